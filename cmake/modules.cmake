@@ -1,0 +1,52 @@
+# penstock_module(NAME [DEPS module...] [LIBS target...] [TEST_DEPS module...])
+#
+# Makes the library penstock_NAME of src/NAME/*.cc; of the *_test.cc beside them
+# the test program NAME_test; of each *_bench.cc the program of that name.
+# isa_<level>.cc files are compiled for their instruction set and nothing else is.
+function(penstock_module name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
+  set(dir ${PROJECT_SOURCE_DIR}/src/${name})
+  file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc)
+  file(GLOB tests CONFIGURE_DEPENDS ${dir}/*_test.cc)
+  file(GLOB benches CONFIGURE_DEPENDS ${dir}/*_bench.cc)
+  if(tests OR benches)
+    list(REMOVE_ITEM sources ${tests} ${benches})
+  endif()
+
+  list(TRANSFORM ARG_DEPS PREPEND penstock_ OUTPUT_VARIABLE deps)
+  if(sources)
+    add_library(penstock_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(penstock_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(penstock_${name} ${scope} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(penstock_${name} ${scope} ${deps} ${ARG_LIBS})
+
+  foreach(source ${sources})
+    if(source MATCHES "isa_avx512\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512")
+    elseif(source MATCHES "isa_avx2\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    endif()
+  endforeach()
+
+  if(tests AND PENSTOCK_BUILD_TESTS)
+    list(TRANSFORM ARG_TEST_DEPS PREPEND penstock_ OUTPUT_VARIABLE test_deps)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE penstock_${name} ${test_deps} GTest::gtest_main GTest::gmock)
+    target_compile_definitions(${name}_test PRIVATE
+      PENSTOCK_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PENSTOCK_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden")
+    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+                         PROPERTIES TIMEOUT 600)
+  endif()
+  if(benches AND PENSTOCK_BUILD_BENCHES)
+    foreach(bench ${benches})
+      get_filename_component(target ${bench} NAME_WE)
+      add_executable(${target} ${bench})
+      target_link_libraries(${target} PRIVATE penstock_${name} benchmark::benchmark)
+    endforeach()
+  endif()
+endfunction()

@@ -1,0 +1,62 @@
+// Every behaviour of Penstock, once. Routes and commands parse, call this, and print.
+//
+// Calls return at once: texts are tokenized on worker threads, the model runs on its executor,
+// and the callback comes from one of them. Requests are checked here: a Status names the field
+// (as the native type spells it: "inputs", "dimensions", ...) and the limit.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/types.h"
+#include "common/cancel.h"
+#include "common/status.h"
+#include "metrics/metrics.h"
+
+namespace penstock {
+
+class Registry;  // engine/
+
+// Limits of one server; each is a flag of `penstock serve`.
+struct ServiceLimits {
+  int32_t inputs_per_request = 2048;         // --max-client-batch-size
+  int64_t input_bytes = 1 << 20;             // longest text, in bytes: --max-input-bytes
+  int32_t concurrent_requests = 512;         // --max-concurrent-requests
+  bool auto_truncate = true;                 // --auto-truncate
+};
+
+class Service {
+ public:
+  // The registry must outlive the service.
+  Service(Registry* registry, const ServiceLimits& limits, Metrics* metrics);
+  ~Service();
+
+  void Embed(EmbedRequest request, RequestContext context, Callback<EmbedResponse> done);
+  void EmbedAll(EmbedRequest request, RequestContext context, Callback<EmbedAllResponse> done);
+  void Rerank(RerankRequest request, RequestContext context, Callback<RerankResponse> done);
+  void Classify(ClassifyRequest request, RequestContext context, Callback<ClassifyResponse> done);
+  void Similarity(SimilarityRequest request, RequestContext context,
+                  Callback<SimilarityResponse> done);
+  void Tokenize(TokenizeRequest request, RequestContext context, Callback<TokenizeResponse> done);
+  void Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done);
+
+  // These never wait behind inference.
+  std::vector<ModelInfo> Models() const;
+  // The default model's, or kNotFound.
+  Expected<ModelInfo> Model(const std::string& name) const;
+  bool Ready() const;  // every model is loaded and not stopping
+  const ServiceLimits& limits() const { return limits_; }
+
+  // No more requests are taken (kUnavailable); those accepted are finished.
+  void StopAccepting();
+  // Waits until every accepted request was answered, at most `timeout`. True if so.
+  bool Drain(std::chrono::milliseconds timeout);
+
+ private:
+  struct Impl;
+  ServiceLimits limits_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,189 @@
+// Requests and responses of every behaviour, as native types: what http/ (later grpc/) parses
+// into and prints from, and what the command line calls too. No wire format in here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/cancel.h"
+#include "common/status.h"
+#include "text/tokenizer.h"
+
+namespace penstock {
+
+// One input: a text, or token ids that are taken as they are (special tokens included).
+struct Input {
+  std::string text;
+  std::vector<int32_t> ids;
+  bool is_ids = false;
+};
+
+enum class InputType { kUnset, kQuery, kDocument };
+
+// How a text is prepared.
+struct TextOptions {
+  // What is done with an input over the model's limit: nullopt = the server's default
+  // (--auto-truncate), true = cut it and report, false = refuse it with the limit.
+  std::optional<bool> truncate;
+  TruncationSide side = TruncationSide::kRight;
+  // Put before the text. `prompt` is literal; `prompt_name` is looked up in the model's prompts;
+  // input_type picks the model's "query" or "document"/"passage" prompt if it has one.
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_name;
+  InputType input_type = InputType::kUnset;
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;  // tokens the model worked on
+};
+
+struct Truncation {
+  int64_t inputs = 0;  // how many inputs were cut
+  int64_t tokens = 0;  // how many tokens were cut off, in all
+};
+
+struct EmbedRequest {
+  std::string model;  // "" = the default
+  std::vector<Input> inputs;
+  TextOptions text;
+  std::optional<int32_t> dimensions;  // Matryoshka
+  std::optional<bool> normalize;      // nullopt = as the model folder says
+  bool add_special_tokens = true;
+};
+
+struct EmbedResponse {
+  std::string model;
+  int32_t dimensions = 0;
+  std::vector<float> values;  // [inputs, dimensions]
+  Usage usage;
+  Truncation truncation;
+};
+
+// Token-level embeddings: the last hidden state of each input.
+struct EmbedAllResponse {
+  std::string model;
+  int32_t dimensions = 0;
+  std::vector<int32_t> token_counts;  // [inputs]
+  std::vector<float> values;          // [sum of token_counts, dimensions]
+  Usage usage;
+  Truncation truncation;
+};
+
+struct RerankRequest {
+  std::string model;
+  std::string query;
+  std::vector<std::string> documents;
+  TextOptions text;
+  std::optional<int32_t> top_n;
+  // true = logits as they are; false = through a sigmoid; nullopt = as the model folder says,
+  // else sigmoid.
+  std::optional<bool> raw_scores;
+};
+
+struct RerankResponse {
+  struct Item {
+    int32_t index = 0;  // of the document in the request
+    float score = 0;
+  };
+  std::string model;
+  std::vector<Item> items;  // best first; ties in the order of the request; top_n at most
+  Usage usage;
+  Truncation truncation;
+};
+
+// One or two texts: a pair is classified together.
+struct ClassifyInput {
+  std::string first;
+  std::optional<std::string> second;
+};
+
+struct ClassifyRequest {
+  std::string model;
+  std::vector<ClassifyInput> inputs;
+  TextOptions text;
+  bool raw_scores = false;
+};
+
+struct ClassifyResponse {
+  struct Label {
+    int32_t id = 0;
+    float score = 0;
+  };
+  std::string model;
+  std::vector<std::string> labels;         // by id
+  std::vector<std::vector<Label>> inputs;  // every label of each input, best first
+  Usage usage;
+  Truncation truncation;
+};
+
+struct SimilarityRequest {
+  std::string model;
+  std::string source;
+  std::vector<std::string> sentences;
+  TextOptions text;
+};
+
+struct SimilarityResponse {
+  std::string model;
+  std::vector<float> scores;  // by the model's similarity function, default cosine
+  Usage usage;
+  Truncation truncation;
+};
+
+struct TokenizeRequest {
+  std::string model;
+  std::vector<std::string> inputs;
+  bool add_special_tokens = true;
+  std::optional<std::string> prompt_name;
+};
+
+struct TokenizeResponse {
+  struct Token {
+    int32_t id = 0;
+    std::string text;     // the piece as it is in the vocabulary
+    bool special = false;
+    TokenOffset offset;   // code points of the (prompted) input
+  };
+  std::string model;
+  std::vector<std::vector<Token>> inputs;
+};
+
+struct DecodeRequest {
+  std::string model;
+  std::vector<std::vector<int32_t>> inputs;
+  bool skip_special_tokens = true;
+};
+
+struct DecodeResponse {
+  std::vector<std::string> texts;
+};
+
+// What is served, for /v1/models, /info, inspect.
+struct ModelInfo {
+  std::string name;          // as served
+  std::string path;          // folder
+  std::string revision;      // commit if known, else ""
+  std::string task;          // "embedding", "reranking", "classification"
+  std::string architecture;  // model_type
+  std::string dtype;         // weights in memory: "float32"
+  std::string pooling;       // embedding models
+  std::string tokenizer;     // "WordPiece", ...
+  std::string backend;       // "cpu (avx512, 2 threads)"
+  std::vector<std::string> labels;
+  int32_t max_tokens = 0;
+  int32_t hidden_size = 0;
+  int32_t dimensions = 0;    // of embeddings
+  int64_t parameters = 0;
+  int64_t weight_bytes = 0;
+  int64_t created_unix_s = 0;
+  bool ready = false;
+};
+
+// Called exactly once, from any thread, maybe before the call that took it returns.
+template <typename T>
+using Callback = std::function<void(Expected<T>)>;
+
+}  // namespace penstock

@@ -1,0 +1,29 @@
+// A flag by which the side that waits tells the side that works to stop. Shared by both.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+namespace penstock {
+
+class CancelToken {
+ public:
+  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  // Relaxed: the flag orders nothing; a late reader merely does work nobody wants.
+  std::atomic<bool> cancelled_{false};
+};
+
+using Clock = std::chrono::steady_clock;
+
+// Who asks, and until when. Travels with a request through every stage.
+struct RequestContext {
+  std::shared_ptr<CancelToken> cancel;                   // null: cannot be cancelled
+  Clock::time_point deadline = Clock::time_point::max();
+  bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
+};
+
+}  // namespace penstock

@@ -1,0 +1,15 @@
+// Element types of tensors, in files and in memory.
+#pragma once
+
+#include <cstddef>
+
+namespace penstock {
+
+enum class DType { kF32, kF16, kBf16, kF64, kI64, kI32, kI8, kU8, kBool };
+
+// Bytes of one element.
+size_t DTypeBytes(DType dtype);
+// "F32", "BF16", ... as safetensors spells them.
+const char* DTypeName(DType dtype);
+
+}  // namespace penstock

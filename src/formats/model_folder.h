@@ -1,0 +1,102 @@
+// A Hugging Face model folder read into plain values: config.json, tokenizer_config.json,
+// special_tokens_map.json, modules.json and the sentence-transformers folders it names.
+// What is unknown or unsupported is refused by name (kUnsupported), never guessed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock {
+
+enum class ModelTask { kEmbedding, kReranking, kClassification };
+const char* ModelTaskName(ModelTask task);  // "embedding", "reranking", "classification"
+
+enum class PoolingMode { kCls, kMean, kMax, kLastToken, kMeanSqrtLen, kWeightedMean };
+const char* PoolingModeName(PoolingMode mode);
+
+enum class HiddenActivation { kGelu, kGeluTanh, kRelu, kSilu, kTanh, kIdentity };
+
+// config.json, the fields encoders use; names as in the file. Absent ones keep the default that
+// the reference implementation (transformers) gives that architecture; the reader sets those.
+struct EncoderConfig {
+  std::string model_type;                  // "bert", "roberta", "nomic_bert", "modernbert", ...
+  std::vector<std::string> architectures;  // ["BertModel"]
+  int32_t vocab_size = 0;
+  int32_t hidden_size = 0;
+  int32_t num_hidden_layers = 0;
+  int32_t num_attention_heads = 0;
+  int32_t intermediate_size = 0;
+  int32_t max_position_embeddings = 0;  // rows of the position table, or the rotary limit
+  int32_t type_vocab_size = 0;
+  int32_t pad_token_id = 0;
+  HiddenActivation hidden_act = HiddenActivation::kGelu;
+  float layer_norm_eps = 1e-12f;
+
+  // MPNet.
+  int32_t relative_attention_num_buckets = 32;
+  // NomicBERT and ModernBERT.
+  bool qkv_bias = true;
+  bool mlp_bias = true;           // both feed-forward projections
+  bool norm_bias = true;
+  bool attention_out_bias = true;
+  float rope_theta = 0;           // 0 = no rotary embedding; ModernBERT: global layers
+  float rope_theta_local = 0;     // ModernBERT: local layers
+  float rope_fraction = 1.0f;     // share of a head's dimensions that is rotated
+  bool rope_interleaved = false;
+  int32_t local_attention = 0;               // window in tokens (both sides together); 0 = none
+  int32_t global_attn_every_n_layers = 1;
+
+  // Heads.
+  int32_t num_labels = 0;                        // 0 = no classification head
+  std::vector<std::string> labels;               // id2label, by id
+  std::string problem_type;                      // "", "regression", "single_label_...", ...
+  std::string classifier_pooling;                // ModernBERT: "cls" or "mean"
+  HiddenActivation classifier_activation = HiddenActivation::kGelu;  // ModernBERT head
+  // Cross-encoders: sigmoid | identity as the model folder says ("sentence_transformers"
+  // .activation_fn or the older sbert_ce_default_activation_function); "" if it says nothing.
+  std::string cross_encoder_activation;
+};
+
+struct DenseModule {
+  std::string folder;  // "2_Dense", holds model.safetensors with linear.weight, linear.bias
+  int32_t in_features = 0;
+  int32_t out_features = 0;
+  bool bias = true;
+  HiddenActivation activation = HiddenActivation::kTanh;
+};
+
+struct ModelFolder {
+  static constexpr size_t kConfigBytesMax = 16 << 20;
+
+  // Reads every configuration file in `path`; weights and tokenizer.json are not opened.
+  static Expected<ModelFolder> Read(const std::string& path);
+
+  std::string path;
+  ModelTask task = ModelTask::kEmbedding;  // from the architecture: ...ForSequenceClassification
+                                           // with one label reranks, with more it classifies
+  EncoderConfig encoder;
+
+  // Embedding head, in order: pooling, dense modules, normalise.
+  PoolingMode pooling = PoolingMode::kMean;
+  bool pooling_declared = false;  // false: no 1_Pooling; the caller must say which, or it is refused
+  bool include_prompt = true;     // pool over the prompt's tokens too
+  std::vector<DenseModule> dense;
+  bool normalize = false;
+
+  std::map<std::string, std::string> prompts;  // name -> text put before the input
+  std::string default_prompt_name;             // "" = none
+  std::string similarity;                      // "cosine" (default), "dot", "euclidean", "manhattan"
+
+  // Longest input in tokens, special tokens included: the smallest of sentence_bert_config
+  // max_seq_length, tokenizer_config model_max_length and the position table.
+  int32_t max_tokens = 0;
+  bool do_lower_case = false;  // sentence_bert_config: lower-case before the tokenizer
+  std::string tokenizer_path;  // tokenizer.json
+};
+
+}  // namespace penstock

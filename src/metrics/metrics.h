@@ -1,0 +1,77 @@
+// The server's counters, gauges and histograms, and their Prometheus text form.
+//
+// One Metrics lives as long as the process. Updating is lock-free and wait-free from any thread;
+// Render walks everything. Every series exists from the start (value 0), so that a dashboard
+// never shows a gap; labels come from fixed lists only, never from what a client sent.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+class Counter {
+ public:
+  void Add(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+class Gauge {
+ public:
+  void Set(int64_t v) { value_.store(v, std::memory_order_relaxed); }
+  void Add(int64_t n) { value_.fetch_add(n, std::memory_order_relaxed); }
+  int64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> value_{0};
+};
+
+// Cumulative-bucket histogram with fixed upper bounds.
+class Histogram {
+ public:
+  static constexpr size_t kBoundsMax = 24;
+  explicit Histogram(std::vector<double> bounds);
+  void Observe(double v);
+  const std::vector<double>& bounds() const { return bounds_; }
+  uint64_t bucket(size_t i) const { return buckets_[i].load(std::memory_order_relaxed); }
+  double sum() const { return sum_.load(std::memory_order_relaxed); }
+
+ private:
+  std::vector<double> bounds_;
+  std::array<std::atomic<uint64_t>, kBoundsMax + 1> buckets_{};
+  std::atomic<double> sum_{0};
+};
+
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // Registration, at start-up only. `labels` is the inside of the braces, e.g.
+  // `route="/embed",code="200"`, or "". Returned references live as long as this object.
+  // The same name and labels again give the same object.
+  Counter& AddCounter(std::string_view name, std::string_view help, std::string_view labels = "");
+  Gauge& AddGauge(std::string_view name, std::string_view help, std::string_view labels = "");
+  // Bounds in the metric's unit (seconds, tokens).
+  Histogram& AddHistogram(std::string_view name, std::string_view help,
+                          std::vector<double> bounds, std::string_view labels = "");
+
+  // The text exposition format 0.0.4.
+  std::string Render() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,77 @@
+// The encoder family: BERT and its kin as configuration over one forward pass.
+//
+// EncoderModel holds packed weights and is immutable: any number of EncoderSessions may share it.
+// An EncoderSession owns the activation buffers of one forward pass at a time; it belongs to one
+// executor thread. The Backend's threads work inside each operation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "formats/model_folder.h"
+#include "formats/safetensors.h"
+#include "tensor/backend.h"
+#include "tensor/packed_batch.h"
+
+namespace penstock {
+
+// What a forward pass is to give.
+enum class EncoderOutput {
+  kPooled,  // [sequences, embedding_size]: pooled, dense modules applied; not normalised
+  kTokens,  // [tokens, hidden_size]: the last hidden state
+  kLogits,  // [sequences, num_labels]: raw, before softmax or sigmoid
+};
+
+class EncoderModel {
+ public:
+  // Packs the weights named by `folder` for `backend`, which must outlive the model.
+  // kUnsupported or kInvalidArgument name the tensor or setting at fault.
+  static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend);
+  ~EncoderModel();
+
+  const ModelFolder& folder() const;
+  int32_t hidden_size() const;
+  int32_t embedding_size() const;  // after dense modules
+  int32_t num_labels() const;      // 0: kLogits is not offered
+  int32_t max_tokens() const;      // longest sequence
+  bool uses_type_ids() const;
+  uint64_t parameters() const;
+  uint64_t weight_bytes() const;   // packed, in memory
+  // Row width of an output, in floats.
+  int32_t OutputWidth(EncoderOutput output) const;
+
+ private:
+  friend class EncoderSession;
+  struct Impl;
+  explicit EncoderModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+class EncoderSession {
+ public:
+  // Buffers grow to the largest batch seen, in steps of 128 tokens; Reserve makes them at once.
+  explicit EncoderSession(const EncoderModel* model);
+  ~EncoderSession();
+  void Reserve(size_t tokens, size_t sequences);
+
+  // Runs the model. `out` must hold rows * OutputWidth(output) floats, rows being sequences or
+  // tokens. Refuses (kInvalidArgument): an id outside the vocabulary, a type id outside its
+  // table, an empty sequence or one longer than max_tokens. Does not allocate once buffers fit.
+  // The bits of a sequence's result depend on that sequence alone, whatever shares the batch.
+  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Applies what the model folder says comes after pooling: normalise to length 1 in double
+// precision (rows with zero norm stay zero). `dimensions` < row.size() first cuts the row
+// (Matryoshka). Returns the row as it is to be sent.
+std::span<float> FinishEmbedding(std::span<float> row, int32_t dimensions, bool normalize);
+
+}  // namespace penstock

@@ -1,0 +1,124 @@
+// The Backend seam: a processor that holds packed weights and runs the coarse operations models
+// are made of. Models speak to this interface only.
+//
+// Ownership: a Backend owns its threads and memory; Buffers and PackedLinears are owned by the
+// caller and must be destroyed before their Backend. Calls come from one thread at a time per
+// operation; the backend spreads each over its own threads and returns when it is done.
+//
+// Numbers: every output row of every operation is a function of that row's inputs (for attention:
+// of its sequence) alone, to the bit, whatever the number of rows or threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace penstock {
+
+enum class Activation { kNone, kGelu, kGeluTanh, kRelu, kSilu, kTanh };
+enum class Pooling { kCls, kMean, kMax, kLastToken, kMeanSqrtLen, kWeightedMean };
+
+// A float array in the backend's memory, 64-byte aligned.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  float* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ protected:
+  float* data_ = nullptr;
+  size_t size_ = 0;  // floats
+};
+
+// A weight matrix [out, in] and its bias, in the layout the backend's GEMM reads.
+class PackedLinear {
+ public:
+  virtual ~PackedLinear() = default;
+  int32_t in() const { return in_; }
+  int32_t out() const { return out_; }
+  virtual uint64_t bytes() const = 0;
+
+ protected:
+  int32_t in_ = 0;
+  int32_t out_ = 0;
+};
+
+// Scale and shift of a layer norm, [width] each; beta may be null. `gamma` null: no norm at all.
+struct NormWeights {
+  const float* gamma = nullptr;
+  const float* beta = nullptr;
+  float epsilon = 0;
+};
+
+struct EmbedArgs {
+  std::span<const int32_t> ids;       // [tokens]
+  std::span<const int32_t> type_ids;  // [tokens] or empty
+  std::span<const int32_t> offsets;   // [sequences + 1]
+  const float* words = nullptr;       // [vocab, width]
+  const float* positions = nullptr;   // [rows, width], or null
+  const float* types = nullptr;       // [types, width], or null
+  int32_t position_base = 0;          // row of a sequence's first token in `positions`
+  int32_t width = 0;
+  NormWeights norm;
+};
+
+struct AttentionArgs {
+  const float* qkv = nullptr;  // [tokens, 3 * heads * head_size]: q, k, v side by side
+  float* out = nullptr;        // [tokens, heads * head_size]
+  std::span<const int32_t> offsets;  // [sequences + 1]
+  int32_t heads = 0;
+  int32_t head_size = 0;
+  float scale = 1;
+  // Rotary tables [positions, rope_size / 2] of cos and sin, or null. Rotates the first rope_size
+  // dimensions of q and k: pairs (i, i + rope_size / 2), or (2i, 2i + 1) when interleaved.
+  const float* rope_cos = nullptr;
+  const float* rope_sin = nullptr;
+  int32_t rope_size = 0;
+  bool rope_interleaved = false;
+  // Added to the scaled score of key j for query i: bias[head * (2 * bias_reach + 1) +
+  // clamp(j - i, -reach, reach) + reach]. Null: none.
+  const float* relative_bias = nullptr;
+  int32_t bias_reach = 0;
+  // Keys with |i - j| <= window are seen; 0: all.
+  int32_t window = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // "cpu (avx512, 2 threads)".
+  virtual std::string name() const = 0;
+
+  // Uninitialised floats; never null (running out of memory ends the process).
+  virtual std::unique_ptr<Buffer> Alloc(size_t floats) = 0;
+  virtual void CopyIn(const float* host, float* device, size_t floats) = 0;
+  virtual void CopyOut(const float* device, float* host, size_t floats) = 0;
+  // weight: host [out, in] row-major; bias: host [out] or null.
+  virtual std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
+                                             int32_t in) = 0;
+
+  // x[t] = norm(words[id] + positions[...] + types[type]).
+  virtual void Embed(const EmbedArgs& args, float* x) = 0;
+  // y[rows, out] = activation(x[rows, in] W^T + bias).
+  virtual void Linear(const float* x, size_t rows, const PackedLinear& weight,
+                      Activation activation, float* y) = 0;
+  // sum = residual + x W^T + bias; y = norm(sum) (y = sum without a norm). y may be residual.
+  // With `sum` non-null the un-normed sum is kept there too (pre-norm models); sum may be residual.
+  virtual void LinearAddNorm(const float* x, size_t rows, const PackedLinear& weight,
+                             const float* residual, const NormWeights& norm, float* sum,
+                             float* y) = 0;
+  // y[rows, width] = activation(x[:, :width]) * x[:, width:].
+  virtual void Gate(const float* x, size_t rows, int32_t width, Activation activation,
+                    float* y) = 0;
+  virtual void Attention(const AttentionArgs& args) = 0;
+  // y = norm(x), rows of `width`; y may be x.
+  virtual void Norm(const float* x, size_t rows, int32_t width, const NormWeights& norm,
+                    float* y) = 0;
+  // out[sequence, width] from x[tokens, width].
+  virtual void Pool(const float* x, std::span<const int32_t> offsets, int32_t width,
+                    Pooling pooling, float* out) = 0;
+};
+
+}  // namespace penstock
