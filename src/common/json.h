@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -104,7 +105,7 @@ class JsonDocument {
 
  private:
   JsonDocument() = default;
-  simdjson::dom::document tape_;
+  std::unique_ptr<simdjson::dom::document> tape_;  // elements point at it, so it may not move
   simdjson::dom::element root_;
 };
 

@@ -55,7 +55,8 @@ void AppendEscaped(std::string_view text, std::string* out) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const char escape = kEscapes[byte];
-    if (escape == '\0') [[likely]] continue;
+    if (escape == '\0') [[likely]]
+      continue;
     out->append(text, copied, i - copied);
     copied = i + 1;
     out->push_back('\\');

@@ -46,8 +46,7 @@ class JsonWriter {
   JsonWriter& Value(float number) { return Float(number); }
   JsonWriter& Value(double number) { return Double(number); }
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  JsonWriter& Value(T number) {
+  requires(!std::same_as<T, bool>) JsonWriter& Value(T number) {
     if constexpr (std::is_signed_v<T>) {
       return Int(number);
     } else {
