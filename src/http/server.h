@@ -1,0 +1,80 @@
+// The HTTP/1.1 server: accepts connections, routes requests to the Service in the dialect of the
+// route (OpenAI, Jina/Cohere rerank, TEI, Penstock's own), and prints the answers.
+//
+// Threads: `io_threads` of the server read, parse, print and write; none of them ever waits for
+// inference, so health, readiness and metrics answer while models are busy. The Service calls back
+// on its own threads; the answer is printed on the connection's io thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock {
+
+class Metrics;
+class Service;
+
+// Each is a flag of `penstock serve`.
+struct ServerOptions {
+  std::string host = "127.0.0.1";  // --host: a name or an address; "0.0.0.0", "::" = every interface
+  uint16_t port = 8080;            // --port; 0 = any free one, see Server::port()
+  int32_t io_threads = 2;          // --io-threads, 1..256
+
+  // --api-key, repeatable; none = no key is asked for. Guards all but health and readiness.
+  std::vector<std::string> api_keys;
+  // --cors-allow-origin, repeatable; "*" = any; none = no CORS headers.
+  std::vector<std::string> cors_allow_origins;
+  // --tls-cert, --tls-key: PEM files, chain first; both or neither.
+  std::string tls_cert_file;
+  std::string tls_key_file;
+
+  int64_t body_bytes_max = 32 << 20;   // --max-body-bytes: else 413
+  int32_t header_bytes_max = 16 << 10; // --max-header-bytes: else 431
+  int32_t connections_max = 4096;      // --max-connections: else 503 and closed
+
+  // --request-timeout-ms; for requests without X-Request-Timeout-Ms. 0 = none.
+  std::chrono::milliseconds request_timeout{0};
+  // --idle-timeout-ms: how long a kept-alive connection may be silent.
+  std::chrono::milliseconds idle_timeout{75'000};
+  // --read-timeout-ms: for the header, and again for the body, each from its first byte to its last.
+  std::chrono::milliseconds read_timeout{30'000};
+  // --write-timeout-ms: longest time without the client taking any byte of an answer.
+  std::chrono::milliseconds write_timeout{30'000};
+
+  // --access-log: one line a request at level info; otherwise at level debug.
+  bool access_log = false;
+};
+
+class Server {
+ public:
+  // Binds, listens and serves at once. Service and metrics must outlive the server. Fails with
+  // kInvalidArgument (an option, named in field()) or kUnavailable (the address is taken).
+  // Routes that need a model answer 503 until Service::Ready().
+  static Expected<std::unique_ptr<Server>> Start(Service* service, Metrics* metrics,
+                                                 const ServerOptions& options);
+  // As Shutdown(0).
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Stops accepting, closes idle connections, lets requests in flight finish (answered with
+  // "Connection: close"), and after `timeout` cancels and closes what is left. Returns when no
+  // connection is left and the threads have ended. Call it before Service::StopAccepting(). Not
+  // from an io thread. The second call does nothing.
+  void Shutdown(std::chrono::milliseconds timeout);
+
+  uint16_t port() const;
+  bool tls() const;
+
+ private:
+  struct Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock
