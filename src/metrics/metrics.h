@@ -34,13 +34,17 @@ class Gauge {
   std::atomic<int64_t> value_{0};
 };
 
-// Cumulative-bucket histogram with fixed upper bounds.
+// Counts of observations by fixed upper bounds. Counts are kept a bucket each and summed up only
+// when they are printed, so that an observation touches one of them.
 class Histogram {
  public:
   static constexpr size_t kBoundsMax = 24;
+  // Bounds must rise, kBoundsMax at most; the bucket to +Inf is added.
   explicit Histogram(std::vector<double> bounds);
+  // An observation equal to a bound belongs to it. NaN is counted in +Inf and not in the sum.
   void Observe(double v);
   const std::vector<double>& bounds() const { return bounds_; }
+  // Observations above bounds[i - 1] and not above bounds[i]; i == bounds.size(): the rest.
   uint64_t bucket(size_t i) const { return buckets_[i].load(std::memory_order_relaxed); }
   double sum() const { return sum_.load(std::memory_order_relaxed); }
 
@@ -49,6 +53,12 @@ class Histogram {
   std::array<std::atomic<uint64_t>, kBoundsMax + 1> buckets_{};
   std::atomic<double> sum_{0};
 };
+
+// `key="value"`, the value escaped as the text format demands; for the `labels` below.
+std::string MetricLabel(std::string_view key, std::string_view value);
+
+// Upper bounds for durations: 0.1 ms to 60 s, in seconds.
+std::vector<double> DurationBounds();
 
 class Metrics {
  public:

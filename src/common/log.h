@@ -1,0 +1,57 @@
+// The program's log: one line an event, on stderr, as text or as JSON. Any thread.
+//
+// Lines never hold what a client sent as input (texts, documents, keys): logs are kept longer
+// and read by more people than requests are.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+
+namespace penstock {
+
+enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
+
+struct LogOptions {
+  LogLevel level = LogLevel::kInfo;
+  bool json = false;
+};
+
+// "debug", "info", "warn", "error", "off".
+Expected<LogLevel> ParseLogLevel(std::string_view name);
+
+// Before it is called: text, kInfo. May be called again.
+void InitLog(const LogOptions& options);
+bool LogEnabled(LogLevel level);
+void LogMessage(LogLevel level, std::string_view message);
+void FlushLog();
+
+template <typename... Args>
+void LogDebug(fmt::format_string<Args...> format, Args&&... args) {
+  if (LogEnabled(LogLevel::kDebug)) {
+    LogMessage(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
+  }
+}
+template <typename... Args>
+void LogInfo(fmt::format_string<Args...> format, Args&&... args) {
+  if (LogEnabled(LogLevel::kInfo)) {
+    LogMessage(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
+  }
+}
+template <typename... Args>
+void LogWarn(fmt::format_string<Args...> format, Args&&... args) {
+  if (LogEnabled(LogLevel::kWarn)) {
+    LogMessage(LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
+  }
+}
+template <typename... Args>
+void LogError(fmt::format_string<Args...> format, Args&&... args) {
+  if (LogEnabled(LogLevel::kError)) {
+    LogMessage(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,40 @@
+#include "common/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+TEST(Log, LevelsByName) {
+  EXPECT_EQ(ParseLogLevel("warn").value(), LogLevel::kWarn);
+  const auto bad = ParseLogLevel("loud");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.status().field(), "log-level");
+}
+
+TEST(Log, JsonLinesAreJsonWhateverTheMessage) {
+  InitLog({LogLevel::kInfo, true});
+  testing::internal::CaptureStderr();
+  LogInfo("a \"quoted\"\nline {}", 7);
+  FlushLog();
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(line, testing::HasSubstr(R"("level":"info","message":"a \"quoted\"\nline 7"})"));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  InitLog({});
+}
+
+TEST(Log, BelowTheLevelNothingIsWritten) {
+  InitLog({LogLevel::kError, false});
+  testing::internal::CaptureStderr();
+  LogWarn("not shown");
+  LogError("shown");
+  FlushLog();
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, testing::HasSubstr(" error shown\n"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("not shown")));
+  InitLog({});
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,110 @@
+#include "metrics/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Metrics, RendersEveryFamilyOnceWithHelpAndType) {
+  Metrics metrics;
+  Counter& ok = metrics.AddCounter("requests_total", "Requests.", R"(code="200")");
+  metrics.AddGauge("queue", "Waiting.").Set(-3);
+  // Registered after another family, yet printed beside its own.
+  metrics.AddCounter("requests_total", "Requests.", R"(code="500")");
+  ok.Add();
+  ok.Add(4);
+  EXPECT_EQ(metrics.Render(),
+            "# HELP requests_total Requests.\n"
+            "# TYPE requests_total counter\n"
+            "requests_total{code=\"200\"} 5\n"
+            "requests_total{code=\"500\"} 0\n"
+            "# HELP queue Waiting.\n"
+            "# TYPE queue gauge\n"
+            "queue -3\n");
+}
+
+TEST(Metrics, SameNameAndLabelsGiveTheSameObject) {
+  Metrics metrics;
+  Counter& a = metrics.AddCounter("a_total", "A.", R"(x="1")");
+  for (int i = 0; i < 1000; ++i) {
+    metrics.AddCounter("b_total", "B.", MetricLabel("i", std::to_string(i)));
+  }
+  EXPECT_EQ(&a, &metrics.AddCounter("a_total", "A.", R"(x="1")"));
+  EXPECT_NE(&a, &metrics.AddCounter("a_total", "A.", R"(x="2")"));
+}
+
+TEST(Metrics, LabelsAndHelpAreEscaped) {
+  EXPECT_EQ(MetricLabel("model", "a\\b\"c\nd"), R"(model="a\\b\"c\nd")");
+  Metrics metrics;
+  metrics.AddGauge("g", "one\ntwo \\ three");
+  EXPECT_THAT(metrics.Render(), HasSubstr("# HELP g one\\ntwo \\\\ three\n"));
+}
+
+TEST(Metrics, HistogramIsCumulativeWithLabels) {
+  Metrics metrics;
+  Histogram& h = metrics.AddHistogram("d_seconds", "D.", {0.5, 1, 2.5}, R"(m="x")");
+  for (const double v : {0.5, 0.6, 1.0, 2.0, 100.0}) h.Observe(v);
+  EXPECT_EQ(h.bucket(0), 1u);
+  EXPECT_EQ(h.bucket(1), 2u);
+  EXPECT_THAT(metrics.Render(), HasSubstr("d_seconds_bucket{m=\"x\",le=\"0.5\"} 1\n"
+                                          "d_seconds_bucket{m=\"x\",le=\"1\"} 3\n"
+                                          "d_seconds_bucket{m=\"x\",le=\"2.5\"} 4\n"
+                                          "d_seconds_bucket{m=\"x\",le=\"+Inf\"} 5\n"
+                                          "d_seconds_sum{m=\"x\"} 104.1\n"
+                                          "d_seconds_count{m=\"x\"} 5\n"));
+}
+
+TEST(Metrics, NanDoesNotPoisonTheSum) {
+  Histogram h({1});
+  h.Observe(std::numeric_limits<double>::quiet_NaN());
+  h.Observe(0.25);
+  EXPECT_EQ(h.sum(), 0.25);
+  EXPECT_EQ(h.bucket(1), 1u);
+}
+
+TEST(MetricsDeathTest, RefusesBadBounds) {
+  EXPECT_DEATH(Histogram({2, 1}), "");
+  EXPECT_DEATH(Histogram({1, 1}), "");
+  EXPECT_DEATH(Histogram(std::vector<double>(Histogram::kBoundsMax + 1)), "");
+}
+
+TEST(MetricsDeathTest, ANameHasOneType) {
+  Metrics metrics;
+  metrics.AddCounter("x", "X.");
+  EXPECT_DEATH(metrics.AddGauge("x", "X."), "");
+}
+
+TEST(Metrics, UpdatesFromManyThreadsAreNotLost) {
+  Metrics metrics;
+  Counter& counter = metrics.AddCounter("c_total", "C.");
+  Histogram& histogram = metrics.AddHistogram("h", "H.", {1, 2});
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 20000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRounds; ++i) {
+        counter.Add();
+        histogram.Observe(i % 3 + 0.5);
+      }
+    });
+  }
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(metrics.Render().empty());
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(counter.value(), uint64_t{kThreads} * kRounds);
+  uint64_t seen = histogram.bucket(0) + histogram.bucket(1) + histogram.bucket(2);
+  EXPECT_EQ(seen, uint64_t{kThreads} * kRounds);
+  double expected = 0;
+  for (int i = 0; i < kRounds; ++i) expected += i % 3 + 0.5;
+  EXPECT_EQ(histogram.sum(), expected * kThreads);  // halves add exactly
+}
+
+}  // namespace
+}  // namespace penstock
