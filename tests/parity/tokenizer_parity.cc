@@ -14,8 +14,8 @@
 //   n, ids[n], type_ids[n], special_mask[n] (u8), sequence_ids[n] (i8), offsets[2n],
 //   truncated_tokens, 1 if encoding without offsets gave the same answer
 //   with kDecode: decoded text (length, bytes) with special tokens kept, then skipped
-//   with kStream: for kept, then skipped: number of pieces, and each piece (length, bytes);
-//                 the last piece is what Finish gave
+//   with kStream: for kept, then skipped: number of pieces, the length of each, then the bytes
+//                 of all; the last piece is what Finish gave
 // A kIdsOnly case carries ids in place of text; its result has n = 0 and the decoded texts.
 //
 // Exit status: 0 done, 2 usage or file trouble, 3 the loader refused the tokenizer (said on stderr).
@@ -102,9 +102,16 @@ void PutDecoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, uin
   if (flags & kStream) {
     for (bool skip : {false, true}) {
       auto stream = tokenizer.NewStreamDecoder(skip);
-      PutU32(out, static_cast<uint32_t>(ids.size() + 1));
-      for (int32_t id : ids) PutText(out, stream->Push(id));
-      PutText(out, stream->Finish());
+      std::vector<uint32_t> sizes;
+      std::string text;
+      for (size_t i = 0; i <= ids.size(); ++i) {
+        const std::string piece = i < ids.size() ? stream->Push(ids[i]) : stream->Finish();
+        sizes.push_back(static_cast<uint32_t>(piece.size()));
+        text += piece;
+      }
+      PutU32(out, static_cast<uint32_t>(sizes.size()));
+      PutArray(out, sizes);
+      out->append(text);
     }
   }
 }
