@@ -114,6 +114,9 @@ def random_value(name, shape, gen):
         return 0.8 * noise
     # Sharp attention and modest value projections keep the tokens of a sequence different.
     sharp = any(part in name for part in ("query", "key", ".q.", ".k.", "q_lin", "k_lin", "q_proj", "k_proj"))
+    if "Wqkv" in name:
+        gains = torch.tensor([2.0, 2.0, 0.6], dtype=torch.float64).repeat_interleave(shape[0] // 3)
+        return noise * gains.unsqueeze(1) / math.sqrt(shape[-1])
     value = any(part in name for part in ("value", ".v.", "v_lin", "v_proj"))
     gain = 2.0 if sharp else 0.6 if value else 1.0
     return noise * (gain / math.sqrt(shape[-1]))
@@ -214,11 +217,23 @@ def build_folder(folder, name, spec):
     write_weights(folder, state, spec.get("shards", 1))
     if spec["task"] == "embed":
         write_sentence_transformers_files(folder, spec, gen)
+    if spec.get("resave"):
+        save_by_library(folder)
     if loadable != folder:
         for entry in folder.iterdir():
             if entry.name != "config.json":
                 (shutil.copytree if entry.is_dir() else shutil.copy)(entry, loadable / entry.name)
     return loadable
+
+
+def save_by_library(folder):
+    """Replaces the folder by what sentence-transformers itself writes today."""
+    from sentence_transformers import SentenceTransformer
+    model = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
+    shutil.rmtree(folder)
+    model.save_pretrained(str(folder), create_model_card=False)
+    for path in folder.rglob("*.json"):  # save_pretrained leaves the last newline out
+        path.write_text(path.read_text(encoding="utf-8").rstrip() + "\n", encoding="utf-8")
 
 
 def make_model(config, spec):
@@ -321,15 +336,25 @@ def run_embed(loadable, name, spec):
                  "embedding": numbers(embedding)}
         if "prompt_length" in features:
             entry["prompt_tokens"] = int(features["prompt_length"])
+        check_tokenizer_file(loadable, entry["ids"], spec, (prompt or "") + text)
         texts.append(entry)
     return cases, texts
+
+
+def check_tokenizer_file(loadable, ids, spec, text, pair=None):
+    """tokenizer.json alone gives the same ids: the library may rebuild tokenizers by its own rules."""
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(str(loadable / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(spec["max_seq_length"], strategy="longest_first")
+    assert tokenizer.encode(text, pair).ids == ids, (str(loadable), text, tokenizer.encode(text, pair).ids, ids)
 
 
 def probabilities(logits, spec):
     kind = spec["scores"]
     if kind == "sigmoid":
         return torch.sigmoid(logits)
-    return torch.softmax(logits, dim=-1) if kind == "softmax" else logits
+    return torch.softmax(logits, dim=-1) if kind == "softmax" else logits  # "none"
 
 
 def run_classify(loadable, name, spec):
@@ -354,12 +379,27 @@ def run_classify(loadable, name, spec):
         entry["type_ids"] = (encoded["token_type_ids"][0].tolist() if "token_type_ids" in encoded
                              else [0] * len(entry["ids"]))
         fill(entry, features_of(entry, spec))
+        check_tokenizer_file(loadable, entry["ids"], spec, text, pair)
         texts.append(entry)
+    if spec["task"] == "rerank":
+        check_cross_encoder(loadable, texts)
+    spread = torch.tensor([case["logits"] for case in cases]).std(dim=0).min().item()
+    assert spread > 0.02, (name, "logits hardly differ", spread)
     return cases, texts
 
 
+def check_cross_encoder(loadable, texts):
+    """sentence-transformers' CrossEncoder cuts, pairs and scores these texts in the same way."""
+    from sentence_transformers import CrossEncoder
+    model = CrossEncoder(str(loadable), device="cpu", model_kwargs={
+        "attn_implementation": "eager", "dtype": torch.float64})
+    got = model.predict([(t["text"], t["text_pair"]) for t in texts], convert_to_numpy=True)
+    wanted = [t["scores"][0] for t in texts]
+    assert max(abs(a - b) for a, b in zip(got.tolist(), wanted)) < 1e-7, (str(loadable), got, wanted)
+
+
 def self_check(loadable, name, spec, cases):
-    """The unpatched library agrees within float32 rounding, and padding changes nothing."""
+    """The unpatched library agrees within float32 rounding, and the tokens of a text differ."""
     cls = getattr(transformers, spec["config"]["architectures"][0])
     kwargs = {"add_pooling_layer": False} if spec.get("no_pooler") else {}
     model, report = cls.from_pretrained(loadable, dtype=torch.float64, attn_implementation="eager",
