@@ -1,0 +1,44 @@
+// One request's sequences on their way through the encoder scheduler.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/cancel.h"
+#include "common/status.h"
+#include "models/encoder.h"
+
+namespace penstock {
+
+struct EncodeJob {
+  // In, set by the caller and left as they are. Sequences laid end to end, `lengths` says where
+  // each ends: the sum of lengths == ids.size(), every length > 0.
+  std::vector<int32_t> ids;
+  std::vector<int32_t> type_ids;  // empty: all 0, or as long as ids
+  std::vector<int32_t> lengths;
+  EncoderOutput output = EncoderOutput::kPooled;
+  RequestContext context;
+
+  // Out: [rows, width] in the order of the input, rows being sequences, or tokens for kTokens.
+  // Undefined when the job failed.
+  std::vector<float> values;
+  int32_t width = 0;
+
+  // Called exactly once for a job that Submit took, and gets the job back. It runs on the model's
+  // executor thread: what takes long is to be done elsewhere, or the model waits. It must not
+  // throw, and must not call Stop().
+  std::function<void(std::unique_ptr<EncodeJob> job, Status status)> done;
+};
+
+// The model as the scheduler sees it; tests put a fake here. Used by one thread at a time.
+class EncoderRunner {
+ public:
+  virtual ~EncoderRunner() = default;
+  virtual int32_t OutputWidth(EncoderOutput output) const = 0;
+  // As EncoderSession::Run.
+  virtual Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) = 0;
+};
+
+}  // namespace penstock

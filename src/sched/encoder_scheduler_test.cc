@@ -1,0 +1,394 @@
+#include "sched/encoder_scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Le;
+
+constexpr int32_t kPoison = 666;  // a batch with this id fails
+constexpr int32_t kNan = 667;     // a row with this id gives NaN
+constexpr int32_t kWidth = 2;
+
+// Gives [sum of ids + 1000 * sum of type ids, length] per sequence, [id, type] per token.
+// Each run waits for a permit while the gate is shut.
+class FakeRunner : public EncoderRunner {
+ public:
+  struct Log {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::vector<int32_t>> batches;  // lengths of the sequences
+    bool shut = false;
+    std::vector<size_t> BatchTokens() {
+      const std::lock_guard lock(mutex);
+      std::vector<size_t> tokens;
+      for (const auto& lengths : batches) {
+        tokens.push_back(std::accumulate(lengths.begin(), lengths.end(), size_t{0}));
+      }
+      return tokens;
+    }
+    void SetShut(bool now) {
+      const std::lock_guard lock(mutex);
+      shut = now;
+      changed.notify_all();
+    }
+    void WaitForBatches(size_t n) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return batches.size() >= n; });
+    }
+  };
+
+  explicit FakeRunner(Log* log) : log_(log) {}
+  int32_t OutputWidth(EncoderOutput) const override { return kWidth; }
+
+  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) override {
+    {
+      std::unique_lock lock(log_->mutex);
+      auto& lengths = log_->batches.emplace_back();
+      for (size_t s = 0; s < batch.sequences(); ++s) lengths.push_back(batch.length(s));
+      log_->changed.notify_all();
+      log_->changed.wait(lock, [this] { return !log_->shut; });
+    }
+    size_t to = 0;
+    for (size_t s = 0; s < batch.sequences(); ++s) {
+      float sum = 0;
+      for (int32_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
+        const float type = batch.type_ids.empty() ? 0 : batch.type_ids[t];
+        if (batch.ids[t] == kPoison) return Status::Internal("poisoned");
+        if (output == EncoderOutput::kTokens) {
+          out[to++] = batch.ids[t];
+          out[to++] = type;
+        }
+        sum += batch.ids[t] == kNan ? std::numeric_limits<float>::quiet_NaN()
+                                    : batch.ids[t] + 1000 * type;
+      }
+      if (output != EncoderOutput::kTokens) {
+        out[to++] = sum;
+        out[to++] = batch.length(s);
+      }
+    }
+    EXPECT_EQ(to, out.size());
+    return Status::Ok();
+  }
+
+ private:
+  Log* log_;
+};
+
+struct Result {
+  Status status;
+  std::vector<float> values;
+};
+
+// Row r is `lengths[r]` times the id `first_id` + r.
+std::unique_ptr<EncodeJob> MakeJob(const std::vector<int32_t>& lengths, int32_t first_id,
+                                   std::future<Result>* result) {
+  auto job = std::make_unique<EncodeJob>();
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    job->ids.insert(job->ids.end(), lengths[row], first_id + static_cast<int32_t>(row));
+  }
+  job->lengths = lengths;
+  auto promise = std::make_shared<std::promise<Result>>();
+  *result = promise->get_future();
+  // set_value throws, and so ends the test, if it comes twice.
+  job->done = [promise](std::unique_ptr<EncodeJob> back, Status status) {
+    promise->set_value({std::move(status), std::move(back->values)});
+  };
+  return job;
+}
+
+std::vector<float> ExpectedRows(const std::vector<int32_t>& lengths, int32_t first_id) {
+  std::vector<float> rows;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    rows.push_back(static_cast<float>(lengths[row]) * (first_id + static_cast<float>(row)));
+    rows.push_back(lengths[row]);
+  }
+  return rows;
+}
+
+class EncoderSchedulerTest : public testing::Test {
+ protected:
+  void Start(EncoderSchedulerOptions options = {}) {
+    options.model = "m";
+    scheduler_ =
+        std::make_unique<EncoderScheduler>(std::make_unique<FakeRunner>(&log_), options, &metrics_);
+  }
+  // Keeps the executor busy with a batch of its own until SetShut(false).
+  void Block() {
+    log_.SetShut(true);
+    ASSERT_TRUE(scheduler_->Submit(MakeJob({1}, 1, &blocker_)).ok());
+    log_.WaitForBatches(1);
+  }
+  std::string Rendered() { return metrics_.Render(); }
+
+  FakeRunner::Log log_;
+  Metrics metrics_;
+  std::future<Result> blocker_;
+  std::unique_ptr<EncoderScheduler> scheduler_;
+};
+
+TEST_F(EncoderSchedulerTest, OneRequestOnAnIdleServerRunsAtOnceAndAlone) {
+  Start();
+  std::future<Result> result;
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({3, 1, 2}, 10, &result)).ok());
+  const Result got = result.get();
+  EXPECT_TRUE(got.status.ok());
+  EXPECT_EQ(got.values, ExpectedRows({3, 1, 2}, 10));
+  EXPECT_EQ(log_.batches.size(), 1u);
+}
+
+TEST_F(EncoderSchedulerTest, TypeIdsAndTokenOutput) {
+  Start();
+  std::future<Result> result;
+  auto job = MakeJob({2, 1}, 5, &result);
+  job->type_ids = {0, 1, 1};
+  job->output = EncoderOutput::kTokens;
+  ASSERT_TRUE(scheduler_->Submit(std::move(job)).ok());
+  EXPECT_THAT(result.get().values, ElementsAre(5, 0, 5, 1, 6, 1));
+}
+
+TEST_F(EncoderSchedulerTest, WaitingRequestsShareABatch) {
+  Start();
+  Block();
+  std::vector<std::future<Result>> results(5);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(scheduler_->Submit(MakeJob({2, 3}, i * 10, &results[i])).ok());
+  }
+  log_.SetShut(false);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(results[i].get().values, ExpectedRows({2, 3}, i * 10));
+  EXPECT_THAT(log_.BatchTokens(), ElementsAre(1, 25));
+}
+
+TEST_F(EncoderSchedulerTest, BatchesAreBoundedByTokensAndRowsAndRejoined) {
+  Start({.max_batch_tokens = 10, .max_batch_sequences = 4});
+  const std::vector<int32_t> lengths = {4, 4, 4, 10, 25, 1, 1, 1, 1, 1, 7, 3};
+  std::future<Result> result;
+  ASSERT_TRUE(scheduler_->Submit(MakeJob(lengths, 1, &result)).ok());
+  EXPECT_EQ(result.get().values, ExpectedRows(lengths, 1));
+  scheduler_->Stop();
+  EXPECT_EQ(log_.batches, (std::vector<std::vector<int32_t>>{
+                              {4, 4}, {4}, {10}, {25}, {1, 1, 1, 1}, {1, 7}, {3}}));
+}
+
+TEST_F(EncoderSchedulerTest, ABulkRequestDoesNotHoldUpASmallOne) {
+  Start({.max_batch_tokens = 10});
+  Block();
+  std::future<Result> bulk;
+  std::future<Result> small;
+  const std::vector<int32_t> lengths(20, 2);
+  ASSERT_TRUE(scheduler_->Submit(MakeJob(lengths, 1, &bulk)).ok());
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({1, 1}, 100, &small)).ok());
+  log_.SetShut(false);
+  EXPECT_EQ(small.get().values, ExpectedRows({1, 1}, 100));
+  EXPECT_EQ(bulk.get().values, ExpectedRows(lengths, 1));
+  // The small one was in the first batch after the blocker, which was filled up by the bulk.
+  EXPECT_THAT(log_.batches[1], ElementsAre(2, 2, 2, 2, 1, 1));
+}
+
+TEST_F(EncoderSchedulerTest, ALongRowAtTheFrontIsNotStarvedByShortOnes) {
+  Start({.max_batch_tokens = 10});
+  Block();
+  std::vector<std::future<Result>> results(11);
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({9}, 1, &results[0])).ok());
+  for (int i = 1; i < 11; ++i) {
+    ASSERT_TRUE(scheduler_->Submit(MakeJob({1}, 1, &results[i])).ok());
+  }
+  log_.SetShut(false);
+  for (auto& result : results) EXPECT_TRUE(result.get().status.ok());
+  EXPECT_THAT(log_.batches[1], ElementsAre(9, 1));
+}
+
+TEST_F(EncoderSchedulerTest, OutputsAreNotMixedInABatch) {
+  Start();
+  Block();
+  std::vector<std::future<Result>> results(3);
+  for (int i = 0; i < 3; ++i) {
+    auto job = MakeJob({2}, i, &results[i]);
+    if (i == 1) job->output = EncoderOutput::kTokens;
+    ASSERT_TRUE(scheduler_->Submit(std::move(job)).ok());
+  }
+  log_.SetShut(false);
+  EXPECT_THAT(results[0].get().values, ElementsAre(0, 2));
+  EXPECT_THAT(results[1].get().values, ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(results[2].get().values, ElementsAre(4, 2));
+  EXPECT_THAT(log_.BatchTokens(), ElementsAre(1, 4, 2));
+}
+
+TEST_F(EncoderSchedulerTest, CancelledAndExpiredRowsNeverReachTheModel) {
+  Start();
+  Block();
+  std::vector<std::future<Result>> results(3);
+  auto cancelled = MakeJob({2, 2}, 1, &results[0]);
+  cancelled->context.cancel = std::make_shared<CancelToken>();
+  auto token = cancelled->context.cancel;
+  auto expired = MakeJob({3}, 1, &results[1]);
+  expired->context.deadline = Clock::now();
+  ASSERT_TRUE(scheduler_->Submit(std::move(cancelled)).ok());
+  ASSERT_TRUE(scheduler_->Submit(std::move(expired)).ok());
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({4}, 1, &results[2])).ok());
+  token->Cancel();
+  log_.SetShut(false);
+  EXPECT_EQ(results[0].get().status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(results[1].get().status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(results[2].get().status.ok());
+  EXPECT_THAT(log_.BatchTokens(), ElementsAre(1, 4));
+  EXPECT_THAT(Rendered(), HasSubstr(R"(penstock_dropped_total{model="m",reason="cancelled"} 2)"));
+  EXPECT_THAT(Rendered(), HasSubstr(R"(penstock_dropped_total{model="m",reason="expired"} 1)"));
+}
+
+TEST_F(EncoderSchedulerTest, CancelHalfWayDropsTheRest) {
+  Start({.max_batch_tokens = 4});
+  log_.SetShut(true);
+  std::future<Result> result;
+  auto job = MakeJob(std::vector<int32_t>(10, 2), 1, &result);
+  auto token = job->context.cancel = std::make_shared<CancelToken>();
+  ASSERT_TRUE(scheduler_->Submit(std::move(job)).ok());
+  log_.WaitForBatches(1);
+  token->Cancel();
+  log_.SetShut(false);
+  EXPECT_EQ(result.get().status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(log_.batches.size(), 1u);
+  EXPECT_THAT(Rendered(), HasSubstr(R"(penstock_dropped_total{model="m",reason="cancelled"} 8)"));
+}
+
+TEST_F(EncoderSchedulerTest, TheQueueIsBoundedByTokens) {
+  Start({.max_queued_tokens = 10});
+  Block();  // holds 1 token
+  std::vector<std::future<Result>> results(4);
+  EXPECT_TRUE(scheduler_->Submit(MakeJob({6}, 1, &results[0])).ok());
+  const Status full = scheduler_->Submit(MakeJob({4}, 1, &results[1]));
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_GE(full.retry_after_s(), 1);
+  EXPECT_TRUE(scheduler_->Submit(MakeJob({3}, 1, &results[2])).ok());
+  EXPECT_EQ(scheduler_->queued_tokens(), 10);
+  EXPECT_THAT(Rendered(), HasSubstr("penstock_queue_tokens{model=\"m\"} 10\n"));
+  const Status never = scheduler_->Submit(MakeJob({5, 6}, 1, &results[3]));
+  EXPECT_EQ(never.code(), StatusCode::kPayloadTooLarge);
+  EXPECT_THAT(never.message(), HasSubstr("--max-queued-tokens"));
+  log_.SetShut(false);
+  EXPECT_TRUE(results[0].get().status.ok());
+  EXPECT_TRUE(results[2].get().status.ok());
+  scheduler_->Stop();
+  EXPECT_EQ(scheduler_->queued_tokens(), 0);
+  EXPECT_THAT(Rendered(), HasSubstr("penstock_queue_requests{model=\"m\"} 0\n"));
+  EXPECT_THAT(Rendered(), HasSubstr(R"(penstock_dropped_total{model="m",reason="queue_full"} 3)"));
+}
+
+TEST_F(EncoderSchedulerTest, AFailedBatchFailsOnlyTheJobAtFault) {
+  Start();
+  Block();
+  std::vector<std::future<Result>> results(3);
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({2, 1}, 1, &results[0])).ok());
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({3}, kPoison, &results[1])).ok());
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({4, 2}, 7, &results[2])).ok());
+  log_.SetShut(false);
+  EXPECT_EQ(results[0].get().values, ExpectedRows({2, 1}, 1));
+  const Status failed = results[1].get().status;
+  EXPECT_EQ(failed.code(), StatusCode::kInternal);
+  EXPECT_EQ(failed.message(), "poisoned");
+  EXPECT_EQ(results[2].get().values, ExpectedRows({4, 2}, 7));
+  EXPECT_THAT(log_.BatchTokens(), ElementsAre(1, 12, 3, 3, 6));
+}
+
+TEST_F(EncoderSchedulerTest, NanFailsItsOwnRequestOnly) {
+  Start();
+  Block();
+  std::vector<std::future<Result>> results(2);
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({1}, kNan, &results[0])).ok());
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({2}, 3, &results[1])).ok());
+  log_.SetShut(false);
+  const Status nan = results[0].get().status;
+  EXPECT_EQ(nan.code(), StatusCode::kInternal);
+  EXPECT_THAT(nan.message(), HasSubstr("not finite"));
+  EXPECT_EQ(results[1].get().values, ExpectedRows({2}, 3));
+  EXPECT_EQ(log_.batches.size(), 2u);
+}
+
+TEST_F(EncoderSchedulerTest, RefusesJobsThatDoNotAddUp) {
+  Start();
+  std::future<Result> result;
+  EXPECT_EQ(scheduler_->Submit(MakeJob({}, 1, &result)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler_->Submit(MakeJob({1, 0}, 1, &result)).code(), StatusCode::kInvalidArgument);
+  auto job = MakeJob({2}, 1, &result);
+  job->ids.pop_back();
+  EXPECT_EQ(scheduler_->Submit(std::move(job)).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(EncoderSchedulerTest, StopFinishesWhatWasAcceptedAndRefusesTheRest) {
+  Start({.max_batch_tokens = 4});
+  Block();
+  std::vector<std::future<Result>> results(20);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(scheduler_->Submit(MakeJob({3}, i, &results[i])).ok());
+  }
+  std::thread stopper([&] { scheduler_->Stop(); });
+  std::future<Result> late;
+  while (scheduler_->Submit(MakeJob({1}, 1, &late)).ok()) std::this_thread::yield();
+  EXPECT_EQ(scheduler_->Submit(MakeJob({1}, 1, &late)).code(), StatusCode::kUnavailable);
+  log_.SetShut(false);
+  stopper.join();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(results[i].get().values, ExpectedRows({3}, i));
+  scheduler_->Stop();
+}
+
+TEST_F(EncoderSchedulerTest, ManyThreadsSubmitAndCancel) {
+  Start({.max_batch_tokens = 64, .max_batch_sequences = 8, .max_queued_tokens = 400});
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 300;
+  std::atomic<int> ok{0}, cancelled{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      std::vector<std::pair<std::future<Result>, std::vector<float>>> waiting;
+      for (int i = 0; i < kRounds; ++i) {
+        std::vector<int32_t> lengths(1 + random() % 6);
+        for (auto& length : lengths) length = 1 + random() % 30;
+        const int32_t first_id = random() % 500;
+        std::future<Result> result;
+        auto job = MakeJob(lengths, first_id, &result);
+        job->context.cancel = std::make_shared<CancelToken>();
+        auto token = job->context.cancel;
+        if (!scheduler_->Submit(std::move(job)).ok()) {
+          ++refused;
+          continue;
+        }
+        if (random() % 4 == 0) token->Cancel();
+        waiting.emplace_back(std::move(result), ExpectedRows(lengths, first_id));
+      }
+      for (auto& [result, expected] : waiting) {
+        const Result got = result.get();
+        if (got.status.ok()) {
+          ++ok;
+          EXPECT_EQ(got.values, expected);
+        } else {
+          ++cancelled;
+          EXPECT_EQ(got.status.code(), StatusCode::kCancelled);
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(ok + cancelled + refused, kThreads * kRounds);
+  EXPECT_GT(ok, 0);
+  EXPECT_THAT(log_.BatchTokens(), Each(Le(64u)));
+  EXPECT_EQ(scheduler_->queued_tokens(), 0);
+}
+
+}  // namespace
+}  // namespace penstock
