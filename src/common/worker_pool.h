@@ -42,9 +42,9 @@ class WorkerPool {
   const size_t queue_max_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Task> queue_;    // guarded by mutex_
-  size_t running_ = 0;        // guarded by mutex_
-  bool stopping_ = false;     // guarded by mutex_
+  std::deque<Task> queue_;  // guarded by mutex_
+  size_t running_ = 0;      // guarded by mutex_
+  bool stopping_ = false;   // guarded by mutex_
   std::vector<std::thread> threads_;
 };
 

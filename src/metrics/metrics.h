@@ -73,8 +73,8 @@ class Metrics {
   Counter& AddCounter(std::string_view name, std::string_view help, std::string_view labels = "");
   Gauge& AddGauge(std::string_view name, std::string_view help, std::string_view labels = "");
   // Bounds in the metric's unit (seconds, tokens).
-  Histogram& AddHistogram(std::string_view name, std::string_view help,
-                          std::vector<double> bounds, std::string_view labels = "");
+  Histogram& AddHistogram(std::string_view name, std::string_view help, std::vector<double> bounds,
+                          std::string_view labels = "");
 
   // The text exposition format 0.0.4.
   std::string Render() const;
