@@ -17,7 +17,7 @@ enum class ModelTask { kEmbedding, kReranking, kClassification };
 const char* ModelTaskName(ModelTask task);  // "embedding", "reranking", "classification"
 
 enum class PoolingMode { kCls, kMean, kMax, kLastToken, kMeanSqrtLen, kWeightedMean };
-const char* PoolingModeName(PoolingMode mode);
+const char* PoolingModeName(PoolingMode mode);  // as sentence-transformers: "cls", "lasttoken", ...
 
 enum class HiddenActivation { kGelu, kGeluTanh, kRelu, kSilu, kTanh, kIdentity };
 
@@ -41,22 +41,23 @@ struct EncoderConfig {
   int32_t relative_attention_num_buckets = 32;
   // NomicBERT and ModernBERT.
   bool qkv_bias = true;
-  bool mlp_bias = true;           // both feed-forward projections
+  bool mlp_bias = true;  // both feed-forward projections
   bool norm_bias = true;
   bool attention_out_bias = true;
-  float rope_theta = 0;           // 0 = no rotary embedding; ModernBERT: global layers
-  float rope_theta_local = 0;     // ModernBERT: local layers
-  float rope_fraction = 1.0f;     // share of a head's dimensions that is rotated
+  float rope_theta = 0;        // 0 = no rotary embedding; ModernBERT: global layers
+  float rope_theta_local = 0;  // ModernBERT: local layers
+  float rope_fraction = 1.0f;  // share of a head's dimensions that is rotated
   bool rope_interleaved = false;
-  int32_t local_attention = 0;               // window in tokens (both sides together); 0 = none
+  int32_t local_attention = 0;  // window in tokens (both sides together); 0 = none
   int32_t global_attn_every_n_layers = 1;
 
   // Heads.
-  int32_t num_labels = 0;                        // 0 = no classification head
-  std::vector<std::string> labels;               // id2label, by id
-  std::string problem_type;                      // "", "regression", "single_label_...", ...
-  std::string classifier_pooling;                // ModernBERT: "cls" or "mean"
+  int32_t num_labels = 0;           // 0 = no classification head
+  std::vector<std::string> labels;  // id2label, by id
+  std::string problem_type;         // "", "regression", "single_label_...", ...
+  std::string classifier_pooling;   // ModernBERT: "cls" or "mean"
   HiddenActivation classifier_activation = HiddenActivation::kGelu;  // ModernBERT head
+  bool classifier_bias = false;                                      // ModernBERT: of head.dense
   // Cross-encoders: sigmoid | identity as the model folder says ("sentence_transformers"
   // .activation_fn or the older sbert_ce_default_activation_function); "" if it says nothing.
   std::string cross_encoder_activation;
@@ -83,17 +84,20 @@ struct ModelFolder {
 
   // Embedding head, in order: pooling, dense modules, normalise.
   PoolingMode pooling = PoolingMode::kMean;
-  bool pooling_declared = false;  // false: no 1_Pooling; the caller must say which, or it is refused
-  bool include_prompt = true;     // pool over the prompt's tokens too
+  std::vector<PoolingMode> more_pooling;  // results put side by side after that of `pooling`
+  bool pooling_declared =
+      false;                   // false: no 1_Pooling; the caller must say which, or it is refused
+  bool include_prompt = true;  // pool over the prompt's tokens too
   std::vector<DenseModule> dense;
   bool normalize = false;
 
   std::map<std::string, std::string> prompts;  // name -> text put before the input
   std::string default_prompt_name;             // "" = none
-  std::string similarity;                      // "cosine" (default), "dot", "euclidean", "manhattan"
+  std::string similarity = "cosine";           // or "dot", "euclidean", "manhattan"
 
-  // Longest input in tokens, special tokens included: the smallest of sentence_bert_config
-  // max_seq_length, tokenizer_config model_max_length and the position table.
+  // Longest input in tokens, special tokens included: max_seq_length of sentence_bert_config or,
+  // where it has none, model_max_length of tokenizer_config (sentence-transformers lets the first
+  // override the second); never more than the position table or the rotary limit.
   int32_t max_tokens = 0;
   bool do_lower_case = false;  // sentence_bert_config: lower-case before the tokenizer
   std::string tokenizer_path;  // tokenizer.json

@@ -42,12 +42,13 @@ class TensorStore {
 
   // nullptr if there is none of that name.
   const TensorRecord* Find(std::string_view name) const;
-  // In the order of the files.
+  // In the order of the files and of the bytes in each.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }
   uint64_t bytes_total() const { return bytes_total_; }
 
  private:
   Status AddFile(const std::string& path);
+  Status IndexNames();  // once all files are in, for by_name_ points into tensors_
 
   std::vector<MappedFile> files_;
   std::vector<TensorRecord> tensors_;

@@ -1,0 +1,32 @@
+// config.json -> EncoderConfig, one function per architecture. Part of ModelFolder::Read; others
+// use formats/model_folder.h.
+//
+// Field names and defaults: the configuration classes of huggingface/transformers (4.x and 5.x),
+// and for nomic_bert also the older names of nomic-ai/nomic-bert-2048.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/json.h"
+#include "common/status.h"
+#include "formats/model_folder.h"
+
+namespace penstock {
+
+// kUnsupported names what is not implemented; kInvalidArgument what is malformed.
+Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config);
+
+// Tokens the position scheme can tell apart: the rows of the table a token may use, or the rotary
+// limit.
+int32_t PositionsUsable(const EncoderConfig& encoder);
+
+// "gelu_new" -> kGeluTanh; names as in transformers' table of activations.
+std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name);
+
+// "torch.nn.modules.activation.Sigmoid" -> "sigmoid", "...linear.Identity" -> "identity".
+// kUnsupported for others.
+Expected<std::string> CrossEncoderActivationNamed(const std::string& name);
+
+}  // namespace penstock
