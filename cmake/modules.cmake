@@ -26,8 +26,9 @@ function(penstock_module name)
 
   foreach(source ${sources})
     if(source MATCHES "isa_avx512\\.cc$")
+      # g++ 12 warns of its own _mm512_undefined_ps.
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512")
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512;-Wno-maybe-uninitialized;-Wno-uninitialized")
     elseif(source MATCHES "isa_avx2\\.cc$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
     endif()

@@ -75,7 +75,7 @@ Status ReadPoolingMode(const JsonObject& config, std::vector<std::string>* modes
   return Status::Ok();
 }
 
-// Older: a boolean for each mode.
+// Older: a boolean for each mode; of several the results stand in this order.
 Status ReadPoolingFlags(const JsonObject& config, std::vector<std::string>* modes) {
   constexpr std::pair<std::string_view, PoolingMode> kFlags[] = {
       {"pooling_mode_cls_token", PoolingMode::kCls},
@@ -85,19 +85,22 @@ Status ReadPoolingFlags(const JsonObject& config, std::vector<std::string>* mode
       {"pooling_mode_weightedmean_tokens", PoolingMode::kWeightedMean},
       {"pooling_mode_lasttoken", PoolingMode::kLastToken},
   };
+  for (const auto& [key, mode] : kFlags) {
+    PENSTOCK_ASSIGN_OR_RETURN(const bool set, config.GetBoolOr(key, false));
+    if (set) modes->push_back(PoolingModeName(mode));
+  }
   Status status;
   config.ForEach([&](std::string_view key, simdjson::dom::element) {
     if (!status.ok() || !key.starts_with("pooling_mode_")) return;
-    const auto known = std::find_if(std::begin(kFlags), std::end(kFlags),
-                                    [&](const auto& flag) { return flag.first == key; });
+    const bool known = std::any_of(std::begin(kFlags), std::end(kFlags),
+                                   [&](const auto& flag) { return flag.first == key; });
+    if (known) return;
     const auto set = config.GetBoolOr(key, false);
     if (!set.ok()) {
       status = set.status();
-    } else if (*set && known == std::end(kFlags)) {
+    } else if (*set) {
       status = Status::Unsupported(std::string("'") + std::string(key) + "' is not supported",
                                    std::string(key));
-    } else if (*set) {
-      modes->push_back(PoolingModeName(known->second));
     }
   });
   return status;
@@ -110,15 +113,15 @@ Status ReadPooling(const JsonObject& config, ModelFolder* out) {
   if (modes.empty()) {
     return Status::InvalidArgument("names no pooling mode", "pooling_mode");
   }
-  if (modes.size() > 1) {
-    std::string names;
-    for (const std::string& mode : modes) names += (names.empty() ? "" : ", ") + mode;
-    return Status::Unsupported("several pooling modes at once are not supported: " + names,
-                               "pooling_mode");
+  for (const std::string& name : modes) {
+    const auto mode = PoolingNamed(name);
+    if (!mode) return UnsupportedValue(config, "pooling_mode", name);
+    if (&name == &modes[0]) {
+      out->pooling = *mode;
+    } else {
+      out->more_pooling.push_back(*mode);
+    }
   }
-  const auto mode = PoolingNamed(modes[0]);
-  if (!mode) return UnsupportedValue(config, "pooling_mode", modes[0]);
-  out->pooling = *mode;
   out->pooling_declared = true;
   PENSTOCK_ASSIGN_OR_RETURN(out->include_prompt, config.GetBoolOr("include_prompt", true));
   for (const std::string_view key : {"embedding_dimension", "word_embedding_dimension"}) {
@@ -168,7 +171,8 @@ Status ReadDense(const std::string& folder, const JsonObject& config, ModelFolde
   dense.in_features = static_cast<int32_t>(in);
   dense.out_features = static_cast<int32_t>(features);
   const int32_t before =
-      out->dense.empty() ? out->encoder.hidden_size : out->dense.back().out_features;
+      out->dense.empty() ? out->encoder.hidden_size * (1 + static_cast<int32_t>(out->more_pooling.size()))
+                         : out->dense.back().out_features;
   if (dense.in_features != before) {
     return Status::InvalidArgument("'in_features' is " + std::to_string(dense.in_features) +
                                        ", what comes in has " + std::to_string(before),

@@ -40,7 +40,7 @@ class EncoderModel {
   int32_t max_tokens() const;      // longest sequence
   bool uses_type_ids() const;
   uint64_t parameters() const;
-  uint64_t weight_bytes() const;   // packed, in memory
+  uint64_t weight_bytes() const;  // packed, in memory
   // Row width of an output, in floats.
   int32_t OutputWidth(EncoderOutput output) const;
 

@@ -2,8 +2,9 @@
 // are made of. Models speak to this interface only.
 //
 // Ownership: a Backend owns its threads and memory; Buffers and PackedLinears are owned by the
-// caller and must be destroyed before their Backend. Calls come from one thread at a time per
-// operation; the backend spreads each over its own threads and returns when it is done.
+// caller and must be destroyed before their Backend. Any thread may call; operations of several
+// callers run one after the other. The backend spreads each over its own threads and returns when
+// it is done.
 //
 // Numbers: every output row of every operation is a function of that row's inputs (for attention:
 // of its sequence) alone, to the bit, whatever the number of rows or threads.
@@ -53,20 +54,29 @@ struct NormWeights {
 };
 
 struct EmbedArgs {
-  std::span<const int32_t> ids;       // [tokens]
-  std::span<const int32_t> type_ids;  // [tokens] or empty
-  std::span<const int32_t> offsets;   // [sequences + 1]
-  const float* words = nullptr;       // [vocab, width]
-  const float* positions = nullptr;   // [rows, width], or null
-  const float* types = nullptr;       // [types, width], or null
-  int32_t position_base = 0;          // row of a sequence's first token in `positions`
+  std::span<const int32_t> ids;           // [tokens]
+  std::span<const int32_t> type_ids;      // [tokens], or empty: all 0
+  std::span<const int32_t> position_ids;  // [tokens], or empty where positions is null
+  const float* words = nullptr;           // [vocab, width]
+  const float* positions = nullptr;       // [rows, width], or null
+  const float* types = nullptr;           // [types, width], or null
   int32_t width = 0;
   NormWeights norm;
 };
 
+struct PoolArgs {
+  const float* x = nullptr;          // [tokens, width]
+  std::span<const int32_t> offsets;  // [sequences + 1]
+  std::span<const int32_t> skip;     // [sequences] leading tokens left out, or empty: none
+  int32_t width = 0;
+  Pooling pooling = Pooling::kMean;
+  float* out = nullptr;  // [sequences, out_stride], the first `width` of each row
+  int32_t out_stride = 0;
+};
+
 struct AttentionArgs {
-  const float* qkv = nullptr;  // [tokens, 3 * heads * head_size]: q, k, v side by side
-  float* out = nullptr;        // [tokens, heads * head_size]
+  const float* qkv = nullptr;        // [tokens, 3 * heads * head_size]: q, k, v side by side
+  float* out = nullptr;              // [tokens, heads * head_size]
   std::span<const int32_t> offsets;  // [sequences + 1]
   int32_t heads = 0;
   int32_t head_size = 0;
@@ -116,9 +126,7 @@ class Backend {
   // y = norm(x), rows of `width`; y may be x.
   virtual void Norm(const float* x, size_t rows, int32_t width, const NormWeights& norm,
                     float* y) = 0;
-  // out[sequence, width] from x[tokens, width].
-  virtual void Pool(const float* x, std::span<const int32_t> offsets, int32_t width,
-                    Pooling pooling, float* out) = 0;
+  virtual void Pool(const PoolArgs& args) = 0;
 };
 
 }  // namespace penstock

@@ -13,6 +13,8 @@ struct PackedBatch {
   std::span<const int32_t> ids;       // [tokens]
   std::span<const int32_t> type_ids;  // [tokens], or empty: all 0
   std::span<const int32_t> offsets;   // [sequences + 1], offsets[0] == 0, non-decreasing
+  // Leading tokens of each sequence that pooling leaves out (a prompt); or empty: none.
+  std::span<const int32_t> pool_skip;  // [sequences], each below the sequence's length
 
   size_t tokens() const { return ids.size(); }
   size_t sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }

@@ -1,0 +1,150 @@
+#include "common/thread_pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "common/status.h"
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kFieldBits = 20;
+constexpr uint64_t kFieldMask = (uint64_t{1} << kFieldBits) - 1;
+
+uint64_t Epoch(uint64_t ticket) { return ticket >> (2 * kFieldBits); }
+uint64_t Count(uint64_t ticket) { return (ticket >> kFieldBits) & kFieldMask; }
+uint64_t Next(uint64_t ticket) { return ticket & kFieldMask; }
+uint64_t MakeTicket(uint64_t epoch, uint64_t count) {
+  return (epoch << (2 * kFieldBits)) | (count << kFieldBits);
+}
+
+// About as long as a sleep and a wake cost (15-20 us each on a Zen 4 under KVM).
+constexpr auto kSpinTime = std::chrono::microseconds(50);
+
+void CpuRelax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+void FutexWait(std::atomic<uint32_t>* word, uint32_t expected) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, nullptr,
+          nullptr, 0);
+}
+
+void FutexWakeAll(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr,
+          nullptr, 0);
+}
+
+std::vector<int> UsableCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+}  // namespace
+
+size_t UsableProcessors() { return UsableCpus().size(); }
+
+ThreadPool::ThreadPool(size_t threads, bool pin) {
+  threads = std::clamp<size_t>(threads, 1, kThreadsMax);
+  const std::vector<int> cpus = UsableCpus();
+  workers_.reserve(threads - 1);
+  for (size_t thread = 1; thread < threads; ++thread) {
+    const int cpu = pin && threads <= cpus.size() ? cpus[thread] : -1;
+    workers_.emplace_back([this, thread, cpu] { WorkerMain(thread, cpu); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true, std::memory_order_seq_cst);
+  wake_.fetch_add(1, std::memory_order_seq_cst);
+  FutexWakeAll(&wake_);
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::Work(uint64_t epoch, size_t thread) {
+  while (true) {
+    const uint64_t ticket = ticket_.load(std::memory_order_relaxed);
+    if (Epoch(ticket) != epoch || Next(ticket) >= Count(ticket)) return;
+    const uint64_t mine = ticket_.fetch_add(1, std::memory_order_acquire);
+    // A new loop may have been published in between: the index is then one of that loop.
+    epoch = Epoch(mine);
+    if (Next(mine) >= Count(mine)) return;
+    fn_(context_, Next(mine), thread);
+    done_.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void ThreadPool::Run(size_t count, LoopFn fn, void* context) {
+  if (count == 0) return;
+  PENSTOCK_CHECK(count <= kCountMax);
+  if (count == 1 || workers_.empty()) {
+    // Thread 0's scratch belongs to whoever holds the mutex.
+    std::lock_guard lock(caller_mutex_);
+    for (size_t i = 0; i < count; ++i) fn(context, i, 0);
+    return;
+  }
+  std::lock_guard lock(caller_mutex_);
+  fn_ = fn;
+  context_ = context;
+  done_.store(0, std::memory_order_relaxed);
+  const uint64_t epoch =
+      (Epoch(ticket_.load(std::memory_order_relaxed)) + 1) & ((uint64_t{1} << 24) - 1);
+  ticket_.store(MakeTicket(epoch, count), std::memory_order_release);
+  // seq_cst on wake_ and sleepers_: either this thread sees the sleeper, or the sleeper sees
+  // that wake_ has changed and does not sleep.
+  wake_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) FutexWakeAll(&wake_);
+
+  Work(epoch, 0);
+  for (uint32_t spins = 0; done_.load(std::memory_order_acquire) != count; ++spins) {
+    CpuRelax();
+    if (spins > 4096) sched_yield();  // a worker may wait for this processor
+  }
+}
+
+void ThreadPool::WorkerMain(size_t thread, int cpu) {
+  if (cpu >= 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+  }
+  pthread_setname_np(pthread_self(), ("compute-" + std::to_string(thread)).c_str());
+
+  uint32_t seen = 0;
+  while (true) {
+    const auto spin_until = std::chrono::steady_clock::now() + kSpinTime;
+    uint32_t spins = 0;
+    while (wake_.load(std::memory_order_acquire) == seen) {
+      CpuRelax();
+      if (++spins % 64 == 0 && std::chrono::steady_clock::now() >= spin_until) {
+        sleepers_.fetch_add(1, std::memory_order_seq_cst);
+        if (wake_.load(std::memory_order_seq_cst) == seen) FutexWait(&wake_, seen);
+        sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+      }
+    }
+    seen = wake_.load(std::memory_order_acquire);
+    if (stop_.load(std::memory_order_acquire)) return;
+    Work(Epoch(ticket_.load(std::memory_order_relaxed)), thread);
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,78 @@
+// A pool of threads for data-parallel loops of microseconds: what the CPU backend runs on.
+//
+// The calling thread works too. Workers spin for a short while after a loop, because the next
+// operation of a forward pass follows within microseconds, then sleep on a futex. Nothing is
+// allocated by ParallelFor.
+//
+// How a loop is handed out: one 64-bit word, {epoch:24 | count:20 | next:20}. Publishing a loop
+// stores a new epoch with next = 0; whoever wants work adds 1 and owns index `next` of exactly
+// the loop whose epoch it got back, if next < count. A loop is over when `done_` reached its
+// count, so its function stays valid for whoever claimed an index, and nobody ever waits for a
+// worker that is asleep or late: a late one just finds next >= count.
+//   publish (release)  ->  claim (acquire): the claimer sees fn_ and context_
+//   done_ add (release) ->  caller's load (acquire): the caller sees the results
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace penstock {
+
+class ThreadPool {
+ public:
+  static constexpr size_t kThreadsMax = 256;
+  static constexpr size_t kCountMax = (size_t{1} << 20) - 2 * kThreadsMax;
+
+  // `threads` counts the caller: threads - 1 workers are started. With `pin`, worker i runs on
+  // the i-th processor this process may use, processor 0 being left to the caller.
+  explicit ThreadPool(size_t threads, bool pin = true);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  size_t threads() const { return workers_.size() + 1; }
+
+  // Calls fn(index, thread) for every index below count (at most kCountMax), in any order, on
+  // any thread; `thread` < threads() names the one that runs it. Returns when all are done.
+  // Several threads may call; their loops run one after the other.
+  template <typename Fn>
+  void ParallelFor(size_t count, Fn&& fn) {
+    using Function = std::remove_reference_t<Fn>;
+    Run(
+        count,
+        [](void* context, size_t index, size_t thread) {
+          (*static_cast<Function*>(context))(index, thread);
+        },
+        const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+
+ private:
+  using LoopFn = void (*)(void* context, size_t index, size_t thread);
+
+  void Run(size_t count, LoopFn fn, void* context);
+  void WorkerMain(size_t thread, int cpu);
+  // Works on the loop of `epoch` until it has no index left.
+  void Work(uint64_t epoch, size_t thread);
+
+  std::mutex caller_mutex_;
+  LoopFn fn_ = nullptr;
+  void* context_ = nullptr;
+
+  // Apart by 128 bytes: two lines are fetched at a time.
+  alignas(128) std::atomic<uint64_t> ticket_{0};
+  alignas(128) std::atomic<uint32_t> done_{0};
+  alignas(128) std::atomic<uint32_t> wake_{0};  // futex word: changes with every loop
+  std::atomic<uint32_t> sleepers_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> workers_;
+};
+
+// Processors this process may run on (its affinity mask), at least 1.
+size_t UsableProcessors();
+
+}  // namespace penstock

@@ -1,0 +1,296 @@
+#include "cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "common/thread_pool.h"
+#include "cpu/dispatch.h"
+#include "cpu/kernels.h"
+
+namespace penstock {
+namespace cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;
+// Activations of one block of rows that a thread keeps in its L2 while weight panels stream by:
+// half of a Zen 4's 1 MiB.
+constexpr size_t kBlockBytes = 512 << 10;
+constexpr size_t kBlockTilesMax = 8;
+// A task below this many multiply-adds is not worth handing to another thread (about 1 us).
+constexpr size_t kTaskOpsMin = 64 << 10;
+constexpr size_t kRowsPerTask = 16;  // for row-wise operations
+
+size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
+
+class AlignedBuffer final : public Buffer {
+ public:
+  explicit AlignedBuffer(size_t floats) {
+    const size_t bytes =
+        CeilDiv(std::max<size_t>(floats, 1) * sizeof(float), kAlignment) * kAlignment;
+    data_ = static_cast<float*>(std::aligned_alloc(kAlignment, bytes));
+    PENSTOCK_CHECK(data_ != nullptr);
+    size_ = floats;
+  }
+  ~AlignedBuffer() override { std::free(data_); }
+};
+
+class PanelLinear final : public PackedLinear {
+ public:
+  PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in, size_t panel)
+      : panel_(panel),
+        panels_(CeilDiv(static_cast<size_t>(out), panel)),
+        weights_(panels_ * panel * static_cast<size_t>(in)),
+        bias_(panels_ * panel) {
+    in_ = in;
+    out_ = out;
+    has_bias_ = bias != nullptr;
+    const size_t depth = static_cast<size_t>(in);
+    std::memset(weights_.data(), 0, weights_.size() * sizeof(float));
+    std::memset(bias_.data(), 0, bias_.size() * sizeof(float));
+    for (size_t row = 0; row < static_cast<size_t>(out); ++row) {
+      float* to = weights_.data() + row / panel * panel * depth + row % panel;
+      const float* from = weight + row * depth;
+      for (size_t k = 0; k < depth; ++k) to[k * panel] = from[k];
+      if (has_bias_) bias_.data()[row] = bias[row];
+    }
+  }
+  uint64_t bytes() const override { return (weights_.size() + bias_.size()) * sizeof(float); }
+  size_t panels() const { return panels_; }
+  const float* panel(size_t i) const {
+    return weights_.data() + i * panel_ * static_cast<size_t>(in_);
+  }
+  const float* bias(size_t i) const { return has_bias_ ? bias_.data() + i * panel_ : nullptr; }
+  size_t columns(size_t i) const {
+    return std::min(panel_, static_cast<size_t>(out_) - i * panel_);
+  }
+
+ private:
+  size_t panel_;
+  size_t panels_;
+  bool has_bias_ = false;
+  AlignedBuffer weights_;
+  AlignedBuffer bias_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const Kernels* kernels, size_t threads, bool pin)
+      : kernels_(kernels), pool_(threads, pin), scratch_(pool_.threads()) {}
+
+  std::string name() const override {
+    return std::string("cpu (") + IsaName(kernels_->isa) + ", " + std::to_string(pool_.threads()) +
+           (pool_.threads() == 1 ? " thread)" : " threads)");
+  }
+
+  std::unique_ptr<Buffer> Alloc(size_t floats) override {
+    return std::make_unique<AlignedBuffer>(floats);
+  }
+  void CopyIn(const float* host, float* device, size_t floats) override {
+    std::memcpy(device, host, floats * sizeof(float));
+  }
+  void CopyOut(const float* device, float* host, size_t floats) override {
+    std::memcpy(host, device, floats * sizeof(float));
+  }
+  std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
+                                     int32_t in) override {
+    return std::make_unique<PanelLinear>(weight, bias, out, in,
+                                         static_cast<size_t>(kernels_->panel));
+  }
+
+  void Embed(const EmbedArgs& args, float* x) override {
+    const size_t tokens = args.ids.size();
+    pool_.ParallelFor(CeilDiv(tokens, kRowsPerTask), [&](size_t task, size_t) {
+      kernels_->embed(args, task * kRowsPerTask, std::min(tokens, (task + 1) * kRowsPerTask), x);
+    });
+  }
+
+  void Linear(const float* x, size_t rows, const PackedLinear& weight, Activation activation,
+              float* y) override {
+    const auto& packed = static_cast<const PanelLinear&>(weight);
+    const Blocks blocks = SplitRows(rows, packed);
+    const size_t groups = SplitPanels(blocks, packed);
+    pool_.ParallelFor(blocks.count * groups, [&](size_t task, size_t) {
+      const size_t block = task / groups;
+      const size_t group = task % groups;
+      Gemm(x, blocks.begin(block), blocks.end(block), packed, packed.panels() * group / groups,
+           packed.panels() * (group + 1) / groups, activation, y);
+    });
+  }
+
+  void LinearAddNorm(const float* x, size_t rows, const PackedLinear& weight, const float* residual,
+                     const NormWeights& norm, float* sum, float* y) override {
+    const auto& packed = static_cast<const PanelLinear&>(weight);
+    const size_t width = static_cast<size_t>(packed.out());
+    const Blocks blocks = SplitRows(rows, packed);
+    std::lock_guard lock(buffers_mutex_);
+    float* product = ProductBuffer(rows * width);
+    if (blocks.count >= pool_.threads()) {
+      // A block's rows are normed while they are still in the cache.
+      pool_.ParallelFor(blocks.count, [&](size_t block, size_t) {
+        const size_t begin = blocks.begin(block);
+        const size_t end = blocks.end(block);
+        Gemm(x, begin, end, packed, 0, packed.panels(), Activation::kNone, product);
+        AddNormRows(product, residual, begin, end, width, norm, sum, y);
+      });
+      return;
+    }
+    Linear(x, rows, weight, Activation::kNone, product);
+    pool_.ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
+      AddNormRows(product, residual, task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask),
+                  width, norm, sum, y);
+    });
+  }
+
+  void Gate(const float* x, size_t rows, int32_t width, Activation activation, float* y) override {
+    const size_t columns = static_cast<size_t>(width);
+    pool_.ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
+      const size_t begin = task * kRowsPerTask;
+      kernels_->gate(x + begin * 2 * columns, std::min(kRowsPerTask, rows - begin), columns,
+                     activation, y + begin * columns);
+    });
+  }
+
+  void Attention(const AttentionArgs& args) override {
+    const size_t sequences = args.offsets.size() - 1;
+    const size_t heads = static_cast<size_t>(args.heads);
+    const size_t size = static_cast<size_t>(args.head_size);
+    size_t longest = 0;
+    for (size_t s = 0; s < sequences; ++s) {
+      longest = std::max(longest, static_cast<size_t>(args.offsets[s + 1] - args.offsets[s]));
+    }
+    const size_t need = kernels_->attention_scratch_floats(longest, size);
+    std::lock_guard lock(buffers_mutex_);
+    for (std::unique_ptr<AlignedBuffer>& scratch : scratch_) {
+      if (scratch == nullptr || scratch->size() < need) {
+        scratch = std::make_unique<AlignedBuffer>(need);
+      }
+    }
+    pool_.ParallelFor(sequences * heads, [&](size_t index, size_t thread) {
+      const size_t first = static_cast<size_t>(args.offsets[index / heads]);
+      const size_t head = index % heads;
+      AttentionTask task;
+      task.stride = 3 * heads * size;
+      task.q = args.qkv + first * task.stride + head * size;
+      task.k = task.q + heads * size;
+      task.v = task.k + heads * size;
+      task.out_stride = heads * size;
+      task.out = args.out + first * task.out_stride + head * size;
+      task.length = args.offsets[index / heads + 1] - args.offsets[index / heads];
+      task.head_size = args.head_size;
+      task.scale = args.scale;
+      task.rope_cos = args.rope_cos;
+      task.rope_sin = args.rope_sin;
+      task.rope_size = args.rope_size;
+      task.rope_interleaved = args.rope_interleaved;
+      if (args.relative_bias != nullptr) {
+        task.relative_bias =
+            args.relative_bias + head * (2 * static_cast<size_t>(args.bias_reach) + 1);
+        task.bias_reach = args.bias_reach;
+      }
+      task.window = args.window;
+      task.scratch = scratch_[thread]->data();
+      kernels_->attention(task);
+    });
+  }
+
+  void Norm(const float* x, size_t rows, int32_t width, const NormWeights& norm,
+            float* y) override {
+    pool_.ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
+      AddNormRows(x, nullptr, task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask),
+                  static_cast<size_t>(width), norm, nullptr, y);
+    });
+  }
+
+  void Pool(const PoolArgs& args) override {
+    const size_t width = static_cast<size_t>(args.width);
+    pool_.ParallelFor(args.offsets.size() - 1, [&](size_t s, size_t) {
+      const size_t skip = args.skip.empty() ? 0 : static_cast<size_t>(args.skip[s]);
+      kernels_->pool(args.x + static_cast<size_t>(args.offsets[s]) * width, skip,
+                     static_cast<size_t>(args.offsets[s + 1] - args.offsets[s]), width,
+                     args.pooling, args.out + s * static_cast<size_t>(args.out_stride));
+    });
+  }
+
+ private:
+  // Rows cut into `count` blocks of about equal size, whole tiles each but the last.
+  struct Blocks {
+    size_t rows = 0;
+    size_t count = 0;
+    size_t rows_per_block = 0;
+    size_t begin(size_t block) const { return block * rows_per_block; }
+    size_t end(size_t block) const { return std::min(rows, (block + 1) * rows_per_block); }
+  };
+
+  Blocks SplitRows(size_t rows, const PanelLinear& weight) const {
+    const size_t tile = static_cast<size_t>(kernels_->tile_rows);
+    const size_t row_bytes = static_cast<size_t>(weight.in()) * sizeof(float);
+    const size_t tiles_max =
+        std::clamp<size_t>(kBlockBytes / (row_bytes * tile), 1, kBlockTilesMax);
+    const size_t tiles = CeilDiv(rows, tile);
+    size_t count = CeilDiv(tiles, tiles_max);
+    // A whole number of rounds for the threads, so that none idles in the last one.
+    if (count > 1) count = CeilDiv(count, pool_.threads()) * pool_.threads();
+    const size_t per_block = std::max<size_t>(1, CeilDiv(tiles, std::max<size_t>(count, 1)));
+    return {rows, CeilDiv(tiles, per_block), per_block * tile};
+  }
+
+  // Into how many groups the panels of each block are cut so that every thread has work.
+  size_t SplitPanels(const Blocks& blocks, const PanelLinear& weight) const {
+    const size_t threads = pool_.threads();
+    if (blocks.count >= threads) return 1;
+    const size_t ops =
+        blocks.rows * static_cast<size_t>(weight.in()) * static_cast<size_t>(weight.out());
+    // Two a thread: the first to finish takes another.
+    const size_t wanted = std::min(CeilDiv(2 * threads, blocks.count), CeilDiv(ops, kTaskOpsMin));
+    return std::clamp<size_t>(wanted, 1, weight.panels());
+  }
+
+  void Gemm(const float* x, size_t begin, size_t end, const PanelLinear& weight, size_t panel_begin,
+            size_t panel_end, Activation activation, float* y) const {
+    const size_t in = static_cast<size_t>(weight.in());
+    const size_t out = static_cast<size_t>(weight.out());
+    for (size_t p = panel_begin; p < panel_end; ++p) {
+      kernels_->gemm_panel(x + begin * in, in, end - begin, weight.panel(p), in, weight.bias(p),
+                           activation, y + begin * out + p * static_cast<size_t>(kernels_->panel),
+                           out, weight.columns(p));
+    }
+  }
+
+  void AddNormRows(const float* x, const float* residual, size_t begin, size_t end, size_t width,
+                   const NormWeights& norm, float* sum, float* y) const {
+    kernels_->add_norm(x + begin * width, residual == nullptr ? nullptr : residual + begin * width,
+                       end - begin, width, norm, sum == nullptr ? nullptr : sum + begin * width,
+                       y + begin * width);
+  }
+
+  float* ProductBuffer(size_t floats) {
+    if (product_ == nullptr || product_->size() < floats) {
+      product_ = std::make_unique<AlignedBuffer>(floats);
+    }
+    return product_->data();
+  }
+
+  const Kernels* kernels_;
+  ThreadPool pool_;
+  std::mutex buffers_mutex_;  // the two below serve one operation at a time
+  std::vector<std::unique_ptr<AlignedBuffer>> scratch_;  // one a thread, grows
+  std::unique_ptr<AlignedBuffer> product_;               // grows
+};
+
+}  // namespace
+}  // namespace cpu
+
+Expected<std::unique_ptr<Backend>> NewCpuBackend(const CpuOptions& options) {
+  auto kernels = options.isa.empty() ? cpu::DefaultKernels() : cpu::ChooseKernels(options.isa);
+  if (!kernels.ok()) return kernels.status();
+  const size_t threads =
+      options.threads > 0 ? static_cast<size_t>(options.threads) : UsableProcessors();
+  return std::unique_ptr<Backend>(
+      std::make_unique<cpu::CpuBackend>(*kernels, threads, options.pin));
+}
+
+}  // namespace penstock

@@ -1,0 +1,22 @@
+// Which kernels this process runs: chosen once by cpuid, or forced by PENSTOCK_CPU_ISA
+// (scalar, avx2, avx512) for tests and for comparing machines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "cpu/kernels.h"
+
+namespace penstock::cpu {
+
+// Every set of kernels that was built and that this processor can run, slowest first.
+std::vector<const Kernels*> SupportedKernels();
+
+// `forced`: "" for the fastest. kUnsupported names what can be had.
+Expected<const Kernels*> ChooseKernels(const std::string& forced);
+
+// ChooseKernels(PENSTOCK_CPU_ISA).
+Expected<const Kernels*> DefaultKernels();
+
+}  // namespace penstock::cpu

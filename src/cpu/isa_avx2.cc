@@ -1,0 +1,34 @@
+// The avx2 build of every kernel. The linker may keep this file's copy of an inline function for
+// the whole program, so nothing of std is instantiated here.
+#include "cpu/kernels.h"
+
+#if defined(__AVX2__) && defined(__FMA__)
+
+#include "cpu/simd_avx2.h"
+
+namespace penstock::cpu {
+namespace avx2 {
+namespace {
+#include "cpu/attention-inl.h"
+#include "cpu/gemm-inl.h"
+#include "cpu/math-inl.h"
+#include "cpu/rows-inl.h"
+
+constexpr Kernels kKernels = {
+    Isa::kAvx2,
+#include "cpu/table-inl.h"
+};
+}  // namespace
+}  // namespace avx2
+
+const Kernels* Avx2Kernels() { return &avx2::kKernels; }
+
+}  // namespace penstock::cpu
+
+#else
+
+namespace penstock::cpu {
+const Kernels* Avx2Kernels() { return nullptr; }
+}  // namespace penstock::cpu
+
+#endif

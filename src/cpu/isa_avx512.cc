@@ -1,0 +1,34 @@
+// The avx512 build of every kernel. The linker may keep this file's copy of an inline function for
+// the whole program, so nothing of std is instantiated here.
+#include "cpu/kernels.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+
+#include "cpu/simd_avx512.h"
+
+namespace penstock::cpu {
+namespace avx512 {
+namespace {
+#include "cpu/attention-inl.h"
+#include "cpu/gemm-inl.h"
+#include "cpu/math-inl.h"
+#include "cpu/rows-inl.h"
+
+constexpr Kernels kKernels = {
+    Isa::kAvx512,
+#include "cpu/table-inl.h"
+};
+}  // namespace
+}  // namespace avx512
+
+const Kernels* Avx512Kernels() { return &avx512::kKernels; }
+
+}  // namespace penstock::cpu
+
+#else
+
+namespace penstock::cpu {
+const Kernels* Avx512Kernels() { return nullptr; }
+}  // namespace penstock::cpu
+
+#endif

@@ -1,0 +1,23 @@
+// The scalar build of every kernel. The linker may keep this file's copy of an inline function for
+// the whole program, so nothing of std is instantiated here.
+#include "cpu/kernels.h"
+#include "cpu/simd_scalar.h"
+
+namespace penstock::cpu {
+namespace scalar {
+namespace {
+#include "cpu/attention-inl.h"
+#include "cpu/gemm-inl.h"
+#include "cpu/math-inl.h"
+#include "cpu/rows-inl.h"
+
+constexpr Kernels kKernels = {
+    Isa::kScalar,
+#include "cpu/table-inl.h"
+};
+}  // namespace
+}  // namespace scalar
+
+const Kernels* ScalarKernels() { return &scalar::kKernels; }
+
+}  // namespace penstock::cpu

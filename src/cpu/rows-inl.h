@@ -1,0 +1,115 @@
+// Row-wise operations: norms, embeddings, gates, pooling. Included inside namespace
+// penstock::cpu::<isa>, after math-inl.h.
+
+// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta; two passes, so that the variance does
+// not cancel.
+inline void NormRow(const float* x, size_t width, const NormWeights& norm, float* y) {
+  Vec sum = Simd::Zero();
+  ForVectors(width, [&](size_t i, size_t n) { sum = Simd::Add(sum, LoadN(x + i, n)); });
+  const float mean = Simd::Sum(sum) / static_cast<float>(width);
+  const Vec means = Simd::Set(mean);
+  Vec squares = Simd::Zero();
+  ForVectors(width, [&](size_t i, size_t n) {
+    Vec d = Simd::Sub(LoadN(x + i, n), means);
+    if (n < kLanes) d = Simd::KeepPart(d, Simd::Zero(), n);
+    squares = Simd::Fma(d, d, squares);
+  });
+  const float variance = Simd::Sum(squares) / static_cast<float>(width);
+  const Vec inverse = Simd::Set(1.0f / __builtin_sqrtf(variance + norm.epsilon));
+  ForVectors(width, [&](size_t i, size_t n) {
+    const Vec d = Simd::Mul(Simd::Sub(LoadN(x + i, n), means), inverse);
+    const Vec gamma = LoadN(norm.gamma + i, n);
+    StoreN(
+        y + i,
+        norm.beta != nullptr ? Simd::Fma(d, gamma, LoadN(norm.beta + i, n)) : Simd::Mul(d, gamma),
+        n);
+  });
+}
+
+void AddNorm(const float* x, const float* residual, size_t rows, size_t width,
+             const NormWeights& norm, float* sum, float* y) {
+  for (size_t r = 0; r < rows; ++r) {
+    const float* row = x + r * width;
+    float* to = (sum != nullptr ? sum : y) + r * width;
+    if (residual != nullptr) {
+      const float* other = residual + r * width;
+      ForVectors(width, [&](size_t i, size_t n) {
+        StoreN(to + i, Simd::Add(LoadN(row + i, n), LoadN(other + i, n)), n);
+      });
+      row = to;
+    } else if (sum != nullptr && sum != x) {
+      ForVectors(width, [&](size_t i, size_t n) { StoreN(to + i, LoadN(row + i, n), n); });
+    }
+    if (norm.gamma != nullptr) {
+      NormRow(row, width, norm, y + r * width);
+    } else if (y + r * width != row) {
+      ForVectors(width,
+                 [&](size_t i, size_t n) { StoreN(y + r * width + i, LoadN(row + i, n), n); });
+    }
+  }
+}
+
+void EmbedTokens(const EmbedArgs& args, size_t begin, size_t end, float* x) {
+  const size_t width = static_cast<size_t>(args.width);
+  for (size_t t = begin; t < end; ++t) {
+    float* row = x + t * width;
+    const float* word = args.words + static_cast<size_t>(args.ids[t]) * width;
+    const float* position =
+        args.positions == nullptr
+            ? nullptr
+            : args.positions + static_cast<size_t>(args.position_ids[t]) * width;
+    const size_t type_id =
+        args.type_ids.data() == nullptr ? 0 : static_cast<size_t>(args.type_ids[t]);
+    const float* type = args.types == nullptr ? nullptr : args.types + type_id * width;
+    ForVectors(width, [&](size_t i, size_t n) {
+      Vec v = LoadN(word + i, n);
+      if (type != nullptr) v = Simd::Add(v, LoadN(type + i, n));
+      if (position != nullptr) v = Simd::Add(v, LoadN(position + i, n));
+      StoreN(row + i, v, n);
+    });
+    if (args.norm.gamma != nullptr) NormRow(row, width, args.norm, row);
+  }
+}
+
+void GateRows(const float* x, size_t rows, size_t width, Activation activation, float* y) {
+  for (size_t r = 0; r < rows; ++r) {
+    const float* gate = x + r * 2 * width;
+    ForVectors(width, [&](size_t i, size_t n) {
+      StoreN(y + r * width + i,
+             Simd::Mul(Activate(LoadN(gate + i, n), activation), LoadN(gate + width + i, n)), n);
+    });
+  }
+}
+
+// Weights of the weighted mean are 1, 2, 3, ... by position in the sequence, skipped rows counted.
+void PoolRows(const float* x, size_t skip, size_t tokens, size_t width, Pooling pooling,
+              float* out) {
+  if (pooling == Pooling::kCls || pooling == Pooling::kLastToken) {
+    const float* row = x + (pooling == Pooling::kCls ? skip : tokens - 1) * width;
+    ForVectors(width, [&](size_t i, size_t n) { StoreN(out + i, LoadN(row + i, n), n); });
+    return;
+  }
+  const float count = static_cast<float>(tokens - skip);
+  float scale = 1;
+  if (pooling == Pooling::kMean) scale = 1.0f / count;
+  if (pooling == Pooling::kMeanSqrtLen) scale = 1.0f / __builtin_sqrtf(count);
+  if (pooling == Pooling::kWeightedMean) {
+    scale = 2.0f / (count * static_cast<float>(skip + 1 + tokens));
+  }
+  const bool weighted = pooling == Pooling::kWeightedMean;
+  ForVectors(width, [&](size_t i, size_t n) {
+    Vec v = LoadN(x + skip * width + i, n);
+    if (weighted) v = Simd::Mul(v, Simd::Set(static_cast<float>(skip + 1)));
+    for (size_t t = skip + 1; t < tokens; ++t) {
+      const Vec row = LoadN(x + t * width + i, n);
+      if (pooling == Pooling::kMax) {
+        v = Simd::Max(v, row);
+      } else if (weighted) {
+        v = Simd::Fma(row, Simd::Set(static_cast<float>(t + 1)), v);
+      } else {
+        v = Simd::Add(v, row);
+      }
+    }
+    StoreN(out + i, pooling == Pooling::kMax ? v : Simd::Mul(v, Simd::Set(scale)), n);
+  });
+}

@@ -1,0 +1,194 @@
+// Every golden model of tests/golden/models, against outputs computed in float64 by the reference
+// implementation (tests/golden/README.md), with every instruction set this processor has.
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "cpu/dispatch.h"
+#include "models/encoder.h"
+
+namespace penstock {
+namespace {
+
+namespace dom = simdjson::dom;
+
+// Largest difference of a vector, relative to the reference's largest element.
+constexpr double kErrorMax = 1e-5;
+
+// A loop over a temporary's value() would outlive the temporary.
+dom::array Array(dom::element element) { return element.get_array().value(); }
+
+std::vector<int32_t> Ints(dom::element element) {
+  std::vector<int32_t> out;
+  for (dom::element v : Array(element)) {
+    out.push_back(static_cast<int32_t>(v.get_int64().value()));
+  }
+  return out;
+}
+
+std::vector<double> Doubles(dom::element element) {
+  std::vector<double> out;
+  for (dom::element v : Array(element)) out.push_back(v.get_double().value());
+  return out;
+}
+
+double VectorError(std::span<const float> got, const std::vector<double>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double scale = 0;
+  double difference = 0;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    EXPECT_TRUE(std::isfinite(got[i]));
+    scale = std::max(scale, std::abs(want[i]));
+    difference = std::max(difference, std::abs(got[i] - want[i]));
+  }
+  return scale > 0 ? difference / scale : difference;
+}
+
+std::vector<std::string> GoldenModels() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(PENSTOCK_GOLDEN_DIR "/models")) {
+    if (std::filesystem::exists(entry.path() / "expected.json")) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+struct Case {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> type_ids;
+  std::vector<double> embedding;
+  std::vector<double> logits;
+  std::vector<std::vector<double>> hidden;
+};
+
+// Also sets the folder's limit to the longest the model itself can take: the cases go beyond what
+// sentence_bert_config allows texts.
+std::vector<Case> LoadCases(const std::string& name, ModelFolder* folder) {
+  dom::parser parser;
+  const std::string path = PENSTOCK_GOLDEN_DIR "/models/" + name + "/expected.json";
+  dom::element document = parser.load(path).value();
+  folder->max_tokens = static_cast<int32_t>(document["max_tokens"].get_int64().value());
+  std::vector<Case> cases;
+  for (dom::element item : Array(document["cases"].value())) {
+    Case c;
+    c.ids = Ints(item["ids"].value());
+    c.type_ids = Ints(item["type_ids"].value());
+    dom::element value;
+    if (!item["embedding"].get(value)) c.embedding = Doubles(value);
+    if (!item["logits"].get(value)) c.logits = Doubles(value);
+    if (!item["last_hidden_state"].get(value)) {
+      for (dom::element row : Array(value)) c.hidden.push_back(Doubles(row));
+    }
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+struct Batch {
+  std::vector<int32_t> ids, type_ids, offsets{0};
+  void Add(const Case& c) {
+    ids.insert(ids.end(), c.ids.begin(), c.ids.end());
+    type_ids.insert(type_ids.end(), c.type_ids.begin(), c.type_ids.end());
+    offsets.push_back(static_cast<int32_t>(ids.size()));
+  }
+  PackedBatch view() const { return {ids, type_ids, offsets, {}}; }
+};
+
+std::vector<float> RunBatch(EncoderModel& model, const Batch& batch, EncoderOutput output) {
+  EncoderSession session(&model);
+  const size_t rows =
+      output == EncoderOutput::kTokens ? batch.ids.size() : batch.offsets.size() - 1;
+  std::vector<float> out(rows * static_cast<size_t>(model.OutputWidth(output)));
+  const Status status = session.Run(batch.view(), output, out);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return out;
+}
+
+class GoldenModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenModel, AgreesWithReference) {
+  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
+  ASSERT_FALSE(cases.empty());
+  for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+    SCOPED_TRACE(cpu::IsaName(kernels->isa));
+    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = cpu::IsaName(kernels->isa)});
+    ASSERT_TRUE(backend.ok());
+    auto model = EncoderModel::Load(*folder, backend->get());
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    Batch all;
+    for (const Case& c : cases) all.Add(c);
+    const bool embeds = folder->task == ModelTask::kEmbedding;
+    const EncoderOutput output = embeds ? EncoderOutput::kPooled : EncoderOutput::kLogits;
+    std::vector<float> rows = RunBatch(**model, all, output);
+    const size_t width = static_cast<size_t>((*model)->OutputWidth(output));
+    std::vector<float> hidden;
+    if (embeds) hidden = RunBatch(**model, all, EncoderOutput::kTokens);
+    double worst = 0;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      std::span<float> row(rows.data() + i * width, width);
+      if (embeds) row = FinishEmbedding(row, 0, folder->normalize);
+      const std::vector<double>& want = embeds ? cases[i].embedding : cases[i].logits;
+      // include_prompt = false needs the prompt's length; cases by id have no prompt.
+      if (!want.empty()) worst = std::max(worst, VectorError(row, want));
+      for (size_t t = 0; t < cases[i].hidden.size(); ++t) {
+        const size_t size = static_cast<size_t>((*model)->hidden_size());
+        const size_t token = static_cast<size_t>(all.offsets[i]) + t;
+        worst =
+            std::max(worst, VectorError({hidden.data() + token * size, size}, cases[i].hidden[t]));
+      }
+      EXPECT_LE(worst, kErrorMax) << "case " << i << " of " << cases[i].ids.size() << " tokens";
+    }
+    RecordProperty(std::string("error_max_") + cpu::IsaName(kernels->isa), std::to_string(worst));
+  }
+}
+
+// The same text gives the same bits, alone or in any batch, at any thread count.
+TEST_P(GoldenModel, BitsDoNotDependOnTheBatchOrThreads) {
+  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
+  const EncoderOutput output =
+      folder->task == ModelTask::kEmbedding ? EncoderOutput::kPooled : EncoderOutput::kLogits;
+  std::vector<std::vector<float>> first;
+  for (int threads : {1, 2, 3, 5}) {
+    auto backend = NewCpuBackend({.threads = threads, .pin = false});
+    ASSERT_TRUE(backend.ok());
+    auto model = EncoderModel::Load(*folder, backend->get());
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    const size_t width = static_cast<size_t>((*model)->OutputWidth(output));
+    for (int repeats : {1, 3}) {
+      Batch all;
+      for (int r = 0; r < repeats; ++r) {
+        for (const Case& c : cases) all.Add(c);
+      }
+      std::vector<float> together = RunBatch(**model, all, output);
+      for (size_t i = 0; i < cases.size() * static_cast<size_t>(repeats); ++i) {
+        Batch alone;
+        alone.Add(cases[i % cases.size()]);
+        const std::vector<float> single = RunBatch(**model, alone, output);
+        if (first.size() < cases.size()) first.push_back(single);
+        ASSERT_EQ(
+            0, std::memcmp(single.data(), first[i % cases.size()].data(), width * sizeof(float)));
+        ASSERT_EQ(0, std::memcmp(single.data(), together.data() + i * width, width * sizeof(float)))
+            << "case " << i % cases.size() << ", " << threads << " threads";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenModel, testing::ValuesIn(GoldenModels()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace penstock

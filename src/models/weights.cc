@@ -1,0 +1,412 @@
+#include "models/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace penstock {
+namespace {
+
+// Distances at and beyond which MPNet's bucket no longer changes (91, see RelativeBucket).
+constexpr int32_t kBiasReach = 96;
+constexpr int32_t kRelativeBuckets = 32;
+
+Activation ToActivation(HiddenActivation activation) {
+  switch (activation) {
+    case HiddenActivation::kGelu:
+      return Activation::kGelu;
+    case HiddenActivation::kGeluTanh:
+      return Activation::kGeluTanh;
+    case HiddenActivation::kRelu:
+      return Activation::kRelu;
+    case HiddenActivation::kSilu:
+      return Activation::kSilu;
+    case HiddenActivation::kTanh:
+      return Activation::kTanh;
+    case HiddenActivation::kIdentity:
+      return Activation::kNone;
+  }
+  return Activation::kNone;
+}
+
+Pooling ToPooling(PoolingMode mode) {
+  switch (mode) {
+    case PoolingMode::kCls:
+      return Pooling::kCls;
+    case PoolingMode::kMean:
+      return Pooling::kMean;
+    case PoolingMode::kMax:
+      return Pooling::kMax;
+    case PoolingMode::kLastToken:
+      return Pooling::kLastToken;
+    case PoolingMode::kMeanSqrtLen:
+      return Pooling::kMeanSqrtLen;
+    case PoolingMode::kWeightedMean:
+      return Pooling::kWeightedMean;
+  }
+  return Pooling::kMean;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+// Fetches tensors by name, in F32, with their shapes checked.
+class WeightReader {
+ public:
+  WeightReader(const TensorStore& store, std::string_view prefix, EncoderWeights* out)
+      : store_(store), prefix_(prefix), out_(out) {}
+
+  const TensorRecord* Find(const std::string& name) const {
+    if (const TensorRecord* record = store_.Find(std::string(prefix_) + name)) return record;
+    return store_.Find(name);
+  }
+
+  // shape: -1 takes any length there.
+  Expected<std::vector<float>> Read(const std::string& name, const std::vector<int64_t>& shape) {
+    const TensorRecord* record = Find(name);
+    if (record == nullptr) {
+      return Status::InvalidArgument("the weights have no tensor '" + name + "'", name);
+    }
+    bool fits = record->shape.size() == shape.size();
+    for (size_t i = 0; fits && i < shape.size(); ++i) {
+      fits = shape[i] == -1 ? record->shape[i] > 0 : record->shape[i] == shape[i];
+    }
+    if (!fits) {
+      return Status::InvalidArgument("tensor '" + name + "' has shape " + ShapeText(record->shape) +
+                                         ", the configuration asks for " + ShapeText(shape),
+                                     name);
+    }
+    std::vector<float> values(static_cast<size_t>(record->elements()));
+    PENSTOCK_RETURN_IF_ERROR(record->CopyToF32(values).Annotate("tensor '" + name + "'"));
+    out_->parameters += values.size();
+    return values;
+  }
+
+  // Puts values into the backend's memory.
+  const float* Keep(const std::vector<float>& values) {
+    out_->buffers.push_back(out_->backend->Alloc(values.size()));
+    out_->backend->CopyIn(values.data(), out_->buffers.back()->data(), values.size());
+    out_->bytes += values.size() * sizeof(float);
+    return out_->buffers.back()->data();
+  }
+
+  Expected<std::unique_ptr<PackedLinear>> Pack(const std::vector<float>& weight,
+                                               const std::vector<float>& bias, int32_t out,
+                                               int32_t in) {
+    auto packed = out_->backend->Pack(weight.data(), bias.empty() ? nullptr : bias.data(), out, in);
+    out_->bytes += packed->bytes();
+    return packed;
+  }
+
+  // Rows of one or more Linears put on top of each other; all have a bias or none has.
+  Expected<std::unique_ptr<PackedLinear>> Linears(const std::vector<std::string>& names,
+                                                  int32_t out_each, int32_t in) {
+    std::vector<float> weight;
+    std::vector<float> bias;
+    const bool has_bias = Find(names[0] + ".bias") != nullptr;
+    for (const std::string& name : names) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> part,
+                                Read(name + ".weight", {out_each, in}));
+      weight.insert(weight.end(), part.begin(), part.end());
+      if ((Find(name + ".bias") != nullptr) != has_bias) {
+        return Status::Unsupported("'" + name + ".bias': only some of " + names[0] +
+                                   "'s group have one");
+      }
+      if (!has_bias) continue;
+      PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> shift, Read(name + ".bias", {out_each}));
+      bias.insert(bias.end(), shift.begin(), shift.end());
+    }
+    return Pack(weight, bias, out_each * static_cast<int32_t>(names.size()), in);
+  }
+
+  // Old checkpoints call the two parts gamma and beta.
+  Expected<NormWeights> Norm(const std::string& name, int32_t width, float epsilon) {
+    const bool old_names = Find(name + ".weight") == nullptr && Find(name + ".gamma") != nullptr;
+    const std::string shift = name + (old_names ? ".beta" : ".bias");
+    NormWeights norm;
+    norm.epsilon = epsilon;
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> gamma,
+                              Read(name + (old_names ? ".gamma" : ".weight"), {width}));
+    norm.gamma = Keep(gamma);
+    if (Find(shift) != nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> beta, Read(shift, {width}));
+      norm.beta = Keep(beta);
+    }
+    return norm;
+  }
+
+ private:
+  const TensorStore& store_;
+  std::string_view prefix_;
+  EncoderWeights* out_;
+};
+
+// cos and sin of position * theta^(-2i / size), as [positions, size / 2] each.
+void MakeRope(WeightReader* reader, int32_t positions, int32_t size, float theta,
+              const float** cos_table, const float** sin_table) {
+  const size_t half = static_cast<size_t>(size) / 2;
+  std::vector<float> cosines(static_cast<size_t>(positions) * half);
+  std::vector<float> sines(cosines.size());
+  for (size_t i = 0; i < half; ++i) {
+    const double frequency =
+        std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(i) / size);
+    for (size_t p = 0; p < static_cast<size_t>(positions); ++p) {
+      cosines[p * half + i] = static_cast<float>(std::cos(static_cast<double>(p) * frequency));
+      sines[p * half + i] = static_cast<float>(std::sin(static_cast<double>(p) * frequency));
+    }
+  }
+  *cos_table = reader->Keep(cosines);
+  *sin_table = reader->Keep(sines);
+}
+
+Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+  const Architecture& arch = *out->architecture;
+  const EncoderConfig& config = folder.encoder;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> words,
+                            reader->Read(std::string(arch.words) + ".weight", {-1, out->hidden}));
+  out->words = reader->Keep(words);
+  out->vocab = static_cast<int32_t>(words.size() / static_cast<size_t>(out->hidden));
+  if (out->vocab < config.vocab_size) {
+    return Status::InvalidArgument("the word table has " + std::to_string(out->vocab) +
+                                       " rows, vocab_size is " + std::to_string(config.vocab_size),
+                                   "vocab_size");
+  }
+  if (!arch.positions.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<float> rows,
+        reader->Read(std::string(arch.positions) + ".weight", {-1, out->hidden}));
+    out->positions = reader->Keep(rows);
+    out->position_rows = static_cast<int32_t>(rows.size() / static_cast<size_t>(out->hidden));
+  }
+  if (arch.position_scheme == PositionScheme::kPadded) {
+    out->position_padding =
+        arch.position_padding >= 0 ? arch.position_padding : config.pad_token_id;
+  }
+  if (out->positions != nullptr &&
+      folder.max_tokens + out->position_padding + 1 > out->position_rows) {
+    return Status::InvalidArgument("inputs of " + std::to_string(folder.max_tokens) +
+                                       " tokens need more than the position table's " +
+                                       std::to_string(out->position_rows) + " rows",
+                                   "max_position_embeddings");
+  }
+  if (!arch.types.empty() && config.type_vocab_size > 0) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<float> rows,
+        reader->Read(std::string(arch.types) + ".weight", {config.type_vocab_size, out->hidden}));
+    out->types = reader->Keep(rows);
+    out->type_rows = config.type_vocab_size;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(out->embed_norm, reader->Norm(std::string(arch.embed_norm), out->hidden,
+                                                          config.layer_norm_eps));
+  return Status::Ok();
+}
+
+Status LoadLayer(const ModelFolder& folder, int32_t index, WeightReader* reader,
+                 EncoderWeights* out) {
+  const Architecture& arch = *out->architecture;
+  const std::string base = std::string(arch.layer) + std::to_string(index) + ".";
+  const auto name = [&](std::string_view part) { return base + std::string(part); };
+  const int32_t hidden = out->hidden;
+  const float epsilon = folder.encoder.layer_norm_eps;
+  EncoderLayer layer;
+  if (arch.qkv.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer.qkv,
+        reader->Linears({name(arch.query), name(arch.key), name(arch.value)}, hidden, hidden));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(layer.qkv, reader->Linears({name(arch.qkv)}, 3 * hidden, hidden));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(layer.attention_out,
+                            reader->Linears({name(arch.attention_out)}, hidden, hidden));
+  if (!(index == 0 && arch.first_norm_absent)) {
+    PENSTOCK_ASSIGN_OR_RETURN(layer.attention_norm,
+                              reader->Norm(name(arch.attention_norm), hidden, epsilon));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(layer.ff_norm, reader->Norm(name(arch.ff_norm), hidden, epsilon));
+
+  // NomicBERT rounds the width its configuration names up: the tensor decides.
+  const TensorRecord* ff_out = reader->Find(name(arch.ff_out) + ".weight");
+  int32_t width = folder.encoder.intermediate_size;
+  if (arch.model_type == "nomic_bert" && ff_out != nullptr && ff_out->shape.size() == 2) {
+    width = static_cast<int32_t>(ff_out->shape[1]);
+  }
+  out->intermediate = std::max(out->intermediate, width);
+  if (!arch.gated) {
+    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in, reader->Linears({name(arch.ff_in)}, width, hidden));
+  } else if (arch.ff_gate.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in, reader->Linears({name(arch.ff_in)}, 2 * width, hidden));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer.ff_in, reader->Linears({name(arch.ff_gate), name(arch.ff_in)}, width, hidden));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(layer.ff_out, reader->Linears({name(arch.ff_out)}, hidden, width));
+  out->layers.push_back(std::move(layer));
+  return Status::Ok();
+}
+
+// Rotary tables and attention windows. Local layers: all but every n-th, counted from 0.
+void WireAttention(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+  const EncoderConfig& config = folder.encoder;
+  const int32_t head_size = out->hidden / out->heads;
+  const float *cos = nullptr, *sin = nullptr, *local_cos = nullptr, *local_sin = nullptr;
+  if (config.rope_theta > 0) {
+    out->rope_size =
+        static_cast<int32_t>(static_cast<float>(head_size) * config.rope_fraction) / 2 * 2;
+    out->rope_interleaved = config.rope_interleaved;
+    MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta, &cos, &sin);
+    local_cos = cos;
+    local_sin = sin;
+    if (config.local_attention > 0 && config.rope_theta_local > 0 &&
+        config.rope_theta_local != config.rope_theta) {
+      MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta_local, &local_cos,
+               &local_sin);
+    }
+  }
+  for (size_t i = 0; i < out->layers.size(); ++i) {
+    EncoderLayer& layer = out->layers[i];
+    const bool local = config.local_attention > 0 &&
+                       i % static_cast<size_t>(std::max(1, config.global_attn_every_n_layers)) != 0;
+    layer.rope_cos = local ? local_cos : cos;
+    layer.rope_sin = local ? local_sin : sin;
+    layer.window = local ? std::max(1, config.local_attention / 2) : 0;
+  }
+}
+
+Status LoadRelativeBias(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+  const std::string name = std::string(out->architecture->relative_bias) + ".weight";
+  if (folder.encoder.relative_attention_num_buckets != kRelativeBuckets) {
+    return Status::Unsupported("'relative_attention_num_buckets': only 32 is supported",
+                               "relative_attention_num_buckets");
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> table,
+                            reader->Read(name, {kRelativeBuckets, out->heads}));
+  out->bias_reach = kBiasReach;
+  const size_t width = 2 * kBiasReach + 1;
+  const size_t heads = static_cast<size_t>(out->heads);
+  std::vector<float> bias(heads * width);
+  for (size_t h = 0; h < heads; ++h) {
+    for (int32_t distance = -kBiasReach; distance <= kBiasReach; ++distance) {
+      bias[h * width + static_cast<size_t>(distance + kBiasReach)] =
+          table[static_cast<size_t>(RelativeBucket(distance)) * heads + h];
+    }
+  }
+  out->relative_bias = reader->Keep(bias);
+  return Status::Ok();
+}
+
+Status LoadDenseModules(const ModelFolder& folder, EncoderWeights* out) {
+  for (const DenseModule& module : folder.dense) {
+    auto store = TensorStore::OpenFolder(folder.path + "/" + module.folder);
+    if (!store.ok()) return store.status();
+    WeightReader reader(**store, "", out);
+    DenseStep step;
+    step.activation = ToActivation(module.activation);
+    PENSTOCK_ASSIGN_OR_RETURN(step.linear,
+                              reader.Linears({"linear"}, module.out_features, module.in_features));
+    out->dense.push_back(std::move(step));
+  }
+  const size_t pooled = out->pooling.size() * static_cast<size_t>(out->hidden);
+  size_t width = pooled;
+  for (const DenseStep& step : out->dense) {
+    if (static_cast<size_t>(step.linear->in()) != width) {
+      return Status::InvalidArgument("a dense module takes " + std::to_string(step.linear->in()) +
+                                         " values and is given " + std::to_string(width),
+                                     "in_features");
+    }
+    width = static_cast<size_t>(step.linear->out());
+  }
+  return Status::Ok();
+}
+
+Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+  const HeadSpec& spec = out->architecture->head;
+  if (spec.classifier.empty()) {
+    return Status::Unsupported(
+        "classification heads of " + folder.encoder.model_type + " are not supported",
+        "architectures");
+  }
+  if (folder.encoder.classifier_pooling == "mean") out->head_pooling = Pooling::kMean;
+  if (!spec.dense.empty()) {
+    DenseStep step;
+    step.activation = ToActivation(spec.config_activation ? folder.encoder.classifier_activation
+                                                          : spec.activation);
+    PENSTOCK_ASSIGN_OR_RETURN(step.linear,
+                              reader->Linears({std::string(spec.dense)}, out->hidden, out->hidden));
+    if (!spec.norm.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(step.norm, reader->Norm(std::string(spec.norm), out->hidden,
+                                                        folder.encoder.layer_norm_eps));
+    }
+    out->head.push_back(std::move(step));
+  }
+  DenseStep classifier;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      classifier.linear,
+      reader->Linears({std::string(spec.classifier)}, folder.encoder.num_labels, out->hidden));
+  out->head.push_back(std::move(classifier));
+  return Status::Ok();
+}
+
+}  // namespace
+
+int32_t RelativeBucket(int32_t distance) {
+  constexpr int32_t kHalf = kRelativeBuckets / 2;
+  constexpr int32_t kExact = kHalf / 2;
+  const int64_t n = std::abs(distance);
+  int64_t bucket = n;
+  if (n >= kExact) {
+    // 8 + floor(8 log(n / 8) / log(16)) = 8 + the largest k with n^2 >= 64 * 2^k, in integers.
+    bucket = kExact;
+    while (bucket < kHalf - 1 && n * n >= (int64_t{64} << (bucket + 1 - kExact))) ++bucket;
+  }
+  return static_cast<int32_t>(bucket) + (distance > 0 ? kHalf : 0);
+}
+
+Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
+                                                             Backend* backend) {
+  auto out = std::make_unique<EncoderWeights>();
+  out->architecture = FindArchitecture(folder.encoder.model_type);
+  if (out->architecture == nullptr) {
+    return Status::Unsupported("model_type '" + folder.encoder.model_type +
+                                   "' is not supported; supported are " +
+                                   std::string(ArchitectureNames()),
+                               "model_type");
+  }
+  out->backend = backend;
+  out->hidden = folder.encoder.hidden_size;
+  out->heads = folder.encoder.num_attention_heads;
+  if (out->heads <= 0 || out->hidden % out->heads != 0) {
+    return Status::InvalidArgument("hidden_size must be a multiple of num_attention_heads",
+                                   "num_attention_heads");
+  }
+  out->activation = ToActivation(folder.encoder.hidden_act);
+  auto store = TensorStore::OpenFolder(folder.path);
+  if (!store.ok()) return store.status();
+  WeightReader reader(**store, out->architecture->prefix, out.get());
+
+  PENSTOCK_RETURN_IF_ERROR(LoadEmbeddings(folder, &reader, out.get()));
+  for (int32_t i = 0; i < folder.encoder.num_hidden_layers; ++i) {
+    PENSTOCK_RETURN_IF_ERROR(LoadLayer(folder, i, &reader, out.get()));
+  }
+  WireAttention(folder, &reader, out.get());
+  if (!out->architecture->final_norm.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(out->final_norm,
+                              reader.Norm(std::string(out->architecture->final_norm), out->hidden,
+                                          folder.encoder.layer_norm_eps));
+  }
+  if (!out->architecture->relative_bias.empty()) {
+    PENSTOCK_RETURN_IF_ERROR(LoadRelativeBias(folder, &reader, out.get()));
+  }
+  if (folder.task == ModelTask::kEmbedding) {
+    out->pooling.push_back(ToPooling(folder.pooling));
+    for (PoolingMode mode : folder.more_pooling) out->pooling.push_back(ToPooling(mode));
+    PENSTOCK_RETURN_IF_ERROR(LoadDenseModules(folder, out.get()));
+  } else {
+    PENSTOCK_RETURN_IF_ERROR(LoadHead(folder, &reader, out.get()));
+  }
+  return out;
+}
+
+}  // namespace penstock
