@@ -9,10 +9,7 @@
 namespace penstock::cpu {
 namespace avx2 {
 namespace {
-#include "cpu/attention-inl.h"
-#include "cpu/gemm-inl.h"
-#include "cpu/math-inl.h"
-#include "cpu/rows-inl.h"
+#include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
     Isa::kAvx2,

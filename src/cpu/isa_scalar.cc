@@ -6,10 +6,7 @@
 namespace penstock::cpu {
 namespace scalar {
 namespace {
-#include "cpu/attention-inl.h"
-#include "cpu/gemm-inl.h"
-#include "cpu/math-inl.h"
-#include "cpu/rows-inl.h"
+#include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
     Isa::kScalar,

@@ -1,0 +1,8 @@
+// All kernels, in the order they need each other. Included inside namespace penstock::cpu::<isa>,
+// after that set's Simd.
+// clang-format off
+#include "cpu/math-inl.h"
+#include "cpu/gemm-inl.h"
+#include "cpu/attention-inl.h"
+#include "cpu/rows-inl.h"
+// clang-format on
