@@ -1,0 +1,220 @@
+#include "hub/cache.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "common/json.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kIndexBytesMax = 100 << 20;
+constexpr std::string_view kFolderPrefix = "models--";
+
+std::string Env(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+bool IsCommit(const std::string& text) {
+  return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+bool Exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);  // follows links: a dangling one is not there
+}
+
+Status Failed(const std::string& what, const fs::path& path, const std::string& reason) {
+  return Status::Internal("cannot " + what + " " + path.string() + ": " + reason);
+}
+
+Status MakeParent(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  return error ? Failed("make the folder", path.parent_path(), error.message()) : Status::Ok();
+}
+
+Status WriteText(const fs::path& path, const std::string& text) {
+  PENSTOCK_RETURN_IF_ERROR(MakeParent(path));
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  return file ? Status::Ok() : Failed("write", path, std::strerror(errno));
+}
+
+// A folder that names its own modules says so in modules.json; what that list names must be there.
+void AddMissingModules(const fs::path& snapshot, std::vector<std::string>* missing) {
+  const auto document = JsonDocument::ParseFile((snapshot / "modules.json").string(), 1 << 20);
+  simdjson::dom::array modules;
+  if (!document.ok() || document->root().get(modules) != simdjson::SUCCESS) return;
+  for (const simdjson::dom::element module : modules) {
+    std::string_view type, path;
+    if (module["type"].get(type) != simdjson::SUCCESS) continue;
+    if (module["path"].get(path) != simdjson::SUCCESS || path.empty()) continue;
+    const std::string folder(path);
+    if (type.ends_with("Pooling") || type.ends_with("Dense")) {
+      if (!Exists(snapshot / folder / "config.json")) missing->push_back(folder + "/config.json");
+    }
+    if (type.ends_with("Dense") && !Exists(snapshot / folder / "model.safetensors")) {
+      missing->push_back(folder + "/model.safetensors");
+    }
+  }
+}
+
+void AddMissingWeights(const fs::path& snapshot, std::vector<std::string>* missing) {
+  if (Exists(snapshot / "model.safetensors")) return;
+  const fs::path index = snapshot / "model.safetensors.index.json";
+  if (!Exists(index)) {
+    missing->push_back("model.safetensors");
+    return;
+  }
+  const auto shards = ShardsOf(index.string());
+  if (!shards.ok()) {
+    missing->push_back("model.safetensors.index.json");
+    return;
+  }
+  for (const std::string& shard : *shards) {
+    if (!Exists(snapshot / shard)) missing->push_back(shard);
+  }
+}
+
+}  // namespace
+
+std::string DefaultCacheRoot() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+    if (const std::string value = Env(name); !value.empty()) return value;
+  }
+  if (const std::string home = Env("HF_HOME"); !home.empty()) return home + "/hub";
+  const std::string xdg = Env("XDG_CACHE_HOME");
+  return (xdg.empty() ? Env("HOME") + "/.cache" : xdg) + "/huggingface/hub";
+}
+
+Expected<std::vector<std::string>> ShardsOf(const std::string& index_path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document,
+                            JsonDocument::ParseFile(index_path, kIndexBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject index, document.Object());
+  PENSTOCK_ASSIGN_OR_RETURN(const auto weights, index.GetStringMapOrEmpty("weight_map"));
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : weights) {
+    if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos) {
+      return Status::InvalidArgument(index_path + " names '" + file + "', not a plain file name",
+                                     "weight_map");
+    }
+    names.insert(file);
+  }
+  if (names.empty()) return Status::InvalidArgument(index_path + " names no files", "weight_map");
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+RepositoryCache::RepositoryCache(const std::string& root, const ModelReference& reference) {
+  const std::string name = std::string(kFolderPrefix) + reference.owner + "--" + reference.name;
+  folder_ = (fs::path(root) / name).string();
+  locks_ = (fs::path(root) / ".locks" / name).string();
+}
+
+std::string RepositoryCache::CommitOf(const std::string& revision) const {
+  std::ifstream file(fs::path(folder_) / "refs" / revision);
+  std::string commit;
+  file >> commit;
+  if (IsCommit(commit)) return commit;
+  return IsCommit(revision) && Exists(SnapshotFolder(revision)) ? revision : "";
+}
+
+std::string RepositoryCache::SnapshotFolder(const std::string& commit) const {
+  return (fs::path(folder_) / "snapshots" / commit).string();
+}
+
+std::string RepositoryCache::BlobPath(const std::string& etag) const {
+  return (fs::path(folder_) / "blobs" / etag).string();
+}
+
+std::string RepositoryCache::LockPath(const std::string& etag) const {
+  return (fs::path(locks_) / (etag + ".lock")).string();
+}
+
+bool RepositoryCache::Has(const std::string& commit, const std::string& file) const {
+  return Exists(fs::path(SnapshotFolder(commit)) / file);
+}
+
+bool RepositoryCache::KnownAbsent(const std::string& commit, const std::string& file) const {
+  return Exists(fs::path(folder_) / ".no_exist" / commit / file);
+}
+
+std::vector<std::string> RepositoryCache::Missing(const std::string& commit, bool certain) const {
+  const fs::path snapshot = SnapshotFolder(commit);
+  std::vector<std::string> missing;
+  if (!Has(commit, "config.json")) missing.push_back("config.json");
+  AddMissingWeights(snapshot, &missing);
+  if (Has(commit, "modules.json")) AddMissingModules(snapshot, &missing);
+  if (certain) return missing;
+  // A program that wanted less may have fetched less: without a note that the repository has no
+  // such file, its absence here says nothing.
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json", "modules.json"}) {
+    if (!Has(commit, file) && !KnownAbsent(commit, file)) missing.push_back(file);
+  }
+  return missing;
+}
+
+Status RepositoryCache::Link(const std::string& commit, const std::string& file,
+                             const std::string& etag) const {
+  const fs::path link = fs::path(SnapshotFolder(commit)) / file;
+  PENSTOCK_RETURN_IF_ERROR(MakeParent(link));
+  const fs::path target = fs::relative(BlobPath(etag), link.parent_path());
+  std::error_code error;
+  fs::remove(link, error);
+  fs::create_symlink(target, link, error);
+  if (!error) return Status::Ok();
+  fs::rename(BlobPath(etag), link, error);
+  return error ? Failed("make", link, error.message()) : Status::Ok();
+}
+
+Status RepositoryCache::MarkAbsent(const std::string& commit, const std::string& file) const {
+  return WriteText(fs::path(folder_) / ".no_exist" / commit / file, "");
+}
+
+Status RepositoryCache::WriteRef(const std::string& revision, const std::string& commit) const {
+  if (revision == commit) return Status::Ok();
+  return WriteText(fs::path(folder_) / "refs" / revision, commit);
+}
+
+std::vector<CachedModel> ListCachedModels(const std::string& root) {
+  std::vector<CachedModel> models;
+  std::error_code ignored;
+  for (const auto& repository : fs::directory_iterator(root, ignored)) {
+    const std::string name = repository.path().filename().string();
+    const size_t split = name.find("--", kFolderPrefix.size());
+    if (!name.starts_with(kFolderPrefix) || split == std::string::npos) continue;
+    ModelReference reference;
+    reference.owner = name.substr(kFolderPrefix.size(), split - kFolderPrefix.size());
+    reference.name = name.substr(split + 2);
+    const RepositoryCache cache(root, reference);
+    for (const auto& entry : fs::directory_iterator(repository.path() / "snapshots", ignored)) {
+      CachedModel model;
+      model.repository = reference.repository();
+      model.commit = entry.path().filename().string();
+      model.folder = entry.path().string();
+      model.complete = cache.Missing(model.commit, /*certain=*/true).empty() &&
+                       cache.Has(model.commit, "tokenizer.json");
+      for (const auto& file : fs::recursive_directory_iterator(entry.path(), ignored)) {
+        std::error_code error;
+        const uintmax_t bytes = file.is_directory(error) ? 0 : file.file_size(error);
+        if (!error) model.bytes += bytes;
+      }
+      models.push_back(std::move(model));
+    }
+  }
+  std::sort(models.begin(), models.end(), [](const CachedModel& a, const CachedModel& b) {
+    return a.repository != b.repository ? a.repository < b.repository : a.commit < b.commit;
+  });
+  return models;
+}
+
+}  // namespace penstock

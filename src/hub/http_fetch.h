@@ -1,0 +1,62 @@
+// HTTP for the hub: small requests into memory, large ones into a file with resume. One object
+// per thread; calls block. Hides libcurl.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/status.h"
+
+namespace penstock {
+
+struct HttpFetchOptions {
+  std::string token;  // sent as a bearer token to the first host only, not where it redirects
+  int connect_timeout_ms = 10'000;
+  int request_timeout_ms = 60'000;  // of requests into memory
+  int stall_timeout_s = 30;         // a download that brings under 1 kB/s for so long is given up
+  int attempts_max = 5;
+  int backoff_ms = 500;  // before the second attempt; doubles with each, at most 30 s
+};
+
+struct HttpReply {
+  int status = 0;
+  std::map<std::string, std::string> headers;  // names in lower case; of the last reply
+  std::string body;
+};
+
+class HttpFetch {
+ public:
+  static constexpr size_t kRedirectsMax = 5;
+
+  explicit HttpFetch(HttpFetchOptions options);
+  ~HttpFetch();
+
+  // Follows redirects. Any status is a reply; kUnavailable: the host did not answer, named in the
+  // message; kPayloadTooLarge: more than bytes_max.
+  Expected<HttpReply> Get(const std::string& url, size_t bytes_max);
+  // HEAD; follows redirects only within the host, for the hub answers with the facts about a
+  // large file in the redirect itself.
+  Expected<HttpReply> Head(const std::string& url);
+
+  // Called with the bytes in the file so far, resumed ones included; false gives up (kCancelled).
+  using Progress = std::function<bool(uint64_t bytes_done)>;
+  // Downloads into `path`, going on where an earlier download stopped. When it returns OK the file
+  // has bytes_total bytes (0 = whatever came). Retries what may pass: lost connections, 408, 429,
+  // 5xx. What has come stays in the file when it fails.
+  Status Download(const std::string& url, const std::string& path, uint64_t bytes_total,
+                  const Progress& progress);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// "host:port" or "host" of a URL.
+std::string HostOf(const std::string& url);
+// Percent-encodes all but unreserved characters and '/'.
+std::string EncodePath(const std::string& path);
+
+}  // namespace penstock

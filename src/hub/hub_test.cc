@@ -1,0 +1,537 @@
+#include "hub/hub.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <openssl/sha.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "hub/cache.h"
+#include "hub/download.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+struct Request {
+  std::string method, path;
+  std::map<std::string, std::string> headers;  // names as sent
+};
+
+struct Response {
+  int status = 200;
+  std::vector<std::string> headers;
+  std::string body;
+  std::optional<size_t> cut_after;  // sends so much of the body, then hangs up
+};
+
+// HTTP/1.1 on loopback, one connection at a time, one request a connection.
+class TinyServer {
+ public:
+  using Handler = std::function<Response(const Request&)>;
+
+  explicit TinyServer(Handler handler) : handler_(std::move(handler)) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(::listen(listener_, 16), 0);
+    socklen_t bytes = sizeof(address);
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &bytes);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~TinyServer() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  // "GET /path" of every request so far.
+  std::vector<std::string> log() const {
+    const std::lock_guard lock(mutex_);
+    return log_;
+  }
+
+ private:
+  void Serve() {
+    for (;;) {
+      const int client = ::accept(listener_, nullptr, nullptr);
+      if (client < 0) return;
+      Answer(client);
+      ::close(client);
+    }
+  }
+
+  void Answer(int client) {
+    std::string text;
+    char block[4096];
+    while (text.find("\r\n\r\n") == std::string::npos) {
+      const ssize_t got = ::recv(client, block, sizeof(block), 0);
+      if (got <= 0) return;
+      text.append(block, static_cast<size_t>(got));
+    }
+    Request request;
+    std::istringstream lines(text);
+    std::string line;
+    lines >> request.method >> request.path;
+    std::getline(lines, line);
+    while (std::getline(lines, line) && line != "\r") {
+      const size_t colon = line.find(": ");
+      request.headers[line.substr(0, colon)] = line.substr(colon + 2, line.size() - colon - 3);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      log_.push_back(request.method + " " + request.path);
+    }
+    const Response response = handler_(request);
+    std::string out = "HTTP/1.1 " + std::to_string(response.status) + " x\r\nConnection: close\r\n";
+    bool length = false;
+    for (const std::string& header : response.headers) {
+      out += header + "\r\n";
+      length |= header.starts_with("Content-Length");
+    }
+    if (!length) out += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+    out += "\r\n";
+    if (request.method != "HEAD") {
+      out += response.body.substr(0, response.cut_after.value_or(response.body.size()));
+    }
+    for (size_t sent = 0; sent < out.size();) {
+      const ssize_t now = ::send(client, out.data() + sent, out.size() - sent, MSG_NOSIGNAL);
+      if (now <= 0) return;
+      sent += static_cast<size_t>(now);
+    }
+  }
+
+  Handler handler_;
+  int listener_ = -1;
+  uint16_t port_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<std::string> log_;
+  std::thread thread_;
+};
+
+std::string Sha256Hex(const std::string& text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  std::string hex;
+  for (const unsigned char byte : digest) {
+    char two[3];
+    std::snprintf(two, sizeof(two), "%02x", byte);
+    hex += two;
+  }
+  return hex;
+}
+
+constexpr char kCommit[] = "0123456789abcdef0123456789abcdef01234567";
+
+// A hub with one repository, acme/tiny. Weights are "large": HEAD and GET answer with a redirect
+// to /cdn/..., and the facts about the file stand in the redirect.
+struct FakeHub {
+  std::map<std::string, std::string> files = {
+      {"config.json", "{\"model_type\": \"bert\"}"},
+      {"tokenizer.json", "{}"},
+      {"modules.json", "[{\"type\": \"x.Pooling\", \"path\": \"1_Pooling\"}]"},
+      {"1_Pooling/config.json", "{\"pooling_mode\": \"mean\"}"},
+      {"model.safetensors", std::string(300'000, 'w')},
+      {"pytorch_model.bin", "not wanted"},
+      {"README.md", "not wanted"},
+  };
+  std::string token;                     // asked for if not empty
+  int failures = 0;                      // so many replies of 503 first
+  std::optional<size_t> cut_once_after;  // the first download of weights is cut
+  bool ignore_ranges = false;
+  std::string wrong_weights;  // sent instead of the weights, as often as wrong_times
+  int wrong_times = 0;
+  std::vector<std::string> ranges;
+  std::string cdn_authorization;
+
+  Response operator()(const Request& request) {
+    if (failures > 0) {
+      --failures;
+      return {503, {}, "busy", {}};
+    }
+    if (request.path.starts_with("/cdn/")) return Large(request);
+    const auto authorization = request.headers.find("Authorization");
+    if (!token.empty() &&
+        (authorization == request.headers.end() || authorization->second != "Bearer " + token)) {
+      return {401, {}, "", {}};
+    }
+    if (request.path.starts_with("/api/models/acme/tiny/revision/")) return List(request);
+    const std::string resolve = std::string("/acme/tiny/resolve/") + kCommit + "/";
+    if (!request.path.starts_with(resolve)) return {404, {}, "", {}};
+    return File(request, request.path.substr(resolve.size()));
+  }
+
+  Response List(const Request& request) const {
+    const std::string revision = request.path.substr(request.path.rfind('/') + 1);
+    if (revision != "main" && revision != kCommit && revision != "refs%2Fpr%2F1") {
+      return {404, {}, "", {}};
+    }
+    std::string json = std::string("{\"sha\":\"") + kCommit + "\",\"siblings\":[";
+    for (const auto& [name, text] : files) json += "{\"rfilename\":\"" + name + "\"},";
+    json.back() = ']';
+    return {200, {}, json + "}", {}};
+  }
+
+  Response File(const Request& request, const std::string& name) {
+    const auto file = files.find(name);
+    if (file == files.end()) return {404, {}, "", {}};
+    if (name.ends_with(".safetensors")) {
+      return {302,
+              {"X-Linked-Etag: \"" + Sha256Hex(file->second) + "\"",
+               "X-Linked-Size: " + std::to_string(file->second.size()),
+               "Location: http://" + request.headers.at("Host") + "/cdn/" + name},
+              "",
+              {}};
+    }
+    return {200,
+            {"ETag: \"etag-" + std::to_string(std::hash<std::string>()(file->second)) + "\"",
+             "Content-Length: " + std::to_string(file->second.size())},
+            file->second,
+            {}};
+  }
+
+  Response Large(const Request& request) {
+    std::string body = files.at(request.path.substr(5));
+    if (wrong_times > 0) {
+      --wrong_times;
+      body = wrong_weights;
+    }
+    if (request.headers.contains("Authorization")) {
+      cdn_authorization = request.headers.at("Authorization");
+    }
+    Response response;
+    if (const auto range = request.headers.find("Range"); range != request.headers.end()) {
+      ranges.push_back(range->second);
+      if (!ignore_ranges) {
+        const size_t from = std::stoul(range->second.substr(6));
+        if (from >= body.size()) return {416, {}, "", {}};
+        response.status = 206;
+        response.headers.push_back("Content-Range: bytes " + std::to_string(from) + "-" +
+                                   std::to_string(body.size() - 1) + "/" +
+                                   std::to_string(body.size()));
+        body = body.substr(from);
+      }
+    }
+    response.body = body;
+    std::swap(response.cut_after, cut_once_after);
+    return response;
+  }
+};
+
+class HubTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/hub_test_XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN", "HF_ENDPOINT",
+                             "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"}) {
+      ::unsetenv(name);
+    }
+    ::setenv("no_proxy", "127.0.0.1", 1);
+    options_.cache_root = (folder_ / "hub").string();
+    options_.http.backoff_ms = 1;
+    server_.emplace([this](const Request& request) { return hub_(request); });
+    options_.endpoint = server_->url();
+  }
+  void TearDown() override {
+    server_.reset();
+    fs::remove_all(folder_);
+  }
+
+  fs::path Repository() const { return fs::path(options_.cache_root) / "models--acme--tiny"; }
+  fs::path Snapshot() const { return Repository() / "snapshots" / kCommit; }
+  static std::string Text(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Write(const fs::path& path, const std::string& text) const {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  std::string Weights() const { return hub_.files.at("model.safetensors"); }
+  fs::path WeightsBlob() const { return Repository() / "blobs" / Sha256Hex(Weights()); }
+  Status Failure(const std::string& reference) const {
+    const auto folder = ResolveModel(reference, options_);
+    EXPECT_FALSE(folder.ok()) << reference;
+    return folder.status();
+  }
+
+  fs::path folder_;
+  FakeHub hub_;
+  std::optional<TinyServer> server_;
+  ResolveOptions options_;
+};
+
+TEST(ModelReference, Forms) {
+  const auto main = *ModelReference::Parse("sentence-transformers/all-MiniLM-L6-v2");
+  EXPECT_EQ(main.repository(), "sentence-transformers/all-MiniLM-L6-v2");
+  EXPECT_EQ(main.revision, "main");
+  EXPECT_FALSE(main.local());
+  EXPECT_EQ(ModelReference::Parse("a/b@refs/pr/1")->revision, "refs/pr/1");
+  EXPECT_TRUE(ModelReference::Parse("/tmp")->local());
+  for (const char* text : {"/no/such/folder", "./none", "../none", "~/none-at-all"}) {
+    EXPECT_EQ(ModelReference::Parse(text).status().code(), StatusCode::kNotFound) << text;
+  }
+  for (const std::string text :
+       {"", "name", "a/b/c", "a/", "a/..", "a/b@", "a/b@..", "a/b@/x", "a/b@x/", "a b/c", "-a/b",
+        "a/b.", "a--b/c", "a/b@x y", "a/b\n", "https://x/y"}) {
+    EXPECT_FALSE(ModelReference::Parse(text).ok()) << text;
+  }
+  EXPECT_FALSE(ModelReference::Parse(std::string(5000, 'a')).ok());
+  EXPECT_FALSE(ModelReference::Parse(std::string("a/b\0c", 5)).ok());
+}
+
+TEST(WantedFiles, OnlyWhatIsRead) {
+  for (const char* file : {"config.json", "1_Pooling/config.json", "2_Dense/model.safetensors",
+                           "10_Dense/config.json"}) {
+    EXPECT_TRUE(IsWantedFile(file)) << file;
+  }
+  for (const char* file :
+       {"README.md", "pytorch_model.bin", "onnx/model.onnx", "x/config.json", "1_Pooling/x",
+        "1_a/b/config.json", "../config.json", "1_Pooling/../../config.json", "1_", "1", ""}) {
+    EXPECT_FALSE(IsWantedFile(file)) << file;
+  }
+}
+
+TEST_F(HubTest, LocalFoldersNeedNoHub) {
+  EXPECT_EQ(*ResolveModel(folder_.string(), options_), folder_.string());
+  EXPECT_TRUE(server_->log().empty());
+}
+
+TEST_F(HubTest, DownloadsIntoTheCacheLayout) {
+  uint64_t bytes_last = 0, bytes_total = 0;
+  options_.progress = [&](const HubProgress& progress) {
+    EXPECT_LE(progress.file_bytes_done, progress.file_bytes_total);
+    EXPECT_GE(progress.bytes_done, bytes_last);
+    bytes_last = progress.bytes_done;
+    bytes_total = progress.bytes_total;
+    return true;
+  };
+  const auto folder = ResolveModel("acme/tiny", options_);
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  EXPECT_EQ(*folder, Snapshot().string());
+  EXPECT_EQ(bytes_last, bytes_total);
+  EXPECT_GT(bytes_total, 300'000u);
+  EXPECT_EQ(Text(Repository() / "refs" / "main"), kCommit);
+  EXPECT_EQ(Text(Snapshot() / "1_Pooling" / "config.json"), "{\"pooling_mode\": \"mean\"}");
+  EXPECT_TRUE(fs::is_symlink(Snapshot() / "model.safetensors"));
+  EXPECT_EQ(fs::read_symlink(Snapshot() / "model.safetensors"),
+            fs::path("../../blobs") / Sha256Hex(Weights()));
+  EXPECT_EQ(Text(Snapshot() / "model.safetensors"), Weights());
+  EXPECT_FALSE(fs::exists(Snapshot() / "README.md"));
+  EXPECT_FALSE(fs::exists(Snapshot() / "pytorch_model.bin"));
+  EXPECT_TRUE(fs::exists(Repository() / ".no_exist" / kCommit / "tokenizer_config.json"));
+
+  // From here on the cache is enough.
+  const size_t requests = server_->log().size();
+  EXPECT_EQ(*ResolveModel("acme/tiny", options_), Snapshot().string());
+  EXPECT_EQ(*ResolveModel(std::string("acme/tiny@") + kCommit, options_), Snapshot().string());
+  EXPECT_EQ(server_->log().size(), requests);
+  options_.refresh = true;
+  EXPECT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_EQ(server_->log().size(), requests + 1);
+
+  const auto models = ListCachedModels(options_.cache_root);
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].repository, "acme/tiny");
+  EXPECT_TRUE(models[0].complete);
+  EXPECT_GT(models[0].bytes, 300'000u);
+}
+
+TEST_F(HubTest, ACutDownloadGoesOnWhereItStopped) {
+  hub_.cut_once_after = 100'000;
+  ASSERT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_THAT(hub_.ranges, testing::ElementsAre("bytes=100000-"));
+  EXPECT_EQ(Text(Snapshot() / "model.safetensors"), Weights());
+}
+
+TEST_F(HubTest, AnEarlierProcessMayHaveBegun) {
+  Write(WeightsBlob().string() + ".incomplete", Weights().substr(0, 299'999));
+  ASSERT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_THAT(hub_.ranges, testing::ElementsAre("bytes=299999-"));
+  EXPECT_EQ(Text(Snapshot() / "model.safetensors"), Weights());
+}
+
+TEST_F(HubTest, ServersThatIgnoreRangesStartOver) {
+  hub_.ignore_ranges = true;
+  hub_.cut_once_after = 100'000;
+  ASSERT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_EQ(Text(Snapshot() / "model.safetensors"), Weights());
+}
+
+TEST_F(HubTest, WrongContentsAreNotedAndFetchedAgain) {
+  Write(WeightsBlob().string() + ".incomplete", std::string(1000, 'x'));
+  ASSERT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_EQ(Text(Snapshot() / "model.safetensors"), Weights());
+}
+
+TEST_F(HubTest, ContentsThatStayWrongAreAnError) {
+  hub_.wrong_weights = std::string(Weights().size(), 'v');
+  hub_.wrong_times = 100;
+  EXPECT_THAT(Failure("acme/tiny").message(), HasSubstr("SHA-256"));
+  EXPECT_FALSE(fs::exists(WeightsBlob()));
+  EXPECT_FALSE(fs::exists(Snapshot() / "model.safetensors"));
+  EXPECT_FALSE(fs::exists(Repository() / "refs" / "main"));
+}
+
+TEST_F(HubTest, TemporaryFailuresAreRetried) {
+  hub_.failures = 3;
+  EXPECT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  fs::remove_all(options_.cache_root);
+  hub_.failures = 100;
+  const Status status = Failure("acme/tiny");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("503"));
+}
+
+TEST_F(HubTest, TokensGoToTheHubOnly) {
+  hub_.token = "hf_secret";
+  const Status status = Failure("acme/tiny");
+  EXPECT_EQ(status.code(), StatusCode::kUnauthenticated);
+  EXPECT_THAT(status.message(), HasSubstr("HF_TOKEN"));
+  ::setenv("HF_TOKEN", "hf_secret", 1);
+  EXPECT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  ::unsetenv("HF_TOKEN");
+}
+
+TEST_F(HubTest, TokensDoNotFollowARedirectToAnotherHost) {
+  // Another port is another host; curl decides by host, port and scheme.
+  FakeHub cdn;
+  TinyServer other([&](const Request& request) { return cdn(request); });
+  TinyServer front([&](const Request& request) {
+    Response response = hub_(request);
+    for (std::string& header : response.headers) {
+      if (header.starts_with("Location:")) {
+        header = "Location: " + other.url() + "/cdn/model.safetensors";
+      }
+    }
+    return response;
+  });
+  options_.endpoint = front.url();
+  options_.token = hub_.token = "hf_secret";
+  ASSERT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_EQ(other.log().size(), 1u);
+  EXPECT_EQ(cdn.cdn_authorization, "");
+}
+
+TEST_F(HubTest, WhatIsNotThereIsNamed) {
+  EXPECT_EQ(Failure("acme/none").code(), StatusCode::kNotFound);
+  EXPECT_THAT(Failure("acme/tiny@v9").message(), HasSubstr("acme/tiny@v9"));
+  EXPECT_TRUE(ResolveModel("acme/tiny@refs/pr/1", options_).ok());
+  fs::remove_all(options_.cache_root);
+  hub_.files.erase("model.safetensors");
+  EXPECT_EQ(Failure("acme/tiny").code(), StatusCode::kUnsupported);
+}
+
+TEST_F(HubTest, NoNetworkSaysWhichHost) {
+  options_.endpoint = "http://127.0.0.1:1";
+  const Status status = Failure("acme/tiny");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("no answer from 127.0.0.1:1"));
+  EXPECT_THAT(status.message(), HasSubstr("local model folder"));
+}
+
+TEST_F(HubTest, OfflineUsesTheCacheOnly) {
+  ::setenv("HF_HUB_OFFLINE", "1", 1);
+  const Status status = Failure("acme/tiny");
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("HF_HUB_OFFLINE"));
+  EXPECT_TRUE(server_->log().empty());
+  Write(Repository() / "refs" / "main", kCommit);
+  for (const auto& [name, text] : hub_.files) Write(Snapshot() / name, text);
+  EXPECT_EQ(*ResolveModel("acme/tiny", options_), Snapshot().string());
+  fs::remove(Snapshot() / "1_Pooling" / "config.json");
+  EXPECT_THAT(Failure("acme/tiny").message(), HasSubstr("lacks 1_Pooling/config.json"));
+  ::unsetenv("HF_HUB_OFFLINE");
+}
+
+TEST_F(HubTest, PartsThatAnotherProgramLeftOutAreFetched) {
+  Write(Repository() / "refs" / "main", kCommit);
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) {
+    Write(Snapshot() / name, hub_.files.at(name));
+  }
+  ASSERT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_TRUE(fs::exists(Snapshot() / "modules.json"));
+  EXPECT_TRUE(fs::exists(Snapshot() / "1_Pooling" / "config.json"));
+  EXPECT_FALSE(fs::is_symlink(Snapshot() / "model.safetensors"));
+  for (const std::string& line : server_->log()) EXPECT_THAT(line, Not(HasSubstr("/cdn/")));
+}
+
+TEST_F(HubTest, WithoutAnAnswerAUsableCacheWillDo) {
+  Write(Repository() / "refs" / "main", kCommit);
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) {
+    Write(Snapshot() / name, hub_.files.at(name));
+  }
+  options_.endpoint = "http://127.0.0.1:1";
+  EXPECT_EQ(*ResolveModel("acme/tiny", options_), Snapshot().string());
+}
+
+TEST_F(HubTest, ShardsComeWithTheirIndex) {
+  hub_.files.erase("model.safetensors");
+  hub_.files["model-1.safetensors"] = "one";
+  hub_.files["model-2.safetensors"] = "two";
+  hub_.files["model.safetensors.index.json"] =
+      R"({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})";
+  ASSERT_TRUE(ResolveModel("acme/tiny", options_).ok());
+  EXPECT_EQ(Text(Snapshot() / "model-2.safetensors"), "two");
+  hub_.files["model.safetensors.index.json"] = R"({"weight_map": {"a": "../../x"}})";
+  fs::remove_all(options_.cache_root);
+  EXPECT_THAT(Failure("acme/tiny").message(), HasSubstr("not a plain file name"));
+}
+
+TEST_F(HubTest, ProgressMayStopTheDownload) {
+  options_.progress = [](const HubProgress& progress) {
+    return progress.file != "model.safetensors";
+  };
+  EXPECT_EQ(Failure("acme/tiny").code(), StatusCode::kCancelled);
+  options_.progress = nullptr;
+  EXPECT_TRUE(ResolveModel("acme/tiny", options_).ok());
+}
+
+TEST_F(HubTest, NonsenseFromTheHubIsAnError) {
+  for (const char* body : {"", "[]", "{}", R"({"sha": "../..", "siblings": []})",
+                           R"({"sha": "ab", "siblings": [3]})"}) {
+    TinyServer server([&](const Request&) { return Response{200, {}, body, {}}; });
+    options_.endpoint = server.url();
+    EXPECT_FALSE(ResolveModel("acme/tiny", options_).ok()) << body;
+  }
+  // An etag that would be a path.
+  TinyServer server([&](const Request& request) {
+    Response response = hub_(request);
+    if (!request.path.starts_with("/api/")) response.headers = {"ETag: \"../../x\""};
+    return response;
+  });
+  options_.endpoint = server.url();
+  EXPECT_THAT(Failure("acme/tiny").message(), HasSubstr("no usable ETag"));
+}
+
+TEST_F(HubTest, CacheRootFollowsTheEnvironment) {
+  ::setenv("HF_HOME", "/h", 1);
+  EXPECT_EQ(DefaultCacheRoot(), "/h/hub");
+  ::setenv("HF_HUB_CACHE", "/c", 1);
+  EXPECT_EQ(DefaultCacheRoot(), "/c");
+  ::unsetenv("HF_HUB_CACHE");
+  ::unsetenv("HF_HOME");
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// What a user may write for a model: a local folder, or "owner/name" or "owner/name@revision" on
+// the Hugging Face hub.
+#pragma once
+
+#include <string>
+
+#include "common/status.h"
+
+namespace penstock {
+
+struct ModelReference {
+  static constexpr size_t kBytesMax = 4096;
+
+  std::string path;  // a local folder; then the others are empty
+  std::string owner;
+  std::string name;
+  std::string revision;  // branch, tag or commit; "main" if not given
+
+  bool local() const { return !path.empty(); }
+  std::string repository() const { return owner + "/" + name; }
+
+  // A folder that exists is always taken as one; "~/" is the home folder. kInvalidArgument says
+  // which forms there are; kNotFound: a path, and nothing is there.
+  static Expected<ModelReference> Parse(const std::string& text);
+};
+
+}  // namespace penstock
