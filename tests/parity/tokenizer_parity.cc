@@ -18,7 +18,8 @@
 //                 of all; the last piece is what Finish gave
 // A kIdsOnly case carries ids in place of text; its result has n = 0 and the decoded texts.
 //
-// Exit status: 0 done, 2 usage or file trouble, 3 the loader refused the tokenizer (said on stderr).
+// Exit status: 0 done, 2 usage or file trouble, 3 the loader refused the tokenizer (said on
+// stderr).
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -161,10 +162,10 @@ void RunCase(const Tokenizer& tokenizer, const Case& c, Encoding* with, Encoding
   PutU32(out, static_cast<uint32_t>(with->truncated_tokens));
   options.with_offsets = false;
   const Status again = EncodeCase(tokenizer, c, options, without);
-  const bool same = again.ok() && with->ids == without->ids && with->type_ids == without->type_ids &&
-                    with->special_mask == without->special_mask &&
-                    with->sequence_ids == without->sequence_ids && without->offsets.empty() &&
-                    with->truncated_tokens == without->truncated_tokens;
+  const bool same =
+      again.ok() && with->ids == without->ids && with->type_ids == without->type_ids &&
+      with->special_mask == without->special_mask && with->sequence_ids == without->sequence_ids &&
+      without->offsets.empty() && with->truncated_tokens == without->truncated_tokens;
   PutU32(out, same ? 1 : 0);
   PutDecoded(tokenizer, with->ids, c.flags, out);
 }
@@ -197,7 +198,8 @@ int RunFile(const Tokenizer& tokenizer, const char* cases_path, const char* resu
   }
   for (std::thread& worker : workers) worker.join();
   std::ofstream out(results_path, std::ios::binary);
-  for (const std::string& part : results) out.write(part.data(), static_cast<std::streamsize>(part.size()));
+  for (const std::string& part : results)
+    out.write(part.data(), static_cast<std::streamsize>(part.size()));
   out.close();
   if (!out) {
     std::fprintf(stderr, "cannot write %s\n", results_path);
@@ -245,8 +247,9 @@ int Dump(const Tokenizer& tokenizer, const char* results_path) {
 
 int Main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: tokenizer_parity TOKENIZER CASES RESULTS [THREADS]\n"
-                         "       tokenizer_parity --dump TOKENIZER RESULTS\n");
+    std::fprintf(stderr,
+                 "usage: tokenizer_parity TOKENIZER CASES RESULTS [THREADS]\n"
+                 "       tokenizer_parity --dump TOKENIZER RESULTS\n");
     return 2;
   }
   const bool dump = std::string_view(argv[1]) == "--dump";
