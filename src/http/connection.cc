@@ -1,0 +1,593 @@
+#include "http/connection.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <type_traits>
+
+#include "common/log.h"
+
+namespace penstock {
+namespace {
+
+namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
+namespace http = boost::beast::http;
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr size_t kReadBytes = 16 << 10;  // a TLS record
+// How much of later requests is taken in while one is worked on.
+constexpr size_t kReadAheadBytesMax = 64 << 10;
+// A refused request's body of at most this size is read, to keep the connection.
+constexpr uint64_t kDrainBytesMax = 64 << 10;
+// A body up to this size is sent in one piece with the header.
+constexpr size_t kJoinBytesMax = 16 << 10;
+constexpr std::chrono::seconds kLinger{2};
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return lower;
+}
+
+const std::string& DateNow(IoThread* thread) {
+  const std::time_t now = std::time(nullptr);
+  if (now != thread->date_unix_s) {
+    std::tm utc{};
+    gmtime_r(&now, &utc);
+    char text[40];
+    const size_t size = std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &utc);
+    thread->date.assign(text, size);
+    thread->date_unix_s = now;
+  }
+  return thread->date;
+}
+
+// "/p?q" of "http://host/p?q", "*" and "/p?q" as they are.
+std::string OriginForm(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (Lower(target.substr(0, scheme.size())) != scheme) continue;
+    const size_t slash = target.find('/', scheme.size());
+    return slash == std::string_view::npos ? "/" : std::string(target.substr(slash));
+  }
+  return std::string(target);
+}
+
+template <typename Stream>
+class ConnectionOn final : public Connection,
+                           public std::enable_shared_from_this<ConnectionOn<Stream>> {
+ public:
+  static constexpr bool kTls = !std::is_same_v<Stream, tcp::socket>;
+
+  template <typename... Args>
+  explicit ConnectionOn(std::shared_ptr<IoThread> thread, Args&&... args)
+      : thread_(thread.get()),
+        weak_thread_(thread),
+        stream_(std::forward<Args>(args)...),
+        timer_(thread->context) {}
+
+  void Start() override {
+    thread_->connections.emplace(this, this->shared_from_this());
+    thread_->handler->OnConnections(+1);
+    error_code ignored;
+    Socket().set_option(tcp::no_delay(true), ignored);
+    error_code ec;
+    const auto peer = Socket().remote_endpoint(ec);
+    if (!ec) remote_ = peer.address().to_string() + ":" + std::to_string(peer.port());
+    if constexpr (kTls) {
+      state_ = State::kHandshake;
+      Arm(Clock::now() + Options().read_timeout);
+      stream_.async_handshake(ssl::stream_base::server,
+                              [self = this->shared_from_this()](error_code failed) {
+                                if (self->state_ == State::kClosed) return;
+                                if (failed) return self->Close();
+                                self->BecomeIdle();
+                              });
+    } else {
+      BecomeIdle();
+    }
+  }
+
+  void BeginShutdown() override {
+    if (state_ == State::kHandshake) return Close();
+    if (state_ != State::kIdle) return;
+    // A request that has reached the kernel is still answered.
+    error_code ec;
+    if (buffer_.size() == 0 && (Socket().available(ec) == 0 || ec)) Close();
+  }
+
+  void Abort() override { Close(); }
+
+ private:
+  enum class State {
+    kHandshake, kIdle, kHeader, kContinue, kBody, kWaiting, kWriting, kLingering, kClosed,
+  };
+  using Parser = http::request_parser<http::string_body>;
+
+  auto& Socket() {
+    if constexpr (kTls) {
+      return stream_.next_layer();
+    } else {
+      return stream_;
+    }
+  }
+  const ServerOptions& Options() const { return *thread_->options; }
+
+  // ---- Timer: one, whose meaning is the state's.
+
+  void Arm(Clock::time_point at) {
+    const uint64_t serial = ++timer_serial_;
+    timer_.expires_at(at);
+    timer_.async_wait([self = this->shared_from_this(), serial](error_code ec) {
+      // A wait that has fired already cannot be cancelled; the serial tells.
+      if (!ec && serial == self->timer_serial_) self->OnTimer();
+    });
+  }
+  void Disarm() {
+    ++timer_serial_;
+    timer_.cancel();
+  }
+
+  void OnTimer() {
+    switch (state_) {
+      case State::kHeader:
+      case State::kBody:
+        return Fail(408, "the request did not arrive within " +
+                             std::to_string(Options().read_timeout.count()) + " ms");
+      case State::kWaiting:
+        request_->context.cancel->Cancel();
+        return Answer(thread_->handler->OnError(
+            *request_, 503, "the request's time ran out before it was answered"));
+      case State::kClosed:
+        return;
+      default:
+        return Close();
+    }
+  }
+
+  // ---- Reading
+
+  void StartRead() {
+    if (reading_ || eof_) return;
+    reading_ = true;
+    // Not straight into buffer_, from which requests are taken while this read is pending.
+    stream_.async_read_some(
+        asio::buffer(arrived_),
+        [self = this->shared_from_this()](error_code ec, size_t bytes) { self->OnRead(ec, bytes); });
+  }
+
+  void OnRead(error_code ec, size_t bytes) {
+    reading_ = false;
+    if (state_ == State::kClosed) return;
+    if (bytes > 0) thread_->handler->OnBytes(bytes, 0);
+    if (state_ == State::kLingering) {
+      if (ec) return Close();
+      return StartRead();  // what came is thrown away
+    }
+    if (ec) return OnReadError(ec);
+    buffer_.commit(asio::buffer_copy(buffer_.prepare(bytes), asio::buffer(arrived_, bytes)));
+    Advance();
+  }
+
+  void OnReadError(error_code ec) {
+    // A TLS client that leaves without close_notify is as gone as one that says so.
+    const bool end = ec == asio::error::eof || ec == ssl::error::stream_truncated;
+    eof_ = true;
+    if (!end || (state_ != State::kWaiting && state_ != State::kWriting)) return Close();
+    if (state_ == State::kWaiting) request_->context.cancel->Cancel();
+  }
+
+  void BecomeIdle() {
+    state_ = State::kIdle;
+    if (buffer_.size() == 0) {
+      if (thread_->stopping || eof_) {
+        error_code ec;
+        if (eof_ || Socket().available(ec) == 0 || ec) return Close();
+      }
+      Arm(Clock::now() + Options().idle_timeout);
+    }
+    Advance();
+  }
+
+  // Does what can be done with the bytes at hand, and asks for more where more is needed.
+  void Advance() {
+    try {
+      if (state_ == State::kIdle && !BeginRequest()) return ReadOrClose();
+      if (state_ == State::kHeader) AdvanceHeader();
+      if (state_ == State::kBody) AdvanceBody();
+      if (state_ == State::kWaiting && buffer_.size() < kReadAheadBytesMax) StartRead();
+    } catch (const std::exception& e) {  // out of memory, or a bug: this connection only
+      LogError("connection {}: {}", remote_, e.what());
+      Close();
+    }
+  }
+
+  void ReadOrClose() {
+    if (eof_) return Close();
+    StartRead();
+  }
+
+  // True if a first byte is there.
+  bool BeginRequest() {
+    // RFC 9112 2.2: empty lines before a request are to be ignored.
+    while (buffer_.size() > 0) {
+      const char c = *static_cast<const char*>(buffer_.data().data());
+      if (c != '\r' && c != '\n') break;
+      buffer_.consume(1);
+    }
+    if (buffer_.size() == 0) return false;
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(Options().header_bytes_max));
+    parser_->body_limit(boost::none);  // checked here, where the answer can name the route
+    parser_->eager(false);
+    header_bytes_ = 0;
+    request_ = std::make_shared<HttpRequest>();
+    request_->begin = Clock::now();
+    request_->remote = remote_;
+    request_->id = NewRequestId();
+    request_->context.cancel = std::make_shared<CancelToken>();
+    refusal_.reset();
+    reported_ = false;
+    state_ = State::kHeader;
+    Arm(request_->begin + Options().read_timeout);
+    return true;
+  }
+
+  void AdvanceHeader() {
+    error_code ec;
+    const size_t used = parser_->put(buffer_.cdata(), ec);
+    buffer_.consume(used);
+    header_bytes_ += used;
+    const auto limit = static_cast<size_t>(Options().header_bytes_max);
+    const bool more = ec == http::error::need_more;
+    if (ec == http::error::header_limit || header_bytes_ + (more ? buffer_.size() : 0) > limit) {
+      return Fail(431, "the request's header is larger than " + std::to_string(limit) +
+                           " bytes, the limit");
+    }
+    if (more) return ReadOrClose();
+    if (ec) return Fail(400, "malformed HTTP request: " + ec.message());
+    OnHeader();
+  }
+
+  void OnHeader() {
+    const auto& message = parser_->get();
+    HttpRequest& request = *request_;
+    request.method = std::string(message.method_string());
+    request.target = OriginForm({message.target().data(), message.target().size()});
+    int hosts = 0;
+    for (const auto& field : message) {
+      request.headers.emplace_back(Lower({field.name_string().data(), field.name_string().size()}),
+                                   std::string(field.value()));
+      if (field.name() == http::field::host) ++hosts;
+    }
+    if (const auto id = request.Header("x-request-id"); IsSaneRequestId(id)) request.id = id;
+    const std::string_view target = request.target;
+    if (!PercentDecode(target.substr(0, target.find('?')), &request.path) ||
+        (request.path[0] != '/' && request.path != "*")) {
+      request.path = "/";
+      return Fail(400, "malformed HTTP request: bad request target");
+    }
+    if (hosts > 1 || (hosts == 0 && message.version() >= 11)) {
+      return Fail(400, "malformed HTTP request: exactly one Host header is needed");
+    }
+    // Beast has refused Content-Length beside Transfer-Encoding. Without "chunked" in the end
+    // nobody knows where the body ends.
+    if (!request.Header("transfer-encoding").empty() && !message.chunked()) {
+      return Fail(501, "Transfer-Encoding must be chunked");
+    }
+    const auto limit = static_cast<uint64_t>(Options().body_bytes_max);
+    if (const auto length = parser_->content_length(); length && *length > limit) {
+      return Fail(413, "the request's body is " + std::to_string(*length) + " bytes long; at most " +
+                           std::to_string(limit) + " are allowed");
+    }
+    parser_->body_limit(limit);
+    parser_->eager(true);
+    keep_alive_ = message.keep_alive();
+    BeginBody();
+  }
+
+  void BeginBody() {
+    const std::string expect = Lower(request_->Header("expect"));
+    const std::string encoding = Lower(request_->Header("content-encoding"));
+    if (!expect.empty() && expect != "100-continue") {
+      return Fail(417, "Expect: only 100-continue is known");
+    }
+    if (!parser_->is_done() && !encoding.empty() && encoding != "identity") {
+      return Fail(415, "Content-Encoding: only identity is known");
+    }
+    refusal_ = thread_->handler->OnHeader(request_.get());
+    if (parser_->is_done()) return Dispatch();
+    if (refusal_) {
+      // Reading a small body keeps the connection; a large one is not worth it.
+      const auto length = parser_->content_length();
+      if (!expect.empty() || !length || *length > kDrainBytesMax) {
+        keep_alive_ = false;
+        return Answer(std::move(*refusal_));
+      }
+    }
+    Arm(Clock::now() + Options().read_timeout);
+    if (!expect.empty() && buffer_.size() == 0) return SendContinue();
+    state_ = State::kBody;
+  }
+
+  void SendContinue() {
+    static constexpr std::string_view kContinueLine = "HTTP/1.1 100 Continue\r\n\r\n";
+    state_ = State::kContinue;
+    asio::async_write(stream_, asio::buffer(kContinueLine.data(), kContinueLine.size()),
+                      [self = this->shared_from_this()](error_code ec, size_t bytes) {
+                        self->thread_->handler->OnBytes(0, bytes);
+                        if (self->state_ != State::kContinue) return;
+                        if (ec) return self->Close();
+                        self->state_ = State::kBody;
+                        self->Advance();
+                      });
+  }
+
+  void AdvanceBody() {
+    while (!parser_->is_done()) {
+      if (buffer_.size() == 0) return ReadOrClose();
+      error_code ec;
+      const size_t used = parser_->put(buffer_.cdata(), ec);
+      buffer_.consume(used);
+      if (ec == http::error::need_more) {
+        // Only the line of a chunk or the trailer can be incomplete.
+        if (buffer_.size() > static_cast<size_t>(Options().header_bytes_max)) {
+          return Fail(400, "malformed HTTP request: a chunk's header is too long");
+        }
+        if (used == 0) return ReadOrClose();
+      } else if (ec == http::error::body_limit) {
+        return Fail(413, "the request's body is longer than " +
+                             std::to_string(Options().body_bytes_max) + " bytes, the limit");
+      } else if (ec) {
+        return Fail(400, "malformed HTTP request: " + ec.message());
+      }
+    }
+    Dispatch();
+  }
+
+  // ---- Working
+
+  void Dispatch() {
+    if (refusal_) return Answer(std::move(*refusal_));
+    request_->body = std::move(parser_->get().body());
+    state_ = State::kWaiting;
+    if (eof_) request_->context.cancel->Cancel();
+    if (request_->context.deadline != Clock::time_point::max()) {
+      Arm(request_->context.deadline);
+    } else {
+      Disarm();
+    }
+    const uint64_t exchange = ++exchange_;
+    thread_->handler->OnRequest(
+        request_, Responder([weak = this->weak_from_this(), thread = weak_thread_.lock(),
+                             exchange](Responder::Print print) {
+          auto self = weak.lock();
+          if (self == nullptr) return;
+          asio::post(thread->context, [self = std::move(self), exchange, print = std::move(print)] {
+            self->OnAnswer(exchange, print);
+          });
+        }));
+  }
+
+  void OnAnswer(uint64_t exchange, const Responder::Print& print) {
+    if (exchange != exchange_ || state_ != State::kWaiting) return;
+    try {
+      Answer(print());
+    } catch (const std::exception& e) {
+      LogError("request {}: {}", request_->id, e.what());
+      Answer(thread_->handler->OnError(*request_, 500, "the answer could not be written"));
+    }
+  }
+
+  // ---- Writing
+
+  // Answers an error of the connection's and closes: what follows cannot be trusted to be a request.
+  void Fail(int status, const std::string& message) {
+    keep_alive_ = false;
+    if (request_->method.empty() && parser_) {  // so that the log line says what there is
+      request_->method = std::string(parser_->get().method_string());
+    }
+    Answer(thread_->handler->OnError(*request_, status, message));
+  }
+
+  void Answer(HttpResponse response) {
+    const bool complete = state_ == State::kWaiting || (parser_ && parser_->is_done());
+    unread_ = !complete;
+    keep_alive_ = keep_alive_ && complete && !thread_->stopping;
+    status_ = response.status;
+    body_bytes_ = response.body.size();
+    const bool head_only = request_->method == "HEAD" || response.status == 204;
+    head_.clear();
+    head_.reserve(512 + (response.body.size() <= kJoinBytesMax ? response.body.size() : 0));
+    head_ += "HTTP/1.1 ";
+    head_ += std::to_string(response.status);
+    head_ += ' ';
+    head_ += ReasonPhrase(response.status);
+    head_ += "\r\nServer: penstock\r\nDate: ";
+    head_ += DateNow(thread_);
+    head_ += "\r\nX-Request-Id: ";
+    head_ += request_->id;
+    if (response.status != 204) {
+      head_ += "\r\nContent-Type: ";
+      head_ += response.content_type;
+      head_ += "\r\nContent-Length: ";
+      head_ += std::to_string(response.body.size());
+    }
+    // Said also where it is the default: HTTP/1.0 clients need it.
+    head_ += keep_alive_ ? "\r\nConnection: keep-alive" : "\r\nConnection: close";
+    for (const auto& [name, value] : response.headers) {
+      head_ += "\r\n";
+      head_ += name;
+      head_ += ": ";
+      head_ += value;
+    }
+    head_ += "\r\n\r\n";
+    body_.clear();
+    if (!head_only) {
+      if (response.body.size() <= kJoinBytesMax) {
+        head_ += response.body;
+      } else {
+        body_ = std::move(response.body);
+      }
+    }
+    state_ = State::kWriting;
+    head_sent_ = body_sent_ = 0;
+    WriteSome();
+  }
+
+  void WriteSome() {
+    Arm(Clock::now() + Options().write_timeout);
+    const std::array<asio::const_buffer, 2> buffers = {
+        asio::buffer(head_) + head_sent_, asio::buffer(body_) + body_sent_};
+    stream_.async_write_some(buffers, [self = this->shared_from_this()](error_code ec, size_t n) {
+      self->OnWritten(ec, n);
+    });
+  }
+
+  void OnWritten(error_code ec, size_t bytes) {
+    if (state_ != State::kWriting) return;
+    thread_->handler->OnBytes(0, bytes);
+    if (ec) return Close();
+    const size_t of_head = std::min(bytes, head_.size() - head_sent_);
+    head_sent_ += of_head;
+    body_sent_ += bytes - of_head;
+    if (head_sent_ < head_.size() || body_sent_ < body_.size()) return WriteSome();
+    Report(status_);
+    std::string().swap(body_);  // may be large
+    parser_.reset();
+    if (!keep_alive_) return Finish();
+    BecomeIdle();
+  }
+
+  void Report(int status) {
+    if (reported_ || request_ == nullptr) return;
+    reported_ = true;
+    thread_->handler->OnDone(*request_, status, body_bytes_);
+  }
+
+  // ---- Ending
+
+  // Closing a socket that has unread bytes resets the connection, and the client may lose the
+  // answer. So: say that no more comes, and read on for a moment.
+  void Finish() {
+    Disarm();
+    error_code ec;
+    if (eof_) return Close();
+    if (!kTls && !unread_ && buffer_.size() == 0 && Socket().available(ec) == 0 && !ec) {
+      return Close();
+    }
+    state_ = State::kLingering;
+    buffer_.clear();
+    Arm(Clock::now() + kLinger);
+    if constexpr (kTls) {
+      stream_.async_shutdown([self = this->shared_from_this()](error_code) {
+        if (self->state_ != State::kLingering) return;
+        if (!self->unread_ || self->reading_) return self->Close();
+        error_code failed;
+        self->Socket().shutdown(tcp::socket::shutdown_send, failed);
+        self->DiscardRaw();
+      });
+    } else {
+      Socket().shutdown(tcp::socket::shutdown_send, ec);
+      if (ec) return Close();
+      StartRead();
+    }
+  }
+
+  // After TLS has ended, the bytes under it.
+  void DiscardRaw() {
+    Socket().async_read_some(asio::buffer(arrived_),
+                             [self = this->shared_from_this()](error_code ec, size_t) {
+                               if (self->state_ == State::kClosed) return;
+                               if (ec) return self->Close();
+                               self->DiscardRaw();
+                             });
+  }
+
+  void Close() {
+    if (state_ == State::kClosed) return;
+    const bool owed = state_ == State::kWaiting || state_ == State::kWriting;
+    state_ = State::kClosed;
+    if (owed) {
+      request_->context.cancel->Cancel();
+      body_bytes_ = 0;
+      Report(499);
+    }
+    Disarm();
+    error_code ignored;
+    Socket().close(ignored);
+    thread_->connections.erase(this);
+    thread_->handler->OnConnections(-1);
+    thread_->open_count->Remove();
+  }
+
+  IoThread* const thread_;  // outlives the connection: it owns the context that runs it
+  const std::weak_ptr<IoThread> weak_thread_;
+  Stream stream_;
+  asio::steady_timer timer_;
+  uint64_t timer_serial_ = 0;
+  std::string remote_;
+
+  State state_ = State::kIdle;
+  std::array<char, kReadBytes> arrived_;  // where the pending read writes
+  boost::beast::flat_buffer buffer_;      // read and not used yet
+  bool reading_ = false;
+  bool eof_ = false;
+
+  std::optional<Parser> parser_;
+  size_t header_bytes_ = 0;
+  std::shared_ptr<HttpRequest> request_;
+  std::optional<HttpResponse> refusal_;  // sent once the body has been read past
+  bool keep_alive_ = false;
+  bool unread_ = false;    // the request's body was not read to its end
+  bool reported_ = false;  // OnDone was called for request_
+  uint64_t exchange_ = 0;  // tells a late answer from the current request's
+
+  std::string head_;
+  std::string body_;
+  size_t head_sent_ = 0;
+  size_t body_sent_ = 0;
+  int status_ = 0;
+  size_t body_bytes_ = 0;
+};
+
+}  // namespace
+
+bool OpenCount::TryAdd(int32_t max) {
+  const std::lock_guard lock(mutex_);
+  if (open_ >= max) return false;
+  ++open_;
+  return true;
+}
+
+void OpenCount::Remove() {
+  const std::lock_guard lock(mutex_);
+  if (--open_ == 0) zero_.notify_all();
+}
+
+bool OpenCount::WaitForZero(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return zero_.wait_for(lock, timeout, [this] { return open_ == 0; });
+}
+
+std::shared_ptr<Connection> MakeConnection(tcp::socket socket, std::shared_ptr<IoThread> thread) {
+  if (thread->tls == nullptr) {
+    return std::make_shared<ConnectionOn<tcp::socket>>(thread, std::move(socket));
+  }
+  using Tls = ssl::stream<tcp::socket>;
+  return std::make_shared<ConnectionOn<Tls>>(thread, std::move(socket), *thread->tls);
+}
+
+}  // namespace penstock

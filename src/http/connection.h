@@ -1,0 +1,81 @@
+// One HTTP/1.1 connection, plain or TLS. Internal to the connection layer; the only header of
+// src/http that shows Boost.
+//
+// Life of a connection (one request at a time; what the client sends ahead waits in a bounded
+// buffer, so answers keep the order of the requests):
+//
+//   kHandshake -> kIdle -> kHeader -> kBody -> kWaiting -> kWriting -> kIdle ...
+//      (TLS)        ^         |         |          |           |
+//                   |         +----+----+          |           +-> kLingering -> kClosed
+//                   |              | refused or    | deadline      (half-closed, what still
+//                   +-- done       | malformed     | passed         comes is thrown away)
+//                                  +-> kWriting <--+
+//
+// While the handler works (kWaiting) the connection keeps reading, to see the client leave: end of
+// file cancels the request's token. A client that only closes its sending side counts as gone.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "http/message.h"
+#include "http/server.h"
+
+namespace penstock {
+
+class Connection;
+
+// How many connections are open, over all io threads.
+class OpenCount {
+ public:
+  // False, and nothing counted, if there are `max` already.
+  bool TryAdd(int32_t max);
+  void Remove();
+  // Waits for none; false after `timeout`.
+  bool WaitForZero(std::chrono::milliseconds timeout);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable zero_;
+  int32_t open_ = 0;
+};
+
+// An io thread's context and its connections. Responders share it, so that a late answer always
+// finds a context to post to.
+struct IoThread {
+  boost::asio::io_context context{1};
+  HttpHandler* handler = nullptr;
+  const ServerOptions* options = nullptr;
+  boost::asio::ssl::context* tls = nullptr;  // null = plain
+  OpenCount* open_count = nullptr;
+
+  // Touched by the thread that runs `context` only.
+  std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
+  bool stopping = false;
+  std::time_t date_unix_s = 0;
+  std::string date;  // the Date header of date_unix_s
+};
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // On the io thread, all of them.
+  virtual void Start() = 0;
+  virtual void BeginShutdown() = 0;  // close if idle, else after the request in flight
+  virtual void Abort() = 0;          // cancel the request in flight and close
+};
+
+// Takes over a socket that was counted in `thread->open_count`.
+std::shared_ptr<Connection> MakeConnection(boost::asio::ip::tcp::socket socket,
+                                           std::shared_ptr<IoThread> thread);
+
+}  // namespace penstock

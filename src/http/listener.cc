@@ -1,0 +1,256 @@
+#include "http/listener.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <openssl/ssl.h>
+#include <pthread.h>
+
+#include <future>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/log.h"
+#include "http/connection.h"
+
+namespace penstock {
+namespace {
+
+namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+Status CheckOptions(const ServerOptions& options) {
+  const auto positive = [](int64_t value, int64_t max, const char* name) {
+    if (value >= 1 && value <= max) return Status::Ok();
+    return Status::InvalidArgument(std::string(name) + " must be from 1 to " + std::to_string(max) +
+                                       ", is " + std::to_string(value),
+                                   name);
+  };
+  PENSTOCK_RETURN_IF_ERROR(positive(options.io_threads, 256, "io_threads"));
+  PENSTOCK_RETURN_IF_ERROR(positive(options.body_bytes_max, int64_t{4} << 30, "body_bytes_max"));
+  PENSTOCK_RETURN_IF_ERROR(positive(options.header_bytes_max, 1 << 20, "header_bytes_max"));
+  PENSTOCK_RETURN_IF_ERROR(positive(options.connections_max, 1 << 20, "connections_max"));
+  PENSTOCK_RETURN_IF_ERROR(positive(options.idle_timeout.count(), 86'400'000, "idle_timeout"));
+  PENSTOCK_RETURN_IF_ERROR(positive(options.read_timeout.count(), 86'400'000, "read_timeout"));
+  PENSTOCK_RETURN_IF_ERROR(positive(options.write_timeout.count(), 86'400'000, "write_timeout"));
+  if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
+    return Status::InvalidArgument("a TLS certificate and its key are needed together",
+                                   options.tls_cert_file.empty() ? "tls_cert_file" : "tls_key_file");
+  }
+  return Status::Ok();
+}
+
+Status LoadTls(const ServerOptions& options, ssl::context* tls) {
+  error_code ec;
+  tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
+                       ssl::context::no_tlsv1_1,
+                   ec);
+  tls->use_certificate_chain_file(options.tls_cert_file, ec);
+  if (ec) {
+    return Status::InvalidArgument(
+        "cannot read the TLS certificate " + options.tls_cert_file + ": " + ec.message(),
+        "tls_cert_file");
+  }
+  tls->use_private_key_file(options.tls_key_file, ssl::context::pem, ec);
+  if (ec) {
+    return Status::InvalidArgument(
+        "cannot read the TLS key " + options.tls_key_file + ": " + ec.message(), "tls_key_file");
+  }
+  if (SSL_CTX_check_private_key(tls->native_handle()) != 1) {
+    return Status::InvalidArgument(
+        "the TLS key " + options.tls_key_file + " does not belong to the certificate",
+        "tls_key_file");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+struct Listener::Impl {
+  Impl(HttpHandler* handler_in, const ServerOptions& options_in)
+      : handler(handler_in), options(options_in) {}
+
+  Status Bind();
+  void Accept();
+  void Deal(tcp::socket socket, size_t thread);
+  void StopAccepting();
+  void OnEachThread(const std::function<void(IoThread*)>& work);
+
+  HttpHandler* const handler;
+  const ServerOptions options;
+  OpenCount open_count;
+  std::optional<ssl::context> tls;
+  std::vector<std::shared_ptr<IoThread>> io;
+  std::vector<asio::executor_work_guard<asio::io_context::executor_type>> guards;
+  std::vector<std::thread> threads;
+
+  // On io[0]'s thread.
+  std::optional<tcp::acceptor> acceptor;
+  std::optional<asio::steady_timer> pause;
+  size_t next_thread = 0;
+  bool stopping = false;
+
+  uint16_t port = 0;
+  bool shut_down = false;
+};
+
+Status Listener::Impl::Bind() {
+  const std::string where = options.host + ":" + std::to_string(options.port);
+  error_code ec;
+  tcp::resolver resolver(io[0]->context);
+  const auto found = resolver.resolve(options.host, std::to_string(options.port),
+                                      tcp::resolver::passive | tcp::resolver::numeric_service, ec);
+  if (ec || found.empty()) {
+    return Status::InvalidArgument("cannot listen on " + where + ": " + ec.message(), "host");
+  }
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  acceptor.emplace(io[0]->context);
+  pause.emplace(io[0]->context);
+  acceptor->open(endpoint.protocol(), ec);
+  if (!ec) acceptor->set_option(tcp::acceptor::reuse_address(true), ec);
+  if (!ec) acceptor->bind(endpoint, ec);
+  if (!ec) acceptor->listen(tcp::acceptor::max_listen_connections, ec);
+  if (!ec) acceptor->non_blocking(true, ec);
+  if (!ec) port = acceptor->local_endpoint(ec).port();
+  if (ec) return Status(StatusCode::kUnavailable, "cannot listen on " + where + ": " + ec.message());
+  return Status::Ok();
+}
+
+void Listener::Impl::Accept() {
+  const size_t thread = next_thread++ % io.size();
+  acceptor->async_accept(io[thread]->context, [this, thread](error_code ec, tcp::socket socket) {
+    if (!ec) Deal(std::move(socket), thread);
+    if (stopping || ec == asio::error::operation_aborted) return;
+    if (!ec) return Accept();
+    // Out of file descriptors, as a rule: spinning would not free one.
+    LogWarn("cannot accept a connection: {}", ec.message());
+    pause->expires_after(std::chrono::milliseconds(50));
+    pause->async_wait([this](error_code cancelled) {
+      if (!cancelled && !stopping) Accept();
+    });
+  });
+}
+
+void Listener::Impl::Deal(tcp::socket socket, size_t thread) {
+  if (!open_count.TryAdd(options.connections_max)) {
+    handler->OnConnectionRefused();
+    if (!tls) {
+      HttpRequest none;
+      const std::string body =
+          handler->OnError(none, 503, "the server has as many connections as it takes").body;
+      const std::string text =
+          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+          "Connection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+      error_code ignored;
+      socket.non_blocking(true, ignored);
+      socket.write_some(asio::buffer(text), ignored);
+      socket.shutdown(tcp::socket::shutdown_send, ignored);
+    }
+    return;
+  }
+  // The socket moves inside a shared_ptr because posted work is copied in places.
+  auto shared = std::make_shared<tcp::socket>(std::move(socket));
+  asio::post(io[thread]->context, [shared, keep = std::weak_ptr(io[thread])] {
+    if (auto owner = keep.lock()) MakeConnection(std::move(*shared), std::move(owner))->Start();
+  });
+}
+
+void Listener::Impl::StopAccepting() {
+  stopping = true;
+  // Clients in the backlog believe they are connected: take them, or they would be reset.
+  for (;;) {
+    const size_t thread = next_thread++ % io.size();
+    tcp::socket socket(io[thread]->context);
+    error_code ec;
+    acceptor->accept(socket, ec);
+    if (ec) break;
+    Deal(std::move(socket), thread);
+  }
+  error_code ignored;
+  acceptor->close(ignored);
+  pause->cancel();
+}
+
+void Listener::Impl::OnEachThread(const std::function<void(IoThread*)>& work) {
+  std::vector<std::future<void>> done;
+  for (const auto& thread : io) {
+    auto promise = std::make_shared<std::promise<void>>();
+    done.push_back(promise->get_future());
+    asio::post(thread->context, [promise, &work, target = thread.get()] {
+      work(target);
+      promise->set_value();
+    });
+  }
+  for (auto& one : done) one.wait();
+}
+
+Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Listener::~Listener() { Shutdown(std::chrono::milliseconds(0)); }
+
+Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
+                                                    const ServerOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
+  auto impl = std::make_unique<Impl>(handler, options);
+  if (!options.tls_cert_file.empty()) {
+    impl->tls.emplace(ssl::context::tls_server);
+    PENSTOCK_RETURN_IF_ERROR(LoadTls(options, &*impl->tls));
+  }
+  for (int32_t i = 0; i < options.io_threads; ++i) {
+    auto thread = std::make_shared<IoThread>();
+    thread->handler = handler;
+    thread->options = &impl->options;
+    thread->tls = impl->tls ? &*impl->tls : nullptr;
+    thread->open_count = &impl->open_count;
+    impl->io.push_back(std::move(thread));
+  }
+  PENSTOCK_RETURN_IF_ERROR(impl->Bind());
+  impl->Accept();
+  for (const auto& thread : impl->io) {
+    impl->guards.push_back(asio::make_work_guard(thread->context));
+    impl->threads.emplace_back([context = &thread->context] {
+      pthread_setname_np(pthread_self(), "penstock-io");
+      for (;;) {
+        try {
+          context->run();
+          return;
+        } catch (const std::exception& e) {  // one connection's trouble does not end the others
+          LogError("io thread: {}", e.what());
+        }
+      }
+    });
+  }
+  return std::unique_ptr<Listener>(new Listener(std::move(impl)));
+}
+
+void Listener::Shutdown(std::chrono::milliseconds timeout) {
+  if (impl_->shut_down) return;
+  impl_->shut_down = true;
+  auto stopped = std::make_shared<std::promise<void>>();
+  auto has_stopped = stopped->get_future();
+  asio::post(impl_->io[0]->context, [this, stopped] {
+    impl_->StopAccepting();
+    stopped->set_value();
+  });
+  has_stopped.wait();
+  const auto each_connection = [](IoThread* thread, void (Connection::*act)()) {
+    const auto copy = thread->connections;  // closing erases
+    for (const auto& [connection, owner] : copy) (connection->*act)();
+  };
+  impl_->OnEachThread([&](IoThread* thread) {
+    thread->stopping = true;
+    each_connection(thread, &Connection::BeginShutdown);
+  });
+  if (!impl_->open_count.WaitForZero(timeout)) {
+    impl_->OnEachThread([&](IoThread* thread) { each_connection(thread, &Connection::Abort); });
+  }
+  impl_->guards.clear();
+  for (const auto& thread : impl_->io) thread->context.stop();
+  for (std::thread& thread : impl_->threads) thread.join();
+}
+
+uint16_t Listener::port() const { return impl_->port; }
+
+}  // namespace penstock

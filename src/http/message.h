@@ -1,0 +1,109 @@
+// What the connection layer (listener, connection) and the routes say to each other. No socket and
+// no Boost in here, so routes are compiled and tested without them.
+//
+// A request is owned by its connection and shared with the handler through a shared_ptr; it does
+// not change after OnRequest. Each call of HttpHandler comes from the connection's io thread and
+// must not block.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/cancel.h"
+
+namespace penstock {
+
+struct HttpRequest {
+  std::string method;  // as sent: "GET"
+  std::string target;  // as sent: "/v1/models/a%2Fb?x=1"
+  std::string path;    // target without the query, percent-decoded
+  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::string body;
+  std::string id;      // X-Request-Id, the client's or a generated one
+  std::string remote;  // "127.0.0.1:51234"
+  int32_t route = -1;  // index into the route table; -1 = none
+  Clock::time_point begin;  // first byte read
+  RequestContext context;
+
+  // The first header of that name (lower case), or "".
+  std::string_view Header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+      if (key == name) return value;
+    }
+    return {};
+  }
+};
+
+struct HttpResponse {
+  int status = 200;
+  const char* content_type = "application/json";
+  std::string body;
+  // Besides Content-Length, Content-Type, Connection, Date and X-Request-Id, which the connection
+  // writes. Values hold no line breaks.
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+// The way back to the connection. Copies share it; may be used from any thread, after the
+// connection has gone too. Only the first answer counts.
+class Responder {
+ public:
+  using Print = std::function<HttpResponse()>;
+  explicit Responder(std::function<void(Print)> post) : post_(std::move(post)) {}
+
+  // Runs `print` on the connection's io thread, unless nobody waits any more, and sends the result:
+  // a model's thread is not held up by printing.
+  void Send(Print print) const { post_(std::move(print)); }
+  void Send(HttpResponse response) const {
+    // std::function wants copyable captures.
+    auto shared = std::make_shared<HttpResponse>(std::move(response));
+    post_([shared] { return std::move(*shared); });
+  }
+
+ private:
+  std::function<void(Print)> post_;
+};
+
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+
+  // The header is complete, the body not read. Sets request->route and the context's deadline. An
+  // answer refuses the request (wrong key, no such route, ...) without looking at its body.
+  virtual std::optional<HttpResponse> OnHeader(HttpRequest* request) = 0;
+
+  // The request is complete. Answers through `respond`, now or later.
+  virtual void OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) = 0;
+
+  // The body for an error the connection found: 400, 408, 413, 431, 503. `request` may be
+  // incomplete.
+  virtual HttpResponse OnError(const HttpRequest& request, int status,
+                               const std::string& message) = 0;
+
+  // The last byte of an answer was handed to the kernel, or the client left (status 499).
+  virtual void OnDone(const HttpRequest& request, int status, size_t body_bytes) = 0;
+
+  // Connections opened (+1) and closed (-1); those turned away because of connections_max.
+  virtual void OnConnections(int change) = 0;
+  virtual void OnConnectionRefused() = 0;
+  virtual void OnBytes(size_t received, size_t sent) = 0;
+};
+
+// "Not Found"; "Unknown" for a status that Penstock does not use.
+const char* ReasonPhrase(int status);
+
+// Decodes %XX. False for a broken escape or a NUL.
+bool PercentDecode(std::string_view text, std::string* out);
+
+// 1 to 128 letters, digits and any of "-_.:+=/@": safe in a header and in a log line.
+bool IsSaneRequestId(std::string_view id);
+// 32 hexadecimal digits.
+std::string NewRequestId();
+
+}  // namespace penstock

@@ -1,0 +1,190 @@
+#include "http/router.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/log.h"
+
+namespace penstock {
+namespace {
+
+constexpr int64_t kTimeoutMsMax = 3'600'000;
+constexpr size_t kLoggedTargetBytesMax = 200;
+
+bool Matches(const Route& route, std::string_view path) {
+  const std::string_view pattern = route.path;
+  if (!pattern.ends_with('*')) return path == pattern;
+  return path.size() >= pattern.size() && path.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+}  // namespace
+
+Router::Router(Service* service, Metrics* metrics, const ServerOptions& options)
+    : service_(service),
+      metrics_(metrics),
+      options_(options),
+      routes_(AllRoutes()),
+      keys_(options.api_keys),
+      http_metrics_(metrics, routes_) {}
+
+Router::Match Router::Find(std::string_view method, std::string_view path) const {
+  Match match;
+  for (size_t i = 0; i < routes_.size(); ++i) {
+    if (!Matches(routes_[i], path)) continue;
+    const std::string_view has = routes_[i].method;
+    if (has == method || (has == "GET" && method == "HEAD")) {
+      match.route = static_cast<int32_t>(i);
+      return match;
+    }
+    if (match.allow.find(has) == std::string::npos) {
+      match.allow += std::string(has) + ", " + (has == "GET" ? "HEAD, " : "");
+    }
+  }
+  if (!match.allow.empty()) match.allow += "OPTIONS";
+  return match;
+}
+
+Dialect Router::DialectOf(const HttpRequest& request) const {
+  if (request.route >= 0) return routes_[static_cast<size_t>(request.route)].dialect;
+  for (const Route& route : routes_) {  // the method may be wrong
+    if (Matches(route, request.path)) return route.dialect;
+  }
+  return request.path.starts_with("/v1/") ? Dialect::kOpenAi : Dialect::kTei;
+}
+
+Status Router::SetDeadline(HttpRequest* request) const {
+  int64_t timeout_ms = options_.request_timeout.count();
+  if (const std::string_view text = request->Header("x-request-timeout-ms"); !text.empty()) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), timeout_ms);
+    if (error != std::errc() || end != text.data() + text.size() || timeout_ms < 1 ||
+        timeout_ms > kTimeoutMsMax) {
+      return Status::InvalidArgument("X-Request-Timeout-Ms must be an integer from 1 to " +
+                                         std::to_string(kTimeoutMsMax),
+                                     "X-Request-Timeout-Ms");
+    }
+  }
+  if (timeout_ms > 0) {
+    request->context.deadline = request->begin + std::chrono::milliseconds(timeout_ms);
+  }
+  return Status::Ok();
+}
+
+std::optional<HttpResponse> Router::Check(HttpRequest* request) const {
+  const Match match = Find(request->method, request->path);
+  request->route = match.route;
+  if (request->method == "OPTIONS") return Preflight(*request, match.allow);
+  const bool open = match.route >= 0 && routes_[static_cast<size_t>(match.route)].open;
+  if (!keys_.empty() && !open) {
+    const std::string_view key = ApiKeys::KeyOf(*request);
+    if (!keys_.Allows(key)) {
+      return PrintError(DialectOf(*request),
+                        Status(StatusCode::kUnauthenticated,
+                               key.empty() ? "an API key is needed: Authorization: Bearer KEY"
+                                           : "the API key is not valid"),
+                        request->id);
+    }
+  }
+  if (match.route < 0 && !match.allow.empty()) {
+    HttpResponse response = PrintError(
+        DialectOf(*request), 405,
+        Status::InvalidArgument("this path does not take " + request->method.substr(0, 32) +
+                                "; it takes " + match.allow),
+        request->id);
+    response.headers.emplace_back("Allow", match.allow);
+    return response;
+  }
+  if (match.route < 0) {
+    return PrintError(DialectOf(*request),
+                      Status::NotFound("there is no route " + request->path.substr(0, 200) +
+                                       "; GET / lists them"),
+                      request->id);
+  }
+  if (const Status status = SetDeadline(request); !status.ok()) {
+    return PrintError(DialectOf(*request), status, request->id);
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
+  auto refusal = Check(request);
+  if (refusal) AddCors(*request, &*refusal);
+  return refusal;
+}
+
+void Router::OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) {
+  const Route& route = routes_[static_cast<size_t>(request->route)];
+  if (!options_.cors_allow_origins.empty()) {
+    respond = Responder([this, request, inner = std::move(respond)](Responder::Print print) {
+      inner.Send([this, request, print = std::move(print)] {
+        HttpResponse response = print();
+        AddCors(*request, &response);
+        return response;
+      });
+    });
+  }
+  route.handle(RouteCall{service_, metrics_, &route, std::move(request), std::move(respond)});
+}
+
+HttpResponse Router::OnError(const HttpRequest& request, int status, const std::string& message) {
+  StatusCode code = StatusCode::kInvalidArgument;
+  if (status == 413) code = StatusCode::kPayloadTooLarge;
+  if (status == 500) code = StatusCode::kInternal;
+  if (status == 503) code = StatusCode::kDeadlineExceeded;
+  HttpResponse response =
+      PrintError(DialectOf(request), status, Status(code, message), request.id);
+  AddCors(request, &response);
+  return response;
+}
+
+HttpResponse Router::Preflight(const HttpRequest& request, const std::string& allow) const {
+  HttpResponse response;
+  response.status = 204;
+  response.headers.emplace_back("Allow", allow.empty() ? "GET, HEAD, POST, OPTIONS" : allow);
+  if (!options_.cors_allow_origins.empty() && !request.Header("origin").empty()) {
+    response.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+    // Asked for by the browser for this very request; a header name is a token, so it is safe.
+    const std::string_view asked = request.Header("access-control-request-headers");
+    response.headers.emplace_back("Access-Control-Allow-Headers",
+                                  asked.empty() ? "authorization, content-type" : std::string(asked));
+    response.headers.emplace_back("Access-Control-Max-Age", "600");
+  }
+  return response;
+}
+
+void Router::AddCors(const HttpRequest& request, HttpResponse* response) const {
+  const auto& origins = options_.cors_allow_origins;
+  if (origins.empty()) return;
+  const bool any = std::find(origins.begin(), origins.end(), "*") != origins.end();
+  const std::string origin(request.Header("origin"));
+  if (!any) {
+    response->headers.emplace_back("Vary", "Origin");
+    if (std::find(origins.begin(), origins.end(), origin) == origins.end()) return;
+  }
+  response->headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : origin);
+  response->headers.emplace_back(
+      "Access-Control-Expose-Headers",
+      "X-Request-Id, Retry-After, X-Penstock-Truncated-Inputs, X-Penstock-Truncated-Tokens");
+}
+
+void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - request.begin).count();
+  http_metrics_.CountRequest(request.route, status, seconds);
+  const LogLevel level = options_.access_log ? LogLevel::kInfo : LogLevel::kDebug;
+  // A broken server shows in the log whether requests are logged or not.
+  const bool broken = status == 500;
+  if (!broken && !LogEnabled(level)) return;
+  // The target as sent holds no control characters and no spaces; the parser refuses them.
+  const std::string line = fmt::format(
+      "{} {} {} {:.1f} ms, {} bytes in, {} out, id {}, from {}", request.method,
+      std::string_view(request.target).substr(0, kLoggedTargetBytesMax), status, seconds * 1e3,
+      request.body.size(), body_bytes, request.id, request.remote);
+  LogMessage(broken ? LogLevel::kError : level, line);
+}
+
+void Router::OnBytes(size_t received, size_t sent) {
+  if (received > 0) http_metrics_.received_bytes().Add(received);
+  if (sent > 0) http_metrics_.sent_bytes().Add(sent);
+}
+
+}  // namespace penstock

@@ -1,0 +1,49 @@
+// What stands between connections and handlers: finds the route, asks for the key, sets the
+// deadline, adds CORS headers, counts and logs. Holds nothing that changes after the start, so any
+// io thread may call it at any time.
+#pragma once
+
+#include <string>
+
+#include "http/api_keys.h"
+#include "http/http_metrics.h"
+#include "http/message.h"
+#include "http/routes.h"
+#include "http/server.h"
+
+namespace penstock {
+
+class Router final : public HttpHandler {
+ public:
+  // Both must outlive the router.
+  Router(Service* service, Metrics* metrics, const ServerOptions& options);
+
+  std::optional<HttpResponse> OnHeader(HttpRequest* request) override;
+  void OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) override;
+  HttpResponse OnError(const HttpRequest& request, int status, const std::string& message) override;
+  void OnDone(const HttpRequest& request, int status, size_t body_bytes) override;
+  void OnConnections(int change) override { http_metrics_.connections().Add(change); }
+  void OnConnectionRefused() override { http_metrics_.connections_refused().Add(); }
+  void OnBytes(size_t received, size_t sent) override;
+
+ private:
+  struct Match {
+    int32_t route = -1;
+    std::string allow;  // methods of the path where only the method is wrong
+  };
+  Match Find(std::string_view method, std::string_view path) const;
+  Dialect DialectOf(const HttpRequest& request) const;
+  Status SetDeadline(HttpRequest* request) const;
+  std::optional<HttpResponse> Check(HttpRequest* request) const;
+  HttpResponse Preflight(const HttpRequest& request, const std::string& allow) const;
+  void AddCors(const HttpRequest& request, HttpResponse* response) const;
+
+  Service* const service_;
+  Metrics* const metrics_;
+  const ServerOptions options_;
+  const std::vector<Route>& routes_;
+  const ApiKeys keys_;
+  HttpMetrics http_metrics_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,91 @@
+// Health, readiness, metrics and the index. None of them touches a model.
+#include <algorithm>
+
+#include "common/json_writer.h"
+#include "http/routes.h"
+
+namespace penstock {
+namespace {
+
+void Live(const RouteCall& call) { call.Ok(R"({"status":"ok"})"); }
+
+void Ready(const RouteCall& call) {
+  HttpResponse response;
+  const bool ready = call.service->Ready();
+  JsonWriter json(&response.body);
+  json.BeginObject().Field("status", ready ? "ready" : "not ready");
+  if (!ready) {
+    response.status = 503;
+    response.headers.emplace_back("Retry-After", "1");
+  }
+  json.EndObject();
+  call.respond.Send(std::move(response));
+}
+
+void RenderMetrics(const RouteCall& call) {
+  call.Ok(call.metrics->Render(), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+void Index(const RouteCall& call) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Field("name", "penstock").Field("version", PENSTOCK_VERSION);
+  json.Field("ready", call.service->Ready()).Key("models").BeginArray();
+  for (const ModelInfo& model : call.service->Models()) {
+    json.BeginObject().Field("id", model.name).Field("task", model.task).EndObject();
+  }
+  json.EndArray().Key("routes").BeginArray();
+  for (const Route& route : AllRoutes()) {
+    json.String(std::string(route.method) + " " + route.path);
+  }
+  json.EndArray().EndObject();
+  call.Ok(std::move(body));
+}
+
+constexpr Route kRoutes[] = {
+    {"GET", "/", Dialect::kTei, Index},
+    {"GET", "/health", Dialect::kTei, Live, true},
+    {"GET", "/healthz", Dialect::kTei, Live, true},
+    {"GET", "/livez", Dialect::kTei, Live, true},
+    {"GET", "/ping", Dialect::kTei, Live, true},
+    {"GET", "/readyz", Dialect::kTei, Ready, true},
+    {"GET", "/metrics", Dialect::kTei, RenderMetrics},
+};
+
+}  // namespace
+
+std::span<const Route> MetaRoutes() { return kRoutes; }
+
+const std::vector<Route>& AllRoutes() {
+  static const std::vector<Route> routes = [] {
+    std::vector<Route> all;
+    for (const auto part :
+         {OpenAiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(), MetaRoutes()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    std::stable_partition(all.begin(), all.end(), [](const Route& route) {
+      return !std::string_view(route.path).ends_with('*');
+    });
+    return all;
+  }();
+  return routes;
+}
+
+std::string_view PathRest(const Route& route, std::string_view path) {
+  const std::string_view pattern = route.path;
+  if (!pattern.ends_with('*')) return {};
+  return path.substr(std::min(path.size(), pattern.size() - 1));
+}
+
+void RouteCall::Fail(const Status& status) const {
+  respond.Send(PrintError(route->dialect, status, request->id));
+}
+
+void RouteCall::Ok(std::string body, const char* content_type) const {
+  HttpResponse response;
+  response.content_type = content_type;
+  response.body = std::move(body);
+  respond.Send(std::move(response));
+}
+
+}  // namespace penstock

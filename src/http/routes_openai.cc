@@ -1,0 +1,40 @@
+// OpenAI: embeddings and the list of models.
+#include "http/openai.h"
+#include "http/routes.h"
+
+namespace penstock {
+namespace {
+
+void Embeddings(const RouteCall& call) {
+  auto parsed = ParseEmbeddingsCall(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  const bool base64 = parsed->base64;
+  call.service->Embed(
+      std::move(parsed->request), call.request->context,
+      Answer<EmbedResponse>(call, {{"inputs", "input"}}, [base64](const EmbedResponse& response) {
+        return PrintEmbeddings(response, base64);
+      }));
+}
+
+void ListModels(const RouteCall& call) { call.Ok(PrintModels(call.service->Models())); }
+
+void GetModel(const RouteCall& call) {
+  const std::string name(PathRest(*call.route, call.request->path));
+  for (const ModelInfo& model : call.service->Models()) {
+    if (model.name == name) return call.Ok(PrintModel(model));
+  }
+  call.Fail(Status::NotFound("the model '" + name.substr(0, 200) + "' is not served here", "model"));
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/embeddings", Dialect::kOpenAi, Embeddings},
+    {"POST", "/embeddings", Dialect::kOpenAi, Embeddings},
+    {"GET", "/v1/models", Dialect::kOpenAi, ListModels},
+    {"GET", "/v1/models/*", Dialect::kOpenAi, GetModel},
+};
+
+}  // namespace
+
+std::span<const Route> OpenAiRoutes() { return kRoutes; }
+
+}  // namespace penstock

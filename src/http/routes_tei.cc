@@ -1,0 +1,127 @@
+// The routes of text-embeddings-inference.
+#include "http/routes.h"
+#include "http/tei.h"
+
+namespace penstock {
+namespace {
+
+void Embed(const RouteCall& call) {
+  auto parsed = ParseTeiEmbed(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->Embed(*std::move(parsed), call.request->context,
+                      Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
+}
+
+void EmbedAll(const RouteCall& call) {
+  auto parsed = ParseTeiEmbed(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->EmbedAll(*std::move(parsed), call.request->context,
+                         Answer<EmbedAllResponse>(call, {}, PrintTeiEmbedAll));
+}
+
+// TEI answers 424 where the model has no sparse head; Penstock serves no such model.
+void EmbedSparse(const RouteCall& call) {
+  const Status status = Status::Unsupported(
+      "no model that is served here gives sparse (SPLADE) embeddings; use /embed");
+  call.respond.Send(PrintError(call.route->dialect, 424, status, call.request->id));
+}
+
+void Rerank(const RouteCall& call) {
+  auto parsed = ParseTeiRerank(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  std::shared_ptr<const std::vector<std::string>> texts;
+  if (parsed->return_text) {
+    texts = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
+  }
+  call.service->Rerank(std::move(parsed->request), call.request->context,
+                       Answer<RerankResponse>(call, {{"documents", "texts"}},
+                                              [texts](const RerankResponse& response) {
+                                                return PrintTeiRerank(response, texts.get());
+                                              }));
+}
+
+void Predict(const RouteCall& call) {
+  auto parsed = ParseTeiPredict(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  const bool single = parsed->single;
+  call.service->Classify(
+      std::move(parsed->request), call.request->context,
+      Answer<ClassifyResponse>(call, {}, [single](const ClassifyResponse& response) {
+        return PrintTeiPredict(response, single);
+      }));
+}
+
+void Similarity(const RouteCall& call) {
+  auto parsed = ParseTeiSimilarity(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->Similarity(
+      *std::move(parsed), call.request->context,
+      Answer<SimilarityResponse>(
+          call, {{"source", "inputs.source_sentence"}, {"sentences", "inputs.sentences"}},
+          PrintTeiSimilarity));
+}
+
+void Tokenize(const RouteCall& call) {
+  auto parsed = ParseTeiTokenize(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->Tokenize(*std::move(parsed), call.request->context,
+                         Answer<TokenizeResponse>(call, {}, PrintTeiTokenize));
+}
+
+void Decode(const RouteCall& call) {
+  auto parsed = ParseTeiDecode(call.request->body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->Decode(*std::move(parsed), call.request->context,
+                       Answer<DecodeResponse>(call, {{"inputs", "ids"}}, PrintTeiDecode));
+}
+
+// "model=NAME" of the query picks one of several models.
+std::string ModelOfQuery(std::string_view target) {
+  const size_t query = target.find('?');
+  if (query == std::string_view::npos) return "";
+  std::string_view rest = target.substr(query + 1);
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find('&'));
+    std::string name;
+    if (item.starts_with("model=") && PercentDecode(item.substr(6), &name)) return name;
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+  }
+  return "";
+}
+
+void Info(const RouteCall& call) {
+  const auto model = call.service->Model(ModelOfQuery(call.request->target));
+  if (!model.ok()) return call.Fail(model.status());
+  call.Ok(PrintTeiInfo(*model, call.service->limits()));
+}
+
+// InferenceClient and other clients of TEI post to the address alone.
+void Root(const RouteCall& call) {
+  const auto model = call.service->Model("");
+  if (!model.ok()) return call.Fail(model.status());
+  switch (ChooseTeiRootTask(call.request->body, model->task)) {
+    case TeiRootTask::kEmbed: return Embed(call);
+    case TeiRootTask::kSimilarity: return Similarity(call);
+    case TeiRootTask::kRerank: return Rerank(call);
+    case TeiRootTask::kPredict: return Predict(call);
+  }
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/", Dialect::kTei, Root},
+    {"POST", "/embed", Dialect::kTei, Embed},
+    {"POST", "/embed_all", Dialect::kTei, EmbedAll},
+    {"POST", "/embed_sparse", Dialect::kTei, EmbedSparse},
+    {"POST", "/rerank", Dialect::kTei, Rerank},
+    {"POST", "/predict", Dialect::kTei, Predict},
+    {"POST", "/similarity", Dialect::kTei, Similarity},
+    {"POST", "/tokenize", Dialect::kTei, Tokenize},
+    {"POST", "/decode", Dialect::kTei, Decode},
+    {"GET", "/info", Dialect::kTei, Info},
+};
+
+}  // namespace
+
+std::span<const Route> TeiRoutes() { return kRoutes; }
+
+}  // namespace penstock
