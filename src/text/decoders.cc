@@ -1,0 +1,440 @@
+#include "text/decoders.h"
+
+#include <optional>
+
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+namespace penstock {
+namespace {
+
+using Sink = DecodeStep::Sink;
+
+// Most steps work on whole tokens: this base puts parts that join back together, and gives a
+// token on once the next one starts.
+class WholeTokenStep : public DecodeStep {
+ public:
+  void Push(std::string_view text, bool joins, Sink* sink) final {
+    if (joins && pending_) {
+      held_.append(text);
+      return;
+    }
+    Flush(sink);
+    if (!may_join_) {
+      Token(text, sink);
+      return;
+    }
+    held_ = text;
+    pending_ = true;
+  }
+  void Finish(Sink* sink) final {
+    Flush(sink);
+    Done(sink);
+  }
+  // Tokens may arrive in parts: a step before this one fuses them.
+  void set_may_join() { may_join_ = true; }
+
+ protected:
+  virtual void Token(std::string_view token, Sink* sink) = 0;
+  virtual void Done(Sink*) {}
+
+ private:
+  void Flush(Sink* sink) {
+    if (!pending_) return;
+    pending_ = false;
+    Token(held_, sink);
+  }
+  std::string held_;
+  bool pending_ = false;
+  bool may_join_ = false;
+};
+
+// A spec whose steps come from a function.
+template <typename Make>
+class FunctionSpec : public DecoderSpec {
+ public:
+  explicit FunctionSpec(Make make) : make_(std::move(make)) {}
+  std::unique_ptr<DecodeStep> NewStep() const override { return make_(); }
+
+ private:
+  Make make_;
+};
+template <typename Make>
+std::unique_ptr<DecoderSpec> SpecOf(Make make) {
+  return std::make_unique<FunctionSpec<Make>>(std::move(make));
+}
+
+void ReplaceAll(std::string* text, std::string_view from, std::string_view to) {
+  if (from.empty()) return;
+  size_t at = text->find(from);
+  if (at == std::string::npos) return;
+  std::string out;
+  size_t last = 0;
+  for (; at != std::string::npos; at = text->find(from, last)) {
+    out.append(*text, last, at - last);
+    out.append(to);
+    last = at + from.size();
+  }
+  out.append(*text, last);
+  text->swap(out);
+}
+
+// Takes out the spaces that English tokenization put in.
+void Cleanup(std::string* text) {
+  static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
+      {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},
+      {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},       {" do not", " don't"},
+      {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules) ReplaceAll(text, from, to);
+}
+
+class JoinStep : public WholeTokenStep {
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    if (!first_) sink->Put(" ", false);
+    first_ = false;
+    sink->Put(token, false);
+  }
+
+ private:
+  bool first_ = true;
+};
+
+class WordPieceStep : public WholeTokenStep {
+ public:
+  WordPieceStep(const std::string& prefix, bool cleanup) : prefix_(prefix), cleanup_(cleanup) {}
+
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    std::string text;
+    if (first_) {
+      text = token;
+    } else if (token.starts_with(prefix_)) {
+      text = token.substr(prefix_.size());
+    } else {
+      text = " ";
+      text += token;
+    }
+    first_ = false;
+    if (cleanup_) Cleanup(&text);
+    sink->Put(text, false);
+  }
+
+ private:
+  const std::string& prefix_;
+  bool cleanup_;
+  bool first_ = true;
+};
+
+// All tokens become one, byte by byte; bytes wait until they are a whole character.
+class ByteLevelStep : public WholeTokenStep {
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    if (!ByteLevelToBytes(token, &bytes_)) bytes_.append(token);
+    for (;;) {
+      size_t valid = 0, bad = 0;
+      const Utf8Tail tail = ScanUtf8(bytes_, &valid, &bad);
+      Give(std::string_view(bytes_).substr(0, valid), sink);
+      if (tail == Utf8Tail::kInvalid) Give("\xEF\xBF\xBD", sink);
+      bytes_.erase(0, valid + (tail == Utf8Tail::kInvalid ? bad : 0));
+      if (tail != Utf8Tail::kInvalid) return;
+    }
+  }
+  void Done(Sink* sink) override {
+    if (!bytes_.empty()) Give("\xEF\xBF\xBD", sink);
+    bytes_.clear();
+  }
+
+ private:
+  void Give(std::string_view text, Sink* sink) {
+    if (text.empty()) return;
+    sink->Put(text, started_);
+    started_ = true;
+  }
+  std::string bytes_;
+  bool started_ = false;
+};
+
+class MetaspaceStep : public WholeTokenStep {
+ public:
+  MetaspaceStep(const std::string& replacement, bool drop_first)
+      : replacement_(replacement), drop_first_(drop_first) {}
+
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    std::string text(token);
+    ReplaceAll(&text, replacement_, first_ && drop_first_ ? "" : " ");
+    first_ = false;
+    sink->Put(text, false);
+  }
+
+ private:
+  const std::string& replacement_;
+  bool drop_first_;
+  bool first_ = true;
+};
+
+// The suffix becomes a space, but not in the last token, which is why one is held back.
+class BpeStep : public WholeTokenStep {
+ public:
+  explicit BpeStep(const std::string& suffix) : suffix_(suffix) {}
+
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    Give(" ", sink);
+    held_ = token;
+  }
+  void Done(Sink* sink) override { Give("", sink); }
+
+ private:
+  void Give(std::string_view replacement, Sink* sink) {
+    if (!held_) return;
+    ReplaceAll(&*held_, suffix_, replacement);
+    sink->Put(*held_, false);
+    held_.reset();
+  }
+  const std::string& suffix_;
+  std::optional<std::string> held_;
+};
+
+// Neighbouring <0xNN> tokens become one token if their bytes are valid UTF-8, else as many
+// U+FFFD. A run must be held until it ends: one more byte can spoil all of it.
+class ByteFallbackStep : public WholeTokenStep {
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    if (const int byte = ByteOf(token); byte >= 0) {
+      bytes_.push_back(char(byte));
+      return;
+    }
+    Done(sink);
+    sink->Put(token, false);
+  }
+  void Done(Sink* sink) override {
+    if (bytes_.empty()) return;
+    if (IsValidUtf8(bytes_)) {
+      sink->Put(bytes_, false);
+    } else {
+      for (size_t i = 0; i < bytes_.size(); ++i) sink->Put("\xEF\xBF\xBD", false);
+    }
+    bytes_.clear();
+  }
+
+ private:
+  static int ByteOf(std::string_view token) {
+    if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+    int value = 0;
+    for (int i = 3; i < 5; ++i) {
+      const char c = token[i];
+      // Rust's number parser, which the reference uses, takes a plus sign in front.
+      if (i == 3 && c == '+') continue;
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
+      if (digit < 0) return -1;
+      value = value * 16 + digit;
+    }
+    return value;
+  }
+  std::string bytes_;
+};
+
+class FuseStep : public DecodeStep {
+ public:
+  void Push(std::string_view text, bool, Sink* sink) override {
+    sink->Put(text, started_);
+    started_ = true;
+  }
+  void Finish(Sink* sink) override {
+    if (!started_) sink->Put("", false);
+  }
+
+ private:
+  bool started_ = false;
+};
+
+// Up to `start` characters `content` off the front of a token and up to `stop` off its back.
+// Gives out what is sure while parts of one long token still come.
+class StripStep : public DecodeStep {
+ public:
+  StripStep(const std::string& content, size_t start, size_t stop)
+      : content_(content), start_(start), stop_(stop) {}
+
+  void Push(std::string_view text, bool joins, Sink* sink) override {
+    if (!joins) {
+      End(sink);
+      open_ = true;
+      given_ = false;
+      left_ = start_;
+      tail_.clear();
+    }
+    tail_.append(text);
+    while (left_ > 0 && tail_.starts_with(content_)) {
+      tail_.erase(0, content_.size());
+      --left_;
+    }
+    if (!tail_.empty()) left_ = 0;
+    // Keep the last `stop` characters if they could go; everything before is sure.
+    size_t keep = tail_.size();
+    for (size_t i = 0; i < stop_ && std::string_view(tail_).substr(0, keep).ends_with(content_);
+         ++i) {
+      keep -= content_.size();
+    }
+    Give(std::string_view(tail_).substr(0, keep), sink);
+    tail_.erase(0, keep);
+  }
+  void Finish(Sink* sink) override { End(sink); }
+
+ private:
+  void Give(std::string_view text, Sink* sink) {
+    if (text.empty()) return;
+    sink->Put(text, given_);
+    given_ = true;
+  }
+  void End(Sink* sink) {
+    // tail_ is now only `content` characters at the end of the token: they go.
+    if (open_ && !given_) sink->Put("", false);
+    open_ = false;
+    tail_.clear();
+  }
+  const std::string& content_;
+  size_t start_, stop_;
+  bool open_ = false, given_ = false;
+  size_t left_ = 0;
+  std::string tail_;
+};
+
+class ReplaceStep : public WholeTokenStep {
+ public:
+  ReplaceStep(const Regex& pattern, const std::string& content)
+      : pattern_(pattern), content_(content) {}
+
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    std::vector<ByteRange> matches;
+    if (!pattern_.FindAll(token, &matches)) matches.clear();
+    std::string text;
+    size_t last = 0;
+    for (const ByteRange& match : matches) {
+      text.append(token.substr(last, match.begin - last));
+      text.append(content_);
+      last = match.end;
+    }
+    text.append(token.substr(last));
+    sink->Put(text, false);
+  }
+
+ private:
+  const Regex& pattern_;
+  const std::string& content_;
+};
+
+class CtcStep : public WholeTokenStep {
+ public:
+  CtcStep(const std::string& pad, const std::string& delimiter, bool cleanup)
+      : pad_(pad), delimiter_(delimiter), cleanup_(cleanup) {}
+
+ protected:
+  void Token(std::string_view token, Sink* sink) override {
+    if (last_ && *last_ == token) return;
+    last_ = token;
+    std::string text(token);
+    ReplaceAll(&text, pad_, "");
+    if (cleanup_) {
+      Cleanup(&text);
+      ReplaceAll(&text, delimiter_, " ");
+    }
+    if (!text.empty()) sink->Put(text, false);
+  }
+
+ private:
+  const std::string& pad_;
+  const std::string& delimiter_;
+  bool cleanup_;
+  std::optional<std::string> last_;
+};
+
+}  // namespace
+
+std::unique_ptr<DecoderSpec> MakeJoinWithSpaces() {
+  return SpecOf([] { return std::make_unique<JoinStep>(); });
+}
+std::unique_ptr<DecoderSpec> MakeWordPieceDecoder(std::string prefix, bool cleanup) {
+  return SpecOf([prefix = std::move(prefix), cleanup] {
+    return std::make_unique<WordPieceStep>(prefix, cleanup);
+  });
+}
+std::unique_ptr<DecoderSpec> MakeByteLevelDecoder() {
+  return SpecOf([] { return std::make_unique<ByteLevelStep>(); });
+}
+std::unique_ptr<DecoderSpec> MakeMetaspaceDecoder(std::string replacement, bool drop_first) {
+  return SpecOf([replacement = std::move(replacement), drop_first] {
+    return std::make_unique<MetaspaceStep>(replacement, drop_first);
+  });
+}
+std::unique_ptr<DecoderSpec> MakeBpeDecoder(std::string suffix) {
+  return SpecOf([suffix = std::move(suffix)] { return std::make_unique<BpeStep>(suffix); });
+}
+std::unique_ptr<DecoderSpec> MakeByteFallbackDecoder() {
+  return SpecOf([] { return std::make_unique<ByteFallbackStep>(); });
+}
+std::unique_ptr<DecoderSpec> MakeFuseDecoder() {
+  return SpecOf([] { return std::make_unique<FuseStep>(); });
+}
+std::unique_ptr<DecoderSpec> MakeStripDecoder(std::string content, size_t start, size_t stop) {
+  return SpecOf([content = std::move(content), start, stop] {
+    return std::make_unique<StripStep>(content, start, stop);
+  });
+}
+std::unique_ptr<DecoderSpec> MakeReplaceDecoder(Regex pattern, std::string content) {
+  return SpecOf([pattern = std::move(pattern), content = std::move(content)] {
+    return std::make_unique<ReplaceStep>(pattern, content);
+  });
+}
+std::unique_ptr<DecoderSpec> MakeCtcDecoder(std::string pad, std::string delimiter, bool cleanup) {
+  return SpecOf([pad = std::move(pad), delimiter = std::move(delimiter), cleanup] {
+    return std::make_unique<CtcStep>(pad, delimiter, cleanup);
+  });
+}
+
+// What a step gives goes to the next one, or into the text.
+class DecodeRun::StepSink : public DecodeStep::Sink {
+ public:
+  StepSink(DecodeRun* run, size_t next) : run_(run), next_(next) {}
+  void Put(std::string_view text, bool joins) override { run_->PushAt(next_, text, joins); }
+
+ private:
+  DecodeRun* run_;
+  size_t next_;
+};
+
+DecodeRun::DecodeRun(const DecoderChain& chain) {
+  bool joins = false;
+  for (const auto& spec : chain) {
+    steps_.push_back(spec->NewStep());
+    auto* whole = dynamic_cast<WholeTokenStep*>(steps_.back().get());
+    if (whole != nullptr && joins) whole->set_may_join();
+    // Tokens in parts come out of these, and pass through a strip.
+    joins = dynamic_cast<FuseStep*>(steps_.back().get()) != nullptr ||
+            dynamic_cast<ByteLevelStep*>(steps_.back().get()) != nullptr ||
+            dynamic_cast<StripStep*>(steps_.back().get()) != nullptr;
+  }
+}
+
+void DecodeRun::PushAt(size_t step, std::string_view text, bool joins) {
+  if (step == steps_.size()) {
+    text_.append(text);
+    return;
+  }
+  StepSink sink(this, step + 1);
+  steps_[step]->Push(text, joins, &sink);
+}
+
+void DecodeRun::Finish() {
+  for (size_t step = 0; step < steps_.size(); ++step) {
+    StepSink sink(this, step + 1);
+    steps_[step]->Finish(&sink);
+  }
+}
+
+}  // namespace penstock

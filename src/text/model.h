@@ -1,0 +1,29 @@
+// The Model of a tokenizer: one pre-tokenized piece in, tokens out.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "text/vocabulary.h"
+
+namespace penstock {
+
+// A token of a piece; begin and end are bytes of that piece.
+struct ModelToken {
+  int32_t id;
+  uint32_t begin, end;
+};
+
+// Immutable; Tokenize may run in any number of threads.
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Appends the tokens of `piece`, which is not empty. False if something is unknown and the
+  // model has no token for unknown things.
+  virtual bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const = 0;
+  virtual const Vocabulary& vocabulary() const = 0;
+  virtual std::string_view type() const = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,57 @@
+#include "text/normalized_text.h"
+
+#include "text/utf8.h"
+
+namespace penstock {
+
+void NormalizedText::Assign(std::string_view original, uint32_t begin, uint32_t end, bool track) {
+  text.assign(original.substr(begin, end - begin));
+  track_ = track;
+  align.clear();
+  if (!track) return;
+  align.reserve(text.size());
+  for (uint32_t at = begin; at < end;) {
+    const uint32_t length = Utf8Length(static_cast<unsigned char>(original[at]));
+    align.insert(align.end(), length, Align{at, at + length});
+    at += length;
+  }
+}
+
+void NormalizedText::Transform(const std::vector<CharChange>& changes, size_t removed) {
+  if (!track_) {
+    text.clear();
+    for (const CharChange& change : changes) AppendUtf8(change.c, &text);
+    return;
+  }
+  old_text_.swap(text);
+  old_align_.swap(align);
+  text.clear();
+  align.clear();
+  size_t offset = 0;  // byte of the old text that comes next
+  const auto skip_one = [&] {
+    if (offset < old_text_.size()) {
+      offset += Utf8Length(static_cast<unsigned char>(old_text_[offset]));
+    }
+  };
+  for (size_t i = 0; i < removed; ++i) skip_one();
+  for (const CharChange& change : changes) {
+    Align from;
+    if (change.change > 0) {
+      if (offset > 0) from = old_align_[offset - 1];
+    } else {
+      if (offset < old_align_.size()) from = old_align_[offset];
+      for (int32_t i = change.change; i <= 0; ++i) skip_one();
+    }
+    AppendUtf8(change.c, &text);
+    align.resize(text.size(), from);
+  }
+}
+
+void NormalizedText::Prepend(std::string_view prefix) {
+  if (text.empty()) return;
+  text.insert(0, prefix);
+  // All new bytes share the alignment of the character they come before.
+  if (track_) align.insert(align.begin(), prefix.size(), align.front());
+}
+
+}  // namespace penstock

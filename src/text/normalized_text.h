@@ -1,0 +1,57 @@
+// A text under normalisation, and for each byte of it the bytes of the original it came from.
+//
+// The rules of alignment are those of Hugging Face `tokenizers` (NormalizedString), since token
+// offsets must be the same. When nobody asks for offsets, no alignment is kept.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+// Half-open range of bytes of the original text.
+struct Align {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+// One character of the new text. `change`: 0 = replaces the next old character; n > 0 = new,
+// shares the alignment of the byte before; -n = replaces one and swallows n more.
+struct CharChange {
+  char32_t c;
+  int32_t change;
+};
+
+class NormalizedText {
+ public:
+  // A copy of original[begin, end) of valid UTF-8.
+  void Assign(std::string_view original, uint32_t begin, uint32_t end, bool track);
+
+  // Replaces the whole text. The first `removed` old characters have no successor.
+  void Transform(const std::vector<CharChange>& changes, size_t removed);
+  // Puts `prefix` before a text that is not empty.
+  void Prepend(std::string_view prefix);
+  // Range of the original that text[begin, end) stands for. begin < end; tracking must be on.
+  Align OriginalRange(uint32_t begin, uint32_t end) const {
+    return {align[begin].begin, align[end - 1].end};
+  }
+  bool track() const { return track_; }
+
+  std::string text;
+  std::vector<Align> align;  // one a byte of text; empty unless tracking
+
+ private:
+  bool track_ = false;
+  std::string old_text_;  // scratch of Transform
+  std::vector<Align> old_align_;
+};
+
+// A part of a NormalizedText on its way to the model.
+struct Piece {
+  uint32_t begin, end;    // bytes of text
+  int32_t token = -1;     // id, if an added token was found here
+};
+
+}  // namespace penstock

@@ -1,0 +1,393 @@
+#include "text/normalizers.h"
+
+#include <algorithm>
+
+#include "text/byte_level.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace penstock {
+namespace {
+
+// Rewrites each character by itself: rewrite(c, put) calls put(char) any number of times.
+// All that a character becomes keeps the character's alignment.
+template <typename Rewrite>
+void RewriteChars(NormalizedText* text, Rewrite rewrite) {
+  std::string out;
+  std::vector<Align> align;
+  out.reserve(text->text.size() + 16);
+  for (size_t at = 0; at < text->text.size();) {
+    int length = 0;
+    const char32_t c = DecodeUtf8(text->text.data() + at, &length);
+    rewrite(c, [&](char32_t put) { AppendUtf8(put, &out); });
+    if (text->track()) align.resize(out.size(), text->align[at]);
+    at += length;
+  }
+  text->text.swap(out);
+  text->align.swap(align);
+}
+
+template <typename Put>
+void PutLowercase(char32_t c, uint32_t props, const Put& put) {
+  if (!(props & kUniHasLower)) {
+    put(c);
+    return;
+  }
+  for (uint32_t lower : LowercaseOf(c)) put(lower);
+}
+
+// The blocks that BERT's original tokenizer splits into single characters.
+bool IsChinese(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+// Decomposes characters as they come, drops accents, puts the remaining marks in canonical
+// order, lowercases and appends. (The order can be made after dropping: the sort is stable.)
+class AccentStripper {
+ public:
+  AccentStripper(bool lowercase, std::string* out)
+      : table_(UnicodePropertyTable()), lowercase_(lowercase), out_(out) {}
+  ~AccentStripper() { Flush(); }
+
+  void Push(char32_t c) {
+    const uint32_t props = table_.Get(c);
+    if (!(props & (kUniHasCanonical | kUniCombining | kUniNonspacing))) {
+      Flush();
+      Put(c, props);
+    } else if (!(props & kUniHasCanonical)) {
+      PushMark(c, props);
+    } else if (IsHangulSyllable(c)) {
+      char32_t jamo[3];
+      const int count = DecomposeHangul(c, jamo);
+      Flush();
+      for (int i = 0; i < count; ++i) Put(jamo[i], table_.Get(jamo[i]));
+    } else {
+      for (uint32_t d : CanonicalDecomposition(c)) PushMark(d, table_.Get(d));
+    }
+  }
+
+ private:
+  void PushMark(char32_t c, uint32_t props) {
+    if (props & kUniNonspacing) return;
+    if (!(props & kUniCombining)) {
+      Flush();
+      Put(c, props);
+      return;
+    }
+    marks_.push_back({c, CombiningClass(c)});
+  }
+  void Flush() {
+    if (marks_.empty()) return;
+    std::stable_sort(marks_.begin(), marks_.end(),
+                     [](const Mark& a, const Mark& b) { return a.combining < b.combining; });
+    for (const Mark& mark : marks_) Put(mark.c, table_.Get(mark.c));
+    marks_.clear();
+  }
+  void Put(char32_t c, uint32_t props) {
+    if (lowercase_) {
+      PutLowercase(c, props, [&](char32_t lower) { AppendUtf8(lower, out_); });
+    } else {
+      AppendUtf8(c, out_);
+    }
+  }
+
+  struct Mark {
+    char32_t c;
+    uint8_t combining;
+  };
+  const UnicodeTable& table_;
+  bool lowercase_;
+  std::string* out_;
+  std::vector<Mark> marks_;
+};
+
+}  // namespace
+
+BertNormalizer::BertNormalizer(bool clean_text, bool chinese, bool strip_accents, bool lowercase)
+    : clean_(clean_text), chinese_(chinese), strip_accents_(strip_accents), lowercase_(lowercase) {
+  for (int c = 0; c < 128; ++c) {
+    const uint32_t props = UnicodeProps(c);
+    ascii_[c] = static_cast<unsigned char>(c);
+    if (clean_ && (props & kUniBertRemoved)) {
+      ascii_[c] = 0xFF;
+    } else if (clean_ && (props & kUniBertSpace)) {
+      ascii_[c] = ' ';
+    } else if (lowercase_ && c >= 'A' && c <= 'Z') {
+      ascii_[c] = static_cast<unsigned char>(c + 32);
+    }
+  }
+}
+
+Status BertNormalizer::Normalize(NormalizedText* text) const {
+  // ASCII that keeps its length is rewritten in place, tracked or not.
+  const size_t done = FastAscii(text);
+  if (done == text->text.size()) return {};
+  if (text->track()) {
+    Tracked(text);
+  } else {
+    Untracked(text);
+  }
+  return {};
+}
+
+// Rewrites the leading ASCII characters that are kept; returns where it stopped. What it has
+// rewritten may go through the full rules again: they change nothing more.
+size_t BertNormalizer::FastAscii(NormalizedText* text) const {
+  size_t at = 0;
+  for (; at < text->text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text->text[at]);
+    if (byte >= 128 || ascii_[byte] == 0xFF) break;
+    text->text[at] = char(ascii_[byte]);
+  }
+  return at;
+}
+
+void BertNormalizer::Untracked(NormalizedText* text) const {
+  const UnicodeTable& table = UnicodePropertyTable();
+  std::string out;
+  out.reserve(text->text.size() + text->text.size() / 4);
+  const std::string& in = text->text;
+  for (size_t at = 0; at < in.size();) {
+    // A stretch of kept ASCII.
+    size_t end = at;
+    while (end < in.size()) {
+      const auto byte = static_cast<unsigned char>(in[end]);
+      if (byte >= 128 || ascii_[byte] == 0xFF) break;
+      ++end;
+    }
+    if (end > at) {
+      const size_t begin = out.size();
+      out.append(in, at, end - at);
+      for (size_t i = begin; i < out.size(); ++i) {
+        out[i] = char(ascii_[static_cast<unsigned char>(out[i])]);
+      }
+      at = end;
+    }
+    // A stretch of anything else. Dropped ASCII belongs to it: marks on both sides of a dropped
+    // character are ordered together.
+    AccentStripper stripper(lowercase_, &out);
+    const auto put = [&](char32_t c) {
+      if (strip_accents_) {
+        stripper.Push(c);
+      } else if (lowercase_) {
+        PutLowercase(c, table.Get(c), [&](char32_t lower) { AppendUtf8(lower, &out); });
+      } else {
+        AppendUtf8(c, &out);
+      }
+    };
+    while (at < in.size()) {
+      const auto byte = static_cast<unsigned char>(in[at]);
+      if (byte < 128) {
+        if (ascii_[byte] != 0xFF) break;
+        ++at;
+        continue;
+      }
+      int length = 0;
+      char32_t c = DecodeUtf8(in.data() + at, &length);
+      at += length;
+      if (clean_) {
+        const uint32_t props = table.Get(c);
+        if (props & kUniBertRemoved) continue;
+        if (props & kUniBertSpace) c = ' ';
+      }
+      if (chinese_ && IsChinese(c)) {
+        put(' ');
+        put(c);
+        put(' ');
+      } else {
+        put(c);
+      }
+    }
+  }
+  text->text.swap(out);
+}
+
+void BertNormalizer::Tracked(NormalizedText* text) const {
+  const UnicodeTable& table = UnicodePropertyTable();
+  if (clean_ || chinese_) {
+    RewriteChars(text, [&](char32_t c, auto put) {
+      if (clean_) {
+        const uint32_t props = table.Get(c);
+        if (props & kUniBertRemoved) return;
+        if (props & kUniBertSpace) c = ' ';
+      }
+      const bool chinese = chinese_ && IsChinese(c);
+      if (chinese) put(' ');
+      put(c);
+      if (chinese) put(' ');
+    });
+  }
+  if (strip_accents_) {
+    std::vector<CharChange> changes;
+    if (!IsInNormalForm(NormalForm::kNfd, text->text)) {
+      ToNormalForm(NormalForm::kNfd, text->text, &changes);
+      text->Transform(changes, 0);
+    }
+    RewriteChars(text, [&](char32_t c, auto put) {
+      if (!(table.Get(c) & kUniNonspacing)) put(c);
+    });
+  }
+  if (lowercase_) {
+    RewriteChars(text, [&](char32_t c, auto put) { PutLowercase(c, table.Get(c), put); });
+  }
+}
+
+Status FormNormalizer::Normalize(NormalizedText* text) const {
+  if (IsInNormalForm(form_, text->text)) return {};
+  std::vector<CharChange> changes;
+  changes.reserve(text->text.size());
+  ToNormalForm(form_, text->text, &changes);
+  text->Transform(changes, 0);
+  return {};
+}
+
+Status ReplaceNormalizer::Normalize(NormalizedText* text) const {
+  std::vector<ByteRange> matches;
+  if (!regex_.FindAll(text->text, &matches)) {
+    return {StatusCode::kUnprocessable, "normalizer regex takes too many steps for this text"};
+  }
+  if (matches.empty()) return {};
+  std::string out;
+  std::vector<Align> align;
+  out.reserve(text->text.size() + matches.size() * content_.size());
+  size_t last = 0;
+  const auto copy = [&](size_t begin, size_t end) {
+    out.append(text->text, begin, end - begin);
+    if (text->track()) {
+      align.insert(align.end(), text->align.begin() + begin, text->align.begin() + end);
+    }
+  };
+  for (const ByteRange& match : matches) {
+    copy(last, match.begin);
+    out.append(content_);
+    // The new characters share the alignment of the last one replaced.
+    if (text->track()) align.resize(out.size(), text->align[match.end - 1]);
+    last = match.end;
+  }
+  copy(last, text->text.size());
+  text->text.swap(out);
+  text->align.swap(align);
+  return {};
+}
+
+Status PrependNormalizer::Normalize(NormalizedText* text) const {
+  text->Prepend(prefix_);
+  return {};
+}
+
+Status StripNormalizer::Normalize(NormalizedText* text) const {
+  const std::string& s = text->text;
+  size_t begin = 0, end = s.size();
+  int length = 0;
+  while (left_ && begin < end && (UnicodeProps(DecodeUtf8(&s[begin], &length)) & kUniSpace)) {
+    begin += length;
+  }
+  while (right_ && end > begin &&
+         (UnicodeProps(DecodeUtf8Before(s.data() + end, &length)) & kUniSpace)) {
+    end -= length;
+  }
+  text->text.erase(end);
+  text->text.erase(0, begin);
+  if (text->track()) {
+    text->align.resize(end);
+    text->align.erase(text->align.begin(), text->align.begin() + begin);
+  }
+  return {};
+}
+
+namespace {
+
+// SentencePiece's nmt rules: controls go, spaces of all kinds become a space.
+bool NmtDrops(char32_t c) {
+  return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
+         c == 0x8F || c == 0x9F;
+}
+bool NmtSpace(char32_t c) {
+  return c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+         c == 0xFEFF || c == 0xFFFD;
+}
+
+}  // namespace
+
+Status CharNormalizer::Normalize(NormalizedText* text) const {
+  const UnicodeTable& table = UnicodePropertyTable();
+  switch (kind_) {
+    case Kind::kLowercase:
+      RewriteChars(text, [&](char32_t c, auto put) { PutLowercase(c, table.Get(c), put); });
+      break;
+    case Kind::kStripAccents:
+      RewriteChars(text, [&](char32_t c, auto put) {
+        if (!(table.Get(c) & kUniMark)) put(c);
+      });
+      break;
+    case Kind::kNmt:
+      RewriteChars(text, [&](char32_t c, auto put) {
+        if (!NmtDrops(c)) put(NmtSpace(c) ? U' ' : c);
+      });
+      break;
+    case Kind::kByteLevel:
+      RewriteChars(text, [&](char32_t c, auto put) {
+        std::string bytes;
+        AppendUtf8(c, &bytes);
+        for (char byte : bytes) put(ByteLevelChar(static_cast<unsigned char>(byte)));
+      });
+      break;
+  }
+  return {};
+}
+
+Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
+  std::vector<CharChange> changes;
+  changes.reserve(text->text.size());
+  bool modified = false;
+  const auto replace = [&](std::string_view old_part, std::string_view new_part) {
+    const int old_count = int(Utf8Count(old_part));
+    int new_count = 0;
+    for (size_t at = 0; at < new_part.size();) {
+      int length = 0;
+      changes.push_back({DecodeUtf8(new_part.data() + at, &length), 0});
+      at += length;
+      ++new_count;
+    }
+    // More characters than before: the last ones are new. Fewer: the last one swallows the rest,
+    // even where that is a character of an earlier part (the reference does so).
+    for (int i = 0; i < new_count - old_count; ++i) changes[changes.size() - 1 - i].change = 1;
+    if (new_count < old_count && !changes.empty()) changes.back().change += new_count - old_count;
+    modified = true;
+  };
+  const std::string_view all = text->text;
+  for (size_t at = 0; at < all.size();) {
+    const size_t size = GraphemeLength(all.substr(at));
+    const std::string_view grapheme = all.substr(at, size);
+    at += size;
+    if (size < 6) {
+      if (const auto found = map_.Find(grapheme)) {
+        replace(grapheme, *found);
+        continue;
+      }
+    }
+    for (size_t i = 0; i < size;) {
+      int length = 0;
+      const char32_t c = DecodeUtf8(grapheme.data() + i, &length);
+      if (const auto found = map_.Find(grapheme.substr(i, length))) {
+        replace(grapheme.substr(i, length), *found);
+      } else {
+        changes.push_back({c, 0});
+      }
+      i += length;
+    }
+  }
+  if (modified) text->Transform(changes, 0);
+  return {};
+}
+
+Status SequenceNormalizer::Normalize(NormalizedText* text) const {
+  for (const auto& part : parts_) PENSTOCK_RETURN_IF_ERROR(part->Normalize(text));
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,110 @@
+// Normalizers: what a tokenizer.json's "normalizer" does to a text before it is split.
+// Immutable; a Normalize call touches only its arguments.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "text/normal_form.h"
+#include "text/normalized_text.h"
+#include "text/precompiled_charsmap.h"
+#include "text/regex.h"
+
+namespace penstock {
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  // Fails only where a regex takes too many steps.
+  virtual Status Normalize(NormalizedText* text) const = 0;
+};
+
+// Cleans, splits off Chinese characters, strips accents, lowercases.
+class BertNormalizer : public Normalizer {
+ public:
+  BertNormalizer(bool clean_text, bool chinese, bool strip_accents, bool lowercase);
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  size_t FastAscii(NormalizedText* text) const;
+  void Untracked(NormalizedText* text) const;
+  void Tracked(NormalizedText* text) const;
+
+  bool clean_, chinese_, strip_accents_, lowercase_;
+  std::array<unsigned char, 128> ascii_;  // what becomes of an ASCII character; 0xFF = dropped
+};
+
+class FormNormalizer : public Normalizer {
+ public:
+  explicit FormNormalizer(NormalForm form) : form_(form) {}
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  NormalForm form_;
+};
+
+// Replaces each match; the pattern never matches the empty string.
+class ReplaceNormalizer : public Normalizer {
+ public:
+  ReplaceNormalizer(Regex regex, std::string content)
+      : regex_(std::move(regex)), content_(std::move(content)) {}
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  Regex regex_;
+  std::string content_;
+};
+
+class PrependNormalizer : public Normalizer {
+ public:
+  explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  std::string prefix_;
+};
+
+class StripNormalizer : public Normalizer {
+ public:
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  bool left_, right_;
+};
+
+// One character to none, one or more, each by itself.
+class CharNormalizer : public Normalizer {
+ public:
+  enum class Kind { kLowercase, kStripAccents, kNmt, kByteLevel };
+  explicit CharNormalizer(Kind kind) : kind_(kind) {}
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  Kind kind_;
+};
+
+// SentencePiece's compiled character map, applied by graphemes, then by characters.
+class PrecompiledNormalizer : public Normalizer {
+ public:
+  explicit PrecompiledNormalizer(PrecompiledCharsmap map) : map_(std::move(map)) {}
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  PrecompiledCharsmap map_;
+};
+
+class SequenceNormalizer : public Normalizer {
+ public:
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
+      : parts_(std::move(parts)) {}
+  Status Normalize(NormalizedText* text) const override;
+
+ private:
+  std::vector<std::unique_ptr<Normalizer>> parts_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,317 @@
+#include "text/pre_tokenizers.h"
+
+#include "text/byte_level.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace penstock {
+namespace {
+
+// Runs cut(begin, end, emit) over each piece that is text; emit(begin, end) keeps a part.
+template <typename Cut>
+void CutPieces(std::vector<Piece>* pieces, Cut cut) {
+  static thread_local std::vector<Piece> out;
+  out.clear();
+  const auto emit = [](uint32_t begin, uint32_t end) {
+    if (begin < end) out.push_back({begin, end, -1});
+  };
+  for (const Piece& piece : *pieces) {
+    if (piece.token >= 0) {
+      out.push_back(piece);
+    } else {
+      cut(piece.begin, piece.end, emit);
+    }
+  }
+  pieces->swap(out);
+}
+
+// Rewrites the text piece by piece. edit(piece, copy, put): copy(begin, end) keeps old bytes,
+// put(bytes, from) adds new ones with the alignment of the old byte `from`.
+template <typename Edit>
+void RewritePieces(NormalizedText* text, std::vector<Piece>* pieces, Edit edit) {
+  std::string out;
+  std::vector<Align> align;
+  out.reserve(text->text.size() * 5 / 4 + 16);
+  const auto copy = [&](uint32_t begin, uint32_t end) {
+    out.append(text->text, begin, end - begin);
+    if (text->track()) {
+      align.insert(align.end(), text->align.begin() + begin, text->align.begin() + end);
+    }
+  };
+  const auto put = [&](std::string_view bytes, uint32_t from) {
+    out.append(bytes);
+    if (text->track()) align.resize(out.size(), text->align[from]);
+  };
+  for (Piece& piece : *pieces) {
+    const uint32_t begin = uint32_t(out.size());
+    if (piece.token >= 0) {
+      copy(piece.begin, piece.end);
+    } else {
+      edit(piece, copy, put);
+    }
+    piece.begin = begin;
+    piece.end = uint32_t(out.size());
+  }
+  text->text.swap(out);
+  text->align.swap(align);
+}
+
+struct Segment {
+  uint32_t begin, end;
+  bool match;
+};
+
+// Joins and drops segments, which cover a piece from left to right, as the behaviour says.
+template <typename Emit>
+void ApplyBehavior(const std::vector<Segment>& segments, SplitBehavior behavior, Emit emit) {
+  switch (behavior) {
+    case SplitBehavior::kRemoved:
+      for (const Segment& s : segments) {
+        if (!s.match) emit(s.begin, s.end);
+      }
+      return;
+    case SplitBehavior::kIsolated:
+      for (const Segment& s : segments) emit(s.begin, s.end);
+      return;
+    case SplitBehavior::kContiguous:
+      for (size_t i = 0; i < segments.size();) {
+        size_t j = i + 1;
+        while (j < segments.size() && segments[j].match == segments[i].match) ++j;
+        emit(segments[i].begin, segments[j - 1].end);
+        i = j;
+      }
+      return;
+    case SplitBehavior::kMergedWithPrevious:
+      // A match joins what stands before it, unless that ends with a match too.
+      for (size_t i = 0; i < segments.size();) {
+        size_t j = i + 1;
+        if (!segments[i].match && j < segments.size() && segments[j].match) ++j;
+        emit(segments[i].begin, segments[j - 1].end);
+        i = j;
+      }
+      return;
+    case SplitBehavior::kMergedWithNext:
+      for (size_t i = 0; i < segments.size();) {
+        size_t j = i + 1;
+        if (segments[i].match && j < segments.size() && !segments[j].match) ++j;
+        emit(segments[i].begin, segments[j - 1].end);
+        i = j;
+      }
+      return;
+  }
+}
+
+// Segments of text[begin, end) by a character predicate: each match is one character.
+template <typename Pred>
+void ClassSegments(std::string_view text, uint32_t begin, uint32_t end, Pred pred,
+                   std::vector<Segment>* out) {
+  uint32_t last = begin;
+  for (uint32_t at = begin; at < end;) {
+    int length = 0;
+    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    if (pred(c)) {
+      if (last < at) out->push_back({last, at, false});
+      out->push_back({at, at + length, true});
+      last = at + length;
+    }
+    at += length;
+  }
+  if (last < end) out->push_back({last, end, false});
+}
+
+}  // namespace
+
+std::unique_ptr<ClassSplit> ClassSplit::OnChar(char32_t delimiter, SplitBehavior behavior) {
+  auto split = std::make_unique<ClassSplit>(0, behavior);
+  split->delimiter_ = delimiter;
+  split->on_char_ = true;
+  return split;
+}
+
+Status ClassSplit::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
+  const UnicodeTable& table = UnicodePropertyTable();
+  std::vector<Segment> segments;
+  CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+    segments.clear();
+    ClassSegments(text->text, begin, end,
+                  [&](char32_t c) {
+                    return on_char_ ? c == delimiter_ : (table.Get(c) & bits_) != 0;
+                  },
+                  &segments);
+    ApplyBehavior(segments, behavior_, emit);
+  });
+  return {};
+}
+
+namespace {
+enum BertClass : unsigned char { kBertOther, kBertSpaceChar, kBertPunct };
+BertClass BertClassOf(uint32_t props) {
+  return (props & kUniSpace) ? kBertSpaceChar : (props & kUniPunct) ? kBertPunct : kBertOther;
+}
+}  // namespace
+
+BertPreTokenizer::BertPreTokenizer() {
+  for (int c = 0; c < 128; ++c) ascii_[c] = BertClassOf(UnicodeProps(c));
+}
+
+Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
+  const UnicodeTable& table = UnicodePropertyTable();
+  const char* data = text->text.data();
+  CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+    uint32_t word = begin;
+    for (uint32_t at = begin; at < end;) {
+      const auto byte = static_cast<unsigned char>(data[at]);
+      int length = 1;
+      unsigned char kind;
+      if (byte < 128) {
+        kind = ascii_[byte];
+      } else {
+        kind = BertClassOf(table.Get(DecodeUtf8(data + at, &length)));
+      }
+      const uint32_t next = at + length;
+      if (kind != kBertOther) {
+        emit(word, at);
+        if (kind == kBertPunct) emit(at, next);
+        word = next;
+      }
+      at = next;
+    }
+    emit(word, end);
+  });
+  return {};
+}
+
+Status WhitespacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
+  const UnicodeTable& table = UnicodePropertyTable();
+  CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+    uint32_t run = begin;
+    int run_kind = 0;  // 0: space, 1: word, 2: other
+    for (uint32_t at = begin; at < end;) {
+      int length = 0;
+      const uint32_t props = table.Get(DecodeUtf8(text->text.data() + at, &length));
+      const int kind = (props & kUniWord) ? 1 : (props & kUniSpace) ? 0 : 2;
+      if (kind != run_kind) {
+        if (run_kind != 0) emit(run, at);
+        run = at;
+        run_kind = kind;
+      }
+      at += length;
+    }
+    if (run_kind != 0) emit(run, end);
+  });
+  return {};
+}
+
+Status SplitPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
+  const std::string_view all = text->text;
+  bool too_many_steps = false;
+  std::vector<ByteRange> matches;
+  std::vector<Segment> segments;
+  CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+    const std::string_view part = all.substr(begin, end - begin);
+    if (known_ != nullptr && behavior_ == SplitBehavior::kIsolated) {
+      known_->Cut(part, [&](size_t b, size_t e) { emit(uint32_t(begin + b), uint32_t(begin + e)); });
+      return;
+    }
+    matches.clear();
+    if (!regex_.FindAll(part, &matches)) too_many_steps = true;
+    segments.clear();
+    size_t last = 0;
+    for (const ByteRange& match : matches) {
+      if (last < match.begin) {
+        segments.push_back({uint32_t(begin + last), uint32_t(begin + match.begin), invert_});
+      }
+      segments.push_back({uint32_t(begin + match.begin), uint32_t(begin + match.end), !invert_});
+      last = match.end;
+    }
+    if (last < part.size()) segments.push_back({uint32_t(begin + last), end, invert_});
+    ApplyBehavior(segments, behavior_, emit);
+  });
+  if (too_many_steps) {
+    return {StatusCode::kUnprocessable, "pre-tokenizer regex takes too many steps for this text"};
+  }
+  return {};
+}
+
+Status ByteLevelPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
+  if (add_prefix_space_) {
+    bool any = false;
+    for (const Piece& piece : *pieces) {
+      any = any || (piece.token < 0 && text->text[piece.begin] != ' ');
+    }
+    if (any) {
+      RewritePieces(text, pieces, [&](const Piece& piece, auto copy, auto put) {
+        if (text->text[piece.begin] != ' ') put(" ", piece.begin);
+        copy(piece.begin, piece.end);
+      });
+    }
+  }
+  if (use_regex_) {
+    const KnownPattern& gpt2 = KnownPattern::Gpt2();
+    const std::string_view all = text->text;
+    CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+      gpt2.Cut(all.substr(begin, end - begin),
+               [&](size_t b, size_t e) { emit(uint32_t(begin + b), uint32_t(begin + e)); });
+    });
+  }
+  if (!keep_bytes_) {
+    RewritePieces(text, pieces, [&](const Piece& piece, auto, auto put) {
+      for (uint32_t i = piece.begin; i < piece.end; ++i) {
+        put(ByteLevelUtf8(static_cast<unsigned char>(text->text[i])), i);
+      }
+    });
+  }
+  return {};
+}
+
+Status MetaspacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
+  RewritePieces(text, pieces, [&](const Piece& piece, auto copy, auto put) {
+    const std::string_view part =
+        std::string_view(text->text).substr(piece.begin, piece.end - piece.begin);
+    const bool at_start =
+        scheme_ == Scheme::kAlways ||
+        (scheme_ == Scheme::kFirst && text->align[piece.begin].begin == 0);
+    if (at_start && part[0] != ' ' && !part.starts_with(replacement_)) {
+      put(replacement_, piece.begin);
+    }
+    for (uint32_t at = piece.begin; at < piece.end;) {
+      const size_t space = text->text.find(' ', at);
+      const uint32_t end = space < piece.end ? uint32_t(space) : piece.end;
+      copy(at, end);
+      if (end < piece.end) put(replacement_, end);
+      at = end + 1;
+    }
+  });
+  if (!split_) return {};
+  // Each replacement character begins a piece.
+  const std::string_view all = text->text;
+  CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+    const std::string_view part = all.substr(0, end);
+    while (begin < end) {
+      const size_t next = part.find(replacement_, begin + 1);
+      const uint32_t stop = next == std::string_view::npos ? end : uint32_t(next);
+      emit(begin, stop);
+      begin = stop;
+    }
+  });
+  return {};
+}
+
+Status FixedLengthPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
+  CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+    size_t count = 0;
+    uint32_t last = begin;
+    for (uint32_t at = begin; at < end; ++count) {
+      if (count == length_) {
+        emit(last, at);
+        last = at;
+        count = 0;
+      }
+      at += Utf8Length(static_cast<unsigned char>(text->text[at]));
+    }
+    emit(last, end);
+  });
+  return {};
+}
+
+}  // namespace penstock

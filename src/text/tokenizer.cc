@@ -1,0 +1,29 @@
+#include "text/tokenizer.h"
+
+#include "formats/mapped_file.h"
+#include "text/tokenizer_parts.h"
+
+namespace penstock {
+
+void Encoding::Clear() {
+  ids.clear();
+  type_ids.clear();
+  special_mask.clear();
+  offsets.clear();
+  sequence_ids.clear();
+  truncated_tokens = 0;
+}
+
+Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view json) {
+  PENSTOCK_ASSIGN_OR_RETURN(TokenizerParts parts, LoadTokenizerParts(json));
+  return MakeTokenizer(std::move(parts));
+}
+
+Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromFile(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  auto tokenizer = FromJson(file.text());
+  if (!tokenizer.ok()) return tokenizer.status().Annotate(path);
+  return tokenizer;
+}
+
+}  // namespace penstock

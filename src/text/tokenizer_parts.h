@@ -1,0 +1,34 @@
+// What a tokenizer is made of, as the loader hands it to the pipeline.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+#include "text/added_tokens.h"
+#include "text/decoders.h"
+#include "text/model.h"
+#include "text/normalizers.h"
+#include "text/post_processors.h"
+#include "text/pre_tokenizers.h"
+#include "text/tokenizer.h"
+
+namespace penstock {
+
+struct TokenizerParts {
+  std::unique_ptr<Normalizer> normalizer;  // may be null
+  std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
+  std::unique_ptr<Model> model;
+  std::vector<AddedToken> added;  // ids are final, patterns are not set yet
+  PostProcessor post;
+  DecoderChain decoder;
+};
+
+// tokenizer_loader.cc: parses a tokenizer.json of at most 256 MiB.
+Expected<TokenizerParts> LoadTokenizerParts(std::string_view json);
+
+// pipeline.cc.
+Expected<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerParts parts);
+
+}  // namespace penstock

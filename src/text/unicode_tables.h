@@ -1,0 +1,36 @@
+// The tables that tools/gen_unicode_tables.py writes. Only unicode.cc reads them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::unicode_tables {
+
+// `value` holds from code point `start` up to the next run's start.
+struct Run {
+  uint32_t start;
+  uint32_t value;
+};
+// `first` followed by `second` composes to `composed`.
+struct Pair {
+  uint32_t first, second, composed;
+};
+
+extern const Run kPropertyRuns[];  // bits: see UnicodeBits in unicode.h
+extern const size_t kPropertyRunsCount;
+extern const Run kCombiningRuns[];  // canonical combining class
+extern const size_t kCombiningRunsCount;
+// Mappings are flat: code point, length, that many code points; sorted by the first.
+extern const uint32_t kLowercase[];
+extern const size_t kLowercaseCount;
+extern const uint32_t kCanonical[];  // full decompositions, Hangul left out
+extern const size_t kCanonicalCount;
+extern const uint32_t kCompatible[];  // only where it differs from kCanonical
+extern const size_t kCompatibleCount;
+extern const Pair kComposition[];
+extern const size_t kCompositionCount;
+// {ASCII letter, character past ASCII}: equal to the letter when case is ignored.
+extern const Run kCaseFold[];
+extern const size_t kCaseFoldCount;
+
+}  // namespace penstock::unicode_tables
