@@ -1,10 +1,14 @@
 // Every behaviour of Penstock, once. Routes and commands parse, call this, and print.
 //
 // Calls return at once: texts are tokenized on worker threads, the model runs on its executor,
-// and the callback comes from one of them. Requests are checked here: a Status names the field
+// and the callback comes from one of them (or from the caller, when a request is refused). A
+// callback holds the executor up while it runs, so it hands long work (printing) to another thread.
+// An empty text is embedded as the special tokens the model's template adds; where it adds none,
+// it is refused. Requests are checked here: a Status names the field
 // (as the native type spells it: "inputs", "dimensions", ...) and the limit.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,11 +28,12 @@ struct ServiceLimits {
   int64_t input_bytes = 1 << 20;             // longest text, in bytes: --max-input-bytes
   int32_t concurrent_requests = 512;         // --max-concurrent-requests
   bool auto_truncate = true;                 // --auto-truncate
+  int32_t tokenization_workers = 0;          // --tokenization-workers; 0: one a processor, 8 at most
 };
 
 class Service {
  public:
-  // The registry must outlive the service.
+  // Registry and metrics must outlive the service.
   Service(Registry* registry, const ServiceLimits& limits, Metrics* metrics);
   ~Service();
 
@@ -43,10 +48,13 @@ class Service {
 
   // These never wait behind inference.
   std::vector<ModelInfo> Models() const;
-  // The default model's, or kNotFound.
+  // "" = the default model's; kNotFound. One that is still loading has its name and ready == false.
   Expected<ModelInfo> Model(const std::string& name) const;
   bool Ready() const;  // every model is loaded and not stopping
   const ServiceLimits& limits() const { return limits_; }
+
+  // Why Ready() is false, or OK.
+  Status Readiness() const;
 
   // No more requests are taken (kUnavailable); those accepted are finished.
   void StopAccepting();

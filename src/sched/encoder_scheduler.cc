@@ -380,6 +380,16 @@ void EncoderScheduler::Stop() {
   if (impl_->executor.joinable()) impl_->executor.join();
 }
 
+void EncoderScheduler::CountDropped(StatusCode reason, size_t sequences) {
+  if (reason == StatusCode::kCancelled) impl_->metrics.cancelled.Add(sequences);
+  if (reason == StatusCode::kDeadlineExceeded) impl_->metrics.expired.Add(sequences);
+  if (reason == StatusCode::kResourceExhausted) impl_->metrics.queue_full.Add(sequences);
+}
+
+void EncoderScheduler::RegisterMetrics(const std::string& model, Metrics* metrics) {
+  SchedulerMetrics(metrics, model);
+}
+
 int64_t EncoderScheduler::queued_tokens() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->queued_tokens;

@@ -53,6 +53,13 @@ class EncoderScheduler {
   //   kInvalidArgument    no sequences, an empty one, or lengths that do not add up
   Status Submit(std::unique_ptr<EncodeJob> job);
 
+  // Counts sequences of this model that a stage before it dropped, by the reason: kCancelled,
+  // kDeadlineExceeded or kResourceExhausted; others are not counted.
+  void CountDropped(StatusCode reason, size_t sequences);
+
+  // Makes the series of a model that is not loaded yet, so that they are there from the start.
+  static void RegisterMetrics(const std::string& model, Metrics* metrics);
+
   // Takes no more jobs, finishes those taken, joins the executor. May be called twice.
   void Stop();
 

@@ -1,0 +1,64 @@
+// The way from texts to model outputs that every behaviour shares: tokenize on the worker pool, in
+// chunks; join the chunks into one job; hand it to the model's scheduler.
+//
+//   Start --> [chunk][chunk][chunk] on the pool, taking turns with other requests
+//         --> last one to finish: EncodeJob --> scheduler --> done
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/types.h"
+#include "common/worker_pool.h"
+#include "engine/engine.h"
+#include "metrics/metrics.h"
+
+namespace penstock {
+
+// One sequence to make: a text, a pair, or ids as they are. Views into EncodePlan::owner.
+struct EncodeItem {
+  std::string_view first;
+  std::optional<std::string_view> second;
+  std::span<const int32_t> ids;
+  bool is_ids = false;
+  std::string field;  // of the request, for messages: "inputs[3]"
+};
+
+struct EncodePlan {
+  Engine* engine = nullptr;
+  std::vector<EncodeItem> items;
+  std::shared_ptr<const void> owner;  // keeps what the items view
+  std::string prompt;                 // put before `first`; not before ids
+  bool truncate = true;
+  TruncationSide side = TruncationSide::kRight;
+  bool add_special_tokens = true;
+  EncoderOutput output = EncoderOutput::kPooled;
+  RequestContext context;
+};
+
+struct EncodeOutcome {
+  std::vector<float> values;  // [rows, width], as EncodeJob
+  int32_t width = 0;
+  std::vector<int32_t> lengths;  // tokens of each item
+  Usage usage;
+  Truncation truncation;
+};
+
+using EncodeDone = std::function<void(Expected<EncodeOutcome>)>;
+
+// The text as the tokenizer gets it: prompt before it, lower case where the model wants that.
+std::string PreparedText(const Engine& engine, std::string_view prompt, std::string_view text);
+
+// Calls `done` exactly once: on this thread when the plan is refused at once, else on a worker or
+// on the model's executor. Errors: what is wrong with an item (the first of them in order), the
+// refusals of pool and scheduler, cancellation. `tokenize_duration` gets the time from the call
+// until all is tokenized.
+void StartEncode(EncodePlan plan, WorkerPool* pool, Histogram* tokenize_duration, EncodeDone done);
+
+}  // namespace penstock

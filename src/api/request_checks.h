@@ -1,0 +1,31 @@
+// What is checked of a request before any work is done on it. Each Status names the field and the
+// limit.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/service.h"
+#include "api/service_metrics.h"
+#include "api/types.h"
+#include "engine/engine.h"
+
+namespace penstock {
+
+// kUnprocessable, saying what the model can do, unless it offers the behaviour.
+Status CheckTask(const Engine& engine, Behaviour behaviour);
+
+// A list of `count` entries: neither empty nor over the limit.
+Status CheckCount(size_t count, const char* field, const ServiceLimits& limits);
+Status CheckBytes(std::string_view text, const std::string& field, const ServiceLimits& limits);
+
+// The text to put before each input, "" for none. `with_ids`: some inputs are token ids, which a
+// prompt cannot be put before: only asking for one is an error.
+Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& options, bool with_ids,
+                                    const ServiceLimits& limits);
+// The prompt by its name; kInvalidArgument lists the names the model has.
+Expected<std::string> PromptByName(const Engine& engine, const std::string& name);
+// For behaviours that take no prompt.
+Status CheckNoPrompt(const TextOptions& options, Behaviour behaviour);
+
+}  // namespace penstock

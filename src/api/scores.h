@@ -1,0 +1,41 @@
+// From what the model gives to what is sent: activations, labels, similarities. Plain arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/types.h"
+#include "formats/model_folder.h"
+
+namespace penstock {
+
+float Sigmoid(float x);
+// In place, in double precision; the largest value is taken off first.
+void Softmax(std::span<float> row);
+
+enum class ScoreFunction { kIdentity, kSigmoid, kSoftmax };
+
+// What transformers' text-classification pipeline applies by default: nothing for regression,
+// sigmoid for multi-label or a single label, else softmax.
+ScoreFunction ClassifyFunction(const EncoderConfig& config, int32_t num_labels);
+// What a cross-encoder's scores go through: as the model folder says, else sigmoid
+// (sentence-transformers' default for one label).
+ScoreFunction RerankFunction(const EncoderConfig& config);
+void ApplyScoreFunction(ScoreFunction function, std::span<float> row);
+
+// Every label of a row, best first; ties by id.
+std::vector<ClassifyResponse::Label> SortedLabels(std::span<const float> row);
+
+// Indices and scores of `logits`, best first, ties in order; `top_n` at most. Sorted by logit:
+// a sigmoid in single precision makes neighbours near 1 equal.
+std::vector<RerankResponse::Item> RankedItems(std::span<const float> logits, ScoreFunction function,
+                                              size_t top_n);
+
+// "cosine", "dot", "euclidean", "manhattan" (distances are negated: more is more alike), "" =
+// cosine; as sentence-transformers' similarity functions. Sums in double precision. A vector of
+// length 0 has cosine 0 with everything.
+float SimilarityOf(const std::string& function, std::span<const float> a, std::span<const float> b);
+
+}  // namespace penstock

@@ -1,0 +1,353 @@
+#include "api/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "api/encode_pipeline.h"
+#include "api/request_checks.h"
+#include "api/scores.h"
+#include "api/service_impl.h"
+#include "engine/registry.h"
+#include "models/encoder.h"
+
+namespace penstock {
+
+Service::Service(Registry* registry, const ServiceLimits& limits, Metrics* metrics)
+    : limits_(limits), impl_(std::make_unique<Impl>(registry, limits, metrics)) {}
+
+Service::~Service() {
+  StopAccepting();
+  std::unique_lock lock(impl_->mutex);
+  impl_->answered.wait(lock, [this] { return impl_->unanswered == 0; });
+}
+
+void Service::StopAccepting() { impl_->accepting = false; }
+
+bool Service::Drain(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->answered.wait_for(lock, timeout, [this] { return impl_->unanswered == 0; });
+}
+
+bool Service::Ready() const { return Readiness().ok(); }
+
+Status Service::Readiness() const {
+  if (!impl_->accepting) return {StatusCode::kUnavailable, "the server is shutting down"};
+  if (impl_->registry->AllReady()) return Status::Ok();
+  for (const Registry::Entry& entry : impl_->registry->List()) {
+    if (entry.state == ModelState::kFailed) {
+      return {StatusCode::kUnavailable, entry.error.message()};
+    }
+    if (entry.state != ModelState::kReady) {
+      return {StatusCode::kUnavailable, fmt::format("model '{}' is being loaded", entry.name)};
+    }
+  }
+  return {StatusCode::kUnavailable, "no model is served"};
+}
+
+namespace {
+
+ModelInfo InfoOf(const Registry::Entry& entry) {
+  ModelInfo info;
+  info.name = entry.name;
+  info.path = entry.reference;
+  if (entry.engine == nullptr) return info;
+  const Engine& engine = *entry.engine;
+  const ModelFolder& folder = engine.folder();
+  const EngineParts& facts = engine.facts();
+  info.path = folder.path;
+  info.revision = engine.revision();
+  info.task = ModelTaskName(folder.task);
+  info.architecture = folder.encoder.model_type;
+  info.dtype = "float32";
+  if (folder.task == ModelTask::kEmbedding) {
+    info.pooling = PoolingModeName(folder.pooling);
+    info.dimensions = facts.embedding_size;
+  } else {
+    info.labels = folder.encoder.labels;
+  }
+  info.tokenizer = engine.tokenizer().model_type();
+  info.backend = facts.backend;
+  info.max_tokens = facts.max_tokens;
+  info.hidden_size = facts.hidden_size;
+  info.parameters = static_cast<int64_t>(facts.parameters);
+  info.weight_bytes = static_cast<int64_t>(facts.weight_bytes);
+  info.created_unix_s = engine.loaded_unix_s();
+  info.ready = true;
+  return info;
+}
+
+// Whether an input is over a limit, and where.
+Status CheckInputs(const std::vector<Input>& inputs, const ServiceLimits& limits) {
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(inputs.size(), "inputs", limits));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string field = fmt::format("inputs[{}]", i);
+    if (inputs[i].is_ids && inputs[i].ids.empty()) {
+      return Status::InvalidArgument(field + " has no token ids", field);
+    }
+    PENSTOCK_RETURN_IF_ERROR(CheckBytes(inputs[i].text, field, limits));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+std::vector<ModelInfo> Service::Models() const {
+  std::vector<ModelInfo> models;
+  for (const Registry::Entry& entry : impl_->registry->List()) models.push_back(InfoOf(entry));
+  return models;
+}
+
+Expected<ModelInfo> Service::Model(const std::string& name) const {
+  for (const Registry::Entry& entry : impl_->registry->List()) {
+    const auto& aliases = entry.aliases;
+    if (name.empty() || name == entry.name ||
+        std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
+      return InfoOf(entry);
+    }
+  }
+  const Status status = impl_->registry->Find(name).status();
+  return status.ok() ? Status::NotFound("no such model", "model") : status;
+}
+
+Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest>& request,
+                                              RequestContext context, Behaviour behaviour) {
+  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, behaviour));
+  PENSTOCK_RETURN_IF_ERROR(CheckInputs(request->inputs, limits));
+  if (request->dimensions) {
+    const int32_t size = engine->facts().embedding_size;
+    if (*request->dimensions < 1 || *request->dimensions > size) {
+      return Status::InvalidArgument(fmt::format("dimensions is {}; model '{}' has 1 to {}",
+                                                 *request->dimensions, engine->name(), size),
+                                     "dimensions");
+    }
+  }
+  const bool with_ids = std::any_of(request->inputs.begin(), request->inputs.end(),
+                                    [](const Input& input) { return input.is_ids; });
+  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
+  PENSTOCK_ASSIGN_OR_RETURN(plan.prompt, ResolvePrompt(*engine, request->text, with_ids, limits));
+  plan.owner = request;
+  plan.add_special_tokens = request->add_special_tokens;
+  plan.output = behaviour == Behaviour::kEmbedAll ? EncoderOutput::kTokens : EncoderOutput::kPooled;
+  plan.items.reserve(request->inputs.size());
+  for (size_t i = 0; i < request->inputs.size(); ++i) {
+    const Input& input = request->inputs[i];
+    EncodeItem item;
+    item.first = input.text;
+    item.ids = input.ids;
+    item.is_ids = input.is_ids;
+    item.field = fmt::format("inputs[{}]", i);
+    plan.items.push_back(std::move(item));
+  }
+  return plan;
+}
+
+void Service::Embed(EmbedRequest request, RequestContext context, Callback<EmbedResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kEmbed, std::move(done));
+  if (!answer) return;
+  const auto owned = std::make_shared<EmbedRequest>(std::move(request));
+  auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);
+  if (!plan.ok()) return answer(plan.status());
+  Engine* const engine = plan->engine;
+  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+    if (!outcome.ok()) return answer(outcome.status());
+    const auto width = static_cast<size_t>(outcome->width);
+    EmbedResponse response;
+    response.dimensions = owned->dimensions.value_or(outcome->width);
+    const bool normalize = owned->normalize.value_or(engine->folder().normalize);
+    response.values = std::move(outcome->values);
+    // Rows move to the front as they get shorter, so a row never overwrites one still to come.
+    size_t to = 0;
+    for (size_t from = 0; from < response.values.size(); from += width) {
+      const auto row = FinishEmbedding(std::span(response.values).subspan(from, width),
+                                       response.dimensions, normalize);
+      std::copy(row.begin(), row.end(), response.values.begin() + to);
+      to += row.size();
+    }
+    response.values.resize(to);
+    impl_->Finish(Behaviour::kEmbed, *engine, *outcome, &response);
+    answer(std::move(response));
+  });
+}
+
+void Service::EmbedAll(EmbedRequest request, RequestContext context,
+                       Callback<EmbedAllResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kEmbedAll, std::move(done));
+  if (!answer) return;
+  const auto owned = std::make_shared<EmbedRequest>(std::move(request));
+  if (owned->dimensions) {
+    return answer(Status::InvalidArgument("token embeddings are not cut: leave dimensions out",
+                                          "dimensions"));
+  }
+  auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbedAll);
+  if (!plan.ok()) return answer(plan.status());
+  Engine* const engine = plan->engine;
+  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+    if (!outcome.ok()) return answer(outcome.status());
+    EmbedAllResponse response;
+    response.dimensions = outcome->width;
+    response.values = std::move(outcome->values);
+    if (owned->normalize.value_or(false)) {
+      for (size_t i = 0; i < response.values.size(); i += outcome->width) {
+        FinishEmbedding(std::span(response.values).subspan(i, outcome->width), outcome->width,
+                        true);
+      }
+    }
+    response.token_counts = std::move(outcome->lengths);
+    impl_->Finish(Behaviour::kEmbedAll, *engine, *outcome, &response);
+    answer(std::move(response));
+  });
+}
+
+Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<RerankRequest>& request,
+                                               RequestContext context) {
+  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, Behaviour::kRerank));
+  if (request->query.empty()) return Status::InvalidArgument("query is empty", "query");
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->query, "query", limits));
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(request->documents.size(), "documents", limits));
+  if (request->top_n && *request->top_n < 1) {
+    return Status::InvalidArgument(fmt::format("top_n is {}; at least 1", *request->top_n),
+                                   "top_n");
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kRerank));
+  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
+  plan.owner = request;
+  plan.output = EncoderOutput::kLogits;
+  plan.items.reserve(request->documents.size());
+  for (size_t i = 0; i < request->documents.size(); ++i) {
+    EncodeItem item;
+    item.field = fmt::format("documents[{}]", i);
+    PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->documents[i], item.field, limits));
+    item.first = request->query;
+    item.second = request->documents[i];
+    plan.items.push_back(std::move(item));
+  }
+  return plan;
+}
+
+void Service::Rerank(RerankRequest request, RequestContext context, Callback<RerankResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kRerank, std::move(done));
+  if (!answer) return;
+  const auto owned = std::make_shared<RerankRequest>(std::move(request));
+  auto plan = impl_->PlanRerank(owned, std::move(context));
+  if (!plan.ok()) return answer(plan.status());
+  Engine* const engine = plan->engine;
+  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+    if (!outcome.ok()) return answer(outcome.status());
+    ScoreFunction function = RerankFunction(engine->folder().encoder);
+    if (owned->raw_scores) {
+      function = *owned->raw_scores ? ScoreFunction::kIdentity : ScoreFunction::kSigmoid;
+    }
+    RerankResponse response;
+    const auto all = static_cast<int32_t>(owned->documents.size());
+    response.items = RankedItems(outcome->values, function, owned->top_n.value_or(all));
+    impl_->Finish(Behaviour::kRerank, *engine, *outcome, &response);
+    answer(std::move(response));
+  });
+}
+
+Expected<EncodePlan> Service::Impl::PlanClassify(const std::shared_ptr<ClassifyRequest>& request,
+                                                 RequestContext context) {
+  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, Behaviour::kClassify));
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(request->inputs.size(), "inputs", limits));
+  PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kClassify));
+  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
+  plan.owner = request;
+  plan.output = EncoderOutput::kLogits;
+  plan.items.reserve(request->inputs.size());
+  for (size_t i = 0; i < request->inputs.size(); ++i) {
+    const ClassifyInput& input = request->inputs[i];
+    EncodeItem item;
+    item.field = fmt::format("inputs[{}]", i);
+    PENSTOCK_RETURN_IF_ERROR(CheckBytes(input.first, item.field, limits));
+    item.first = input.first;
+    if (input.second) {
+      PENSTOCK_RETURN_IF_ERROR(CheckBytes(*input.second, item.field, limits));
+      item.second = *input.second;
+    }
+    plan.items.push_back(std::move(item));
+  }
+  return plan;
+}
+
+void Service::Classify(ClassifyRequest request, RequestContext context,
+                       Callback<ClassifyResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kClassify, std::move(done));
+  if (!answer) return;
+  const auto owned = std::make_shared<ClassifyRequest>(std::move(request));
+  auto plan = impl_->PlanClassify(owned, std::move(context));
+  if (!plan.ok()) return answer(plan.status());
+  Engine* const engine = plan->engine;
+  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+    if (!outcome.ok()) return answer(outcome.status());
+    const EncoderConfig& config = engine->folder().encoder;
+    const ScoreFunction function =
+        owned->raw_scores ? ScoreFunction::kIdentity : ClassifyFunction(config, outcome->width);
+    ClassifyResponse response;
+    response.labels = config.labels;
+    // transformers names labels so where config.json has no id2label.
+    while (static_cast<int32_t>(response.labels.size()) < outcome->width) {
+      response.labels.push_back(fmt::format("LABEL_{}", response.labels.size()));
+    }
+    for (size_t i = 0; i < owned->inputs.size(); ++i) {
+      const auto row = std::span(outcome->values).subspan(i * outcome->width, outcome->width);
+      ApplyScoreFunction(function, row);
+      response.inputs.push_back(SortedLabels(row));
+    }
+    impl_->Finish(Behaviour::kClassify, *engine, *outcome, &response);
+    answer(std::move(response));
+  });
+}
+
+Expected<EncodePlan> Service::Impl::PlanSimilarity(
+    const std::shared_ptr<SimilarityRequest>& request, RequestContext context) {
+  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, Behaviour::kSimilarity));
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->source, "source", limits));
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(request->sentences.size(), "sentences", limits));
+  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
+  PENSTOCK_ASSIGN_OR_RETURN(plan.prompt, ResolvePrompt(*engine, request->text, false, limits));
+  plan.owner = request;
+  plan.items.reserve(request->sentences.size() + 1);
+  EncodeItem source;
+  source.first = request->source;
+  source.field = "source";
+  plan.items.push_back(std::move(source));
+  for (size_t i = 0; i < request->sentences.size(); ++i) {
+    EncodeItem item;
+    item.field = fmt::format("sentences[{}]", i);
+    PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->sentences[i], item.field, limits));
+    item.first = request->sentences[i];
+    plan.items.push_back(std::move(item));
+  }
+  return plan;
+}
+
+void Service::Similarity(SimilarityRequest request, RequestContext context,
+                         Callback<SimilarityResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kSimilarity, std::move(done));
+  if (!answer) return;
+  const auto owned = std::make_shared<SimilarityRequest>(std::move(request));
+  auto plan = impl_->PlanSimilarity(owned, std::move(context));
+  if (!plan.ok()) return answer(plan.status());
+  Engine* const engine = plan->engine;
+  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+    if (!outcome.ok()) return answer(outcome.status());
+    const std::span<float> values = outcome->values;
+    const auto row = [&](size_t i) { return values.subspan(i * outcome->width, outcome->width); };
+    SimilarityResponse response;
+    for (size_t i = 0; i <= owned->sentences.size(); ++i) {
+      if (engine->folder().normalize) FinishEmbedding(row(i), outcome->width, true);
+      if (i > 0) {
+        response.scores.push_back(SimilarityOf(engine->folder().similarity, row(0), row(i)));
+      }
+    }
+    impl_->Finish(Behaviour::kSimilarity, *engine, *outcome, &response);
+    answer(std::move(response));
+  });
+}
+
+}  // namespace penstock

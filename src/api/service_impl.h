@@ -1,0 +1,87 @@
+// The inside of Service, shared by service.cc and service_tokenize.cc.
+//
+// Every request passes Admit, which counts it in and wraps its callback so that the answer,
+// whichever way it comes, is counted out exactly once.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "api/encode_pipeline.h"
+#include "api/service.h"
+#include "api/service_metrics.h"
+#include "common/worker_pool.h"
+#include "engine/registry.h"
+
+namespace penstock {
+
+struct Service::Impl {
+  Impl(Registry* registry_in, const ServiceLimits& limits_in, Metrics* metrics_in);
+
+  // The callback to answer with; null when the request was refused (and answered).
+  template <typename Response>
+  Callback<Response> Admit(Behaviour behaviour, Callback<Response> done) {
+    {
+      const std::lock_guard lock(mutex);
+      ++unanswered;  // before `accepting` is read: Drain after StopAccepting sees it
+    }
+    const Status refused = TakePlace();
+    if (!refused.ok()) {
+      metrics.CountRequest(behaviour, refused.code(), 0);
+      done(refused);
+      CountAnswered();
+      return nullptr;
+    }
+    return
+        [this, behaviour, start = Clock::now(), done = std::move(done)](Expected<Response> result) {
+          const std::chrono::duration<double> took = Clock::now() - start;
+          metrics.CountRequest(behaviour, result.status().code(), took.count());
+          // Before the answer: its client may send the next request at once.
+          in_flight.fetch_sub(1, std::memory_order_relaxed);
+          metrics.in_flight().Add(-1);
+          done(std::move(result));
+          CountAnswered();
+        };
+  }
+  Status TakePlace();
+  void CountAnswered();
+
+  // The model by name (or the default for the behaviour), which must offer it.
+  Expected<Engine*> EngineFor(const std::string& model, Behaviour behaviour) const;
+  EncodePlan NewPlan(Engine* engine, const TextOptions& text, RequestContext context) const;
+  Expected<EncodePlan> PlanEmbed(const std::shared_ptr<EmbedRequest>& request,
+                                 RequestContext context, Behaviour behaviour);
+  Expected<EncodePlan> PlanRerank(const std::shared_ptr<RerankRequest>& request,
+                                  RequestContext context);
+  Expected<EncodePlan> PlanClassify(const std::shared_ptr<ClassifyRequest>& request,
+                                    RequestContext context);
+  Expected<EncodePlan> PlanSimilarity(const std::shared_ptr<SimilarityRequest>& request,
+                                      RequestContext context);
+  void Start(EncodePlan plan, EncodeDone done) {
+    StartEncode(std::move(plan), &pool, &metrics.tokenize_duration(), std::move(done));
+  }
+
+  template <typename Response>
+  void Finish(Behaviour behaviour, const Engine& engine, const EncodeOutcome& outcome,
+              Response* response) {
+    response->model = engine.name();
+    response->usage = outcome.usage;
+    response->truncation = outcome.truncation;
+    metrics.CountTokens(behaviour, outcome.usage, outcome.truncation);
+  }
+
+  Registry* const registry;
+  const ServiceLimits limits;
+  ServiceMetrics metrics;
+  std::atomic<bool> accepting{true};
+  std::atomic<int32_t> in_flight{0};
+  std::mutex mutex;
+  std::condition_variable answered;
+  int64_t unanswered = 0;  // guarded by mutex
+  WorkerPool pool;         // last: its threads use what is above
+};
+
+}  // namespace penstock

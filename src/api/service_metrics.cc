@@ -1,0 +1,75 @@
+#include "api/service_metrics.h"
+
+namespace penstock {
+
+const char* BehaviourName(Behaviour behaviour) {
+  switch (behaviour) {
+    case Behaviour::kEmbed:
+      return "embed";
+    case Behaviour::kEmbedAll:
+      return "embed_all";
+    case Behaviour::kRerank:
+      return "rerank";
+    case Behaviour::kClassify:
+      return "classify";
+    case Behaviour::kSimilarity:
+      return "similarity";
+    case Behaviour::kTokenize:
+      return "tokenize";
+    case Behaviour::kDecode:
+      return "decode";
+  }
+  return "unknown";
+}
+
+ServiceMetrics::ServiceMetrics(Metrics* metrics) {
+  for (size_t b = 0; b < kBehaviours; ++b) {
+    const auto behaviour = MetricLabel("behaviour", BehaviourName(static_cast<Behaviour>(b)));
+    for (size_t o = 0; o < kOutcomes; ++o) {
+      const char* outcome = StatusCodeName(static_cast<StatusCode>(o));
+      requests_[b][o] =
+          &metrics->AddCounter("penstock_requests_total", "Requests answered, by their outcome.",
+                               behaviour + "," + MetricLabel("outcome", outcome));
+    }
+    durations_[b] = &metrics->AddHistogram(
+        "penstock_request_duration_seconds",
+        "Time from the acceptance of a request until it was answered; failed ones left out.",
+        DurationBounds(), behaviour);
+    tokens_[b] = &metrics->AddCounter(
+        "penstock_tokens_total", "Tokens that models worked on for answered requests.", behaviour);
+  }
+  for (size_t o = 1; o < kOutcomes; ++o) {
+    errors_[o] = &metrics->AddCounter(
+        "penstock_errors_total", "Requests that failed, by the kind of failure.",
+        MetricLabel("kind", StatusCodeName(static_cast<StatusCode>(o))));
+  }
+  truncated_inputs_ = &metrics->AddCounter("penstock_truncated_inputs_total",
+                                           "Inputs that were cut to the model's limit.");
+  truncated_tokens_ =
+      &metrics->AddCounter("penstock_truncated_tokens_total", "Tokens that were cut off inputs.");
+  in_flight_ =
+      &metrics->AddGauge("penstock_requests_in_flight", "Requests accepted and not yet answered.");
+  tokenize_duration_ = &metrics->AddHistogram(
+      "penstock_tokenize_duration_seconds",
+      "Time to tokenize all inputs of a request, waiting for a worker included.", DurationBounds());
+}
+
+void ServiceMetrics::CountRequest(Behaviour behaviour, StatusCode outcome, double duration_s) {
+  const auto b = static_cast<size_t>(behaviour);
+  const auto o = static_cast<size_t>(outcome);
+  requests_[b][o]->Add();
+  if (outcome == StatusCode::kOk) {
+    durations_[b]->Observe(duration_s);
+  } else {
+    errors_[o]->Add();
+  }
+}
+
+void ServiceMetrics::CountTokens(Behaviour behaviour, const Usage& usage,
+                                 const Truncation& truncation) {
+  tokens_[static_cast<size_t>(behaviour)]->Add(usage.prompt_tokens);
+  truncated_inputs_->Add(truncation.inputs);
+  truncated_tokens_->Add(truncation.tokens);
+}
+
+}  // namespace penstock

@@ -1,0 +1,425 @@
+#include "api/service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <numeric>
+#include <thread>
+
+#include "api/scores.h"
+#include "engine/fake_engine.h"
+#include "engine/registry.h"
+
+namespace penstock {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Calls a behaviour of the service and waits for its answer.
+template <typename Response, typename Request>
+Expected<Response> Call(Service* service,
+                        void (Service::*method)(Request, RequestContext, Callback<Response>),
+                        Request request, RequestContext context = {}) {
+  std::promise<Expected<Response>> promise;
+  (service->*method)(std::move(request), std::move(context),
+                     [&](Expected<Response> result) { promise.set_value(std::move(result)); });
+  return promise.get_future().get();
+}
+
+std::vector<Input> Texts(std::vector<std::string> texts) {
+  std::vector<Input> inputs;
+  for (auto& text : texts) inputs.push_back({std::move(text), {}, false});
+  return inputs;
+}
+
+class ServiceTest : public testing::Test {
+ protected:
+  ServiceTest() {
+    Add("embedder", FakeParts(ModelTask::kEmbedding), [](EngineParts* parts) {
+      parts->folder.prompts = {{"query", "t10 "}, {"passage", "t20 "}, {"empty", ""}};
+    });
+    Add("reranker", FakeParts(ModelTask::kReranking));
+    Add("classifier", FakeParts(ModelTask::kClassification, 3));
+    Start({});
+  }
+  void Add(const std::string& name, EngineParts parts,
+           const std::function<void(EngineParts*)>& change = nullptr) {
+    if (change) change(&parts);
+    EngineOptions options;
+    options.name = name;
+    ASSERT_TRUE(
+        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+  }
+  void Start(ServiceLimits limits) {
+    service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
+  }
+  Expected<EmbedResponse> Embed(EmbedRequest request, RequestContext context = {}) {
+    return Call(service_.get(), &Service::Embed, std::move(request), std::move(context));
+  }
+  Expected<EmbedResponse> EmbedTexts(std::vector<std::string> texts) {
+    EmbedRequest request;
+    request.inputs = Texts(std::move(texts));
+    return Embed(std::move(request));
+  }
+  Expected<RerankResponse> Rerank(RerankRequest request) {
+    return Call(service_.get(), &Service::Rerank, std::move(request));
+  }
+  Expected<ClassifyResponse> Classify(ClassifyRequest request) {
+    return Call(service_.get(), &Service::Classify, std::move(request));
+  }
+
+  Metrics metrics_;
+  Registry registry_{nullptr, &metrics_};
+  std::unique_ptr<Service> service_;
+};
+
+void ExpectError(const Status& status, StatusCode code, const std::string& field,
+                 const std::string& part) {
+  EXPECT_EQ(status.code(), code) << status.ToString();
+  EXPECT_EQ(status.field(), field) << status.ToString();
+  EXPECT_THAT(status.message(), HasSubstr(part));
+}
+
+TEST_F(ServiceTest, EmbedsInOrderAndReportsUsageAndTruncation) {
+  const auto response = EmbedTexts({"t2 t3", "", "t9 t9 t9 t9 t9 t9 t9 t9 t9"});
+  ASSERT_TRUE(response.ok()) << response.status().ToString();
+  EXPECT_EQ(response->model, "embedder");
+  EXPECT_EQ(response->dimensions, 4);
+  // [sum of ids, length, 3, 4]; [CLS] + [SEP] add 1 and two tokens; the model takes 8.
+  EXPECT_THAT(response->values, ElementsAre(6, 4, 3, 4, 1, 2, 3, 4, 55, 8, 3, 4));
+  EXPECT_EQ(response->usage.prompt_tokens, 14);
+  EXPECT_EQ(response->truncation.inputs, 1);
+  EXPECT_EQ(response->truncation.tokens, 3);
+  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_truncated_tokens_total 3\n"));
+  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_tokens_total{behaviour=\"embed\"} 14\n"));
+}
+
+TEST_F(ServiceTest, ManyInputsKeepTheirOrder) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 1000; ++i) texts.push_back("t" + std::to_string(2 + i % 98));
+  const auto response = EmbedTexts(texts);
+  ASSERT_TRUE(response.ok());
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(response->values[4 * i], 3 + i % 98) << i;
+}
+
+TEST_F(ServiceTest, DimensionsAndNormalize) {
+  EmbedRequest request;
+  request.inputs = Texts({"t2", "t5"});  // sums 3 and 6, length 3
+  request.dimensions = 2;
+  EXPECT_THAT(Embed(request)->values, ElementsAre(3, 3, 6, 3));
+  request.dimensions = 3;
+  request.normalize = true;
+  const auto response = Embed(request);
+  ASSERT_EQ(response->values.size(), 6u);
+  EXPECT_FLOAT_EQ(response->values[0], 1 / std::sqrt(3.0f));
+  EXPECT_FLOAT_EQ(response->values[3], 6 / std::sqrt(54.0f));
+  for (const int32_t bad : {0, -1, 5}) {
+    request.dimensions = bad;
+    ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "dimensions", "1 to 4");
+  }
+}
+
+TEST_F(ServiceTest, IdsAreTakenAsTheyAre) {
+  EmbedRequest request;
+  request.inputs = {{"", {7, 8}, true}, {"", {1, 1, 1, 1, 1, 1, 1, 1, 50}, true}};
+  EXPECT_THAT(Embed(request)->values, ElementsAre(15, 2, 3, 4, 8, 8, 3, 4));
+  request.text.side = TruncationSide::kLeft;
+  EXPECT_EQ(Embed(request)->values[4], 57);
+  request.inputs[1].ids = {4, 100};
+  ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "inputs[1]",
+              "inputs[1][1]: 100 is not a token id; they are 0 to 99");
+  request.inputs[1].ids = {-1};
+  ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "inputs[1]", "-1 is not");
+  request.inputs[1].ids = {};
+  ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "inputs[1]", "no token ids");
+  request.inputs[1].ids = {4};
+  request.text.prompt = "t3 ";
+  ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "prompt", "token ids");
+}
+
+TEST_F(ServiceTest, TruncationOffNamesTheInputAndTheLimit) {
+  EmbedRequest request;
+  request.inputs = Texts({"t2", "t2 t2 t2 t2 t2 t2 t2"});
+  request.text.truncate = false;
+  ExpectError(Embed(request).status(), StatusCode::kPayloadTooLarge, "inputs[1]",
+              "inputs[1] has 9 tokens; the model takes 8");
+  Start({.auto_truncate = false});
+  request.text.truncate = std::nullopt;
+  EXPECT_FALSE(Embed(request).ok());
+  request.text.truncate = true;
+  EXPECT_TRUE(Embed(request).ok());
+}
+
+TEST_F(ServiceTest, Prompts) {
+  EmbedRequest request;
+  request.inputs = Texts({"t2"});
+  request.text.prompt_name = "query";
+  EXPECT_EQ(Embed(request)->values[0], 13);
+  request.text.prompt = "x";
+  ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "prompt_name", "exclude");
+  request.text = {};
+  request.text.prompt = "t30 t31 ";
+  EXPECT_EQ(Embed(request)->values[0], 64);
+  request.text = {};
+  request.text.input_type = InputType::kDocument;
+  EXPECT_EQ(Embed(request)->values[0], 23);
+  request.text = {};
+  request.text.prompt_name = "nope";
+  ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "prompt_name",
+              "it has empty, passage, query");
+}
+
+TEST_F(ServiceTest, DefaultPromptAndPoolingWithoutPrompt) {
+  Add("prompted", FakeParts(ModelTask::kEmbedding), [](EngineParts* parts) {
+    parts->folder.prompts = {{"p", "t10 "}};
+    parts->folder.default_prompt_name = "p";
+  });
+  Add("instructor", FakeParts(ModelTask::kEmbedding),
+      [](EngineParts* parts) { parts->folder.include_prompt = false; });
+  EmbedRequest request;
+  request.model = "prompted";
+  request.inputs = Texts({"t2"});
+  EXPECT_EQ(Embed(request)->values[0], 13);
+  request.text.prompt = "";
+  EXPECT_EQ(Embed(request)->values[0], 3);
+  request.model = "instructor";
+  EXPECT_TRUE(Embed(request).ok());
+  request.text.prompt = "t4 ";
+  ExpectError(Embed(request).status(), StatusCode::kUnsupported, "prompt", "include_prompt");
+}
+
+TEST_F(ServiceTest, LimitsAreNamed) {
+  Start({.inputs_per_request = 2, .input_bytes = 5});
+  ExpectError(EmbedTexts({}).status(), StatusCode::kInvalidArgument, "inputs", "inputs is empty");
+  ExpectError(EmbedTexts({"a", "b", "c"}).status(), StatusCode::kPayloadTooLarge, "inputs",
+              "3 entries; the limit is 2");
+  ExpectError(EmbedTexts({"a", "t2 t22"}).status(), StatusCode::kPayloadTooLarge, "inputs[1]",
+              "6 bytes; the limit is 5");
+}
+
+TEST_F(ServiceTest, AnEmptyTextNeedsSpecialTokens) {
+  EmbedRequest request;
+  request.inputs = Texts({"t2", " "});
+  EXPECT_TRUE(Embed(request).ok());
+  request.add_special_tokens = false;
+  ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "inputs[1]", "no tokens");
+}
+
+TEST_F(ServiceTest, EmbedAllGivesEveryToken) {
+  EmbedRequest request;
+  request.inputs = Texts({"t5", ""});
+  const auto response = Call(service_.get(), &Service::EmbedAll, request);
+  ASSERT_TRUE(response.ok());
+  EXPECT_THAT(response->token_counts, ElementsAre(3, 2));
+  EXPECT_THAT(response->values,
+              ElementsAre(0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0));
+  request.dimensions = 2;
+  EXPECT_EQ(Call(service_.get(), &Service::EmbedAll, request).status().field(), "dimensions");
+}
+
+TEST_F(ServiceTest, RerankSortsCutsAndScores) {
+  RerankRequest request;
+  request.query = "t40";
+  request.documents = {"t5", "t30", "t5", "t20"};  // logits: (40 + d + 2 - 50) / 10
+  request.raw_scores = true;
+  auto response = Rerank(request);
+  ASSERT_TRUE(response.ok()) << response.status().ToString();
+  EXPECT_EQ(response->model, "reranker");  // the default of its task
+  std::vector<int32_t> order;
+  for (const auto& item : response->items) order.push_back(item.index);
+  EXPECT_THAT(order, ElementsAre(1, 3, 0, 2));
+  EXPECT_FLOAT_EQ(response->items[0].score, 2.2f);
+  request.raw_scores = std::nullopt;
+  request.top_n = 1;
+  response = Rerank(request);
+  ASSERT_EQ(response->items.size(), 1u);
+  EXPECT_FLOAT_EQ(response->items[0].score, Sigmoid(2.2f));
+  request.top_n = 10;
+  EXPECT_EQ(Rerank(request)->items.size(), 4u);
+}
+
+TEST_F(ServiceTest, RerankRespectsTheFoldersActivation) {
+  Add("identity", FakeParts(ModelTask::kReranking),
+      [](EngineParts* parts) { parts->folder.encoder.cross_encoder_activation = "identity"; });
+  RerankRequest request;
+  request.model = "identity";
+  request.query = "t40";
+  request.documents = {"t30"};
+  EXPECT_FLOAT_EQ(Rerank(request)->items[0].score, 2.2f);
+  request.raw_scores = false;
+  EXPECT_FLOAT_EQ(Rerank(request)->items[0].score, Sigmoid(2.2f));
+}
+
+TEST_F(ServiceTest, RerankRefusals) {
+  RerankRequest request;
+  ExpectError(Rerank(request).status(), StatusCode::kInvalidArgument, "query", "empty");
+  request.query = "t2";
+  ExpectError(Rerank(request).status(), StatusCode::kInvalidArgument, "documents", "empty");
+  request.documents = {""};
+  EXPECT_TRUE(Rerank(request).ok());
+  request.top_n = 0;
+  ExpectError(Rerank(request).status(), StatusCode::kInvalidArgument, "top_n", "at least 1");
+  request.top_n = 1;
+  request.text.prompt = "x";
+  ExpectError(Rerank(request).status(), StatusCode::kInvalidArgument, "prompt", "rerank");
+}
+
+TEST_F(ServiceTest, ClassifySoftmaxSigmoidAndRaw) {
+  ClassifyRequest request;
+  request.inputs = {{"t59", std::nullopt}, {"t2", "t46"}};  // logits 1 2 3; and 0 0 0
+  auto response = Classify(request);
+  ASSERT_TRUE(response.ok()) << response.status().ToString();
+  EXPECT_EQ(response->model, "classifier");
+  EXPECT_THAT(response->labels, ElementsAre("label0", "label1", "label2"));
+  const auto& first = response->inputs[0];
+  EXPECT_EQ(first[0].id, 2);
+  EXPECT_EQ(first[2].id, 0);
+  const double sum = std::exp(1.0) + std::exp(2.0) + std::exp(3.0);
+  EXPECT_FLOAT_EQ(first[0].score, static_cast<float>(std::exp(3.0) / sum));
+  EXPECT_FLOAT_EQ(response->inputs[1][0].score, 1.0f / 3);
+  request.raw_scores = true;
+  EXPECT_FLOAT_EQ(Classify(request)->inputs[0][0].score, 3);
+  request.raw_scores = false;
+  request.model = "reranker";  // one label: sigmoid
+  EXPECT_FLOAT_EQ(Classify(request)->inputs[0][0].score, Sigmoid(1));
+}
+
+TEST_F(ServiceTest, TaskMismatchSaysWhatTheModelCanDo) {
+  EmbedRequest embed;
+  embed.model = "reranker";
+  embed.inputs = Texts({"t2"});
+  ExpectError(Embed(embed).status(), StatusCode::kUnprocessable, "model",
+              "model 'reranker' is for reranking: it offers rerank and classify, not embed");
+  RerankRequest rerank;
+  rerank.model = "embedder";
+  ExpectError(Rerank(rerank).status(), StatusCode::kUnprocessable, "model", "not rerank");
+  ClassifyRequest classify;
+  classify.model = "embedder";
+  ExpectError(Classify(classify).status(), StatusCode::kUnprocessable, "model", "not classify");
+  embed.model = "nobody";
+  ExpectError(Embed(embed).status(), StatusCode::kNotFound, "model", "served: embedder");
+}
+
+TEST_F(ServiceTest, SimilarityByTheModelsFunction) {
+  SimilarityRequest request;
+  request.source = "t2";
+  request.sentences = {"t2", "t50"};
+  const auto response = Call(service_.get(), &Service::Similarity, request);
+  ASSERT_TRUE(response.ok());
+  EXPECT_FLOAT_EQ(response->scores[0], 1);
+  const std::vector<float> a = {3, 3, 3, 4}, b = {51, 3, 3, 4};
+  EXPECT_FLOAT_EQ(response->scores[1], SimilarityOf("cosine", a, b));
+  request.sentences.clear();
+  EXPECT_EQ(Call(service_.get(), &Service::Similarity, request).status().field(), "sentences");
+}
+
+TEST_F(ServiceTest, TokenizeAndDecode) {
+  TokenizeRequest request;
+  request.inputs = {"t7 word", ""};
+  request.prompt_name = "query";
+  const auto response = Call(service_.get(), &Service::Tokenize, request);
+  ASSERT_TRUE(response.ok());
+  ASSERT_EQ(response->inputs[0].size(), 5u);
+  EXPECT_TRUE(response->inputs[0][0].special);
+  EXPECT_EQ(response->inputs[0][2].text, "t7");
+  EXPECT_EQ(response->inputs[0][2].offset, (TokenOffset{4, 6}));  // of the prompted text
+  EXPECT_EQ(response->inputs[1].size(), 3u);
+  DecodeRequest decode;
+  decode.inputs = {{0, 7, 8, 1}, {}};
+  EXPECT_THAT(Call(service_.get(), &Service::Decode, decode)->texts, ElementsAre("t7 t8", ""));
+  decode.inputs = {{100}};
+  ExpectError(Call(service_.get(), &Service::Decode, decode).status(), StatusCode::kInvalidArgument,
+              "inputs[0]", "100 is not a token id");
+}
+
+TEST_F(ServiceTest, CancelledAndExpiredRequests) {
+  EmbedRequest request;
+  request.inputs = Texts({"t2"});
+  RequestContext context;
+  context.cancel = std::make_shared<CancelToken>();
+  context.cancel->Cancel();
+  EXPECT_EQ(Embed(request, context).status().code(), StatusCode::kCancelled);
+  context = {};
+  context.deadline = Clock::now();
+  EXPECT_EQ(Embed(request, context).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(metrics_.Render(),
+              HasSubstr(R"(penstock_dropped_total{model="embedder",reason="expired"} 1)"));
+  EXPECT_THAT(metrics_.Render(), HasSubstr(R"(penstock_errors_total{kind="cancelled"} 1)"));
+}
+
+TEST_F(ServiceTest, ConcurrentRequestsAreLimitedAndDrained) {
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  Add("slow", FakeParts(ModelTask::kEmbedding, 0, [open] { open.wait(); }));
+  Start({.concurrent_requests = 2});
+  EmbedRequest request;
+  request.model = "slow";
+  request.inputs = Texts({"t2"});
+  std::atomic<int> ok{0};
+  for (int i = 0; i < 2; ++i) {
+    service_->Embed(request, {}, [&](Expected<EmbedResponse> r) { ok += r.ok(); });
+  }
+  const Status full = EmbedTexts({"t2"}).status();
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(full.retry_after_s(), 1);
+  EXPECT_THAT(full.message(), HasSubstr("--max-concurrent-requests"));
+  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_requests_in_flight 2\n"));
+  EXPECT_TRUE(service_->Ready());
+  service_->StopAccepting();
+  EXPECT_FALSE(service_->Ready());
+  EXPECT_EQ(EmbedTexts({"t2"}).status().code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(service_->Drain(std::chrono::milliseconds(10)));
+  gate.set_value();
+  EXPECT_TRUE(service_->Drain(std::chrono::seconds(20)));
+  EXPECT_EQ(ok, 2);
+}
+
+TEST_F(ServiceTest, ModelsAreDescribed) {
+  const auto models = service_->Models();
+  ASSERT_EQ(models.size(), 3u);
+  EXPECT_EQ(models[0].task, "embedding");
+  EXPECT_EQ(models[0].dimensions, 4);
+  EXPECT_TRUE(models[0].ready);
+  EXPECT_EQ(models[2].labels.size(), 3u);
+  EXPECT_EQ(service_->Model("")->name, "embedder");
+  EXPECT_EQ(service_->Model("x").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(ServiceTest, EverySeriesIsThereFromTheStart) {
+  const std::string text = metrics_.Render();
+  for (const char* series :
+       {"penstock_requests_total{behaviour=\"rerank\",outcome=\"ok\"} 0\n",
+        "penstock_request_duration_seconds_count{behaviour=\"embed\"} 0\n",
+        "penstock_errors_total{kind=\"internal\"} 0\n", "penstock_truncated_inputs_total 0\n",
+        "penstock_tokenize_duration_seconds_count 0\n",
+        "penstock_queue_requests{model=\"embedder\"} 0\n",
+        "penstock_batch_tokens_count{model=\"embedder\"} 0\n",
+        "penstock_batch_sequences_count{model=\"embedder\"} 0\n",
+        "penstock_batch_duration_seconds_count{model=\"embedder\"} 0\n",
+        "penstock_dropped_total{model=\"embedder\",reason=\"queue_full\"} 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(series));
+  }
+}
+
+TEST_F(ServiceTest, ManyThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) {
+        std::vector<std::string> texts(1 + i % 70, "t" + std::to_string(2 + t));
+        const auto response = EmbedTexts(texts);
+        wrong += !response.ok() || response->values.size() != 4 * texts.size() ||
+                 response->values[4 * (texts.size() - 1)] != 3 + t;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,128 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <span>
+
+#include "common/log.h"
+#include "models/encoder.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::array kPoolingModes = {PoolingMode::kCls,         PoolingMode::kMean,
+                                      PoolingMode::kMax,         PoolingMode::kLastToken,
+                                      PoolingMode::kMeanSqrtLen, PoolingMode::kWeightedMean};
+
+class ModelRunner : public EncoderRunner {
+ public:
+  explicit ModelRunner(std::unique_ptr<EncoderModel> model)
+      : model_(std::move(model)), session_(model_.get()) {}
+
+  int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
+  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) override {
+    return session_.Run(batch, output, out);
+  }
+  EncoderSession& session() { return session_; }
+
+ private:
+  std::unique_ptr<EncoderModel> model_;
+  EncoderSession session_;
+};
+
+Status ChoosePooling(const EngineOptions& options, ModelFolder* folder) {
+  if (folder->task != ModelTask::kEmbedding) {
+    if (!options.pooling) return Status::Ok();
+    return Status::InvalidArgument(
+        fmt::format("pooling is for embedding models; this one is for {}",
+                    ModelTaskName(folder->task)),
+        "pooling");
+  }
+  if (!folder->pooling_declared) {
+    if (!options.pooling) {
+      return Status::Unsupported(
+          "the model folder does not say how token vectors are pooled (no modules.json with a "
+          "Pooling module); pass --pooling cls, mean, max or lasttoken, as its authors say",
+          "pooling");
+    }
+    folder->pooling = *options.pooling;
+    folder->pooling_declared = true;
+    return Status::Ok();
+  }
+  if (options.pooling && *options.pooling != folder->pooling) {
+    return Status::InvalidArgument(
+        fmt::format("the model folder says pooling is '{}', --pooling says '{}'",
+                    PoolingModeName(folder->pooling), PoolingModeName(*options.pooling)),
+        "pooling");
+  }
+  return Status::Ok();
+}
+
+EncoderSchedulerOptions Named(EncoderSchedulerOptions options, const std::string& name) {
+  options.model = name;
+  return options;
+}
+
+}  // namespace
+
+Expected<PoolingMode> ParsePoolingMode(const std::string& name) {
+  std::string known;
+  for (const PoolingMode mode : kPoolingModes) {
+    if (name == PoolingModeName(mode)) return mode;
+    known += known.empty() ? "" : ", ";
+    known += PoolingModeName(mode);
+  }
+  return Status::InvalidArgument(fmt::format("unknown pooling '{}'; known: {}", name, known),
+                                 "pooling");
+}
+
+Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
+                                               const EngineOptions& options, Backend* backend,
+                                               Metrics* metrics) {
+  EngineParts parts;
+  PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::Read(path));
+  PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
+  PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::FromFile(parts.folder.tokenizer_path));
+  PENSTOCK_ASSIGN_OR_RETURN(auto model, EncoderModel::Load(parts.folder, backend));
+  const int32_t vocab_size = parts.folder.encoder.vocab_size;
+  if (parts.tokenizer->vocab_size() > vocab_size) {
+    LogWarn("{}: the tokenizer knows {} tokens, the model {}; texts with one beyond fail",
+            options.name, parts.tokenizer->vocab_size(), vocab_size);
+  }
+  parts.hidden_size = model->hidden_size();
+  parts.embedding_size = model->embedding_size();
+  parts.num_labels = model->num_labels();
+  parts.max_tokens = model->max_tokens();
+  if (parts.folder.max_tokens > 0) {
+    parts.max_tokens = std::min(parts.max_tokens, parts.folder.max_tokens);
+  }
+  if (parts.max_tokens <= static_cast<int32_t>(parts.tokenizer->special_tokens_pair())) {
+    return Status::Unsupported(
+        fmt::format("the model takes {} tokens, fewer than its own template needs",
+                    parts.max_tokens),
+        "max_tokens");
+  }
+  parts.uses_type_ids = model->uses_type_ids();
+  parts.parameters = model->parameters();
+  parts.weight_bytes = model->weight_bytes();
+  parts.backend = backend->name();
+  auto runner = std::make_unique<ModelRunner>(std::move(model));
+  runner->session().Reserve(options.scheduler.max_batch_tokens,
+                            options.scheduler.max_batch_sequences);
+  parts.runner = std::move(runner);
+  return std::make_unique<Engine>(std::move(parts), options, metrics);
+}
+
+Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics)
+    : parts_(std::move(parts)), options_(options) {
+  loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  scheduler_ = std::make_unique<EncoderScheduler>(std::move(parts_.runner),
+                                                  Named(options.scheduler, options.name), metrics);
+}
+
+}  // namespace penstock

@@ -1,0 +1,72 @@
+// Engine: one served model, ready to work: folder, tokenizer, weights and scheduler.
+//
+// The Engine owns all four; only the Backend is shared between models. Everything but the scheduler
+// is immutable after loading, so any thread may read it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/status.h"
+#include "formats/model_folder.h"
+#include "metrics/metrics.h"
+#include "sched/encoder_scheduler.h"
+#include "tensor/backend.h"
+#include "text/tokenizer.h"
+
+namespace penstock {
+
+struct EngineOptions {
+  std::string name;      // as served
+  std::string revision;  // commit if known
+  // Used where the folder does not say how to pool; refused where it says otherwise.
+  std::optional<PoolingMode> pooling;
+  EncoderSchedulerOptions scheduler;  // `model` is set to the name
+};
+
+// "cls", "mean", "max", "lasttoken", ... as PoolingModeName; kInvalidArgument lists them.
+Expected<PoolingMode> ParsePoolingMode(const std::string& name);
+
+// What an Engine is made of. Tests put their own tokenizer and runner in.
+struct EngineParts {
+  ModelFolder folder;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<EncoderRunner> runner;
+  int32_t hidden_size = 0;
+  int32_t embedding_size = 0;
+  int32_t num_labels = 0;
+  int32_t max_tokens = 0;
+  bool uses_type_ids = false;
+  uint64_t parameters = 0;
+  uint64_t weight_bytes = 0;
+  std::string backend;
+};
+
+class Engine {
+ public:
+  // Reads the model folder at `path` and packs its weights; seconds for a big one. `backend` and
+  // `metrics` must outlive the engine. Errors name the file, tensor or setting at fault.
+  static Expected<std::unique_ptr<Engine>> Load(const std::string& path,
+                                                const EngineOptions& options, Backend* backend,
+                                                Metrics* metrics);
+  Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics);
+
+  const std::string& name() const { return options_.name; }
+  const std::string& revision() const { return options_.revision; }
+  ModelTask task() const { return parts_.folder.task; }
+  const ModelFolder& folder() const { return parts_.folder; }
+  const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
+  const EngineParts& facts() const { return parts_; }
+  EncoderScheduler& scheduler() { return *scheduler_; }
+  int64_t loaded_unix_s() const { return loaded_unix_s_; }
+
+ private:
+  EngineParts parts_;  // the runner has gone to the scheduler
+  EngineOptions options_;
+  int64_t loaded_unix_s_ = 0;
+  std::unique_ptr<EncoderScheduler> scheduler_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,130 @@
+#include "engine/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "engine/fake_engine.h"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+class RegistryTest : public testing::Test {
+ protected:
+  std::unique_ptr<Engine> Make(const std::string& name, ModelTask task) {
+    EngineOptions options;
+    options.name = name;
+    return std::make_unique<Engine>(FakeParts(task), options, &metrics_);
+  }
+  Registry::Loader LoaderThat(std::function<void(const ModelSpec&)> waits) {
+    return [this, waits](const ModelSpec& spec) -> Expected<std::unique_ptr<Engine>> {
+      waits(spec);
+      if (spec.reference == "broken") return Status::NotFound("no such folder");
+      return Make(spec.options.name,
+                  spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
+    };
+  }
+  static ModelSpec Spec(std::string name, std::string reference,
+                        std::vector<std::string> aliases = {}) {
+    ModelSpec spec;
+    spec.name = std::move(name);
+    spec.reference = std::move(reference);
+    spec.aliases = std::move(aliases);
+    return spec;
+  }
+
+  Metrics metrics_;
+};
+
+TEST_F(RegistryTest, FindsByNameAliasAndTask) {
+  Registry registry(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
+  ASSERT_TRUE(registry.Add(Spec("a", "embedder", {"first", "default"})).ok());
+  ASSERT_TRUE(registry.Add(Spec("b", "reranker")).ok());
+  EXPECT_FALSE(registry.AllReady());
+  registry.StartLoading();
+  ASSERT_TRUE(registry.WaitLoaded().ok());
+  EXPECT_TRUE(registry.AllReady());
+  EXPECT_EQ((*registry.Find("b"))->name(), "b");
+  EXPECT_EQ((*registry.Find("default"))->name(), "a");
+  EXPECT_EQ((*registry.Find(""))->name(), "a");
+  EXPECT_EQ((*registry.Find("", ModelTask::kReranking))->name(), "b");
+  EXPECT_EQ((*registry.Find("", ModelTask::kClassification))->name(), "a");
+  const Status unknown = registry.Find("c").status();
+  EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
+  EXPECT_EQ(unknown.field(), "model");
+  EXPECT_THAT(unknown.message(), HasSubstr("served: a, first, default, b"));
+}
+
+TEST_F(RegistryTest, NamesAreUnique) {
+  Registry registry(nullptr, &metrics_);
+  ASSERT_TRUE(registry.Add(Spec("a", "x", {"b"})).ok());
+  EXPECT_EQ(registry.Add(Spec("b", "y")).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry.Add(Spec("c", "y", {"a"})).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry.Add(Spec("c", "y", {"c"})).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry.Add(Spec("", "y")).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry.AddEngine(Make("a", ModelTask::kEmbedding)).code(),
+            StatusCode::kInvalidArgument);
+  for (size_t i = 1; i < Registry::kModelsMax; ++i) {
+    ASSERT_TRUE(registry.Add(Spec("m" + std::to_string(i), "x")).ok());
+  }
+  EXPECT_EQ(registry.Add(Spec("z", "x")).code(), StatusCode::kPayloadTooLarge);
+}
+
+TEST_F(RegistryTest, AModelBeingLoadedIsUnavailableAndTheOthersWork) {
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  Registry registry(nullptr, &metrics_, LoaderThat([open](const ModelSpec& spec) {
+                      if (spec.name == "slow") open.wait();
+                    }));
+  ASSERT_TRUE(registry.Add(Spec("bad", "broken")).ok());
+  ASSERT_TRUE(registry.Add(Spec("slow", "embedder")).ok());
+  registry.StartLoading();
+  while (registry.List()[1].state != ModelState::kLoading) std::this_thread::yield();
+  const Status loading = registry.Find("slow").status();
+  EXPECT_EQ(loading.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(loading.retry_after_s(), 1);
+  const Status failed = registry.Find("bad").status();
+  EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(failed.message(), HasSubstr("no such folder"));
+  gate.set_value();
+  const Status first_failure = registry.WaitLoaded();
+  EXPECT_EQ(first_failure.code(), StatusCode::kNotFound);
+  EXPECT_THAT(first_failure.message(), HasSubstr("cannot load model 'bad'"));
+  EXPECT_TRUE(registry.Find("slow").ok());
+  EXPECT_FALSE(registry.AllReady());
+}
+
+TEST_F(RegistryTest, StopEndsLoadingAfterTheModelAtHand) {
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  Registry registry(nullptr, &metrics_, LoaderThat([open](const ModelSpec&) { open.wait(); }));
+  ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());
+  ASSERT_TRUE(registry.Add(Spec("b", "embedder")).ok());
+  registry.StartLoading();
+  while (registry.List()[0].state != ModelState::kLoading) std::this_thread::yield();
+  std::thread stopper([&] { registry.Stop(); });
+  EXPECT_EQ(registry.WaitLoaded().code(), StatusCode::kUnavailable);
+  gate.set_value();
+  stopper.join();
+  EXPECT_EQ(registry.List()[1].state, ModelState::kWaiting);
+}
+
+TEST_F(RegistryTest, MetricsOfAModelAreThereBeforeItIsLoaded) {
+  Registry registry(nullptr, &metrics_);
+  ASSERT_TRUE(registry.Add(Spec("later", "x")).ok());
+  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_queue_tokens{model=\"later\"} 0\n"));
+}
+
+TEST(Pooling, ParsesTheNamesOfTheLibraries) {
+  EXPECT_EQ(*ParsePoolingMode("mean"), PoolingMode::kMean);
+  EXPECT_EQ(*ParsePoolingMode("lasttoken"), PoolingMode::kLastToken);
+  const Status bad = ParsePoolingMode("median").status();
+  EXPECT_EQ(bad.field(), "pooling");
+  EXPECT_THAT(bad.message(), HasSubstr("known: cls, mean"));
+}
+
+}  // namespace
+}  // namespace penstock
