@@ -17,7 +17,7 @@ Expected<MappedFile> MappedFile::Open(const std::string& path) {
     const std::string message = "cannot open " + path + ": " + std::strerror(errno);
     return errno == ENOENT ? Status::NotFound(message) : Status::InvalidArgument(message);
   }
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
     return Status::InvalidArgument("not a regular file: " + path);

@@ -460,10 +460,10 @@ TEST(ModelFolderGolden, EveryModelReadsAsItsExpectationsSay) {
     if (task == "embed") {
       EXPECT_TRUE(folder->pooling_declared);
       EXPECT_EQ(folder->normalize, *object.GetBool("normalized"));
-      const int64_t dimension =
-          folder->dense.empty()
-              ? folder->encoder.hidden_size * (1 + static_cast<int64_t>(folder->more_pooling.size()))
-              : folder->dense.back().out_features;
+      const int64_t dimension = folder->dense.empty()
+                                    ? folder->encoder.hidden_size *
+                                          (1 + static_cast<int64_t>(folder->more_pooling.size()))
+                                    : folder->dense.back().out_features;
       EXPECT_EQ(dimension, *object.GetInt("dimension", 1, 1 << 20));
     }
   }

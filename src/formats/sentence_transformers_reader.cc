@@ -171,8 +171,9 @@ Status ReadDense(const std::string& folder, const JsonObject& config, ModelFolde
   dense.in_features = static_cast<int32_t>(in);
   dense.out_features = static_cast<int32_t>(features);
   const int32_t before =
-      out->dense.empty() ? out->encoder.hidden_size * (1 + static_cast<int32_t>(out->more_pooling.size()))
-                         : out->dense.back().out_features;
+      out->dense.empty()
+          ? out->encoder.hidden_size * (1 + static_cast<int32_t>(out->more_pooling.size()))
+          : out->dense.back().out_features;
   if (dense.in_features != before) {
     return Status::InvalidArgument("'in_features' is " + std::to_string(dense.in_features) +
                                        ", what comes in has " + std::to_string(before),

@@ -1,0 +1,91 @@
+# The front door: `make help`. CMake does the work; see CMakePresets.json for the builds.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := release
+
+BUILD := build
+HOST ?= 127.0.0.1
+PORT ?= 8080
+# MODEL=folder or owner/name; the default model if not given.
+MODEL ?=
+
+# As many compilers as there are cores, but no more than memory carries (about 1.5 GB each).
+CORES := $(shell nproc)
+MEMORY_JOBS := $(shell awk '/MemAvailable/ {n = int($$2 / 1572864); print (n > 0 ? n : 1)}' /proc/meminfo)
+JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) )))
+
+SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
+
+.PHONY: help release deps serve test unit e2e bench format check layers check-format tidy asan tsan clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
+
+release: $(BUILD)/build.ninja  ## build/penstock (the default)
+	cmake --build $(BUILD) -j $(JOBS) --target penstock
+
+# CMake itself finds out when it must run again; this only starts it.
+$(BUILD)/build.ninja:
+	cmake --preset release || { echo 'packages missing? `make deps` installs them' >&2; exit 1; }
+
+deps:  ## install the Debian packages that are missing
+	@tools/install_deps.sh build
+
+serve: deps release  ## install, build, fetch the model, serve on 127.0.0.1:8080 (HOST=, PORT=, MODEL=)
+	@model="$(MODEL)"; \
+	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
+	exec $(BUILD)/penstock serve --model "$$model" --host $(HOST) --port $(PORT)
+
+test: deps  ## install, build everything, run the unit tests and the end-to-end tests
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	cmake --build $(BUILD) -j $(JOBS)
+	@tools/run_tests.sh $(BUILD)
+
+unit: $(BUILD)/build.ninja  ## the unit tests only (TESTS=regular expression)
+	cmake --build $(BUILD) -j $(JOBS)
+	ctest --test-dir $(BUILD) -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
+
+e2e: release  ## the end-to-end tests only
+	@tools/run_tests.sh $(BUILD) e2e
+
+bench: deps  ## build and run the benchmarks (BENCH=regular expression)
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	cmake --build $(BUILD) -j $(JOBS)
+	@for source in src/*/*_bench.cc; do \
+	  [[ -f $$source ]] || continue; \
+	  program=$(BUILD)/$$(basename $$source .cc); \
+	  echo "== $$program"; \
+	  $$program --benchmark_min_time=0.2 $(if $(BENCH),--benchmark_filter='$(BENCH)'); \
+	done
+	@echo 'whole-program benchmarks: see bench/'
+
+format:  ## format the C++ sources in place
+	@tools/install_deps.sh format
+	clang-format -i $(SOURCES)
+
+check: layers check-format tidy  ## layers, format, clang-tidy on changed files (ALL=1: on all)
+
+layers:  ## includes against the module graph, file lengths, machine paths (HEADERS=1: headers alone)
+	@python3 tools/check_layers.py $(if $(HEADERS),--headers)
+
+check-format:
+	@tools/install_deps.sh format
+	@clang-format --dry-run -Werror $(SOURCES) && echo 'format: no findings'
+
+tidy: $(BUILD)/build.ninja
+	@tools/install_deps.sh tidy
+	@JOBS=$(JOBS) tools/run_tidy.sh $(BUILD) $(if $(ALL),--all)
+
+asan:  ## unit tests under the address and undefined-behaviour sanitizers
+	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF
+	cmake --build build-asan -j $(JOBS)
+	ctest --test-dir build-asan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
+
+# Without address randomisation: the sanitizer of g++ 12 cannot map its memory on newer kernels.
+tsan:  ## unit tests under the thread sanitizer
+	cmake --preset tsan -DPENSTOCK_BUILD_BENCHES=OFF
+	cmake --build build-tsan -j $(JOBS)
+	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
+
+clean:  ## remove the build folders
+	rm -rf build build-*

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Checks what a compiler does not: layers, lengths, paths. Prints one line a finding.
+
+- A file of src/MODULE may include "MODULE/..." and the modules on the DEPS line of
+  penstock_module(MODULE ...) in CMakeLists.txt; its tests and benchmarks also those of TEST_DEPS.
+  apps/ may include every module; nothing includes apps/.
+- No cycle among the modules.
+- A source file has at most 800 lines (generated ones, which say so on top, may have more).
+- A header begins with a comment that says what it is for, and has #pragma once (x-inl.h is
+  included once per instruction set and has not).
+- No absolute path of somebody's machine in any file under version control.
+
+With --headers also compiles every header of src/ alone.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LINES_MAX = 800
+SOURCES = {".cc", ".h", ".cu", ".py"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+MODULE = re.compile(r"^penstock_module\(([^)]*)\)", re.MULTILINE)
+MACHINE_PATH = re.compile(r"(?<![\w.:/~$}-])/(?:root|work|home/[a-z_][\w-]*)/")
+TEXT_BYTES_MAX = 1 << 20
+
+Module = collections.namedtuple("Module", "deps test_deps")
+
+
+def read_modules():
+    modules = {}
+    for match in MODULE.finditer((ROOT / "CMakeLists.txt").read_text()):
+        words = match.group(1).split()
+        lists = {"DEPS": [], "TEST_DEPS": [], "LIBS": []}
+        current = None
+        for word in words[1:]:
+            if word in lists:
+                current = lists[word]
+            else:
+                current.append(word)
+        modules[words[0]] = Module(lists["DEPS"], lists["TEST_DEPS"])
+    return modules
+
+
+def check_cycles(modules):
+    """The lines stand bottom-up: a module names only modules above its own line."""
+    seen = set()
+    for name, module in modules.items():
+        for dep in module.deps:
+            if dep not in modules:
+                yield f"CMakeLists.txt: module {name} depends on unknown module {dep}"
+            elif dep not in seen:
+                yield f"CMakeLists.txt: module {name} depends on {dep}, which stands below it"
+        seen.add(name)
+
+
+def allowed_for(path, modules):
+    """The modules a file may include, and its own folder's name."""
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "src":
+        module = modules.get(parts[1])
+        if module is None:
+            return None
+        allowed = {parts[1], *module.deps}
+        if path.stem.endswith(("_test", "_bench")):
+            allowed.update(module.test_deps)
+        return allowed
+    return set(modules)
+
+
+def check_includes(path, text, modules):
+    name = path.relative_to(ROOT)
+    allowed = allowed_for(path, modules)
+    if allowed is None:
+        yield f"{name}: src/{name.parts[1]} has no penstock_module line in CMakeLists.txt"
+        return
+    for match in INCLUDE.finditer(text):
+        include = match.group(1)
+        line = text.count("\n", 0, match.start()) + 1
+        first = include.split("/")[0]
+        if (path.parent / include).is_file() and name.parts[0] != "src":
+            continue
+        if "/" not in include or include.startswith("."):
+            yield f'{name}:{line}: "{include}" must be written as "module/file.h"'
+        elif first not in modules:
+            yield f'{name}:{line}: "{include}" is of no module; third-party headers go in <>'
+        elif first not in allowed:
+            yield f"{name}:{line}: may not include {first}/ (allowed: {', '.join(sorted(allowed))})"
+        elif not (ROOT / "src" / include).is_file():
+            yield f'{name}:{line}: there is no src/{include}'
+
+
+def check_shape(path, text):
+    name = path.relative_to(ROOT)
+    lines = text.count("\n")
+    generated = "generated" in "\n".join(text.split("\n", 8)[:8]).lower()
+    if lines > LINES_MAX and not generated:
+        yield f"{name}: {lines} lines, at most {LINES_MAX}"
+    if path.suffix == ".h" and name.parts[0] == "src" and not path.stem.endswith("-inl"):
+        if "#pragma once" not in text:
+            yield f"{name}: no #pragma once"
+        if not text.startswith("//"):
+            yield f"{name}: a header begins with a comment that says what it is for"
+
+
+def tracked_files():
+    """Files under version control and new ones that are not ignored."""
+    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             cwd=ROOT, capture_output=True, check=True).stdout
+    for name in listing.decode().split("\0"):
+        path = ROOT / name
+        if name and path.is_file() and not path.is_symlink():
+            yield path
+
+
+def check_paths(path):
+    if path.stat().st_size > TEXT_BYTES_MAX:
+        return
+    data = path.read_bytes()
+    if b"\0" in data:
+        return
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+        if match := MACHINE_PATH.search(line):
+            yield f"{path.relative_to(ROOT)}:{number}: path of a machine: {match.group(0)}..."
+
+
+def check_header(path):
+    command = ["g++", "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", ROOT / "src",
+               "-DSPDLOG_FMT_EXTERNAL=1", '-DPENSTOCK_VERSION="0"', "-Wno-pragma-once-outside-header",
+               path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        first = next((line for line in done.stderr.split("\n") if "error" in line), "?")
+        yield f"{path.relative_to(ROOT)}: does not compile alone: {first}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--headers", action="store_true", help="compile every header of src/ alone")
+    arguments = parser.parse_args()
+
+    modules = read_modules()
+    findings = list(check_cycles(modules))
+    headers = []
+    for path in sorted(tracked_files()):
+        findings += check_paths(path)
+        if path.suffix not in SOURCES:
+            continue
+        text = path.read_text()
+        findings += check_shape(path, text)
+        top = path.relative_to(ROOT).parts[0]
+        if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
+            findings += check_includes(path, text, modules)
+        if path.suffix == ".h" and top == "src" and not path.stem.endswith("-inl"):
+            headers.append(path)
+    if arguments.headers:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for found in pool.map(lambda header: list(check_header(header)), headers):
+                findings += found
+    for finding in findings:
+        print(finding)
+    if findings:
+        sys.exit(f"check_layers: {len(findings)} findings")
+    print(f"check_layers: {len(modules)} modules, no findings")
+
+
+if __name__ == "__main__":
+    main()

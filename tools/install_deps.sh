@@ -1,0 +1,53 @@
+#!/bin/bash
+# Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
+# Usage: tools/install_deps.sh [build] [format] [tidy]      (default: build)
+#   build   compiler, libraries, test and benchmark frameworks
+#   format  clang-format, for `make format` and `make check`
+#   tidy    clang-tidy, for `make check`
+set -euo pipefail
+
+build=(
+  build-essential cmake ninja-build ccache pkg-config git ca-certificates curl
+  python3 python3-venv python3-pip
+  libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
+  libboost-dev libcli11-dev libutf8proc-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+format=(clang-format)
+tidy=(clang-tidy)
+
+wanted=()
+for group in "${@:-build}"; do
+  case "$group" in
+    build) wanted+=("${build[@]}") ;;
+    format) wanted+=("${format[@]}") ;;
+    tidy) wanted+=("${tidy[@]}") ;;
+    *) echo "install_deps.sh: no group '$group' (build, format, tidy)" >&2; exit 2 ;;
+  esac
+done
+
+if ! command -v dpkg-query > /dev/null; then
+  echo "install_deps.sh: not a Debian system; needed are the equivalents of: ${wanted[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${wanted[@]}"; do
+  state=$(dpkg-query -W -f='${Status}' "$package" 2> /dev/null || true)
+  [[ $state == "install ok installed" ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo > /dev/null; then
+    echo "install_deps.sh: run as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "installing: ${missing[*]}" >&2
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300
+     -o Acquire::Retries=3)
+"${apt[@]}" update >&2
+"${apt[@]}" install -y --no-install-recommends "${missing[@]}" >&2

@@ -1,0 +1,32 @@
+#!/bin/bash
+# Runs the unit tests (ctest) and the end-to-end tests (pytest); ends with their own summaries.
+# Usage: tools/run_tests.sh BUILD_FOLDER [unit|e2e]
+# Fails if either fails; the second runs even if the first failed.
+set -uo pipefail
+
+cd "$(dirname "$0")/.." || exit 1
+build=$1
+which=${2:-all}
+failed=0
+
+# Weights are too large to keep beside the tests; those that want them skip where there are none.
+if [[ -z ${PENSTOCK_DEFAULT_MODEL:-} ]]; then
+  if model=$(tools/get_default_model.py); then
+    export PENSTOCK_DEFAULT_MODEL=$model
+  else
+    echo "run_tests.sh: no default model; the tests that need it are skipped" >&2
+  fi
+fi
+
+if [[ $which != e2e ]]; then
+  ctest --test-dir "$build" -j 2 --output-on-failure --progress || failed=1
+fi
+
+shopt -s nullglob
+e2e=(tests/e2e/test_*.py tests/e2e/*_test.py)
+if [[ $which != unit && ${#e2e[@]} -gt 0 && -f tests/e2e/requirements.txt ]]; then
+  python=$(tools/make_venv.sh "$build/venv" tests/e2e/requirements.txt) || exit 1
+  PENSTOCK_BINARY=${PENSTOCK_BINARY:-$PWD/$build/penstock} \
+    "$python" -m pytest -q -p no:cacheprovider tests/e2e || failed=1
+fi
+exit $failed
