@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <limits>
 #include <type_traits>
 
 #include "common/log.h"
@@ -230,7 +231,9 @@ class ConnectionOn final : public Connection,
     if (buffer_.size() == 0) return false;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(Options().header_bytes_max));
-    parser_->body_limit(boost::none);  // checked here, where the answer can name the route
+    // Checked in OnHeader, where the answer can be in the dialect of the route. (boost::none would
+    // refuse every body: Beast 1.74 compares it as the least of all limits.)
+    parser_->body_limit(std::numeric_limits<uint64_t>::max());
     parser_->eager(false);
     header_bytes_ = 0;
     request_ = std::make_shared<HttpRequest>();

@@ -43,15 +43,17 @@ bool IsNameChar(char c) {
          c == '.';
 }
 
-// Replaces `from` where it stands as a field: alone in quotes, or indexed.
+// Replaces `from` where it stands as a field: in quotes, indexed, or as what the sentence is about.
 std::string Rename(const std::string& text, std::string_view from, std::string_view to) {
   std::string renamed;
   size_t done = 0;
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + 1)) {
     const char before = at == 0 ? ' ' : text[at - 1];
     const size_t end = at + from.size();
-    const char after = end < text.size() ? text[end] : ' ';
-    const bool field = !IsNameChar(before) && (after == '[' || (before == '\'' && after == '\''));
+    const std::string_view after = std::string_view(text).substr(end);
+    const bool field = !IsNameChar(before) &&
+                       (after.starts_with('[') || (before == '\'' && after.starts_with('\'')) ||
+                        after.starts_with(" is ") || after.starts_with(" has "));
     if (!field || at < done) continue;
     renamed.append(text, done, at - done);
     renamed += to;

@@ -61,6 +61,11 @@ TEST(Dialect, FieldsGetTheNamesOfTheWire) {
       {{"inputs", "input"}});
   EXPECT_EQ(indexed.message(), "input[3] is empty; 'input' has 4 inputs, noinputs[1]");
   EXPECT_EQ(indexed.field(), "input[3]");
+  const auto plain =
+      WithWireNames(Status::InvalidArgument("documents is empty; the documents are needed",
+                                            "documents"),
+                    {{"documents", "texts"}});
+  EXPECT_EQ(plain.message(), "texts is empty; the documents are needed");
   const auto source =
       WithWireNames(Status::InvalidArgument("'source' is too long", "source"),
                     {{"source", "inputs.source_sentence"}, {"sentences", "inputs.sentences"}});

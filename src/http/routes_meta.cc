@@ -11,10 +11,11 @@ void Live(const RouteCall& call) { call.Ok(R"({"status":"ok"})"); }
 
 void Ready(const RouteCall& call) {
   HttpResponse response;
-  const bool ready = call.service->Ready();
+  const Status readiness = call.service->Readiness();
   JsonWriter json(&response.body);
-  json.BeginObject().Field("status", ready ? "ready" : "not ready");
-  if (!ready) {
+  json.BeginObject().Field("status", readiness.ok() ? "ready" : "not ready");
+  if (!readiness.ok()) {
+    json.Field("reason", readiness.message());
     response.status = 503;
     response.headers.emplace_back("Retry-After", "1");
   }

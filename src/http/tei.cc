@@ -1,7 +1,5 @@
 #include "http/tei.h"
 
-#include <thread>
-
 #include "http/fields.h"
 
 namespace penstock {
@@ -312,7 +310,7 @@ std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits) {
   json.Field("max_input_length", model.max_tokens);
   json.Field("max_client_batch_size", limits.inputs_per_request);
   json.Field("auto_truncate", limits.auto_truncate);
-  json.Field("tokenization_workers", std::thread::hardware_concurrency());
+  json.Field("tokenization_workers", limits.tokenization_workers);
   json.Field("version", PENSTOCK_VERSION).Key("sha").Null().Key("docker_label").Null();
   json.Field("server", "penstock").Field("backend", model.backend);
   json.Field("architecture", model.architecture).Field("dimensions", model.dimensions);
