@@ -1,0 +1,167 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace penstock {
+namespace {
+
+std::string EnvironmentName(const std::string& flag) {
+  std::string name = "PENSTOCK_";
+  for (const char c : flag) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+bool IsSet(const std::string& variable) {
+  const char* value = std::getenv(variable.c_str());
+  return value != nullptr && *value != '\0';
+}
+
+// The file gives way to the environment: CLI11 by itself would have it the other way round, as it
+// reads the file first and the environment only for what is still unset.
+class FileBelowEnvironment : public CLI::ConfigTOML {
+ public:
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
+    std::erase_if(items, [](const CLI::ConfigItem& item) {
+      return item.parents.empty() && IsSet(EnvironmentName(item.name));
+    });
+    return items;
+  }
+};
+
+// One flag: its names and type on a line, below it what it does, wrapped, with unit and default.
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    std::string names;
+    if (is_positional) names = option->get_name(true);
+    for (const std::string& name : option->get_snames()) {
+      if (!is_positional) names += (names.empty() ? "-" : ", -") + name;
+    }
+    for (const std::string& name : option->get_lnames()) {
+      if (!is_positional) names += (names.empty() ? "--" : ", --") + name;
+    }
+    const bool takes_value = option->get_type_size() != 0;
+    if (takes_value && !is_positional) names += " " + BareType(option);
+    std::string text = option->get_description();
+    const std::string by_default = option->get_default_str();
+    if (option->get_required()) {
+      text += " Required.";
+    } else if (takes_value && !by_default.empty() && by_default != "[]" && by_default != "{}" &&
+               by_default != "\"\"") {
+      text += " [" + by_default + "]";
+    }
+    return "  " + names + "\n" + Wrapped(text) + "\n";
+  }
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    std::string out = "\n" + group + "\n";
+    for (const CLI::Option* option : options) out += make_option(option, is_positional);
+    return out;
+  }
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_description() + "\n";
+  }
+
+ private:
+  // Without the checks CLI11 puts behind it: messages of refusal say those.
+  static std::string BareType(const CLI::Option* option) {
+    const std::string type = option->get_type_name();
+    return type.substr(0, type.find(':'));
+  }
+  static std::string Wrapped(const std::string& text) {
+    constexpr size_t kIndent = 10;
+    constexpr size_t kWidth = 90;
+    std::istringstream words(text);
+    std::string out(kIndent, ' ');
+    size_t column = kIndent;
+    for (std::string word; words >> word;) {
+      if (column > kIndent && column + 1 + word.size() > kWidth) {
+        out += "\n" + std::string(kIndent, ' ');
+        column = kIndent;
+      } else if (column > kIndent) {
+        out += ' ';
+        ++column;
+      }
+      out += word;
+      column += word.size();
+    }
+    return out;
+  }
+};
+
+std::string OneLine(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+CommandLine::CommandLine(const std::string& name, const std::string& summary,
+                         const std::string& examples)
+    : name_("penstock " + name), app_(summary, name_) {
+  app_.formatter(std::make_shared<Help>());
+  app_.option_defaults()->always_capture_default();
+  app_.set_help_flag("-h,--help", "Print this help and leave.");
+  app_.set_config("--config", "", "TOML file with settings; keys are flag names.")
+      ->type_name("FILE");
+  app_.config_formatter(std::make_shared<FileBelowEnvironment>());
+  app_.allow_config_extras(CLI::config_extras_mode::error);
+  app_.footer(
+      "Any flag may be set by a variable PENSTOCK_<FLAG> (PENSTOCK_PORT=80) or in the --config "
+      "file\n(port = 80). A flag beats the variable, the variable beats the file.\n\n"
+      "Examples:\n" +
+      examples);
+}
+
+std::optional<int> CommandLine::Parse(std::vector<std::string> args) {
+  for (CLI::Option* option : app_.get_options()) {
+    const std::string flag = option->get_single_name();
+    if (flag != "help" && flag != "config" && !option->get_positional()) {
+      option->envname(EnvironmentName(flag));
+    }
+  }
+  const bool has_config = std::any_of(args.begin(), args.end(), [](const std::string& arg) {
+    return arg == "--config" || arg.starts_with("--config=");
+  });
+  if (!has_config && IsSet("PENSTOCK_CONFIG")) {
+    args.insert(args.begin(), std::string("--config=") + std::getenv("PENSTOCK_CONFIG"));
+  }
+  std::reverse(args.begin(), args.end());  // CLI11 takes a vector back to front
+  try {
+    app_.parse(args);
+  } catch (const CLI::CallForHelp& help) {
+    std::fputs(app_.help().c_str(), stdout);
+    return kExitOk;
+  } catch (const CLI::ConfigError& error) {
+    return FailUsage(OneLine(std::string("config file: ") + error.what()));
+  } catch (const CLI::Error& error) {
+    return FailUsage(OneLine(error.what()));
+  } catch (const std::exception& error) {
+    return FailUsage(OneLine(error.what()));
+  }
+  return std::nullopt;
+}
+
+int CommandLine::Fail(const Status& status) const {
+  std::fprintf(stderr, "%s: %s\n", name_.c_str(), OneLine(status.message()).c_str());
+  return kExitFailure;
+}
+
+int CommandLine::FailUsage(const std::string& message) const {
+  std::fprintf(stderr, "%s: %s (see %s --help)\n", name_.c_str(), message.c_str(), name_.c_str());
+  return kExitUsage;
+}
+
+}  // namespace penstock

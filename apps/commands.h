@@ -1,0 +1,17 @@
+// The subcommands; each gets the arguments after its name and returns the exit code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+int RunServe(const std::vector<std::string>& args);
+int RunEmbed(const std::vector<std::string>& args);
+int RunRerank(const std::vector<std::string>& args);
+int RunClassify(const std::vector<std::string>& args);
+int RunTokenize(const std::vector<std::string>& args);
+int RunInspect(const std::vector<std::string>& args);
+int RunDoctor(const std::vector<std::string>& args);
+
+}  // namespace penstock

@@ -1,0 +1,125 @@
+// penstock inspect: what a model is, as Penstock sees it.
+#include <fmt/format.h>
+
+#include "commands.h"
+#include "common/json_writer.h"
+#include "formats/safetensors.h"
+#include "local_models.h"
+
+namespace penstock {
+namespace {
+
+// Stored types with their share: {"BF16": elements, ...}.
+Expected<std::map<std::string, int64_t>> StoredTypes(const std::string& folder) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto store, TensorStore::OpenFolder(folder));
+  std::map<std::string, int64_t> types;
+  for (const TensorRecord& tensor : store->tensors()) {
+    types[DTypeName(tensor.dtype)] += tensor.elements();
+  }
+  return types;
+}
+
+std::string PrintJson(const ModelInfo& info, const Engine& engine,
+                      const std::map<std::string, int64_t>& types) {
+  const ModelFolder& folder = engine.folder();
+  const EncoderConfig& config = folder.encoder;
+  std::string text;
+  JsonWriter writer(&text);
+  writer.BeginObject().Field("name", info.name).Field("path", info.path);
+  writer.Field("revision", info.revision).Field("task", info.task);
+  writer.Field("architecture", info.architecture).Field("layers", config.num_hidden_layers);
+  writer.Field("heads", config.num_attention_heads).Field("hidden_size", info.hidden_size);
+  writer.Field("intermediate_size", config.intermediate_size);
+  writer.Field("vocab_size", config.vocab_size).Field("parameters", info.parameters);
+  writer.Key("stored_elements").BeginObject();
+  for (const auto& [type, elements] : types) writer.Field(type, elements);
+  writer.EndObject();
+  writer.Field("dtype", info.dtype).Field("weight_bytes", info.weight_bytes);
+  writer.Field("tokenizer", info.tokenizer).Field("max_tokens", info.max_tokens);
+  if (!info.pooling.empty()) {
+    writer.Field("dimensions", info.dimensions).Field("pooling", info.pooling);
+    writer.Field("dense_modules", folder.dense.size()).Field("normalize", folder.normalize);
+    writer.Field("similarity", folder.similarity.empty() ? "cosine" : folder.similarity);
+    writer.Field("default_prompt_name", folder.default_prompt_name);
+    writer.Key("prompts").BeginObject();
+    for (const auto& [name, prompt] : folder.prompts) writer.Field(name, prompt);
+    writer.EndObject();
+  }
+  if (!info.labels.empty()) {
+    writer.Key("labels").BeginArray();
+    for (const std::string& label : info.labels) writer.String(label);
+    writer.EndArray();
+  }
+  writer.Field("backend", info.backend).EndObject();
+  return text + '\n';
+}
+
+std::string PrintText(const ModelInfo& info, const Engine& engine,
+                      const std::map<std::string, int64_t>& types) {
+  const ModelFolder& folder = engine.folder();
+  const EncoderConfig& config = folder.encoder;
+  std::string out;
+  const auto row = [&](const char* name, const std::string& value) {
+    out += fmt::format("{:<14} {}\n", name, value);
+  };
+  row("name", info.name);
+  row("folder", info.path);
+  if (!info.revision.empty()) row("revision", info.revision);
+  row("task", info.task);
+  row("architecture",
+      fmt::format("{}: {} layers, {} heads, hidden {}, feed-forward {}", info.architecture,
+                  config.num_hidden_layers, config.num_attention_heads, info.hidden_size,
+                  config.intermediate_size));
+  std::string stored;
+  for (const auto& [type, elements] : types) {
+    stored += fmt::format("{}{} {}", stored.empty() ? "" : ", ", elements, type);
+  }
+  row("stored", stored);
+  row("in memory", fmt::format("{} parameters, {}, {:.1f} MB", info.parameters, info.dtype,
+                               static_cast<double>(info.weight_bytes) / 1e6));
+  row("tokenizer", fmt::format("{}, {} tokens", info.tokenizer, engine.tokenizer().vocab_size()));
+  row("longest input", fmt::format("{} tokens, special tokens included", info.max_tokens));
+  if (!info.pooling.empty()) {
+    row("embedding", fmt::format("{} dimensions: {} pooling, {} dense modules, {}", info.dimensions,
+                                 info.pooling, folder.dense.size(),
+                                 folder.normalize ? "normalised" : "not normalised"));
+    row("similarity", folder.similarity.empty() ? "cosine" : folder.similarity);
+    for (const auto& [name, prompt] : folder.prompts) {
+      row("prompt", fmt::format("{}{}: \"{}\"", name,
+                                name == folder.default_prompt_name ? " (default)" : "", prompt));
+    }
+  }
+  for (size_t i = 0; i < info.labels.size(); ++i) {
+    row("label", fmt::format("{}: {}", i, info.labels[i]));
+  }
+  row("backend", info.backend);
+  return out;
+}
+
+}  // namespace
+
+int RunInspect(const std::vector<std::string>& args) {
+  CommandLine line("inspect",
+                   "Describe a model: architecture, types and sizes, tokenizer, limits, prompts.",
+                   "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
+                   "  penstock inspect --model ./folder --json\n");
+  ModelFlags flags;
+  bool json = false;
+  AddModelFlags(&line, &flags, false, "warn");
+  line.app().add_flag("--json", json, "One JSON object.")->group("Output");
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (const Status log = ApplyLogFlags(flags); !log.ok()) {
+    return line.FailUsage("--log-level: " + log.message());
+  }
+  auto local = LocalModels::Load(flags);
+  if (!local.ok()) return line.Fail(local.status());
+  const ModelInfo info = (*local)->service->Models().front();
+  const Engine& engine = *(*local)->registry->List().front().engine;
+  const auto types = StoredTypes(info.path);
+  if (!types.ok()) return line.Fail(types.status());
+  const std::string text = json ? PrintJson(info, engine, *types) : PrintText(info, engine, *types);
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace penstock

@@ -1,0 +1,186 @@
+#include "local_models.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "common/log.h"
+#include "cpu/cpu_backend.h"
+
+namespace penstock {
+
+void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
+                   const std::string& log_level) {
+  CLI::App& app = line->app();
+  const std::string model = "Model";
+  auto* models =
+      app.add_option("-m,--model", flags->models,
+                     several ? "Folder, or owner/name[@revision] on the Hugging Face hub. NAME=REF "
+                               "serves it under that name. May be given again."
+                             : "Folder, or owner/name[@revision] on the Hugging Face hub.")
+          ->type_name("REF")
+          ->required()
+          ->group(model);
+  if (!several) {
+    models->expected(1);
+  } else {
+    models->expected(1, Registry::kModelsMax)->allow_extra_args(false);
+    app.add_option("--served-model-name", flags->served_names,
+                   "Name clients ask for. One model: further ones are aliases. Several models: one "
+                   "each, in their order.")
+        ->type_name("NAME")
+        ->allow_extra_args(false)
+        ->group(model);
+  }
+  app.add_option("--pooling", flags->pooling,
+                 "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
+                 "lasttoken.")
+      ->type_name("MODE")
+      ->group(model);
+  app.add_option("--dtype", flags->dtype, "Type of the weights in memory: auto or f32.")
+      ->check(CLI::IsMember({"auto", "f32"}))
+      ->type_name("TYPE")
+      ->group(model);
+
+  const std::string speed = "Speed";
+  app.add_option("-t,--threads", flags->threads,
+                 "Threads that compute; 0 = one for each processor this process may use.")
+      ->check(CLI::Range(0, 256))
+      ->type_name("N")
+      ->group(speed);
+  app.add_flag("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
+      ->group(speed);
+  app.add_option("--tokenization-workers", flags->limits.tokenization_workers,
+                 "Threads that tokenize; 0 = one a processor, 8 at most.")
+      ->check(CLI::Range(0, 256))
+      ->type_name("N")
+      ->group(speed);
+  app.add_option("--max-batch-tokens", flags->max_batch_tokens,
+                 "Tokens of one batch. More does not make a CPU faster, and others wait longer.")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("TOKENS")
+      ->group(speed);
+
+  const std::string texts = "Texts";
+  app.add_flag("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
+               "Cut inputs over the model's limit (and report it), or refuse them. [on]")
+      ->group(texts);
+  app.add_option("--max-input-bytes", flags->limits.input_bytes, "Longest text.")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->type_name("BYTES")
+      ->group(texts);
+
+  flags->log_level = log_level;
+  const std::string log = "Log";
+  app.add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
+      ->type_name("LEVEL")
+      ->group(log);
+  app.add_option("--log-format", flags->log_format, "text or json, on stderr.")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORMAT")
+      ->group(log);
+}
+
+Status ApplyLogFlags(const ModelFlags& flags) {
+  LogOptions options;
+  PENSTOCK_ASSIGN_OR_RETURN(options.level, ParseLogLevel(flags.log_level));
+  options.json = flags.log_format == "json";
+  InitLog(options);
+  return Status::Ok();
+}
+
+std::string NameOfReference(const std::string& reference) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(reference, ignored)) return reference.substr(0, reference.rfind('@'));
+  fs::path path = fs::weakly_canonical(reference, ignored);
+  if (path.filename().empty()) path = path.parent_path();
+  constexpr std::string_view kPrefix = "models--";
+  if (path.parent_path().filename() == "snapshots") {
+    std::string cached = path.parent_path().parent_path().filename().string();
+    if (cached.starts_with(kPrefix)) {
+      cached.erase(0, kPrefix.size());
+      const size_t slash = cached.find("--");
+      return slash == std::string::npos ? cached : cached.replace(slash, 2, "/");
+    }
+  }
+  return path.filename().string();
+}
+
+namespace {
+
+// "NAME=REF": a '=' in a path comes after a '/'.
+void SplitName(const std::string& model, std::string* name, std::string* reference) {
+  const size_t equals = model.find('=');
+  std::error_code ignored;
+  if (equals == std::string::npos || model.find('/') < equals ||
+      std::filesystem::exists(model, ignored)) {
+    *reference = model;
+    *name = NameOfReference(model);
+    return;
+  }
+  *name = model.substr(0, equals);
+  *reference = model.substr(equals + 1);
+}
+
+}  // namespace
+
+Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
+  std::vector<ModelSpec> specs;
+  for (const std::string& model : flags.models) {
+    ModelSpec spec;
+    SplitName(model, &spec.name, &spec.reference);
+    if (spec.reference.empty()) {
+      return Status::InvalidArgument(
+          fmt::format("--model '{}' names no folder or hub reference", model), "model");
+    }
+    if (!flags.pooling.empty()) {
+      auto pooling = ParsePoolingMode(flags.pooling);
+      if (!pooling.ok()) {
+        return Status::InvalidArgument("--pooling: " + pooling.status().message(), "pooling");
+      }
+      spec.options.pooling = *pooling;
+    }
+    spec.options.scheduler.max_batch_tokens = flags.max_batch_tokens;
+    spec.options.scheduler.max_queued_tokens = flags.max_queued_tokens;
+    specs.push_back(std::move(spec));
+  }
+  const auto& names = flags.served_names;
+  if (specs.size() == 1 && !names.empty()) {
+    specs[0].name = names[0];
+    specs[0].aliases.assign(names.begin() + 1, names.end());
+  } else if (!names.empty()) {
+    if (names.size() != specs.size()) {
+      return Status::InvalidArgument(
+          fmt::format("--served-model-name is given {} times for {} models: one each, or none",
+                      names.size(), specs.size()),
+          "served-model-name");
+    }
+    for (size_t i = 0; i < specs.size(); ++i) specs[i].name = names[i];
+  }
+  return specs;
+}
+
+Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelFlags& flags) {
+  auto local = std::make_unique<LocalModels>();
+  PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(flags));
+  CpuOptions cpu;
+  cpu.threads = flags.threads;
+  cpu.pin = flags.pin;
+  cpu.isa = flags.isa;
+  PENSTOCK_ASSIGN_OR_RETURN(local->backend, NewCpuBackend(cpu));
+  local->registry = std::make_unique<Registry>(local->backend.get(), &local->metrics);
+  for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
+  local->service = std::make_unique<Service>(local->registry.get(), flags.limits, &local->metrics);
+  local->registry->StartLoading();
+  return local;
+}
+
+Expected<std::unique_ptr<LocalModels>> LocalModels::Load(const ModelFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(auto local, Start(flags));
+  PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
+  return local;
+}
+
+}  // namespace penstock

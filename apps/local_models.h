@@ -1,0 +1,59 @@
+// The flags that say which models are loaded and how, and what is made of them: backend, registry
+// and service, the same in the server and in every command.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/service.h"
+#include "command_line.h"
+#include "engine/registry.h"
+#include "metrics/metrics.h"
+#include "tensor/backend.h"
+
+namespace penstock {
+
+struct ModelFlags {
+  std::vector<std::string> models;        // --model
+  std::vector<std::string> served_names;  // --served-model-name
+  int threads = 0;
+  bool pin = true;
+  std::string isa;  // of CpuOptions; no flag, doctor compares
+  std::string dtype = "auto";
+  std::string pooling;
+  int32_t max_batch_tokens = EncoderSchedulerOptions().max_batch_tokens;
+  int64_t max_queued_tokens = EncoderSchedulerOptions().max_queued_tokens;
+  std::string log_level = "info";
+  std::string log_format = "text";
+  ServiceLimits limits;
+};
+
+// Adds the flags; `several` models or exactly one. Commands log from level `log_level` on.
+void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
+                   const std::string& log_level);
+// Sets the log up; an error names the flag.
+Status ApplyLogFlags(const ModelFlags& flags);
+
+// The name a model is served under when none is given: "owner/name" of a hub reference or of a
+// folder in the hub's cache, else the folder's own name.
+std::string NameOfReference(const std::string& reference);
+
+// Registry specs of the --model and --served-model-name flags.
+Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags);
+
+// Everything that answers requests in this process. Destroyed in reverse: service, registry,
+// backend.
+struct LocalModels {
+  // Makes everything and starts loading; does not wait for it.
+  static Expected<std::unique_ptr<LocalModels>> Start(const ModelFlags& flags);
+  // Start and wait: for commands.
+  static Expected<std::unique_ptr<LocalModels>> Load(const ModelFlags& flags);
+
+  Metrics metrics;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Registry> registry;
+  std::unique_ptr<Service> service;
+};
+
+}  // namespace penstock

@@ -1,0 +1,305 @@
+// penstock serve: models behind HTTP.
+//
+// The main thread waits for the end of loading and for signals; everything else happens on threads
+// of the server, the service and the schedulers. Signals are blocked before the first thread is
+// started, so that they arrive at the signalfd and nowhere else.
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "command_line.h"
+#include "commands.h"
+#include "common/json_writer.h"
+#include "common/log.h"
+#include "http/server.h"
+#include "local_models.h"
+
+namespace penstock {
+namespace {
+
+struct ServeFlags {
+  ModelFlags model;
+  ServerOptions server;
+  int64_t request_timeout_ms = 0;
+  int64_t idle_timeout_ms = ServerOptions().idle_timeout.count();
+  int64_t read_timeout_ms = ServerOptions().read_timeout.count();
+  int64_t write_timeout_ms = ServerOptions().write_timeout.count();
+  int64_t shutdown_timeout_s = 30;
+};
+
+void AddServerFlags(CLI::App* app, ServeFlags* flags) {
+  ServerOptions& server = flags->server;
+  const std::string network = "Network";
+  app->add_option("--host", server.host, "Name or address to listen on; 0.0.0.0 = everywhere.")
+      ->type_name("HOST")
+      ->group(network);
+  app->add_option("-p,--port", server.port, "Port; 0 = any free one.")
+      ->type_name("PORT")
+      ->group(network);
+  app->add_option("--io-threads,--http-threads", server.io_threads, "Threads that read and write.")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N")
+      ->group(network);
+  app->add_option("--tls-cert", server.tls_cert_file, "PEM file, chain first: serve HTTPS.")
+      ->type_name("FILE")
+      ->group(network);
+  app->add_option("--tls-key", server.tls_key_file, "PEM file of the certificate's key.")
+      ->type_name("FILE")
+      ->group(network);
+  app->add_option("--cors-allow-origin", server.cors_allow_origins,
+                  "Origin that browsers may call from; * = any. May be given again.")
+      ->type_name("ORIGIN")
+      ->allow_extra_args(false)
+      ->group(network);
+  app->add_option("--api-key", server.api_keys,
+                  "Key that clients must send as a bearer token. May be given again. Better set "
+                  "as PENSTOCK_API_KEY: others can read command lines.")
+      ->type_name("KEY")
+      ->allow_extra_args(false)
+      ->group(network);
+}
+
+void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
+  const std::string limits = "Limits";
+  const auto at_least_one = CLI::Range(int64_t{1}, int64_t{1} << 40);
+  const auto milliseconds = CLI::Range(int64_t{0}, int64_t{86'400'000});
+  app->add_option("--max-client-batch-size", flags->model.limits.inputs_per_request,
+                  "Inputs or documents of one request.")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N")
+      ->group(limits);
+  app->add_option("--max-concurrent-requests", flags->model.limits.concurrent_requests,
+                  "Requests worked on at once; more are told to come back (429).")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N")
+      ->group(limits);
+  app->add_option("--max-queued-tokens", flags->model.max_queued_tokens,
+                  "Tokens that wait for a model; more are told to come back (429).")
+      ->check(at_least_one)
+      ->type_name("TOKENS")
+      ->group(limits);
+  app->add_option("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
+      ->check(at_least_one)
+      ->type_name("BYTES")
+      ->group(limits);
+  app->add_option("--max-header-bytes", flags->server.header_bytes_max, "Longest request header.")
+      ->check(CLI::Range(1024, 1 << 20))
+      ->type_name("BYTES")
+      ->group(limits);
+  app->add_option("--max-connections", flags->server.connections_max, "Connections at once.")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N")
+      ->group(limits);
+  app->add_option("--request-timeout-ms", flags->request_timeout_ms,
+                  "Drop a request that was not begun in this time; 0 = never.")
+      ->check(milliseconds)
+      ->type_name("MS")
+      ->group(limits);
+  app->add_option("--idle-timeout-ms", flags->idle_timeout_ms,
+                  "Close a kept-alive connection that is silent for so long.")
+      ->check(milliseconds)
+      ->type_name("MS")
+      ->group(limits);
+  app->add_option("--read-timeout-ms", flags->read_timeout_ms,
+                  "Longest time a client may take to send a header, or a body.")
+      ->check(milliseconds)
+      ->type_name("MS")
+      ->group(limits);
+  app->add_option("--write-timeout-ms", flags->write_timeout_ms,
+                  "Longest time a client may take no byte of an answer.")
+      ->check(milliseconds)
+      ->type_name("MS")
+      ->group(limits);
+  app->add_option("--shutdown-timeout-s", flags->shutdown_timeout_s,
+                  "On SIGTERM, how long requests in flight may take to finish.")
+      ->check(CLI::Range(0, 86'400))
+      ->type_name("S")
+      ->group(limits);
+  app->add_flag("--access-log", flags->server.access_log, "Log a line for each request.")
+      ->group("Log");
+}
+
+// SIGINT and SIGTERM as something to poll. Blocks them for every thread started later.
+class Signals {
+ public:
+  Signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    signal(SIGPIPE, SIG_IGN);  // a client that left is an error of write, not our end
+    fd_ = signalfd(-1, &set, SFD_CLOEXEC);
+    PENSTOCK_CHECK(fd_ >= 0);
+  }
+  ~Signals() { close(fd_); }
+
+  int fd() const { return fd_; }
+  // Blocks until one comes; its number.
+  int Wait() const {
+    signalfd_siginfo info{};
+    while (read(fd_, &info, sizeof info) != sizeof info) {
+    }
+    return static_cast<int>(info.ssi_signo);
+  }
+
+ private:
+  int fd_;
+};
+
+// Waits for the end of loading or a signal. Returns the signal, or 0.
+int WaitLoadedOrSignal(Registry* registry, const Signals& signals, Status* loaded) {
+  const int done = eventfd(0, EFD_CLOEXEC);
+  PENSTOCK_CHECK(done >= 0);
+  std::thread waiter([&] {
+    *loaded = registry->WaitLoaded();
+    const uint64_t one = 1;
+    (void)!write(done, &one, sizeof one);
+  });
+  pollfd fds[2] = {{signals.fd(), POLLIN, 0}, {done, POLLIN, 0}};
+  while (poll(fds, 2, -1) < 0 && errno == EINTR) {
+  }
+  const int signal_number = fds[0].revents != 0 ? signals.Wait() : 0;
+  if (signal_number != 0) {
+    std::fprintf(stderr, "penstock serve: stopped before the models were loaded\n");
+    // Loading cannot be interrupted, and nothing is lost with it.
+    _exit(128 + signal_number);
+  }
+  waiter.join();
+  close(done);
+  return signal_number;
+}
+
+std::string Describe(const ModelInfo& model) {
+  std::string text = fmt::format("{} ({}, {}, {} tokens", model.name, model.architecture,
+                                 model.task, model.max_tokens);
+  if (model.dimensions > 0) text += fmt::format(", {} dimensions", model.dimensions);
+  return text + ", " + model.backend + ")";
+}
+
+std::string CurlLine(const ModelInfo& model, const std::string& url, bool key) {
+  std::string json_name;
+  AppendJsonString(model.name, &json_name);
+  std::string route = "/v1/embeddings";
+  std::string body = "{\"model\": " + json_name + ", \"input\": \"Hello, world\"}";
+  if (model.task == "reranking") {
+    route = "/v1/rerank";
+    body =
+        "{\"model\": " + json_name +
+        ", \"query\": \"What is a penstock?\", \"documents\": [\"A pipe that feeds a turbine.\", "
+        "\"A writing tool.\"]}";
+  } else if (model.task == "classification") {
+    route = "/v1/classify";
+    body = "{\"model\": " + json_name + ", \"input\": \"I like it.\"}";
+  }
+  // Names may hold a quote; a shell string must not.
+  for (size_t at = 0; (at = body.find('\'', at)) != std::string::npos; at += 4) {
+    body.replace(at, 1, "'\\''");
+  }
+  return fmt::format("curl -s{} {}{}{} -H 'Content-Type: application/json' -d '{}'",
+                     url.starts_with("https") ? "k" : "", url, route,
+                     key ? " -H \"Authorization: Bearer $PENSTOCK_API_KEY\"" : "", body);
+}
+
+std::string UrlOf(const ServerOptions& options, const Server& server, bool reachable) {
+  std::string host = options.host;
+  if (reachable && host == "0.0.0.0") host = "127.0.0.1";
+  if (reachable && host == "::") host = "::1";
+  if (host.find(':') != std::string::npos) host = "[" + host + "]";
+  return fmt::format("{}://{}:{}", server.tls() ? "https" : "http", host, server.port());
+}
+
+void PrintReady(const ServeFlags& flags, const Server& server, const Service& service) {
+  std::string models;
+  for (const ModelInfo& model : service.Models()) {
+    models += models.empty() ? "" : ", ";
+    models += Describe(model);
+  }
+  const std::string curl = CurlLine(service.Models().front(), UrlOf(flags.server, server, true),
+                                    !flags.server.api_keys.empty());
+  std::printf("penstock " PENSTOCK_VERSION " ready on %s serving %s\n%s\n",
+              UrlOf(flags.server, server, false).c_str(), models.c_str(), curl.c_str());
+  std::fflush(stdout);
+}
+
+void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_t timeout_s) {
+  LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
+  // Somebody who asks twice does not want to wait.
+  std::thread([fd = signals.fd()] {
+    signalfd_siginfo info{};
+    if (read(fd, &info, sizeof info) == sizeof info) _exit(128 + info.ssi_signo);
+  }).detach();
+  const auto start = std::chrono::steady_clock::now();
+  const std::chrono::milliseconds timeout{timeout_s * 1000};
+  server->Shutdown(timeout);
+  local->service->StopAccepting();
+  const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - start);
+  if (!local->service->Drain(std::max(timeout - used, std::chrono::milliseconds(1000)))) {
+    LogWarn("some requests were not finished in time");
+    FlushLog();
+    // Destructors would wait for them.
+    _exit(kExitFailure);
+  }
+  local->registry->Stop();
+  LogInfo("stopped");
+  FlushLog();
+}
+
+}  // namespace
+
+int RunServe(const std::vector<std::string>& args) {
+  CommandLine line("serve", "Serve models over HTTP.",
+                   "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n"
+                   "  penstock serve --model ./embedder --model rank=./reranker --port 9000\n"
+                   "  PENSTOCK_API_KEY=secret penstock serve --model ./embedder --host 0.0.0.0\n"
+                   "  penstock serve --config /etc/penstock.toml\n");
+  ServeFlags flags;
+  AddModelFlags(&line, &flags.model, true, "info");
+  AddServerFlags(&line.app(), &flags);
+  AddLimitFlags(&line.app(), &flags);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
+    return line.FailUsage("--log-level: " + log.message());
+  }
+  if (flags.server.tls_cert_file.empty() != flags.server.tls_key_file.empty()) {
+    return line.FailUsage("--tls-cert and --tls-key belong together");
+  }
+  flags.server.request_timeout = std::chrono::milliseconds(flags.request_timeout_ms);
+  flags.server.idle_timeout = std::chrono::milliseconds(flags.idle_timeout_ms);
+  flags.server.read_timeout = std::chrono::milliseconds(flags.read_timeout_ms);
+  flags.server.write_timeout = std::chrono::milliseconds(flags.write_timeout_ms);
+
+  const Signals signals;
+  auto local = LocalModels::Start(flags.model);
+  if (!local.ok()) {
+    return local.status().field().empty() ? line.Fail(local.status())
+                                          : line.FailUsage(local.status().message());
+  }
+  LocalModels& models = **local;
+  auto server = Server::Start(models.service.get(), &models.metrics, flags.server);
+  if (!server.ok()) {
+    // Models may be loading still; their destructors would wait for that.
+    std::fflush(nullptr);
+    _exit(line.Fail(server.status()));
+  }
+  Status loaded;
+  WaitLoadedOrSignal(models.registry.get(), signals, &loaded);
+  if (!loaded.ok()) {
+    (*server)->Shutdown(std::chrono::milliseconds(0));
+    return line.Fail(loaded);
+  }
+  PrintReady(flags, **server, *models.service);
+  signals.Wait();
+  ShutDown(server->get(), &models, signals, flags.shutdown_timeout_s);
+  return kExitOk;
+}
+
+}  // namespace penstock

@@ -1,0 +1,114 @@
+// penstock tokenize: what a model sees of a text.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "commands.h"
+#include "common/json_writer.h"
+#include "local_models.h"
+#include "output_file.h"
+#include "request_window.h"
+#include "text_flags.h"
+
+namespace penstock {
+namespace {
+
+struct TokenizeFlags {
+  ModelFlags model;
+  TextFlags text;
+  std::optional<std::string> prompt_name;
+  bool special_tokens = true;
+  bool table = false;
+};
+
+std::string PrintJson(const std::vector<TokenizeResponse::Token>& tokens) {
+  std::string text;
+  JsonWriter writer(&text);
+  writer.BeginObject().Key("ids").BeginArray();
+  for (const auto& token : tokens) writer.Int(token.id);
+  writer.EndArray().Key("tokens").BeginArray();
+  for (const auto& token : tokens) writer.String(token.text);
+  writer.EndArray().Key("offsets").BeginArray();
+  for (const auto& token : tokens) {
+    writer.BeginArray().Uint(token.offset.begin).Uint(token.offset.end).EndArray();
+  }
+  writer.EndArray().EndObject();
+  return text + '\n';
+}
+
+std::string PrintTable(const std::vector<TokenizeResponse::Token>& tokens) {
+  std::string text = fmt::format("{:>8}  {:>6}  {:>6}  {}\n", "id", "begin", "end", "token");
+  for (const auto& token : tokens) {
+    text += fmt::format("{:>8}  {:>6}  {:>6}  {}{}\n", token.id, token.offset.begin,
+                        token.offset.end, token.text, token.special ? "  (special)" : "");
+  }
+  return text + fmt::format("{} tokens\n\n", tokens.size());
+}
+
+Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFile* file) {
+  LineReader reader(flags.text.files, flags.text.format);
+  RequestWindow<TokenizeResponse, int> window([&](const TokenizeResponse& response, int) -> Status {
+    for (const auto& tokens : response.inputs) {
+      file->Write(flags.table ? PrintTable(tokens) : PrintJson(tokens));
+    }
+    if (file->failed()) return {StatusCode::kUnavailable, "cannot write the output"};
+    return Status::Ok();
+  });
+  TokenizeRequest request;
+  const auto send = [&]() -> Status {
+    if (request.inputs.empty()) return Status::Ok();
+    request.prompt_name = flags.prompt_name;
+    request.add_special_tokens = flags.special_tokens;
+    auto answer = Ask<TokenizeResponse>([&](Callback<TokenizeResponse> done) {
+      service->Tokenize(std::exchange(request, {}), {}, std::move(done));
+    });
+    return window.Push(std::move(answer), 0);
+  };
+  while (true) {
+    PENSTOCK_ASSIGN_OR_RETURN(auto line, reader.Next());
+    if (!line) break;
+    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(*line, {"text", "input", "content"}));
+    request.inputs.push_back(std::move(text));
+    if (request.inputs.size() == static_cast<size_t>(flags.text.batch)) {
+      PENSTOCK_RETURN_IF_ERROR(send());
+    }
+  }
+  PENSTOCK_RETURN_IF_ERROR(send());
+  return window.Finish();
+}
+
+}  // namespace
+
+int RunTokenize(const std::vector<std::string>& args) {
+  CommandLine line("tokenize",
+                   "Tokenize texts. Writes {\"ids\": [...], \"tokens\": [...], \"offsets\": "
+                   "[[begin, end], ...]} a line;\noffsets count characters. Nothing is cut.",
+                   "  echo 'Hello, world' | penstock tokenize --model MODEL --table\n"
+                   "  penstock tokenize --model MODEL texts.jsonl --output tokens.jsonl\n");
+  TokenizeFlags flags;
+  AddModelFlags(&line, &flags.model, false, "warn");
+  AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
+  const std::string group = "Tokens";
+  CLI::App& app = line.app();
+  app.add_option("--prompt-name", flags.prompt_name, "Prompt of the model to put before a text.")
+      ->type_name("NAME")
+      ->group(group);
+  app.add_flag("--special-tokens,!--no-special-tokens", flags.special_tokens,
+               "With those the model's template adds, or without. [on]")
+      ->group(group);
+  app.add_flag("--table", flags.table, "Print a table to read.")->group(group);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
+    return line.FailUsage("--log-level: " + log.message());
+  }
+  auto local = LocalModels::Load(flags.model);
+  if (!local.ok()) return line.Fail(local.status());
+  auto file = OutputFile::Open(flags.text.output);
+  if (!file.ok()) return line.FailUsage(file.status().message());
+  Status status = TokenizeAllInputs(flags, (*local)->service.get(), &*file);
+  const Status closed = file->Close();
+  if (status.ok()) status = closed;
+  return status.ok() ? kExitOk : line.Fail(status);
+}
+
+}  // namespace penstock
