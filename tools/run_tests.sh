@@ -10,9 +10,9 @@ which=${2:-all}
 failed=0
 
 # Weights are too large to keep beside the tests; those that want them skip where there are none.
-if [[ -z ${PENSTOCK_DEFAULT_MODEL:-} ]]; then
+if [[ -z ${PENSTOCK_MINILM:-} ]]; then
   if model=$(tools/get_default_model.py); then
-    export PENSTOCK_DEFAULT_MODEL=$model
+    export PENSTOCK_MINILM=$model
   else
     echo "run_tests.sh: no default model; the tests that need it are skipped" >&2
   fi
@@ -26,7 +26,7 @@ shopt -s nullglob
 e2e=(tests/e2e/test_*.py tests/e2e/*_test.py)
 if [[ $which != unit && ${#e2e[@]} -gt 0 && -f tests/e2e/requirements.txt ]]; then
   python=$(tools/make_venv.sh "$build/venv" tests/e2e/requirements.txt) || exit 1
-  PENSTOCK_BINARY=${PENSTOCK_BINARY:-$PWD/$build/penstock} \
+  PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
     "$python" -m pytest -q -p no:cacheprovider tests/e2e || failed=1
 fi
 exit $failed
