@@ -1,0 +1,216 @@
+"""Starts the real program and hands its address to the tests.
+
+PENSTOCK_BIN      the program; default build/penstock of the repository
+PENSTOCK_MINILM   folder of all-MiniLM-L6-v2; else looked for in the Hugging Face and Penstock
+                  caches; tests of it are skipped where it is not found
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+import requests
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "models"
+EMBED, RERANK, CLASSIFY = "bert_mean_normalize", "bert_rerank_identity", "bert_classify_softmax"
+START_TIMEOUT_S = 60
+
+
+def binary():
+    path = pathlib.Path(os.environ.get("PENSTOCK_BIN", ROOT / "build" / "penstock"))
+    if not path.is_file():
+        pytest.exit(f"{path} is not there: build it, or set PENSTOCK_BIN", returncode=2)
+    return str(path)
+
+
+def clean_environment(**more):
+    """The environment without settings of Penstock or of a proxy, which would change the tests."""
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith("PENSTOCK_") and not k.lower().endswith("_proxy")}
+    return {**kept, **more}
+
+
+def run(*args, stdin=None, env=None, check=True, cwd=None):
+    """A command of the program, to its end."""
+    done = subprocess.run([binary(), *map(str, args)], input=stdin, capture_output=True, timeout=60,
+                          env=env or clean_environment(), cwd=cwd)
+    if check:
+        assert done.returncode == 0, (args, done.returncode, done.stderr.decode())
+    return done
+
+
+class Server:
+    """penstock serve, from start to SIGTERM."""
+
+    def __init__(self, *args, env=None, ready=True):
+        self.process = subprocess.Popen(
+            [binary(), "serve", "--port", "0", "--threads", "2", *map(str, args)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env or clean_environment())
+        self.log = []
+        self.stdout = []
+        self._ready = threading.Event()
+        self.port = self.url = None
+        for stream, keep in ((self.process.stdout, self.stdout), (self.process.stderr, self.log)):
+            threading.Thread(target=self._read, args=(stream, keep), daemon=True).start()
+        if ready and not self._ready.wait(START_TIMEOUT_S):
+            self.process.kill()
+            raise AssertionError("did not start: " + "".join(self.log))
+        assert not ready or self.url, "ended at once: " + "".join(self.log)
+        self.host = "127.0.0.1"
+
+    def _read(self, stream, keep):
+        for line in stream:
+            line = line.decode(errors="replace")
+            keep.append(line)
+            found = re.search(r"ready on (https?)://[^:]+:(\d+)", line)
+            if found:
+                self.port = int(found.group(2))
+                self.url = f"{found.group(1)}://127.0.0.1:{self.port}"
+                self._ready.set()
+        self._ready.set()
+
+    def post(self, path, body=None, **more):
+        return requests.post(self.url + path, json=body, timeout=30, **more)
+
+    def get(self, path, **more):
+        return requests.get(self.url + path, timeout=30, **more)
+
+    def metrics(self):
+        """{name{labels}: value}"""
+        values = {}
+        for line in self.get("/metrics").text.splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                values[name] = float(value)
+        return values
+
+    def connect(self, timeout=10):
+        connection = socket.create_connection((self.host, self.port), timeout=timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def stop(self, timeout=20):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+
+def model_args(*names):
+    args = []
+    for alias, name in names:
+        args += ["--model", f"{alias}={GOLDEN / name}"]
+    return args
+
+
+ALL_MODELS = [("embed", EMBED), ("rerank", RERANK), ("classify", CLASSIFY)]
+
+
+def expected(name):
+    return json.loads((GOLDEN / name / "expected.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def server():
+    """Three models; the first is the default."""
+    server = Server(*model_args(*ALL_MODELS))
+    yield server
+    assert server.stop() == 0, "".join(server.log)
+
+
+@pytest.fixture(scope="session")
+def reranker():
+    server = Server(*model_args(("rerank", RERANK)))
+    yield server
+    assert server.stop() == 0, "".join(server.log)
+
+
+@pytest.fixture(scope="session")
+def classifier():
+    server = Server(*model_args(("classify", CLASSIFY)))
+    yield server
+    assert server.stop() == 0, "".join(server.log)
+
+
+@pytest.fixture
+def start():
+    """start(args...) gives a server of the test's own."""
+    servers = []
+
+    def start_one(*args, **more):
+        if not any(arg == "--model" for arg in args):
+            args = (*model_args(("embed", EMBED)), *args)
+        servers.append(Server(*args, **more))
+        return servers[-1]
+
+    yield start_one
+    for one in servers:
+        if one.process.poll() is None:
+            one.stop()
+
+
+def find_minilm():
+    given = os.environ.get("PENSTOCK_MINILM")
+    if given:
+        return pathlib.Path(given)
+    caches = [pathlib.Path(os.environ.get("HF_HOME", pathlib.Path.home() / ".cache/huggingface")) / "hub",
+              pathlib.Path.home() / ".cache/penstock"]
+    for cache in caches:
+        if not cache.is_dir():
+            continue
+        for config in sorted(cache.glob("**/*all-MiniLM-L6-v2*/**/config.json")):
+            if (config.parent / "model.safetensors").exists():
+                return config.parent
+    return None
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    folder = find_minilm()
+    if folder is None:
+        pytest.skip("all-MiniLM-L6-v2 IS NOT HERE: set PENSTOCK_MINILM to its folder")
+    server = Server("--model", f"minilm={folder}")
+    server.folder = folder
+    yield server
+    assert server.stop() == 0, "".join(server.log)
+
+
+def read_response(connection, rest=b"", head_only=False):
+    """One HTTP response from a socket: (status, headers, body, what came after it)."""
+    data = rest
+    while b"\r\n\r\n" not in data:
+        block = connection.recv(65536)
+        if not block:
+            return None
+        data += block
+    head, data = data.split(b"\r\n\r\n", 1)
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:])}
+    length = 0 if head_only else int(headers.get("content-length", 0))
+    while len(data) < length:
+        block = connection.recv(65536)
+        if not block:
+            return None
+        data += block
+    return int(lines[0].split()[1]), headers, data[:length], data[length:]
+
+
+def raw_post(path, body, *headers):
+    lines = [f"POST {path} HTTP/1.1", "Host: h", "Content-Type: application/json",
+             f"Content-Length: {len(body)}", *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+def wait_for(condition, timeout=5):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False

@@ -1,0 +1,90 @@
+"""Reranking and classifying: Cohere's client, Jina's shape, TEI's."""
+import cohere
+import pytest
+
+from conftest import CLASSIFY, RERANK, expected
+
+PAIRS = [case for case in expected(RERANK)["texts"] if case.get("text_pair")]
+QUERY = PAIRS[0]["text"]
+SAME = [case for case in PAIRS if case["text"] == QUERY]
+DOCUMENTS = [case["text_pair"] for case in SAME]
+LOGITS = [case["logits"][0] for case in SAME]
+ORDER = sorted(range(len(SAME)), key=lambda i: -LOGITS[i])
+
+
+def check(results, score="relevance_score"):
+    assert [r["index"] for r in results] == ORDER
+    for r in results:
+        assert r[score] == pytest.approx(LOGITS[r["index"]], abs=1e-4)
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+def test_by_hand(server, path):
+    body = {"model": "rerank", "query": QUERY, "documents": DOCUMENTS}
+    answer = server.post(path, body)
+    assert answer.status_code == 200, answer.text
+    check(answer.json()["results"])
+    assert "document" not in answer.json()["results"][0]
+    assert answer.headers["X-Penstock-Truncated-Inputs"] == "0"
+    assert answer.json()["usage"]["total_tokens"] > 0
+    objects = [{"text": text} for text in DOCUMENTS]
+    again = server.post(path, {**body, "documents": objects, "top_n": 1, "return_documents": True})
+    assert again.json()["results"] == [{**answer.json()["results"][0],
+                                        "document": {"text": DOCUMENTS[ORDER[0]]}}]
+
+
+def test_cohere_client(server):
+    v2 = cohere.ClientV2(api_key="none", base_url=server.url)
+    answer = v2.rerank(model="rerank", query=QUERY, documents=DOCUMENTS, top_n=2)
+    assert [r.index for r in answer.results] == ORDER[:2]
+    v1 = cohere.Client(api_key="none", base_url=server.url)
+    answer = v1.rerank(model="rerank", query=QUERY, documents=DOCUMENTS, return_documents=True)
+    assert answer.results[0].document.text == DOCUMENTS[ORDER[0]]
+    with pytest.raises(cohere.NotFoundError) as caught:
+        v2.rerank(model="gone", query=QUERY, documents=DOCUMENTS)
+    assert "gone" in str(caught.value.body)
+
+
+def test_tei_rerank(reranker):
+    body = {"query": QUERY, "texts": DOCUMENTS}
+    raw = reranker.post("/rerank", {**body, "raw_scores": True, "return_text": True})
+    assert raw.status_code == 200, raw.text
+    check(raw.json(), "score")
+    assert [r["text"] for r in raw.json()] == [DOCUMENTS[i] for i in ORDER]
+    assert reranker.post("/", body).json() == reranker.post("/rerank", body).json()
+    info = reranker.get("/info").json()
+    assert "reranker" in info["model_type"] and info["max_input_length"] > 0
+
+
+def test_ties_keep_the_order(server):
+    answer = server.post("/v1/rerank", {"model": "rerank", "query": "a", "documents": ["same"] * 5})
+    assert [r["index"] for r in answer.json()["results"]] == [0, 1, 2, 3, 4]
+
+
+def test_classify(server, classifier):
+    cases = [case for case in expected(CLASSIFY)["texts"] if not case.get("text_pair")]
+    answer = server.post("/v1/classify",
+                         {"model": "classify", "input": [case["text"] for case in cases]})
+    assert answer.status_code == 200, answer.text
+    for row, case in zip(answer.json()["data"], cases):
+        assert row["probs"] == pytest.approx(case["scores"], abs=1e-4)
+        assert row["num_classes"] == len(case["scores"])
+        assert row["score"] == max(row["probs"])
+        assert row["label"] == row["prediction"] == row["predictions"][0]["label"]
+    single = classifier.post("/predict", {"inputs": cases[0]["text"]}).json()
+    assert {"score", "label"} == set(single[0]) and len(single) == len(cases[0]["scores"])
+    batch = classifier.post("/predict", {"inputs": [[case["text"]] for case in cases]}).json()
+    assert batch[0] == single and len(batch) == len(cases)
+    raw = classifier.post("/predict", {"inputs": cases[0]["text"], "raw_scores": True}).json()
+    assert sorted(r["score"] for r in raw) == pytest.approx(sorted(cases[0]["logits"]), abs=1e-3)
+
+
+def test_classify_pairs(classifier):
+    pairs = [case for case in expected(CLASSIFY)["texts"] if case.get("text_pair")]
+    if not pairs:
+        pytest.skip("the reference has no pairs")
+    for case in pairs:
+        both = [case["text"], case["text_pair"]]
+        answer = classifier.post("/predict", {"inputs": both}).json()
+        assert sorted(r["score"] for r in answer) == pytest.approx(sorted(case["scores"]), abs=1e-4)
+        assert classifier.post("/predict", {"inputs": [both]}).json() == [answer]
