@@ -90,7 +90,7 @@ void AddMissingWeights(const fs::path& snapshot, std::vector<std::string>* missi
 
 std::string DefaultCacheRoot() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-    if (const std::string value = Env(name); !value.empty()) return value;
+    if (std::string value = Env(name); !value.empty()) return value;
   }
   if (const std::string home = Env("HF_HOME"); !home.empty()) return home + "/hub";
   const std::string xdg = Env("XDG_CACHE_HOME");
