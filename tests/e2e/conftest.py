@@ -50,8 +50,9 @@ class Server:
     """penstock serve, from start to SIGTERM."""
 
     def __init__(self, *args, env=None, ready=True):
+        threads = () if "--threads" in args else ("--threads", "2")
         self.process = subprocess.Popen(
-            [binary(), "serve", "--port", "0", "--threads", "2", *map(str, args)],
+            [binary(), "serve", "--port", "0", *threads, *map(str, args)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env or clean_environment())
         self.log = []
         self.stdout = []

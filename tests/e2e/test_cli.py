@@ -1,0 +1,108 @@
+"""The commands, from the command line."""
+import json
+
+import numpy as np
+import pytest
+
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, clean_environment, expected, run
+
+TEXTS = [case["text"] for case in expected(EMBED)["texts"]
+         if not case.get("prompt_name") and case["text"].strip() and "\n" not in case["text"]]
+WANTED = {case["text"]: case["embedding"] for case in expected(EMBED)["texts"]
+          if not case.get("prompt_name")}
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def test_embed_keeps_the_order(tmp_path):
+    texts = TEXTS * 60  # many batches
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(texts) + "\n")
+    rows = lines(run("embed", "--model", GOLDEN / EMBED, "--batch", 7, path))
+    assert [row["index"] for row in rows] == list(range(len(texts)))
+    for row, text in zip(rows, texts):
+        assert np.abs(np.array(row["embedding"]) - WANTED[text]).max() < 1e-5
+
+
+def test_embed_reads_stdin_and_jsonl_and_writes_npy(tmp_path):
+    jsonl = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS).encode()
+    out = tmp_path / "vectors.npy"
+    run("embed", "--model", GOLDEN / EMBED, "-o", out, stdin=jsonl)
+    matrix = np.load(out)
+    assert matrix.dtype == np.float32 and matrix.shape == (len(TEXTS), 32)
+    assert np.abs(matrix - [WANTED[text] for text in TEXTS]).max() < 1e-5
+    rows = lines(run("embed", "--model", GOLDEN / EMBED, stdin=jsonl))
+    assert np.array_equal(np.array([r["embedding"] for r in rows], np.float32), matrix)
+
+
+def test_embed_options():
+    done = run("embed", "--model", GOLDEN / EMBED, "--prompt-name", "query", "--dimensions", 8,
+               stdin=b"dog\n")
+    assert len(lines(done)[0]["embedding"]) == 8
+    cut = run("embed", "--model", GOLDEN / EMBED, stdin=b"dog " * 100 + b"\n")
+    assert b"cut" in cut.stderr
+    refused = run("embed", "--model", GOLDEN / EMBED, "--no-auto-truncate", stdin=b"dog " * 100,
+                  check=False)
+    assert refused.returncode == 1 and b"48" in refused.stderr
+
+
+def test_rerank():
+    case = next(case for case in expected(RERANK)["texts"] if case.get("text_pair"))
+    done = run("rerank", "--model", GOLDEN / RERANK, "--query", case["text"],
+               stdin=(case["text_pair"] + "\nsomething else\n").encode())
+    results = lines(done)[0]["results"]
+    assert sorted(r["index"] for r in results) == [0, 1]
+    assert results[0]["score"] >= results[1]["score"]
+    mine = next(r for r in results if r["index"] == 0)
+    assert mine["score"] == pytest.approx(case["logits"][0], abs=1e-4)
+
+
+def test_classify():
+    case = next(case for case in expected(CLASSIFY)["texts"] if not case.get("text_pair"))
+    row = lines(run("classify", "--model", GOLDEN / CLASSIFY, stdin=case["text"].encode()))[0]
+    assert str(max(case["scores"]))[:5] in json.dumps(row)
+
+
+def test_tokenize():
+    case = next(case for case in expected(EMBED)["texts"] if not case.get("prompt_name"))
+    row = lines(run("tokenize", "--model", GOLDEN / EMBED, stdin=case["text"].encode()))[0]
+    assert row["ids"] == case["ids"]
+
+
+def test_inspect_and_doctor():
+    inspected = json.loads(run("inspect", "--json", "--model", GOLDEN / EMBED).stdout)
+    assert inspected["task"] == "embedding" and inspected["dimensions"] == 32
+    assert b"WordPiece" in run("inspect", "--model", GOLDEN / EMBED).stdout
+    assert run("doctor", "--model", GOLDEN / EMBED).stdout
+
+
+def test_help_and_version():
+    assert b"serve" in run("--help").stdout
+    assert run("--version").stdout.startswith(b"penstock ")
+    for command in ("serve", "embed", "rerank", "classify", "tokenize", "inspect", "doctor"):
+        assert b"--model" in run(command, "--help").stdout, command
+
+
+@pytest.mark.parametrize("args", [
+    ["nonsense"], ["embed"], ["embed", "--model", "/no/such/folder"], ["embed", "--no-such-flag"],
+    ["serve", "--model", "x", "--port", "99999"], ["serve", "--config", "/no/such/file"],
+])
+def test_mistakes_are_said(args):
+    done = run(*args, check=False, stdin=b"")
+    assert done.returncode in (1, 2) and b"penstock" in done.stderr, done.stderr
+    assert b"terminate called" not in done.stderr
+
+
+def test_flag_then_environment_then_file(tmp_path):
+    config = tmp_path / "penstock.toml"
+    config.write_text(f'model = "{GOLDEN / EMBED}"\ndimensions = 4\n')
+    length = lambda done: len(lines(done)[0]["embedding"])
+    assert length(run("embed", "--config", config, stdin=b"a")) == 4
+    env = clean_environment(PENSTOCK_DIMENSIONS="8")
+    assert length(run("embed", "--config", config, stdin=b"a", env=env)) == 8
+    assert length(run("embed", "--config", config, "--dimensions", 16, stdin=b"a", env=env)) == 16
+    config.write_text(config.read_text() + "no-such-setting = 1\n")
+    done = run("embed", "--config", config, stdin=b"a", check=False)
+    assert done.returncode == 2 and b"no-such-setting" in done.stderr

@@ -1,0 +1,179 @@
+"""What an operator relies on: metrics, readiness, overload, deadlines, cancelling, stopping."""
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+
+from conftest import raw_post, read_response, wait_for
+
+# About 100,000 tokens: long enough to meet it in the act, with some of them one after the other.
+SLOW_TEXTS = ["dog " * 46] * 2048
+SLOW = json.dumps({"inputs": SLOW_TEXTS}).encode()
+
+
+def test_every_series_is_there_from_the_start(start):
+    server = start()
+    before = server.metrics()
+    for series in ('penstock_http_requests_total{route="/embed",method="POST",code="200"}',
+                   'penstock_http_requests_total{route="/v1/rerank",method="POST",code="429"}',
+                   'penstock_http_requests_total{route="other",method="other",code="404"}',
+                   'penstock_http_request_duration_seconds_count{route="/embed",method="POST"}',
+                   "penstock_http_connections_refused_total"):
+        assert before[series] == 0, series
+    assert before["penstock_http_connections"] >= 1
+    server.post("/embed", {"inputs": "a"})
+    server.get("/made-up-by-a-client")
+    after = server.metrics()
+    assert after['penstock_http_requests_total{route="/embed",method="POST",code="200"}'] == 1
+    assert after['penstock_http_requests_total{route="other",method="other",code="404"}'] == 1
+    assert after["penstock_http_received_bytes_total"] > before["penstock_http_received_bytes_total"]
+    assert after["penstock_http_sent_bytes_total"] > before["penstock_http_sent_bytes_total"]
+    assert set(after) == set(before)
+
+
+def test_health_and_readiness(server):
+    for path in ("/health", "/healthz", "/livez", "/ping"):
+        assert server.get(path).json() == {"status": "ok"}
+    assert server.get("/readyz").json() == {"status": "ready"}
+
+
+def test_health_does_not_wait_behind_inference(start):
+    server = start("--threads", "1", "--io-threads", "2")
+    with server.connect() as busy:
+        for _ in range(4):
+            busy.sendall(raw_post("/embed", SLOW))
+        slowest = 0
+        for path in ("/health", "/readyz", "/metrics") * 5:
+            begin = time.monotonic()
+            assert server.get(path).status_code == 200
+            slowest = max(slowest, time.monotonic() - begin)
+    assert slowest < 1
+
+
+def test_overload_is_429_with_retry_after(start):
+    server = start("--threads", "1", "--max-concurrent-requests", "1")
+    bodies = {"/embed": {"inputs": SLOW_TEXTS}, "/v1/embeddings": {"input": SLOW_TEXTS}}
+
+    def ask(path):
+        return server.post(path, bodies[path])
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(ask, ["/embed", "/v1/embeddings"] * 12))
+    assert {answer.status_code for answer in answers} == {200, 429}
+    refused = [answer for answer in answers if answer.status_code == 429]
+    for answer in refused:
+        assert int(answer.headers["Retry-After"]) >= 1
+        error = answer.json()
+        assert error.get("error_type") == "Overloaded" or error["error"]["type"] == "rate_limit_error"
+    assert server.post("/embed", {"inputs": "a"}).status_code == 200
+
+
+def test_a_deadline_that_passes_is_503(start):
+    server = start("--threads", "1")
+    begin = time.monotonic()
+    answer = server.post("/embed", {"inputs": SLOW_TEXTS}, headers={"X-Request-Timeout-Ms": "20"})
+    assert answer.status_code == 503 and answer.headers["Retry-After"]
+    assert time.monotonic() - begin < 5
+    default = start("--threads", "1", "--request-timeout-ms", "20")
+    assert default.post("/embed", {"inputs": SLOW_TEXTS}).status_code == 503
+    assert default.post("/embed", {"inputs": "a"},
+                        headers={"X-Request-Timeout-Ms": "10000"}).status_code == 200
+
+
+def test_leaving_cancels(start):
+    server = start("--threads", "1", "--max-queued-tokens", "100000000")
+    connections = [server.connect() for _ in range(16)]
+    for connection in connections:
+        connection.sendall(raw_post("/embed", SLOW))
+    for connection in connections:
+        connection.close()
+    left = 'penstock_http_requests_total{route="/embed",method="POST",code="499"}'
+    assert wait_for(lambda: server.metrics()[left] > 4, 10)
+    assert wait_for(lambda: server.metrics()['penstock_queue_tokens{model="embed"}'] == 0, 10)
+    assert server.metrics()['penstock_dropped_total{model="embed",reason="cancelled"}'] > 0
+    assert server.post("/embed", {"inputs": "a"}).status_code == 200
+
+
+def test_stopping_finishes_what_is_in_flight(start):
+    server = start("--threads", "1", "--max-queued-tokens", "100000000")
+    idle, busy = server.connect(30), [server.connect(30) for _ in range(16)]
+    for connection in busy:
+        connection.sendall(raw_post("/embed", SLOW))
+    # All have been read once the last is queued; one thread needs a second for all of them.
+    assert wait_for(lambda: server.metrics()["penstock_http_received_bytes_total"] > 16 * len(SLOW))
+    stopper = threading.Thread(target=server.stop)
+    stopper.start()
+    assert idle.recv(10) == b""
+    closed = 0
+    for connection in busy:
+        status, headers, body, _ = read_response(connection)
+        assert status == 200 and len(json.loads(body)) == len(SLOW_TEXTS)
+        closed += headers["connection"] == "close"
+    assert closed > 0
+    stopper.join()
+    assert server.process.returncode == 0
+    with pytest.raises(ConnectionRefusedError):
+        server.connect()
+
+
+def test_stopping_under_load_answers_wholly_or_not_at_all(start):
+    server = start()
+    stop, bad, good = threading.Event(), [], []
+
+    def hammer():
+        with requests.Session() as session:
+            while not stop.is_set():
+                try:
+                    answer = session.post(server.url + "/embed", json={"inputs": ["a dog"] * 20},
+                                          timeout=10)
+                except requests.exceptions.ConnectionError as error:
+                    # Closed before an answer began is fair; a torn one is not.
+                    if "IncompleteRead" in str(error):
+                        bad.append(error)
+                    return
+                except requests.exceptions.ChunkedEncodingError as error:
+                    bad.append(error)
+                    return
+                if answer.status_code == 200 and len(answer.json()) == 20:
+                    good.append(1)
+                elif answer.status_code != 503:
+                    bad.append(answer.text)
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(hammer)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        assert server.stop() == 0
+        stop.set()
+    assert not bad and len(good) > 8
+    assert time.monotonic() - begin < 10
+
+
+def test_stopping_is_bounded(start):
+    server = start("--threads", "1", "--shutdown-timeout-s", "0")
+    with server.connect() as busy:
+        busy.sendall(raw_post("/embed", SLOW))
+        time.sleep(0.05)
+        begin = time.monotonic()
+        server.stop()
+        assert time.monotonic() - begin < 10
+
+
+def test_access_log(start):
+    server = start("--access-log")
+    server.post("/embed", {"inputs": "very private words"}, headers={"X-Request-Id": "find-me"})
+    assert wait_for(lambda: any("find-me" in line for line in server.log))
+    line = next(line for line in server.log if "find-me" in line)
+    assert "POST /embed 200" in line
+    assert not any("private" in line for line in server.log)
+
+
+def test_a_port_in_use_is_said(start):
+    from conftest import EMBED, GOLDEN, run
+    server = start()
+    done = run("serve", "--model", GOLDEN / EMBED, "--port", server.port, check=False)
+    assert done.returncode != 0 and str(server.port) in done.stderr.decode()
