@@ -1,10 +1,12 @@
 #include "cpu/cpu_backend.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "common/thread_pool.h"
@@ -16,6 +18,7 @@ namespace cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kHugePageBytes = 2 << 20;
 // Activations of one block of rows that a thread keeps in its L2 while weight panels stream by:
 // half of a Zen 4's 1 MiB.
 constexpr size_t kBlockBytes = 512 << 10;
@@ -29,13 +32,19 @@ size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 class AlignedBuffer final : public Buffer {
  public:
   explicit AlignedBuffer(size_t floats) {
-    const size_t bytes =
-        CeilDiv(std::max<size_t>(floats, 1) * sizeof(float), kAlignment) * kAlignment;
-    data_ = static_cast<float*>(std::aligned_alloc(kAlignment, bytes));
-    PENSTOCK_CHECK(data_ != nullptr);
+    const size_t wanted = std::max<size_t>(floats, 1) * sizeof(float);
+    const size_t alignment = wanted >= kHugePageBytes ? kHugePageBytes : kAlignment;
+    const size_t bytes = CeilDiv(wanted, alignment) * alignment;
+    alignment_ = std::align_val_t(alignment);
+    data_ = static_cast<float*>(::operator new(bytes, alignment_));
+    // Weights are read front to back: the hardware prefetcher stops at the end of each page.
+    if (alignment == kHugePageBytes) madvise(data_, bytes, MADV_HUGEPAGE);
     size_ = floats;
   }
-  ~AlignedBuffer() override { std::free(data_); }
+  ~AlignedBuffer() override { ::operator delete(data_, alignment_); }
+
+ private:
+  std::align_val_t alignment_{kAlignment};
 };
 
 class PanelLinear final : public PackedLinear {
@@ -79,11 +88,27 @@ class PanelLinear final : public PackedLinear {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Kernels* kernels, size_t threads, bool pin)
-      : kernels_(kernels), pool_(threads, pin), scratch_(pool_.threads()) {}
+      : kernels_(kernels), pool_(threads, pin), scratch_(pool_.threads()) {
+    if (pool_.threads() == 1) return;
+    for (size_t lane = 0; lane < pool_.threads(); ++lane) {
+      lanes_.push_back(std::make_unique<CpuBackend>(kernels, 1, false));
+    }
+  }
 
   std::string name() const override {
     return std::string("cpu (") + IsaName(kernels_->isa) + ", " + std::to_string(pool_.threads()) +
            (pool_.threads() == 1 ? " thread)" : " threads)");
+  }
+
+  size_t lanes() const override { return pool_.threads(); }
+  void RunLanes(size_t count, LaneWork* work) override {
+    if (lanes_.empty()) {
+      Backend::RunLanes(count, work);
+      return;
+    }
+    pool_.ParallelFor(count, [&](size_t index, size_t thread) {
+      work->RunPiece(index, thread, lanes_[thread].get());
+    });
   }
 
   std::unique_ptr<Buffer> Alloc(size_t floats) override {
@@ -254,7 +279,8 @@ class CpuBackend final : public Backend {
     const size_t in = static_cast<size_t>(weight.in());
     const size_t out = static_cast<size_t>(weight.out());
     for (size_t p = panel_begin; p < panel_end; ++p) {
-      kernels_->gemm_panel(x + begin * in, in, end - begin, weight.panel(p), in, weight.bias(p),
+      kernels_->gemm_panel(x + begin * in, in, end - begin, weight.panel(p),
+                           p + 1 < panel_end ? weight.panel(p + 1) : nullptr, in, weight.bias(p),
                            activation, y + begin * out + p * static_cast<size_t>(kernels_->panel),
                            out, weight.columns(p));
     }
@@ -276,7 +302,8 @@ class CpuBackend final : public Backend {
 
   const Kernels* kernels_;
   ThreadPool pool_;
-  std::mutex buffers_mutex_;  // the two below serve one operation at a time
+  std::vector<std::unique_ptr<CpuBackend>> lanes_;  // one a thread, each of one thread
+  std::mutex buffers_mutex_;                        // the two below serve one operation at a time
   std::vector<std::unique_ptr<AlignedBuffer>> scratch_;  // one a thread, grows
   std::unique_ptr<AlignedBuffer> product_;               // grows
 };

@@ -46,10 +46,11 @@ struct Kernels {
   int32_t tile_rows;  // rows a GEMM tile works on at once
 
   // y[rows, cols] = x[rows, in] * panel (+ bias): one panel, cols <= panel valid columns.
-  // bias: [panel] or null.
-  void (*gemm_panel)(const float* x, size_t x_stride, size_t rows, const float* panel, size_t in,
-                     const float* bias, Activation activation, float* y, size_t y_stride,
-                     size_t cols);
+  // bias: [panel] or null. next_panel: the one that will be asked for next, or null; it is fetched
+  // into L2 meanwhile.
+  void (*gemm_panel)(const float* x, size_t x_stride, size_t rows, const float* panel,
+                     const float* next_panel, size_t in, const float* bias, Activation activation,
+                     float* y, size_t y_stride, size_t cols);
   // y[rows, width] = norm(x + residual); with `sum` the un-normed sum goes there; residual may be
   // null. Any of the four may be the same array.
   void (*add_norm)(const float* x, const float* residual, size_t rows, size_t width,

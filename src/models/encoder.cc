@@ -11,6 +11,14 @@ namespace {
 constexpr size_t kTokenStep = 128;  // buffers grow by whole steps
 constexpr size_t kSequenceStep = 16;
 
+// Activations of one group that a thread takes through the layers alone: what stays in a Zen 4's
+// L2 of 1 MiB beside a weight panel.
+constexpr size_t kGroupBytes = 768 << 10;
+constexpr size_t kGroupTokensMin = 48;  // below, reading the weights would cost more than it saves
+constexpr size_t kGroupTokensMax = 256;
+// Groups are worked on side by side if the last thread ends at most this much after the mean.
+constexpr double kUnevenMax = 1.1;
+
 size_t RoundUp(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
@@ -60,58 +68,217 @@ int32_t EncoderModel::OutputWidth(EncoderOutput output) const {
   return 0;
 }
 
-// Buffers, in rows of one token unless said otherwise:
+namespace {
+
+// The activations of one forward pass and the pass itself, on one backend or one lane of it.
+//
+// Buffers, in rows of one token:
 //   x       [hidden]        the residual stream, and after the last layer the hidden state
 //   normed  [hidden]        pre-norm models: the norm of x that the next product reads
 //   wide    [max(3 hidden, intermediate x (2 if gated))]   q, k, v, then the feed-forward's input
 //   context [max(hidden, intermediate if gated)]           attention's output, then the gate's
-//   pooled_a, pooled_b [sequences, widest step]            pooling and the dense steps, in turn
-struct EncoderSession::Impl {
-  explicit Impl(const EncoderModel* m) : model(m), weights(*m->impl_->weights) {}
+class Workspace {
+ public:
+  explicit Workspace(const EncoderWeights& weights) : weights_(weights) {}
+
+  // The next Forward runs on `backend`, with at most `tokens` tokens.
+  void Reserve(Backend* backend, size_t tokens);
+  // Returns the last hidden state, [tokens, hidden].
+  const float* Forward(const PackedBatch& batch);
+
+ private:
+  void NumberPositions(const PackedBatch& batch);
+  void Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch);
+  // activation(W x), or its gated form, in the returned buffer.
+  const float* FeedForwardInput(const EncoderLayer& layer, const float* input, size_t tokens);
+
+  const EncoderWeights& weights_;
+  Backend* backend_ = nullptr;
+  size_t capacity_ = 0;
+  std::unique_ptr<Buffer> x_, normed_, wide_, context_;
+  std::vector<int32_t> position_ids_;
+};
+
+void Workspace::Reserve(Backend* backend, size_t tokens) {
+  backend_ = backend;
+  if (tokens <= capacity_) return;
+  const size_t hidden = static_cast<size_t>(weights_.hidden);
+  const size_t inner = static_cast<size_t>(weights_.intermediate);
+  const bool gated = weights_.architecture->gated;
+  capacity_ = RoundUp(tokens, kTokenStep);
+  x_ = backend->Alloc(capacity_ * hidden);
+  if (weights_.architecture->pre_norm) normed_ = backend->Alloc(capacity_ * hidden);
+  wide_ = backend->Alloc(capacity_ * std::max(3 * hidden, gated ? 2 * inner : inner));
+  context_ = backend->Alloc(capacity_ * (gated ? std::max(hidden, inner) : hidden));
+  position_ids_.resize(capacity_);
+}
+
+void Workspace::NumberPositions(const PackedBatch& batch) {
+  if (weights_.positions == nullptr) return;
+  const bool padded = weights_.architecture->position_scheme == PositionScheme::kPadded;
+  const int32_t padding = weights_.position_padding;
+  for (size_t s = 0; s < batch.sequences(); ++s) {
+    int32_t next = padded ? padding + 1 : 0;
+    for (int32_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
+      const size_t token = static_cast<size_t>(t);
+      position_ids_[token] = padded && batch.ids[token] == padding ? padding : next++;
+    }
+  }
+}
+
+void Workspace::Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch) {
+  backend_->Linear(input, batch.tokens(), *layer.qkv, Activation::kNone, wide_->data());
+  AttentionArgs args;
+  args.qkv = wide_->data();
+  args.out = context_->data();
+  args.offsets = batch.offsets;
+  args.heads = weights_.heads;
+  args.head_size = weights_.hidden / weights_.heads;
+  args.scale = 1.0f / std::sqrt(static_cast<float>(args.head_size));
+  args.rope_cos = layer.rope_cos;
+  args.rope_sin = layer.rope_sin;
+  args.rope_size = weights_.rope_size;
+  args.rope_interleaved = weights_.rope_interleaved;
+  args.relative_bias = weights_.relative_bias;
+  args.bias_reach = weights_.bias_reach;
+  args.window = layer.window;
+  backend_->Attention(args);
+}
+
+const float* Workspace::FeedForwardInput(const EncoderLayer& layer, const float* input,
+                                         size_t tokens) {
+  if (!weights_.architecture->gated) {
+    backend_->Linear(input, tokens, *layer.ff_in, weights_.activation, wide_->data());
+    return wide_->data();
+  }
+  backend_->Linear(input, tokens, *layer.ff_in, Activation::kNone, wide_->data());
+  backend_->Gate(wide_->data(), tokens, layer.ff_out->in(), weights_.activation, context_->data());
+  return context_->data();
+}
+
+const float* Workspace::Forward(const PackedBatch& batch) {
+  const size_t tokens = batch.tokens();
+  NumberPositions(batch);
+  EmbedArgs embed;
+  embed.ids = batch.ids;
+  if (weights_.type_rows > 1) embed.type_ids = batch.type_ids;
+  if (weights_.positions != nullptr) {
+    embed.position_ids = std::span<const int32_t>(position_ids_.data(), tokens);
+  }
+  embed.words = weights_.words;
+  embed.positions = weights_.positions;
+  embed.types = weights_.types;
+  embed.width = weights_.hidden;
+  embed.norm = weights_.embed_norm;
+  backend_->Embed(embed, x_->data());
+
+  if (!weights_.architecture->pre_norm) {
+    for (const EncoderLayer& layer : weights_.layers) {
+      Attend(layer, x_->data(), batch);
+      backend_->LinearAddNorm(context_->data(), tokens, *layer.attention_out, x_->data(),
+                              layer.attention_norm, nullptr, x_->data());
+      const float* inner = FeedForwardInput(layer, x_->data(), tokens);
+      backend_->LinearAddNorm(inner, tokens, *layer.ff_out, x_->data(), layer.ff_norm, nullptr,
+                              x_->data());
+    }
+    return x_->data();
+  }
+  // Pre-norm: each product's norm is that of what reads it next.
+  const std::vector<EncoderLayer>& layers = weights_.layers;
+  const float* input = x_->data();
+  if (!layers.empty() && layers[0].attention_norm.gamma != nullptr) {
+    backend_->Norm(x_->data(), tokens, weights_.hidden, layers[0].attention_norm, normed_->data());
+    input = normed_->data();
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Attend(layers[i], input, batch);
+    backend_->LinearAddNorm(context_->data(), tokens, *layers[i].attention_out, x_->data(),
+                            layers[i].ff_norm, x_->data(), normed_->data());
+    const float* inner = FeedForwardInput(layers[i], normed_->data(), tokens);
+    const NormWeights& next =
+        i + 1 < layers.size() ? layers[i + 1].attention_norm : weights_.final_norm;
+    backend_->LinearAddNorm(inner, tokens, *layers[i].ff_out, x_->data(), next, x_->data(),
+                            normed_->data());
+    input = normed_->data();
+  }
+  return input;
+}
+
+}  // namespace
+
+// A batch is worked on in one of two ways; the bits are the same.
+//   lanes   cut into groups of whole sequences, each taken through all layers by one thread: its
+//           activations stay in that thread's L2 and no thread waits for another between layers
+//   whole   one operation after the other, each spread over the threads: for a batch that does not
+//           cut into even groups, above all a single text
+struct EncoderSession::Impl final : public LaneWork {
+  explicit Impl(const EncoderModel* m);
 
   void Reserve(size_t tokens, size_t sequences);
   Status Check(const PackedBatch& batch, EncoderOutput output, std::span<float> out) const;
-  void NumberPositions(const PackedBatch& batch);
-  // Returns the last hidden state, [tokens, hidden].
-  const float* Forward(const PackedBatch& batch);
-  void Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch);
-  // Leaves the product's input in the returned buffer: activation(W x), or its gated form.
-  const float* FeedForwardInput(const EncoderLayer& layer, const float* input, size_t tokens);
-  // Runs the steps over [rows, width]; returns the buffer the result is in.
+  void Plan(const PackedBatch& batch);
+  bool GroupsAreEven(const PackedBatch& batch);
+  void RunPiece(size_t index, size_t lane, Backend* backend) override;
+  // Runs sequences [begin, end) and puts pooled rows or the hidden state in their place.
+  void RunRange(const PackedBatch& part, size_t begin, Workspace* workspace, Backend* backend);
+  // Runs the steps over rows of `from`; returns the buffer the result is in.
   float* RunSteps(const std::vector<DenseStep>& steps, size_t rows, float* from);
+
+  struct Group {
+    size_t begin = 0;  // sequences
+    size_t end = 0;
+    size_t tokens = 0;
+  };
+  struct Lane {
+    explicit Lane(const EncoderWeights& weights) : workspace(weights) {}
+    Workspace workspace;
+    std::vector<int32_t> offsets;  // of the group, from 0
+    size_t load = 0;
+  };
 
   const EncoderModel* model;
   const EncoderWeights& weights;
-  size_t token_capacity = 0;
+  size_t group_tokens;
+  Workspace whole;
+  std::vector<Lane> lanes;
+  std::vector<Group> groups;
   size_t sequence_capacity = 0;
-  std::unique_ptr<Buffer> x, normed, wide, context, pooled_a, pooled_b;
-  std::vector<int32_t> position_ids;
+  std::unique_ptr<Buffer> pooled_a, pooled_b;  // [sequences, widest step], used in turn
+
+  // The call under way.
+  PackedBatch batch;
+  EncoderOutput output = EncoderOutput::kPooled;
+  std::span<float> out;
 };
 
+EncoderSession::Impl::Impl(const EncoderModel* m)
+    : model(m), weights(*m->impl_->weights), whole(weights) {
+  const size_t row_floats =
+      static_cast<size_t>(weights.hidden) * 2 +
+      static_cast<size_t>(weights.intermediate) * (weights.architecture->gated ? 3 : 1);
+  group_tokens = std::clamp<size_t>(kGroupBytes / (row_floats * sizeof(float)), kGroupTokensMin,
+                                    kGroupTokensMax);
+  lanes.reserve(weights.backend->lanes());
+  for (size_t i = 0; i < weights.backend->lanes(); ++i) lanes.emplace_back(weights);
+}
+
 void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
-  Backend* backend = weights.backend;
-  const size_t hidden = static_cast<size_t>(weights.hidden);
-  const size_t inner = static_cast<size_t>(weights.intermediate);
-  const bool gated = weights.architecture->gated;
-  if (tokens > token_capacity) {
-    token_capacity = RoundUp(tokens, kTokenStep);
-    x = backend->Alloc(token_capacity * hidden);
-    if (weights.architecture->pre_norm) normed = backend->Alloc(token_capacity * hidden);
-    wide = backend->Alloc(token_capacity * std::max(3 * hidden, gated ? 2 * inner : inner));
-    context = backend->Alloc(token_capacity * (gated ? std::max(hidden, inner) : hidden));
-    position_ids.resize(token_capacity);
+  const size_t longest = static_cast<size_t>(model->max_tokens());
+  for (Lane& lane : lanes) {
+    lane.workspace.Reserve(weights.backend, std::min(tokens, std::max(longest, group_tokens)));
+    lane.offsets.reserve(sequences + 1);
   }
-  if (sequences > sequence_capacity) {
-    sequence_capacity = RoundUp(sequences, kSequenceStep);
-    size_t width = hidden * std::max<size_t>(1, weights.pooling.size());
-    for (const auto* steps : {&weights.dense, &weights.head}) {
-      for (const DenseStep& step : *steps) {
-        width = std::max(width, static_cast<size_t>(step.linear->out()));
-      }
+  groups.reserve(sequences);
+  if (sequences <= sequence_capacity) return;
+  sequence_capacity = RoundUp(sequences, kSequenceStep);
+  size_t width = static_cast<size_t>(weights.hidden) * std::max<size_t>(1, weights.pooling.size());
+  for (const auto* steps : {&weights.dense, &weights.head}) {
+    for (const DenseStep& step : *steps) {
+      width = std::max(width, static_cast<size_t>(step.linear->out()));
     }
-    pooled_a = backend->Alloc(sequence_capacity * width);
-    pooled_b = backend->Alloc(sequence_capacity * width);
   }
+  pooled_a = weights.backend->Alloc(sequence_capacity * width);
+  pooled_b = weights.backend->Alloc(sequence_capacity * width);
 }
 
 Status EncoderSession::Impl::Check(const PackedBatch& batch, EncoderOutput output,
@@ -165,99 +332,80 @@ Status EncoderSession::Impl::Check(const PackedBatch& batch, EncoderOutput outpu
   return Status::Ok();
 }
 
-void EncoderSession::Impl::NumberPositions(const PackedBatch& batch) {
-  if (weights.positions == nullptr) return;
-  const bool padded = weights.architecture->position_scheme == PositionScheme::kPadded;
-  const int32_t padding = weights.position_padding;
-  for (size_t s = 0; s < batch.sequences(); ++s) {
-    int32_t next = padded ? padding + 1 : 0;
-    for (int32_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
-      const size_t token = static_cast<size_t>(t);
-      position_ids[token] = padded && batch.ids[token] == padding ? padding : next++;
-    }
+// Groups of neighbours, largest first.
+void EncoderSession::Impl::Plan(const PackedBatch& whole_batch) {
+  groups.clear();
+  for (size_t s = 0; s < whole_batch.sequences(); ++s) {
+    const size_t length = static_cast<size_t>(whole_batch.length(s));
+    if (groups.empty() || groups.back().tokens + length > group_tokens) groups.push_back({s, s, 0});
+    groups.back().end = s + 1;
+    groups.back().tokens += length;
   }
+  std::sort(groups.begin(), groups.end(),
+            [](const Group& a, const Group& b) { return a.tokens > b.tokens; });
 }
 
-void EncoderSession::Impl::Attend(const EncoderLayer& layer, const float* input,
-                                  const PackedBatch& batch) {
-  Backend* backend = weights.backend;
-  backend->Linear(input, batch.tokens(), *layer.qkv, Activation::kNone, wide->data());
-  AttentionArgs args;
-  args.qkv = wide->data();
-  args.out = context->data();
-  args.offsets = batch.offsets;
-  args.heads = weights.heads;
-  args.head_size = weights.hidden / weights.heads;
-  args.scale = 1.0f / std::sqrt(static_cast<float>(args.head_size));
-  args.rope_cos = layer.rope_cos;
-  args.rope_sin = layer.rope_sin;
-  args.rope_size = weights.rope_size;
-  args.rope_interleaved = weights.rope_interleaved;
-  args.relative_bias = weights.relative_bias;
-  args.bias_reach = weights.bias_reach;
-  args.window = layer.window;
-  backend->Attention(args);
+// Whether threads that each take the next group are done at about the same time.
+bool EncoderSession::Impl::GroupsAreEven(const PackedBatch& whole_batch) {
+  for (Lane& lane : lanes) lane.load = 0;
+  size_t last = 0;
+  for (const Group& group : groups) {
+    Lane& next = *std::min_element(lanes.begin(), lanes.end(),
+                                   [](const Lane& a, const Lane& b) { return a.load < b.load; });
+    next.load += group.tokens;
+    last = std::max(last, next.load);
+  }
+  return static_cast<double>(last * lanes.size()) <=
+         kUnevenMax * static_cast<double>(whole_batch.tokens());
 }
 
-const float* EncoderSession::Impl::FeedForwardInput(const EncoderLayer& layer, const float* input,
-                                                    size_t tokens) {
-  Backend* backend = weights.backend;
-  if (!weights.architecture->gated) {
-    backend->Linear(input, tokens, *layer.ff_in, weights.activation, wide->data());
-    return wide->data();
+void EncoderSession::Impl::RunPiece(size_t index, size_t lane_index, Backend* backend) {
+  const Group& group = groups[index];
+  Lane& lane = lanes[lane_index];
+  const int32_t first = batch.offsets[group.begin];
+  lane.offsets.clear();
+  for (size_t s = group.begin; s <= group.end; ++s)
+    lane.offsets.push_back(batch.offsets[s] - first);
+  PackedBatch part;
+  part.ids = batch.ids.subspan(static_cast<size_t>(first), group.tokens);
+  if (!batch.type_ids.empty()) {
+    part.type_ids = batch.type_ids.subspan(static_cast<size_t>(first), group.tokens);
   }
-  backend->Linear(input, tokens, *layer.ff_in, Activation::kNone, wide->data());
-  backend->Gate(wide->data(), tokens, layer.ff_out->in(), weights.activation, context->data());
-  return context->data();
+  part.offsets = lane.offsets;
+  if (!batch.pool_skip.empty()) {
+    part.pool_skip = batch.pool_skip.subspan(group.begin, group.end - group.begin);
+  }
+  RunRange(part, group.begin, &lane.workspace, backend);
 }
 
-const float* EncoderSession::Impl::Forward(const PackedBatch& batch) {
-  Backend* backend = weights.backend;
-  const size_t tokens = batch.tokens();
-  NumberPositions(batch);
-  EmbedArgs embed;
-  embed.ids = batch.ids;
-  if (weights.type_rows > 1) embed.type_ids = batch.type_ids;
-  if (weights.positions != nullptr) {
-    embed.position_ids = std::span<const int32_t>(position_ids.data(), tokens);
+void EncoderSession::Impl::RunRange(const PackedBatch& part, size_t begin, Workspace* workspace,
+                                    Backend* backend) {
+  const size_t hidden_size = static_cast<size_t>(weights.hidden);
+  workspace->Reserve(backend, part.tokens());
+  const float* hidden = workspace->Forward(part);
+  if (output == EncoderOutput::kTokens) {
+    const size_t first = static_cast<size_t>(batch.offsets[begin]);
+    backend->CopyOut(hidden, out.data() + first * hidden_size, part.tokens() * hidden_size);
+    return;
   }
-  embed.words = weights.words;
-  embed.positions = weights.positions;
-  embed.types = weights.types;
-  embed.width = weights.hidden;
-  embed.norm = weights.embed_norm;
-  backend->Embed(embed, x->data());
-
-  if (!weights.architecture->pre_norm) {
-    for (const EncoderLayer& layer : weights.layers) {
-      Attend(layer, x->data(), batch);
-      backend->LinearAddNorm(context->data(), tokens, *layer.attention_out, x->data(),
-                             layer.attention_norm, nullptr, x->data());
-      const float* inner = FeedForwardInput(layer, x->data(), tokens);
-      backend->LinearAddNorm(inner, tokens, *layer.ff_out, x->data(), layer.ff_norm, nullptr,
-                             x->data());
-    }
-    return x->data();
+  PoolArgs pool;
+  pool.x = hidden;
+  pool.offsets = part.offsets;
+  pool.width = weights.hidden;
+  if (output == EncoderOutput::kLogits) {
+    pool.pooling = weights.head_pooling;
+    pool.out = pooled_a->data() + begin * hidden_size;
+    pool.out_stride = weights.hidden;
+    backend->Pool(pool);
+    return;
   }
-  // Pre-norm: each product's norm is that of what reads it next.
-  const std::vector<EncoderLayer>& layers = weights.layers;
-  const float* input = x->data();
-  if (!layers.empty() && layers[0].attention_norm.gamma != nullptr) {
-    backend->Norm(x->data(), tokens, weights.hidden, layers[0].attention_norm, normed->data());
-    input = normed->data();
+  pool.skip = part.pool_skip;
+  pool.out_stride = weights.hidden * static_cast<int32_t>(weights.pooling.size());
+  for (size_t i = 0; i < weights.pooling.size(); ++i) {
+    pool.pooling = weights.pooling[i];
+    pool.out = pooled_a->data() + begin * static_cast<size_t>(pool.out_stride) + i * hidden_size;
+    backend->Pool(pool);
   }
-  for (size_t i = 0; i < layers.size(); ++i) {
-    Attend(layers[i], input, batch);
-    backend->LinearAddNorm(context->data(), tokens, *layers[i].attention_out, x->data(),
-                           layers[i].ff_norm, x->data(), normed->data());
-    const float* inner = FeedForwardInput(layers[i], normed->data(), tokens);
-    const NormWeights& next =
-        i + 1 < layers.size() ? layers[i + 1].attention_norm : weights.final_norm;
-    backend->LinearAddNorm(inner, tokens, *layers[i].ff_out, x->data(), next, x->data(),
-                           normed->data());
-    input = normed->data();
-  }
-  return input;
 }
 
 float* EncoderSession::Impl::RunSteps(const std::vector<DenseStep>& steps, size_t rows,
@@ -276,41 +424,30 @@ float* EncoderSession::Impl::RunSteps(const std::vector<DenseStep>& steps, size_
 EncoderSession::EncoderSession(const EncoderModel* model) : impl_(std::make_unique<Impl>(model)) {}
 EncoderSession::~EncoderSession() = default;
 
-void EncoderSession::Reserve(size_t tokens, size_t sequences) { impl_->Reserve(tokens, sequences); }
+void EncoderSession::Reserve(size_t tokens, size_t sequences) {
+  impl_->whole.Reserve(impl_->weights.backend, tokens);
+  impl_->Reserve(tokens, sequences);
+}
 
 Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) {
-  PENSTOCK_RETURN_IF_ERROR(impl_->Check(batch, output, out));
-  impl_->Reserve(batch.tokens(), batch.sequences());
-  const EncoderWeights& weights = impl_->weights;
-  Backend* backend = weights.backend;
-  const float* hidden = impl_->Forward(batch);
-  if (output == EncoderOutput::kTokens) {
-    backend->CopyOut(hidden, out.data(), out.size());
-    return Status::Ok();
-  }
-  const size_t sequences = batch.sequences();
-  PoolArgs pool;
-  pool.x = hidden;
-  pool.offsets = batch.offsets;
-  pool.width = weights.hidden;
-  float* pooled = impl_->pooled_a->data();
-  if (output == EncoderOutput::kLogits) {
-    pool.pooling = weights.head_pooling;
-    pool.out = pooled;
-    pool.out_stride = weights.hidden;
-    backend->Pool(pool);
-    pooled = impl_->RunSteps(weights.head, sequences, pooled);
+  Impl& impl = *impl_;
+  PENSTOCK_RETURN_IF_ERROR(impl.Check(batch, output, out));
+  impl.Reserve(batch.tokens(), batch.sequences());
+  impl.batch = batch;
+  impl.output = output;
+  impl.out = out;
+  Backend* backend = impl.weights.backend;
+  impl.Plan(batch);
+  if (impl.GroupsAreEven(batch)) {
+    backend->RunLanes(impl.groups.size(), &impl);
   } else {
-    pool.skip = batch.pool_skip;
-    pool.out_stride = weights.hidden * static_cast<int32_t>(weights.pooling.size());
-    for (size_t i = 0; i < weights.pooling.size(); ++i) {
-      pool.pooling = weights.pooling[i];
-      pool.out = pooled + i * static_cast<size_t>(weights.hidden);
-      backend->Pool(pool);
-    }
-    pooled = impl_->RunSteps(weights.dense, sequences, pooled);
+    impl.RunRange(batch, 0, &impl.whole, backend);
   }
-  backend->CopyOut(pooled, out.data(), out.size());
+  if (output == EncoderOutput::kTokens) return Status::Ok();
+  const float* rows =
+      impl.RunSteps(output == EncoderOutput::kLogits ? impl.weights.head : impl.weights.dense,
+                    batch.sequences(), impl.pooled_a->data());
+  backend->CopyOut(rows, out.data(), out.size());
   return Status::Ok();
 }
 

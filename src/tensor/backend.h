@@ -95,11 +95,29 @@ struct AttentionArgs {
   int32_t window = 0;
 };
 
+class Backend;
+
+// Work that can be cut into independent pieces.
+class LaneWork {
+ public:
+  virtual ~LaneWork() = default;
+  // Piece `index`; `backend`'s operations run on the calling thread alone. `lane` < lanes() is not
+  // used by two pieces at once: buffers can be kept by it.
+  virtual void RunPiece(size_t index, size_t lane, Backend* backend) = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   // "cpu (avx512, 2 threads)".
   virtual std::string name() const = 0;
+
+  // How many pieces RunLanes works on at once. A backend that is one device has one lane.
+  virtual size_t lanes() const { return 1; }
+  // Runs pieces 0 .. count - 1, begun in this order, and returns when all are done.
+  virtual void RunLanes(size_t count, LaneWork* work) {
+    for (size_t i = 0; i < count; ++i) work->RunPiece(i, 0, this);
+  }
 
   // Uninitialised floats; never null (running out of memory ends the process).
   virtual std::unique_ptr<Buffer> Alloc(size_t floats) = 0;

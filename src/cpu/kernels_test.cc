@@ -1,0 +1,111 @@
+// Kernels against scalar ones, and the scalar ones against plain formulae in double precision.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "cpu/dispatch.h"
+#include "cpu/self_check.h"
+
+namespace penstock {
+namespace {
+
+TEST(Kernels, EveryInstructionSetAgreesWithScalar) {
+  for (const cpu::KernelCheck& check : cpu::CheckKernels()) {
+    EXPECT_LE(check.error, check.error_max) << check.isa << " " << check.kernel;
+  }
+}
+
+TEST(Dispatch, ForcedSetsAndUnknownOnes) {
+  for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+    auto chosen = cpu::ChooseKernels(cpu::IsaName(kernels->isa));
+    ASSERT_TRUE(chosen.ok());
+    EXPECT_EQ(*chosen, kernels);
+  }
+  auto unknown = cpu::ChooseKernels("sse9");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.status().code(), StatusCode::kUnsupported);
+  EXPECT_NE(unknown.status().message().find("scalar"), std::string::npos);
+}
+
+// Runs a function of one number through the activation of a 1x1 product.
+std::vector<float> Apply(Backend* backend, Activation activation, const std::vector<float>& x) {
+  const float one = 1;
+  auto identity = backend->Pack(&one, nullptr, 1, 1);
+  std::vector<float> y(x.size());
+  backend->Linear(x.data(), x.size(), *identity, activation, y.data());
+  return y;
+}
+
+class EveryIsa : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = GetParam()});
+    ASSERT_TRUE(backend.ok());
+    backend_ = *std::move(backend);
+  }
+  std::unique_ptr<Backend> backend_;
+};
+
+TEST_P(EveryIsa, ActivationsAgreeWithDoublePrecision) {
+  std::vector<float> x;
+  for (float v = -12; v <= 12; v += 0.003f) x.push_back(v);
+  for (float v : {0.0f, 1e-30f, -1e-30f, 1e-5f, 40.0f, -40.0f, 90.0f, -90.0f}) x.push_back(v);
+  const auto check = [&](Activation activation, auto&& formula) {
+    const std::vector<float> y = Apply(backend_.get(), activation, x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double want = formula(static_cast<double>(x[i]));
+      EXPECT_NEAR(y[i], want, 4e-7 * std::max(1.0, std::abs(static_cast<double>(x[i])))) << x[i];
+    }
+  };
+  check(Activation::kGelu, [](double v) { return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0))); });
+  check(Activation::kGeluTanh, [](double v) {
+    return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+  });
+  check(Activation::kRelu, [](double v) { return std::max(v, 0.0); });
+  check(Activation::kSilu, [](double v) { return v / (1 + std::exp(-v)); });
+  check(Activation::kTanh, [](double v) { return std::tanh(v); });
+}
+
+TEST_P(EveryIsa, NanGoesThrough) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (Activation activation : {Activation::kNone, Activation::kGelu, Activation::kGeluTanh,
+                                Activation::kRelu, Activation::kSilu, Activation::kTanh}) {
+    const std::vector<float> y = Apply(backend_.get(), activation, {1.0f, nan, 2.0f});
+    EXPECT_FALSE(std::isnan(y[0]));
+    EXPECT_TRUE(std::isnan(y[1])) << static_cast<int>(activation);
+    EXPECT_FALSE(std::isnan(y[2]));
+  }
+}
+
+// A NaN in one sequence stays there.
+TEST_P(EveryIsa, AttentionKeepsSequencesApart) {
+  const int32_t size = 8;
+  std::vector<float> qkv(20 * 3 * size, 0.5f);
+  qkv[3 * 3 * size] = std::numeric_limits<float>::quiet_NaN();  // q of token 3
+  std::vector<float> out(20 * size);
+  const std::vector<int32_t> offsets = {0, 7, 20};
+  AttentionArgs args;
+  args.qkv = qkv.data();
+  args.out = out.data();
+  args.offsets = offsets;
+  args.heads = 1;
+  args.head_size = size;
+  backend_->Attention(args);
+  EXPECT_TRUE(std::isnan(out[3 * size]));
+  for (size_t i = 7 * size; i < out.size(); ++i) EXPECT_FLOAT_EQ(out[i], 0.5f);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+                             names.push_back(cpu::IsaName(kernels->isa));
+                           }
+                           return names;
+                         }()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace penstock

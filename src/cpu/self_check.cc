@@ -1,0 +1,224 @@
+#include "cpu/self_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <random>
+
+#include "cpu/dispatch.h"
+
+namespace penstock::cpu {
+namespace {
+
+constexpr unsigned kSeed = 20260101;
+// Unit roundoff of f32 times a small constant times the length of the chain's square root: both
+// sides round in their own order, so errors add up like a random walk.
+double Tolerance(size_t chain) { return 6e-8 * 8 * std::sqrt(static_cast<double>(chain)); }
+
+class Inputs {
+ public:
+  Inputs() : random_(kSeed) {}
+  std::vector<float> Make(size_t n, float spread = 1) {
+    std::normal_distribution<float> normal(0, spread);
+    std::vector<float> out(n);
+    for (float& v : out) v = normal(random_);
+    return out;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+double Error(const std::vector<float>& got, const std::vector<float>& want) {
+  double scale = 0;
+  double difference = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    scale = std::max(scale, std::abs(static_cast<double>(want[i])));
+    const double d = std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    // NaN compares as no difference: count it as the largest.
+    difference = std::isnan(d) ? INFINITY : std::max(difference, d);
+  }
+  return scale > 0 ? difference / scale : difference;
+}
+
+struct AlignedFree {
+  void operator()(float* p) const { std::free(p); }
+};
+
+// Runs each kernel of one set and hands the results on by name, always in the same order.
+class Runner {
+ public:
+  explicit Runner(const Kernels& kernels) : kernels_(kernels) {}
+
+  struct Result {
+    std::string kernel;
+    std::vector<float> values;
+    double error_max;
+  };
+
+  std::vector<Result> RunAll() {
+    for (size_t in : {1, 7, 64, 1500}) Gemm(29, in, 77);
+    for (Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kRelu,
+                                  Activation::kSilu, Activation::kTanh}) {
+      Gemm(5, 33, 50, activation);
+    }
+    for (size_t width : {1, 15, 64, 387}) {
+      Norms(width);
+      Gates(width);
+      Pools(width);
+      Embeds(width);
+    }
+    Attentions();
+    return std::move(results_);
+  }
+
+ private:
+  void Add(std::string kernel, std::vector<float> values, double error_max) {
+    results_.push_back({std::move(kernel), std::move(values), error_max});
+  }
+
+  void Gemm(size_t rows, size_t in, size_t out, Activation activation = Activation::kNone) {
+    const std::vector<float> x = inputs_.Make(rows * in);
+    const std::vector<float> weight = inputs_.Make(out * in);
+    const std::vector<float> shift = inputs_.Make(out);
+    const size_t panel = static_cast<size_t>(kernels_.panel);
+    std::vector<float> y(rows * out);
+    for (size_t first = 0; first < out; first += panel) {
+      const size_t cols = std::min(panel, out - first);
+      std::vector<float> packed(panel * in, 0);
+      std::vector<float> bias(panel, 0);
+      for (size_t c = 0; c < cols; ++c) {
+        for (size_t k = 0; k < in; ++k) packed[k * panel + c] = weight[(first + c) * in + k];
+        bias[c] = shift[first + c];
+      }
+      kernels_.gemm_panel(x.data(), in, rows, packed.data(), nullptr, in, bias.data(), activation,
+                          y.data() + first, out, cols);
+    }
+    constexpr const char* kNames[] = {"", " gelu", " gelu_tanh", " relu", " silu", " tanh"};
+    Add("gemm_panel" + std::string(kNames[static_cast<int>(activation)]) +
+            " k=" + std::to_string(in),
+        std::move(y), Tolerance(in + 16));
+  }
+
+  void Norms(size_t width) {
+    const size_t rows = 3;
+    const std::vector<float> x = inputs_.Make(rows * width, 3);
+    const std::vector<float> residual = inputs_.Make(rows * width, 3);
+    const std::vector<float> gamma = inputs_.Make(width);
+    const std::vector<float> beta = inputs_.Make(width);
+    std::vector<float> sum(rows * width);
+    std::vector<float> y(rows * width);
+    kernels_.add_norm(x.data(), residual.data(), rows, width, {gamma.data(), beta.data(), 1e-5f},
+                      sum.data(), y.data());
+    Add("add_norm width=" + std::to_string(width), std::move(y), Tolerance(width + 16));
+    Add("add_norm sum width=" + std::to_string(width), std::move(sum), 0);
+  }
+
+  void Gates(size_t width) {
+    const std::vector<float> x = inputs_.Make(2 * 2 * width);
+    std::vector<float> y(2 * width);
+    kernels_.gate(x.data(), 2, width, Activation::kGelu, y.data());
+    Add("gate width=" + std::to_string(width), std::move(y), Tolerance(16));
+  }
+
+  void Pools(size_t width) {
+    const std::vector<float> x = inputs_.Make(9 * width);
+    std::vector<float> all;
+    for (Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kMax, Pooling::kLastToken,
+                            Pooling::kMeanSqrtLen, Pooling::kWeightedMean}) {
+      std::vector<float> y(width);
+      kernels_.pool(x.data(), 2, 9, width, pooling, y.data());
+      all.insert(all.end(), y.begin(), y.end());
+    }
+    Add("pool width=" + std::to_string(width), std::move(all), Tolerance(16));
+  }
+
+  void Embeds(size_t width) {
+    const std::vector<float> words = inputs_.Make(5 * width);
+    const std::vector<float> positions = inputs_.Make(4 * width);
+    const std::vector<float> types = inputs_.Make(2 * width);
+    const std::vector<int32_t> ids = {4, 0, 3};
+    const std::vector<int32_t> type_ids = {0, 1, 1};
+    const std::vector<int32_t> position_ids = {1, 2, 3};
+    EmbedArgs args;
+    args.ids = ids;
+    args.type_ids = type_ids;
+    args.position_ids = position_ids;
+    args.words = words.data();
+    args.positions = positions.data();
+    args.types = types.data();
+    args.width = static_cast<int32_t>(width);
+    std::vector<float> x(3 * width);
+    kernels_.embed(args, 0, 3, x.data());
+    Add("embed width=" + std::to_string(width), std::move(x), 0);
+  }
+
+  void Attentions() {
+    for (size_t length : {1, 13, 70}) {
+      Attend("plain", length, 32, 0, false, false);
+      Attend("rotary", length, 16, 0, true, false);
+      Attend("window", length, 8, 5, false, false);
+      Attend("relative", length, 12, 0, false, true);
+      Attend("window rotary", length, 64, 3, true, false);
+    }
+  }
+
+  void Attend(const std::string& name, size_t length, size_t size, int32_t window, bool rotary,
+              bool relative) {
+    const std::vector<float> qkv = inputs_.Make(length * 3 * size);
+    const std::vector<float> cosines = inputs_.Make(length * size / 2);
+    const std::vector<float> sines = inputs_.Make(length * size / 2);
+    const std::vector<float> bias = inputs_.Make(2 * 10 + 1);
+    const size_t floats = kernels_.attention_scratch_floats(length, size);
+    const std::unique_ptr<float, AlignedFree> scratch(
+        static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64)));
+    std::vector<float> out(length * size);
+    AttentionTask task;
+    task.q = qkv.data();
+    task.k = qkv.data() + size;
+    task.v = qkv.data() + 2 * size;
+    task.stride = 3 * size;
+    task.out = out.data();
+    task.out_stride = size;
+    task.length = static_cast<int32_t>(length);
+    task.head_size = static_cast<int32_t>(size);
+    task.scale = 0.25f;
+    task.window = window;
+    if (rotary) {
+      task.rope_cos = cosines.data();
+      task.rope_sin = sines.data();
+      task.rope_size = static_cast<int32_t>(size);
+    }
+    if (relative) {
+      task.relative_bias = bias.data();
+      task.bias_reach = 10;
+    }
+    task.scratch = scratch.get();
+    kernels_.attention(task);
+    Add("attention " + name + " n=" + std::to_string(length), std::move(out),
+        Tolerance(length + 4 * size));
+  }
+
+  const Kernels& kernels_;
+  Inputs inputs_;
+  std::vector<Result> results_;
+};
+
+}  // namespace
+
+std::vector<KernelCheck> CheckKernels() {
+  const std::vector<Runner::Result> reference = Runner(*ScalarKernels()).RunAll();
+  std::vector<KernelCheck> checks;
+  for (const Kernels* kernels : SupportedKernels()) {
+    if (kernels->isa == Isa::kScalar) continue;
+    const std::vector<Runner::Result> results = Runner(*kernels).RunAll();
+    for (size_t i = 0; i < results.size(); ++i) {
+      checks.push_back({IsaName(kernels->isa), results[i].kernel,
+                        Error(results[i].values, reference[i].values), results[i].error_max});
+    }
+  }
+  return checks;
+}
+
+}  // namespace penstock::cpu
