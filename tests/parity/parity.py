@@ -146,6 +146,8 @@ class Checker:
         self.reference, self.program, self.jobs = reference, program, jobs
         text = json.dumps(spec.get("decoder") or {})
         self.byte_fallback = "ByteFallback" in text
+        # What the last token becomes depends on its being the last: a stream must wait for the next.
+        self.lags = "BPEDecoder" in text or "CTC" in text
         self.configured = (0, 0)
         self.panics = 0  # of the reference; those cases are left out
 
@@ -286,7 +288,7 @@ class Checker:
     def check_stream_pace(self, texts, differences):
         """A stream may neither fall behind what the reference could already show, nor run ahead."""
         flags = prog.DECODE | prog.STREAM
-        for text in texts:
+        for text in texts if not self.lags else []:
             case = (flags, 0, text, None)
             got = self.program.one(case)
             expected = self.expect([case])[0]
