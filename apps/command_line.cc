@@ -145,7 +145,11 @@ std::optional<int> CommandLine::Parse(std::vector<std::string> args) {
     std::fputs(app_.help().c_str(), stdout);
     return kExitOk;
   } catch (const CLI::ConfigError& error) {
-    return FailUsage(OneLine(std::string("config file: ") + error.what()));
+    // CLI11 says "INI was not able to parse KEY" of a key that is no flag.
+    const std::string text = error.what();
+    const size_t space = text.rfind(' ');
+    return FailUsage("the config file has an unknown key '" +
+                     text.substr(space == std::string::npos ? 0 : space + 1) + "'");
   } catch (const CLI::Error& error) {
     return FailUsage(OneLine(error.what()));
   } catch (const std::exception& error) {

@@ -23,7 +23,7 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
           ->required()
           ->group(model);
   if (!several) {
-    models->expected(1);
+    models->expected(1)->allow_extra_args(false);
   } else {
     models->expected(1, Registry::kModelsMax)->allow_extra_args(false);
     app.add_option("--served-model-name", flags->served_names,

@@ -146,7 +146,7 @@ void Registry::Impl::Load() {
     } else {
       slot.error = loaded.status().Annotate("cannot load model '" + slot.spec.name + "'");
       slot.state = ModelState::kFailed;
-      LogError("{}", slot.error.ToString());
+      LogDebug("{}", slot.error.ToString());  // whoever waits for it prints it
     }
     changed.notify_all();
   }

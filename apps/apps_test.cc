@@ -1,0 +1,204 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "command_line.h"
+#include "local_models.h"
+#include "output_file.h"
+#include "request_window.h"
+#include "text_input.h"
+
+namespace penstock {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class AppsTest : public testing::Test {
+ protected:
+  AppsTest() {
+    folder_ = testing::TempDir() + "/penstock_apps_test";
+    std::filesystem::create_directories(folder_);
+  }
+  ~AppsTest() override {
+    std::filesystem::remove_all(folder_);
+    unsetenv("PENSTOCK_THREADS");
+    unsetenv("PENSTOCK_CONFIG");
+  }
+  std::string File(const std::string& name, const std::string& text) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  // The exit code, or -1 to go on; flags_ and error_ get what was read and printed.
+  int Parse(std::vector<std::string> args) {
+    flags_ = {};
+    CommandLine line("test", "A test.", "");
+    AddModelFlags(&line, &flags_, true, "info");
+    testing::internal::CaptureStderr();
+    const auto exit_code = line.Parse(std::move(args));
+    error_ = testing::internal::GetCapturedStderr();
+    return exit_code.value_or(-1);
+  }
+  std::vector<LineReader::Line> Lines(const std::string& text, InputFormat format,
+                                      const std::string& name = "in.txt") {
+    LineReader reader({File(name, text)}, format);
+    std::vector<LineReader::Line> lines;
+    while (true) {
+      auto line = reader.Next();
+      EXPECT_TRUE(line.ok()) << line.status().ToString();
+      if (!line.ok() || !*line) return lines;
+      lines.push_back(**line);
+    }
+  }
+
+  std::string folder_;
+  ModelFlags flags_;
+  std::string error_;
+};
+
+TEST_F(AppsTest, FlagBeatsVariableBeatsFile) {
+  const std::string config = File("c.toml", "threads = 3\nmax-batch-tokens = 100\nmodel = 'm'\n");
+  ASSERT_EQ(Parse({"--config", config}), -1) << error_;
+  EXPECT_EQ(flags_.threads, 3);
+  EXPECT_EQ(flags_.max_batch_tokens, 100);
+  EXPECT_THAT(flags_.models, ElementsAre("m"));
+  setenv("PENSTOCK_THREADS", "4", 1);
+  ASSERT_EQ(Parse({"--config", config}), -1) << error_;
+  EXPECT_EQ(flags_.threads, 4);
+  EXPECT_EQ(flags_.max_batch_tokens, 100);
+  ASSERT_EQ(Parse({"--config", config, "--threads", "5", "-m", "x", "-m", "y"}), -1) << error_;
+  EXPECT_EQ(flags_.threads, 5);
+  EXPECT_THAT(flags_.models, ElementsAre("x", "y"));
+  setenv("PENSTOCK_CONFIG", config.c_str(), 1);
+  ASSERT_EQ(Parse({}), -1) << error_;
+  EXPECT_EQ(flags_.max_batch_tokens, 100);
+}
+
+TEST_F(AppsTest, MistakesAreOneLineThatNamesTheFlag) {
+  const std::string config = File("c.toml", "prot = 3\n");
+  EXPECT_EQ(Parse({"--model", "m", "--config", config}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("unknown key 'prot'"));
+  EXPECT_EQ(Parse({}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("--model"));
+  EXPECT_EQ(Parse({"--model", "m", "--threads", "many"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("--threads"));
+  EXPECT_EQ(Parse({"--model", "m", "--threads", "-1"}), kExitUsage);
+  EXPECT_EQ(Parse({"--model", "m", "--frobnicate"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("--frobnicate"));
+  EXPECT_EQ(std::count(error_.begin(), error_.end(), '\n'), 1);
+  EXPECT_EQ(Parse({"--model", "m", "--config", folder_ + "/none.toml"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("none.toml"));
+}
+
+TEST_F(AppsTest, NamesOfModels) {
+  const std::string cached = folder_ + "/models--owner--name/snapshots/abc123";
+  std::filesystem::create_directories(cached);
+  EXPECT_EQ(NameOfReference(cached), "owner/name");
+  EXPECT_EQ(NameOfReference(cached + "/"), "owner/name");
+  EXPECT_EQ(NameOfReference(folder_), "penstock_apps_test");
+  EXPECT_EQ(NameOfReference("owner/name@v2"), "owner/name");
+
+  ModelFlags flags;
+  flags.models = {"short=owner/name", folder_};
+  auto specs = ModelSpecs(flags);
+  ASSERT_TRUE(specs.ok());
+  EXPECT_EQ((*specs)[0].name, "short");
+  EXPECT_EQ((*specs)[0].reference, "owner/name");
+  EXPECT_EQ((*specs)[1].name, "penstock_apps_test");
+  flags.served_names = {"a"};
+  EXPECT_EQ(ModelSpecs(flags).status().field(), "served-model-name");
+  flags.models.pop_back();
+  flags.served_names = {"a", "b", "c"};
+  specs = ModelSpecs(flags);
+  EXPECT_EQ((*specs)[0].name, "a");
+  EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
+  flags.pooling = "median";
+  EXPECT_EQ(ModelSpecs(flags).status().field(), "pooling");
+}
+
+TEST_F(AppsTest, LinesOfText) {
+  const auto lines = Lines("\xEF\xBB\xBFone\r\n\n{\"not\": json\nlast", InputFormat::kAuto);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0].text, "one");
+  EXPECT_EQ(lines[1].text, "");
+  EXPECT_FALSE(lines[2].json);
+  EXPECT_EQ(lines[3].text, "last");
+  EXPECT_THAT(lines[3].where, testing::EndsWith("in.txt:4"));
+}
+
+TEST_F(AppsTest, LinesOfJson) {
+  const auto lines =
+      Lines("\"a\\nb\"\n\n{\"input\": \"c\"}\n{\"text\": 5}\n{}\n[", InputFormat::kAuto);
+  ASSERT_EQ(lines.size(), 5u);
+  const std::vector<std::string> keys = {"text", "input"};
+  EXPECT_EQ(*TextOfLine(lines[0], keys), "a\nb");
+  EXPECT_EQ(*TextOfLine(lines[1], keys), "c");
+  EXPECT_THAT(TextOfLine(lines[2], keys).status().message(), HasSubstr("in.txt:4"));
+  EXPECT_THAT(TextOfLine(lines[3], keys).status().message(), HasSubstr("no field \"text\""));
+  EXPECT_FALSE(TextOfLine(lines[4], keys).ok());
+  EXPECT_FALSE(Lines("\"he said\" and left\n", InputFormat::kAuto)[0].json);
+  EXPECT_TRUE(Lines("5\n", InputFormat::kAuto, "x.jsonl")[0].json);
+  LineReader missing({folder_ + "/none"}, InputFormat::kAuto);
+  EXPECT_EQ(missing.Next().status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(AppsTest, LinesAreBounded) {
+  LineReader reader({File("long", std::string(LineReader::kLineBytesMax + 1, 'x'))},
+                    InputFormat::kText);
+  EXPECT_EQ(reader.Next().status().code(), StatusCode::kPayloadTooLarge);
+}
+
+TEST_F(AppsTest, NpyHeaderIsWhatNumpyReads) {
+  const std::string header = NpyHeader(3, 384);
+  EXPECT_EQ(header.size(), 128u);
+  EXPECT_EQ(header.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  EXPECT_EQ(static_cast<unsigned char>(header[8]) + 256 * static_cast<unsigned char>(header[9]),
+            118);
+  EXPECT_THAT(header, HasSubstr("'shape': (3, 384), }"));
+  EXPECT_EQ(header.back(), '\n');
+}
+
+TEST_F(AppsTest, NpyFileHoldsTheRowsThatCame) {
+  const std::string path = folder_ + "/x.npy";
+  auto file = OutputFile::Open(path);
+  ASSERT_TRUE(file.ok());
+  NpyWriter writer(&*file);
+  writer.Append(std::vector<float>{1, 2, 3, 4}, 2);
+  writer.Append(std::vector<float>{5, 6}, 2);
+  writer.Finish(2);
+  ASSERT_TRUE(file->Close().ok());
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  ASSERT_EQ(bytes.size(), 128 + 6 * sizeof(float));
+  EXPECT_EQ(bytes.substr(0, 128), NpyHeader(3, 2));
+  float last = 0;
+  std::memcpy(&last, bytes.data() + bytes.size() - sizeof last, sizeof last);
+  EXPECT_EQ(last, 6);
+  EXPECT_FALSE(OutputFile::Open(folder_ + "/none/x.npy").ok());
+}
+
+TEST_F(AppsTest, WindowGivesAnswersInOrderAndStopsAtAFailure) {
+  std::vector<int> got;
+  RequestWindow<int, int> window([&](int value, int tag) -> Status {
+    got.push_back(10 * tag + value);
+    return Status::Ok();
+  });
+  std::vector<std::promise<Expected<int>>> promises(4);
+  promises[1].set_value(1);
+  promises[0].set_value(0);
+  promises[2].set_value(2);
+  promises[3].set_value(Status::Internal("broken"));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(window.Push(promises[i].get_future(), i).ok());
+  EXPECT_EQ(window.Finish().message(), "broken");
+  EXPECT_THAT(got, ElementsAre(0, 11, 22));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,165 @@
+// Whole models through the Service: texts in, what sentence-transformers and transformers give out.
+// Files and how they were made: tests/golden/README.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <future>
+
+#include "api/service.h"
+#include "common/json.h"
+#include "cpu/cpu_backend.h"
+#include "engine/registry.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the largest number of a row; the README says what the reference itself differs by in float32.
+constexpr double kEmbeddingErrorMax = 1e-5;
+constexpr double kLogitErrorMax = 5e-5;
+constexpr size_t kExpectedBytesMax = 64 << 20;
+
+std::vector<std::string> ModelNames() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(PENSTOCK_GOLDEN_DIR "/models", ignored)) {
+    if (fs::exists(entry.path() / "expected.json")) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<double> Numbers(simdjson::dom::element array) {
+  std::vector<double> numbers;
+  for (const auto element : simdjson::dom::array(array)) numbers.push_back(double(element));
+  return numbers;
+}
+
+void ExpectClose(std::span<const float> got, const std::vector<double>& want, double error_max) {
+  ASSERT_EQ(got.size(), want.size());
+  double largest = 1e-30, error = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    largest = std::max(largest, std::abs(want[i]));
+    error = std::max(error, std::abs(want[i] - double{got[i]}));
+  }
+  EXPECT_LE(error, error_max * largest);
+}
+
+class GoldenServiceTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::string folder = std::string(PENSTOCK_GOLDEN_DIR "/models/") + GetParam();
+    auto backend = NewCpuBackend({.threads = 2, .pin = false});
+    ASSERT_TRUE(backend.ok());
+    backend_ = *std::move(backend);
+    registry_ = std::make_unique<Registry>(backend_.get(), &metrics_);
+    ModelSpec spec;
+    spec.name = "m";
+    spec.reference = folder;
+    ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
+    registry_->StartLoading();
+    const Status loaded = registry_->WaitLoaded();
+    ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+    service_ = std::make_unique<Service>(registry_.get(), ServiceLimits(), &metrics_);
+    auto expected = JsonDocument::ParseFile(folder + "/expected.json", kExpectedBytesMax);
+    ASSERT_TRUE(expected.ok()) << expected.status().ToString();
+    expected_.emplace(*std::move(expected));
+  }
+
+  // All texts in one request where that can be, so that they share batches.
+  void CheckEmbeddings(simdjson::dom::array texts) {
+    for (const auto element : texts) {
+      const JsonObject text{simdjson::dom::object(element)};
+      EmbedRequest request;
+      Input input;
+      input.text = *text.GetString("text");
+      SCOPED_TRACE(input.text);
+      request.inputs = {input, input};
+      if (text.Has("prompt_name")) request.text.prompt_name = *text.GetString("prompt_name");
+      std::promise<Expected<EmbedResponse>> promise;
+      service_->Embed(request, {}, [&](auto r) { promise.set_value(std::move(r)); });
+      const auto response = promise.get_future().get();
+      const auto& folder = registry_->List()[0].engine->folder();
+      if (!folder.include_prompt && response.status().code() == StatusCode::kUnsupported) {
+        ++refused_;
+        continue;
+      }
+      ASSERT_TRUE(response.ok()) << response.status().ToString();
+      const auto want = Numbers(*text.Find("embedding"));
+      const std::span<const float> values = response->values;
+      ExpectClose(values.first(want.size()), want, kEmbeddingErrorMax);
+      ExpectClose(values.subspan(want.size()), want, kEmbeddingErrorMax);
+      ++checked_;
+    }
+  }
+
+  void CheckScores(simdjson::dom::array texts) {
+    for (const auto element : texts) {
+      const JsonObject text{simdjson::dom::object(element)};
+      ClassifyInput input{*text.GetString("text"), std::nullopt};
+      SCOPED_TRACE(input.first);
+      if (text.Has("text_pair")) input.second = *text.GetString("text_pair");
+      for (const bool raw : {true, false}) {
+        // What classify gives of a cross-encoder is the pipeline's matter, not the folder's.
+        const bool reranks = registry_->List()[0].engine->task() == ModelTask::kReranking;
+        if (!raw && reranks) continue;
+        ClassifyRequest request;
+        request.inputs = {input};
+        request.raw_scores = raw;
+        std::promise<Expected<ClassifyResponse>> promise;
+        service_->Classify(request, {}, [&](auto r) { promise.set_value(std::move(r)); });
+        const auto response = promise.get_future().get();
+        ASSERT_TRUE(response.ok()) << response.status().ToString();
+        const auto& labels = response->inputs[0];
+        std::vector<float> row(labels.size());
+        for (const auto& label : labels) row[label.id] = label.score;
+        ExpectClose(row, Numbers(*text.Find(raw ? "logits" : "scores")), kLogitErrorMax);
+      }
+      if (input.second && registry_->List()[0].engine->task() == ModelTask::kReranking) {
+        RerankRequest request;
+        request.query = input.first;
+        request.documents = {*input.second};
+        if (request.query.empty()) continue;
+        std::promise<Expected<RerankResponse>> promise;
+        service_->Rerank(request, {}, [&](auto r) { promise.set_value(std::move(r)); });
+        const auto response = promise.get_future().get();
+        ASSERT_TRUE(response.ok()) << response.status().ToString();
+        ExpectClose({&response->items[0].score, 1}, Numbers(*text.Find("scores")), kLogitErrorMax);
+      }
+      ++checked_;
+    }
+  }
+
+  Metrics metrics_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Registry> registry_;
+  std::unique_ptr<Service> service_;
+  std::optional<JsonDocument> expected_;
+  int checked_ = 0;
+  int refused_ = 0;
+};
+
+TEST_P(GoldenServiceTest, TextsGiveTheReferenceResults) {
+  const auto root = expected_->Object();
+  ASSERT_TRUE(root.ok());
+  const auto texts = root->GetArray("texts");
+  ASSERT_TRUE(texts.ok());
+  if (*root->GetString("task") == "embed") {
+    CheckEmbeddings(*texts);
+  } else {
+    CheckScores(*texts);
+  }
+  // Pooling that leaves the prompt out is refused wherever there is a prompt.
+  const bool include_prompt = registry_->List()[0].engine->folder().include_prompt;
+  EXPECT_GT(include_prompt ? checked_ : refused_, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenServiceTest, testing::ValuesIn(ModelNames()),
+                         [](const auto& info) { return info.param; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenServiceTest);
+
+}  // namespace
+}  // namespace penstock
