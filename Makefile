@@ -48,16 +48,14 @@ unit: $(BUILD)/build.ninja  ## the unit tests only (TESTS=regular expression)
 e2e: release  ## the end-to-end tests only
 	@tools/run_tests.sh $(BUILD) e2e
 
-bench: deps  ## build and run the benchmarks (BENCH=regular expression)
+bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the records)
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
-	cmake --build $(BUILD) -j $(JOBS)
-	@for source in src/*/*_bench.cc; do \
-	  [[ -f $$source ]] || continue; \
-	  program=$(BUILD)/$$(basename $$source .cc); \
-	  echo "== $$program"; \
-	  $$program --benchmark_min_time=0.2 $(if $(BENCH),--benchmark_filter='$(BENCH)'); \
-	done
-	@echo 'whole-program benchmarks: see bench/'
+	cmake --build $(BUILD) -j $(JOBS) --target encode_bench
+	@model="$(MODEL)"; \
+	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
+	python=$$(tools/make_venv.sh $(BUILD)/bench-venv bench/requirements.txt); \
+	exec $$python bench/encode_vs_ort.py --program $(BUILD)/bench/encode_bench --model "$$model" \
+	  $(if $(JSON),--json '$(JSON)') $(BENCH_FLAGS)
 
 format:  ## format the C++ sources in place
 	@tools/install_deps.sh format
