@@ -1,5 +1,6 @@
 #include "text/decoders.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "text/byte_level.h"
@@ -174,7 +175,8 @@ class MetaspaceStep : public WholeTokenStep {
   bool first_ = true;
 };
 
-// The suffix becomes a space, but not in the last token, which is why one is held back.
+// The suffix becomes a space, but nothing in the last token: what follows the first suffix of a
+// token waits for the next token.
 class BpeStep : public WholeTokenStep {
  public:
   explicit BpeStep(const std::string& suffix) : suffix_(suffix) {}
@@ -182,19 +184,21 @@ class BpeStep : public WholeTokenStep {
  protected:
   void Token(std::string_view token, Sink* sink) override {
     Give(" ", sink);
-    held_ = token;
+    const size_t sure = suffix_.empty() ? token.size() : std::min(token.find(suffix_), token.size());
+    sink->Put(token.substr(0, sure), false);
+    held_ = token.substr(sure);
   }
   void Done(Sink* sink) override { Give("", sink); }
 
  private:
   void Give(std::string_view replacement, Sink* sink) {
-    if (!held_) return;
-    ReplaceAll(&*held_, suffix_, replacement);
-    sink->Put(*held_, false);
-    held_.reset();
+    if (held_.empty()) return;
+    ReplaceAll(&held_, suffix_, replacement);
+    sink->Put(held_, true);
+    held_.clear();
   }
   const std::string& suffix_;
-  std::optional<std::string> held_;
+  std::string held_;
 };
 
 // Neighbouring <0xNN> tokens become one token if their bytes are valid UTF-8, else as many
@@ -417,6 +421,7 @@ DecodeRun::DecodeRun(const DecoderChain& chain) {
     // Tokens in parts come out of these, and pass through a strip.
     joins = dynamic_cast<FuseStep*>(steps_.back().get()) != nullptr ||
             dynamic_cast<ByteLevelStep*>(steps_.back().get()) != nullptr ||
+            dynamic_cast<BpeStep*>(steps_.back().get()) != nullptr ||
             dynamic_cast<StripStep*>(steps_.back().get()) != nullptr;
   }
 }

@@ -1,4 +1,9 @@
 // Loads "model".
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
 #include "text/model_bpe.h"
 #include "text/model_unigram.h"
 #include "text/model_wordpiece.h"
@@ -108,6 +113,31 @@ ModelPtr LoadBpe(const JsonFields& fields, bool byte_level) {
   return std::unique_ptr<Model>(std::move(model));
 }
 
+// The reference's JSON reader is not exact: it divides the digits, as a double, by a power of
+// ten, which can be off in the last bit. Sums of such scores tie or do not tie, so the last bit
+// decides tokens. The digits are those of the shortest decimal of `exact`, as files write them.
+double ReferenceDouble(double exact) {
+  char text[64] = {};  // atoi below needs an end
+  const auto end = std::to_chars(text, text + sizeof(text), exact, std::chars_format::scientific);
+  uint64_t digits = 0;
+  int exponent = 0;
+  const char* p = text;
+  for (; p != end.ptr && *p != 'e'; ++p) {
+    if (*p < '0' || *p > '9') continue;
+    digits = digits * 10 + uint64_t(*p - '0');
+  }
+  const char* point = std::find(text, const_cast<char*>(p), '.');
+  if (point != p) exponent = -int(p - point - 1);
+  if (p != end.ptr) exponent += std::atoi(p + 1);
+  if (exponent < -300 || exponent > 300) return exact;
+  // Literals of powers of ten are correctly rounded, which pow() need not be.
+  double power = 1;
+  const std::string literal = "1e" + std::to_string(std::abs(exponent));
+  std::from_chars(literal.data(), literal.data() + literal.size(), power);
+  const double value = exponent < 0 ? double(digits) / power : double(digits) * power;
+  return std::signbit(exact) ? -value : value;
+}
+
 ModelPtr LoadUnigram(const JsonFields& fields) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("vocab"));
   Vocabulary vocabulary;
@@ -125,7 +155,7 @@ ModelPtr LoadUnigram(const JsonFields& fields) {
       return Status::Unsupported("more than 2^24 tokens", fields.PathOf("vocab"));
     }
     vocabulary.Add(token, int32_t(scores.size()));
-    scores.push_back(score);
+    scores.push_back(ReferenceDouble(score));
   }
   vocabulary.Build();
   int64_t unk_id = -1;

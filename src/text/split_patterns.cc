@@ -266,4 +266,6 @@ const KnownPattern* KnownPattern::Find(std::string_view pattern) {
 
 const KnownPattern& KnownPattern::Gpt2() { return kPatterns[0]; }
 
+std::span<const KnownPattern> KnownPattern::All() { return kPatterns; }
+
 }  // namespace penstock

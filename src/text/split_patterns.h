@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace penstock {
@@ -12,6 +13,7 @@ class KnownPattern {
   // The matcher of exactly this pattern, or null.
   static const KnownPattern* Find(std::string_view pattern);
   static const KnownPattern& Gpt2();
+  static std::span<const KnownPattern> All();
 
   // Calls emit(begin, end) for consecutive pieces that cover `text`: all these patterns match
   // every character.

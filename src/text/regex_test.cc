@@ -1,0 +1,88 @@
+// The regex engine: expected matches are those of Oniguruma's Ruby syntax.
+#include "text/regex.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "text/split_patterns.h"
+#include "text/utf8.h"
+
+namespace penstock {
+namespace {
+
+std::string Matches(std::string_view pattern, std::string_view text) {
+  const auto regex = Regex::Compile(pattern);
+  if (!regex.ok()) return regex.status().ToString();
+  std::vector<ByteRange> found;
+  if (!regex->FindAll(text, &found)) return "too many steps";
+  std::string out;
+  for (const ByteRange& m : found) {
+    out += "[";
+    out += text.substr(m.begin, m.end - m.begin);
+    out += "]";
+  }
+  return out;
+}
+
+TEST(Regex, Syntax) {
+  EXPECT_EQ(Matches("a|ab", "abab"), "[a][a]");
+  EXPECT_EQ(Matches("(?:ab)+", "ababxab"), "[abab][ab]");
+  EXPECT_EQ(Matches("[a-c&&[^b]]+", "abcca"), "[a][cca]");
+  EXPECT_EQ(Matches("\\p{Lu}\\p{Ll}*", "HelloÄrger x"), "[Hello][Ärger]");
+  EXPECT_EQ(Matches("\\s+(?!\\S)", "a   b  "), "[  ][  ]");
+  EXPECT_EQ(Matches("\\s+$", "a \nb  "), "[ ][  ]");  // $ is also before a newline
+  EXPECT_EQ(Matches("a+?b", "aaab"), "[aaab]");
+  EXPECT_EQ(Matches("a++a", "aaa"), "");
+  EXPECT_EQ(Matches("[0-9]{2,3}", "1234567"), "[123][456]");
+  EXPECT_EQ(Matches("(?i:'s|ll)", "'S 'ſ LL"), "['S]['ſ][LL]");
+  EXPECT_EQ(Matches("(?<=a)b", "ab bb"), "[b]");
+  EXPECT_EQ(Matches("(?=(\\d{3})+(?!\\d))", "1234567"), "[][]");
+  EXPECT_EQ(Matches("\\bfoo\\b", "foo food foo"), "[foo][foo]");
+  EXPECT_EQ(Matches("é+", "éée"), "[éé]");
+}
+
+TEST(Regex, RefusesWhatItCannotDo) {
+  for (const char* pattern : {"(a", "a)", "[a", "\\1", "(?<name>a)", "\\p{Greek}", "[[:alpha:]]",
+                              "(a*)*", "\\X", "a{2,1}", "*a", "\\p{L", "(?<=ab)c", "a{5000}"}) {
+    EXPECT_FALSE(Regex::Compile(pattern).ok()) << pattern;
+  }
+  EXPECT_FALSE(Regex::Compile(std::string(1 << 17, 'a')).ok());
+  EXPECT_FALSE(Regex::Compile(std::string(500, '(') + std::string(500, ')')).ok());
+}
+
+TEST(Regex, StopsInsteadOfHanging) {
+  EXPECT_EQ(Matches("(?:a|a)+(?:a|a)+(?:a|a)+b", std::string(5000, 'a')), "too many steps");
+  // Linear: a run that fails is not tried again from its middle.
+  EXPECT_EQ(Matches("\\s+x", std::string(1 << 20, ' ')), "");
+}
+
+// Every hand-written matcher cuts as the engine does.
+TEST(SplitPatterns, AgreeWithTheEngine) {
+  static const char* kParts[] = {
+      "a", "B", "é", "Ж", "中", "ʰ", "ǅ", "\u0301", "\u0903", "1", "²", "Ⅷ", " ", "  ", "\t", "\n",
+      "\r\n", "\u00A0", "\u3000", "'", "'s", "'LL", "'ſ", "!", "/", "_", "😀", "\u200D", "\u0085"};
+  std::mt19937 random(7);
+  int patterns = 0;
+  for (const KnownPattern& known : KnownPattern::All()) {
+    const auto regex = Regex::Compile(known.pattern);
+    ASSERT_TRUE(regex.ok()) << regex.status().ToString();
+    EXPECT_EQ(KnownPattern::Find(known.pattern), &known);
+    ++patterns;
+    for (int round = 0; round < 4000; ++round) {
+      std::string text;
+      for (size_t n = random() % 12; n > 0; --n) text += kParts[random() % std::size(kParts)];
+      std::vector<ByteRange> expected;
+      ASSERT_TRUE(regex->FindAll(text, &expected));
+      std::string want, got;
+      for (const ByteRange& m : expected) want += text.substr(m.begin, m.end - m.begin) + "|";
+      known.Cut(text, [&](size_t b, size_t e) { got += text.substr(b, e - b) + "|"; });
+      ASSERT_EQ(got, want) << known.pattern;
+    }
+  }
+  EXPECT_EQ(patterns, 6);
+  EXPECT_EQ(KnownPattern::Find("\\w+"), nullptr);
+}
+
+}  // namespace
+}  // namespace penstock
