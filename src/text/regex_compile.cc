@@ -262,7 +262,6 @@ class RegexCompiler {
       return node;
     }
     Eat(":");
-    *flags = *flags;
     auto node = ParseAlternate(inner, depth + 1);
     if (error_.empty() && !Eat(")")) Fail("missing )");
     return node;
