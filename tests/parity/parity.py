@@ -16,6 +16,7 @@ import gzip
 import json
 import os
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -440,12 +441,16 @@ def main():
     parser.add_argument("--bytes", type=int, default=5_000_000, help="size of the corpus")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="threads of the reference")
+    parser.add_argument("--memory", type=int, default=6, metavar="GIB", help="address space of the reference and of the program")
     parser.add_argument("--show", type=int, default=3, help="differences of each kind to make small and print")
     parser.add_argument("--report", help="append the small differences to this file")
     parser.add_argument("--vectors", action="store_true", help="compare with the expected ids of the test data")
     options = parser.parse_args()
     os.environ["RAYON_NUM_THREADS"] = str(options.jobs)
     os.environ["RUST_BACKTRACE"] = "0"
+    # A truncated pair makes the reference keep every combination of what overflows, which can take
+    # all memory of the machine: better that this process ends.
+    resource.setrlimit(resource.RLIMIT_AS, (options.memory << 30, options.memory << 30))
     testdata = os.environ.get("PENSTOCK_TESTDATA", os.path.join(os.path.dirname(ROOT), "shared", "testdata"))
     if not os.access(options.program, os.X_OK):
         print(f"no program at {options.program}; build the target tokenizer_parity", file=sys.stderr)

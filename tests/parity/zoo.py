@@ -125,7 +125,7 @@ def all_processors():
     yield "byte-level-trim-no-prefix", p.ByteLevel(trim_offsets=True, add_prefix_space=False)
     yield "roberta-no-prefix", p.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=False)
     yield "roberta-no-trim", p.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=False, add_prefix_space=True)
-    yield "sequence", p.Sequence([p.ByteLevel(trim_offsets=True), p.TemplateProcessing(single="<s> $A:1 </s>:2", pair="$B:3 </s> <s> $A:4 $A:5", special_tokens=[("<s>", 0), ("</s>", 2)])])
+    yield "sequence", p.Sequence([p.ByteLevel(trim_offsets=True), p.TemplateProcessing(single="<s> $A:1 </s>:2", pair="$B:3 </s> <s> $A:4", special_tokens=[("<s>", 0), ("</s>", 2)])])
     yield "several-ids", p.TemplateProcessing(single="x $A </s>", pair="x:1 $A $B:1", special_tokens=[{"id": "x", "ids": [0, 5, 6], "tokens": ["<s>", "a", "b"]}, {"id": "</s>", "ids": [2], "tokens": ["</s>"]}])
 
 
