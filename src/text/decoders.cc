@@ -32,8 +32,8 @@ class WholeTokenStep : public DecodeStep {
     Flush(sink);
     Done(sink);
   }
-  // Tokens may arrive in parts: a step before this one fuses them.
-  void set_may_join() { may_join_ = true; }
+  Parts parts() const override { return Parts::kJoins; }
+  void ExpectParts() final { may_join_ = true; }
 
  protected:
   virtual void Token(std::string_view token, Sink* sink) = 0;
@@ -129,6 +129,9 @@ class WordPieceStep : public WholeTokenStep {
 
 // All tokens become one, byte by byte; bytes wait until they are a whole character.
 class ByteLevelStep : public WholeTokenStep {
+ public:
+  Parts parts() const override { return Parts::kSplits; }
+
  protected:
   void Token(std::string_view token, Sink* sink) override {
     if (!ByteLevelToBytes(token, &bytes_)) bytes_.append(token);
@@ -156,23 +159,25 @@ class ByteLevelStep : public WholeTokenStep {
   bool started_ = false;
 };
 
-class MetaspaceStep : public WholeTokenStep {
+// Looks at one character at a time, so parts need not wait for each other.
+class MetaspaceStep : public DecodeStep {
  public:
   MetaspaceStep(const std::string& replacement, bool drop_first)
       : replacement_(replacement), drop_first_(drop_first) {}
+  Parts parts() const override { return Parts::kPasses; }
 
- protected:
-  void Token(std::string_view token, Sink* sink) override {
+  void Push(std::string_view token, bool joins, Sink* sink) override {
+    if (!joins) ++tokens_;
     std::string text(token);
-    ReplaceAll(&text, replacement_, first_ && drop_first_ ? "" : " ");
-    first_ = false;
-    sink->Put(text, false);
+    ReplaceAll(&text, replacement_, tokens_ <= 1 && drop_first_ ? "" : " ");
+    sink->Put(text, joins);
   }
+  void Finish(Sink*) override {}
 
  private:
   const std::string& replacement_;
   bool drop_first_;
-  bool first_ = true;
+  size_t tokens_ = 0;
 };
 
 // The suffix becomes a space, but nothing in the last token: what follows the first suffix of a
@@ -180,6 +185,7 @@ class MetaspaceStep : public WholeTokenStep {
 class BpeStep : public WholeTokenStep {
  public:
   explicit BpeStep(const std::string& suffix) : suffix_(suffix) {}
+  Parts parts() const override { return Parts::kSplits; }
 
  protected:
   void Token(std::string_view token, Sink* sink) override {
@@ -202,25 +208,32 @@ class BpeStep : public WholeTokenStep {
 };
 
 // Neighbouring <0xNN> tokens become one token if their bytes are valid UTF-8, else as many
-// U+FFFD. A run must be held until it ends: one more byte can spoil all of it.
+// U+FFFD: one more byte can spoil all of a run. A whole text holds a run until it ends, as the
+// reference does; a stream gives each character out with its last byte, or a text of characters
+// outside the vocabulary would show nothing until it ends.
 class ByteFallbackStep : public WholeTokenStep {
+ public:
+  Parts parts() const override { return by_character_ ? Parts::kSplits : Parts::kJoins; }
+  void OfferParts() override { by_character_ = true; }
+
  protected:
   void Token(std::string_view token, Sink* sink) override {
     if (const int byte = ByteOf(token); byte >= 0) {
       bytes_.push_back(char(byte));
+      if (by_character_ && bytes_.size() <= 4 && IsValidUtf8(bytes_)) Give(sink);
       return;
     }
     Done(sink);
     sink->Put(token, false);
   }
   void Done(Sink* sink) override {
-    if (bytes_.empty()) return;
     if (IsValidUtf8(bytes_)) {
-      sink->Put(bytes_, false);
+      if (!bytes_.empty()) Give(sink);
     } else {
       for (size_t i = 0; i < bytes_.size(); ++i) sink->Put("\xEF\xBF\xBD", false);
     }
     bytes_.clear();
+    started_ = false;
   }
 
  private:
@@ -240,11 +253,19 @@ class ByteFallbackStep : public WholeTokenStep {
     }
     return value;
   }
+  void Give(Sink* sink) {
+    sink->Put(bytes_, started_);
+    bytes_.clear();
+    started_ = true;
+  }
   std::string bytes_;
+  bool by_character_ = false;
+  bool started_ = false;  // a part of this run is out already
 };
 
 class FuseStep : public DecodeStep {
  public:
+  Parts parts() const override { return Parts::kFuses; }
   void Push(std::string_view text, bool, Sink* sink) override {
     sink->Put(text, started_);
     started_ = true;
@@ -263,6 +284,7 @@ class StripStep : public DecodeStep {
  public:
   StripStep(const std::string& content, size_t start, size_t stop)
       : content_(content), start_(start), stop_(stop) {}
+  Parts parts() const override { return Parts::kPasses; }
 
   void Push(std::string_view text, bool joins, Sink* sink) override {
     if (!joins) {
@@ -412,17 +434,20 @@ class DecodeRun::StepSink : public DecodeStep::Sink {
   size_t next_;
 };
 
-DecodeRun::DecodeRun(const DecoderChain& chain) {
-  bool joins = false;
-  for (const auto& spec : chain) {
-    steps_.push_back(spec->NewStep());
-    auto* whole = dynamic_cast<WholeTokenStep*>(steps_.back().get());
-    if (whole != nullptr && joins) whole->set_may_join();
-    // Tokens in parts come out of these, and pass through a strip.
-    joins = dynamic_cast<FuseStep*>(steps_.back().get()) != nullptr ||
-            dynamic_cast<ByteLevelStep*>(steps_.back().get()) != nullptr ||
-            dynamic_cast<BpeStep*>(steps_.back().get()) != nullptr ||
-            dynamic_cast<StripStep*>(steps_.back().get()) != nullptr;
+DecodeRun::DecodeRun(const DecoderChain& chain, bool stream) {
+  using Parts = DecodeStep::Parts;
+  for (const auto& spec : chain) steps_.push_back(spec->NewStep());
+  bool welcome = true;  // no step after this one holds parts back
+  for (auto step = steps_.rbegin(); stream && step != steps_.rend(); ++step) {
+    if (welcome) (*step)->OfferParts();
+    const Parts kind = (*step)->parts();
+    welcome = kind == Parts::kFuses || (kind == Parts::kPasses && welcome);
+  }
+  bool parts = false;
+  for (const auto& step : steps_) {
+    if (parts) step->ExpectParts();
+    const Parts kind = step->parts();
+    parts = kind == Parts::kFuses || kind == Parts::kSplits || (kind == Parts::kPasses && parts);
   }
 }
 

@@ -1,7 +1,8 @@
 // Decoders: token strings back into text, whole or as a stream.
 //
 // A decoder is a chain of steps. Each step turns one token into pieces of text, or holds it back;
-// whole texts are decoded through the same steps, so a stream always adds up to the same text.
+// whole texts are decoded through the same steps, so a stream adds up to the same text, but for
+// byte tokens that are not UTF-8 (see DecodeRun).
 #pragma once
 
 #include <memory>
@@ -24,7 +25,19 @@ class DecodeStep {
     // `joins`: continues the token given before instead of starting a new one.
     virtual void Put(std::string_view text, bool joins) = 0;
   };
+  // How a step treats a token that comes in parts: some Put, then others that join it.
+  enum class Parts {
+    kJoins,   // puts the parts together first; gives whole tokens
+    kSplits,  // the same, but gives parts
+    kPasses,  // gives for each part its part of the result
+    kFuses,   // all tokens become one, in parts
+  };
   virtual ~DecodeStep() = default;
+  virtual Parts parts() const = 0;
+  // Tokens will come to this step in parts.
+  virtual void ExpectParts() {}
+  // The steps after this one do well with parts: a stream wants text as early as it is there.
+  virtual void OfferParts() {}
   virtual void Push(std::string_view text, bool joins, Sink* sink) = 0;
   virtual void Finish(Sink* sink) = 0;
 };
@@ -52,7 +65,10 @@ using DecoderChain = std::vector<std::unique_ptr<DecoderSpec>>;
 // A run of tokens through a chain; collects the text.
 class DecodeRun {
  public:
-  explicit DecodeRun(const DecoderChain& chain);
+  // `stream`: a run of byte tokens comes out character by character, not once it has ended. That
+  // makes another text only where the run is not UTF-8: all of such a run is U+FFFD, but in a
+  // stream its leading whole characters are out already.
+  explicit DecodeRun(const DecoderChain& chain, bool stream = false);
   void Push(std::string_view token) { PushAt(0, token, false); }
   void Finish();
   // The text so far, which is then forgotten.

@@ -445,7 +445,7 @@ std::string Pipeline::Decode(std::span<const int32_t> ids, bool skip_special_tok
 class PipelineStream : public StreamDecoder {
  public:
   PipelineStream(const Pipeline& tokenizer, bool skip_special_tokens)
-      : tokenizer_(tokenizer), skip_(skip_special_tokens), run_(tokenizer.decoder()) {}
+      : tokenizer_(tokenizer), skip_(skip_special_tokens), run_(tokenizer.decoder(), true) {}
   std::string Push(int32_t id) override {
     std::string_view token;
     if (!tokenizer_.DecodeToken(id, skip_, &token)) return {};

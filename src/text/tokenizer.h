@@ -48,6 +48,9 @@ struct Encoding {
 };
 
 // Turns ids that arrive one by one into text, holding bytes back until they are whole characters.
+// The pieces add up to what Decode gives for all the ids, unless a run of byte tokens (<0xNN>) is
+// not UTF-8: Decode makes all bytes of such a run U+FFFD, a stream only those after its leading
+// whole characters, which it has given out by then.
 class StreamDecoder {
  public:
   virtual ~StreamDecoder() = default;

@@ -8,6 +8,8 @@
 #include <random>
 #include <thread>
 
+#include "text/utf8.h"
+
 namespace penstock {
 namespace {
 
@@ -86,7 +88,7 @@ std::string ByteFallbackJson() {
     "decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},
       {"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},
     "model":{"type":"BPE","unk_token":"<unk>","fuse_unk":true,"byte_fallback":true,"vocab":{)" +
-         vocab + R"(,"▁":257,"a":258,"b":259,"▁a":260,"ab":261},"merges":["▁ a","a b"]}})";
+         vocab + R"(,"▁":257,"a":258,"b":259,"▁a":260,"ab":261,"\uFFFD":262},"merges":["▁ a","a b"]}})";
 }
 
 std::unique_ptr<Tokenizer> Load(const std::string& json) {
@@ -262,6 +264,32 @@ TEST(TokenizerDecode, SkipsSpecialTokensAndUnknownIds) {
   EXPECT_EQ(t->model_type(), "WordPiece");
 }
 
+// Of ByteFallbackJson: in each run of byte tokens that is not UTF-8, the token U+FFFD in place of
+// each byte after the leading whole characters. Decodes to what a stream must add up to.
+Ids AsStreamed(const Ids& ids) {
+  Ids out;
+  for (size_t i = 0; i < ids.size();) {
+    std::string run;
+    size_t end = i;
+    for (; end < ids.size(); ++end) {
+      if (ids[end] < 0 || ids[end] > 262) continue;  // no such token: skipped
+      if (ids[end] == 0 || ids[end] > 256) break;
+      run += char(ids[end] - 1);
+    }
+    if (end == i) {
+      out.push_back(ids[i++]);
+      continue;
+    }
+    size_t whole = 0, bad = 0;
+    ScanUtf8(run, &whole, &bad);
+    for (size_t k = 0; k < run.size(); ++k) {
+      out.push_back(k < whole ? 1 + static_cast<unsigned char>(run[k]) : 262);
+    }
+    i = end;
+  }
+  return out;
+}
+
 // The pieces of a stream always add up to the text of the whole.
 TEST(TokenizerStream, AddsUpForAnyIds) {
   std::mt19937 random(1);
@@ -276,9 +304,56 @@ TEST(TokenizerStream, AddsUpForAnyIds) {
       std::string text;
       for (int32_t id : ids) text += stream->Push(id);
       text += stream->Finish();
-      ASSERT_EQ(text, t->Decode(ids, skip)) << ::testing::PrintToString(ids);
+      const bool bytes = t->TokenToId("<0x00>") >= 0;
+      ASSERT_EQ(text, t->Decode(bytes ? AsStreamed(ids) : ids, skip))
+          << ::testing::PrintToString(ids);
     }
   }
+}
+
+TEST(TokenizerStream, ByteTokensShowByCharacter) {
+  const auto t = Load(ByteFallbackJson());
+  const Ids bytes = {1 + 0xC3, 1 + 0xA9, 1 + 0xE4, 1 + 0xB8, 1 + 0xAD};  // é中
+  const auto stream = t->NewStreamDecoder(false);
+  std::vector<std::string> pieces;
+  for (int32_t id : bytes) pieces.push_back(stream->Push(id));
+  EXPECT_THAT(pieces, ElementsAre("", "é", "", "", "中"));
+  EXPECT_EQ(stream->Push(bytes[0]), "");
+  EXPECT_EQ(stream->Push(258), "\uFFFDa");  // the run was cut off inside a character
+  EXPECT_EQ(stream->Push(bytes[2]), "");
+  EXPECT_EQ(stream->Push(bytes[3]), "");
+  EXPECT_EQ(stream->Finish(), "\uFFFD\uFFFD");
+  // As a whole, one bad byte spoils its run.
+  EXPECT_EQ(t->Decode(Ids{bytes[0], bytes[1], bytes[0], 258}, false), "\uFFFD\uFFFD\uFFFDa");
+}
+
+// A run of byte tokens is one token to the steps after it, in a stream too; a step that needs
+// whole tokens keeps the run together.
+TEST(TokenizerStream, ByteTokensBeforeOtherSteps) {
+  const std::string json = ByteFallbackJson();
+  const size_t begin = json.find("\"decoder\":"), end = json.find("\"model\":");
+  const auto with = [&](const std::string& steps) {
+    return Load(json.substr(0, begin) + R"("decoder":{"type":"Sequence","decoders":[)" + steps +
+                "]}," + json.substr(end));
+  };
+  const std::string bytes = R"({"type":"ByteFallback"})";
+  const auto pieces = [](const Tokenizer& t, const Ids& ids) {
+    const auto stream = t.NewStreamDecoder(false);
+    std::vector<std::string> out;
+    for (int32_t id : ids) out.push_back(stream->Push(id));
+    out.push_back(stream->Finish());
+    return out;
+  };
+  const Ids low_lines = {1 + '_', 1 + '_', 258, 1 + '_'};
+  auto t = with(bytes + R"(,{"type":"Metaspace","replacement":"_","prepend_scheme":"first"})");
+  EXPECT_EQ(t->Decode(low_lines, false), "a ");
+  EXPECT_THAT(pieces(*t, low_lines), ElementsAre("", "", "a", " ", ""));
+  t = with(bytes + R"(,{"type":"Strip","content":"_","start":1,"stop":0})");
+  EXPECT_EQ(t->Decode(low_lines, false), "_a");
+  EXPECT_THAT(pieces(*t, low_lines), ElementsAre("", "_", "a", "", ""));
+  t = with(bytes + R"(,{"type":"Replace","pattern":{"String":"__"},"content":"-"})");
+  EXPECT_EQ(t->Decode(low_lines, false), "-a_");
+  EXPECT_THAT(pieces(*t, low_lines), ElementsAre("", "", "-a", "", "_"));
 }
 
 TEST(TokenizerStream, HoldsBackHalfACharacter) {
