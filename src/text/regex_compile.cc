@@ -289,12 +289,19 @@ class RegexCompiler {
   }
 
   // The class of \s, \p{..} and so on; nothing if the escape stands for one character.
-  std::optional<CharClass> ClassEscape() {
+  std::optional<CharClass> ClassEscape(bool in_brackets) {
     const char c = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
     CharClass set;
     switch (c) {
       case 's': case 'S': set.AddProperty(kUniRegexSpace, c == 'S'); break;
-      case 'w': case 'W': set.AddProperty(kUniRegexWord, c == 'W'); break;
+      case 'w': case 'W':
+        set.AddProperty(kUniRegexWord, c == 'W' || in_brackets);
+        if (in_brackets) {
+          // Oniguruma has two tables: these are in \w and not in [\w].
+          for (char32_t number : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) set.AddRange(number, number);
+          if (c == 'w') set.Negate();
+        }
+        break;
       case 'd': case 'D': set.AddCategories(1u << kCatNd, c == 'D'); break;
       case 'h': case 'H':
         set.AddRange('0', '9');
@@ -385,7 +392,7 @@ class RegexCompiler {
   }
 
   NodePtr ParseEscape(Flags flags) {
-    if (auto set = ClassEscape()) {
+    if (auto set = ClassEscape(false)) {
       if (flags.ignore_case && !set->FoldCase()) Fail("class under (?i)");
       return MakeClass(std::move(*set));
     }
@@ -424,7 +431,7 @@ class RegexCompiler {
       } else if (Eat("[")) {
         set.AddClass(ParseClass(depth + 1));
       } else if (pattern_[at_] == '\\') {
-        if (auto escape = ClassEscape()) {
+        if (auto escape = ClassEscape(true)) {
           set.AddClass(std::move(*escape));
         } else {
           ParseRange(CharEscape(), &set);

@@ -42,6 +42,18 @@ TEST(Regex, Syntax) {
   EXPECT_EQ(Matches("é+", "éée"), "[éé]");
 }
 
+TEST(Regex, WordCharactersInsideAndOutsideBrackets) {
+  // Six numbers of Latin-1 are word characters to \w, but not to [\w].
+  EXPECT_EQ(Matches("\\w", "a²³¹¼½¾ªº!"), "[a][²][³][¹][¼][½][¾][ª][º]");
+  EXPECT_EQ(Matches("[\\w]", "a²³¹¼½¾ªº!"), "[a][ª][º]");
+  EXPECT_EQ(Matches("\\W", "a³!"), "[!]");
+  EXPECT_EQ(Matches("[\\W]", "a³!"), "[³][!]");
+  EXPECT_EQ(Matches("[^\\W]", "a³!"), "[a]");
+  EXPECT_EQ(Matches("\\w+|[^\\w\\s]+", "\u09C6³ !³a"), "[\u09C6³][!³][a]");
+  EXPECT_EQ(Matches("(?i:[\\w]|!)", "a³!"), "[a][!]");
+  EXPECT_EQ(Matches("\\b", "!³!"), "[][]");
+}
+
 TEST(Regex, RefusesWhatItCannotDo) {
   for (const char* pattern : {"(a", "a)", "[a", "\\1", "(?<name>a)", "\\p{Greek}", "[[:alpha:]]",
                               "(a*)*", "\\X", "a{2,1}", "*a", "\\p{L", "(?<=ab)c", "a{5000}"}) {
