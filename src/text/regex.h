@@ -3,8 +3,11 @@
 // Oniguruma's Ruby syntax as far as such patterns use it: alternation, groups, (?i:), look-ahead
 // and look-behind of one character class, greedy, lazy and possessive quantifiers, classes with
 // \p{..}, nesting and &&, ^ and $ at lines, \b. Anything else is refused by name. Leftmost match,
-// first alternative wins, by backtracking; loops over one class take no stack. A search that
-// takes too many steps for its text fails instead of hanging.
+// first alternative wins, by backtracking; loops over one class take no stack. Without captures,
+// what follows a point of the program depends on the place in the text alone, so what failed once
+// is remembered (after Davis et al., "Using Selective Memoization to Defeat Regular Expression
+// Denial of Service", 2021). A search that takes too many steps all the same fails instead of
+// hanging.
 #pragma once
 
 #include <array>
@@ -69,9 +72,6 @@ class Regex {
   // A pattern that matches `literal` and nothing else.
   static Regex Literal(std::string_view literal);
 
-  enum class Found { kYes, kNo, kTooManySteps };
-  // The first match at or after byte `from`. *steps counts down over calls.
-  Found Find(std::string_view text, size_t from, ByteRange* match, int64_t* steps) const;
   // All matches from left to right; an empty one right after another match is skipped.
   // False if the text took too many steps.
   bool FindAll(std::string_view text, std::vector<ByteRange>* matches) const;
@@ -82,7 +82,7 @@ class Regex {
   enum class Op : uint8_t {
     kChar, kClass, kAny, kAnyLine,  // one character
     kLoop, kLazyLoop, kHardLoop,    // one class, min to max times
-    kSplit,                         // try x, then y
+    kSplit,                         // try x, then y; the min-th of its kind
     kJump, kMatch,
     kLineBegin, kLineEnd, kTextBegin, kTextEnd, kTextEndOrNewline, kWordEdge, kNotWordEdge,
     kLook, kNotLook,                // the program at x, then go on at y
@@ -95,16 +95,26 @@ class Regex {
     uint32_t min = 0, max = 0;
   };
   struct Frame {
-    enum Kind : uint8_t { kResume, kGiveBack, kTakeMore };
+    // What to try when all after it failed: the second way of a split; a greedy loop with a
+    // character less; a lazy one with one more; or nothing more, which is to be remembered.
+    enum Kind : uint8_t { kSecondWay, kGiveBack, kTakeMore, kSpentSplit, kSpentLoop };
     uint32_t pc;
     Kind kind;
     size_t at;
-    size_t extra;  // kGiveBack: not below this byte; kTakeMore: characters taken so far
+    size_t extra;  // kGiveBack: not below this byte; kTakeMore: characters taken so far, or where
+                   // an endless loop had its minimum; kSpentLoop: end of the run from `at`
   };
+  enum class Found { kYes, kNo, kTooManySteps };
+  struct Search;
   static constexpr uint32_t kInfinite = 0xFFFFFFFF;
 
-  Found Run(std::string_view text, uint32_t pc, size_t at, size_t* end, int64_t* steps,
-            std::vector<Frame>* stack) const;
+  // The first match at or after byte `from`.
+  Found Find(Search* search, size_t from, ByteRange* match) const;
+  // `look`: only whether there is a match counts, not where it ends.
+  Found Run(Search* search, uint32_t pc, size_t at, bool look, size_t* end) const;
+  bool Loop(Search* search, uint32_t pc, size_t* at) const;
+  // Takes the next thing to try off the stack; false if there is none above `base`.
+  bool Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) const;
   bool Single(const Inst& inst, char32_t c) const;
   bool Assertion(Op op, uint32_t x, std::string_view text, size_t at) const;
   void Analyse();
@@ -113,7 +123,7 @@ class Regex {
   std::vector<CharClass> classes_;
   std::string literal_;  // not empty: plain search
   bool can_be_empty_ = false;
-  bool starts_with_loop_ = false;      // X+ or X* first, no other alternative
+  uint32_t splits_ = 0;                // number of kSplit
   bool first_known_ = false;           // first_ holds all ASCII characters a match can start with
   std::array<bool, 128> first_{};
   bool first_beyond_ascii_ = true;

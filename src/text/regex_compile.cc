@@ -615,8 +615,9 @@ Regex Regex::Literal(std::string_view literal) {
 
 // Finds which characters can start a match, by following the program up to the first character.
 void Regex::Analyse() {
-  const Op first = program_[0].op;
-  starts_with_loop_ = (first == Op::kLoop && program_[0].max == kInfinite && program_[0].min <= 1);
+  for (Inst& inst : program_) {
+    if (inst.op == Op::kSplit) inst.min = splits_++;
+  }
   first_known_ = !can_be_empty_;
   first_beyond_ascii_ = false;
   std::vector<uint32_t> open = {0};

@@ -63,10 +63,56 @@ TEST(Regex, RefusesWhatItCannotDo) {
   EXPECT_FALSE(Regex::Compile(std::string(500, '(') + std::string(500, ')')).ok());
 }
 
+// What failed once is not tried again: patterns that take backtracking quadratic or exponential
+// time are linear here.
+TEST(Regex, RemembersWhatFailed) {
+  const std::string a(100'000, 'a'), spaces(1 << 20, ' ');
+  EXPECT_EQ(Matches("\\s+x", spaces), "");
+  EXPECT_EQ(Matches("a+?b|[0-9]{2,}", a + "12"), "[12]");
+  EXPECT_EQ(Matches("a++b|[0-9]", a + "1"), "[1]");
+  EXPECT_EQ(Matches("a*a*a*a*b|1", a + "1"), "[1]");
+  EXPECT_EQ(Matches("(?:a|a)+(?:a|a)+(?:a|a)+b", a), "");
+  EXPECT_EQ(Matches("(?:a|aa)+?b|c", a + "c"), "[c]");
+  EXPECT_EQ(Matches("(?:a+)+b", a), "");
+  // It must still match where it can: after a failure, in another run, in the same run.
+  EXPECT_EQ(Matches("(?:\\s+x|y) ?", spaces + "y" + spaces + "x"), "[y ][" + spaces.substr(1) + "x]");
+  EXPECT_EQ(Matches("a+b|a{3}", std::string(20, 'a') + "c" + std::string(20, 'a') + "b"),
+            "[aaa][aaa][aaa][aaa][aaa][aaa][" + std::string(20, 'a') + "b]");
+  // Groups of three digits from the right, as published files have them.
+  std::vector<ByteRange> found;
+  const auto groups = Regex::Compile("(?=(\\d{3})+(?!\\d))");
+  ASSERT_TRUE(groups.ok());
+  ASSERT_TRUE(groups->FindAll(std::string(20'000, '7') + "x" + std::string(19'999, '8'), &found));
+  ASSERT_EQ(found.size(), 6666u + 6666u);
+  EXPECT_EQ(found[0].begin, 2u);
+  EXPECT_EQ(found[6666].begin, 20'002u);
+}
+
+// The same matches with and without memory: a text so long that splits are remembered must be cut
+// like its parts.
+TEST(Regex, RemembersNothingWrong) {
+  std::mt19937 random(3);
+  for (const char* pattern :
+       {"(?:a|ab|b)+c|a|\n", "(?=(?:ab?)+c)a|(?:b|a)+?c|\n", "(?>a|ab)+b|(?!(?:a|b)+c)[ab]|\n",
+        "a+b*c|(?:a+|b)*?cc|\n", "(?:(?=a+b)a|b+?c|a)+\n|[abc]"}) {
+    const auto regex = Regex::Compile(pattern);
+    ASSERT_TRUE(regex.ok()) << regex.status().ToString();
+    std::string all, want;
+    for (int line = 0; line < 4000; ++line) {
+      std::string text;
+      for (size_t n = random() % 60; n > 0; --n) text += "aaaabbbc"[random() % 8];
+      text += "\n";
+      all += text;
+      want += Matches(pattern, text);
+    }
+    // After as much text as uses up the steps before memory begins.
+    const std::string evil = std::string(3000, 'a') + std::string(3000, 'b') + "\n";
+    EXPECT_TRUE(Matches(pattern, evil + all) == Matches(pattern, evil) + want) << pattern;
+  }
+}
+
 TEST(Regex, StopsInsteadOfHanging) {
-  EXPECT_EQ(Matches("(?:a|a)+(?:a|a)+(?:a|a)+b", std::string(5000, 'a')), "too many steps");
-  // Linear: a run that fails is not tried again from its middle.
-  EXPECT_EQ(Matches("\\s+x", std::string(1 << 20, ' ')), "");
+  EXPECT_EQ(Matches("(?:a{1,1000}){15}b", std::string(20'000, 'a')), "too many steps");
 }
 
 // Every hand-written matcher cuts as the engine does.
