@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,11 +24,13 @@ using testing::HasSubstr;
 class AppsTest : public testing::Test {
  protected:
   AppsTest() {
-    folder_ = testing::TempDir() + "/penstock_apps_test";
+    // One a process: ctest runs the tests of this file side by side.
+    root_ = testing::TempDir() + "/penstock_" + std::to_string(getpid());
+    folder_ = root_ + "/penstock_apps_test";
     std::filesystem::create_directories(folder_);
   }
   ~AppsTest() override {
-    std::filesystem::remove_all(folder_);
+    std::filesystem::remove_all(root_);
     unsetenv("PENSTOCK_THREADS");
     unsetenv("PENSTOCK_CONFIG");
   }
@@ -58,6 +61,7 @@ class AppsTest : public testing::Test {
     }
   }
 
+  std::string root_;
   std::string folder_;
   ModelFlags flags_;
   std::string error_;

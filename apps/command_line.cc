@@ -29,11 +29,11 @@ bool IsSet(const std::string& variable) {
 class FileBelowEnvironment : public CLI::ConfigTOML {
  public:
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
-    std::erase_if(items, [](const CLI::ConfigItem& item) {
+    std::vector<CLI::ConfigItem> read = CLI::ConfigTOML::from_config(input);
+    std::erase_if(read, [](const CLI::ConfigItem& item) {
       return item.parents.empty() && IsSet(EnvironmentName(item.name));
     });
-    return items;
+    return read;
   }
 };
 

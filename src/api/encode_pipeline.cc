@@ -22,6 +22,8 @@ struct Chunk {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;
   std::vector<int32_t> lengths;
+  std::vector<int32_t> pool_skip;
+  size_t prompt_tokens = 0;  // of the prompt alone, where pooling leaves it out
   Truncation truncation;
 };
 
@@ -91,6 +93,9 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
 
   void RunChunk(Chunk* chunk) {
     Encoding encoding;
+    if (const Status status = CountPromptTokens(chunk, &encoding); !status.ok()) {
+      return Fail(chunk->begin, status);
+    }
     for (size_t i = chunk->begin; i < chunk->end; ++i) {
       Status status = CheckContext();
       if (status.ok()) status = RunItem(plan_.items[i], chunk, &encoding);
@@ -104,6 +109,19 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
         plan_.context.deadline <= Clock::now()) {
       return {StatusCode::kDeadlineExceeded, "the request's time ran out before its turn came"};
     }
+    return Status::Ok();
+  }
+
+  // As sentence-transformers counts: the prompt tokenized alone, less the special token at its end.
+  Status CountPromptTokens(Chunk* chunk, Encoding* encoding) const {
+    const Engine& engine = *plan_.engine;
+    if (plan_.prompt.empty() || engine.folder().include_prompt) return Status::Ok();
+    EncodeOptions options;
+    options.add_special_tokens = plan_.add_special_tokens;
+    PENSTOCK_RETURN_IF_ERROR(
+        engine.tokenizer().Encode(PreparedText(engine, plan_.prompt, ""), options, encoding));
+    chunk->prompt_tokens = encoding->ids.size();
+    if (!encoding->ids.empty() && encoding->special_mask.back() != 0) --chunk->prompt_tokens;
     return Status::Ok();
   }
 
@@ -122,6 +140,12 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       return TooLong(item, length, plan_.engine->facts().max_tokens);
     }
     chunk->lengths.push_back(static_cast<int32_t>(length));
+    if (chunk->prompt_tokens > 0) {
+      // What was cut off on the left was prompt first; one token is always left to pool.
+      size_t skip = item.is_ids ? 0 : chunk->prompt_tokens;
+      if (plan_.side == TruncationSide::kLeft) skip -= std::min(skip, cut);
+      chunk->pool_skip.push_back(static_cast<int32_t>(std::min(skip, length - 1)));
+    }
     chunk->truncation.inputs += cut > 0;
     chunk->truncation.tokens += static_cast<int64_t>(cut);
     return Status::Ok();
@@ -201,6 +225,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     for (Chunk& chunk : chunks_) {
       job->ids.insert(job->ids.end(), chunk.ids.begin(), chunk.ids.end());
       job->lengths.insert(job->lengths.end(), chunk.lengths.begin(), chunk.lengths.end());
+      job->pool_skip.insert(job->pool_skip.end(), chunk.pool_skip.begin(), chunk.pool_skip.end());
       if (with_types) {
         job->type_ids.insert(job->type_ids.end(), chunk.type_ids.begin(), chunk.type_ids.end());
       }

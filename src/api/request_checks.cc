@@ -122,13 +122,6 @@ Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& opt
         fmt::format("{} cannot be put before inputs that are token ids", choice.field),
         choice.field);
   }
-  if (!engine.folder().include_prompt) {
-    return Status::Unsupported(
-        fmt::format("model '{}' pools without the prompt's tokens (include_prompt: false), which "
-                    "is not implemented: pass an empty prompt",
-                    engine.name()),
-        *choice.field ? choice.field : "prompt");
-  }
   return std::move(choice.prompt);
 }
 

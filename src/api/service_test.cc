@@ -172,23 +172,17 @@ TEST_F(ServiceTest, Prompts) {
               "it has empty, passage, query");
 }
 
-TEST_F(ServiceTest, DefaultPromptAndPoolingWithoutPrompt) {
+TEST_F(ServiceTest, DefaultPrompt) {
   Add("prompted", FakeParts(ModelTask::kEmbedding), [](EngineParts* parts) {
     parts->folder.prompts = {{"p", "t10 "}};
     parts->folder.default_prompt_name = "p";
   });
-  Add("instructor", FakeParts(ModelTask::kEmbedding),
-      [](EngineParts* parts) { parts->folder.include_prompt = false; });
   EmbedRequest request;
   request.model = "prompted";
   request.inputs = Texts({"t2"});
   EXPECT_EQ(Embed(request)->values[0], 13);
   request.text.prompt = "";
   EXPECT_EQ(Embed(request)->values[0], 3);
-  request.model = "instructor";
-  EXPECT_TRUE(Embed(request).ok());
-  request.text.prompt = "t4 ";
-  ExpectError(Embed(request).status(), StatusCode::kUnsupported, "prompt", "include_prompt");
 }
 
 TEST_F(ServiceTest, LimitsAreNamed) {

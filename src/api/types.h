@@ -143,9 +143,9 @@ struct TokenizeRequest {
 struct TokenizeResponse {
   struct Token {
     int32_t id = 0;
-    std::string text;     // the piece as it is in the vocabulary
+    std::string text;  // the piece as it is in the vocabulary
     bool special = false;
-    TokenOffset offset;   // code points of the (prompted) input
+    TokenOffset offset;  // code points of the (prompted) input
   };
   std::string model;
   std::vector<std::vector<Token>> inputs;
@@ -175,7 +175,7 @@ struct ModelInfo {
   std::vector<std::string> labels;
   int32_t max_tokens = 0;
   int32_t hidden_size = 0;
-  int32_t dimensions = 0;    // of embeddings
+  int32_t dimensions = 0;  // of embeddings
   int64_t parameters = 0;
   int64_t weight_bytes = 0;
   int64_t created_unix_s = 0;

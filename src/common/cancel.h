@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // Who asks, and until when. Travels with a request through every stage.
 struct RequestContext {
-  std::shared_ptr<CancelToken> cancel;                   // null: cannot be cancelled
+  std::shared_ptr<CancelToken> cancel;  // null: cannot be cancelled
   Clock::time_point deadline = Clock::time_point::max();
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
 };

@@ -7,18 +7,30 @@ namespace penstock {
 
 const char* StatusCodeName(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return "ok";
-    case StatusCode::kInvalidArgument: return "invalid_argument";
-    case StatusCode::kUnauthenticated: return "unauthenticated";
-    case StatusCode::kNotFound: return "not_found";
-    case StatusCode::kPayloadTooLarge: return "payload_too_large";
-    case StatusCode::kUnprocessable: return "unprocessable";
-    case StatusCode::kResourceExhausted: return "resource_exhausted";
-    case StatusCode::kUnavailable: return "unavailable";
-    case StatusCode::kDeadlineExceeded: return "deadline_exceeded";
-    case StatusCode::kCancelled: return "cancelled";
-    case StatusCode::kUnsupported: return "unsupported";
-    case StatusCode::kInternal: return "internal";
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInvalidArgument:
+      return "invalid_argument";
+    case StatusCode::kUnauthenticated:
+      return "unauthenticated";
+    case StatusCode::kNotFound:
+      return "not_found";
+    case StatusCode::kPayloadTooLarge:
+      return "payload_too_large";
+    case StatusCode::kUnprocessable:
+      return "unprocessable";
+    case StatusCode::kResourceExhausted:
+      return "resource_exhausted";
+    case StatusCode::kUnavailable:
+      return "unavailable";
+    case StatusCode::kDeadlineExceeded:
+      return "deadline_exceeded";
+    case StatusCode::kCancelled:
+      return "cancelled";
+    case StatusCode::kUnsupported:
+      return "unsupported";
+    case StatusCode::kInternal:
+      return "internal";
   }
   return "unknown";
 }

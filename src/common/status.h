@@ -44,7 +44,9 @@ class [[nodiscard]] Status {
   static Status Unsupported(std::string message, std::string field = {}) {
     return {StatusCode::kUnsupported, std::move(message), std::move(field)};
   }
-  static Status Internal(std::string message) { return {StatusCode::kInternal, std::move(message)}; }
+  static Status Internal(std::string message) {
+    return {StatusCode::kInternal, std::move(message)};
+  }
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
@@ -74,8 +76,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Expected {
  public:
-  Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}              // NOLINT
-  Expected(Status status) : state_(std::in_place_index<1>, std::move(status)) {}       // NOLINT
+  Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT
+  Expected(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -101,16 +103,16 @@ class [[nodiscard]] Expected {
 
 }  // namespace penstock
 
-#define PENSTOCK_CHECK(condition)                                            \
-  do {                                                                       \
-    if (!(condition)) [[unlikely]]                                           \
-      ::penstock::CheckFailed(__FILE__, __LINE__, #condition);               \
+#define PENSTOCK_CHECK(condition)                              \
+  do {                                                         \
+    if (!(condition)) [[unlikely]]                             \
+      ::penstock::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
-#define PENSTOCK_RETURN_IF_ERROR(expression)                                 \
-  do {                                                                       \
+#define PENSTOCK_RETURN_IF_ERROR(expression)                                        \
+  do {                                                                              \
     if (::penstock::Status penstock_status_ = (expression); !penstock_status_.ok()) \
-      return penstock_status_;                                               \
+      return penstock_status_;                                                      \
   } while (false)
 
 #define PENSTOCK_CONCAT_INNER_(a, b) a##b

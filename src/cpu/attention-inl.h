@@ -133,8 +133,8 @@ void AttentionHead(const AttentionTask& task) {
       q_stride = size;
     }
     for (size_t j = begin / kPanel * kPanel; j < end; j += kPanel) {
-      GemmPanel(q, q_stride, rows, keys + j * size, nullptr, size, nullptr, Activation::kNone,
-                scores + j, padded, kPanel);
+      GemmPanel(q, q_stride, rows, keys + j * size, nullptr, size, false, nullptr,
+                Activation::kNone, scores + j, padded, kPanel);
     }
     float inverse[kTileRows];
     for (size_t r = 0; r < rows; ++r) {
@@ -146,7 +146,7 @@ void AttentionHead(const AttentionTask& task) {
     float* out = task.out + first * task.out_stride;
     for (size_t d = 0; d < size; d += kPanel) {
       GemmPanel(scores + begin, padded, rows, values + d * length + begin * kPanel, nullptr,
-                end - begin, nullptr, Activation::kNone, out + d, task.out_stride,
+                end - begin, false, nullptr, Activation::kNone, out + d, task.out_stride,
                 size - d < kPanel ? size - d : kPanel);
     }
     for (size_t r = 0; r < rows; ++r) {

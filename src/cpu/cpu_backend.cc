@@ -1,24 +1,20 @@
 #include "cpu/cpu_backend.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <vector>
 
 #include "common/thread_pool.h"
 #include "cpu/dispatch.h"
+#include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 
 namespace penstock {
 namespace cpu {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr size_t kHugePageBytes = 2 << 20;
 // Activations of one block of rows that a thread keeps in its L2 while weight panels stream by:
 // half of a Zen 4's 1 MiB.
 constexpr size_t kBlockBytes = 512 << 10;
@@ -31,29 +27,24 @@ size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 class AlignedBuffer final : public Buffer {
  public:
-  explicit AlignedBuffer(size_t floats) {
-    const size_t wanted = std::max<size_t>(floats, 1) * sizeof(float);
-    const size_t alignment = wanted >= kHugePageBytes ? kHugePageBytes : kAlignment;
-    const size_t bytes = CeilDiv(wanted, alignment) * alignment;
-    alignment_ = std::align_val_t(alignment);
-    data_ = static_cast<float*>(::operator new(bytes, alignment_));
-    // Weights are read front to back: the hardware prefetcher stops at the end of each page.
-    if (alignment == kHugePageBytes) madvise(data_, bytes, MADV_HUGEPAGE);
+  AlignedBuffer(size_t floats, HugePageArena* arena)
+      : block_(arena->Alloc(floats * sizeof(float))) {
+    data_ = static_cast<float*>(block_.data);
     size_ = floats;
   }
-  ~AlignedBuffer() override { ::operator delete(data_, alignment_); }
 
  private:
-  std::align_val_t alignment_{kAlignment};
+  HugePageArena::Block block_;
 };
 
 class PanelLinear final : public PackedLinear {
  public:
-  PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in, size_t panel)
+  PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in, size_t panel,
+              HugePageArena* arena)
       : panel_(panel),
         panels_(CeilDiv(static_cast<size_t>(out), panel)),
-        weights_(panels_ * panel * static_cast<size_t>(in)),
-        bias_(panels_ * panel) {
+        weights_(panels_ * panel * static_cast<size_t>(in), arena),
+        bias_(panels_ * panel, arena) {
     in_ = in;
     out_ = out;
     has_bias_ = bias != nullptr;
@@ -73,9 +64,6 @@ class PanelLinear final : public PackedLinear {
     return weights_.data() + i * panel_ * static_cast<size_t>(in_);
   }
   const float* bias(size_t i) const { return has_bias_ ? bias_.data() + i * panel_ : nullptr; }
-  size_t columns(size_t i) const {
-    return std::min(panel_, static_cast<size_t>(out_) - i * panel_);
-  }
 
  private:
   size_t panel_;
@@ -88,7 +76,14 @@ class PanelLinear final : public PackedLinear {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Kernels* kernels, size_t threads, bool pin)
-      : kernels_(kernels), pool_(threads, pin), scratch_(pool_.threads()) {
+      : kernels_(kernels),
+        pool_(threads, pin),
+        gemm_scratch_(pool_.threads()),
+        attention_scratch_(pool_.threads()) {
+    const size_t rows = kBlockTilesMax * static_cast<size_t>(kernels->tile_rows);
+    for (std::unique_ptr<AlignedBuffer>& scratch : gemm_scratch_) {
+      Grow(&scratch, kernels->gemm_scratch_floats(rows));
+    }
     if (pool_.threads() == 1) return;
     for (size_t lane = 0; lane < pool_.threads(); ++lane) {
       lanes_.push_back(std::make_unique<CpuBackend>(kernels, 1, false));
@@ -111,8 +106,20 @@ class CpuBackend final : public Backend {
     });
   }
 
+  void Reserve(size_t rows, size_t lane_rows, size_t width, size_t length,
+               size_t head_size) override {
+    for (const std::unique_ptr<CpuBackend>& lane : lanes_) {
+      lane->Reserve(lane_rows, lane_rows, width, length, head_size);
+    }
+    const std::lock_guard lock(buffers_mutex_);
+    Grow(&product_, rows * width);
+    for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) {
+      Grow(&scratch, kernels_->attention_scratch_floats(length, head_size));
+    }
+  }
+
   std::unique_ptr<Buffer> Alloc(size_t floats) override {
-    return std::make_unique<AlignedBuffer>(floats);
+    return std::make_unique<AlignedBuffer>(floats, &arena_);
   }
   void CopyIn(const float* host, float* device, size_t floats) override {
     std::memcpy(device, host, floats * sizeof(float));
@@ -123,7 +130,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
                                      int32_t in) override {
     return std::make_unique<PanelLinear>(weight, bias, out, in,
-                                         static_cast<size_t>(kernels_->panel));
+                                         static_cast<size_t>(kernels_->panel), &arena_);
   }
 
   void Embed(const EmbedArgs& args, float* x) override {
@@ -138,11 +145,11 @@ class CpuBackend final : public Backend {
     const auto& packed = static_cast<const PanelLinear&>(weight);
     const Blocks blocks = SplitRows(rows, packed);
     const size_t groups = SplitPanels(blocks, packed);
-    pool_.ParallelFor(blocks.count * groups, [&](size_t task, size_t) {
+    pool_.ParallelFor(blocks.count * groups, [&](size_t task, size_t thread) {
       const size_t block = task / groups;
       const size_t group = task % groups;
       Gemm(x, blocks.begin(block), blocks.end(block), packed, packed.panels() * group / groups,
-           packed.panels() * (group + 1) / groups, activation, y);
+           packed.panels() * (group + 1) / groups, activation, y, thread);
     });
   }
 
@@ -152,13 +159,13 @@ class CpuBackend final : public Backend {
     const size_t width = static_cast<size_t>(packed.out());
     const Blocks blocks = SplitRows(rows, packed);
     std::lock_guard lock(buffers_mutex_);
-    float* product = ProductBuffer(rows * width);
+    float* product = Grow(&product_, rows * width);
     if (blocks.count >= pool_.threads()) {
       // A block's rows are normed while they are still in the cache.
-      pool_.ParallelFor(blocks.count, [&](size_t block, size_t) {
+      pool_.ParallelFor(blocks.count, [&](size_t block, size_t thread) {
         const size_t begin = blocks.begin(block);
         const size_t end = blocks.end(block);
-        Gemm(x, begin, end, packed, 0, packed.panels(), Activation::kNone, product);
+        Gemm(x, begin, end, packed, 0, packed.panels(), Activation::kNone, product, thread);
         AddNormRows(product, residual, begin, end, width, norm, sum, y);
       });
       return;
@@ -189,11 +196,7 @@ class CpuBackend final : public Backend {
     }
     const size_t need = kernels_->attention_scratch_floats(longest, size);
     std::lock_guard lock(buffers_mutex_);
-    for (std::unique_ptr<AlignedBuffer>& scratch : scratch_) {
-      if (scratch == nullptr || scratch->size() < need) {
-        scratch = std::make_unique<AlignedBuffer>(need);
-      }
-    }
+    for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) Grow(&scratch, need);
     pool_.ParallelFor(sequences * heads, [&](size_t index, size_t thread) {
       const size_t first = static_cast<size_t>(args.offsets[index / heads]);
       const size_t head = index % heads;
@@ -217,7 +220,7 @@ class CpuBackend final : public Backend {
         task.bias_reach = args.bias_reach;
       }
       task.window = args.window;
-      task.scratch = scratch_[thread]->data();
+      task.scratch = attention_scratch_[thread]->data();
       kernels_->attention(task);
     });
   }
@@ -274,16 +277,25 @@ class CpuBackend final : public Backend {
     return std::clamp<size_t>(wanted, 1, weight.panels());
   }
 
+  // `thread` owns the scratch that is used.
   void Gemm(const float* x, size_t begin, size_t end, const PanelLinear& weight, size_t panel_begin,
-            size_t panel_end, Activation activation, float* y) const {
-    const size_t in = static_cast<size_t>(weight.in());
+            size_t panel_end, Activation activation, float* y, size_t thread) {
+    if (panel_begin == panel_end) return;
+    const size_t first = panel_begin * static_cast<size_t>(kernels_->panel);
     const size_t out = static_cast<size_t>(weight.out());
-    for (size_t p = panel_begin; p < panel_end; ++p) {
-      kernels_->gemm_panel(x + begin * in, in, end - begin, weight.panel(p),
-                           p + 1 < panel_end ? weight.panel(p + 1) : nullptr, in, weight.bias(p),
-                           activation, y + begin * out + p * static_cast<size_t>(kernels_->panel),
-                           out, weight.columns(p));
-    }
+    GemmTask task;
+    task.rows = end - begin;
+    task.in = static_cast<size_t>(weight.in());
+    task.x = x + begin * task.in;
+    task.panels = weight.panel(panel_begin);
+    task.bias = weight.bias(panel_begin);
+    task.panel_count = panel_end - panel_begin;
+    task.cols = std::min(out, panel_end * static_cast<size_t>(kernels_->panel)) - first;
+    task.y = y + begin * out + first;
+    task.y_stride = out;
+    task.activation = activation;
+    task.scratch = gemm_scratch_[thread]->data();
+    kernels_->gemm_block(task);
   }
 
   void AddNormRows(const float* x, const float* residual, size_t begin, size_t end, size_t width,
@@ -293,19 +305,23 @@ class CpuBackend final : public Backend {
                        y + begin * width);
   }
 
-  float* ProductBuffer(size_t floats) {
-    if (product_ == nullptr || product_->size() < floats) {
-      product_ = std::make_unique<AlignedBuffer>(floats);
+  float* Grow(std::unique_ptr<AlignedBuffer>* buffer, size_t floats) {
+    if (*buffer == nullptr || (*buffer)->size() < floats) {
+      *buffer = std::make_unique<AlignedBuffer>(floats, &arena_);
     }
-    return product_->data();
+    return (*buffer)->data();
   }
 
   const Kernels* kernels_;
+  HugePageArena arena_;
   ThreadPool pool_;
   std::vector<std::unique_ptr<CpuBackend>> lanes_;  // one a thread, each of one thread
-  std::mutex buffers_mutex_;                        // the two below serve one operation at a time
-  std::vector<std::unique_ptr<AlignedBuffer>> scratch_;  // one a thread, grows
-  std::unique_ptr<AlignedBuffer> product_;               // grows
+  // One a thread of the pool, for the largest block of rows.
+  std::vector<std::unique_ptr<AlignedBuffer>> gemm_scratch_;
+  // These grow; buffers_mutex_ keeps two operations from using them at once.
+  std::mutex buffers_mutex_;
+  std::vector<std::unique_ptr<AlignedBuffer>> attention_scratch_;
+  std::unique_ptr<AlignedBuffer> product_;
 };
 
 }  // namespace

@@ -8,9 +8,9 @@ constexpr size_t kPanel = kTileVecs * kLanes;
 constexpr size_t kLineFloats = 16;
 constexpr size_t kFetchTiles = (kPanel + kLineFloats - 1) / kLineFloats;
 
-// Longest chain of k worked on in one go: a panel of it (128 KB with 32 columns) and the rows'
-// share of x stay in a Zen 4's L2. Longer chains go on from the sums stored in y, bit for bit.
-constexpr size_t kDepth = 1024;
+// Longest piece of the chain of k worked on in one go: a panel's piece (64 KB with 32 columns) and
+// that of a block of rows stay in L2. The next piece goes on from the sums in y, bit for bit.
+constexpr size_t kDepth = 512;
 
 // `kRows` x kPanel products held in registers over k. With 14 x 2 AVX-512 accumulators one step
 // costs 28 FMAs, 2 weight loads and 14 broadcasts: FMA-bound. `resume`: y holds the sums so far.
@@ -96,30 +96,56 @@ inline void GemmRest(size_t rows, const float* x, size_t x_stride, const float* 
   }
 }
 
-void GemmPanel(const float* x, size_t x_stride, size_t rows, const float* panel,
-               const float* next_panel, size_t in, const float* bias, Activation activation,
-               float* y, size_t y_stride, size_t cols) {
-  for (size_t k = 0; k < in; k += kDepth) {
-    const bool last = in - k <= kDepth;
-    const size_t depth = last ? in - k : kDepth;
-    const float* shift = last ? bias : nullptr;
-    const Activation act = last ? activation : Activation::kNone;
-    const float* weights = panel + k * kPanel;
-    // What is read next: the rest of this panel, then the next one. A line a step, so the first
-    // kPanel / kLineFloats tiles fetch all of it.
-    const float* fetch = last ? next_panel : weights + kDepth * kPanel;
-    size_t fetch_tiles = fetch == nullptr ? 0 : kFetchTiles;
-    if (fetch == nullptr) fetch = weights;  // already here: costs next to nothing
-    size_t r = 0;
-    for (; r + kTileRows <= rows; r += kTileRows) {
-      GemmTile<kTileRows>(x + r * x_stride + k, x_stride, weights, depth, k > 0, shift, act,
-                          y + r * y_stride, y_stride, cols, fetch);
-      if (fetch_tiles > 0) --fetch_tiles;
-      fetch = fetch_tiles > 0 ? fetch + depth * kLineFloats : weights;
+// One panel: y[rows, cols] = activation(x panel + bias), going on from y where `resume`. The first
+// tiles fetch `next` into L2, a line a step; null: nothing to fetch.
+void GemmPanel(const float* x, size_t x_stride, size_t rows, const float* panel, const float* next,
+               size_t in, bool resume, const float* bias, Activation activation, float* y,
+               size_t y_stride, size_t cols) {
+  size_t fetch_tiles = next == nullptr ? 0 : kFetchTiles;
+  const float* fetch = next == nullptr ? panel : next;  // what is here already costs nothing
+  size_t r = 0;
+  for (; r + kTileRows <= rows; r += kTileRows) {
+    GemmTile<kTileRows>(x + r * x_stride, x_stride, panel, in, resume, bias, activation,
+                        y + r * y_stride, y_stride, cols, fetch);
+    if (fetch_tiles > 0) --fetch_tiles;
+    fetch = fetch_tiles > 0 ? fetch + in * kLineFloats : panel;
+  }
+  if (r < rows) {
+    GemmRest<kTileRows - 1>(rows - r, x + r * x_stride, x_stride, panel, in, resume, bias,
+                            activation, y + r * y_stride, y_stride, cols, fetch);
+  }
+}
+
+size_t GemmScratchFloats(size_t rows) { return rows * (kDepth + kLineFloats); }
+
+// The chain of k is cut into pieces of kDepth. A piece of x is copied to rows an odd number of
+// cache lines apart: at x's own stride, often a multiple of 2 KB, a tile's rows would fall into few
+// of the L1's 64 sets and push each other out.
+void GemmBlock(const GemmTask& task) {
+  const size_t panels = task.panel_count;
+  for (size_t k = 0; k < task.in; k += kDepth) {
+    const size_t depth = task.in - k < kDepth ? task.in - k : kDepth;
+    const bool last = k + depth == task.in;
+    const size_t lines = (depth + kLineFloats - 1) / kLineFloats;
+    const size_t stride = (lines | 1) * kLineFloats;
+    for (size_t r = 0; r < task.rows; ++r) {
+      const float* from = task.x + r * task.in + k;
+      float* to = task.scratch + r * stride;
+      ForVectors(depth, [&](size_t i, size_t n) { StoreN(to + i, LoadN(from + i, n), n); });
     }
-    if (r < rows) {
-      GemmRest<kTileRows - 1>(rows - r, x + r * x_stride + k, x_stride, weights, depth, k > 0,
-                              shift, act, y + r * y_stride, y_stride, cols, fetch);
+    for (size_t p = 0; p < panels; ++p) {
+      const float* panel = task.panels + (p * task.in + k) * kPanel;
+      const float* next = nullptr;
+      if (p + 1 < panels) {
+        next = panel + task.in * kPanel;
+      } else if (!last) {
+        next = task.panels + (k + depth) * kPanel;
+      }
+      const size_t first = p * kPanel;
+      const size_t cols = task.cols - first < kPanel ? task.cols - first : kPanel;
+      GemmPanel(task.scratch, stride, task.rows, panel, next, depth, k > 0,
+                last && task.bias != nullptr ? task.bias + first : nullptr,
+                last ? task.activation : Activation::kNone, task.y + first, task.y_stride, cols);
     }
   }
 }

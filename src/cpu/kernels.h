@@ -20,6 +20,21 @@ namespace penstock::cpu {
 enum class Isa { kScalar, kAvx2, kAvx512 };
 const char* IsaName(Isa isa);  // "scalar", "avx2", "avx512"
 
+// y[rows, cols] = activation(x[rows, in] W^T + bias) for neighbouring panels of W.
+struct GemmTask {
+  const float* x = nullptr;       // [rows, in]
+  const float* panels = nullptr;  // [panel_count][in][panel]
+  const float* bias = nullptr;    // [panel_count * panel], or null
+  float* y = nullptr;             // [rows, y_stride], the columns of the first panel
+  float* scratch = nullptr;       // gemm_scratch_floats(rows) floats, 64-byte aligned
+  size_t rows = 0;
+  size_t in = 0;
+  size_t panel_count = 0;
+  size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
+  size_t y_stride = 0;
+  Activation activation = Activation::kNone;
+};
+
 struct AttentionTask {
   const float* q = nullptr;  // [length, stride]: the head's columns of the first token
   const float* k = nullptr;
@@ -45,12 +60,8 @@ struct Kernels {
   int32_t panel;      // columns of a weight panel
   int32_t tile_rows;  // rows a GEMM tile works on at once
 
-  // y[rows, cols] = x[rows, in] * panel (+ bias): one panel, cols <= panel valid columns.
-  // bias: [panel] or null. next_panel: the one that will be asked for next, or null; it is fetched
-  // into L2 meanwhile.
-  void (*gemm_panel)(const float* x, size_t x_stride, size_t rows, const float* panel,
-                     const float* next_panel, size_t in, const float* bias, Activation activation,
-                     float* y, size_t y_stride, size_t cols);
+  void (*gemm_block)(const GemmTask& task);
+  size_t (*gemm_scratch_floats)(size_t rows);
   // y[rows, width] = norm(x + residual); with `sum` the un-normed sum goes there; residual may be
   // null. Any of the four may be the same array.
   void (*add_norm)(const float* x, const float* residual, size_t rows, size_t width,

@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, testing::ValuesIn([] {
                            }
                            return names;
                          }()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace penstock

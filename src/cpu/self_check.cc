@@ -83,21 +83,32 @@ class Runner {
     const std::vector<float> weight = inputs_.Make(out * in);
     const std::vector<float> shift = inputs_.Make(out);
     const size_t panel = static_cast<size_t>(kernels_.panel);
-    std::vector<float> y(rows * out);
-    for (size_t first = 0; first < out; first += panel) {
-      const size_t cols = std::min(panel, out - first);
-      std::vector<float> packed(panel * in, 0);
-      std::vector<float> bias(panel, 0);
-      for (size_t c = 0; c < cols; ++c) {
-        for (size_t k = 0; k < in; ++k) packed[k * panel + c] = weight[(first + c) * in + k];
-        bias[c] = shift[first + c];
+    const size_t panels = (out + panel - 1) / panel;
+    std::vector<float> packed(panels * panel * in, 0);
+    std::vector<float> bias(panels * panel, 0);
+    for (size_t c = 0; c < out; ++c) {
+      for (size_t k = 0; k < in; ++k) {
+        packed[(c / panel * in + k) * panel + c % panel] = weight[c * in + k];
       }
-      kernels_.gemm_panel(x.data(), in, rows, packed.data(), nullptr, in, bias.data(), activation,
-                          y.data() + first, out, cols);
+      bias[c] = shift[c];
     }
+    std::vector<float> y(rows * out);
+    std::vector<float> scratch(kernels_.gemm_scratch_floats(rows));
+    GemmTask task;
+    task.x = x.data();
+    task.panels = packed.data();
+    task.bias = bias.data();
+    task.y = y.data();
+    task.scratch = scratch.data();
+    task.rows = rows;
+    task.in = in;
+    task.panel_count = panels;
+    task.cols = out;
+    task.y_stride = out;
+    task.activation = activation;
+    kernels_.gemm_block(task);
     constexpr const char* kNames[] = {"", " gelu", " gelu_tanh", " relu", " silu", " tanh"};
-    Add("gemm_panel" + std::string(kNames[static_cast<int>(activation)]) +
-            " k=" + std::to_string(in),
+    Add("gemm" + std::string(kNames[static_cast<int>(activation)]) + " k=" + std::to_string(in),
         std::move(y), Tolerance(in + 16));
   }
 

@@ -11,7 +11,7 @@ namespace penstock::cpu {
 
 struct KernelCheck {
   std::string isa;
-  std::string kernel;    // "gemm_panel", "attention rotary", ...
+  std::string kernel;    // "gemm k=64", "attention rotary", ...
   double error = 0;      // largest difference from scalar, relative to the largest scalar result
   double error_max = 0;  // what rounding in another order explains
   bool ok() const { return error <= error_max; }

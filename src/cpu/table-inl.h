@@ -1,3 +1,13 @@
 // The rows of the dispatch table, in the order of struct Kernels after `isa`.
-kPanel, kTileRows, GemmPanel, AddNorm, EmbedTokens, GateRows, PoolRows, AttentionHead,
+// clang-format off
+    kPanel,
+    kTileRows,
+    GemmBlock,
+    GemmScratchFloats,
+    AddNorm,
+    EmbedTokens,
+    GateRows,
+    PoolRows,
+    AttentionHead,
     AttentionScratchFloats,
+    // clang-format on

@@ -63,9 +63,8 @@ Expected<ClassifyRequest> ParseClassifyCall(std::string_view body) {
       PENSTOCK_RETURN_IF_ERROR(ParseOne(item, path, &request.inputs));
     }
   } else {
-    return Status::InvalidArgument("'" + key + "' must be a string or an array of strings, is " +
-                                       JsonTypeName(*value),
-                                   key);
+    return Status::InvalidArgument(
+        "'" + key + "' must be a string or an array of strings, is " + JsonTypeName(*value), key);
   }
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
   PENSTOCK_ASSIGN_OR_RETURN(request.raw_scores, object.GetBoolOr("raw_scores", false));

@@ -1,5 +1,7 @@
 #include "http/connection.h"
 
+#include <algorithm>
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/stream.hpp>
@@ -8,9 +10,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-
-#include <algorithm>
-#include <array>
 #include <exception>
 #include <limits>
 #include <type_traits>
@@ -113,7 +112,15 @@ class ConnectionOn final : public Connection,
 
  private:
   enum class State {
-    kHandshake, kIdle, kHeader, kContinue, kBody, kWaiting, kWriting, kLingering, kClosed,
+    kHandshake,
+    kIdle,
+    kHeader,
+    kContinue,
+    kBody,
+    kWaiting,
+    kWriting,
+    kLingering,
+    kClosed,
   };
   using Parser = http::request_parser<http::string_body>;
 
@@ -164,9 +171,10 @@ class ConnectionOn final : public Connection,
     if (reading_ || eof_) return;
     reading_ = true;
     // Not straight into buffer_, from which requests are taken while this read is pending.
-    stream_.async_read_some(
-        asio::buffer(arrived_),
-        [self = this->shared_from_this()](error_code ec, size_t bytes) { self->OnRead(ec, bytes); });
+    stream_.async_read_some(asio::buffer(arrived_),
+                            [self = this->shared_from_this()](error_code ec, size_t bytes) {
+                              self->OnRead(ec, bytes);
+                            });
   }
 
   void OnRead(error_code ec, size_t bytes) {
@@ -292,8 +300,8 @@ class ConnectionOn final : public Connection,
     }
     const auto limit = static_cast<uint64_t>(Options().body_bytes_max);
     if (const auto length = parser_->content_length(); length && *length > limit) {
-      return Fail(413, "the request's body is " + std::to_string(*length) + " bytes long; at most " +
-                           std::to_string(limit) + " are allowed");
+      return Fail(413, "the request's body is " + std::to_string(*length) +
+                           " bytes long; at most " + std::to_string(limit) + " are allowed");
     }
     parser_->body_limit(limit);
     parser_->eager(true);
@@ -396,7 +404,8 @@ class ConnectionOn final : public Connection,
 
   // ---- Writing
 
-  // Answers an error of the connection's and closes: what follows cannot be trusted to be a request.
+  // Answers an error of the connection's and closes: what follows cannot be trusted to be a
+  // request.
   void Fail(int status, const std::string& message) {
     keep_alive_ = false;
     if (request_->method.empty() && parser_) {  // so that the log line says what there is
@@ -452,8 +461,8 @@ class ConnectionOn final : public Connection,
 
   void WriteSome() {
     Arm(Clock::now() + Options().write_timeout);
-    const std::array<asio::const_buffer, 2> buffers = {
-        asio::buffer(head_) + head_sent_, asio::buffer(body_) + body_sent_};
+    const std::array<asio::const_buffer, 2> buffers = {asio::buffer(head_) + head_sent_,
+                                                       asio::buffer(body_) + body_sent_};
     stream_.async_write_some(buffers, [self = this->shared_from_this()](error_code ec, size_t n) {
       self->OnWritten(ec, n);
     });

@@ -15,11 +15,10 @@
 // file cancels the request's token. A client that only closes its sending side counts as gone.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
-
-#include <atomic>
 #include <condition_variable>
 #include <ctime>
 #include <memory>
@@ -58,9 +57,11 @@ struct IoThread {
   boost::asio::ssl::context* tls = nullptr;  // null = plain
   OpenCount* open_count = nullptr;
 
+  // Set before the first connection is closed, so that no answer after that promises more.
+  std::atomic<bool> stopping{false};
+
   // Touched by the thread that runs `context` only.
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
-  bool stopping = false;
   std::time_t date_unix_s = 0;
   std::string date;  // the Date header of date_unix_s
 };

@@ -16,12 +16,18 @@ const char* OpenAiType(int http_status) {
 
 std::string_view OpenAiCode(int http_status, const Status& status) {
   switch (http_status) {
-    case 401: return "invalid_api_key";
-    case 404: return status.field() == "model" ? "model_not_found" : "not_found";
-    case 405: return "method_not_allowed";
-    case 408: return "request_timeout";
-    case 429: return "rate_limit_exceeded";
-    case 431: return "header_too_large";
+    case 401:
+      return "invalid_api_key";
+    case 404:
+      return status.field() == "model" ? "model_not_found" : "not_found";
+    case 405:
+      return "method_not_allowed";
+    case 408:
+      return "request_timeout";
+    case 429:
+      return "rate_limit_exceeded";
+    case 431:
+      return "header_too_large";
   }
   return StatusCodeName(status.code());
 }
@@ -29,11 +35,16 @@ std::string_view OpenAiCode(int http_status, const Status& status) {
 // TEI's ErrorType names; "Authentication", "NotFound" and "Timeout" are additions.
 const char* TeiType(int http_status) {
   switch (http_status) {
-    case 401: return "Authentication";
-    case 404: return "NotFound";
-    case 408: return "Timeout";
-    case 429: return "Overloaded";
-    case 503: return "Unhealthy";
+    case 401:
+      return "Authentication";
+    case 404:
+      return "NotFound";
+    case 408:
+      return "Timeout";
+    case 429:
+      return "Overloaded";
+    case 503:
+      return "Unhealthy";
   }
   return http_status >= 500 || http_status == 424 ? "Backend" : "Validation";
 }
@@ -66,18 +77,30 @@ std::string Rename(const std::string& text, std::string_view from, std::string_v
 
 int HttpStatusOf(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return 200;
-    case StatusCode::kInvalidArgument: return 400;
-    case StatusCode::kUnauthenticated: return 401;
-    case StatusCode::kNotFound: return 404;
-    case StatusCode::kPayloadTooLarge: return 413;
-    case StatusCode::kUnprocessable: return 422;
-    case StatusCode::kResourceExhausted: return 429;
-    case StatusCode::kUnavailable: return 503;
-    case StatusCode::kDeadlineExceeded: return 503;
-    case StatusCode::kCancelled: return 499;
-    case StatusCode::kUnsupported: return 422;
-    case StatusCode::kInternal: return 500;
+    case StatusCode::kOk:
+      return 200;
+    case StatusCode::kInvalidArgument:
+      return 400;
+    case StatusCode::kUnauthenticated:
+      return 401;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kPayloadTooLarge:
+      return 413;
+    case StatusCode::kUnprocessable:
+      return 422;
+    case StatusCode::kResourceExhausted:
+      return 429;
+    case StatusCode::kUnavailable:
+      return 503;
+    case StatusCode::kDeadlineExceeded:
+      return 503;
+    case StatusCode::kCancelled:
+      return 499;
+    case StatusCode::kUnsupported:
+      return 422;
+    case StatusCode::kInternal:
+      return 500;
   }
   return 500;
 }

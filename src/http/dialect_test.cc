@@ -56,15 +56,15 @@ TEST(Dialect, StatusCodes) {
 }
 
 TEST(Dialect, FieldsGetTheNamesOfTheWire) {
-  const auto indexed = WithWireNames(
-      Status::InvalidArgument("inputs[3] is empty; 'inputs' has 4 inputs, noinputs[1]", "inputs[3]"),
-      {{"inputs", "input"}});
+  const auto indexed =
+      WithWireNames(Status::InvalidArgument(
+                        "inputs[3] is empty; 'inputs' has 4 inputs, noinputs[1]", "inputs[3]"),
+                    {{"inputs", "input"}});
   EXPECT_EQ(indexed.message(), "input[3] is empty; 'input' has 4 inputs, noinputs[1]");
   EXPECT_EQ(indexed.field(), "input[3]");
-  const auto plain =
-      WithWireNames(Status::InvalidArgument("documents is empty; the documents are needed",
-                                            "documents"),
-                    {{"documents", "texts"}});
+  const auto plain = WithWireNames(
+      Status::InvalidArgument("documents is empty; the documents are needed", "documents"),
+      {{"documents", "texts"}});
   EXPECT_EQ(plain.message(), "texts is empty; the documents are needed");
   const auto source =
       WithWireNames(Status::InvalidArgument("'source' is too long", "source"),

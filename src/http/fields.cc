@@ -211,8 +211,8 @@ Status ParseInputs(const JsonObject& object, std::string_view key, std::vector<I
                                 ParseIds(ids, Indexed(path, inputs->size())));
       inputs->push_back(FromIds(std::move(parsed)));
     } else {
-      return WrongType(Indexed(path, inputs->size()),
-                       of_ids ? "an array of token ids" : "a string", item);
+      return WrongType(Indexed(path, inputs->size()), of_ids ? "an array of token ids" : "a string",
+                       item);
     }
   }
   return Status::Ok();

@@ -7,16 +7,15 @@
 
 namespace penstock {
 
-HttpMetrics::Series HttpMetrics::AddSeries(Metrics* metrics, const char* path,
-                                           const char* method) {
+HttpMetrics::Series HttpMetrics::AddSeries(Metrics* metrics, const char* path, const char* method) {
   const std::string route = "route=\"" + std::string(path) + "\"";
   Series series;
   for (size_t i = 0; i < kCodes.size(); ++i) {
     const std::string code = kCodes[i] == 0 ? "other" : std::to_string(kCodes[i]);
-    series.by_code[i] = &metrics->AddCounter(
-        "penstock_http_requests_total",
-        "Requests answered; code 499: the client left before it was answered",
-        route + ",method=\"" + method + "\",code=\"" + code + "\"");
+    series.by_code[i] =
+        &metrics->AddCounter("penstock_http_requests_total",
+                             "Requests answered; code 499: the client left before it was answered",
+                             route + ",method=\"" + method + "\",code=\"" + code + "\"");
   }
   // Around what an embedding takes on a CPU: 1 ms to a minute.
   series.seconds = &metrics->AddHistogram(

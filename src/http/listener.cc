@@ -1,11 +1,11 @@
 #include "http/listener.h"
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <openssl/ssl.h>
 #include <pthread.h>
 
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <future>
 #include <optional>
 #include <thread>
@@ -37,17 +37,17 @@ Status CheckOptions(const ServerOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(positive(options.read_timeout.count(), 86'400'000, "read_timeout"));
   PENSTOCK_RETURN_IF_ERROR(positive(options.write_timeout.count(), 86'400'000, "write_timeout"));
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
-    return Status::InvalidArgument("a TLS certificate and its key are needed together",
-                                   options.tls_cert_file.empty() ? "tls_cert_file" : "tls_key_file");
+    return Status::InvalidArgument(
+        "a TLS certificate and its key are needed together",
+        options.tls_cert_file.empty() ? "tls_cert_file" : "tls_key_file");
   }
   return Status::Ok();
 }
 
 Status LoadTls(const ServerOptions& options, ssl::context* tls) {
   error_code ec;
-  tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
-                       ssl::context::no_tlsv1_1,
-                   ec);
+  tls->set_options(
+      ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, ec);
   tls->use_certificate_chain_file(options.tls_cert_file, ec);
   if (ec) {
     return Status::InvalidArgument(
@@ -115,7 +115,8 @@ Status Listener::Impl::Bind() {
   if (!ec) acceptor->listen(tcp::acceptor::max_listen_connections, ec);
   if (!ec) acceptor->non_blocking(true, ec);
   if (!ec) port = acceptor->local_endpoint(ec).port();
-  if (ec) return Status(StatusCode::kUnavailable, "cannot listen on " + where + ": " + ec.message());
+  if (ec)
+    return Status(StatusCode::kUnavailable, "cannot listen on " + where + ": " + ec.message());
   return Status::Ok();
 }
 
@@ -143,7 +144,8 @@ void Listener::Impl::Deal(tcp::socket socket, size_t thread) {
           handler->OnError(none, 503, "the server has as many connections as it takes").body;
       const std::string text =
           "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
-          "Connection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+          "Connection: close\r\nContent-Length: " +
+          std::to_string(body.size()) + "\r\n\r\n" + body;
       error_code ignored;
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(text), ignored);
@@ -239,10 +241,9 @@ void Listener::Shutdown(std::chrono::milliseconds timeout) {
     const auto copy = thread->connections;  // closing erases
     for (const auto& [connection, owner] : copy) (connection->*act)();
   };
-  impl_->OnEachThread([&](IoThread* thread) {
-    thread->stopping = true;
-    each_connection(thread, &Connection::BeginShutdown);
-  });
+  for (const auto& thread : impl_->io) thread->stopping = true;
+  impl_->OnEachThread(
+      [&](IoThread* thread) { each_connection(thread, &Connection::BeginShutdown); });
   if (!impl_->open_count.WaitForZero(timeout)) {
     impl_->OnEachThread([&](IoThread* thread) { each_connection(thread, &Connection::Abort); });
   }

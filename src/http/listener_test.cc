@@ -48,7 +48,8 @@ class Handler : public HttpHandler {
     } else if (request->path == "/big") {
       respond.Send(HttpResponse{.body = std::string(8 << 20, 'x')});
     } else {
-      respond.Send(HttpResponse{.body = request->method + " " + request->path + " " + request->body});
+      respond.Send(
+          HttpResponse{.body = request->method + " " + request->path + " " + request->body});
     }
   }
   HttpResponse OnError(const HttpRequest&, int status, const std::string& message) override {
@@ -206,7 +207,8 @@ TEST_F(ListenerTest, ChunkedBodies) {
   Start();
   Client client = Connect();
   client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
-  for (const char* part : {"5\r\nhel", "lo\r\n", "6;ext=1\r\n world", "\r\n0\r\nTrailer: x\r\n", "\r\n"}) {
+  for (const char* part :
+       {"5\r\nhel", "lo\r\n", "6;ext=1\r\n world", "\r\n0\r\nTrailer: x\r\n", "\r\n"}) {
     client.Send(part);
     std::this_thread::sleep_for(milliseconds(5));
   }
@@ -218,12 +220,14 @@ TEST_F(ListenerTest, ChunkedBodies) {
 TEST_F(ListenerTest, Expect100Continue) {
   Start();
   Client client = Connect();
-  client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  client.Send(
+      "POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
   EXPECT_EQ(client.ReadTo("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("abc");
   EXPECT_NE(client.ReadTo("POST /echo abc"), "");
   // Refused before the body is sent for: no 100.
-  client.Send("POST /secret HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  client.Send(
+      "POST /secret HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
   const std::string refused = client.ReadAll();
   EXPECT_TRUE(refused.starts_with("HTTP/1.1 401 ")) << refused;
   EXPECT_NE(refused.find("Connection: close"), std::string::npos);
@@ -270,7 +274,7 @@ TEST_F(ListenerTest, MalformedRequestsGet400AndAreClosed) {
            "GET  /x HTTP/1.1\r\nHost: h\r\n\r\n",
            "GET /x HTTP/3.0\r\nHost: h\r\n\r\n",
            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-           "GET /x HTTP/1.1\r\n\r\n",                        // no Host
+           "GET /x HTTP/1.1\r\n\r\n",  // no Host
            "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
            "GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n",
            "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n",

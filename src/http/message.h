@@ -26,9 +26,9 @@ struct HttpRequest {
   std::string path;    // target without the query, percent-decoded
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
-  std::string id;      // X-Request-Id, the client's or a generated one
-  std::string remote;  // "127.0.0.1:51234"
-  int32_t route = -1;  // index into the route table; -1 = none
+  std::string id;           // X-Request-Id, the client's or a generated one
+  std::string remote;       // "127.0.0.1:51234"
+  int32_t route = -1;       // index into the route table; -1 = none
   Clock::time_point begin;  // first byte read
   RequestContext context;
 

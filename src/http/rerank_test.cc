@@ -50,12 +50,14 @@ TEST(PrintRerank, BothDialects) {
       R"("truncated":{"inputs":0,"tokens":0}})";
   EXPECT_EQ(PrintRerank(response, nullptr, "r"),
             R"({"id":"r","object":"list","model":"m","results":[)"
-            R"({"index":1,"relevance_score":0.75},{"index":0,"relevance_score":0.5})" + tail);
+            R"({"index":1,"relevance_score":0.75},{"index":0,"relevance_score":0.5})" +
+                tail);
   const std::vector<std::string> documents = {"zero", "one"};
   EXPECT_EQ(PrintRerank(response, &documents, "r"),
             R"({"id":"r","object":"list","model":"m","results":[)"
             R"({"index":1,"relevance_score":0.75,"document":{"text":"one"}},)"
-            R"({"index":0,"relevance_score":0.5,"document":{"text":"zero"}})" + tail);
+            R"({"index":0,"relevance_score":0.5,"document":{"text":"zero"}})" +
+                tail);
 }
 
 }  // namespace

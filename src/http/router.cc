@@ -58,9 +58,9 @@ Status Router::SetDeadline(HttpRequest* request) const {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), timeout_ms);
     if (error != std::errc() || end != text.data() + text.size() || timeout_ms < 1 ||
         timeout_ms > kTimeoutMsMax) {
-      return Status::InvalidArgument("X-Request-Timeout-Ms must be an integer from 1 to " +
-                                         std::to_string(kTimeoutMsMax),
-                                     "X-Request-Timeout-Ms");
+      return Status::InvalidArgument(
+          "X-Request-Timeout-Ms must be an integer from 1 to " + std::to_string(kTimeoutMsMax),
+          "X-Request-Timeout-Ms");
     }
   }
   if (timeout_ms > 0) {
@@ -130,8 +130,7 @@ HttpResponse Router::OnError(const HttpRequest& request, int status, const std::
   if (status == 413) code = StatusCode::kPayloadTooLarge;
   if (status == 500) code = StatusCode::kInternal;
   if (status == 503) code = StatusCode::kDeadlineExceeded;
-  HttpResponse response =
-      PrintError(DialectOf(request), status, Status(code, message), request.id);
+  HttpResponse response = PrintError(DialectOf(request), status, Status(code, message), request.id);
   AddCors(request, &response);
   return response;
 }
@@ -144,8 +143,9 @@ HttpResponse Router::Preflight(const HttpRequest& request, const std::string& al
     response.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
     // Asked for by the browser for this very request; a header name is a token, so it is safe.
     const std::string_view asked = request.Header("access-control-request-headers");
-    response.headers.emplace_back("Access-Control-Allow-Headers",
-                                  asked.empty() ? "authorization, content-type" : std::string(asked));
+    response.headers.emplace_back(
+        "Access-Control-Allow-Headers",
+        asked.empty() ? "authorization, content-type" : std::string(asked));
     response.headers.emplace_back("Access-Control-Max-Age", "600");
   }
   return response;
@@ -167,18 +167,17 @@ void Router::AddCors(const HttpRequest& request, HttpResponse* response) const {
 }
 
 void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
-  const double seconds =
-      std::chrono::duration<double>(Clock::now() - request.begin).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - request.begin).count();
   http_metrics_.CountRequest(request.route, status, seconds);
   const LogLevel level = options_.access_log ? LogLevel::kInfo : LogLevel::kDebug;
   // A broken server shows in the log whether requests are logged or not.
   const bool broken = status == 500;
   if (!broken && !LogEnabled(level)) return;
   // The target as sent holds no control characters and no spaces; the parser refuses them.
-  const std::string line = fmt::format(
-      "{} {} {} {:.1f} ms, {} bytes in, {} out, id {}, from {}", request.method,
-      std::string_view(request.target).substr(0, kLoggedTargetBytesMax), status, seconds * 1e3,
-      request.body.size(), body_bytes, request.id, request.remote);
+  const std::string line =
+      fmt::format("{} {} {} {:.1f} ms, {} bytes in, {} out, id {}, from {}", request.method,
+                  std::string_view(request.target).substr(0, kLoggedTargetBytesMax), status,
+                  seconds * 1e3, request.body.size(), body_bytes, request.id, request.remote);
   LogMessage(broken ? LogLevel::kError : level, line);
 }
 

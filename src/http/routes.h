@@ -38,7 +38,7 @@ struct Route {
   const char* path;    // ends with '*' = whatever follows, slashes too
   Dialect dialect;
   void (*handle)(const RouteCall& call);
-  bool open = false;   // needs no API key
+  bool open = false;  // needs no API key
 };
 
 std::span<const Route> OpenAiRoutes();

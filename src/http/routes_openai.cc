@@ -23,7 +23,8 @@ void GetModel(const RouteCall& call) {
   for (const ModelInfo& model : call.service->Models()) {
     if (model.name == name) return call.Ok(PrintModel(model));
   }
-  call.Fail(Status::NotFound("the model '" + name.substr(0, 200) + "' is not served here", "model"));
+  call.Fail(
+      Status::NotFound("the model '" + name.substr(0, 200) + "' is not served here", "model"));
 }
 
 constexpr Route kRoutes[] = {

@@ -12,13 +12,12 @@ void Rerank(const RouteCall& call) {
   if (parsed->return_documents) {
     documents = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
   }
-  call.service->Rerank(std::move(parsed->request), call.request->context,
-                       Answer<RerankResponse>(call, {},
-                                              [documents, request = call.request](
-                                                  const RerankResponse& response) {
-                                                return PrintRerank(response, documents.get(),
-                                                                   request->id);
-                                              }));
+  call.service->Rerank(
+      std::move(parsed->request), call.request->context,
+      Answer<RerankResponse>(call, {},
+                             [documents, request = call.request](const RerankResponse& response) {
+                               return PrintRerank(response, documents.get(), request->id);
+                             }));
 }
 
 constexpr Route kRoutes[] = {

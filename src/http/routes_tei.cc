@@ -8,6 +8,8 @@ namespace {
 void Embed(const RouteCall& call) {
   auto parsed = ParseTeiEmbed(call.request->body);
   if (!parsed.ok()) return call.Fail(parsed.status());
+  if (!parsed->normalize)
+    parsed->normalize = true;  // TEI's default, whatever the model folder says
   call.service->Embed(*std::move(parsed), call.request->context,
                       Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
 }
@@ -100,10 +102,14 @@ void Root(const RouteCall& call) {
   const auto model = call.service->Model("");
   if (!model.ok()) return call.Fail(model.status());
   switch (ChooseTeiRootTask(call.request->body, model->task)) {
-    case TeiRootTask::kEmbed: return Embed(call);
-    case TeiRootTask::kSimilarity: return Similarity(call);
-    case TeiRootTask::kRerank: return Rerank(call);
-    case TeiRootTask::kPredict: return Predict(call);
+    case TeiRootTask::kEmbed:
+      return Embed(call);
+    case TeiRootTask::kSimilarity:
+      return Similarity(call);
+    case TeiRootTask::kRerank:
+      return Rerank(call);
+    case TeiRootTask::kPredict:
+      return Predict(call);
   }
 }
 

@@ -32,8 +32,8 @@ Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metri
     const bool clean = std::none_of(origin.begin(), origin.end(),
                                     [](unsigned char c) { return c <= ' ' || c == 0x7f; });
     if (!clean || origin.empty()) {
-      return Status::InvalidArgument("an allowed origin must look like https://example.org, or be *",
-                                     "cors_allow_origins");
+      return Status::InvalidArgument(
+          "an allowed origin must look like https://example.org, or be *", "cors_allow_origins");
     }
   }
   auto impl = std::make_unique<Impl>(service, metrics, options);

@@ -21,9 +21,10 @@ class Service;
 
 // Each is a flag of `penstock serve`.
 struct ServerOptions {
-  std::string host = "127.0.0.1";  // --host: a name or an address; "0.0.0.0", "::" = every interface
-  uint16_t port = 8080;            // --port; 0 = any free one, see Server::port()
-  int32_t io_threads = 2;          // --io-threads, 1..256
+  std::string host =
+      "127.0.0.1";         // --host: a name or an address; "0.0.0.0", "::" = every interface
+  uint16_t port = 8080;    // --port; 0 = any free one, see Server::port()
+  int32_t io_threads = 2;  // --io-threads, 1..256
 
   // --api-key, repeatable; none = no key is asked for. Guards all but health and readiness.
   std::vector<std::string> api_keys;
@@ -33,15 +34,16 @@ struct ServerOptions {
   std::string tls_cert_file;
   std::string tls_key_file;
 
-  int64_t body_bytes_max = 32 << 20;   // --max-body-bytes: else 413
-  int32_t header_bytes_max = 16 << 10; // --max-header-bytes: else 431
-  int32_t connections_max = 4096;      // --max-connections: else 503 and closed
+  int64_t body_bytes_max = 32 << 20;    // --max-body-bytes: else 413
+  int32_t header_bytes_max = 16 << 10;  // --max-header-bytes: else 431
+  int32_t connections_max = 4096;       // --max-connections: else 503 and closed
 
   // --request-timeout-ms; for requests without X-Request-Timeout-Ms. 0 = none.
   std::chrono::milliseconds request_timeout{0};
   // --idle-timeout-ms: how long a kept-alive connection may be silent.
   std::chrono::milliseconds idle_timeout{75'000};
-  // --read-timeout-ms: for the header, and again for the body, each from its first byte to its last.
+  // --read-timeout-ms: for the header, and again for the body, each from its first byte to its
+  // last.
   std::chrono::milliseconds read_timeout{30'000};
   // --write-timeout-ms: longest time without the client taking any byte of an answer.
   std::chrono::milliseconds write_timeout{30'000};

@@ -43,19 +43,21 @@ Status ParsePredictInputs(const JsonObject& object, TeiPredictCall* call) {
     return Status::Ok();
   }
   if (value->get(items) != simdjson::SUCCESS) {
-    return Status::InvalidArgument("'inputs' must be a string, a pair of strings, or an array of "
-                                   "such pairs, is " +
-                                       std::string(JsonTypeName(*value)),
-                                   "inputs");
+    return Status::InvalidArgument(
+        "'inputs' must be a string, a pair of strings, or an array of "
+        "such pairs, is " +
+            std::string(JsonTypeName(*value)),
+        "inputs");
   }
   bool nested = false;
   for (const element item : items) nested = nested || item.is_array();
   if (!nested && items.begin() != items.end()) {
     auto pair = ParseTexts(items, "inputs");
     if (!pair.ok()) {
-      return Status::InvalidArgument("'inputs' must be a string, a pair of strings, or an array of "
-                                     "arrays of one or two strings",
-                                     "inputs");
+      return Status::InvalidArgument(
+          "'inputs' must be a string, a pair of strings, or an array of "
+          "arrays of one or two strings",
+          "inputs");
     }
     call->single = true;
     inputs.push_back(*std::move(pair));

@@ -89,7 +89,8 @@ TEST(Tei, Similarity) {
             "inputs.source_sentence");
   EXPECT_EQ(ParseTeiSimilarity(
                 R"({"inputs":{"source_sentence":"s","sentences":[]},"parameters":{"truncate":3}})")
-                .status().field(),
+                .status()
+                .field(),
             "parameters.truncate");
   SimilarityResponse response;
   response.scores = {0.5f, 1.0f};

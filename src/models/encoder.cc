@@ -215,9 +215,9 @@ struct EncoderSession::Impl final : public LaneWork {
   explicit Impl(const EncoderModel* m);
 
   void Reserve(size_t tokens, size_t sequences);
-  Status Check(const PackedBatch& batch, EncoderOutput output, std::span<float> out) const;
-  void Plan(const PackedBatch& batch);
-  bool GroupsAreEven(const PackedBatch& batch);
+  Status Check(const PackedBatch& given, EncoderOutput wanted, std::span<float> rows_out) const;
+  void Plan(const PackedBatch& given);
+  bool GroupsAreEven(const PackedBatch& given);
   void RunPiece(size_t index, size_t lane, Backend* backend) override;
   // Runs sequences [begin, end) and puts pooled rows or the hidden state in their place.
   void RunRange(const PackedBatch& part, size_t begin, Workspace* workspace, Backend* backend);
@@ -242,6 +242,7 @@ struct EncoderSession::Impl final : public LaneWork {
   Workspace whole;
   std::vector<Lane> lanes;
   std::vector<Group> groups;
+  size_t token_capacity = 0;
   size_t sequence_capacity = 0;
   std::unique_ptr<Buffer> pooled_a, pooled_b;  // [sequences, widest step], used in turn
 
@@ -263,11 +264,16 @@ EncoderSession::Impl::Impl(const EncoderModel* m)
 }
 
 void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
-  const size_t longest = static_cast<size_t>(model->max_tokens());
-  for (Lane& lane : lanes) {
-    lane.workspace.Reserve(weights.backend, std::min(tokens, std::max(longest, group_tokens)));
-    lane.offsets.reserve(sequences + 1);
+  if (tokens > token_capacity) {
+    token_capacity = RoundUp(tokens, kTokenStep);
+    const size_t longest = std::min(static_cast<size_t>(model->max_tokens()), token_capacity);
+    const size_t lane_tokens = std::min(token_capacity, std::max(longest, group_tokens));
+    for (Lane& lane : lanes) lane.workspace.Reserve(weights.backend, lane_tokens);
+    whole.Reserve(weights.backend, token_capacity);
+    weights.backend->Reserve(token_capacity, lane_tokens, static_cast<size_t>(weights.hidden),
+                             longest, static_cast<size_t>(weights.hidden / weights.heads));
   }
+  for (Lane& lane : lanes) lane.offsets.reserve(sequences + 1);
   groups.reserve(sequences);
   if (sequences <= sequence_capacity) return;
   sequence_capacity = RoundUp(sequences, kSequenceStep);
@@ -281,32 +287,32 @@ void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
   pooled_b = weights.backend->Alloc(sequence_capacity * width);
 }
 
-Status EncoderSession::Impl::Check(const PackedBatch& batch, EncoderOutput output,
-                                   std::span<float> out) const {
-  const size_t sequences = batch.sequences();
+Status EncoderSession::Impl::Check(const PackedBatch& given, EncoderOutput wanted,
+                                   std::span<float> rows_out) const {
+  const size_t sequences = given.sequences();
   if (sequences == 0) return Status::InvalidArgument("the batch is empty", "inputs");
-  if (batch.offsets[0] != 0 || static_cast<size_t>(batch.offsets[sequences]) != batch.tokens()) {
+  if (given.offsets[0] != 0 || static_cast<size_t>(given.offsets[sequences]) != given.tokens()) {
     return Status::InvalidArgument("offsets do not cover the tokens", "offsets");
   }
-  if (!batch.type_ids.empty() && batch.type_ids.size() != batch.tokens()) {
+  if (!given.type_ids.empty() && given.type_ids.size() != given.tokens()) {
     return Status::InvalidArgument("one type id is needed for each token", "type_ids");
   }
-  if (!batch.pool_skip.empty() && batch.pool_skip.size() != sequences) {
+  if (!given.pool_skip.empty() && given.pool_skip.size() != sequences) {
     return Status::InvalidArgument("one pool_skip is needed for each sequence", "pool_skip");
   }
   for (size_t s = 0; s < sequences; ++s) {
-    const int32_t length = batch.length(s);
+    const int32_t length = given.length(s);
     if (length <= 0 || length > model->max_tokens()) {
       return Status::InvalidArgument("sequence " + std::to_string(s) + " has " +
                                          std::to_string(length) + " tokens, the model takes 1 to " +
                                          std::to_string(model->max_tokens()),
                                      "inputs");
     }
-    if (!batch.pool_skip.empty() && (batch.pool_skip[s] < 0 || batch.pool_skip[s] >= length)) {
+    if (!given.pool_skip.empty() && (given.pool_skip[s] < 0 || given.pool_skip[s] >= length)) {
       return Status::InvalidArgument("pool_skip leaves nothing to pool", "pool_skip");
     }
   }
-  for (int32_t id : batch.ids) {
+  for (int32_t id : given.ids) {
     if (id < 0 || id >= weights.vocab) {
       return Status::InvalidArgument(
           "token id " + std::to_string(id) + " is not below " + std::to_string(weights.vocab),
@@ -314,29 +320,29 @@ Status EncoderSession::Impl::Check(const PackedBatch& batch, EncoderOutput outpu
     }
   }
   // Models without a table of types ignore them.
-  for (int32_t type : weights.type_rows > 1 ? batch.type_ids : std::span<const int32_t>()) {
+  for (int32_t type : weights.type_rows > 1 ? given.type_ids : std::span<const int32_t>()) {
     if (type < 0 || type >= weights.type_rows) {
       return Status::InvalidArgument(
           "type id " + std::to_string(type) + " is not below " + std::to_string(weights.type_rows),
           "type_ids");
     }
   }
-  const size_t rows = output == EncoderOutput::kTokens ? batch.tokens() : sequences;
-  const int32_t width = model->OutputWidth(output);
-  if (width <= 0 || (output == EncoderOutput::kPooled && weights.pooling.empty())) {
+  const size_t rows = wanted == EncoderOutput::kTokens ? given.tokens() : sequences;
+  const int32_t width = model->OutputWidth(wanted);
+  if (width <= 0 || (wanted == EncoderOutput::kPooled && weights.pooling.empty())) {
     return Status::InvalidArgument("this model does not give that output", "model");
   }
-  if (out.size() != rows * static_cast<size_t>(width)) {
+  if (rows_out.size() != rows * static_cast<size_t>(width)) {
     return Status::InvalidArgument("the output buffer has the wrong size", "out");
   }
   return Status::Ok();
 }
 
 // Groups of neighbours, largest first.
-void EncoderSession::Impl::Plan(const PackedBatch& whole_batch) {
+void EncoderSession::Impl::Plan(const PackedBatch& given) {
   groups.clear();
-  for (size_t s = 0; s < whole_batch.sequences(); ++s) {
-    const size_t length = static_cast<size_t>(whole_batch.length(s));
+  for (size_t s = 0; s < given.sequences(); ++s) {
+    const size_t length = static_cast<size_t>(given.length(s));
     if (groups.empty() || groups.back().tokens + length > group_tokens) groups.push_back({s, s, 0});
     groups.back().end = s + 1;
     groups.back().tokens += length;
@@ -346,7 +352,7 @@ void EncoderSession::Impl::Plan(const PackedBatch& whole_batch) {
 }
 
 // Whether threads that each take the next group are done at about the same time.
-bool EncoderSession::Impl::GroupsAreEven(const PackedBatch& whole_batch) {
+bool EncoderSession::Impl::GroupsAreEven(const PackedBatch& given) {
   for (Lane& lane : lanes) lane.load = 0;
   size_t last = 0;
   for (const Group& group : groups) {
@@ -356,7 +362,7 @@ bool EncoderSession::Impl::GroupsAreEven(const PackedBatch& whole_batch) {
     last = std::max(last, next.load);
   }
   return static_cast<double>(last * lanes.size()) <=
-         kUnevenMax * static_cast<double>(whole_batch.tokens());
+         kUnevenMax * static_cast<double>(given.tokens());
 }
 
 void EncoderSession::Impl::RunPiece(size_t index, size_t lane_index, Backend* backend) {
@@ -424,10 +430,7 @@ float* EncoderSession::Impl::RunSteps(const std::vector<DenseStep>& steps, size_
 EncoderSession::EncoderSession(const EncoderModel* model) : impl_(std::make_unique<Impl>(model)) {}
 EncoderSession::~EncoderSession() = default;
 
-void EncoderSession::Reserve(size_t tokens, size_t sequences) {
-  impl_->whole.Reserve(impl_->weights.backend, tokens);
-  impl_->Reserve(tokens, sequences);
-}
+void EncoderSession::Reserve(size_t tokens, size_t sequences) { impl_->Reserve(tokens, sequences); }
 
 Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) {
   Impl& impl = *impl_;

@@ -188,7 +188,7 @@ TEST_P(GoldenModel, BitsDoNotDependOnTheBatchOrThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModel, testing::ValuesIn(GoldenModels()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace penstock

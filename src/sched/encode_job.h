@@ -18,6 +18,8 @@ struct EncodeJob {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;  // empty: all 0, or as long as ids
   std::vector<int32_t> lengths;
+  // Leading tokens of each sequence that pooling leaves out; empty: none, or as long as lengths.
+  std::vector<int32_t> pool_skip;
   EncoderOutput output = EncoderOutput::kPooled;
   RequestContext context;
 

@@ -149,6 +149,9 @@ Status EncoderScheduler::Impl::Validate(const EncodeJob& job) const {
   if (total != job.ids.size() || (!job.type_ids.empty() && job.type_ids.size() != total)) {
     return Status::InvalidArgument("the lengths of a job do not add up to its tokens");
   }
+  if (!job.pool_skip.empty() && job.pool_skip.size() != job.lengths.size()) {
+    return Status::InvalidArgument("a job needs one pool_skip for each sequence, or none");
+  }
   return Status::Ok();
 }
 
@@ -279,9 +282,11 @@ void EncoderScheduler::Impl::AddRows(Active* a, size_t rows) {
   for (size_t i = 0; i < rows; ++i) {
     const size_t length = a->next_length();
     const auto ids = std::span(a->job->ids).subspan(a->next_token, length);
-    batch.Append(ids, a->job->type_ids.empty()
-                          ? std::span<const int32_t>()
-                          : std::span(a->job->type_ids).subspan(a->next_token, length));
+    batch.Append(ids,
+                 a->job->type_ids.empty()
+                     ? std::span<const int32_t>()
+                     : std::span(a->job->type_ids).subspan(a->next_token, length),
+                 a->job->pool_skip.empty() ? 0 : a->job->pool_skip[a->next_row]);
     a->next_token += length;
     ++a->next_row;
   }

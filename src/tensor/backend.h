@@ -119,6 +119,11 @@ class Backend {
     for (size_t i = 0; i < count; ++i) work->RunPiece(i, 0, this);
   }
 
+  // Makes room beforehand for LinearAddNorm of rows x width (in a lane: lane_rows) and Attention
+  // over sequences of up to `length` tokens; operations within that then allocate nothing.
+  virtual void Reserve(size_t rows, size_t lane_rows, size_t width, size_t length,
+                       size_t head_size) = 0;
+
   // Uninitialised floats; never null (running out of memory ends the process).
   virtual std::unique_ptr<Buffer> Alloc(size_t floats) = 0;
   virtual void CopyIn(const float* host, float* device, size_t floats) = 0;

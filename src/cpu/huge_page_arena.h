@@ -1,0 +1,39 @@
+// Memory in huge pages, for weights and activations. Two reasons: the hardware prefetcher stops at
+// the end of each page, and L2 is indexed by physical address, so that with small pages a working
+// set that should fit evicts itself (a third of the speed of a product was lost to that).
+//
+//   chunk (whole 2 MiB pages)   | block | block | block |   free   |
+//
+// Blocks are cut off the end of the newest chunk. A chunk goes back to the system when its last
+// block is gone; space inside it is not used again before that. Any thread may call.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+
+namespace penstock::cpu {
+
+class HugePageArena {
+ public:
+  static constexpr size_t kPageBytes = 2 << 20;
+  static constexpr size_t kChunkBytes = 8 << 20;  // larger blocks get a chunk of their own size
+  static constexpr size_t kAlignment = 64;
+
+  // Keeps its chunk alive.
+  struct Block {
+    std::shared_ptr<void> chunk;
+    void* data = nullptr;
+  };
+
+  // Uninitialised. Running out of memory throws std::bad_alloc, which ends the process.
+  Block Alloc(size_t bytes);
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<void> chunk_;
+  size_t used_ = 0;
+  size_t size_ = 0;
+};
+
+}  // namespace penstock::cpu
