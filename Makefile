@@ -8,6 +8,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 # MODEL=folder or owner/name; the default model if not given.
 MODEL ?=
+DEFAULT_MODEL := sentence-transformers/all-MiniLM-L6-v2
 
 # As many compilers as there are cores, but no more than memory carries (about 1.5 GB each).
 CORES := $(shell nproc)
@@ -32,9 +33,12 @@ deps:  ## install the Debian packages that are missing
 	@tools/install_deps.sh build
 
 serve: deps release  ## install, build, fetch the model, serve on 127.0.0.1:8080 (HOST=, PORT=, MODEL=)
-	@model="$(MODEL)"; \
-	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
-	exec $(BUILD)/penstock serve --model "$$model" --host $(HOST) --port $(PORT)
+	@model="$(MODEL)"; names=(); \
+	if [[ -z $$model ]]; then \
+	  model=$$(tools/get_default_model.py); \
+	  names=(--served-model-name $(DEFAULT_MODEL) --served-model-name $(notdir $(DEFAULT_MODEL))); \
+	fi; \
+	exec $(BUILD)/penstock serve --model "$$model" "$${names[@]}" --host $(HOST) --port $(PORT)
 
 test: deps  ## install, build everything, run the unit tests and the end-to-end tests
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja

@@ -5,7 +5,8 @@
 //   finite     results are finite, and of length 1 where the model normalises
 //   batch      a text gives the same bits alone and among others
 //   threads    and the same bits with one thread
-//   kernels    the fast kernels agree with the plain ones
+//   kernels    each kernel of each instruction set agrees with the plain one, on random input,
+//              and so does the whole model
 //   answers    for models known to Penstock: results agree with the reference implementation
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 
 #include "api/scores.h"
 #include "commands.h"
+#include "cpu/self_check.h"
 #include "local_models.h"
 #include "request_window.h"
 
@@ -176,6 +178,19 @@ void CheckThreads(const ModelFlags& flags, const std::vector<std::vector<float>>
                "threads", "one thread gives the same bits");
 }
 
+void CheckEachKernel(Report* report) {
+  const std::vector<cpu::KernelCheck> checks = cpu::CheckKernels();
+  for (const cpu::KernelCheck& check : checks) {
+    if (check.ok()) continue;
+    return report->Line(
+        false, "kernels",
+        fmt::format("{} {}: differs by {:.1e} of the largest number, {:.1e} is allowed", check.isa,
+                    check.kernel, check.error, check.error_max));
+  }
+  report->Line(true, "kernels",
+               fmt::format("{} checks of vector kernels against plain ones", checks.size()));
+}
+
 void CheckKernels(const ModelFlags& flags, const std::vector<std::vector<float>>& rows,
                   const std::string& backend, Report* report) {
   const auto plain = OutputsWith(flags, flags.threads, "scalar");
@@ -256,6 +271,7 @@ int RunDoctor(const std::vector<std::string>& args) {
   CheckAnswers(local->get(), &report);
   local->reset();  // its memory and processors are needed for the others
   CheckThreads(flags, *rows, &report);
+  CheckEachKernel(&report);
   CheckKernels(flags, *rows, info.backend, &report);
   return report.failed() ? kExitFailure : kExitOk;
 }

@@ -87,23 +87,27 @@ void ThreadPool::Work(uint64_t epoch, size_t thread) {
     // A new loop may have been published in between: the index is then one of that loop.
     epoch = Epoch(mine);
     if (Next(mine) >= Count(mine)) return;
-    fn_(context_, Next(mine), thread);
+    fn_(context_, first_ + Next(mine), thread);
     done_.fetch_add(1, std::memory_order_release);
   }
 }
 
 void ThreadPool::Run(size_t count, LoopFn fn, void* context) {
-  if (count == 0) return;
-  PENSTOCK_CHECK(count <= kCountMax);
-  if (count == 1 || workers_.empty()) {
-    // Thread 0's scratch belongs to whoever holds the mutex.
-    std::lock_guard lock(caller_mutex_);
+  // Thread 0's scratch belongs to whoever holds the mutex.
+  std::lock_guard lock(caller_mutex_);
+  if (count <= 1 || workers_.empty()) {
     for (size_t i = 0; i < count; ++i) fn(context, i, 0);
     return;
   }
-  std::lock_guard lock(caller_mutex_);
+  for (size_t first = 0; first < count; first += kCountMax) {
+    RunPart(first, std::min(kCountMax, count - first), fn, context);
+  }
+}
+
+void ThreadPool::RunPart(size_t first, size_t count, LoopFn fn, void* context) {
   fn_ = fn;
   context_ = context;
+  first_ = first;
   done_.store(0, std::memory_order_relaxed);
   const uint64_t epoch =
       (Epoch(ticket_.load(std::memory_order_relaxed)) + 1) & ((uint64_t{1} << 24) - 1);

@@ -26,7 +26,6 @@ namespace penstock {
 class ThreadPool {
  public:
   static constexpr size_t kThreadsMax = 256;
-  static constexpr size_t kCountMax = (size_t{1} << 20) - 2 * kThreadsMax;
 
   // `threads` counts the caller: threads - 1 workers are started. With `pin`, worker i runs on
   // the i-th processor this process may use, processor 0 being left to the caller.
@@ -37,8 +36,8 @@ class ThreadPool {
 
   size_t threads() const { return workers_.size() + 1; }
 
-  // Calls fn(index, thread) for every index below count (at most kCountMax), in any order, on
-  // any thread; `thread` < threads() names the one that runs it. Returns when all are done.
+  // Calls fn(index, thread) for every index below count, begun in order, on any thread; `thread`
+  // < threads() names the one that runs it. Returns when all are done.
   // Several threads may call; their loops run one after the other.
   template <typename Fn>
   void ParallelFor(size_t count, Fn&& fn) {
@@ -52,9 +51,14 @@ class ThreadPool {
   }
 
  private:
+  // What 20 bits count, with room for every thread to ask once too often.
+  static constexpr size_t kCountMax = (size_t{1} << 20) - 2 * kThreadsMax;
+
   using LoopFn = void (*)(void* context, size_t index, size_t thread);
 
   void Run(size_t count, LoopFn fn, void* context);
+  // Indices [first, first + count), count <= kCountMax. The caller holds caller_mutex_.
+  void RunPart(size_t first, size_t count, LoopFn fn, void* context);
   void WorkerMain(size_t thread, int cpu);
   // Works on the loop of `epoch` until it has no index left.
   void Work(uint64_t epoch, size_t thread);
@@ -62,6 +66,7 @@ class ThreadPool {
   std::mutex caller_mutex_;
   LoopFn fn_ = nullptr;
   void* context_ = nullptr;
+  size_t first_ = 0;
 
   // Apart by 128 bytes: two lines are fetched at a time.
   alignas(128) std::atomic<uint64_t> ticket_{0};

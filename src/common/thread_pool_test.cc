@@ -11,13 +11,14 @@ namespace {
 
 TEST(ThreadPool, RunsEveryIndexOnce) {
   ThreadPool pool(4, /*pin=*/false);
-  for (size_t count : {size_t{0}, size_t{1}, size_t{2}, size_t{3}, size_t{100}, size_t{5000}}) {
-    std::vector<std::atomic<int>> hits(count);
+  for (size_t count : {size_t{0}, size_t{1}, size_t{2}, size_t{3}, size_t{100}, size_t{5000},
+                       (size_t{2} << 20) + 3}) {
+    std::vector<std::atomic<uint8_t>> hits(count);
     pool.ParallelFor(count, [&](size_t i, size_t thread) {
       ASSERT_LT(thread, pool.threads());
       hits[i].fetch_add(1);
     });
-    for (auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+    for (auto& hit : hits) ASSERT_EQ(hit.load(), 1);
   }
 }
 
