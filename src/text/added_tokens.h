@@ -21,7 +21,7 @@ struct AddedToken {
   bool rstrip = false;       // takes whitespace on its right
   bool normalized = true;
   bool special = false;
-  std::string pattern;       // what is looked for: content, or its normalised form
+  std::string pattern;  // what is looked for: content, or its normalised form
 };
 
 class AddedTokenMatcher {

@@ -83,9 +83,9 @@ void ReplaceAll(std::string* text, std::string_view from, std::string_view to) {
 // Takes out the spaces that English tokenization put in.
 void Cleanup(std::string* text) {
   static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-      {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},
-      {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},       {" do not", " don't"},
-      {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) ReplaceAll(text, from, to);
 }
 
@@ -190,7 +190,8 @@ class BpeStep : public WholeTokenStep {
  protected:
   void Token(std::string_view token, Sink* sink) override {
     Give(" ", sink);
-    const size_t sure = suffix_.empty() ? token.size() : std::min(token.find(suffix_), token.size());
+    const size_t sure =
+        suffix_.empty() ? token.size() : std::min(token.find(suffix_), token.size());
     sink->Put(token.substr(0, sure), false);
     held_ = token.substr(sure);
   }

@@ -50,8 +50,7 @@ ModelPtr LoadWordLevel(const JsonFields& fields) {
 }
 
 // Merges are ["a", "b"] pairs, or "a b" strings in older files.
-Status LoadMerges(const JsonFields& fields,
-                  std::vector<std::pair<std::string, std::string>>* out) {
+Status LoadMerges(const JsonFields& fields, std::vector<std::pair<std::string, std::string>>* out) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("merges"));
   for (JsonFields::Element element : array) {
     const auto broken = [&] {
@@ -107,9 +106,8 @@ ModelPtr LoadBpe(const JsonFields& fields, bool byte_level) {
   PENSTOCK_ASSIGN_OR_RETURN(options.byte_fallback, fields.BoolOr("byte_fallback", false));
   PENSTOCK_ASSIGN_OR_RETURN(options.ignore_merges, fields.BoolOr("ignore_merges", false));
   options.bytes = byte_level;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      std::unique_ptr<BpeModel> model,
-      BpeModel::Create(std::move(vocabulary), merges, std::move(options)));
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BpeModel> model,
+                            BpeModel::Create(std::move(vocabulary), merges, std::move(options)));
   return std::unique_ptr<Model>(std::move(model));
 }
 
@@ -147,7 +145,8 @@ ModelPtr LoadUnigram(const JsonFields& fields) {
     std::string_view token;
     double score = 0;
     if (element.get(entry) != simdjson::SUCCESS || entry.size() != 2 ||
-        entry.at(0).get(token) != simdjson::SUCCESS || entry.at(1).get(score) != simdjson::SUCCESS) {
+        entry.at(0).get(token) != simdjson::SUCCESS ||
+        entry.at(1).get(score) != simdjson::SUCCESS) {
       return JsonFields::Wrong(fields.PathOf("vocab") + "[" + std::to_string(scores.size()) + "]",
                                "a token and its score");
     }

@@ -150,16 +150,14 @@ Status LoadMetaspace(const JsonFields& fields, PreTokenizerList* out) {
     scheme = Scheme::kNever;
   }
   PENSTOCK_ASSIGN_OR_RETURN(const bool split, fields.BoolOr("split", true));
-  out->push_back(
-      std::make_unique<MetaspacePreTokenizer>(std::string(replacement), scheme, split));
+  out->push_back(std::make_unique<MetaspacePreTokenizer>(std::string(replacement), scheme, split));
   return {};
 }
 
 Status LoadPreTokenizerSequence(const JsonFields& fields, PreTokenizerList* out, int depth) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("pretokenizers"));
   if (depth >= kMaxSequenceDepth || array.size() > kMaxSequenceParts) {
-    return Status::Unsupported("Sequence is too long or too deep",
-                               fields.PathOf("pretokenizers"));
+    return Status::Unsupported("Sequence is too long or too deep", fields.PathOf("pretokenizers"));
   }
   size_t index = 0;
   for (JsonFields::Element element : array) {

@@ -65,9 +65,9 @@ class BpeModel : public Model {
   };
   std::vector<Slot> merges_;
   uint64_t merge_mask_ = 0;
-  std::array<int32_t, 256> byte_id_;       // id of each byte, when reading bytes
-  std::array<int32_t, 256> fallback_id_;   // id of <0xNN>, or -1
-  Vocabulary raw_;                         // tokens as bytes, for ignore_merges when reading bytes
+  std::array<int32_t, 256> byte_id_;      // id of each byte, when reading bytes
+  std::array<int32_t, 256> fallback_id_;  // id of <0xNN>, or -1
+  Vocabulary raw_;                        // tokens as bytes, for ignore_merges when reading bytes
 };
 
 }  // namespace penstock

@@ -50,8 +50,8 @@ class NormalizedText {
 
 // A part of a NormalizedText on its way to the model.
 struct Piece {
-  uint32_t begin, end;    // bytes of text
-  int32_t token = -1;     // id, if an added token was found here
+  uint32_t begin, end;  // bytes of text
+  int32_t token = -1;   // id, if an added token was found here
 };
 
 }  // namespace penstock

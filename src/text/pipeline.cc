@@ -118,10 +118,10 @@ class Pipeline : public Tokenizer {
   TokenizerParts parts_;
   AddedTokenMatcher raw_matcher_, normalized_matcher_;
   std::unordered_map<int32_t, size_t> added_of_id_;
-  Vocabulary added_vocabulary_;    // content to id
-  Vocabulary special_contents_;    // contents of special tokens
+  Vocabulary added_vocabulary_;  // content to id
+  Vocabulary special_contents_;  // contents of special tokens
   int32_t vocab_size_ = 0;
-  bool always_track_ = false;      // some pre-tokenizer needs alignment
+  bool always_track_ = false;                            // some pre-tokenizer needs alignment
   std::vector<TemplatePart> plain_single_, plain_pair_;  // without a template
 };
 
@@ -158,8 +158,8 @@ Expected<std::unique_ptr<Tokenizer>> Pipeline::Make(TokenizerParts parts) {
   return std::unique_ptr<Tokenizer>(std::move(self));
 }
 
-void Pipeline::AddAddedToken(int32_t index, Align range, std::string_view value,
-                             bool with_offsets, Tokens* out) const {
+void Pipeline::AddAddedToken(int32_t index, Align range, std::string_view value, bool with_offsets,
+                             Tokens* out) const {
   out->ids.push_back(parts_.added[index].id);
   if (!with_offsets) return;
   out->offsets.push_back({range.begin, range.end});
@@ -196,8 +196,7 @@ Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t
   for (const Piece& piece : pieces) {
     const std::string_view part = all.substr(piece.begin, piece.end - piece.begin);
     if (piece.token >= 0) {
-      const Align range =
-          with_offsets ? normalized.OriginalRange(piece.begin, piece.end) : Align();
+      const Align range = with_offsets ? normalized.OriginalRange(piece.begin, piece.end) : Align();
       AddAddedToken(piece.token, range, part, with_offsets, out);
       continue;
     }
@@ -241,8 +240,8 @@ void Pipeline::ConvertOffsets(std::string_view text, Scratch* scratch, Tokens* t
   }
 }
 
-Status Pipeline::TokenizeText(std::string_view text, const EncodeOptions& options,
-                              Scratch* scratch, Tokens* out) const {
+Status Pipeline::TokenizeText(std::string_view text, const EncodeOptions& options, Scratch* scratch,
+                              Tokens* out) const {
   if (text.size() > kMaxTextBytes) {
     return {StatusCode::kPayloadTooLarge, "text is 2^31 bytes or more"};
   }
@@ -264,12 +263,12 @@ Status Pipeline::TokenizeText(std::string_view text, const EncodeOptions& option
   for (const Piece& section : sections) {
     if (section.token >= 0) {
       AddAddedToken(section.token, {section.begin, section.end},
-                    text.substr(section.begin, section.end - section.begin),
-                    options.with_offsets, out);
+                    text.substr(section.begin, section.end - section.begin), options.with_offsets,
+                    out);
       continue;
     }
-    PENSTOCK_RETURN_IF_ERROR(TokenizeSection(text, section.begin, section.end,
-                                             options.with_offsets, scratch, out));
+    PENSTOCK_RETURN_IF_ERROR(
+        TokenizeSection(text, section.begin, section.end, options.with_offsets, scratch, out));
   }
   if (options.with_offsets) ConvertOffsets(text, scratch, out);
   out->begin = 0;
@@ -314,11 +313,11 @@ Status Truncate(const EncodeOptions& options, size_t limit, Tokens* first, Token
   Tokens* target = only_first ? first : second;
   const size_t remove = total - limit;
   if (target->size() <= remove) {
-    return Status::InvalidArgument(
-        std::string("the ") + (only_first ? "second" : "first") +
-            " text alone fills the limit of " + std::to_string(options.max_tokens) +
-            " tokens, and only the other may be truncated",
-        "max_tokens");
+    return Status::InvalidArgument(std::string("the ") + (only_first ? "second" : "first") +
+                                       " text alone fills the limit of " +
+                                       std::to_string(options.max_tokens) +
+                                       " tokens, and only the other may be truncated",
+                                   "max_tokens");
   }
   Cut(target, target->size() - remove, options.side);
   return {};
@@ -378,8 +377,7 @@ Scratch& ThreadScratch() {
   return scratch;
 }
 
-Status Pipeline::Encode(std::string_view text, const EncodeOptions& options,
-                        Encoding* out) const {
+Status Pipeline::Encode(std::string_view text, const EncodeOptions& options, Encoding* out) const {
   Scratch& scratch = ThreadScratch();
   out->Clear();
   Status status = TokenizeText(text, options, &scratch, &scratch.first);
@@ -400,8 +398,8 @@ Status Pipeline::EncodePair(std::string_view first, std::string_view second,
   if (status.ok()) status = TokenizeText(second, options, &scratch, &scratch.second);
   if (status.ok()) {
     Tokens* const sequences[2] = {&scratch.first, &scratch.second};
-    status = Assemble(parts_.post.has_template ? parts_.post.pair : plain_pair_, options,
-                      sequences, 2, out);
+    status = Assemble(parts_.post.has_template ? parts_.post.pair : plain_pair_, options, sequences,
+                      2, out);
   }
   scratch.Shrink();
   return status;

@@ -8,7 +8,7 @@ namespace penstock {
 
 // A part of a template: one of the texts, or special tokens.
 struct TemplatePart {
-  int sequence = -1;         // 0, 1: that text; -1: the tokens in `ids`
+  int sequence = -1;  // 0, 1: that text; -1: the tokens in `ids`
   int32_t type_id = 0;
   std::vector<int32_t> ids;
 };
@@ -19,9 +19,9 @@ struct OffsetTrim {
 };
 
 struct PostProcessor {
-  std::vector<OffsetTrim> trims;     // before the template
+  std::vector<OffsetTrim> trims;  // before the template
   bool has_template = false;
-  bool roberta = false;              // all type ids are 0
+  bool roberta = false;  // all type ids are 0
   std::vector<TemplatePart> single, pair;
   size_t added_single = 0, added_pair = 0;  // special tokens of each template
 };

@@ -133,11 +133,10 @@ Status ClassSplit::Apply(NormalizedText* text, std::vector<Piece>* pieces) const
   std::vector<Segment> segments;
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     segments.clear();
-    ClassSegments(text->text, begin, end,
-                  [&](char32_t c) {
-                    return on_char_ ? c == delimiter_ : (table.Get(c) & bits_) != 0;
-                  },
-                  &segments);
+    ClassSegments(
+        text->text, begin, end,
+        [&](char32_t c) { return on_char_ ? c == delimiter_ : (table.Get(c) & bits_) != 0; },
+        &segments);
     ApplyBehavior(segments, behavior_, emit);
   });
   return {};
@@ -210,7 +209,8 @@ Status SplitPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     const std::string_view part = all.substr(begin, end - begin);
     if (known_ != nullptr && behavior_ == SplitBehavior::kIsolated) {
-      known_->Cut(part, [&](size_t b, size_t e) { emit(uint32_t(begin + b), uint32_t(begin + e)); });
+      known_->Cut(part,
+                  [&](size_t b, size_t e) { emit(uint32_t(begin + b), uint32_t(begin + e)); });
       return;
     }
     matches.clear();
@@ -268,9 +268,8 @@ Status MetaspacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pi
   RewritePieces(text, pieces, [&](const Piece& piece, auto copy, auto put) {
     const std::string_view part =
         std::string_view(text->text).substr(piece.begin, piece.end - piece.begin);
-    const bool at_start =
-        scheme_ == Scheme::kAlways ||
-        (scheme_ == Scheme::kFirst && text->align[piece.begin].begin == 0);
+    const bool at_start = scheme_ == Scheme::kAlways ||
+                          (scheme_ == Scheme::kFirst && text->align[piece.begin].begin == 0);
     if (at_start && part[0] != ' ' && !part.starts_with(replacement_)) {
       put(replacement_, piece.begin);
     }

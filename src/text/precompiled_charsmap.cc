@@ -84,8 +84,8 @@ std::optional<std::string_view> PrecompiledCharsmap::Find(std::string_view text)
       const size_t begin = units_[at] & 0x7FFFFFFF;
       if (begin > replacements_.size()) return std::nullopt;
       const size_t end = replacements_.find('\0', begin);
-      return std::string_view(replacements_).substr(begin, end == std::string::npos ? end
-                                                                                    : end - begin);
+      return std::string_view(replacements_)
+          .substr(begin, end == std::string::npos ? end : end - begin);
     }
   }
   return std::nullopt;

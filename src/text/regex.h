@@ -80,14 +80,28 @@ class Regex {
  private:
   friend class RegexCompiler;
   enum class Op : uint8_t {
-    kChar, kClass, kAny, kAnyLine,  // one character
-    kLoop, kLazyLoop, kHardLoop,    // one class, min to max times
-    kSplit,                         // try x, then y; the min-th of its kind
-    kJump, kMatch,
-    kLineBegin, kLineEnd, kTextBegin, kTextEnd, kTextEndOrNewline, kWordEdge, kNotWordEdge,
-    kLook, kNotLook,                // the program at x, then go on at y
-    kLookBehind, kNotLookBehind,    // class x just before
-    kAtomic,                        // the program at x once, then go on at y from its end
+    kChar,
+    kClass,
+    kAny,
+    kAnyLine,  // one character
+    kLoop,
+    kLazyLoop,
+    kHardLoop,  // one class, min to max times
+    kSplit,     // try x, then y; the min-th of its kind
+    kJump,
+    kMatch,
+    kLineBegin,
+    kLineEnd,
+    kTextBegin,
+    kTextEnd,
+    kTextEndOrNewline,
+    kWordEdge,
+    kNotWordEdge,
+    kLook,
+    kNotLook,  // the program at x, then go on at y
+    kLookBehind,
+    kNotLookBehind,  // class x just before
+    kAtomic,         // the program at x once, then go on at y from its end
   };
   struct Inst {
     Op op;
@@ -123,8 +137,8 @@ class Regex {
   std::vector<CharClass> classes_;
   std::string literal_;  // not empty: plain search
   bool can_be_empty_ = false;
-  uint32_t splits_ = 0;                // number of kSplit
-  bool first_known_ = false;           // first_ holds all ASCII characters a match can start with
+  uint32_t splits_ = 0;       // number of kSplit
+  bool first_known_ = false;  // first_ holds all ASCII characters a match can start with
   std::array<bool, 128> first_{};
   bool first_beyond_ascii_ = true;
 };

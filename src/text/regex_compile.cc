@@ -113,9 +113,9 @@ class RegexCompiler {
       if (!error_.empty()) break;
       if (flags->ignore_case) {
         const char32_t letter = at_ == begin + 1 ? char32_t(pattern_[begin] | 0x20) : 0;
-        const bool folds = (letter == 's' && last_letter == 's') ||
-                           (letter == 't' && last_letter == 's') ||
-                           ((letter == 'f' || letter == 'i' || letter == 'l') && last_letter == 'f');
+        const bool folds =
+            (letter == 's' && last_letter == 's') || (letter == 't' && last_letter == 's') ||
+            ((letter == 'f' || letter == 'i' || letter == 'l') && last_letter == 'f');
         if (folds) Fail("letters with a ligature under (?i)");
         last_letter = letter;
       }
@@ -293,8 +293,12 @@ class RegexCompiler {
     const char c = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
     CharClass set;
     switch (c) {
-      case 's': case 'S': set.AddProperty(kUniRegexSpace, c == 'S'); break;
-      case 'w': case 'W':
+      case 's':
+      case 'S':
+        set.AddProperty(kUniRegexSpace, c == 'S');
+        break;
+      case 'w':
+      case 'W':
         set.AddProperty(kUniRegexWord, c == 'W' || in_brackets);
         if (in_brackets) {
           // Oniguruma has two tables: these are in \w and not in [\w].
@@ -302,15 +306,22 @@ class RegexCompiler {
           if (c == 'w') set.Negate();
         }
         break;
-      case 'd': case 'D': set.AddCategories(1u << kCatNd, c == 'D'); break;
-      case 'h': case 'H':
+      case 'd':
+      case 'D':
+        set.AddCategories(1u << kCatNd, c == 'D');
+        break;
+      case 'h':
+      case 'H':
         set.AddRange('0', '9');
         set.AddRange('a', 'f');
         set.AddRange('A', 'F');
         if (c == 'H') set.Negate();
         break;
-      case 'p': case 'P': return PropertyEscape(c == 'P');
-      default: return std::nullopt;
+      case 'p':
+      case 'P':
+        return PropertyEscape(c == 'P');
+      default:
+        return std::nullopt;
     }
     at_ += 2;
     return set;
@@ -346,14 +357,22 @@ class RegexCompiler {
     }
     const char32_t c = Next();
     switch (c) {
-      case 't': return '\t';
-      case 'n': return '\n';
-      case 'r': return '\r';
-      case 'f': return '\f';
-      case 'v': return '\v';
-      case 'a': return 7;
-      case 'e': return 27;
-      case 'u': return HexDigits(4, 4);
+      case 't':
+        return '\t';
+      case 'n':
+        return '\n';
+      case 'r':
+        return '\r';
+      case 'f':
+        return '\f';
+      case 'v':
+        return '\v';
+      case 'a':
+        return 7;
+      case 'e':
+        return 27;
+      case 'u':
+        return HexDigits(4, 4);
       case 'x':
         if (Eat("{")) {
           const char32_t value = HexDigits(1, 8);
@@ -366,10 +385,11 @@ class RegexCompiler {
           if (value > 0x7F) Fail("\\x past 7F");
           return value;
         }
-      default: break;
+      default:
+        break;
     }
-    const bool word = c < 128 && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                                  (c >= 'A' && c <= 'Z'));
+    const bool word =
+        c < 128 && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'));
     if (word) Fail(std::string("escape \\") + char(c));
     return c;
   }
@@ -397,12 +417,23 @@ class RegexCompiler {
       return MakeClass(std::move(*set));
     }
     switch (at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0') {
-      case 'A': at_ += 2; return MakeAssert(Op::kTextBegin);
-      case 'z': at_ += 2; return MakeAssert(Op::kTextEnd);
-      case 'Z': at_ += 2; return MakeAssert(Op::kTextEndOrNewline);
-      case 'b': at_ += 2; return MakeAssert(Op::kWordEdge);
-      case 'B': at_ += 2; return MakeAssert(Op::kNotWordEdge);
-      default: return MakeChar(CharEscape(), flags);
+      case 'A':
+        at_ += 2;
+        return MakeAssert(Op::kTextBegin);
+      case 'z':
+        at_ += 2;
+        return MakeAssert(Op::kTextEnd);
+      case 'Z':
+        at_ += 2;
+        return MakeAssert(Op::kTextEndOrNewline);
+      case 'b':
+        at_ += 2;
+        return MakeAssert(Op::kWordEdge);
+      case 'B':
+        at_ += 2;
+        return MakeAssert(Op::kNotWordEdge);
+      default:
+        return MakeChar(CharEscape(), flags);
     }
   }
 
@@ -476,7 +507,8 @@ class RegexCompiler {
 
   static bool CanBeEmpty(const Node& node) {
     switch (node.kind) {
-      case NodeKind::kOne: return false;
+      case NodeKind::kOne:
+        return false;
       case NodeKind::kConcat: {
         for (const auto& kid : node.kids) {
           if (!CanBeEmpty(*kid)) return false;
@@ -489,9 +521,12 @@ class RegexCompiler {
         }
         return false;
       }
-      case NodeKind::kRepeat: return node.min == 0 || CanBeEmpty(*node.kids[0]);
-      case NodeKind::kAtomic: return CanBeEmpty(*node.kids[0]);
-      default: return true;
+      case NodeKind::kRepeat:
+        return node.min == 0 || CanBeEmpty(*node.kids[0]);
+      case NodeKind::kAtomic:
+        return CanBeEmpty(*node.kids[0]);
+      default:
+        return true;
     }
   }
 
@@ -509,9 +544,12 @@ class RegexCompiler {
   void Emit(const Node& node) {
     if (!error_.empty()) return;
     switch (node.kind) {
-      case NodeKind::kEmpty: break;
+      case NodeKind::kEmpty:
+        break;
       case NodeKind::kOne:
-      case NodeKind::kAssert: Push(node.inst); break;
+      case NodeKind::kAssert:
+        Push(node.inst);
+        break;
       case NodeKind::kConcat:
         for (const auto& kid : node.kids) Emit(*kid);
         break;
@@ -541,7 +579,9 @@ class RegexCompiler {
         if (error_.empty()) At(look).y = Here();
         break;
       }
-      case NodeKind::kRepeat: EmitRepeat(node); break;
+      case NodeKind::kRepeat:
+        EmitRepeat(node);
+        break;
     }
   }
 
@@ -624,11 +664,10 @@ void Regex::Analyse() {
   std::vector<bool> seen(program_.size());
   const auto add = [&](const Inst& inst) {
     for (char32_t c = 0; c < 128; ++c) first_[c] = first_[c] || Single(inst, c);
-    first_beyond_ascii_ = first_beyond_ascii_ ||
-                          (inst.op == Op::kChar  ? inst.x >= 128
-                           : inst.op == Op::kAny || inst.op == Op::kAnyLine
-                               ? true
-                               : classes_[inst.x].MatchesAnyBeyondAscii());
+    first_beyond_ascii_ = first_beyond_ascii_ || (inst.op == Op::kChar ? inst.x >= 128
+                                                  : inst.op == Op::kAny || inst.op == Op::kAnyLine
+                                                      ? true
+                                                      : classes_[inst.x].MatchesAnyBeyondAscii());
   };
   while (!open.empty() && first_known_) {
     const uint32_t pc = open.back();
@@ -637,17 +676,38 @@ void Regex::Analyse() {
     seen[pc] = true;
     const Inst& inst = program_[pc];
     switch (inst.op) {
-      case Op::kChar: case Op::kClass: case Op::kAny: case Op::kAnyLine: add(inst); break;
-      case Op::kLoop: case Op::kLazyLoop: case Op::kHardLoop:
+      case Op::kChar:
+      case Op::kClass:
+      case Op::kAny:
+      case Op::kAnyLine:
+        add(inst);
+        break;
+      case Op::kLoop:
+      case Op::kLazyLoop:
+      case Op::kHardLoop:
         if (inst.max > 0) add({Op::kClass, inst.x});
         if (inst.min == 0) open.push_back(pc + 1);
         break;
-      case Op::kSplit: open.push_back(inst.y); open.push_back(inst.x); break;
-      case Op::kJump: open.push_back(inst.x); break;
-      case Op::kMatch: first_known_ = false; break;
-      case Op::kAtomic: first_known_ = false; break;
-      case Op::kLook: case Op::kNotLook: open.push_back(inst.y); break;
-      default: open.push_back(pc + 1); break;
+      case Op::kSplit:
+        open.push_back(inst.y);
+        open.push_back(inst.x);
+        break;
+      case Op::kJump:
+        open.push_back(inst.x);
+        break;
+      case Op::kMatch:
+        first_known_ = false;
+        break;
+      case Op::kAtomic:
+        first_known_ = false;
+        break;
+      case Op::kLook:
+      case Op::kNotLook:
+        open.push_back(inst.y);
+        break;
+      default:
+        open.push_back(pc + 1);
+        break;
     }
   }
 }

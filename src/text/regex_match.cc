@@ -1,6 +1,5 @@
 // The matcher of regex.h; regex_compile.cc makes the programs.
 #include "text/regex.h"
-
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -14,10 +13,14 @@ constexpr size_t kLongLoop = 16;  // bytes; shorter runs are not worth rememberi
 
 bool Regex::Single(const Inst& inst, char32_t c) const {
   switch (inst.op) {
-    case Op::kChar: return c == inst.x;
-    case Op::kAny: return true;
-    case Op::kAnyLine: return c != '\n';
-    default: return classes_[inst.x].Matches(c);
+    case Op::kChar:
+      return c == inst.x;
+    case Op::kAny:
+      return true;
+    case Op::kAnyLine:
+      return c != '\n';
+    default:
+      return classes_[inst.x].Matches(c);
   }
 }
 
@@ -30,14 +33,20 @@ bool Regex::Assertion(Op op, uint32_t x, std::string_view text, size_t at) const
     return (UnicodeProps(c) & kUniRegexWord) != 0;
   };
   switch (op) {
-    case Op::kLineBegin: return at == 0 || (text[at - 1] == '\n' && at < text.size());
-    case Op::kLineEnd: return at == text.size() || text[at] == '\n';
-    case Op::kTextBegin: return at == 0;
-    case Op::kTextEnd: return at == text.size();
+    case Op::kLineBegin:
+      return at == 0 || (text[at - 1] == '\n' && at < text.size());
+    case Op::kLineEnd:
+      return at == text.size() || text[at] == '\n';
+    case Op::kTextBegin:
+      return at == 0;
+    case Op::kTextEnd:
+      return at == text.size();
     case Op::kTextEndOrNewline:
       return at == text.size() || (at + 1 == text.size() && text[at] == '\n');
-    case Op::kWordEdge: return is_word(true) != is_word(false);
-    case Op::kNotWordEdge: return is_word(true) == is_word(false);
+    case Op::kWordEdge:
+      return is_word(true) != is_word(false);
+    case Op::kNotWordEdge:
+      return is_word(true) == is_word(false);
     case Op::kLookBehind:
     case Op::kNotLookBehind: {
       bool hit = false;
@@ -47,7 +56,8 @@ bool Regex::Assertion(Op op, uint32_t x, std::string_view text, size_t at) const
       }
       return hit == (op == Op::kLookBehind);
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -119,8 +129,12 @@ bool Regex::Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) con
         if (endless) failed = {frame.extra, frame.at};
         break;
       }
-      case Frame::kSpentSplit: search->failed_splits[search->Bit(from, frame.at)] = true; break;
-      case Frame::kSpentLoop: search->failed_loops[frame.pc] = {frame.at, frame.extra}; break;
+      case Frame::kSpentSplit:
+        search->failed_splits[search->Bit(from, frame.at)] = true;
+        break;
+      case Frame::kSpentLoop:
+        search->failed_loops[frame.pc] = {frame.at, frame.extra};
+        break;
     }
     stack.pop_back();
   }
@@ -176,8 +190,12 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
         stack.push_back({pc, Frame::kSecondWay, at, 0});
         pc = inst.x;
         break;
-      case Op::kJump: pc = inst.x; break;
-      case Op::kMatch: done = true; break;
+      case Op::kJump:
+        pc = inst.x;
+        break;
+      case Op::kMatch:
+        done = true;
+        break;
       case Op::kLook:
       case Op::kNotLook:
       case Op::kAtomic: {

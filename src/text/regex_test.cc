@@ -75,7 +75,8 @@ TEST(Regex, RemembersWhatFailed) {
   EXPECT_EQ(Matches("(?:a|aa)+?b|c", a + "c"), "[c]");
   EXPECT_EQ(Matches("(?:a+)+b", a), "");
   // It must still match where it can: after a failure, in another run, in the same run.
-  EXPECT_EQ(Matches("(?:\\s+x|y) ?", spaces + "y" + spaces + "x"), "[y ][" + spaces.substr(1) + "x]");
+  EXPECT_EQ(Matches("(?:\\s+x|y) ?", spaces + "y" + spaces + "x"),
+            "[y ][" + spaces.substr(1) + "x]");
   EXPECT_EQ(Matches("a+b|a{3}", std::string(20, 'a') + "c" + std::string(20, 'a') + "b"),
             "[aaa][aaa][aaa][aaa][aaa][aaa][" + std::string(20, 'a') + "b]");
   // Groups of three digits from the right, as published files have them.
@@ -118,8 +119,9 @@ TEST(Regex, StopsInsteadOfHanging) {
 // Every hand-written matcher cuts as the engine does.
 TEST(SplitPatterns, AgreeWithTheEngine) {
   static const char* kParts[] = {
-      "a", "B", "é", "Ж", "中", "ʰ", "ǅ", "\u0301", "\u0903", "1", "²", "Ⅷ", " ", "  ", "\t", "\n",
-      "\r\n", "\u00A0", "\u3000", "'", "'s", "'LL", "'ſ", "!", "/", "_", "😀", "\u200D", "\u0085"};
+      "a",  "B",   "é",  "Ж",  "中", "ʰ",  "ǅ",    "\u0301", "\u0903", "1",
+      "²",  "Ⅷ",   " ",  "  ", "\t", "\n", "\r\n", "\u00A0", "\u3000", "'",
+      "'s", "'LL", "'ſ", "!",  "/",  "_",  "😀",    "\u200D", "\u0085"};
   std::mt19937 random(7);
   int patterns = 0;
   for (const KnownPattern& known : KnownPattern::All()) {

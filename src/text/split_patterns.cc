@@ -10,10 +10,14 @@ namespace {
 
 // What a character is to these patterns, as bits.
 enum Kind : uint16_t {
-  kLetter = 1, kNumber = 2, kSpaceKind = 4, kNewline = 8, kMarkKind = 16,
-  kUpperSide = 32,   // Lu Lt Lm Lo M
-  kLowerSide = 64,   // Ll Lo M
-  kModifier = 128,   // Lm
+  kLetter = 1,
+  kNumber = 2,
+  kSpaceKind = 4,
+  kNewline = 8,
+  kMarkKind = 16,
+  kUpperSide = 32,  // Lu Lt Lm Lo M
+  kLowerSide = 64,  // Ll Lo M
+  kModifier = 128,  // Lm
 };
 
 constexpr uint32_t Bit(int category) { return 1u << category; }
@@ -154,8 +158,8 @@ size_t Symbols(std::string_view text, size_t at, uint16_t avoid, bool slash) {
   const size_t start = text[at] == ' ' ? at + 1 : at;
   size_t end = RunEndWithout(text, start, avoid);
   if (end == start) return 0;
-  while (end < text.size() && (text[end] == '\r' || text[end] == '\n' ||
-                               (slash && text[end] == '/'))) {
+  while (end < text.size() &&
+         (text[end] == '\r' || text[end] == '\n' || (slash && text[end] == '/'))) {
     ++end;
   }
   return end;
@@ -234,14 +238,15 @@ size_t NextO200k(std::string_view text, size_t at, const KnownPattern& self) {
 #define PENSTOCK_TAIL "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define PENSTOCK_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 
-#define PENSTOCK_O200K(lower)                                                         \
-  "[^\\r\\n\\p{L}\\p{N}]?" PENSTOCK_UPPER "*" lower "+" PENSTOCK_CONTRACTIONS "?|"       \
-  "[^\\r\\n\\p{L}\\p{N}]?" PENSTOCK_UPPER "+" lower "*" PENSTOCK_CONTRACTIONS            \
+#define PENSTOCK_O200K(lower)                                                 \
+  "[^\\r\\n\\p{L}\\p{N}]?" PENSTOCK_UPPER "*" lower "+" PENSTOCK_CONTRACTIONS \
+  "?|"                                                                        \
+  "[^\\r\\n\\p{L}\\p{N}]?" PENSTOCK_UPPER "+" lower "*" PENSTOCK_CONTRACTIONS \
   "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 const KnownPattern kPatterns[] = {
-    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-     NextGpt2, 0, false, false},
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", NextGpt2,
+     0, false, false},
     {PENSTOCK_CONTRACTIONS
      "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+" PENSTOCK_TAIL,
      NextCl100k, 3, false, false},

@@ -40,10 +40,10 @@ struct EncodeOptions {
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;
-  std::vector<uint8_t> special_mask;   // 1 where the template put the token
-  std::vector<TokenOffset> offsets;    // empty unless asked for
-  std::vector<int8_t> sequence_ids;    // 0 or 1: first or second text; -1 for template tokens
-  size_t truncated_tokens = 0;         // tokens cut off by max_tokens
+  std::vector<uint8_t> special_mask;  // 1 where the template put the token
+  std::vector<TokenOffset> offsets;   // empty unless asked for
+  std::vector<int8_t> sequence_ids;   // 0 or 1: first or second text; -1 for template tokens
+  size_t truncated_tokens = 0;        // tokens cut off by max_tokens
   void Clear();
 };
 
@@ -72,7 +72,8 @@ class Tokenizer {
   // Encodes one text. Invalid UTF-8 is replaced by U+FFFD first, one for each maximal
   // ill-formed subpart (as Python's decode(errors="replace") does). Fails only when
   // max_tokens is smaller than the template needs, or the text holds 2^31 bytes or more.
-  virtual Status Encode(std::string_view text, const EncodeOptions& options, Encoding* out) const = 0;
+  virtual Status Encode(std::string_view text, const EncodeOptions& options,
+                        Encoding* out) const = 0;
   virtual Status EncodePair(std::string_view first, std::string_view second,
                             const EncodeOptions& options, Encoding* out) const = 0;
 

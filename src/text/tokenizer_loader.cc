@@ -63,8 +63,7 @@ Status LoadTemplate(const JsonFields& fields, std::string_view name, bool pair,
 Expected<int32_t> LoadTokenPair(const JsonFields& fields, std::string_view name) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array(name));
   int64_t id = 0;
-  if (array.size() != 2 || array.at(1).get(id) != simdjson::SUCCESS || id < 0 ||
-      id > kMaxTokenId) {
+  if (array.size() != 2 || array.at(1).get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId) {
     return JsonFields::Wrong(fields.PathOf(name), "a token and its id");
   }
   return int32_t(id);
@@ -202,8 +201,7 @@ Status LoadDecoder(const JsonFields& fields, DecoderChain* out, int depth) {
     PENSTOCK_ASSIGN_OR_RETURN(const bool cleanup, fields.Bool("cleanup"));
     out->push_back(MakeCtcDecoder(std::string(pad), std::string(delimiter), cleanup));
   } else {
-    return Status::Unsupported("decoder type \"" + std::string(type) + "\"",
-                               fields.PathOf("type"));
+    return Status::Unsupported("decoder type \"" + std::string(type) + "\"", fields.PathOf("type"));
   }
   return {};
 }
@@ -280,8 +278,7 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json) {
   const bool bytes = byte_level != nullptr && ModelCanReadBytes(model);
   if (bytes) byte_level->set_keep_bytes(true);
   PENSTOCK_ASSIGN_OR_RETURN(parts.model, LoadModel(model, bytes));
-  PENSTOCK_RETURN_IF_ERROR(
-      LoadAddedTokens(fields, parts.model->vocabulary(), &parts.added));
+  PENSTOCK_RETURN_IF_ERROR(LoadAddedTokens(fields, parts.model->vocabulary(), &parts.added));
   if (fields.Has("post_processor")) {
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields section, fields.Object("post_processor"));
     PENSTOCK_RETURN_IF_ERROR(LoadPostProcessor(section, &parts.post));

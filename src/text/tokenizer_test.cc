@@ -88,7 +88,8 @@ std::string ByteFallbackJson() {
     "decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},
       {"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},
     "model":{"type":"BPE","unk_token":"<unk>","fuse_unk":true,"byte_fallback":true,"vocab":{)" +
-         vocab + R"(,"▁":257,"a":258,"b":259,"▁a":260,"ab":261,"\uFFFD":262},"merges":["▁ a","a b"]}})";
+         vocab +
+         R"(,"▁":257,"a":258,"b":259,"▁a":260,"ab":261,"\uFFFD":262},"merges":["▁ a","a b"]}})";
 }
 
 std::unique_ptr<Tokenizer> Load(const std::string& json) {
@@ -114,8 +115,7 @@ TEST(TokenizerWordPiece, IdsAndOffsets) {
   const auto t = Load(WordPieceJson());
   Encoding e = EncodeText(*t, "Hello, WORLDS!");
   EXPECT_EQ(e.ids, (Ids{2, 5, 11, 6, 7, 12, 3}));
-  EXPECT_EQ(e.offsets,
-            (Offsets{{0, 0}, {0, 5}, {5, 6}, {7, 12}, {12, 13}, {13, 14}, {0, 0}}));
+  EXPECT_EQ(e.offsets, (Offsets{{0, 0}, {0, 5}, {5, 6}, {7, 12}, {12, 13}, {13, 14}, {0, 0}}));
   EXPECT_THAT(e.special_mask, ElementsAre(1, 0, 0, 0, 0, 0, 1));
   EXPECT_THAT(e.sequence_ids, ElementsAre(-1, 0, 0, 0, 0, 0, -1));
   e = EncodeText(*t, "unaffable café");
@@ -123,8 +123,7 @@ TEST(TokenizerWordPiece, IdsAndOffsets) {
   EXPECT_EQ(e.offsets[4], (TokenOffset{10, 14}));
   e = EncodeText(*t, "a中a [MASK] a");
   EXPECT_EQ(e.ids, (Ids{2, 13, 16, 13, 4, 13, 3}));
-  EXPECT_EQ(e.offsets,
-            (Offsets{{0, 0}, {0, 1}, {1, 2}, {2, 3}, {3, 10}, {11, 12}, {0, 0}}));
+  EXPECT_EQ(e.offsets, (Offsets{{0, 0}, {0, 1}, {1, 2}, {2, 3}, {3, 10}, {11, 12}, {0, 0}}));
 }
 
 TEST(TokenizerWordPiece, EdgeTexts) {
@@ -206,14 +205,18 @@ TEST(TokenizerByteLevel, IdsOffsetsAndTrimming) {
   EXPECT_EQ(e.offsets, (Offsets{{0, 5}, {6, 8}}));
   e = EncodeText(*t, "hello  woé é\n");
   EXPECT_EQ(e.ids, (Ids{259, 220, 261, 127, 102, 220, 127, 102, 198}));
-  EXPECT_EQ(e.offsets, (Offsets{{0, 5}, {6, 6}, {7, 9}, {9, 10}, {9, 10}, {11, 11}, {11, 12},
-                                {11, 12}, {12, 13}}));
+  EXPECT_EQ(
+      e.offsets,
+      (Offsets{{0, 5}, {6, 6}, {7, 9}, {9, 10}, {9, 10}, {11, 11}, {11, 12}, {11, 12}, {12, 13}}));
 }
 
 TEST(TokenizerByteLevel, InvalidUtf8BecomesReplacementCharacters) {
   const auto t = Load(ByteLevelJson());
   // F0 9F 98 is one cut-off character, C3 another, FF is never one: three U+FFFD.
-  const std::string bad = "a\xF0\x9F\x98" "b\xC3" "c\xFF";
+  const std::string bad =
+      "a\xF0\x9F\x98"
+      "b\xC3"
+      "c\xFF";
   EXPECT_EQ(EncodeText(*t, bad).ids, EncodeText(*t, "a\uFFFDb\uFFFDc\uFFFD").ids);
   EXPECT_EQ(t->Decode(EncodeText(*t, bad).ids, false), "a\uFFFDb\uFFFDc\uFFFD");
 }
@@ -401,8 +404,8 @@ TEST(TokenizerFile, RefusesByName) {
   ExpectRefused(wp, "\"BertNormalizer\"", "\"Uppercase\"", unsupported, "Uppercase");
   ExpectRefused(wp, "\"BertPreTokenizer\"", "\"UnicodeScripts\"", unsupported, "UnicodeScripts");
   ExpectRefused(wp, "\"TemplateProcessing\"", "\"Other\"", unsupported, "post_processor");
-  ExpectRefused(wp, "\"type\":\"WordPiece\",\"prefix\"", "\"type\":\"Odd\",\"prefix\"",
-                unsupported, "decoder");
+  ExpectRefused(wp, "\"type\":\"WordPiece\",\"prefix\"", "\"type\":\"Odd\",\"prefix\"", unsupported,
+                "decoder");
   ExpectRefused(wp, "\"type\":\"WordPiece\",\"unk", "\"type\":\"Magic\",\"unk", unsupported,
                 "Magic");
   ExpectRefused(bpe, "\"dropout\":null", "\"dropout\":0.1", unsupported, "dropout");

@@ -93,8 +93,7 @@ Tables::Tables() {
   for (uint32_t block = 0; block < 0x110000 / 128; ++block) {
     const uint32_t* data = flat.data() + block * 128;
     const std::string_view key(reinterpret_cast<const char*>(data), 128 * sizeof(uint32_t));
-    const auto [it, inserted] =
-        seen.emplace(key, static_cast<uint16_t>(props.blocks.size() / 128));
+    const auto [it, inserted] = seen.emplace(key, static_cast<uint16_t>(props.blocks.size() / 128));
     if (inserted) props.blocks.insert(props.blocks.end(), data, data + 128);
     props.block_of.push_back(it->second);
   }
@@ -197,15 +196,15 @@ bool BreaksBetween(const ClusterState& state, uint32_t props) {
   using GB = GraphemeBreak;
   const GB last = state.last, next = GraphemeBreakOf(props);
   const auto is_control = [](GB g) { return g == GB::kCR || g == GB::kLF || g == GB::kControl; };
-  if (last == GB::kCR && next == GB::kLF) return false;                            // GB3
-  if (is_control(last) || is_control(next)) return true;                           // GB4, GB5
+  if (last == GB::kCR && next == GB::kLF) return false;   // GB3
+  if (is_control(last) || is_control(next)) return true;  // GB4, GB5
   if (last == GB::kL && (next == GB::kL || next == GB::kV || next == GB::kLV || next == GB::kLVT))
-    return false;                                                                  // GB6
+    return false;  // GB6
   if ((last == GB::kLV || last == GB::kV) && (next == GB::kV || next == GB::kT)) return false;
-  if ((last == GB::kLVT || last == GB::kT) && next == GB::kT) return false;        // GB8
+  if ((last == GB::kLVT || last == GB::kT) && next == GB::kT) return false;  // GB8
   if (next == GB::kExtend || next == GB::kZwj || next == GB::kSpacing) return false;
-  if (last == GB::kPrepend) return false;                                          // GB9b
-  if (state.indic_linker && (props & kUniIndicConsonant)) return false;            // GB9c
+  if (last == GB::kPrepend) return false;                                // GB9b
+  if (state.indic_linker && (props & kUniIndicConsonant)) return false;  // GB9c
   if (last == GB::kZwj && state.pictograph_then_extends && (props & kUniPictograph)) return false;
   if (last == GB::kRegional && next == GB::kRegional && state.odd_regional) return false;
   return true;

@@ -15,41 +15,81 @@ namespace penstock {
 
 // Bits of UnicodeProps(). Keep in step with the constants in tools/gen_unicode_tables.py.
 enum UnicodeBits : uint32_t {
-  kUniCategoryMask = 0x1F,         // index into the regex engine's general categories
-  kUniRegexSpace = 1u << 5,        // \s of the Split regexes
-  kUniRegexWord = 1u << 6,         // \w of the Split regexes
-  kUniHan = 1u << 7,               // \p{Han}
-  kUniBertRemoved = 1u << 8,       // BertNormalizer's clean_text drops it
-  kUniBertSpace = 1u << 9,         // clean_text makes it a space
-  kUniSpace = 1u << 10,            // whitespace to pre-tokenizers and strippers
-  kUniPunct = 1u << 11,            // Punctuation, BertPreTokenizer
-  kUniNonspacing = 1u << 12,       // BertNormalizer's strip_accents drops it
-  kUniMark = 1u << 13,             // StripAccents drops it
-  kUniNumeric = 1u << 14,          // Digits
-  kUniWord = 1u << 15,             // \w of the Whitespace pre-tokenizer and of single_word
-  kUniPictograph = 1u << 20,       // Extended_Pictographic
-  kUniIndicConsonant = 1u << 21,   // Indic_Conjunct_Break = Consonant
-  kUniIndicLinker = 2u << 21,      // Indic_Conjunct_Break = Linker
+  kUniCategoryMask = 0x1F,        // index into the regex engine's general categories
+  kUniRegexSpace = 1u << 5,       // \s of the Split regexes
+  kUniRegexWord = 1u << 6,        // \w of the Split regexes
+  kUniHan = 1u << 7,              // \p{Han}
+  kUniBertRemoved = 1u << 8,      // BertNormalizer's clean_text drops it
+  kUniBertSpace = 1u << 9,        // clean_text makes it a space
+  kUniSpace = 1u << 10,           // whitespace to pre-tokenizers and strippers
+  kUniPunct = 1u << 11,           // Punctuation, BertPreTokenizer
+  kUniNonspacing = 1u << 12,      // BertNormalizer's strip_accents drops it
+  kUniMark = 1u << 13,            // StripAccents drops it
+  kUniNumeric = 1u << 14,         // Digits
+  kUniWord = 1u << 15,            // \w of the Whitespace pre-tokenizer and of single_word
+  kUniPictograph = 1u << 20,      // Extended_Pictographic
+  kUniIndicConsonant = 1u << 21,  // Indic_Conjunct_Break = Consonant
+  kUniIndicLinker = 2u << 21,     // Indic_Conjunct_Break = Linker
   // Derived from the mappings when the tables are built.
-  kUniHasLower = 1u << 23,         // lowercase differs
-  kUniHasCanonical = 1u << 24,     // canonical decomposition differs
-  kUniHasCompatible = 1u << 25,    // compatibility decomposition differs from the character
-  kUniCombining = 1u << 26,        // combining class is not 0
-  kUniComposesBack = 1u << 27,     // may compose with a character before it
-  kUniNfcChanges = 1u << 28,       // NFC of the character alone differs
-  kUniNfkcChanges = 1u << 29,      // NFKC of the character alone differs
+  kUniHasLower = 1u << 23,       // lowercase differs
+  kUniHasCanonical = 1u << 24,   // canonical decomposition differs
+  kUniHasCompatible = 1u << 25,  // compatibility decomposition differs from the character
+  kUniCombining = 1u << 26,      // combining class is not 0
+  kUniComposesBack = 1u << 27,   // may compose with a character before it
+  kUniNfcChanges = 1u << 28,     // NFC of the character alone differs
+  kUniNfkcChanges = 1u << 29,    // NFKC of the character alone differs
 };
 
 // Grapheme cluster break classes, in bits 16..19.
 enum class GraphemeBreak : uint8_t {
-  kOther, kCR, kLF, kControl, kExtend, kZwj, kRegional, kPrepend, kSpacing, kL, kV, kT, kLV, kLVT
+  kOther,
+  kCR,
+  kLF,
+  kControl,
+  kExtend,
+  kZwj,
+  kRegional,
+  kPrepend,
+  kSpacing,
+  kL,
+  kV,
+  kT,
+  kLV,
+  kLVT
 };
 
 // General categories by their index in kUniCategoryMask.
 enum UnicodeCategory : uint8_t {
-  kCatCn, kCatCc, kCatCf, kCatCo, kCatCs, kCatLl, kCatLm, kCatLo, kCatLt, kCatLu, kCatMc, kCatMe,
-  kCatMn, kCatNd, kCatNl, kCatNo, kCatPc, kCatPd, kCatPe, kCatPf, kCatPi, kCatPo, kCatPs, kCatSc,
-  kCatSk, kCatSm, kCatSo, kCatZl, kCatZp, kCatZs
+  kCatCn,
+  kCatCc,
+  kCatCf,
+  kCatCo,
+  kCatCs,
+  kCatLl,
+  kCatLm,
+  kCatLo,
+  kCatLt,
+  kCatLu,
+  kCatMc,
+  kCatMe,
+  kCatMn,
+  kCatNd,
+  kCatNl,
+  kCatNo,
+  kCatPc,
+  kCatPd,
+  kCatPe,
+  kCatPf,
+  kCatPi,
+  kCatPo,
+  kCatPs,
+  kCatSc,
+  kCatSk,
+  kCatSm,
+  kCatSo,
+  kCatZl,
+  kCatZp,
+  kCatZs
 };
 // Sets of categories as bit masks: "L", "Lu", "N", ... 0 if there is no such name.
 uint32_t UnicodeCategoryMaskByName(std::string_view name);

@@ -50,9 +50,8 @@ void Vocabulary::Build() {
   for (uint32_t i = 0; i < entries_.size(); ++i) {
     const uint64_t hash = HashBytes(View(entries_[i]));
     uint32_t slot = uint32_t(hash) & mask_;
-    while (slots_[slot] != 0 &&
-           (hashes_[slot] != uint32_t(hash >> 32) ||
-            View(entries_[slots_[slot] - 1]) != View(entries_[i]))) {
+    while (slots_[slot] != 0 && (hashes_[slot] != uint32_t(hash >> 32) ||
+                                 View(entries_[slots_[slot] - 1]) != View(entries_[i]))) {
       slot = (slot + 1) & mask_;
     }
     count_ += slots_[slot] == 0;

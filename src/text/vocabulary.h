@@ -20,9 +20,7 @@ class Vocabulary {
 
   int32_t Find(std::string_view token) const;  // -1: not there
   std::string_view TokenOf(int32_t id) const;  // "" if there is none
-  bool HasId(int32_t id) const {
-    return id >= 0 && size_t(id) < by_id_.size() && by_id_[id] >= 0;
-  }
+  bool HasId(int32_t id) const { return id >= 0 && size_t(id) < by_id_.size() && by_id_[id] >= 0; }
   size_t size() const { return count_; }
   int32_t max_id() const { return int32_t(by_id_.size()) - 1; }
   size_t max_token_bytes() const { return max_token_bytes_; }
