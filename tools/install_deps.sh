@@ -7,10 +7,10 @@
 set -euo pipefail
 
 build=(
-  build-essential cmake ninja-build ccache pkg-config git ca-certificates curl
+  build-essential cmake ninja-build ccache git ca-certificates curl
   python3 python3-venv python3-pip
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
-  libboost-dev libcli11-dev libutf8proc-dev
+  libboost-dev libcli11-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 format=(clang-format)
