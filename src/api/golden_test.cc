@@ -150,7 +150,7 @@ TEST_P(GoldenServiceTest, TextsGiveTheReferenceResults) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenServiceTest, testing::ValuesIn(ModelNames()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenServiceTest);
 
 }  // namespace

@@ -23,10 +23,10 @@ size_t Workers(const ServiceLimits& limits) {
 struct PoolLoop {
   static constexpr size_t kStepsAtATime = 32;
 
-  static void Start(WorkerPool* pool, const RequestContext& context, size_t count,
+  static void Start(WorkerPool* pool, RequestContext context, size_t count,
                     std::function<Status(size_t)> step, std::function<void(Status)> done) {
     auto loop = std::make_shared<PoolLoop>();
-    loop->context = context;
+    loop->context = std::move(context);
     loop->count = count;
     loop->step = std::move(step);
     loop->done = std::move(done);
@@ -191,7 +191,7 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
   work->response.model = work->engine->name();
   work->response.inputs.resize(work->request.inputs.size());
   PoolLoop::Start(
-      &impl_->pool, context, work->request.inputs.size(),
+      &impl_->pool, std::move(context), work->request.inputs.size(),
       [work](size_t i) { return work->Step(i); },
       [work, answer](Status status) {
         if (!status.ok()) return answer(std::move(status));
@@ -222,7 +222,7 @@ void Service::Decode(DecodeRequest request, RequestContext context, Callback<Dec
   work->request = std::move(request);
   work->response.texts.resize(work->request.inputs.size());
   PoolLoop::Start(
-      &impl_->pool, context, work->request.inputs.size(),
+      &impl_->pool, std::move(context), work->request.inputs.size(),
       [work](size_t i) { return work->Step(i); },
       [work, answer](Status status) {
         if (!status.ok()) return answer(std::move(status));

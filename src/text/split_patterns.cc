@@ -47,7 +47,7 @@ struct AsciiKinds {
     for (int c = 'a'; c <= 'z'; ++c) of[c] = kLetter | kLowerSide;
     for (int c = 'A'; c <= 'Z'; ++c) of[c] = kLetter | kUpperSide;
     for (int c = '0'; c <= '9'; ++c) of[c] = kNumber;
-    for (int c : {'\t', '\n', '\v', '\f', '\r', ' '}) of[c] = kSpaceKind;
+    for (const unsigned char c : std::string_view("\t\n\v\f\r ")) of[c] = kSpaceKind;
     of[int('\n')] |= kNewline;
     of[int('\r')] |= kNewline;
   }
