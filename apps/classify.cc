@@ -70,15 +70,11 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, Service* service, OutputFil
     });
     return window.Push(std::move(answer), texts);
   };
-  while (true) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto line, reader.Next());
-    if (!line) break;
-    PENSTOCK_ASSIGN_OR_RETURN(auto input, InputOfLine(*line));
+  PENSTOCK_RETURN_IF_ERROR(ForEachLine(&reader, [&](const LineReader::Line& line) -> Status {
+    PENSTOCK_ASSIGN_OR_RETURN(auto input, InputOfLine(line));
     request.inputs.push_back(std::move(input));
-    if (request.inputs.size() == static_cast<size_t>(flags.text.batch)) {
-      PENSTOCK_RETURN_IF_ERROR(send());
-    }
-  }
+    return request.inputs.size() == static_cast<size_t>(flags.text.batch) ? send() : Status::Ok();
+  }));
   PENSTOCK_RETURN_IF_ERROR(send());
   return window.Finish();
 }

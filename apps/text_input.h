@@ -51,6 +51,16 @@ class LineReader {
   bool json_ = false;
 };
 
+// Hands every line to `take`, Status(const LineReader::Line&), until one fails.
+template <typename Take>
+Status ForEachLine(LineReader* reader, Take take) {
+  while (true) {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto line, reader->Next());
+    if (!line) return Status::Ok();
+    PENSTOCK_RETURN_IF_ERROR(take(*line));
+  }
+}
+
 // The text of a line: itself, or of JSON the string, or the first of `keys` an object has.
 Expected<std::string> TextOfLine(const LineReader::Line& line,
                                  const std::vector<std::string>& keys);

@@ -64,15 +64,11 @@ Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFil
     });
     return window.Push(std::move(answer), 0);
   };
-  while (true) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto line, reader.Next());
-    if (!line) break;
-    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(*line, {"text", "input", "content"}));
+  PENSTOCK_RETURN_IF_ERROR(ForEachLine(&reader, [&](const LineReader::Line& line) -> Status {
+    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(line, {"text", "input", "content"}));
     request.inputs.push_back(std::move(text));
-    if (request.inputs.size() == static_cast<size_t>(flags.text.batch)) {
-      PENSTOCK_RETURN_IF_ERROR(send());
-    }
-  }
+    return request.inputs.size() == static_cast<size_t>(flags.text.batch) ? send() : Status::Ok();
+  }));
   PENSTOCK_RETURN_IF_ERROR(send());
   return window.Finish();
 }
