@@ -10,8 +10,9 @@ build=(
   build-essential cmake ninja-build ccache git ca-certificates curl
   python3 python3-venv python3-pip
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
-  libboost-dev libcli11-dev
+  libboost-dev libcli11-dev libhiredis-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  libconcurrentqueue-dev libtbb-dev spin redis-server
 )
 format=(clang-format)
 tidy=(clang-tidy)

@@ -19,10 +19,15 @@ class CancelToken {
 
 using Clock = std::chrono::steady_clock;
 
-// Who asks, and until when. Travels with a request through every stage.
+// Interactive work goes before bulk; bulk moves on all the same (sched/ ages it).
+enum class Priority { kInteractive, kBulk };
+inline constexpr int kPriorities = 2;
+
+// Who asks, how urgently and until when. Travels with a request through every stage.
 struct RequestContext {
   std::shared_ptr<CancelToken> cancel;  // null: cannot be cancelled
   Clock::time_point deadline = Clock::time_point::max();
+  Priority priority = Priority::kInteractive;
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
 };
 
