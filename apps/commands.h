@@ -14,4 +14,7 @@ int RunTokenize(const std::vector<std::string>& args);
 int RunInspect(const std::vector<std::string>& args);
 int RunDoctor(const std::vector<std::string>& args);
 
+// penstock bench NAME; apps/bench.cc has a row for each RunBenchName.
+int RunBench(const std::vector<std::string>& args);
+
 }  // namespace penstock

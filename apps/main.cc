@@ -25,6 +25,7 @@ constexpr std::array kCommands = {
     Command{"tokenize", "Show the tokens of texts", penstock::RunTokenize},
     Command{"inspect", "Describe a model", penstock::RunInspect},
     Command{"doctor", "Check that a model computes what it should here", penstock::RunDoctor},
+    Command{"bench", "Measure parts of Penstock, or a server under load", penstock::RunBench},
 };
 
 void PrintHelp(FILE* out) {

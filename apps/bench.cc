@@ -1,0 +1,50 @@
+// penstock bench: picks the benchmark. Each reads its flags in a bench_NAME.cc of its own.
+#include <cstdio>
+#include <vector>
+
+#include "command_line.h"
+#include "commands.h"
+
+namespace penstock {
+namespace {
+
+struct Benchmark {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& args);
+};
+
+const std::vector<Benchmark> kBenchmarks = {};
+
+void PrintHelp(FILE* out) {
+  std::fprintf(out,
+               "Measure Penstock.\n\nUsage: penstock bench BENCHMARK [FLAGS]\n\nBenchmarks:\n");
+  for (const Benchmark& benchmark : kBenchmarks) {
+    std::fprintf(out, "  %-10s %s\n", benchmark.name, benchmark.summary);
+  }
+  std::fprintf(out,
+               "\n  penstock bench BENCHMARK --help   flags, defaults and examples\n"
+               "Each takes --json FILE: the records, one JSON object {\"name\", \"value\", "
+               "\"unit\"} a line.\n");
+}
+
+}  // namespace
+
+int RunBench(const std::vector<std::string>& args) {
+  if (args.empty()) {
+    PrintHelp(stderr);
+    return kExitUsage;
+  }
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    PrintHelp(stdout);
+    return kExitOk;
+  }
+  for (const Benchmark& benchmark : kBenchmarks) {
+    if (args[0] == benchmark.name) return benchmark.run({args.begin() + 1, args.end()});
+  }
+  std::fprintf(stderr, "penstock bench: there is no benchmark '%s' (see penstock bench --help)\n",
+               args[0].c_str());
+  return kExitUsage;
+}
+
+}  // namespace penstock

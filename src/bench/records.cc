@@ -1,0 +1,40 @@
+#include "bench/records.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "common/json_writer.h"
+
+namespace penstock {
+
+void BenchRecords::Add(std::string_view name, double value, std::string_view unit,
+                       std::string_view row) {
+  records_.push_back({std::string(name), value, std::string(unit), std::string(row)});
+}
+
+std::string BenchRecords::ToJsonLines() const {
+  std::string text;
+  for (const Record& record : records_) {
+    JsonWriter json(&text);
+    json.BeginObject().Field("name", record.name).Field("value", record.value);
+    json.Field("unit", record.unit);
+    if (!record.row.empty()) json.Field("row", record.row);
+    json.EndObject();
+    text += '\n';
+  }
+  return text;
+}
+
+Status BenchRecords::WriteFile(const std::string& path) const {
+  if (path.empty()) return Status::Ok();
+  const std::string text = ToJsonLines();
+  std::FILE* file = std::fopen(path.c_str(), "wbe");
+  bool failed = file == nullptr;
+  if (!failed) failed = std::fwrite(text.data(), 1, text.size(), file) != text.size();
+  if (file != nullptr) failed = std::fclose(file) != 0 || failed;
+  if (!failed) return Status::Ok();
+  return {StatusCode::kUnavailable, "cannot write " + path + ": " + strerror(errno)};
+}
+
+}  // namespace penstock
