@@ -23,11 +23,14 @@ using Clock = std::chrono::steady_clock;
 enum class Priority { kInteractive, kBulk };
 inline constexpr int kPriorities = 2;
 
+class RequestTrace;  // metrics/stages.h
+
 // Who asks, how urgently and until when. Travels with a request through every stage.
 struct RequestContext {
   std::shared_ptr<CancelToken> cancel;  // null: cannot be cancelled
   Clock::time_point deadline = Clock::time_point::max();
   Priority priority = Priority::kInteractive;
+  std::shared_ptr<RequestTrace> trace;  // null: its stages are not timed
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
 };
 
