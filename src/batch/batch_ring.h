@@ -1,0 +1,216 @@
+// BatchRing: producers fill batches together, executors take them; no lock, no thread in between.
+//
+// A ring of `batches` slots. One is open: producers reserve rows in it with one atomic add, write
+// their input in place, and publish. A batch is sealed by the producer that does not fit any more,
+// or by an executor the moment it is free; the next one opens in the same step. What a row holds
+// (token ids, a tensor, a struct) is the caller's: arrays of its own, a set for each slot, found
+// by Reservation::slot. The ring only says who may touch which part when.
+//
+// The word
+//
+//   63        46 45        32 31                12 11         0
+//   |  epoch   |    rows     |       units        |    work    |
+//
+// is all that producers contend for. `units` are places in the slot's arrays (tokens), `work` is a
+// cost that takes no place (attention). An add that ends within the limits is a reservation: the
+// value before it says where. The first add that does not fit is told so by the value it gets
+// back, and it alone: so exactly one producer knows where the batch ends, and stores that in the
+// slot (`sealed`). Anybody may then open the next epoch with a compare-and-swap.
+//
+// A slot's life
+//
+//        open(e) --> filling --> sealed --> claimed --> done --> free = open(e + batches)
+//           |  reserve, publish  |            |           |  awaited results are read
+//           |                    |            |           `- last reader, or the executor if none
+//           |                    |            `- one executor: waits for every stamp, runs
+//           |                    `- first producer that does not fit, or a free executor
+//           `- whoever moves the word to epoch e; only if the slot is free
+//
+// Who orders what (x: writes before it are seen after y)
+//   word        reserve is an acq_rel add, opening an acq_rel CAS. A producer that reserves in
+//               epoch e reads a word that descends from the CAS that opened e, whose thread had
+//               read `open_epoch` == e with acquire: so it sees all that earlier users of the slot
+//               did.
+//   stamp       publish is a release store, the executor's read an acquire load: it sees the input.
+//   sealed      release store, acquire load: the counts.
+//   head        acq_rel CAS: of several executors one gets the batch.
+//   done        release store after the results are written, acquire load by those who wait.
+//   readers     acq_rel decrement: the last reader frees the slot after all others have read.
+//   open_epoch  release store by whoever frees, acquire load by whoever opens.
+//   sleeping    reserve is seq_cst as well, and so are the loads of EventCount: an executor that
+//               goes to sleep has counted itself in before it reads the word, a producer has
+//               changed the word before it reads the count; one of them sees the other. The same
+//               holds for an executor that waits for a slot to be freed.
+//
+// Blocking: Reserve, Publish, Claim never wait for a lock. An executor that claimed a batch waits
+// for producers that reserved in it and have not published yet (as every ring that is written in
+// place must); producers never wait for anybody.
+//
+// Limits: 2^14 - 1 rows, 2^20 - 1 units and 2^12 - 1 work in the word; batches <= kBatchesMax. A
+// field must not run over when many producers at once add what does not fit: a producer looks
+// before it adds, so each thread adds at most once too much; what is larger than 1/256 of the room
+// above the limit goes by compare-and-swap instead. So up to 256 threads may reserve at once.
+// Epochs wrap at 2^18: a thread would have to stand still between two instructions for exactly
+// that many batches, and find the same counts, to be confused.
+//
+// Source of the idea: performance notes on reserving by one fetch_add on {epoch, rows, units}; the
+// stamps are those of the LMAX Disruptor's availability buffer.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "common/event_count.h"
+
+namespace penstock {
+
+// The cost of what is put into a batch; also the limits of one.
+struct BatchCost {
+  uint32_t rows = 1;
+  uint32_t units = 0;
+  uint32_t work = 0;
+};
+
+enum class RowsOutcome : uint8_t { kDone, kCancelled, kFailed };
+
+// What a producer may attach to the rows it reserves. It must live until `done` was called or, for
+// awaited rows, until Release.
+struct alignas(8) RowTicket {
+  // Called by the executor once the rows are finished, whatever became of them; null: none.
+  // It must not throw and not wait for this ring.
+  void (*done)(RowTicket* ticket) = nullptr;
+  // Set by anybody at any time before the end: rows not begun are skipped.
+  std::atomic<bool> cancelled{false};
+  // Written by the executor before `done` or the end of Wait.
+  RowsOutcome outcome = RowsOutcome::kDone;
+};
+
+// Rows that belong to their producer until it publishes them. Plain data.
+struct Reservation {
+  uint32_t epoch = 0;  // modulo 2^18
+  uint32_t slot = 0;   // which of the ring's `batches`
+  uint32_t row = 0;    // first row in it
+  uint32_t rows = 0;
+  uint32_t unit = 0;  // first unit in it
+};
+
+enum class ReserveResult {
+  kOk,
+  kFull,      // every batch is taken: come back later
+  kTooLarge,  // over the limits of one batch
+};
+
+class BatchRing {
+ public:
+  static constexpr size_t kBatchesMax = 4096;
+  static constexpr BatchCost kLimitMax = {(1 << 13) - 1, (1 << 19) - 1, (1 << 11) - 1};
+  static constexpr uint32_t kEpochs = 1 << 18;
+
+  // `batches`: a power of two, at least 2. `limits`: of one batch, within kLimitMax, rows >= 1.
+  // `work_ready` is notified when rows were reserved while an executor sleeps; several rings may
+  // share it; it must outlive the ring. `first_epoch`: where the epochs begin, for tests.
+  BatchRing(size_t batches, const BatchCost& limits, EventCount* work_ready,
+            uint64_t first_epoch = 0);
+  ~BatchRing();
+  BatchRing(const BatchRing&) = delete;
+  BatchRing& operator=(const BatchRing&) = delete;
+
+  const BatchCost& limits() const { return limits_; }
+  size_t batches() const { return batches_; }
+
+  // --- Producers: any thread ------------------------------------------------------------------
+
+  // Takes rows that lie side by side in one batch. On kOk the caller must Publish soon: the whole
+  // batch waits for it.
+  ReserveResult Reserve(const BatchCost& cost, Reservation* reservation);
+  // The rows' input is written. `ticket` (may be null) hears of the end.
+  void Publish(const Reservation& reservation, RowTicket* ticket);
+  // The same, and the caller will Wait for the results and then Release them.
+  void PublishAwaited(const Reservation& reservation, RowTicket* ticket = nullptr);
+  // Spins a while, then sleeps until the batch is done. Then the slot's results may be read in
+  // place. kCancelled or kFailed: there are none.
+  RowsOutcome Wait(const Reservation& reservation, const RowTicket* ticket = nullptr);
+  bool IsDone(const Reservation& reservation) const;
+  // The results were read; the slot may be used again when every reader is through.
+  void Release(const Reservation& reservation);
+
+  // --- Executors: any thread ------------------------------------------------------------------
+
+  // A batch that belongs to one executor.
+  struct Claimed {
+    uint64_t epoch = 0;
+    uint32_t slot = 0;
+    uint32_t rows = 0;
+    uint32_t units = 0;
+    uint32_t tickets = 0;       // reservations in it
+    uint32_t awaited = 0;       // of them, those somebody waits for
+    bool with_objects = false;  // some have a RowTicket
+  };
+
+  // Takes the oldest sealed batch, or seals the open one if it has rows. False: there is nothing,
+  // or the ring is so full that the open batch cannot be sealed. Waits for producers that are
+  // still writing.
+  bool Claim(Claimed* claimed);
+  // Calls visit(row, rows, RowTicket* or null) for each reservation, in order of rows.
+  template <typename Visit>
+  void ForEachTicket(const Claimed& claimed, Visit visit) const {
+    const std::atomic<uint64_t>* stamps = StampsOf(claimed.slot);
+    for (uint32_t row = 0; row < claimed.rows;) {
+      const uint64_t stamp = stamps[row].load(std::memory_order_relaxed);
+      const uint32_t rows = StampRows(stamp);
+      visit(row, rows, StampTicket(stamp));
+      row += rows;
+    }
+  }
+  // The results are written, or the batch failed as a whole. Outcomes of tickets are theirs to
+  // keep: rows the executor set to kCancelled or kFailed stay so. Calls their `done`, wakes those
+  // who wait (one call, if anybody sleeps), and frees the slot when nobody has to read it.
+  void Complete(const Claimed& claimed, RowsOutcome outcome = RowsOutcome::kDone);
+
+  // Whether Claim would find something: for use between PrepareWait and Wait.
+  bool HasWork() const;
+  // Rows of the open batch. A hint.
+  uint32_t open_rows() const;
+
+ private:
+  static constexpr size_t kLine = 128;  // two cache lines: the processor fetches them in pairs
+
+  struct alignas(kLine) Slot {
+    std::atomic<uint64_t> open_epoch{0};           // the epoch this slot may be opened for
+    std::atomic<uint64_t> sealed{0};               // kSealed | rows | units, or 0
+    alignas(kLine) std::atomic<uint32_t> done{0};  // kDone | epoch; the futex word
+    std::atomic<uint32_t> sleepers{0};
+    std::atomic<uint32_t> readers{0};
+    RowsOutcome outcome = RowsOutcome::kDone;
+  };
+
+  static uint32_t StampRows(uint64_t stamp) { return static_cast<uint32_t>(stamp >> 48); }
+  static RowTicket* StampTicket(uint64_t stamp) {
+    return reinterpret_cast<RowTicket*>(stamp & 0x0000'ffff'ffff'fff8);
+  }
+  std::atomic<uint64_t>* StampsOf(uint32_t slot) const {
+    return stamps_.get() + static_cast<size_t>(slot) * stamp_stride_;
+  }
+  void Stamp(const Reservation& reservation, RowTicket* ticket, uint64_t flags);
+  bool Fits(uint64_t word) const;
+  bool IsFree(uint32_t epoch) const;
+  void Seal(uint64_t word);
+  bool OpenNext(uint64_t word);
+  void WaitForStamps(Claimed* claimed);
+  void Free(uint32_t slot);
+
+  const BatchCost limits_;
+  const size_t batches_;
+  const uint64_t small_rows_, small_units_, small_work_;  // at most this by a plain add
+  const size_t stamp_stride_;
+  EventCount* const work_ready_;
+  const std::unique_ptr<Slot[]> slots_;
+  // [batches, stamp_stride]: 0, or rows << 48 | ticket | flags in the first row of a reservation.
+  const std::unique_ptr<std::atomic<uint64_t>[]> stamps_;
+  alignas(kLine) std::atomic<uint64_t> word_;
+  alignas(kLine) std::atomic<uint64_t> head_;  // the oldest epoch nobody has claimed
+};
+
+}  // namespace penstock

@@ -1,0 +1,64 @@
+#include "batch/batch_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+TEST(BatchRing, FillsSealsAndReuses) {
+  EventCount ready;
+  BatchRing ring(2, {.rows = 4, .units = 10}, &ready);
+  Reservation a, b, c;
+  BatchRing::Claimed claimed;
+  EXPECT_FALSE(ring.Claim(&claimed));
+  for (int round = 0; round < 10; ++round) {
+    ASSERT_EQ(ring.Reserve({.rows = 2, .units = 7}, &a), ReserveResult::kOk);
+    ASSERT_EQ(ring.Reserve({.rows = 1, .units = 3}, &b), ReserveResult::kOk);
+    EXPECT_EQ(a.row, 0u);
+    EXPECT_EQ(b.row, 2u);
+    EXPECT_EQ(b.unit, 7u);
+    EXPECT_EQ(a.slot, b.slot);
+    ASSERT_EQ(ring.Reserve({.rows = 1, .units = 1}, &c), ReserveResult::kOk);  // does not fit
+    EXPECT_NE(c.slot, a.slot);
+    EXPECT_EQ(c.row, 0u);
+    Reservation none;
+    EXPECT_EQ(ring.Reserve({.rows = 4, .units = 1}, &none), ReserveResult::kFull);
+    EXPECT_EQ(ring.Reserve({.rows = 5, .units = 1}, &none), ReserveResult::kTooLarge);
+    ring.Publish(a, nullptr);
+    ring.Publish(b, nullptr);
+    ring.Publish(c, nullptr);
+    EXPECT_TRUE(ring.HasWork());
+    ASSERT_TRUE(ring.Claim(&claimed));
+    EXPECT_EQ(claimed.rows, 3u);
+    EXPECT_EQ(claimed.units, 10u);
+    EXPECT_EQ(claimed.tickets, 2u);
+    ring.Complete(claimed);
+    ASSERT_TRUE(ring.Claim(&claimed));
+    EXPECT_EQ(claimed.rows, 1u);
+    ring.Complete(claimed);
+    EXPECT_FALSE(ring.HasWork());
+  }
+}
+
+TEST(BatchRing, AwaitedRowsKeepTheSlot) {
+  EventCount ready;
+  BatchRing ring(2, {.rows = 1}, &ready);
+  Reservation a, b, c;
+  BatchRing::Claimed claimed;
+  ASSERT_EQ(ring.Reserve({}, &a), ReserveResult::kOk);
+  ring.PublishAwaited(a);
+  ASSERT_TRUE(ring.Claim(&claimed));
+  ring.Complete(claimed);
+  EXPECT_TRUE(ring.IsDone(a));
+  ASSERT_EQ(ring.Reserve({}, &b), ReserveResult::kOk);
+  EXPECT_EQ(ring.Reserve({}, &c), ReserveResult::kFull);  // a was not read yet
+  EXPECT_EQ(ring.Wait(a), RowsOutcome::kDone);
+  ring.Release(a);
+  EXPECT_EQ(ring.Reserve({}, &c), ReserveResult::kOk);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,57 @@
+#include "common/event_count.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace penstock {
+
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
+
+void FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns) {
+  timespec timeout{};
+  timeout.tv_sec = timeout_ns / 1'000'000'000;
+  timeout.tv_nsec = timeout_ns % 1'000'000'000;
+  // Whatever it returns (woken, changed already, timed out, interrupted), the caller looks again.
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns < 0 ? nullptr : &timeout,
+          nullptr, 0);
+}
+
+void FutexWake(const std::atomic<uint32_t>* word, int32_t count) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+void EventCount::Wait(Key key, int64_t timeout_ns) {
+  if (epoch_.load(std::memory_order_seq_cst) == key) FutexWait(&epoch_, key, timeout_ns);
+  waking_.store(false, std::memory_order_seq_cst);
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void EventCount::WakeOne() {
+  if (!waking_.load(std::memory_order_seq_cst) && !waking_.exchange(true)) Wake(1);
+}
+
+void EventCount::Wake(int32_t count) {
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  FutexWake(&epoch_, count);
+}
+
+void SpinWait::Once() {
+  constexpr uint32_t kPauses = 256;  // about 10 µs
+  constexpr uint32_t kYields = 64;
+  ++turns_;
+  if (turns_ <= kPauses) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  } else if (turns_ <= kPauses + kYields) {
+    sched_yield();
+  } else {
+    const timespec nap{0, 50'000};
+    nanosleep(&nap, nullptr);
+  }
+}
+
+}  // namespace penstock
