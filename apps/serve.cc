@@ -64,6 +64,19 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("KEY")
       ->allow_extra_args(false)
       ->group(network);
+  const std::string priority = "Priority";
+  app->add_option("--bulk-api-key", server.bulk_api_keys,
+                  "As --api-key; everything that comes with this key is bulk work, which goes "
+                  "after interactive work. May be given again.")
+      ->type_name("KEY")
+      ->allow_extra_args(false)
+      ->group(priority);
+  app->add_option("--bulk-route", server.bulk_routes,
+                  "Route, such as /v1/embeddings, whose requests are bulk work unless they say "
+                  "X-Penstock-Priority: interactive. May be given again.")
+      ->type_name("PATH")
+      ->allow_extra_args(false)
+      ->group(priority);
 }
 
 void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
@@ -223,7 +236,7 @@ void PrintReady(const ServeFlags& flags, const Server& server, const Service& se
     models += Describe(model);
   }
   const std::string curl = CurlLine(service.Models().front(), UrlOf(flags.server, server, true),
-                                    !flags.server.api_keys.empty());
+                                    !flags.server.AllKeys().empty());
   std::printf("penstock " PENSTOCK_VERSION " ready on %s serving %s\n%s\n",
               UrlOf(flags.server, server, false).c_str(), models.c_str(), curl.c_str());
   std::fflush(stdout);

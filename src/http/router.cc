@@ -1,14 +1,12 @@
 #include "http/router.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "common/log.h"
 
 namespace penstock {
 namespace {
 
-constexpr int64_t kTimeoutMsMax = 3'600'000;
 constexpr size_t kLoggedTargetBytesMax = 200;
 
 bool Matches(const Route& route, std::string_view path) {
@@ -24,7 +22,8 @@ Router::Router(Service* service, Metrics* metrics, const ServerOptions& options)
       metrics_(metrics),
       options_(options),
       routes_(AllRoutes()),
-      keys_(options.api_keys),
+      keys_(options.AllKeys()),
+      policy_(options, routes_),
       http_metrics_(metrics, routes_) {}
 
 Router::Match Router::Find(std::string_view method, std::string_view path) const {
@@ -50,23 +49,6 @@ Dialect Router::DialectOf(const HttpRequest& request) const {
     if (Matches(route, request.path)) return route.dialect;
   }
   return request.path.starts_with("/v1/") ? Dialect::kOpenAi : Dialect::kTei;
-}
-
-Status Router::SetDeadline(HttpRequest* request) const {
-  int64_t timeout_ms = options_.request_timeout.count();
-  if (const std::string_view text = request->Header("x-request-timeout-ms"); !text.empty()) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), timeout_ms);
-    if (error != std::errc() || end != text.data() + text.size() || timeout_ms < 1 ||
-        timeout_ms > kTimeoutMsMax) {
-      return Status::InvalidArgument(
-          "X-Request-Timeout-Ms must be an integer from 1 to " + std::to_string(kTimeoutMsMax),
-          "X-Request-Timeout-Ms");
-    }
-  }
-  if (timeout_ms > 0) {
-    request->context.deadline = request->begin + std::chrono::milliseconds(timeout_ms);
-  }
-  return Status::Ok();
 }
 
 std::optional<HttpResponse> Router::Check(HttpRequest* request) const {
@@ -99,7 +81,7 @@ std::optional<HttpResponse> Router::Check(HttpRequest* request) const {
                                        "; GET / lists them"),
                       request->id);
   }
-  if (const Status status = SetDeadline(request); !status.ok()) {
+  if (const Status status = policy_.Apply(request); !status.ok()) {
     return PrintError(DialectOf(*request), status, request->id);
   }
   return std::nullopt;
@@ -145,7 +127,9 @@ HttpResponse Router::Preflight(const HttpRequest& request, const std::string& al
     const std::string_view asked = request.Header("access-control-request-headers");
     response.headers.emplace_back(
         "Access-Control-Allow-Headers",
-        asked.empty() ? "authorization, content-type" : std::string(asked));
+        asked.empty() ? "authorization, content-type, x-penstock-priority, x-request-id, "
+                        "x-request-timeout-ms"
+                      : std::string(asked));
     response.headers.emplace_back("Access-Control-Max-Age", "600");
   }
   return response;

@@ -1,6 +1,6 @@
-// What stands between connections and handlers: finds the route, asks for the key, sets the
-// deadline, adds CORS headers, counts and logs. Holds nothing that changes after the start, so any
-// io thread may call it at any time.
+// What stands between connections and handlers: finds the route, asks for the key, sets deadline
+// and priority, adds CORS headers, counts and logs. Holds nothing that changes after the start, so
+// any io thread may call it at any time.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 #include "http/api_keys.h"
 #include "http/http_metrics.h"
 #include "http/message.h"
+#include "http/request_policy.h"
 #include "http/routes.h"
 #include "http/server.h"
 
@@ -33,7 +34,6 @@ class Router final : public HttpHandler {
   };
   Match Find(std::string_view method, std::string_view path) const;
   Dialect DialectOf(const HttpRequest& request) const;
-  Status SetDeadline(HttpRequest* request) const;
   std::optional<HttpResponse> Check(HttpRequest* request) const;
   HttpResponse Preflight(const HttpRequest& request, const std::string& allow) const;
   void AddCors(const HttpRequest& request, HttpResponse* response) const;
@@ -43,6 +43,7 @@ class Router final : public HttpHandler {
   const ServerOptions options_;
   const std::vector<Route>& routes_;
   const ApiKeys keys_;
+  const RequestPolicy policy_;
   HttpMetrics http_metrics_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "http/listener.h"
+#include "http/request_policy.h"
 #include "http/router.h"
 
 namespace penstock {
@@ -21,12 +22,21 @@ Server::~Server() = default;
 
 Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metrics,
                                                 const ServerOptions& options) {
-  if (options.request_timeout.count() < 0 || options.request_timeout.count() > 3'600'000) {
-    return Status::InvalidArgument("request_timeout must be from 0 to 3600000 ms",
-                                   "request_timeout");
+  if (options.request_timeout.count() < 0 || options.request_timeout.count() > kTimeoutMsMax) {
+    return Status::InvalidArgument(
+        "request_timeout must be from 0 to " + std::to_string(kTimeoutMsMax) + " ms",
+        "request_timeout");
   }
-  for (const std::string& key : options.api_keys) {
+  for (const std::string& key : options.AllKeys()) {
     if (key.empty()) return Status::InvalidArgument("an API key must not be empty", "api_keys");
+  }
+  for (const std::string& path : options.bulk_routes) {
+    if (!IsPostRoute(path, AllRoutes())) {
+      return Status::InvalidArgument(
+          "a bulk route must be the path of a POST route, such as /v1/embeddings; '" +
+              path.substr(0, 200) + "' is none",
+          "bulk_routes");
+    }
   }
   for (const std::string& origin : options.cors_allow_origins) {
     const bool clean = std::none_of(origin.begin(), origin.end(),

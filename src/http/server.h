@@ -28,6 +28,11 @@ struct ServerOptions {
 
   // --api-key, repeatable; none = no key is asked for. Guards all but health and readiness.
   std::vector<std::string> api_keys;
+  // --bulk-api-key, repeatable: as api_keys, and all that comes with them is bulk work.
+  std::vector<std::string> bulk_api_keys;
+  // --bulk-route, repeatable: paths of the route table; their requests are bulk work unless
+  // X-Penstock-Priority says otherwise.
+  std::vector<std::string> bulk_routes;
   // --cors-allow-origin, repeatable; "*" = any; none = no CORS headers.
   std::vector<std::string> cors_allow_origins;
   // --tls-cert, --tls-key: PEM files, chain first; both or neither.
@@ -50,6 +55,12 @@ struct ServerOptions {
 
   // --access-log: one line a request at level info; otherwise at level debug.
   bool access_log = false;
+
+  std::vector<std::string> AllKeys() const {
+    std::vector<std::string> all = api_keys;
+    all.insert(all.end(), bulk_api_keys.begin(), bulk_api_keys.end());
+    return all;
+  }
 };
 
 class Server {

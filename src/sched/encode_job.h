@@ -34,13 +34,20 @@ struct EncodeJob {
   std::function<void(std::unique_ptr<EncodeJob> job, Status status)> done;
 };
 
-// The model as the scheduler sees it; tests put a fake here. Used by one thread at a time.
+// The model as the scheduler sees it; tests put a fake here. Run is used by one thread at a time;
+// the rest may be called from any thread at any time.
 class EncoderRunner {
  public:
   virtual ~EncoderRunner() = default;
   virtual int32_t OutputWidth(EncoderOutput output) const = 0;
   // As EncoderSession::Run.
   virtual Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) = 0;
+
+  // Bytes of activation memory that ReleaseMemory would give back to the system.
+  virtual uint64_t HeldBytes() const { return 0; }
+  // Gives them back and says how many they were; 0, and nothing happens, while Run is under way.
+  // The next Run makes its buffers again. For when the model has been idle for a while.
+  virtual uint64_t ReleaseMemory() { return 0; }
 };
 
 }  // namespace penstock

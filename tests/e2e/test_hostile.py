@@ -122,6 +122,17 @@ def test_bad_timeout_header(server):
     assert good.status_code == 200
 
 
+def test_bad_priority_header(server):
+    for path, where in (("/embed", ("error",)), ("/v1/embeddings", ("error", "message")),
+                        ("/v1/rerank", ("message",))):
+        answer = server.post(path, {}, headers={"X-Penstock-Priority": "urgent"})
+        assert answer.status_code == 400, path
+        message = answer.json()
+        for key in where:
+            message = message[key]
+        assert message == "X-Penstock-Priority must be interactive or bulk", path
+
+
 def test_after_all_this_the_server_is_well(server):
     assert server.get("/readyz").json() == {"status": "ready"}
     assert not [line for line in server.log if " error " in line]
