@@ -34,7 +34,9 @@
 //   stamp       publish is a release store, the executor's read an acquire load: it sees the input.
 //   sealed      release store, acquire load: the counts.
 //   head        acq_rel CAS: of several executors one gets the batch.
-//   done        release store after the results are written, acquire load by those who wait.
+//   done        release store after the results are written, acquire load by those who wait. It is
+//               written for every batch, awaited or not: a value left from 2^18 epochs ago would
+//               tell a waiter that its rows are done.
 //   readers     acq_rel decrement: the last reader frees the slot after all others have read.
 //   open_epoch  release store by whoever frees, acquire load by whoever opens.
 //   sleeping    reserve is seq_cst as well, and so are the loads of EventCount: an executor that
@@ -46,12 +48,26 @@
 // for producers that reserved in it and have not published yet (as every ring that is written in
 // place must); producers never wait for anybody.
 //
-// Limits: 2^14 - 1 rows, 2^20 - 1 units and 2^12 - 1 work in the word; batches <= kBatchesMax. A
-// field must not run over when many producers at once add what does not fit: a producer looks
-// before it adds, so each thread adds at most once too much; what is larger than 1/256 of the room
-// above the limit goes by compare-and-swap instead. So up to 256 threads may reserve at once.
+// Who wakes whom: Publish notifies `work_ready` once its rows are readable; who frees a slot does
+// so if the open batch waits for just that one. Claim wakes the next executor if
+// there is more to do, because while one is being woken others are not (event_count.h). Where
+// rings share an EventCount, who claims from one of them must look at the others.
+//
+// Limits: 2^13 - 1 rows, 2^19 - 1 units and 2^11 - 1 work a batch: half of what the word's fields
+// hold; batches <= kBatchesMax. A field must not run over when many producers at once add what
+// does not fit: a producer looks before it adds, so each thread adds at most once too much; what is
+// larger than kSmall, 1/256 of the other half, goes by compare-and-swap instead. So up to 256
+// threads may reserve at once. That half also makes the comparison with all three limits one
+// addition: a bias lifts a field that is over its limit into its top bit, and none beyond it.
 // Epochs wrap at 2^18: a thread would have to stand still between two instructions for exactly
 // that many batches, and find the same counts, to be confused.
+//
+// An open batch is sealed only when the next slot is free. So have two batches more than
+// executors, and more where results are awaited: a slot is taken until its last reader released it.
+//
+// Checked by: batch_ring_steps_test.cc (seeded schedules of single steps),
+// batch_ring_stress_test.cc (threads, thread sanitizer), tests/spin/batch_ring.pml (all schedules
+// of a small model).
 //
 // Source of the idea: performance notes on reserving by one fetch_add on {epoch, rows, units}; the
 // stamps are those of the LMAX Disruptor's availability buffer.
@@ -102,8 +118,11 @@ enum class ReserveResult {
   kTooLarge,  // over the limits of one batch
 };
 
-class BatchRing {
+template <typename Sync>
+class BasicBatchRing {
  public:
+  using Events = BasicEventCount<Sync>;
+
   static constexpr size_t kBatchesMax = 4096;
   static constexpr BatchCost kLimitMax = {(1 << 13) - 1, (1 << 19) - 1, (1 << 11) - 1};
   static constexpr uint32_t kEpochs = 1 << 18;
@@ -111,11 +130,10 @@ class BatchRing {
   // `batches`: a power of two, at least 2. `limits`: of one batch, within kLimitMax, rows >= 1.
   // `work_ready` is notified when rows were reserved while an executor sleeps; several rings may
   // share it; it must outlive the ring. `first_epoch`: where the epochs begin, for tests.
-  BatchRing(size_t batches, const BatchCost& limits, EventCount* work_ready,
-            uint64_t first_epoch = 0);
-  ~BatchRing();
-  BatchRing(const BatchRing&) = delete;
-  BatchRing& operator=(const BatchRing&) = delete;
+  BasicBatchRing(size_t batches, const BatchCost& limits, Events* work_ready,
+                 uint64_t first_epoch = 0);
+  BasicBatchRing(const BasicBatchRing&) = delete;
+  BasicBatchRing& operator=(const BasicBatchRing&) = delete;
 
   const BatchCost& limits() const { return limits_; }
   size_t batches() const { return batches_; }
@@ -125,16 +143,26 @@ class BatchRing {
   // Takes rows that lie side by side in one batch. On kOk the caller must Publish soon: the whole
   // batch waits for it.
   ReserveResult Reserve(const BatchCost& cost, Reservation* reservation);
-  // The rows' input is written. `ticket` (may be null) hears of the end.
-  void Publish(const Reservation& reservation, RowTicket* ticket);
+  // The rows' input is written. `ticket` (may be null) hears of the end. `notify` = false: no
+  // executor is woken; for a caller that goes on to run batches itself, or sees that somebody does.
+  void Publish(const Reservation& reservation, RowTicket* ticket, bool notify = true) {
+    Stamp(reservation, ticket, kStampPublished, notify);
+  }
   // The same, and the caller will Wait for the results and then Release them.
-  void PublishAwaited(const Reservation& reservation, RowTicket* ticket = nullptr);
+  void PublishAwaited(const Reservation& reservation, RowTicket* ticket = nullptr,
+                      bool notify = true) {
+    Stamp(reservation, ticket, kStampPublished | kStampAwaited, notify);
+  }
   // Spins a while, then sleeps until the batch is done. Then the slot's results may be read in
   // place. kCancelled or kFailed: there are none.
   RowsOutcome Wait(const Reservation& reservation, const RowTicket* ticket = nullptr);
-  bool IsDone(const Reservation& reservation) const;
-  // The results were read; the slot may be used again when every reader is through.
-  void Release(const Reservation& reservation);
+  bool IsDone(const Reservation& reservation) const {
+    return slots_[reservation.slot].done.load(std::memory_order_acquire) ==
+           (kDone | reservation.epoch);
+  }
+  // The results were read; the slot may be used again when every reader is through. A reader of
+  // several reservations of one epoch may release them together: `count`.
+  void Release(const Reservation& reservation, uint32_t count = 1);
 
   // --- Executors: any thread ------------------------------------------------------------------
 
@@ -156,7 +184,7 @@ class BatchRing {
   // Calls visit(row, rows, RowTicket* or null) for each reservation, in order of rows.
   template <typename Visit>
   void ForEachTicket(const Claimed& claimed, Visit visit) const {
-    const std::atomic<uint64_t>* stamps = StampsOf(claimed.slot);
+    const Atomic<uint64_t>* stamps = StampsOf(claimed.slot);
     for (uint32_t row = 0; row < claimed.rows;) {
       const uint64_t stamp = stamps[row].load(std::memory_order_relaxed);
       const uint32_t rows = StampRows(stamp);
@@ -175,26 +203,63 @@ class BatchRing {
   uint32_t open_rows() const;
 
  private:
+  template <typename T>
+  using Atomic = typename Sync::template Atomic<T>;
   static constexpr size_t kLine = 128;  // two cache lines: the processor fetches them in pairs
 
+  // The word: epoch 18 | rows 14 | units 20 | work 12.
+  static constexpr int kUnitsShift = 12;
+  static constexpr int kRowsShift = 32;
+  static constexpr int kEpochShift = 46;
+  static constexpr uint64_t kWorkMask = (1 << 12) - 1;
+  static constexpr uint64_t kUnitsMask = (1 << 20) - 1;
+  static constexpr uint64_t kRowsMask = (1 << 14) - 1;
+  static constexpr uint64_t kEpochMask = kEpochs - 1;
+  // The top bit of each field below the epoch.
+  static constexpr uint64_t kOver = uint64_t{1} << 45 | uint64_t{1} << 31 | uint64_t{1} << 11;
+  // At most this goes by a plain add.
+  static constexpr BatchCost kSmall = {(1 << 13) / 256, (1 << 19) / 256, (1 << 11) / 256};
+
+  static constexpr uint64_t kStampPublished = 1;
+  static constexpr uint64_t kStampAwaited = 2;
+  static constexpr uint64_t kSealed = uint64_t{1} << 63;
+  static constexpr uint32_t kDone = uint32_t{1} << 31;
+
   struct alignas(kLine) Slot {
-    std::atomic<uint64_t> open_epoch{0};           // the epoch this slot may be opened for
-    std::atomic<uint64_t> sealed{0};               // kSealed | rows | units, or 0
-    alignas(kLine) std::atomic<uint32_t> done{0};  // kDone | epoch; the futex word
-    std::atomic<uint32_t> sleepers{0};
-    std::atomic<uint32_t> readers{0};
+    Atomic<uint64_t> open_epoch{0};           // the epoch this slot may be opened for
+    Atomic<uint64_t> sealed{0};               // kSealed | rows | units, or 0
+    alignas(kLine) Atomic<uint32_t> done{0};  // kDone | epoch; the futex word
+    Atomic<uint32_t> sleepers{0};
+    Atomic<uint32_t> readers{0};
     RowsOutcome outcome = RowsOutcome::kDone;
   };
 
+  static uint64_t Pack(const BatchCost& cost) {
+    return uint64_t{cost.rows} << kRowsShift | uint64_t{cost.units} << kUnitsShift | cost.work;
+  }
+  static uint32_t EpochOf(uint64_t word) { return static_cast<uint32_t>(word >> kEpochShift); }
+  static uint32_t RowsOf(uint64_t word) {
+    return static_cast<uint32_t>(word >> kRowsShift & kRowsMask);
+  }
+  static uint32_t UnitsOf(uint64_t word) {
+    return static_cast<uint32_t>(word >> kUnitsShift & kUnitsMask);
+  }
+  static uint64_t OpenWord(uint64_t epoch) { return (epoch & kEpochMask) << kEpochShift; }
   static uint32_t StampRows(uint64_t stamp) { return static_cast<uint32_t>(stamp >> 48); }
   static RowTicket* StampTicket(uint64_t stamp) {
     return reinterpret_cast<RowTicket*>(stamp & 0x0000'ffff'ffff'fff8);
   }
-  std::atomic<uint64_t>* StampsOf(uint32_t slot) const {
+  Atomic<uint64_t>* StampsOf(uint32_t slot) const {
     return stamps_.get() + static_cast<size_t>(slot) * stamp_stride_;
   }
-  void Stamp(const Reservation& reservation, RowTicket* ticket, uint64_t flags);
-  bool Fits(uint64_t word) const;
+  void Stamp(const Reservation& reservation, RowTicket* ticket, uint64_t flags, bool notify) {
+    if (ticket != nullptr) ticket->outcome = RowsOutcome::kDone;
+    StampsOf(reservation.slot)[reservation.row].store(
+        uint64_t{reservation.rows} << 48 | reinterpret_cast<uint64_t>(ticket) | flags,
+        std::memory_order_release);
+    if (notify) work_ready_->NotifyOne();
+  }
+  bool Fits(uint64_t word) const { return ((word + bias_) & kOver) == 0; }
   bool IsFree(uint32_t epoch) const;
   void Seal(uint64_t word);
   bool OpenNext(uint64_t word);
@@ -203,14 +268,53 @@ class BatchRing {
 
   const BatchCost limits_;
   const size_t batches_;
-  const uint64_t small_rows_, small_units_, small_work_;  // at most this by a plain add
+  const uint64_t bias_;  // lifts a field over its limit into kOver
   const size_t stamp_stride_;
-  EventCount* const work_ready_;
+  Events* const work_ready_;
   const std::unique_ptr<Slot[]> slots_;
   // [batches, stamp_stride]: 0, or rows << 48 | ticket | flags in the first row of a reservation.
-  const std::unique_ptr<std::atomic<uint64_t>[]> stamps_;
-  alignas(kLine) std::atomic<uint64_t> word_;
-  alignas(kLine) std::atomic<uint64_t> head_;  // the oldest epoch nobody has claimed
+  const std::unique_ptr<Atomic<uint64_t>[]> stamps_;
+  alignas(kLine) Atomic<uint64_t> word_;
+  alignas(kLine) Atomic<uint64_t> head_;  // the oldest epoch nobody has claimed
 };
+
+using BatchRing = BasicBatchRing<SystemSync>;
+
+template <typename Sync>
+ReserveResult BasicBatchRing<Sync>::Reserve(const BatchCost& cost, Reservation* reservation) {
+  const bool small =
+      cost.rows - 1 < kSmall.rows && cost.units <= kSmall.units && cost.work <= kSmall.work;
+  if (!small && (cost.rows == 0 || cost.rows > limits_.rows || cost.units > limits_.units ||
+                 cost.work > limits_.work)) {
+    return ReserveResult::kTooLarge;
+  }
+  const uint64_t add = Pack(cost);
+  if (!Fits(add)) return ReserveResult::kTooLarge;
+  uint64_t word = word_.load(std::memory_order_acquire);
+  while (true) {
+    if (!Fits(word) || !Fits(word + add)) {
+      if (!OpenNext(word)) return ReserveResult::kFull;
+      word = word_.load(std::memory_order_acquire);
+      continue;
+    }
+    if (small) {
+      word = word_.fetch_add(add, std::memory_order_seq_cst);
+    } else if (!word_.compare_exchange_weak(word, word + add, std::memory_order_seq_cst)) {
+      continue;
+    }
+    if (Fits(word + add)) break;
+    // Only the first that does not fit finds a word before its add that did.
+    if (Fits(word)) Seal(word);
+    word += add;
+  }
+  reservation->epoch = EpochOf(word);
+  reservation->slot = static_cast<uint32_t>(reservation->epoch & (batches_ - 1));
+  reservation->row = RowsOf(word);
+  reservation->rows = cost.rows;
+  reservation->unit = UnitsOf(word);
+  return ReserveResult::kOk;
+}
+
+extern template class BasicBatchRing<SystemSync>;
 
 }  // namespace penstock

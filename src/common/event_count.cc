@@ -23,29 +23,12 @@ void FutexWake(const std::atomic<uint32_t>* word, int32_t count) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
-void EventCount::Wait(Key key, int64_t timeout_ns) {
-  if (epoch_.load(std::memory_order_seq_cst) == key) FutexWait(&epoch_, key, timeout_ns);
-  waking_.store(false, std::memory_order_seq_cst);
-  waiters_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-void EventCount::WakeOne() {
-  if (!waking_.load(std::memory_order_seq_cst) && !waking_.exchange(true)) Wake(1);
-}
-
-void EventCount::Wake(int32_t count) {
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
-  FutexWake(&epoch_, count);
-}
-
 void SpinWait::Once() {
   constexpr uint32_t kPauses = 256;  // about 10 µs
   constexpr uint32_t kYields = 64;
   ++turns_;
   if (turns_ <= kPauses) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    SystemSync::Pause();
   } else if (turns_ <= kPauses + kYields) {
     sched_yield();
   } else {

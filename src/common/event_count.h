@@ -9,47 +9,23 @@
 // Why no wake-up is lost: PrepareWait counts the waiter in before it reads the condition; the
 // notifier changes the condition before it reads the count. All four are seq_cst, so at least one
 // of the two sees the other. A notifier that finds nobody pays one load of a line that is only
-// written when somebody goes to sleep. While a wake-up is on its way (`waking_`) NotifyOne does
-// not send another: the thread that wakes clears the flag before it looks at the condition, so it
-// sees what those said. Hence a rule: who wakes and finds more to do than it can take calls
-// NotifyOne for the next. (Source: the Dekker argument of folly's and Eigen's event counts; the
-// sleeping itself is a futex.)
+// written when somebody goes to sleep.
+//
+// While a wake-up is on its way (`waking_`) NotifyOne does not send another: the thread that wakes
+// clears the flag before it looks at the condition, so it sees what those said. Hence a rule: who
+// wakes and finds more to do than it can take calls NotifyOne for the next. A thread that is about
+// to sleep reads its key before it clears the flag. So whoever raises the flag after that moves
+// the epoch after the key was read, and this thread does not sleep on it; in the other order a
+// thread could sleep with the flag up, its wake-up spent on one that did not sleep, and nobody
+// would be woken until a third came by. tests/spin/batch_ring.pml checks this, both ways round.
+//
+// (Source: the Dekker argument of folly's and Eigen's event counts; the sleeping is a futex.)
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 namespace penstock {
-
-class EventCount {
- public:
-  using Key = uint32_t;
-
-  Key PrepareWait() {
-    waiters_.fetch_add(1, std::memory_order_seq_cst);
-    waking_.store(false, std::memory_order_seq_cst);
-    return epoch_.load(std::memory_order_seq_cst);
-  }
-  void CancelWait() { waiters_.fetch_sub(1, std::memory_order_relaxed); }
-  // Sleeps unless there was a notification since PrepareWait. `timeout_ns` < 0: for ever. Returns
-  // early at times: look at the condition again.
-  void Wait(Key key, int64_t timeout_ns = -1);
-
-  void NotifyOne() {
-    if (waiters_.load(std::memory_order_seq_cst) != 0) WakeOne();
-  }
-  void NotifyAll() {
-    if (waiters_.load(std::memory_order_seq_cst) != 0) Wake(INT32_MAX);
-  }
-
- private:
-  void Wake(int32_t count);
-  void WakeOne();
-
-  std::atomic<uint32_t> epoch_{0};    // the futex word; changes with each notification
-  std::atomic<uint32_t> waiters_{0};  // threads between PrepareWait and the end of Wait
-  std::atomic<bool> waking_{false};   // one is being woken and has not looked yet
-};
 
 // Low-level futex calls on a 32-bit word, private to this process.
 void FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns = -1);
@@ -64,5 +40,70 @@ class SpinWait {
  private:
   uint32_t turns_ = 0;
 };
+
+// What lock-free code is built from: this, or in tests a stand-in that lets a seeded scheduler
+// choose which thread takes the next step (src/batch/step_sync.h).
+struct SystemSync {
+  template <typename T>
+  using Atomic = std::atomic<T>;
+  using Spin = SpinWait;
+  static void Wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns) {
+    FutexWait(word, expected, timeout_ns);
+  }
+  static void Wake(const std::atomic<uint32_t>* word, int32_t count) { FutexWake(word, count); }
+  static void Pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+};
+
+template <typename Sync>
+class alignas(64) BasicEventCount {
+ public:
+  using Key = uint32_t;
+
+  Key PrepareWait() {
+    waiters_.fetch_add(1, std::memory_order_seq_cst);
+    const Key key = epoch_.load(std::memory_order_seq_cst);
+    waking_.store(false, std::memory_order_seq_cst);
+    return key;
+  }
+  void CancelWait() { waiters_.fetch_sub(1, std::memory_order_relaxed); }
+  // Sleeps unless there was a notification since PrepareWait. `timeout_ns` < 0: for ever. Returns
+  // early at times: look at the condition again.
+  void Wait(Key key, int64_t timeout_ns = -1) {
+    if (epoch_.load(std::memory_order_seq_cst) == key) Sync::Wait(&epoch_, key, timeout_ns);
+    waking_.store(false, std::memory_order_seq_cst);
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  // Whether a notification would find anybody.
+  bool HasWaiters() const { return waiters_.load(std::memory_order_seq_cst) != 0; }
+  void NotifyOne() {
+    if (HasWaiters()) WakeOne();
+  }
+  void NotifyAll() {
+    if (HasWaiters()) Wake(INT32_MAX);
+  }
+
+ private:
+  [[gnu::noinline]] void WakeOne() {
+    if (!waking_.load(std::memory_order_seq_cst) &&
+        !waking_.exchange(true, std::memory_order_seq_cst)) {
+      Wake(1);
+    }
+  }
+  void Wake(int32_t count) {
+    epoch_.fetch_add(1, std::memory_order_seq_cst);
+    Sync::Wake(&epoch_, count);
+  }
+
+  typename Sync::template Atomic<uint32_t> epoch_{0};    // the futex word; changes at each wake-up
+  typename Sync::template Atomic<uint32_t> waiters_{0};  // between PrepareWait and the end of Wait
+  typename Sync::template Atomic<bool> waking_{false};   // one is being woken, has not looked yet
+};
+
+using EventCount = BasicEventCount<SystemSync>;
 
 }  // namespace penstock

@@ -1,0 +1,181 @@
+// The parts of BatchRing that run once a batch. Included by batch_ring.cc, which makes the ring for
+// all, and by tests that drive it step by step.
+#pragma once
+
+#include "batch/batch_ring.h"
+#include "common/status.h"
+
+namespace penstock {
+
+// A wake-up costs 15 to 20 µs; to spin about as long is at most twice the best.
+inline constexpr int kWaitSpins = 400;
+
+template <typename Sync>
+BasicBatchRing<Sync>::BasicBatchRing(size_t batches, const BatchCost& limits, Events* work_ready,
+                                     uint64_t first_epoch)
+    : limits_(limits),
+      batches_(batches),
+      bias_(Pack({kLimitMax.rows - limits.rows, kLimitMax.units - limits.units,
+                  kLimitMax.work - limits.work})),
+      stamp_stride_((limits.rows + 15) / 16 * 16),
+      work_ready_(work_ready),
+      slots_(std::make_unique<Slot[]>(batches)),
+      stamps_(std::make_unique<Atomic<uint64_t>[]>(batches * stamp_stride_)),
+      word_(OpenWord(first_epoch)),
+      head_(first_epoch) {
+  PENSTOCK_CHECK(batches >= 2 && batches <= kBatchesMax && (batches & (batches - 1)) == 0);
+  PENSTOCK_CHECK(limits.rows >= 1 && limits.rows <= kLimitMax.rows);
+  PENSTOCK_CHECK(limits.units <= kLimitMax.units && limits.work <= kLimitMax.work);
+  for (uint64_t e = first_epoch; e < first_epoch + batches; ++e) {
+    slots_[e & (batches - 1)].open_epoch.store(e, std::memory_order_relaxed);
+  }
+}
+
+template <typename Sync>
+bool BasicBatchRing<Sync>::IsFree(uint32_t epoch) const {
+  // The slot holds this epoch, or one that is `batches_` older: they differ modulo kEpochs.
+  const Slot& slot = slots_[epoch & (batches_ - 1)];
+  return (slot.open_epoch.load(std::memory_order_seq_cst) & kEpochMask) == epoch;
+}
+
+// `word` fits and is the last of its epoch: says where the batch ends.
+template <typename Sync>
+void BasicBatchRing<Sync>::Seal(uint64_t word) {
+  slots_[EpochOf(word) & (batches_ - 1)].sealed.store(
+      kSealed | uint64_t{RowsOf(word)} << 32 | UnitsOf(word), std::memory_order_release);
+}
+
+// Moves the word from `word` to the next epoch. False: its slot is not free. True: somebody has
+// moved it; look again.
+template <typename Sync>
+bool BasicBatchRing<Sync>::OpenNext(uint64_t word) {
+  const auto next = static_cast<uint32_t>((EpochOf(word) + 1) & kEpochMask);
+  if (!IsFree(next)) {
+    // What was read may be stale; a full ring must be full now.
+    return word_.load(std::memory_order_acquire) != word;
+  }
+  const bool moved = word_.compare_exchange_strong(word, OpenWord(next), std::memory_order_acq_rel);
+  // Over the limits, the first producer that did not fit knows the end, and tells it.
+  if (moved && Fits(word)) Seal(word);
+  return true;
+}
+
+template <typename Sync>
+RowsOutcome BasicBatchRing<Sync>::Wait(const Reservation& reservation, const RowTicket* ticket) {
+  Slot& slot = slots_[reservation.slot];
+  const uint32_t wanted = kDone | reservation.epoch;
+  for (int i = 0; i < kWaitSpins; ++i) {
+    if (slot.done.load(std::memory_order_acquire) == wanted) break;
+    Sync::Pause();
+  }
+  uint32_t seen = slot.done.load(std::memory_order_acquire);
+  if (seen != wanted) {
+    // Counted in before `done` is read again, as `done` is written before the count is read.
+    slot.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    while ((seen = slot.done.load(std::memory_order_seq_cst)) != wanted) {
+      Sync::Wait(&slot.done, seen, -1);
+    }
+    slot.sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return ticket != nullptr ? ticket->outcome : slot.outcome;
+}
+
+template <typename Sync>
+void BasicBatchRing<Sync>::Release(const Reservation& reservation, uint32_t count) {
+  Slot& slot = slots_[reservation.slot];
+  if (slot.readers.fetch_sub(count, std::memory_order_acq_rel) == count) Free(reservation.slot);
+}
+
+template <typename Sync>
+void BasicBatchRing<Sync>::Free(uint32_t index) {
+  Slot& slot = slots_[index];
+  const uint64_t next = slot.open_epoch.load(std::memory_order_relaxed) + batches_;
+  // An executor may sleep because this slot was not free to open. It read the word before it read
+  // open_epoch; here they are written and read the other way round; all four are seq_cst.
+  slot.open_epoch.store(next, std::memory_order_seq_cst);
+  const uint64_t word = word_.load(std::memory_order_seq_cst);
+  if (RowsOf(word) > 0 && ((EpochOf(word) + 1 - next) & kEpochMask) == 0) work_ready_->NotifyOne();
+}
+
+template <typename Sync>
+bool BasicBatchRing<Sync>::HasWork() const {
+  const uint64_t word = word_.load(std::memory_order_seq_cst);
+  const uint64_t head = head_.load(std::memory_order_seq_cst);
+  if (EpochOf(word) != (head & kEpochMask)) return true;
+  return RowsOf(word) > 0 && IsFree(static_cast<uint32_t>((EpochOf(word) + 1) & kEpochMask));
+}
+
+template <typename Sync>
+uint32_t BasicBatchRing<Sync>::open_rows() const {
+  return RowsOf(word_.load(std::memory_order_relaxed));
+}
+
+template <typename Sync>
+bool BasicBatchRing<Sync>::Claim(Claimed* claimed) {
+  uint64_t epoch;
+  while (true) {
+    // First head, then word: if head is still the same at the CAS, the word was no older.
+    epoch = head_.load(std::memory_order_acquire);
+    const uint64_t word = word_.load(std::memory_order_acquire);
+    if (EpochOf(word) != (epoch & kEpochMask)) {
+      if (head_.compare_exchange_weak(epoch, epoch + 1, std::memory_order_acq_rel)) break;
+    } else if (RowsOf(word) == 0 || !OpenNext(word)) {
+      return false;
+    }
+  }
+  // Others were not woken while this thread was (event_count.h).
+  if (work_ready_->HasWaiters() && HasWork()) work_ready_->NotifyOne();
+  claimed->epoch = epoch;
+  claimed->slot = static_cast<uint32_t>(epoch & (batches_ - 1));
+  Slot& slot = slots_[claimed->slot];
+  uint64_t sealed;
+  for (typename Sync::Spin wait; (sealed = slot.sealed.load(std::memory_order_acquire)) == 0;)
+    wait.Once();
+  claimed->rows = static_cast<uint32_t>(sealed >> 32 & kRowsMask);
+  claimed->units = static_cast<uint32_t>(sealed);
+  WaitForStamps(claimed);
+  return true;
+}
+
+template <typename Sync>
+void BasicBatchRing<Sync>::WaitForStamps(Claimed* claimed) {
+  const Atomic<uint64_t>* stamps = StampsOf(claimed->slot);
+  claimed->tickets = 0;
+  claimed->awaited = 0;
+  claimed->with_objects = false;
+  for (uint32_t row = 0; row < claimed->rows;) {
+    uint64_t stamp;
+    for (typename Sync::Spin wait; (stamp = stamps[row].load(std::memory_order_acquire)) == 0;)
+      wait.Once();
+    ++claimed->tickets;
+    claimed->awaited += (stamp & kStampAwaited) != 0;
+    claimed->with_objects |= StampTicket(stamp) != nullptr;
+    row += StampRows(stamp);
+  }
+}
+
+template <typename Sync>
+void BasicBatchRing<Sync>::Complete(const Claimed& claimed, RowsOutcome outcome) {
+  Slot& slot = slots_[claimed.slot];
+  Atomic<uint64_t>* stamps = StampsOf(claimed.slot);
+  if (claimed.with_objects) {
+    ForEachTicket(claimed, [outcome](uint32_t, uint32_t, RowTicket* ticket) {
+      if (ticket == nullptr) return;
+      if (ticket->outcome == RowsOutcome::kDone) ticket->outcome = outcome;
+      if (ticket->done != nullptr) ticket->done(ticket);  // the ticket may be gone after it
+    });
+  }
+  for (uint32_t row = 0; row < claimed.rows; ++row) stamps[row].store(0, std::memory_order_relaxed);
+  slot.sealed.store(0, std::memory_order_relaxed);
+  const uint32_t done = kDone | static_cast<uint32_t>(claimed.epoch & kEpochMask);
+  if (claimed.awaited == 0) {
+    slot.done.store(done, std::memory_order_relaxed);
+    return Free(claimed.slot);
+  }
+  slot.outcome = outcome;
+  slot.readers.store(claimed.awaited, std::memory_order_relaxed);
+  slot.done.store(done, std::memory_order_seq_cst);
+  if (slot.sleepers.load(std::memory_order_seq_cst) != 0) Sync::Wake(&slot.done, INT32_MAX);
+}
+
+}  // namespace penstock
