@@ -14,7 +14,9 @@ struct Benchmark {
   int (*run)(const std::vector<std::string>& args);
 };
 
-const std::vector<Benchmark> kBenchmarks = {};
+const std::vector<Benchmark> kBenchmarks = {
+    {"http", "A server under load: rates and latencies", RunBenchHttp},
+};
 
 void PrintHelp(FILE* out) {
   std::fprintf(out,

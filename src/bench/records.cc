@@ -1,9 +1,6 @@
 #include "bench/records.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
+#include "bench/text_file.h"
 #include "common/json_writer.h"
 
 namespace penstock {
@@ -27,14 +24,7 @@ std::string BenchRecords::ToJsonLines() const {
 }
 
 Status BenchRecords::WriteFile(const std::string& path) const {
-  if (path.empty()) return Status::Ok();
-  const std::string text = ToJsonLines();
-  std::FILE* file = std::fopen(path.c_str(), "wbe");
-  bool failed = file == nullptr;
-  if (!failed) failed = std::fwrite(text.data(), 1, text.size(), file) != text.size();
-  if (file != nullptr) failed = std::fclose(file) != 0 || failed;
-  if (!failed) return Status::Ok();
-  return {StatusCode::kUnavailable, "cannot write " + path + ": " + strerror(errno)};
+  return WriteTextFile(path, ToJsonLines());
 }
 
 }  // namespace penstock

@@ -1,0 +1,217 @@
+// penstock bench http: a server under load.
+#include <charconv>
+#include <map>
+#include <string_view>
+
+#include "bench/http_sweep.h"
+#include "bench/server_process.h"
+#include "command_line.h"
+#include "commands.h"
+
+namespace penstock {
+namespace {
+
+struct HttpFlags {
+  HttpSweepOptions sweep;
+  std::string url;
+  std::string model;
+  std::vector<std::string> server_flags;
+  std::string lengths = "lognormal:64,0.8,4,250";
+  std::string json_file;
+};
+
+void AddTargetFlags(CLI::App* app, HttpFlags* flags) {
+  const std::string group = "Server";
+  app->add_option("--url", flags->url, "http://HOST:PORT of a running server.")
+      ->type_name("URL")
+      ->group(group);
+  app->add_option("-m,--model", flags->model,
+                  "Start a server with this model for the time of the run, instead of --url.")
+      ->type_name("REF")
+      ->group(group);
+  app->add_option("--server-flag", flags->server_flags,
+                  "Flag for that server, as --server-flag=--threads=1. May be given again.")
+      ->type_name("FLAG")
+      ->allow_extra_args(false)
+      ->group(group);
+  app->add_option("--server-pid", flags->sweep.window.server_pid,
+                  "Process of the server at --url, to count its processor time.")
+      ->type_name("PID")
+      ->group(group);
+  app->add_option("--model-name", flags->sweep.load.model,
+                  "The `model` of the requests; none = left out.")
+      ->type_name("NAME")
+      ->group(group);
+  app->add_option("--api-key", flags->sweep.target.api_key, "Sent as a bearer token.")
+      ->type_name("KEY")
+      ->group(group);
+}
+
+void AddLoadFlags(CLI::App* app, HttpFlags* flags) {
+  static const std::map<std::string, LoadRoute> kRoutes = {
+      {"/v1/embeddings", LoadRoute::kOpenAiEmbeddings},
+      {"/embed", LoadRoute::kTeiEmbed},
+      {"/v1/rerank", LoadRoute::kRerank}};
+  static const std::map<std::string, bool> kFormats = {{"base64", true}, {"float", false}};
+  HttpSweepOptions& sweep = flags->sweep;
+  const std::string group = "Load";
+  app->add_option("--concurrency", sweep.concurrencies,
+                  "Clients; each sends its next request when it has the last answer. With --rate: "
+                  "connections at most. A list (1,4,16) makes a row of each.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, HttpLoad::kConnectionsMax))
+      ->type_name("N,...")
+      ->group(group);
+  app->add_option("--rate", sweep.rates,
+                  "Requests a second that arrive at random (Poisson) whether or not the server "
+                  "keeps up. A list makes a row of each.")
+      ->delimiter(',')
+      ->check(CLI::Range(0.001, 1e7))
+      ->type_name("R,...")
+      ->group(group);
+  app->add_option("--burst", sweep.load.burst, "With --rate: requests that arrive together.")
+      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--batch", sweep.batches,
+                  "Texts (rerank: documents) of one request. A list makes a row of each.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100'000))
+      ->type_name("N,...")
+      ->group(group);
+  app->add_option("--background-concurrency", sweep.background_concurrency,
+                  "Clients of a second load beside the first, of priority bulk; 0 = none.")
+      ->check(CLI::Range(0, HttpLoad::kConnectionsMax))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--background-batch", sweep.background_batch, "Texts of one request of that.")
+      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--route", sweep.load.route, "/v1/embeddings, /embed or /v1/rerank.")
+      ->transform(CLI::CheckedTransformer(kRoutes).description(""))
+      ->default_str("/v1/embeddings")
+      ->type_name("ROUTE")
+      ->group(group);
+  app->add_option("--encoding-format", sweep.load.base64, "Of /v1/embeddings: base64 or float.")
+      ->transform(CLI::CheckedTransformer(kFormats).description(""))
+      ->default_str("base64")
+      ->type_name("FORMAT")
+      ->group(group);
+  app->add_option("--priority", sweep.load.priority, "interactive or bulk; none = left out.")
+      ->check(CLI::IsMember({"interactive", "bulk"}))
+      ->type_name("LANE")
+      ->group(group);
+  app->add_option("--timeout-ms", sweep.load.timeout_ms,
+                  "Time the server is given for a request; 0 = not said.")
+      ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
+      ->type_name("MS")
+      ->group(group);
+}
+
+void AddRunFlags(CLI::App* app, HttpFlags* flags) {
+  HttpSweepOptions& sweep = flags->sweep;
+  const std::string texts = "Texts";
+  app->add_option("--texts", sweep.text_file, "File with a text a line; none = texts are made up.")
+      ->type_name("FILE")
+      ->group(texts);
+  app->add_option("--lengths", flags->lengths,
+                  "Words of made texts: fixed:N, uniform:MIN,MAX or "
+                  "lognormal:MEAN,SIGMA,MIN,MAX (SIGMA of the logarithm).")
+      ->type_name("SPEC")
+      ->group(texts);
+  app->add_option("--seed", sweep.load.seed, "Of texts and arrivals.")
+      ->type_name("N")
+      ->group(texts);
+
+  const std::string run = "Run";
+  app->add_option("--duration", sweep.window.duration_s, "Seconds measured, for each row.")
+      ->check(CLI::Range(0.01, 86'400.0))
+      ->type_name("S")
+      ->group(run);
+  app->add_option("--warmup", sweep.window.warmup_s, "Seconds of load before that.")
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->type_name("S")
+      ->group(run);
+  app->add_option("--requests", sweep.window.requests_max,
+                  "End a row after so many requests, warm-up included; 0 = by time alone.")
+      ->type_name("N")
+      ->group(run);
+
+  const std::string output = "Output";
+  app->add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->type_name("FILE")
+      ->group(output);
+  app->add_option("--plot", sweep.plot_file, "SVG file: latency against throughput.")
+      ->type_name("FILE")
+      ->group(output);
+}
+
+// "http://host:port", port 80 if left out.
+Status ParseUrl(const std::string& url, HttpTarget* target) {
+  const Status wrong = Status::InvalidArgument("--url is http://HOST:PORT, not '" + url + "'");
+  constexpr std::string_view kScheme = "http://";
+  if (!url.starts_with(kScheme)) return wrong;
+  std::string rest = url.substr(kScheme.size());
+  while (rest.ends_with('/')) rest.pop_back();
+  const size_t colon = rest.rfind(':');
+  target->host = rest.substr(0, colon);
+  if (target->host.empty() || rest.find('/') != std::string::npos) return wrong;
+  target->port = 80;
+  if (colon == std::string::npos) return Status::Ok();
+  const std::string port = rest.substr(colon + 1);
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), target->port);
+  if (error != std::errc() || end != port.data() + port.size()) return wrong;
+  return Status::Ok();
+}
+
+}  // namespace
+
+int RunBenchHttp(const std::vector<std::string>& args) {
+  CommandLine line(
+      "bench http",
+      "Put a server under load and measure rates and latencies. Latency counts from the moment\n"
+      "a request was to be sent. Processors are processor seconds a second, of the client and of\n"
+      "the server.",
+      "  penstock bench http --url http://127.0.0.1:8080 --concurrency 1,4,16 --batch 1,8\n"
+      "  penstock bench http --model MODEL --rate 50,100,200 --plot latency.svg\n"
+      "  penstock bench http --model MODEL --rate 20 --background-concurrency 8\n");
+  HttpFlags flags;
+  AddTargetFlags(&line.app(), &flags);
+  AddLoadFlags(&line.app(), &flags);
+  AddRunFlags(&line.app(), &flags);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (flags.url.empty() == flags.model.empty()) {
+    return line.FailUsage("give either --url or --model");
+  }
+  auto lengths = LengthSpec::Parse(flags.lengths);
+  if (!lengths.ok()) return line.FailUsage("--lengths: " + lengths.status().message());
+  flags.sweep.lengths = *lengths;
+  // Connections are to be no limit on what arrives, unless one is asked for.
+  if (!flags.sweep.rates.empty() && line.app().count("--concurrency") == 0) {
+    flags.sweep.concurrencies = {1000};
+  }
+
+  std::unique_ptr<ServerProcess> server;
+  if (flags.model.empty()) {
+    if (const Status url = ParseUrl(flags.url, &flags.sweep.target); !url.ok()) {
+      return line.FailUsage(url.message());
+    }
+  } else {
+    std::vector<std::string> words = {"--model", flags.model, "--log-level", "warn"};
+    words.insert(words.end(), flags.server_flags.begin(), flags.server_flags.end());
+    auto started = ServerProcess::Start(words);
+    if (!started.ok()) return line.Fail(started.status());
+    server = *std::move(started);
+    const std::string key = flags.sweep.target.api_key;
+    flags.sweep.target = server->target();
+    flags.sweep.target.api_key = key;
+    flags.sweep.window.server_pid = server->pid();
+  }
+  BenchRecords records;
+  Status status = RunHttpSweep(flags.sweep, &records);
+  if (status.ok()) status = records.WriteFile(flags.json_file);
+  return status.ok() ? kExitOk : line.Fail(status);
+}
+
+}  // namespace penstock

@@ -1,0 +1,548 @@
+#include "bench/http_load.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "bench/http_request.h"
+#include "bench/process_stat.h"
+
+namespace penstock {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kAnswerBytesMax = uint64_t{1} << 30;
+constexpr std::chrono::milliseconds kPauseAfterLoss{20};
+
+double Ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+Clock::duration Seconds(double s) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
+Expected<tcp::endpoint> Resolve(const HttpTarget& target, asio::io_context* context) {
+  error_code ec;
+  tcp::resolver resolver(*context);
+  const auto found = resolver.resolve(target.host, std::to_string(target.port),
+                                      tcp::resolver::numeric_service, ec);
+  if (ec || found.empty()) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("cannot find host {}: {}", target.host, ec.message()));
+  }
+  return found.begin()->endpoint();
+}
+
+struct Request {
+  WireRequest wire;
+  Clock::time_point intended;
+  Clock::time_point sent;
+  bool with_timeout = false;
+  bool leaves = false;
+  bool measured = false;
+  bool written = false;
+};
+
+enum class Outcome { kAnswered, kLeft, kLost };
+
+class Stream;
+
+// One connection; used for one request at a time, opened when it is first needed.
+class Client {
+ public:
+  Client(asio::io_context* context, Stream* stream)
+      : socket_(*context), leave_timer_(*context), stream_(stream) {}
+
+  void Start(Request request);
+  // Gives up what is under way; the stream is not told.
+  void Abandon() {
+    busy_ = false;
+    Close();
+  }
+  bool busy() const { return busy_; }
+  const Request& request() const { return request_; }
+
+ private:
+  void Write();
+  void Read();
+  void ArmLeaving();
+  void Finish(Outcome outcome);
+  void Close() {
+    ++serial_;  // handlers of the old connection find that they are late
+    error_code ignored;
+    socket_.close(ignored);
+    leave_timer_.cancel();
+    buffer_.clear();
+  }
+
+  tcp::socket socket_;
+  asio::steady_timer leave_timer_;
+  Stream* const stream_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<http::response_parser<http::string_body>> parser_;
+  Request request_;
+  bool busy_ = false;
+  uint64_t serial_ = 0;
+};
+
+// What all streams of a run share.
+struct Run {
+  asio::io_context context{1};
+  HttpTarget target;
+  tcp::endpoint endpoint;
+  LoadWindow window;
+  Clock::time_point begin;  // of the window
+  Clock::time_point end;
+  uint64_t issued = 0;
+  uint64_t outstanding = 0;
+  bool stopped = false;  // no further requests are made
+  Clock::time_point last_answer;
+
+  bool InWindow(Clock::time_point t) const { return t >= begin && t < end; }
+  bool MayIssue(Clock::time_point t) const {
+    return !stopped && t < end && (window.requests_max == 0 || issued < window.requests_max);
+  }
+  void StopIfDone() {
+    if (outstanding == 0 && !MayIssue(Clock::now())) context.stop();
+  }
+};
+
+class Stream {
+ public:
+  Stream(Run* run, const HttpLoad& load)
+      : run_(run), load_(load), random_(load.seed), arrival_timer_(run->context) {
+    result_.name = load.name;
+  }
+
+  void Start() {
+    if (load_.rate > 0) {
+      next_arrival_ = Clock::now();
+      ScheduleArrival();
+      return;
+    }
+    for (int i = 0; i < load_.concurrency; ++i) Issue(NewClient(), Clock::now());
+  }
+  void StopArrivals() { arrival_timer_.cancel(); }
+
+  void OnWritten() { ++result_.sent; }
+  void OnDone(Client* client, Outcome outcome, const http::response<http::string_body>* response);
+  // At the end of the drain.
+  void AbandonAll() {
+    for (const auto& client : clients_) {
+      if (!client->busy()) continue;
+      ++result_.no_answer;
+      if (client->request().measured) ++result_.errors[LoadResult::kNoAnswer];
+      client->Abandon();
+    }
+  }
+  LoadResult TakeResult() { return std::move(result_); }
+
+  const HttpLoad& load() const { return load_; }
+  Run* run() { return run_; }
+  double Uniform() { return std::uniform_real_distribution<double>(0, 1)(random_); }
+
+ private:
+  Client* NewClient() {
+    clients_.push_back(std::make_unique<Client>(&run_->context, this));
+    return clients_.back().get();
+  }
+  void Issue(Client* client, Clock::time_point intended);
+  void IssueAfterPause(Client* client);
+  void ScheduleArrival();
+  void Arrive();
+  void CountAnswer(const Request& request, const http::response<http::string_body>& response);
+
+  Run* const run_;
+  const HttpLoad load_;
+  std::mt19937_64 random_;
+  asio::steady_timer arrival_timer_;
+  Clock::time_point next_arrival_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<Client*> idle_;              // open loop
+  std::deque<Clock::time_point> backlog_;  // open loop: arrived, no connection free
+  LoadResult result_;
+};
+
+void Client::Start(Request request) {
+  request_ = std::move(request);
+  busy_ = true;
+  if (socket_.is_open()) return Write();
+  socket_.async_connect(stream_->run()->endpoint, [this, serial = serial_](error_code ec) {
+    if (serial != serial_) return;
+    if (ec) return Finish(Outcome::kLost);
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    Write();
+  });
+}
+
+void Client::Write() {
+  request_.sent = Clock::now();
+  asio::async_write(socket_, asio::buffer(request_.wire.bytes),
+                    [this, serial = serial_](error_code ec, size_t) {
+                      if (serial != serial_) return;
+                      if (ec) return Finish(Outcome::kLost);
+                      request_.written = true;
+                      stream_->OnWritten();
+                      if (request_.leaves) ArmLeaving();
+                      Read();
+                    });
+}
+
+void Client::ArmLeaving() {
+  leave_timer_.expires_after(Seconds(stream_->load().leave_ms_max / 1000 * stream_->Uniform()));
+  leave_timer_.async_wait([this, serial = serial_](error_code ec) {
+    if (!ec && serial == serial_ && busy_) Finish(Outcome::kLeft);
+  });
+}
+
+void Client::Read() {
+  parser_.emplace();
+  parser_->body_limit(kAnswerBytesMax);
+  http::async_read(socket_, buffer_, *parser_, [this, serial = serial_](error_code ec, size_t) {
+    if (serial != serial_) return;
+    leave_timer_.cancel();
+    Finish(ec ? Outcome::kLost : Outcome::kAnswered);
+  });
+}
+
+void Client::Finish(Outcome outcome) {
+  busy_ = false;
+  const bool keep = outcome == Outcome::kAnswered && parser_->keep_alive();
+  if (!keep) {
+    Close();
+  } else {
+    ++serial_;  // a leave timer that has fired already is late
+  }
+  stream_->OnDone(this, outcome, outcome == Outcome::kAnswered ? &parser_->get() : nullptr);
+}
+
+void Stream::Issue(Client* client, Clock::time_point intended) {
+  if (!run_->MayIssue(Clock::now())) {
+    if (load_.rate > 0) idle_.push_back(client);
+    return;
+  }
+  ++run_->issued;
+  ++run_->outstanding;
+  Request request;
+  request.with_timeout = load_.timeout_ms > 0 && Uniform() < load_.timeout_share;
+  request.leaves = load_.leave_share > 0 && Uniform() < load_.leave_share;
+  request.wire = MakeRequest(run_->target, load_, request.with_timeout);
+  request.intended = intended;
+  request.measured = run_->InWindow(intended);
+  client->Start(std::move(request));
+}
+
+// A server that refuses connections would be asked again as fast as the processor can.
+void Stream::IssueAfterPause(Client* client) {
+  auto timer = std::make_shared<asio::steady_timer>(run_->context, kPauseAfterLoss);
+  timer->async_wait([this, client, timer](error_code) { Issue(client, Clock::now()); });
+}
+
+void Stream::ScheduleArrival() {
+  std::exponential_distribution<double> gap(load_.rate / load_.burst);
+  next_arrival_ += Seconds(gap(random_));
+  arrival_timer_.expires_at(next_arrival_);
+  arrival_timer_.async_wait([this](error_code ec) {
+    if (!ec) Arrive();
+  });
+}
+
+void Stream::Arrive() {
+  if (!run_->MayIssue(Clock::now())) return run_->StopIfDone();
+  for (int i = 0; i < load_.burst; ++i) {
+    if (!idle_.empty()) {
+      Client* const client = idle_.back();
+      idle_.pop_back();
+      Issue(client, next_arrival_);
+    } else if (clients_.size() < static_cast<size_t>(load_.concurrency)) {
+      Issue(NewClient(), next_arrival_);
+    } else if (backlog_.size() < LoadResult::kBacklogMax) {
+      backlog_.push_back(next_arrival_);
+    } else {
+      ++result_.not_sent;
+    }
+  }
+  ScheduleArrival();
+}
+
+void Stream::CountAnswer(const Request& request,
+                         const http::response<http::string_body>& response) {
+  const auto now = Clock::now();
+  const int status = static_cast<int>(response.result_int());
+  ++result_.by_status[status];
+  if (status == 429 && response.find(http::field::retry_after) == response.end()) {
+    ++result_.no_retry_after;
+  }
+  if (request.with_timeout) {
+    result_.deadline_over_ms_max =
+        std::max(result_.deadline_over_ms_max,
+                 Ms(now - request.sent) - static_cast<double>(load_.timeout_ms));
+  }
+  const bool ok = status >= 200 && status < 300;
+  if (request.measured && ok) result_.latency.Add(Ms(now - request.intended));
+  if (request.measured && !ok) ++result_.errors[status];
+  if (ok && run_->InWindow(now)) {
+    ++result_.ok;
+    result_.texts += request.wire.texts;
+    result_.tokens += TokensOfAnswer(response.body());
+  }
+}
+
+void Stream::OnDone(Client* client, Outcome outcome,
+                    const http::response<http::string_body>* response) {
+  const Request& request = client->request();
+  run_->last_answer = Clock::now();
+  switch (outcome) {
+    case Outcome::kAnswered:
+      CountAnswer(request, *response);
+      break;
+    case Outcome::kLeft:
+      ++result_.left;
+      break;
+    case Outcome::kLost:
+      ++result_.lost;
+      if (request.measured) ++result_.errors[LoadResult::kLost];
+      break;
+  }
+  --run_->outstanding;
+  if (load_.rate <= 0 && outcome == Outcome::kLost) {
+    IssueAfterPause(client);
+  } else if (load_.rate <= 0) {
+    Issue(client, Clock::now());
+  } else if (!backlog_.empty()) {
+    const auto intended = backlog_.front();
+    backlog_.pop_front();
+    Issue(client, intended);
+  } else {
+    idle_.push_back(client);
+  }
+  run_->StopIfDone();
+}
+
+Status CheckLoad(const HttpLoad& load) {
+  if (load.concurrency < 1 || load.concurrency > HttpLoad::kConnectionsMax) {
+    return Status::InvalidArgument(
+        fmt::format("concurrency must be from 1 to {}", HttpLoad::kConnectionsMax), "concurrency");
+  }
+  if (load.batch < 1 || load.burst < 1) {
+    return Status::InvalidArgument("batch and burst must be at least 1", "batch");
+  }
+  if (!(load.rate >= 0 && load.rate <= 1e7)) {
+    return Status::InvalidArgument("rate must be from 0 to 10000000", "rate");
+  }
+  if (load.next_text == nullptr) return Status::InvalidArgument("a load needs texts", "next_text");
+  return Status::Ok();
+}
+
+// Reads the clocks of processor time at both ends of the window, and ends the run.
+class Conductor {
+ public:
+  Conductor(Run* run, std::vector<std::unique_ptr<Stream>>* streams)
+      : run_(run), streams_(streams), timer_(run->context) {}
+
+  void Start() {
+    At(run_->begin, [this] { Begin(); });
+  }
+  double client_cpu_s() const { return client_cpu_s_; }
+  double server_cpu_s() const { return server_cpu_s_; }
+  // For a run that was over before its window was.
+  void EndNow() {
+    if (began_ && !ended_) ReadClocks();
+  }
+
+ private:
+  template <typename F>
+  void At(Clock::time_point when, F&& act) {
+    timer_.expires_at(when);
+    timer_.async_wait([act = std::forward<F>(act)](error_code ec) {
+      if (!ec) act();
+    });
+  }
+  void Begin() {
+    began_ = true;
+    client_cpu_s_ = ThreadCpuSeconds();
+    server_cpu_s_ = ServerCpu();
+    At(run_->end, [this] { End(); });
+  }
+  void End() {
+    ReadClocks();
+    run_->stopped = true;
+    for (const auto& stream : *streams_) stream->StopArrivals();
+    if (run_->outstanding == 0) return run_->context.stop();
+    At(run_->end + Seconds(run_->window.drain_s), [this] { run_->context.stop(); });
+  }
+  void ReadClocks() {
+    ended_ = true;
+    client_cpu_s_ = ThreadCpuSeconds() - client_cpu_s_;
+    server_cpu_s_ = ServerCpu() - server_cpu_s_;
+  }
+  double ServerCpu() const {
+    return run_->window.server_pid > 0 ? ProcessCpuSeconds(run_->window.server_pid) : 0;
+  }
+
+  Run* const run_;
+  std::vector<std::unique_ptr<Stream>>* const streams_;
+  asio::steady_timer timer_;
+  bool began_ = false;
+  bool ended_ = false;
+  double client_cpu_s_ = 0;
+  double server_cpu_s_ = 0;
+};
+
+}  // namespace
+
+Expected<HttpRunResult> RunHttpLoads(const HttpTarget& target, const std::vector<HttpLoad>& loads,
+                                     const LoadWindow& window) {
+  if (loads.empty()) return Status::InvalidArgument("there is no load");
+  for (const HttpLoad& load : loads) PENSTOCK_RETURN_IF_ERROR(CheckLoad(load));
+  Run run;
+  run.target = target;
+  PENSTOCK_ASSIGN_OR_RETURN(run.endpoint, Resolve(target, &run.context));
+  // A server that is not there would give a table of failures.
+  error_code ec;
+  tcp::socket(run.context).connect(run.endpoint, ec);
+  if (ec) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("http://{}:{}: {}", target.host, target.port, ec.message()));
+  }
+  run.window = window;
+  run.begin = Clock::now() + Seconds(window.warmup_s);
+  run.end = run.begin + Seconds(window.duration_s);
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const HttpLoad& load : loads) streams.push_back(std::make_unique<Stream>(&run, load));
+  Conductor conductor(&run, &streams);
+  conductor.Start();
+  for (const auto& stream : streams) stream->Start();
+  run.context.run();
+  conductor.EndNow();
+
+  HttpRunResult result;
+  const auto over = window.requests_max == 0 ? run.end : std::min(run.end, run.last_answer);
+  result.seconds = std::max(1e-9, Ms(over - run.begin) / 1000);
+  result.client_cpu_s = conductor.client_cpu_s();
+  result.server_cpu_s = conductor.server_cpu_s();
+  for (const auto& stream : streams) {
+    stream->AbandonAll();
+    result.loads.push_back(stream->TakeResult());
+    result.loads.back().seconds = result.seconds;
+  }
+  return result;
+}
+
+Expected<std::string> HttpGet(const HttpTarget& target, const std::string& path) {
+  asio::io_context context{1};
+  PENSTOCK_ASSIGN_OR_RETURN(const tcp::endpoint endpoint, Resolve(target, &context));
+  tcp::socket socket(context);
+  error_code ec;
+  socket.connect(endpoint, ec);
+  std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n", path,
+                                    target.host, target.port);
+  if (!target.api_key.empty()) {
+    request += fmt::format("Authorization: Bearer {}\r\n", target.api_key);
+  }
+  request += "\r\n";
+  if (!ec) asio::write(socket, asio::buffer(request), ec);
+  boost::beast::flat_buffer buffer;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(kAnswerBytesMax);
+  if (!ec) http::read(socket, buffer, parser, ec);
+  const std::string what = fmt::format("GET http://{}:{}{}: ", target.host, target.port, path);
+  if (ec) return Status(StatusCode::kUnavailable, what + ec.message());
+  if (parser.get().result_int() != 200) {
+    return Status(StatusCode::kUnavailable,
+                  what + "status " + std::to_string(parser.get().result_int()));
+  }
+  return std::move(parser.get().body());
+}
+
+struct LivenessProbe::Impl {
+  HttpTarget target;
+  Clock::duration interval;
+  std::atomic<bool> stopping{false};
+  Result result;
+  std::thread thread;
+
+  void Loop();
+  bool Probe(std::optional<tcp::socket>* socket, asio::io_context* context);
+};
+
+bool LivenessProbe::Impl::Probe(std::optional<tcp::socket>* socket, asio::io_context* context) {
+  error_code ec;
+  if (!*socket) {
+    const auto endpoint = Resolve(target, context);
+    if (!endpoint.ok()) return false;
+    socket->emplace(*context);
+    (*socket)->connect(*endpoint, ec);
+    if (!ec) (*socket)->set_option(tcp::no_delay(true), ec);
+    const timeval patience{5, 0};
+    setsockopt((*socket)->native_handle(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  static constexpr std::string_view kRequest = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const auto begin = Clock::now();
+  if (!ec) asio::write(**socket, asio::buffer(kRequest), ec);
+  boost::beast::flat_buffer buffer;
+  http::response_parser<http::string_body> parser;
+  if (!ec) http::read(**socket, buffer, parser, ec);
+  if (!ec) result.answer.Add(Ms(Clock::now() - begin));
+  const bool good = !ec && parser.get().result_int() == 200;
+  if (ec || !parser.keep_alive()) socket->reset();
+  return good;
+}
+
+void LivenessProbe::Impl::Loop() {
+  // A probe that waits for a processor itself would measure that.
+  result.raised_priority = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20) == 0;
+  asio::io_context context{1};
+  std::optional<tcp::socket> socket;
+  auto next = Clock::now();
+  while (!stopping.load(std::memory_order_relaxed)) {
+    std::this_thread::sleep_until(next);
+    const auto now = Clock::now();
+    result.self_late.Add(Ms(now - next));
+    if (!Probe(&socket, &context)) ++result.failures;
+    next = std::max(next + interval, Clock::now());
+  }
+}
+
+LivenessProbe::LivenessProbe(const HttpTarget& target, double interval_ms)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->target = target;
+  impl_->interval = Seconds(interval_ms / 1000);
+  impl_->thread = std::thread([this] { impl_->Loop(); });
+}
+
+LivenessProbe::~LivenessProbe() {
+  if (impl_->thread.joinable()) Stop();
+}
+
+LivenessProbe::Result LivenessProbe::Stop() {
+  impl_->stopping.store(true, std::memory_order_relaxed);
+  impl_->thread.join();
+  return std::move(impl_->result);
+}
+
+}  // namespace penstock

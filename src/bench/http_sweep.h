@@ -1,0 +1,37 @@
+// penstock bench http: load at several settings, a row of the table each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/http_load.h"
+#include "bench/http_texts.h"
+#include "bench/records.h"
+
+namespace penstock {
+
+struct HttpSweepOptions {
+  HttpTarget target;
+  HttpLoad load;  // what all rows have in common
+  // Every batch with every concurrency, or with every rate if there are rates.
+  std::vector<int> batches = {1};
+  std::vector<int> concurrencies = {8};
+  std::vector<double> rates;
+  // A load beside the measured one: closed loop, priority bulk. 0 = none.
+  int background_concurrency = 0;
+  int background_batch = 64;
+  LoadWindow window;
+  std::string text_file;  // "" = texts made with `lengths`
+  LengthSpec lengths;
+  std::string plot_file;  // "" = none
+};
+
+// Prints the table on stdout as its rows come and adds their records. A row without one answer of
+// status 2xx makes the whole fail (kUnavailable), after the table is printed.
+Status RunHttpSweep(const HttpSweepOptions& options, BenchRecords* records);
+
+// "429: 12, lost: 3", or "-".
+std::string ErrorsText(const std::map<int, uint64_t>& errors);
+
+}  // namespace penstock

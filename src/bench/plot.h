@@ -1,0 +1,34 @@
+// LinePlot: a chart as an SVG file. Text stays text; colours follow the viewer's light or dark
+// scheme. One thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock {
+
+struct LinePlot {
+  struct Point {
+    double x = 0;
+    double y = 0;
+    std::string label;  // beside the point; may be empty
+  };
+  struct Series {
+    std::string name;
+    std::vector<Point> points;  // joined in this order
+  };
+  std::string title;
+  std::string x_label;  // with the unit
+  std::string y_label;
+  std::vector<Series> series;
+
+  // x from 0, linear; y logarithmic where its values span more than a factor of 20, else from 0.
+  // Points that are not finite, and those not above 0 on a logarithmic axis, are left out.
+  std::string ToSvg() const;
+  // Does nothing if `path` is empty. kUnavailable names the file.
+  Status WriteFile(const std::string& path) const;
+};
+
+}  // namespace penstock

@@ -1,0 +1,15 @@
+// Processor time and memory of processes, from Linux's /proc. Any thread.
+#pragma once
+
+#include <sys/types.h>
+
+namespace penstock {
+
+// User and system seconds of all threads of `pid`, in steps of 10 ms; 0 if it is gone.
+double ProcessCpuSeconds(pid_t pid);
+// Of the calling thread.
+double ThreadCpuSeconds();
+// Resident memory of `pid` in bytes; 0 if it is gone.
+double ProcessResidentBytes(pid_t pid);
+
+}  // namespace penstock

@@ -1,0 +1,14 @@
+// Writes a result to a file. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+
+namespace penstock {
+
+// Replaces the file. Does nothing if `path` is empty. kUnavailable names the file.
+Status WriteTextFile(const std::string& path, std::string_view text);
+
+}  // namespace penstock

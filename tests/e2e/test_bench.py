@@ -1,0 +1,55 @@
+"""penstock bench: that it measures and reports; how fast anything is, is not asked here."""
+import json
+import xml.etree.ElementTree
+
+from conftest import EMBED, GOLDEN, RERANK, run
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_http_sweep(tmp_path):
+    done = run("bench", "http", "--model", GOLDEN / EMBED, "--server-flag=--threads=1",
+               "--duration", 0.3, "--warmup", 0.1, "--batch", "1,3", "--concurrency", "1,2",
+               "--lengths", "fixed:5", "--json", tmp_path / "r.json", "--plot", tmp_path / "p.svg")
+    table = done.stdout.decode().splitlines()
+    assert len(table) == 6 and "batch=3 concurrency=2" in table[-1]
+    found = {(r["name"], r["row"]): r["value"] for r in records(tmp_path / "r.json")}
+    row = "batch=3 concurrency=2"
+    assert found["http.requests_per_s", row] > 0 and found["http.errors", row] == 0
+    assert abs(found["http.texts_per_s", row] / found["http.requests_per_s", row] - 3) < 1e-6
+    assert 0 < found["http.p50_ms", row] <= found["http.p99_ms", row] <= found["http.max_ms", row]
+    assert found["http.server_processors", row] >= 0
+    root = xml.etree.ElementTree.parse(tmp_path / "p.svg").getroot()
+    assert sum(e.tag.endswith("circle") for e in root.iter()) == 8
+
+
+def test_http_open_loop_with_bulk_beside_it(start, tmp_path):
+    server = start()
+    texts = tmp_path / "texts.txt"
+    texts.write_text("one line\nanother line\n")
+    done = run("bench", "http", "--url", server.url, "--server-pid", server.process.pid,
+               "--texts", texts, "--rate", 40, "--duration", 1, "--warmup", 0, "--route", "/embed",
+               "--background-concurrency", 1, "--background-batch", 2, "--json", tmp_path / "r.json")
+    found = {(r["name"], r["row"]): r["value"] for r in records(tmp_path / "r.json")}
+    assert 10 < found["http.requests_per_s", "batch=1 rate=40"] < 100
+    assert found["http.texts_per_s", "batch=1 rate=40 background"] > 0
+    assert "background" in done.stdout.decode()
+
+
+def test_http_rerank(tmp_path):
+    run("bench", "http", "--model", GOLDEN / RERANK, "--route", "/v1/rerank", "--batch", 4,
+        "--requests", 20, "--warmup", 0, "--lengths", "fixed:5", "--json", tmp_path / "r.json")
+    found = {r["name"]: r["value"] for r in records(tmp_path / "r.json")}
+    assert found["http.texts_per_s"] > 0
+
+
+def test_http_says_what_is_wrong():
+    for arguments, said in (((), "--url or --model"),
+                            (("--url", "ftp://x"), "http://HOST:PORT"),
+                            (("--url", "http://127.0.0.1:1"), "127.0.0.1:1"),
+                            (("--url", "http://x", "--lengths", "long"), "lognormal"),
+                            (("--model", "/nonexistent/model"), "ended before")):
+        done = run("bench", "http", *arguments, check=False)
+        assert done.returncode != 0 and said in done.stderr.decode(), (arguments, done.stderr)
