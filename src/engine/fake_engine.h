@@ -26,6 +26,21 @@ class FakeTokenizer : public Tokenizer {
                     Encoding* out) const override {
     return EncodeBoth(first, &second, options, out);
   }
+  Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const override {
+    ids->clear();
+    for (const Word& word : Words(text)) ids->push_back(word.id);
+    return Status::Ok();
+  }
+  Status Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
+                 const EncodeOptions& options, Encoding* out) const override {
+    const auto words = [](std::span<const int32_t> ids) {
+      std::vector<Word> made;
+      for (const int32_t id : ids) made.push_back({id, {}});
+      return made;
+    };
+    return Assemble(words(first), second ? words(*second) : std::vector<Word>(), second != nullptr,
+                    options, out);
+  }
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override {
     std::string text;
     for (const int32_t id : ids) {
@@ -84,10 +99,13 @@ class FakeTokenizer : public Tokenizer {
   }
   Status EncodeBoth(std::string_view first, const std::string_view* second,
                     const EncodeOptions& options, Encoding* out) const {
+    return Assemble(Words(first), second ? Words(*second) : std::vector<Word>(), second != nullptr,
+                    options, out);
+  }
+  Status Assemble(std::vector<Word> a, std::vector<Word> b, bool second,
+                  const EncodeOptions& options, Encoding* out) const {
     *out = {};
     const bool with_template = with_template_ && options.add_special_tokens;
-    std::vector<Word> a = Words(first);
-    std::vector<Word> b = second ? Words(*second) : std::vector<Word>();
     const size_t added = with_template ? (second ? 3 : 2) : 0;
     if (options.max_tokens > 0) {
       if (options.max_tokens < added) return Status::InvalidArgument("max_tokens is too small");

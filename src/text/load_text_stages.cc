@@ -46,7 +46,13 @@ NormalizerPtr LoadReplace(const JsonFields& fields) {
     return Status::Unsupported("Replace of a pattern that matches the empty string",
                                fields.PathOf("pattern"));
   }
-  return MakeNormalizer<ReplaceNormalizer>(std::move(regex), std::string(content));
+  CutRule rule = ReplaceNormalizer::CutRuleOfRegex(regex_text);
+  if (regex_text.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(JsonFields pattern, fields.Object("pattern"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string_view literal, pattern.String("String"));
+    rule = ReplaceNormalizer::CutRuleOfLiteral(literal);
+  }
+  return MakeNormalizer<ReplaceNormalizer>(std::move(regex), std::string(content), rule);
 }
 
 NormalizerPtr LoadNormalizerSequence(const JsonFields& fields, int depth) {

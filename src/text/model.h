@@ -22,6 +22,8 @@ class Model {
   // Appends the tokens of `piece`, which is not empty. False if something is unknown and the
   // model has no token for unknown things.
   virtual bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const = 0;
+  // Whether Tokenize can be false.
+  virtual bool can_fail() const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
   virtual std::string_view type() const = 0;
 };

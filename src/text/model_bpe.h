@@ -32,6 +32,7 @@ class BpeModel : public Model {
       Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
       BpeOptions options);
   bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool can_fail() const override { return options_.has_unk_token && unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "BPE"; }
 

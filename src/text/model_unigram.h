@@ -15,6 +15,7 @@ class UnigramModel : public Model {
   UnigramModel(Vocabulary vocabulary, std::vector<double> scores, int32_t unk_id,
                bool byte_fallback);
   bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool can_fail() const override { return unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "Unigram"; }
 

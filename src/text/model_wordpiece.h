@@ -14,6 +14,7 @@ class WordPieceModel : public Model {
   WordPieceModel(Vocabulary vocabulary, std::string_view unk_token, std::string_view prefix,
                  size_t max_chars_per_word);
   bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool can_fail() const override { return unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "WordPiece"; }
 
@@ -30,6 +31,7 @@ class WordLevelModel : public Model {
  public:
   WordLevelModel(Vocabulary vocabulary, std::string_view unk_token);
   bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool can_fail() const override { return unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "WordLevel"; }
 

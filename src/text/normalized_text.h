@@ -11,6 +11,8 @@
 
 namespace penstock {
 
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581, SentencePiece's space
+
 // Half-open range of bytes of the original text.
 struct Align {
   uint32_t begin = 0;
@@ -46,6 +48,15 @@ class NormalizedText {
   bool track_ = false;
   std::string old_text_;  // scratch of Transform
   std::vector<Align> old_align_;
+};
+
+// What a step of the pipeline does at a cut point (cut_points.h), where a text is cut in two before
+// the space between two words.
+enum class CutRule {
+  kUnsafe,  // may treat the parts otherwise than the whole; also: not known
+  kPrefix,  // the left part comes out as in the whole, the right one may not
+  kSafe,    // both parts come out as in the whole
+  kSplits,  // pre-tokenizers: and no piece reaches across the cut
 };
 
 // A part of a NormalizedText on its way to the model.

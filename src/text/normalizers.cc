@@ -273,6 +273,18 @@ Status ReplaceNormalizer::Normalize(NormalizedText* text) const {
   return {};
 }
 
+CutRule ReplaceNormalizer::CutRuleOfLiteral(std::string_view literal) {
+  // A match across the cut would hold the space, or what an earlier step made of it.
+  const bool any_space = literal.find(' ') != std::string_view::npos ||
+                         literal.find(kMetaspace) != std::string_view::npos;
+  return !any_space || literal == " " ? CutRule::kSafe : CutRule::kUnsafe;
+}
+
+CutRule ReplaceNormalizer::CutRuleOfRegex(std::string_view pattern) {
+  // At a cut one space stands between characters that are none.
+  return pattern == " {2,}" || pattern == "\\s+" ? CutRule::kSafe : CutRule::kUnsafe;
+}
+
 Status PrependNormalizer::Normalize(NormalizedText* text) const {
   text->Prepend(prefix_);
   return {};
@@ -388,6 +400,12 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
 Status SequenceNormalizer::Normalize(NormalizedText* text) const {
   for (const auto& part : parts_) PENSTOCK_RETURN_IF_ERROR(part->Normalize(text));
   return {};
+}
+
+CutRule SequenceNormalizer::AtCut() const {
+  CutRule rule = CutRule::kSafe;
+  for (const auto& part : parts_) rule = std::min(rule, part->AtCut());
+  return rule;
 }
 
 }  // namespace penstock

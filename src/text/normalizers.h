@@ -20,6 +20,7 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Fails only where a regex takes too many steps.
   virtual Status Normalize(NormalizedText* text) const = 0;
+  virtual CutRule AtCut() const { return CutRule::kUnsafe; }
 };
 
 // Cleans, splits off Chinese characters, strips accents, lowercases.
@@ -27,6 +28,9 @@ class BertNormalizer : public Normalizer {
  public:
   BertNormalizer(bool clean_text, bool chinese, bool strip_accents, bool lowercase);
   Status Normalize(NormalizedText* text) const override;
+  // Characters by themselves, and marks that follow one another: a space ends those.
+  CutRule AtCut() const override { return CutRule::kSafe; }
+  bool splits_chinese() const { return chinese_; }
 
  private:
   size_t FastAscii(NormalizedText* text) const;
@@ -41,6 +45,8 @@ class FormNormalizer : public Normalizer {
  public:
   explicit FormNormalizer(NormalForm form) : form_(form) {}
   Status Normalize(NormalizedText* text) const override;
+  // A space is a starter that composes with nothing before it.
+  CutRule AtCut() const override { return CutRule::kSafe; }
 
  private:
   NormalForm form_;
@@ -49,19 +55,25 @@ class FormNormalizer : public Normalizer {
 // Replaces each match; the pattern never matches the empty string.
 class ReplaceNormalizer : public Normalizer {
  public:
-  ReplaceNormalizer(Regex regex, std::string content)
-      : regex_(std::move(regex)), content_(std::move(content)) {}
+  ReplaceNormalizer(Regex regex, std::string content, CutRule at_cut)
+      : regex_(std::move(regex)), content_(std::move(content)), at_cut_(at_cut) {}
   Status Normalize(NormalizedText* text) const override;
+  CutRule AtCut() const override { return at_cut_; }
+  // What is known of a pattern: a literal, or the text of a regex.
+  static CutRule CutRuleOfLiteral(std::string_view literal);
+  static CutRule CutRuleOfRegex(std::string_view pattern);
 
  private:
   Regex regex_;
   std::string content_;
+  CutRule at_cut_;
 };
 
 class PrependNormalizer : public Normalizer {
  public:
   explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
   Status Normalize(NormalizedText* text) const override;
+  CutRule AtCut() const override { return CutRule::kPrefix; }
 
  private:
   std::string prefix_;
@@ -71,6 +83,8 @@ class StripNormalizer : public Normalizer {
  public:
   StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
   Status Normalize(NormalizedText* text) const override;
+  // The left part does not end with a space, the right one begins with one.
+  CutRule AtCut() const override { return left_ ? CutRule::kPrefix : CutRule::kSafe; }
 
  private:
   bool left_, right_;
@@ -82,6 +96,7 @@ class CharNormalizer : public Normalizer {
   enum class Kind { kLowercase, kStripAccents, kNmt, kByteLevel };
   explicit CharNormalizer(Kind kind) : kind_(kind) {}
   Status Normalize(NormalizedText* text) const override;
+  CutRule AtCut() const override { return CutRule::kSafe; }
 
  private:
   Kind kind_;
@@ -92,6 +107,9 @@ class PrecompiledNormalizer : public Normalizer {
  public:
   explicit PrecompiledNormalizer(PrecompiledCharsmap map) : map_(std::move(map)) {}
   Status Normalize(NormalizedText* text) const override;
+  // Graphemes by themselves. No letter joins a space after it to its grapheme but a Prepend, and
+  // those are not solid (cut_points.cc).
+  CutRule AtCut() const override { return CutRule::kSafe; }
 
  private:
   PrecompiledCharsmap map_;
@@ -102,6 +120,7 @@ class SequenceNormalizer : public Normalizer {
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
       : parts_(std::move(parts)) {}
   Status Normalize(NormalizedText* text) const override;
+  CutRule AtCut() const override;
 
  private:
   std::vector<std::unique_ptr<Normalizer>> parts_;

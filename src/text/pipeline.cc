@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "text/byte_level.h"
+#include "text/cut_points.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -89,6 +90,12 @@ class Pipeline : public Tokenizer {
   Status Encode(std::string_view text, const EncodeOptions& options, Encoding* out) const override;
   Status EncodePair(std::string_view first, std::string_view second, const EncodeOptions& options,
                     Encoding* out) const override;
+  Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const override;
+  Status Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
+                 const EncodeOptions& options, Encoding* out) const override;
+  size_t CutBefore(std::string_view text, size_t low, size_t high, bool both) const override {
+    return cuts_.Before(text, low, high, both);
+  }
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
   std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens) const override;
   int32_t vocab_size() const override { return vocab_size_; }
@@ -117,6 +124,7 @@ class Pipeline : public Tokenizer {
 
   TokenizerParts parts_;
   AddedTokenMatcher raw_matcher_, normalized_matcher_;
+  CutPoints cuts_;
   std::unordered_map<int32_t, size_t> added_of_id_;
   Vocabulary added_vocabulary_;  // content to id
   Vocabulary special_contents_;  // contents of special tokens
@@ -152,6 +160,7 @@ Expected<std::unique_ptr<Tokenizer>> Pipeline::Make(TokenizerParts parts) {
   for (const auto& pre : self->parts_.pre_tokenizers) {
     self->always_track_ = self->always_track_ || pre->needs_alignment();
   }
+  self->cuts_.Build(self->parts_);
   const int32_t second_type = self->parts_.post.roberta ? 0 : 1;
   self->plain_single_ = {{0, 0, {}}};
   self->plain_pair_ = {{0, 0, {}}, {1, second_type, {}}};
@@ -403,6 +412,37 @@ Status Pipeline::EncodePair(std::string_view first, std::string_view second,
   }
   scratch.Shrink();
   return status;
+}
+
+Status Pipeline::EncodeText(std::string_view text, std::vector<int32_t>* ids) const {
+  Scratch& scratch = ThreadScratch();
+  ids->clear();
+  const Status status = TokenizeText(text, EncodeOptions(), &scratch, &scratch.first);
+  if (status.ok()) *ids = scratch.first.ids;
+  scratch.Shrink();
+  return status;
+}
+
+Status Pipeline::Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
+                         const EncodeOptions& options, Encoding* out) const {
+  PENSTOCK_CHECK(!options.with_offsets);
+  Scratch& scratch = ThreadScratch();
+  out->Clear();
+  const auto take = [](std::span<const int32_t> ids, Tokens* tokens) {
+    tokens->Clear();
+    tokens->ids.assign(ids.begin(), ids.end());
+    tokens->begin = 0;
+    tokens->end = ids.size();
+  };
+  take(first, &scratch.first);
+  if (second != nullptr) take(*second, &scratch.second);
+  Tokens* const sequences[2] = {&scratch.first, &scratch.second};
+  if (second == nullptr) {
+    return Assemble(parts_.post.has_template ? parts_.post.single : plain_single_, options,
+                    sequences, 1, out);
+  }
+  return Assemble(parts_.post.has_template ? parts_.post.pair : plain_pair_, options, sequences, 2,
+                  out);
 }
 
 std::string_view Pipeline::IdToToken(int32_t id) const {

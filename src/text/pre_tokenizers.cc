@@ -128,6 +128,16 @@ std::unique_ptr<ClassSplit> ClassSplit::OnChar(char32_t delimiter, SplitBehavior
   return split;
 }
 
+CutRule ClassSplit::AtCut(std::string_view space) const {
+  if (on_char_ || space != " ") return CutRule::kUnsafe;
+  const bool removes = behavior_ == SplitBehavior::kRemoved;
+  if (removes && (bits_ & kUniSpace)) return CutRule::kSplits;
+  // Cuts within both parts as in the whole: no match reaches over a space that is none.
+  const bool local =
+      removes || behavior_ == SplitBehavior::kIsolated || behavior_ == SplitBehavior::kContiguous;
+  return local && !(UnicodeProps(' ') & bits_) ? CutRule::kSafe : CutRule::kUnsafe;
+}
+
 Status ClassSplit::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
   const UnicodeTable& table = UnicodePropertyTable();
   std::vector<Segment> segments;

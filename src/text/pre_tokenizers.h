@@ -22,6 +22,9 @@ class PreTokenizer {
   virtual Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const = 0;
   // True if Apply must know where in the original a piece begins.
   virtual bool needs_alignment() const { return false; }
+  // At a cut where the normalised text has `space` for the space: " " or U+2581. Asked of the steps
+  // in order, up to the first that splits; later ones see equal pieces.
+  virtual CutRule AtCut(std::string_view space) const = 0;
 };
 
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
@@ -33,6 +36,7 @@ class ClassSplit : public PreTokenizer {
       : bits_(class_bits), behavior_(behavior) {}
   static std::unique_ptr<ClassSplit> OnChar(char32_t delimiter, SplitBehavior behavior);
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
+  CutRule AtCut(std::string_view space) const override;
 
  private:
   uint32_t bits_;
@@ -46,6 +50,9 @@ class BertPreTokenizer : public PreTokenizer {
  public:
   BertPreTokenizer();
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
+  CutRule AtCut(std::string_view space) const override {
+    return space == " " ? CutRule::kSplits : CutRule::kUnsafe;
+  }
 
  private:
   unsigned char ascii_[128];
@@ -55,6 +62,9 @@ class BertPreTokenizer : public PreTokenizer {
 class WhitespacePreTokenizer : public PreTokenizer {
  public:
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
+  CutRule AtCut(std::string_view space) const override {
+    return space == " " ? CutRule::kSplits : CutRule::kUnsafe;
+  }
 };
 
 class SplitPreTokenizer : public PreTokenizer {
@@ -62,6 +72,13 @@ class SplitPreTokenizer : public PreTokenizer {
   SplitPreTokenizer(Regex regex, const KnownPattern* known, SplitBehavior behavior, bool invert)
       : regex_(std::move(regex)), known_(known), behavior_(behavior), invert_(invert) {}
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
+  // In the known patterns a space is either the first character of a match or part of a run of
+  // spaces; so a match begins at a space after something else. What they look ahead for is a
+  // character after spaces.
+  CutRule AtCut(std::string_view space) const override {
+    const bool known = known_ != nullptr && behavior_ == SplitBehavior::kIsolated;
+    return known && space == " " ? CutRule::kSplits : CutRule::kUnsafe;
+  }
 
  private:
   Regex regex_;
@@ -79,6 +96,10 @@ class ByteLevelPreTokenizer : public PreTokenizer {
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
   // Leaves bytes as they are.
   void set_keep_bytes(bool keep) { keep_bytes_ = keep; }
+  // The right part begins with a space and gets no other.
+  CutRule AtCut(std::string_view space) const override {
+    return use_regex_ && space == " " ? CutRule::kSplits : CutRule::kUnsafe;
+  }
 
  private:
   bool add_prefix_space_, use_regex_;
@@ -92,6 +113,11 @@ class MetaspacePreTokenizer : public PreTokenizer {
       : replacement_(std::move(replacement)), scheme_(scheme), split_(split) {}
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
   bool needs_alignment() const override { return scheme_ == Scheme::kFirst; }
+  // The right part begins with what becomes the replacement, and gets no other.
+  CutRule AtCut(std::string_view space) const override {
+    const bool own = space == " " || space == replacement_;
+    return split_ && own ? CutRule::kSplits : CutRule::kUnsafe;
+  }
 
  private:
   std::string replacement_;  // one character
@@ -103,6 +129,7 @@ class FixedLengthPreTokenizer : public PreTokenizer {
  public:
   explicit FixedLengthPreTokenizer(size_t length) : length_(length) {}
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
+  CutRule AtCut(std::string_view) const override { return CutRule::kUnsafe; }
 
  private:
   size_t length_;  // characters

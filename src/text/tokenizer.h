@@ -77,6 +77,22 @@ class Tokenizer {
   virtual Status EncodePair(std::string_view first, std::string_view second,
                             const EncodeOptions& options, Encoding* out) const = 0;
 
+  // The two halves of Encode and EncodePair, for callers that keep the tokens of texts: EncodeText
+  // gives all tokens of a text, Combine cuts them to options.max_tokens and puts the template
+  // around. `second` null: one text. options.with_offsets must be false.
+  virtual Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const = 0;
+  virtual Status Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
+                         const EncodeOptions& options, Encoding* out) const = 0;
+
+  static constexpr size_t kNoCut = std::string_view::npos;
+  // The last byte in [low, high] where the text may be cut in two: the tokens of the left part are
+  // the first tokens of the whole, and with `both` those of the right part are the rest. kNoCut if
+  // there is none, or none that is known to be one.
+  virtual size_t CutBefore(std::string_view text, size_t low, size_t high, bool both) const {
+    (void)text, (void)low, (void)high, (void)both;
+    return kNoCut;
+  }
+
   // Ids outside the vocabulary are skipped, as Hugging Face does.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
   virtual std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens) const = 0;

@@ -1,0 +1,177 @@
+#include "text/cut_points.h"
+
+#include <algorithm>
+
+#include "text/tokenizer_parts.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace penstock {
+namespace {
+
+// Characters tried out: the scripts that put spaces between words.
+constexpr struct {
+  char32_t begin, end;
+} kScripts[] = {
+    {0x21, 0x600},     // Latin, Greek, Cyrillic, Armenian, Hebrew
+    {0x620, 0x6D4},    // Arabic
+    {0x904, 0x93A},    // Devanagari
+    {0xAC00, 0xD7A4},  // Hangul syllables
+};
+
+constexpr uint32_t kWordCategories = 1u << kCatLu | 1u << kCatLl | 1u << kCatLo | 1u << kCatNd;
+
+bool IsWordCharacter(char32_t c) {
+  const uint32_t props = UnicodeProps(c);
+  return (kWordCategories >> (props & kUniCategoryMask) & 1) != 0 && !(props & kUniCombining) &&
+         GraphemeBreakOf(props) != GraphemeBreak::kPrepend;
+}
+
+// Unified ideographs, which BertNormalizer sets apart. All are three bytes, with leads E4 to E9.
+bool IsHanAt(std::string_view text, size_t at) {
+  if (at + 3 > text.size()) return false;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  if (byte(0) < 0xE4 || byte(0) > 0xE9 || !IsUtf8Continuation(byte(1)) ||
+      !IsUtf8Continuation(byte(2))) {
+    return false;
+  }
+  int length = 0;
+  const char32_t c = DecodeUtf8(text.data() + at, &length);
+  return c >= 0x4E00 && c <= 0x9FFF;
+}
+
+bool HasHan(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (IsHanAt(text, i)) return true;
+  }
+  return false;
+}
+
+bool HasSpace(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    int length = 0;
+    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    if ((UnicodeProps(c) & (kUniSpace | kUniRegexSpace | kUniBertSpace)) || c == 0x2581) {
+      return true;
+    }
+    at += length;
+  }
+  return false;
+}
+
+std::string Normalized(const Normalizer* normalizer, std::string_view text) {
+  NormalizedText normalized;
+  normalized.Assign(text, 0, uint32_t(text.size()), false);
+  if (normalizer != nullptr && !normalizer->Normalize(&normalized).ok()) return {};
+  return normalized.text;
+}
+
+// What a space between words becomes, if that can be told.
+std::string SpaceOf(const Normalizer* normalizer) {
+  const std::string word = Normalized(normalizer, "a");
+  const std::string two = Normalized(normalizer, "a a");
+  for (const std::string_view space : {std::string_view(" "), kMetaspace}) {
+    if (two == word + std::string(space) + word) return std::string(space);
+  }
+  return {};
+}
+
+// Whether `c` between spaces stays by itself and keeps characters that are no spaces at its ends.
+bool StaysByItself(const Normalizer* normalizer, const std::string& word, const std::string& space,
+                   char32_t c) {
+  std::string alone;
+  AppendUtf8(c, &alone);
+  const std::string whole = Normalized(normalizer, "a " + alone + " a");
+  alone = Normalized(normalizer, alone);
+  if (alone.empty() || whole != word + space + alone + space + word) return false;
+  return !HasSpace(alone);
+}
+
+// Added tokens that could upset a cut; see the header.
+bool UpsetsCuts(const AddedToken& token, const std::vector<bool>& solid) {
+  if (token.rstrip) return true;
+  for (const std::string& text : {token.content, token.pattern}) {
+    int length = 0;
+    const char32_t first = DecodeUtf8(text.data(), &length);
+    if (first < solid.size() && solid[first] && IsWordCharacter(first)) return true;
+    if (!HasSpace(text)) continue;
+    // Runs of spaces are never single ones; anything else with a space could match across.
+    const bool only_spaces = text.size() > 1 && text.find_first_not_of(' ') == std::string::npos;
+    if (!only_spaces) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void CutPoints::Build(const TokenizerParts& parts) {
+  const Normalizer* const normalizer = parts.normalizer.get();
+  rule_ = CutRule::kUnsafe;
+  const CutRule normalizing = normalizer == nullptr ? CutRule::kSafe : normalizer->AtCut();
+  if (normalizing == CutRule::kUnsafe || parts.model->can_fail()) return;
+  const std::string space = SpaceOf(normalizer);
+  if (space.empty()) return;
+  CutRule splitting = CutRule::kSafe;
+  for (const auto& pre : parts.pre_tokenizers) {
+    splitting = pre->AtCut(space);
+    if (splitting != CutRule::kSafe) break;
+  }
+  if (splitting != CutRule::kSplits) return;
+
+  const std::string word = Normalized(normalizer, "a");
+  solid_.assign(kScripts[std::size(kScripts) - 1].end, false);
+  for (const auto& script : kScripts) {
+    for (char32_t c = script.begin; c < script.end; ++c) {
+      if (c >= 0x80 && !IsWordCharacter(c)) continue;
+      solid_[c] = c != 0x7F && StaysByItself(normalizer, word, space, c);
+    }
+  }
+  for (const AddedToken& token : parts.added) {
+    if (UpsetsCuts(token, solid_)) return;
+  }
+  rule_ = normalizing;
+
+  const auto* bert = dynamic_cast<const BertNormalizer*>(normalizer);
+  const bool drops_space =
+      !parts.pre_tokenizers.empty() &&
+      dynamic_cast<const BertPreTokenizer*>(parts.pre_tokenizers.front().get()) != nullptr;
+  han_ = bert != nullptr && bert->splits_chinese() && drops_space &&
+         std::none_of(parts.added.begin(), parts.added.end(), [](const AddedToken& token) {
+           return HasHan(token.content) || HasSpace(token.content) || HasHan(token.pattern) ||
+                  HasSpace(token.pattern);
+         });
+}
+
+bool CutPoints::SpaceCut(std::string_view text, size_t at) const {
+  // The character after must be of a word, so that no mark or symbol clings to the space.
+  const size_t after = at + 1;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  size_t length = 0, bad = 0;
+  ScanUtf8(text.substr(after, 4), &length, &bad);
+  if (length == 0) return false;
+  int read = 0;
+  const char32_t next = DecodeUtf8(text.data() + after, &read);
+  if (!IsSolid(next) || !IsWordCharacter(next)) return false;
+  size_t before = at - 1;
+  while (before > 0 && at - before < 4 && IsUtf8Continuation(bytes[before])) --before;
+  if (!IsValidUtf8(text.substr(before, at - before))) return false;
+  const char32_t last = DecodeUtf8(text.data() + before, &read);
+  return before + size_t(read) == at && IsSolid(last);
+}
+
+size_t CutPoints::Before(std::string_view text, size_t low, size_t high, bool both) const {
+  if (rule_ < (both ? CutRule::kSafe : CutRule::kPrefix)) return std::string_view::npos;
+  low = std::max<size_t>(low, 1);
+  if (text.size() < 2) return std::string_view::npos;
+  high = std::min(high, text.size() - 2);
+  for (size_t at = high; at >= low; --at) {
+    if (text[at] == ' ') {
+      if (SpaceCut(text, at)) return at;
+    } else if (han_ && at >= 3 && IsHanAt(text, at) && IsHanAt(text, at - 3)) {
+      return at;
+    }
+  }
+  return std::string_view::npos;
+}
+
+}  // namespace penstock

@@ -1,0 +1,39 @@
+// Tokens of a text that will be cut to a limit, read no further than the limit needs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+#include "text/tokenizer.h"
+
+namespace penstock {
+
+// As Tokenizer::EncodeText; a cache may stand behind it.
+using EncodeTextFn = std::function<Status(std::string_view text, std::vector<int32_t>* ids)>;
+
+struct LimitedTokens {
+  // All tokens of the text; or, with unread_bytes > 0, more than `limit` of its first (cutting on
+  // the right) or of its last (on the left).
+  std::vector<int32_t> ids;
+  size_t unread_bytes = 0;
+};
+
+// Texts of up to about this many times `limit` bytes are read whole: that costs little, and the
+// number of tokens cut off is exact. English prose has 4 to 5 bytes a token.
+inline constexpr size_t kWholeTextBytesPerToken = 12;
+
+// `limit` > 0. A Tokenizer::Combine of the ids to at most `limit` tokens of this text gives what it
+// gives for all tokens, but that truncated_tokens does not count what was not read. Reads windows
+// of 6, 12, ... bytes a token; all of it where the tokenizer knows no cut in a window.
+Status EncodeLimited(const Tokenizer& tokenizer, std::string_view text, size_t limit,
+                     TruncationSide side, const EncodeTextFn& encode, LimitedTokens* out);
+
+// Whether a pair cut to `limit` tokens together (longest first) comes out right though texts were
+// not read to their ends: where both are over the limit and it is odd, the longer one keeps a token
+// more, so their lengths must be known.
+bool PairCanBeCut(const LimitedTokens& first, const LimitedTokens& second, size_t limit);
+
+}  // namespace penstock
