@@ -265,7 +265,7 @@ TEST(LimitedTextFiles, OfTheTestData) {
     if (it->path().filename() != "tokenizer.json" || !sizes.insert(it->file_size()).second)
       continue;
     const auto tokenizer = Tokenizer::FromFile(it->path().string());
-    if (!tokenizer.ok()) continue;  // tests/parity/ says which these are
+    if (!tokenizer.ok() || (*tokenizer)->vocab_size() == 0) continue;  // tests/parity/ says why
     SCOPED_TRACE(it->path().string());
     Check(**tokenizer, 2, 15);
     with_cuts += (*tokenizer)->CutBefore("the cat sat", 0, 11, false) == 7;
