@@ -82,7 +82,7 @@ class CpuBackend final : public Backend {
         attention_scratch_(pool_.threads()) {
     const size_t rows = kBlockTilesMax * static_cast<size_t>(kernels->tile_rows);
     for (std::unique_ptr<AlignedBuffer>& scratch : gemm_scratch_) {
-      Grow(&scratch, kernels->gemm_scratch_floats(rows));
+      scratch = std::make_unique<AlignedBuffer>(kernels->gemm_scratch_floats(rows), &weight_arena_);
     }
     if (pool_.threads() == 1) return;
     for (size_t lane = 0; lane < pool_.threads(); ++lane) {
@@ -118,8 +118,23 @@ class CpuBackend final : public Backend {
     }
   }
 
-  std::unique_ptr<Buffer> Alloc(size_t floats) override {
-    return std::make_unique<AlignedBuffer>(floats, &arena_);
+  uint64_t ScratchBytes() const override {
+    uint64_t bytes = scratch_bytes_.load(std::memory_order_relaxed);
+    for (const std::unique_ptr<CpuBackend>& lane : lanes_) bytes += lane->ScratchBytes();
+    return bytes;
+  }
+  void ReleaseScratch() override {
+    for (const std::unique_ptr<CpuBackend>& lane : lanes_) lane->ReleaseScratch();
+    const std::lock_guard lock(buffers_mutex_);
+    product_.reset();
+    for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) scratch.reset();
+    scratch_bytes_.store(0, std::memory_order_relaxed);
+    work_arena_.Trim();
+  }
+
+  std::unique_ptr<Buffer> Alloc(size_t floats, BufferUse use) override {
+    return std::make_unique<AlignedBuffer>(
+        floats, use == BufferUse::kWeights ? &weight_arena_ : &work_arena_);
   }
   void CopyIn(const float* host, float* device, size_t floats) override {
     std::memcpy(device, host, floats * sizeof(float));
@@ -130,7 +145,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
                                      int32_t in) override {
     return std::make_unique<PanelLinear>(weight, bias, out, in,
-                                         static_cast<size_t>(kernels_->panel), &arena_);
+                                         static_cast<size_t>(kernels_->panel), &weight_arena_);
   }
 
   void Embed(const EmbedArgs& args, float* x) override {
@@ -305,23 +320,29 @@ class CpuBackend final : public Backend {
                        y + begin * width);
   }
 
+  // Scratch of at least `floats`, whatever was in it. Under buffers_mutex_.
   float* Grow(std::unique_ptr<AlignedBuffer>* buffer, size_t floats) {
     if (*buffer == nullptr || (*buffer)->size() < floats) {
-      *buffer = std::make_unique<AlignedBuffer>(floats, &arena_);
+      const size_t had = *buffer == nullptr ? 0 : (*buffer)->size();
+      buffer->reset();  // first, so that the two are never there at once
+      *buffer = std::make_unique<AlignedBuffer>(floats, &work_arena_);
+      scratch_bytes_.fetch_add((floats - had) * sizeof(float), std::memory_order_relaxed);
     }
     return (*buffer)->data();
   }
 
   const Kernels* kernels_;
-  HugePageArena arena_;
+  HugePageArena weight_arena_;  // and all else that stays
+  HugePageArena work_arena_;
   ThreadPool pool_;
   std::vector<std::unique_ptr<CpuBackend>> lanes_;  // one a thread, each of one thread
-  // One a thread of the pool, for the largest block of rows.
+  // One a thread of the pool, for the largest block of rows; small, and never given back.
   std::vector<std::unique_ptr<AlignedBuffer>> gemm_scratch_;
-  // These grow; buffers_mutex_ keeps two operations from using them at once.
+  // These grow and are given back; buffers_mutex_ keeps two operations from using them at once.
   std::mutex buffers_mutex_;
   std::vector<std::unique_ptr<AlignedBuffer>> attention_scratch_;
   std::unique_ptr<AlignedBuffer> product_;
+  std::atomic<uint64_t> scratch_bytes_{0};  // of this backend, without its lanes
 };
 
 }  // namespace

@@ -29,11 +29,13 @@ class HugePageArena {
   // Uninitialised. Running out of memory throws std::bad_alloc, which ends the process.
   Block Alloc(size_t bytes);
 
+  // Lets go of the newest chunk too if none of its blocks is left.
+  void Trim();
+
  private:
   std::mutex mutex_;
   std::shared_ptr<void> chunk_;
   size_t used_ = 0;
-  size_t size_ = 0;
 };
 
 }  // namespace penstock::cpu

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <mutex>
 #include <span>
 
 #include "common/log.h"
+#include "common/memory.h"
 #include "models/encoder.h"
 
 namespace penstock {
@@ -24,12 +26,21 @@ class ModelRunner : public EncoderRunner {
 
   int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
   Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) override {
+    const std::lock_guard lock(session_mutex_);
     return session_.Run(batch, output, out);
   }
-  EncoderSession& session() { return session_; }
+  uint64_t HeldBytes() const override { return session_.HeldBytes(); }
+  uint64_t ReleaseMemory() override {
+    const std::unique_lock lock(session_mutex_, std::try_to_lock);
+    if (!lock) return 0;
+    const uint64_t released = session_.Release();
+    TrimHeap();
+    return released;
+  }
 
  private:
   std::unique_ptr<EncoderModel> model_;
+  std::mutex session_mutex_;  // taken once a batch; another thread has it only to release memory
   EncoderSession session_;
 };
 
@@ -109,10 +120,8 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   parts.parameters = model->parameters();
   parts.weight_bytes = model->weight_bytes();
   parts.backend = backend->name();
-  auto runner = std::make_unique<ModelRunner>(std::move(model));
-  runner->session().Reserve(options.scheduler.max_batch_tokens,
-                            options.scheduler.max_batch_sequences);
-  parts.runner = std::move(runner);
+  parts.runner = std::make_unique<ModelRunner>(std::move(model));
+  TrimHeap();  // what the tensors passed through while they were packed
   return std::make_unique<Engine>(std::move(parts), options, metrics);
 }
 

@@ -1,6 +1,7 @@
 #include "models/encoder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "models/weights.h"
@@ -83,6 +84,8 @@ class Workspace {
 
   // The next Forward runs on `backend`, with at most `tokens` tokens.
   void Reserve(Backend* backend, size_t tokens);
+  void Release();
+  uint64_t bytes() const;
   // Returns the last hidden state, [tokens, hidden].
   const float* Forward(const PackedBatch& batch);
 
@@ -105,12 +108,30 @@ void Workspace::Reserve(Backend* backend, size_t tokens) {
   const size_t hidden = static_cast<size_t>(weights_.hidden);
   const size_t inner = static_cast<size_t>(weights_.intermediate);
   const bool gated = weights_.architecture->gated;
+  Release();  // first, so that old and new are never there at once
   capacity_ = RoundUp(tokens, kTokenStep);
-  x_ = backend->Alloc(capacity_ * hidden);
-  if (weights_.architecture->pre_norm) normed_ = backend->Alloc(capacity_ * hidden);
-  wide_ = backend->Alloc(capacity_ * std::max(3 * hidden, gated ? 2 * inner : inner));
-  context_ = backend->Alloc(capacity_ * (gated ? std::max(hidden, inner) : hidden));
+  const auto alloc = [&](size_t width) {
+    return backend->Alloc(capacity_ * width, BufferUse::kActivations);
+  };
+  x_ = alloc(hidden);
+  if (weights_.architecture->pre_norm) normed_ = alloc(hidden);
+  wide_ = alloc(std::max(3 * hidden, gated ? 2 * inner : inner));
+  context_ = alloc(gated ? std::max(hidden, inner) : hidden);
   position_ids_.resize(capacity_);
+}
+
+void Workspace::Release() {
+  capacity_ = 0;
+  for (auto* buffer : {&x_, &normed_, &wide_, &context_}) buffer->reset();
+  position_ids_ = std::vector<int32_t>();  // ({} would keep the room)
+}
+
+uint64_t Workspace::bytes() const {
+  uint64_t bytes = position_ids_.capacity() * sizeof(int32_t);
+  for (const auto* buffer : {&x_, &normed_, &wide_, &context_}) {
+    if (*buffer != nullptr) bytes += (*buffer)->size() * sizeof(float);
+  }
+  return bytes;
 }
 
 void Workspace::NumberPositions(const PackedBatch& batch) {
@@ -215,6 +236,9 @@ struct EncoderSession::Impl final : public LaneWork {
   explicit Impl(const EncoderModel* m);
 
   void Reserve(size_t tokens, size_t sequences);
+  void Release();
+  void ReserveRows(size_t rows);  // of pooled vectors
+  void CountHeld();
   Status Check(const PackedBatch& given, EncoderOutput wanted, std::span<float> rows_out) const;
   void Plan(const PackedBatch& given);
   bool GroupsAreEven(const PackedBatch& given);
@@ -245,6 +269,7 @@ struct EncoderSession::Impl final : public LaneWork {
   size_t token_capacity = 0;
   size_t sequence_capacity = 0;
   std::unique_ptr<Buffer> pooled_a, pooled_b;  // [sequences, widest step], used in turn
+  std::atomic<uint64_t> held_bytes{0};         // of all buffers above
 
   // The call under way.
   PackedBatch batch;
@@ -264,6 +289,7 @@ EncoderSession::Impl::Impl(const EncoderModel* m)
 }
 
 void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
+  const bool grows = tokens > token_capacity || sequences > sequence_capacity;
   if (tokens > token_capacity) {
     token_capacity = RoundUp(tokens, kTokenStep);
     const size_t longest = std::min(static_cast<size_t>(model->max_tokens()), token_capacity);
@@ -275,16 +301,46 @@ void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
   }
   for (Lane& lane : lanes) lane.offsets.reserve(sequences + 1);
   groups.reserve(sequences);
-  if (sequences <= sequence_capacity) return;
-  sequence_capacity = RoundUp(sequences, kSequenceStep);
+  if (sequences > sequence_capacity) ReserveRows(RoundUp(sequences, kSequenceStep));
+  if (grows) CountHeld();
+}
+
+void EncoderSession::Impl::ReserveRows(size_t rows) {
+  sequence_capacity = rows;
   size_t width = static_cast<size_t>(weights.hidden) * std::max<size_t>(1, weights.pooling.size());
   for (const auto* steps : {&weights.dense, &weights.head}) {
     for (const DenseStep& step : *steps) {
       width = std::max(width, static_cast<size_t>(step.linear->out()));
     }
   }
-  pooled_a = weights.backend->Alloc(sequence_capacity * width);
-  pooled_b = weights.backend->Alloc(sequence_capacity * width);
+  for (auto* pooled : {&pooled_a, &pooled_b}) {
+    pooled->reset();
+    *pooled = weights.backend->Alloc(rows * width, BufferUse::kActivations);
+  }
+}
+
+void EncoderSession::Impl::Release() {
+  whole.Release();
+  for (Lane& lane : lanes) {
+    lane.workspace.Release();
+    lane.offsets = std::vector<int32_t>();
+  }
+  groups = std::vector<Group>();
+  pooled_a.reset();
+  pooled_b.reset();
+  token_capacity = 0;
+  sequence_capacity = 0;
+  weights.backend->ReleaseScratch();
+  CountHeld();
+}
+
+void EncoderSession::Impl::CountHeld() {
+  uint64_t bytes = whole.bytes();
+  for (const Lane& lane : lanes) bytes += lane.workspace.bytes();
+  for (const auto* pooled : {&pooled_a, &pooled_b}) {
+    if (*pooled != nullptr) bytes += (*pooled)->size() * sizeof(float);
+  }
+  held_bytes.store(bytes, std::memory_order_relaxed);
 }
 
 Status EncoderSession::Impl::Check(const PackedBatch& given, EncoderOutput wanted,
@@ -431,6 +487,14 @@ EncoderSession::EncoderSession(const EncoderModel* model) : impl_(std::make_uniq
 EncoderSession::~EncoderSession() = default;
 
 void EncoderSession::Reserve(size_t tokens, size_t sequences) { impl_->Reserve(tokens, sequences); }
+uint64_t EncoderSession::HeldBytes() const {
+  return impl_->held_bytes.load(std::memory_order_relaxed) + impl_->weights.backend->ScratchBytes();
+}
+uint64_t EncoderSession::Release() {
+  const uint64_t held = HeldBytes();
+  impl_->Release();
+  return held;
+}
 
 Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) {
   Impl& impl = *impl_;

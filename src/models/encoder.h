@@ -57,6 +57,11 @@ class EncoderSession {
   explicit EncoderSession(const EncoderModel* model);
   ~EncoderSession();
   void Reserve(size_t tokens, size_t sequences);
+  // Gives the buffers and the backend's scratch back to the system; the next Run makes them anew.
+  // Not while Run is under way. Returns the bytes that were held.
+  uint64_t Release();
+  // Bytes of the buffers, and of the scratch that models of one backend share. Any thread.
+  uint64_t HeldBytes() const;
 
   // Runs the model. `out` must hold rows * OutputWidth(output) floats, rows being sequences or
   // tokens. Refuses (kInvalidArgument): an id outside the vocabulary, a type id outside its

@@ -87,7 +87,7 @@ class WeightReader {
 
   // Puts values into the backend's memory.
   const float* Keep(const std::vector<float>& values) {
-    out_->buffers.push_back(out_->backend->Alloc(values.size()));
+    out_->buffers.push_back(out_->backend->Alloc(values.size(), BufferUse::kWeights));
     out_->backend->CopyIn(values.data(), out_->buffers.back()->data(), values.size());
     out_->bytes += values.size() * sizeof(float);
     return out_->buffers.back()->data();

@@ -106,6 +106,10 @@ class LaneWork {
   virtual void RunPiece(size_t index, size_t lane, Backend* backend) = 0;
 };
 
+// What a buffer is for. Kept apart in memory, so that the room of activations can go back to the
+// system while the weights stay.
+enum class BufferUse { kWeights, kActivations };
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -123,9 +127,13 @@ class Backend {
   // over sequences of up to `length` tokens; operations within that then allocate nothing.
   virtual void Reserve(size_t rows, size_t lane_rows, size_t width, size_t length,
                        size_t head_size) = 0;
+  // Bytes that Reserve and the operations have made room in, and giving them back to the system.
+  // Operations make room again as they need it.
+  virtual uint64_t ScratchBytes() const = 0;
+  virtual void ReleaseScratch() = 0;
 
   // Uninitialised floats; never null (running out of memory ends the process).
-  virtual std::unique_ptr<Buffer> Alloc(size_t floats) = 0;
+  virtual std::unique_ptr<Buffer> Alloc(size_t floats, BufferUse use) = 0;
   virtual void CopyIn(const float* host, float* device, size_t floats) = 0;
   virtual void CopyOut(const float* device, float* host, size_t floats) = 0;
   // weight: host [out, in] row-major; bias: host [out] or null.

@@ -1,0 +1,18 @@
+// How much memory the process has, and giving free heap back to the system. Any thread may call.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock {
+
+// Memory of the process that lies in RAM; 0 if the system does not say.
+uint64_t ResidentBytes();
+
+// Free blocks that the heap keeps for later.
+uint64_t FreeHeapBytes();
+
+// Gives free blocks back to the system. Takes milliseconds where there are many, and allocations
+// of other threads wait meanwhile; does nothing where there is little to give.
+void TrimHeap();
+
+}  // namespace penstock

@@ -1,0 +1,58 @@
+#include "cpu/huge_page_arena.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "common/memory.h"
+
+namespace penstock::cpu {
+namespace {
+
+TEST(HugePageArena, BlocksAreAlignedAndApart) {
+  HugePageArena arena;
+  std::vector<HugePageArena::Block> blocks;
+  for (const size_t bytes : {1ul, 64ul, 65ul, 3ul << 20, 5ul << 20, 9ul << 20}) {
+    blocks.push_back(arena.Alloc(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back().data) % HugePageArena::kAlignment, 0u);
+    std::memset(blocks.back().data, static_cast<int>(blocks.size()), bytes);
+  }
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back().data) % HugePageArena::kPageBytes, 0u);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_EQ(*static_cast<char*>(blocks[i].data), static_cast<char>(i + 1));
+  }
+}
+
+TEST(HugePageArena, WhatIsFreedGoesBackToTheSystem) {
+  HugePageArena arena;
+  constexpr size_t kBytes = 3 << 20, kBlocks = 20;
+  const uint64_t before = ResidentBytes();
+  std::vector<HugePageArena::Block> blocks;
+  for (size_t i = 0; i < kBlocks; ++i) {
+    blocks.push_back(arena.Alloc(kBytes));
+    std::memset(blocks.back().data, 1, kBytes);
+  }
+  const uint64_t full = ResidentBytes();
+  EXPECT_GE(full, before + kBlocks * kBytes * 9 / 10);
+  blocks.resize(1);
+  // All but the first and the newest chunk.
+  EXPECT_LE(ResidentBytes(), full - kBlocks * kBytes / 2);
+  blocks.clear();
+  arena.Trim();
+  EXPECT_LE(ResidentBytes(), before + (4 << 20));
+  std::memset(arena.Alloc(kBytes).data, 1, kBytes);  // and it goes on
+}
+
+TEST(HugePageArena, TrimLeavesWhatIsUsed) {
+  HugePageArena arena;
+  const HugePageArena::Block block = arena.Alloc(1000);
+  std::memset(block.data, 7, 1000);
+  arena.Trim();
+  EXPECT_EQ(static_cast<char*>(block.data)[999], 7);
+}
+
+}  // namespace
+}  // namespace penstock::cpu
