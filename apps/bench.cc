@@ -16,13 +16,15 @@ struct Benchmark {
 
 const std::vector<Benchmark> kBenchmarks = {
     {"http", "A server under load: rates and latencies", RunBenchHttp},
+    {"saturation", "A whole server beside its kernels alone; interactive requests under bulk load",
+     RunBenchSaturation},
 };
 
 void PrintHelp(FILE* out) {
   std::fprintf(out,
                "Measure Penstock.\n\nUsage: penstock bench BENCHMARK [FLAGS]\n\nBenchmarks:\n");
   for (const Benchmark& benchmark : kBenchmarks) {
-    std::fprintf(out, "  %-10s %s\n", benchmark.name, benchmark.summary);
+    std::fprintf(out, "  %-11s %s\n", benchmark.name, benchmark.summary);
   }
   std::fprintf(out,
                "\n  penstock bench BENCHMARK --help   flags, defaults and examples\n"

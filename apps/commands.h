@@ -17,5 +17,6 @@ int RunDoctor(const std::vector<std::string>& args);
 // penstock bench NAME; apps/bench.cc has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
+int RunBenchSaturation(const std::vector<std::string>& args);
 
 }  // namespace penstock

@@ -53,3 +53,16 @@ def test_http_says_what_is_wrong():
                             (("--model", "/nonexistent/model"), "ended before")):
         done = run("bench", "http", *arguments, check=False)
         assert done.returncode != 0 and said in done.stderr.decode(), (arguments, done.stderr)
+
+
+def test_saturation(tmp_path):
+    done = run("bench", "saturation", "--model", GOLDEN / EMBED, "--threads", 1, "--rounds", 1,
+               "--round-s", 0.3, "--interactive-s", 0.5, "--interactive-rate", 50,
+               "--lengths", "uniform:2,20", "--json", tmp_path / "r.json")
+    found = {r["name"]: r["value"] for r in records(tmp_path / "r.json")}
+    assert found["http.kernel_loop_texts_per_s"] > found["http.texts_per_s"] > 0
+    raw = found["http.ratio_vs_kernel_loop_raw"]
+    assert abs(found["http.texts_per_s"] / found["http.kernel_loop_texts_per_s"] - raw) < 1e-6
+    assert found["http.ratio_vs_kernel_loop"] >= raw > 0
+    assert found["http.interactive_p99_ratio"] > 0
+    assert "kernel loop" in done.stdout.decode()
