@@ -147,7 +147,7 @@ Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest
 }
 
 void Service::Embed(EmbedRequest request, RequestContext context, Callback<EmbedResponse> done) {
-  auto answer = impl_->Admit(Behaviour::kEmbed, std::move(done));
+  auto answer = impl_->Admit(Behaviour::kEmbed, context, std::move(done));
   if (!answer) return;
   const auto owned = std::make_shared<EmbedRequest>(std::move(request));
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);
@@ -176,7 +176,7 @@ void Service::Embed(EmbedRequest request, RequestContext context, Callback<Embed
 
 void Service::EmbedAll(EmbedRequest request, RequestContext context,
                        Callback<EmbedAllResponse> done) {
-  auto answer = impl_->Admit(Behaviour::kEmbedAll, std::move(done));
+  auto answer = impl_->Admit(Behaviour::kEmbedAll, context, std::move(done));
   if (!answer) return;
   const auto owned = std::make_shared<EmbedRequest>(std::move(request));
   if (owned->dimensions) {
@@ -230,7 +230,7 @@ Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<RerankReque
 }
 
 void Service::Rerank(RerankRequest request, RequestContext context, Callback<RerankResponse> done) {
-  auto answer = impl_->Admit(Behaviour::kRerank, std::move(done));
+  auto answer = impl_->Admit(Behaviour::kRerank, context, std::move(done));
   if (!answer) return;
   const auto owned = std::make_shared<RerankRequest>(std::move(request));
   auto plan = impl_->PlanRerank(owned, std::move(context));
@@ -276,7 +276,7 @@ Expected<EncodePlan> Service::Impl::PlanClassify(const std::shared_ptr<ClassifyR
 
 void Service::Classify(ClassifyRequest request, RequestContext context,
                        Callback<ClassifyResponse> done) {
-  auto answer = impl_->Admit(Behaviour::kClassify, std::move(done));
+  auto answer = impl_->Admit(Behaviour::kClassify, context, std::move(done));
   if (!answer) return;
   const auto owned = std::make_shared<ClassifyRequest>(std::move(request));
   auto plan = impl_->PlanClassify(owned, std::move(context));
@@ -328,7 +328,7 @@ Expected<EncodePlan> Service::Impl::PlanSimilarity(
 
 void Service::Similarity(SimilarityRequest request, RequestContext context,
                          Callback<SimilarityResponse> done) {
-  auto answer = impl_->Admit(Behaviour::kSimilarity, std::move(done));
+  auto answer = impl_->Admit(Behaviour::kSimilarity, context, std::move(done));
   if (!answer) return;
   const auto owned = std::make_shared<SimilarityRequest>(std::move(request));
   auto plan = impl_->PlanSimilarity(owned, std::move(context));

@@ -46,6 +46,12 @@ class Service {
   void Tokenize(TokenizeRequest request, RequestContext context, Callback<TokenizeResponse> done);
   void Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done);
 
+  // A long job is announced: see api/bulk_runs.h. Requests carry the id in their context. At the
+  // end the server decides whether to give memory back. kResourceExhausted: too many are open;
+  // kNotFound: no such run.
+  Expected<BulkRunBegun> BeginBulkRun();
+  void EndBulkRun(const std::string& id, Callback<BulkRunEnded> done);
+
   // These never wait behind inference.
   std::vector<ModelInfo> Models() const;
   // "" = the default model's; kNotFound. One that is still loading has its name and ready == false.

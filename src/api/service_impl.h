@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "api/bulk_runs.h"
 #include "api/encode_pipeline.h"
 #include "api/service.h"
 #include "api/service_metrics.h"
@@ -23,30 +24,32 @@ struct Service::Impl {
 
   // The callback to answer with; null when the request was refused (and answered).
   template <typename Response>
-  Callback<Response> Admit(Behaviour behaviour, Callback<Response> done) {
+  Callback<Response> Admit(Behaviour behaviour, const RequestContext& context,
+                           Callback<Response> done) {
     {
       const std::lock_guard lock(mutex);
       ++unanswered;  // before `accepting` is read: Drain after StopAccepting sees it
     }
-    const Status refused = TakePlace();
+    std::shared_ptr<const void> in_run;  // kept as long as the callback
+    const Status refused = TakePlace(context, &in_run);
     if (!refused.ok()) {
       metrics.CountRequest(behaviour, refused.code(), 0);
       done(refused);
       CountAnswered();
       return nullptr;
     }
-    return
-        [this, behaviour, start = Clock::now(), done = std::move(done)](Expected<Response> result) {
-          const std::chrono::duration<double> took = Clock::now() - start;
-          metrics.CountRequest(behaviour, result.status().code(), took.count());
-          // Before the answer: its client may send the next request at once.
-          in_flight.fetch_sub(1, std::memory_order_relaxed);
-          metrics.in_flight().Add(-1);
-          done(std::move(result));
-          CountAnswered();
-        };
+    return [this, behaviour, start = Clock::now(), in_run = std::move(in_run),
+            done = std::move(done)](Expected<Response> result) {
+      const std::chrono::duration<double> took = Clock::now() - start;
+      metrics.CountRequest(behaviour, result.status().code(), took.count());
+      // Before the answer: its client may send the next request at once.
+      in_flight.fetch_sub(1, std::memory_order_relaxed);
+      metrics.in_flight().Add(-1);
+      done(std::move(result));
+      CountAnswered();
+    };
   }
-  Status TakePlace();
+  Status TakePlace(const RequestContext& context, std::shared_ptr<const void>* in_run);
   void CountAnswered();
 
   // The model by name (or the default for the behaviour), which must offer it.
@@ -73,11 +76,18 @@ struct Service::Impl {
     metrics.CountTokens(behaviour, outcome.usage, outcome.truncation);
   }
 
+  // What could be given back to the system, and giving it back; by how many bytes resident memory
+  // fell.
+  uint64_t HeldBytes() const;
+  uint64_t ReleaseMemory();
+
   Registry* const registry;
   const ServiceLimits limits;
   ServiceMetrics metrics;
   std::atomic<bool> accepting{true};
   std::atomic<int32_t> in_flight{0};
+  std::atomic<uint64_t> served{0};  // requests taken since the start
+  BulkRuns bulk_runs;
   std::mutex mutex;
   std::condition_variable answered;
   int64_t unanswered = 0;  // guarded by mutex

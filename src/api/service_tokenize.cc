@@ -70,8 +70,12 @@ Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metri
       pool(Workers(limits_in),
            static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)) {}
 
-Status Service::Impl::TakePlace() {
+Status Service::Impl::TakePlace(const RequestContext& context,
+                                std::shared_ptr<const void>* in_run) {
   if (!accepting) return {StatusCode::kUnavailable, "the server is shutting down"};
+  if (!context.bulk_run.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(*in_run, bulk_runs.Enter(context.bulk_run));
+  }
   if (in_flight.fetch_add(1, std::memory_order_relaxed) >= limits.concurrent_requests) {
     in_flight.fetch_sub(1, std::memory_order_relaxed);
     return Status(StatusCode::kResourceExhausted,
@@ -80,6 +84,7 @@ Status Service::Impl::TakePlace() {
                               limits.concurrent_requests))
         .WithRetryAfter(1);
   }
+  served.fetch_add(1, std::memory_order_relaxed);
   metrics.in_flight().Add(1);
   return Status::Ok();
 }
@@ -171,7 +176,7 @@ struct DecodeWork {
 
 void Service::Tokenize(TokenizeRequest request, RequestContext context,
                        Callback<TokenizeResponse> done) {
-  auto answer = impl_->Admit(Behaviour::kTokenize, std::move(done));
+  auto answer = impl_->Admit(Behaviour::kTokenize, context, std::move(done));
   if (!answer) return;
   const auto work = std::make_shared<TokenizeWork>();
   const Status checked = [&]() -> Status {
@@ -200,7 +205,7 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
 }
 
 void Service::Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done) {
-  auto answer = impl_->Admit(Behaviour::kDecode, std::move(done));
+  auto answer = impl_->Admit(Behaviour::kDecode, context, std::move(done));
   if (!answer) return;
   const auto work = std::make_shared<DecodeWork>();
   const Status checked = [&]() -> Status {

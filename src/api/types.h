@@ -161,6 +161,19 @@ struct DecodeResponse {
   std::vector<std::string> texts;
 };
 
+struct BulkRunBegun {
+  std::string id;
+  int64_t idle_s_max = 0;  // without a request for so long, the run is forgotten
+};
+
+struct BulkRunEnded {
+  std::string id;
+  int64_t requests = 0;  // that carried the id
+  bool released = false;
+  std::string reason;           // why, or why not
+  uint64_t released_bytes = 0;  // by which the process's resident memory fell
+};
+
 // What is served, for /v1/models, /info, inspect.
 struct ModelInfo {
   std::string name;          // as served

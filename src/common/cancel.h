@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 
 namespace penstock {
 
@@ -30,6 +31,7 @@ struct RequestContext {
   std::shared_ptr<CancelToken> cancel;  // null: cannot be cancelled
   Clock::time_point deadline = Clock::time_point::max();
   Priority priority = Priority::kInteractive;
+  std::string bulk_run;                 // id of the run it belongs to (api/bulk_runs.h), "": none
   std::shared_ptr<RequestTrace> trace;  // null: its stages are not timed
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
 };

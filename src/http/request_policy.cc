@@ -48,9 +48,15 @@ Status RequestPolicy::SetPriority(HttpRequest* request) const {
     return Status::InvalidArgument("X-Penstock-Priority must be interactive or bulk",
                                    "X-Penstock-Priority");
   }
-  bool bulk = asked == "bulk";
+  const std::string_view run = request->Header("x-penstock-bulk-id");
+  if (!run.empty() && !IsSaneRequestId(run)) {
+    return Status::InvalidArgument("X-Penstock-Bulk-Id is not the id of a bulk run",
+                                   std::string(kBulkIdHeader));
+  }
+  request->context.bulk_run = run;
+  bool bulk = asked == "bulk" || !run.empty();
   if (asked.empty() && request->route >= 0) {
-    bulk = bulk_routes_[static_cast<size_t>(request->route)];
+    bulk = bulk || bulk_routes_[static_cast<size_t>(request->route)];
   }
   if (!bulk_keys_.empty()) bulk = bulk || bulk_keys_.Allows(ApiKeys::KeyOf(*request));
   request->context.priority = bulk ? Priority::kBulk : Priority::kInteractive;

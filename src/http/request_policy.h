@@ -25,8 +25,8 @@ class RequestPolicy {
 
   // Sets the context's deadline and priority. The request's headers and route are known.
   //   deadline  X-Request-Timeout-Ms from the first byte on, else the server's default
-  //   priority  bulk for a bulk key, whatever is asked for; else X-Penstock-Priority; else bulk
-  //             for a bulk route; else interactive
+  //   priority  bulk for a bulk key or a request of a bulk run, whatever is asked for; else
+  //             X-Penstock-Priority; else bulk for a bulk route; else interactive
   // kInvalidArgument names the header and what it may be.
   Status Apply(HttpRequest* request) const;
 

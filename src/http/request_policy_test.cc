@@ -68,6 +68,16 @@ TEST(RequestPolicy, ABulkKeyIsAlwaysBulk) {
   EXPECT_EQ(PriorityOf(options, with_key("Bearer mine")), Priority::kInteractive);
 }
 
+TEST(RequestPolicy, RequestsOfABulkRunAreBulk) {
+  HttpRequest request = RequestFor(
+      "/embed", {{"x-penstock-bulk-id", "bulk-1"}, {"x-penstock-priority", "interactive"}});
+  ASSERT_TRUE(RequestPolicy({}, AllRoutes()).Apply(&request).ok());
+  EXPECT_EQ(request.context.priority, Priority::kBulk);
+  EXPECT_EQ(request.context.bulk_run, "bulk-1");
+  request = RequestFor("/embed", {{"x-penstock-bulk-id", "\xff"}});
+  EXPECT_EQ(RequestPolicy({}, AllRoutes()).Apply(&request).field(), "X-Penstock-Bulk-Id");
+}
+
 TEST(RequestPolicy, Deadlines) {
   ServerOptions options;
   const RequestPolicy none(options, AllRoutes());

@@ -127,9 +127,10 @@ HttpResponse Router::Preflight(const HttpRequest& request, const std::string& al
     const std::string_view asked = request.Header("access-control-request-headers");
     response.headers.emplace_back(
         "Access-Control-Allow-Headers",
-        asked.empty() ? "authorization, content-type, x-penstock-priority, x-request-id, "
-                        "x-request-timeout-ms"
-                      : std::string(asked));
+        asked.empty()
+            ? "authorization, content-type, x-penstock-bulk-id, x-penstock-priority, x-request-id, "
+              "x-request-timeout-ms"
+            : std::string(asked));
     response.headers.emplace_back("Access-Control-Max-Age", "600");
   }
   return response;

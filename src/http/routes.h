@@ -45,7 +45,11 @@ std::span<const Route> OpenAiRoutes();
 std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
 std::span<const Route> ClassifyRoutes();
+std::span<const Route> BulkRoutes();
 std::span<const Route> MetaRoutes();  // index, health, readiness, metrics
+
+// Names the bulk run that a request belongs to.
+inline constexpr std::string_view kBulkIdHeader = "X-Penstock-Bulk-Id";
 
 // All rows, most specific first.
 const std::vector<Route>& AllRoutes();
@@ -58,6 +62,7 @@ std::string_view PathRest(const Route& route, std::string_view path);
 // response reports truncation.
 template <typename Response, typename Print>
 Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Print print) {
+  native_to_wire.emplace_back("bulk_run", kBulkIdHeader);
   return [respond = call.respond, request = call.request, dialect = call.route->dialect,
           names = std::move(native_to_wire), print = std::move(print)](Expected<Response> result) {
     auto shared = std::make_shared<Expected<Response>>(std::move(result));

@@ -61,7 +61,7 @@ const std::vector<Route>& AllRoutes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all;
     for (const auto part :
-         {OpenAiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(), MetaRoutes()}) {
+         {OpenAiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(), BulkRoutes(), MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     std::stable_partition(all.begin(), all.end(), [](const Route& route) {

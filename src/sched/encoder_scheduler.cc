@@ -400,4 +400,7 @@ int64_t EncoderScheduler::queued_tokens() const {
   return impl_->queued_tokens;
 }
 
+uint64_t EncoderScheduler::HeldBytes() const { return impl_->runner->HeldBytes(); }
+uint64_t EncoderScheduler::ReleaseMemory() { return impl_->runner->ReleaseMemory(); }
+
 }  // namespace penstock

@@ -65,6 +65,8 @@ class EncoderScheduler {
   void Stop();
 
   int64_t queued_tokens() const;
+  uint64_t HeldBytes() const;
+  uint64_t ReleaseMemory();
 
  private:
   struct Impl;
