@@ -62,6 +62,18 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
       ->type_name("TOKENS")
       ->group(speed);
 
+  const std::string caches = "Caches";
+  app.add_option("--token-cache-bytes", flags->limits.token_cache_bytes,
+                 "Memory for the tokens of texts that come again; 0 = none.")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->type_name("BYTES")
+      ->group(caches);
+  app.add_option("--cache-ttl-s", flags->limits.cache_ttl_s,
+                 "How long an entry of a cache lives; 0 = until there is no room for it.")
+      ->check(CLI::Range(int64_t{0}, int64_t{365} * 86400))
+      ->type_name("S")
+      ->group(caches);
+
   const std::string texts = "Texts";
   app.add_flag("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
                "Cut inputs over the model's limit (and report it), or refuse them. [on]")

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/token_cache.h"
 #include "api/types.h"
 #include "common/worker_pool.h"
 #include "engine/engine.h"
@@ -55,10 +56,17 @@ using EncodeDone = std::function<void(Expected<EncodeOutcome>)>;
 // The text as the tokenizer gets it: prompt before it, lower case where the model wants that.
 std::string PreparedText(const Engine& engine, std::string_view prompt, std::string_view text);
 
+// What a plan passes through. All outlive it.
+struct EncodeStages {
+  WorkerPool* pool = nullptr;
+  TokenCache* tokens = nullptr;
+  // Gets the time from the call until all is tokenized.
+  Histogram* tokenize_duration = nullptr;
+};
+
 // Calls `done` exactly once: on this thread when the plan is refused at once, else on a worker or
 // on the model's executor. Errors: what is wrong with an item (the first of them in order), the
-// refusals of pool and scheduler, cancellation. `tokenize_duration` gets the time from the call
-// until all is tokenized.
-void StartEncode(EncodePlan plan, WorkerPool* pool, Histogram* tokenize_duration, EncodeDone done);
+// refusals of pool and scheduler, cancellation.
+void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done);
 
 }  // namespace penstock

@@ -64,7 +64,7 @@ struct Service::Impl {
   Expected<EncodePlan> PlanSimilarity(const std::shared_ptr<SimilarityRequest>& request,
                                       RequestContext context);
   void Start(EncodePlan plan, EncodeDone done) {
-    StartEncode(std::move(plan), &pool, &metrics.tokenize_duration(), std::move(done));
+    StartEncode(std::move(plan), {&pool, &tokens, &metrics.tokenize_duration()}, std::move(done));
   }
 
   template <typename Response>
@@ -84,6 +84,7 @@ struct Service::Impl {
   Registry* const registry;
   const ServiceLimits limits;
   ServiceMetrics metrics;
+  TokenCache tokens;
   std::atomic<bool> accepting{true};
   std::atomic<int32_t> in_flight{0};
   std::atomic<uint64_t> served{0};  // requests taken since the start

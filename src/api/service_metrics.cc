@@ -46,7 +46,10 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) {
   truncated_inputs_ = &metrics->AddCounter("penstock_truncated_inputs_total",
                                            "Inputs that were cut to the model's limit.");
   truncated_tokens_ =
-      &metrics->AddCounter("penstock_truncated_tokens_total", "Tokens that were cut off inputs.");
+      &metrics->AddCounter("penstock_truncated_tokens_total",
+                           "Tokens that were cut off inputs, of what was read of them.");
+  unread_bytes_ = &metrics->AddCounter("penstock_unread_bytes_total",
+                                       "Bytes that were cut off inputs without being read.");
   in_flight_ =
       &metrics->AddGauge("penstock_requests_in_flight", "Requests accepted and not yet answered.");
   tokenize_duration_ = &metrics->AddHistogram(
@@ -70,6 +73,7 @@ void ServiceMetrics::CountTokens(Behaviour behaviour, const Usage& usage,
   tokens_[static_cast<size_t>(behaviour)]->Add(usage.prompt_tokens);
   truncated_inputs_->Add(truncation.inputs);
   truncated_tokens_->Add(truncation.tokens);
+  unread_bytes_->Add(truncation.unread_bytes);
 }
 
 }  // namespace penstock

@@ -31,6 +31,7 @@ class ServiceMetrics {
   std::array<Counter*, kOutcomes> errors_{};
   Counter* truncated_inputs_;
   Counter* truncated_tokens_;
+  Counter* unread_bytes_;
   Gauge* in_flight_;
   Histogram* tokenize_duration_;
 };

@@ -66,6 +66,8 @@ Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metri
     : registry(registry_in),
       limits(limits_in),
       metrics(metrics_in),
+      tokens(static_cast<size_t>(limits_in.token_cache_bytes),
+             std::chrono::seconds(limits_in.cache_ttl_s), metrics_in),
       // A request puts at most one task a worker there.
       pool(Workers(limits_in),
            static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)) {}

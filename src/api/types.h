@@ -42,7 +42,10 @@ struct Usage {
 
 struct Truncation {
   int64_t inputs = 0;  // how many inputs were cut
-  int64_t tokens = 0;  // how many tokens were cut off, in all
+  int64_t tokens = 0;  // how many tokens were cut off, of what was read
+  // Bytes of texts that were cut off without being read (limited_text.h). Where this is not 0,
+  // `tokens` is less than what there was to cut.
+  int64_t unread_bytes = 0;
 };
 
 struct EmbedRequest {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <span>
@@ -127,6 +128,8 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
 
 Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics)
     : parts_(std::move(parts)), options_(options) {
+  static std::atomic<uint64_t> engines{0};
+  cache_id_ = ++engines;
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();

@@ -59,6 +59,8 @@ class Engine {
   const ModelFolder& folder() const { return parts_.folder; }
   const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
   const EngineParts& facts() const { return parts_; }
+  // Of this engine alone as long as the process lives: caches tell engines apart by it.
+  uint64_t cache_id() const { return cache_id_; }
   EncoderScheduler& scheduler() { return *scheduler_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
@@ -66,6 +68,7 @@ class Engine {
   EngineParts parts_;  // the runner has gone to the scheduler
   EngineOptions options_;
   int64_t loaded_unix_s_ = 0;
+  uint64_t cache_id_ = 0;
   std::unique_ptr<EncoderScheduler> scheduler_;
 };
 

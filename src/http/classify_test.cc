@@ -43,7 +43,7 @@ TEST(PrintClassify, Superset) {
             R"({"object":"classification","index":0,"label":"yes","prediction":"yes","score":0.75,)"
             R"("num_classes":2,"probs":[0.25,0.75],"predictions":[{"label":"yes","score":0.75},)"
             R"({"label":"no","score":0.25}]}],"usage":{"prompt_tokens":3,"total_tokens":3},)"
-            R"("truncated":{"inputs":0,"tokens":0}})");
+            R"("truncated":{"inputs":0,"tokens":0,"unread_bytes":0}})");
 }
 
 }  // namespace

@@ -234,11 +234,14 @@ Expected<std::optional<int32_t>> GetOptionalInt(const JsonObject& object, std::s
 void AddTruncationHeaders(const Truncation& truncation, HttpResponse* response) {
   response->headers.emplace_back("X-Penstock-Truncated-Inputs", std::to_string(truncation.inputs));
   response->headers.emplace_back("X-Penstock-Truncated-Tokens", std::to_string(truncation.tokens));
+  response->headers.emplace_back("X-Penstock-Unread-Bytes",
+                                 std::to_string(truncation.unread_bytes));
 }
 
 void WriteTruncation(const Truncation& truncation, JsonWriter* json) {
   json->Key("truncated").BeginObject().Field("inputs", truncation.inputs);
-  json->Field("tokens", truncation.tokens).EndObject();
+  json->Field("tokens", truncation.tokens);
+  json->Field("unread_bytes", truncation.unread_bytes).EndObject();
 }
 
 void AppendBase64(std::span<const float> numbers, std::string* out) {

@@ -55,7 +55,7 @@ Expected<std::optional<int32_t>> GetOptionalInt(const JsonObject& object, std::s
 
 // X-Penstock-Truncated-Inputs and -Tokens.
 void AddTruncationHeaders(const Truncation& truncation, HttpResponse* response);
-// "truncated":{"inputs":n,"tokens":m}
+// "truncated":{"inputs":n,"tokens":m,"unread_bytes":b}
 void WriteTruncation(const Truncation& truncation, JsonWriter* json);
 
 // Standard base64 with padding of the numbers as little-endian float32.

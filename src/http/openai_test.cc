@@ -60,7 +60,7 @@ TEST(PrintEmbeddings, FloatsAndBase64) {
             R"({"object":"embedding","index":0,"embedding":[0.1,-1.0]},)"
             R"({"object":"embedding","index":1,"embedding":[1e-10,3.0]}],)"
             R"("model":"m\"","usage":{"prompt_tokens":7,"total_tokens":7},)"
-            R"("truncated":{"inputs":1,"tokens":5}})");
+            R"("truncated":{"inputs":1,"tokens":5,"unread_bytes":0}})");
   EXPECT_NE(PrintEmbeddings(response, true).find(R"("index":0,"embedding":"zczMPQAAgL8="})"),
             std::string::npos);
 }

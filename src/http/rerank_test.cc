@@ -47,7 +47,7 @@ TEST(PrintRerank, BothDialects) {
   const std::string tail =
       R"(],"usage":{"prompt_tokens":9,"total_tokens":9},"meta":{"api_version":{"version":"2"},)"
       R"("billed_units":{"search_units":1},"tokens":{"input_tokens":9}},)"
-      R"("truncated":{"inputs":0,"tokens":0}})";
+      R"("truncated":{"inputs":0,"tokens":0,"unread_bytes":0}})";
   EXPECT_EQ(PrintRerank(response, nullptr, "r"),
             R"({"id":"r","object":"list","model":"m","results":[)"
             R"({"index":1,"relevance_score":0.75},{"index":0,"relevance_score":0.5})" +

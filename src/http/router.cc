@@ -148,7 +148,8 @@ void Router::AddCors(const HttpRequest& request, HttpResponse* response) const {
   response->headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : origin);
   response->headers.emplace_back(
       "Access-Control-Expose-Headers",
-      "X-Request-Id, Retry-After, X-Penstock-Truncated-Inputs, X-Penstock-Truncated-Tokens");
+      "X-Request-Id, Retry-After, X-Penstock-Truncated-Inputs, X-Penstock-Truncated-Tokens, "
+      "X-Penstock-Unread-Bytes");
 }
 
 void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {

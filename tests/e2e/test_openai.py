@@ -70,7 +70,10 @@ def test_truncation_is_reported(server):
     body = {"input": ["dog " * 500, "dog"]}
     answer = server.post("/v1/embeddings", body)
     cut = answer.json()["truncated"]
-    assert answer.status_code == 200 and cut["inputs"] == 1 and cut["tokens"] > 400
+    assert answer.status_code == 200 and cut["inputs"] == 1
+    # A long text is not read to its end; a word is four bytes.
+    assert cut["tokens"] > 0 and cut["tokens"] + cut["unread_bytes"] / 4 > 400
+    assert answer.headers["X-Penstock-Unread-Bytes"] == str(cut["unread_bytes"])
     assert answer.headers["X-Penstock-Truncated-Inputs"] == "1"
     assert answer.headers["X-Penstock-Truncated-Tokens"] == str(cut["tokens"])
     for refuse in (False, "NONE"):
@@ -81,7 +84,7 @@ def test_truncation_is_reported(server):
     right = server.post("/v1/embeddings", {"input": "dog " * 500 + "cat", "truncate": "END"})
     assert left.json()["data"] != right.json()["data"]
     assert server.post("/v1/embeddings", {"input": "dog"}).json()["truncated"] == {
-        "inputs": 0, "tokens": 0}
+        "inputs": 0, "tokens": 0, "unread_bytes": 0}
 
 
 def test_models(client):
