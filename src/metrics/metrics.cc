@@ -51,7 +51,12 @@ std::vector<double> DurationBounds() {
 
 namespace {
 
-using Instrument = std::variant<Counter*, Gauge*, Histogram*>;
+// Bounds of printed latencies: 2^10 ns = 1 us to 2^36 ns = 69 s.
+constexpr int kLatencyLog2NsMin = 10;
+constexpr int kLatencyLog2NsMax = 36;
+
+using Function = std::function<double()>;
+using Instrument = std::variant<Counter*, Gauge*, Histogram*, LatencyHistogram*, Function*>;
 
 struct Series {
   std::string labels;
@@ -114,6 +119,37 @@ void AppendHistogram(const Family& family, const std::string& labels, const Hist
   AppendLine(family, "_count", labels, fmt::format("{}", total), out);
 }
 
+void AppendLatency(const Family& family, const std::string& labels, const LatencySnapshot& latency,
+                   std::string* out) {
+  const std::string prefix = labels.empty() ? "" : labels + ",";
+  for (int log2_ns = kLatencyLog2NsMin; log2_ns <= kLatencyLog2NsMax; ++log2_ns) {
+    AppendLine(family, "_bucket", prefix + "le=\"" + Number(std::ldexp(1.0, log2_ns) / 1e9) + "\"",
+               fmt::format("{}", latency.CountBelowPowerOfTwo(log2_ns)), out);
+  }
+  const std::string total = fmt::format("{}", latency.count());
+  AppendLine(family, "_bucket", prefix + "le=\"+Inf\"", total, out);
+  AppendLine(family, "_sum", labels, Number(latency.total_s()), out);
+  AppendLine(family, "_count", labels, total, out);
+}
+
+// Prints one series, whatever its instrument is.
+struct AppendSeries {
+  const Family& family;
+  const std::string& labels;
+  std::string* out;
+
+  void operator()(const Counter* counter) const { Line(fmt::format("{}", counter->value())); }
+  void operator()(const Gauge* gauge) const { Line(fmt::format("{}", gauge->value())); }
+  void operator()(const Function* function) const { Line(Number((*function)())); }
+  void operator()(const Histogram* histogram) const {
+    AppendHistogram(family, labels, *histogram, out);
+  }
+  void operator()(const LatencyHistogram* histogram) const {
+    AppendLatency(family, labels, histogram->Snapshot(), out);
+  }
+  void Line(const std::string& value) const { AppendLine(family, "", labels, value, out); }
+};
+
 }  // namespace
 
 struct Metrics::Impl {
@@ -124,6 +160,8 @@ struct Metrics::Impl {
   std::deque<Counter> counters;
   std::deque<Gauge> gauges;
   std::deque<Histogram> histograms;
+  std::deque<LatencyHistogram> latencies;
+  std::deque<Function> functions;
 
   // Returns the instrument of (name, labels), made by `make` if it is new. A name belongs to one
   // type for good.
@@ -144,6 +182,20 @@ struct Metrics::Impl {
     T& instrument = make();
     family->series.push_back({std::string(labels), &instrument});
     return instrument;
+  }
+
+  template <typename T>
+  const T* Find(std::string_view name, std::string_view labels) const {
+    const std::lock_guard lock(mutex);
+    for (const Family& family : families) {
+      if (family.name != name) continue;
+      for (const Series& series : family.series) {
+        if (series.labels != labels) continue;
+        const auto* found = std::get_if<T*>(&series.instrument);
+        return found == nullptr ? nullptr : *found;
+      }
+    }
+    return nullptr;
   }
 };
 
@@ -168,6 +220,30 @@ Histogram& Metrics::AddHistogram(std::string_view name, std::string_view help,
   });
 }
 
+LatencyHistogram& Metrics::AddLatency(std::string_view name, std::string_view help,
+                                      std::string_view labels) {
+  return impl_->Add<LatencyHistogram>(name, help, "histogram", labels, [&]() -> LatencyHistogram& {
+    return impl_->latencies.emplace_back();
+  });
+}
+
+void Metrics::AddFunction(std::string_view name, std::string_view help, Kind kind,
+                          std::function<double()> read, std::string_view labels) {
+  Function& function = impl_->Add<Function>(
+      name, help, kind == Kind::kCounter ? "counter" : "gauge", labels,
+      [&]() -> Function& { return impl_->functions.emplace_back([] { return 0.0; }); });
+  const std::lock_guard lock(impl_->mutex);
+  function = std::move(read);
+}
+
+const Histogram* Metrics::FindHistogram(std::string_view name, std::string_view labels) const {
+  return impl_->Find<Histogram>(name, labels);
+}
+
+const Gauge* Metrics::FindGauge(std::string_view name, std::string_view labels) const {
+  return impl_->Find<Gauge>(name, labels);
+}
+
 std::string Metrics::Render() const {
   const std::lock_guard lock(impl_->mutex);
   std::string out;
@@ -175,13 +251,7 @@ std::string Metrics::Render() const {
     out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", family.name, EscapeHelp(family.help),
                        family.name, family.type);
     for (const Series& series : family.series) {
-      if (const auto* counter = std::get_if<Counter*>(&series.instrument)) {
-        AppendLine(family, "", series.labels, fmt::format("{}", (*counter)->value()), &out);
-      } else if (const auto* gauge = std::get_if<Gauge*>(&series.instrument)) {
-        AppendLine(family, "", series.labels, fmt::format("{}", (*gauge)->value()), &out);
-      } else {
-        AppendHistogram(family, series.labels, *std::get<Histogram*>(series.instrument), &out);
-      }
+      std::visit(AppendSeries{family, series.labels, &out}, series.instrument);
     }
   }
   return out;

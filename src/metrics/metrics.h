@@ -8,10 +8,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "metrics/latency_histogram.h"
 
 namespace penstock {
 
@@ -75,6 +78,21 @@ class Metrics {
   // Bounds in the metric's unit (seconds, tokens).
   Histogram& AddHistogram(std::string_view name, std::string_view help, std::vector<double> bounds,
                           std::string_view labels = "");
+
+  // Durations in nanoseconds, printed in seconds with bounds at powers of two nanoseconds, from 1
+  // us to 69 s. A duration is cut to whole nanoseconds, so one that equals a bound is counted above
+  // it.
+  LatencyHistogram& AddLatency(std::string_view name, std::string_view help,
+                               std::string_view labels = "");
+  // A value that is asked for when it is printed. `read` must neither block nor use this
+  // object, and must work as long as it is printed; the same name and labels again replace it.
+  enum class Kind { kCounter, kGauge };
+  void AddFunction(std::string_view name, std::string_view help, Kind kind,
+                   std::function<double()> read, std::string_view labels = "");
+
+  // The histogram of that name and labels; null if there is none.
+  const Histogram* FindHistogram(std::string_view name, std::string_view labels) const;
+  const Gauge* FindGauge(std::string_view name, std::string_view labels) const;
 
   // The text exposition format 0.0.4.
   std::string Render() const;

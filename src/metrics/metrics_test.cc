@@ -61,6 +61,42 @@ TEST(Metrics, HistogramIsCumulativeWithLabels) {
                                           "d_seconds_count{m=\"x\"} 5\n"));
 }
 
+TEST(Metrics, LatencyIsPrintedInSecondsWithExactBounds) {
+  Metrics metrics;
+  LatencyHistogram& h = metrics.AddLatency("d_seconds", "D.", R"(stage="x")");
+  for (const int64_t ns : {1000, 1023, 1024, 2'000'000'000}) h.Record(ns);
+  const std::string text = metrics.Render();
+  EXPECT_THAT(text, HasSubstr("# TYPE d_seconds histogram\n"
+                              "d_seconds_bucket{stage=\"x\",le=\"1.024e-06\"} 2\n"
+                              "d_seconds_bucket{stage=\"x\",le=\"2.048e-06\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("le=\"1.073741824\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("le=\"2.147483648\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("d_seconds_bucket{stage=\"x\",le=\"+Inf\"} 4\n"
+                              "d_seconds_sum{stage=\"x\"} 2.000003047\n"
+                              "d_seconds_count{stage=\"x\"} 4\n"));
+}
+
+TEST(Metrics, FunctionsAreAskedWhenPrinted) {
+  Metrics metrics;
+  double value = 1.5;
+  metrics.AddFunction("f", "F.", Metrics::Kind::kGauge, [&value] { return value; });
+  EXPECT_THAT(metrics.Render(), HasSubstr("# TYPE f gauge\nf 1.5\n"));
+  value = 3;
+  EXPECT_THAT(metrics.Render(), HasSubstr("\nf 3\n"));
+  metrics.AddFunction("f", "F.", Metrics::Kind::kGauge, [] { return 7.0; });
+  EXPECT_THAT(metrics.Render(), HasSubstr("\nf 7\n"));
+}
+
+TEST(Metrics, SeriesAreFoundByNameAndLabels) {
+  Metrics metrics;
+  const Gauge& gauge = metrics.AddGauge("g", "G.", R"(m="a")");
+  const Histogram& histogram = metrics.AddHistogram("h", "H.", {1}, "");
+  EXPECT_EQ(metrics.FindGauge("g", R"(m="a")"), &gauge);
+  EXPECT_EQ(metrics.FindGauge("g", R"(m="b")"), nullptr);
+  EXPECT_EQ(metrics.FindGauge("h", ""), nullptr);  // another type
+  EXPECT_EQ(metrics.FindHistogram("h", ""), &histogram);
+}
+
 TEST(Metrics, NanDoesNotPoisonTheSum) {
   Histogram h({1});
   h.Observe(std::numeric_limits<double>::quiet_NaN());

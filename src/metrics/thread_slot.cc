@@ -1,0 +1,52 @@
+#include "metrics/thread_slot.h"
+
+#include <bitset>
+#include <mutex>
+
+namespace penstock {
+namespace {
+
+// Leaked: threads may outlive static objects.
+struct Slots {
+  std::mutex mutex;  // hands what an owner wrote over to the next one, too
+  std::bitset<kThreadSlots> taken;
+};
+Slots& AllSlots() {
+  static auto* const slots = new Slots;
+  return *slots;
+}
+
+constexpr size_t kNotAsked = kThreadSlots + 1;
+// Without a destructor, so that it can be read while the thread's other objects are destroyed.
+thread_local size_t thread_slot = kNotAsked;
+
+struct GiveBack {
+  ~GiveBack() {
+    if (thread_slot < kThreadSlots) {
+      Slots& slots = AllSlots();
+      const std::lock_guard lock(slots.mutex);
+      slots.taken.reset(thread_slot);
+    }
+    thread_slot = kThreadSlots;
+  }
+};
+
+size_t TakeSlot() {
+  thread_local const GiveBack give_back;
+  (void)give_back;
+  Slots& slots = AllSlots();
+  const std::lock_guard lock(slots.mutex);
+  size_t slot = 0;
+  while (slot < kThreadSlots && slots.taken.test(slot)) ++slot;
+  if (slot < kThreadSlots) slots.taken.set(slot);
+  return slot;
+}
+
+}  // namespace
+
+size_t ThreadSlot() {
+  if (thread_slot == kNotAsked) thread_slot = TakeSlot();
+  return thread_slot;
+}
+
+}  // namespace penstock
