@@ -32,6 +32,8 @@ struct ServeFlags {
   int64_t read_timeout_ms = ServerOptions().read_timeout.count();
   int64_t write_timeout_ms = ServerOptions().write_timeout.count();
   int64_t shutdown_timeout_s = 30;
+  std::string stage_timers = "on";
+  int64_t slow_request_ms = ServerOptions().slow_request.count();
 };
 
 void AddServerFlags(CLI::App* app, ServeFlags* flags) {
@@ -135,8 +137,24 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(0, 86'400))
       ->type_name("S")
       ->group(limits);
+}
+
+void AddLogFlags(CLI::App* app, ServeFlags* flags) {
+  const std::string log = "Log";
   app->add_flag("--access-log", flags->server.access_log, "Log a line for each request.")
-      ->group("Log");
+      ->group(log);
+  app->add_option("--slow-request-ms", flags->slow_request_ms,
+                  "Log requests that take longer, with the time of each stage, 5 a second at most; "
+                  "0 = none.")
+      ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
+      ->type_name("MS")
+      ->group(log);
+  app->add_option("--stage-timers", flags->stage_timers,
+                  "Time the stages of every request, for /v1/stats, /metrics and the log of slow "
+                  "requests: on or off.")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("ON|OFF")
+      ->group(log);
 }
 
 // SIGINT and SIGTERM as something to poll. Blocks them for every thread started later.
@@ -278,6 +296,7 @@ int RunServe(const std::vector<std::string>& args) {
   AddModelFlags(&line, &flags.model, true, "info");
   AddServerFlags(&line.app(), &flags);
   AddLimitFlags(&line.app(), &flags);
+  AddLogFlags(&line.app(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
@@ -288,6 +307,8 @@ int RunServe(const std::vector<std::string>& args) {
   flags.server.request_timeout = std::chrono::milliseconds(flags.request_timeout_ms);
   flags.server.idle_timeout = std::chrono::milliseconds(flags.idle_timeout_ms);
   flags.server.read_timeout = std::chrono::milliseconds(flags.read_timeout_ms);
+  flags.server.stage_timers = flags.stage_timers == "on";
+  flags.server.slow_request = std::chrono::milliseconds(flags.slow_request_ms);
   flags.server.write_timeout = std::chrono::milliseconds(flags.write_timeout_ms);
 
   const Signals signals;

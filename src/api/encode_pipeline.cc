@@ -6,6 +6,7 @@
 
 #include "api/tokenization.h"
 #include "engine/lower_case.h"
+#include "metrics/stages.h"
 
 namespace penstock {
 namespace {
@@ -53,6 +54,11 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
         start_(Clock::now()) {}
 
   void Start() {
+    if (RequestTrace* const trace = plan_.context.trace.get()) {
+      trace->SetModel(plan_.engine->name());
+      trace->SetRows(static_cast<int64_t>(plan_.items.size()));
+      trace->Enter(Stage::kTokenize);
+    }
     const size_t tasks = std::min(chunks_.size(), pool_->threads());
     for (size_t i = 0; i < tasks; ++i) {
       const Status submitted = pool_->Submit([self = shared_from_this()] { return self->Step(); });
@@ -108,7 +114,9 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
 
   void Finish() {
     duration_->Observe(std::chrono::duration<double>(Clock::now() - start_).count());
+    RequestTrace* const trace = plan_.context.trace.get();
     if (failed_) {
+      if (trace != nullptr) trace->Enter(Stage::kComplete);
       plan_.engine->scheduler().CountDropped(error_.code(), plan_.items.size());
       return done_(std::move(error_));
     }
@@ -144,6 +152,10 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       outcome.truncation = truncation;
       done(std::move(outcome));
     };
+    if (trace != nullptr) {
+      trace->SetTokens(static_cast<int64_t>(tokens));
+      trace->Enter(Stage::kQueue);
+    }
     const Status submitted = plan_.engine->scheduler().Submit(std::move(job));
     if (!submitted.ok()) done_(submitted);
   }

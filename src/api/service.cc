@@ -33,6 +33,10 @@ bool Service::Drain(std::chrono::milliseconds timeout) {
   return impl_->answered.wait_for(lock, timeout, [this] { return impl_->unanswered == 0; });
 }
 
+void Service::RecordTrace(const RequestTrace& trace) { impl_->stats.Record(trace); }
+Stats Service::GetStats() const { return impl_->stats.Read(); }
+void Service::ResetStats() { impl_->stats.Reset(); }
+
 bool Service::Ready() const { return Readiness().ok(); }
 
 Status Service::Readiness() const {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "api/stats.h"
 #include "api/types.h"
 #include "common/cancel.h"
 #include "common/status.h"
@@ -63,6 +64,11 @@ class Service {
 
   // Why Ready() is false, or OK.
   Status Readiness() const;
+
+  // Statistics, see stats.h. The front end hands over the trace of each request that it timed.
+  void RecordTrace(const RequestTrace& trace);
+  Stats GetStats() const;
+  void ResetStats();
 
   // No more requests are taken (kUnavailable); those accepted are finished.
   void StopAccepting();

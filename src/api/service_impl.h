@@ -14,6 +14,7 @@
 #include "api/encode_pipeline.h"
 #include "api/service.h"
 #include "api/service_metrics.h"
+#include "api/stats.h"
 #include "common/worker_pool.h"
 #include "engine/registry.h"
 
@@ -92,7 +93,8 @@ struct Service::Impl {
   std::mutex mutex;
   std::condition_variable answered;
   int64_t unanswered = 0;  // guarded by mutex
-  WorkerPool pool;         // last: its threads use what is above
+  WorkerPool pool;         // after what its threads use
+  ServiceStats stats;
 };
 
 }  // namespace penstock

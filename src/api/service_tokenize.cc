@@ -6,6 +6,7 @@
 
 #include "api/request_checks.h"
 #include "api/service_impl.h"
+#include "metrics/stages.h"
 
 namespace penstock {
 namespace {
@@ -23,9 +24,14 @@ size_t Workers(const ServiceLimits& limits) {
 struct PoolLoop {
   static constexpr size_t kStepsAtATime = 32;
 
-  static void Start(WorkerPool* pool, RequestContext context, size_t count,
+  static void Start(WorkerPool* pool, RequestContext context, const Engine& engine, size_t count,
                     std::function<Status(size_t)> step, std::function<void(Status)> done) {
     auto loop = std::make_shared<PoolLoop>();
+    if (RequestTrace* const trace = context.trace.get()) {
+      trace->SetModel(engine.name());
+      trace->SetRows(static_cast<int64_t>(count));
+      trace->Enter(Stage::kTokenize);
+    }
     loop->context = std::move(context);
     loop->count = count;
     loop->step = std::move(step);
@@ -46,11 +52,16 @@ struct PoolLoop {
       } else {
         status = step(next);
       }
-      if (!status.ok()) return done(std::move(status)), false;
+      if (!status.ok()) return Done(std::move(status)), false;
     }
     if (next < count) return true;
-    done(Status::Ok());
+    Done(Status::Ok());
     return false;
+  }
+
+  void Done(Status status) {
+    if (context.trace != nullptr) context.trace->Enter(Stage::kComplete);
+    done(std::move(status));
   }
 
   RequestContext context;
@@ -70,7 +81,8 @@ Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metri
              std::chrono::seconds(limits_in.cache_ttl_s), metrics_in),
       // A request puts at most one task a worker there.
       pool(Workers(limits_in),
-           static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)) {}
+           static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)),
+      stats(registry, &pool, metrics_in) {}
 
 Status Service::Impl::TakePlace(const RequestContext& context,
                                 std::shared_ptr<const void>* in_run) {
@@ -198,7 +210,7 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
   work->response.model = work->engine->name();
   work->response.inputs.resize(work->request.inputs.size());
   PoolLoop::Start(
-      &impl_->pool, std::move(context), work->request.inputs.size(),
+      &impl_->pool, std::move(context), *work->engine, work->request.inputs.size(),
       [work](size_t i) { return work->Step(i); },
       [work, answer](Status status) {
         if (!status.ok()) return answer(std::move(status));
@@ -229,7 +241,7 @@ void Service::Decode(DecodeRequest request, RequestContext context, Callback<Dec
   work->request = std::move(request);
   work->response.texts.resize(work->request.inputs.size());
   PoolLoop::Start(
-      &impl_->pool, std::move(context), work->request.inputs.size(),
+      &impl_->pool, std::move(context), *work->engine, work->request.inputs.size(),
       [work](size_t i) { return work->Step(i); },
       [work, answer](Status status) {
         if (!status.ok()) return answer(std::move(status));

@@ -1,6 +1,7 @@
 #include "common/worker_pool.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 namespace penstock {
@@ -23,6 +24,7 @@ Status WorkerPool::Submit(Task task) {
           .WithRetryAfter(1);
     }
     queue_.push_back(std::move(task));
+    load_->waiting_tasks.store(static_cast<int64_t>(queue_.size()), std::memory_order_relaxed);
   }
   wake_.notify_one();
   return Status::Ok();
@@ -36,13 +38,18 @@ void WorkerPool::Run() {
     if (queue_.empty()) return;
     Task task = std::move(queue_.front());
     queue_.pop_front();
+    load_->waiting_tasks.store(static_cast<int64_t>(queue_.size()), std::memory_order_relaxed);
     ++running_;
     lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
     const bool again = task();
     if (!again) task = nullptr;  // what it captured goes outside the lock
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+    load_->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
     lock.lock();
     --running_;
     if (again) queue_.push_back(std::move(task));
+    load_->waiting_tasks.store(static_cast<int64_t>(queue_.size()), std::memory_order_relaxed);
     if (stopping_) wake_.notify_all();
   }
 }

@@ -5,10 +5,13 @@
 // thousands of texts takes turns with the others instead of keeping a thread to itself.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -36,10 +39,18 @@ class WorkerPool {
 
   size_t threads() const { return threads_.size(); }
 
+  // How much the pool has to do. Shared, so that whoever watches may outlive the pool.
+  struct Load {
+    std::atomic<int64_t> busy_ns{0};  // time of tasks that have run, over all threads
+    std::atomic<int64_t> waiting_tasks{0};
+  };
+  std::shared_ptr<const Load> load() const { return load_; }
+
  private:
   void Run();
 
   const size_t queue_max_;
+  const std::shared_ptr<Load> load_ = std::make_shared<Load>();
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Task> queue_;  // guarded by mutex_

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "common/log.h"
+#include "metrics/stages.h"
 
 namespace penstock {
 namespace {
@@ -63,6 +64,23 @@ std::string OriginForm(std::string_view target) {
     return slash == std::string_view::npos ? "/" : std::string(target.substr(slash));
   }
   return std::string(target);
+}
+
+// What connection and workers share about a request, in one allocation.
+struct Watched {
+  explicit Watched(Clock::time_point begin) : trace(begin) {}
+  CancelToken cancel;
+  RequestTrace trace;
+};
+
+void SetContext(const ServerOptions& options, HttpRequest* request) {
+  if (options.stage_timers) {
+    const auto watched = std::make_shared<Watched>(request->begin);
+    request->context.cancel = {watched, &watched->cancel};
+    request->context.trace = {watched, &watched->trace};
+  } else {
+    request->context.cancel = std::make_shared<CancelToken>();
+  }
 }
 
 template <typename Stream>
@@ -248,7 +266,7 @@ class ConnectionOn final : public Connection,
     request_->begin = Clock::now();
     request_->remote = remote_;
     request_->id = NewRequestId();
-    request_->context.cancel = std::make_shared<CancelToken>();
+    SetContext(Options(), request_.get());
     refusal_.reset();
     reported_ = false;
     state_ = State::kHeader;
@@ -370,10 +388,15 @@ class ConnectionOn final : public Connection,
 
   // ---- Working
 
+  void EnterStage(Stage stage) {
+    if (RequestTrace* const trace = request_->context.trace.get()) trace->Enter(stage);
+  }
+
   void Dispatch() {
     if (refusal_) return Answer(std::move(*refusal_));
     request_->body = std::move(parser_->get().body());
     state_ = State::kWaiting;
+    EnterStage(Stage::kParse);
     if (eof_) request_->context.cancel->Cancel();
     if (request_->context.deadline != Clock::time_point::max()) {
       Arm(request_->context.deadline);
@@ -394,6 +417,7 @@ class ConnectionOn final : public Connection,
 
   void OnAnswer(uint64_t exchange, const Responder::Print& print) {
     if (exchange != exchange_ || state_ != State::kWaiting) return;
+    EnterStage(Stage::kSerialise);
     try {
       Answer(print());
     } catch (const std::exception& e) {
@@ -455,6 +479,7 @@ class ConnectionOn final : public Connection,
       }
     }
     state_ = State::kWriting;
+    EnterStage(Stage::kSend);
     head_sent_ = body_sent_ = 0;
     WriteSome();
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/log.h"
+#include "metrics/stages.h"
 
 namespace penstock {
 namespace {
@@ -24,7 +25,8 @@ Router::Router(Service* service, Metrics* metrics, const ServerOptions& options)
       routes_(AllRoutes()),
       keys_(options.AllKeys()),
       policy_(options, routes_),
-      http_metrics_(metrics, routes_) {}
+      http_metrics_(metrics, routes_),
+      slow_log_(options.slow_request, metrics) {}
 
 Router::Match Router::Find(std::string_view method, std::string_view path) const {
   Match match;
@@ -49,6 +51,12 @@ Dialect Router::DialectOf(const HttpRequest& request) const {
     if (Matches(route, request.path)) return route.dialect;
   }
   return request.path.starts_with("/v1/") ? Dialect::kOpenAi : Dialect::kTei;
+}
+
+std::string Router::RouteName(const HttpRequest& request) const {
+  if (request.route < 0) return "no route";
+  const Route& route = routes_[static_cast<size_t>(request.route)];
+  return std::string(route.method) + " " + route.path;
 }
 
 std::optional<HttpResponse> Router::Check(HttpRequest* request) const {
@@ -104,7 +112,8 @@ void Router::OnRequest(std::shared_ptr<const HttpRequest> request, Responder res
       });
     });
   }
-  route.handle(RouteCall{service_, metrics_, &route, std::move(request), std::move(respond)});
+  route.handle(
+      RouteCall{service_, metrics_, &options_, &route, std::move(request), std::move(respond)});
 }
 
 HttpResponse Router::OnError(const HttpRequest& request, int status, const std::string& message) {
@@ -153,8 +162,18 @@ void Router::AddCors(const HttpRequest& request, HttpResponse* response) const {
 }
 
 void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - request.begin).count();
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - request.begin).count();
   http_metrics_.CountRequest(request.route, status, seconds);
+  if (RequestTrace* const trace = request.context.trace.get()) {
+    trace->Finish(now);
+    // What never reached a model's texts (probes, refusals) would only blur the percentiles.
+    if (trace->rows() > 0) service_->RecordTrace(*trace);
+  }
+  if (slow_log_.IsSlow(request, now)) {
+    const auto text = slow_log_.Line(request, RouteName(request), status, now);
+    if (text) LogMessage(LogLevel::kWarn, *text);
+  }
   const LogLevel level = options_.access_log ? LogLevel::kInfo : LogLevel::kDebug;
   // A broken server shows in the log whether requests are logged or not.
   const bool broken = status == 500;

@@ -1,6 +1,5 @@
 // What stands between connections and handlers: finds the route, asks for the key, sets deadline
-// and priority, adds CORS headers, counts and logs. Holds nothing that changes after the start, so
-// any io thread may call it at any time.
+// and priority, adds CORS headers, counts and logs. Any io thread may call it at any time.
 #pragma once
 
 #include <string>
@@ -11,6 +10,7 @@
 #include "http/request_policy.h"
 #include "http/routes.h"
 #include "http/server.h"
+#include "http/slow_log.h"
 
 namespace penstock {
 
@@ -34,6 +34,7 @@ class Router final : public HttpHandler {
   };
   Match Find(std::string_view method, std::string_view path) const;
   Dialect DialectOf(const HttpRequest& request) const;
+  std::string RouteName(const HttpRequest& request) const;
   std::optional<HttpResponse> Check(HttpRequest* request) const;
   HttpResponse Preflight(const HttpRequest& request, const std::string& allow) const;
   void AddCors(const HttpRequest& request, HttpResponse* response) const;
@@ -45,6 +46,7 @@ class Router final : public HttpHandler {
   const ApiKeys keys_;
   const RequestPolicy policy_;
   HttpMetrics http_metrics_;
+  SlowLog slow_log_;
 };
 
 }  // namespace penstock

@@ -15,6 +15,7 @@
 #include "http/dialect.h"
 #include "http/fields.h"
 #include "http/message.h"
+#include "http/server.h"
 #include "metrics/metrics.h"
 
 namespace penstock {
@@ -25,6 +26,7 @@ struct Route;
 struct RouteCall {
   Service* service;
   Metrics* metrics;
+  const ServerOptions* options;
   const Route* route;
   std::shared_ptr<const HttpRequest> request;
   Responder respond;
@@ -46,7 +48,7 @@ std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
-std::span<const Route> MetaRoutes();  // index, health, readiness, metrics
+std::span<const Route> MetaRoutes();  // index, health, readiness, metrics, statistics
 
 // Names the bulk run that a request belongs to.
 inline constexpr std::string_view kBulkIdHeader = "X-Penstock-Bulk-Id";

@@ -1,8 +1,9 @@
-// Health, readiness, metrics and the index. None of them touches a model.
+// Health, readiness, metrics, statistics and the index. None of them touches a model.
 #include <algorithm>
 
 #include "common/json_writer.h"
 #include "http/routes.h"
+#include "http/stats.h"
 
 namespace penstock {
 namespace {
@@ -25,6 +26,15 @@ void Ready(const RouteCall& call) {
 
 void RenderMetrics(const RouteCall& call) {
   call.Ok(call.metrics->Render(), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+void GetStats(const RouteCall& call) {
+  call.Ok(PrintStats(call.service->GetStats(), call.options->stage_timers));
+}
+
+void ResetStats(const RouteCall& call) {
+  call.service->ResetStats();
+  call.Ok(R"({"status":"ok"})");
 }
 
 void Index(const RouteCall& call) {
@@ -51,6 +61,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/ping", Dialect::kTei, Live, true},
     {"GET", "/readyz", Dialect::kTei, Ready, true},
     {"GET", "/metrics", Dialect::kTei, RenderMetrics},
+    {"GET", "/v1/stats", Dialect::kTei, GetStats},
+    {"POST", "/v1/stats/reset", Dialect::kTei, ResetStats},
 };
 
 }  // namespace

@@ -53,6 +53,12 @@ struct ServerOptions {
   // --write-timeout-ms: longest time without the client taking any byte of an answer.
   std::chrono::milliseconds write_timeout{30'000};
 
+  // --stage-timers: times the stages of every request for /v1/stats, /metrics and the slow log.
+  bool stage_timers = true;
+  // --slow-request-ms: requests that take longer are logged at level warn, a few a second at most.
+  // 0 = none.
+  std::chrono::milliseconds slow_request{1000};
+
   // --access-log: one line a request at level info; otherwise at level debug.
   bool access_log = false;
 

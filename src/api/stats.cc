@@ -1,0 +1,258 @@
+#include "api/stats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/registry.h"
+#include "metrics/process_stats.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::chrono::seconds kRotate{10};
+// Busy for this share of the time = saturated; the rest goes into gaps between two pieces of work.
+constexpr double kSaturated = 0.9;
+
+int64_t Nanoseconds(Clock::time_point at) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
+}
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+uint64_t CountOf(const Histogram& histogram) {
+  uint64_t count = 0;
+  for (size_t i = 0; i <= histogram.bounds().size(); ++i) count += histogram.bucket(i);
+  return count;
+}
+
+LoadSums::Model ModelSums(const Metrics& metrics, const std::string& name) {
+  const std::string label = MetricLabel("model", name);
+  LoadSums::Model sums;
+  if (const auto* tokens = metrics.FindHistogram("penstock_batch_tokens", label)) {
+    sums.batches = CountOf(*tokens);
+    sums.tokens = static_cast<uint64_t>(tokens->sum());
+  }
+  if (const auto* rows = metrics.FindHistogram("penstock_batch_sequences", label)) {
+    sums.rows = static_cast<uint64_t>(rows->sum());
+  }
+  if (const auto* busy = metrics.FindHistogram("penstock_batch_duration_seconds", label)) {
+    sums.busy_s = busy->sum();
+  }
+  return sums;
+}
+
+int64_t GaugeValue(const Metrics& metrics, const char* name, const std::string& model) {
+  const Gauge* const gauge = metrics.FindGauge(name, MetricLabel("model", model));
+  return gauge == nullptr ? 0 : gauge->value();
+}
+
+const char* WhyStage(Stage stage) {
+  switch (stage) {
+    case Stage::kReceive:
+      return "clients take long to send their requests";
+    case Stage::kParse:
+      return "requests are large, or the io threads are behind with reading them";
+    case Stage::kTokenize:
+      return "texts wait for the tokenization workers";
+    case Stage::kQueue:
+      return "requests wait for batches before them";
+    case Stage::kForm:
+      return "batches take long to be laid out";
+    case Stage::kForward:
+      return "the model's own work, and no resource is used up";
+    case Stage::kComplete:
+      return "results wait for the io threads";
+    case Stage::kSerialise:
+      return "answers are large, and printing them takes long";
+    case Stage::kSend:
+      return "clients take long to take their answers";
+  }
+  return "";
+}
+
+int Percent(double share) { return static_cast<int>(share * 100 + 0.5); }
+
+}  // namespace
+
+LoadSums LoadSums::Since(const LoadSums& earlier) const {
+  LoadSums window = *this;
+  window.seconds -= earlier.seconds;
+  window.requests -= earlier.requests;
+  for (size_t s = 0; s < kStages; ++s) window.stage_s[s] -= earlier.stage_s[s];
+  window.tokenize_busy_s -= earlier.tokenize_busy_s;
+  window.processor_s -= earlier.processor_s;
+  for (size_t m = 0; m < std::min(models.size(), earlier.models.size()); ++m) {
+    window.models[m].batches -= earlier.models[m].batches;
+    window.models[m].rows -= earlier.models[m].rows;
+    window.models[m].tokens -= earlier.models[m].tokens;
+    window.models[m].busy_s -= earlier.models[m].busy_s;
+  }
+  return window;
+}
+
+Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& models,
+                          size_t tokenization_workers, int processors) {
+  Bottleneck found;
+  found.window_s = load.seconds;
+  const double seconds = std::max(load.seconds, 1e-9);
+  const auto busiest = std::max_element(
+      load.models.begin(), load.models.end(),
+      [](const LoadSums::Model& a, const LoadSums::Model& b) { return a.busy_s < b.busy_s; });
+  const double model_busy = busiest == load.models.end() ? 0 : busiest->busy_s / seconds;
+  const double workers_busy = load.tokenize_busy_s / seconds /
+                              static_cast<double>(std::max<size_t>(tokenization_workers, 1));
+  const double processors_busy = load.processor_s / seconds / processors;
+  const auto saturated = [&](std::string name, std::string why) {
+    found.name = std::move(name);
+    found.why = std::move(why);
+    found.saturated = true;
+    return found;
+  };
+  if (model_busy >= kSaturated) {
+    return saturated(
+        StageName(Stage::kForward),
+        fmt::format("the model '{}' is busy {} % of the time",
+                    models[busiest - load.models.begin()], std::min(Percent(model_busy), 100)));
+  }
+  if (workers_busy >= kSaturated) {
+    return saturated(StageName(Stage::kTokenize),
+                     fmt::format("the {} tokenization workers are busy {} % of the time",
+                                 tokenization_workers, std::min(Percent(workers_busy), 100)));
+  }
+  double total_s = 0;
+  for (const double s : load.stage_s) total_s += s;
+  const auto longest = std::max_element(load.stage_s.begin(), load.stage_s.end());
+  const auto stage = static_cast<Stage>(longest - load.stage_s.begin());
+  if (processors_busy >= kSaturated && load.requests > 0) {
+    return saturated(
+        "processor",
+        fmt::format("the {} processors are busy {} % of the time; requests spend most "
+                    "of theirs in {}",
+                    processors, std::min(Percent(processors_busy), 100), StageName(stage)));
+  }
+  if (total_s <= 0) {
+    found.name = "none";
+    found.why = "no timed request was answered";
+    return found;
+  }
+  found.name = StageName(stage);
+  found.why =
+      fmt::format("{} % of the requests' time: {}", Percent(*longest / total_s), WhyStage(stage));
+  return found;
+}
+
+ServiceStats::ServiceStats(const Registry* registry, const WorkerPool* pool, Metrics* metrics)
+    : registry_(registry), pool_(pool), metrics_(metrics), started_(Clock::now()) {
+  for (size_t s = 0; s < kStages; ++s) {
+    stages_[s] = &metrics->AddLatency("penstock_stage_duration_seconds",
+                                      "Time that requests spent in a stage.",
+                                      MetricLabel("stage", StageName(static_cast<Stage>(s))));
+  }
+  metrics->AddFunction("penstock_uptime_seconds", "Time since the service was made.",
+                       Metrics::Kind::kGauge,
+                       [start = started_] { return Seconds(Clock::now() - start); });
+  metrics->AddFunction(
+      "penstock_tokenize_busy_seconds_total", "Time that tokenization workers worked, summed.",
+      Metrics::Kind::kCounter,
+      [load = pool->load()] { return static_cast<double>(load->busy_ns.load()) / 1e9; });
+  metrics->AddFunction(
+      "penstock_tokenize_waiting_tasks", "Pieces of requests that wait for a tokenization worker.",
+      Metrics::Kind::kGauge,
+      [load = pool->load()] { return static_cast<double>(load->waiting_tasks.load()); });
+  AddProcessMetrics(metrics);
+  reset_ = previous_ = latest_ = Now();
+  rotate_at_ns_ = Nanoseconds(latest_.at + kRotate);
+}
+
+ServiceStats::Moment ServiceStats::Now() const {
+  Moment now;
+  now.at = Clock::now();
+  LoadSums& sums = now.sums;
+  sums.seconds = Seconds(now.at - started_);
+  sums.requests = requests_.Snapshot().count();
+  for (size_t s = 0; s < kStages; ++s) {
+    sums.stage_s[s] = static_cast<double>(stages_[s]->sum_ns()) / 1e9;
+  }
+  sums.tokenize_busy_s = static_cast<double>(pool_->load()->busy_ns.load()) / 1e9;
+  sums.processor_s = ProcessorSeconds();
+  for (const Registry::Entry& entry : registry_->List()) {
+    sums.models.push_back(ModelSums(*metrics_, entry.name));
+  }
+  return now;
+}
+
+void ServiceStats::RotateIfDue() {
+  if (Nanoseconds(Clock::now()) < rotate_at_ns_.load(std::memory_order_relaxed)) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  Moment now = Now();
+  // After a pause the present begins anew: the pause would hide it.
+  previous_ = now.at - latest_.at < 2 * kRotate ? std::move(latest_) : now;
+  latest_ = std::move(now);
+  rotate_at_ns_.store(Nanoseconds(latest_.at + kRotate), std::memory_order_relaxed);
+}
+
+void ServiceStats::Record(const RequestTrace& trace) {
+  RotateIfDue();
+  for (size_t s = 0; s < kStages; ++s) {
+    if (const int64_t ns = trace.ns(static_cast<Stage>(s)); ns > 0) stages_[s]->Record(ns);
+  }
+  requests_.Record(trace.wall_ns());
+}
+
+Stats ServiceStats::Read() const {
+  Stats stats;
+  const std::lock_guard lock(mutex_);
+  const Moment now = Now();
+  const LoadSums window = now.sums.Since(reset_.sums);
+  stats.uptime_s = now.sums.seconds;
+  stats.window_s = window.seconds;
+  stats.requests = requests_.Snapshot().Since(reset_requests_);
+  double total_s = 0;
+  for (size_t s = 0; s < kStages; ++s) {
+    stats.stages.push_back(
+        {static_cast<Stage>(s), 0, stages_[s]->Snapshot().Since(reset_stages_[s])});
+    total_s += stats.stages.back().latency.total_s();
+  }
+  for (StageStats& stage : stats.stages) {
+    stage.percent = total_s > 0 ? 100 * stage.latency.total_s() / total_s : 0;
+  }
+  std::vector<std::string> names;
+  for (const Registry::Entry& entry : registry_->List()) {
+    ModelStats model;
+    if (const size_t m = stats.models.size(); m < window.models.size()) {
+      model.batches = static_cast<int64_t>(window.models[m].batches);
+      model.rows = static_cast<int64_t>(window.models[m].rows);
+      model.tokens = static_cast<int64_t>(window.models[m].tokens);
+      model.busy_s = window.models[m].busy_s;
+    }
+    model.name = entry.name;
+    model.ready = entry.state == ModelState::kReady;
+    model.queued_tokens = GaugeValue(*metrics_, "penstock_queue_tokens", entry.name);
+    model.queued_requests = GaugeValue(*metrics_, "penstock_queue_requests", entry.name);
+    names.push_back(entry.name);
+    stats.models.push_back(std::move(model));
+  }
+  const double seconds = std::max(window.seconds, 1e-9);
+  stats.tokenization_workers = static_cast<int64_t>(pool_->threads());
+  stats.tokenization_waiting = pool_->load()->waiting_tasks.load();
+  stats.tokenization_busy =
+      window.tokenize_busy_s / seconds / static_cast<double>(pool_->threads());
+  stats.processors = window.processor_s / seconds;
+  stats.processors_max = ProcessorsAllowed();
+  stats.resident_bytes = ResidentBytes();
+  const Moment& recent = now.at - latest_.at < kRotate ? previous_ : latest_;
+  stats.bottleneck = FindBottleneck(now.sums.Since(recent.sums), names, pool_->threads(),
+                                    static_cast<int>(stats.processors_max));
+  return stats;
+}
+
+void ServiceStats::Reset() {
+  const std::lock_guard lock(mutex_);
+  reset_ = Now();
+  for (size_t s = 0; s < kStages; ++s) reset_stages_[s] = stages_[s]->Snapshot();
+  reset_requests_ = requests_.Snapshot();
+}
+
+}  // namespace penstock

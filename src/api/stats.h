@@ -1,0 +1,125 @@
+// Where the time goes: what GET /v1/stats tells, as native types, and ServiceStats, which gathers
+// it.
+//
+// A front end hands over the trace of each finished request. Times are kept in latency histograms,
+// whose percentiles are right within 2 %. They only grow; Reset() takes a snapshot and later
+// reports leave it out, so nothing recorded meanwhile is lost. The present bottleneck is told from
+// the last 10 to 20 seconds, whenever the last reset was.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/cancel.h"
+#include "common/worker_pool.h"
+#include "metrics/latency_histogram.h"
+#include "metrics/metrics.h"
+#include "metrics/stages.h"
+
+namespace penstock {
+
+class Registry;
+
+struct StageStats {
+  Stage stage;
+  double percent = 0;  // of the time of all requests
+  LatencySnapshot latency;
+};
+
+struct ModelStats {
+  std::string name;
+  bool ready = false;
+  int64_t queued_tokens = 0;  // now
+  int64_t queued_requests = 0;
+  int64_t batches = 0;  // in the window, as what follows
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  double busy_s = 0;  // the model worked on batches
+};
+
+struct Bottleneck {
+  // A stage, "processor" (all of them are busy) or "none" (there was nothing to do).
+  std::string name;
+  std::string why;         // one sentence
+  bool saturated = false;  // a resource is used up; else: where most of the time goes
+  double window_s = 0;     // the time it is told from
+};
+
+struct Stats {
+  double uptime_s = 0;
+  double window_s = 0;       // since the last reset, or the start
+  LatencySnapshot requests;  // from the first byte to the last
+  std::vector<StageStats> stages;
+  std::vector<ModelStats> models;
+  int64_t tokenization_workers = 0;
+  int64_t tokenization_waiting = 0;  // tasks, now
+  double tokenization_busy = 0;      // share of the workers' time, in the window
+  double processors = 0;             // busy on average, in the window
+  int64_t processors_max = 1;        // that the process may use
+  int64_t resident_bytes = 0;
+  Bottleneck bottleneck;
+};
+
+// What bottlenecks are told from: sums over a stretch of time.
+struct LoadSums {
+  double seconds = 0;
+  uint64_t requests = 0;
+  std::array<double, kStages> stage_s{};
+  double tokenize_busy_s = 0;  // of the workers, summed
+  double processor_s = 0;
+  struct Model {
+    uint64_t batches = 0;
+    uint64_t rows = 0;
+    uint64_t tokens = 0;
+    double busy_s = 0;
+  };
+  std::vector<Model> models;  // as Registry::List
+
+  LoadSums Since(const LoadSums& earlier) const;
+};
+
+// Names what holds requests up. A saturated resource comes first (a model, the tokenization
+// workers, the processors), else the stage that took most of the requests' time.
+Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& models,
+                          size_t tokenization_workers, int processors);
+
+class ServiceStats {
+ public:
+  // All must outlive it.
+  ServiceStats(const Registry* registry, const WorkerPool* pool, Metrics* metrics);
+
+  // Adds a finished request. Any thread; takes no lock that another request holds for long.
+  void Record(const RequestTrace& trace);
+  Stats Read() const;
+  void Reset();
+
+ private:
+  struct Moment {
+    Clock::time_point at;
+    LoadSums sums;
+  };
+  Moment Now() const;
+  void RotateIfDue();
+
+  const Registry* const registry_;
+  const WorkerPool* const pool_;
+  Metrics* const metrics_;
+  const Clock::time_point started_;
+  std::array<LatencyHistogram*, kStages> stages_{};
+  LatencyHistogram requests_;
+
+  mutable std::mutex mutex_;  // guards what follows; never taken by Record but every 10 s
+  Moment reset_;
+  std::array<LatencySnapshot, kStages> reset_stages_;
+  LatencySnapshot reset_requests_;
+  // Begins of the last two stretches of at least kRotate, for the present bottleneck.
+  Moment previous_;
+  Moment latest_;
+  std::atomic<int64_t> rotate_at_ns_;  // on Clock; read without the mutex
+};
+
+}  // namespace penstock

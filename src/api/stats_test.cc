@@ -1,0 +1,161 @@
+#include "api/stats.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/registry.h"
+
+namespace penstock {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+class ServiceStatsTest : public testing::Test {
+ protected:
+  ServiceStatsTest()
+      : registry_(nullptr, &metrics_), pool_(2, 10), stats_(&registry_, &pool_, &metrics_) {}
+
+  // 1 ms receive, 2 parse, 3 tokenize, ... 9 send: 45 ms in all, times `scale`.
+  void Record(int scale = 1) {
+    const Clock::time_point begin = Clock::now();
+    RequestTrace trace(begin);
+    auto at = begin;
+    for (size_t s = 0; s < kStages; ++s) {
+      if (s > 0) trace.Enter(static_cast<Stage>(s), at);
+      at += milliseconds(scale * static_cast<int>(s + 1));
+    }
+    trace.Finish(at);
+    stats_.Record(trace);
+  }
+
+  Metrics metrics_;
+  Registry registry_;
+  WorkerPool pool_;
+  ServiceStats stats_;
+};
+
+TEST_F(ServiceStatsTest, StagesSumUpToTheRequests) {
+  for (int i = 0; i < 100; ++i) Record();
+  const Stats stats = stats_.Read();
+  EXPECT_EQ(stats.requests.count(), 100u);
+  EXPECT_NEAR(stats.requests.total_s(), 4.5, 1e-9);
+  ASSERT_EQ(stats.stages.size(), kStages);
+  double total_s = 0;
+  double percent = 0;
+  for (size_t s = 0; s < kStages; ++s) {
+    const StageStats& stage = stats.stages[s];
+    EXPECT_EQ(stage.latency.count(), 100u);
+    EXPECT_NEAR(stage.latency.total_s(), 0.1 * static_cast<double>(s + 1), 1e-9);
+    EXPECT_NEAR(stage.percent, static_cast<double>(s + 1) / 0.45, 1e-6);
+    EXPECT_NEAR(stage.latency.percentile_ns(0.99), 1e6 * static_cast<double>(s + 1),
+                0.02e6 * static_cast<double>(s + 1));
+    total_s += stage.latency.total_s();
+    percent += stage.percent;
+  }
+  EXPECT_NEAR(total_s, stats.requests.total_s(), 1e-9);
+  EXPECT_NEAR(percent, 100, 1e-6);
+  EXPECT_EQ(stats.bottleneck.name, "send");
+  EXPECT_FALSE(stats.bottleneck.saturated);
+}
+
+TEST_F(ServiceStatsTest, AStageThatWasNotPassedIsNotCounted) {
+  RequestTrace trace(Clock::now());
+  trace.Enter(Stage::kParse, Clock::now() + milliseconds(1));
+  trace.Enter(Stage::kTokenize, Clock::now() + milliseconds(2));
+  trace.Enter(Stage::kSerialise, Clock::now() + milliseconds(3));
+  trace.Finish(Clock::now() + milliseconds(4));
+  stats_.Record(trace);
+  const Stats stats = stats_.Read();
+  EXPECT_EQ(stats.stages[static_cast<size_t>(Stage::kTokenize)].latency.count(), 1u);
+  EXPECT_EQ(stats.stages[static_cast<size_t>(Stage::kForward)].latency.count(), 0u);
+}
+
+TEST_F(ServiceStatsTest, ResetBeginsANewWindowAndMetricsGoOn) {
+  Record(100);
+  stats_.Reset();
+  EXPECT_EQ(stats_.Read().requests.count(), 0u);
+  EXPECT_EQ(stats_.Read().requests.max_ns(), 0);
+  Record();
+  const Stats stats = stats_.Read();
+  EXPECT_EQ(stats.requests.count(), 1u);
+  EXPECT_NEAR(stats.requests.max_ns(), 45e6, 0.02 * 45e6);
+  EXPECT_LT(stats.window_s, stats.uptime_s);
+  EXPECT_THAT(metrics_.Render(),
+              HasSubstr("penstock_stage_duration_seconds_count{stage=\"forward\"} 2\n"));
+}
+
+TEST_F(ServiceStatsTest, ResetsWhileRequestsEndLoseNone) {
+  constexpr int kThreads = 3;
+  constexpr int kRequests = 400;
+  std::atomic<int> running{kThreads};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRequests; ++i) Record();
+      --running;
+    });
+  }
+  while (running > 0) {
+    stats_.Reset();
+    EXPECT_LE(stats_.Read().requests.count(), uint64_t{kThreads} * kRequests);
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(metrics_.Render(),
+              HasSubstr("penstock_stage_duration_seconds_count{stage=\"send\"} 1200\n"));
+}
+
+LoadSums Load(double forward_s, double queue_s) {
+  LoadSums load;
+  load.seconds = 10;
+  load.requests = 100;
+  load.stage_s[static_cast<size_t>(Stage::kForward)] = forward_s;
+  load.stage_s[static_cast<size_t>(Stage::kQueue)] = queue_s;
+  load.models.resize(2);
+  return load;
+}
+
+TEST(Bottleneck, ABusyModelComesFirst) {
+  LoadSums load = Load(10, 500);
+  load.models[1].busy_s = 9.7;
+  const Bottleneck found = FindBottleneck(load, {"a", "b"}, 4, 2);
+  EXPECT_EQ(found.name, "forward");
+  EXPECT_EQ(found.why, "the model 'b' is busy 97 % of the time");
+  EXPECT_TRUE(found.saturated);
+  EXPECT_EQ(found.window_s, 10);
+}
+
+TEST(Bottleneck, ThenBusyWorkersThenBusyProcessors) {
+  LoadSums load = Load(10, 5);
+  load.processor_s = 19;
+  EXPECT_EQ(FindBottleneck(load, {"a", "b"}, 4, 4).name, "forward");  // not all are busy
+  EXPECT_FALSE(FindBottleneck(load, {"a", "b"}, 4, 4).saturated);
+  const Bottleneck processor = FindBottleneck(load, {"a", "b"}, 4, 2);
+  EXPECT_EQ(processor.name, "processor");
+  EXPECT_THAT(processor.why, HasSubstr("2 processors are busy 95 %"));
+  EXPECT_THAT(processor.why, HasSubstr("forward"));
+  load.tokenize_busy_s = 38;
+  const Bottleneck workers = FindBottleneck(load, {"a", "b"}, 4, 2);
+  EXPECT_EQ(workers.name, "tokenize");
+  EXPECT_EQ(workers.why, "the 4 tokenization workers are busy 95 % of the time");
+}
+
+TEST(Bottleneck, ElseTheStageThatTakesMost) {
+  const Bottleneck found = FindBottleneck(Load(1, 3), {"a", "b"}, 4, 2);
+  EXPECT_EQ(found.name, "queue");
+  EXPECT_THAT(found.why, HasSubstr("75 % of the requests' time"));
+  EXPECT_FALSE(found.saturated);
+}
+
+TEST(Bottleneck, NothingToDoAndNoModel) {
+  EXPECT_EQ(FindBottleneck(LoadSums(), {}, 4, 2).name, "none");
+  LoadSums idle;
+  idle.seconds = 10;
+  idle.processor_s = 20;  // of something else: loading a model
+  EXPECT_EQ(FindBottleneck(idle, {}, 4, 2).name, "none");
+}
+
+}  // namespace
+}  // namespace penstock

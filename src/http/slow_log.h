@@ -1,0 +1,41 @@
+// The log of slow requests: a line with every stage for a request that took longer than a limit,
+// a few lines a second at most; those left out are counted and told with the next line. Any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "http/message.h"
+#include "metrics/metrics.h"
+
+namespace penstock {
+
+class SlowLog {
+ public:
+  static constexpr int kLinesPerSecondMax = 5;
+
+  // `limit` 0: nothing is slow. `metrics` must outlive it.
+  SlowLog(std::chrono::milliseconds limit, Metrics* metrics);
+
+  bool IsSlow(const HttpRequest& request, Clock::time_point now) const {
+    return limit_.count() > 0 && now - request.begin >= limit_;
+  }
+  // The line for a slow request that ended at `now`; nothing if there were too many lately.
+  // `route`: "POST /embed".
+  std::optional<std::string> Line(const HttpRequest& request, const std::string& route, int status,
+                                  Clock::time_point now);
+
+ private:
+  const std::chrono::milliseconds limit_;
+  Counter& slow_;
+  std::mutex mutex_;                // slow requests only
+  Clock::time_point second_begin_;  // guarded by mutex_
+  int lines_ = 0;                   // guarded by mutex_: in that second
+  int64_t left_out_ = 0;            // guarded by mutex_: since the last line
+};
+
+}  // namespace penstock

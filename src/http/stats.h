@@ -1,0 +1,13 @@
+// GET /v1/stats as bytes. A pure function.
+#pragma once
+
+#include <string>
+
+#include "api/stats.h"
+
+namespace penstock {
+
+// `stage_timers`: whether stages are timed at all; else the stages are left out.
+std::string PrintStats(const Stats& stats, bool stage_timers);
+
+}  // namespace penstock

@@ -1,0 +1,60 @@
+#include "metrics/process_stats.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+namespace penstock {
+
+int64_t ResidentBytes() {
+  FILE* const file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  long long total = 0;
+  long long resident = 0;
+  const int read = std::fscanf(file, "%lld %lld", &total, &resident);
+  std::fclose(file);
+  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
+double ProcessorSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+int ProcessorsAllowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  // 0: the process's first thread; workers may be pinned, it is not.
+  if (sched_getaffinity(getpid(), sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+void AddProcessMetrics(Metrics* metrics) {
+  using Kind = Metrics::Kind;
+  metrics->AddFunction("process_resident_memory_bytes", "Memory of the process that is in RAM.",
+                       Kind::kGauge, [] { return static_cast<double>(ResidentBytes()); });
+  metrics->AddFunction("process_cpu_seconds_total", "Processor time, user and system.",
+                       Kind::kCounter, ProcessorSeconds);
+  metrics->AddFunction("process_open_fds", "Open file descriptors.", Kind::kGauge, [] {
+    std::error_code ec;
+    double count = 0;
+    for (auto it = std::filesystem::directory_iterator("/proc/self/fd", ec);
+         !ec && it != std::filesystem::directory_iterator(); it.increment(ec)) {
+      ++count;
+    }
+    return count;
+  });
+  metrics->AddFunction("process_start_time_seconds", "When the metrics began, in Unix time.",
+                       Kind::kGauge, [start = std::time(nullptr)] { return double(start); });
+}
+
+}  // namespace penstock
