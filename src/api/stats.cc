@@ -42,11 +42,6 @@ LoadSums::Model ModelSums(const Metrics& metrics, const std::string& name) {
   return sums;
 }
 
-int64_t GaugeValue(const Metrics& metrics, const char* name, const std::string& model) {
-  const Gauge* const gauge = metrics.FindGauge(name, MetricLabel("model", model));
-  return gauge == nullptr ? 0 : gauge->value();
-}
-
 const char* WhyStage(Stage stage) {
   switch (stage) {
     case Stage::kReceive:
@@ -227,10 +222,11 @@ Stats ServiceStats::Read() const {
       model.tokens = static_cast<int64_t>(window.models[m].tokens);
       model.busy_s = window.models[m].busy_s;
     }
+    const std::string label = MetricLabel("model", entry.name);
     model.name = entry.name;
     model.ready = entry.state == ModelState::kReady;
-    model.queued_tokens = GaugeValue(*metrics_, "penstock_queue_tokens", entry.name);
-    model.queued_requests = GaugeValue(*metrics_, "penstock_queue_requests", entry.name);
+    model.queued_tokens = metrics_->SumOfGauges("penstock_queue_tokens", label);
+    model.queued_requests = metrics_->SumOfGauges("penstock_queue_requests", label);
     names.push_back(entry.name);
     stats.models.push_back(std::move(model));
   }

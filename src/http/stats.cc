@@ -7,8 +7,8 @@
 namespace penstock {
 namespace {
 
-// Six digits after the point: nanoseconds in milliseconds. More would only be noise.
-double Rounded(double x) { return std::round(x * 1e6) / 1e6; }
+// Nanoseconds in seconds. More digits would only be noise.
+double Rounded(double x) { return std::round(x * 1e9) / 1e9; }
 
 void WriteLatency(const LatencySnapshot& latency, JsonWriter* json) {
   const auto ms = [json](const char* key, double ns) { json->Field(key, Rounded(ns / 1e6)); };

@@ -183,20 +183,6 @@ struct Metrics::Impl {
     family->series.push_back({std::string(labels), &instrument});
     return instrument;
   }
-
-  template <typename T>
-  const T* Find(std::string_view name, std::string_view labels) const {
-    const std::lock_guard lock(mutex);
-    for (const Family& family : families) {
-      if (family.name != name) continue;
-      for (const Series& series : family.series) {
-        if (series.labels != labels) continue;
-        const auto* found = std::get_if<T*>(&series.instrument);
-        return found == nullptr ? nullptr : *found;
-      }
-    }
-    return nullptr;
-  }
 };
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
@@ -237,11 +223,31 @@ void Metrics::AddFunction(std::string_view name, std::string_view help, Kind kin
 }
 
 const Histogram* Metrics::FindHistogram(std::string_view name, std::string_view labels) const {
-  return impl_->Find<Histogram>(name, labels);
+  const std::lock_guard lock(impl_->mutex);
+  for (const Family& family : impl_->families) {
+    if (family.name != name) continue;
+    for (const Series& series : family.series) {
+      if (series.labels != labels) continue;
+      const auto* found = std::get_if<Histogram*>(&series.instrument);
+      return found == nullptr ? nullptr : *found;
+    }
+  }
+  return nullptr;
 }
 
-const Gauge* Metrics::FindGauge(std::string_view name, std::string_view labels) const {
-  return impl_->Find<Gauge>(name, labels);
+int64_t Metrics::SumOfGauges(std::string_view name, std::string_view labels) const {
+  const std::lock_guard lock(impl_->mutex);
+  int64_t sum = 0;
+  for (const Family& family : impl_->families) {
+    if (family.name != name) continue;
+    for (const Series& series : family.series) {
+      const std::string_view has = series.labels;
+      const bool more = has.size() > labels.size() && has[labels.size()] == ',';
+      if (!has.starts_with(labels) || (has.size() != labels.size() && !more)) continue;
+      if (const auto* gauge = std::get_if<Gauge*>(&series.instrument)) sum += (*gauge)->value();
+    }
+  }
+  return sum;
 }
 
 std::string Metrics::Render() const {

@@ -92,7 +92,8 @@ class Metrics {
 
   // The histogram of that name and labels; null if there is none.
   const Histogram* FindHistogram(std::string_view name, std::string_view labels) const;
-  const Gauge* FindGauge(std::string_view name, std::string_view labels) const;
+  // The sum of the gauges of that name whose labels are `labels`, or begin with them.
+  int64_t SumOfGauges(std::string_view name, std::string_view labels) const;
 
   // The text exposition format 0.0.4.
   std::string Render() const;

@@ -89,11 +89,14 @@ TEST(Metrics, FunctionsAreAskedWhenPrinted) {
 
 TEST(Metrics, SeriesAreFoundByNameAndLabels) {
   Metrics metrics;
-  const Gauge& gauge = metrics.AddGauge("g", "G.", R"(m="a")");
+  metrics.AddGauge("g", "G.", R"(m="a",lane="x")").Add(3);
+  metrics.AddGauge("g", "G.", R"(m="a",lane="y")").Add(4);
+  metrics.AddGauge("g", "G.", R"(m="ab")").Add(5);
   const Histogram& histogram = metrics.AddHistogram("h", "H.", {1}, "");
-  EXPECT_EQ(metrics.FindGauge("g", R"(m="a")"), &gauge);
-  EXPECT_EQ(metrics.FindGauge("g", R"(m="b")"), nullptr);
-  EXPECT_EQ(metrics.FindGauge("h", ""), nullptr);  // another type
+  EXPECT_EQ(metrics.SumOfGauges("g", R"(m="a")"), 7);
+  EXPECT_EQ(metrics.SumOfGauges("g", R"(m="ab")"), 5);
+  EXPECT_EQ(metrics.SumOfGauges("g", R"(m="b")"), 0);
+  EXPECT_EQ(metrics.FindHistogram("g", R"(m="ab")"), nullptr);  // another type
   EXPECT_EQ(metrics.FindHistogram("h", ""), &histogram);
 }
 
