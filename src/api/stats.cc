@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/memory.h"
 #include "engine/registry.h"
 #include "metrics/process_stats.h"
 
@@ -237,7 +238,7 @@ Stats ServiceStats::Read() const {
       window.tokenize_busy_s / seconds / static_cast<double>(pool_->threads());
   stats.processors = window.processor_s / seconds;
   stats.processors_max = ProcessorsAllowed();
-  stats.resident_bytes = ResidentBytes();
+  stats.resident_bytes = static_cast<int64_t>(ResidentBytes());
   const Moment& recent = now.at - latest_.at < kRotate ? previous_ : latest_;
   stats.bottleneck = FindBottleneck(now.sums.Since(recent.sums), names, pool_->threads(),
                                     static_cast<int>(stats.processors_max));

@@ -5,21 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <filesystem>
 
-namespace penstock {
+#include "common/memory.h"
 
-int64_t ResidentBytes() {
-  FILE* const file = std::fopen("/proc/self/statm", "re");
-  if (file == nullptr) return 0;
-  long long total = 0;
-  long long resident = 0;
-  const int read = std::fscanf(file, "%lld %lld", &total, &resident);
-  std::fclose(file);
-  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
-}
+namespace penstock {
 
 double ProcessorSeconds() {
   rusage usage{};
