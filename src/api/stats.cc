@@ -141,9 +141,9 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
 ServiceStats::ServiceStats(const Registry* registry, const WorkerPool* pool, Metrics* metrics)
     : registry_(registry), pool_(pool), metrics_(metrics), started_(Clock::now()) {
   for (size_t s = 0; s < kStages; ++s) {
-    stages_[s] = &metrics->AddLatency("penstock_stage_duration_seconds",
-                                      "Time that requests spent in a stage.",
-                                      MetricLabel("stage", StageName(static_cast<Stage>(s))));
+    stages_[s] = &metrics->AddDurations("penstock_stage_duration_seconds",
+                                        "Time that requests spent in a stage.",
+                                        MetricLabel("stage", StageName(static_cast<Stage>(s))));
   }
   metrics->AddFunction("penstock_uptime_seconds", "Time since the service was made.",
                        Metrics::Kind::kGauge,

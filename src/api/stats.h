@@ -16,7 +16,7 @@
 
 #include "common/cancel.h"
 #include "common/worker_pool.h"
-#include "metrics/latency_histogram.h"
+#include "metrics/duration_histogram.h"
 #include "metrics/metrics.h"
 #include "metrics/stages.h"
 
@@ -27,7 +27,7 @@ class Registry;
 struct StageStats {
   Stage stage;
   double percent = 0;  // of the time of all requests
-  LatencySnapshot latency;
+  DurationSnapshot latency;
 };
 
 struct ModelStats {
@@ -51,8 +51,8 @@ struct Bottleneck {
 
 struct Stats {
   double uptime_s = 0;
-  double window_s = 0;       // since the last reset, or the start
-  LatencySnapshot requests;  // from the first byte to the last
+  double window_s = 0;        // since the last reset, or the start
+  DurationSnapshot requests;  // from the first byte to the last
   std::vector<StageStats> stages;
   std::vector<ModelStats> models;
   int64_t tokenization_workers = 0;
@@ -109,13 +109,13 @@ class ServiceStats {
   const WorkerPool* const pool_;
   Metrics* const metrics_;
   const Clock::time_point started_;
-  std::array<LatencyHistogram*, kStages> stages_{};
-  LatencyHistogram requests_;
+  std::array<DurationHistogram*, kStages> stages_{};
+  DurationHistogram requests_;
 
   mutable std::mutex mutex_;  // guards what follows; never taken by Record but every 10 s
   Moment reset_;
-  std::array<LatencySnapshot, kStages> reset_stages_;
-  LatencySnapshot reset_requests_;
+  std::array<DurationSnapshot, kStages> reset_stages_;
+  DurationSnapshot reset_requests_;
   // Begins of the last two stretches of at least kRotate, for the present bottleneck.
   Moment previous_;
   Moment latest_;

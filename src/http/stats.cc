@@ -10,7 +10,7 @@ namespace {
 // Nanoseconds in seconds. More digits would only be noise.
 double Rounded(double x) { return std::round(x * 1e9) / 1e9; }
 
-void WriteLatency(const LatencySnapshot& latency, JsonWriter* json) {
+void WriteLatency(const DurationSnapshot& latency, JsonWriter* json) {
   const auto ms = [json](const char* key, double ns) { json->Field(key, Rounded(ns / 1e6)); };
   json->Field("count", latency.count()).Field("total_s", Rounded(latency.total_s()));
   ms("mean_ms", latency.mean_ns());

@@ -56,7 +56,7 @@ constexpr int kLatencyLog2NsMin = 10;
 constexpr int kLatencyLog2NsMax = 36;
 
 using Function = std::function<double()>;
-using Instrument = std::variant<Counter*, Gauge*, Histogram*, LatencyHistogram*, Function*>;
+using Instrument = std::variant<Counter*, Gauge*, Histogram*, DurationHistogram*, Function*>;
 
 struct Series {
   std::string labels;
@@ -119,8 +119,8 @@ void AppendHistogram(const Family& family, const std::string& labels, const Hist
   AppendLine(family, "_count", labels, fmt::format("{}", total), out);
 }
 
-void AppendLatency(const Family& family, const std::string& labels, const LatencySnapshot& latency,
-                   std::string* out) {
+void AppendDurations(const Family& family, const std::string& labels,
+                     const DurationSnapshot& latency, std::string* out) {
   const std::string prefix = labels.empty() ? "" : labels + ",";
   for (int log2_ns = kLatencyLog2NsMin; log2_ns <= kLatencyLog2NsMax; ++log2_ns) {
     AppendLine(family, "_bucket", prefix + "le=\"" + Number(std::ldexp(1.0, log2_ns) / 1e9) + "\"",
@@ -144,8 +144,8 @@ struct AppendSeries {
   void operator()(const Histogram* histogram) const {
     AppendHistogram(family, labels, *histogram, out);
   }
-  void operator()(const LatencyHistogram* histogram) const {
-    AppendLatency(family, labels, histogram->Snapshot(), out);
+  void operator()(const DurationHistogram* histogram) const {
+    AppendDurations(family, labels, histogram->Snapshot(), out);
   }
   void Line(const std::string& value) const { AppendLine(family, "", labels, value, out); }
 };
@@ -160,7 +160,7 @@ struct Metrics::Impl {
   std::deque<Counter> counters;
   std::deque<Gauge> gauges;
   std::deque<Histogram> histograms;
-  std::deque<LatencyHistogram> latencies;
+  std::deque<DurationHistogram> latencies;
   std::deque<Function> functions;
 
   // Returns the instrument of (name, labels), made by `make` if it is new. A name belongs to one
@@ -206,11 +206,11 @@ Histogram& Metrics::AddHistogram(std::string_view name, std::string_view help,
   });
 }
 
-LatencyHistogram& Metrics::AddLatency(std::string_view name, std::string_view help,
-                                      std::string_view labels) {
-  return impl_->Add<LatencyHistogram>(name, help, "histogram", labels, [&]() -> LatencyHistogram& {
-    return impl_->latencies.emplace_back();
-  });
+DurationHistogram& Metrics::AddDurations(std::string_view name, std::string_view help,
+                                         std::string_view labels) {
+  return impl_->Add<DurationHistogram>(
+      name, help, "histogram", labels,
+      [&]() -> DurationHistogram& { return impl_->latencies.emplace_back(); });
 }
 
 void Metrics::AddFunction(std::string_view name, std::string_view help, Kind kind,

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "metrics/latency_histogram.h"
+#include "metrics/duration_histogram.h"
 
 namespace penstock {
 
@@ -82,8 +82,8 @@ class Metrics {
   // Durations in nanoseconds, printed in seconds with bounds at powers of two nanoseconds, from 1
   // us to 69 s. A duration is cut to whole nanoseconds, so one that equals a bound is counted above
   // it.
-  LatencyHistogram& AddLatency(std::string_view name, std::string_view help,
-                               std::string_view labels = "");
+  DurationHistogram& AddDurations(std::string_view name, std::string_view help,
+                                  std::string_view labels = "");
   // A value that is asked for when it is printed. `read` must neither block nor use this
   // object, and must work as long as it is printed; the same name and labels again replace it.
   enum class Kind { kCounter, kGauge };

@@ -61,9 +61,9 @@ TEST(Metrics, HistogramIsCumulativeWithLabels) {
                                           "d_seconds_count{m=\"x\"} 5\n"));
 }
 
-TEST(Metrics, LatencyIsPrintedInSecondsWithExactBounds) {
+TEST(Metrics, DurationsArePrintedInSecondsWithExactBounds) {
   Metrics metrics;
-  LatencyHistogram& h = metrics.AddLatency("d_seconds", "D.", R"(stage="x")");
+  DurationHistogram& h = metrics.AddDurations("d_seconds", "D.", R"(stage="x")");
   for (const int64_t ns : {1000, 1023, 1024, 2'000'000'000}) h.Record(ns);
   const std::string text = metrics.Render();
   EXPECT_THAT(text, HasSubstr("# TYPE d_seconds histogram\n"

@@ -1,4 +1,4 @@
-#include "metrics/latency_histogram.h"
+#include "metrics/duration_histogram.h"
 
 #include <gtest/gtest.h>
 
@@ -20,11 +20,11 @@ double Exact(const std::vector<int64_t>& sorted, double fraction) {
 }
 
 void ExpectAccurate(const char* name, std::vector<int64_t> values) {
-  LatencyHistogram histogram;
+  DurationHistogram histogram;
   double sum = 0;
   for (const int64_t v : values) histogram.Record(v), sum += static_cast<double>(v);
   std::sort(values.begin(), values.end());
-  const LatencySnapshot snapshot = histogram.Snapshot();
+  const DurationSnapshot snapshot = histogram.Snapshot();
   EXPECT_EQ(snapshot.count(), values.size());
   EXPECT_NEAR(snapshot.mean_ns(), sum / static_cast<double>(values.size()), 1e-9 * sum);
   for (const double fraction : kFractions) {
@@ -33,7 +33,7 @@ void ExpectAccurate(const char* name, std::vector<int64_t> values) {
   }
 }
 
-TEST(LatencyHistogram, PercentilesAreWithinTwoPercentOfASort) {
+TEST(DurationHistogram, PercentilesAreWithinTwoPercentOfASort) {
   std::mt19937_64 random(7);
   const auto draw = [&](int n, const std::function<double()>& next) {
     std::vector<int64_t> values;
@@ -55,58 +55,58 @@ TEST(LatencyHistogram, PercentilesAreWithinTwoPercentOfASort) {
   ExpectAccurate("powers", draw(40, [n = 0]() mutable { return std::ldexp(1, n++); }));
 }
 
-TEST(LatencyHistogram, EveryBucketsMiddleIsWithinTwoPercentOfItsEdges) {
+TEST(DurationHistogram, EveryBucketsMiddleIsWithinTwoPercentOfItsEdges) {
   size_t buckets = 0;
-  for (int64_t v = 0; v <= LatencyHistogram::kValueNsMax;) {
-    const size_t bucket = LatencyHistogram::BucketOf(v);
+  for (int64_t v = 0; v <= DurationHistogram::kValueNsMax;) {
+    const size_t bucket = DurationHistogram::BucketOf(v);
     EXPECT_EQ(bucket, buckets);  // each follows the one before
     ++buckets;
     // The bucket's last value, by bisection.
     int64_t low = v;
-    int64_t high = std::min(LatencyHistogram::kValueNsMax, v + v / 8 + 8);
+    int64_t high = std::min(DurationHistogram::kValueNsMax, v + v / 8 + 8);
     while (low < high) {
       const int64_t mid = low + (high - low + 1) / 2;
-      if (LatencyHistogram::BucketOf(mid) == bucket) {
+      if (DurationHistogram::BucketOf(mid) == bucket) {
         low = mid;
       } else {
         high = mid - 1;
       }
     }
-    const double middle = LatencyHistogram::MiddleOf(bucket);
+    const double middle = DurationHistogram::MiddleOf(bucket);
     EXPECT_LE(std::abs(middle - static_cast<double>(v)), 0.02 * static_cast<double>(v)) << v;
     EXPECT_LE(std::abs(middle - static_cast<double>(low)), 0.02 * static_cast<double>(low)) << low;
     v = low + 1;
   }
-  EXPECT_EQ(buckets, LatencyHistogram::kBuckets);
+  EXPECT_EQ(buckets, DurationHistogram::kBuckets);
 }
 
-TEST(LatencyHistogram, EmptyAndOutOfRange) {
-  LatencyHistogram histogram;
+TEST(DurationHistogram, EmptyAndOutOfRange) {
+  DurationHistogram histogram;
   EXPECT_EQ(histogram.Snapshot().percentile_ns(0.99), 0);
   EXPECT_EQ(histogram.Snapshot().mean_ns(), 0);
   histogram.Record(-5);
   EXPECT_EQ(histogram.Snapshot().max_ns(), 0);
   histogram.Record(INT64_MAX);
   EXPECT_EQ(histogram.Snapshot().count(), 2u);
-  EXPECT_NEAR(histogram.Snapshot().max_ns(), static_cast<double>(LatencyHistogram::kValueNsMax),
-              0.02 * static_cast<double>(LatencyHistogram::kValueNsMax));
+  EXPECT_NEAR(histogram.Snapshot().max_ns(), static_cast<double>(DurationHistogram::kValueNsMax),
+              0.02 * static_cast<double>(DurationHistogram::kValueNsMax));
 }
 
-TEST(LatencyHistogram, AWindowHoldsWhatCameAfterItsBegin) {
-  LatencyHistogram histogram;
+TEST(DurationHistogram, AWindowHoldsWhatCameAfterItsBegin) {
+  DurationHistogram histogram;
   for (int i = 0; i < 100; ++i) histogram.Record(1'000'000'000);
-  const LatencySnapshot before = histogram.Snapshot();
+  const DurationSnapshot before = histogram.Snapshot();
   for (int i = 0; i < 10; ++i) histogram.Record(1'000'000);
-  const LatencySnapshot window = histogram.Snapshot().Since(before);
+  const DurationSnapshot window = histogram.Snapshot().Since(before);
   EXPECT_EQ(window.count(), 10u);
   EXPECT_NEAR(window.total_s(), 0.01, 1e-12);
   EXPECT_NEAR(window.max_ns(), 1e6, 0.02e6);  // the second before is no longer the maximum
 }
 
-TEST(LatencyHistogram, CountsBelowPowersOfTwoAreExact) {
-  LatencyHistogram histogram;
+TEST(DurationHistogram, CountsBelowPowersOfTwoAreExact) {
+  DurationHistogram histogram;
   for (const int64_t v : {0, 1, 1023, 1024, 1025, 2047, 2048}) histogram.Record(v);
-  const LatencySnapshot snapshot = histogram.Snapshot();
+  const DurationSnapshot snapshot = histogram.Snapshot();
   EXPECT_EQ(snapshot.CountBelowPowerOfTwo(0), 1u);
   EXPECT_EQ(snapshot.CountBelowPowerOfTwo(10), 3u);
   EXPECT_EQ(snapshot.CountBelowPowerOfTwo(11), 6u);
@@ -115,16 +115,16 @@ TEST(LatencyHistogram, CountsBelowPowersOfTwoAreExact) {
 }
 
 // Windows are cut again and again while threads record and end: every record is in exactly one.
-TEST(LatencyHistogram, NoRecordIsLostOrCountedTwiceByResets) {
-  LatencyHistogram histogram;
+TEST(DurationHistogram, NoRecordIsLostOrCountedTwiceByResets) {
+  DurationHistogram histogram;
   constexpr int kRounds = 10;
   constexpr int kThreads = 4;
   constexpr int kRecords = 5'000;
   std::atomic<bool> stop{false};
   uint64_t counted = 0;
-  LatencySnapshot base = histogram.Snapshot();
+  DurationSnapshot base = histogram.Snapshot();
   const auto cut = [&] {
-    LatencySnapshot now = histogram.Snapshot();
+    DurationSnapshot now = histogram.Snapshot();
     counted += now.Since(base).count();
     base = std::move(now);
   };
@@ -152,8 +152,8 @@ TEST(LatencyHistogram, NoRecordIsLostOrCountedTwiceByResets) {
   EXPECT_EQ(histogram.sum_ns(), static_cast<uint64_t>(sum));
 }
 
-TEST(LatencyHistogram, MoreThreadsThanSlotsLoseNothing) {
-  LatencyHistogram histogram;
+TEST(DurationHistogram, MoreThreadsThanSlotsLoseNothing) {
+  DurationHistogram histogram;
   constexpr int kThreads = kThreadSlots + 8;
   constexpr int kRecords = 300;
   std::latch all_there(kThreads);

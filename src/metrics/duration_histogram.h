@@ -1,4 +1,4 @@
-// LatencyHistogram: durations with percentiles that are right within 2 %, recorded without locks
+// DurationHistogram: durations with percentiles that are right within 2 %, recorded without locks
 // and without threads meeting.
 //
 // Buckets are log-linear, as in HdrHistogram: each power of two is cut into 32 equal parts, so a
@@ -23,7 +23,7 @@
 namespace penstock {
 
 // Counts at one moment. A value.
-class LatencySnapshot {
+class DurationSnapshot {
  public:
   uint64_t count() const { return count_; }
   double total_s() const { return static_cast<double>(sum_ns_) / 1e9; }
@@ -36,26 +36,26 @@ class LatencySnapshot {
   uint64_t CountBelowPowerOfTwo(int log2_ns) const;
 
   // What was recorded since `earlier`, a snapshot of the same histogram.
-  LatencySnapshot Since(const LatencySnapshot& earlier) const;
+  DurationSnapshot Since(const DurationSnapshot& earlier) const;
 
  private:
-  friend class LatencyHistogram;
+  friend class DurationHistogram;
   std::vector<uint64_t> counts_;  // empty, or one a bucket
   uint64_t count_ = 0;
   uint64_t sum_ns_ = 0;
 };
 
-class LatencyHistogram {
+class DurationHistogram {
  public:
   static constexpr int kSubBucketBits = 5;
   static constexpr int kValueBits = 40;
   static constexpr int64_t kValueNsMax = (int64_t{1} << kValueBits) - 1;
   static constexpr size_t kBuckets = (kValueBits - kSubBucketBits + 1) << kSubBucketBits;
 
-  LatencyHistogram() = default;
-  ~LatencyHistogram();
-  LatencyHistogram(const LatencyHistogram&) = delete;
-  LatencyHistogram& operator=(const LatencyHistogram&) = delete;
+  DurationHistogram() = default;
+  ~DurationHistogram();
+  DurationHistogram(const DurationHistogram&) = delete;
+  DurationHistogram& operator=(const DurationHistogram&) = delete;
 
   // Any thread. Negative counts as 0. The first record of a thread allocates its shard (9 KiB).
   void Record(int64_t ns) {
@@ -77,7 +77,7 @@ class LatencyHistogram {
 
   // Everything recorded so far. Records made meanwhile are in it or not; a count may be in it whose
   // nanoseconds are not in the sum yet.
-  LatencySnapshot Snapshot() const;
+  DurationSnapshot Snapshot() const;
   // Of the snapshot, the sum alone; cheap.
   uint64_t sum_ns() const;
 

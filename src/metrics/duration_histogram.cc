@@ -1,37 +1,37 @@
-#include "metrics/latency_histogram.h"
+#include "metrics/duration_histogram.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace penstock {
 
-double LatencySnapshot::mean_ns() const {
+double DurationSnapshot::mean_ns() const {
   return count_ == 0 ? 0 : static_cast<double>(sum_ns_) / static_cast<double>(count_);
 }
 
-double LatencySnapshot::percentile_ns(double fraction) const {
+double DurationSnapshot::percentile_ns(double fraction) const {
   const auto rank = static_cast<uint64_t>(std::ceil(fraction * static_cast<double>(count_)));
   const uint64_t wanted = std::clamp<uint64_t>(rank, 1, std::max<uint64_t>(count_, 1));
   uint64_t seen = 0;
   for (size_t b = 0; b < counts_.size(); ++b) {
     seen += counts_[b];
-    if (seen >= wanted) return LatencyHistogram::MiddleOf(b);
+    if (seen >= wanted) return DurationHistogram::MiddleOf(b);
   }
   return 0;
 }
 
-uint64_t LatencySnapshot::CountBelowPowerOfTwo(int log2_ns) const {
+uint64_t DurationSnapshot::CountBelowPowerOfTwo(int log2_ns) const {
   // A power of two is the lower edge of a bucket.
-  const size_t end = log2_ns >= LatencyHistogram::kValueBits
+  const size_t end = log2_ns >= DurationHistogram::kValueBits
                          ? counts_.size()
-                         : LatencyHistogram::BucketOf(int64_t{1} << log2_ns);
+                         : DurationHistogram::BucketOf(int64_t{1} << log2_ns);
   uint64_t below = 0;
   for (size_t b = 0; b < std::min(end, counts_.size()); ++b) below += counts_[b];
   return below;
 }
 
-LatencySnapshot LatencySnapshot::Since(const LatencySnapshot& earlier) const {
-  LatencySnapshot window = *this;
+DurationSnapshot DurationSnapshot::Since(const DurationSnapshot& earlier) const {
+  DurationSnapshot window = *this;
   for (size_t b = 0; b < std::min(counts_.size(), earlier.counts_.size()); ++b) {
     window.counts_[b] -= earlier.counts_[b];
   }
@@ -40,11 +40,11 @@ LatencySnapshot LatencySnapshot::Since(const LatencySnapshot& earlier) const {
   return window;
 }
 
-LatencyHistogram::~LatencyHistogram() {
+DurationHistogram::~DurationHistogram() {
   for (auto& shard : shards_) delete shard.load(std::memory_order_relaxed);
 }
 
-LatencyHistogram::Shard* LatencyHistogram::MakeShard(size_t slot) {
+DurationHistogram::Shard* DurationHistogram::MakeShard(size_t slot) {
   auto* made = new Shard;
   Shard* there = nullptr;
   // Release: a reader that sees the shard sees its zeros. Only the shared slot can be contended.
@@ -53,8 +53,8 @@ LatencyHistogram::Shard* LatencyHistogram::MakeShard(size_t slot) {
   return there;
 }
 
-LatencySnapshot LatencyHistogram::Snapshot() const {
-  LatencySnapshot snapshot;
+DurationSnapshot DurationHistogram::Snapshot() const {
+  DurationSnapshot snapshot;
   snapshot.counts_.resize(kBuckets);
   for (const auto& slot : shards_) {
     const Shard* shard = slot.load(std::memory_order_acquire);
@@ -69,7 +69,7 @@ LatencySnapshot LatencyHistogram::Snapshot() const {
   return snapshot;
 }
 
-uint64_t LatencyHistogram::sum_ns() const {
+uint64_t DurationHistogram::sum_ns() const {
   uint64_t sum = 0;
   for (const auto& slot : shards_) {
     const Shard* shard = slot.load(std::memory_order_acquire);
@@ -78,7 +78,7 @@ uint64_t LatencyHistogram::sum_ns() const {
   return sum;
 }
 
-double LatencyHistogram::MiddleOf(size_t bucket) {
+double DurationHistogram::MiddleOf(size_t bucket) {
   constexpr size_t kSubBuckets = size_t{1} << kSubBucketBits;
   if (bucket < 2 * kSubBuckets) return static_cast<double>(bucket);
   const size_t shift = bucket / kSubBuckets - 1;
