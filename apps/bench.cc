@@ -18,6 +18,7 @@ const std::vector<Benchmark> kBenchmarks = {
     {"http", "A server under load: rates and latencies", RunBenchHttp},
     {"saturation", "A whole server beside its kernels alone; interactive requests under bulk load",
      RunBenchSaturation},
+    {"stages", "What timing the stages of requests costs", RunBenchStages},
 };
 
 void PrintHelp(FILE* out) {

@@ -18,5 +18,6 @@ int RunDoctor(const std::vector<std::string>& args);
 int RunBench(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);
+int RunBenchStages(const std::vector<std::string>& args);
 
 }  // namespace penstock

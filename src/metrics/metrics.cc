@@ -51,9 +51,9 @@ std::vector<double> DurationBounds() {
 
 namespace {
 
-// Bounds of printed latencies: 2^10 ns = 1 us to 2^36 ns = 69 s.
-constexpr int kLatencyLog2NsMin = 10;
-constexpr int kLatencyLog2NsMax = 36;
+// Bounds of printed durations: 2^10 ns = 1 us to 2^36 ns = 69 s.
+constexpr int kDurationLog2NsMin = 10;
+constexpr int kDurationLog2NsMax = 36;
 
 using Function = std::function<double()>;
 using Instrument = std::variant<Counter*, Gauge*, Histogram*, DurationHistogram*, Function*>;
@@ -120,15 +120,15 @@ void AppendHistogram(const Family& family, const std::string& labels, const Hist
 }
 
 void AppendDurations(const Family& family, const std::string& labels,
-                     const DurationSnapshot& latency, std::string* out) {
+                     const DurationSnapshot& durations, std::string* out) {
   const std::string prefix = labels.empty() ? "" : labels + ",";
-  for (int log2_ns = kLatencyLog2NsMin; log2_ns <= kLatencyLog2NsMax; ++log2_ns) {
+  for (int log2_ns = kDurationLog2NsMin; log2_ns <= kDurationLog2NsMax; ++log2_ns) {
     AppendLine(family, "_bucket", prefix + "le=\"" + Number(std::ldexp(1.0, log2_ns) / 1e9) + "\"",
-               fmt::format("{}", latency.CountBelowPowerOfTwo(log2_ns)), out);
+               fmt::format("{}", durations.CountBelowPowerOfTwo(log2_ns)), out);
   }
-  const std::string total = fmt::format("{}", latency.count());
+  const std::string total = fmt::format("{}", durations.count());
   AppendLine(family, "_bucket", prefix + "le=\"+Inf\"", total, out);
-  AppendLine(family, "_sum", labels, Number(latency.total_s()), out);
+  AppendLine(family, "_sum", labels, Number(durations.total_s()), out);
   AppendLine(family, "_count", labels, total, out);
 }
 
@@ -160,7 +160,7 @@ struct Metrics::Impl {
   std::deque<Counter> counters;
   std::deque<Gauge> gauges;
   std::deque<Histogram> histograms;
-  std::deque<DurationHistogram> latencies;
+  std::deque<DurationHistogram> durations;
   std::deque<Function> functions;
 
   // Returns the instrument of (name, labels), made by `make` if it is new. A name belongs to one
@@ -210,7 +210,7 @@ DurationHistogram& Metrics::AddDurations(std::string_view name, std::string_view
                                          std::string_view labels) {
   return impl_->Add<DurationHistogram>(
       name, help, "histogram", labels,
-      [&]() -> DurationHistogram& { return impl_->latencies.emplace_back(); });
+      [&]() -> DurationHistogram& { return impl_->durations.emplace_back(); });
 }
 
 void Metrics::AddFunction(std::string_view name, std::string_view help, Kind kind,

@@ -1,0 +1,40 @@
+// penstock bench stages: what timing the stages of requests costs.
+//
+// Two HTTP servers of this process share one Service, one with stage timers and one without, and
+// take turns under the same load, over loopback. So both have the same model, memory and threads,
+// and what else the machine does hits both: what is compared is a round with its neighbour.
+#pragma once
+
+#include <vector>
+
+#include "bench/http_texts.h"
+#include "bench/records.h"
+#include "common/status.h"
+
+namespace penstock {
+
+class Metrics;
+class Service;
+
+struct StagesOverheadOptions {
+  int concurrency = 8;  // clients; a request is one text
+  int rounds = 60;      // pairs of rounds, one with timers and one without
+  double round_s = 0.25;
+  LengthSpec lengths{LengthSpec::Kind::kFixed, 8};
+};
+
+// Prints a table and adds the records stages.overhead_percent (of throughput lost),
+// stages.overhead_error_percent (half of its 95 % interval) and
+// stages.overhead_processor_percent (of the server's processor time a request).
+Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverheadOptions& options,
+                         BenchRecords* records);
+
+// The median of `values`, and half the width of the interval that holds it with 95 % probability,
+// from the spread of the values (their quartiles), if they are independent.
+struct MedianOf {
+  double median = 0;
+  double error = 0;
+};
+MedianOf RobustMedian(std::vector<double> values);
+
+}  // namespace penstock
