@@ -29,7 +29,8 @@ class RequestWindow {
   // Gets every answer in order, with the tag of its request.
   using Sink = std::function<Status(Response, Tag)>;
 
-  explicit RequestWindow(Sink sink) : sink_(std::move(sink)) {}
+  explicit RequestWindow(Sink sink, size_t requests = kRequests)
+      : sink_(std::move(sink)), requests_(requests) {}
   // Answers use what the command owns; none may be left behind.
   ~RequestWindow() {
     for (auto& [future, tag] : waiting_) future.wait();
@@ -37,7 +38,7 @@ class RequestWindow {
 
   Status Push(std::future<Expected<Response>> answer, Tag tag) {
     waiting_.emplace_back(std::move(answer), std::move(tag));
-    return waiting_.size() < kRequests ? Status::Ok() : PopOne();
+    return waiting_.size() < requests_ ? Status::Ok() : PopOne();
   }
   Status Finish() {
     while (!waiting_.empty()) PENSTOCK_RETURN_IF_ERROR(PopOne());
@@ -53,6 +54,7 @@ class RequestWindow {
   }
 
   Sink sink_;
+  const size_t requests_;
   std::deque<std::pair<std::future<Expected<Response>>, Tag>> waiting_;
 };
 

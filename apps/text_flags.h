@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,22 +47,32 @@ inline void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string&
   app.add_flag("-q,--quiet", flags->quiet, "No progress on stderr.")->group(group);
 }
 
-// "12345 texts, 1.2M tokens, 34.5k tokens/s", rewritten a few times a second on a terminal.
+// "12345 texts, 812 texts/s, 1234567 tokens, 34500 tokens/s", rewritten a few times a second on a
+// terminal. For bulk work also how much is done and how long the rest takes, where the size of the
+// input is known, and a line every few seconds where stderr is no terminal.
 class ProgressLine {
  public:
-  explicit ProgressLine(bool quiet)
-      : shown_(!quiet && isatty(STDERR_FILENO)), start_(Clock::now()), last_(start_) {}
+  // `bulk_bytes`: of the whole input, 0 = unknown; nothing: the work is not bulk.
+  explicit ProgressLine(bool quiet, std::optional<int64_t> bulk_bytes = std::nullopt)
+      : terminal_(isatty(STDERR_FILENO) != 0),
+        shown_(!quiet && (terminal_ || bulk_bytes)),
+        every_(terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(5000)),
+        bytes_total_(bulk_bytes.value_or(0)),
+        start_(Clock::now()),
+        last_(start_) {}
   ~ProgressLine() {
-    if (shown_ && texts_ > 0) {
-      Print();
-      std::fputc('\n', stderr);
-    }
+    if (!shown_ || texts_ == 0) return;
+    bytes_total_ = 0;  // what is left is nothing
+    Print();
+    if (terminal_) std::fputc('\n', stderr);
   }
-  void Add(size_t texts, const Usage& usage, const Truncation& truncation) {
+  // `bytes`: of the input, for how much is done.
+  void Add(size_t texts, const Usage& usage, const Truncation& truncation, int64_t bytes = 0) {
     texts_ += texts;
+    bytes_ += bytes;
     tokens_ += usage.prompt_tokens;
     cut_ += truncation.inputs;
-    if (!shown_ || Clock::now() - last_ < std::chrono::milliseconds(200)) return;
+    if (!shown_ || Clock::now() - last_ < every_) return;
     last_ = Clock::now();
     Print();
   }
@@ -70,15 +81,27 @@ class ProgressLine {
  private:
   void Print() const {
     const std::chrono::duration<double> took = Clock::now() - start_;
-    std::fprintf(stderr, "\r\033[K%zu texts, %lld tokens, %.0f tokens/s", texts_,
-                 static_cast<long long>(tokens_), tokens_ / std::max(took.count(), 1e-9));
+    const double seconds = std::max(took.count(), 1e-9);
+    std::fprintf(stderr, "%s%zu texts, %.0f texts/s, %lld tokens, %.0f tokens/s",
+                 terminal_ ? "\r\033[K" : "", texts_, static_cast<double>(texts_) / seconds,
+                 static_cast<long long>(tokens_), static_cast<double>(tokens_) / seconds);
+    if (bytes_total_ > 0 && bytes_ > 0) {
+      const double done =
+          std::min(1.0, static_cast<double>(bytes_) / static_cast<double>(bytes_total_));
+      std::fprintf(stderr, ", %.1f %%, %.0f s left", done * 100, seconds * (1 - done) / done);
+    }
     if (cut_ > 0) std::fprintf(stderr, ", %lld cut", static_cast<long long>(cut_));
+    if (!terminal_) std::fputc('\n', stderr);
   }
 
+  bool terminal_;
   bool shown_;
+  std::chrono::milliseconds every_;
+  int64_t bytes_total_;
   Clock::time_point start_;
   Clock::time_point last_;
   size_t texts_ = 0;
+  int64_t bytes_ = 0;
   int64_t tokens_ = 0;
   int64_t cut_ = 0;
 };

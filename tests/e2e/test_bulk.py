@@ -1,4 +1,11 @@
-"""Bulk work: who is bulk."""
+"""Bulk work: who is bulk, bulk runs, penstock embed --bulk."""
+import http.server
+import json
+import threading
+import time
+
+import numpy as np
+
 from conftest import EMBED, GOLDEN, run
 
 
@@ -61,3 +68,106 @@ def test_bulk_runs_are_bounded(start):
     one = server.post("/v1/bulk", {"action": "end", "id": ids[0]}).json()
     assert one["released"] is False and one["reason"] == "nothing ran since the run began"
     assert server.post("/v1/bulk", {"action": "begin"}).status_code == 200
+
+
+TEXTS = ["dog " * (1 + 7 * i % 23) + str(i) for i in range(300)]
+
+
+def embedded(*args, stdin=None, **more):
+    done = run("embed", *args, stdin=stdin or "\n".join(TEXTS).encode(), **more)
+    return [json.loads(line)["embedding"] for line in done.stdout.splitlines()], done
+
+
+def test_embed_in_bulk_gives_the_same(tmp_path):
+    plain, _ = embedded("--model", GOLDEN / EMBED)
+    bulk, done = embedded("--model", GOLDEN / EMBED, "--bulk", "--bulk-window", 64, "--batch", 10)
+    assert bulk == plain and len(plain) == 300
+    progress = done.stderr.decode()
+    assert "300 texts" in progress and "texts/s" in progress and "tokens/s" in progress
+    out = tmp_path / "out.npy"
+    run("embed", "--model", GOLDEN / EMBED, "--bulk", "-q", "-o", out, stdin="\n".join(TEXTS).encode())
+    assert np.array_equal(np.load(out), np.array(plain, np.float32))
+
+
+def test_embed_by_a_server(start):
+    server = start("--api-key", "k")
+    plain, _ = embedded("--model", GOLDEN / EMBED)
+    url, key = ("--url", server.url), ("--api-key", "k")
+    for more in ((), ("--bulk-window", 50, "--batch", 7, "--bulk-requests", 3)):
+        rows, _ = embedded(*url, *key, *more)
+        assert rows == plain
+    rows, done = embedded(*url, *key, "--dimensions", 8, "--log-level", "info")
+    assert len(rows) == 300 and len(rows[0]) == 8
+    assert "the server released no memory: " in done.stderr.decode()
+    refused = embedded(*url, "--api-key", "wrong", check=False)[1]
+    assert refused.returncode == 1 and b"the server says 401" in refused.stderr
+    # The runs were ended: none is in the way of a new one.
+    one = server.post("/v1/bulk", {"action": "begin"}, headers={"X-API-Key": "k"}).json()
+    assert server.post("/embed", {"inputs": "a"}, headers={"X-API-Key": "k"}).status_code == 200
+    ended = server.post("/v1/bulk", {"action": "end", "id": one["id"]}, headers={"X-API-Key": "k"})
+    assert "other bulk run" not in ended.json()["reason"]
+
+
+def test_a_bad_line_is_named(start, tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(["a dog"] * 20 + ["dog " * 300] + ["a cat"] * 20) + "\n")
+    server = start("--no-auto-truncate")
+    for more in (("--model", GOLDEN / EMBED, "--bulk", "--no-auto-truncate"), ("--url", server.url)):
+        done = run("embed", *more, "--batch", 5, path, check=False)
+        assert done.returncode == 1
+        assert f"{path}:21: " in done.stderr.decode(), done.stderr
+
+
+class Flaky(http.server.BaseHTTPRequestHandler):
+    """A server of embeddings that fails in every way at first. A vector is [length of the text]."""
+    protocol_version = "HTTP/1.1"
+    failures = []  # what the next requests get
+    seen = []
+    lock = threading.Lock()
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body, **headers):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/embeddings":
+            return self.answer(404, {"error": "no such route"})
+        with self.lock:
+            self.seen.append((time.monotonic(), self.headers["X-Penstock-Priority"]))
+            failure = self.failures.pop() if self.failures else None
+        if failure == "drop":
+            self.close_connection = True
+            return None
+        if failure:
+            return self.answer(failure, {"error": {"message": "busy"}}, Retry_After="1")
+        return self.answer(200, {"data": [{"index": i, "embedding": [len(text)]}
+                                          for i, text in enumerate(body["input"])]})
+
+
+def test_what_may_pass_is_tried_again():
+    Flaky.failures, Flaky.seen = ["drop", 503, 429], []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Flaky) as flaky:
+        threading.Thread(target=flaky.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{flaky.server_port}/v1/"
+        rows, done = embedded("--url", url, "--bulk-requests", 2, "--batch", 100)
+        flaky.shutdown()
+    assert rows == [[len(text)] for text in TEXTS]
+    assert b" requests were sent again" in done.stderr  # a kept connection curl opens again itself
+    assert len(Flaky.seen) == 6 and {priority for _, priority in Flaky.seen} == {"bulk"}
+    assert Flaky.seen[-1][0] - Flaky.seen[0][0] > 1  # Retry-After was kept
+
+
+def test_a_server_that_is_not_there():
+    done = run("embed", "--bulk", stdin=b"a", check=False)
+    assert done.returncode == 2 and b"--model is required, or --url" in done.stderr
+    done = run("embed", "--url", "ftp://127.0.0.1:1", stdin=b"a", check=False)
+    assert done.returncode == 1 and b"ftp" in done.stderr

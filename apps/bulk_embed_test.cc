@@ -1,0 +1,149 @@
+#include "bulk_embed.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(BulkWindow, CutsLongestFirst) {
+  BulkWindow window;
+  for (const char* text : {"ccc", "a", "dddd", "bb", "BB"}) window.Add(text, text);
+  EXPECT_THAT(window.Cut(2), ElementsAre(ElementsAre(2, 0), ElementsAre(3, 4), ElementsAre(1)));
+  EXPECT_TRUE(window.IsFull(5));
+  EXPECT_FALSE(window.IsFull(6));
+}
+
+TEST(BulkWindow, RequestsAreBoundedInBytes) {
+  BulkWindow window;
+  const size_t half = BulkWindow::kRequestBytesMax / 2;
+  for (const size_t bytes : {half, half, half, 3 * half, size_t{1}}) {
+    window.Add(std::string(bytes, 'x'), "");
+  }
+  // One that is over the bound goes alone.
+  EXPECT_THAT(window.Cut(100), ElementsAre(ElementsAre(3), ElementsAre(0, 1), ElementsAre(2, 4)));
+}
+
+TEST(BulkWindow, PutsVectorsInTheirPlace) {
+  BulkWindow window;
+  for (const char* text : {"a", "b", "c"}) window.Add(text, text);
+  EXPECT_FALSE(*window.Place({2, 0}, std::vector<float>{20, 21, 0, 1}, 2));
+  EXPECT_FALSE(window.Place({1}, std::vector<float>{10}, 1).ok());
+  EXPECT_FALSE(window.Place({1}, std::vector<float>{10}, 2).ok());
+  EXPECT_TRUE(*window.Place({1}, std::vector<float>{10, 11}, 2));
+  EXPECT_THAT(window.values(), ElementsAre(0, 1, 10, 11, 20, 21));
+}
+
+TEST(BulkWindow, NamesTheLine) {
+  BulkWindow window;
+  for (const char* where : {"f:1", "f:2", "f:3"}) window.Add("x", where);
+  const BulkWindow::Rows rows = {2, 0};
+  for (const char* field : {"inputs[1]", "input[1]"}) {
+    const Status status = window.NameLine(Status::InvalidArgument("too long", field), rows);
+    EXPECT_EQ(status.message(), "f:1: too long");
+  }
+  for (const char* field : {"", "inputs[2]", "inputs[x]", "model"}) {
+    const Status status = window.NameLine(Status::InvalidArgument("broken", field), rows);
+    EXPECT_EQ(status.message(), "f:3 or one of 1 lines like it: broken");
+  }
+}
+
+class EmbedInBulkTest : public testing::Test {
+ protected:
+  EmbedInBulkTest() : path_(testing::TempDir() + "/bulk_" + std::to_string(getpid())) {}
+  ~EmbedInBulkTest() override { std::filesystem::remove(path_); }
+
+  // Embeds texts of digits as [the number, its length], each request on a thread of its own.
+  Status Embed(const std::vector<std::string>& texts, const BulkOptions& options,
+               const std::string& bad = "none") {
+    {
+      std::ofstream file(path_);
+      for (const std::string& text : texts) file << text << '\n';
+    }
+    LineReader reader({path_}, InputFormat::kText);
+    std::vector<std::jthread> threads;
+    std::atomic<size_t> at_once{0};
+    const auto start = [&](std::vector<std::string> rows, Callback<EmbedResponse> done) {
+      at_once_max_ = std::max(at_once_max_, ++at_once);
+      rows_max_ = std::max(rows_max_, rows.size());
+      threads.emplace_back([&at_once, &bad, rows = std::move(rows), done = std::move(done)] {
+        EmbedResponse response;
+        response.dimensions = 2;
+        for (size_t i = 0; i < rows.size(); ++i) {
+          if (rows[i] == bad) {
+            --at_once;
+            return done(Status::InvalidArgument("bad", "inputs[" + std::to_string(i) + "]"));
+          }
+          response.values.push_back(std::stof(rows[i]));
+          response.values.push_back(static_cast<float>(rows[i].size()));
+        }
+        --at_once;
+        done(std::move(response));
+      });
+    };
+    return EmbedInBulk(
+        &reader, options, start,
+        [&](std::span<const float> values, int32_t dimensions) {
+          EXPECT_EQ(dimensions, 2);
+          got_.insert(got_.end(), values.begin(), values.end());
+          return Status::Ok();
+        },
+        [&](size_t rows, const EmbedResponse&, int64_t bytes) {
+          done_rows_ += rows;
+          done_bytes_ += bytes;
+        });
+  }
+
+  std::string path_;
+  std::vector<float> got_;
+  size_t at_once_max_ = 0, rows_max_ = 0, done_rows_ = 0;
+  int64_t done_bytes_ = 0;
+};
+
+TEST_F(EmbedInBulkTest, RestoresTheOrder) {
+  std::mt19937 random(7);
+  for (const size_t rows : {0, 1, 9, 10, 11, 257}) {
+    got_.clear();
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < rows; ++i) {
+      texts.push_back(std::string(random() % 5, '0') + std::to_string(i));
+    }
+    ASSERT_TRUE(Embed(texts, {.window_rows = 10, .request_rows = 3, .requests = 4}).ok());
+    ASSERT_EQ(got_.size(), 2 * rows);
+    for (size_t i = 0; i < rows; ++i) {
+      EXPECT_EQ(got_[2 * i], static_cast<float>(i));
+      EXPECT_EQ(got_[2 * i + 1], static_cast<float>(texts[i].size()));
+    }
+  }
+  EXPECT_LE(at_once_max_, 4u);
+  EXPECT_EQ(rows_max_, 3u);
+  EXPECT_EQ(done_rows_, 288u);
+}
+
+TEST_F(EmbedInBulkTest, AFailureNamesTheLineAndKeepsWhatIsWhole) {
+  const Status status = Embed({"1", "2", "3", "4", "5", "6", "7"},
+                              {.window_rows = 2, .request_rows = 2, .requests = 1}, "6");
+  EXPECT_EQ(status.message(), path_ + ":6: bad");
+  EXPECT_THAT(got_, ElementsAre(1, 1, 2, 1, 3, 1, 4, 1));
+}
+
+TEST_F(EmbedInBulkTest, SizeOfTheInput) {
+  ASSERT_TRUE(Embed({"12", "3"}, {}).ok());
+  EXPECT_EQ(done_bytes_, 3);
+  EXPECT_EQ(BytesOfFiles({path_, path_}), 10);
+  EXPECT_EQ(BytesOfFiles({path_, "-"}), 0);
+  EXPECT_EQ(BytesOfFiles({}), 0);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,96 @@
+#include "client/embed_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(EmbedClient, Asks) {
+  EXPECT_EQ(EmbedBody({"a", "\"b\""}, {}), R"({"encoding_format":"base64","input":["a","\"b\""]})");
+  EmbedClientOptions options;
+  options.model = "m";
+  options.dimensions = 8;
+  options.normalize = false;
+  options.prompt_name = "query";
+  EXPECT_EQ(EmbedBody({"a"}, options),
+            R"({"model":"m","encoding_format":"base64","dimensions":8,"normalize":false,)"
+            R"("prompt_name":"query","input":["a"]})");
+}
+
+TEST(EmbedClient, ReadsVectorsEitherWay) {
+  // 1, 2, -0.5 and 0 as little-endian float32.
+  for (const char* vectors :
+       {R"([{"index":0,"embedding":"AACAPwAAAEA="},{"index":1,"embedding":"AAAAvwAAAAA="}])",
+        R"([{"index":0,"embedding":[1,2.0]},{"index":1,"embedding":[-0.5,0]}])"}) {
+    const auto answer =
+        ParseEmbedAnswer(std::string(R"({"data":)") + vectors +
+                             R"(,"usage":{"prompt_tokens":7},"truncated":{"inputs":1,"tokens":3}})",
+                         2);
+    ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+    EXPECT_EQ(answer->dimensions, 2);
+    EXPECT_THAT(answer->values, ElementsAre(1, 2, -0.5f, 0));
+    EXPECT_EQ(answer->prompt_tokens, 7);
+    EXPECT_EQ(answer->truncated_inputs, 1);
+    EXPECT_EQ(answer->truncated_tokens, 3);
+  }
+}
+
+TEST(EmbedClient, RefusesWhatItCannotTrust) {
+  for (const char* body :
+       {"", "[]", "{}", R"({"data":[]})", R"({"data":[1]})", R"({"data":[{"index":0}]})",
+        R"({"data":[{"index":1,"embedding":[1]}]})", R"({"data":[{"embedding":"A"}]})",
+        R"({"data":[{"embedding":"AAAA"}]})", R"({"data":[{"embedding":"AA-A"}]})",
+        R"({"data":[{"embedding":[1]},{"embedding":[1]}]})", R"({"data":[{"embedding":[]}]})"}) {
+    EXPECT_FALSE(ParseEmbedAnswer(body, 1).ok()) << body;
+  }
+  EXPECT_FALSE(ParseEmbedAnswer(R"({"data":[{"embedding":[1]},{"embedding":[1,2]}]})", 2).ok());
+}
+
+TEST(EmbedClient, ErrorsKeepTheServersWords) {
+  const Status status =
+      StatusOfAnswer({400, 0, R"({"error":{"message":"input[3] is empty","param":"input[3]"}})"});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "input[3]");
+  EXPECT_EQ(status.message(), "the server says 400: input[3] is empty");
+  EXPECT_THAT(StatusOfAnswer({502, 0, "<html>"}).message(), HasSubstr("<html>"));
+  EXPECT_EQ(StatusOfAnswer({502, 0, ""}).code(), StatusCode::kUnavailable);
+}
+
+TEST(EmbedClient, BacksOff) {
+  const EmbedClientOptions options{.backoff_ms = 100};
+  EXPECT_EQ(BackoffMs(options, 2, 0, 1), 100);
+  EXPECT_EQ(BackoffMs(options, 2, 0, 0), 50);
+  EXPECT_EQ(BackoffMs(options, 4, 0, 1), 400);
+  EXPECT_EQ(BackoffMs(options, 30, 0, 1), EmbedClient::kBackoffMsMax);
+  EXPECT_EQ(BackoffMs(options, 2, 3, 1), 3100);
+  for (const int status : {408, 429, 502, 503, 504}) EXPECT_TRUE(IsWorthRetrying(status));
+  for (const int status : {200, 400, 404, 413, 500, 501}) EXPECT_FALSE(IsWorthRetrying(status));
+}
+
+// Nobody listens on port 1 of this host.
+TEST(EmbedClient, GivesUpAfterItsAttempts) {
+  EmbedClient client({.url = "http://127.0.0.1:1/v1/", .attempts_max = 3, .backoff_ms = 1});
+  const auto answer = client.Embed({"a"});
+  EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(answer.status().message(), HasSubstr("http://127.0.0.1:1/v1/embeddings"));
+  EXPECT_EQ(client.retries(), 2);
+}
+
+TEST(EmbedClient, StopEndsTheWaiting) {
+  EmbedClient client({.url = "http://127.0.0.1:1", .backoff_ms = 20'000});
+  std::thread stopper([&] {
+    while (client.retries() == 0) std::this_thread::yield();
+    client.Stop();
+  });
+  EXPECT_EQ(client.Embed({"a"}).status().code(), StatusCode::kCancelled);
+  stopper.join();
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,133 @@
+#include "client/http_post.h"
+
+#include <curl/curl.h>
+#include <strings.h>
+
+#include <cstdlib>
+#include <mutex>
+
+namespace penstock {
+namespace {
+
+constexpr int kRetryAfterMaxS = 3600;
+
+struct CurlDelete {
+  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+};
+using CurlPtr = std::unique_ptr<CURL, CurlDelete>;
+
+struct SlistDelete {
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+};
+
+size_t OnBody(char* data, size_t size, size_t count, void* to) {
+  auto* answer = static_cast<PostAnswer*>(to);
+  if (answer->body.size() + size * count > HttpPost::kAnswerBytesMax) return 0;
+  answer->body.append(data, size * count);
+  return size * count;
+}
+
+size_t OnHeader(char* data, size_t size, size_t count, void* to) {
+  constexpr std::string_view kName = "retry-after:";
+  const std::string line(data, size * count);
+  if (line.size() > kName.size() && strncasecmp(line.c_str(), kName.data(), kName.size()) == 0) {
+    // A date instead of seconds reads as 0: the client's own back-off does.
+    const long seconds = std::strtol(line.c_str() + kName.size(), nullptr, 10);
+    static_cast<PostAnswer*>(to)->retry_after_s =
+        static_cast<int>(std::min<long>(std::max<long>(seconds, 0), kRetryAfterMaxS));
+  }
+  return size * count;
+}
+
+bool MayPass(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_HTTP2:
+    case CURLE_SSL_CONNECT_ERROR:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+struct HttpPost::Impl {
+  CurlPtr Take() {
+    const std::lock_guard lock(mutex);
+    if (idle.empty()) return CurlPtr(curl_easy_init());
+    CurlPtr curl = std::move(idle.back());
+    idle.pop_back();
+    return curl;
+  }
+  void GiveBack(CurlPtr curl) {
+    const std::lock_guard lock(mutex);
+    idle.push_back(std::move(curl));
+  }
+
+  int connect_timeout_ms = 0;
+  int timeout_ms = 0;
+  std::mutex mutex;
+  std::vector<CurlPtr> idle;  // with their connections; as many as calls were in progress at once
+};
+
+HttpPost::HttpPost(int connect_timeout_ms, int timeout_ms) : impl_(std::make_unique<Impl>()) {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  impl_->connect_timeout_ms = connect_timeout_ms;
+  impl_->timeout_ms = timeout_ms;
+}
+
+HttpPost::~HttpPost() = default;
+
+Expected<PostAnswer> HttpPost::Post(const std::string& url, const std::vector<std::string>& headers,
+                                    const std::string& body) {
+  CurlPtr handle = impl_->Take();
+  if (handle == nullptr) return Status(StatusCode::kInternal, "libcurl gives no handle");
+  CURL* curl = handle.get();
+  std::unique_ptr<curl_slist, SlistDelete> list;
+  // Without the second, a large body waits a second for a "100 Continue" that may not come.
+  list.reset(curl_slist_append(nullptr, "Content-Type: application/json"));
+  curl_slist_append(list.get(), "Expect:");
+  for (const std::string& header : headers) curl_slist_append(list.get(), header.c_str());
+  PostAnswer answer;
+  char error[CURL_ERROR_SIZE] = "";
+  curl_easy_reset(curl);  // keeps connections
+  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
+  curl_easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(impl_->connect_timeout_ms));
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(impl_->timeout_ms));
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, list.get());
+  curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.c_str());
+  curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
+  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &answer);
+  const CURLcode code = curl_easy_perform(curl);
+  long status = 0;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, nullptr);
+  impl_->GiveBack(std::move(handle));
+  if (code == CURLE_OK) {
+    answer.status = static_cast<int>(status);
+    return answer;
+  }
+  const std::string reason = url + ": " + (error[0] != '\0' ? error : curl_easy_strerror(code));
+  if (code == CURLE_WRITE_ERROR) {
+    return Status(StatusCode::kPayloadTooLarge, url + ": the answer is larger than " +
+                                                    std::to_string(kAnswerBytesMax) + " bytes");
+  }
+  return Status(MayPass(code) ? StatusCode::kUnavailable : StatusCode::kInvalidArgument, reason);
+}
+
+}  // namespace penstock
