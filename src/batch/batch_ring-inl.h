@@ -7,9 +7,6 @@
 
 namespace penstock {
 
-// A wake-up costs 15 to 20 µs; to spin about as long is at most twice the best.
-inline constexpr int kWaitSpins = 400;
-
 template <typename Sync>
 BasicBatchRing<Sync>::BasicBatchRing(size_t batches, const BatchCost& limits, Events* work_ready,
                                      uint64_t first_epoch)
@@ -64,7 +61,7 @@ template <typename Sync>
 RowsOutcome BasicBatchRing<Sync>::Wait(const Reservation& reservation, const RowTicket* ticket) {
   Slot& slot = slots_[reservation.slot];
   const uint32_t wanted = kDone | reservation.epoch;
-  for (int i = 0; i < kWaitSpins; ++i) {
+  for (int i = 0; i < Sync::kWaitSpins; ++i) {
     if (slot.done.load(std::memory_order_acquire) == wanted) break;
     Sync::Pause();
   }
