@@ -60,5 +60,56 @@ TEST(BatchRing, AwaitedRowsKeepTheSlot) {
   EXPECT_EQ(ring.Reserve({}, &c), ReserveResult::kOk);
 }
 
+// A slot's `done` of 2^18 epochs ago looks like this epoch's.
+TEST(BatchRing, NothingIsLeftFromEpochsAgo) {
+  EventCount ready;
+  BatchRing ring(2, {.rows = 1}, &ready);
+  Reservation place;
+  BatchRing::Claimed claimed;
+  ASSERT_EQ(ring.Reserve({}, &place), ReserveResult::kOk);
+  ring.PublishAwaited(place);
+  ASSERT_TRUE(ring.Claim(&claimed));
+  ring.Complete(claimed);
+  ring.Release(place);
+  const uint32_t first = place.epoch;
+  for (uint32_t i = 1; i < BatchRing::kEpochs; ++i) {
+    ASSERT_EQ(ring.Reserve({}, &place), ReserveResult::kOk);
+    ring.Publish(place, nullptr);
+    ASSERT_TRUE(ring.Claim(&claimed));
+    ring.Complete(claimed);
+  }
+  ASSERT_EQ(ring.Reserve({}, &place), ReserveResult::kOk);
+  ASSERT_EQ(place.epoch, first);
+  ring.PublishAwaited(place);
+  EXPECT_FALSE(ring.IsDone(place));
+}
+
+// A batch is filled to each limit exactly, by costs that are added and by costs that are swapped
+// in.
+TEST(BatchRing, EachLimitHoldsToTheLast) {
+  for (const BatchCost& limits : {BatchCost{1, 0, 0}, BatchCost{7, 100, 50}, BatchRing::kLimitMax,
+                                  BatchCost{8191, 0, 2047}}) {
+    EventCount ready;
+    BatchRing ring(2, limits, &ready);
+    Reservation place;
+    for (BatchCost over : {BatchCost{limits.rows + 1, 0, 0}, BatchCost{1, limits.units + 1, 0},
+                           BatchCost{1, 0, limits.work + 1}, BatchCost{0, 0, 0},
+                           BatchCost{UINT32_MAX, UINT32_MAX, UINT32_MAX}}) {
+      EXPECT_EQ(ring.Reserve(over, &place), ReserveResult::kTooLarge);
+    }
+    ASSERT_EQ(ring.Reserve(limits, &place), ReserveResult::kOk);
+    const uint32_t epoch = place.epoch;
+    ASSERT_EQ(ring.Reserve({1, 0, 0}, &place), ReserveResult::kOk);
+    EXPECT_EQ(place.epoch, epoch + 1);
+    for (uint32_t row = 1; row < limits.rows; ++row) {
+      ASSERT_EQ(ring.Reserve({1, 0, 0}, &place), ReserveResult::kOk);
+      ASSERT_EQ(place.row, row);
+      ASSERT_EQ(place.epoch, epoch + 1);
+    }
+    EXPECT_EQ(ring.Reserve({1, 0, 0}, &place), ReserveResult::kFull);
+    EXPECT_EQ(ring.Reserve(limits, &place), ReserveResult::kFull);
+  }
+}
+
 }  // namespace
 }  // namespace penstock

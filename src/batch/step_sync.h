@@ -219,6 +219,8 @@ struct StepSync {
     StepScheduler::current()->Wake(word, count);
   }
   static constexpr int kWaitSpins = 2;
+  static constexpr int kYieldsBeforeSleep = 1;
+  static void Yield() { StepScheduler::current()->Yield(); }
   static void Pause() { StepScheduler::current()->Yield(); }
 };
 

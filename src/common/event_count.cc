@@ -23,6 +23,8 @@ void FutexWake(const std::atomic<uint32_t>* word, int32_t count) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
+void SystemSync::Yield() { sched_yield(); }
+
 void SpinWait::Once() {
   constexpr uint32_t kPauses = 256;  // about 10 µs
   constexpr uint32_t kYields = 64;

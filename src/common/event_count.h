@@ -50,10 +50,12 @@ struct SystemSync {
   // How often to look before going to sleep: a wake-up costs 15 to 20 µs; to spin about as long is
   // at most twice the best.
   static constexpr int kWaitSpins = 400;
+  static constexpr int kYieldsBeforeSleep = 40;
   static void Wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns) {
     FutexWait(word, expected, timeout_ns);
   }
   static void Wake(const std::atomic<uint32_t>* word, int32_t count) { FutexWake(word, count); }
+  static void Yield();
   static void Pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
