@@ -68,6 +68,24 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->type_name("BYTES")
       ->group(caches);
+  app.add_option("--result-cache-bytes", flags->limits.result_cache_bytes,
+                 "Memory for results: the same tokens get the same vector or scores without the "
+                 "model. 0 = none.")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->type_name("BYTES")
+      ->group(caches);
+  app.add_option("--redis-url", flags->redis_url,
+                 "Redis to share caches through: redis://[[user]:password@]host[:port][/db] or "
+                 "unix://[[user]:password@]/path[?db=N]. Better set as PENSTOCK_REDIS_URL with a "
+                 "password. Results are shared with --result-cache-bytes, tokens of texts from "
+                 "32 KiB on always.")
+      ->type_name("URL")
+      ->group(caches);
+  app.add_option("--redis-timeout-ms", flags->limits.redis_timeout_ms,
+                 "Longest wait for an answer of Redis; after that it is left alone for a while.")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("MS")
+      ->group(caches);
   app.add_option("--cache-ttl-s", flags->limits.cache_ttl_s,
                  "How long an entry of a cache lives; 0 = until there is no room for it.")
       ->check(CLI::Range(int64_t{0}, int64_t{365} * 86400))
@@ -154,6 +172,7 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
       }
       spec.options.pooling = *pooling;
     }
+    spec.options.fingerprint = !flags.redis_url.empty();
     spec.options.scheduler.max_batch_tokens = flags.max_batch_tokens;
     spec.options.scheduler.max_queued_tokens = flags.max_queued_tokens;
     specs.push_back(std::move(spec));
@@ -184,7 +203,15 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelFlags& flag
   PENSTOCK_ASSIGN_OR_RETURN(local->backend, NewCpuBackend(cpu));
   local->registry = std::make_unique<Registry>(local->backend.get(), &local->metrics);
   for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
-  local->service = std::make_unique<Service>(local->registry.get(), flags.limits, &local->metrics);
+  ServiceLimits limits = flags.limits;
+  if (!flags.redis_url.empty()) {
+    auto redis = RedisUrl::Parse(flags.redis_url);
+    if (!redis.ok()) {
+      return Status::InvalidArgument("--redis-url: " + redis.status().message(), "redis-url");
+    }
+    limits.redis = *redis;
+  }
+  local->service = std::make_unique<Service>(local->registry.get(), limits, &local->metrics);
   local->registry->StartLoading();
   return local;
 }

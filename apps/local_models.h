@@ -26,6 +26,7 @@ struct ModelFlags {
   int64_t max_queued_tokens = EncoderSchedulerOptions().max_queued_tokens;
   std::string log_level = "info";
   std::string log_format = "text";
+  std::string redis_url;
   ServiceLimits limits;
 };
 

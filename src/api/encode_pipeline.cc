@@ -49,6 +49,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
         chunks_(SplitIntoChunks(plan_.items)),
         error_item_(plan_.items.size()),
         pool_(stages.pool),
+        results_(stages.results),
         duration_(stages.tokenize_duration),
         done_(std::move(done)),
         start_(Clock::now()) {}
@@ -156,7 +157,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       trace->SetTokens(static_cast<int64_t>(tokens));
       trace->Enter(Stage::kQueue);
     }
-    const Status submitted = plan_.engine->scheduler().Submit(std::move(job));
+    const Status submitted = results_->Submit(plan_.engine, std::move(job));
     if (!submitted.ok()) done_(submitted);
   }
 
@@ -170,6 +171,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   size_t error_item_;  // guarded by error_mutex_
   Status error_;       // guarded by error_mutex_ until Finish
   WorkerPool* const pool_;
+  ResultCache* const results_;
   Histogram* const duration_;
   const EncodeDone done_;
   const Clock::time_point start_;

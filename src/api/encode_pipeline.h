@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/result_cache.h"
 #include "api/token_cache.h"
 #include "api/types.h"
 #include "common/worker_pool.h"
@@ -60,6 +61,7 @@ std::string PreparedText(const Engine& engine, std::string_view prompt, std::str
 struct EncodeStages {
   WorkerPool* pool = nullptr;
   TokenCache* tokens = nullptr;
+  ResultCache* results = nullptr;
   // Gets the time from the call until all is tokenized.
   Histogram* tokenize_duration = nullptr;
 };

@@ -10,11 +10,13 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/stats.h"
 #include "api/types.h"
+#include "cache/redis_url.h"
 #include "common/cancel.h"
 #include "common/status.h"
 #include "metrics/metrics.h"
@@ -31,6 +33,9 @@ struct ServiceLimits {
   bool auto_truncate = true;             // --auto-truncate
   int64_t token_cache_bytes = 64 << 20;  // --token-cache-bytes; 0: off
   int64_t cache_ttl_s = 3600;            // --cache-ttl-s; 0: for ever
+  int64_t result_cache_bytes = 0;        // --result-cache-bytes; 0: off
+  std::optional<RedisUrl> redis;         // --redis-url
+  int32_t redis_timeout_ms = 5;          // --redis-timeout-ms
   int32_t tokenization_workers = 0;      // --tokenization-workers; 0: one a processor, 8 at most
 };
 

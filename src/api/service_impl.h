@@ -65,7 +65,8 @@ struct Service::Impl {
   Expected<EncodePlan> PlanSimilarity(const std::shared_ptr<SimilarityRequest>& request,
                                       RequestContext context);
   void Start(EncodePlan plan, EncodeDone done) {
-    StartEncode(std::move(plan), {&pool, &tokens, &metrics.tokenize_duration()}, std::move(done));
+    StartEncode(std::move(plan), {&pool, &tokens, &results, &metrics.tokenize_duration()},
+                std::move(done));
   }
 
   template <typename Response>
@@ -85,7 +86,9 @@ struct Service::Impl {
   Registry* const registry;
   const ServiceLimits limits;
   ServiceMetrics metrics;
+  const std::unique_ptr<RemoteStore> remote;  // null without --redis-url
   TokenCache tokens;
+  ResultCache results;
   std::atomic<bool> accepting{true};
   std::atomic<int32_t> in_flight{0};
   std::atomic<uint64_t> served{0};  // requests taken since the start

@@ -35,8 +35,10 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) {
         "penstock_request_duration_seconds",
         "Time from the acceptance of a request until it was answered; failed ones left out.",
         DurationBounds(), behaviour);
-    tokens_[b] = &metrics->AddCounter(
-        "penstock_tokens_total", "Tokens that models worked on for answered requests.", behaviour);
+    tokens_[b] = &metrics->AddCounter("penstock_tokens_total",
+                                      "Tokens of the inputs of answered requests, whether a model "
+                                      "worked on them or a cache knew.",
+                                      behaviour);
   }
   for (size_t o = 1; o < kOutcomes; ++o) {
     errors_[o] = &metrics->AddCounter(

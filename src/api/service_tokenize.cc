@@ -19,6 +19,15 @@ size_t Workers(const ServiceLimits& limits) {
   return std::clamp(std::thread::hardware_concurrency(), 1u, kWorkersDefaultMax);
 }
 
+std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceLimits& limits, Metrics* metrics) {
+  if (!limits.redis) return nullptr;
+  RemoteStoreOptions options;
+  options.url = *limits.redis;
+  options.timeout = std::chrono::milliseconds(limits.redis_timeout_ms);
+  options.ttl = std::chrono::seconds(limits.cache_ttl_s);
+  return std::make_unique<RemoteStore>(options, metrics);
+}
+
 // Calls step(i) for i = 0, 1, ... count - 1 on the pool, a few at a time, until one fails; then
 // done(status).
 struct PoolLoop {
@@ -77,8 +86,11 @@ Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metri
     : registry(registry_in),
       limits(limits_in),
       metrics(metrics_in),
+      remote(NewRemoteStore(limits_in, metrics_in)),
       tokens(static_cast<size_t>(limits_in.token_cache_bytes),
-             std::chrono::seconds(limits_in.cache_ttl_s), metrics_in),
+             std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
+      results(static_cast<size_t>(limits_in.result_cache_bytes),
+              std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
       // A request puts at most one task a worker there.
       pool(Workers(limits_in),
            static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)),

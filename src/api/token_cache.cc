@@ -1,5 +1,6 @@
 #include "api/token_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace penstock {
@@ -14,8 +15,11 @@ LruOptions Options(size_t bytes, std::chrono::seconds ttl) {
 
 }  // namespace
 
-TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, Metrics* metrics)
-    : metrics_(MakeCacheMetrics("token", metrics)), lru_(Options(bytes, ttl), &metrics_) {}
+TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote,
+                       Metrics* metrics)
+    : remote_(remote),
+      metrics_(MakeCacheMetrics("token", metrics)),
+      lru_(Options(bytes, ttl), &metrics_) {}
 
 Status TokenCache::EncodeText(const Engine& engine, std::string_view text,
                               std::vector<int32_t>* ids) {
@@ -27,9 +31,28 @@ Status TokenCache::EncodeText(const Engine& engine, std::string_view text,
     if (!value.empty()) std::memcpy(ids->data(), value.data(), value.size());
   });
   if (found) return Status::Ok();
-  PENSTOCK_RETURN_IF_ERROR(engine.tokenizer().EncodeText(text, ids));
+  const bool shared = remote_ != nullptr && text.size() >= kRemoteTextBytesMin && remote_->up() &&
+                      !engine.fingerprint().empty();
+  const std::string key = shared ? RemoteKey('t', {engine.fingerprint(), text}) : std::string();
+  if (!shared || !FromRemote(key, engine, ids)) {
+    PENSTOCK_RETURN_IF_ERROR(engine.tokenizer().EncodeText(text, ids));
+    const auto bytes = std::as_bytes(std::span(*ids));
+    if (shared) remote_->Put(key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
   lru_.Put(engine.cache_id(), text, {std::as_bytes(std::span(*ids))});
   return Status::Ok();
+}
+
+// Blocks this worker for some milliseconds at most.
+bool TokenCache::FromRemote(const std::string& key, const Engine& engine,
+                            std::vector<int32_t>* ids) {
+  const auto value = remote_->GetNow(key);
+  if (!value || value->size() % sizeof(int32_t) != 0) return false;
+  ids->resize(value->size() / sizeof(int32_t));
+  if (!ids->empty()) std::memcpy(ids->data(), value->data(), value->size());
+  const int32_t vocab_size = engine.tokenizer().vocab_size();
+  return std::all_of(ids->begin(), ids->end(),
+                     [&](int32_t id) { return id >= 0 && id < vocab_size; });
 }
 
 }  // namespace penstock

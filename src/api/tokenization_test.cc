@@ -136,8 +136,8 @@ TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
         parts->folder.do_lower_case = lower;
         parts->folder.include_prompt = include_prompt;
       });
-      TokenCache cache(1 << 20, std::chrono::seconds(0), &metrics_);
-      TokenCache off(0, std::chrono::seconds(0), &metrics_);
+      TokenCache cache(1 << 20, std::chrono::seconds(0), nullptr, &metrics_);
+      TokenCache off(0, std::chrono::seconds(0), nullptr, &metrics_);
       for (int round = 0; round < 60 && !HasFailure(); ++round) {
         EncodePlan plan;
         plan.engine = engine_.get();
@@ -233,7 +233,7 @@ class TokenizedOnceTest : public testing::Test {
   CountingTokenizer* tokenizer_;
   std::unique_ptr<Engine> engine_;
   EncodePlan plan_;
-  TokenCache off_{0, std::chrono::seconds(0), &metrics_};
+  TokenCache off_{0, std::chrono::seconds(0), nullptr, &metrics_};
 };
 
 TEST_F(TokenizedOnceTest, TheQueryOfARerankRequest) {
@@ -253,7 +253,7 @@ TEST_F(TokenizedOnceTest, ThePrompt) {
 }
 
 TEST_F(TokenizedOnceTest, TextsThatComeAgain) {
-  TokenCache cache(1 << 20, std::chrono::seconds(0), &metrics_);
+  TokenCache cache(1 << 20, std::chrono::seconds(0), nullptr, &metrics_);
   const std::string text = "t5 " + std::string(TokenCache::kTextBytesMin, 'x'), tiny = "t5";
   AddItem(text, text);
   AddItem(tiny, text);

@@ -37,7 +37,7 @@ struct TextOptions {
 };
 
 struct Usage {
-  int64_t prompt_tokens = 0;  // tokens the model worked on
+  int64_t prompt_tokens = 0;  // of all inputs, those a cache knew included
 };
 
 struct Truncation {

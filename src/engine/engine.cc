@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/memory.h"
+#include "engine/fingerprint.h"
 #include "models/encoder.h"
 
 namespace penstock {
@@ -121,6 +122,11 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   parts.parameters = model->parameters();
   parts.weight_bytes = model->weight_bytes();
   parts.backend = backend->name();
+  if (options.fingerprint) {
+    const std::string settings =
+        fmt::format("{} {}", parts.backend, PoolingModeName(parts.folder.pooling));
+    PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(path, settings));
+  }
   parts.runner = std::make_unique<ModelRunner>(std::move(model));
   TrimHeap();  // what the tensors passed through while they were packed
   return std::make_unique<Engine>(std::move(parts), options, metrics);

@@ -23,6 +23,8 @@ struct EngineOptions {
   std::string revision;  // commit if known
   // Used where the folder does not say how to pool; refused where it says otherwise.
   std::optional<PoolingMode> pooling;
+  // Work out Engine::fingerprint(), which reads the whole folder.
+  bool fingerprint = false;
   EncoderSchedulerOptions scheduler;  // `model` is set to the name
 };
 
@@ -42,6 +44,7 @@ struct EngineParts {
   uint64_t parameters = 0;
   uint64_t weight_bytes = 0;
   std::string backend;
+  std::string fingerprint;
 };
 
 class Engine {
@@ -61,6 +64,8 @@ class Engine {
   const EngineParts& facts() const { return parts_; }
   // Of this engine alone as long as the process lives: caches tell engines apart by it.
   uint64_t cache_id() const { return cache_id_; }
+  // Equal for equal models in every process (fingerprint.h); "" if it was not asked for.
+  const std::string& fingerprint() const { return parts_.fingerprint; }
   EncoderScheduler& scheduler() { return *scheduler_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 

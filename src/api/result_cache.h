@@ -1,0 +1,47 @@
+// Results of sequences that come again: the same model, output and ids give the same bits, so the
+// model need not work them out anew. Off unless asked for.
+//
+//   Submit --> known rows are taken out --> (Redis is asked for the others) --> scheduler
+//         <-- rows put together in their order <-- results of the others, kept for the next time
+//
+// One row a sequence: pooled vectors and logits. Token embeddings are not kept; they are long.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/remote_store.h"
+#include "cache/sharded_lru.h"
+#include "engine/engine.h"
+#include "metrics/metrics.h"
+#include "sched/encode_job.h"
+
+namespace penstock {
+
+class ResultCache {
+ public:
+  // `bytes` 0: everything goes to the scheduler. `remote` may be null; it outlives the cache.
+  ResultCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote, Metrics* metrics);
+
+  // As engine->scheduler().Submit, but `done` may be called before this returns, or on the remote
+  // store's thread; and a refusal of the scheduler may come through `done`.
+  Status Submit(Engine* engine, std::unique_ptr<EncodeJob> job);
+  void Clear() { lru_.Clear(); }
+
+ private:
+  struct Lookup;
+
+  bool Takes(const Engine& engine, const EncodeJob& job) const;
+  std::shared_ptr<Lookup> LookUp(Engine* engine, std::unique_ptr<EncodeJob> job);
+  Status Continue(const std::shared_ptr<Lookup>& lookup);
+  void Keep(const Lookup& lookup, size_t row, std::span<const float> values);
+
+  RemoteStore* const remote_;
+  const CacheMetrics metrics_;
+  ShardedLru lru_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,110 @@
+// RemoteStore: a cache that several processes share, in Redis. Its loss costs speed, nothing else.
+//
+//   GetMany, Put (any thread) --> bounded queues --> the store's thread: MGET | SET, pipelined
+//
+// The thread alone owns the connection, so no request ever touches a socket; what waits for an
+// answer waits a few milliseconds at most. After a failure (no connection, no answer in time, an
+// answer that is none) the store is down: look-ups are misses and writes are dropped, at once and
+// without the thread, which tries again after 100 ms, 200 ms, ... 10 s. It is up again when the
+// server has answered a PING.
+//
+// Values carry a format number, their length and a checksum over key and value; whatever does not
+// fit is a miss. Keys are SHA-256 of what the value depends on, the model's fingerprint included,
+// so that a value found is the value asked for: two inputs with one SHA-256 are not known.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "cache/cache_metrics.h"
+#include "cache/redis_url.h"
+
+namespace penstock {
+
+// "penstock:1:KIND:<64 hexadecimal digits>"; parts are told apart by their lengths.
+std::string RemoteKey(char kind, std::initializer_list<std::string_view> parts);
+// The value as it is stored, and back; nothing if it is not one of ours under this key.
+std::string SealRemoteValue(std::string_view key, std::string_view value);
+std::optional<std::string_view> OpenRemoteValue(std::string_view key, std::string_view sealed);
+
+struct RemoteStoreOptions {
+  RedisUrl url;
+  std::chrono::milliseconds timeout{5};            // of one exchange with the server
+  std::chrono::milliseconds connect_timeout{200};  // of connecting, logging in and the first PING
+  std::chrono::milliseconds back_off_min{100};
+  std::chrono::milliseconds back_off_max{10'000};
+  std::chrono::seconds ttl{3600};    // 0: the server's own rules decide
+  size_t value_bytes_max = 1 << 20;  // longer ones are neither written nor believed
+  size_t queue_bytes_max = 8 << 20;  // writes that wait; more are dropped
+  size_t lookups_max = 1024;         // look-ups that wait; more are misses
+};
+
+class RemoteStore {
+ public:
+  // Starts the thread; does not wait for the server.
+  RemoteStore(const RemoteStoreOptions& options, Metrics* metrics);
+  ~RemoteStore();  // answers what waits, drops what is not written
+  RemoteStore(const RemoteStore&) = delete;
+  RemoteStore& operator=(const RemoteStore&) = delete;
+
+  // One for each key, in their order.
+  using Values = std::vector<std::optional<std::string>>;
+  using GetDone = std::function<void(Values)>;
+  // Calls `done` exactly once: here when the store is down, else from its thread, which it must
+  // not hold up.
+  void GetMany(std::vector<std::string> keys, GetDone done);
+  // GetMany of one key that waits; at most about `timeout` after a write under way.
+  std::optional<std::string> GetNow(std::string key);
+  // Written some time later, if all goes well.
+  void Put(std::string key, std::string_view value);
+
+  bool up() const { return up_.load(std::memory_order_acquire); }
+
+ private:
+  struct Lookup {
+    std::vector<std::string> keys;
+    GetDone done;
+    std::chrono::steady_clock::time_point asked;
+  };
+  struct Write {
+    std::string key, sealed;
+    size_t bytes() const { return key.size() + sealed.size(); }
+  };
+  class Connection;
+
+  void Run();
+  bool Work(Connection* connection);  // false: the connection has failed
+  bool Read(Connection* connection, Lookup* lookup);
+  bool WriteSome(Connection* connection, const std::vector<Write>& writes);
+  void SetDown(const std::string& why);
+  void MissAll();
+  void Miss(Lookup* lookup);
+
+  const RemoteStoreOptions options_;
+  const CacheMetrics metrics_;
+  Counter& errors_;
+  Counter& dropped_;
+  Gauge& up_gauge_;
+  std::atomic<bool> up_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Lookup> lookups_;  // guarded by mutex_
+  std::deque<Write> writes_;    // guarded by mutex_
+  size_t write_bytes_ = 0;      // guarded by mutex_
+  bool stopping_ = false;       // guarded by mutex_
+  std::thread thread_;          // last: uses what is above
+};
+
+}  // namespace penstock

@@ -1,0 +1,88 @@
+#include "engine/fingerprint.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Model folders have tens of files; a home directory given by mistake must not be walked.
+constexpr size_t kFilesMax = 4096;
+
+class Digest {
+ public:
+  Digest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    PENSTOCK_CHECK(context_ != nullptr &&
+                   EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
+  }
+  void Add(std::string_view text) {
+    const uint64_t size = text.size();
+    EVP_DigestUpdate(context_.get(), &size, sizeof size);
+    EVP_DigestUpdate(context_.get(), text.data(), text.size());
+  }
+  Status AddFile(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<char> block(1 << 20);
+    uint64_t size = 0;
+    while (file) {
+      file.read(block.data(), static_cast<std::streamsize>(block.size()));
+      EVP_DigestUpdate(context_.get(), block.data(), static_cast<size_t>(file.gcount()));
+      size += static_cast<uint64_t>(file.gcount());
+    }
+    if (!file.eof()) return {StatusCode::kUnavailable, path.string() + " cannot be read"};
+    EVP_DigestUpdate(context_.get(), &size, sizeof size);
+    return Status::Ok();
+  }
+  std::string Finish() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned size = 0;
+    EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
+    std::string text;
+    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
+
+}  // namespace
+
+Expected<std::string> ModelFingerprint(const std::string& folder, std::string_view settings) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(folder, error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    const std::string kind = it->path().extension().string();
+    // Snapshots of the hub's cache are links.
+    std::error_code ignored;
+    const bool wanted =
+        kind == ".json" || kind == ".txt" || kind == ".model" || kind == ".safetensors";
+    if (wanted && fs::is_regular_file(it->path(), ignored)) files.push_back(it->path());
+    if (files.size() > kFilesMax) {
+      return Status(StatusCode::kPayloadTooLarge,
+                    fmt::format("{} has more than {} files", folder, kFilesMax));
+    }
+  }
+  if (error) return Status(StatusCode::kUnavailable, folder + ": " + error.message());
+  std::sort(files.begin(), files.end());
+  Digest digest;
+  digest.Add(settings);
+  PENSTOCK_RETURN_IF_ERROR(digest.AddFile("/proc/self/exe"));
+  for (const fs::path& file : files) {
+    digest.Add(fs::relative(file, folder, error).string());
+    PENSTOCK_RETURN_IF_ERROR(digest.AddFile(file));
+  }
+  return digest.Finish();
+}
+
+}  // namespace penstock

@@ -1,0 +1,17 @@
+// What makes a model's results what they are, in 64 hexadecimal digits: for caches that processes
+// share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+
+namespace penstock {
+
+// SHA-256 over this program's own bytes, over `settings`, and over the name and content of every
+// .json, .txt, .model and .safetensors file in the folder and the folders in it. Two programs never
+// share results: other kernels may give other last bits. Reads all of it; about a second a GB.
+Expected<std::string> ModelFingerprint(const std::string& folder, std::string_view settings);
+
+}  // namespace penstock

@@ -1,0 +1,155 @@
+"""Caches: hit rates are exported, results do not change, and a Redis shared by two servers may come
+and go."""
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from conftest import clean_environment, model_args, run, wait_for
+
+TEXTS = [f"a text about dogs, cats and the number {i}" for i in range(40)]
+HITS = 'penstock_cache_hits_total{cache="%s"}'
+RESULTS = ("--result-cache-bytes", str(1 << 20))
+
+
+def test_tokens_are_cached(start):
+    server = start()
+    first = server.post("/embed", {"inputs": TEXTS}).content
+    assert server.metrics()[HITS % "token"] == 0
+    assert server.post("/embed", {"inputs": TEXTS}).content == first
+    values = server.metrics()
+    assert values[HITS % "token"] == len(TEXTS)
+    assert values['penstock_cache_bytes{cache="token"}'] > 0
+    # Results are not, unless asked for.
+    assert values[HITS % "result"] == 0
+    assert values['penstock_tokens_total{behaviour="embed"}'] > 0
+
+
+def test_results_are_cached_bit_by_bit(start):
+    plain = start("--token-cache-bytes", "0")
+    server = start(*RESULTS)
+    wanted = plain.post("/embed", {"inputs": TEXTS}).content
+    assert server.post("/embed", {"inputs": TEXTS[::2]}).status_code == 200
+    assert server.post("/embed", {"inputs": TEXTS}).content == wanted
+    assert server.post("/embed", {"inputs": TEXTS}).content == wanted
+    values = server.metrics()
+    assert values[HITS % "result"] == len(TEXTS[::2]) + len(TEXTS)
+    assert values['penstock_cache_misses_total{cache="result"}'] == len(TEXTS)
+    assert plain.metrics()[HITS % "token"] == 0
+
+
+def test_flags_are_checked():
+    for args, named in ((("--redis-url", "rediss://host"), "TLS"),
+                        (("--redis-url", "http://host"), "redis://"),
+                        (("--redis-timeout-ms", "0"), "redis-timeout-ms"),
+                        (("--token-cache-bytes", "-1"), "token-cache-bytes")):
+        done = run("serve", *model_args(("m", "bert_mean_normalize")), *args, check=False)
+        assert done.returncode != 0 and named in done.stderr.decode(), done.stderr
+
+
+class Redis:
+    """A redis-server of the test's own, on a Unix socket."""
+
+    def __init__(self):
+        self.binary = shutil.which("redis-server")
+        if not self.binary:
+            pytest.skip("redis-server IS NOT HERE: install it")
+        self.folder = tempfile.mkdtemp(prefix="penstock_")
+        self.socket = os.path.join(self.folder, "redis.sock")
+        self.url = "unix://" + self.socket
+        self.process = None
+        self.start()
+
+    def start(self):
+        if os.path.exists(self.socket):
+            os.remove(self.socket)
+        self.process = subprocess.Popen(
+            [self.binary, "--port", "0", "--unixsocket", self.socket, "--save", "",
+             "--appendonly", "no", "--dir", self.folder],
+            stdout=subprocess.DEVNULL, env=clean_environment())
+        assert wait_for(lambda: os.path.exists(self.socket))
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def close(self):
+        self.kill()
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture
+def redis():
+    one = Redis()
+    yield one
+    one.close()
+
+
+def is_up(server):
+    return server.metrics()["penstock_redis_up"] == 1
+
+
+def test_two_servers_share_one_redis(start, redis):
+    one = start(*RESULTS, "--redis-url", redis.url, "--redis-timeout-ms", "200")
+    two = start(*RESULTS, "--redis-url", redis.url, "--redis-timeout-ms", "200")
+    assert wait_for(lambda: is_up(one) and is_up(two))
+    wanted = one.post("/embed", {"inputs": TEXTS}).content
+    assert two.metrics()[HITS % "redis"] == 0
+    assert wait_for(lambda: one.metrics()['penstock_cache_bytes{cache="redis"}'] == 0)
+    time.sleep(0.2)  # the last of the writes
+    assert two.post("/embed", {"inputs": TEXTS}).content == wanted
+    assert two.metrics()[HITS % "redis"] == len(TEXTS)
+    # Now its own memory has them.
+    assert two.post("/embed", {"inputs": TEXTS}).content == wanted
+    assert two.metrics()[HITS % "redis"] == len(TEXTS)
+    assert two.metrics()[HITS % "result"] == len(TEXTS)
+    # Another model never gets them.
+    other = start(*model_args(("embed", "bert_max_bf16_odd")), *RESULTS, "--redis-url", redis.url,
+                  "--redis-timeout-ms", "200")
+    assert wait_for(lambda: is_up(other))
+    assert other.post("/embed", {"inputs": TEXTS}).content != wanted
+    assert other.metrics()[HITS % "redis"] == 0
+
+
+def test_long_texts_share_their_tokens(start, redis):
+    servers = [start("--redis-url", redis.url, "--redis-timeout-ms", "200", "--max-input-bytes",
+                     "1000000") for _ in range(2)]
+    for server in servers:
+        assert wait_for(lambda server=server: is_up(server))
+    # One word, so that there is no place to stop reading.
+    text = "x" * 100_000
+    for server in servers:
+        assert server.post("/embed", {"inputs": text}).status_code == 200
+        time.sleep(0.2)
+    assert servers[0].metrics()[HITS % "redis"] == 0
+    assert servers[1].metrics()[HITS % "redis"] == 1
+
+
+def test_losing_redis_costs_nothing_but_speed(start, redis):
+    server = start(*RESULTS, "--redis-url", redis.url)
+    assert wait_for(lambda: is_up(server))
+    plain = start()
+    wanted = {text: plain.post("/embed", {"inputs": text}).content for text in TEXTS}
+    slowest = 0
+
+    def ask_all():
+        nonlocal slowest
+        for text, answer in wanted.items():
+            begin = time.monotonic()
+            assert server.post("/embed", {"inputs": text}).content == answer
+            slowest = max(slowest, time.monotonic() - begin)
+
+    ask_all()
+    redis.kill()
+    ask_all()
+    assert server.post("/embed", {"inputs": "never seen before, while it is away"}).status_code == 200
+    assert wait_for(lambda: not is_up(server))
+    ask_all()
+    redis.start()
+    assert wait_for(lambda: is_up(server), 15)
+    ask_all()
+    assert slowest < 1
