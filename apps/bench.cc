@@ -19,6 +19,7 @@ const std::vector<Benchmark> kBenchmarks = {
     {"saturation", "A whole server beside its kernels alone; interactive requests under bulk load",
      RunBenchSaturation},
     {"stages", "What timing the stages of requests costs", RunBenchStages},
+    {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
 };
 
 void PrintHelp(FILE* out) {

@@ -19,5 +19,6 @@ int RunBench(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);
 int RunBenchStages(const std::vector<std::string>& args);
+int RunBenchBatcher(const std::vector<std::string>& args);
 
 }  // namespace penstock

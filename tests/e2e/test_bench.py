@@ -66,3 +66,20 @@ def test_saturation(tmp_path):
     assert found["http.ratio_vs_kernel_loop"] >= raw > 0
     assert found["http.interactive_p99_ratio"] > 0
     assert "kernel loop" in done.stdout.decode()
+
+
+def test_batcher(tmp_path):
+    done = run("bench", "batcher", "--producers", "2,5", "--row-bytes", "4,128", "--rounds", 1,
+               "--seconds", 0.02, "--latency-seconds", 0.3, "--idle-seconds", 0.2,
+               "--json", tmp_path / "r.json")
+    found = {(r["name"], r.get("row", "")): r["value"] for r in records(tmp_path / "r.json")}
+    for name in ("ratio_vs_best_mpmc_2p", "reservations_per_s", "rows_per_s_submit_to_result"):
+        assert found["batcher." + name, ""] > 0, name
+    assert ("batcher.added_p99_us_at_10rps", "") in found
+    # An executor that waits sleeps: the rest is the clock of the measuring thread.
+    assert found["batcher.idle_processor_percent", ""] < 1
+    row = "row_bytes=128 producers=5 contender="
+    for contender in ("penstock, leaders", "penstock, callbacks", "mutex+condvar", "boost lockfree"):
+        assert found["batcher.rows_per_s", row + contender] > 0, contender
+    assert "submit->sealed" in done.stdout.decode()
+    assert run("bench", "batcher", "--row-bytes", 6, check=False).returncode != 0

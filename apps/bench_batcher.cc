@@ -1,0 +1,55 @@
+// penstock bench batcher: forming batches, beside queues.
+#include "bench/batcher.h"
+#include "command_line.h"
+#include "commands.h"
+
+namespace penstock {
+
+int RunBenchBatcher(const std::vector<std::string>& args) {
+  CommandLine line(
+      "bench batcher",
+      "Forming batches of rows that several threads submit: Penstock's ring beside a batcher\n"
+      "thread on moodycamel's queue, oneTBB's, Boost.Lockfree's, and a mutex with a condition\n"
+      "variable. The model does next to nothing. Then the ring alone: reservations a second, what\n"
+      "it adds to a lone request, and what it costs while nothing is to be done. Takes 2 minutes.",
+      "  penstock bench batcher\n"
+      "  penstock bench batcher --producers 2 --row-bytes 128 --json batcher.json\n");
+  BatcherOptions options;
+  std::string json_file;
+  CLI::App& app = line.app();
+  app.add_option("--producers", options.producers, "Submitting threads.")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, BatcherOptions::kProducersMax))
+      ->type_name("N,...");
+  app.add_option("--row-bytes", options.row_bytes, "Size of a row, a multiple of 4.")
+      ->delimiter(',')
+      ->check(CLI::Range(4u, BatcherOptions::kRowBytesMax))
+      ->type_name("N,...");
+  app.add_option("--rounds", options.rounds, "Turns of all; their median counts.")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  app.add_option("--seconds", options.seconds, "Of one contender in one round.")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->type_name("S");
+  app.add_option("--rate", options.rate, "Lone requests a second.")
+      ->check(CLI::Range(0.1, 10000.0))
+      ->type_name("R");
+  app.add_option("--latency-seconds", options.latency_seconds, "How long lone requests are sent.")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->type_name("S");
+  app.add_option("--idle-seconds", options.idle_seconds, "How long it is watched while idle.")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->type_name("S");
+  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
+      ->type_name("FILE");
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  for (const uint32_t bytes : options.row_bytes) {
+    if (bytes % 4 != 0) return line.FailUsage("--row-bytes: a multiple of 4");
+  }
+  BenchRecords records;
+  Status status = RunBatcherBench(options, &records);
+  if (status.ok()) status = records.WriteFile(json_file);
+  return status.ok() ? kExitOk : line.Fail(status);
+}
+
+}  // namespace penstock

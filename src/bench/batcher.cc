@@ -1,0 +1,171 @@
+#include "bench/batcher.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "bench/batcher_cell.h"
+#include "bench/batcher_ring.h"
+#include "bench/table.h"
+
+namespace penstock {
+namespace {
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double Percentile(const std::vector<double>& sorted, double share) {
+  if (sorted.empty()) return 0;
+  const auto at = static_cast<size_t>(share * static_cast<double>(sorted.size()));
+  return sorted[std::min(at, sorted.size() - 1)];
+}
+
+// Rounds of all contenders with one number of producers and one size of row.
+struct CellRounds {
+  BatcherCell cell;
+  std::vector<std::vector<double>> rates;  // [contender, round]
+  std::vector<LatencyHistogram> sealed, result;
+  double ratio = 0;  // ring, leaders / best peer: median of the rounds' own ratios
+};
+
+BatcherCell MakeCell(const BatcherOptions& options, uint32_t producers, uint32_t row_bytes) {
+  BatcherCell cell;
+  cell.producers = producers;
+  cell.row_bytes = row_bytes;
+  // A batch stays within a core's second cache.
+  cell.batch_rows = std::clamp(131'072 / row_bytes, 16u, 256u);
+  cell.window = row_bytes <= 512 ? 1024 : 128;
+  cell.seconds = options.seconds;
+  return cell;
+}
+
+constexpr size_t kLeaders = 1;  // of RingContenders()
+constexpr size_t kCallbacks = 2;
+
+Expected<CellRounds> RunCell(const BatcherOptions& options, const BatcherCell& cell,
+                             const std::vector<BatcherContender>& contenders) {
+  CellRounds rounds;
+  rounds.cell = cell;
+  rounds.rates.resize(contenders.size());
+  rounds.sealed.resize(contenders.size());
+  rounds.result.resize(contenders.size());
+  std::vector<double> ratios;
+  for (int round = 0; round < options.rounds; ++round) {
+    double best_peer = 0;
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      const BatcherMeasurement measured = contenders[i].run(cell);
+      if (measured.wrong_results > 0) {
+        return Status::Internal(std::string(contenders[i].name) + ": " +
+                                std::to_string(measured.wrong_results) + " wrong results");
+      }
+      rounds.rates[i].push_back(measured.rows_per_s);
+      rounds.sealed[i].Merge(measured.sealed);
+      rounds.result[i].Merge(measured.result);
+      if (contenders[i].is_peer) best_peer = std::max(best_peer, measured.rows_per_s);
+    }
+    if (best_peer > 0) ratios.push_back(rounds.rates[kLeaders].back() / best_peer);
+  }
+  rounds.ratio = Median(ratios);
+  return rounds;
+}
+
+std::string Micros(const LatencyHistogram& histogram) {
+  std::string text;
+  for (const double share : {0.5, 0.99, 0.999}) {
+    text += (text.empty() ? "" : " / ") + ShortNumber(histogram.PercentileMs(share) * 1e3);
+  }
+  return text;
+}
+
+void AddCellRows(const CellRounds& rounds, const std::vector<BatcherContender>& contenders,
+                 BenchTable* table, BenchRecords* records) {
+  const std::string row = "row_bytes=" + std::to_string(rounds.cell.row_bytes) +
+                          " producers=" + std::to_string(rounds.cell.producers);
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    const double rate = Median(rounds.rates[i]);
+    table->AddRow({contenders[i].name, std::to_string(rounds.cell.row_bytes),
+                   std::to_string(rounds.cell.producers), ShortNumber(rate * 1e-6),
+                   Micros(rounds.sealed[i]), Micros(rounds.result[i])});
+    const std::string contender_row = row + " contender=" + contenders[i].name;
+    records->Add("batcher.rows_per_s", rate, "1/s", contender_row);
+    records->Add("batcher.result_p99_us", rounds.result[i].PercentileMs(0.99) * 1e3, "us",
+                 contender_row);
+  }
+  records->Add("batcher.ratio_vs_best_mpmc", rounds.ratio, "1", row);
+}
+
+Status RunContest(const BatcherOptions& options, BenchRecords* records) {
+  std::vector<BatcherContender> contenders = RingContenders();
+  for (const BatcherContender& peer : PeerContenders()) contenders.push_back(peer);
+  BenchTable table({"contender", "row bytes", "producers", "M rows/s",
+                    "submit->sealed us p50/p99/p99.9", "submit->result us p50/p99/p99.9"});
+  BenchTable ratios({"row bytes", "producers", "penstock, leaders / best peer"});
+  double worst_2p = 0;
+  for (const uint32_t row_bytes : options.row_bytes) {
+    for (const uint32_t producers : options.producers) {
+      PENSTOCK_ASSIGN_OR_RETURN(
+          const CellRounds rounds,
+          RunCell(options, MakeCell(options, producers, row_bytes), contenders));
+      AddCellRows(rounds, contenders, &table, records);
+      ratios.AddRow(
+          {std::to_string(row_bytes), std::to_string(producers), ShortNumber(rounds.ratio)});
+      if (producers != 2) continue;
+      worst_2p = worst_2p == 0 ? rounds.ratio : std::min(worst_2p, rounds.ratio);
+      if (row_bytes == 128) {
+        records->Add("batcher.rows_per_s_submit_to_result", Median(rounds.rates[kCallbacks]),
+                     "1/s");
+      }
+    }
+  }
+  table.Print();
+  std::printf("\nThe median of %d rounds' ratios, each within its round:\n", options.rounds);
+  ratios.Print();
+  // The worst of the row sizes that were run.
+  if (worst_2p > 0) records->Add("batcher.ratio_vs_best_mpmc_2p", worst_2p, "1");
+  return Status::Ok();
+}
+
+void RunAlone(const BatcherOptions& options, BenchRecords* records) {
+  std::vector<double> rates;
+  for (int round = 0; round < options.rounds; ++round) {
+    rates.push_back(MeasureReservations(2, options.seconds));
+  }
+  const double reservations = Median(rates);
+  const AddedLatency latency = MeasureAddedLatency(options.rate, options.latency_seconds);
+  const double idle = MeasureIdleProcessor(options.idle_seconds);
+  const double direct_p99 = Percentile(latency.direct_us, 0.99);
+  const double leader_p99 = Percentile(latency.leader_us, 0.99);
+  const double handed_p99 = Percentile(latency.handed_us, 0.99);
+
+  std::printf("\nReservations with 2 producers: %s M/s\n",
+              ShortNumber(reservations * 1e-6).c_str());
+  std::printf("\nA lone request, %s a second, in us:\n", ShortNumber(options.rate).c_str());
+  BenchTable table({"way", "p50", "p99", "added at p99"});
+  const auto add = [&](const char* way, const std::vector<double>& sorted, double p99) {
+    table.AddRow({way, ShortNumber(Percentile(sorted, 0.5)), ShortNumber(p99),
+                  ShortNumber(p99 - direct_p99)});
+  };
+  add("the model, called directly", latency.direct_us, direct_p99);
+  add("ring, the submitting thread leads", latency.leader_us, leader_p99);
+  add("ring, handed to an executor thread", latency.handed_us, handed_p99);
+  table.Print();
+  std::printf("\nProcessor while idle: %s %%\n", ShortNumber(idle * 100).c_str());
+
+  records->Add("batcher.reservations_per_s", reservations, "1/s");
+  records->Add("batcher.added_p99_us_at_10rps", leader_p99 - direct_p99, "us");
+  records->Add("batcher.added_p99_us_at_10rps", handed_p99 - direct_p99, "us", "way=handed");
+  records->Add("batcher.idle_processor_percent", idle * 100, "%");
+}
+
+}  // namespace
+
+Status RunBatcherBench(const BatcherOptions& options, BenchRecords* records) {
+  PENSTOCK_RETURN_IF_ERROR(RunContest(options, records));
+  RunAlone(options, records);
+  return Status::Ok();
+}
+
+}  // namespace penstock

@@ -1,0 +1,29 @@
+// `penstock bench batcher`: how fast rows become batches and results find their way back, beside
+// what others would build a batcher from; and the ring alone.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/records.h"
+#include "common/status.h"
+
+namespace penstock {
+
+struct BatcherOptions {
+  static constexpr uint32_t kProducersMax = 256;
+  static constexpr uint32_t kRowBytesMax = 1 << 16;
+
+  std::vector<uint32_t> producers = {1, 2, 8, 64};   // each 1 to kProducersMax
+  std::vector<uint32_t> row_bytes = {4, 128, 4096};  // multiples of 4, up to kRowBytesMax
+  int rounds = 5;        // of which the median counts; contenders take turns in each
+  double seconds = 0.2;  // of one contender in one round
+  double rate = 10;      // lone requests a second
+  double latency_seconds = 20;
+  double idle_seconds = 3;
+};
+
+// Prints the tables. Fails if a result was wrong: then no number means anything.
+Status RunBatcherBench(const BatcherOptions& options, BenchRecords* records);
+
+}  // namespace penstock

@@ -1,0 +1,256 @@
+// Penstock's ring as a contender of `penstock bench batcher`, in three ways of use: a thread of its
+// own runs the batches and results are read in place; the same with a callback for each row; and
+// without such a thread, where a producer that has nothing else to do runs them.
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "batch/batch_ring.h"
+#include "batch/runner_set.h"
+#include "bench/batcher_cell.h"
+
+namespace penstock {
+namespace {
+
+// The arrays of a slot, and a runner over them.
+class RingModel {
+ public:
+  explicit RingModel(const BatcherCell& cell)
+      : cell_(cell),
+        // A batch stays until its last reader has had a turn on a core.
+        batches_(std::bit_ceil(std::clamp(2 * cell.producers, 8u, 64u))),
+        ring_(batches_, {.rows = cell.batch_rows}, &ready_),
+        runners_(1),
+        rows_(size_t{batches_} * cell.batch_rows * cell.row_bytes),
+        results_(size_t{batches_} * cell.batch_rows),
+        sealed_ns_(batches_) {}
+  uint8_t* RowOf(const Reservation& place) {
+    return rows_.data() + (size_t{place.slot} * cell_.batch_rows + place.row) * cell_.row_bytes;
+  }
+  uint32_t* ResultsOf(uint32_t slot) { return results_.data() + size_t{slot} * cell_.batch_rows; }
+  void RunModel(const BatchRing::Claimed& claimed) {
+    sealed_ns_[claimed.slot] = BenchNowNs();
+    RunNoopModel(rows_.data() + size_t{claimed.slot} * cell_.batch_rows * cell_.row_bytes,
+                 cell_.row_bytes, claimed.rows, ResultsOf(claimed.slot));
+  }
+
+ protected:
+  const BatcherCell cell_;
+  const uint32_t batches_;
+  EventCount ready_;
+  BatchRing ring_;
+  RunnerSet runners_;
+  std::vector<uint8_t> rows_;      // [batches, batch_rows, row_bytes]
+  std::vector<uint32_t> results_;  // [batches, batch_rows]
+  std::vector<int64_t> sealed_ns_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_executor_{false};
+};
+
+// Results are read where the model wrote them, batch by batch.
+template <bool kLeads>
+class InPlaceRun : public RingModel {
+ public:
+  explicit InPlaceRun(const BatcherCell& cell) : RingModel(cell) {
+    for (uint32_t i = 0; i < cell.producers; ++i) {
+      producers_.push_back(std::make_unique<BatcherProducer>(cell));
+    }
+  }
+
+  BatcherMeasurement Run() {
+    std::vector<std::function<void()>> executors;
+    if (!kLeads) executors.push_back([this] { Execute(); });
+    return MeasureBatcher(
+        cell_, &producers_, &stop_, [this](uint32_t i) { Produce(i); }, executors,
+        [this] {
+          stop_executor_.store(true);
+          ready_.NotifyAll();
+        });
+  }
+
+ private:
+  // A producer's rows in one batch.
+  struct Group {
+    Reservation place;
+    uint32_t count = 0;
+  };
+
+  void RunOne(const BatchRing::Claimed& claimed) {
+    RunModel(claimed);
+    ring_.Complete(claimed);
+  }
+  void Execute() {
+    ExecuteBatches(
+        &ring_, &runners_, &ready_,
+        [this](int, const BatchRing::Claimed& claimed) { RunOne(claimed); },
+        [this] { return stop_executor_.load(std::memory_order_relaxed); });
+  }
+
+  void Produce(uint32_t index) {
+    BatcherProducer& self = *producers_[index];
+    std::vector<Group> groups(batches_);  // oldest at `first`
+    std::vector<uint16_t> rows(cell_.window);
+    uint32_t first = 0;
+    uint32_t open = 0;
+    uint64_t submitted = 0;
+    uint64_t taken = 0;
+    while (true) {
+      bool some = false;
+      while (open > 0 && ring_.IsDone(groups[first].place)) {
+        Group& group = groups[first];
+        const uint32_t* results = ResultsOf(group.place.slot);
+        const int64_t sealed_ns = sealed_ns_[group.place.slot];
+        for (uint32_t i = 0; i < group.count; ++i, ++taken) {
+          self.TakeResult(taken, results[rows[self.PlaceOf(taken)]], sealed_ns);
+        }
+        ring_.Release(group.place, group.count);
+        first = (first + 1) % batches_;
+        --open;
+        some = true;
+      }
+      if (some) self.taken.store(taken, std::memory_order_relaxed);
+      const bool stopping = stop_.load(std::memory_order_relaxed);
+      if (stopping && taken == submitted) return;
+      const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
+      uint64_t left = std::min<uint64_t>(free, kRowsPerLook);
+      for (; left > 0; --left, ++submitted) {
+        Reservation place;
+        self.Begin(submitted);
+        if (ring_.Reserve({}, &place) != ReserveResult::kOk) break;
+        MakeRow(submitted, RowOf(place), cell_.row_bytes);
+        ring_.PublishAwaited(place, nullptr, !kLeads);
+        rows[self.PlaceOf(submitted)] = static_cast<uint16_t>(place.row);
+        const uint32_t last = (first + open + batches_ - 1) % batches_;
+        if (open > 0 && groups[last].place.epoch == place.epoch) {
+          ++groups[last].count;
+        } else {
+          groups[(first + open++) % batches_] = {place, 1};
+        }
+      }
+      if (some || (free > 0 && left == 0)) continue;
+      Idle(open > 0 ? &groups[first].place : nullptr);
+    }
+  }
+
+  void Idle(const Reservation* oldest) {
+    if constexpr (kLeads) {
+      bool worked = false;
+      LeadBatches(
+          &ring_, &runners_, &ready_,
+          [&](int, const BatchRing::Claimed& claimed) {
+            RunOne(claimed);
+            worked = true;
+          },
+          [&] { return oldest == nullptr || ring_.IsDone(*oldest); });
+      if (worked) return;
+    }
+    sched_yield();
+  }
+
+  std::vector<std::unique_ptr<BatcherProducer>> producers_;
+};
+
+// Each row has a ticket; its callback stands for a coroutine that is resumed.
+class CallbackRun : public RingModel {
+ public:
+  explicit CallbackRun(const BatcherCell& cell) : RingModel(cell) {
+    for (uint32_t i = 0; i < cell.producers; ++i) {
+      producers_.push_back(std::make_unique<BatcherProducer>(cell));
+      inboxes_.push_back(std::make_unique<Inbox>(cell.window));
+    }
+  }
+
+  BatcherMeasurement Run() {
+    return MeasureBatcher(
+        cell_, &producers_, &stop_, [this](uint32_t i) { Produce(i); }, {[this] { Execute(); }},
+        [this] {
+          stop_executor_.store(true);
+          ready_.NotifyAll();
+        });
+  }
+
+ private:
+  struct Inbox;
+  struct Row : RowTicket {
+    uint32_t result = 0;
+    Inbox* inbox = nullptr;
+    int64_t sealed_ns = 0;
+  };
+  struct Inbox {
+    explicit Inbox(uint32_t window) : rows(std::make_unique<Row[]>(window)) {
+      for (uint32_t i = 0; i < window; ++i) {
+        rows[i].inbox = this;
+        rows[i].done = [](RowTicket* ticket) {
+          std::atomic<uint64_t>& count = static_cast<Row*>(ticket)->inbox->delivered;
+          // One executor at a time: no other thread adds.
+          count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        };
+      }
+    }
+    std::unique_ptr<Row[]> rows;
+    alignas(128) std::atomic<uint64_t> delivered{0};
+  };
+
+  void Execute() {
+    ExecuteBatches(
+        &ring_, &runners_, &ready_,
+        [this](int, const BatchRing::Claimed& claimed) {
+          RunModel(claimed);
+          const uint32_t* results = ResultsOf(claimed.slot);
+          ring_.ForEachTicket(claimed, [&](uint32_t row, uint32_t, RowTicket* ticket) {
+            static_cast<Row*>(ticket)->result = results[row];
+            static_cast<Row*>(ticket)->sealed_ns = sealed_ns_[claimed.slot];
+          });
+          ring_.Complete(claimed);
+        },
+        [this] { return stop_executor_.load(std::memory_order_relaxed); });
+  }
+
+  void Produce(uint32_t index) {
+    BatcherProducer& self = *producers_[index];
+    Inbox& inbox = *inboxes_[index];
+    uint64_t submitted = 0;
+    uint64_t taken = 0;
+    while (true) {
+      const uint64_t delivered = inbox.delivered.load(std::memory_order_acquire);
+      const bool some = delivered != taken;
+      for (; taken < delivered; ++taken) {
+        const Row& row = inbox.rows[self.PlaceOf(taken)];
+        self.TakeResult(taken, row.result, row.sealed_ns);
+      }
+      if (some) self.taken.store(taken, std::memory_order_relaxed);
+      const bool stopping = stop_.load(std::memory_order_relaxed);
+      if (stopping && taken == submitted) return;
+      const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
+      uint64_t left = std::min<uint64_t>(free, kRowsPerLook);
+      for (; left > 0; --left, ++submitted) {
+        Reservation place;
+        self.Begin(submitted);
+        if (ring_.Reserve({}, &place) != ReserveResult::kOk) break;
+        MakeRow(submitted, RowOf(place), cell_.row_bytes);
+        ring_.Publish(place, &inbox.rows[self.PlaceOf(submitted)]);
+      }
+      if (!some && (free == 0 || left > 0)) sched_yield();
+    }
+  }
+
+  std::vector<std::unique_ptr<BatcherProducer>> producers_;
+  std::vector<std::unique_ptr<Inbox>> inboxes_;
+};
+
+template <typename Run>
+BatcherMeasurement RunRing(const BatcherCell& cell) {
+  return Run(cell).Run();
+}
+
+}  // namespace
+
+std::vector<BatcherContender> RingContenders() {
+  return {
+      {"penstock, executor thread", false, RunRing<InPlaceRun<false>>},
+      {"penstock, leaders", false, RunRing<InPlaceRun<true>>},
+      {"penstock, callbacks", false, RunRing<CallbackRun>},
+  };
+}
+
+}  // namespace penstock
