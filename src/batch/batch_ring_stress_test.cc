@@ -18,7 +18,7 @@ namespace penstock {
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr uint32_t kPieces = 500;
+constexpr uint32_t kPieces = 150;
 #else
 constexpr uint32_t kPieces = 2000;
 #endif

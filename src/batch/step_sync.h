@@ -33,7 +33,7 @@ class StepScheduler {
   }
 
   void Spawn(std::function<void()> body) {
-    auto fiber = std::make_unique_for_overwrite<Fiber>();
+    auto fiber = std::make_unique<Fiber>();
     fiber->body = std::move(body);
     getcontext(&fiber->context);
     fiber->context.uc_stack.ss_sp = fiber->stack;
@@ -100,7 +100,7 @@ class StepScheduler {
     const void* asleep_on = nullptr;
     uint64_t stalled_until = 0;  // steps_left_ at which it may go on
     bool ended = false;
-    alignas(64) char stack[64 << 10];
+    alignas(64) char stack[128 << 10];
   };
 
   static void Enter() {
