@@ -24,8 +24,10 @@ struct StagesOverheadOptions {
 };
 
 // Prints a table and adds the records stages.overhead_percent (of throughput lost),
-// stages.overhead_error_percent (half of its 95 % interval) and
-// stages.overhead_processor_percent (of the server's processor time a request).
+// stages.processor_overhead_percent (of the server's processor time a request), both as the median
+// of the pairs and with half of its 95 % interval (..._error_percent); and stages.direct_ns and
+// stages.direct_percent, the cost of one request's timers measured by themselves, which noise does
+// not hide.
 Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverheadOptions& options,
                          BenchRecords* records);
 
