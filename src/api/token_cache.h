@@ -18,7 +18,9 @@ namespace penstock {
 
 class TokenCache {
  public:
-  // Shorter texts are tokenized faster than they are found: a look-up costs about 0.2 us.
+  // Measured with all-MiniLM-L6-v2 (token_cache_bench): 32 bytes are tokenized in 0.41 us and found
+  // in 0.05, 1024 in 10.4 and 0.22. Shorter ones would still be found faster, but an entry's head
+  // takes more memory than they do, and would push out texts that save more.
   static constexpr size_t kTextBytesMin = 32;
 
   // Shorter texts are tokenized faster than Redis answers, 0.1 to 0.5 ms: tokenizers make 50 to
