@@ -8,6 +8,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 # MODEL=folder or owner/name; the default model if not given.
 MODEL ?=
+DURATION ?= 600
 DEFAULT_MODEL := sentence-transformers/all-MiniLM-L6-v2
 
 # As many compilers as there are cores, but no more than memory carries (about 1.5 GB each).
@@ -17,7 +18,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve test unit e2e bench format check layers check-format tidy asan tsan clean
+.PHONY: help release deps serve test unit e2e bench soak format check layers check-format tidy asan tsan clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -60,6 +61,11 @@ bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the re
 	python=$$(tools/make_venv.sh $(BUILD)/bench-venv bench/requirements.txt); \
 	exec $$python bench/encode_vs_ort.py --program $(BUILD)/bench/encode_bench --model "$$model" \
 	  $(if $(JSON),--json '$(JSON)') $(BENCH_FLAGS)
+
+soak: deps release  ## four times the load a server can carry, for DURATION=600 seconds (MODEL=)
+	@model="$(MODEL)"; \
+	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
+	exec $(BUILD)/penstock bench soak --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
 
 format:  ## format the C++ sources in place
 	@tools/install_deps.sh format

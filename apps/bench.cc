@@ -20,6 +20,8 @@ const std::vector<Benchmark> kBenchmarks = {
      RunBenchSaturation},
     {"stages", "What timing the stages of requests costs", RunBenchStages},
     {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
+    {"soak", "A server offered several times what it can do: what must hold all the same",
+     RunBenchSoak},
 };
 
 void PrintHelp(FILE* out) {

@@ -20,5 +20,6 @@ int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);
 int RunBenchStages(const std::vector<std::string>& args);
 int RunBenchBatcher(const std::vector<std::string>& args);
+int RunBenchSoak(const std::vector<std::string>& args);
 
 }  // namespace penstock

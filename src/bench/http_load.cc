@@ -26,6 +26,7 @@
 
 #include "bench/http_request.h"
 #include "bench/process_stat.h"
+#include "common/thread_latency.h"
 
 namespace penstock {
 namespace {
@@ -302,6 +303,7 @@ void Stream::CountAnswer(const Request& request,
         std::max(result_.deadline_over_ms_max,
                  Ms(now - request.sent) - static_cast<double>(load_.timeout_ms));
   }
+  if (status == 503 && !request.with_timeout) ++result_.expired_without_deadline;
   const bool ok = status >= 200 && status < 300;
   if (request.measured && ok) result_.latency.Add(Ms(now - request.intended));
   if (request.measured && !ok) ++result_.errors[status];
@@ -516,6 +518,7 @@ bool LivenessProbe::Impl::Probe(std::optional<tcp::socket>* socket, asio::io_con
 void LivenessProbe::Impl::Loop() {
   // A probe that waits for a processor itself would measure that.
   result.raised_priority = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20) == 0;
+  PreferShortSlices();
   asio::io_context context{1};
   std::optional<tcp::socket> socket;
   auto next = Clock::now();

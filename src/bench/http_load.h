@@ -80,7 +80,8 @@ struct LoadResult {
   uint64_t no_answer = 0;             // still waiting at the end of the drain
   uint64_t not_sent = 0;              // arrived when kBacklogMax waited for a connection
   uint64_t no_retry_after = 0;        // answers 429 without Retry-After
-  double deadline_over_ms_max = 0;    // latest answer after its X-Request-Timeout-Ms
+  uint64_t expired_without_deadline = 0;  // answers 503 to requests without X-Request-Timeout-Ms
+  double deadline_over_ms_max = 0;        // latest answer after its X-Request-Timeout-Ms
 
   static constexpr int kLost = -1;
   static constexpr int kNoAnswer = -2;

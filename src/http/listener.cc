@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/log.h"
+#include "common/thread_latency.h"
 #include "http/connection.h"
 
 namespace penstock {
@@ -214,6 +215,8 @@ Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
     impl->guards.push_back(asio::make_work_guard(thread->context));
     impl->threads.emplace_back([context = &thread->context] {
       pthread_setname_np(pthread_self(), "penstock-io");
+      // Liveness must answer while every processor computes.
+      PreferShortSlices();
       for (;;) {
         try {
           context->run();

@@ -37,9 +37,9 @@ def clean_environment(**more):
     return {**kept, **more}
 
 
-def run(*args, stdin=None, env=None, check=True, cwd=None):
+def run(*args, stdin=None, env=None, check=True, cwd=None, timeout=60):
     """A command of the program, to its end."""
-    done = subprocess.run([binary(), *map(str, args)], input=stdin, capture_output=True, timeout=60,
+    done = subprocess.run([binary(), *map(str, args)], input=stdin, capture_output=True, timeout=timeout,
                           env=env or clean_environment(), cwd=cwd)
     if check:
         assert done.returncode == 0, (args, done.returncode, done.stderr.decode())
