@@ -64,18 +64,25 @@ struct Request {
   bool with_timeout = false;
   bool leaves = false;
   bool measured = false;
-  bool written = false;
 };
 
 enum class Outcome { kAnswered, kLeft, kLost };
 
 class Stream;
 
-// One connection; used for one request at a time, opened when it is first needed.
+// One connection and what is being read from it. Operations hold on to it: one that was under way
+// when the client left ends on the closed socket, not on the client's next one.
+struct Link {
+  explicit Link(asio::io_context* context) : socket(*context) {}
+  tcp::socket socket;
+  boost::beast::flat_buffer buffer;
+  std::optional<http::response_parser<http::string_body>> parser;
+};
+
+// Sends one request at a time, over one connection as long as it is kept.
 class Client {
  public:
-  Client(asio::io_context* context, Stream* stream)
-      : socket_(*context), leave_timer_(*context), stream_(stream) {}
+  Client(asio::io_context* context, Stream* stream) : leave_timer_(*context), stream_(stream) {}
 
   void Start(Request request);
   // Gives up what is under way; the stream is not told.
@@ -92,21 +99,18 @@ class Client {
   void ArmLeaving();
   void Finish(Outcome outcome);
   void Close() {
-    ++serial_;  // handlers of the old connection find that they are late
     error_code ignored;
-    socket_.close(ignored);
+    if (link_ != nullptr) link_->socket.close(ignored);
+    link_ = nullptr;
     leave_timer_.cancel();
-    buffer_.clear();
   }
 
-  tcp::socket socket_;
   asio::steady_timer leave_timer_;
   Stream* const stream_;
-  boost::beast::flat_buffer buffer_;
-  std::optional<http::response_parser<http::string_body>> parser_;
+  std::shared_ptr<Link> link_;  // null: not connected
   Request request_;
   bool busy_ = false;
-  uint64_t serial_ = 0;
+  uint64_t serial_ = 0;  // of the request: a timer that has fired cannot be cancelled
 };
 
 // What all streams of a run share.
@@ -190,23 +194,25 @@ class Stream {
 void Client::Start(Request request) {
   request_ = std::move(request);
   busy_ = true;
-  if (socket_.is_open()) return Write();
-  socket_.async_connect(stream_->run()->endpoint, [this, serial = serial_](error_code ec) {
-    if (serial != serial_) return;
+  if (link_ != nullptr) return Write();
+  link_ = std::make_shared<Link>(&stream_->run()->context);
+  link_->socket.async_connect(stream_->run()->endpoint, [this, link = link_](error_code ec) {
+    if (link != link_) return;
     if (ec) return Finish(Outcome::kLost);
     error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
+    link->socket.set_option(tcp::no_delay(true), ignored);
     Write();
   });
 }
 
 void Client::Write() {
   request_.sent = Clock::now();
-  asio::async_write(socket_, asio::buffer(request_.wire.bytes),
-                    [this, serial = serial_](error_code ec, size_t) {
-                      if (serial != serial_) return;
+  // Held by the operation, which may outlive the request if the client is abandoned.
+  auto bytes = std::make_shared<const std::string>(std::move(request_.wire.bytes));
+  asio::async_write(link_->socket, asio::buffer(*bytes),
+                    [this, link = link_, bytes](error_code ec, size_t) {
+                      if (link != link_) return;
                       if (ec) return Finish(Outcome::kLost);
-                      request_.written = true;
                       stream_->OnWritten();
                       if (request_.leaves) ArmLeaving();
                       Read();
@@ -221,24 +227,22 @@ void Client::ArmLeaving() {
 }
 
 void Client::Read() {
-  parser_.emplace();
-  parser_->body_limit(kAnswerBytesMax);
-  http::async_read(socket_, buffer_, *parser_, [this, serial = serial_](error_code ec, size_t) {
-    if (serial != serial_) return;
-    leave_timer_.cancel();
-    Finish(ec ? Outcome::kLost : Outcome::kAnswered);
-  });
+  link_->parser.emplace();
+  link_->parser->body_limit(kAnswerBytesMax);
+  http::async_read(link_->socket, link_->buffer, *link_->parser,
+                   [this, link = link_](error_code ec, size_t) {
+                     if (link != link_) return;
+                     leave_timer_.cancel();
+                     Finish(ec ? Outcome::kLost : Outcome::kAnswered);
+                   });
 }
 
 void Client::Finish(Outcome outcome) {
   busy_ = false;
-  const bool keep = outcome == Outcome::kAnswered && parser_->keep_alive();
-  if (!keep) {
-    Close();
-  } else {
-    ++serial_;  // a leave timer that has fired already is late
-  }
-  stream_->OnDone(this, outcome, outcome == Outcome::kAnswered ? &parser_->get() : nullptr);
+  ++serial_;
+  const auto link = link_;  // the answer lies in it
+  if (outcome != Outcome::kAnswered || !link->parser->keep_alive()) Close();
+  stream_->OnDone(this, outcome, outcome == Outcome::kAnswered ? &link->parser->get() : nullptr);
 }
 
 void Stream::Issue(Client* client, Clock::time_point intended) {
