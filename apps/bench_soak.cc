@@ -69,10 +69,8 @@ int RunBenchSoak(const std::vector<std::string>& args) {
       ->group(load);
 
   const std::string limits = "Limits";
-  app.add_option(
-         "--livez-ms-max", options.livez_ms_max,
-         "Slowest answer of /livez, over what the machine itself is late: a thread that only "
-         "sleeps measures that.")
+  app.add_option("--livez-ms-max", options.livez_ms_max,
+                 "Slowest answer of /livez; not judged where other programs are busy.")
       ->type_name("MS")
       ->group(limits);
   app.add_option("--memory-growth-mb-max", options.memory_growth_mb_max,

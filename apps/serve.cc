@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include "command_line.h"
@@ -141,6 +142,16 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
 
 void AddLogFlags(CLI::App* app, ServeFlags* flags) {
   const std::string log = "Log";
+  static const std::map<std::string, RunStages> kRunStages = {
+      {"all", RunStages::kAll}, {"tokenize", RunStages::kTokenize}, {"infer", RunStages::kInfer}};
+  app->add_option("--run-stages", flags->model.limits.run_stages,
+                  "For measuring only, answers are worthless: tokenize stops before the model and "
+                  "answers zeros; infer makes up ids from the length of a text. Answers say so in "
+                  "X-Penstock-Run-Stages.")
+      ->transform(CLI::CheckedTransformer(kRunStages).description(""))
+      ->default_str("all")
+      ->type_name("STAGES")
+      ->group("Measuring");
   app->add_flag("--access-log", flags->server.access_log, "Log a line for each request.")
       ->group(log);
   app->add_option("--slow-request-ms", flags->slow_request_ms,
@@ -310,6 +321,10 @@ int RunServe(const std::vector<std::string>& args) {
   flags.server.stage_timers = flags.stage_timers == "on";
   flags.server.slow_request = std::chrono::milliseconds(flags.slow_request_ms);
   flags.server.write_timeout = std::chrono::milliseconds(flags.write_timeout_ms);
+
+  if (flags.model.limits.run_stages != RunStages::kAll) {
+    LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
+  }
 
   const Signals signals;
   auto local = LocalModels::Start(flags.model);

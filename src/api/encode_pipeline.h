@@ -64,6 +64,7 @@ struct EncodeStages {
   ResultCache* results = nullptr;
   // Gets the time from the call until all is tokenized.
   Histogram* tokenize_duration = nullptr;
+  RunStages run = RunStages::kAll;
 };
 
 // Calls `done` exactly once: on this thread when the plan is refused at once, else on a worker or

@@ -27,16 +27,17 @@ class Registry;  // engine/
 
 // Limits of one server; each is a flag of `penstock serve`.
 struct ServiceLimits {
-  int32_t inputs_per_request = 2048;     // --max-client-batch-size
-  int64_t input_bytes = 1 << 20;         // longest text, in bytes: --max-input-bytes
-  int32_t concurrent_requests = 512;     // --max-concurrent-requests
-  bool auto_truncate = true;             // --auto-truncate
-  int64_t token_cache_bytes = 64 << 20;  // --token-cache-bytes; 0: off
-  int64_t cache_ttl_s = 3600;            // --cache-ttl-s; 0: for ever
-  int64_t result_cache_bytes = 0;        // --result-cache-bytes; 0: off
-  std::optional<RedisUrl> redis;         // --redis-url
-  int32_t redis_timeout_ms = 5;          // --redis-timeout-ms
-  int32_t tokenization_workers = 0;      // --tokenization-workers; 0: one a processor, 8 at most
+  int32_t inputs_per_request = 2048;       // --max-client-batch-size
+  int64_t input_bytes = 1 << 20;           // longest text, in bytes: --max-input-bytes
+  int32_t concurrent_requests = 512;       // --max-concurrent-requests
+  bool auto_truncate = true;               // --auto-truncate
+  int64_t token_cache_bytes = 64 << 20;    // --token-cache-bytes; 0: off
+  int64_t cache_ttl_s = 3600;              // --cache-ttl-s; 0: for ever
+  int64_t result_cache_bytes = 0;          // --result-cache-bytes; 0: off
+  std::optional<RedisUrl> redis;           // --redis-url
+  int32_t redis_timeout_ms = 5;            // --redis-timeout-ms
+  RunStages run_stages = RunStages::kAll;  // --run-stages
+  int32_t tokenization_workers = 0;        // --tokenization-workers; 0: one a processor, 8 at most
 };
 
 class Service {

@@ -65,7 +65,8 @@ struct Service::Impl {
   Expected<EncodePlan> PlanSimilarity(const std::shared_ptr<SimilarityRequest>& request,
                                       RequestContext context);
   void Start(EncodePlan plan, EncodeDone done) {
-    StartEncode(std::move(plan), {&pool, &tokens, &results, &metrics.tokenize_duration()},
+    StartEncode(std::move(plan),
+                {&pool, &tokens, &results, &metrics.tokenize_duration(), limits.run_stages},
                 std::move(done));
   }
 

@@ -14,6 +14,10 @@
 
 namespace penstock {
 
+// For measuring: which stages of the way of a request are run. kTokenize stops before the model and
+// answers zeros; kInfer makes up as many ids as a text may have, from its length in bytes.
+enum class RunStages { kAll, kTokenize, kInfer };
+
 // One input: a text, or token ids that are taken as they are (special tokens included).
 struct Input {
   std::string text;

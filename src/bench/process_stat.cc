@@ -32,6 +32,17 @@ double ThreadCpuSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+double MachineBusySeconds() {
+  std::ifstream file("/proc/stat");
+  std::string skipped;
+  // user nice system idle iowait irq softirq steal
+  double times[8] = {};
+  file >> skipped;
+  for (double& time : times) file >> time;
+  const double ticks = times[0] + times[1] + times[2] + times[5] + times[6] + times[7];
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 double ProcessResidentBytes(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/statm", pid));
   double pages = 0;

@@ -9,6 +9,8 @@ namespace penstock {
 double ProcessCpuSeconds(pid_t pid);
 // Of the calling thread.
 double ThreadCpuSeconds();
+// Of all processors of the machine together, since it started; waiting left out.
+double MachineBusySeconds();
 // Resident memory of `pid` in bytes; 0 if it is gone.
 double ProcessResidentBytes(pid_t pid);
 

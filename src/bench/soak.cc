@@ -1,6 +1,7 @@
 #include "bench/soak.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +22,8 @@ constexpr double kMb = 1 << 20;
 constexpr double kLivezIntervalMs = 20;
 // Many times what the small queues take to empty.
 constexpr double kDrainS = 30;
+// Processors that other programs may take before the machine is too busy to judge milliseconds.
+constexpr double kOthersMax = 0.1;
 // Small, so that overload reaches them: requests, and tokens that wait.
 constexpr int kConcurrentRequests = 128;
 constexpr int kQueuedTokens = 65'536;
@@ -95,7 +98,8 @@ class Soak {
   std::vector<HttpLoad> Overload(double texts_per_s);
   void JudgeAnswers(const HttpRunResult& run);
   void JudgeCounters(const HttpRunResult& run, const std::string& before, const std::string& after);
-  void JudgeHealth(const LivenessProbe::Result& livez, double memory_before, double memory_max);
+  void JudgeHealth(const LivenessProbe::Result& livez, double others, double memory_before,
+                   double memory_max);
   Status JudgeAfterwards();
 
   const SoakOptions& options_;
@@ -168,9 +172,14 @@ Status Soak::Run() {
   window.duration_s = options_.duration_s;
   window.drain_s = kDrainS;
   window.server_pid = server_->pid();
+  const auto cpu_of_others = [this] {
+    return MachineBusySeconds() - ProcessCpuSeconds(server_->pid()) - ProcessCpuSeconds(getpid());
+  };
+  const double others_before = cpu_of_others();
   MemoryWatch memory(server_->pid());
   LivenessProbe probe(server_->target(), kLivezIntervalMs);
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, RunHttpLoads(server_->target(), loads, window));
+  const double others = (cpu_of_others() - others_before) / run.seconds;
   const auto livez = probe.Stop();
   const double memory_max = memory.Stop();
   // A client that left is counted when the server sees it.
@@ -179,7 +188,7 @@ Status Soak::Run() {
 
   JudgeAnswers(run);
   JudgeCounters(run, before, after);
-  JudgeHealth(livez, memory_before, memory_max);
+  JudgeHealth(livez, others, memory_before, memory_max);
   PENSTOCK_RETURN_IF_ERROR(JudgeAfterwards());
   records_->Add("soak.capacity_texts_per_s", capacity, "1/s");
   records_->Add("soak.client_processors", run.client_cpu_s / run.seconds, "1");
@@ -263,17 +272,16 @@ void Soak::JudgeCounters(const HttpRunResult& run, const std::string& before,
   verdict_.ExpectEqual("tokens queued afterwards", SumOfSeries(after, "penstock_queue_tokens"), 0);
 }
 
-void Soak::JudgeHealth(const LivenessProbe::Result& livez, double memory_before,
+void Soak::JudgeHealth(const LivenessProbe::Result& livez, double others, double memory_before,
                        double memory_max) {
   verdict_.ExpectNone("/livez: no answer or not 200", livez.failures);
-  // What the machine withholds even from a thread that only sleeps and asks to be woken, it
-  // withholds from the server too.
-  const double machine_ms = livez.self_late.max_ms();
-  verdict_.Expect(
-      fmt::format("/livez: slowest of {} answers, ms", livez.answer.count()),
-      ShortNumber(livez.answer.max_ms()),
-      fmt::format("{} + {} (machine)", ShortNumber(options_.livez_ms_max), ShortNumber(machine_ms)),
-      livez.answer.max_ms() <= options_.livez_ms_max + machine_ms);
+  // Who shares the processors with other programs waits for them too.
+  const bool judged = others <= kOthersMax;
+  verdict_.Expect(fmt::format("/livez: slowest of {} answers, ms", livez.answer.count()),
+                  ShortNumber(livez.answer.max_ms()),
+                  judged ? ShortNumber(options_.livez_ms_max)
+                         : fmt::format("not judged: others took {:.2f} processors", others),
+                  !judged || livez.answer.max_ms() <= options_.livez_ms_max);
   const double growth_mb = (memory_max - memory_before) / kMb;
   verdict_.ExpectAtMost(
       fmt::format("resident memory at most, over the {:.0f} MB before, MB", memory_before / kMb),
@@ -290,7 +298,7 @@ void Soak::JudgeHealth(const LivenessProbe::Result& livez, double memory_before,
       ShortNumber(livez.self_late.max_ms()).c_str());
   records_->Add("soak.livez_p999_ms", livez.answer.PercentileMs(0.999), "ms");
   records_->Add("soak.livez_max_ms", livez.answer.max_ms(), "ms");
-  records_->Add("soak.machine_late_max_ms", machine_ms, "ms");
+  records_->Add("soak.other_processors", others, "1");
   records_->Add("soak.memory_growth_mb", growth_mb, "MB");
 }
 

@@ -30,7 +30,7 @@ struct SoakOptions {
   double leave_share = 0.2;   // of the clients, within leave_ms_max
   double leave_ms_max = 1000;
   // Limits of what is expected.
-  double livez_ms_max = 10;          // and what a thread that only sleeps is woken late at most
+  double livez_ms_max = 10;          // not judged where other programs are busy
   double memory_growth_mb_max = 64;  // over the resident memory after the capacity was measured
   double deadline_over_ms_max = 250;
 };

@@ -66,9 +66,10 @@ template <typename Response, typename Print>
 Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Print print) {
   native_to_wire.emplace_back("bulk_run", kBulkIdHeader);
   return [respond = call.respond, request = call.request, dialect = call.route->dialect,
-          names = std::move(native_to_wire), print = std::move(print)](Expected<Response> result) {
+          stages = call.service->limits().run_stages, names = std::move(native_to_wire),
+          print = std::move(print)](Expected<Response> result) {
     auto shared = std::make_shared<Expected<Response>>(std::move(result));
-    respond.Send([shared, request, dialect, names, print]() -> HttpResponse {
+    respond.Send([shared, request, dialect, stages, names, print]() -> HttpResponse {
       if (!shared->ok()) {
         return PrintError(dialect, WithWireNames(shared->status(), names), request->id);
       }
@@ -76,6 +77,10 @@ Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Prin
       response.body = print(shared->value());
       if constexpr (requires { shared->value().truncation; }) {
         AddTruncationHeaders(shared->value().truncation, &response);
+      }
+      if (stages != RunStages::kAll) {
+        response.headers.emplace_back("X-Penstock-Run-Stages",
+                                      stages == RunStages::kInfer ? "infer" : "tokenize");
       }
       return response;
     });

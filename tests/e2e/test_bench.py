@@ -83,3 +83,19 @@ def test_batcher(tmp_path):
         assert found["batcher.rows_per_s", row + contender] > 0, contender
     assert "submit->sealed" in done.stdout.decode()
     assert run("bench", "batcher", "--row-bytes", 6, check=False).returncode != 0
+
+
+def test_a_part_of_the_stages(start):
+    text = {"inputs": "a text of some words", "normalize": False}
+    all_stages = start().post("/embed", text)
+    assert "X-Penstock-Run-Stages" not in all_stages.headers
+    tokenize = start("--run-stages", "tokenize")
+    answer = tokenize.post("/embed", text)
+    assert answer.headers["X-Penstock-Run-Stages"] == "tokenize"
+    assert answer.json() == [[0.0] * len(all_stages.json()[0])]
+    assert any("worthless" in line for line in tokenize.log)
+    infer = start("--run-stages", "infer").post("/embed", text)
+    assert infer.headers["X-Penstock-Run-Stages"] == "infer"
+    assert len(infer.json()[0]) == len(all_stages.json()[0]) and infer.json() != all_stages.json()
+    usage = start("--run-stages", "infer").post("/v1/embeddings", {"input": "x" * 60}).json()["usage"]
+    assert usage["prompt_tokens"] == 12
