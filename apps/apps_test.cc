@@ -71,18 +71,18 @@ TEST_F(AppsTest, FlagBeatsVariableBeatsFile) {
   const std::string config = File("c.toml", "threads = 3\nmax-batch-tokens = 100\nmodel = 'm'\n");
   ASSERT_EQ(Parse({"--config", config}), -1) << error_;
   EXPECT_EQ(flags_.threads, 3);
-  EXPECT_EQ(flags_.max_batch_tokens, 100);
+  EXPECT_EQ(flags_.scheduler.max_batch_tokens, 100);
   EXPECT_THAT(flags_.models, ElementsAre("m"));
   setenv("PENSTOCK_THREADS", "4", 1);
   ASSERT_EQ(Parse({"--config", config}), -1) << error_;
   EXPECT_EQ(flags_.threads, 4);
-  EXPECT_EQ(flags_.max_batch_tokens, 100);
+  EXPECT_EQ(flags_.scheduler.max_batch_tokens, 100);
   ASSERT_EQ(Parse({"--config", config, "--threads", "5", "-m", "x", "-m", "y"}), -1) << error_;
   EXPECT_EQ(flags_.threads, 5);
   EXPECT_THAT(flags_.models, ElementsAre("x", "y"));
   setenv("PENSTOCK_CONFIG", config.c_str(), 1);
   ASSERT_EQ(Parse({}), -1) << error_;
-  EXPECT_EQ(flags_.max_batch_tokens, 100);
+  EXPECT_EQ(flags_.scheduler.max_batch_tokens, 100);
 }
 
 TEST_F(AppsTest, MistakesAreOneLineThatNamesTheFlag) {

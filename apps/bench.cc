@@ -22,6 +22,7 @@ const std::vector<Benchmark> kBenchmarks = {
     {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
     {"soak", "A server offered several times what it can do: what must hold all the same",
      RunBenchSoak},
+    {"policy", "Batching policies on simulated arrivals: latencies and throughput", RunBenchPolicy},
 };
 
 void PrintHelp(FILE* out) {

@@ -21,5 +21,6 @@ int RunBenchSaturation(const std::vector<std::string>& args);
 int RunBenchStages(const std::vector<std::string>& args);
 int RunBenchBatcher(const std::vector<std::string>& args);
 int RunBenchSoak(const std::vector<std::string>& args);
+int RunBenchPolicy(const std::vector<std::string>& args);
 
 }  // namespace penstock

@@ -10,6 +10,21 @@
 
 namespace penstock {
 
+namespace {
+
+// "auto" as the number that means it; empty: fine.
+std::string CheckBatchTokens(std::string& value) {
+  if (value == "auto") {
+    value = std::to_string(EncoderSchedulerOptions::kAutoBatchTokens);
+    return "";
+  }
+  int32_t tokens = 0;
+  if (CLI::detail::lexical_cast(value, tokens) && tokens >= 1 && tokens < 1 << 19) return "";
+  return "is to be auto, or 1 to " + std::to_string((1 << 19) - 1);
+}
+
+}  // namespace
+
 void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
                    const std::string& log_level) {
   CLI::App& app = line->app();
@@ -56,10 +71,28 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
       ->check(CLI::Range(0, 256))
       ->type_name("N")
       ->group(speed);
-  app.add_option("--max-batch-tokens", flags->max_batch_tokens,
-                 "Tokens of one batch. More does not make a CPU faster, and others wait longer.")
-      ->check(CLI::Range(1, 1 << 20))
+  app.add_option("--max-batch-tokens", flags->scheduler.max_batch_tokens,
+                 "Tokens of one batch; auto = measured when the model is loaded: the smallest "
+                 "batch that works at nearly the full rate. More makes others wait longer.")
+      ->transform(CLI::Validator(CheckBatchTokens, ""))
+      ->default_str("auto")
       ->type_name("TOKENS")
+      ->group(speed);
+  app.add_option("--max-batch-sequences", flags->scheduler.max_batch_sequences,
+                 "Sequences of one batch.")
+      ->check(CLI::Range(1, 8191))
+      ->type_name("N")
+      ->group(speed);
+  app.add_option("--replicas", flags->replicas,
+                 "Batches of a model worked on at once, each with activation memory of its own. "
+                 "Threads are shared, so this pays off only where one batch cannot use them all.")
+      ->check(CLI::Range(1, 64))
+      ->type_name("N")
+      ->group(speed);
+  app.add_option("--linger-us", flags->scheduler.linger_us,
+                 "How long a batch that is not full waits for more rows while the model is free.")
+      ->check(CLI::Range(0, 10'000'000))
+      ->type_name("US")
       ->group(speed);
 
   const std::string caches = "Caches";
@@ -91,6 +124,12 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
       ->check(CLI::Range(int64_t{0}, int64_t{365} * 86400))
       ->type_name("S")
       ->group(caches);
+
+  app.add_option("--idle-release-s", flags->scheduler.idle_release_s,
+                 "After so long without work, activation memory is given back; 0 = never.")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("S")
+      ->group(speed);
 
   const std::string texts = "Texts";
   app.add_flag("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
@@ -173,8 +212,8 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
       spec.options.pooling = *pooling;
     }
     spec.options.fingerprint = !flags.redis_url.empty();
-    spec.options.scheduler.max_batch_tokens = flags.max_batch_tokens;
-    spec.options.scheduler.max_queued_tokens = flags.max_queued_tokens;
+    spec.options.scheduler = flags.scheduler;
+    spec.options.replicas = flags.replicas;
     specs.push_back(std::move(spec));
   }
   const auto& names = flags.served_names;

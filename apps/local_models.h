@@ -22,8 +22,9 @@ struct ModelFlags {
   std::string isa;  // of CpuOptions; no flag, doctor compares
   std::string dtype = "auto";
   std::string pooling;
-  int32_t max_batch_tokens = EncoderSchedulerOptions().max_batch_tokens;
-  int64_t max_queued_tokens = EncoderSchedulerOptions().max_queued_tokens;
+  EncoderSchedulerOptions scheduler = {
+      .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
+  int32_t replicas = 1;
   std::string log_level = "info";
   std::string log_format = "text";
   std::string redis_url;

@@ -96,10 +96,21 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);
-  app->add_option("--max-queued-tokens", flags->model.max_queued_tokens,
+  app->add_option("--max-queued-tokens", flags->model.scheduler.max_queued_tokens,
                   "Tokens that wait for a model; more are told to come back (429).")
       ->check(at_least_one)
       ->type_name("TOKENS")
+      ->group(limits);
+  app->add_option("--max-queued-rows", flags->model.scheduler.max_queued_rows,
+                  "Sequences that wait for a model; more are told to come back (429).")
+      ->check(at_least_one)
+      ->type_name("N")
+      ->group(limits);
+  app->add_option("--bulk-every", flags->model.scheduler.bulk_every,
+                  "While interactive and bulk work wait, bulk gets the batch after so many "
+                  "interactive ones.")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N")
       ->group(limits);
   app->add_option("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
       ->check(at_least_one)

@@ -172,6 +172,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     }
     job->output = plan_.output;
     job->context = plan_.context;
+    job->may_lead = pool_->HasIdleThread();  // who tokenizes what comes meanwhile
     // Copied: if the job is refused, `done_` is still needed.
     job->done = [done = done_, truncation](std::unique_ptr<EncodeJob> back, Status status) {
       if (!status.ok()) return done(std::move(status));

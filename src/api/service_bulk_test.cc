@@ -18,9 +18,10 @@ class HoldingRunner : public FakeEncoderRunner {
  public:
   explicit HoldingRunner(std::atomic<uint64_t>* held, std::function<void()> before_run)
       : FakeEncoderRunner(0, std::move(before_run)), held_(held) {}
-  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) override {
+  Status Run(const PackedBatch& batch, EncoderOutput output,
+             std::span<float* const> sinks) override {
     *held_ = 64 << 20;
-    return FakeEncoderRunner::Run(batch, output, out);
+    return FakeEncoderRunner::Run(batch, output, sinks);
   }
   uint64_t HeldBytes() const override { return *held_; }
   uint64_t ReleaseMemory() override { return held_->exchange(0); }
@@ -33,7 +34,7 @@ class ServiceBulk : public testing::Test {
  protected:
   ServiceBulk() {
     auto parts = FakeParts(ModelTask::kEmbedding);
-    parts.runner = std::make_unique<HoldingRunner>(&held_, [this] {
+    parts.runners[0] = std::make_unique<HoldingRunner>(&held_, [this] {
       if (before_run_) before_run_();
     });
     EngineOptions options;

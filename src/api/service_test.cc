@@ -389,7 +389,7 @@ TEST_F(ServiceTest, EverySeriesIsThereFromTheStart) {
         "penstock_request_duration_seconds_count{behaviour=\"embed\"} 0\n",
         "penstock_errors_total{kind=\"internal\"} 0\n", "penstock_truncated_inputs_total 0\n",
         "penstock_tokenize_duration_seconds_count 0\n",
-        "penstock_queue_requests{model=\"embedder\"} 0\n",
+        "penstock_queue_requests{model=\"embedder\",lane=\"interactive\"} 0\n",
         "penstock_batch_tokens_count{model=\"embedder\"} 0\n",
         "penstock_batch_sequences_count{model=\"embedder\"} 0\n",
         "penstock_batch_duration_seconds_count{model=\"embedder\"} 0\n",

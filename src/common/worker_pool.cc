@@ -39,7 +39,7 @@ void WorkerPool::Run() {
     Task task = std::move(queue_.front());
     queue_.pop_front();
     load_->waiting_tasks.store(static_cast<int64_t>(queue_.size()), std::memory_order_relaxed);
-    ++running_;
+    load_->running_tasks.store(static_cast<int64_t>(++running_), std::memory_order_relaxed);
     lock.unlock();
     const auto start = std::chrono::steady_clock::now();
     const bool again = task();
@@ -47,7 +47,7 @@ void WorkerPool::Run() {
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     load_->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
     lock.lock();
-    --running_;
+    load_->running_tasks.store(static_cast<int64_t>(--running_), std::memory_order_relaxed);
     if (again) queue_.push_back(std::move(task));
     load_->waiting_tasks.store(static_cast<int64_t>(queue_.size()), std::memory_order_relaxed);
     if (stopping_) wake_.notify_all();

@@ -43,8 +43,16 @@ class WorkerPool {
   struct Load {
     std::atomic<int64_t> busy_ns{0};  // time of tasks that have run, over all threads
     std::atomic<int64_t> waiting_tasks{0};
+    std::atomic<int64_t> running_tasks{0};
   };
   std::shared_ptr<const Load> load() const { return load_; }
+  // Whether a thread has nothing to do: the caller's may then do something else for a while. A
+  // hint.
+  bool HasIdleThread() const {
+    return load_->waiting_tasks.load(std::memory_order_relaxed) == 0 &&
+           load_->running_tasks.load(std::memory_order_relaxed) <
+               static_cast<int64_t>(threads_.size());
+  }
 
  private:
   void Run();

@@ -39,6 +39,23 @@ TEST(WorkerPool, QueueIsBounded) {
   gate.set_value();
 }
 
+TEST(WorkerPool, KnowsWhetherAThreadIsIdle) {
+  WorkerPool pool(2, 10);
+  EXPECT_TRUE(pool.HasIdleThread());
+  std::promise<bool> one_runs, two_run;
+  std::promise<void> gate;
+  std::shared_future<void> open(gate.get_future());
+  ASSERT_TRUE(
+      pool.Submit([&] { return one_runs.set_value(pool.HasIdleThread()), open.wait(), false; })
+          .ok());
+  EXPECT_TRUE(one_runs.get_future().get());
+  ASSERT_TRUE(
+      pool.Submit([&] { return two_run.set_value(pool.HasIdleThread()), open.wait(), false; })
+          .ok());
+  EXPECT_FALSE(two_run.get_future().get());
+  gate.set_value();
+}
+
 TEST(WorkerPool, ARepeatingTaskTakesTurns) {
   std::string order;  // one thread: no race
   std::promise<void> gate;

@@ -23,13 +23,14 @@ constexpr std::array kPoolingModes = {PoolingMode::kCls,         PoolingMode::kM
 
 class ModelRunner : public EncoderRunner {
  public:
-  explicit ModelRunner(std::unique_ptr<EncoderModel> model)
+  explicit ModelRunner(std::shared_ptr<const EncoderModel> model)
       : model_(std::move(model)), session_(model_.get()) {}
 
   int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
-  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) override {
+  Status Run(const PackedBatch& batch, EncoderOutput output,
+             std::span<float* const> sinks) override {
     const std::lock_guard lock(session_mutex_);
-    return session_.Run(batch, output, out);
+    return session_.Run(batch, output, sinks);
   }
   uint64_t HeldBytes() const override { return session_.HeldBytes(); }
   uint64_t ReleaseMemory() override {
@@ -41,7 +42,7 @@ class ModelRunner : public EncoderRunner {
   }
 
  private:
-  std::unique_ptr<EncoderModel> model_;
+  const std::shared_ptr<const EncoderModel> model_;
   std::mutex session_mutex_;  // taken once a batch; another thread has it only to release memory
   EncoderSession session_;
 };
@@ -77,6 +78,26 @@ Status ChoosePooling(const EngineOptions& options, ModelFolder* folder) {
 EncoderSchedulerOptions Named(EncoderSchedulerOptions options, const std::string& name) {
   options.model = name;
   return options;
+}
+
+// What a batch of this model costs, and with it the limits of one.
+Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* scheduler) {
+  MeasureOptions measure;
+  measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
+  measure.length_max = parts.max_tokens;
+  const bool automatic = scheduler->max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
+  if (!automatic) measure.tokens_max = std::min(measure.tokens_max, scheduler->max_batch_tokens);
+  PENSTOCK_ASSIGN_OR_RETURN(const BatchMeasurement measured,
+                            MeasureBatchTimes(parts.runners[0].get(), measure));
+  scheduler->times = measured.times;
+  scheduler->length_max = parts.max_tokens;
+  if (automatic) scheduler->max_batch_tokens = measured.knee_tokens;
+  LogDebug(
+      "batches take {:.0f} us + {:.3f} us a token + {:.3f} ns a squared length; limit {} "
+      "tokens{}",
+      measured.times.fixed_s * 1e6, measured.times.token_s * 1e6, measured.times.work_s * 1e9,
+      scheduler->max_batch_tokens, measured.complete ? "" : " (measured in part)");
+  return Status::Ok();
 }
 
 }  // namespace
@@ -127,9 +148,15 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
         fmt::format("{} {}", parts.backend, PoolingModeName(parts.folder.pooling));
     PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(path, settings));
   }
-  parts.runner = std::make_unique<ModelRunner>(std::move(model));
+  const std::shared_ptr<const EncoderModel> shared = std::move(model);
+  for (int32_t i = 0; i < options.replicas; ++i) {
+    parts.runners.push_back(std::make_unique<ModelRunner>(shared));
+  }
+  EngineOptions measured = options;
+  PENSTOCK_RETURN_IF_ERROR(MeasureLimits(parts, &measured.scheduler));
+  parts.runners[0]->ReleaseMemory();  // the largest batch tried may be larger than any to come
   TrimHeap();  // what the tensors passed through while they were packed
-  return std::make_unique<Engine>(std::move(parts), options, metrics);
+  return std::make_unique<Engine>(std::move(parts), measured, metrics);
 }
 
 Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics)
@@ -139,7 +166,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
-  scheduler_ = std::make_unique<EncoderScheduler>(std::move(parts_.runner),
+  scheduler_ = std::make_unique<EncoderScheduler>(std::move(parts_.runners),
                                                   Named(options.scheduler, options.name), metrics);
 }
 

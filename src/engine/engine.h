@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "formats/model_folder.h"
@@ -25,7 +26,10 @@ struct EngineOptions {
   std::optional<PoolingMode> pooling;
   // Work out Engine::fingerprint(), which reads the whole folder.
   bool fingerprint = false;
-  EncoderSchedulerOptions scheduler;  // `model` is set to the name
+  // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded.
+  EncoderSchedulerOptions scheduler;
+  // Runners of the model, each with activation memory of its own.
+  int32_t replicas = 1;
 };
 
 // "cls", "mean", "max", "lasttoken", ... as PoolingModeName; kInvalidArgument lists them.
@@ -35,7 +39,7 @@ Expected<PoolingMode> ParsePoolingMode(const std::string& name);
 struct EngineParts {
   ModelFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<EncoderRunner> runner;
+  std::vector<std::unique_ptr<EncoderRunner>> runners;
   int32_t hidden_size = 0;
   int32_t embedding_size = 0;
   int32_t num_labels = 0;
@@ -70,7 +74,7 @@ class Engine {
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
  private:
-  EngineParts parts_;  // the runner has gone to the scheduler
+  EngineParts parts_;  // the runners have gone to the scheduler
   EngineOptions options_;
   int64_t loaded_unix_s_ = 0;
   uint64_t cache_id_ = 0;

@@ -141,10 +141,12 @@ class FakeEncoderRunner : public EncoderRunner {
   int32_t OutputWidth(EncoderOutput output) const override {
     return output == EncoderOutput::kLogits ? labels_ : 4;
   }
-  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) override {
+  Status Run(const PackedBatch& batch, EncoderOutput output,
+             std::span<float* const> sinks) override {
     if (before_run_) before_run_();
-    size_t to = 0;
     for (size_t s = 0; s < batch.sequences(); ++s) {
+      float* const out = sinks[s];
+      size_t to = 0;
       float sum = 0;
       for (int32_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
         sum += static_cast<float>(batch.ids[t]);
@@ -187,7 +189,8 @@ inline EngineParts FakeParts(ModelTask task, int32_t labels = 1,
   for (int32_t l = 0; l < parts.num_labels; ++l) {
     parts.folder.encoder.labels.push_back("label" + std::to_string(l));
   }
-  parts.runner = std::make_unique<FakeEncoderRunner>(parts.num_labels, std::move(before_run));
+  parts.runners.push_back(
+      std::make_unique<FakeEncoderRunner>(parts.num_labels, std::move(before_run)));
   parts.hidden_size = 4;
   parts.embedding_size = 4;
   parts.max_tokens = 8;

@@ -239,7 +239,8 @@ struct EncoderSession::Impl final : public LaneWork {
   void Release();
   void ReserveRows(size_t rows);  // of pooled vectors
   void CountHeld();
-  Status Check(const PackedBatch& given, EncoderOutput wanted, std::span<float> rows_out) const;
+  Status Check(const PackedBatch& given, EncoderOutput wanted,
+               std::span<float* const> given_sinks) const;
   void Plan(const PackedBatch& given);
   bool GroupsAreEven(const PackedBatch& given);
   void RunPiece(size_t index, size_t lane, Backend* backend) override;
@@ -274,7 +275,8 @@ struct EncoderSession::Impl final : public LaneWork {
   // The call under way.
   PackedBatch batch;
   EncoderOutput output = EncoderOutput::kPooled;
-  std::span<float> out;
+  std::span<float* const> sinks;
+  std::vector<float*> sinks_in_line;  // of a Run into one array
 };
 
 EncoderSession::Impl::Impl(const EncoderModel* m)
@@ -301,6 +303,7 @@ void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
   }
   for (Lane& lane : lanes) lane.offsets.reserve(sequences + 1);
   groups.reserve(sequences);
+  sinks_in_line.reserve(sequences);
   if (sequences > sequence_capacity) ReserveRows(RoundUp(sequences, kSequenceStep));
   if (grows) CountHeld();
 }
@@ -344,7 +347,7 @@ void EncoderSession::Impl::CountHeld() {
 }
 
 Status EncoderSession::Impl::Check(const PackedBatch& given, EncoderOutput wanted,
-                                   std::span<float> rows_out) const {
+                                   std::span<float* const> given_sinks) const {
   const size_t sequences = given.sequences();
   if (sequences == 0) return Status::InvalidArgument("the batch is empty", "inputs");
   if (given.offsets[0] != 0 || static_cast<size_t>(given.offsets[sequences]) != given.tokens()) {
@@ -383,13 +386,12 @@ Status EncoderSession::Impl::Check(const PackedBatch& given, EncoderOutput wante
           "type_ids");
     }
   }
-  const size_t rows = wanted == EncoderOutput::kTokens ? given.tokens() : sequences;
-  const int32_t width = model->OutputWidth(wanted);
-  if (width <= 0 || (wanted == EncoderOutput::kPooled && weights.pooling.empty())) {
+  if (model->OutputWidth(wanted) <= 0 ||
+      (wanted == EncoderOutput::kPooled && weights.pooling.empty())) {
     return Status::InvalidArgument("this model does not give that output", "model");
   }
-  if (rows_out.size() != rows * static_cast<size_t>(width)) {
-    return Status::InvalidArgument("the output buffer has the wrong size", "out");
+  if (given_sinks.size() != sequences) {
+    return Status::InvalidArgument("one sink is needed for each sequence", "out");
   }
   return Status::Ok();
 }
@@ -446,8 +448,10 @@ void EncoderSession::Impl::RunRange(const PackedBatch& part, size_t begin, Works
   workspace->Reserve(backend, part.tokens());
   const float* hidden = workspace->Forward(part);
   if (output == EncoderOutput::kTokens) {
-    const size_t first = static_cast<size_t>(batch.offsets[begin]);
-    backend->CopyOut(hidden, out.data() + first * hidden_size, part.tokens() * hidden_size);
+    for (size_t s = 0; s < part.sequences(); ++s) {
+      backend->CopyOut(hidden + static_cast<size_t>(part.offsets[s]) * hidden_size,
+                       sinks[begin + s], static_cast<size_t>(part.length(s)) * hidden_size);
+    }
     return;
   }
   PoolArgs pool;
@@ -496,13 +500,14 @@ uint64_t EncoderSession::Release() {
   return held;
 }
 
-Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) {
+Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output,
+                           std::span<float* const> sinks) {
   Impl& impl = *impl_;
-  PENSTOCK_RETURN_IF_ERROR(impl.Check(batch, output, out));
+  PENSTOCK_RETURN_IF_ERROR(impl.Check(batch, output, sinks));
   impl.Reserve(batch.tokens(), batch.sequences());
   impl.batch = batch;
   impl.output = output;
-  impl.out = out;
+  impl.sinks = sinks;
   Backend* backend = impl.weights.backend;
   impl.Plan(batch);
   if (impl.GroupsAreEven(batch)) {
@@ -514,8 +519,24 @@ Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output, std::
   const float* rows =
       impl.RunSteps(output == EncoderOutput::kLogits ? impl.weights.head : impl.weights.dense,
                     batch.sequences(), impl.pooled_a->data());
-  backend->CopyOut(rows, out.data(), out.size());
+  const size_t width = static_cast<size_t>(impl.model->OutputWidth(output));
+  for (size_t s = 0; s < sinks.size(); ++s) backend->CopyOut(rows + s * width, sinks[s], width);
   return Status::Ok();
+}
+
+Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) {
+  const size_t width = static_cast<size_t>(std::max(0, impl_->model->OutputWidth(output)));
+  const bool by_token = output == EncoderOutput::kTokens;
+  if (out.size() != (by_token ? batch.tokens() : batch.sequences()) * width) {
+    return Status::InvalidArgument("the output buffer has the wrong size", "out");
+  }
+  std::vector<float*>& sinks = impl_->sinks_in_line;
+  sinks.clear();
+  for (size_t s = 0; s < batch.sequences(); ++s) {
+    const size_t row = by_token ? static_cast<size_t>(batch.offsets[s]) : s;
+    sinks.push_back(out.data() + row * width);
+  }
+  return Run(batch, output, std::span<float* const>(sinks));
 }
 
 std::span<float> FinishEmbedding(std::span<float> row, int32_t dimensions, bool normalize) {

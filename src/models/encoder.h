@@ -63,10 +63,13 @@ class EncoderSession {
   // Bytes of the buffers, and of the scratch that models of one backend share. Any thread.
   uint64_t HeldBytes() const;
 
-  // Runs the model. `out` must hold rows * OutputWidth(output) floats, rows being sequences or
-  // tokens. Refuses (kInvalidArgument): an id outside the vocabulary, a type id outside its
-  // table, an empty sequence or one longer than max_tokens. Does not allocate once buffers fit.
-  // The bits of a sequence's result depend on that sequence alone, whatever shares the batch.
+  // Runs the model. sinks[s] is where the result of sequence s goes: OutputWidth(output) floats, or
+  // that many for each of its tokens. Refuses (kInvalidArgument): an id outside the vocabulary, a
+  // type id outside its table, an empty sequence or one longer than max_tokens. Does not allocate
+  // once buffers fit. The bits of a sequence's result depend on that sequence alone, whatever
+  // shares the batch.
+  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float* const> sinks);
+  // The same, results end to end: [rows, OutputWidth], rows being sequences or tokens.
   Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out);
 
  private:

@@ -1,6 +1,7 @@
 // One request's sequences on their way through the encoder scheduler.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,16 +23,41 @@ struct EncodeJob {
   std::vector<int32_t> pool_skip;
   EncoderOutput output = EncoderOutput::kPooled;
   RequestContext context;
+  // The thread that submits may run the model itself, if nobody else wants it: it is nobody's io
+  // thread, and others can take over what it does meanwhile.
+  bool may_lead = false;
 
   // Out: [rows, width] in the order of the input, rows being sequences, or tokens for kTokens.
   // Undefined when the job failed.
   std::vector<float> values;
   int32_t width = 0;
 
-  // Called exactly once for a job that Submit took, and gets the job back. It runs on the model's
-  // executor thread: what takes long is to be done elsewhere, or the model waits. It must not
-  // throw, and must not call Stop().
+  // Called exactly once for a job that Submit took, and gets the job back. It runs on an executor
+  // thread of the model or, within Submit, on a submitting one: what takes long is to be done
+  // elsewhere, or the model waits. It must not throw, and must not call Stop().
   std::function<void(std::unique_ptr<EncodeJob> job, Status status)> done;
+
+  // How far the job has come: the scheduler's own from Submit to `done`, so that it allocates
+  // nothing for a job.
+  struct Progress {
+    std::atomic<uint32_t> rows_open{0};  // not answered; who takes the last one off calls `done`
+    std::atomic<bool> failed{false};     // the rest need not be run
+    Status status;                       // first failure; written under the scheduler's mutex
+    Clock::time_point submitted;
+    // In a backlog, under its mutex.
+    EncodeJob* next = nullptr;
+    uint32_t next_row = 0;    // first sequence in no batch yet
+    uint32_t next_token = 0;  // where it begins in ids
+    uint32_t take_rows = 0;   // what the batch being filled gets
+    uint32_t take_tokens = 0;
+  };
+  Progress progress;
+
+  size_t rows() const { return lengths.size(); }
+  // Floats of the result of sequences, or of tokens, before the given one.
+  size_t ValueOffset(size_t row, size_t token) const {
+    return (output == EncoderOutput::kTokens ? token : row) * static_cast<size_t>(width);
+  }
 };
 
 // The model as the scheduler sees it; tests put a fake here. Run is used by one thread at a time;
@@ -40,8 +66,9 @@ class EncoderRunner {
  public:
   virtual ~EncoderRunner() = default;
   virtual int32_t OutputWidth(EncoderOutput output) const = 0;
-  // As EncoderSession::Run.
-  virtual Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) = 0;
+  // As EncoderSession::Run: sinks[s] gets the result of sequence s.
+  virtual Status Run(const PackedBatch& batch, EncoderOutput output,
+                     std::span<float* const> sinks) = 0;
 
   // Bytes of activation memory that ReleaseMemory would give back to the system.
   virtual uint64_t HeldBytes() const { return 0; }

@@ -4,147 +4,69 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
-#include <mutex>
-#include <thread>
 
-#include "batch/batch_buffer.h"
+#include "sched/scheduler_impl.h"
 
 namespace penstock {
 namespace {
 
+// Batches of a ring: one under way, one open, the rest for bursts. What does not fit waits in the
+// backlog, so more would only move the place of waiting.
+constexpr size_t kRingBatches = 8;
+// A job larger than 1 / kSmallParts of a batch goes to the backlog, which splits it: in the ring it
+// could close a batch that is not full.
+constexpr uint32_t kSmallParts = 8;
 // A wait longer than this is not worth promising: the load will have changed.
 constexpr double kRetryAfterMaxS = 60;
 
-struct SchedulerMetrics {
-  SchedulerMetrics(Metrics* m, const std::string& model)
-      : label(MetricLabel("model", model)),
-        queue_tokens(
-            m->AddGauge("penstock_queue_tokens", "Tokens accepted and not yet answered.", label)),
-        queue_requests(m->AddGauge("penstock_queue_requests",
-                                   "Requests accepted by the scheduler and not yet answered.",
-                                   label)),
-        batch_tokens(m->AddHistogram(
-            "penstock_batch_tokens", "Tokens in a batch.",
-            {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768}, label)),
-        batch_sequences(m->AddHistogram("penstock_batch_sequences", "Sequences in a batch.",
-                                        {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, label)),
-        batch_duration(m->AddHistogram("penstock_batch_duration_seconds",
-                                       "Time the model worked on a batch.", DurationBounds(),
-                                       label)),
-        queue_duration(m->AddHistogram("penstock_queue_duration_seconds",
-                                       "Time from submission until the first row was batched.",
-                                       DurationBounds(), label)),
-        batch_failures(m->AddCounter("penstock_batch_failures_total",
-                                     "Batches that the model refused or failed.", label)),
-        cancelled(Dropped(m, "cancelled")),
-        expired(Dropped(m, "expired")),
-        queue_full(Dropped(m, "queue_full")) {}
-
-  Counter& Dropped(Metrics* m, const char* reason) {
-    return m->AddCounter("penstock_dropped_total",
-                         "Sequences that were dropped before they reached the model.",
-                         label + "," + MetricLabel("reason", reason));
-  }
-
-  std::string label;
-  Gauge& queue_tokens;
-  Gauge& queue_requests;
-  Histogram& batch_tokens;
-  Histogram& batch_sequences;
-  Histogram& batch_duration;
-  Histogram& queue_duration;
-  Counter& batch_failures;
-  Counter& cancelled;
-  Counter& expired;
-  Counter& queue_full;
-};
-
-// A job in the queue and how far it has come. Executor thread only.
-struct Active {
-  std::unique_ptr<EncodeJob> job;
-  Clock::time_point submitted;
-  size_t next_row = 0;    // first sequence not yet batched
-  size_t next_token = 0;  // where it begins in job->ids
-  size_t next_value = 0;  // where its result goes in job->values
-  Status status;          // first failure
-
-  size_t rows_left() const { return job->lengths.size() - next_row; }
-  int32_t next_length() const { return job->lengths[next_row]; }
-};
-
-// Consecutive sequences of a batch that belong to one job.
-struct Segment {
-  Active* active;
-  size_t begin;  // sequences of the batch
-  size_t end;
-};
-
-bool AllFinite(std::span<const float> values) {
-  // x - x is 0 for a finite x, NaN otherwise; a sum of them is 0 or NaN. Vectorises.
-  float sum = 0;
-  for (const float x : values) sum += x - x;
-  return sum == 0;
+BatchLimits LimitsOf(const EncoderSchedulerOptions& options) {
+  PENSTOCK_CHECK(options.max_batch_tokens > 0 && options.max_batch_sequences > 0);
+  BatchLimits limits;
+  limits.tokens =
+      std::min(static_cast<uint32_t>(options.max_batch_tokens), BatchRing::kLimitMax.units);
+  limits.rows =
+      std::min(static_cast<uint32_t>(options.max_batch_sequences), BatchRing::kLimitMax.rows);
+  limits.work = WorkLimit(options.times, static_cast<int32_t>(limits.tokens), options.length_max);
+  return limits;
 }
 
 }  // namespace
 
-struct EncoderScheduler::Impl {
-  Impl(std::unique_ptr<EncoderRunner> runner_in, const EncoderSchedulerOptions& options_in,
-       Metrics* metrics_in)
-      : options(options_in), runner(std::move(runner_in)), metrics(metrics_in, options.model) {
-    batch.Reserve(options.max_batch_tokens, options.max_batch_sequences);
-    executor = std::thread([this] { Run(); });
+EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<EncoderRunner>> runners_in,
+                             const EncoderSchedulerOptions& options_in, Metrics* metrics_in)
+    : options(options_in),
+      limits(LimitsOf(options_in)),
+      work_quantum(static_cast<double>(limits.work) / BatchRing::kLimitMax.work),
+      runners(std::move(runners_in)),
+      metrics(SchedulerMetrics::Of(metrics_in, options_in.model)),
+      free_runners(runners.size()) {
+  PENSTOCK_CHECK(!runners.empty() && runners.size() <= kReplicasMax);
+  for (size_t i = 0; i < runners.size(); ++i) own_batches.emplace_back(limits.tokens, limits.rows);
+  for (Lane& lane : lanes) {
+    // Token outputs are rare and large: they all go through the backlog.
+    for (const EncoderOutput output : {EncoderOutput::kPooled, EncoderOutput::kLogits}) {
+      if (runners[0]->OutputWidth(output) <= 0) continue;
+      Queue& queue = lane.kinds[static_cast<size_t>(output)];
+      queue.ring = std::make_unique<BatchRing>(
+          kRingBatches, BatchCost{limits.rows, limits.tokens, BatchRing::kLimitMax.work},
+          &work_ready);
+      for (size_t i = 0; i < kRingBatches; ++i) {
+        queue.slots.emplace_back(limits.tokens, limits.rows);
+      }
+    }
   }
-
-  Status Submit(std::unique_ptr<EncodeJob> job);
-  Status Validate(const EncodeJob& job) const;
-  Status QueueFull(int64_t tokens);  // mutex held
-  void Run();
-  void TakeIncoming(bool wait);
-  void DropDead();
-  void Seal();
-  void AddRows(Active* a, size_t rows);
-  void Execute();
-  void RunSegments(std::span<const Segment> part, const PackedBatch& packed);
-  void KeepResults(std::span<const Segment> part, const PackedBatch& packed);
-  void CompleteFinished();
-  void Complete(Active* a);
-
-  const EncoderSchedulerOptions options;
-  const std::unique_ptr<EncoderRunner> runner;
-  SchedulerMetrics metrics;
-
-  mutable std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<Active> incoming;  // guarded by mutex
-  int64_t queued_tokens = 0;    // guarded by mutex: of every job not yet completed
-  double tokens_per_s = 0;      // guarded by mutex: moving average, 0 = not measured
-  bool stopping = false;        // guarded by mutex
-  std::mutex join_mutex;        // Stop() from several threads
-
-  // The executor's own. A deque: segments point at its elements.
-  std::deque<Active> active;
-  BatchBuffer batch;
-  EncoderOutput batch_output = EncoderOutput::kPooled;
-  std::vector<Segment> segments;
-  struct Taken {
-    size_t rows = 0;
-    size_t tokens = 0;
-  };
-  std::vector<Taken> taken;  // by Seal(), one entry a job in `active`
-  std::vector<float> out;
-  std::thread executor;
-};
+  if (options.manual) return;
+  for (size_t i = 0; i < runners.size(); ++i) {
+    executors.emplace_back([this, i] { Executor(i); });
+  }
+}
 
 Status EncoderScheduler::Impl::Validate(const EncodeJob& job) const {
   if (job.lengths.empty()) return Status::InvalidArgument("a job needs at least one sequence");
   size_t total = 0;
   for (const int32_t length : job.lengths) {
     if (length <= 0) return Status::InvalidArgument("a sequence needs at least one token");
-    total += length;
+    total += static_cast<size_t>(length);
   }
   if (total != job.ids.size() || (!job.type_ids.empty() && job.type_ids.size() != total)) {
     return Status::InvalidArgument("the lengths of a job do not add up to its tokens");
@@ -155,219 +77,155 @@ Status EncoderScheduler::Impl::Validate(const EncodeJob& job) const {
   return Status::Ok();
 }
 
-Status EncoderScheduler::Impl::QueueFull(int64_t tokens) {
-  int retry_after_s = 1;
-  if (tokens_per_s > 0) {
-    const double wait_s = (queued_tokens + tokens - options.max_queued_tokens) / tokens_per_s;
-    retry_after_s = static_cast<int>(std::ceil(std::clamp(wait_s, 1.0, kRetryAfterMaxS)));
-  }
+Status EncoderScheduler::Impl::QueueFull(int64_t tokens, int64_t rows) const {
+  const auto wait_s = [](int64_t over, const std::atomic<double>& per_s) {
+    const double rate = per_s.load(std::memory_order_relaxed);
+    return over > 0 && rate > 0 ? static_cast<double>(over) / rate : 0;
+  };
+  const int64_t tokens_over = queued_tokens.load() + tokens - options.max_queued_tokens;
+  const int64_t rows_over = queued_rows.load() + rows - options.max_queued_rows;
+  const double wait = std::max(wait_s(tokens_over, tokens_per_s), wait_s(rows_over, rows_per_s));
   return Status(StatusCode::kResourceExhausted,
-                fmt::format("the queue is full: {} tokens wait, the request has {}, the limit is "
-                            "{} (--max-queued-tokens)",
-                            queued_tokens, tokens, options.max_queued_tokens))
-      .WithRetryAfter(retry_after_s);
+                fmt::format("the queue is full: {} tokens in {} sequences wait, the request has {} "
+                            "in {}, the limit is {} in {} (--max-queued-tokens, --max-queued-rows)",
+                            queued_tokens.load(), queued_rows.load(), tokens, rows,
+                            options.max_queued_tokens, options.max_queued_rows))
+      .WithRetryAfter(static_cast<int>(std::ceil(std::clamp(wait, 1.0, kRetryAfterMaxS))));
+}
+
+// Counts the job in, or refuses it.
+Status EncoderScheduler::Impl::Admit(const EncodeJob& job, Priority priority) {
+  const auto tokens = static_cast<int64_t>(job.ids.size());
+  const auto rows = static_cast<int64_t>(job.rows());
+  if (tokens > options.max_queued_tokens || rows > options.max_queued_rows) {
+    metrics.queue_full.Add(job.rows());
+    return {StatusCode::kPayloadTooLarge,
+            fmt::format("the request has {} tokens in {} sequences; the limit is {} in {} "
+                        "(--max-queued-tokens, --max-queued-rows)",
+                        tokens, rows, options.max_queued_tokens, options.max_queued_rows)};
+  }
+  int64_t before = queued_rows.load(std::memory_order_relaxed);
+  do {
+    if (before + rows > options.max_queued_rows) {
+      metrics.queue_full.Add(job.rows());
+      return QueueFull(tokens, rows);
+    }
+  } while (!queued_rows.compare_exchange_weak(before, before + rows, std::memory_order_seq_cst));
+  before = queued_tokens.load(std::memory_order_relaxed);
+  do {
+    if (before + tokens > options.max_queued_tokens) {
+      const Status full = QueueFull(tokens, 0);
+      Withdraw(0, rows);
+      metrics.queue_full.Add(job.rows());
+      return full;
+    }
+  } while (
+      !queued_tokens.compare_exchange_weak(before, before + tokens, std::memory_order_relaxed));
+  if (stopping.load(std::memory_order_seq_cst)) {
+    Withdraw(tokens, rows);
+    return {StatusCode::kUnavailable, "the model is stopping"};
+  }
+  SchedulerMetrics::Lane& series = metrics.lanes[static_cast<size_t>(priority)];
+  series.queue_tokens->Add(tokens);
+  series.queue_rows->Add(rows);
+  series.queue_requests->Add(1);
+  return Status::Ok();
+}
+
+// Rows come off last: executors that are to stop wait until none is left.
+void EncoderScheduler::Impl::Withdraw(int64_t tokens, int64_t rows) {
+  queued_tokens.fetch_sub(tokens, std::memory_order_relaxed);
+  queued_rows.fetch_sub(rows, std::memory_order_seq_cst);
+  if (stopping.load(std::memory_order_seq_cst)) work_ready.NotifyAll();
 }
 
 Status EncoderScheduler::Impl::Submit(std::unique_ptr<EncodeJob> job) {
   PENSTOCK_RETURN_IF_ERROR(Validate(*job));
-  const int64_t tokens = static_cast<int64_t>(job->ids.size());
-  const size_t rows = job->lengths.size();
-  if (tokens > options.max_queued_tokens) {
-    metrics.queue_full.Add(rows);
-    return {StatusCode::kPayloadTooLarge,
-            fmt::format("the request has {} tokens; the limit is {} (--max-queued-tokens)", tokens,
-                        options.max_queued_tokens)};
-  }
-  // Allocated here, on the caller's thread: the executor's time is the model's.
-  job->width = runner->OutputWidth(job->output);
-  const size_t out_rows = job->output == EncoderOutput::kTokens ? job->ids.size() : rows;
-  job->values.resize(out_rows * job->width);
-  {
-    const std::lock_guard lock(mutex);
-    if (stopping) return {StatusCode::kUnavailable, "the model is stopping"};
-    if (queued_tokens + tokens > options.max_queued_tokens) {
-      metrics.queue_full.Add(rows);
-      return QueueFull(tokens);
-    }
-    queued_tokens += tokens;
-    metrics.queue_tokens.Add(tokens);
-    metrics.queue_requests.Add(1);
-    incoming.push_back({std::move(job), Clock::now()});
-  }
-  wake.notify_one();
+  const Priority priority = job->context.priority;
+  // Allocated here, on the caller's thread: an executor's time is the model's.
+  job->width = runners[0]->OutputWidth(job->output);
+  job->values.resize(job->ValueOffset(job->rows(), job->ids.size()));
+  job->progress.rows_open.store(static_cast<uint32_t>(job->rows()), std::memory_order_relaxed);
+  job->progress.submitted = Now();
+  uint64_t work = 0;
+  for (const int32_t length : job->lengths) work += AttentionWork(length);
+  PENSTOCK_RETURN_IF_ERROR(Admit(*job, priority));
+
+  EncodeJob* const taken = job.release();  // Complete() gives it back
+  if (TryLead(taken, work)) return Status::Ok();
+  SweepSometimes(taken->progress.submitted);
+  Queue& queue = lane(priority).kinds[static_cast<size_t>(taken->output)];
+  if (TryRing(&queue, taken, work)) return Status::Ok();
+  queue.backlog.Push(taken);
+  work_ready.NotifyOne();
   return Status::Ok();
 }
 
-void EncoderScheduler::Impl::Run() {
-  while (true) {
-    TakeIncoming(active.empty());
-    if (active.empty()) return;  // stopping, and nothing is left
-    DropDead();
-    if (active.empty()) continue;
-    Seal();
-    Execute();
-    CompleteFinished();
+bool EncoderScheduler::Impl::MayLead(const EncodeJob& job, uint64_t work) const {
+  if (!job.may_lead || options.manual || options.linger_us > 0 || options.lead_s_max <= 0) {
+    return false;
   }
+  const auto tokens = job.ids.size();
+  return queued_rows.load(std::memory_order_relaxed) == static_cast<int64_t>(job.rows()) &&
+         tokens <= limits.tokens && job.rows() <= limits.rows && work <= limits.work &&
+         options.times.Seconds(static_cast<double>(tokens), static_cast<double>(work)) <=
+             options.lead_s_max;
 }
 
-// Moves what was submitted to the executor's own queue; `wait`s for it, or for Stop().
-void EncoderScheduler::Impl::TakeIncoming(bool wait) {
-  std::unique_lock lock(mutex);
-  if (wait) wake.wait(lock, [this] { return !incoming.empty() || stopping; });
-  while (!incoming.empty()) {
-    active.push_back(std::move(incoming.front()));
-    incoming.pop_front();
-  }
-}
-
-void EncoderScheduler::Impl::DropDead() {
-  const auto now = Clock::now();
-  for (Active& a : active) {
-    if (a.job->context.cancelled()) {
-      metrics.cancelled.Add(a.rows_left());
-      a.status = Status(StatusCode::kCancelled, "the client left");
-    } else if (a.job->context.deadline <= now) {
-      metrics.expired.Add(a.rows_left());
-      a.status = Status(StatusCode::kDeadlineExceeded,
-                        "the request's time ran out while it waited for the model");
-    }
-  }
-  CompleteFinished();
-}
-
-// Fills the batch from the jobs that want the same output as the oldest. How many rows each gives
-// is settled first, for a job's rows must lie side by side: the oldest gives one row whatever its
-// length, so that nothing starves; then each up to an even share; then the oldest what is left.
-void EncoderScheduler::Impl::Seal() {
+bool EncoderScheduler::Impl::TryLead(EncodeJob* job, uint64_t work) {
+  if (!MayLead(*job, work)) return false;
+  const int runner = free_runners.Take();
+  if (runner < 0) return false;
+  const Clock::time_point now = Now();
+  const Priority priority = job->context.priority;
+  EncodeBatch& batch = own_batches[static_cast<size_t>(runner)];
   batch.Clear();
-  segments.clear();
-  batch_output = active.front().job->output;
-  const auto same_output = [this](const Active& a) { return a.job->output == batch_output; };
-  const size_t jobs = std::count_if(active.begin(), active.end(), same_output);
-  const size_t tokens_max = options.max_batch_tokens;
-  const size_t rows_max = options.max_batch_sequences;
-
-  taken.assign(active.size(), {});
-  size_t tokens = active.front().next_length();
-  size_t rows = 1;
-  taken[0] = {1, tokens};
-  const auto take_up_to = [&](size_t job_tokens_max) {
-    for (size_t i = 0; i < active.size() && rows < rows_max; ++i) {
-      if (!same_output(active[i])) continue;
-      const std::vector<int32_t>& lengths = active[i].job->lengths;
-      for (size_t row = active[i].next_row + taken[i].rows; row < lengths.size(); ++row) {
-        const size_t length = lengths[row];
-        if (rows == rows_max || tokens + length > tokens_max ||
-            taken[i].tokens + length > job_tokens_max) {
-          break;
-        }
-        ++taken[i].rows, ++rows;
-        taken[i].tokens += length, tokens += length;
-      }
-    }
-  };
-  take_up_to(tokens_max / jobs);
-  take_up_to(tokens_max);
-  for (size_t i = 0; i < active.size(); ++i) {
-    if (taken[i].rows > 0) AddRows(&active[i], taken[i].rows);
+  batch.Append(job, 0, 0, job->rows(), job->ids.size());
+  metrics.queue_duration.Observe(
+      std::chrono::duration<double>(now - job->progress.submitted).count());
+  DropDead(&batch, now);
+  if (batch.rows() > 0) {
+    metrics.led.Add();
+    Execute(&batch, static_cast<size_t>(runner), priority, job->output, now);
   }
+  free_runners.GiveBack(runner);
+  runner_free.NotifyOne();
+  return true;
 }
 
-void EncoderScheduler::Impl::AddRows(Active* a, size_t rows) {
-  if (a->next_row == 0) {
-    metrics.queue_duration.Observe(
-        std::chrono::duration<double>(Clock::now() - a->submitted).count());
+bool EncoderScheduler::Impl::TryRing(Queue* queue, EncodeJob* job, uint64_t work) {
+  if (queue->ring == nullptr || !queue->backlog.empty()) return false;
+  BatchCost cost;
+  cost.rows = static_cast<uint32_t>(std::min<size_t>(job->rows(), UINT32_MAX));
+  cost.units = static_cast<uint32_t>(std::min<size_t>(job->ids.size(), UINT32_MAX));
+  // Rounded down: short rows count nothing, as their attention takes no time.
+  cost.work = static_cast<uint32_t>(std::min(static_cast<double>(work) / work_quantum, 4e9));
+  if (cost.rows > std::max(1u, limits.rows / kSmallParts) ||
+      cost.units > std::max(1u, limits.tokens / kSmallParts) ||
+      cost.work > BatchRing::kLimitMax.work / kSmallParts) {
+    return false;
   }
-  const size_t begin = batch.sequences();
-  for (size_t i = 0; i < rows; ++i) {
-    const size_t length = a->next_length();
-    const auto ids = std::span(a->job->ids).subspan(a->next_token, length);
-    batch.Append(ids,
-                 a->job->type_ids.empty()
-                     ? std::span<const int32_t>()
-                     : std::span(a->job->type_ids).subspan(a->next_token, length),
-                 a->job->pool_skip.empty() ? 0 : a->job->pool_skip[a->next_row]);
-    a->next_token += length;
-    ++a->next_row;
-  }
-  segments.push_back({a, begin, batch.sequences()});
+  Reservation place;
+  if (queue->ring->Reserve(cost, &place) != ReserveResult::kOk) return false;
+  queue->slots[place.slot].Put(place.row, place.unit, job, 0, 0, job->rows());
+  queue->ring->Publish(place, nullptr);
+  return true;
 }
 
-void EncoderScheduler::Impl::Execute() {
-  const auto start = Clock::now();
-  RunSegments(segments, batch.View());
-  const double took_s = std::chrono::duration<double>(Clock::now() - start).count();
-  metrics.batch_tokens.Observe(batch.tokens());
-  metrics.batch_sequences.Observe(batch.sequences());
-  metrics.batch_duration.Observe(took_s);
-  const double rate = batch.tokens() / std::max(took_s, 1e-9);
-  const std::lock_guard lock(mutex);
-  tokens_per_s = tokens_per_s == 0 ? rate : 0.8 * tokens_per_s + 0.2 * rate;
+void EncoderScheduler::Impl::Stop() {
+  const std::lock_guard join_lock(join_mutex);
+  stopping.store(true, std::memory_order_seq_cst);
+  work_ready.NotifyAll();
+  for (std::thread& executor : executors) {
+    if (executor.joinable()) executor.join();
+  }
+  // A leader is no thread of ours: its job is through before it gives the runner back.
+  for (SpinWait wait; !free_runners.AllFree();) wait.Once();
 }
 
-void EncoderScheduler::Impl::RunSegments(std::span<const Segment> part, const PackedBatch& packed) {
-  const int32_t width = runner->OutputWidth(batch_output);
-  const size_t rows = batch_output == EncoderOutput::kTokens ? packed.tokens() : packed.sequences();
-  out.resize(rows * width);
-  const Status status = runner->Run(packed, batch_output, out);
-  if (status.ok()) return KeepResults(part, packed);
-  metrics.batch_failures.Add();
-  if (part.size() == 1) {
-    part[0].active->status = status;
-    return;
-  }
-  // One of them is at fault, maybe: each gets another chance without the others.
-  for (const Segment& segment : part) {
-    RunSegments({&segment, 1}, batch.View(segment.begin, segment.end));
-  }
-}
-
-void EncoderScheduler::Impl::KeepResults(std::span<const Segment> part, const PackedBatch& packed) {
-  const size_t width = runner->OutputWidth(batch_output);
-  size_t from = 0;
-  for (const Segment& segment : part) {
-    Active& a = *segment.active;
-    size_t rows = segment.end - segment.begin;
-    if (batch_output == EncoderOutput::kTokens) {
-      const size_t first = segment.begin - part.front().begin;
-      rows = packed.offsets[first + rows] - packed.offsets[first];
-    }
-    const auto values = std::span(out).subspan(from, rows * width);
-    from += values.size();
-    if (!AllFinite(values)) {
-      a.status = Status::Internal(
-          "the model gives values that are not finite (NaN or infinity) for this input");
-      continue;
-    }
-    std::memcpy(a.job->values.data() + a.next_value, values.data(), values.size_bytes());
-    a.next_value += values.size();
-  }
-}
-
-// Gives back the jobs that failed or have no rows left.
-void EncoderScheduler::Impl::CompleteFinished() {
-  for (Active& a : active) {
-    if (!a.status.ok() || a.rows_left() == 0) Complete(&a);
-  }
-  std::erase_if(active, [](const Active& a) { return a.job == nullptr; });
-}
-
-void EncoderScheduler::Impl::Complete(Active* a) {
-  const int64_t tokens = static_cast<int64_t>(a->job->ids.size());
-  {
-    const std::lock_guard lock(mutex);
-    queued_tokens -= tokens;
-  }
-  metrics.queue_tokens.Add(-tokens);
-  metrics.queue_requests.Add(-1);
-  const auto done = std::move(a->job->done);
-  done(std::move(a->job), std::move(a->status));
-  a->job = nullptr;
-}
-
-EncoderScheduler::EncoderScheduler(std::unique_ptr<EncoderRunner> runner,
+EncoderScheduler::EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
                                    const EncoderSchedulerOptions& options, Metrics* metrics)
-    : impl_(std::make_unique<Impl>(std::move(runner), options, metrics)) {}
+    : impl_(std::make_unique<Impl>(std::move(runners), options, metrics)) {}
 
 EncoderScheduler::~EncoderScheduler() { Stop(); }
 
@@ -375,32 +233,44 @@ Status EncoderScheduler::Submit(std::unique_ptr<EncodeJob> job) {
   return impl_->Submit(std::move(job));
 }
 
+bool EncoderScheduler::Step() {
+  PENSTOCK_CHECK(impl_->options.manual);
+  const int runner = impl_->free_runners.Take();
+  if (runner < 0) return false;
+  const bool ran = impl_->RunOnce(static_cast<size_t>(runner));
+  impl_->free_runners.GiveBack(runner);
+  return ran;
+}
+
 void EncoderScheduler::Stop() {
-  const std::lock_guard join_lock(impl_->join_mutex);
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->stopping = true;
-  }
-  impl_->wake.notify_one();
-  if (impl_->executor.joinable()) impl_->executor.join();
+  impl_->Stop();
+  while (impl_->options.manual && impl_->queued_rows.load() > 0) PENSTOCK_CHECK(Step());
 }
 
 void EncoderScheduler::CountDropped(StatusCode reason, size_t sequences) {
-  if (reason == StatusCode::kCancelled) impl_->metrics.cancelled.Add(sequences);
-  if (reason == StatusCode::kDeadlineExceeded) impl_->metrics.expired.Add(sequences);
-  if (reason == StatusCode::kResourceExhausted) impl_->metrics.queue_full.Add(sequences);
+  impl_->metrics.CountDropped(reason, sequences);
 }
 
 void EncoderScheduler::RegisterMetrics(const std::string& model, Metrics* metrics) {
-  SchedulerMetrics(metrics, model);
+  SchedulerMetrics::Of(metrics, model);
 }
 
-int64_t EncoderScheduler::queued_tokens() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->queued_tokens;
+int64_t EncoderScheduler::queued_tokens() const { return impl_->queued_tokens.load(); }
+int64_t EncoderScheduler::queued_rows() const { return impl_->queued_rows.load(); }
+const BatchLimits& EncoderScheduler::limits() const { return impl_->limits; }
+const BatchTimes& EncoderScheduler::times() const { return impl_->options.times; }
+size_t EncoderScheduler::replicas() const { return impl_->runners.size(); }
+
+uint64_t EncoderScheduler::HeldBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& runner : impl_->runners) bytes += runner->HeldBytes();
+  return bytes;
 }
 
-uint64_t EncoderScheduler::HeldBytes() const { return impl_->runner->HeldBytes(); }
-uint64_t EncoderScheduler::ReleaseMemory() { return impl_->runner->ReleaseMemory(); }
+uint64_t EncoderScheduler::ReleaseMemory() {
+  uint64_t bytes = 0;
+  for (const auto& runner : impl_->runners) bytes += runner->ReleaseMemory();
+  return bytes;
+}
 
 }  // namespace penstock

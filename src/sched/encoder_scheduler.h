@@ -1,58 +1,116 @@
 // EncoderScheduler: turns requests of any size into batches for one model.
 //
-//   Submit (any thread) --> queue of jobs --> executor thread: seal | forward | complete --> done
+//   Submit, any thread        small job --> reserve, write and publish in the lane's ring
+//                             large job, full ring, or others wait --> the lane's backlog
+//                             nobody else there, may_lead --> runs the model itself, at once
+//   executor, one a replica   takes the oldest sealed batch, or seals the open one the moment it is
+//                             free; takes dead rows out; fills it up from the backlog; forward;
+//                             each row's result is already where the caller reads it; `done`
 //
-// The executor seals a batch the moment it is free: no timer, no thread in between. While one
-// batch is worked on the next one gathers, so batches grow with the load and an idle server adds
-// no waiting. A batch holds whole sequences of one output kind, at most max_batch_tokens tokens
-// (a longer sequence goes alone). Every waiting job gets an even share of the batch first and the
-// oldest get what is left: a request of thousands of rows does not hold up the small ones behind
-// it. Rows of a job may run in several batches; they come back in the order they were given.
+// No timer and no thread in between: while one batch is worked on the next one gathers, so batches
+// grow with the load and an idle server adds no waiting. A batch holds whole sequences of one lane
+// and one output kind, and is closed by tokens, rows and attention work (batch_limits.h); a
+// sequence that is over these goes alone.
 //
-// Ownership: Submit takes the job; the executor alone touches it until `done` gives it back.
-// Cancelled and expired jobs are dropped when a batch is sealed: rows not begun never reach the
-// model. If a batch of several jobs fails, each is run again alone, so only the one at fault fails.
-// NaN or infinity in a row fails that row's job only.
+// Who waits for whom
+//   within a lane  Ring and backlog are one queue: while a job waits in the backlog, later ones
+//                  join it there instead of passing it in the ring, and what is in the ring is
+//                  older. From the backlog every job gets an even share of the batch first, the
+//                  oldest what is left: a request of thousands of rows does not hold up the small
+//                  ones behind it. Rows of a job may run in several batches, at once on several
+//                  replicas; they come back in the order they were given.
+//   lanes          Interactive goes before bulk. Ageing: after bulk_every batches of interactive
+//                  in a row, with bulk waiting, one is bulk's. So bulk gets at least one batch in
+//                  bulk_every + 1, and an interactive job that finds its lane empty waits for the
+//                  batch under way and at most one aged batch, each of at most the limits. With
+//                  several replicas bulk never has the last one.
+//   bound          Tokens and rows taken and not answered; over it Submit refuses, and says when to
+//                  come back from the rate at which the model works them off.
+//   deadlines      Cancelled and expired rows are taken out when a batch is formed, and of those in
+//                  the backlog also when somebody submits; so a dead request is told at the latest
+//                  when the batch under way ends. They are counted by reason.
+//
+// Failures: if a batch of several jobs fails, each is run again alone, so only the one at fault
+// fails. NaN or infinity in a row fails that row's job only.
+//
+// Ownership: Submit takes the job. Until `done` gives it back, its inputs are read and its results
+// written by whoever holds a batch with rows of it; EncodeJob::Progress says what belongs to whom.
+// A runner belongs to the thread that took it from the RunnerSet.
+//
+// Leaving no work behind (the Dekker arguments)
+//   executor sleeps   Between PrepareWait and Wait on work_ready it looks at rings and backlogs;
+//                     a producer publishes (seq_cst) before it notifies. One sees the other.
+//   leader leaves     An executor that finds work but no runner sleeps on runner_free, having
+//                     looked at the set after PrepareWait; the leader gives the runner back
+//                     (seq_cst) before it notifies. Nobody else need be told: who published while
+//                     the leader ran has notified an executor.
+//   Stop              Submit counts its rows before it reads `stopping`; Stop sets it before the
+//                     executors read the count. So an executor that sees 0 rows and `stopping` may
+//                     go: who comes later is refused.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "metrics/metrics.h"
+#include "sched/batch_limits.h"
 #include "sched/encode_job.h"
 
 namespace penstock {
 
 struct EncoderSchedulerOptions {
-  // Tokens of one batch. Measured with all-MiniLM-L6-v2 on one AVX-512 thread: 128 to 4096 tokens
-  // cost the same processor time (within 4 %), so more only makes requests that arrive meanwhile
-  // wait longer; 1024 leaves 64 rows for each of 16 threads.
+  // Tokens of one batch; Engine measures the knee where it is kAutoBatchTokens.
+  static constexpr int32_t kAutoBatchTokens = 0;
   int32_t max_batch_tokens = 1024;
   int32_t max_batch_sequences = 512;
-  // Tokens that may wait or be worked on; over it Submit refuses.
+  // What batches cost, where known: bounds their attention work and how long a thread may lead.
+  BatchTimes times;
+  // Longest sequence of the model, for the bound of attention work.
+  int32_t length_max = 512;
+  // Tokens and sequences that may wait or be worked on; over it Submit refuses.
   int64_t max_queued_tokens = 1 << 20;
+  int64_t max_queued_rows = 1 << 17;
+  // How long a batch that is not full waits for more, once the model is free. 0: not at all.
+  int32_t linger_us = 0;
+  // The rule of ageing, see above.
+  int32_t bulk_every = 8;
+  // Longest batch that a submitting thread runs itself; 0: none.
+  double lead_s_max = 0.02;
+  // Idle so long, the runners' activation memory is released; 0: never.
+  double idle_release_s = 0;
+  // For tests and simulations: another clock; and no threads, Step() does the work.
+  std::function<Clock::time_point()> now;
+  bool manual = false;
   // Value of the `model` label of the metrics.
   std::string model;
 };
 
 class EncoderScheduler {
  public:
-  // Starts the executor thread. `metrics` must outlive the scheduler.
-  EncoderScheduler(std::unique_ptr<EncoderRunner> runner, const EncoderSchedulerOptions& options,
-                   Metrics* metrics);
+  static constexpr size_t kReplicasMax = 64;
+
+  // Starts an executor thread for each runner. `metrics` must outlive the scheduler.
+  EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
+                   const EncoderSchedulerOptions& options, Metrics* metrics);
   ~EncoderScheduler();  // Stop()
   EncoderScheduler(const EncoderScheduler&) = delete;
   EncoderScheduler& operator=(const EncoderScheduler&) = delete;
 
-  // OK: the job is taken and `done` will be called once. Else `done` is never called:
+  // OK: the job is taken and `done` will be called once, within this call if it led. Else `done` is
+  // never called:
   //   kResourceExhausted  the queue is full; retry_after_s from the rate it drains at
-  //   kPayloadTooLarge    the job alone is over max_queued_tokens: trying again is no use
+  //   kPayloadTooLarge    the job alone is over the bound of the queue: trying again is no use
   //   kUnavailable        Stop() was called
   //   kInvalidArgument    no sequences, an empty one, or lengths that do not add up
   Status Submit(std::unique_ptr<EncodeJob> job);
+
+  // Manual mode: forms and runs one batch on this thread. False: there is nothing to do (yet).
+  bool Step();
 
   // Counts sequences of this model that a stage before it dropped, by the reason: kCancelled,
   // kDeadlineExceeded or kResourceExhausted; others are not counted.
@@ -61,10 +119,16 @@ class EncoderScheduler {
   // Makes the series of a model that is not loaded yet, so that they are there from the start.
   static void RegisterMetrics(const std::string& model, Metrics* metrics);
 
-  // Takes no more jobs, finishes those taken, joins the executor. May be called twice.
+  // Takes no more jobs, finishes those taken, joins the executors. May be called twice. Submit may
+  // run meanwhile, but not while the scheduler is destroyed.
   void Stop();
 
   int64_t queued_tokens() const;
+  int64_t queued_rows() const;
+  const BatchLimits& limits() const;
+  const BatchTimes& times() const;
+  size_t replicas() const;
+  // Of all runners, see EncoderRunner.
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 

@@ -92,7 +92,7 @@ def test_leaving_cancels(start):
         connection.close()
     left = 'penstock_http_requests_total{route="/embed",method="POST",code="499"}'
     assert wait_for(lambda: server.metrics()[left] > 4, 10)
-    assert wait_for(lambda: server.metrics()['penstock_queue_tokens{model="embed"}'] == 0, 10)
+    assert wait_for(lambda: server.metrics()['penstock_queue_tokens{model="embed",lane="interactive"}'] == 0, 10)
     assert server.metrics()['penstock_dropped_total{model="embed",reason="cancelled"}'] > 0
     assert server.post("/embed", {"inputs": "a"}).status_code == 200
 

@@ -1,0 +1,60 @@
+// A discrete-event simulation of one model behind a batching policy: jobs arrive at given times, a
+// batch takes fixed + token * tokens + work * (sum of squared lengths) seconds (sched/
+// batch_limits.h), and what matters is how long each job took. Nothing waits for a real clock. One
+// thread.
+//
+// SimulateOurs drives the real EncoderScheduler, in its manual mode and on a clock of the
+// simulation. The others are models of what usual servers do, each in its best case: batches cost
+// them no padding and forming one no time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/cancel.h"
+#include "common/status.h"
+#include "sched/batch_limits.h"
+
+namespace penstock {
+
+struct PolicyJob {
+  double arrival_s = 0;
+  Priority priority = Priority::kInteractive;
+  std::vector<int32_t> lengths;  // tokens of each row
+};
+
+struct PolicyOutcome {
+  std::vector<double> latency_s;  // of each job
+  double end_s = 0;               // when the last one was answered
+  uint64_t batches = 0;
+};
+
+// Rows wait in one line. When the model is free: `rows` of them as soon as there are so many, else
+// what is there once the oldest has waited `timeout_s`.
+struct FixedBatchPolicy {
+  size_t rows = 32;
+  double timeout_s = 0.005;
+};
+// As dynamic batching with preferred sizes does it: when the model is free, the largest preferred
+// size that can be filled; else what is there once the oldest has waited `delay_s`.
+struct PreferredSizesPolicy {
+  std::vector<size_t> sizes;  // rising
+  double delay_s = 0;
+};
+
+struct OurPolicy {
+  int32_t max_batch_tokens = 1024;
+  int32_t length_max = 512;
+};
+
+// `jobs` by arrival.
+PolicyOutcome Simulate(const FixedBatchPolicy& policy, const BatchTimes& times,
+                       const std::vector<PolicyJob>& jobs);
+PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const BatchTimes& times,
+                       const std::vector<PolicyJob>& jobs);
+// An error of the scheduler ends it (its queue is not bounded here).
+Expected<PolicyOutcome> Simulate(const OurPolicy& policy, const BatchTimes& times,
+                                 const std::vector<PolicyJob>& jobs);
+
+}  // namespace penstock

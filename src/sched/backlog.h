@@ -1,0 +1,97 @@
+// Backlog: jobs of one lane and output that wait to be put into batches: those of many rows, and
+// all others while one waits, so that nobody overtakes for ever.
+//
+// A list through the jobs themselves: nothing is allocated. A mutex, held for as long as it takes
+// to link a job or to copy a batch's ids (microseconds); `empty` is what others look at first. Its
+// bound is the scheduler's, which counts all rows and tokens it has taken.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "sched/batch_limits.h"
+#include "sched/encode_batch.h"
+
+namespace penstock {
+
+class Backlog {
+ public:
+  // The job's rows from progress.next_row on wait here.
+  void Push(EncodeJob* job);
+  // seq_cst: for use between PrepareWait and Wait.
+  bool empty() const { return jobs_.load(std::memory_order_seq_cst) == 0; }
+
+  // Adds rows to `batch` up to `limits`. Every waiting job gives as many as fit in an even share of
+  // the room, then the oldest what is left; so a job of thousands of rows does not hold up the
+  // small ones behind it. In an empty batch the oldest job gives one row whatever its size, so that
+  // nothing starves; a row that is over the limits stays alone. `on_first(job)` is called for jobs
+  // whose first rows go.
+  template <typename OnFirst>
+  void Fill(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
+    if (empty()) return;
+    const std::lock_guard lock(mutex_);
+    Share(*batch, limits);
+    Take(batch, limits, [&](const EncodeJob& job) { on_first(job); });
+  }
+
+  // Unlinks jobs for which is_dead(job), from the oldest on until `live_max` were not; a list of
+  // them through progress.next. The caller answers for their rows from next_row on, without this
+  // mutex: `done` may submit again.
+  template <typename IsDead>
+  EncodeJob* Sweep(IsDead is_dead, size_t live_max) {
+    if (empty()) return nullptr;
+    const std::lock_guard lock(mutex_);
+    EncodeJob* dead = nullptr;
+    EncodeJob** link = &head_;
+    EncodeJob* before = nullptr;
+    while (EncodeJob* const job = *link) {
+      if (live_max == 0) break;
+      if (is_dead(*job)) {
+        Unlink(link, before);
+        job->progress.next = dead;
+        dead = job;
+      } else {
+        before = job;
+        link = &job->progress.next;
+        --live_max;
+      }
+    }
+    return dead;
+  }
+
+ private:
+  void Unlink(EncodeJob** link, EncodeJob* before);
+  // Writes take_rows of the jobs that are to give some; mutex held.
+  void Share(const EncodeBatch& batch, const BatchLimits& limits);
+  template <typename OnFirst>
+  void Take(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
+    EncodeJob** link = &head_;
+    EncodeJob* before = nullptr;
+    for (size_t left = candidates_; left > 0; --left) {
+      EncodeJob* const job = *link;
+      EncodeJob::Progress& progress = job->progress;
+      if (progress.take_rows > 0) {
+        if (progress.next_row == 0) on_first(*job);
+        if (batch->rows() == 0) batch->Reserve(progress.take_tokens, limits.rows);
+        batch->Append(job, progress.next_row, progress.next_token, progress.take_rows,
+                      progress.take_tokens);
+        progress.next_row += progress.take_rows;
+        progress.next_token += progress.take_tokens;
+      }
+      if (progress.next_row == job->rows()) {
+        Unlink(link, before);
+      } else {
+        before = job;
+        link = &progress.next;
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  EncodeJob* head_ = nullptr;  // oldest; guarded by mutex_, as all below
+  EncodeJob* tail_ = nullptr;
+  size_t candidates_ = 0;        // jobs Share has looked at, from the oldest
+  std::atomic<size_t> jobs_{0};  // written under mutex_
+};
+
+}  // namespace penstock

@@ -1,0 +1,83 @@
+// When a batch is full, and how long it takes: BatchLimits, BatchTimes, and how they are measured.
+//
+//   seconds of a batch = a + b * tokens + c * (sum of squared lengths)
+//
+// a: what every batch pays; b: the products; c: attention. The fit comes from a few runs of the
+// real model (MeasureBatchTimes), and gives the knee: the smallest batch that works at nearly the
+// full rate. A larger one would only make those wait longer who come meanwhile.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "common/cancel.h"
+#include "common/status.h"
+#include "sched/encode_job.h"
+
+namespace penstock {
+
+struct BatchTimes {
+  double fixed_s = 0;
+  double token_s = 0;
+  double work_s = 0;  // for each unit of attention work
+  bool known() const { return token_s > 0; }
+  double Seconds(double tokens, double work) const {
+    return fixed_s + token_s * tokens + work_s * work;
+  }
+};
+
+struct BatchLimits {
+  uint32_t tokens = 0;
+  uint32_t rows = 0;
+  uint64_t work = UINT64_MAX;  // sum of squared lengths
+};
+
+// One timed run.
+struct BatchSample {
+  double tokens = 0;
+  double work = 0;
+  double seconds = 0;
+};
+
+// Least squares of relative errors with no coefficient below 0. Fewer than three samples, or all of
+// one length, leave out what they cannot tell: work_s, then fixed_s.
+BatchTimes FitBatchTimes(const std::vector<BatchSample>& samples);
+
+// Smallest number of tokens, a multiple of 128, within kKneeShare of the best rate there is in
+// sequences of `length` tokens; at least `length`, at most `tokens_max`.
+int32_t KneeTokens(const BatchTimes& times, int32_t length, int32_t tokens_max);
+// The rate at the knee, in parts of that of an endless batch.
+inline constexpr double kKneeShare = 0.97;
+
+// Attention work that takes as long as the products of `tokens` tokens, but never less than
+// `tokens` of the length `length`: so a batch of maximal length takes at most twice the time of one
+// of short rows.
+uint64_t WorkLimit(const BatchTimes& times, int32_t tokens, int32_t length);
+
+inline constexpr int32_t kKneeTokensMin = 256;
+inline constexpr int32_t kKneeTokensMax = 8192;
+
+struct MeasureOptions {
+  EncoderOutput output = EncoderOutput::kPooled;
+  int32_t length_max = 512;                // longest sequence the model takes
+  int32_t tokens_max = 8192;               // largest batch tried
+  double budget_s = 0.12;                  // no run is begun that would probably end after it
+  std::function<Clock::time_point()> now;  // null: the steady clock
+};
+
+struct BatchMeasurement {
+  BatchTimes times;
+  int32_t knee_tokens = 0;  // what was measured: the fit's knee, or the fall-back
+  bool complete = false;    // the budget was enough
+};
+
+// Runs the model on made-up sequences. An error of the model is passed on. The knee is the larger
+// of the fit's and the smallest size that ran at kKneeShare of the best rate seen; 1024 where the
+// budget ended too early to tell. It is never more than what runs in about kSlowBatchS (a huge
+// model), but at least kKneeTokensMin.
+Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const MeasureOptions& options);
+inline constexpr double kSlowBatchS = 0.25;
+
+}  // namespace penstock

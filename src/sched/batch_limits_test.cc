@@ -1,0 +1,139 @@
+#include "sched/batch_limits.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace penstock {
+namespace {
+
+std::vector<BatchSample> Samples(const BatchTimes& times,
+                                 std::vector<std::pair<double, double>> tokens_and_lengths) {
+  std::vector<BatchSample> samples;
+  for (const auto& [tokens, length] : tokens_and_lengths) {
+    samples.push_back({tokens, tokens * length, times.Seconds(tokens, tokens * length)});
+  }
+  return samples;
+}
+
+TEST(BatchLimits, FindsTheTimesAgain) {
+  for (const BatchTimes times : {BatchTimes{200e-6, 10e-6, 5e-9}, BatchTimes{0, 10e-6, 0},
+                                 BatchTimes{1e-3, 1e-6, 0}, BatchTimes{0, 2e-3, 4e-6}}) {
+    const BatchTimes fit =
+        FitBatchTimes(Samples(times, {{128, 32}, {256, 32}, {512, 256}, {1024, 32}, {2048, 512}}));
+    EXPECT_NEAR(fit.fixed_s, times.fixed_s, 1e-3 * times.Seconds(128, 0));
+    EXPECT_NEAR(fit.token_s, times.token_s, 1e-3 * times.token_s);
+    EXPECT_NEAR(fit.work_s, times.work_s, 1e-3 * times.token_s / 512);
+  }
+}
+
+TEST(BatchLimits, NoiseMakesNoNegativeTimes) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> noise(0.9, 1.1);
+  for (int round = 0; round < 200; ++round) {
+    auto samples = Samples({5e-6, 10e-6, 1e-10},
+                           {{128, 32}, {256, 32}, {512, 32}, {512, 256}, {1024, 32}, {2048, 32}});
+    for (BatchSample& sample : samples) sample.seconds *= noise(random);
+    const BatchTimes fit = FitBatchTimes(samples);
+    EXPECT_GE(fit.fixed_s, 0);
+    EXPECT_GE(fit.work_s, 0);
+    EXPECT_NEAR(fit.token_s, 10e-6, 2e-6);
+  }
+}
+
+TEST(BatchLimits, FewSamplesTellLess) {
+  EXPECT_FALSE(FitBatchTimes({}).known());
+  const BatchTimes one = FitBatchTimes({{100, 3200, 0.001}});
+  EXPECT_DOUBLE_EQ(one.token_s, 1e-5);
+  EXPECT_EQ(one.fixed_s, 0);
+  // All of one length: attention cannot be told from the rest.
+  const BatchTimes same =
+      FitBatchTimes(Samples({1e-4, 1e-5, 0}, {{128, 32}, {256, 32}, {512, 32}}));
+  EXPECT_NEAR(same.fixed_s, 1e-4, 1e-7);
+}
+
+TEST(BatchLimits, TheKneeIsNearTheFullRate) {
+  const BatchTimes times{300e-6, 10e-6, 0};
+  const int32_t knee = KneeTokens(times, 32, 8192);
+  EXPECT_EQ(knee % 128, 0);
+  const double rate = knee / times.Seconds(knee, 0);
+  EXPECT_GE(rate, kKneeShare / 10e-6);
+  EXPECT_LT((knee - 128) / times.Seconds(knee - 128, 0), kKneeShare / 10e-6);
+  EXPECT_EQ(KneeTokens({0, 1e-5, 0}, 32, 8192), kKneeTokensMin);
+  EXPECT_EQ(KneeTokens({1, 1e-5, 0}, 32, 8192), 8192);
+  EXPECT_EQ(KneeTokens({0, 1e-5, 0}, 512, 8192), 512);
+}
+
+TEST(BatchLimits, AttentionMayTakeAsLongAsTheRest) {
+  EXPECT_EQ(WorkLimit({0, 1e-5, 0}, 1024, 512), UINT64_MAX);
+  EXPECT_EQ(WorkLimit({0, 1e-5, 1e-9}, 1000, 100), 10'000'000u);
+  // Rows of the usual longest length are not cut off by it.
+  EXPECT_EQ(WorkLimit({0, 1e-5, 1e-7}, 1000, 500), 500'000u);
+}
+
+// Takes as long as it is told to, on a clock of its own.
+class TimedRunner final : public EncoderRunner {
+ public:
+  explicit TimedRunner(const BatchTimes& times) : times_(times) {}
+  int32_t OutputWidth(EncoderOutput) const override { return 3; }
+  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+    EXPECT_EQ(sinks.size(), batch.sequences());
+    double work = 0;
+    for (size_t s = 0; s < batch.sequences(); ++s) {
+      EXPECT_LE(batch.length(s), 128);
+      work += static_cast<double>(batch.length(s)) * batch.length(s);
+      for (int i = 0; i < 3; ++i) sinks[s][i] = 1;
+    }
+    now_s_ += times_.Seconds(static_cast<double>(batch.tokens()), work);
+    ++runs_;
+    return fails_ ? Status::Internal("broken") : Status::Ok();
+  }
+  BatchMeasurement Measure() {
+    MeasureOptions options;
+    options.length_max = 128;
+    options.now = [this] {
+      return Clock::time_point(
+          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(now_s_)));
+    };
+    auto measured = MeasureBatchTimes(this, options);
+    EXPECT_TRUE(measured.ok());
+    return measured.ok() ? *measured : BatchMeasurement{};
+  }
+
+  const BatchTimes times_;
+  double now_s_ = 1;
+  int runs_ = 0;
+  bool fails_ = false;
+};
+
+TEST(BatchLimits, MeasuresAModel) {
+  TimedRunner fast({100e-6, 2e-6, 1e-9});
+  const BatchMeasurement measured = fast.Measure();
+  EXPECT_TRUE(measured.complete);
+  EXPECT_NEAR(measured.times.token_s, 2e-6, 1e-8);
+  EXPECT_NEAR(measured.times.work_s, 1e-9, 1e-11);
+  EXPECT_GE(measured.knee_tokens, KneeTokens(measured.times, 32, 8192));
+  EXPECT_LE(measured.knee_tokens, 2048);
+  EXPECT_LT(fast.now_s_, 1.12);
+}
+
+TEST(BatchLimits, TheBudgetBoundsTheTimeItTakes) {
+  TimedRunner slow({1e-3, 100e-6, 0});  // 13 ms the smallest batch, 0.8 s the largest
+  const BatchMeasurement measured = slow.Measure();
+  EXPECT_FALSE(measured.complete);
+  EXPECT_LT(slow.now_s_, 1.13);
+  EXPECT_EQ(measured.knee_tokens, 1024);
+  // One that needs seconds even for the smallest batch: tried once, and batches stay small.
+  TimedRunner huge({0, 10e-3, 0});
+  EXPECT_EQ(huge.Measure().knee_tokens, kKneeTokensMin);
+  EXPECT_LE(huge.runs_, 2);
+}
+
+TEST(BatchLimits, PassesTheModelsErrorOn) {
+  TimedRunner broken({0, 1e-6, 0});
+  broken.fails_ = true;
+  EXPECT_EQ(MeasureBatchTimes(&broken, {.length_max = 128}).status().code(), StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,60 @@
+#include "sched/scheduler_metrics.h"
+
+namespace penstock {
+namespace {
+
+Counter& Dropped(Metrics* metrics, const std::string& label, const char* reason) {
+  return metrics->AddCounter("penstock_dropped_total",
+                             "Sequences that were dropped before they reached the model.",
+                             label + "," + MetricLabel("reason", reason));
+}
+
+SchedulerMetrics::Lane LaneSeries(Metrics* metrics, const std::string& model_label,
+                                  const char* lane) {
+  const std::string label = model_label + "," + MetricLabel("lane", lane);
+  return {
+      &metrics->AddGauge("penstock_queue_tokens", "Tokens accepted and not yet answered.", label),
+      &metrics->AddGauge("penstock_queue_rows", "Sequences accepted and not yet answered.", label),
+      &metrics->AddGauge("penstock_queue_requests",
+                         "Requests accepted by the scheduler and not yet answered.", label),
+      &metrics->AddCounter("penstock_batches_total", "Batches the model worked on.", label)};
+}
+
+}  // namespace
+
+SchedulerMetrics SchedulerMetrics::Of(Metrics* m, const std::string& model) {
+  const std::string label = MetricLabel("model", model);
+  return {
+      {{LaneSeries(m, label, "interactive"), LaneSeries(m, label, "bulk")}},
+      m->AddHistogram("penstock_batch_tokens", "Tokens in a batch.",
+                      {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768},
+                      label),
+      m->AddHistogram("penstock_batch_sequences", "Sequences in a batch.",
+                      {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, label),
+      m->AddHistogram("penstock_batch_fill_ratio", "Tokens of a batch in parts of the limit.",
+                      {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}, label),
+      m->AddHistogram("penstock_batch_duration_seconds",
+                      "Time the model worked on a batch; the rate of the sum is its utilisation.",
+                      DurationBounds(), label),
+      m->AddHistogram("penstock_queue_duration_seconds",
+                      "Time from submission until the first row was batched.", DurationBounds(),
+                      label),
+      m->AddCounter("penstock_tokens_computed_total",
+                    "Tokens the model worked on, padding and second tries included.", label),
+      m->AddCounter("penstock_tokens_useful_total", "Tokens of results that were kept.", label),
+      m->AddCounter("penstock_batch_failures_total", "Batches that the model refused or failed.",
+                    label),
+      m->AddCounter("penstock_batches_led_total",
+                    "Batches that the submitting thread ran itself, the model being idle.", label),
+      Dropped(m, label, "cancelled"),
+      Dropped(m, label, "expired"),
+      Dropped(m, label, "queue_full")};
+}
+
+void SchedulerMetrics::CountDropped(StatusCode reason, size_t rows) {
+  if (reason == StatusCode::kCancelled) cancelled.Add(rows);
+  if (reason == StatusCode::kDeadlineExceeded) expired.Add(rows);
+  if (reason == StatusCode::kResourceExhausted) queue_full.Add(rows);
+}
+
+}  // namespace penstock
