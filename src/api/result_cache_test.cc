@@ -17,9 +17,10 @@ class CountingRunner : public FakeEncoderRunner {
  public:
   CountingRunner(int32_t labels, std::atomic<int>* sequences)
       : FakeEncoderRunner(labels), sequences_(sequences) {}
-  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out) override {
+  Status Run(const PackedBatch& batch, EncoderOutput output,
+             std::span<float* const> sinks) override {
     *sequences_ += static_cast<int>(batch.sequences());
-    return FakeEncoderRunner::Run(batch, output, out);
+    return FakeEncoderRunner::Run(batch, output, sinks);
   }
 
  private:
@@ -31,7 +32,7 @@ class ResultCacheTest : public testing::Test {
   ResultCacheTest() : engine_(NewEngine("one")) {}
   std::unique_ptr<Engine> NewEngine(const std::string& name) {
     EngineParts parts = FakeParts(ModelTask::kClassification, 3);
-    parts.runner = std::make_unique<CountingRunner>(3, &worked_);
+    parts.runners[0] = std::make_unique<CountingRunner>(3, &worked_);
     EngineOptions options;
     options.name = name;
     options.scheduler.max_queued_tokens = 100;

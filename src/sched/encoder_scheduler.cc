@@ -39,7 +39,7 @@ EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<EncoderRunner>> runners
       work_quantum(static_cast<double>(limits.work) / BatchRing::kLimitMax.work),
       runners(std::move(runners_in)),
       metrics(SchedulerMetrics::Of(metrics_in, options_in.model)),
-      free_runners(runners.size()) {
+      free_runners(static_cast<uint32_t>(runners.size())) {
   PENSTOCK_CHECK(!runners.empty() && runners.size() <= kReplicasMax);
   for (size_t i = 0; i < runners.size(); ++i) own_batches.emplace_back(limits.tokens, limits.rows);
   for (Lane& lane : lanes) {
@@ -174,7 +174,7 @@ bool EncoderScheduler::Impl::MayLead(const EncodeJob& job, uint64_t work) const 
 
 bool EncoderScheduler::Impl::TryLead(EncodeJob* job, uint64_t work) {
   if (!MayLead(*job, work)) return false;
-  const int runner = free_runners.Take();
+  const int runner = free_runners.TryAcquire();
   if (runner < 0) return false;
   const Clock::time_point now = Now();
   const Priority priority = job->context.priority;
@@ -188,7 +188,7 @@ bool EncoderScheduler::Impl::TryLead(EncodeJob* job, uint64_t work) {
     metrics.led.Add();
     Execute(&batch, static_cast<size_t>(runner), priority, job->output, now);
   }
-  free_runners.GiveBack(runner);
+  free_runners.Release(runner);
   runner_free.NotifyOne();
   return true;
 }
@@ -220,7 +220,13 @@ void EncoderScheduler::Impl::Stop() {
     if (executor.joinable()) executor.join();
   }
   // A leader is no thread of ours: its job is through before it gives the runner back.
-  for (SpinWait wait; !free_runners.AllFree();) wait.Once();
+  std::vector<int> held;
+  for (SpinWait wait; held.size() < runners.size();) {
+    const int runner = free_runners.TryAcquire();
+    if (runner < 0) wait.Once();
+    if (runner >= 0) held.push_back(runner);
+  }
+  for (const int runner : held) free_runners.Release(runner);
 }
 
 EncoderScheduler::EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
@@ -235,10 +241,10 @@ Status EncoderScheduler::Submit(std::unique_ptr<EncodeJob> job) {
 
 bool EncoderScheduler::Step() {
   PENSTOCK_CHECK(impl_->options.manual);
-  const int runner = impl_->free_runners.Take();
+  const int runner = impl_->free_runners.TryAcquire();
   if (runner < 0) return false;
   const bool ran = impl_->RunOnce(static_cast<size_t>(runner));
-  impl_->free_runners.GiveBack(runner);
+  impl_->free_runners.Release(runner);
   return ran;
 }
 

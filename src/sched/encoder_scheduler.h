@@ -92,7 +92,7 @@ struct EncoderSchedulerOptions {
 
 class EncoderScheduler {
  public:
-  static constexpr size_t kReplicasMax = 64;
+  static constexpr size_t kReplicasMax = 64;  // as RunnerSet
 
   // Starts an executor thread for each runner. `metrics` must outlive the scheduler.
   EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,

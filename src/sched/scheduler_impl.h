@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "batch/batch_ring.h"
+#include "batch/runner_set.h"
 #include "common/event_count.h"
 #include "sched/backlog.h"
 #include "sched/encode_batch.h"
 #include "sched/encoder_scheduler.h"
-#include "sched/runner_set.h"
 #include "sched/scheduler_metrics.h"
 
 namespace penstock {
