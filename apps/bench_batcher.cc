@@ -11,7 +11,7 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
       "Forming batches of rows that several threads submit: Penstock's ring beside a batcher\n"
       "thread on moodycamel's queue, oneTBB's, Boost.Lockfree's, and a mutex with a condition\n"
       "variable. The model does next to nothing. Then the ring alone: reservations a second, what\n"
-      "it adds to a lone request, and what it costs while nothing is to be done. Takes 2 minutes.",
+      "it adds to a lone request, and what it costs while nothing is to be done. Takes 4 minutes.",
       "  penstock bench batcher\n"
       "  penstock bench batcher --producers 2 --row-bytes 128 --json batcher.json\n");
   BatcherOptions options;
@@ -24,6 +24,11 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
   app.add_option("--row-bytes", options.row_bytes, "Size of a row, a multiple of 4.")
       ->delimiter(',')
       ->check(CLI::Range(4u, BatcherOptions::kRowBytesMax))
+      ->type_name("N,...");
+  app.add_option("--burst", options.bursts,
+                 "Rows submitted in one call, by those that have such a call.")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, BatcherOptions::kBurstMax))
       ->type_name("N,...");
   app.add_option("--rounds", options.rounds, "Turns of all; their median counts.")
       ->check(CLI::Range(1, 1000))

@@ -31,10 +31,12 @@ struct CellRounds {
   double ratio = 0;  // ring, leaders / best peer: median of the rounds' own ratios
 };
 
-BatcherCell MakeCell(const BatcherOptions& options, uint32_t producers, uint32_t row_bytes) {
+BatcherCell MakeCell(const BatcherOptions& options, uint32_t producers, uint32_t row_bytes,
+                     uint32_t burst) {
   BatcherCell cell;
   cell.producers = producers;
   cell.row_bytes = row_bytes;
+  cell.burst = burst;
   // A batch stays within a core's second cache.
   cell.batch_rows = std::clamp(131'072 / row_bytes, 16u, 256u);
   cell.window = row_bytes <= 512 ? 1024 : 128;
@@ -83,12 +85,13 @@ std::string Micros(const LatencyHistogram& histogram) {
 void AddCellRows(const CellRounds& rounds, const std::vector<BatcherContender>& contenders,
                  BenchTable* table, BenchRecords* records) {
   const std::string row = "row_bytes=" + std::to_string(rounds.cell.row_bytes) +
-                          " producers=" + std::to_string(rounds.cell.producers);
+                          " producers=" + std::to_string(rounds.cell.producers) +
+                          " burst=" + std::to_string(rounds.cell.burst);
   for (size_t i = 0; i < contenders.size(); ++i) {
     const double rate = Median(rounds.rates[i]);
     table->AddRow({contenders[i].name, std::to_string(rounds.cell.row_bytes),
-                   std::to_string(rounds.cell.producers), ShortNumber(rate * 1e-6),
-                   Micros(rounds.sealed[i]), Micros(rounds.result[i])});
+                   std::to_string(rounds.cell.producers), std::to_string(rounds.cell.burst),
+                   ShortNumber(rate * 1e-6), Micros(rounds.sealed[i]), Micros(rounds.result[i])});
     const std::string contender_row = row + " contender=" + contenders[i].name;
     records->Add("batcher.rows_per_s", rate, "1/s", contender_row);
     records->Add("batcher.result_p99_us", rounds.result[i].PercentileMs(0.99) * 1e3, "us",
@@ -100,31 +103,36 @@ void AddCellRows(const CellRounds& rounds, const std::vector<BatcherContender>& 
 Status RunContest(const BatcherOptions& options, BenchRecords* records) {
   std::vector<BatcherContender> contenders = RingContenders();
   for (const BatcherContender& peer : PeerContenders()) contenders.push_back(peer);
-  BenchTable table({"contender", "row bytes", "producers", "M rows/s",
+  BenchTable table({"contender", "row bytes", "producers", "burst", "M rows/s",
                     "submit->sealed us p50/p99/p99.9", "submit->result us p50/p99/p99.9"});
-  BenchTable ratios({"row bytes", "producers", "penstock, leaders / best peer"});
-  double worst_2p = 0;
-  for (const uint32_t row_bytes : options.row_bytes) {
-    for (const uint32_t producers : options.producers) {
-      PENSTOCK_ASSIGN_OR_RETURN(
-          const CellRounds rounds,
-          RunCell(options, MakeCell(options, producers, row_bytes), contenders));
-      AddCellRows(rounds, contenders, &table, records);
-      ratios.AddRow(
-          {std::to_string(row_bytes), std::to_string(producers), ShortNumber(rounds.ratio)});
-      if (producers != 2) continue;
-      worst_2p = worst_2p == 0 ? rounds.ratio : std::min(worst_2p, rounds.ratio);
-      if (row_bytes == 128) {
-        records->Add("batcher.rows_per_s_submit_to_result", Median(rounds.rates[kCallbacks]),
-                     "1/s");
+  BenchTable ratios({"row bytes", "producers", "burst", "penstock, leaders / best peer"});
+  for (const uint32_t burst : options.bursts) {
+    double worst_2p = 0;
+    for (const uint32_t row_bytes : options.row_bytes) {
+      for (const uint32_t producers : options.producers) {
+        PENSTOCK_ASSIGN_OR_RETURN(
+            const CellRounds rounds,
+            RunCell(options, MakeCell(options, producers, row_bytes, burst), contenders));
+        AddCellRows(rounds, contenders, &table, records);
+        ratios.AddRow({std::to_string(row_bytes), std::to_string(producers), std::to_string(burst),
+                       ShortNumber(rounds.ratio)});
+        if (producers != 2) continue;
+        worst_2p = worst_2p == 0 ? rounds.ratio : std::min(worst_2p, rounds.ratio);
+        if (row_bytes == 128 && burst == 1) {
+          records->Add("batcher.rows_per_s_submit_to_result", Median(rounds.rates[kCallbacks]),
+                       "1/s");
+        }
       }
+    }
+    // The worst of the row sizes that were run.
+    if (worst_2p > 0) {
+      records->Add("batcher.ratio_vs_best_mpmc_2p", worst_2p, "1",
+                   burst == 1 ? "" : "burst=" + std::to_string(burst));
     }
   }
   table.Print();
   std::printf("\nThe median of %d rounds' ratios, each within its round:\n", options.rounds);
   ratios.Print();
-  // The worst of the row sizes that were run.
-  if (worst_2p > 0) records->Add("batcher.ratio_vs_best_mpmc_2p", worst_2p, "1");
   return Status::Ok();
 }
 

@@ -13,9 +13,11 @@ namespace penstock {
 struct BatcherOptions {
   static constexpr uint32_t kProducersMax = 256;
   static constexpr uint32_t kRowBytesMax = 1 << 16;
+  static constexpr uint32_t kBurstMax = 16;
 
   std::vector<uint32_t> producers = {1, 2, 8, 64};   // each 1 to kProducersMax
   std::vector<uint32_t> row_bytes = {4, 128, 4096};  // multiples of 4, up to kRowBytesMax
+  std::vector<uint32_t> bursts = {1, 16};            // rows submitted in one call; 1 to kBurstMax
   int rounds = 5;        // of which the median counts; contenders take turns in each
   double seconds = 0.2;  // of one contender in one round
   double rate = 10;      // lone requests a second

@@ -6,8 +6,9 @@
 // and writes a result word; the producer reads and checks every result. Penstock's producers make
 // the row where the model will read it; a queue's producers make it in memory of their own, and the
 // batcher thread copies it. A producer has up to `window` rows under way (closed loop,
-// asynchronous) and looks for results at least every kRowsPerLook rows. One row in kRowsPerSample
-// is timed, so that the clock costs all of them next to nothing.
+// asynchronous), submits `burst` of them in one call, where its queue has such a call, and looks
+// for results at least every kRowsPerLook rows. One row in kRowsPerSample is timed, so that the
+// clock costs all of them next to nothing.
 #pragma once
 
 #include <sched.h>
@@ -29,6 +30,7 @@ struct BatcherCell {
   uint32_t row_bytes = 128;   // a multiple of 4
   uint32_t batch_rows = 256;  // at most
   uint32_t window = 1024;     // rows a producer; a power of two
+  uint32_t burst = 1;         // rows submitted in one call: those of one request
   double seconds = 0.25;      // measured; a fifth of it more to warm up
 };
 

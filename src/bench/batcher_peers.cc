@@ -6,6 +6,7 @@
 // producer and batch; nobody sleeps except in the queue that is made of a mutex and a condition
 // variable.
 #include <algorithm>
+#include <array>
 #include <boost/lockfree/queue.hpp>
 #include <condition_variable>
 #include <memory>
@@ -48,11 +49,11 @@ class MutexQueue {
   explicit MutexQueue(const BatcherCell&) {}
   struct Producer {
     explicit Producer(MutexQueue* q) : queue(q) {}
-    void Push(const Item& item) {
+    void Push(const Item* items, size_t count) {
       bool wake;
       {
         std::lock_guard lock(queue->mutex_);
-        queue->items_.push_back(item);
+        queue->items_.insert(queue->items_.end(), items, items + count);
         wake = queue->waiting_;
       }
       if (wake) queue->ready_.notify_one();
@@ -97,8 +98,10 @@ class BoostQueue {
       : queue_(std::min<size_t>(65'000, size_t{cell.producers} * cell.window)) {}
   struct Producer {
     explicit Producer(BoostQueue* q) : queue(q) {}
-    void Push(const Item& item) {
-      while (!queue->queue_.bounded_push(item)) sched_yield();
+    void Push(const Item* items, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        while (!queue->queue_.bounded_push(items[i])) sched_yield();
+      }
     }
     BoostQueue* queue;
   };
@@ -123,7 +126,13 @@ class MoodycamelQueue {
       : queue_(size_t{cell.window} * cell.producers, cell.producers, 0) {}
   struct Producer {
     explicit Producer(MoodycamelQueue* q) : queue(q), token(q->queue_) {}
-    void Push(const Item& item) { queue->queue_.enqueue(token, item); }
+    void Push(const Item* items, size_t count) {
+      if (count == 1) {
+        queue->queue_.enqueue(token, *items);
+      } else {
+        queue->queue_.enqueue_bulk(token, items, count);
+      }
+    }
     MoodycamelQueue* queue;
     moodycamel::ProducerToken token;
   };
@@ -149,7 +158,9 @@ class TbbQueue {
   }
   struct Producer {
     explicit Producer(TbbQueue* q) : queue(q) {}
-    void Push(const Item& item) { queue->queue_.push(item); }
+    void Push(const Item* items, size_t count) {
+      for (size_t i = 0; i < count; ++i) queue->queue_.push(items[i]);
+    }
     TbbQueue* queue;
   };
   struct Consumer {
@@ -184,6 +195,21 @@ class PeerRun {
   }
 
  private:
+  Item MakeItem(uint32_t producer, uint64_t n, BatcherProducer* self, Inbox* inbox) {
+    self->Begin(n);
+    Item item;
+    item.place = self->PlaceOf(n);
+    item.producer = producer;
+    if (cell_.row_bytes == sizeof item.word) {
+      MakeRow(n, reinterpret_cast<uint8_t*>(&item.word), sizeof item.word);
+    } else {
+      uint8_t* row = inbox->rows.data() + size_t{item.place} * cell_.row_bytes;
+      MakeRow(n, row, cell_.row_bytes);
+      item.row = row;
+    }
+    return item;
+  }
+
   void Produce(uint32_t index) {
     BatcherProducer& self = *producers_[index];
     Inbox& inbox = *inboxes_[index];
@@ -202,19 +228,14 @@ class PeerRun {
       if (stopping && taken == submitted) return;
       const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
       if (free == 0 && !some) sched_yield();
-      for (uint64_t i = std::min<uint64_t>(free, kRowsPerLook); i > 0; --i, ++submitted) {
-        self.Begin(submitted);
-        Item item;
-        item.place = self.PlaceOf(submitted);
-        if (cell_.row_bytes == sizeof item.word) {
-          MakeRow(submitted, reinterpret_cast<uint8_t*>(&item.word), sizeof item.word);
-        } else {
-          uint8_t* row = inbox.rows.data() + size_t{item.place} * cell_.row_bytes;
-          MakeRow(submitted, row, cell_.row_bytes);
-          item.row = row;
+      for (uint64_t left = std::min<uint64_t>(free, kRowsPerLook); left > 0;) {
+        const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
+        std::array<Item, kRowsPerLook> items;
+        for (uint32_t i = 0; i < count; ++i, ++submitted) {
+          items[i] = MakeItem(index, submitted, &self, &inbox);
         }
-        item.producer = index;
-        queue.Push(item);
+        queue.Push(items.data(), count);
+        left -= count;
       }
     }
   }

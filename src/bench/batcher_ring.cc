@@ -28,6 +28,14 @@ class RingModel {
     return rows_.data() + (size_t{place.slot} * cell_.batch_rows + place.row) * cell_.row_bytes;
   }
   uint32_t* ResultsOf(uint32_t slot) { return results_.data() + size_t{slot} * cell_.batch_rows; }
+  // Rows n, n + 1, ... of a producer, in their place.
+  void MakeRows(const Reservation& place, uint64_t n, BatcherProducer* producer) {
+    uint8_t* row = RowOf(place);
+    for (uint32_t i = 0; i < place.rows; ++i, row += cell_.row_bytes) {
+      producer->Begin(n + i);
+      MakeRow(n + i, row, cell_.row_bytes);
+    }
+  }
   void RunModel(const BatchRing::Claimed& claimed) {
     sealed_ns_[claimed.slot] = BenchNowNs();
     RunNoopModel(rows_.data() + size_t{claimed.slot} * cell_.batch_rows * cell_.row_bytes,
@@ -72,7 +80,8 @@ class InPlaceRun : public RingModel {
   // A producer's rows in one batch.
   struct Group {
     Reservation place;
-    uint32_t count = 0;
+    uint32_t rows = 0;
+    uint32_t reservations = 0;
   };
 
   void RunOne(const BatchRing::Claimed& claimed) {
@@ -100,10 +109,10 @@ class InPlaceRun : public RingModel {
         Group& group = groups[first];
         const uint32_t* results = ResultsOf(group.place.slot);
         const int64_t sealed_ns = sealed_ns_[group.place.slot];
-        for (uint32_t i = 0; i < group.count; ++i, ++taken) {
+        for (uint32_t i = 0; i < group.rows; ++i, ++taken) {
           self.TakeResult(taken, results[rows[self.PlaceOf(taken)]], sealed_ns);
         }
-        ring_.Release(group.place, group.count);
+        ring_.Release(group.place, group.reservations);
         first = (first + 1) % batches_;
         --open;
         some = true;
@@ -113,19 +122,24 @@ class InPlaceRun : public RingModel {
       if (stopping && taken == submitted) return;
       const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
       uint64_t left = std::min<uint64_t>(free, kRowsPerLook);
-      for (; left > 0; --left, ++submitted) {
+      while (left > 0) {
         Reservation place;
-        self.Begin(submitted);
-        if (ring_.Reserve({}, &place) != ReserveResult::kOk) break;
-        MakeRow(submitted, RowOf(place), cell_.row_bytes);
+        const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
+        if (ring_.Reserve({.rows = count}, &place) != ReserveResult::kOk) break;
+        MakeRows(place, submitted, &self);
         ring_.PublishAwaited(place, nullptr, !kLeads);
-        rows[self.PlaceOf(submitted)] = static_cast<uint16_t>(place.row);
-        const uint32_t last = (first + open + batches_ - 1) % batches_;
-        if (open > 0 && groups[last].place.epoch == place.epoch) {
-          ++groups[last].count;
-        } else {
-          groups[(first + open++) % batches_] = {place, 1};
+        for (uint32_t i = 0; i < count; ++i) {
+          rows[self.PlaceOf(submitted + i)] = static_cast<uint16_t>(place.row + i);
         }
+        const uint32_t last = (first + open + batches_ - 1) % batches_;
+        if (open == 0 || groups[last].place.epoch != place.epoch) {
+          groups[(first + open++) % batches_] = {place, count, 1};
+        } else {
+          groups[last].rows += count;
+          ++groups[last].reservations;
+        }
+        left -= count;
+        submitted += count;
       }
       if (some || (free > 0 && left == 0)) continue;
       Idle(open > 0 ? &groups[first].place : nullptr);
@@ -171,23 +185,29 @@ class CallbackRun : public RingModel {
 
  private:
   struct Inbox;
-  struct Row : RowTicket {
-    uint32_t result = 0;
+  // The rows of one call, from the ticket's place on.
+  struct Ticket : RowTicket {
+    uint32_t rows = 0;
     Inbox* inbox = nullptr;
     int64_t sealed_ns = 0;
   };
   struct Inbox {
-    explicit Inbox(uint32_t window) : rows(std::make_unique<Row[]>(window)) {
+    explicit Inbox(uint32_t window)
+        : tickets(std::make_unique<Ticket[]>(window)), results(window), ticket_of(window) {
       for (uint32_t i = 0; i < window; ++i) {
-        rows[i].inbox = this;
-        rows[i].done = [](RowTicket* ticket) {
-          std::atomic<uint64_t>& count = static_cast<Row*>(ticket)->inbox->delivered;
+        tickets[i].inbox = this;
+        tickets[i].done = [](RowTicket* base) {
+          const auto* ticket = static_cast<Ticket*>(base);
+          std::atomic<uint64_t>& count = ticket->inbox->delivered;
           // One executor at a time: no other thread adds.
-          count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+          count.store(count.load(std::memory_order_relaxed) + ticket->rows,
+                      std::memory_order_release);
         };
       }
     }
-    std::unique_ptr<Row[]> rows;
+    std::unique_ptr<Ticket[]> tickets;  // [window], by the place of the first row
+    std::vector<uint32_t> results;      // [window]
+    std::vector<uint32_t> ticket_of;    // [window]; the producer's own
     alignas(128) std::atomic<uint64_t> delivered{0};
   };
 
@@ -197,9 +217,14 @@ class CallbackRun : public RingModel {
         [this](int, const BatchRing::Claimed& claimed) {
           RunModel(claimed);
           const uint32_t* results = ResultsOf(claimed.slot);
-          ring_.ForEachTicket(claimed, [&](uint32_t row, uint32_t, RowTicket* ticket) {
-            static_cast<Row*>(ticket)->result = results[row];
-            static_cast<Row*>(ticket)->sealed_ns = sealed_ns_[claimed.slot];
+          ring_.ForEachTicket(claimed, [&](uint32_t row, uint32_t rows, RowTicket* base) {
+            auto* ticket = static_cast<Ticket*>(base);
+            Inbox& inbox = *ticket->inbox;
+            const auto place = static_cast<uint32_t>(ticket - inbox.tickets.get());
+            for (uint32_t i = 0; i < rows; ++i) {
+              inbox.results[(place + i) & (cell_.window - 1)] = results[row + i];
+            }
+            ticket->sealed_ns = sealed_ns_[claimed.slot];
           });
           ring_.Complete(claimed);
         },
@@ -215,20 +240,26 @@ class CallbackRun : public RingModel {
       const uint64_t delivered = inbox.delivered.load(std::memory_order_acquire);
       const bool some = delivered != taken;
       for (; taken < delivered; ++taken) {
-        const Row& row = inbox.rows[self.PlaceOf(taken)];
-        self.TakeResult(taken, row.result, row.sealed_ns);
+        const uint32_t place = self.PlaceOf(taken);
+        self.TakeResult(taken, inbox.results[place],
+                        inbox.tickets[inbox.ticket_of[place]].sealed_ns);
       }
       if (some) self.taken.store(taken, std::memory_order_relaxed);
       const bool stopping = stop_.load(std::memory_order_relaxed);
       if (stopping && taken == submitted) return;
       const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
       uint64_t left = std::min<uint64_t>(free, kRowsPerLook);
-      for (; left > 0; --left, ++submitted) {
+      while (left > 0) {
         Reservation place;
-        self.Begin(submitted);
-        if (ring_.Reserve({}, &place) != ReserveResult::kOk) break;
-        MakeRow(submitted, RowOf(place), cell_.row_bytes);
-        ring_.Publish(place, &inbox.rows[self.PlaceOf(submitted)]);
+        const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
+        if (ring_.Reserve({.rows = count}, &place) != ReserveResult::kOk) break;
+        MakeRows(place, submitted, &self);
+        const uint32_t first = self.PlaceOf(submitted);
+        for (uint32_t i = 0; i < count; ++i) inbox.ticket_of[self.PlaceOf(submitted + i)] = first;
+        inbox.tickets[first].rows = count;
+        ring_.Publish(place, &inbox.tickets[first]);
+        left -= count;
+        submitted += count;
       }
       if (!some && (free == 0 || left > 0)) sched_yield();
     }
