@@ -30,6 +30,7 @@ class ResultCache {
   // store's thread; and a refusal of the scheduler may come through `done`.
   Status Submit(Engine* engine, std::unique_ptr<EncodeJob> job);
   void Clear() { lru_.Clear(); }
+  size_t bytes() const { return lru_.bytes(); }
 
  private:
   struct Lookup;

@@ -46,7 +46,7 @@ void Service::EndBulkRun(const std::string& id, Callback<BulkRunEnded> done) {
 }
 
 uint64_t Service::Impl::HeldBytes() const {
-  uint64_t held = FreeHeapBytes();
+  uint64_t held = FreeHeapBytes() + tokens.bytes() + results.bytes();
   for (const Registry::Entry& entry : registry->List()) {
     if (entry.engine != nullptr) held += entry.engine->scheduler().HeldBytes();
   }
@@ -58,6 +58,8 @@ uint64_t Service::Impl::ReleaseMemory() {
   for (const Registry::Entry& entry : registry->List()) {
     if (entry.engine != nullptr) entry.engine->scheduler().ReleaseMemory();
   }
+  tokens.Clear();
+  results.Clear();
   TrimHeap();
   const uint64_t after = ResidentBytes();
   return before > after ? before - after : 0;

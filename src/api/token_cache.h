@@ -33,6 +33,7 @@ class TokenCache {
   // As engine.tokenizer().EncodeText. Any thread.
   Status EncodeText(const Engine& engine, std::string_view text, std::vector<int32_t>* ids);
   void Clear() { lru_.Clear(); }
+  size_t bytes() const { return lru_.bytes(); }
 
  private:
   bool FromRemote(const std::string& key, const Engine& engine, std::vector<int32_t>* ids);

@@ -1,12 +1,15 @@
 """Bulk work: who is bulk, bulk runs, penstock embed --bulk."""
 import http.server
 import json
+import subprocess
+import sys
 import threading
 import time
 
 import numpy as np
+import pytest
 
-from conftest import EMBED, GOLDEN, run
+from conftest import EMBED, GOLDEN, ROOT, binary, clean_environment, find_minilm, run
 
 
 def test_bulk_requests_are_answered_like_others(server):
@@ -171,3 +174,18 @@ def test_a_server_that_is_not_there():
     assert done.returncode == 2 and b"--model is required, or --url" in done.stderr
     done = run("embed", "--url", "ftp://127.0.0.1:1", stdin=b"a", check=False)
     assert done.returncode == 1 and b"ftp" in done.stderr
+
+
+def test_memory_after_a_bulk_run(tmp_path):
+    model = find_minilm()
+    if model is None:
+        pytest.skip("all-MiniLM-L6-v2 IS NOT HERE: set PENSTOCK_MINILM to its folder")
+    out = tmp_path / "records.jsonl"
+    done = subprocess.run([sys.executable, ROOT / "bench" / "bulk_rss.py", "--penstock", binary(),
+                           "--model", model, "--texts", "1500", "--idle", "1", "--json", out],
+                          capture_output=True, text=True, env=clean_environment(), timeout=300)
+    assert done.returncode == 0, done.stderr
+    records = {r["name"]: r["value"] for r in map(json.loads, out.read_text().splitlines())}
+    assert "the server released memory" in done.stdout
+    assert records["bulk.rss_peak_mib"] > records["bulk.rss_before_mib"] + 8, records
+    assert records["bulk.rss_after_percent"] <= 110, records
