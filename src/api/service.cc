@@ -77,6 +77,7 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.tokenizer = engine.tokenizer().model_type();
   info.backend = facts.backend;
   info.max_tokens = facts.max_tokens;
+  info.max_batch_tokens = static_cast<int32_t>(entry.engine->scheduler().limits().tokens);
   info.hidden_size = facts.hidden_size;
   info.parameters = static_cast<int64_t>(facts.parameters);
   info.weight_bytes = static_cast<int64_t>(facts.weight_bytes);

@@ -194,6 +194,7 @@ struct ModelInfo {
   std::string backend;       // "cpu (avx512, 2 threads)"
   std::vector<std::string> labels;
   int32_t max_tokens = 0;
+  int32_t max_batch_tokens = 0;  // given, or measured at load
   int32_t hidden_size = 0;
   int32_t dimensions = 0;  // of embeddings
   int64_t parameters = 0;

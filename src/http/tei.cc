@@ -310,6 +310,7 @@ std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits) {
   WriteModelType(model, &json);
   json.Field("max_concurrent_requests", limits.concurrent_requests);
   json.Field("max_input_length", model.max_tokens);
+  json.Field("max_batch_tokens", model.max_batch_tokens);
   json.Field("max_client_batch_size", limits.inputs_per_request);
   json.Field("auto_truncate", limits.auto_truncate);
   json.Field("tokenization_workers", limits.tokenization_workers);

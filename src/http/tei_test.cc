@@ -124,9 +124,10 @@ TEST(Tei, Info) {
   model.dtype = "float32";
   model.labels = {"LABEL_0"};
   model.max_tokens = 512;
+  model.max_batch_tokens = 1024;
   const std::string info = PrintTeiInfo(model, ServiceLimits());
   for (const char* part :
-       {R"("model_id":"m","model_sha":null)", R"("max_input_length":512)",
+       {R"("model_id":"m","model_sha":null)", R"("max_input_length":512,"max_batch_tokens":1024)",
         R"("model_type":{"reranker":{"id2label":{"0":"LABEL_0"},"label2id":{"LABEL_0":0}}})"}) {
     EXPECT_NE(info.find(part), std::string::npos) << info;
   }

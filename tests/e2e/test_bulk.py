@@ -176,6 +176,10 @@ def test_a_server_that_is_not_there():
     assert done.returncode == 1 and b"ftp" in done.stderr
 
 
+def test_info_tells_the_batch_size(start):
+    assert start("--max-batch-tokens", 640).get("/info").json()["max_batch_tokens"] == 640
+
+
 def test_memory_after_a_bulk_run(tmp_path):
     model = find_minilm()
     if model is None:

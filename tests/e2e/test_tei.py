@@ -72,6 +72,7 @@ def test_info(server):
     info = server.get("/info").json()
     assert info["model_id"] == "embed" and info["model_type"] == {"embedding": {"pooling": "mean"}}
     assert info["max_input_length"] == 48 and info["max_client_batch_size"] > 0
+    assert info["max_batch_tokens"] > 0  # measured
     assert server.get("/info?model=classify").json()["model_type"]["classifier"]["id2label"]
     assert server.get("/info?model=gone").status_code == 404
 
