@@ -78,7 +78,7 @@ def test_batcher(tmp_path):
     assert ("batcher.added_p99_us_at_10rps", "") in found
     # An executor that waits sleeps: the rest is the clock of the measuring thread.
     assert found["batcher.idle_processor_percent", ""] < 1
-    row = "row_bytes=128 producers=5 contender="
+    row = "row_bytes=128 producers=5 burst=16 contender="
     for contender in ("penstock, leaders", "penstock, callbacks", "mutex+condvar", "boost lockfree"):
         assert found["batcher.rows_per_s", row + contender] > 0, contender
     assert "submit->sealed" in done.stdout.decode()
