@@ -15,7 +15,6 @@
 namespace penstock {
 
 struct PolicyBenchOptions {
-  // Of all-MiniLM-L6-v2 on two AVX-512 threads, unless a model was measured.
   BatchTimes times;
   int32_t length_max = 256;
   std::vector<double> loads = {0.3, 0.6, 0.8, 0.9};  // of the rate at the knee

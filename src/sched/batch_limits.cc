@@ -10,8 +10,10 @@ namespace penstock {
 namespace {
 
 constexpr int32_t kTokenStep = 128;
+// A run is repeated if it took less than this part of the budget.
+constexpr double kRepeatShare = 0.04;
 // With fewer runs than this a knee would be chance; then this many tokens, which suits many models.
-constexpr size_t kSamplesMin = 5;
+constexpr size_t kSamplesMin = 4;
 constexpr int32_t kKneeTokensUnknown = 1024;
 
 // Solves the normal equations of the columns in use, by Gauss-Jordan; false: singular.
@@ -94,33 +96,30 @@ class Prober {
     return Status::Ok();
   }
 
-  // The better of two runs of about `tokens` tokens; false: the budget would not be enough.
+  // Times about `tokens` tokens; false: the budget would not be enough. Short runs, of which a
+  // disturbance is a larger part, are made twice; the better one counts.
   Expected<bool> Probe(int32_t tokens, int32_t length) {
     const int32_t count = std::max(1, tokens / length);
     const double work = static_cast<double>(AttentionWork(length)) * count;
     BatchSample sample{static_cast<double>(length) * count, work, 1e30};
     ProbeBatch batch(length, count, static_cast<size_t>(runner_->OutputWidth(options_.output)));
-    // Until there is a fit: as long as the last one, for each token.
-    const double per_token = samples.empty() ? 0 : samples.back().seconds / samples.back().tokens;
-    for (int run = 0; run < 2; ++run) {
-      const double guess_s = run > 0 ? sample.seconds : per_token * sample.tokens;
+    const BatchSample& last = samples.empty() ? warm_up : samples.back();
+    if (Now() + last.seconds / last.tokens * sample.tokens > end_) return false;
+    for (int run = 0; run < 2 && (run == 0 || sample.seconds < kRepeatShare * options_.budget_s);
+         ++run) {
       const double begin = Now();
-      if (begin + guess_s > end_) return run > 0 ? Keep(sample) : false;
       PENSTOCK_RETURN_IF_ERROR(
           runner_->Run({batch.ids, {}, batch.offsets, {}}, options_.output, batch.sinks));
       sample.seconds = std::min(sample.seconds, std::max(Now() - begin, 1e-9));
     }
-    return Keep(sample);
+    samples.push_back(sample);
+    return true;
   }
 
   std::vector<BatchSample> samples;
   BatchSample warm_up;  // better than nothing, if nothing else fits in the budget
 
  private:
-  bool Keep(const BatchSample& sample) {
-    samples.push_back(sample);
-    return true;
-  }
   double Now() const {
     return std::chrono::duration<double>(options_.now().time_since_epoch()).count();
   }
@@ -186,10 +185,9 @@ uint64_t WorkLimit(const BatchTimes& times, int32_t tokens, int32_t length) {
 }
 
 Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const MeasureOptions& options) {
-  // Short sequences at sizes that double, and two of long ones, cheap runs first: a budget that
-  // ends early still leaves what is told apart best.
+  // Cheap runs first: a budget that ends early still leaves what is told apart best.
   const int32_t short_length = std::min(32, options.length_max);
-  const int32_t long_length = std::min(512, options.length_max);
+  const int32_t long_length = std::min(256, options.length_max);
   Prober prober(runner, options);
   PENSTOCK_RETURN_IF_ERROR(prober.WarmUp(short_length));
   BatchMeasurement result;
@@ -201,8 +199,8 @@ Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const Measur
   const struct {
     int32_t tokens;
     int32_t length;
-  } plan[] = {{128, short_length},  {256, short_length},  {512, short_length},
-              {512, long_length},   {1024, short_length}, {1024, long_length},
+  } plan[] = {{32, short_length},   {128, short_length},  {256, long_length},   {256, short_length},
+              {512, short_length},  {512, long_length},   {1024, short_length}, {1024, long_length},
               {2048, short_length}, {4096, short_length}, {8192, short_length}};
   for (const auto& [tokens, length] : plan) {
     PENSTOCK_ASSIGN_OR_RETURN(const bool in_time, probe(tokens, length));

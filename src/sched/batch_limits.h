@@ -63,7 +63,7 @@ struct MeasureOptions {
   EncoderOutput output = EncoderOutput::kPooled;
   int32_t length_max = 512;                // longest sequence the model takes
   int32_t tokens_max = 8192;               // largest batch tried
-  double budget_s = 0.12;                  // no run is begun that would probably end after it
+  double budget_s = 0.15;                  // no run is begun that would probably end after it
   std::function<Clock::time_point()> now;  // null: the steady clock
 };
 
