@@ -139,7 +139,7 @@ int32_t MeasuredKnee(const std::vector<BatchSample>& samples, int32_t length) {
     if (is_short(sample)) best = std::max(best, sample.tokens / sample.seconds);
   }
   for (const BatchSample& sample : samples) {
-    if (is_short(sample) && sample.tokens / sample.seconds >= kKneeShare * best) {
+    if (is_short(sample) && sample.tokens / sample.seconds >= kMeasuredShare * best) {
       return static_cast<int32_t>(sample.tokens);
     }
   }
