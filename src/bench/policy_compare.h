@@ -18,7 +18,7 @@ struct PolicyBenchOptions {
   BatchTimes times;
   int32_t length_max = 256;
   std::vector<double> loads = {0.3, 0.6, 0.8, 0.9};  // of the rate at the knee
-  double simulated_s = 60;                           // of arrivals, for each cell of the table
+  double simulated_s = 1200;                         // of arrivals, for each cell of the table
   double length_median = 32;                         // log-normal, cut at 4 and length_max
   double length_sigma = 0.8;
   uint64_t seed = 1;
