@@ -166,7 +166,8 @@ void AddLogFlags(CLI::App* app, ServeFlags* flags) {
   app->add_flag("--access-log", flags->server.access_log, "Log a line for each request.")
       ->group(log);
   app->add_option("--slow-request-ms", flags->slow_request_ms,
-                  "Log requests that take longer, with the time of each stage, 5 a second at most; "
+                  "Log interactive requests that take longer, with the time of each stage, 5 a "
+                  "second at most; "
                   "0 = none.")
       ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
       ->type_name("MS")

@@ -9,7 +9,7 @@ namespace penstock {
 SlowLog::SlowLog(std::chrono::milliseconds limit, Metrics* metrics)
     : limit_(limit),
       slow_(metrics->AddCounter("penstock_slow_requests_total",
-                                "Requests that took longer than --slow-request-ms.")) {}
+                                "Interactive requests that took longer than --slow-request-ms.")) {}
 
 std::optional<std::string> SlowLog::Line(const HttpRequest& request, const std::string& route,
                                          int status, Clock::time_point now) {

@@ -22,7 +22,8 @@ class SlowLog {
   SlowLog(std::chrono::milliseconds limit, Metrics* metrics);
 
   bool IsSlow(const HttpRequest& request, Clock::time_point now) const {
-    return limit_.count() > 0 && now - request.begin >= limit_;
+    return limit_.count() > 0 && now - request.begin >= limit_ &&
+           request.context.priority == Priority::kInteractive;  // bulk waits by design
   }
   // The line for a slow request that ended at `now`; nothing if there were too many lately.
   // `route`: "POST /embed".
