@@ -40,11 +40,11 @@ TEST(WorkerPool, QueueIsBounded) {
 }
 
 TEST(WorkerPool, KnowsWhetherAThreadIsIdle) {
-  WorkerPool pool(2, 10);
-  EXPECT_TRUE(pool.HasIdleThread());
-  std::promise<bool> one_runs, two_run;
+  std::promise<bool> one_runs, two_run;  // outlive the pool, whose tasks use them
   std::promise<void> gate;
   std::shared_future<void> open(gate.get_future());
+  WorkerPool pool(2, 10);
+  EXPECT_TRUE(pool.HasIdleThread());
   ASSERT_TRUE(
       pool.Submit([&] { return one_runs.set_value(pool.HasIdleThread()), open.wait(), false; })
           .ok());
