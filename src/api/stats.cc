@@ -174,6 +174,10 @@ ServiceStats::Moment ServiceStats::Now() const {
   sums.processor_s = ProcessorSeconds();
   for (const Registry::Entry& entry : registry_->List()) {
     sums.models.push_back(ModelSums(*metrics_, entry.name));
+    // Of several replicas: how busy they are on average.
+    if (entry.engine != nullptr) {
+      sums.models.back().busy_s /= static_cast<double>(entry.engine->scheduler().replicas());
+    }
   }
   return now;
 }
