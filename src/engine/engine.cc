@@ -155,7 +155,7 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   EngineOptions measured = options;
   PENSTOCK_RETURN_IF_ERROR(MeasureLimits(parts, &measured.scheduler));
   parts.runners[0]->ReleaseMemory();  // the largest batch tried may be larger than any to come
-  TrimHeap();  // what the tensors passed through while they were packed
+  TrimHeap();                         // what the tensors passed through while they were packed
   return std::make_unique<Engine>(std::move(parts), measured, metrics);
 }
 

@@ -115,7 +115,8 @@ TEST_F(RegistryTest, StopEndsLoadingAfterTheModelAtHand) {
 TEST_F(RegistryTest, MetricsOfAModelAreThereBeforeItIsLoaded) {
   Registry registry(nullptr, &metrics_);
   ASSERT_TRUE(registry.Add(Spec("later", "x")).ok());
-  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_queue_tokens{model=\"later\",lane=\"bulk\"} 0\n"));
+  EXPECT_THAT(metrics_.Render(),
+              HasSubstr("penstock_queue_tokens{model=\"later\",lane=\"bulk\"} 0\n"));
 }
 
 TEST(Pooling, ParsesTheNamesOfTheLibraries) {
