@@ -42,6 +42,7 @@ serve: deps release  ## install, build, fetch the model, serve on 127.0.0.1:8080
 	exec $(BUILD)/penstock serve --model "$$model" "$${names[@]}" --host $(HOST) --port $(PORT)
 
 test: deps  ## install, build everything, run the unit tests and the end-to-end tests
+	@tools/install_deps.sh test
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS)
 	@tools/run_tests.sh $(BUILD)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [build] [format] [tidy]      (default: build)
+# Usage: tools/install_deps.sh [build] [test] [format] [tidy]      (default: build)
 #   build   compiler, libraries, test and benchmark frameworks
+#   test    programs that only tests run: a model checker, a Redis (Debian starts it as a service)
 #   format  clang-format, for `make format` and `make check`
 #   tidy    clang-tidy, for `make check`
 set -euo pipefail
@@ -12,8 +13,9 @@ build=(
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
   libboost-dev libcli11-dev libhiredis-dev libxxhash-dev pkg-config
   libgtest-dev libgmock-dev libbenchmark-dev
-  libconcurrentqueue-dev libtbb-dev spin redis-server
+  libconcurrentqueue-dev libtbb-dev
 )
+test=(spin redis-server)
 format=(clang-format)
 tidy=(clang-tidy)
 
@@ -21,9 +23,10 @@ wanted=()
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
+    test) wanted+=("${test[@]}") ;;
     format) wanted+=("${format[@]}") ;;
     tidy) wanted+=("${tidy[@]}") ;;
-    *) echo "install_deps.sh: no group '$group' (build, format, tidy)" >&2; exit 2 ;;
+    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy)" >&2; exit 2 ;;
   esac
 done
 
