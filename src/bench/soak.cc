@@ -27,6 +27,11 @@ constexpr double kOthersMax = 0.1;
 // Small, so that overload reaches them: requests, and tokens that wait.
 constexpr int kConcurrentRequests = 128;
 constexpr int kQueuedTokens = 65'536;
+// What a cache is meant to take is no growth that the bound on memory is about.
+constexpr int kTokenCacheBytes = 16 << 20;
+// A server may close a connection that was idle for long just when the next request is sent, and
+// no client can tell that from a lost answer: not within one run.
+constexpr double kIdleTimeoutMoreS = 600;
 // More than the server works on at once: connections are not what limits the load.
 constexpr int kConnectionsMax = 2000;
 constexpr const char* kRoute = "route=\"/v1/embeddings\"";
@@ -153,8 +158,12 @@ std::vector<HttpLoad> Soak::Overload(double texts_per_s) {
 
 Status Soak::Run() {
   std::vector<std::string> words = {"--model", options_.model, "--log-level", "warn"};
-  words.insert(words.end(), {"--max-concurrent-requests", std::to_string(kConcurrentRequests),
-                             "--max-queued-tokens", std::to_string(kQueuedTokens)});
+  words.insert(words.end(),
+               {"--max-concurrent-requests", std::to_string(kConcurrentRequests),
+                "--max-queued-tokens", std::to_string(kQueuedTokens), "--token-cache-bytes",
+                std::to_string(kTokenCacheBytes), "--idle-timeout-ms",
+                std::to_string(static_cast<int64_t>(
+                    std::min(options_.duration_s + kIdleTimeoutMoreS, 86'400.0) * 1000))});
   words.insert(words.end(), options_.server_flags.begin(), options_.server_flags.end());
   PENSTOCK_ASSIGN_OR_RETURN(server_, ServerProcess::Start(words));
   std::fprintf(stderr, "capacity ...\n");
