@@ -103,11 +103,6 @@ bool BasicBatchRing<Sync>::HasWork() const {
 }
 
 template <typename Sync>
-uint32_t BasicBatchRing<Sync>::open_rows() const {
-  return RowsOf(word_.load(std::memory_order_relaxed));
-}
-
-template <typename Sync>
 bool BasicBatchRing<Sync>::Claim(Claimed* claimed) {
   uint64_t epoch;
   while (true) {

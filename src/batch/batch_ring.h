@@ -199,8 +199,6 @@ class BasicBatchRing {
 
   // Whether Claim would find something: for use between PrepareWait and Wait.
   bool HasWork() const;
-  // Rows of the open batch. A hint.
-  uint32_t open_rows() const;
 
  private:
   template <typename T>

@@ -13,12 +13,14 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bench/latency.h"
@@ -104,6 +106,15 @@ class alignas(128) BatcherProducer {
     if (!IsSampled(place)) return;
     sealed_.Add(static_cast<double>(sealed_ns - submitted_ns_[place]) * 1e-6);
     result_.Add(static_cast<double>(BenchNowNs() - submitted_ns_[place]) * 1e-6);
+  }
+
+  // Called after each look for results: how many rows may be submitted until the next; nothing:
+  // this producer is through.
+  std::optional<uint64_t> RowsUntilLook(bool stopping, uint64_t submitted, uint64_t rows_taken) {
+    taken.store(rows_taken, std::memory_order_relaxed);
+    if (stopping && rows_taken == submitted) return std::nullopt;
+    if (stopping) return 0;
+    return std::min<uint64_t>(cell_.window - (submitted - rows_taken), kRowsPerLook);
   }
 
   // Rows whose results were taken. Written by the producer, read by who measures.

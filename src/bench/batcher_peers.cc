@@ -223,12 +223,10 @@ class PeerRun {
         const uint32_t place = self.PlaceOf(taken);
         self.TakeResult(taken, inbox.results[place], inbox.sealed_ns[place]);
       }
-      if (some) self.taken.store(taken, std::memory_order_relaxed);
-      const bool stopping = stop_.load(std::memory_order_relaxed);
-      if (stopping && taken == submitted) return;
-      const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
-      if (free == 0 && !some) sched_yield();
-      for (uint64_t left = std::min<uint64_t>(free, kRowsPerLook); left > 0;) {
+      const auto room = self.RowsUntilLook(stop_.load(std::memory_order_relaxed), submitted, taken);
+      if (!room) return;
+      if (*room == 0 && !some) sched_yield();
+      for (uint64_t left = *room; left > 0;) {
         const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
         std::array<Item, kRowsPerLook> items;
         for (uint32_t i = 0; i < count; ++i, ++submitted) {

@@ -117,11 +117,9 @@ class InPlaceRun : public RingModel {
         --open;
         some = true;
       }
-      if (some) self.taken.store(taken, std::memory_order_relaxed);
-      const bool stopping = stop_.load(std::memory_order_relaxed);
-      if (stopping && taken == submitted) return;
-      const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
-      uint64_t left = std::min<uint64_t>(free, kRowsPerLook);
+      const auto room = self.RowsUntilLook(stop_.load(std::memory_order_relaxed), submitted, taken);
+      if (!room) return;
+      uint64_t left = *room;
       while (left > 0) {
         Reservation place;
         const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
@@ -141,7 +139,7 @@ class InPlaceRun : public RingModel {
         left -= count;
         submitted += count;
       }
-      if (some || (free > 0 && left == 0)) continue;
+      if (some || (*room > 0 && left == 0)) continue;
       Idle(open > 0 ? &groups[first].place : nullptr);
     }
   }
@@ -244,11 +242,9 @@ class CallbackRun : public RingModel {
         self.TakeResult(taken, inbox.results[place],
                         inbox.tickets[inbox.ticket_of[place]].sealed_ns);
       }
-      if (some) self.taken.store(taken, std::memory_order_relaxed);
-      const bool stopping = stop_.load(std::memory_order_relaxed);
-      if (stopping && taken == submitted) return;
-      const uint64_t free = stopping ? 0 : cell_.window - (submitted - taken);
-      uint64_t left = std::min<uint64_t>(free, kRowsPerLook);
+      const auto room = self.RowsUntilLook(stop_.load(std::memory_order_relaxed), submitted, taken);
+      if (!room) return;
+      uint64_t left = *room;
       while (left > 0) {
         Reservation place;
         const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
@@ -261,7 +257,7 @@ class CallbackRun : public RingModel {
         left -= count;
         submitted += count;
       }
-      if (!some && (free == 0 || left > 0)) sched_yield();
+      if (!some && (*room == 0 || left > 0)) sched_yield();
     }
   }
 
