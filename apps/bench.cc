@@ -15,6 +15,7 @@ struct Benchmark {
 };
 
 const std::vector<Benchmark> kBenchmarks = {
+    {"kernels", "Share of the processor's peak the kernels use, beside oneDNN", RunBenchKernels},
     {"http", "A server under load: rates and latencies", RunBenchHttp},
     {"saturation", "A whole server beside its kernels alone; interactive requests under bulk load",
      RunBenchSaturation},

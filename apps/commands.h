@@ -16,6 +16,7 @@ int RunDoctor(const std::vector<std::string>& args);
 
 // penstock bench NAME; apps/bench.cc has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
+int RunBenchKernels(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);
 int RunBenchStages(const std::vector<std::string>& args);

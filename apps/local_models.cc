@@ -53,8 +53,10 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
                  "lasttoken.")
       ->type_name("MODE")
       ->group(model);
-  app.add_option("--dtype", flags->dtype, "Type of the weights in memory: auto or f32.")
-      ->check(CLI::IsMember({"auto", "f32"}))
+  app.add_option("--dtype", flags->dtype,
+                 "Type the layers' products are computed in: f32, bf16 or int8 (dynamic scales); "
+                 "auto = bf16 where the processor multiplies it natively, else f32.")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
       ->type_name("TYPE")
       ->group(model);
 
@@ -211,6 +213,7 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
       }
       spec.options.pooling = *pooling;
     }
+    PENSTOCK_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(flags.dtype));
     spec.options.fingerprint = !flags.redis_url.empty();
     spec.options.scheduler = flags.scheduler;
     spec.options.replicas = flags.replicas;

@@ -24,13 +24,19 @@ function(penstock_module name)
   target_include_directories(penstock_${name} ${scope} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(penstock_${name} ${scope} ${deps} ${ARG_LIBS})
 
+  set(avx2 -mavx2 -mfma -mf16c)
+  # g++ 12 warns of its own _mm512_undefined_ps.
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+      -Wno-maybe-uninitialized -Wno-uninitialized)
+  set(isa_avx2 ${avx2})
+  set(isa_avxvnni ${avx2} -mavxvnni)
+  set(isa_avx512 ${avx512})
+  set(isa_avx512vnni ${avx512} -mavx512vnni)
+  set(isa_avx512bf16 ${avx512} -mavx512vnni -mavx512bf16)
   foreach(source ${sources})
-    if(source MATCHES "isa_avx512\\.cc$")
-      # g++ 12 warns of its own _mm512_undefined_ps.
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512;-Wno-maybe-uninitialized;-Wno-uninitialized")
-    elseif(source MATCHES "isa_avx2\\.cc$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    get_filename_component(unit ${source} NAME_WE)
+    if(unit MATCHES "^isa_avx")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${${unit}}")
     endif()
   endforeach()
 

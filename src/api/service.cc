@@ -67,7 +67,16 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.revision = engine.revision();
   info.task = ModelTaskName(folder.task);
   info.architecture = folder.encoder.model_type;
-  info.dtype = "float32";
+  switch (engine.facts().dtype) {
+    case DType::kBf16:
+      info.dtype = "bfloat16";
+      break;
+    case DType::kI8:
+      info.dtype = "int8";
+      break;
+    default:
+      info.dtype = "float32";
+  }
   if (folder.task == ModelTask::kEmbedding) {
     info.pooling = PoolingModeName(folder.pooling);
     info.dimensions = facts.embedding_size;

@@ -188,7 +188,7 @@ struct ModelInfo {
   std::string revision;      // commit if known, else ""
   std::string task;          // "embedding", "reranking", "classification"
   std::string architecture;  // model_type
-  std::string dtype;         // weights in memory: "float32"
+  std::string dtype;         // of the products: "float32", "bfloat16", "int8"
   std::string pooling;       // embedding models
   std::string tokenizer;     // "WordPiece", ...
   std::string backend;       // "cpu (avx512, 2 threads)"

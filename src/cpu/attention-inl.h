@@ -1,7 +1,7 @@
 // softmax(q k^T * scale + bias) v for one head of one sequence. Included inside namespace
 // penstock::cpu::<isa>, after gemm-inl.h.
 //
-// k^T and v are packed into panels as a weight matrix would be, so both products are GemmPanel:
+// k^T and v are packed into panels as a weight matrix would be, so both products are FloatProduct:
 //
 //   keys    [length / kPanel][head_size][kPanel]
 //   values  [head_size / kPanel][length][kPanel]
@@ -133,8 +133,7 @@ void AttentionHead(const AttentionTask& task) {
       q_stride = size;
     }
     for (size_t j = begin / kPanel * kPanel; j < end; j += kPanel) {
-      GemmPanel(q, q_stride, rows, keys + j * size, nullptr, size, false, nullptr,
-                Activation::kNone, scores + j, padded, kPanel);
+      FloatProduct(q, q_stride, rows, keys + j * size, size, scores + j, padded, kPanel);
     }
     float inverse[kTileRows];
     for (size_t r = 0; r < rows; ++r) {
@@ -145,9 +144,8 @@ void AttentionHead(const AttentionTask& task) {
     }
     float* out = task.out + first * task.out_stride;
     for (size_t d = 0; d < size; d += kPanel) {
-      GemmPanel(scores + begin, padded, rows, values + d * length + begin * kPanel, nullptr,
-                end - begin, false, nullptr, Activation::kNone, out + d, task.out_stride,
-                size - d < kPanel ? size - d : kPanel);
+      FloatProduct(scores + begin, padded, rows, values + d * length + begin * kPanel, end - begin,
+                   out + d, task.out_stride, size - d < kPanel ? size - d : kPanel);
     }
     for (size_t r = 0; r < rows; ++r) {
       float* row = out + r * task.out_stride;

@@ -10,6 +10,7 @@
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
+#include "cpu/packed_linear.h"
 
 namespace penstock {
 namespace cpu {
@@ -25,54 +26,6 @@ constexpr size_t kRowsPerTask = 16;  // for row-wise operations
 
 size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
-class AlignedBuffer final : public Buffer {
- public:
-  AlignedBuffer(size_t floats, HugePageArena* arena)
-      : block_(arena->Alloc(floats * sizeof(float))) {
-    data_ = static_cast<float*>(block_.data);
-    size_ = floats;
-  }
-
- private:
-  HugePageArena::Block block_;
-};
-
-class PanelLinear final : public PackedLinear {
- public:
-  PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in, size_t panel,
-              HugePageArena* arena)
-      : panel_(panel),
-        panels_(CeilDiv(static_cast<size_t>(out), panel)),
-        weights_(panels_ * panel * static_cast<size_t>(in), arena),
-        bias_(panels_ * panel, arena) {
-    in_ = in;
-    out_ = out;
-    has_bias_ = bias != nullptr;
-    const size_t depth = static_cast<size_t>(in);
-    std::memset(weights_.data(), 0, weights_.size() * sizeof(float));
-    std::memset(bias_.data(), 0, bias_.size() * sizeof(float));
-    for (size_t row = 0; row < static_cast<size_t>(out); ++row) {
-      float* to = weights_.data() + row / panel * panel * depth + row % panel;
-      const float* from = weight + row * depth;
-      for (size_t k = 0; k < depth; ++k) to[k * panel] = from[k];
-      if (has_bias_) bias_.data()[row] = bias[row];
-    }
-  }
-  uint64_t bytes() const override { return (weights_.size() + bias_.size()) * sizeof(float); }
-  size_t panels() const { return panels_; }
-  const float* panel(size_t i) const {
-    return weights_.data() + i * panel_ * static_cast<size_t>(in_);
-  }
-  const float* bias(size_t i) const { return has_bias_ ? bias_.data() + i * panel_ : nullptr; }
-
- private:
-  size_t panel_;
-  size_t panels_;
-  bool has_bias_ = false;
-  AlignedBuffer weights_;
-  AlignedBuffer bias_;
-};
-
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Kernels* kernels, size_t threads, bool pin)
@@ -80,10 +33,6 @@ class CpuBackend final : public Backend {
         pool_(threads, pin),
         gemm_scratch_(pool_.threads()),
         attention_scratch_(pool_.threads()) {
-    const size_t rows = kBlockTilesMax * static_cast<size_t>(kernels->tile_rows);
-    for (std::unique_ptr<AlignedBuffer>& scratch : gemm_scratch_) {
-      scratch = std::make_unique<AlignedBuffer>(kernels->gemm_scratch_floats(rows), &weight_arena_);
-    }
     if (pool_.threads() == 1) return;
     for (size_t lane = 0; lane < pool_.threads(); ++lane) {
       lanes_.push_back(std::make_unique<CpuBackend>(kernels, 1, false));
@@ -143,9 +92,14 @@ class CpuBackend final : public Backend {
     std::memcpy(host, device, floats * sizeof(float));
   }
   std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
-                                     int32_t in) override {
-    return std::make_unique<PanelLinear>(weight, bias, out, in,
-                                         static_cast<size_t>(kernels_->panel), &weight_arena_);
+                                     int32_t in, DType dtype) override {
+    auto packed = std::make_unique<PanelLinear>(
+        weight, bias, out, in, dtype, static_cast<size_t>(kernels_->panel), &weight_arena_);
+    ReserveRows(*packed);
+    return packed;
+  }
+  DType preferred_dtype() const override {
+    return kernels_->isa == Isa::kAvx512Bf16 ? DType::kBf16 : DType::kF32;
   }
 
   void Embed(const EmbedArgs& args, float* x) override {
@@ -157,15 +111,8 @@ class CpuBackend final : public Backend {
 
   void Linear(const float* x, size_t rows, const PackedLinear& weight, Activation activation,
               float* y) override {
-    const auto& packed = static_cast<const PanelLinear&>(weight);
-    const Blocks blocks = SplitRows(rows, packed);
-    const size_t groups = SplitPanels(blocks, packed);
-    pool_.ParallelFor(blocks.count * groups, [&](size_t task, size_t thread) {
-      const size_t block = task / groups;
-      const size_t group = task % groups;
-      Gemm(x, blocks.begin(block), blocks.end(block), packed, packed.panels() * group / groups,
-           packed.panels() * (group + 1) / groups, activation, y, thread);
-    });
+    const std::lock_guard lock(buffers_mutex_);
+    Product(x, rows, static_cast<const PanelLinear&>(weight), activation, y);
   }
 
   void LinearAddNorm(const float* x, size_t rows, const PackedLinear& weight, const float* residual,
@@ -173,19 +120,19 @@ class CpuBackend final : public Backend {
     const auto& packed = static_cast<const PanelLinear&>(weight);
     const size_t width = static_cast<size_t>(packed.out());
     const Blocks blocks = SplitRows(rows, packed);
-    std::lock_guard lock(buffers_mutex_);
+    const std::lock_guard lock(buffers_mutex_);
     float* product = Grow(&product_, rows * width);
     if (blocks.count >= pool_.threads()) {
       // A block's rows are normed while they are still in the cache.
       pool_.ParallelFor(blocks.count, [&](size_t block, size_t thread) {
         const size_t begin = blocks.begin(block);
         const size_t end = blocks.end(block);
-        Gemm(x, begin, end, packed, 0, packed.panels(), Activation::kNone, product, thread);
+        BlockProduct(x, begin, end, packed, Activation::kNone, product, thread);
         AddNormRows(product, residual, begin, end, width, norm, sum, y);
       });
       return;
     }
-    Linear(x, rows, weight, Activation::kNone, product);
+    Product(x, rows, packed, Activation::kNone, product);
     pool_.ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
       AddNormRows(product, residual, task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask),
                   width, norm, sum, y);
@@ -268,13 +215,17 @@ class CpuBackend final : public Backend {
     size_t end(size_t block) const { return std::min(rows, (block + 1) * rows_per_block); }
   };
 
+  // Rows of a block: packed, they take at most kBlockBytes, unless one tile takes more.
+  size_t BlockRowsMax(const PanelLinear& weight) const {
+    const size_t tile = static_cast<size_t>(kernels_->tile_rows);
+    const size_t bytes = PackedRowBytes(weight.dtype(), static_cast<size_t>(weight.in()));
+    return std::clamp<size_t>(kBlockBytes / (bytes * tile), 1, kBlockTilesMax) * tile;
+  }
+
   Blocks SplitRows(size_t rows, const PanelLinear& weight) const {
     const size_t tile = static_cast<size_t>(kernels_->tile_rows);
-    const size_t row_bytes = static_cast<size_t>(weight.in()) * sizeof(float);
-    const size_t tiles_max =
-        std::clamp<size_t>(kBlockBytes / (row_bytes * tile), 1, kBlockTilesMax);
     const size_t tiles = CeilDiv(rows, tile);
-    size_t count = CeilDiv(tiles, tiles_max);
+    size_t count = CeilDiv(tiles, BlockRowsMax(weight) / tile);
     // A whole number of rounds for the threads, so that none idles in the last one.
     if (count > 1) count = CeilDiv(count, pool_.threads()) * pool_.threads();
     const size_t per_block = std::max<size_t>(1, CeilDiv(tiles, std::max<size_t>(count, 1)));
@@ -285,32 +236,79 @@ class CpuBackend final : public Backend {
   size_t SplitPanels(const Blocks& blocks, const PanelLinear& weight) const {
     const size_t threads = pool_.threads();
     if (blocks.count >= threads) return 1;
-    const size_t ops =
-        blocks.rows * static_cast<size_t>(weight.in()) * static_cast<size_t>(weight.out());
+    const size_t ops = blocks.rows * static_cast<size_t>(weight.in()) *
+                       static_cast<size_t>(weight.out()) / WordValues(weight.dtype());
     // Two a thread: the first to finish takes another.
     const size_t wanted = std::min(CeilDiv(2 * threads, blocks.count), CeilDiv(ops, kTaskOpsMin));
     return std::clamp<size_t>(wanted, 1, weight.panels());
   }
 
-  // `thread` owns the scratch that is used.
-  void Gemm(const float* x, size_t begin, size_t end, const PanelLinear& weight, size_t panel_begin,
-            size_t panel_end, Activation activation, float* y, size_t thread) {
+  // Makes room for the rows of products with `weight`, so that they allocate nothing.
+  void ReserveRows(const PanelLinear& weight) {
+    for (const std::unique_ptr<CpuBackend>& lane : lanes_) lane->ReserveRows(weight);
+    const size_t bytes =
+        BlockRowsMax(weight) * PackedRowBytes(weight.dtype(), static_cast<size_t>(weight.in()));
+    const size_t floats = CeilDiv(bytes, sizeof(float));
+    const auto keep = [this](std::unique_ptr<AlignedBuffer>* buffer, size_t size) {
+      if (*buffer != nullptr && (*buffer)->size() >= size) return;
+      *buffer = std::make_unique<AlignedBuffer>(size, &weight_arena_);
+    };
+    const std::lock_guard lock(buffers_mutex_);
+    for (std::unique_ptr<AlignedBuffer>& scratch : gemm_scratch_) keep(&scratch, floats);
+    if (pool_.threads() > 1) keep(&shared_rows_, floats * (pool_.threads() - 1));
+  }
+
+  // y = activation(x W^T + bias). The caller holds buffers_mutex_.
+  void Product(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
+               float* y) {
+    const Blocks blocks = SplitRows(rows, weight);
+    const size_t groups = SplitPanels(blocks, weight);
+    if (groups == 1) {
+      pool_.ParallelFor(blocks.count, [&](size_t block, size_t thread) {
+        BlockProduct(x, blocks.begin(block), blocks.end(block), weight, activation, y, thread);
+      });
+      return;
+    }
+    // Fewer blocks than threads: they share the panels, and the packed rows.
+    const size_t in = static_cast<size_t>(weight.in());
+    const auto packed = [&](size_t begin, size_t end) {
+      return PackInto(shared_rows_.get(), rows, begin, weight.dtype(), x + begin * in, end - begin,
+                      in);
+    };
+    pool_.ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
+      kernels_->pack_rows(packed(task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask)));
+    });
+    pool_.ParallelFor(blocks.count * groups, [&](size_t task, size_t) {
+      const size_t block = task / groups;
+      const size_t group = task % groups;
+      Gemm(packed(blocks.begin(block), blocks.end(block)), blocks.begin(block), weight,
+           weight.panels() * group / groups, weight.panels() * (group + 1) / groups, activation, y);
+    });
+  }
+
+  // The product's rows [begin, end) on the calling thread.
+  void BlockProduct(const float* x, size_t begin, size_t end, const PanelLinear& weight,
+                    Activation activation, float* y, size_t thread) {
+    const size_t in = static_cast<size_t>(weight.in());
+    const PackRowsTask rows = PackInto(gemm_scratch_[thread].get(), end - begin, 0, weight.dtype(),
+                                       x + begin * in, end - begin, in);
+    kernels_->pack_rows(rows);
+    Gemm(rows, begin, weight, 0, weight.panels(), activation, y);
+  }
+
+  // Panels [panel_begin, panel_end) for packed rows, whose first is row `row_begin` of y.
+  void Gemm(const PackRowsTask& rows, size_t row_begin, const PanelLinear& weight,
+            size_t panel_begin, size_t panel_end, Activation activation, float* y) {
     if (panel_begin == panel_end) return;
-    const size_t first = panel_begin * static_cast<size_t>(kernels_->panel);
-    const size_t out = static_cast<size_t>(weight.out());
     GemmTask task;
-    task.rows = end - begin;
-    task.in = static_cast<size_t>(weight.in());
-    task.x = x + begin * task.in;
-    task.panels = weight.panel(panel_begin);
-    task.bias = weight.bias(panel_begin);
-    task.panel_count = panel_end - panel_begin;
-    task.cols = std::min(out, panel_end * static_cast<size_t>(kernels_->panel)) - first;
-    task.y = y + begin * out + first;
-    task.y_stride = out;
+    weight.Describe(panel_begin, panel_end - panel_begin, &task);
+    task.x = rows.words;
+    task.x_scales = rows.scales;
+    task.rows = rows.rows;
+    task.y_stride = static_cast<size_t>(weight.out());
+    task.y = y + row_begin * task.y_stride + panel_begin * static_cast<size_t>(kernels_->panel);
     task.activation = activation;
-    task.scratch = gemm_scratch_[thread]->data();
-    kernels_->gemm_block(task);
+    kernels_->gemm(task);
   }
 
   void AddNormRows(const float* x, const float* residual, size_t begin, size_t end, size_t width,
@@ -336,10 +334,13 @@ class CpuBackend final : public Backend {
   HugePageArena work_arena_;
   ThreadPool pool_;
   std::vector<std::unique_ptr<CpuBackend>> lanes_;  // one a thread, each of one thread
-  // One a thread of the pool, for the largest block of rows; small, and never given back.
-  std::vector<std::unique_ptr<AlignedBuffer>> gemm_scratch_;
-  // These grow and are given back; buffers_mutex_ keeps two operations from using them at once.
+  // buffers_mutex_ keeps two operations from using them at once.
   std::mutex buffers_mutex_;
+  // A block of packed rows: one a thread of the pool, and what threads share. Small; they grow with
+  // the models that are loaded and are never given back.
+  std::vector<std::unique_ptr<AlignedBuffer>> gemm_scratch_;
+  std::unique_ptr<AlignedBuffer> shared_rows_;
+  // These grow and are given back.
   std::vector<std::unique_ptr<AlignedBuffer>> attention_scratch_;
   std::unique_ptr<AlignedBuffer> product_;
   std::atomic<uint64_t> scratch_bytes_{0};  // of this backend, without its lanes

@@ -10,24 +10,34 @@ const char* IsaName(Isa isa) {
       return "scalar";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvxVnni:
+      return "avxvnni";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512vnni";
+    case Isa::kAvx512Bf16:
+      return "avx512bf16";
   }
   return "?";
 }
 
 std::vector<const Kernels*> SupportedKernels() {
   std::vector<const Kernels*> out = {ScalarKernels()};
+  const auto add = [&out](const Kernels* kernels, bool supported) {
+    if (kernels != nullptr && supported) out.push_back(kernels);
+  };
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (Avx2Kernels() != nullptr && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    out.push_back(Avx2Kernels());
-  }
-  if (Avx512Kernels() != nullptr && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
-    out.push_back(Avx512Kernels());
-  }
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  add(Avx2Kernels(), avx2);
+  add(AvxVnniKernels(), avx2 && __builtin_cpu_supports("avxvnni"));
+  add(Avx512Kernels(), avx512);
+  add(Avx512VnniKernels(), vnni);
+  add(Avx512Bf16Kernels(), vnni && __builtin_cpu_supports("avx512bf16"));
 #endif
   return out;
 }

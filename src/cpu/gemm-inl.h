@@ -1,151 +1,233 @@
-// y = activation(x W^T + bias), one weight panel at a time. Included inside namespace
-// penstock::cpu::<isa>, after math-inl.h.
+// y = activation(x W^T + bias), one weight panel at a time, for every data type. Included inside
+// namespace penstock::cpu::<isa>, after math-inl.h and dot-inl.h.
 
 constexpr int kTileVecs = Simd::kTileVecs;
 constexpr int kTileRows = Simd::kTileRows;
 constexpr size_t kPanel = kTileVecs * kLanes;
+// A panel's cache lines a word of k; each tile fetches one line of the next panel a word.
+constexpr size_t kFetchTiles = (kPanel + kLineWords - 1) / kLineWords;
 
-constexpr size_t kLineFloats = 16;
-constexpr size_t kFetchTiles = (kPanel + kLineFloats - 1) / kLineFloats;
+// One panel's part of a GemmTask.
+struct PanelTask {
+  const Word* x;  // [rows], `x_stride` words apart
+  size_t x_stride;
+  const RowScale* x_scales;  // int8: [rows][groups]
+  const Word* panel;         // [words][kPanel]
+  const float* scales;       // int8: [groups][kPanel]
+  const int32_t* sums;       // int8: [groups][kPanel]
+  size_t rows;
+  size_t words;
+  const float* bias;  // [kPanel] or null
+  Activation activation;
+  float* y;
+  size_t y_stride;
+  size_t cols;
+  const Word* next;  // panel to fetch into L2, or null
+};
 
-// Longest piece of the chain of k worked on in one go: a panel's piece (64 KB with 32 columns) and
-// that of a block of rows stay in L2. The next piece goes on from the sums in y, bit for bit.
-constexpr size_t kDepth = 512;
+template <typename Dot, int kRows, int kPhase>
+[[gnu::always_inline]] inline void AddProducts(typename Dot::Acc (&sums)[kRows][kTileVecs],
+                                               const Word* x, size_t x_stride, const Word* panel) {
+  Simd::Words weights[kTileVecs];
+#pragma GCC unroll 4
+  for (int c = 0; c < kTileVecs; ++c) {
+    weights[c] = Dot::template Weights<kPhase>(Simd::LoadWords(panel + c * kLanes));
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const Simd::Words row = Dot::template Rows<kPhase>(Simd::SetWord(x[r * x_stride]));
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Dot::Add(sums[r][c], row, weights[c]);
+  }
+}
 
-// `kRows` x kPanel products held in registers over k. With 14 x 2 AVX-512 accumulators one step
-// costs 28 FMAs, 2 weight loads and 14 broadcasts: FMA-bound. `resume`: y holds the sums so far.
-// Each step asks for one cache line from `fetch` on.
-template <int kRows>
-inline void GemmTile(const float* x, size_t x_stride, const float* panel, size_t in, bool resume,
-                     const float* bias, Activation activation, float* y, size_t y_stride,
-                     size_t cols, const float* fetch) {
+// Products of kRows x kPanel held in registers over k. With 14 x 2 AVX-512 accumulators one step
+// costs 28 multiply-adds, 2 weight loads and 14 broadcasts: bound by the multipliers (95-99 % of
+// their peak on Zen 4 in each type). Each step asks for one cache line from `fetch` on.
+template <typename Dot, int kRows>
+[[gnu::always_inline]] inline void Multiply(typename Dot::Acc (&sums)[kRows][kTileVecs],
+                                            const Word* x, size_t x_stride, const Word* panel,
+                                            size_t words, const Word* fetch) {
+  for (size_t k = 0; k < words; ++k) {
+    __builtin_prefetch(fetch + k * kLineWords, 0, 2);
+    AddProducts<Dot, kRows, 0>(sums, x + k, x_stride, panel + k * kPanel);
+    if constexpr (Dot::kPhases == 2) {
+      AddProducts<Dot, kRows, 1>(sums, x + k, x_stride, panel + k * kPanel);
+    }
+  }
+}
+
+// A tile of f32 or bf16: raw sums to `out`.
+template <typename Dot, int kRows>
+inline void FloatTile(const PanelTask& task, size_t first, const Word* fetch, float* out,
+                      size_t out_stride) {
   Vec sums[kRows][kTileVecs];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Simd::Zero();
   }
-  if (resume) {
+  Multiply<Dot, kRows>(sums, task.x + first * task.x_stride, task.x_stride, task.panel, task.words,
+                       fetch);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) Simd::Store(out + r * out_stride + c * kLanes, sums[r][c]);
+  }
+}
+
+// A tile of int8. The f32 sums over groups lie in `out`, [kRows][kPanel], which stays in L1 (rows
+// of y may not: they are often a multiple of 4 KB apart).
+template <int kRows>
+inline void Int8Tile(const PanelTask& task, size_t first, const Word* fetch, float* out) {
+  constexpr size_t kGroupWords = kScaleGroup / 4;
+  const size_t groups = (task.words + kGroupWords - 1) / kGroupWords;
+  const RowScale* row_scales = task.x_scales + first * groups;
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t begin = g * kGroupWords;
+    const size_t words = task.words - begin < kGroupWords ? task.words - begin : kGroupWords;
+    DotInt8::Acc sums[kRows][kTileVecs];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
+      const Simd::Words zero =
+          Simd::SetWord(static_cast<uint32_t>(row_scales[r * groups + g].zero));
 #pragma GCC unroll 4
       for (int c = 0; c < kTileVecs; ++c) {
-        const size_t begin = c * kLanes;
-        if (begin < cols) {
-          sums[r][c] =
-              LoadN(y + r * y_stride + begin, cols - begin < kLanes ? cols - begin : kLanes);
-        }
+        const int32_t* column_sums = task.sums + g * kPanel + c * kLanes;
+        sums[r][c] =
+            Simd::MulWords(zero, Simd::LoadWords(reinterpret_cast<const Word*>(column_sums)));
+      }
+    }
+    Multiply<DotInt8, kRows>(sums, task.x + first * task.x_stride + begin, task.x_stride,
+                             task.panel + begin * kPanel, words, fetch + begin * kLineWords);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Vec row_scale = Simd::Set(row_scales[r * groups + g].scale);
+#pragma GCC unroll 4
+      for (int c = 0; c < kTileVecs; ++c) {
+        float* to = out + r * kPanel + c * kLanes;
+        const Vec product =
+            Simd::Mul(Simd::ToFloat(sums[r][c]), Simd::Load(task.scales + g * kPanel + c * kLanes));
+        Simd::Store(to, g == 0 ? Simd::Mul(product, row_scale)
+                               : Simd::Fma(product, row_scale, Simd::Load(to)));
       }
     }
   }
-  for (size_t k = 0; k < in; ++k) {
-    __builtin_prefetch(fetch + k * kLineFloats, 0, 2);
-    Vec weights[kTileVecs];
-#pragma GCC unroll 4
-    for (int c = 0; c < kTileVecs; ++c) weights[c] = Simd::Load(panel + k * kPanel + c * kLanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const Vec value = Simd::Set(x[r * x_stride + k]);
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Simd::Fma(value, weights[c], sums[r][c]);
-    }
-  }
-  if (bias != nullptr) {
-#pragma GCC unroll 4
-    for (int c = 0; c < kTileVecs; ++c) {
-      const Vec b = Simd::Load(bias + c * kLanes);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) sums[r][c] = Simd::Add(sums[r][c], b);
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    if (cols == kPanel) {
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) Simd::Store(y + r * y_stride + c * kLanes, sums[r][c]);
-    } else {
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) {
-        const size_t begin = c * kLanes;
-        if (begin < cols) {
-          StoreN(y + r * y_stride + begin, sums[r][c],
-                 cols - begin < kLanes ? cols - begin : kLanes);
-        }
+}
+
+// y = activation(tile + bias), while the tile is in L1. A pass of its own keeps the register tile
+// free of the activation's constants. `tile` is [rows][kPanel].
+template <Activation kActivation, bool kCoarse>
+inline void FinishTile(const PanelTask& task, size_t rows, const float* tile, float* y) {
+  for (size_t r = 0; r < rows; ++r) {
+    const float* from = tile + r * kPanel;
+    float* to = y + r * task.y_stride;
+    ForVectors(task.cols, [&](size_t i, size_t n) {
+      Vec v = LoadN(from + i, n);
+      if (task.bias != nullptr) v = Simd::Add(v, LoadN(task.bias + i, n));
+      if constexpr (kCoarse && kActivation == Activation::kGelu) {
+        v = CoarseGelu(v);
+      } else {
+        v = Activate(v, kActivation);
       }
-    }
-  }
-  if (activation == Activation::kNone) return;
-  // The tile is in L1; a second pass keeps the register tile free of the activation's constants.
-  for (int r = 0; r < kRows; ++r) {
-    float* row = y + r * y_stride;
-    ForVectors(cols, [&](size_t i, size_t n) {
-      StoreN(row + i, Activate(LoadN(row + i, n), activation), n);
+      StoreN(to + i, v, n);
     });
   }
 }
 
-template <int kRows>
-inline void GemmRest(size_t rows, const float* x, size_t x_stride, const float* panel, size_t in,
-                     bool resume, const float* bias, Activation activation, float* y,
-                     size_t y_stride, size_t cols, const float* fetch) {
-  if (rows == kRows) {
-    GemmTile<kRows>(x, x_stride, panel, in, resume, bias, activation, y, y_stride, cols, fetch);
-  } else if constexpr (kRows > 1) {
-    GemmRest<kRows - 1>(rows, x, x_stride, panel, in, resume, bias, activation, y, y_stride, cols,
-                        fetch);
+template <bool kCoarse>
+inline void Finish(const PanelTask& task, size_t rows, const float* tile, float* y) {
+  switch (task.activation) {
+    case Activation::kNone:
+      return FinishTile<Activation::kNone, kCoarse>(task, rows, tile, y);
+    case Activation::kGelu:
+      return FinishTile<Activation::kGelu, kCoarse>(task, rows, tile, y);
+    case Activation::kGeluTanh:
+      return FinishTile<Activation::kGeluTanh, kCoarse>(task, rows, tile, y);
+    case Activation::kRelu:
+      return FinishTile<Activation::kRelu, kCoarse>(task, rows, tile, y);
+    case Activation::kSilu:
+      return FinishTile<Activation::kSilu, kCoarse>(task, rows, tile, y);
+    case Activation::kTanh:
+      return FinishTile<Activation::kTanh, kCoarse>(task, rows, tile, y);
   }
 }
 
-// One panel: y[rows, cols] = activation(x panel + bias), going on from y where `resume`. The first
-// tiles fetch `next` into L2, a line a step; null: nothing to fetch.
-void GemmPanel(const float* x, size_t x_stride, size_t rows, const float* panel, const float* next,
-               size_t in, bool resume, const float* bias, Activation activation, float* y,
-               size_t y_stride, size_t cols) {
-  size_t fetch_tiles = next == nullptr ? 0 : kFetchTiles;
-  const float* fetch = next == nullptr ? panel : next;  // what is here already costs nothing
-  size_t r = 0;
-  for (; r + kTileRows <= rows; r += kTileRows) {
-    GemmTile<kTileRows>(x + r * x_stride, x_stride, panel, in, resume, bias, activation,
-                        y + r * y_stride, y_stride, cols, fetch);
-    if (fetch_tiles > 0) --fetch_tiles;
-    fetch = fetch_tiles > 0 ? fetch + in * kLineFloats : panel;
+// Rows [first, first + rows), rows <= kRows.
+template <typename Dot, int kRows>
+void RunTile(const PanelTask& task, size_t first, size_t rows, const Word* fetch) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return RunTile<Dot, kRows - 1>(task, first, rows, fetch);
   }
-  if (r < rows) {
-    GemmRest<kTileRows - 1>(rows - r, x + r * x_stride, x_stride, panel, in, resume, bias,
-                            activation, y + r * y_stride, y_stride, cols, fetch);
-  }
-}
-
-size_t GemmScratchFloats(size_t rows) { return rows * (kDepth + kLineFloats); }
-
-// The chain of k is cut into pieces of kDepth. A piece of x is copied to rows an odd number of
-// cache lines apart: at x's own stride, often a multiple of 2 KB, a tile's rows would fall into few
-// of the L1's 64 sets and push each other out.
-void GemmBlock(const GemmTask& task) {
-  const size_t panels = task.panel_count;
-  for (size_t k = 0; k < task.in; k += kDepth) {
-    const size_t depth = task.in - k < kDepth ? task.in - k : kDepth;
-    const bool last = k + depth == task.in;
-    const size_t lines = (depth + kLineFloats - 1) / kLineFloats;
-    const size_t stride = (lines | 1) * kLineFloats;
-    for (size_t r = 0; r < task.rows; ++r) {
-      const float* from = task.x + r * task.in + k;
-      float* to = task.scratch + r * stride;
-      ForVectors(depth, [&](size_t i, size_t n) { StoreN(to + i, LoadN(from + i, n), n); });
+  alignas(64) float tile[kRows * kPanel];
+  float* y = task.y + first * task.y_stride;
+  if constexpr (Dot::kInt8) {
+    Int8Tile<kRows>(task, first, fetch, tile);
+  } else {
+    if (task.cols == kPanel && task.bias == nullptr && task.activation == Activation::kNone) {
+      return FloatTile<Dot, kRows>(task, first, fetch, y, task.y_stride);
     }
-    for (size_t p = 0; p < panels; ++p) {
-      const float* panel = task.panels + (p * task.in + k) * kPanel;
-      const float* next = nullptr;
-      if (p + 1 < panels) {
-        next = panel + task.in * kPanel;
-      } else if (!last) {
-        next = task.panels + (k + depth) * kPanel;
-      }
-      const size_t first = p * kPanel;
-      const size_t cols = task.cols - first < kPanel ? task.cols - first : kPanel;
-      GemmPanel(task.scratch, stride, task.rows, panel, next, depth, k > 0,
-                last && task.bias != nullptr ? task.bias + first : nullptr,
-                last ? task.activation : Activation::kNone, task.y + first, task.y_stride, cols);
+    FloatTile<Dot, kRows>(task, first, fetch, tile, kPanel);
+  }
+  Finish<Dot::kCoarse>(task, kRows, tile, y);
+}
+
+// Rows are cut into the fewest tiles, all but equal: a tile of one or two rows would wait for its
+// own sums.
+template <typename Dot>
+void GemmPanel(const PanelTask& task) {
+  const size_t tiles = (task.rows + kTileRows - 1) / kTileRows;
+  for (size_t t = 0; t < tiles; ++t) {
+    const size_t begin = task.rows * t / tiles;
+    const size_t end = task.rows * (t + 1) / tiles;
+    // What is in the cache already costs nothing to fetch.
+    const Word* fetch = task.next != nullptr && t < kFetchTiles
+                            ? task.next + t * task.words * kLineWords
+                            : task.panel;
+    RunTile<Dot, kTileRows>(task, begin, end - begin, fetch);
+  }
+}
+
+// y[rows, cols] = x panel, for one panel of f32.
+inline void FloatProduct(const float* x, size_t x_stride, size_t rows, const float* panel,
+                         size_t in, float* y, size_t y_stride, size_t cols) {
+  PanelTask task = {};
+  task.x = reinterpret_cast<const Word*>(x);
+  task.x_stride = x_stride;
+  task.panel = reinterpret_cast<const Word*>(panel);
+  task.rows = rows;
+  task.words = in;
+  task.y = y;
+  task.y_stride = y_stride;
+  task.cols = cols;
+  GemmPanel<DotF32>(task);
+}
+
+void Gemm(const GemmTask& task) {
+  const size_t groups = ScaleGroups(task.dtype, task.in);
+  PanelTask part = {};
+  part.x = task.x;
+  part.x_stride = RowStride(task.dtype, task.in);
+  part.x_scales = task.x_scales;
+  part.rows = task.rows;
+  part.words = RowWords(task.dtype, task.in);
+  part.activation = task.activation;
+  part.y_stride = task.y_stride;
+  for (size_t p = 0; p < task.panel_count; ++p) {
+    const size_t first = p * kPanel;
+    part.panel = task.panels + p * part.words * kPanel;
+    part.next = p + 1 < task.panel_count ? part.panel + part.words * kPanel : nullptr;
+    part.scales = task.scales + p * groups * kPanel;
+    part.sums = task.sums + p * groups * kPanel;
+    part.bias = task.bias == nullptr ? nullptr : task.bias + first;
+    part.y = task.y + first;
+    part.cols = task.cols - first < kPanel ? task.cols - first : kPanel;
+    if (task.dtype == DType::kF32) {
+      GemmPanel<DotF32>(part);
+    } else if (task.dtype == DType::kBf16) {
+      GemmPanel<DotBf16>(part);
+    } else {
+      GemmPanel<DotInt8>(part);
     }
   }
 }

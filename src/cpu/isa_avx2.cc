@@ -4,11 +4,13 @@
 
 #if defined(__AVX2__) && defined(__FMA__)
 
-#include "cpu/simd_avx2.h"
+#include <immintrin.h>
 
 namespace penstock::cpu {
 namespace avx2 {
 namespace {
+#include "cpu/simd_avx2-inl.h"
+// Keeps its place.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

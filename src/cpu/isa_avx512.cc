@@ -4,11 +4,13 @@
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
 
-#include "cpu/simd_avx512.h"
+#include <immintrin.h>
 
 namespace penstock::cpu {
 namespace avx512 {
 namespace {
+#include "cpu/simd_avx512-inl.h"
+// Keeps its place.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

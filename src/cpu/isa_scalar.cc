@@ -1,11 +1,14 @@
 // The scalar build of every kernel. The linker may keep this file's copy of an inline function for
 // the whole program, so nothing of std is instantiated here.
+#include <cmath>
+
 #include "cpu/kernels.h"
-#include "cpu/simd_scalar.h"
 
 namespace penstock::cpu {
 namespace scalar {
 namespace {
+#include "cpu/simd_scalar-inl.h"
+// Keeps its place.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

@@ -2,7 +2,10 @@
 // after that set's Simd.
 // clang-format off
 #include "cpu/math-inl.h"
+#include "cpu/dot-inl.h"
 #include "cpu/gemm-inl.h"
+#include "cpu/pack_rows-inl.h"
+#include "cpu/peak-inl.h"
 #include "cpu/attention-inl.h"
 #include "cpu/rows-inl.h"
 // clang-format on

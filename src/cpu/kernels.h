@@ -1,32 +1,86 @@
 // The table of kernels one instruction set offers. Kernels are single-threaded, take raw pointers
 // and shapes, allocate nothing; cpu_backend.cc spreads them over threads.
 //
+// Words. A product's operands are rows of 32-bit words, each of 1 f32, 2 bf16 or 4 int8 values of
+// neighbouring k (the last one zero-padded), so that one tile serves all types. The layout is the
+// same for every instruction set but for the width of a panel.
+//
 // Packed weights. A [out, in] matrix is cut into panels of `panel` output columns (the last one
-// zero-padded); a panel is [in][panel], so that the GEMM tile reads it front to back:
+// zero-padded); a panel is [words][panel], so that the GEMM tile reads it front to back:
 //
-//   panel 0: k=0: w[0][0] w[1][0] ... w[panel-1][0] | k=1: w[0][1] ... | ...
+//   panel 0: word 0 of w[0], w[1], ..., w[panel-1] | word 1 of w[0], ... | ...
 //
-// Order of additions. An element of a product is one chain of fused multiply-adds over k from 0
-// up, whatever tile computes it, so a row's bits do not depend on its neighbours.
+// Packed rows. x as words, rows RowStride words apart: an odd number of cache lines. At x's own
+// stride, often a multiple of 2 KB, a tile's rows would fall into few of the L1's 64 sets and push
+// each other out.
+//
+// int8. k is cut into groups of kScaleGroup. In each, a row of x is u8 with a scale and a zero
+// point of its own, found from that row alone: x = scale (q - zero), q in 0 .. 255; a column of the
+// weights is s8 with a scale: w = scale q, q in -127 .. 127. A group's products are summed in s32
+// from -zero * (sum of the column's q) on, exactly; the groups' sums are scaled and added in f32.
+// With one scale for all of k instead, a few large values in a row of activations cost the others
+// their precision (MiniLM-L6: cosine to f32 0.9969 rather than 0.9992).
+//
+// Order of additions. An element of a product is one chain of additions over k from 0 up, whatever
+// tile computes it, so a row's bits do not depend on its neighbours.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "common/dtype.h"
 #include "tensor/backend.h"
 
 namespace penstock::cpu {
 
-enum class Isa { kScalar, kAvx2, kAvx512 };
-const char* IsaName(Isa isa);  // "scalar", "avx2", "avx512"
+enum class Isa { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAvx512Bf16 };
+const char* IsaName(Isa isa);  // "scalar", "avx2", "avxvnni", "avx512", ...
+
+// May stand for floats, bf16 or bytes in memory.
+typedef uint32_t __attribute__((__may_alias__)) Word;
+
+constexpr size_t kScaleGroup = 256;
+constexpr size_t kLineWords = 16;
+
+// Static, so that no file compiled for an instruction set lends the others its copy.
+static constexpr size_t WordValues(DType dtype) {
+  return dtype == DType::kF32 ? 1 : (dtype == DType::kBf16 ? 2 : 4);
+}
+static constexpr size_t RowWords(DType dtype, size_t in) {
+  return (in + WordValues(dtype) - 1) / WordValues(dtype);
+}
+static constexpr size_t RowStride(DType dtype, size_t in) {
+  return ((RowWords(dtype, in) + kLineWords - 1) / kLineWords | 1) * kLineWords;
+}
+static constexpr size_t ScaleGroups(DType dtype, size_t in) {
+  return dtype == DType::kI8 ? (in + kScaleGroup - 1) / kScaleGroup : 0;
+}
+
+// One group of an int8 row.
+struct RowScale {
+  float scale = 0;
+  int32_t zero = 0;
+};
+
+struct PackRowsTask {
+  DType dtype = DType::kF32;
+  const float* x = nullptr;  // [rows, in]
+  size_t rows = 0;
+  size_t in = 0;
+  Word* words = nullptr;       // [rows][RowStride], 64-byte aligned
+  RowScale* scales = nullptr;  // [rows][ScaleGroups]; int8 only
+};
 
 // y[rows, cols] = activation(x[rows, in] W^T + bias) for neighbouring panels of W.
 struct GemmTask {
-  const float* x = nullptr;       // [rows, in]
-  const float* panels = nullptr;  // [panel_count][in][panel]
-  const float* bias = nullptr;    // [panel_count * panel], or null
-  float* y = nullptr;             // [rows, y_stride], the columns of the first panel
-  float* scratch = nullptr;       // gemm_scratch_floats(rows) floats, 64-byte aligned
+  DType dtype = DType::kF32;
+  const Word* x = nullptr;             // [rows][RowStride]
+  const RowScale* x_scales = nullptr;  // [rows][ScaleGroups]; int8 only
+  const Word* panels = nullptr;        // [panel_count][RowWords][panel]
+  const float* scales = nullptr;       // [panel_count][ScaleGroups][panel]; int8 only
+  const int32_t* sums = nullptr;       // the same: minus the sums of the columns' q
+  const float* bias = nullptr;         // [panel_count * panel], or null
+  float* y = nullptr;                  // [rows, y_stride], the columns of the first panel
   size_t rows = 0;
   size_t in = 0;
   size_t panel_count = 0;
@@ -60,8 +114,12 @@ struct Kernels {
   int32_t panel;      // columns of a weight panel
   int32_t tile_rows;  // rows a GEMM tile works on at once
 
-  void (*gemm_block)(const GemmTask& task);
-  size_t (*gemm_scratch_floats)(size_t rows);
+  // An int8 group with a NaN or an infinity has the scale NaN: all of its row's results are NaN.
+  void (*pack_rows)(const PackRowsTask& task);
+  void (*gemm)(const GemmTask& task);
+  // The multiply-adds of `gemm` on registers alone, in as many independent sums as its tile has:
+  // the most this processor can do. Returns how many operations `steps` were.
+  double (*peak)(DType dtype, size_t steps);
   // y[rows, width] = norm(x + residual); with `sum` the un-normed sum goes there; residual may be
   // null. Any of the four may be the same array.
   void (*add_norm)(const float* x, const float* residual, size_t rows, size_t width,
@@ -79,6 +137,9 @@ struct Kernels {
 // Null where the compiler did not build that instruction set.
 const Kernels* ScalarKernels();
 const Kernels* Avx2Kernels();
+const Kernels* AvxVnniKernels();
 const Kernels* Avx512Kernels();
+const Kernels* Avx512VnniKernels();
+const Kernels* Avx512Bf16Kernels();
 
 }  // namespace penstock::cpu

@@ -31,9 +31,10 @@ TEST(Dispatch, ForcedSetsAndUnknownOnes) {
 }
 
 // Runs a function of one number through the activation of a 1x1 product.
-std::vector<float> Apply(Backend* backend, Activation activation, const std::vector<float>& x) {
+std::vector<float> Apply(Backend* backend, Activation activation, const std::vector<float>& x,
+                         DType dtype = DType::kF32) {
   const float one = 1;
-  auto identity = backend->Pack(&one, nullptr, 1, 1);
+  auto identity = backend->Pack(&one, nullptr, 1, 1, dtype);
   std::vector<float> y(x.size());
   backend->Linear(x.data(), x.size(), *identity, activation, y.data());
   return y;
@@ -67,6 +68,19 @@ TEST_P(EveryIsa, ActivationsAgreeWithDoublePrecision) {
   check(Activation::kRelu, [](double v) { return std::max(v, 0.0); });
   check(Activation::kSilu, [](double v) { return v / (1 + std::exp(-v)); });
   check(Activation::kTanh, [](double v) { return std::tanh(v); });
+}
+
+// bf16 products take GELU with a polynomial; its inputs here are exact in bf16.
+TEST_P(EveryIsa, CoarseGeluIsWithinItsBound) {
+  std::vector<float> x;
+  for (float v = -16; v <= 16; v += 0.0625f) x.push_back(v);
+  for (float v : {0.0f, 4.2001953125f, 1e4f, -1e4f}) x.push_back(v);
+  const std::vector<float> y = Apply(backend_.get(), Activation::kGelu, x, DType::kBf16);
+  const std::vector<float> same = Apply(backend_.get(), Activation::kNone, x, DType::kBf16);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double v = static_cast<double>(same[i]);
+    EXPECT_NEAR(y[i], 0.5 * v * (1 + std::erf(v / std::sqrt(2.0))), 8e-5 + 4e-6 * std::abs(v));
+  }
 }
 
 TEST_P(EveryIsa, NanGoesThrough) {

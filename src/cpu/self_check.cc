@@ -7,6 +7,8 @@
 #include <random>
 
 #include "cpu/dispatch.h"
+#include "cpu/huge_page_arena.h"
+#include "cpu/packed_linear.h"
 
 namespace penstock::cpu {
 namespace {
@@ -58,7 +60,9 @@ class Runner {
   };
 
   std::vector<Result> RunAll() {
-    for (size_t in : {1, 7, 64, 1500}) Gemm(29, in, 77);
+    for (DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+      for (size_t in : {1, 7, 64, 1500}) Gemm(29, in, 77, Activation::kNone, dtype);
+    }
     for (Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kRelu,
                                   Activation::kSilu, Activation::kTanh}) {
       Gemm(5, 33, 50, activation);
@@ -78,38 +82,34 @@ class Runner {
     results_.push_back({std::move(kernel), std::move(values), error_max});
   }
 
-  void Gemm(size_t rows, size_t in, size_t out, Activation activation = Activation::kNone) {
+  void Gemm(size_t rows, size_t in, size_t out, Activation activation = Activation::kNone,
+            DType dtype = DType::kF32) {
     const std::vector<float> x = inputs_.Make(rows * in);
     const std::vector<float> weight = inputs_.Make(out * in);
     const std::vector<float> shift = inputs_.Make(out);
-    const size_t panel = static_cast<size_t>(kernels_.panel);
-    const size_t panels = (out + panel - 1) / panel;
-    std::vector<float> packed(panels * panel * in, 0);
-    std::vector<float> bias(panels * panel, 0);
-    for (size_t c = 0; c < out; ++c) {
-      for (size_t k = 0; k < in; ++k) {
-        packed[(c / panel * in + k) * panel + c % panel] = weight[c * in + k];
-      }
-      bias[c] = shift[c];
-    }
+    const PanelLinear linear(weight.data(), shift.data(), static_cast<int32_t>(out),
+                             static_cast<int32_t>(in), dtype, static_cast<size_t>(kernels_.panel),
+                             &arena_);
+    AlignedBuffer memory(rows * PackedRowBytes(dtype, in) / sizeof(float), &arena_);
+    const PackRowsTask packed = PackInto(&memory, rows, 0, dtype, x.data(), rows, in);
+    kernels_.pack_rows(packed);
     std::vector<float> y(rows * out);
-    std::vector<float> scratch(kernels_.gemm_scratch_floats(rows));
     GemmTask task;
-    task.x = x.data();
-    task.panels = packed.data();
-    task.bias = bias.data();
+    linear.Describe(0, linear.panels(), &task);
+    task.x = packed.words;
+    task.x_scales = packed.scales;
     task.y = y.data();
-    task.scratch = scratch.data();
     task.rows = rows;
-    task.in = in;
-    task.panel_count = panels;
-    task.cols = out;
     task.y_stride = out;
     task.activation = activation;
-    kernels_.gemm_block(task);
+    kernels_.gemm(task);
     constexpr const char* kNames[] = {"", " gelu", " gelu_tanh", " relu", " silu", " tanh"};
-    Add("gemm" + std::string(kNames[static_cast<int>(activation)]) + " k=" + std::to_string(in),
-        std::move(y), Tolerance(in + 16));
+    std::string name = "gemm";
+    if (dtype != DType::kF32) name += dtype == DType::kBf16 ? " bf16" : " int8";
+    // A value halfway between two integers may go to either: one step of 1/255 in a product or two.
+    const double error_max = dtype == DType::kI8 ? 0.01 : Tolerance(in + 16);
+    Add(name + kNames[static_cast<int>(activation)] + " k=" + std::to_string(in), std::move(y),
+        error_max);
   }
 
   void Norms(size_t width) {
@@ -212,6 +212,7 @@ class Runner {
   }
 
   const Kernels& kernels_;
+  HugePageArena arena_;
   Inputs inputs_;
   std::vector<Result> results_;
 };

@@ -2,8 +2,9 @@
 // clang-format off
     kPanel,
     kTileRows,
-    GemmBlock,
-    GemmScratchFloats,
+    PackRows,
+    Gemm,
+    Peak,
     AddNorm,
     EmbedTokens,
     GateRows,

@@ -113,6 +113,15 @@ Expected<PoolingMode> ParsePoolingMode(const std::string& name) {
                                  "pooling");
 }
 
+Expected<std::optional<DType>> ParseDType(const std::string& name) {
+  if (name == "auto") return std::optional<DType>();
+  if (name == "f32") return std::optional<DType>(DType::kF32);
+  if (name == "bf16") return std::optional<DType>(DType::kBf16);
+  if (name == "int8") return std::optional<DType>(DType::kI8);
+  return Status::InvalidArgument(
+      fmt::format("unknown dtype '{}'; known: auto, f32, bf16, int8", name), "dtype");
+}
+
 Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
                                                const EngineOptions& options, Backend* backend,
                                                Metrics* metrics) {
@@ -120,7 +129,8 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::Read(path));
   PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
   PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::FromFile(parts.folder.tokenizer_path));
-  PENSTOCK_ASSIGN_OR_RETURN(auto model, EncoderModel::Load(parts.folder, backend));
+  parts.dtype = options.dtype.value_or(backend->preferred_dtype());
+  PENSTOCK_ASSIGN_OR_RETURN(auto model, EncoderModel::Load(parts.folder, backend, parts.dtype));
   const int32_t vocab_size = parts.folder.encoder.vocab_size;
   if (parts.tokenizer->vocab_size() > vocab_size) {
     LogWarn("{}: the tokenizer knows {} tokens, the model {}; texts with one beyond fail",

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/dtype.h"
 #include "common/status.h"
 #include "formats/model_folder.h"
 #include "metrics/metrics.h"
@@ -24,6 +25,8 @@ struct EngineOptions {
   std::string revision;  // commit if known
   // Used where the folder does not say how to pool; refused where it says otherwise.
   std::optional<PoolingMode> pooling;
+  // Of the products of the model's layers: kF32, kBf16 or kI8; none: what the backend prefers.
+  std::optional<DType> dtype;
   // Work out Engine::fingerprint(), which reads the whole folder.
   bool fingerprint = false;
   // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded.
@@ -34,6 +37,8 @@ struct EngineOptions {
 
 // "cls", "mean", "max", "lasttoken", ... as PoolingModeName; kInvalidArgument lists them.
 Expected<PoolingMode> ParsePoolingMode(const std::string& name);
+// "auto" (none), "f32", "bf16", "int8"; kInvalidArgument lists them.
+Expected<std::optional<DType>> ParseDType(const std::string& name);
 
 // What an Engine is made of. Tests put their own tokenizer and runner in.
 struct EngineParts {
@@ -48,6 +53,7 @@ struct EngineParts {
   uint64_t parameters = 0;
   uint64_t weight_bytes = 0;
   std::string backend;
+  DType dtype = DType::kF32;
   std::string fingerprint;
 };
 

@@ -28,9 +28,11 @@ enum class EncoderOutput {
 
 class EncoderModel {
  public:
-  // Packs the weights named by `folder` for `backend`, which must outlive the model.
-  // kUnsupported or kInvalidArgument name the tensor or setting at fault.
-  static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend);
+  // Packs the weights named by `folder` for `backend`, which must outlive the model. `dtype`: what
+  // the layers' products take, kF32, kBf16 or kI8 (see Backend::Pack). kUnsupported or
+  // kInvalidArgument name the tensor or setting at fault.
+  static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend,
+                                                      DType dtype = DType::kF32);
   ~EncoderModel();
 
   const ModelFolder& folder() const;

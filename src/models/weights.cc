@@ -95,15 +95,16 @@ class WeightReader {
 
   Expected<std::unique_ptr<PackedLinear>> Pack(const std::vector<float>& weight,
                                                const std::vector<float>& bias, int32_t out,
-                                               int32_t in) {
-    auto packed = out_->backend->Pack(weight.data(), bias.empty() ? nullptr : bias.data(), out, in);
+                                               int32_t in, DType dtype) {
+    auto packed =
+        out_->backend->Pack(weight.data(), bias.empty() ? nullptr : bias.data(), out, in, dtype);
     out_->bytes += packed->bytes();
     return packed;
   }
 
   // Rows of one or more Linears put on top of each other; all have a bias or none has.
   Expected<std::unique_ptr<PackedLinear>> Linears(const std::vector<std::string>& names,
-                                                  int32_t out_each, int32_t in) {
+                                                  int32_t out_each, int32_t in, DType dtype) {
     std::vector<float> weight;
     std::vector<float> bias;
     const bool has_bias = Find(names[0] + ".bias") != nullptr;
@@ -119,7 +120,7 @@ class WeightReader {
       PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> shift, Read(name + ".bias", {out_each}));
       bias.insert(bias.end(), shift.begin(), shift.end());
     }
-    return Pack(weight, bias, out_each * static_cast<int32_t>(names.size()), in);
+    return Pack(weight, bias, out_each * static_cast<int32_t>(names.size()), in, dtype);
   }
 
   // Old checkpoints call the two parts gamma and beta.
@@ -204,7 +205,7 @@ Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWe
   return Status::Ok();
 }
 
-Status LoadLayer(const ModelFolder& folder, int32_t index, WeightReader* reader,
+Status LoadLayer(const ModelFolder& folder, int32_t index, DType dtype, WeightReader* reader,
                  EncoderWeights* out) {
   const Architecture& arch = *out->architecture;
   const std::string base = std::string(arch.layer) + std::to_string(index) + ".";
@@ -214,13 +215,14 @@ Status LoadLayer(const ModelFolder& folder, int32_t index, WeightReader* reader,
   EncoderLayer layer;
   if (arch.qkv.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        layer.qkv,
-        reader->Linears({name(arch.query), name(arch.key), name(arch.value)}, hidden, hidden));
+        layer.qkv, reader->Linears({name(arch.query), name(arch.key), name(arch.value)}, hidden,
+                                   hidden, dtype));
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.qkv, reader->Linears({name(arch.qkv)}, 3 * hidden, hidden));
+    PENSTOCK_ASSIGN_OR_RETURN(layer.qkv,
+                              reader->Linears({name(arch.qkv)}, 3 * hidden, hidden, dtype));
   }
   PENSTOCK_ASSIGN_OR_RETURN(layer.attention_out,
-                            reader->Linears({name(arch.attention_out)}, hidden, hidden));
+                            reader->Linears({name(arch.attention_out)}, hidden, hidden, dtype));
   if (!(index == 0 && arch.first_norm_absent)) {
     PENSTOCK_ASSIGN_OR_RETURN(layer.attention_norm,
                               reader->Norm(name(arch.attention_norm), hidden, epsilon));
@@ -235,14 +237,17 @@ Status LoadLayer(const ModelFolder& folder, int32_t index, WeightReader* reader,
   }
   out->intermediate = std::max(out->intermediate, width);
   if (!arch.gated) {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in, reader->Linears({name(arch.ff_in)}, width, hidden));
+    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in,
+                              reader->Linears({name(arch.ff_in)}, width, hidden, dtype));
   } else if (arch.ff_gate.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in, reader->Linears({name(arch.ff_in)}, 2 * width, hidden));
+    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in,
+                              reader->Linears({name(arch.ff_in)}, 2 * width, hidden, dtype));
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(
-        layer.ff_in, reader->Linears({name(arch.ff_gate), name(arch.ff_in)}, width, hidden));
+        layer.ff_in, reader->Linears({name(arch.ff_gate), name(arch.ff_in)}, width, hidden, dtype));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(layer.ff_out, reader->Linears({name(arch.ff_out)}, hidden, width));
+  PENSTOCK_ASSIGN_OR_RETURN(layer.ff_out,
+                            reader->Linears({name(arch.ff_out)}, hidden, width, dtype));
   out->layers.push_back(std::move(layer));
   return Status::Ok();
 }
@@ -304,8 +309,8 @@ Status LoadDenseModules(const ModelFolder& folder, EncoderWeights* out) {
     WeightReader reader(**store, "", out);
     DenseStep step;
     step.activation = ToActivation(module.activation);
-    PENSTOCK_ASSIGN_OR_RETURN(step.linear,
-                              reader.Linears({"linear"}, module.out_features, module.in_features));
+    PENSTOCK_ASSIGN_OR_RETURN(step.linear, reader.Linears({"linear"}, module.out_features,
+                                                          module.in_features, DType::kF32));
     out->dense.push_back(std::move(step));
   }
   const size_t pooled = out->pooling.size() * static_cast<size_t>(out->hidden);
@@ -333,8 +338,8 @@ Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights*
     DenseStep step;
     step.activation = ToActivation(spec.config_activation ? folder.encoder.classifier_activation
                                                           : spec.activation);
-    PENSTOCK_ASSIGN_OR_RETURN(step.linear,
-                              reader->Linears({std::string(spec.dense)}, out->hidden, out->hidden));
+    PENSTOCK_ASSIGN_OR_RETURN(step.linear, reader->Linears({std::string(spec.dense)}, out->hidden,
+                                                           out->hidden, DType::kF32));
     if (!spec.norm.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(step.norm, reader->Norm(std::string(spec.norm), out->hidden,
                                                         folder.encoder.layer_norm_eps));
@@ -343,8 +348,8 @@ Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights*
   }
   DenseStep classifier;
   PENSTOCK_ASSIGN_OR_RETURN(
-      classifier.linear,
-      reader->Linears({std::string(spec.classifier)}, folder.encoder.num_labels, out->hidden));
+      classifier.linear, reader->Linears({std::string(spec.classifier)}, folder.encoder.num_labels,
+                                         out->hidden, DType::kF32));
   out->head.push_back(std::move(classifier));
   return Status::Ok();
 }
@@ -365,7 +370,7 @@ int32_t RelativeBucket(int32_t distance) {
 }
 
 Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
-                                                             Backend* backend) {
+                                                             Backend* backend, DType dtype) {
   auto out = std::make_unique<EncoderWeights>();
   out->architecture = FindArchitecture(folder.encoder.model_type);
   if (out->architecture == nullptr) {
@@ -388,7 +393,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
 
   PENSTOCK_RETURN_IF_ERROR(LoadEmbeddings(folder, &reader, out.get()));
   for (int32_t i = 0; i < folder.encoder.num_hidden_layers; ++i) {
-    PENSTOCK_RETURN_IF_ERROR(LoadLayer(folder, i, &reader, out.get()));
+    PENSTOCK_RETURN_IF_ERROR(LoadLayer(folder, i, dtype, &reader, out.get()));
   }
   WireAttention(folder, &reader, out.get());
   if (!out->architecture->final_norm.empty()) {

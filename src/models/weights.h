@@ -65,9 +65,11 @@ struct EncoderWeights {
   uint64_t bytes = 0;
 };
 
-// Reads and packs the weights of `folder`. Errors name the tensor or setting at fault.
+// Reads and packs the weights of `folder`; the products of its layers take `dtype`, those after
+// pooling f32 (they are few, and nothing evens their errors out). Errors name the tensor or setting
+// at fault.
 Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
-                                                             Backend* backend);
+                                                             Backend* backend, DType dtype);
 
 // MPNet's bucket of key - query (transformers, MPNetEncoder.relative_position_bucket): 32 buckets,
 // half for keys after the query; distances below 8 exact, then logarithmic up to 128.

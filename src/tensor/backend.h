@@ -16,6 +16,8 @@
 #include <span>
 #include <string>
 
+#include "common/dtype.h"
+
 namespace penstock {
 
 enum class Activation { kNone, kGelu, kGeluTanh, kRelu, kSilu, kTanh };
@@ -39,11 +41,13 @@ class PackedLinear {
   virtual ~PackedLinear() = default;
   int32_t in() const { return in_; }
   int32_t out() const { return out_; }
+  DType dtype() const { return dtype_; }
   virtual uint64_t bytes() const = 0;
 
  protected:
   int32_t in_ = 0;
   int32_t out_ = 0;
+  DType dtype_ = DType::kF32;
 };
 
 // Scale and shift of a layer norm, [width] each; beta may be null. `gamma` null: no norm at all.
@@ -136,9 +140,12 @@ class Backend {
   virtual std::unique_ptr<Buffer> Alloc(size_t floats, BufferUse use) = 0;
   virtual void CopyIn(const float* host, float* device, size_t floats) = 0;
   virtual void CopyOut(const float* device, float* host, size_t floats) = 0;
-  // weight: host [out, in] row-major; bias: host [out] or null.
+  // weight: host [out, in] row-major; bias: host [out] or null. dtype: that of the product's two
+  // operands, kF32, kBf16 or kI8; activations go in and come out as f32 all the same.
   virtual std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
-                                             int32_t in) = 0;
+                                             int32_t in, DType dtype) = 0;
+  // kBf16 where this processor multiplies it natively, else kF32.
+  virtual DType preferred_dtype() const { return DType::kF32; }
 
   // x[t] = norm(words[id] + positions[...] + types[type]).
   virtual void Embed(const EmbedArgs& args, float* x) = 0;

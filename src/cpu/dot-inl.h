@@ -1,0 +1,89 @@
+// What a GEMM tile does with one 32-bit word of k's, for each data type. Included inside namespace
+// penstock::cpu::<isa>, after that set's Simd.
+//
+// A word holds 1 f32, 2 bf16 or 4 int8 values of neighbouring k. A set without an instruction for
+// the whole word takes it in two phases: even values, then odd ones. Weights<phase> and
+// Rows<phase> give what Add multiplies, lane by lane. kCoarse: results of its precision may be
+// rounded further by the activation.
+
+struct DotF32 {
+  using Acc = Simd::Vec;
+  static constexpr bool kInt8 = false;
+  static constexpr bool kCoarse = false;
+  static constexpr int kPhases = 1;
+  template <int kPhase>
+  static Simd::Words Weights(Simd::Words w) {
+    return w;
+  }
+  template <int kPhase>
+  static Simd::Words Rows(Simd::Words x) {
+    return x;
+  }
+  static Acc Add(Acc acc, Simd::Words x, Simd::Words w) {
+    return Simd::Fma(Simd::AsFloat(x), Simd::AsFloat(w), acc);
+  }
+};
+
+// Without native products the halves are widened to f32: exact products, one rounding a sum.
+template <typename S>
+struct DotBf16Of {
+  using Acc = typename S::Vec;
+  static constexpr bool kInt8 = false;
+  static constexpr bool kCoarse = true;
+  static constexpr int kPhases = S::kDotsBf16 ? 1 : 2;
+  template <int kPhase>
+  static typename S::Words Weights(typename S::Words w) {
+    if constexpr (S::kDotsBf16) {
+      return w;
+    } else {
+      return kPhase == 0 ? S::LowHalves(w) : S::HighHalves(w);
+    }
+  }
+  template <int kPhase>
+  static typename S::Words Rows(typename S::Words x) {
+    return Weights<kPhase>(x);
+  }
+  static Acc Add(Acc acc, typename S::Words x, typename S::Words w) {
+    if constexpr (S::kDotsBf16) {
+      return S::DotBf16(acc, x, w);
+    } else {
+      return S::Fma(S::AsFloat(x), S::AsFloat(w), acc);
+    }
+  }
+};
+
+// Rows u8, weights s8, sums s32: nothing saturates. Without native products the bytes are widened
+// to 16 bits, where a sum of two products fits in 32 (maddubs would saturate at 16).
+template <typename S>
+struct DotInt8Of {
+  using Acc = typename S::Words;
+  static constexpr bool kInt8 = true;
+  static constexpr bool kCoarse = true;
+  static constexpr int kPhases = S::kDotsInt8 ? 1 : 2;
+  template <int kPhase>
+  static typename S::Words Weights(typename S::Words w) {
+    if constexpr (S::kDotsInt8) {
+      return w;
+    } else {
+      return kPhase == 0 ? S::EvenBytesSigned(w) : S::OddBytesSigned(w);
+    }
+  }
+  template <int kPhase>
+  static typename S::Words Rows(typename S::Words x) {
+    if constexpr (S::kDotsInt8) {
+      return x;
+    } else {
+      return kPhase == 0 ? S::EvenBytes(x) : S::OddBytes(x);
+    }
+  }
+  static Acc Add(Acc acc, typename S::Words x, typename S::Words w) {
+    if constexpr (S::kDotsInt8) {
+      return S::DotInt8(acc, x, w);
+    } else {
+      return S::AddWords(acc, S::MaddHalves(x, w));
+    }
+  }
+};
+
+using DotBf16 = DotBf16Of<Simd>;
+using DotInt8 = DotInt8Of<Simd>;

@@ -1,0 +1,223 @@
+// Products of every data type on every instruction set: against double precision and exact
+// integers, over odd shapes; and the same bits however rows are cut and threads counted.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "cpu/dispatch.h"
+#include "cpu/huge_page_arena.h"
+#include "cpu/packed_linear.h"
+
+namespace penstock {
+namespace {
+
+using cpu::Kernels;
+
+struct Shape {
+  size_t rows, in, out;
+};
+// Tails in every direction: of tiles, panels, words, groups of scales.
+const std::vector<Shape> kShapes = {{1, 1, 1},     {3, 5, 7},     {13, 255, 33}, {14, 256, 32},
+                                    {15, 257, 31}, {29, 770, 65}, {2, 1537, 96}, {113, 61, 100}};
+
+std::vector<float> Random(size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.1f, 1);
+  std::vector<float> out(n);
+  for (float& v : out) v = normal(random);
+  return out;
+}
+
+float RoundBf16(float v) {
+  const uint32_t bits = std::bit_cast<uint32_t>(v);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
+class Products : public testing::TestWithParam<const Kernels*> {
+ protected:
+  std::unique_ptr<Backend> NewBackend(int threads) const {
+    auto backend =
+        NewCpuBackend({.threads = threads, .pin = false, .isa = cpu::IsaName(GetParam()->isa)});
+    EXPECT_TRUE(backend.ok());
+    return *std::move(backend);
+  }
+  // x W^T + bias on two threads.
+  std::vector<float> Multiply(const Shape& shape, const std::vector<float>& x,
+                              const std::vector<float>& weight, const std::vector<float>& bias,
+                              DType dtype) const {
+    const std::unique_ptr<Backend> backend = NewBackend(2);
+    const auto packed = backend->Pack(weight.data(), bias.data(), static_cast<int32_t>(shape.out),
+                                      static_cast<int32_t>(shape.in), dtype);
+    std::vector<float> y(shape.rows * shape.out);
+    backend->Linear(x.data(), shape.rows, *packed, Activation::kNone, y.data());
+    return y;
+  }
+};
+
+// Errors of a chain of `in` additions whose terms' sizes sum up to `size`.
+double Rounding(size_t in, double size) {
+  return 6e-8 * (4 + std::sqrt(static_cast<double>(in))) * size;
+}
+
+TEST_P(Products, F32AndBf16AgreeWithDoublePrecision) {
+  for (DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const Shape& shape : kShapes) {
+      std::vector<float> x = Random(shape.rows * shape.in, 1);
+      std::vector<float> weight = Random(shape.out * shape.in, 2);
+      const std::vector<float> bias = Random(shape.out, 3);
+      const std::vector<float> y = Multiply(shape, x, weight, bias, dtype);
+      if (dtype == DType::kBf16) {
+        for (float& v : x) v = RoundBf16(v);
+        for (float& v : weight) v = RoundBf16(v);
+      }
+      for (size_t r = 0; r < shape.rows; ++r) {
+        for (size_t c = 0; c < shape.out; ++c) {
+          double want = bias[c], size = std::abs(want);
+          for (size_t k = 0; k < shape.in; ++k) {
+            const double product = static_cast<double>(x[r * shape.in + k]) *
+                                   static_cast<double>(weight[c * shape.in + k]);
+            want += product;
+            size += std::abs(product);
+          }
+          ASSERT_NEAR(y[r * shape.out + c], want, Rounding(shape.in, size))
+              << DTypeName(dtype) << " k=" << shape.in << " row " << r << " column " << c;
+        }
+      }
+    }
+  }
+}
+
+// What the kernel quantised a row to, checked against the row, then multiplied exactly.
+TEST_P(Products, Int8IsExactButForScales) {
+  for (const Shape& shape : kShapes) {
+    const size_t in = shape.in;
+    const std::vector<float> x = Random(shape.rows * in, 1);
+    const std::vector<float> weight = Random(shape.out * in, 2);
+    const std::vector<float> bias = Random(shape.out, 3);
+    const std::vector<float> y = Multiply(shape, x, weight, bias, DType::kI8);
+    cpu::HugePageArena arena;
+    cpu::AlignedBuffer memory(shape.rows * cpu::PackedRowBytes(DType::kI8, in), &arena);
+    const cpu::PackRowsTask rows =
+        cpu::PackInto(&memory, shape.rows, 0, DType::kI8, x.data(), shape.rows, in);
+    GetParam()->pack_rows(rows);
+    const size_t groups = cpu::ScaleGroups(DType::kI8, in);
+    for (size_t r = 0; r < shape.rows; ++r) {
+      const auto* q =
+          reinterpret_cast<const uint8_t*>(rows.words + r * cpu::RowStride(DType::kI8, in));
+      const cpu::RowScale* scales = rows.scales + r * groups;
+      for (size_t k = 0; k < in; ++k) {
+        const cpu::RowScale& scale = scales[k / cpu::kScaleGroup];
+        ASSERT_NEAR(static_cast<double>(scale.scale) * (q[k] - scale.zero), x[r * in + k],
+                    0.502 * static_cast<double>(scale.scale))
+            << k;
+      }
+      for (size_t c = 0; c < shape.out; ++c) {
+        double want = bias[c], size = std::abs(want);
+        for (size_t g = 0; g < groups; ++g) {
+          const size_t begin = g * cpu::kScaleGroup;
+          const size_t end = std::min(in, begin + cpu::kScaleGroup);
+          const float* w = weight.data() + c * in;
+          float largest = 0;
+          for (size_t k = begin; k < end; ++k) largest = std::max(largest, std::abs(w[k]));
+          int64_t sum = 0;
+          for (size_t k = begin; k < end; ++k) {
+            sum += (q[k] - scales[g].zero) * std::lrint(w[k] * (127 / largest));
+          }
+          const double part = static_cast<double>(sum) * static_cast<double>(largest) / 127 *
+                              static_cast<double>(scales[g].scale);
+          want += part;
+          size += std::abs(part);
+        }
+        ASSERT_NEAR(y[r * shape.out + c], want, Rounding(groups, size))
+            << "k=" << in << " row " << r << " column " << c;
+      }
+    }
+  }
+}
+
+// Extremes do not saturate: every byte at its end, the sums of a whole group.
+TEST_P(Products, Int8HoldsExtremes) {
+  const Shape shape = {2, 512, 33};
+  std::vector<float> x(shape.rows * shape.in, 1);
+  std::fill(x.begin() + static_cast<ptrdiff_t>(shape.in), x.end(), -1.0f);
+  const std::vector<float> weight(shape.out * shape.in, -3);
+  const std::vector<float> bias(shape.out, 0);
+  const std::vector<float> y = Multiply(shape, x, weight, bias, DType::kI8);
+  for (size_t c = 0; c < shape.out; ++c) {
+    EXPECT_FLOAT_EQ(y[c], -3 * 512);
+    EXPECT_FLOAT_EQ(y[shape.out + c], 3 * 512);
+  }
+}
+
+TEST_P(Products, SameBitsForAnyCutAndThreads) {
+  for (DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+    const Shape shape = {131, 390, 100};
+    const std::vector<float> x = Random(shape.rows * shape.in, 4);
+    const std::vector<float> weight = Random(shape.out * shape.in, 5);
+    const std::vector<float> bias = Random(shape.out, 6);
+    const auto run = [&](int threads, size_t step) {
+      const std::unique_ptr<Backend> backend = NewBackend(threads);
+      const auto packed = backend->Pack(weight.data(), bias.data(), static_cast<int32_t>(shape.out),
+                                        static_cast<int32_t>(shape.in), dtype);
+      std::vector<float> y(shape.rows * shape.out);
+      for (size_t r = 0; r < shape.rows; r += step) {
+        backend->Linear(x.data() + r * shape.in, std::min(step, shape.rows - r), *packed,
+                        Activation::kGelu, y.data() + r * shape.out);
+      }
+      return y;
+    };
+    const std::vector<float> want = run(1, shape.rows);
+    for (int threads : {1, 2, 3}) {
+      for (size_t step : {size_t{1}, size_t{17}, size_t{64}, shape.rows}) {
+        const std::vector<float> y = run(threads, step);
+        EXPECT_EQ(std::memcmp(y.data(), want.data(), y.size() * sizeof(float)), 0)
+            << DTypeName(dtype) << ", " << threads << " threads, " << step << " rows a call";
+      }
+    }
+  }
+}
+
+TEST_P(Products, NanAndInfinityStayInTheirRow) {
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                    -std::numeric_limits<float>::infinity()}) {
+    for (DType dtype : {DType::kBf16, DType::kI8}) {
+      const Shape shape = {5, 300, 40};
+      std::vector<float> x = Random(shape.rows * shape.in, 7);
+      x[2 * shape.in + 299] = bad;
+      const std::vector<float> y = Multiply(shape, x, Random(shape.out * shape.in, 8),
+                                            std::vector<float>(shape.out, 0), dtype);
+      for (size_t i = 0; i < y.size(); ++i) {
+        EXPECT_EQ(std::isfinite(y[i]), i / shape.out != 2) << DTypeName(dtype) << " " << i;
+      }
+    }
+  }
+}
+
+TEST_P(Products, Int8RowsOfZerosAndTinyValues) {
+  const Shape shape = {3, 40, 8};
+  std::vector<float> x(shape.rows * shape.in, 0);
+  std::fill(x.begin() + 40, x.begin() + 80, 1e-38f);
+  std::fill(x.begin() + 80, x.end(), 1e30f);
+  const std::vector<float> y = Multiply(shape, x, std::vector<float>(shape.out * shape.in, 1),
+                                        std::vector<float>(shape.out, 0.25f), DType::kI8);
+  for (size_t c = 0; c < shape.out; ++c) {
+    EXPECT_EQ(y[c], 0.25f);
+    EXPECT_NEAR(y[shape.out + c], 0.25f, 1e-6);
+    EXPECT_NEAR(y[2 * shape.out + c] / 4e31f, 1, 1e-2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Products, testing::ValuesIn(cpu::SupportedKernels()),
+                         [](const auto& test) {
+                           return std::string(cpu::IsaName(test.param->isa));
+                         });
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,33 @@
+// The avx512bf16 build of every kernel. The linker may keep this file's copy of an inline function
+// for the whole program, so nothing of std is instantiated here.
+#include "cpu/kernels.h"
+
+#if defined(__AVX512F__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__)
+
+#include <immintrin.h>
+
+namespace penstock::cpu {
+namespace avx512bf16 {
+namespace {
+#include "cpu/simd_avx512-inl.h"
+// Keeps its place.
+#include "cpu/kernels-inl.h"
+
+constexpr Kernels kKernels = {
+    Isa::kAvx512Bf16,
+#include "cpu/table-inl.h"
+};
+}  // namespace
+}  // namespace avx512bf16
+
+const Kernels* Avx512Bf16Kernels() { return &avx512bf16::kKernels; }
+
+}  // namespace penstock::cpu
+
+#else
+
+namespace penstock::cpu {
+const Kernels* Avx512Bf16Kernels() { return nullptr; }
+}  // namespace penstock::cpu
+
+#endif

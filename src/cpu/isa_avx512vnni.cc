@@ -1,0 +1,33 @@
+// The avx512vnni build of every kernel. The linker may keep this file's copy of an inline function
+// for the whole program, so nothing of std is instantiated here.
+#include "cpu/kernels.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__)
+
+#include <immintrin.h>
+
+namespace penstock::cpu {
+namespace avx512vnni {
+namespace {
+#include "cpu/simd_avx512-inl.h"
+// Keeps its place.
+#include "cpu/kernels-inl.h"
+
+constexpr Kernels kKernels = {
+    Isa::kAvx512Vnni,
+#include "cpu/table-inl.h"
+};
+}  // namespace
+}  // namespace avx512vnni
+
+const Kernels* Avx512VnniKernels() { return &avx512vnni::kKernels; }
+
+}  // namespace penstock::cpu
+
+#else
+
+namespace penstock::cpu {
+const Kernels* Avx512VnniKernels() { return nullptr; }
+}  // namespace penstock::cpu
+
+#endif

@@ -1,0 +1,33 @@
+// The avxvnni build of every kernel. The linker may keep this file's copy of an inline function for
+// the whole program, so nothing of std is instantiated here.
+#include "cpu/kernels.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__AVXVNNI__)
+
+#include <immintrin.h>
+
+namespace penstock::cpu {
+namespace avxvnni {
+namespace {
+#include "cpu/simd_avx2-inl.h"
+// Keeps its place.
+#include "cpu/kernels-inl.h"
+
+constexpr Kernels kKernels = {
+    Isa::kAvxVnni,
+#include "cpu/table-inl.h"
+};
+}  // namespace
+}  // namespace avxvnni
+
+const Kernels* AvxVnniKernels() { return &avxvnni::kKernels; }
+
+}  // namespace penstock::cpu
+
+#else
+
+namespace penstock::cpu {
+const Kernels* AvxVnniKernels() { return nullptr; }
+}  // namespace penstock::cpu
+
+#endif

@@ -1,0 +1,97 @@
+// Activations as words of the product's data type (see kernels.h). Included inside namespace
+// penstock::cpu::<isa>, after math-inl.h.
+
+inline void CopyRow(const float* x, size_t in, float* to) {
+  ForVectors(in, [&](size_t i, size_t n) { StoreN(to + i, LoadN(x + i, n), n); });
+}
+
+inline void RoundRowBf16(const float* x, size_t in, uint16_t* to) {
+  ForVectors(in, [&](size_t i, size_t n) { Simd::StoreBf16(to + i, LoadN(x + i, n), n); });
+  if (in % 2 != 0) to[in] = 0;
+}
+
+// Runs body(vectors, offset, n) over four vectors at a time; the last may hold fewer than 4 kLanes
+// values, the others read as 0.
+template <typename Body>
+inline void ForFour(const float* x, size_t width, Body&& body) {
+  Vec v[4];
+  size_t i = 0;
+  for (; i + 4 * kLanes <= width; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < 4; ++j) v[j] = Simd::Load(x + i + j * kLanes);
+    body(v, i, 4 * kLanes);
+  }
+  if (i == width) return;
+  for (size_t j = 0; j < 4; ++j) {
+    const size_t begin = i + j * kLanes;
+    const size_t rest = begin < width ? width - begin : 0;
+    v[j] = rest < kLanes ? Simd::LoadPart(x + begin, rest) : Simd::Load(x + begin);
+  }
+  body(v, i, width - i);
+}
+
+// The range is widened to hold 0, which is then exact and so is its zero point. Four chains of each
+// kind side by side hide the latency of an operation.
+inline void QuantizeGroup(const float* x, size_t in, uint8_t* to, RowScale* out) {
+  Vec low[4], high[4];
+  Vec check[4];  // stays 0 unless there is a NaN or an infinity
+  for (int j = 0; j < 4; ++j) low[j] = high[j] = check[j] = Simd::Zero();
+  ForFour(x, in, [&](const Vec(&v)[4], size_t, size_t) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      low[j] = Simd::Min(v[j], low[j]);
+      high[j] = Simd::Max(v[j], high[j]);
+      check[j] = Simd::Fma(v[j], Simd::Zero(), check[j]);
+    }
+  });
+  const Vec lows = Simd::Min(Simd::Min(low[0], low[1]), Simd::Min(low[2], low[3]));
+  const Vec highs = Simd::Max(Simd::Max(high[0], high[1]), Simd::Max(high[2], high[3]));
+  const Vec checks = Simd::Add(Simd::Add(check[0], check[1]), Simd::Add(check[2], check[3]));
+  const float lowest = -Simd::MaxOf(Simd::Sub(Simd::Zero(), lows));
+  const float range = Simd::MaxOf(highs) - lowest;
+  const bool flat = !(range > 1e-30f);
+  const float inverse = flat ? 0 : 255 / range;
+  out->scale = flat ? 0 : range * (1.0f / 255);
+  if (Simd::AnyNan(checks)) out->scale = __builtin_nanf("");
+  // -lowest <= range: at most 255, and at least 0 even where lowest is infinite (NaN compares so).
+  const float zero = -lowest * inverse + 0.5f;
+  out->zero = zero > 0 && zero < 256 ? static_cast<int32_t>(zero) : 0;
+  const Vec factor = Simd::Set(inverse);
+  const Vec shift = Simd::Set(static_cast<float>(out->zero));
+  ForFour(x, in, [&](const Vec(&v)[4], size_t i, size_t n) {
+    Vec q[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) q[j] = Simd::Fma(v[j], factor, shift);
+    if (n == 4 * kLanes) {
+      Simd::StoreBytes(to + i, q);
+    } else {
+      uint8_t bytes[4 * kLanes];
+      Simd::StoreBytes(bytes, q);
+      __builtin_memcpy(to + i, bytes, n);
+    }
+  });
+}
+
+inline void QuantizeRow(const float* x, size_t in, uint8_t* to, RowScale* scales) {
+  for (size_t k = 0; k < in; k += kScaleGroup) {
+    const size_t n = in - k < kScaleGroup ? in - k : kScaleGroup;
+    QuantizeGroup(x + k, n, to + k, scales + k / kScaleGroup);
+  }
+  for (size_t k = in; k % 4 != 0; ++k) to[k] = 0;
+}
+
+void PackRows(const PackRowsTask& task) {
+  const size_t stride = RowStride(task.dtype, task.in);
+  const size_t groups = ScaleGroups(task.dtype, task.in);
+  for (size_t r = 0; r < task.rows; ++r) {
+    const float* from = task.x + r * task.in;
+    Word* to = task.words + r * stride;
+    if (task.dtype == DType::kF32) {
+      CopyRow(from, task.in, reinterpret_cast<float*>(to));
+    } else if (task.dtype == DType::kBf16) {
+      RoundRowBf16(from, task.in, reinterpret_cast<uint16_t*>(to));
+    } else {
+      QuantizeRow(from, task.in, reinterpret_cast<uint8_t*>(to), task.scales + r * groups);
+    }
+  }
+}

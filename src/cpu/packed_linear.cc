@@ -1,0 +1,119 @@
+#include "cpu/packed_linear.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace penstock::cpu {
+namespace {
+
+size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
+
+uint16_t ToBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// Symmetric: the largest becomes +-127. Returns the scale; `sum` is that of the results.
+float Quantize(const float* from, size_t n, int8_t* to, int32_t* sum) {
+  float largest = 0;
+  bool finite = true;
+  for (size_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::abs(from[i]));
+    finite = finite && std::isfinite(from[i]);
+  }
+  *sum = 0;
+  std::fill(to, to + n, int8_t{0});
+  if (!finite) return std::numeric_limits<float>::quiet_NaN();
+  if (largest < 1e-30f) return 0;
+  for (size_t i = 0; i < n; ++i) {
+    to[i] = static_cast<int8_t>(std::lrint(from[i] * (127 / largest)));
+    *sum += to[i];
+  }
+  return largest / 127;
+}
+
+}  // namespace
+
+PanelLinear::PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in,
+                         DType dtype, size_t panel, HugePageArena* arena)
+    : panel_(panel),
+      panels_(CeilDiv(static_cast<size_t>(out), panel)),
+      words_(RowWords(dtype, static_cast<size_t>(in))),
+      groups_(ScaleGroups(dtype, static_cast<size_t>(in))),
+      has_bias_(bias != nullptr),
+      weights_(panels_ * panel * words_, arena),
+      bias_(panels_ * panel, arena),
+      scales_(panels_ * panel * groups_, arena),
+      sums_(panels_ * panel * groups_, arena) {
+  in_ = in;
+  out_ = out;
+  dtype_ = dtype;
+  for (AlignedBuffer* buffer : {&weights_, &bias_, &scales_, &sums_}) {
+    std::memset(buffer->data(), 0, buffer->size() * sizeof(float));
+  }
+  const size_t depth = static_cast<size_t>(in);
+  std::vector<int8_t> row(words_ * sizeof(Word), 0);
+  for (size_t r = 0; r < static_cast<size_t>(out); ++r) {
+    const float* from = weight + r * depth;
+    const size_t column = r / panel * panel * groups_ + r % panel;
+    if (dtype == DType::kF32) {
+      std::memcpy(row.data(), from, depth * sizeof(float));
+    } else if (dtype == DType::kBf16) {
+      for (size_t k = 0; k < depth; ++k) {
+        const uint16_t half = ToBf16(from[k]);
+        std::memcpy(row.data() + k * sizeof(half), &half, sizeof(half));
+      }
+    } else {
+      for (size_t g = 0; g < groups_; ++g) {
+        const size_t begin = g * kScaleGroup;
+        int32_t sum = 0;
+        scales_.data()[column + g * panel] =
+            Quantize(from + begin, std::min(kScaleGroup, depth - begin), row.data() + begin, &sum);
+        const int32_t start = -sum;
+        std::memcpy(sums_.data() + column + g * panel, &start, sizeof(start));
+      }
+    }
+    float* to = weights_.data() + r / panel * panel * words_ + r % panel;
+    for (size_t k = 0; k < words_; ++k) {
+      std::memcpy(to + k * panel, row.data() + k * sizeof(Word), sizeof(Word));
+    }
+    if (has_bias_) bias_.data()[r] = bias[r];
+  }
+}
+
+uint64_t PanelLinear::bytes() const {
+  return (weights_.size() + bias_.size() + scales_.size() + sums_.size()) * sizeof(float);
+}
+
+void PanelLinear::Describe(size_t first, size_t count, GemmTask* task) const {
+  task->dtype = dtype_;
+  task->in = static_cast<size_t>(in_);
+  task->panel_count = count;
+  task->panels = reinterpret_cast<const Word*>(weights_.data()) + first * panel_ * words_;
+  task->scales = scales_.data() + first * panel_ * groups_;
+  task->sums = reinterpret_cast<const int32_t*>(sums_.data()) + first * panel_ * groups_;
+  task->bias = has_bias_ ? bias_.data() + first * panel_ : nullptr;
+  task->cols = std::min(static_cast<size_t>(out_), (first + count) * panel_) - first * panel_;
+}
+
+PackRowsTask PackInto(AlignedBuffer* memory, size_t capacity, size_t first, DType dtype,
+                      const float* x, size_t rows, size_t in) {
+  const size_t stride = RowStride(dtype, in);
+  PackRowsTask task;
+  task.dtype = dtype;
+  task.x = x;
+  task.rows = rows;
+  task.in = in;
+  Word* words = reinterpret_cast<Word*>(memory->data());
+  task.words = words + first * stride;
+  task.scales =
+      reinterpret_cast<RowScale*>(words + capacity * stride) + first * ScaleGroups(dtype, in);
+  return task;
+}
+
+}  // namespace penstock::cpu

@@ -1,0 +1,60 @@
+// A weight matrix as panels of words (see kernels.h), and the memory activations are packed into.
+// Made while a model loads, read by all threads after.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "cpu/huge_page_arena.h"
+#include "cpu/kernels.h"
+#include "tensor/backend.h"
+
+namespace penstock::cpu {
+
+class AlignedBuffer final : public Buffer {
+ public:
+  AlignedBuffer(size_t floats, HugePageArena* arena)
+      : block_(arena->Alloc(floats * sizeof(float))) {
+    data_ = static_cast<float*>(block_.data);
+    size_ = floats;
+  }
+
+ private:
+  HugePageArena::Block block_;
+};
+
+class PanelLinear final : public PackedLinear {
+ public:
+  // weight: [out, in] row-major; bias: [out] or null. dtype: kF32, kBf16 (rounded to nearest even)
+  // or kI8. A weight that is not finite makes its column's results NaN.
+  PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in, DType dtype,
+              size_t panel, HugePageArena* arena);
+
+  uint64_t bytes() const override;
+  size_t panels() const { return panels_; }
+  // A GemmTask's fields of this matrix for panels from `first` on.
+  void Describe(size_t first, size_t count, GemmTask* task) const;
+
+ private:
+  size_t panel_;
+  size_t panels_;
+  size_t words_;   // of a row
+  size_t groups_;  // of scales
+  bool has_bias_;
+  AlignedBuffer weights_;
+  AlignedBuffer bias_;
+  AlignedBuffer scales_;
+  AlignedBuffer sums_;  // s32
+};
+
+// Bytes of `rows` packed rows with their scales, and where the two parts begin.
+static constexpr size_t PackedRowBytes(DType dtype, size_t in) {
+  return RowStride(dtype, in) * sizeof(Word) + ScaleGroups(dtype, in) * sizeof(RowScale);
+}
+// Describes the packing of x[rows, in] into `memory`, PackedRowBytes(dtype, in) for each row of
+// `capacity`; `first` is the row there that row 0 of x becomes.
+PackRowsTask PackInto(AlignedBuffer* memory, size_t capacity, size_t first, DType dtype,
+                      const float* x, size_t rows, size_t in);
+
+}  // namespace penstock::cpu

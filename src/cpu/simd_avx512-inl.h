@@ -1,0 +1,105 @@
+// The vector types of the AVX-512 builds (F, BW, DQ, VL), with VNNI and BF16 where the file is
+// compiled for them. Included inside namespace penstock::cpu::<isa>, after <immintrin.h>.
+
+struct Simd {
+  using Vec = __m512;
+  static constexpr int kLanes = 16;
+  // GEMM tile: 14 rows x 2 vectors = 28 accumulators, 2 weight registers, 1 broadcast.
+  static constexpr int kTileRows = 14;
+  static constexpr int kTileVecs = 2;
+
+  static Vec Zero() { return _mm512_setzero_ps(); }
+  static Vec Set(float x) { return _mm512_set1_ps(x); }
+  static Vec Load(const float* p) { return _mm512_loadu_ps(p); }
+  static void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+  static __mmask16 Mask(size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+  // The first n < kLanes lanes; the others read as 0 and are not written.
+  static Vec LoadPart(const float* p, size_t n) { return _mm512_maskz_loadu_ps(Mask(n), p); }
+  static void StorePart(float* p, Vec v, size_t n) { _mm512_mask_storeu_ps(p, Mask(n), v); }
+  // The first n lanes of v, the others replaced by `other`.
+  static Vec KeepPart(Vec v, Vec other, size_t n) { return _mm512_mask_mov_ps(other, Mask(n), v); }
+  static Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+  static Vec Sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
+  static Vec Mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
+  static Vec Div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
+  static Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+  static Vec Max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+  static Vec Min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+  // a < b ? x : y, lane by lane; a comparison with NaN is false.
+  static Vec SelectLess(Vec a, Vec b, Vec x, Vec y) {
+    return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), x);
+  }
+  static Vec Round(Vec v) {
+    return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  // v * 2^n, n integral in [-126, 127].
+  static Vec Scale2(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
+  static float Sum(Vec v) { return _mm512_reduce_add_ps(v); }
+  static float MaxOf(Vec v) { return _mm512_reduce_max_ps(v); }
+
+  // 32-bit lanes: sums of integer products, and the words of packed operands (see kernels.h).
+  using Words = __m512i;
+  static Words ZeroWords() { return _mm512_setzero_si512(); }
+  static Words SetWord(uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+  static Words LoadWords(const Word* p) { return _mm512_loadu_si512(p); }
+  static Words MulWords(Words a, Words b) { return _mm512_mullo_epi32(a, b); }
+  static Words AddWords(Words a, Words b) { return _mm512_add_epi32(a, b); }
+  static Vec AsFloat(Words v) { return _mm512_castsi512_ps(v); }
+  static Vec ToFloat(Words v) { return _mm512_cvtepi32_ps(v); }
+
+#if defined(__AVX512BF16__)
+  static constexpr bool kDotsBf16 = true;
+  // acc + odd halves' product + even halves' product; rounds to nearest even, denormals are 0.
+  static Vec DotBf16(Vec acc, Words x, Words w) {
+    return _mm512_dpbf16_ps(acc, (__m512bh)x, (__m512bh)w);
+  }
+  static __m256i ToBf16(Vec v) { return (__m256i)_mm512_cvtneps_pbh(v); }
+#else
+  static constexpr bool kDotsBf16 = false;
+  static __m256i ToBf16(Vec v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    rounded = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), bits,
+                                   _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+  }
+#endif
+  static Words LowHalves(Words v) { return _mm512_slli_epi32(v, 16); }
+  static Words HighHalves(Words v) { return _mm512_and_si512(v, SetWord(0xffff0000)); }
+  static void StoreBf16(uint16_t* p, Vec v, size_t n) {
+    _mm256_mask_storeu_epi16(p, n == kLanes ? __mmask16{0xffff} : Mask(n), ToBf16(v));
+  }
+
+#if defined(__AVX512VNNI__)
+  static constexpr bool kDotsInt8 = true;
+  // Written as assembly: g++ 12 keeps the sums of the intrinsic in memory.
+  static Words DotInt8(Words acc, Words x, Words w) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(w));
+    return acc;
+  }
+#else
+  static constexpr bool kDotsInt8 = false;
+#endif
+  static Words EvenBytes(Words v) { return _mm512_and_si512(v, SetWord(0x00ff00ff)); }
+  static Words OddBytes(Words v) { return _mm512_srli_epi16(v, 8); }
+  static Words EvenBytesSigned(Words v) { return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8); }
+  static Words OddBytesSigned(Words v) { return _mm512_srai_epi16(v, 8); }
+  static Words MaddHalves(Words x, Words w) { return _mm512_madd_epi16(x, w); }
+  // Four vectors as bytes, rounded to nearest even, clamped to 0 .. 255.
+  static void StoreBytes(uint8_t* p, const Vec (&v)[4]) {
+    const __m512i low = _mm512_packs_epi32(_mm512_cvtps_epi32(v[0]), _mm512_cvtps_epi32(v[1]));
+    const __m512i high = _mm512_packs_epi32(_mm512_cvtps_epi32(v[2]), _mm512_cvtps_epi32(v[3]));
+    // Each 128-bit lane holds four bytes of every vector.
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+  }
+  static bool AnyNan(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+
+  // The compiler no longer knows the value, or must have computed it.
+  static void Hide(Words* v) { asm volatile("" : "+v"(*v)); }
+  template <typename T>
+  static void Use(T v) {
+    asm volatile("" : : "v"(v));
+  }
+};

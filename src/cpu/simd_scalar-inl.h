@@ -1,0 +1,70 @@
+// One-lane "vectors": plain C++, the reference for every other instruction set. Included inside
+// namespace penstock::cpu::<isa>, after <cmath>.
+
+struct Simd {
+  using Vec = float;
+  static constexpr int kLanes = 1;
+  static constexpr int kTileRows = 4;
+  static constexpr int kTileVecs = 4;
+
+  static Vec Zero() { return 0; }
+  static Vec Set(float x) { return x; }
+  static Vec Load(const float* p) { return *p; }
+  static void Store(float* p, Vec v) { *p = v; }
+  // With one lane there is never a partial vector (n < kLanes means n == 0).
+  static Vec LoadPart(const float*, size_t) { return 0; }
+  static void StorePart(float*, Vec, size_t) {}
+  static Vec KeepPart(Vec, Vec other, size_t) { return other; }
+  static Vec Add(Vec a, Vec b) { return a + b; }
+  static Vec Sub(Vec a, Vec b) { return a - b; }
+  static Vec Mul(Vec a, Vec b) { return a * b; }
+  static Vec Div(Vec a, Vec b) { return a / b; }
+  static Vec Fma(Vec a, Vec b, Vec c) { return a * b + c; }
+  static Vec Max(Vec a, Vec b) { return a > b ? a : b; }
+  static Vec Min(Vec a, Vec b) { return a < b ? a : b; }
+  static Vec SelectLess(Vec a, Vec b, Vec x, Vec y) { return a < b ? x : y; }
+  static Vec Round(Vec v) { return std::nearbyint(v); }
+  static Vec Scale2(Vec v, Vec n) { return n == n ? std::ldexp(v, static_cast<int>(n)) : n; }
+  static float Sum(Vec v) { return v; }
+  static float MaxOf(Vec v) { return v; }
+
+  // 32 bits: a sum of integer products, or a word of packed operands (see kernels.h).
+  using Words = uint32_t;
+  static Words ZeroWords() { return 0; }
+  static Words SetWord(uint32_t x) { return x; }
+  static Words LoadWords(const Word* p) { return *p; }
+  static Words MulWords(Words a, Words b) { return a * b; }
+  static Vec AsFloat(Words v) { return __builtin_bit_cast(float, v); }
+  static Vec ToFloat(Words v) { return static_cast<float>(static_cast<int32_t>(v)); }
+
+  static constexpr bool kDotsBf16 = false;
+  static Words LowHalves(Words v) { return v << 16; }
+  static Words HighHalves(Words v) { return v & 0xffff0000; }
+  static void StoreBf16(uint16_t* p, Vec v, size_t) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, v);
+    const uint32_t rounded = v == v ? bits + 0x7fff + ((bits >> 16) & 1) : bits | 0x400000;
+    *p = static_cast<uint16_t>(rounded >> 16);
+  }
+
+  static constexpr bool kDotsInt8 = true;
+  static Words DotInt8(Words acc, Words x, Words w) {
+    for (int i = 0; i < 32; i += 8) {
+      acc += ((x >> i) & 255) * static_cast<uint32_t>(static_cast<int8_t>(w >> i));
+    }
+    return acc;
+  }
+  // Four vectors as bytes, rounded to nearest even, clamped to 0 .. 255.
+  static void StoreBytes(uint8_t* p, const Vec (&v)[4]) {
+    for (int i = 0; i < 4; ++i) {
+      p[i] = static_cast<uint8_t>(std::nearbyint(Min(Max(v[i], 0), 255)));  // NaN: 0
+    }
+  }
+  static bool AnyNan(Vec v) { return v != v; }
+
+  // The compiler no longer knows the value, or must have computed it.
+  static void Hide(Words* v) { asm volatile("" : "+r"(*v)); }
+  template <typename T>
+  static void Use(T v) {
+    asm volatile("" : : "g"(v));
+  }
+};
