@@ -69,7 +69,8 @@ int Main(int argc, char** argv) {
   if (argc < 6 || !ReadTexts(argv[2], &texts)) {
     std::fprintf(
         stderr,
-        "usage: encode_bench MODEL_FOLDER IDS_FILE THREADS BATCH_TOKENS ROUNDS [VECTORS_FILE]\n");
+        "usage: encode_bench MODEL_FOLDER IDS_FILE THREADS BATCH_TOKENS ROUNDS [VECTORS_FILE] "
+        "[f32|bf16|int8]\n");
     return 2;
   }
   const auto fail = [](const Status& status) {
@@ -80,7 +81,9 @@ int Main(int argc, char** argv) {
   if (!backend.ok()) return fail(backend.status());
   auto folder = ModelFolder::Read(argv[1]);
   if (!folder.ok()) return fail(folder.status());
-  auto model = EncoderModel::Load(*folder, backend->get());
+  const std::string type = argc > 7 ? argv[7] : "f32";
+  const DType dtype = type == "bf16" ? DType::kBf16 : (type == "int8" ? DType::kI8 : DType::kF32);
+  auto model = EncoderModel::Load(*folder, backend->get(), dtype);
   if (!model.ok()) return fail(model.status());
   EncoderSession session(model->get());
   const size_t width = static_cast<size_t>((*model)->embedding_size());
