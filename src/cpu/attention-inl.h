@@ -1,19 +1,48 @@
-// softmax(q k^T * scale + bias) v for one head of one sequence. Included inside namespace
-// penstock::cpu::<isa>, after gemm-inl.h.
+// softmax(q k^T * scale + bias) v for one head of one sequence, its two products in f32 or bf16.
+// Included inside namespace penstock::cpu::<isa>, after gemm-inl.h.
 //
-// k^T and v are packed into panels as a weight matrix would be, so both products are FloatProduct:
+// k^T and v are packed into panels as a weight matrix would be, so both products are GemmPanel. In
+// words (of one f32 or two bf16, see kernels.h):
 //
-//   keys    [length / kPanel][head_size][kPanel]
-//   values  [head_size / kPanel][length][kPanel]
-//   queries [kTileRows][head_size]            rotated copies; only with rotary embedding
-//   scores  [kTileRows][length padded]        one block of queries at a time
+//   keys    [length / kPanel][head_size words][kPanel]
+//   values  [head_size / kPanel][length words][kPanel]
+//   row     [head_size]                        one key, rotated
+//   queries [kTileRows][head_size words]       rotated or rounded; f32 without rotary: not needed
+//   scores  [kTileRows][length padded]         f32, one block of queries at a time
+//   weights [kTileRows][length words]          bf16: the scores after softmax; f32: the scores
 
 inline size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-size_t AttentionScratchFloats(size_t length, size_t head_size) {
-  const size_t padded = RoundUp(length, kPanel);
-  return padded * head_size + length * RoundUp(head_size, kPanel) +
-         kTileRows * RoundUp(head_size, kLanes) + kTileRows * padded;
+// Rows an odd number of cache lines apart (see kernels.h).
+inline size_t OddLines(size_t words) {
+  return ((words + kLineWords - 1) / kLineWords | 1) * kLineWords;
+}
+
+// Words of the parts, as they lie one behind the other.
+struct AttentionSizes {
+  AttentionSizes(DType dtype, size_t length, size_t head_size) {
+    const size_t per_word = WordValues(dtype);
+    key_words = (head_size + per_word - 1) / per_word;
+    length_words = (length + per_word - 1) / per_word;
+    query_stride = OddLines(head_size);  // f32 rotates into it
+    score_stride = OddLines(RoundUp(length, kPanel));
+    weight_stride = dtype == DType::kF32 ? score_stride : OddLines(length_words);
+    keys = RoundUp(length, kPanel) * key_words;
+    values = RoundUp(head_size, kPanel) * length_words;
+    row = RoundUp(head_size, kLineWords);
+    queries = kTileRows * query_stride;
+    scores = kTileRows * score_stride;
+    weights = dtype == DType::kF32 ? 0 : kTileRows * weight_stride;
+  }
+  size_t total() const { return keys + values + row + queries + scores + weights; }
+
+  size_t key_words, length_words;
+  size_t query_stride, score_stride, weight_stride;
+  size_t keys, values, row, queries, scores, weights;
+};
+
+size_t AttentionScratchFloats(DType dtype, size_t length, size_t head_size) {
+  return AttentionSizes(dtype, length, head_size).total();
 }
 
 // to = from rotated by the tables' angles at `position`.
@@ -32,12 +61,24 @@ inline void Rotate(const AttentionTask& task, const float* from, size_t position
   for (size_t i = 2 * half; i < static_cast<size_t>(task.head_size); ++i) to[i] = from[i];
 }
 
-// `row` is a scratch row of head_size floats.
-inline void PackKeys(const AttentionTask& task, float* keys, float* row) {
+// x as words of the products' type; `to` has room for them.
+template <typename Dot>
+inline void RoundRow(const float* x, size_t n, Word* to) {
+  if constexpr (Dot::kCoarse) {
+    RoundRowBf16(x, n, reinterpret_cast<uint16_t*>(to));
+  } else {
+    CopyRow(x, n, reinterpret_cast<float*>(to));
+  }
+}
+
+// `row` is scratch for a key's floats, `words` for its words.
+template <typename Dot>
+inline void PackKeys(const AttentionTask& task, size_t key_words, Word* keys, float* row,
+                     Word* words) {
   const size_t length = static_cast<size_t>(task.length);
   const size_t size = static_cast<size_t>(task.head_size);
   for (size_t first = 0; first < length; first += kPanel) {
-    float* panel = keys + first * size;
+    Word* panel = keys + first * key_words;
     const size_t rows = length - first < kPanel ? length - first : kPanel;
     for (size_t j = 0; j < rows; ++j) {
       const float* key = task.k + (first + j) * task.stride;
@@ -45,59 +86,72 @@ inline void PackKeys(const AttentionTask& task, float* keys, float* row) {
         Rotate(task, key, first + j, row);
         key = row;
       }
-      for (size_t d = 0; d < size; ++d) panel[d * kPanel + j] = key[d];
+      const Word* from = reinterpret_cast<const Word*>(key);
+      if constexpr (Dot::kCoarse) {
+        RoundRow<Dot>(key, size, words);
+        from = words;
+      }
+      for (size_t d = 0; d < key_words; ++d) panel[d * kPanel + j] = from[d];
     }
-    for (size_t d = 0; d < size && rows < kPanel; ++d) {
+    for (size_t d = 0; d < key_words && rows < kPanel; ++d) {
       for (size_t j = rows; j < kPanel; ++j) panel[d * kPanel + j] = 0;
     }
   }
 }
 
-inline void PackValues(const AttentionTask& task, float* values) {
+template <typename Dot>
+inline void PackValues(const AttentionTask& task, size_t length_words, Word* values) {
   const size_t length = static_cast<size_t>(task.length);
   const size_t size = static_cast<size_t>(task.head_size);
+  constexpr size_t kPerWord = Dot::kCoarse ? 2 : 1;
   for (size_t first = 0; first < size; first += kPanel) {
-    float* panel = values + first * length;
+    Word* panel = values + first * length_words;
     const size_t cols = size - first < kPanel ? size - first : kPanel;
-    for (size_t j = 0; j < length; ++j) {
-      const float* value = task.v + j * task.stride + first;
-      float* to = panel + j * kPanel;
-      ForVectors(cols, [&](size_t i, size_t n) { StoreN(to + i, LoadN(value + i, n), n); });
-      for (size_t i = cols; i < kPanel; ++i) to[i] = 0;
+    for (size_t w = 0; w < length_words; ++w) {
+      const float* value = task.v + w * kPerWord * task.stride + first;
+      float* to = reinterpret_cast<float*>(panel + w * kPanel);
+      const bool pair = kPerWord == 2 && w * kPerWord + 1 < length;
+      ForVectors(cols, [&](size_t i, size_t n) {
+        Vec v = LoadN(value + i, n);
+        if constexpr (Dot::kCoarse) {
+          const Vec next = pair ? LoadN(value + task.stride + i, n) : Simd::Zero();
+          v = Simd::AsFloat(Simd::PairBf16(v, next));
+        }
+        StoreN(to + i, v, n);
+      });
+      for (size_t i = cols; i < kPanel; ++i) panel[w * kPanel + i] = 0;
     }
   }
 }
 
-// scores[lo, hi) become exp(score - max), what lies beside them in [begin, end) becomes 0.
+// scores[lo, hi) become e^(score - max), what lies beside them in [begin, end) becomes 0.
 // Returns 1 / sum.
+template <bool kCoarse>
 inline float SoftmaxRow(const AttentionTask& task, size_t query, float* scores, size_t begin,
                         size_t lo, size_t hi, size_t end) {
-  const Vec scale = Simd::Set(task.scale);
   float* row = scores + lo;
   const size_t width = hi - lo;
-  Vec high = Simd::Set(-3.0e38f);
-  if (task.relative_bias == nullptr) {
-    ForVectors(width, [&](size_t i, size_t n) {
-      const Vec s = Simd::Mul(LoadN(row + i, n), scale);
-      StoreN(row + i, s, n);
-      high = Simd::Max(high, n == kLanes ? s : Simd::KeepPart(s, high, n));
-    });
-  } else {
+  float factor = task.scale;
+  if (task.relative_bias != nullptr) {
     const int32_t reach = task.bias_reach;
     for (size_t i = 0; i < width; ++i) {
       int32_t distance = static_cast<int32_t>(lo + i) - static_cast<int32_t>(query);
       distance = distance < -reach ? -reach : (distance > reach ? reach : distance);
       row[i] = row[i] * task.scale + task.relative_bias[distance + reach];
     }
-    ForVectors(width, [&](size_t i, size_t n) {
-      const Vec s = LoadN(row + i, n);
-      high = Simd::Max(high, n == kLanes ? s : Simd::KeepPart(s, high, n));
-    });
+    factor = 1;
   }
+  Vec high = Simd::Set(-3.0e38f);
+  ForVectors(width, [&](size_t i, size_t n) {
+    const Vec s = LoadN(row + i, n);
+    high = Simd::Max(high, n == kLanes ? s : Simd::KeepPart(s, high, n));
+  });
   const Vec max = Simd::Set(Simd::MaxOf(high));
+  const Vec scale = Simd::Set(kCoarse ? factor * 1.44269504f : factor);
   Vec sum = Simd::Zero();
   ForVectors(width, [&](size_t i, size_t n) {
-    Vec e = Exp(Simd::Sub(LoadN(row + i, n), max));
+    const Vec x = Simd::Mul(Simd::Sub(LoadN(row + i, n), max), scale);
+    Vec e = kCoarse ? CoarseExp2(x) : Exp(x);
     if (n < kLanes) e = Simd::KeepPart(e, Simd::Zero(), n);
     StoreN(row + i, e, n);
     sum = Simd::Add(sum, e);
@@ -107,52 +161,96 @@ inline float SoftmaxRow(const AttentionTask& task, size_t query, float* scores, 
   return 1.0f / Simd::Sum(sum);
 }
 
-void AttentionHead(const AttentionTask& task) {
+// y[rows, cols] = x panel.
+template <typename Dot>
+inline void PanelProduct(const Word* x, size_t x_stride, size_t rows, const Word* panel,
+                         size_t words, float* y, size_t y_stride, size_t cols) {
+  PanelTask task = {};
+  task.x = x;
+  task.x_stride = x_stride;
+  task.panel = panel;
+  task.rows = rows;
+  task.words = words;
+  task.y = y;
+  task.y_stride = y_stride;
+  task.cols = cols;
+  GemmPanel<Dot>(task);
+}
+
+template <typename Dot>
+void AttendHead(const AttentionTask& task) {
   const size_t length = static_cast<size_t>(task.length);
   const size_t size = static_cast<size_t>(task.head_size);
   const size_t window = task.window > 0 ? static_cast<size_t>(task.window) : length;
-  const size_t padded = RoundUp(length, kPanel);
-  float* keys = task.scratch;
-  float* values = keys + padded * size;
-  float* queries = values + length * RoundUp(size, kPanel);
-  float* scores = queries + kTileRows * RoundUp(size, kLanes);
+  const AttentionSizes sizes(task.dtype, length, size);
+  constexpr size_t kPerWord = Dot::kCoarse ? 2 : 1;
+  Word* keys = reinterpret_cast<Word*>(task.scratch);
+  Word* values = keys + sizes.keys;
+  float* row = reinterpret_cast<float*>(values + sizes.values);
+  Word* queries = reinterpret_cast<Word*>(row) + sizes.row;
+  float* scores = reinterpret_cast<float*>(queries + sizes.queries);
+  Word* weights = Dot::kCoarse ? reinterpret_cast<Word*>(scores) + sizes.scores
+                               : reinterpret_cast<Word*>(scores);
 
-  PackKeys(task, keys, queries);
-  PackValues(task, values);
+  PackKeys<Dot>(task, sizes.key_words, keys, row, queries);
+  PackValues<Dot>(task, sizes.length_words, values);
   for (size_t first = 0; first < length; first += kTileRows) {
     const size_t rows = length - first < kTileRows ? length - first : kTileRows;
-    const size_t begin = first > window ? first - window : 0;
+    // Whole words of keys.
+    const size_t begin = first > window ? (first - window) / kPerWord * kPerWord : 0;
     const size_t end = first + rows + window < length ? first + rows + window : length;
 
-    const float* q = task.q + first * task.stride;
+    const Word* q = reinterpret_cast<const Word*>(task.q + first * task.stride);
     size_t q_stride = task.stride;
-    if (task.rope_cos != nullptr) {
-      for (size_t r = 0; r < rows; ++r)
-        Rotate(task, q + r * task.stride, first + r, queries + r * size);
+    if (Dot::kCoarse || task.rope_cos != nullptr) {
+      for (size_t r = 0; r < rows; ++r) {
+        const float* query = task.q + (first + r) * task.stride;
+        Word* to = queries + r * sizes.query_stride;
+        if (task.rope_cos != nullptr) {
+          Rotate(task, query, first + r, row);
+          query = row;
+        }
+        RoundRow<Dot>(query, size, to);
+      }
       q = queries;
-      q_stride = size;
+      q_stride = sizes.query_stride;
     }
     for (size_t j = begin / kPanel * kPanel; j < end; j += kPanel) {
-      FloatProduct(q, q_stride, rows, keys + j * size, size, scores + j, padded, kPanel);
+      PanelProduct<Dot>(q, q_stride, rows, keys + j * sizes.key_words, sizes.key_words, scores + j,
+                        sizes.score_stride, kPanel);
     }
     float inverse[kTileRows];
     for (size_t r = 0; r < rows; ++r) {
       const size_t query = first + r;
       const size_t lo = query > window ? query - window : 0;
       const size_t hi = query + window + 1 < length ? query + window + 1 : length;
-      inverse[r] = SoftmaxRow(task, query, scores + r * padded, begin, lo, hi, end);
+      float* line = scores + r * sizes.score_stride;
+      inverse[r] = SoftmaxRow<Dot::kCoarse>(task, query, line, begin, lo, hi, end);
+      if constexpr (Dot::kCoarse) {
+        RoundRow<Dot>(line + begin, end - begin,
+                      weights + r * sizes.weight_stride + begin / kPerWord);
+      }
     }
     float* out = task.out + first * task.out_stride;
     for (size_t d = 0; d < size; d += kPanel) {
-      FloatProduct(scores + begin, padded, rows, values + d * length + begin * kPanel, end - begin,
-                   out + d, task.out_stride, size - d < kPanel ? size - d : kPanel);
+      PanelProduct<Dot>(weights + begin / kPerWord, sizes.weight_stride, rows,
+                        values + d * sizes.length_words + begin / kPerWord * kPanel,
+                        (end - begin + kPerWord - 1) / kPerWord, out + d, task.out_stride,
+                        size - d < kPanel ? size - d : kPanel);
     }
     for (size_t r = 0; r < rows; ++r) {
-      float* row = out + r * task.out_stride;
+      float* to = out + r * task.out_stride;
       const Vec scale = Simd::Set(inverse[r]);
-      ForVectors(size, [&](size_t i, size_t n) {
-        StoreN(row + i, Simd::Mul(LoadN(row + i, n), scale), n);
-      });
+      ForVectors(
+          size, [&](size_t i, size_t n) { StoreN(to + i, Simd::Mul(LoadN(to + i, n), scale), n); });
     }
+  }
+}
+
+void AttentionHead(const AttentionTask& task) {
+  if (task.dtype == DType::kBf16) {
+    AttendHead<DotBf16>(task);
+  } else {
+    AttendHead<DotF32>(task);
   }
 }

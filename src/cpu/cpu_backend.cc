@@ -63,7 +63,7 @@ class CpuBackend final : public Backend {
     const std::lock_guard lock(buffers_mutex_);
     Grow(&product_, rows * width);
     for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) {
-      Grow(&scratch, kernels_->attention_scratch_floats(length, head_size));
+      Grow(&scratch, AttentionFloats(length, head_size));
     }
   }
 
@@ -156,13 +156,15 @@ class CpuBackend final : public Backend {
     for (size_t s = 0; s < sequences; ++s) {
       longest = std::max(longest, static_cast<size_t>(args.offsets[s + 1] - args.offsets[s]));
     }
-    const size_t need = kernels_->attention_scratch_floats(longest, size);
+    const DType dtype = args.dtype == DType::kF32 ? DType::kF32 : preferred_dtype();
+    const size_t need = AttentionFloats(longest, size);
     std::lock_guard lock(buffers_mutex_);
     for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) Grow(&scratch, need);
     pool_.ParallelFor(sequences * heads, [&](size_t index, size_t thread) {
       const size_t first = static_cast<size_t>(args.offsets[index / heads]);
       const size_t head = index % heads;
       AttentionTask task;
+      task.dtype = dtype;
       task.stride = 3 * heads * size;
       task.q = args.qkv + first * task.stride + head * size;
       task.k = task.q + heads * size;
@@ -214,6 +216,11 @@ class CpuBackend final : public Backend {
     size_t begin(size_t block) const { return block * rows_per_block; }
     size_t end(size_t block) const { return std::min(rows, (block + 1) * rows_per_block); }
   };
+
+  size_t AttentionFloats(size_t length, size_t head_size) const {
+    return std::max(kernels_->attention_scratch_floats(DType::kF32, length, head_size),
+                    kernels_->attention_scratch_floats(DType::kBf16, length, head_size));
+  }
 
   // Rows of a block: packed, they take at most kBlockBytes, unless one tile takes more.
   size_t BlockRowsMax(const PanelLinear& weight) const {

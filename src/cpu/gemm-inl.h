@@ -188,21 +188,6 @@ void GemmPanel(const PanelTask& task) {
   }
 }
 
-// y[rows, cols] = x panel, for one panel of f32.
-inline void FloatProduct(const float* x, size_t x_stride, size_t rows, const float* panel,
-                         size_t in, float* y, size_t y_stride, size_t cols) {
-  PanelTask task = {};
-  task.x = reinterpret_cast<const Word*>(x);
-  task.x_stride = x_stride;
-  task.panel = reinterpret_cast<const Word*>(panel);
-  task.rows = rows;
-  task.words = in;
-  task.y = y;
-  task.y_stride = y_stride;
-  task.cols = cols;
-  GemmPanel<DotF32>(task);
-}
-
 void Gemm(const GemmTask& task) {
   const size_t groups = ScaleGroups(task.dtype, task.in);
   PanelTask part = {};

@@ -5,7 +5,7 @@
 #include "cpu/dot-inl.h"
 #include "cpu/gemm-inl.h"
 #include "cpu/pack_rows-inl.h"
-#include "cpu/peak-inl.h"
 #include "cpu/attention-inl.h"
+#include "cpu/peak-inl.h"
 #include "cpu/rows-inl.h"
 // clang-format on

@@ -90,7 +90,8 @@ struct GemmTask {
 };
 
 struct AttentionTask {
-  const float* q = nullptr;  // [length, stride]: the head's columns of the first token
+  DType dtype = DType::kF32;  // of the two products: kF32 or kBf16
+  const float* q = nullptr;   // [length, stride]: the head's columns of the first token
   const float* k = nullptr;
   const float* v = nullptr;
   float* out = nullptr;  // [length, out_stride]
@@ -105,8 +106,9 @@ struct AttentionTask {
   bool rope_interleaved = false;
   const float* relative_bias = nullptr;  // this head's row, centre at [bias_reach]; or null
   int32_t bias_reach = 0;
-  int32_t window = 0;        // 0: all keys
-  float* scratch = nullptr;  // attention_scratch_floats(length, head_size) floats, 64-byte aligned
+  int32_t window = 0;  // 0: all keys
+  float* scratch =
+      nullptr;  // attention_scratch_floats(dtype, length, head_size) floats, 64-byte aligned
 };
 
 struct Kernels {
@@ -131,7 +133,7 @@ struct Kernels {
   void (*pool)(const float* x, size_t skip, size_t tokens, size_t width, Pooling pooling,
                float* out);
   void (*attention)(const AttentionTask& task);
-  size_t (*attention_scratch_floats)(size_t length, size_t head_size);
+  size_t (*attention_scratch_floats)(DType dtype, size_t length, size_t head_size);
 };
 
 // Null where the compiler did not build that instruction set.

@@ -26,6 +26,20 @@ inline Vec Exp(Vec x) {
   return Simd::Scale2(p, n);
 }
 
+// 2^x for x <= 0, relative error 3e-6 (polynomial of degree 4, Lawson's weighted least squares on
+// [-1/2, 1/2]); x below -126 gives 2^-126. For weights that are rounded to bf16 next.
+inline Vec CoarseExp2(Vec x) {
+  x = Simd::Max(Simd::Set(-126), x);
+  const Vec n = Simd::Round(x);
+  const Vec r = Simd::Sub(x, n);
+  Vec p = Simd::Set(0.00957009895f);
+  p = Simd::Fma(p, r, Simd::Set(0.0559178601f));
+  p = Simd::Fma(p, r, Simd::Set(0.240247449f));
+  p = Simd::Fma(p, r, Simd::Set(0.693121815f));
+  p = Simd::Fma(p, r, Simd::Set(0.999999261f));
+  return Simd::Scale2(p, n);
+}
+
 // erf(x) = x P(x^2) / Q(x^2) on |x| <= 4, beyond which it is +-1 in f32. P, Q of degree 5, fitted
 // to relative error 2.5e-8 (weighted least squares, Chebyshev nodes); 4e-7 as evaluated.
 inline Vec Erf(Vec x) {

@@ -75,14 +75,20 @@ struct Simd {
   static __m128i Pack16(__m256i v) {
     return _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   }
-  static void StoreBf16(uint16_t* p, Vec v, size_t n) {
+  // Rounded to bf16 in the high halves; the low ones are left over.
+  static Words RoundHalves(Vec v) {
     const __m256i bits = _mm256_castps_si256(v);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), SetWord(1));
     const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, SetWord(0x7fff)));
     const __m256i nan = _mm256_or_si256(bits, SetWord(0x400000));
-    const __m256i result =
-        _mm256_blendv_epi8(rounded, nan, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
-    const __m128i packed = Pack16(_mm256_srli_epi32(result, 16));
+    return _mm256_blendv_epi8(rounded, nan, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+  }
+  // a in the low halves, b in the high ones.
+  static Words PairBf16(Vec a, Vec b) {
+    return _mm256_or_si256(_mm256_srli_epi32(RoundHalves(a), 16), HighHalves(RoundHalves(b)));
+  }
+  static void StoreBf16(uint16_t* p, Vec v, size_t n) {
+    const __m128i packed = Pack16(_mm256_srli_epi32(RoundHalves(v), 16));
     if (n == kLanes) {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
     } else {

@@ -67,6 +67,11 @@ struct Simd {
 #endif
   static Words LowHalves(Words v) { return _mm512_slli_epi32(v, 16); }
   static Words HighHalves(Words v) { return _mm512_and_si512(v, SetWord(0xffff0000)); }
+  // a in the low halves, b in the high ones.
+  static Words PairBf16(Vec a, Vec b) {
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(ToBf16(a)),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(ToBf16(b)), 16));
+  }
   static void StoreBf16(uint16_t* p, Vec v, size_t n) {
     _mm256_mask_storeu_epi16(p, n == kLanes ? __mmask16{0xffff} : Mask(n), ToBf16(v));
   }

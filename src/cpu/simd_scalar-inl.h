@@ -40,10 +40,14 @@ struct Simd {
   static constexpr bool kDotsBf16 = false;
   static Words LowHalves(Words v) { return v << 16; }
   static Words HighHalves(Words v) { return v & 0xffff0000; }
-  static void StoreBf16(uint16_t* p, Vec v, size_t) {
+  static uint32_t RoundHalf(Vec v) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, v);
-    const uint32_t rounded = v == v ? bits + 0x7fff + ((bits >> 16) & 1) : bits | 0x400000;
-    *p = static_cast<uint16_t>(rounded >> 16);
+    return v == v ? bits + 0x7fff + ((bits >> 16) & 1) : bits | 0x400000;
+  }
+  // a in the low half, b in the high one.
+  static Words PairBf16(Vec a, Vec b) { return RoundHalf(a) >> 16 | HighHalves(RoundHalf(b)); }
+  static void StoreBf16(uint16_t* p, Vec v, size_t) {
+    *p = static_cast<uint16_t>(RoundHalf(v) >> 16);
   }
 
   static constexpr bool kDotsInt8 = true;

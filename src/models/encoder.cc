@@ -156,6 +156,7 @@ void Workspace::Attend(const EncoderLayer& layer, const float* input, const Pack
   args.heads = weights_.heads;
   args.head_size = weights_.hidden / weights_.heads;
   args.scale = 1.0f / std::sqrt(static_cast<float>(args.head_size));
+  args.dtype = layer.qkv->dtype();
   args.rope_cos = layer.rope_cos;
   args.rope_sin = layer.rope_sin;
   args.rope_size = weights_.rope_size;

@@ -84,7 +84,9 @@ struct AttentionArgs {
   std::span<const int32_t> offsets;  // [sequences + 1]
   int32_t heads = 0;
   int32_t head_size = 0;
-  float scale = 1;
+  float scale = 1;  // positive
+  // Of the model's products. Where it is not kF32, attention's two may be computed in bf16.
+  DType dtype = DType::kF32;
   // Rotary tables [positions, rope_size / 2] of cos and sin, or null. Rotates the first rope_size
   // dimensions of q and k: pairs (i, i + rope_size / 2), or (2i, 2i + 1) when interleaved.
   const float* rope_cos = nullptr;
