@@ -27,7 +27,8 @@ Expected<std::unique_ptr<KernelLoop>> KernelLoop::Load(const std::string& path, 
   PENSTOCK_ASSIGN_OR_RETURN(loop->backend_, NewCpuBackend({.threads = threads}));
   loop->backend_name_ = loop->backend_->name();
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
-  PENSTOCK_ASSIGN_OR_RETURN(loop->model_, EncoderModel::Load(folder, loop->backend_.get()));
+  PENSTOCK_ASSIGN_OR_RETURN(loop->model_, EncoderModel::Load(folder, loop->backend_.get(),
+                                                             loop->backend_->preferred_dtype()));
   loop->session_ = std::make_unique<EncoderSession>(loop->model_.get());
   if (folder.task != ModelTask::kEmbedding) loop->output_ = EncoderOutput::kLogits;
   PENSTOCK_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::FromFile(folder.tokenizer_path));

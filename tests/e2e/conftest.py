@@ -31,10 +31,13 @@ def binary():
 
 
 def clean_environment(**more):
-    """The environment without settings of Penstock or of a proxy, which would change the tests."""
+    """The environment without settings of Penstock or of a proxy, which would change the tests.
+
+    Products are in f32, as in the references; bf16 and int8 are asked for by name.
+    """
     kept = {k: v for k, v in os.environ.items()
             if not k.startswith("PENSTOCK_") and not k.lower().endswith("_proxy")}
-    return {**kept, **more}
+    return {**kept, "PENSTOCK_DTYPE": "f32", **more}
 
 
 def run(*args, stdin=None, env=None, check=True, cwd=None, timeout=60):

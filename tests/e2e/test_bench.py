@@ -9,6 +9,16 @@ def records(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_kernels(tmp_path):
+    done = run("bench", "kernels", "--shape", "MiniLM-L6", "--tokens", 16, "--rounds", 1,
+               "--threads", 1, "--dtype", "f32", "--dtype", "int8", "--json", tmp_path / "r.json")
+    table = done.stdout.decode()
+    assert "feed-forward out" in table and "peak: f32" in table
+    found = {r["name"]: r["value"] for r in records(tmp_path / "r.json")}
+    assert set(found) == {f"gemm.{t}.minilm_l6_16.percent_of_peak" for t in ("f32", "int8")}
+    assert all(value > 0 for value in found.values())
+
+
 def test_http_sweep(tmp_path):
     done = run("bench", "http", "--model", GOLDEN / EMBED, "--server-flag=--threads=1",
                "--duration", 0.3, "--warmup", 0.1, "--batch", "1,3", "--concurrency", "1,2",
