@@ -137,7 +137,9 @@ class Shares {
       AddProduct(model, "feed-forward in", tokens, model.hidden, model.ff_in, model.gelu, dtype);
       AddProduct(model, "feed-forward out", tokens, model.ff_out, model.hidden, false, dtype);
     }
-    AddAttention(model, tokens);
+    for (DType dtype : options_.dtypes) {
+      if (dtype != DType::kI8) AddAttention(model, tokens, dtype);
+    }
     AddNorm(model, tokens);
   }
 
@@ -172,8 +174,8 @@ class Shares {
     cases_.push_back(std::move(c));
   }
 
-  // Sequences of at most 128 tokens.
-  void AddAttention(const Model& model, int tokens) {
+  // Sequences of at most 128 tokens. Where the backend has no bf16 of its own, that is f32 again.
+  void AddAttention(const Model& model, int tokens, DType dtype) {
     offsets_.push_back(std::make_unique<std::vector<int32_t>>(1, 0));
     std::vector<int32_t>& offsets = *offsets_.back();
     Case c;
@@ -190,8 +192,10 @@ class Shares {
     args.heads = model.heads;
     args.head_size = model.hidden / model.heads;
     args.scale = 0.125f;
+    args.dtype = dtype;
     c.model = &model;
     c.operation = "attention";
+    c.dtype = dtype;
     c.tokens = tokens;
     c.bytes = static_cast<double>(4 * floats * sizeof(float));
     c.run = [this, args] { backend_->Attention(args); };

@@ -57,7 +57,7 @@ template <typename Dot, int kRows>
   }
 }
 
-// A tile of f32 or bf16: raw sums to `out`.
+// A tile of f32 or bf16: sums with bias to `out`.
 template <typename Dot, int kRows>
 inline void FloatTile(const PanelTask& task, size_t first, const Word* fetch, float* out,
                       size_t out_stride) {
@@ -69,6 +69,14 @@ inline void FloatTile(const PanelTask& task, size_t first, const Word* fetch, fl
   }
   Multiply<Dot, kRows>(sums, task.x + first * task.x_stride, task.x_stride, task.panel, task.words,
                        fetch);
+  if (task.bias != nullptr) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) {
+      const Vec bias = Simd::Load(task.bias + c * kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) sums[r][c] = Simd::Add(sums[r][c], bias);
+    }
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -76,10 +84,36 @@ inline void FloatTile(const PanelTask& task, size_t first, const Word* fetch, fl
   }
 }
 
-// A tile of int8. The f32 sums over groups lie in `out`, [kRows][kPanel], which stays in L1 (rows
-// of y may not: they are often a multiple of 4 KB apart).
+// to = before + the scaled sums of group g; before is the bias for the first group, else `tile`.
+template <int kRows, bool kFirst>
+[[gnu::always_inline]] inline void AddGroup(const PanelTask& task, size_t g,
+                                            const RowScale* row_scales, size_t groups,
+                                            DotInt8::Acc (&sums)[kRows][kTileVecs],
+                                            const float* tile, float* to, size_t to_stride) {
+  Vec scales[kTileVecs];
+  Vec bias[kTileVecs];
+#pragma GCC unroll 4
+  for (int c = 0; c < kTileVecs; ++c) {
+    scales[c] = Simd::Load(task.scales + g * kPanel + c * kLanes);
+    bias[c] = kFirst && task.bias != nullptr ? Simd::Load(task.bias + c * kLanes) : Simd::Zero();
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const Vec row_scale = Simd::Set(row_scales[r * groups].scale);
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) {
+      const Vec before = kFirst ? bias[c] : Simd::Load(tile + r * kPanel + c * kLanes);
+      const Vec product = Simd::Mul(Simd::ToFloat(sums[r][c]), scales[c]);
+      Simd::Store(to + r * to_stride + c * kLanes, Simd::Fma(product, row_scale, before));
+    }
+  }
+}
+
+// A tile of int8: sums with bias to `out`. Those over the groups so far lie in `tile`,
+// [kRows][kPanel], which stays in L1 (rows of y may not: they are often a multiple of 4 KB apart).
 template <int kRows>
-inline void Int8Tile(const PanelTask& task, size_t first, const Word* fetch, float* out) {
+inline void Int8Tile(const PanelTask& task, size_t first, const Word* fetch, float* tile,
+                     float* out, size_t out_stride) {
   constexpr size_t kGroupWords = kScaleGroup / 4;
   const size_t groups = (task.words + kGroupWords - 1) / kGroupWords;
   const RowScale* row_scales = task.x_scales + first * groups;
@@ -100,22 +134,17 @@ inline void Int8Tile(const PanelTask& task, size_t first, const Word* fetch, flo
     }
     Multiply<DotInt8, kRows>(sums, task.x + first * task.x_stride + begin, task.x_stride,
                              task.panel + begin * kPanel, words, fetch + begin * kLineWords);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const Vec row_scale = Simd::Set(row_scales[r * groups + g].scale);
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) {
-        float* to = out + r * kPanel + c * kLanes;
-        const Vec product =
-            Simd::Mul(Simd::ToFloat(sums[r][c]), Simd::Load(task.scales + g * kPanel + c * kLanes));
-        Simd::Store(to, g == 0 ? Simd::Mul(product, row_scale)
-                               : Simd::Fma(product, row_scale, Simd::Load(to)));
-      }
+    float* to = g + 1 == groups ? out : tile;
+    const size_t to_stride = g + 1 == groups ? out_stride : kPanel;
+    if (g == 0) {
+      AddGroup<kRows, true>(task, g, row_scales, groups, sums, tile, to, to_stride);
+    } else {
+      AddGroup<kRows, false>(task, g, row_scales + g, groups, sums, tile, to, to_stride);
     }
   }
 }
 
-// y = activation(tile + bias), while the tile is in L1. A pass of its own keeps the register tile
+// y = activation(tile), while the tile is in L1. A pass of its own keeps the register tile
 // free of the activation's constants. `tile` is [rows][kPanel].
 template <Activation kActivation, bool kCoarse>
 inline void FinishTile(const PanelTask& task, size_t rows, const float* tile, float* y) {
@@ -124,7 +153,6 @@ inline void FinishTile(const PanelTask& task, size_t rows, const float* tile, fl
     float* to = y + r * task.y_stride;
     ForVectors(task.cols, [&](size_t i, size_t n) {
       Vec v = LoadN(from + i, n);
-      if (task.bias != nullptr) v = Simd::Add(v, LoadN(task.bias + i, n));
       if constexpr (kCoarse && kActivation == Activation::kGelu) {
         v = CoarseGelu(v);
       } else {
@@ -161,15 +189,15 @@ void RunTile(const PanelTask& task, size_t first, size_t rows, const Word* fetch
   }
   alignas(64) float tile[kRows * kPanel];
   float* y = task.y + first * task.y_stride;
+  const bool direct = task.cols == kPanel && task.activation == Activation::kNone;
+  float* out = direct ? y : tile;
+  const size_t out_stride = direct ? task.y_stride : kPanel;
   if constexpr (Dot::kInt8) {
-    Int8Tile<kRows>(task, first, fetch, tile);
+    Int8Tile<kRows>(task, first, fetch, tile, out, out_stride);
   } else {
-    if (task.cols == kPanel && task.bias == nullptr && task.activation == Activation::kNone) {
-      return FloatTile<Dot, kRows>(task, first, fetch, y, task.y_stride);
-    }
-    FloatTile<Dot, kRows>(task, first, fetch, tile, kPanel);
+    FloatTile<Dot, kRows>(task, first, fetch, out, out_stride);
   }
-  Finish<Dot::kCoarse>(task, kRows, tile, y);
+  if (!direct) Finish<Dot::kCoarse>(task, kRows, tile, y);
 }
 
 // Rows are cut into the fewest tiles, all but equal: a tile of one or two rows would wait for its
