@@ -1,10 +1,11 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [build] [test] [format] [tidy]      (default: build)
+# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] (default: build)
 #   build   compiler, libraries, test and benchmark frameworks
 #   test    programs that only tests run: a model checker, a Redis (Debian starts it as a service)
 #   format  clang-format, for `make format` and `make check`
 #   tidy    clang-tidy, for `make check`
+#   peers   libraries that `penstock bench` stands beside ours where they are there
 set -euo pipefail
 
 build=(
@@ -18,6 +19,7 @@ build=(
 test=(spin redis-server)
 format=(clang-format)
 tidy=(clang-tidy)
+peers=(libdnnl-dev)
 
 wanted=()
 for group in "${@:-build}"; do
@@ -26,7 +28,8 @@ for group in "${@:-build}"; do
     test) wanted+=("${test[@]}") ;;
     format) wanted+=("${format[@]}") ;;
     tidy) wanted+=("${tidy[@]}") ;;
-    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy)" >&2; exit 2 ;;
+    peers) wanted+=("${peers[@]}") ;;
+    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy, peers)" >&2; exit 2 ;;
   esac
 done
 
