@@ -59,6 +59,7 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
     ModelSpec spec;
     spec.name = "m";
     spec.reference = folder;
+    spec.options.dtype = DType::kF32;  // as the references
     ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     registry_->StartLoading();
     const Status loaded = registry_->WaitLoaded();

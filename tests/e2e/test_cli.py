@@ -111,10 +111,11 @@ def test_flag_then_environment_then_file(tmp_path):
 def test_dtypes():
     wanted = None
     for dtype, cosine_min in (("f32", 1 - 1e-6), ("bf16", 0.999), ("int8", 0.99)):
-        done = run("embed", "--model", GOLDEN / EMBED, "--dtype", dtype, *TEXTS)
+        done = run("embed", "--model", GOLDEN / EMBED, "--dtype", dtype,
+                   stdin="".join(json.dumps(text) + "\n" for text in TEXTS).encode())
         rows = np.array([json.loads(line)["embedding"] for line in done.stdout.splitlines()])
         wanted = rows if wanted is None else wanted
         cosines = (rows * wanted).sum(1) / np.linalg.norm(rows, axis=1)
         assert (cosines / np.linalg.norm(wanted, axis=1) > cosine_min).all(), dtype
-    refused = run("embed", "--model", GOLDEN / EMBED, "--dtype", "int4", "text", check=False)
+    refused = run("embed", "--model", GOLDEN / EMBED, "--dtype", "int4", check=False)
     assert refused.returncode == 2 and b"--dtype" in refused.stderr
