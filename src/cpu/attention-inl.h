@@ -194,8 +194,10 @@ void AttendHead(const AttentionTask& task) {
 
   PackKeys<Dot>(task, sizes.key_words, keys, row, queries);
   PackValues<Dot>(task, sizes.length_words, values);
-  for (size_t first = 0; first < length; first += kTileRows) {
-    const size_t rows = length - first < kTileRows ? length - first : kTileRows;
+  const size_t query_begin = static_cast<size_t>(task.query_begin);
+  const size_t query_end = static_cast<size_t>(task.query_end);
+  for (size_t first = query_begin; first < query_end; first += kTileRows) {
+    const size_t rows = query_end - first < kTileRows ? query_end - first : kTileRows;
     // Whole words of keys.
     const size_t begin = first > window ? (first - window) / kPerWord * kPerWord : 0;
     const size_t end = first + rows + window < length ? first + rows + window : length;
@@ -231,7 +233,7 @@ void AttendHead(const AttentionTask& task) {
                       weights + r * sizes.weight_stride + begin / kPerWord);
       }
     }
-    float* out = task.out + first * task.out_stride;
+    float* out = task.out + (first - query_begin) * task.out_stride;
     for (size_t d = 0; d < size; d += kPanel) {
       PanelProduct<Dot>(weights + begin / kPerWord, sizes.weight_stride, rows,
                         values + d * sizes.length_words + begin / kPerWord * kPanel,

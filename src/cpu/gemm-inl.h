@@ -4,8 +4,15 @@
 constexpr int kTileVecs = Simd::kTileVecs;
 constexpr int kTileRows = Simd::kTileRows;
 constexpr size_t kPanel = kTileVecs * kLanes;
-// A panel's cache lines a word of k; each tile fetches one line of the next panel a word.
-constexpr size_t kFetchTiles = (kPanel + kLineWords - 1) / kLineWords;
+static_assert(kScaleGroup % kPanel == 0, "groups of int8 scales begin with a panel");
+// A panel's cache lines a word of k.
+constexpr size_t kPanelLines = (kPanel + kLineWords - 1) / kLineWords;
+
+// What a tile fetches into L2 while it multiplies: `lines` cache lines for each word of k.
+struct Fetch {
+  const Word* from;
+  size_t lines;  // 1 or kPanelLines
+};
 
 // One panel's part of a GemmTask.
 struct PanelTask {
@@ -19,6 +26,7 @@ struct PanelTask {
   size_t words;
   const float* bias;  // [kPanel] or null
   Activation activation;
+  bool multiply;
   float* y;
   size_t y_stride;
   size_t cols;
@@ -43,13 +51,16 @@ template <typename Dot, int kRows, int kPhase>
 
 // Products of kRows x kPanel held in registers over k. With 14 x 2 AVX-512 accumulators one step
 // costs 28 multiply-adds, 2 weight loads and 14 broadcasts: bound by the multipliers (95-99 % of
-// their peak on Zen 4 in each type). Each step asks for one cache line from `fetch` on.
+// their peak on Zen 4 in each type).
 template <typename Dot, int kRows>
 [[gnu::always_inline]] inline void Multiply(typename Dot::Acc (&sums)[kRows][kTileVecs],
                                             const Word* x, size_t x_stride, const Word* panel,
-                                            size_t words, const Word* fetch) {
+                                            size_t words, Fetch fetch) {
+  const bool all = fetch.lines > 1;
   for (size_t k = 0; k < words; ++k) {
-    __builtin_prefetch(fetch + k * kLineWords, 0, 2);
+    __builtin_prefetch(fetch.from, 0, 2);
+    if (all) __builtin_prefetch(fetch.from + kLineWords, 0, 2);
+    fetch.from += fetch.lines * kLineWords;
     AddProducts<Dot, kRows, 0>(sums, x + k, x_stride, panel + k * kPanel);
     if constexpr (Dot::kPhases == 2) {
       AddProducts<Dot, kRows, 1>(sums, x + k, x_stride, panel + k * kPanel);
@@ -59,7 +70,7 @@ template <typename Dot, int kRows>
 
 // A tile of f32 or bf16: sums with bias to `out`.
 template <typename Dot, int kRows>
-inline void FloatTile(const PanelTask& task, size_t first, const Word* fetch, float* out,
+inline void FloatTile(const PanelTask& task, size_t first, Fetch fetch, float* out,
                       size_t out_stride) {
   Vec sums[kRows][kTileVecs];
 #pragma GCC unroll 16
@@ -112,8 +123,8 @@ template <int kRows, bool kFirst>
 // A tile of int8: sums with bias to `out`. Those over the groups so far lie in `tile`,
 // [kRows][kPanel], which stays in L1 (rows of y may not: they are often a multiple of 4 KB apart).
 template <int kRows>
-inline void Int8Tile(const PanelTask& task, size_t first, const Word* fetch, float* tile,
-                     float* out, size_t out_stride) {
+inline void Int8Tile(const PanelTask& task, size_t first, Fetch fetch, float* tile, float* out,
+                     size_t out_stride) {
   constexpr size_t kGroupWords = kScaleGroup / 4;
   const size_t groups = (task.words + kGroupWords - 1) / kGroupWords;
   const RowScale* row_scales = task.x_scales + first * groups;
@@ -133,7 +144,8 @@ inline void Int8Tile(const PanelTask& task, size_t first, const Word* fetch, flo
       }
     }
     Multiply<DotInt8, kRows>(sums, task.x + first * task.x_stride + begin, task.x_stride,
-                             task.panel + begin * kPanel, words, fetch + begin * kLineWords);
+                             task.panel + begin * kPanel, words,
+                             {fetch.from + begin * fetch.lines * kLineWords, fetch.lines});
     float* to = g + 1 == groups ? out : tile;
     const size_t to_stride = g + 1 == groups ? out_stride : kPanel;
     if (g == 0) {
@@ -146,7 +158,7 @@ inline void Int8Tile(const PanelTask& task, size_t first, const Word* fetch, flo
 
 // y = activation(tile), while the tile is in L1. A pass of its own keeps the register tile
 // free of the activation's constants. `tile` is [rows][kPanel].
-template <Activation kActivation, bool kCoarse>
+template <Activation kActivation, bool kCoarse, bool kMultiply = false>
 inline void FinishTile(const PanelTask& task, size_t rows, const float* tile, float* y) {
   for (size_t r = 0; r < rows; ++r) {
     const float* from = tile + r * kPanel;
@@ -158,6 +170,7 @@ inline void FinishTile(const PanelTask& task, size_t rows, const float* tile, fl
       } else {
         v = Activate(v, kActivation);
       }
+      if constexpr (kMultiply) v = Simd::Mul(LoadN(to + i, n), v);
       StoreN(to + i, v, n);
     });
   }
@@ -167,6 +180,7 @@ template <bool kCoarse>
 inline void Finish(const PanelTask& task, size_t rows, const float* tile, float* y) {
   switch (task.activation) {
     case Activation::kNone:
+      if (task.multiply) return FinishTile<Activation::kNone, kCoarse, true>(task, rows, tile, y);
       return FinishTile<Activation::kNone, kCoarse>(task, rows, tile, y);
     case Activation::kGelu:
       return FinishTile<Activation::kGelu, kCoarse>(task, rows, tile, y);
@@ -183,13 +197,13 @@ inline void Finish(const PanelTask& task, size_t rows, const float* tile, float*
 
 // Rows [first, first + rows), rows <= kRows.
 template <typename Dot, int kRows>
-void RunTile(const PanelTask& task, size_t first, size_t rows, const Word* fetch) {
+void RunTile(const PanelTask& task, size_t first, size_t rows, Fetch fetch) {
   if constexpr (kRows > 1) {
     if (rows < kRows) return RunTile<Dot, kRows - 1>(task, first, rows, fetch);
   }
   alignas(64) float tile[kRows * kPanel];
   float* y = task.y + first * task.y_stride;
-  const bool direct = task.cols == kPanel && task.activation == Activation::kNone;
+  const bool direct = task.cols == kPanel && task.activation == Activation::kNone && !task.multiply;
   float* out = direct ? y : tile;
   const size_t out_stride = direct ? task.y_stride : kPanel;
   if constexpr (Dot::kInt8) {
@@ -209,9 +223,12 @@ void GemmPanel(const PanelTask& task) {
     const size_t begin = task.rows * t / tiles;
     const size_t end = task.rows * (t + 1) / tiles;
     // What is in the cache already costs nothing to fetch.
-    const Word* fetch = task.next != nullptr && t < kFetchTiles
-                            ? task.next + t * task.words * kLineWords
-                            : task.panel;
+    Fetch fetch = {task.panel, 1};
+    if (task.next != nullptr && tiles == 1) {
+      fetch = {task.next, kPanelLines};
+    } else if (task.next != nullptr && t < kPanelLines) {
+      fetch.from = task.next + t * task.words * kLineWords;
+    }
     RunTile<Dot, kTileRows>(task, begin, end - begin, fetch);
   }
 }
@@ -225,11 +242,12 @@ void Gemm(const GemmTask& task) {
   part.rows = task.rows;
   part.words = RowWords(task.dtype, task.in);
   part.activation = task.activation;
+  part.multiply = task.multiply;
   part.y_stride = task.y_stride;
   for (size_t p = 0; p < task.panel_count; ++p) {
     const size_t first = p * kPanel;
     part.panel = task.panels + p * part.words * kPanel;
-    part.next = p + 1 < task.panel_count ? part.panel + part.words * kPanel : nullptr;
+    part.next = p + 1 < task.panel_count ? part.panel + part.words * kPanel : task.next;
     part.scales = task.scales + p * groups * kPanel;
     part.sums = task.sums + p * groups * kPanel;
     part.bias = task.bias == nullptr ? nullptr : task.bias + first;

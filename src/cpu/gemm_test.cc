@@ -104,9 +104,8 @@ TEST_P(Products, Int8IsExactButForScales) {
     const std::vector<float> y = Multiply(shape, x, weight, bias, DType::kI8);
     cpu::HugePageArena arena;
     cpu::AlignedBuffer memory(shape.rows * cpu::PackedRowBytes(DType::kI8, in), &arena);
-    const cpu::PackRowsTask rows =
-        cpu::PackInto(&memory, shape.rows, 0, DType::kI8, x.data(), shape.rows, in);
-    GetParam()->pack_rows(rows);
+    const cpu::PackedRows rows(memory.data(), shape.rows, DType::kI8, in);
+    GetParam()->pack_rows(rows.Pack(x.data(), in, shape.rows, 0, in));
     const size_t groups = cpu::ScaleGroups(DType::kI8, in);
     for (size_t r = 0; r < shape.rows; ++r) {
       const auto* q =

@@ -62,16 +62,21 @@ struct RowScale {
   int32_t zero = 0;
 };
 
+// Columns of rows, from a multiple of kScaleGroup on, as words.
 struct PackRowsTask {
   DType dtype = DType::kF32;
-  const float* x = nullptr;  // [rows, in]
+  const float* x = nullptr;  // [rows, x_stride]
+  size_t x_stride = 0;
   size_t rows = 0;
-  size_t in = 0;
-  Word* words = nullptr;       // [rows][RowStride], 64-byte aligned
-  RowScale* scales = nullptr;  // [rows][ScaleGroups]; int8 only
+  size_t columns = 0;
+  Word* words = nullptr;       // [rows, stride]: the first column's
+  size_t stride = 0;           // RowStride of the whole rows
+  RowScale* scales = nullptr;  // [rows, scale_stride]; int8 only
+  size_t scale_stride = 0;     // ScaleGroups of the whole rows
 };
 
-// y[rows, cols] = activation(x[rows, in] W^T + bias) for neighbouring panels of W.
+// y[rows, cols] = activation(x[rows, in] W^T + bias) for neighbouring panels of W; with `multiply`,
+// that times what y held.
 struct GemmTask {
   DType dtype = DType::kF32;
   const Word* x = nullptr;             // [rows][RowStride]
@@ -87,6 +92,9 @@ struct GemmTask {
   size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
   size_t y_stride = 0;
   Activation activation = Activation::kNone;
+  bool multiply = false;  // not with an activation
+  // Panel that this thread multiplies by next, to fetch into its L2 meanwhile; or null.
+  const Word* next = nullptr;
 };
 
 struct AttentionTask {
@@ -94,10 +102,12 @@ struct AttentionTask {
   const float* q = nullptr;   // [length, stride]: the head's columns of the first token
   const float* k = nullptr;
   const float* v = nullptr;
-  float* out = nullptr;  // [length, out_stride]
+  float* out = nullptr;  // [query_end - query_begin, out_stride]
   size_t stride = 0;
   size_t out_stride = 0;
   int32_t length = 0;
+  int32_t query_begin = 0;  // tokens whose result is wanted
+  int32_t query_end = 0;
   int32_t head_size = 0;
   float scale = 1;
   const float* rope_cos = nullptr;  // [positions, rope_size / 2] or null
@@ -128,7 +138,6 @@ struct Kernels {
                    const NormWeights& norm, float* sum, float* y);
   // x[token] = norm(words[id] + positions + types) for tokens [begin, end).
   void (*embed)(const EmbedArgs& args, size_t begin, size_t end, float* x);
-  void (*gate)(const float* x, size_t rows, size_t width, Activation activation, float* y);
   // Pools rows [skip, tokens) of one sequence; skip < tokens.
   void (*pool)(const float* x, size_t skip, size_t tokens, size_t width, Pooling pooling,
                float* out);

@@ -81,17 +81,16 @@ inline void QuantizeRow(const float* x, size_t in, uint8_t* to, RowScale* scales
 }
 
 void PackRows(const PackRowsTask& task) {
-  const size_t stride = RowStride(task.dtype, task.in);
-  const size_t groups = ScaleGroups(task.dtype, task.in);
   for (size_t r = 0; r < task.rows; ++r) {
-    const float* from = task.x + r * task.in;
-    Word* to = task.words + r * stride;
+    const float* from = task.x + r * task.x_stride;
+    Word* to = task.words + r * task.stride;
     if (task.dtype == DType::kF32) {
-      CopyRow(from, task.in, reinterpret_cast<float*>(to));
+      CopyRow(from, task.columns, reinterpret_cast<float*>(to));
     } else if (task.dtype == DType::kBf16) {
-      RoundRowBf16(from, task.in, reinterpret_cast<uint16_t*>(to));
+      RoundRowBf16(from, task.columns, reinterpret_cast<uint16_t*>(to));
     } else {
-      QuantizeRow(from, task.in, reinterpret_cast<uint8_t*>(to), task.scales + r * groups);
+      QuantizeRow(from, task.columns, reinterpret_cast<uint8_t*>(to),
+                  task.scales + r * task.scale_stride);
     }
   }
 }

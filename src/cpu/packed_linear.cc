@@ -94,25 +94,42 @@ void PanelLinear::Describe(size_t first, size_t count, GemmTask* task) const {
   task->dtype = dtype_;
   task->in = static_cast<size_t>(in_);
   task->panel_count = count;
-  task->panels = reinterpret_cast<const Word*>(weights_.data()) + first * panel_ * words_;
+  task->panels = panel(first);
   task->scales = scales_.data() + first * panel_ * groups_;
   task->sums = reinterpret_cast<const int32_t*>(sums_.data()) + first * panel_ * groups_;
   task->bias = has_bias_ ? bias_.data() + first * panel_ : nullptr;
   task->cols = std::min(static_cast<size_t>(out_), (first + count) * panel_) - first * panel_;
 }
 
-PackRowsTask PackInto(AlignedBuffer* memory, size_t capacity, size_t first, DType dtype,
-                      const float* x, size_t rows, size_t in) {
-  const size_t stride = RowStride(dtype, in);
+const Word* PanelLinear::panel(size_t index) const {
+  return reinterpret_cast<const Word*>(weights_.data()) + index * panel_ * words_;
+}
+
+PackedRows::PackedRows(void* memory, size_t capacity, DType type, size_t columns)
+    : dtype(type),
+      in(columns),
+      words(static_cast<Word*>(memory)),
+      scales(reinterpret_cast<RowScale*>(words + capacity * RowStride(type, columns))) {}
+
+PackedRows PackedRows::From(size_t row) const {
+  PackedRows rest = *this;
+  rest.words += row * RowStride(dtype, in);
+  rest.scales += row * ScaleGroups(dtype, in);
+  return rest;
+}
+
+PackRowsTask PackedRows::Pack(const float* x, size_t x_stride, size_t rows, size_t begin,
+                              size_t end) const {
   PackRowsTask task;
   task.dtype = dtype;
   task.x = x;
+  task.x_stride = x_stride;
   task.rows = rows;
-  task.in = in;
-  Word* words = reinterpret_cast<Word*>(memory->data());
-  task.words = words + first * stride;
-  task.scales =
-      reinterpret_cast<RowScale*>(words + capacity * stride) + first * ScaleGroups(dtype, in);
+  task.columns = end - begin;
+  task.words = words + begin / WordValues(dtype);
+  task.stride = RowStride(dtype, in);
+  task.scales = scales + begin / kScaleGroup;
+  task.scale_stride = ScaleGroups(dtype, in);
   return task;
 }
 

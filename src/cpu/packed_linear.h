@@ -35,6 +35,7 @@ class PanelLinear final : public PackedLinear {
   size_t panels() const { return panels_; }
   // A GemmTask's fields of this matrix for panels from `first` on.
   void Describe(size_t first, size_t count, GemmTask* task) const;
+  const Word* panel(size_t index) const;
 
  private:
   size_t panel_;
@@ -48,13 +49,25 @@ class PanelLinear final : public PackedLinear {
   AlignedBuffer sums_;  // s32
 };
 
-// Bytes of `rows` packed rows with their scales, and where the two parts begin.
+// Bytes of a packed row with its scales.
 static constexpr size_t PackedRowBytes(DType dtype, size_t in) {
   return RowStride(dtype, in) * sizeof(Word) + ScaleGroups(dtype, in) * sizeof(RowScale);
 }
-// Describes the packing of x[rows, in] into `memory`, PackedRowBytes(dtype, in) for each row of
-// `capacity`; `first` is the row there that row 0 of x becomes.
-PackRowsTask PackInto(AlignedBuffer* memory, size_t capacity, size_t first, DType dtype,
-                      const float* x, size_t rows, size_t in);
+
+// Rows of a product's input, packed. Owns nothing.
+struct PackedRows {
+  // `capacity` rows in `memory`, 64-byte aligned, PackedRowBytes for each.
+  PackedRows(void* memory, size_t capacity, DType type, size_t columns);
+
+  // The rows from `row` on.
+  PackedRows From(size_t row) const;
+  // How x[rows, x_stride] becomes columns [begin, end) of them; begin: a multiple of kScaleGroup.
+  PackRowsTask Pack(const float* x, size_t x_stride, size_t rows, size_t begin, size_t end) const;
+
+  DType dtype;
+  size_t in;
+  Word* words;
+  RowScale* scales;
+};
 
 }  // namespace penstock::cpu

@@ -1,4 +1,4 @@
-// Row-wise operations: norms, embeddings, gates, pooling. Included inside namespace
+// Row-wise operations: norms, embeddings, pooling. Included inside namespace
 // penstock::cpu::<isa>, after math-inl.h.
 
 // y = (x - mean) / sqrt(variance + epsilon) * gamma + beta; two passes, so that the variance does
@@ -68,16 +68,6 @@ void EmbedTokens(const EmbedArgs& args, size_t begin, size_t end, float* x) {
       StoreN(row + i, v, n);
     });
     if (args.norm.gamma != nullptr) NormRow(row, width, args.norm, row);
-  }
-}
-
-void GateRows(const float* x, size_t rows, size_t width, Activation activation, float* y) {
-  for (size_t r = 0; r < rows; ++r) {
-    const float* gate = x + r * 2 * width;
-    ForVectors(width, [&](size_t i, size_t n) {
-      StoreN(y + r * width + i,
-             Simd::Mul(Activate(LoadN(gate + i, n), activation), LoadN(gate + width + i, n)), n);
-    });
   }
 }
 

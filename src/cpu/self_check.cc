@@ -69,7 +69,6 @@ class Runner {
     }
     for (size_t width : {1, 15, 64, 387}) {
       Norms(width);
-      Gates(width);
       Pools(width);
       Embeds(width);
     }
@@ -91,8 +90,8 @@ class Runner {
                              static_cast<int32_t>(in), dtype, static_cast<size_t>(kernels_.panel),
                              &arena_);
     AlignedBuffer memory(rows * PackedRowBytes(dtype, in) / sizeof(float), &arena_);
-    const PackRowsTask packed = PackInto(&memory, rows, 0, dtype, x.data(), rows, in);
-    kernels_.pack_rows(packed);
+    const PackedRows packed(memory.data(), rows, dtype, in);
+    kernels_.pack_rows(packed.Pack(x.data(), in, rows, 0, in));
     std::vector<float> y(rows * out);
     GemmTask task;
     linear.Describe(0, linear.panels(), &task);
@@ -124,13 +123,6 @@ class Runner {
                       sum.data(), y.data());
     Add("add_norm width=" + std::to_string(width), std::move(y), Tolerance(width + 16));
     Add("add_norm sum width=" + std::to_string(width), std::move(sum), 0);
-  }
-
-  void Gates(size_t width) {
-    const std::vector<float> x = inputs_.Make(2 * 2 * width);
-    std::vector<float> y(2 * width);
-    kernels_.gate(x.data(), 2, width, Activation::kGelu, y.data());
-    Add("gate width=" + std::to_string(width), std::move(y), Tolerance(16));
   }
 
   void Pools(size_t width) {
@@ -196,6 +188,7 @@ class Runner {
     task.out = out.data();
     task.out_stride = size;
     task.length = static_cast<int32_t>(length);
+    task.query_end = task.length;
     task.head_size = static_cast<int32_t>(size);
     task.scale = 0.25f;
     task.window = window;

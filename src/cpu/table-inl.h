@@ -7,7 +7,6 @@
     Peak,
     AddNorm,
     EmbedTokens,
-    GateRows,
     PoolRows,
     AttentionHead,
     AttentionScratchFloats,

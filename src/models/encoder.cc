@@ -1,6 +1,7 @@
 #include "models/encoder.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 
@@ -12,9 +13,9 @@ namespace {
 constexpr size_t kTokenStep = 128;  // buffers grow by whole steps
 constexpr size_t kSequenceStep = 16;
 
-// Activations of one group that a thread takes through the layers alone: what stays in a Zen 4's
-// L2 of 1 MiB beside a weight panel.
-constexpr size_t kGroupBytes = 768 << 10;
+// Share of a thread's cache for the activations of a group that it takes through the layers alone;
+// weight panels pass through the rest.
+constexpr double kGroupShare = 0.75;
 constexpr size_t kGroupTokensMin = 48;  // below, reading the weights would cost more than it saves
 constexpr size_t kGroupTokensMax = 256;
 // Groups are worked on side by side if the last thread ends at most this much after the mean.
@@ -76,8 +77,8 @@ namespace {
 // Buffers, in rows of one token:
 //   x       [hidden]        the residual stream, and after the last layer the hidden state
 //   normed  [hidden]        pre-norm models: the norm of x that the next product reads
-//   wide    [max(3 hidden, intermediate x (2 if gated))]   q, k, v, then the feed-forward's input
-//   context [max(hidden, intermediate if gated)]           attention's output, then the gate's
+//   qkv     [3 hidden]
+//   context [hidden]        attention's output
 class Workspace {
  public:
   explicit Workspace(const EncoderWeights& weights) : weights_(weights) {}
@@ -88,17 +89,23 @@ class Workspace {
   uint64_t bytes() const;
   // Returns the last hidden state, [tokens, hidden].
   const float* Forward(const PackedBatch& batch);
+  // All but the end of the last layer (FinishLayer), for one token of each sequence alone: what
+  // FinishLayer takes goes to context[sequences, hidden] and x[sequences, hidden].
+  void ForwardChosen(const PackedBatch& batch, std::span<const int32_t> tokens, float* context,
+                     float* x);
 
  private:
   void NumberPositions(const PackedBatch& batch);
-  void Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch);
-  // activation(W x), or its gated form, in the returned buffer.
-  const float* FeedForwardInput(const EncoderLayer& layer, const float* input, size_t tokens);
+  // Embeds, and runs the first `count` layers; returns what the next one reads.
+  const float* RunLayers(const PackedBatch& batch, size_t count);
+  // Attention of all tokens, or of those chosen, to `out`.
+  void Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch,
+              std::span<const int32_t> chosen, float* out);
 
   const EncoderWeights& weights_;
   Backend* backend_ = nullptr;
   size_t capacity_ = 0;
-  std::unique_ptr<Buffer> x_, normed_, wide_, context_;
+  std::unique_ptr<Buffer> x_, normed_, qkv_, context_;
   std::vector<int32_t> position_ids_;
 };
 
@@ -106,8 +113,6 @@ void Workspace::Reserve(Backend* backend, size_t tokens) {
   backend_ = backend;
   if (tokens <= capacity_) return;
   const size_t hidden = static_cast<size_t>(weights_.hidden);
-  const size_t inner = static_cast<size_t>(weights_.intermediate);
-  const bool gated = weights_.architecture->gated;
   Release();  // first, so that old and new are never there at once
   capacity_ = RoundUp(tokens, kTokenStep);
   const auto alloc = [&](size_t width) {
@@ -115,20 +120,20 @@ void Workspace::Reserve(Backend* backend, size_t tokens) {
   };
   x_ = alloc(hidden);
   if (weights_.architecture->pre_norm) normed_ = alloc(hidden);
-  wide_ = alloc(std::max(3 * hidden, gated ? 2 * inner : inner));
-  context_ = alloc(gated ? std::max(hidden, inner) : hidden);
+  qkv_ = alloc(3 * hidden);
+  context_ = alloc(hidden);
   position_ids_.resize(capacity_);
 }
 
 void Workspace::Release() {
   capacity_ = 0;
-  for (auto* buffer : {&x_, &normed_, &wide_, &context_}) buffer->reset();
+  for (auto* buffer : {&x_, &normed_, &qkv_, &context_}) buffer->reset();
   position_ids_ = std::vector<int32_t>();  // ({} would keep the room)
 }
 
 uint64_t Workspace::bytes() const {
   uint64_t bytes = position_ids_.capacity() * sizeof(int32_t);
-  for (const auto* buffer : {&x_, &normed_, &wide_, &context_}) {
+  for (const auto* buffer : {&x_, &normed_, &qkv_, &context_}) {
     if (*buffer != nullptr) bytes += (*buffer)->size() * sizeof(float);
   }
   return bytes;
@@ -147,12 +152,14 @@ void Workspace::NumberPositions(const PackedBatch& batch) {
   }
 }
 
-void Workspace::Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch) {
-  backend_->Linear(input, batch.tokens(), *layer.qkv, Activation::kNone, wide_->data());
+void Workspace::Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch,
+                       std::span<const int32_t> chosen, float* out) {
+  backend_->Linear(input, batch.tokens(), *layer.qkv, Activation::kNone, qkv_->data());
   AttentionArgs args;
-  args.qkv = wide_->data();
-  args.out = context_->data();
+  args.qkv = qkv_->data();
+  args.out = out;
   args.offsets = batch.offsets;
+  args.queries = chosen;
   args.heads = weights_.heads;
   args.head_size = weights_.hidden / weights_.heads;
   args.scale = 1.0f / std::sqrt(static_cast<float>(args.head_size));
@@ -167,18 +174,38 @@ void Workspace::Attend(const EncoderLayer& layer, const float* input, const Pack
   backend_->Attention(args);
 }
 
-const float* Workspace::FeedForwardInput(const EncoderLayer& layer, const float* input,
-                                         size_t tokens) {
-  if (!weights_.architecture->gated) {
-    backend_->Linear(input, tokens, *layer.ff_in, weights_.activation, wide_->data());
-    return wide_->data();
+// From attention's output on, for `rows` rows. x: the residual stream; normed: pre-norm models
+// only. Returns the one of the two that what follows reads.
+float* FinishLayer(const EncoderWeights& weights, size_t index, Backend* backend, size_t rows,
+                   const float* context, float* x, float* normed) {
+  const EncoderLayer& layer = weights.layers[index];
+  FeedForwardArgs args;
+  args.rows = rows;
+  args.in = layer.ff_in.get();
+  args.gate = layer.ff_gate.get();
+  args.activation = weights.activation;
+  args.out = layer.ff_out.get();
+  args.residual = x;
+  if (!weights.architecture->pre_norm) {
+    backend->LinearAddNorm(context, rows, *layer.attention_out, x, layer.attention_norm, nullptr,
+                           x);
+    args.x = x;
+    args.norm = layer.ff_norm;
+    args.y = x;
+  } else {
+    // Each product's norm is that of what reads it next.
+    backend->LinearAddNorm(context, rows, *layer.attention_out, x, layer.ff_norm, x, normed);
+    args.x = normed;
+    args.norm = index + 1 < weights.layers.size() ? weights.layers[index + 1].attention_norm
+                                                  : weights.final_norm;
+    args.sum = x;
+    args.y = normed;
   }
-  backend_->Linear(input, tokens, *layer.ff_in, Activation::kNone, wide_->data());
-  backend_->Gate(wide_->data(), tokens, layer.ff_out->in(), weights_.activation, context_->data());
-  return context_->data();
+  backend->FeedForward(args);
+  return args.y;
 }
 
-const float* Workspace::Forward(const PackedBatch& batch) {
+const float* Workspace::RunLayers(const PackedBatch& batch, size_t count) {
   const size_t tokens = batch.tokens();
   NumberPositions(batch);
   EmbedArgs embed;
@@ -194,36 +221,39 @@ const float* Workspace::Forward(const PackedBatch& batch) {
   embed.norm = weights_.embed_norm;
   backend_->Embed(embed, x_->data());
 
-  if (!weights_.architecture->pre_norm) {
-    for (const EncoderLayer& layer : weights_.layers) {
-      Attend(layer, x_->data(), batch);
-      backend_->LinearAddNorm(context_->data(), tokens, *layer.attention_out, x_->data(),
-                              layer.attention_norm, nullptr, x_->data());
-      const float* inner = FeedForwardInput(layer, x_->data(), tokens);
-      backend_->LinearAddNorm(inner, tokens, *layer.ff_out, x_->data(), layer.ff_norm, nullptr,
-                              x_->data());
-    }
-    return x_->data();
-  }
-  // Pre-norm: each product's norm is that of what reads it next.
-  const std::vector<EncoderLayer>& layers = weights_.layers;
   const float* input = x_->data();
-  if (!layers.empty() && layers[0].attention_norm.gamma != nullptr) {
-    backend_->Norm(x_->data(), tokens, weights_.hidden, layers[0].attention_norm, normed_->data());
+  if (weights_.architecture->pre_norm && !weights_.layers.empty() &&
+      weights_.layers[0].attention_norm.gamma != nullptr) {
+    backend_->Norm(x_->data(), tokens, weights_.hidden, weights_.layers[0].attention_norm,
+                   normed_->data());
     input = normed_->data();
   }
-  for (size_t i = 0; i < layers.size(); ++i) {
-    Attend(layers[i], input, batch);
-    backend_->LinearAddNorm(context_->data(), tokens, *layers[i].attention_out, x_->data(),
-                            layers[i].ff_norm, x_->data(), normed_->data());
-    const float* inner = FeedForwardInput(layers[i], normed_->data(), tokens);
-    const NormWeights& next =
-        i + 1 < layers.size() ? layers[i + 1].attention_norm : weights_.final_norm;
-    backend_->LinearAddNorm(inner, tokens, *layers[i].ff_out, x_->data(), next, x_->data(),
-                            normed_->data());
-    input = normed_->data();
+  for (size_t i = 0; i < count; ++i) {
+    Attend(weights_.layers[i], input, batch, {}, context_->data());
+    input = FinishLayer(weights_, i, backend_, tokens, context_->data(), x_->data(),
+                        normed_ == nullptr ? nullptr : normed_->data());
   }
   return input;
+}
+
+const float* Workspace::Forward(const PackedBatch& batch) {
+  return RunLayers(batch, weights_.layers.size());
+}
+
+void Workspace::ForwardChosen(const PackedBatch& batch, std::span<const int32_t> tokens,
+                              float* context, float* x) {
+  const size_t last = weights_.layers.size() - 1;
+  const float* input = RunLayers(batch, last);
+  Attend(weights_.layers[last], input, batch, tokens, context);
+  PoolArgs rows;
+  rows.x = x_->data();
+  rows.offsets = batch.offsets;
+  rows.skip = tokens;
+  rows.width = weights_.hidden;
+  rows.pooling = Pooling::kCls;
+  rows.out = x;
+  rows.out_stride = weights_.hidden;
+  backend_->Pool(rows);
 }
 
 }  // namespace
@@ -240,9 +270,14 @@ struct EncoderSession::Impl final : public LaneWork {
   void Release();
   void ReserveRows(size_t rows);  // of pooled vectors
   void CountHeld();
+  std::array<std::unique_ptr<Buffer>*, 5> sequence_buffers() {
+    return {&pooled_a, &pooled_b, &chosen_context, &chosen_x, &chosen_normed};
+  }
   Status Check(const PackedBatch& given, EncoderOutput wanted,
                std::span<float* const> given_sinks) const;
   void Plan(const PackedBatch& given);
+  // Fills `chosen`.
+  void Choose();
   bool GroupsAreEven(const PackedBatch& given);
   void RunPiece(size_t index, size_t lane, Backend* backend) override;
   // Runs sequences [begin, end) and puts pooled rows or the hidden state in their place.
@@ -271,22 +306,26 @@ struct EncoderSession::Impl final : public LaneWork {
   size_t token_capacity = 0;
   size_t sequence_capacity = 0;
   std::unique_ptr<Buffer> pooled_a, pooled_b;  // [sequences, widest step], used in turn
-  std::atomic<uint64_t> held_bytes{0};         // of all buffers above
+  // [sequences, hidden] each: see ForwardChosen.
+  std::unique_ptr<Buffer> chosen_context, chosen_x, chosen_normed;
+  std::atomic<uint64_t> held_bytes{0};  // of all buffers above
 
   // The call under way.
   PackedBatch batch;
   EncoderOutput output = EncoderOutput::kPooled;
   std::span<float* const> sinks;
   std::vector<float*> sinks_in_line;  // of a Run into one array
+  // The one token of each sequence that the output is made of; empty: all are.
+  std::vector<int32_t> chosen;
 };
 
 EncoderSession::Impl::Impl(const EncoderModel* m)
     : model(m), weights(*m->impl_->weights), whole(weights) {
-  const size_t row_floats =
-      static_cast<size_t>(weights.hidden) * 2 +
-      static_cast<size_t>(weights.intermediate) * (weights.architecture->gated ? 3 : 1);
-  group_tokens = std::clamp<size_t>(kGroupBytes / (row_floats * sizeof(float)), kGroupTokensMin,
-                                    kGroupTokensMax);
+  const size_t row_bytes = sizeof(float) * static_cast<size_t>(weights.hidden) *
+                           (weights.architecture->pre_norm ? 6 : 5);
+  const double room = kGroupShare * static_cast<double>(weights.backend->lane_cache_bytes());
+  group_tokens =
+      std::clamp(static_cast<size_t>(room) / row_bytes, kGroupTokensMin, kGroupTokensMax);
   lanes.reserve(weights.backend->lanes());
   for (size_t i = 0; i < weights.backend->lanes(); ++i) lanes.emplace_back(weights);
 }
@@ -299,12 +338,12 @@ void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
     const size_t lane_tokens = std::min(token_capacity, std::max(longest, group_tokens));
     for (Lane& lane : lanes) lane.workspace.Reserve(weights.backend, lane_tokens);
     whole.Reserve(weights.backend, token_capacity);
-    weights.backend->Reserve(token_capacity, lane_tokens, static_cast<size_t>(weights.hidden),
-                             longest, static_cast<size_t>(weights.hidden / weights.heads));
+    weights.backend->Reserve(longest, static_cast<size_t>(weights.hidden / weights.heads));
   }
   for (Lane& lane : lanes) lane.offsets.reserve(sequences + 1);
   groups.reserve(sequences);
   sinks_in_line.reserve(sequences);
+  chosen.reserve(sequences);
   if (sequences > sequence_capacity) ReserveRows(RoundUp(sequences, kSequenceStep));
   if (grows) CountHeld();
 }
@@ -317,9 +356,13 @@ void EncoderSession::Impl::ReserveRows(size_t rows) {
       width = std::max(width, static_cast<size_t>(step.linear->out()));
     }
   }
-  for (auto* pooled : {&pooled_a, &pooled_b}) {
-    pooled->reset();
-    *pooled = weights.backend->Alloc(rows * width, BufferUse::kActivations);
+  const auto alloc = [&](std::unique_ptr<Buffer>* buffer, size_t floats) {
+    buffer->reset();
+    *buffer = weights.backend->Alloc(rows * floats, BufferUse::kActivations);
+  };
+  for (auto* pooled : {&pooled_a, &pooled_b}) alloc(pooled, width);
+  for (auto* buffer : {&chosen_context, &chosen_x, &chosen_normed}) {
+    alloc(buffer, static_cast<size_t>(weights.hidden));
   }
 }
 
@@ -330,8 +373,7 @@ void EncoderSession::Impl::Release() {
     lane.offsets = std::vector<int32_t>();
   }
   groups = std::vector<Group>();
-  pooled_a.reset();
-  pooled_b.reset();
+  for (auto* buffer : sequence_buffers()) buffer->reset();
   token_capacity = 0;
   sequence_capacity = 0;
   weights.backend->ReleaseScratch();
@@ -341,8 +383,8 @@ void EncoderSession::Impl::Release() {
 void EncoderSession::Impl::CountHeld() {
   uint64_t bytes = whole.bytes();
   for (const Lane& lane : lanes) bytes += lane.workspace.bytes();
-  for (const auto* pooled : {&pooled_a, &pooled_b}) {
-    if (*pooled != nullptr) bytes += (*pooled)->size() * sizeof(float);
+  for (const auto* buffer : sequence_buffers()) {
+    if (*buffer != nullptr) bytes += (*buffer)->size() * sizeof(float);
   }
   held_bytes.store(bytes, std::memory_order_relaxed);
 }
@@ -410,6 +452,20 @@ void EncoderSession::Impl::Plan(const PackedBatch& given) {
             [](const Group& a, const Group& b) { return a.tokens > b.tokens; });
 }
 
+// The end of the last layer, most of its work, is then done for those tokens alone.
+void EncoderSession::Impl::Choose() {
+  chosen.clear();
+  const bool logits = output == EncoderOutput::kLogits;
+  if (output == EncoderOutput::kTokens || weights.layers.empty()) return;
+  if (!logits && weights.pooling.size() != 1) return;
+  const Pooling pooling = logits ? weights.head_pooling : weights.pooling[0];
+  if (pooling != Pooling::kCls && pooling != Pooling::kLastToken) return;
+  for (size_t s = 0; s < batch.sequences(); ++s) {
+    const int32_t first = logits || batch.pool_skip.empty() ? 0 : batch.pool_skip[s];
+    chosen.push_back(pooling == Pooling::kCls ? first : batch.length(s) - 1);
+  }
+}
+
 // Whether threads that each take the next group are done at about the same time.
 bool EncoderSession::Impl::GroupsAreEven(const PackedBatch& given) {
   for (Lane& lane : lanes) lane.load = 0;
@@ -447,6 +503,12 @@ void EncoderSession::Impl::RunRange(const PackedBatch& part, size_t begin, Works
                                     Backend* backend) {
   const size_t hidden_size = static_cast<size_t>(weights.hidden);
   workspace->Reserve(backend, part.tokens());
+  if (!chosen.empty()) {
+    workspace->ForwardChosen(
+        part, std::span<const int32_t>(chosen).subspan(begin, part.sequences()),
+        chosen_context->data() + begin * hidden_size, chosen_x->data() + begin * hidden_size);
+    return;
+  }
   const float* hidden = workspace->Forward(part);
   if (output == EncoderOutput::kTokens) {
     for (size_t s = 0; s < part.sequences(); ++s) {
@@ -511,15 +573,22 @@ Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output,
   impl.sinks = sinks;
   Backend* backend = impl.weights.backend;
   impl.Plan(batch);
+  impl.Choose();
   if (impl.GroupsAreEven(batch)) {
     backend->RunLanes(impl.groups.size(), &impl);
   } else {
     impl.RunRange(batch, 0, &impl.whole, backend);
   }
   if (output == EncoderOutput::kTokens) return Status::Ok();
+  float* pooled = impl.pooled_a->data();
+  if (!impl.chosen.empty()) {
+    pooled =
+        FinishLayer(impl.weights, impl.weights.layers.size() - 1, backend, batch.sequences(),
+                    impl.chosen_context->data(), impl.chosen_x->data(), impl.chosen_normed->data());
+  }
   const float* rows =
       impl.RunSteps(output == EncoderOutput::kLogits ? impl.weights.head : impl.weights.dense,
-                    batch.sequences(), impl.pooled_a->data());
+                    batch.sequences(), pooled);
   const size_t width = static_cast<size_t>(impl.model->OutputWidth(output));
   for (size_t s = 0; s < sinks.size(); ++s) backend->CopyOut(rows + s * width, sinks[s], width);
   return Status::Ok();

@@ -93,11 +93,9 @@ class WeightReader {
     return out_->buffers.back()->data();
   }
 
-  Expected<std::unique_ptr<PackedLinear>> Pack(const std::vector<float>& weight,
-                                               const std::vector<float>& bias, int32_t out,
-                                               int32_t in, DType dtype) {
-    auto packed =
-        out_->backend->Pack(weight.data(), bias.empty() ? nullptr : bias.data(), out, in, dtype);
+  std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
+                                     int32_t in, DType dtype) {
+    auto packed = out_->backend->Pack(weight, bias, out, in, dtype);
     out_->bytes += packed->bytes();
     return packed;
   }
@@ -120,7 +118,27 @@ class WeightReader {
       PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> shift, Read(name + ".bias", {out_each}));
       bias.insert(bias.end(), shift.begin(), shift.end());
     }
-    return Pack(weight, bias, out_each * static_cast<int32_t>(names.size()), in, dtype);
+    return Pack(weight.data(), bias.empty() ? nullptr : bias.data(),
+                out_each * static_cast<int32_t>(names.size()), in, dtype);
+  }
+
+  // One Linear cut into `parts` of `out_each` rows.
+  Expected<std::vector<std::unique_ptr<PackedLinear>>> Parts(const std::string& name, size_t parts,
+                                                             int32_t out_each, int32_t in,
+                                                             DType dtype) {
+    const int32_t out = out_each * static_cast<int32_t>(parts);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> weight, Read(name + ".weight", {out, in}));
+    std::vector<float> bias;
+    if (Find(name + ".bias") != nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(bias, Read(name + ".bias", {out}));
+    }
+    std::vector<std::unique_ptr<PackedLinear>> packed;
+    for (size_t i = 0; i < parts; ++i) {
+      const size_t row = i * static_cast<size_t>(out_each);
+      packed.push_back(Pack(weight.data() + row * static_cast<size_t>(in),
+                            bias.empty() ? nullptr : bias.data() + row, out_each, in, dtype));
+    }
+    return packed;
   }
 
   // Old checkpoints call the two parts gamma and beta.
@@ -240,11 +258,15 @@ Status LoadLayer(const ModelFolder& folder, int32_t index, DType dtype, WeightRe
     PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in,
                               reader->Linears({name(arch.ff_in)}, width, hidden, dtype));
   } else if (arch.ff_gate.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in,
-                              reader->Linears({name(arch.ff_in)}, 2 * width, hidden, dtype));
+    PENSTOCK_ASSIGN_OR_RETURN(auto halves,
+                              reader->Parts(name(arch.ff_in), 2, width, hidden, dtype));
+    layer.ff_in = std::move(halves[0]);
+    layer.ff_gate = std::move(halves[1]);
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer.ff_in, reader->Linears({name(arch.ff_gate), name(arch.ff_in)}, width, hidden, dtype));
+    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in,
+                              reader->Linears({name(arch.ff_gate)}, width, hidden, dtype));
+    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_gate,
+                              reader->Linears({name(arch.ff_in)}, width, hidden, dtype));
   }
   PENSTOCK_ASSIGN_OR_RETURN(layer.ff_out,
                             reader->Linears({name(arch.ff_out)}, hidden, width, dtype));
@@ -277,6 +299,17 @@ void WireAttention(const ModelFolder& folder, WeightReader* reader, EncoderWeigh
     layer.rope_cos = local ? local_cos : cos;
     layer.rope_sin = local ? local_sin : sin;
     layer.window = local ? std::max(1, config.local_attention / 2) : 0;
+  }
+}
+
+// Tells each product what is multiplied by after it.
+void OrderProducts(EncoderWeights* out) {
+  for (size_t i = 0; i < out->layers.size(); ++i) {
+    EncoderLayer& layer = out->layers[i];
+    layer.qkv->set_next(layer.attention_out.get());
+    layer.attention_out->set_next(layer.ff_in.get());
+    layer.ff_in->set_next(layer.ff_out.get());
+    if (i + 1 < out->layers.size()) layer.ff_out->set_next(out->layers[i + 1].qkv.get());
   }
 }
 
@@ -396,6 +429,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
     PENSTOCK_RETURN_IF_ERROR(LoadLayer(folder, i, dtype, &reader, out.get()));
   }
   WireAttention(folder, &reader, out.get());
+  OrderProducts(out.get());
   if (!out->architecture->final_norm.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(out->final_norm,
                               reader.Norm(std::string(out->architecture->final_norm), out->hidden,

@@ -17,7 +17,8 @@ namespace penstock {
 struct EncoderLayer {
   std::unique_ptr<PackedLinear> qkv;            // [3 hidden, hidden]
   std::unique_ptr<PackedLinear> attention_out;  // [hidden, hidden]
-  std::unique_ptr<PackedLinear> ff_in;          // [intermediate (x 2 if gated), hidden]
+  std::unique_ptr<PackedLinear> ff_in;          // [intermediate, hidden]; gated: the activated one
+  std::unique_ptr<PackedLinear> ff_gate;        // the same, multiplied with; null if not gated
   std::unique_ptr<PackedLinear> ff_out;         // [hidden, intermediate]
   NormWeights attention_norm;                   // pre-norm: before attention; else after it
   NormWeights ff_norm;

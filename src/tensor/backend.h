@@ -44,7 +44,13 @@ class PackedLinear {
   DType dtype() const { return dtype_; }
   virtual uint64_t bytes() const = 0;
 
+  // What is multiplied by after this one, if the model says: a backend may fetch it ahead. Must
+  // live as long as this is used.
+  const PackedLinear* next() const { return next_; }
+  void set_next(const PackedLinear* next) { next_ = next; }
+
  protected:
+  const PackedLinear* next_ = nullptr;
   int32_t in_ = 0;
   int32_t out_ = 0;
   DType dtype_ = DType::kF32;
@@ -80,8 +86,10 @@ struct PoolArgs {
 
 struct AttentionArgs {
   const float* qkv = nullptr;        // [tokens, 3 * heads * head_size]: q, k, v side by side
-  float* out = nullptr;              // [tokens, heads * head_size]
+  float* out = nullptr;              // [tokens, heads * head_size], or [sequences, ...]: see below
   std::span<const int32_t> offsets;  // [sequences + 1]
+  // One token of each sequence, counted from its first, whose result alone is wanted; empty: all.
+  std::span<const int32_t> queries;
   int32_t heads = 0;
   int32_t head_size = 0;
   float scale = 1;  // positive
@@ -112,6 +120,22 @@ class LaneWork {
   virtual void RunPiece(size_t index, size_t lane, Backend* backend) = 0;
 };
 
+// y = norm(sum), sum = residual + out(activation(in(x)) [* gate(x)]): the feed-forward of a layer.
+// Without a norm y = sum. y may be residual; with `sum` non-null the un-normed sum is kept there,
+// which may be residual too.
+struct FeedForwardArgs {
+  const float* x = nullptr;  // [rows, in->in()]
+  size_t rows = 0;
+  const PackedLinear* in = nullptr;
+  const PackedLinear* gate = nullptr;  // as `in`; null: none
+  Activation activation = Activation::kNone;
+  const PackedLinear* out = nullptr;  // out->in() == in->out()
+  const float* residual = nullptr;    // [rows, out->out()]
+  NormWeights norm;
+  float* sum = nullptr;
+  float* y = nullptr;
+};
+
 // What a buffer is for. Kept apart in memory, so that the room of activations can go back to the
 // system while the weights stay.
 enum class BufferUse { kWeights, kActivations };
@@ -124,15 +148,16 @@ class Backend {
 
   // How many pieces RunLanes works on at once. A backend that is one device has one lane.
   virtual size_t lanes() const { return 1; }
+  // Activations of a piece that its lane keeps near; 0: makes no difference.
+  virtual size_t lane_cache_bytes() const { return 0; }
   // Runs pieces 0 .. count - 1, begun in this order, and returns when all are done.
   virtual void RunLanes(size_t count, LaneWork* work) {
     for (size_t i = 0; i < count; ++i) work->RunPiece(i, 0, this);
   }
 
-  // Makes room beforehand for LinearAddNorm of rows x width (in a lane: lane_rows) and Attention
-  // over sequences of up to `length` tokens; operations within that then allocate nothing.
-  virtual void Reserve(size_t rows, size_t lane_rows, size_t width, size_t length,
-                       size_t head_size) = 0;
+  // Makes room beforehand for Attention over sequences of up to `length` tokens, which then
+  // allocates nothing; nor do the other operations.
+  virtual void Reserve(size_t length, size_t head_size) = 0;
   // Bytes that Reserve and the operations have made room in, and giving them back to the system.
   // Operations make room again as they need it.
   virtual uint64_t ScratchBytes() const = 0;
@@ -159,9 +184,7 @@ class Backend {
   virtual void LinearAddNorm(const float* x, size_t rows, const PackedLinear& weight,
                              const float* residual, const NormWeights& norm, float* sum,
                              float* y) = 0;
-  // y[rows, width] = activation(x[:, :width]) * x[:, width:].
-  virtual void Gate(const float* x, size_t rows, int32_t width, Activation activation,
-                    float* y) = 0;
+  virtual void FeedForward(const FeedForwardArgs& args) = 0;
   virtual void Attention(const AttentionArgs& args) = 0;
   // y = norm(x), rows of `width`; y may be x.
   virtual void Norm(const float* x, size_t rows, int32_t width, const NormWeights& norm,

@@ -1,0 +1,307 @@
+#include "cpu/products.h"
+
+#include <algorithm>
+
+namespace penstock::cpu {
+namespace {
+
+constexpr size_t kBlockTilesMax = 8;
+// A task below this many multiply-adds is not worth handing to another thread (about 1 us).
+constexpr size_t kTaskOpsMin = 64 << 10;
+constexpr size_t kAlignment = 64;
+constexpr size_t kPartsMax = 4;  // of a scratch
+
+size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
+
+// Hands out the parts of a scratch.
+class Carver {
+ public:
+  explicit Carver(const AlignedBuffer& memory) : next_(reinterpret_cast<char*>(memory.data())) {}
+  PackedRows Rows(size_t rows, DType dtype, size_t in) {
+    return PackedRows(Take(rows * PackedRowBytes(dtype, in)), rows, dtype, in);
+  }
+  float* Floats(size_t count) { return static_cast<float*>(Take(count * sizeof(float))); }
+
+ private:
+  void* Take(size_t bytes) {
+    void* taken = next_;
+    next_ += CeilDiv(bytes, kAlignment) * kAlignment;
+    return taken;
+  }
+  char* next_;
+};
+
+const PanelLinear& Panel(const PackedLinear* weight) {
+  return *static_cast<const PanelLinear*>(weight);
+}
+const Word* FirstPanel(const PackedLinear* weight) {
+  return weight == nullptr ? nullptr : Panel(weight).panel(0);
+}
+
+// f32 results are their own packed form; others pass through a strip of floats.
+size_t StripFloats(DType dtype) { return dtype == DType::kF32 ? 0 : kScaleGroup; }
+
+size_t Columns(const PackedLinear& weight) { return static_cast<size_t>(weight.out()); }
+size_t InputBytes(const PackedLinear& weight) {
+  return PackedRowBytes(weight.dtype(), static_cast<size_t>(weight.in()));
+}
+
+}  // namespace
+
+Products::Products(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena,
+                   size_t cache_bytes)
+    : kernels_(kernels),
+      pool_(pool),
+      arena_(arena),
+      block_bytes_(cache_bytes / 2),
+      scratch_(pool->threads()) {}
+
+void Products::MakeRoom(const PanelLinear& weight) {
+  // A block has one tile at least. The three matrices of a feed-forward: twice the largest covers
+  // what goes in, the inner rows and what comes out.
+  const size_t tile = static_cast<size_t>(kernels_->tile_rows);
+  const size_t least = tile * (2 * (InputBytes(weight) + Columns(weight) * sizeof(float)) +
+                               kScaleGroup * sizeof(float));
+  const size_t floats = (std::max(block_bytes_, least) + kPartsMax * kAlignment) / sizeof(float);
+  const auto keep = [this](std::unique_ptr<AlignedBuffer>* buffer, size_t size) {
+    if (*buffer != nullptr && (*buffer)->size() >= size) return;
+    *buffer = std::make_unique<AlignedBuffer>(size, arena_);
+  };
+  for (std::unique_ptr<AlignedBuffer>& scratch : scratch_) keep(&scratch, floats);
+  if (pool_->threads() > 1) keep(&shared_, floats * (pool_->threads() - 1));
+}
+
+size_t Products::Blocks::end(size_t block) const {
+  return std::min(rows, (block + 1) * rows_per_block);
+}
+
+Products::Blocks Products::SplitRows(size_t rows, size_t row_bytes) const {
+  const size_t tile = static_cast<size_t>(kernels_->tile_rows);
+  const size_t tiles_max = std::clamp<size_t>(block_bytes_ / (row_bytes * tile), 1, kBlockTilesMax);
+  const size_t tiles = CeilDiv(rows, tile);
+  size_t count = CeilDiv(tiles, tiles_max);
+  // A whole number of rounds for the threads, so that none idles in the last one.
+  if (count > 1) count = CeilDiv(count, pool_->threads()) * pool_->threads();
+  const size_t per_block = std::max<size_t>(1, CeilDiv(tiles, std::max<size_t>(count, 1)));
+  return {rows, CeilDiv(tiles, per_block), per_block * tile};
+}
+
+size_t Products::SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const {
+  const size_t ops =
+      blocks.rows * static_cast<size_t>(weight.in()) * Columns(weight) / WordValues(weight.dtype());
+  // Two a thread: the first to finish takes another.
+  const size_t wanted =
+      std::min(CeilDiv(2 * pool_->threads(), blocks.count), CeilDiv(ops, kTaskOpsMin));
+  return std::clamp<size_t>(wanted, 1, CeilDiv(weight.panels(), unit));
+}
+
+const Word* Products::Ahead(const PanelLinear& weight, size_t index, size_t count, size_t groups,
+                            size_t unit) const {
+  const size_t after = index + pool_->threads();
+  const size_t units = CeilDiv(weight.panels(), unit);
+  if (after < count) return weight.panel(units * (after % groups) / groups * unit);
+  if (weight.next() == nullptr) return nullptr;
+  const PanelLinear& next = Panel(weight.next());
+  return next.panel(next.panels() * (after - count) / pool_->threads());
+}
+
+void Products::Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
+                    const Output& output, const Word* next) const {
+  if (panels.begin >= panels.end || rows == 0) return;
+  GemmTask task;
+  weight.Describe(panels.begin, panels.end - panels.begin, &task);
+  task.x = x.words;
+  task.x_scales = x.scales;
+  task.rows = rows;
+  task.y = output.y;
+  task.y_stride = output.stride;
+  task.activation = output.activation;
+  task.multiply = output.multiply;
+  task.next = next;
+  kernels_->gemm(task);
+}
+
+void Products::FinishRows(const float* product, size_t begin, size_t end, size_t width,
+                          const Ending& ending) const {
+  const size_t at = begin * width;
+  kernels_->add_norm(product, ending.residual == nullptr ? nullptr : ending.residual + at,
+                     end - begin, width, *ending.norm,
+                     ending.sum == nullptr ? nullptr : ending.sum + at, ending.y + at);
+}
+
+void Products::PackShared(const float* x, size_t rows, const PackedRows& to) {
+  pool_->ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
+    const size_t begin = task * kRowsPerTask;
+    kernels_->pack_rows(to.From(begin).Pack(x + begin * to.in, to.in,
+                                            std::min(kRowsPerTask, rows - begin), 0, to.in));
+  });
+}
+
+void Products::LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
+                            Activation activation, float* y) {
+  const size_t groups = SplitPanels(blocks, weight, 1);
+  const size_t tasks = blocks.count * groups;
+  const size_t width = Columns(weight);
+  pool_->ParallelFor(tasks, [&](size_t task, size_t) {
+    const size_t begin = blocks.begin(task / groups);
+    const size_t group = task % groups;
+    const Panels panels = {weight.panels() * group / groups,
+                           weight.panels() * (group + 1) / groups};
+    const size_t column = panels.begin * static_cast<size_t>(kernels_->panel);
+    Gemm(x.From(begin), blocks.end(task / groups) - begin, weight, panels,
+         {y + begin * width + column, width, activation, false},
+         Ahead(weight, task, tasks, groups, 1));
+  });
+}
+
+void Products::Linear(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
+                      float* y) {
+  const size_t in = static_cast<size_t>(weight.in());
+  const size_t width = Columns(weight);
+  const Blocks blocks = SplitRows(rows, InputBytes(weight));
+  if (blocks.count < pool_->threads()) {
+    const PackedRows packed = Carver(*shared_).Rows(rows, weight.dtype(), in);
+    PackShared(x, rows, packed);
+    LinearShared(packed, blocks, weight, activation, y);
+    return;
+  }
+  pool_->ParallelFor(blocks.count, [&](size_t block, size_t thread) {
+    const size_t begin = blocks.begin(block);
+    const size_t count = blocks.end(block) - begin;
+    const PackedRows packed = Carver(*scratch_[thread]).Rows(count, weight.dtype(), in);
+    kernels_->pack_rows(packed.Pack(x + begin * in, in, count, 0, in));
+    const bool last = block + pool_->threads() >= blocks.count;
+    Gemm(packed, count, weight, {0, weight.panels()}, {y + begin * width, width, activation, false},
+         last ? FirstPanel(weight.next()) : weight.panel(0));
+  });
+}
+
+void Products::LinearAddNorm(const float* x, size_t rows, const PanelLinear& weight,
+                             const float* residual, const NormWeights& norm, float* sum, float* y) {
+  const size_t in = static_cast<size_t>(weight.in());
+  const size_t width = Columns(weight);
+  const Ending ending = {residual, &norm, sum, y};
+  const Blocks blocks = SplitRows(rows, InputBytes(weight) + width * sizeof(float));
+  if (blocks.count < pool_->threads()) {
+    Carver carver(*shared_);
+    const PackedRows packed = carver.Rows(rows, weight.dtype(), in);
+    float* product = carver.Floats(rows * width);
+    PackShared(x, rows, packed);
+    LinearShared(packed, blocks, weight, Activation::kNone, product);
+    pool_->ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
+      const size_t begin = task * kRowsPerTask;
+      FinishRows(product + begin * width, begin, std::min(rows, begin + kRowsPerTask), width,
+                 ending);
+    });
+    return;
+  }
+  // A block's rows are normed while they are still in the cache.
+  pool_->ParallelFor(blocks.count, [&](size_t block, size_t thread) {
+    const size_t begin = blocks.begin(block);
+    const size_t count = blocks.end(block) - begin;
+    Carver carver(*scratch_[thread]);
+    const PackedRows packed = carver.Rows(count, weight.dtype(), in);
+    float* product = carver.Floats(count * width);
+    kernels_->pack_rows(packed.Pack(x + begin * in, in, count, 0, in));
+    const bool last = block + pool_->threads() >= blocks.count;
+    Gemm(packed, count, weight, {0, weight.panels()}, {product, width, Activation::kNone, false},
+         last ? FirstPanel(weight.next()) : weight.panel(0));
+    FinishRows(product, begin, begin + count, width, ending);
+  });
+}
+
+void Products::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t rows, Panels panels,
+                     const PackedRows& inner, float* strip, const Word* next) const {
+  const PanelLinear& in = Panel(args.in);
+  const size_t panel = static_cast<size_t>(kernels_->panel);
+  const size_t step = kScaleGroup / panel;
+  for (size_t first = panels.begin; first < panels.end; first += step) {
+    const Panels part = {first, std::min(panels.end, first + step)};
+    const size_t begin = part.begin * panel;
+    const size_t end = std::min(part.end * panel, Columns(in));
+    Output output = {strip, kScaleGroup, args.activation, false};
+    if (inner.dtype == DType::kF32) {
+      output.y = reinterpret_cast<float*>(inner.words) + begin;
+      output.stride = RowStride(DType::kF32, inner.in);
+    }
+    const Word* after = part.end < panels.end ? in.panel(part.end) : next;
+    if (args.gate == nullptr) {
+      Gemm(x, rows, in, part, output, after);
+    } else {
+      const PanelLinear& gate = Panel(args.gate);
+      Gemm(x, rows, in, part, output, gate.panel(part.begin));
+      output.activation = Activation::kNone;
+      output.multiply = true;
+      Gemm(x, rows, gate, part, output, after);
+    }
+    if (inner.dtype != DType::kF32) {
+      kernels_->pack_rows(inner.Pack(strip, kScaleGroup, rows, begin, end));
+    }
+  }
+}
+
+void Products::FeedForward(const FeedForwardArgs& args) {
+  const PanelLinear& in = Panel(args.in);
+  const PanelLinear& out = Panel(args.out);
+  const DType dtype = in.dtype();
+  const size_t hidden = static_cast<size_t>(in.in());
+  const size_t middle = static_cast<size_t>(out.in());
+  const size_t width = Columns(out);
+  const Ending ending = {args.residual, &args.norm, args.sum, args.y};
+  const Blocks blocks =
+      SplitRows(args.rows, InputBytes(in) + InputBytes(out) +
+                               (StripFloats(out.dtype()) + width) * sizeof(float));
+  if (blocks.count < pool_->threads()) {
+    FeedForwardShared(args, blocks);
+    return;
+  }
+  pool_->ParallelFor(blocks.count, [&](size_t block, size_t thread) {
+    const size_t begin = blocks.begin(block);
+    const size_t count = blocks.end(block) - begin;
+    Carver carver(*scratch_[thread]);
+    const PackedRows packed = carver.Rows(count, dtype, hidden);
+    const PackedRows inner = carver.Rows(count, out.dtype(), middle);
+    float* strip = carver.Floats(count * StripFloats(out.dtype()));
+    float* product = carver.Floats(count * width);
+    kernels_->pack_rows(packed.Pack(args.x + begin * hidden, hidden, count, 0, hidden));
+    Inner(args, packed, count, {0, in.panels()}, inner, strip, out.panel(0));
+    const bool last = block + pool_->threads() >= blocks.count;
+    Gemm(inner, count, out, {0, out.panels()}, {product, width, Activation::kNone, false},
+         last ? FirstPanel(out.next()) : in.panel(0));
+    FinishRows(product, begin, begin + count, width, ending);
+  });
+}
+
+void Products::FeedForwardShared(const FeedForwardArgs& args, const Blocks& blocks) {
+  const PanelLinear& in = Panel(args.in);
+  const PanelLinear& out = Panel(args.out);
+  const size_t width = Columns(out);
+  Carver carver(*shared_);
+  const PackedRows packed = carver.Rows(args.rows, in.dtype(), static_cast<size_t>(in.in()));
+  const PackedRows inner = carver.Rows(args.rows, out.dtype(), static_cast<size_t>(out.in()));
+  float* product = carver.Floats(args.rows * width);
+  PackShared(args.x, args.rows, packed);
+  // int8 rows are packed by whole groups of scales.
+  const size_t unit =
+      out.dtype() == DType::kI8 ? kScaleGroup / static_cast<size_t>(kernels_->panel) : 1;
+  const size_t units = CeilDiv(in.panels(), unit);
+  const size_t groups = SplitPanels(blocks, in, unit);
+  const size_t tasks = blocks.count * groups;
+  pool_->ParallelFor(tasks, [&](size_t task, size_t thread) {
+    const size_t begin = blocks.begin(task / groups);
+    const size_t group = task % groups;
+    const Panels panels = {units * group / groups * unit,
+                           std::min(units * (group + 1) / groups * unit, in.panels())};
+    Inner(args, packed.From(begin), blocks.end(task / groups) - begin, panels, inner.From(begin),
+          scratch_[thread]->data(), Ahead(in, task, tasks, groups, unit));
+  });
+  LinearShared(inner, blocks, out, Activation::kNone, product);
+  const Ending ending = {args.residual, &args.norm, args.sum, args.y};
+  pool_->ParallelFor(CeilDiv(args.rows, kRowsPerTask), [&](size_t task, size_t) {
+    const size_t begin = task * kRowsPerTask;
+    FinishRows(product + begin * width, begin, std::min(args.rows, begin + kRowsPerTask), width,
+               ending);
+  });
+}
+
+}  // namespace penstock::cpu

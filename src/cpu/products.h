@@ -1,0 +1,102 @@
+// Products spread over threads: linear maps, and the operations that begin or end with one.
+//
+// Rows are cut into blocks whose packed rows and intermediate results fit half of a thread's L2,
+// while panels of weights stream by. With at least as many blocks as threads, a thread takes a
+// block through a whole operation; with fewer, threads share each block's panels. The bits are the
+// same.
+//
+// Memory is made when weights are packed (MakeRoom); nothing is allocated afterwards. Not
+// thread-safe: one operation at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "common/thread_pool.h"
+#include "cpu/huge_page_arena.h"
+#include "cpu/kernels.h"
+#include "cpu/packed_linear.h"
+#include "tensor/backend.h"
+
+namespace penstock::cpu {
+
+// Rows a thread takes at a time in row-wise operations.
+constexpr size_t kRowsPerTask = 16;
+
+class Products {
+ public:
+  // `cache_bytes`: a thread's L2. The three outlive this.
+  Products(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena, size_t cache_bytes);
+
+  // Must have been called for every matrix that the operations below are given.
+  void MakeRoom(const PanelLinear& weight);
+
+  // See Backend.
+  void Linear(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
+              float* y);
+  void LinearAddNorm(const float* x, size_t rows, const PanelLinear& weight, const float* residual,
+                     const NormWeights& norm, float* sum, float* y);
+  void FeedForward(const FeedForwardArgs& args);
+
+ private:
+  // Rows cut into `count` blocks of about equal size, whole tiles each but the last.
+  struct Blocks {
+    size_t rows = 0;
+    size_t count = 0;
+    size_t rows_per_block = 0;
+    size_t begin(size_t block) const { return block * rows_per_block; }
+    size_t end(size_t block) const;
+  };
+  // What becomes of a product's rows.
+  struct Ending {
+    const float* residual;
+    const NormWeights* norm;
+    float* sum;
+    float* y;
+  };
+  struct Output {
+    float* y;
+    size_t stride;
+    Activation activation;
+    bool multiply;
+  };
+  struct Panels {
+    size_t begin;
+    size_t end;
+  };
+
+  Blocks SplitRows(size_t rows, size_t row_bytes) const;
+  // Into how many groups of `unit` panels those of each block are cut so that every thread has
+  // work.
+  size_t SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const;
+  // The panel that follows task `index` of `count` on the same thread, as threads take them in
+  // turn.
+  const Word* Ahead(const PanelLinear& weight, size_t index, size_t count, size_t groups,
+                    size_t unit) const;
+
+  void Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
+            const Output& output, const Word* next) const;
+  // Packs x[rows, in] where all threads find it.
+  void PackShared(const float* x, size_t rows, const PackedRows& to);
+  // y = activation(x W^T + bias): panels of a block shared by the threads.
+  void LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
+                    Activation activation, float* y);
+  // Columns of the feed-forward's inner rows, packed into `inner`. `strip`: rows x kScaleGroup.
+  void Inner(const FeedForwardArgs& args, const PackedRows& x, size_t rows, Panels panels,
+             const PackedRows& inner, float* strip, const Word* next) const;
+  void FeedForwardShared(const FeedForwardArgs& args, const Blocks& blocks);
+  // Rows [begin, end): product + residual, normed. `product` is row `begin`.
+  void FinishRows(const float* product, size_t begin, size_t end, size_t width,
+                  const Ending& ending) const;
+
+  const Kernels* kernels_;
+  ThreadPool* pool_;
+  HugePageArena* arena_;
+  size_t block_bytes_;
+  // One for each thread, and what threads share.
+  std::vector<std::unique_ptr<AlignedBuffer>> scratch_;
+  std::unique_ptr<AlignedBuffer> shared_;
+};
+
+}  // namespace penstock::cpu
