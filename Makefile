@@ -18,7 +18,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve test unit e2e bench soak format check layers check-format tidy asan tsan clean
+.PHONY: help release deps serve test unit e2e bench soak format check layers check-format tidy asan tsan check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -95,6 +95,16 @@ tsan:  ## unit tests under the thread sanitizer
 	cmake --preset tsan -DPENSTOCK_BUILD_BENCHES=OFF
 	cmake --build build-tsan -j $(JOBS)
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
+
+# What a processor decides, on another: kernels, packing, models; the sets neon and scalar.
+ARM_TESTS := common formats cpu models
+
+check-arm:  ## cross-compile for 64-bit ARM, run the tests of kernels and models under qemu
+	@tools/install_deps.sh build arm
+	@tools/make_arm_sysroot.sh build-arm-sysroot
+	cmake --preset arm
+	cmake --build build-arm -j $(JOBS) --target $(ARM_TESTS:%=%_test)
+	ctest --test-dir build-arm -j $(CORES) --output-on-failure -R '$(or $(TESTS),^($(subst $() ,|,$(ARM_TESTS)))[.])'
 
 clean:  ## remove the build folders
 	rm -rf build build-*

@@ -1,11 +1,12 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] (default: build)
+# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] [arm] (default: build)
 #   build   compiler, libraries, test and benchmark frameworks
 #   test    programs that only tests run: a model checker, a Redis (Debian starts it as a service)
 #   format  clang-format, for `make format` and `make check`
 #   tidy    clang-tidy, for `make check`
 #   peers   libraries that `penstock bench` stands beside ours where they are there
+#   arm     cross-compiler and emulator, for `make check-arm`
 set -euo pipefail
 
 build=(
@@ -20,6 +21,7 @@ test=(spin redis-server)
 format=(clang-format)
 tidy=(clang-tidy)
 peers=(libdnnl-dev)
+arm=(g++-aarch64-linux-gnu qemu-user)
 
 wanted=()
 for group in "${@:-build}"; do
@@ -29,7 +31,8 @@ for group in "${@:-build}"; do
     format) wanted+=("${format[@]}") ;;
     tidy) wanted+=("${tidy[@]}") ;;
     peers) wanted+=("${peers[@]}") ;;
-    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy, peers)" >&2; exit 2 ;;
+    arm) wanted+=("${arm[@]}") ;;
+    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy, peers, arm)" >&2; exit 2 ;;
   esac
 done
 

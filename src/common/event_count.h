@@ -59,6 +59,8 @@ struct SystemSync {
   static void Pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield" ::: "memory");
 #endif
   }
 };

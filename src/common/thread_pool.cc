@@ -1,14 +1,12 @@
 #include "common/thread_pool.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 
+#include "common/event_count.h"
 #include "common/status.h"
 
 namespace penstock {
@@ -26,24 +24,6 @@ uint64_t MakeTicket(uint64_t epoch, uint64_t count) {
 
 // About as long as a sleep and a wake cost (15-20 us each on a Zen 4 under KVM).
 constexpr auto kSpinTime = std::chrono::microseconds(50);
-
-void CpuRelax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  asm volatile("yield" ::: "memory");
-#endif
-}
-
-void FutexWait(std::atomic<uint32_t>* word, uint32_t expected) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, nullptr,
-          nullptr, 0);
-}
-
-void FutexWakeAll(std::atomic<uint32_t>* word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr,
-          nullptr, 0);
-}
 
 std::vector<int> UsableCpus() {
   cpu_set_t set;
@@ -75,7 +55,7 @@ ThreadPool::ThreadPool(size_t threads, bool pin) {
 ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_seq_cst);
   wake_.fetch_add(1, std::memory_order_seq_cst);
-  FutexWakeAll(&wake_);
+  FutexWake(&wake_, INT32_MAX);
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -115,11 +95,11 @@ void ThreadPool::RunPart(size_t first, size_t count, LoopFn fn, void* context) {
   // seq_cst on wake_ and sleepers_: either this thread sees the sleeper, or the sleeper sees
   // that wake_ has changed and does not sleep.
   wake_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) > 0) FutexWakeAll(&wake_);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) FutexWake(&wake_, INT32_MAX);
 
   Work(epoch, 0);
   for (uint32_t spins = 0; done_.load(std::memory_order_acquire) != count; ++spins) {
-    CpuRelax();
+    SystemSync::Pause();
     if (spins > 4096) sched_yield();  // a worker may wait for this processor
   }
 }
@@ -138,7 +118,7 @@ void ThreadPool::WorkerMain(size_t thread, int cpu) {
     const auto spin_until = std::chrono::steady_clock::now() + kSpinTime;
     uint32_t spins = 0;
     while (wake_.load(std::memory_order_acquire) == seen) {
-      CpuRelax();
+      SystemSync::Pause();
       if (++spins % 64 == 0 && std::chrono::steady_clock::now() >= spin_until) {
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         if (wake_.load(std::memory_order_seq_cst) == seen) FutexWait(&wake_, seen);

@@ -18,6 +18,8 @@ const char* IsaName(Isa isa) {
       return "avx512vnni";
     case Isa::kAvx512Bf16:
       return "avx512bf16";
+    case Isa::kNeon:
+      return "neon";
   }
   return "?";
 }
@@ -38,6 +40,8 @@ std::vector<const Kernels*> SupportedKernels() {
   add(Avx512Kernels(), avx512);
   add(Avx512VnniKernels(), vnni);
   add(Avx512Bf16Kernels(), vnni && __builtin_cpu_supports("avx512bf16"));
+#elif defined(__aarch64__)
+  add(NeonKernels(), true);  // every 64-bit ARM processor has it
 #endif
   return out;
 }

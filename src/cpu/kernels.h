@@ -33,7 +33,7 @@
 
 namespace penstock::cpu {
 
-enum class Isa { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAvx512Bf16 };
+enum class Isa { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeon };
 const char* IsaName(Isa isa);  // "scalar", "avx2", "avxvnni", "avx512", ...
 
 // May stand for floats, bf16 or bytes in memory.
@@ -152,5 +152,6 @@ const Kernels* AvxVnniKernels();
 const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
 const Kernels* Avx512Bf16Kernels();
+const Kernels* NeonKernels();
 
 }  // namespace penstock::cpu

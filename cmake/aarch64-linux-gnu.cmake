@@ -1,0 +1,18 @@
+# Cross-compiles for 64-bit ARM with Debian's g++-aarch64-linux-gnu; programs run under qemu-user.
+# PENSTOCK_ARM_SYSROOT is a folder of Debian's arm64 packages: tools/make_arm_sysroot.sh makes it.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES PENSTOCK_ARM_SYSROOT)
+if(NOT IS_DIRECTORY "${PENSTOCK_ARM_SYSROOT}/usr/lib/aarch64-linux-gnu")
+  message(FATAL_ERROR "PENSTOCK_ARM_SYSROOT is no sysroot: tools/make_arm_sysroot.sh makes one")
+endif()
+set(CMAKE_SYSROOT ${PENSTOCK_ARM_SYSROOT})
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
+set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${CMAKE_SYSROOT})

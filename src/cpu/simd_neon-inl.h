@@ -1,0 +1,110 @@
+// The vector types of the NEON build: armv8-a as every 64-bit ARM processor has it, no extensions.
+// Included inside namespace penstock::cpu::<isa>, after <arm_neon.h>.
+
+struct Simd {
+  using Vec = float32x4_t;
+  static constexpr int kLanes = 4;
+  // GEMM tile: 6 rows x 4 vectors = 24 accumulators, 4 weight registers, 1 broadcast of 32
+  // registers. A panel's word of k is one cache line. More rows would leave fewer columns, and with
+  // them more loads for each product.
+  static constexpr int kTileRows = 6;
+  static constexpr int kTileVecs = 4;
+
+  static Vec Zero() { return vdupq_n_f32(0); }
+  static Vec Set(float x) { return vdupq_n_f32(x); }
+  static Vec Load(const float* p) { return vld1q_f32(p); }
+  static void Store(float* p, Vec v) { vst1q_f32(p, v); }
+  // There are no masked loads: pairs and single lanes.
+  static Vec LoadPart(const float* p, size_t n) {
+    if (n < 2) return n == 0 ? Zero() : vld1q_lane_f32(p, Zero(), 0);
+    const Vec pair = vcombine_f32(vld1_f32(p), vdup_n_f32(0));
+    return n == 2 ? pair : vld1q_lane_f32(p + 2, pair, 2);
+  }
+  static void StorePart(float* p, Vec v, size_t n) {
+    if (n >= 2) vst1_f32(p, vget_low_f32(v));
+    if (n == 3) vst1q_lane_f32(p + 2, v, 2);
+    if (n == 1) vst1q_lane_f32(p, v, 0);
+  }
+  static Vec KeepPart(Vec v, Vec other, size_t n) {
+    const uint32x4_t lanes = {0, 1, 2, 3};
+    return vbslq_f32(vcltq_u32(lanes, vdupq_n_u32(static_cast<uint32_t>(n))), v, other);
+  }
+  static Vec Add(Vec a, Vec b) { return vaddq_f32(a, b); }
+  static Vec Sub(Vec a, Vec b) { return vsubq_f32(a, b); }
+  static Vec Mul(Vec a, Vec b) { return vmulq_f32(a, b); }
+  static Vec Div(Vec a, Vec b) { return vdivq_f32(a, b); }
+  static Vec Fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+  // Not vmaxq: that has a rule of its own for NaN (see math-inl.h for ours).
+  static Vec Max(Vec a, Vec b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+  static Vec Min(Vec a, Vec b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+  static Vec SelectLess(Vec a, Vec b, Vec x, Vec y) { return vbslq_f32(vcltq_f32(a, b), x, y); }
+  static Vec Round(Vec v) { return vrndnq_f32(v); }
+  static Vec Scale2(Vec v, Vec n) {
+    const int32x4_t exponent = vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23);
+    return vmulq_f32(v, vreinterpretq_f32_s32(exponent));
+  }
+  static float Sum(Vec v) { return vaddvq_f32(v); }
+  static float MaxOf(Vec v) { return vmaxvq_f32(v); }
+
+  // 32-bit lanes: sums of integer products, and the words of packed operands (see kernels.h).
+  using Words = uint32x4_t;
+  static Words ZeroWords() { return vdupq_n_u32(0); }
+  static Words SetWord(uint32_t x) { return vdupq_n_u32(x); }
+  static Words LoadWords(const Word* p) { return vld1q_u32(p); }
+  static Words MulWords(Words a, Words b) { return vmulq_u32(a, b); }
+  static Words AddWords(Words a, Words b) { return vaddq_u32(a, b); }
+  static Vec AsFloat(Words v) { return vreinterpretq_f32_u32(v); }
+  static Vec ToFloat(Words v) { return vcvtq_f32_s32(vreinterpretq_s32_u32(v)); }
+
+  static constexpr bool kDotsBf16 = false;
+  static Words LowHalves(Words v) { return vshlq_n_u32(v, 16); }
+  static Words HighHalves(Words v) { return vandq_u32(v, SetWord(0xffff0000)); }
+  // Rounded to bf16 in the high halves; the low ones are left over.
+  static Words RoundHalves(Vec v) {
+    const Words bits = vreinterpretq_u32_f32(v);
+    const Words odd = vandq_u32(vshrq_n_u32(bits, 16), SetWord(1));
+    const Words rounded = vaddq_u32(bits, vaddq_u32(odd, SetWord(0x7fff)));
+    return vbslq_u32(vceqq_f32(v, v), rounded, vorrq_u32(bits, SetWord(0x400000)));
+  }
+  // a in the low halves, b in the high ones.
+  static Words PairBf16(Vec a, Vec b) { return vsriq_n_u32(RoundHalves(b), RoundHalves(a), 16); }
+  static void StoreBf16(uint16_t* p, Vec v, size_t n) {
+    const uint16x4_t packed = vshrn_n_u32(RoundHalves(v), 16);
+    if (n == kLanes) {
+      vst1_u16(p, packed);
+    } else {
+      __builtin_memcpy(p, &packed, n * sizeof(uint16_t));
+    }
+  }
+
+  static constexpr bool kDotsInt8 = false;
+  static int16x8_t Halves(Words v) { return vreinterpretq_s16_u32(v); }
+  static Words FromHalves(int16x8_t v) { return vreinterpretq_u32_s16(v); }
+  static Words EvenBytes(Words v) { return vandq_u32(v, SetWord(0x00ff00ff)); }
+  static Words OddBytes(Words v) {
+    return vreinterpretq_u32_u16(vshrq_n_u16(vreinterpretq_u16_u32(v), 8));
+  }
+  static Words EvenBytesSigned(Words v) {
+    return FromHalves(vshrq_n_s16(vshlq_n_s16(Halves(v), 8), 8));
+  }
+  static Words OddBytesSigned(Words v) { return FromHalves(vshrq_n_s16(Halves(v), 8)); }
+  // A product of two bytes, at most 255 * 127, fits in 16 bits; a sum of two does not.
+  static Words MaddHalves(Words x, Words w) {
+    return vreinterpretq_u32_s32(vpaddlq_s16(vmulq_s16(Halves(x), Halves(w))));
+  }
+  // Four vectors as bytes, rounded to nearest even, clamped to 0 .. 255.
+  static void StoreBytes(uint8_t* p, const Vec (&v)[4]) {
+    uint16x4_t halves[4];
+    for (int i = 0; i < 4; ++i) halves[i] = vqmovun_s32(vcvtnq_s32_f32(v[i]));
+    vst1q_u8(p, vcombine_u8(vqmovn_u16(vcombine_u16(halves[0], halves[1])),
+                            vqmovn_u16(vcombine_u16(halves[2], halves[3]))));
+  }
+  static bool AnyNan(Vec v) { return vminvq_u32(vceqq_f32(v, v)) == 0; }
+
+  // The compiler no longer knows the value, or must have computed it.
+  static void Hide(Words* v) { asm volatile("" : "+w"(*v)); }
+  template <typename T>
+  static void Use(T v) {
+    asm volatile("" : : "w"(v));
+  }
+};
