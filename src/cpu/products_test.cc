@@ -1,0 +1,174 @@
+// The operations made of products, against the products they are made of: to the bit, for every
+// instruction set and type, however many rows and threads.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "cpu/dispatch.h"
+
+namespace penstock {
+namespace {
+
+constexpr int32_t kHidden = 70;
+constexpr int32_t kInner = 300;  // two groups of int8 scales, the second one short
+
+std::vector<float> Random(size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 0.3f);
+  std::vector<float> out(n);
+  for (float& v : out) v = normal(random);
+  return out;
+}
+
+bool Same(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class Operations : public testing::TestWithParam<const cpu::Kernels*> {
+ protected:
+  std::unique_ptr<Backend> NewBackend(int threads) const {
+    auto backend =
+        NewCpuBackend({.threads = threads, .pin = false, .isa = cpu::IsaName(GetParam()->isa)});
+    EXPECT_TRUE(backend.ok());
+    return *std::move(backend);
+  }
+};
+
+struct FeedForwardCase {
+  DType in, out;
+  bool gated, norm, sum;
+};
+
+class Layer {
+ public:
+  Layer(Backend* backend, const FeedForwardCase& c) : backend_(backend), case_(c) {
+    in_ = Pack(kInner, kHidden, 1, c.in);
+    if (c.gated) gate_ = Pack(kInner, kHidden, 2, c.in);
+    out_ = Pack(kHidden, kInner, 3, c.out);
+    in_->set_next(out_.get());
+    out_->set_next(in_.get());
+    if (c.norm) norm_ = {gamma_.data(), beta_.data(), 1e-5f};
+  }
+
+  // y, then the sum, `step` rows a call.
+  std::vector<float> Fused(const std::vector<float>& x, const std::vector<float>& residual,
+                           size_t step) const {
+    std::vector<float> y = residual;  // in place
+    std::vector<float> sum(y.size());
+    const size_t rows = x.size() / kHidden;
+    for (size_t r = 0; r < rows; r += step) {
+      FeedForwardArgs args;
+      args.x = x.data() + r * kHidden;
+      args.rows = std::min(step, rows - r);
+      args.in = in_.get();
+      args.gate = gate_.get();
+      args.activation = Activation::kGelu;
+      args.out = out_.get();
+      args.residual = y.data() + r * kHidden;
+      args.norm = norm_;
+      args.sum = case_.sum ? sum.data() + r * kHidden : nullptr;
+      args.y = y.data() + r * kHidden;
+      backend_->FeedForward(args);
+    }
+    y.insert(y.end(), sum.begin(), sum.end());
+    return y;
+  }
+
+  std::vector<float> InSteps(const std::vector<float>& x,
+                             const std::vector<float>& residual) const {
+    const size_t rows = x.size() / kHidden;
+    std::vector<float> inner(rows * kInner);
+    backend_->Linear(x.data(), rows, *in_, Activation::kGelu, inner.data());
+    if (gate_ != nullptr) {
+      std::vector<float> factor(inner.size());
+      backend_->Linear(x.data(), rows, *gate_, Activation::kNone, factor.data());
+      for (size_t i = 0; i < inner.size(); ++i) inner[i] *= factor[i];
+    }
+    std::vector<float> y(residual.size());
+    std::vector<float> sum(residual.size());
+    backend_->LinearAddNorm(inner.data(), rows, *out_, residual.data(), norm_,
+                            case_.sum ? sum.data() : nullptr, y.data());
+    y.insert(y.end(), sum.begin(), sum.end());
+    return y;
+  }
+
+ private:
+  std::unique_ptr<PackedLinear> Pack(int32_t out, int32_t in, unsigned seed, DType dtype) const {
+    const std::vector<float> weight =
+        Random(static_cast<size_t>(out) * static_cast<size_t>(in), seed);
+    const std::vector<float> bias = Random(static_cast<size_t>(out), seed + 10);
+    return backend_->Pack(weight.data(), bias.data(), out, in, dtype);
+  }
+
+  Backend* backend_;
+  FeedForwardCase case_;
+  std::unique_ptr<PackedLinear> in_, gate_, out_;
+  std::vector<float> gamma_ = Random(kHidden, 21);
+  std::vector<float> beta_ = Random(kHidden, 22);
+  NormWeights norm_;
+};
+
+TEST_P(Operations, FeedForwardIsTheSameAsItsProducts) {
+  const DType kF = DType::kF32, kB = DType::kBf16, kI = DType::kI8;
+  const std::vector<FeedForwardCase> cases = {
+      {kF, kF, false, true, false}, {kF, kF, true, true, true},   {kB, kB, false, true, false},
+      {kB, kB, true, false, true},  {kI, kI, false, true, false}, {kI, kI, true, true, true},
+      {kI, kB, false, true, false}, {kB, kF, true, true, false}};
+  constexpr size_t kRows = 230;
+  const std::vector<float> x = Random(kRows * kHidden, 31);
+  const std::vector<float> residual = Random(kRows * kHidden, 32);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const std::unique_ptr<Backend> one = NewBackend(1);
+    const std::vector<float> want = Layer(one.get(), cases[i]).InSteps(x, residual);
+    for (int threads : {1, 2, 3}) {
+      const std::unique_ptr<Backend> backend = NewBackend(threads);
+      const Layer layer(backend.get(), cases[i]);
+      for (size_t step : {size_t{1}, size_t{16}, size_t{45}, kRows}) {
+        EXPECT_TRUE(Same(layer.Fused(x, residual, step), want))
+            << "case " << i << ", " << threads << " threads, " << step << " rows a call";
+      }
+    }
+  }
+}
+
+TEST_P(Operations, AttentionOfOneTokenIsThatOfAll) {
+  const std::unique_ptr<Backend> backend = NewBackend(2);
+  constexpr size_t kHeads = 3, kSize = 8, kWidth = kHeads * kSize;
+  const std::vector<int32_t> offsets = {0, 1, 40, 97};
+  const std::vector<int32_t> queries = {0, 38, 20};
+  const std::vector<float> qkv = Random(97 * 3 * kWidth, 41);
+  for (DType dtype : {DType::kF32, DType::kBf16}) {
+    for (int32_t window : {0, 5}) {
+      std::vector<float> all(97 * kWidth), chosen(3 * kWidth);
+      AttentionArgs args;
+      args.qkv = qkv.data();
+      args.out = all.data();
+      args.offsets = offsets;
+      args.heads = kHeads;
+      args.head_size = kSize;
+      args.scale = 2;
+      args.dtype = dtype;
+      args.window = window;
+      backend->Attention(args);
+      args.out = chosen.data();
+      args.queries = queries;
+      backend->Attention(args);
+      for (size_t s = 0; s < queries.size(); ++s) {
+        const auto* want = all.data() + static_cast<size_t>(offsets[s] + queries[s]) * kWidth;
+        EXPECT_EQ(std::memcmp(chosen.data() + s * kWidth, want, kWidth * sizeof(float)), 0)
+            << DTypeName(dtype) << " window " << window << " sequence " << s;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Operations, testing::ValuesIn(cpu::SupportedKernels()),
+                         [](const auto& test) {
+                           return std::string(cpu::IsaName(test.param->isa));
+                         });
+
+}  // namespace
+}  // namespace penstock
