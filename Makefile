@@ -96,10 +96,10 @@ tsan:  ## unit tests under the thread sanitizer
 	cmake --build build-tsan -j $(JOBS)
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
-# What a processor decides, on another: kernels, packing, models; the sets neon and scalar.
-ARM_TESTS := common formats cpu models
+# What a processor decides: kernels and models (the sets neon and scalar), the sign of char in text.
+ARM_TESTS := common formats text cpu models
 
-check-arm:  ## cross-compile for 64-bit ARM, run the tests of kernels and models under qemu
+check-arm:  ## cross-compile for 64-bit ARM, run the tests from kernels to models under qemu
 	@tools/install_deps.sh build arm
 	@tools/make_arm_sysroot.sh build-arm-sysroot
 	cmake --preset arm

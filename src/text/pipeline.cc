@@ -234,7 +234,8 @@ Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t
 
 // Byte offsets to code points.
 void Pipeline::ConvertOffsets(std::string_view text, Scratch* scratch, Tokens* tokens) const {
-  if (std::none_of(text.begin(), text.end(), [](char c) { return c < 0; })) return;
+  // Whether char has a sign depends on the processor.
+  if (std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; })) return;
   std::vector<uint32_t>& chars = scratch->char_of_byte;
   chars.resize(text.size() + 1);
   uint32_t count = 0;
