@@ -1,6 +1,11 @@
 // softmax(q k^T * scale + bias) v for one head of one sequence, its two products in f32 or bf16.
 // Included inside namespace penstock::cpu::<isa>, after gemm-inl.h.
 //
+// A tile of queries goes over the keys in blocks: the largest score and the sum so far are kept,
+// and what was summed up before is scaled down when a larger score comes (online softmax: Milakov
+// and Gimelshein, 2018). Blocks begin at multiples of kKeyBlock, so a query's bits do not depend on
+// its tile.
+//
 // k^T and v are packed into panels as a weight matrix would be, so both products are GemmPanel. In
 // words (of one f32 or two bf16, see kernels.h):
 //
@@ -8,8 +13,12 @@
 //   values  [head_size / kPanel][length words][kPanel]
 //   row     [head_size]                        one key, rotated
 //   queries [kTileRows][head_size words]       rotated or rounded; f32 without rotary: not needed
-//   scores  [kTileRows][length padded]         f32, one block of queries at a time
-//   weights [kTileRows][length words]          bf16: the scores after softmax; f32: the scores
+//   scores  [kTileRows][block of keys]         f32, one tile of queries at a time
+//   weights [kTileRows][block's words]         bf16: the scores after softmax; f32: the scores
+//   part    [kTileRows][head_size]             f32: what a further block adds to the result
+
+constexpr size_t kKeyBlock = 512;
+static_assert(kKeyBlock % kPanel == 0);
 
 inline size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -25,20 +34,23 @@ struct AttentionSizes {
     key_words = (head_size + per_word - 1) / per_word;
     length_words = (length + per_word - 1) / per_word;
     query_stride = OddLines(head_size);  // f32 rotates into it
-    score_stride = OddLines(RoundUp(length, kPanel));
-    weight_stride = dtype == DType::kF32 ? score_stride : OddLines(length_words);
+    const size_t block = length < kKeyBlock ? length : kKeyBlock;
+    score_stride = OddLines(RoundUp(block, kPanel));
+    weight_stride = dtype == DType::kF32 ? score_stride : OddLines((block + 1) / 2);
+    part_stride = RoundUp(head_size, kLineWords);
     keys = RoundUp(length, kPanel) * key_words;
     values = RoundUp(head_size, kPanel) * length_words;
     row = RoundUp(head_size, kLineWords);
     queries = kTileRows * query_stride;
     scores = kTileRows * score_stride;
     weights = dtype == DType::kF32 ? 0 : kTileRows * weight_stride;
+    part = length > kKeyBlock ? kTileRows * part_stride : 0;
   }
-  size_t total() const { return keys + values + row + queries + scores + weights; }
+  size_t total() const { return keys + values + row + queries + scores + weights + part; }
 
   size_t key_words, length_words;
-  size_t query_stride, score_stride, weight_stride;
-  size_t keys, values, row, queries, scores, weights;
+  size_t query_stride, score_stride, weight_stride, part_stride;
+  size_t keys, values, row, queries, scores, weights, part;
 };
 
 size_t AttentionScratchFloats(DType dtype, size_t length, size_t head_size) {
@@ -124,12 +136,36 @@ inline void PackValues(const AttentionTask& task, size_t length_words, Word* val
   }
 }
 
-// scores[lo, hi) become e^(score - max), what lies beside them in [begin, end) becomes 0.
-// Returns 1 / sum.
+// One query's softmax so far: the largest scaled score and the sum of e^(score - max).
+struct SoftmaxState {
+  float max = -3.0e38f;
+  float sum = 0;
+};
+
 template <bool kCoarse>
-inline float SoftmaxRow(const AttentionTask& task, size_t query, float* scores, size_t begin,
-                        size_t lo, size_t hi, size_t end) {
-  float* row = scores + lo;
+inline Vec ExpOf(Vec x) {
+  if constexpr (kCoarse) {
+    return CoarseExp2(x);
+  } else {
+    return Exp(x);
+  }
+}
+
+// Keys [begin, end) of a block, of which the query sees [lo, hi); row[0] is the score of `begin`.
+// Scores become e^(score - max), what the query does not see becomes 0. Returns what the results of
+// earlier blocks are to be multiplied with.
+template <bool kCoarse>
+inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, size_t begin,
+                          size_t lo, size_t hi, size_t end, SoftmaxState* state) {
+  lo = lo < begin ? begin : lo;
+  hi = hi > end ? end : hi;
+  if (lo >= hi) {
+    for (size_t j = 0; j < end - begin; ++j) row[j] = 0;
+    return 1;
+  }
+  for (size_t j = 0; j < lo - begin; ++j) row[j] = 0;
+  for (size_t j = hi - begin; j < end - begin; ++j) row[j] = 0;
+  row += lo - begin;
   const size_t width = hi - lo;
   float factor = task.scale;
   if (task.relative_bias != nullptr) {
@@ -141,24 +177,30 @@ inline float SoftmaxRow(const AttentionTask& task, size_t query, float* scores, 
     }
     factor = 1;
   }
-  Vec high = Simd::Set(-3.0e38f);
+  Vec high = Simd::Set(state->max);
   ForVectors(width, [&](size_t i, size_t n) {
     const Vec s = LoadN(row + i, n);
     high = Simd::Max(high, n == kLanes ? s : Simd::KeepPart(s, high, n));
   });
-  const Vec max = Simd::Set(Simd::MaxOf(high));
+  const float most = Simd::MaxOf(high);
+  const Vec max = Simd::Set(most);
   const Vec scale = Simd::Set(kCoarse ? factor * 1.44269504f : factor);
   Vec sum = Simd::Zero();
   ForVectors(width, [&](size_t i, size_t n) {
-    const Vec x = Simd::Mul(Simd::Sub(LoadN(row + i, n), max), scale);
-    Vec e = kCoarse ? CoarseExp2(x) : Exp(x);
+    Vec e = ExpOf<kCoarse>(Simd::Mul(Simd::Sub(LoadN(row + i, n), max), scale));
     if (n < kLanes) e = Simd::KeepPart(e, Simd::Zero(), n);
     StoreN(row + i, e, n);
     sum = Simd::Add(sum, e);
   });
-  for (size_t j = begin; j < lo; ++j) scores[j] = 0;
-  for (size_t j = hi; j < end; ++j) scores[j] = 0;
-  return 1.0f / Simd::Sum(sum);
+  // The first block has nothing before it; a NaN must not get lost here.
+  float before = 0;
+  if (state->sum != 0) {
+    const Vec shift = Simd::Mul(Simd::Sub(Simd::Set(state->max), max), scale);
+    before = Simd::MaxOf(ExpOf<kCoarse>(shift));
+  }
+  state->sum = state->sum * before + Simd::Sum(sum);
+  state->max = most;
+  return before;
 }
 
 // y[rows, cols] = x panel.
@@ -178,6 +220,28 @@ inline void PanelProduct(const Word* x, size_t x_stride, size_t rows, const Word
 }
 
 template <typename Dot>
+inline void PackQueries(const AttentionTask& task, size_t first, size_t rows, Word* queries,
+                        size_t stride, float* row) {
+  for (size_t r = 0; r < rows; ++r) {
+    const float* query = task.q + (first + r) * task.stride;
+    if (task.rope_cos != nullptr) {
+      Rotate(task, query, first + r, row);
+      query = row;
+    }
+    RoundRow<Dot>(query, static_cast<size_t>(task.head_size), queries + r * stride);
+  }
+}
+
+// y = y * factor + x; x may be null.
+inline void AddScaled(float* y, float factor, const float* x, size_t n) {
+  const Vec scale = Simd::Set(factor);
+  ForVectors(n, [&](size_t i, size_t count) {
+    const Vec more = x == nullptr ? Simd::Zero() : LoadN(x + i, count);
+    StoreN(y + i, Simd::Fma(LoadN(y + i, count), scale, more), count);
+  });
+}
+
+template <typename Dot>
 void AttendHead(const AttentionTask& task) {
   const size_t length = static_cast<size_t>(task.length);
   const size_t size = static_cast<size_t>(task.head_size);
@@ -191,6 +255,7 @@ void AttendHead(const AttentionTask& task) {
   float* scores = reinterpret_cast<float*>(queries + sizes.queries);
   Word* weights = Dot::kCoarse ? reinterpret_cast<Word*>(scores) + sizes.scores
                                : reinterpret_cast<Word*>(scores);
+  float* part = scores + sizes.scores + sizes.weights;
 
   PackKeys<Dot>(task, sizes.key_words, keys, row, queries);
   PackValues<Dot>(task, sizes.length_words, values);
@@ -205,46 +270,48 @@ void AttendHead(const AttentionTask& task) {
     const Word* q = reinterpret_cast<const Word*>(task.q + first * task.stride);
     size_t q_stride = task.stride;
     if (Dot::kCoarse || task.rope_cos != nullptr) {
-      for (size_t r = 0; r < rows; ++r) {
-        const float* query = task.q + (first + r) * task.stride;
-        Word* to = queries + r * sizes.query_stride;
-        if (task.rope_cos != nullptr) {
-          Rotate(task, query, first + r, row);
-          query = row;
-        }
-        RoundRow<Dot>(query, size, to);
-      }
       q = queries;
       q_stride = sizes.query_stride;
-    }
-    for (size_t j = begin / kPanel * kPanel; j < end; j += kPanel) {
-      PanelProduct<Dot>(q, q_stride, rows, keys + j * sizes.key_words, sizes.key_words, scores + j,
-                        sizes.score_stride, kPanel);
-    }
-    float inverse[kTileRows];
-    for (size_t r = 0; r < rows; ++r) {
-      const size_t query = first + r;
-      const size_t lo = query > window ? query - window : 0;
-      const size_t hi = query + window + 1 < length ? query + window + 1 : length;
-      float* line = scores + r * sizes.score_stride;
-      inverse[r] = SoftmaxRow<Dot::kCoarse>(task, query, line, begin, lo, hi, end);
-      if constexpr (Dot::kCoarse) {
-        RoundRow<Dot>(line + begin, end - begin,
-                      weights + r * sizes.weight_stride + begin / kPerWord);
-      }
+      PackQueries<Dot>(task, first, rows, queries, q_stride, row);
     }
     float* out = task.out + (first - query_begin) * task.out_stride;
-    for (size_t d = 0; d < size; d += kPanel) {
-      PanelProduct<Dot>(weights + begin / kPerWord, sizes.weight_stride, rows,
-                        values + d * sizes.length_words + begin / kPerWord * kPanel,
-                        (end - begin + kPerWord - 1) / kPerWord, out + d, task.out_stride,
-                        size - d < kPanel ? size - d : kPanel);
+    SoftmaxState states[kTileRows];
+    for (size_t b = begin; b < end;) {
+      const size_t next = (b / kKeyBlock + 1) * kKeyBlock;
+      const size_t stop = next < end ? next : end;
+      // Panels begin at or before b, so scores are counted from the first panel's first key.
+      const size_t panel = b / kPanel * kPanel;
+      for (size_t j = panel; j < stop; j += kPanel) {
+        PanelProduct<Dot>(q, q_stride, rows, keys + j * sizes.key_words, sizes.key_words,
+                          scores + (j - panel), sizes.score_stride, kPanel);
+      }
+      float before[kTileRows];
+      for (size_t r = 0; r < rows; ++r) {
+        const size_t query = first + r;
+        const size_t lo = query > window ? query - window : 0;
+        const size_t hi = query + window + 1 < length ? query + window + 1 : length;
+        float* line = scores + r * sizes.score_stride + (b - panel);
+        before[r] = SoftmaxBlock<Dot::kCoarse>(task, query, line, b, lo, hi, stop, &states[r]);
+        if constexpr (Dot::kCoarse) {
+          RoundRow<Dot>(line, stop - b, weights + r * sizes.weight_stride);
+        }
+      }
+      const Word* w = Dot::kCoarse ? weights : weights + (b - panel);
+      float* to = b == begin ? out : part;
+      const size_t to_stride = b == begin ? task.out_stride : sizes.part_stride;
+      for (size_t d = 0; d < size; d += kPanel) {
+        PanelProduct<Dot>(w, sizes.weight_stride, rows,
+                          values + d * sizes.length_words + b / kPerWord * kPanel,
+                          (stop - b + kPerWord - 1) / kPerWord, to + d, to_stride,
+                          size - d < kPanel ? size - d : kPanel);
+      }
+      for (size_t r = 0; r < rows && b != begin; ++r) {
+        AddScaled(out + r * task.out_stride, before[r], part + r * sizes.part_stride, size);
+      }
+      b = stop;
     }
     for (size_t r = 0; r < rows; ++r) {
-      float* to = out + r * task.out_stride;
-      const Vec scale = Simd::Set(inverse[r]);
-      ForVectors(
-          size, [&](size_t i, size_t n) { StoreN(to + i, Simd::Mul(LoadN(to + i, n), scale), n); });
+      AddScaled(out + r * task.out_stride, 1.0f / states[r].sum, nullptr, size);
     }
   }
 }

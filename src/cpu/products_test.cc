@@ -137,12 +137,14 @@ TEST_P(Operations, FeedForwardIsTheSameAsItsProducts) {
 TEST_P(Operations, AttentionOfOneTokenIsThatOfAll) {
   const std::unique_ptr<Backend> backend = NewBackend(2);
   constexpr size_t kHeads = 3, kSize = 8, kWidth = kHeads * kSize;
-  const std::vector<int32_t> offsets = {0, 1, 40, 97};
-  const std::vector<int32_t> queries = {0, 38, 20};
-  const std::vector<float> qkv = Random(97 * 3 * kWidth, 41);
+  // The last one takes several blocks of keys.
+  const std::vector<int32_t> offsets = {0, 1, 40, 97, 1297};
+  const std::vector<int32_t> queries = {0, 38, 20, 515};
+  constexpr size_t kTokens = 1297;
+  const std::vector<float> qkv = Random(kTokens * 3 * kWidth, 41);
   for (DType dtype : {DType::kF32, DType::kBf16}) {
-    for (int32_t window : {0, 5}) {
-      std::vector<float> all(97 * kWidth), chosen(3 * kWidth);
+    for (int32_t window : {0, 5, 600}) {
+      std::vector<float> all(kTokens * kWidth), chosen(4 * kWidth);
       AttentionArgs args;
       args.qkv = qkv.data();
       args.out = all.data();

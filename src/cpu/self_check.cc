@@ -159,7 +159,7 @@ class Runner {
 
   void Attentions() {
     for (DType dtype : {DType::kF32, DType::kBf16}) {
-      for (size_t length : {1, 13, 70}) {
+      for (size_t length : {1, 13, 70, 1100}) {
         Attend("plain", dtype, length, 32, 0, false, false);
         Attend("rotary", dtype, length, 16, 0, true, false);
         Attend("window", dtype, length, 8, 5, false, false);
