@@ -2,9 +2,11 @@
 #include <filesystem>
 
 #include "bench/kernel_shares.h"
+#include "bench/model_share.h"
 #include "command_line.h"
 #include "commands.h"
 #include "engine/engine.h"
+#include "hub/hub.h"
 
 namespace penstock {
 namespace {
@@ -25,12 +27,15 @@ int RunBenchKernels(const std::vector<std::string>& args) {
       "bench kernels",
       "Every product of known encoder shapes, attention and norms: the share of the "
       "arithmetic\npeak and of the memory bandwidth, both measured in the same run; "
-      "beside oneDNN where it is\ninstalled (Debian: libdnnl-dev).",
+      "beside oneDNN where it is\ninstalled (Debian: libdnnl-dev). With --model, the whole model "
+      "instead.",
       "  penstock bench kernels\n"
       "  penstock bench kernels --shape bge-base --tokens 256 --dtype int8\n"
+      "  penstock bench kernels --model sentence-transformers/all-MiniLM-L6-v2 --name minilm\n"
       "  PENSTOCK_CPU_ISA=avx2 penstock bench kernels --threads 1 --json kernels.json\n");
   KernelShareOptions options;
   std::vector<std::string> dtypes;
+  ModelShareOptions whole;
   std::string json_file;
   bool onednn = true;
   CLI::App& app = line.app();
@@ -46,6 +51,16 @@ int RunBenchKernels(const std::vector<std::string>& args) {
       ->check(CLI::Range(1, 16384))
       ->type_name("N")
       ->allow_extra_args(false);
+  app.add_option("-m,--model", whole.folder,
+                 "Folder, or owner/name[@revision] on the Hugging Face hub: run it whole.")
+      ->type_name("REF");
+  app.add_option("--name", whole.name, "What records call the model.")->type_name("NAME");
+  app.add_option("--sequences", whole.sequences, "Sequences the model is given at once.")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  app.add_option("--length", whole.length, "Tokens of each.")
+      ->check(CLI::Range(1, 8192))
+      ->type_name("N");
   app.add_option("-t,--threads", options.threads, "Threads; 0 = one a processor.")
       ->check(CLI::Range(0, 256))
       ->type_name("N");
@@ -62,12 +77,22 @@ int RunBenchKernels(const std::vector<std::string>& args) {
     if (!dtype.ok()) return line.Fail(dtype.status());
     options.dtypes.push_back(dtype->value_or(DType::kF32));
   }
-  if (onednn) options.onednn_library = OneDnnBesideProgram();
   BenchRecords records;
-  if (const Status status = MeasureKernelShares(options, &records); !status.ok()) {
-    return line.Fail(status);
+  Status status = Status::Ok();
+  if (whole.folder.empty()) {
+    if (onednn) options.onednn_library = OneDnnBesideProgram();
+    status = MeasureKernelShares(options, &records);
+  } else {
+    auto folder = ResolveModel(whole.folder, {});
+    if (!folder.ok()) return line.Fail(folder.status());
+    whole.folder = *folder;
+    whole.threads = options.threads;
+    whole.rounds = options.rounds;
+    whole.dtypes = options.dtypes;
+    status = MeasureModelShare(whole, &records);
   }
-  if (const Status status = records.WriteFile(json_file); !status.ok()) return line.Fail(status);
+  if (!status.ok()) return line.Fail(status);
+  if (status = records.WriteFile(json_file); !status.ok()) return line.Fail(status);
   return kExitOk;
 }
 

@@ -38,11 +38,6 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-const char* TypeName(DType dtype) {
-  if (dtype == DType::kBf16) return "bf16";
-  return dtype == DType::kI8 ? "int8" : "f32";
-}
-
 // One thing to time, and the best time so far.
 struct Case {
   const Model* model = nullptr;
@@ -219,15 +214,8 @@ class Shares {
 
   void MeasurePeaks() {
     for (DType dtype : options_.dtypes) {
-      const double start = Now();
-      double operations = 0;
-      std::vector<double> done(pool_.threads(), 0);
-      pool_.ParallelFor(4 * pool_.threads(), [&](size_t, size_t thread) {
-        done[thread] += kernels_->peak(dtype, kPeakSteps / (dtype == DType::kF32 ? 1 : 2));
-      });
-      for (double d : done) operations += d;
       double& best = peak_[static_cast<size_t>(dtype)];
-      best = std::max(best, operations / (Now() - start));
+      best = std::max(best, ArithmeticPeak(*kernels_, dtype, &pool_));
     }
     const size_t parts = 8 * pool_.threads();
     std::vector<uint64_t> sums(parts * 8, 0);
@@ -328,6 +316,22 @@ class Shares {
 };
 
 }  // namespace
+
+const char* TypeName(DType dtype) {
+  if (dtype == DType::kBf16) return "bf16";
+  return dtype == DType::kI8 ? "int8" : "f32";
+}
+
+double ArithmeticPeak(const cpu::Kernels& kernels, DType dtype, ThreadPool* pool) {
+  const double start = Now();
+  std::vector<double> done(pool->threads(), 0);
+  pool->ParallelFor(4 * pool->threads(), [&](size_t, size_t thread) {
+    done[thread] += kernels.peak(dtype, kPeakSteps / (dtype == DType::kF32 ? 1 : 2));
+  });
+  double operations = 0;
+  for (double d : done) operations += d;
+  return operations / (Now() - start);
+}
 
 std::vector<std::string> KernelShareModels() {
   std::vector<std::string> names;

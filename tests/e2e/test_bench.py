@@ -19,6 +19,16 @@ def test_kernels(tmp_path):
     assert all(value > 0 for value in found.values())
 
 
+def test_whole_model(tmp_path):
+    done = run("bench", "kernels", "--model", GOLDEN / EMBED, "--name", "small", "--sequences", 3,
+               "--length", 8, "--rounds", 1, "--dtype", "f32", "--dtype", "bf16", "--dtype", "int8",
+               "--json", tmp_path / "r.json")
+    assert "% of limit" in done.stdout.decode()
+    found = {r["name"]: r["value"] for r in records(tmp_path / "r.json")}
+    assert set(found) == {f"model.{t}.small_3x8.percent_of_limit" for t in ("f32", "bf16", "int8")}
+    assert all(value > 0 for value in found.values())
+
+
 def test_http_sweep(tmp_path):
     done = run("bench", "http", "--model", GOLDEN / EMBED, "--server-flag=--threads=1",
                "--duration", 0.3, "--warmup", 0.1, "--batch", "1,3", "--concurrency", "1,2",

@@ -1,0 +1,120 @@
+#include "bench/model_share.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <random>
+
+#include "bench/kernel_shares.h"
+#include "bench/table.h"
+#include "common/thread_pool.h"
+#include "cpu/cpu_backend.h"
+#include "cpu/dispatch.h"
+#include "formats/model_folder.h"
+#include "models/architectures.h"
+#include "models/encoder.h"
+
+namespace penstock {
+namespace {
+
+// A token's operations in a layer: products, and attention over `length` keys that all are seen.
+double LayerOperations(const EncoderConfig& config, int length) {
+  const double hidden = config.hidden_size;
+  const double inner = config.intermediate_size;
+  const Architecture* architecture = FindArchitecture(config.model_type);
+  const bool gated = architecture != nullptr && architecture->gated;
+  return 2 * (4 * hidden * hidden + (gated ? 3 : 2) * hidden * inner) + 4.0 * length * hidden;
+}
+
+// The model in one type, and the batch it runs.
+class Model {
+ public:
+  static Expected<std::unique_ptr<Model>> Load(const ModelFolder& folder, Backend* backend,
+                                               DType dtype, const ModelShareOptions& options) {
+    auto model = std::make_unique<Model>();
+    PENSTOCK_ASSIGN_OR_RETURN(model->encoder_, EncoderModel::Load(folder, backend, dtype));
+    model->session_ = std::make_unique<EncoderSession>(model->encoder_.get());
+    model->output_ =
+        folder.task == ModelTask::kEmbedding ? EncoderOutput::kPooled : EncoderOutput::kLogits;
+    std::mt19937 random(1);
+    std::uniform_int_distribution<int32_t> ids(0, std::max(0, folder.encoder.vocab_size - 1));
+    model->ids_.resize(static_cast<size_t>(options.sequences) *
+                       static_cast<size_t>(options.length));
+    for (int32_t& id : model->ids_) id = ids(random);
+    for (int s = 0; s <= options.sequences; ++s) model->offsets_.push_back(s * options.length);
+    model->out_.resize(static_cast<size_t>(options.sequences) *
+                       static_cast<size_t>(model->encoder_->OutputWidth(model->output_)));
+    return model;
+  }
+
+  Status Run() {
+    PackedBatch batch;
+    batch.ids = ids_;
+    batch.offsets = offsets_;
+    return session_->Run(batch, output_, out_);
+  }
+
+ private:
+  std::unique_ptr<EncoderModel> encoder_;
+  std::unique_ptr<EncoderSession> session_;
+  EncoderOutput output_ = EncoderOutput::kPooled;
+  std::vector<int32_t> ids_, offsets_;
+  std::vector<float> out_;
+};
+
+}  // namespace
+
+Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records) {
+  const size_t threads =
+      options.threads > 0 ? static_cast<size_t>(options.threads) : UsableProcessors();
+  PENSTOCK_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::DefaultKernels());
+  PENSTOCK_ASSIGN_OR_RETURN(auto backend, NewCpuBackend({.threads = static_cast<int>(threads)}));
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(options.folder));
+  ThreadPool pool(threads);
+
+  struct Result {
+    std::unique_ptr<Model> model;
+    double seconds = 1e30;
+    double peak = 0;
+  };
+  std::vector<Result> results(options.dtypes.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(results[i].model,
+                              Model::Load(folder, backend.get(), options.dtypes[i], options));
+    PENSTOCK_RETURN_IF_ERROR(results[i].model->Run());
+  }
+  for (int round = 0; round < options.rounds; ++round) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      Result& result = results[i];
+      result.peak = std::max(result.peak, ArithmeticPeak(*kernels, options.dtypes[i], &pool));
+      const auto start = std::chrono::steady_clock::now();
+      PENSTOCK_RETURN_IF_ERROR(result.model->Run());
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      result.seconds = std::min(result.seconds, took.count());
+    }
+  }
+
+  const double tokens = static_cast<double>(options.sequences) * options.length;
+  const double operations =
+      tokens * folder.encoder.num_hidden_layers * LayerOperations(folder.encoder, options.length);
+  std::printf("%s, %d x %d tokens\n\n", backend->name().c_str(), options.sequences, options.length);
+  BenchTable table({"model", "type", "tokens/s", "GOP/s", "peak GOP/s", "% of limit"});
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Result& result = results[i];
+    const double percent = 100 * operations / result.seconds / result.peak;
+    const char* type = TypeName(options.dtypes[i]);
+    table.AddRow({options.name, type, ShortNumber(tokens / result.seconds),
+                  ShortNumber(operations / result.seconds * 1e-9), ShortNumber(result.peak * 1e-9),
+                  fmt::format("{:.1f}", percent)});
+    records->Add(fmt::format("model.{}.{}_{}x{}.percent_of_limit", type, options.name,
+                             options.sequences, options.length),
+                 percent, "%");
+  }
+  table.Print();
+  return Status::Ok();
+}
+
+}  // namespace penstock

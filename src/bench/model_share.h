@@ -1,0 +1,31 @@
+// How near a whole model comes to the arithmetic limit: sequences of equal length through all its
+// layers, beside the peak measured in the same run.
+//
+// The limit: the multiplications of the layers' products and of attention, all at the peak of the
+// model's type. Everything else a model does (norms, activations, softmax, conversions) is not
+// counted, so 100 % cannot be reached.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/records.h"
+#include "common/dtype.h"
+#include "common/status.h"
+
+namespace penstock {
+
+struct ModelShareOptions {
+  std::string folder;
+  std::string name = "model";  // part of the records' names
+  int threads = 0;             // 0: one a processor
+  int sequences = 128;
+  int length = 128;  // tokens of each
+  int rounds = 12;   // the best counts
+  std::vector<DType> dtypes = {DType::kF32, DType::kBf16, DType::kI8};
+};
+
+// Prints a table; adds model.<type>.<name>_<sequences>x<length>.percent_of_limit.
+Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records);
+
+}  // namespace penstock
