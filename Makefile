@@ -18,7 +18,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve test unit e2e bench soak format check layers check-format tidy asan tsan check-arm clean
+.PHONY: help release deps serve test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -62,6 +62,15 @@ bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the re
 	python=$$(tools/make_venv.sh $(BUILD)/bench-venv bench/requirements.txt); \
 	exec $$python bench/encode_vs_ort.py --program $(BUILD)/bench/encode_bench --model "$$model" \
 	  $(if $(JSON),--json '$(JSON)') $(BENCH_FLAGS)
+
+bench-peers: deps  ## beside other runtimes from PyPI; writes docs/peers.md (JSON=, PEERS_FLAGS=--quick)
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	cmake --build $(BUILD) -j $(JOBS) --target penstock encode_bench
+	@model="$(MODEL)"; \
+	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
+	python=$$(python3 bench/peers/install.py); \
+	exec $$python bench/peers/bench_peers.py --build $(BUILD) --model "$$model" \
+	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
 
 soak: deps release  ## four times the load a server can carry, for DURATION=600 seconds (MODEL=)
 	@model="$(MODEL)"; \

@@ -4,16 +4,14 @@
   minilm_mixed   all-MiniLM-L6-v2, 1,000 real texts of 8 to 256 tokens
   bge_base_128   the shape of bge-base (random weights), 64 texts of 128 tokens
 
-onnxruntime gets its best case: of two forms of the graph (see bert_onnx.py) and several ways of
+onnxruntime gets its best case: of two forms of the graph (see onnx_graphs.py) and several ways of
 batching (in order of length, so that little is padded; 1 to 64 texts a batch) the fastest counts.
 The two programs then take turns, and the ratio is the median of the rounds' ratios.
 
 Writes one JSON object a line to --json FILE: {"name", "value", "unit"}.
 """
 import argparse
-import inspect
 import json
-import os
 import pathlib
 import platform
 import statistics
@@ -24,104 +22,21 @@ import time
 
 import numpy as np
 import onnxruntime as ort
-from safetensors.numpy import save_file
-from tokenizers import Tokenizer
 
-import bert_onnx
-
-SEED = 20260101
-
-
-def real_texts():
-    """Paragraphs of XQuAD where the test data is at hand, else the docstrings of Python's library."""
-    root = pathlib.Path(os.environ.get("PENSTOCK_TESTDATA", "../shared/testdata"))
-    texts = []
-    for file in sorted(root.glob("google-deepmind__xquad/**/*.json")):
-        for article in json.loads(file.read_text())["data"]:
-            for paragraph in article["paragraphs"]:
-                texts.append(paragraph["context"])
-    if not texts:
-        import importlib
-        for name in sorted(sys.stdlib_module_names):
-            if name.startswith("_") or name in ("antigravity", "this", "idlelib"):
-                continue
-            try:
-                module = importlib.import_module(name)
-            except Exception:  # not on this platform
-                continue
-            for item in [module, *vars(module).values()]:
-                doc = inspect.getdoc(item) if callable(item) or item is module else None
-                if doc and len(doc) > 40:
-                    texts.append(doc)
-    return sorted(set(texts))
-
+import onnx_graphs
+from bench_folders import random_folder
+from bench_texts import SEED, TextSource
 
 def mixed_ids(folder, count):
     """Texts cut to lengths drawn log-normally around 64 tokens, 8 to 256 with [CLS] and [SEP]."""
-    tokenizer = Tokenizer.from_file(str(pathlib.Path(folder) / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    texts = real_texts()
-    rng = np.random.default_rng(SEED)
-    rng.shuffle(texts)
-    out = []
-    for encoding in tokenizer.encode_batch(texts[:20000]):
-        limit = int(np.clip(np.exp(rng.normal(np.log(64), 0.8)), 8, 256))
-        ids = encoding.ids
-        if len(ids) < limit and len(ids) < 8:
-            continue
-        out.append(ids if len(ids) <= limit else ids[:limit - 1] + ids[-1:])
-        if len(out) == count:
-            return out
-    raise SystemExit(f"only {len(out)} texts found")
-
-
-def bge_base_folder(path):
-    rng = np.random.default_rng(SEED)
-    hidden, inner, layers = 768, 3072, 12
-    w = {}
-
-    def matrix(name, rows, cols):
-        w[name + ".weight"] = rng.normal(0, 0.02, (rows, cols)).astype(np.float32)
-        w[name + ".bias"] = rng.normal(0, 0.02, rows).astype(np.float32)
-
-    def norm(name):
-        w[name + ".weight"] = np.ones(hidden, np.float32)
-        w[name + ".bias"] = np.zeros(hidden, np.float32)
-
-    for name, rows in (("word", 30522), ("position", 512), ("token_type", 2)):
-        w[f"embeddings.{name}_embeddings.weight"] = rng.normal(0, 0.02, (rows, hidden)).astype(np.float32)
-    norm("embeddings.LayerNorm")
-    for i in range(layers):
-        p = f"encoder.layer.{i}."
-        for name in ("query", "key", "value"):
-            matrix(p + "attention.self." + name, hidden, hidden)
-        matrix(p + "attention.output.dense", hidden, hidden)
-        norm(p + "attention.output.LayerNorm")
-        matrix(p + "intermediate.dense", inner, hidden)
-        matrix(p + "output.dense", hidden, inner)
-        norm(p + "output.LayerNorm")
-    path.mkdir(parents=True, exist_ok=True)
-    save_file(w, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps({
-        "model_type": "bert", "architectures": ["BertModel"], "hidden_act": "gelu",
-        "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers,
-        "num_attention_heads": 12, "max_position_embeddings": 512, "type_vocab_size": 2,
-        "vocab_size": 30522, "layer_norm_eps": 1e-12, "pad_token_id": 0}))
-    (path / "1_Pooling").mkdir(exist_ok=True)
-    (path / "1_Pooling/config.json").write_text(json.dumps(
-        {"word_embedding_dimension": hidden, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}))
-    (path / "modules.json").write_text(json.dumps([
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]))
-    (path / "tokenizer.json").write_text("{}")
-    return path
+    source = TextSource(folder)
+    return [source.ids(source.take(n)) for n in source.lengths(count, 64, 256)]
 
 
 class Ort:
     def __init__(self, folder, form, threads, work):
         path = work / f"{form}.onnx"
-        bert_onnx.build(folder, form, path)
+        onnx_graphs.build(folder, form, path)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -220,7 +135,7 @@ def main():
         if args.only in (None, "minilm_mixed"):
             records.append(compare("minilm_mixed", args.model, mixed_ids(args.model, args.texts), args, work))
         if args.only in (None, "bge_base_128"):
-            folder = bge_base_folder(work / "bge")
+            folder = random_folder("bge-base", work / "bge")
             rng = np.random.default_rng(SEED)
             texts = rng.integers(1000, 30000, (64, 128)).tolist()
             records.append(compare("bge_base_128", folder, texts, args, work))

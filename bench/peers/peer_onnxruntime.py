@@ -1,0 +1,40 @@
+"""onnxruntime: f32, and int8 by its dynamic quantisation. Graphs of onnx_graphs.py."""
+import onnx
+import onnx_graphs
+import onnxruntime as ort
+from worker import BatchPeer
+
+
+class Peer(BatchPeer):
+    version = ort.__version__
+
+    def variants(self):
+        forms = ["fused", "plain"]
+        if self.dtype == "int8":
+            # By tensor is what it is fastest with; by channel is closer to f32.
+            forms = ["fused by tensor", "fused by channel", "plain by tensor"]
+        return {"latency": forms, "throughput": [*forms, forms[0] + "/2x1"]}
+
+    def graph(self, task, form):
+        path = self.work / f"ort-{task}-{form.replace(' ', '-')}.onnx"
+        onnx_graphs.build(self.folder_for(task), form.split()[0], path, task)
+        if self.dtype == "int8":
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+            full = path.rename(path.with_suffix(".f32.onnx"))
+            # The whole range of 8 bits: VNNI adds without saturating.
+            quantize_dynamic(full, path, per_channel="channel" in form, reduce_range=False,
+                             weight_type=QuantType.QInt8,
+                             extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
+            full.unlink()
+        return path
+
+    def load(self, task, form, streams):
+        path = self.graph(task, form)
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = self.threads // streams
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.log_severity_level = 3
+        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        path.unlink()
+        return lambda ids, mask: session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
