@@ -25,6 +25,7 @@ class Server:
     name: str
     dtype: str
     command: list
+    folder: object = None  # where it starts
     reason: str = None
     texts_per_s: list = dataclasses.field(default_factory=list)
     p50_ms: list = dataclasses.field(default_factory=list)
@@ -40,7 +41,7 @@ class Server:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         self.process = subprocess.Popen([*self.command, "--host", "127.0.0.1", "--port", str(self.port)], stdout=log,
-                                        stderr=log, env=environment, start_new_session=True)
+                                        stderr=log, env=environment, start_new_session=True, cwd=self.folder)
 
     def wait(self):
         body = json.dumps({"model": "model", "input": ["a warm-up text"]}).encode()
@@ -73,18 +74,17 @@ class Server:
 
 
 def onnx_folder(folder):
-    """Infinity's onnx engine wants the graph beside the model."""
+    """Infinity's onnx engine wants the graph in the model's folder, and finds it only from there."""
     import onnx_graphs
     path = folder.with_name("model-onnx")
-    if not (path / "onnx/model.onnx").exists():
+    if not (path / "model.onnx").exists():
         shutil.copytree(folder, path, dirs_exist_ok=True)
-        (path / "onnx").mkdir(exist_ok=True)
-        onnx_graphs.build(folder, "plain", path / "onnx/model.onnx")
+        onnx_graphs.build(folder, "plain", path / "model.onnx")
     return path
 
 
 def offered(run, args):
-    penstock = str(pathlib.Path(args.build) / "penstock")
+    penstock = str(pathlib.Path(args.build).resolve() / "penstock")
     out = []
     if "infinity" in args.peers:
         python = args.cache.parent / "infinity-venv/bin/infinity_emb"
@@ -97,9 +97,9 @@ def offered(run, args):
                 except Exception as error:
                     reason = f"{type(error).__name__}: {error}"
             out.append(Server(f"infinity-emb, {engine}", "f32", [
-                str(python), "v2", "--model-id", str(folder), "--served-model-name", "model", "--engine", engine,
+                str(python), "v2", "--model-id", ".", "--served-model-name", "model", "--engine", engine,
                 "--device", "cpu", "--dtype", "float32", "--url-prefix", "/v1", "--no-model-warmup",
-                "--log-level", "error"], reason))
+                "--log-level", "error"], folder, reason))
     for dtype in args.dtypes:
         server = Server("**penstock serve**", dtype, [
             penstock, "serve", "--model", str(run.folder), "--served-model-name", "model", "--dtype", dtype,
