@@ -274,10 +274,10 @@ int RunDoctor(const std::vector<std::string>& args) {
   const ModelInfo info = (*local)->service->Models().front();
   const Engine& engine = *(*local)->registry->List().front().engine;
   const DType dtype = engine.facts().dtype;
-  flags.dtype = FlagOf(dtype);  // the same on every backend
+  flags.dtypes = {FlagOf(dtype)};  // the same on every backend
   report.Line(true, "load",
               fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task,
-                          info.architecture, info.parameters, flags.dtype, info.backend));
+                          info.architecture, info.parameters, FlagOf(dtype), info.backend));
   CheckTokenizer(local->get(), &report);
   const auto rows = Outputs(local->get(), Texts());
   if (!rows.ok()) {

@@ -34,7 +34,8 @@ std::string PrintJson(const ModelInfo& info, const Engine& engine,
   writer.Key("stored_elements").BeginObject();
   for (const auto& [type, elements] : types) writer.Field(type, elements);
   writer.EndObject();
-  writer.Field("dtype", info.dtype).Field("weight_bytes", info.weight_bytes);
+  writer.Field("dtype", info.dtype).Field("int8_keep", info.int8_keep);
+  writer.Field("weight_bytes", info.weight_bytes);
   writer.Field("tokenizer", info.tokenizer).Field("max_tokens", info.max_tokens);
   if (!info.pooling.empty()) {
     writer.Field("dimensions", info.dimensions).Field("pooling", info.pooling);
@@ -75,7 +76,8 @@ std::string PrintText(const ModelInfo& info, const Engine& engine,
     stored += fmt::format("{}{} {}", stored.empty() ? "" : ", ", elements, type);
   }
   row("stored", stored);
-  row("in memory", fmt::format("{} parameters, {}, {:.1f} MB", info.parameters, info.dtype,
+  const std::string kept = info.int8_keep.empty() ? "" : " (but " + info.int8_keep + ")";
+  row("in memory", fmt::format("{} parameters, {}{}, {:.1f} MB", info.parameters, info.dtype, kept,
                                static_cast<double>(info.weight_bytes) / 1e6));
   row("tokenizer", fmt::format("{}, {} tokens", info.tokenizer, engine.tokenizer().vocab_size()));
   row("longest input", fmt::format("{} tokens, special tokens included", info.max_tokens));

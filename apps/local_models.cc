@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "cpu/cpu_backend.h"
+#include "per_model.h"
 
 namespace penstock {
 
@@ -21,6 +22,21 @@ std::string CheckBatchTokens(std::string& value) {
   int32_t tokens = 0;
   if (CLI::detail::lexical_cast(value, tokens) && tokens >= 1 && tokens < 1 << 19) return "";
   return "is to be auto, or 1 to " + std::to_string((1 << 19) - 1);
+}
+
+// What is wrong with one flag's values; empty: nothing.
+template <typename ParseValue>
+std::string CheckPerModel(const std::string& flag, const std::string& given, ParseValue parse) {
+  const auto read = PerModel::Parse(flag, {given});
+  if (!read.ok()) return read.status().message();
+  for (const std::string& value : read->Values()) {
+    if (const auto parsed = parse(value); !parsed.ok()) return parsed.status().message();
+  }
+  return "";
+}
+std::string CheckDType(std::string& given) { return CheckPerModel("dtype", given, ParseDType); }
+std::string CheckKeep(std::string& given) {
+  return CheckPerModel("int8-keep", given, ParseKeptParts);
 }
 
 }  // namespace
@@ -53,11 +69,27 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
                  "lasttoken.")
       ->type_name("MODE")
       ->group(model);
-  app.add_option("--dtype", flags->dtype,
+  const std::string one =
+      several ? " NAME=... is for the model of that name; may be given again." : "";
+  app.add_option("--dtype", flags->dtypes,
                  "Type the layers' products are computed in: f32, bf16 or int8 (dynamic scales); "
-                 "auto = bf16 where the processor multiplies it natively, else f32.")
-      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
+                 "auto = bf16 where the processor multiplies it natively, else f32." +
+                     one)
+      ->check(CLI::Validator(CheckDType, ""))
+      ->expected(1, Registry::kModelsMax)
+      ->allow_extra_args(false)
+      ->default_str("auto")
       ->type_name("TYPE")
+      ->group(model);
+  app.add_option("--int8-keep", flags->int8_keep,
+                 "Parts of int8 models that take auto's type instead, with commas between: layers "
+                 "from 0, or -1 from the end; products in every layer: qkv, attention-out, ff-in, "
+                 "ff-out; a product of a layer: -1.ff-out. penstock doctor says what helps." +
+                     one)
+      ->check(CLI::Validator(CheckKeep, ""))
+      ->expected(1, Registry::kModelsMax)
+      ->allow_extra_args(false)
+      ->type_name("PARTS")
       ->group(model);
 
   const std::string speed = "Speed";
@@ -195,6 +227,25 @@ void SplitName(const std::string& model, std::string* name, std::string* referen
   *reference = model.substr(equals + 1);
 }
 
+// --dtype and --int8-keep, once the names are settled.
+Status ApplyTypes(const ModelFlags& flags, std::vector<ModelSpec>* specs) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto dtypes, PerModel::Parse("dtype", flags.dtypes));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto kept, PerModel::Parse("int8-keep", flags.int8_keep));
+  PENSTOCK_RETURN_IF_ERROR(dtypes.CheckNames(*specs));
+  PENSTOCK_RETURN_IF_ERROR(kept.CheckNames(*specs));
+  for (ModelSpec& spec : *specs) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string dtype, dtypes.Of(spec));
+    if (!dtype.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(dtype));
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string parts, kept.Of(spec));
+    if (!parts.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(spec.options.int8_keep, ParseKeptParts(parts));
+    }
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
@@ -213,7 +264,6 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
       }
       spec.options.pooling = *pooling;
     }
-    PENSTOCK_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(flags.dtype));
     spec.options.fingerprint = !flags.redis_url.empty();
     spec.options.scheduler = flags.scheduler;
     spec.options.replicas = flags.replicas;
@@ -232,6 +282,7 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
     }
     for (size_t i = 0; i < specs.size(); ++i) specs[i].name = names[i];
   }
+  PENSTOCK_RETURN_IF_ERROR(ApplyTypes(flags, &specs));
   return specs;
 }
 

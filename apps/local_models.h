@@ -19,8 +19,9 @@ struct ModelFlags {
   std::vector<std::string> served_names;  // --served-model-name
   int threads = 0;
   bool pin = true;
-  std::string isa;  // of CpuOptions; no flag, doctor compares
-  std::string dtype = "auto";
+  std::string isa;                             // of CpuOptions; no flag, doctor compares
+  std::vector<std::string> dtypes = {"auto"};  // --dtype, [NAME=]TYPE
+  std::vector<std::string> int8_keep;          // --int8-keep, [NAME=]PARTS
   std::string pooling;
   EncoderSchedulerOptions scheduler = {
       .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};

@@ -77,6 +77,7 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
     default:
       info.dtype = "float32";
   }
+  info.int8_keep = KeptPartsText(facts.int8_keep);
   if (folder.task == ModelTask::kEmbedding) {
     info.pooling = PoolingModeName(folder.pooling);
     info.dimensions = facts.embedding_size;

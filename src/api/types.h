@@ -189,6 +189,7 @@ struct ModelInfo {
   std::string task;          // "embedding", "reranking", "classification"
   std::string architecture;  // model_type
   std::string dtype;         // of the products: "float32", "bfloat16", "int8"
+  std::string int8_keep;     // parts of an int8 model that stay higher: "0,ff-out"
   std::string pooling;       // embedding models
   std::string tokenizer;     // "WordPiece", ...
   std::string backend;       // "cpu (avx512, 2 threads)"

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "formats/model_folder.h"
 #include "metrics/metrics.h"
+#include "models/product_types.h"
 #include "sched/encoder_scheduler.h"
 #include "tensor/backend.h"
 #include "text/tokenizer.h"
@@ -27,6 +28,8 @@ struct EngineOptions {
   std::optional<PoolingMode> pooling;
   // Of the products of the model's layers: kF32, kBf16 or kI8; none: what the backend prefers.
   std::optional<DType> dtype;
+  // Where dtype is kI8: these products take what the backend prefers.
+  std::vector<KeptPart> int8_keep;
   // Work out Engine::fingerprint(), which reads the whole folder.
   bool fingerprint = false;
   // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded.
@@ -54,6 +57,7 @@ struct EngineParts {
   uint64_t weight_bytes = 0;
   std::string backend;
   DType dtype = DType::kF32;
+  std::vector<KeptPart> int8_keep;  // in force
   std::string fingerprint;
 };
 

@@ -317,6 +317,7 @@ std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits) {
   json.Field("version", PENSTOCK_VERSION).Key("sha").Null().Key("docker_label").Null();
   json.Field("server", "penstock").Field("backend", model.backend);
   json.Field("architecture", model.architecture).Field("dimensions", model.dimensions);
+  if (!model.int8_keep.empty()) json.Field("int8_keep", model.int8_keep);
   json.EndObject();
   return out;
 }

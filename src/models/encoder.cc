@@ -34,10 +34,11 @@ EncoderModel::EncoderModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 EncoderModel::~EncoderModel() = default;
 
 Expected<std::unique_ptr<EncoderModel>> EncoderModel::Load(const ModelFolder& folder,
-                                                           Backend* backend, DType dtype) {
+                                                           Backend* backend,
+                                                           const ProductTypes& types) {
   auto impl = std::make_unique<Impl>();
   impl->folder = folder;
-  auto weights = LoadEncoderWeights(folder, backend, dtype);
+  auto weights = LoadEncoderWeights(folder, backend, types);
   if (!weights.ok()) return weights.status().Annotate(folder.path);
   impl->weights = *std::move(weights);
   return std::unique_ptr<EncoderModel>(new EncoderModel(std::move(impl)));

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "formats/model_folder.h"
 #include "formats/safetensors.h"
+#include "models/product_types.h"
 #include "tensor/backend.h"
 #include "tensor/packed_batch.h"
 
@@ -28,11 +29,11 @@ enum class EncoderOutput {
 
 class EncoderModel {
  public:
-  // Packs the weights named by `folder` for `backend`, which must outlive the model. `dtype`: what
+  // Packs the weights named by `folder` for `backend`, which must outlive the model. `types`: what
   // the layers' products take, kF32, kBf16 or kI8 (see Backend::Pack). kUnsupported or
-  // kInvalidArgument name the tensor or setting at fault.
+  // kInvalidArgument name the tensor, setting or kept part at fault.
   static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend,
-                                                      DType dtype = DType::kF32);
+                                                      const ProductTypes& types = {});
   ~EncoderModel();
 
   const ModelFolder& folder() const;

@@ -223,24 +223,28 @@ Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWe
   return Status::Ok();
 }
 
-Status LoadLayer(const ModelFolder& folder, int32_t index, DType dtype, WeightReader* reader,
-                 EncoderWeights* out) {
+Status LoadLayer(const ModelFolder& folder, int32_t index, const ProductTypes& types,
+                 WeightReader* reader, EncoderWeights* out) {
   const Architecture& arch = *out->architecture;
   const std::string base = std::string(arch.layer) + std::to_string(index) + ".";
   const auto name = [&](std::string_view part) { return base + std::string(part); };
   const int32_t hidden = out->hidden;
   const float epsilon = folder.encoder.layer_norm_eps;
+  const auto type = [&](Product product) {
+    return types.Of(index, folder.encoder.num_hidden_layers, product);
+  };
   EncoderLayer layer;
   if (arch.qkv.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(
         layer.qkv, reader->Linears({name(arch.query), name(arch.key), name(arch.value)}, hidden,
-                                   hidden, dtype));
+                                   hidden, type(Product::kQkv)));
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.qkv,
-                              reader->Linears({name(arch.qkv)}, 3 * hidden, hidden, dtype));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer.qkv, reader->Linears({name(arch.qkv)}, 3 * hidden, hidden, type(Product::kQkv)));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(layer.attention_out,
-                            reader->Linears({name(arch.attention_out)}, hidden, hidden, dtype));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      layer.attention_out,
+      reader->Linears({name(arch.attention_out)}, hidden, hidden, type(Product::kAttentionOut)));
   if (!(index == 0 && arch.first_norm_absent)) {
     PENSTOCK_ASSIGN_OR_RETURN(layer.attention_norm,
                               reader->Norm(name(arch.attention_norm), hidden, epsilon));
@@ -255,21 +259,21 @@ Status LoadLayer(const ModelFolder& folder, int32_t index, DType dtype, WeightRe
   }
   out->intermediate = std::max(out->intermediate, width);
   if (!arch.gated) {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in,
-                              reader->Linears({name(arch.ff_in)}, width, hidden, dtype));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer.ff_in, reader->Linears({name(arch.ff_in)}, width, hidden, type(Product::kFfIn)));
   } else if (arch.ff_gate.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto halves,
-                              reader->Parts(name(arch.ff_in), 2, width, hidden, dtype));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        auto halves, reader->Parts(name(arch.ff_in), 2, width, hidden, type(Product::kFfIn)));
     layer.ff_in = std::move(halves[0]);
     layer.ff_gate = std::move(halves[1]);
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_in,
-                              reader->Linears({name(arch.ff_gate)}, width, hidden, dtype));
-    PENSTOCK_ASSIGN_OR_RETURN(layer.ff_gate,
-                              reader->Linears({name(arch.ff_in)}, width, hidden, dtype));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer.ff_in, reader->Linears({name(arch.ff_gate)}, width, hidden, type(Product::kFfIn)));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer.ff_gate, reader->Linears({name(arch.ff_in)}, width, hidden, type(Product::kFfIn)));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(layer.ff_out,
-                            reader->Linears({name(arch.ff_out)}, hidden, width, dtype));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      layer.ff_out, reader->Linears({name(arch.ff_out)}, hidden, width, type(Product::kFfOut)));
   out->layers.push_back(std::move(layer));
   return Status::Ok();
 }
@@ -403,7 +407,8 @@ int32_t RelativeBucket(int32_t distance) {
 }
 
 Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
-                                                             Backend* backend, DType dtype) {
+                                                             Backend* backend,
+                                                             const ProductTypes& types) {
   auto out = std::make_unique<EncoderWeights>();
   out->architecture = FindArchitecture(folder.encoder.model_type);
   if (out->architecture == nullptr) {
@@ -424,9 +429,10 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
   if (!store.ok()) return store.status();
   WeightReader reader(**store, out->architecture->prefix, out.get());
 
+  PENSTOCK_RETURN_IF_ERROR(types.Check(folder.encoder.num_hidden_layers));
   PENSTOCK_RETURN_IF_ERROR(LoadEmbeddings(folder, &reader, out.get()));
   for (int32_t i = 0; i < folder.encoder.num_hidden_layers; ++i) {
-    PENSTOCK_RETURN_IF_ERROR(LoadLayer(folder, i, dtype, &reader, out.get()));
+    PENSTOCK_RETURN_IF_ERROR(LoadLayer(folder, i, types, &reader, out.get()));
   }
   WireAttention(folder, &reader, out.get());
   OrderProducts(out.get());

@@ -10,6 +10,7 @@
 #include "formats/model_folder.h"
 #include "formats/safetensors.h"
 #include "models/architectures.h"
+#include "models/product_types.h"
 #include "tensor/backend.h"
 
 namespace penstock {
@@ -66,11 +67,12 @@ struct EncoderWeights {
   uint64_t bytes = 0;
 };
 
-// Reads and packs the weights of `folder`; the products of its layers take `dtype`, those after
+// Reads and packs the weights of `folder`; the products of its layers take `types`, those after
 // pooling f32 (they are few, and nothing evens their errors out). Errors name the tensor or setting
 // at fault.
 Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
-                                                             Backend* backend, DType dtype);
+                                                             Backend* backend,
+                                                             const ProductTypes& types);
 
 // MPNet's bucket of key - query (transformers, MPNetEncoder.relative_position_bucket): 32 buckets,
 // half for keys after the query; distances below 8 exact, then logarithmic up to 128.
