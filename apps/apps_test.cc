@@ -127,6 +127,64 @@ TEST_F(AppsTest, NamesOfModels) {
   EXPECT_EQ(ModelSpecs(flags).status().field(), "pooling");
 }
 
+TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
+  ModelFlags flags;
+  flags.models = {"a=owner/a", "b=owner/b", "c=owner/c"};
+  flags.dtypes = {"int8", "b=f32,c=auto"};
+  flags.int8_keep = {"0,ff-out,b=-1,2.qkv"};
+  auto specs = ModelSpecs(flags);
+  ASSERT_TRUE(specs.ok()) << specs.status().ToString();
+  EXPECT_EQ((*specs)[0].options.dtype, DType::kI8);
+  EXPECT_EQ((*specs)[1].options.dtype, DType::kF32);
+  EXPECT_FALSE((*specs)[2].options.dtype);
+  EXPECT_EQ(KeptPartsText((*specs)[0].options.int8_keep), "0,ff-out");
+  EXPECT_EQ(KeptPartsText((*specs)[1].options.int8_keep), "-1,2.qkv");
+  EXPECT_EQ(KeptPartsText((*specs)[2].options.int8_keep), "0,ff-out");
+
+  const auto refused = [&](std::vector<std::string> dtypes) {
+    flags.dtypes = std::move(dtypes);
+    const Status status = ModelSpecs(flags).status();
+    EXPECT_EQ(status.field(), "dtype");
+    return status.message();
+  };
+  EXPECT_THAT(refused({"d=f32"}), HasSubstr("names 'd', which is not served; served: a, b, c"));
+  EXPECT_THAT(refused({"f32", "bf16"}), HasSubstr("twice for all models"));
+  EXPECT_THAT(refused({"a=f32", "a=bf16"}), HasSubstr("twice for 'a'"));
+  EXPECT_THAT(refused({"=f32"}), HasSubstr("no name"));
+  EXPECT_THAT(refused({"a=int4"}), HasSubstr("known: auto, f32, bf16, int8"));
+  flags.models = {"a=owner/a"};
+  flags.served_names = {"x", "y"};
+  flags.int8_keep.clear();
+  flags.dtypes = {"y=f32"};
+  EXPECT_EQ((*ModelSpecs(flags))[0].options.dtype, DType::kF32);
+  EXPECT_THAT(refused({"x=f32", "y=int8"}), HasSubstr("one model"));
+}
+
+TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
+  const auto dtype_of_b = [&] {
+    const auto specs = ModelSpecs(flags_);
+    return specs.ok() ? (*specs)[1].options.dtype : std::optional<DType>();
+  };
+  const std::string config = File("types.toml", "dtype = [\"int8\", \"b=f32\"]\n");
+  const std::vector<std::string> models = {"--model", "a=x/a", "--model", "b=x/b"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), models.begin(), models.end());
+    return Parse(more);
+  };
+  EXPECT_EQ(with({"--config", config}), -1) << error_;
+  EXPECT_EQ(dtype_of_b(), DType::kF32);
+  setenv("PENSTOCK_DTYPE", "f32,b=bf16", 1);
+  EXPECT_EQ(with({"--config", config}), -1) << error_;
+  EXPECT_EQ(dtype_of_b(), DType::kBf16);
+  EXPECT_EQ(with({"--dtype", "f32", "--dtype", "b=int8"}), -1) << error_;
+  EXPECT_EQ(dtype_of_b(), DType::kI8);
+  unsetenv("PENSTOCK_DTYPE");
+  EXPECT_EQ(with({"--dtype", "b=half"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("known: auto, f32, bf16, int8"));
+  EXPECT_EQ(with({"--int8-keep", "0,ff_out"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("'ff_out' is no layer"));
+}
+
 TEST_F(AppsTest, LinesOfText) {
   const auto lines = Lines("\xEF\xBB\xBFone\r\n\n{\"not\": json\nlast", InputFormat::kAuto);
   ASSERT_EQ(lines.size(), 4u);

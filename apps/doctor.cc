@@ -8,6 +8,7 @@
 //   kernels    each kernel of each instruction set agrees with the plain one, on random input,
 //              and so does the whole model
 //   answers    for models known to Penstock: results agree with the reference implementation
+//   accuracy   how far bf16 and int8 are from f32 on many texts; WARN: not advisable
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "api/scores.h"
 #include "commands.h"
 #include "cpu/self_check.h"
+#include "doctor_accuracy.h"
 #include "local_models.h"
 #include "request_window.h"
 
@@ -110,6 +112,11 @@ class Report {
   }
   void Skip(const std::string& check, const std::string& why) {
     std::printf("%-4s  %-9s  %s\n", "-", check.c_str(), why.c_str());
+  }
+  // Advice: nothing is wrong, but the user may not want it.
+  void Advise(bool good, const std::string& check, const std::string& detail) {
+    std::printf("%-4s  %-9s  %s\n", good ? "ok" : "WARN", check.c_str(), detail.c_str());
+    std::fflush(stdout);
   }
   bool failed() const { return failed_; }
 
@@ -257,10 +264,15 @@ void CheckAnswers(LocalModels* local, double tolerance, Report* report) {
 int RunDoctor(const std::vector<std::string>& args) {
   CommandLine line("doctor",
                    "Check that a model computes what it should on this machine. Prints ok or FAIL "
-                   "for each check;\nthe exit code is 1 if one failed.",
-                   "  penstock doctor --model sentence-transformers/all-MiniLM-L6-v2\n");
+                   "for each check;\nthe exit code is 1 if one failed. WARN: a type that costs "
+                   "this model too much accuracy.",
+                   "  penstock doctor --model sentence-transformers/all-MiniLM-L6-v2\n"
+                   "  penstock doctor --model MODEL --texts corpus.txt --json accuracy.json\n"
+                   "  penstock doctor --model MODEL --int8-keep qkv,-1 --try-keep\n");
   ModelFlags flags;
+  AccuracyFlags accuracy;
   AddModelFlags(&line, &flags, false, "warn");
+  AddAccuracyFlags(&line, &accuracy);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
@@ -291,6 +303,15 @@ int RunDoctor(const std::vector<std::string>& args) {
   CheckThreads(flags, *rows, &report);
   CheckEachKernel(&report);
   CheckKernels(flags, *rows, info.backend, ToleranceOf(dtype).kernels, &report);
+  if (accuracy.count != 0) {
+    const Status compared =
+        CompareTypes(flags, accuracy, [&](bool advisable, const std::string& text) {
+          report.Advise(advisable, "accuracy", text);
+        });
+    if (!compared.ok()) report.Line(false, "accuracy", compared.message());
+  } else {
+    report.Skip("accuracy", "--accuracy-texts is 0");
+  }
   return report.failed() ? kExitFailure : kExitOk;
 }
 

@@ -1,5 +1,6 @@
 // Every golden model of tests/golden/models, against outputs computed in float64 by the reference
 // implementation (tests/golden/README.md), with every instruction set this processor has.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
@@ -155,10 +156,10 @@ TEST_P(GoldenModel, AgreesWithReference) {
 
 // `first`: each case's result as it came out first; filled where empty.
 void CheckBits(const ModelFolder& folder, const std::vector<Case>& cases, EncoderOutput output,
-               DType dtype, int threads, std::vector<std::vector<float>>* first) {
+               const ProductTypes& types, int threads, std::vector<std::vector<float>>* first) {
   auto backend = NewCpuBackend({.threads = threads, .pin = false});
   ASSERT_TRUE(backend.ok());
-  auto model = EncoderModel::Load(folder, backend->get(), dtype);
+  auto model = EncoderModel::Load(folder, backend->get(), types);
   ASSERT_TRUE(model.ok()) << model.status().ToString();
   const size_t width = static_cast<size_t>((*model)->OutputWidth(output));
   for (int repeats : {1, 3}) {
@@ -187,11 +188,45 @@ TEST_P(GoldenModel, BitsDoNotDependOnTheBatchOrThreads) {
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
   const EncoderOutput output =
       folder->task == ModelTask::kEmbedding ? EncoderOutput::kPooled : EncoderOutput::kLogits;
-  for (DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
-    SCOPED_TRACE(DTypeName(dtype));
-    std::vector<std::vector<float>> first;
-    for (int threads : {1, 2, 3, 5}) CheckBits(*folder, cases, output, dtype, threads, &first);
+  std::vector<ProductTypes> all = {DType::kF32, DType::kBf16, DType::kI8};
+  for (const char* kept : {"ff-in,0.attention-out", "-1,0.qkv,ff-out"}) {
+    for (const DType higher : {DType::kF32, DType::kBf16}) {
+      ProductTypes& types = all.emplace_back(DType::kI8);
+      types.kept_dtype = higher;
+      types.kept = *ParseKeptParts(kept);
+    }
   }
+  for (const ProductTypes& types : all) {
+    SCOPED_TRACE(std::string(DTypeName(types.dtype)) + " " + KeptPartsText(types.kept));
+    std::vector<std::vector<float>> first;
+    for (int threads : {1, 2, 3, 5}) CheckBits(*folder, cases, output, types, threads, &first);
+  }
+}
+
+// A model whose products are all kept is one of the kept type, to the bit; a layer it lacks is
+// refused.
+TEST_P(GoldenModel, KeptPartsAreOfTheirType) {
+  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
+  auto backend = NewCpuBackend({.threads = 2, .pin = false});
+  ASSERT_TRUE(backend.ok());
+  Batch all;
+  for (const Case& c : cases) all.Add(c);
+  const auto hidden = [&](const ProductTypes& types) {
+    auto model = EncoderModel::Load(*folder, backend->get(), types);
+    EXPECT_TRUE(model.ok()) << model.status().ToString();
+    return RunBatch(**model, all, EncoderOutput::kTokens);
+  };
+  ProductTypes types = DType::kI8;
+  types.kept_dtype = DType::kF32;
+  types.kept = *ParseKeptParts("qkv,attention-out,ff-in,ff-out");
+  EXPECT_EQ(hidden(types), hidden(DType::kF32));
+  types.kept = *ParseKeptParts("-1");
+  EXPECT_NE(hidden(types), hidden(DType::kI8));
+  types.kept = *ParseKeptParts("99.qkv");
+  EXPECT_THAT(EncoderModel::Load(*folder, backend->get(), types).status().message(),
+              testing::HasSubstr("'99.qkv': the model has"));
 }
 
 // Random weights of 32 columns are harder on bf16 and int8 than a trained model: these bounds tell

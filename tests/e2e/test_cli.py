@@ -75,7 +75,68 @@ def test_inspect_and_doctor():
     inspected = json.loads(run("inspect", "--json", "--model", GOLDEN / EMBED).stdout)
     assert inspected["task"] == "embedding" and inspected["dimensions"] == 32
     assert b"WordPiece" in run("inspect", "--model", GOLDEN / EMBED).stdout
-    assert run("doctor", "--model", GOLDEN / EMBED).stdout
+
+
+@pytest.mark.parametrize("model", [EMBED, RERANK, CLASSIFY])
+def test_doctor_compares_the_types(model, tmp_path):
+    args = ("doctor", "--model", GOLDEN / model, "--accuracy-texts", 120)
+    records = tmp_path / "records.jsonl"
+    done = run(*args, "--json", records)
+    assert b"FAIL" not in done.stdout
+    said = [line for line in done.stdout.decode().splitlines() if "  accuracy " in line]
+    assert any("bf16: " in line for line in said) and any("int8: " in line for line in said)
+    assert b"inputs in bf16" in done.stderr and b"in bf16" not in run(*args, "--quiet").stderr
+    values = {r["name"]: r["value"] for r in map(json.loads, records.read_text().splitlines())}
+    for dtype in ("bf16", "int8"):
+        assert 0 <= values[f"accuracy.{dtype}.spearman_difference"] < 0.1
+        assert 50 < values[f"accuracy.{dtype}.top10_overlap_percent"] <= 100
+        if model == EMBED:
+            mean, least = (values[f"accuracy.{dtype}.cosine_{x}"] for x in ("mean", "min"))
+            assert 0.9 < least <= mean <= 1 + 1e-9
+        else:
+            mean, most = (values[f"accuracy.{dtype}.score_difference_{x}"] for x in ("mean", "max"))
+            assert 0 < mean <= most < 1
+    difference = "accuracy.{}.spearman_difference"
+    assert values[difference.format("bf16")] < values[difference.format("int8")]
+
+
+def test_doctor_on_own_texts_and_kept_parts(tmp_path):
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"text": f"{text} {i}"}) + "\n"
+                             for i in range(10) for text in TEXTS[:8]))
+    def mean(*more):
+        records = tmp_path / "records.jsonl"
+        run("doctor", "--model", GOLDEN / EMBED, "--texts", texts, "--json", records, *more)
+        values = {r["name"]: r["value"] for r in map(json.loads, records.read_text().splitlines())}
+        return values["accuracy.int8.cosine_mean"]
+    plain, kept = mean(), mean("--int8-keep", "qkv,attention-out,ff-in,ff-out")
+    assert 1 - kept < (1 - plain) / 3, (plain, kept)
+    tried = run("doctor", "--model", GOLDEN / EMBED, "--texts", texts, "--try-keep").stdout
+    line = next(line for line in tried.decode().splitlines() if "one part kept" in line)
+    for part in ("qkv", "attention-out", "ff-in", "ff-out", " 0 ", " 1 "):
+        assert part in line, line
+    wrong = run("doctor", "--model", GOLDEN / EMBED, "--texts", tmp_path / "none", check=False)
+    assert wrong.returncode == 1 and b"none: No such file" in wrong.stdout
+    wrong = run("doctor", "--model", GOLDEN / EMBED, "--dtype", "int8", "--int8-keep", "9",
+                "--accuracy-texts", 0, check=False)
+    assert wrong.returncode == 1 and b"--int8-keep '9': the model has" in wrong.stdout
+
+
+def test_dtype_of_one_model():
+    def inspect(*args, env=None):
+        return json.loads(run("inspect", "--json", "--model", GOLDEN / EMBED, *args, env=env).stdout)
+    name = inspect()["name"]
+    assert inspect("--dtype", "f32", "--dtype", f"{name}=int8")["dtype"] == "int8"
+    env = clean_environment(PENSTOCK_DTYPE=f"{name}=int8", PENSTOCK_INT8_KEEP="ff-out,-1")
+    shown = inspect(env=env)
+    assert shown["dtype"] == "int8" and shown["int8_keep"] == "ff-out,-1"
+    assert shown["weight_bytes"] > inspect("--dtype", "int8")["weight_bytes"]
+    for args, said in ((["--dtype", "other=int8"], b"--dtype names 'other', which is not served"),
+                       (["--dtype", f"{name}=int4"], b"unknown dtype 'int4'"),
+                       (["--dtype", "int8", "--int8-keep", "ff"], b"'ff' is no layer"),
+                       (["--dtype", "int8", "--int8-keep", "7"], b"--int8-keep '7': the model has")):
+        done = run("inspect", "--model", GOLDEN / EMBED, *args, check=False)
+        assert done.returncode in (1, 2) and said in done.stderr, done.stderr
 
 
 def test_help_and_version():

@@ -1,0 +1,331 @@
+#include "doctor_accuracy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "bench/accuracy.h"
+#include "bench/records.h"
+#include "bench/varied_texts.h"
+#include "models/product_types.h"
+#include "request_window.h"
+#include "text_input.h"
+
+namespace penstock {
+namespace {
+
+constexpr size_t kRequestTexts = 64;
+constexpr size_t kTrialTexts = 250;  // of the comparison of one part that is kept
+constexpr size_t kLabelsMax = 64;
+constexpr size_t kSuggestedPartsMax = 3;
+
+Expected<std::vector<std::string>> ReadTexts(const AccuracyFlags& flags) {
+  if (flags.texts_file.empty()) {
+    return VariedTexts(static_cast<size_t>(flags.count.value_or(AccuracyFlags::kTexts)));
+  }
+  std::vector<std::string> texts;
+  LineReader reader({flags.texts_file}, InputFormat::kAuto);
+  while (!flags.count || texts.size() < static_cast<size_t>(*flags.count)) {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto line, reader.Next());
+    if (!line) break;
+    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(*line, {"text", "content"}));
+    texts.push_back(std::move(text));
+    if (texts.size() > static_cast<size_t>(AccuracyFlags::kTextsMax)) {
+      return Status(StatusCode::kPayloadTooLarge,
+                    fmt::format("--texts {}: more than {} texts; --accuracy-texts takes the first",
+                                flags.texts_file, AccuracyFlags::kTextsMax));
+    }
+  }
+  if (texts.size() < 2) {
+    return Status::InvalidArgument(
+        fmt::format("--texts {}: two texts at least are needed", flags.texts_file), "texts");
+  }
+  return texts;
+}
+
+// What a model is asked, and its answers as rows.
+struct Workload {
+  std::string task;
+  std::vector<ClassifyInput> inputs;  // embeddings: `first` alone
+  size_t lists = 0;                   // reranking: queries, of equally many passages each
+};
+
+// Rerankers: some of the texts ask, all of the others answer.
+Workload MakeWorkload(const std::string& task, const std::vector<std::string>& texts) {
+  Workload work{task, {}, 0};
+  if (task != "reranking") {
+    for (const std::string& text : texts) work.inputs.push_back({text, std::nullopt});
+    return work;
+  }
+  const size_t n = texts.size();
+  work.lists = std::max<size_t>(1, static_cast<size_t>(std::sqrt(static_cast<double>(n) / 1.6)));
+  const size_t passages = std::clamp<size_t>(n / work.lists, 1, n - 1);
+  for (size_t q = 0; q < work.lists; ++q) {
+    const size_t query = q * (n / work.lists);
+    for (size_t p = 0; p < passages; ++p) {
+      const size_t passage = p * (n / passages);
+      work.inputs.push_back({texts[query], texts[passage == query ? (passage + 1) % n : passage]});
+    }
+  }
+  return work;
+}
+
+// Rows of answers in the order of the inputs: vectors or logits.
+Expected<ResultRows> AskAll(Service* service, const Workload& work) {
+  ResultRows rows;
+  const auto take = [&](std::span<const float> values, size_t width) {
+    rows.width = width;
+    rows.values.insert(rows.values.end(), values.begin(), values.end());
+    return Status::Ok();
+  };
+  RequestWindow<EmbedResponse, int> embeddings([&](const EmbedResponse& answer, int) {
+    return take(answer.values, static_cast<size_t>(answer.dimensions));
+  });
+  RequestWindow<ClassifyResponse, int> scores([&](const ClassifyResponse& answer, int) {
+    for (const auto& labels : answer.inputs) {
+      std::vector<float> row(labels.size());
+      for (const auto& label : labels) row[static_cast<size_t>(label.id)] = label.score;
+      PENSTOCK_RETURN_IF_ERROR(take(row, row.size()));
+    }
+    return Status::Ok();
+  });
+  for (size_t from = 0; from < work.inputs.size(); from += kRequestTexts) {
+    const size_t end = std::min(from + kRequestTexts, work.inputs.size());
+    if (work.task == "embedding") {
+      EmbedRequest request;
+      request.text.prompt = "";
+      request.text.truncate = true;
+      for (size_t i = from; i < end; ++i) {
+        request.inputs.emplace_back().text = work.inputs[i].first;
+      }
+      PENSTOCK_RETURN_IF_ERROR(
+          embeddings.Push(Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
+                            service->Embed(std::move(request), {}, std::move(done));
+                          }),
+                          0));
+    } else {
+      ClassifyRequest request;
+      request.raw_scores = true;
+      request.text.truncate = true;
+      request.inputs.assign(work.inputs.begin() + static_cast<ptrdiff_t>(from),
+                            work.inputs.begin() + static_cast<ptrdiff_t>(end));
+      PENSTOCK_RETURN_IF_ERROR(
+          scores.Push(Ask<ClassifyResponse>([&](Callback<ClassifyResponse> done) {
+                        service->Classify(std::move(request), {}, std::move(done));
+                      }),
+                      0));
+    }
+  }
+  PENSTOCK_RETURN_IF_ERROR(embeddings.Finish());
+  PENSTOCK_RETURN_IF_ERROR(scores.Finish());
+  return rows;
+}
+
+// Rows of scores as the lists that are ranked: a query's passages, or every label's texts.
+ResultRows AsLists(const Workload& work, const ResultRows& rows) {
+  if (work.task == "reranking") return {rows.values, rows.values.size() / work.lists};
+  ResultRows lists{{}, rows.count()};
+  for (size_t label = 0; label < std::min(rows.width, kLabelsMax); ++label) {
+    for (size_t i = 0; i < rows.count(); ++i) lists.values.push_back(rows.row(i)[label]);
+  }
+  return lists;
+}
+
+// The accuracy of one type, whatever the model is for.
+struct Outcome {
+  std::string text;
+  std::string beyond;  // "" = within the limits
+  double badness = 0;  // to compare kept parts by
+};
+
+Outcome Compare(const Workload& work, const ResultRows& f32, const ResultRows& other,
+                const AccuracyLimits& limits, const std::string& record, BenchRecords* records) {
+  Outcome outcome;
+  const auto add = [&](const char* name, double value, const char* unit) {
+    if (records != nullptr) records->Add("accuracy." + record + "." + name, value, unit);
+  };
+  double spearman = 0, overlap = 0;
+  if (work.task == "embedding") {
+    const EmbeddingAccuracy accuracy = CompareEmbeddings(f32, other);
+    add("cosine_mean", accuracy.cosine_mean, "1");
+    add("cosine_min", accuracy.cosine_min, "1");
+    outcome.text =
+        fmt::format("cosine mean {:.6f}, min {:.6f}", accuracy.cosine_mean, accuracy.cosine_min);
+    outcome.beyond = accuracy.Beyond(limits);
+    outcome.badness = 1 - accuracy.cosine_mean;
+    spearman = accuracy.spearman_difference;
+    overlap = accuracy.top10_overlap_percent;
+  } else {
+    const ScoreAccuracy accuracy = CompareScores(AsLists(work, f32), AsLists(work, other));
+    add("score_difference_mean", accuracy.difference_mean, "1");
+    add("score_difference_max", accuracy.difference_max, "1");
+    outcome.text = fmt::format("raw scores differ by {:.5f}, {:.5f} at most",
+                               accuracy.difference_mean, accuracy.difference_max);
+    outcome.beyond = accuracy.Beyond(limits);
+    outcome.badness = accuracy.difference_mean;
+    spearman = accuracy.spearman_difference;
+    overlap = accuracy.top10_overlap_percent;
+  }
+  add("spearman_difference", spearman, "1");
+  add("top10_overlap_percent", overlap, "%");
+  outcome.text +=
+      fmt::format(", Spearman difference {:.6f}, top-10 overlap {:.2f} %", spearman, overlap);
+  return outcome;
+}
+
+class TypeComparison {
+ public:
+  TypeComparison(ModelFlags model, const AccuracyFlags& flags, const AccuracyLine& line)
+      : model_(std::move(model)), flags_(flags), line_(line) {
+    model_.redis_url.clear();
+    model_.limits.result_cache_bytes = 0;  // each answer is the model's
+  }
+
+  Status Run() {
+    PENSTOCK_ASSIGN_OR_RETURN(texts_, ReadTexts(flags_));
+    PENSTOCK_ASSIGN_OR_RETURN(f32_, Answers("f32", {}, &work_));
+    PENSTOCK_ASSIGN_OR_RETURN(const Outcome bf16, Measure("bf16", {}, kBf16Limits, &records_));
+    Say("bf16", bf16);
+    const std::vector<std::string> kept = model_.int8_keep;
+    const std::string asked = kept.empty() ? "" : kept.front();
+    PENSTOCK_ASSIGN_OR_RETURN(const Outcome int8, Measure("int8", asked, kInt8Limits, &records_));
+    Say(asked.empty() ? "int8" : "int8 (kept: " + asked + ")", int8);
+    if (flags_.try_keep || (!int8.beyond.empty() && asked.empty())) {
+      PENSTOCK_RETURN_IF_ERROR(TryKept(!int8.beyond.empty()));
+    }
+    return records_.WriteFile(flags_.json_file);
+  }
+
+ private:
+  struct Trial {
+    std::string part;
+    double badness = 0;
+  };
+
+  // Answers to `work` (made here where it is empty), of the model in a type of its own.
+  Expected<ResultRows> Answers(const std::string& dtype, const std::string& keep, Workload* work) {
+    ModelFlags model = model_;
+    model.dtypes = {dtype};
+    model.int8_keep.clear();
+    if (!keep.empty()) model.int8_keep = {keep};
+    PENSTOCK_ASSIGN_OR_RETURN(auto local, LocalModels::Load(model));
+    if (work->inputs.empty()) {
+      *work = MakeWorkload(local->service->Models().front().task, texts_);
+      layers_ = local->registry->List().front().engine->folder().encoder.num_hidden_layers;
+    }
+    if (!flags_.quiet) {
+      std::fprintf(stderr, "penstock doctor: %zu inputs in %s%s%s\n", work->inputs.size(),
+                   dtype.c_str(), keep.empty() ? "" : ", but for ", keep.c_str());
+    }
+    return AskAll(local->service.get(), *work);
+  }
+
+  Expected<Outcome> Measure(const std::string& dtype, const std::string& keep,
+                            const AccuracyLimits& limits, BenchRecords* records) {
+    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers(dtype, keep, &work_));
+    return Compare(work_, f32_, rows, limits, dtype, records);
+  }
+
+  void Say(const std::string& what, const Outcome& outcome) const {
+    line_(outcome.beyond.empty(), what + ": " + outcome.text);
+    if (outcome.beyond.empty()) return;
+    line_(false, what + " is not advisable for this model: " + outcome.beyond);
+  }
+
+  // Each kind of product kept by itself, and each layer if asked; then, where int8 is not
+  // advisable, the kinds that help most together.
+  Status TryKept(bool suggest) {
+    Workload some = work_;
+    TakeTrialInputs(&some);
+    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows wanted, Answers("f32", "", &some));
+    std::vector<std::string> parts = {""};
+    for (const Product product : kProducts) parts.emplace_back(ProductName(product));
+    for (int32_t i = 0; flags_.try_keep && i < layers_; ++i) parts.push_back(std::to_string(i));
+    std::vector<Trial> trials;
+    for (const std::string& part : parts) {
+      PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers("int8", part, &some));
+      trials.push_back({part, Compare(some, wanted, rows, kInt8Limits, "", nullptr).badness});
+    }
+    const double none = trials.front().badness;
+    std::string text;
+    std::stable_sort(trials.begin() + 1, trials.end(),
+                     [](const Trial& a, const Trial& b) { return a.badness < b.badness; });
+    for (size_t i = 1; i < trials.size(); ++i) {
+      text += fmt::format("{} {} -{:.0f} %", i == 1 ? "" : ",", trials[i].part,
+                          none > 0 ? 100 * (1 - trials[i].badness / none) : 0.0);
+    }
+    line_(true, "int8's difference, with one part kept higher:" + text);
+    if (!suggest) return Status::Ok();
+    std::string keep;
+    size_t parts_kept = 0;
+    for (size_t i = 1; i < trials.size() && parts_kept < kSuggestedPartsMax; ++i) {
+      if (trials[i].part.find_first_not_of("0123456789") == std::string::npos) continue;
+      keep += (keep.empty() ? "" : ",") + trials[i].part;
+      ++parts_kept;
+      PENSTOCK_ASSIGN_OR_RETURN(const Outcome outcome, Measure("int8", keep, kInt8Limits, nullptr));
+      line_(outcome.beyond.empty(),
+            fmt::format("int8 with --int8-keep {}: {}", keep, outcome.text));
+      if (outcome.beyond.empty()) return Status::Ok();
+    }
+    line_(false, "no three kinds of products kept higher bring int8 within its limits: use bf16");
+    return Status::Ok();
+  }
+
+  // A part of the inputs, evenly spread; of rerankers, whole lists.
+  static void TakeTrialInputs(Workload* work) {
+    const size_t list = work->lists == 0 ? 1 : work->inputs.size() / work->lists;
+    const size_t lists = work->inputs.size() / list;
+    const size_t taken = std::clamp<size_t>(kTrialTexts / list, 1, lists);
+    std::vector<ClassifyInput> inputs;
+    for (size_t i = 0; i < taken; ++i) {
+      const auto begin = work->inputs.begin() + static_cast<ptrdiff_t>(i * (lists / taken) * list);
+      inputs.insert(inputs.end(), begin, begin + static_cast<ptrdiff_t>(list));
+    }
+    work->inputs = std::move(inputs);
+    if (work->lists != 0) work->lists = taken;
+  }
+
+  ModelFlags model_;
+  const AccuracyFlags& flags_;
+  const AccuracyLine& line_;
+  std::vector<std::string> texts_;
+  Workload work_;
+  ResultRows f32_;
+  int32_t layers_ = 0;
+  BenchRecords records_;
+};
+
+}  // namespace
+
+void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
+  CLI::App& app = line->app();
+  const std::string group = "Accuracy";
+  app.add_option("--accuracy-texts", flags->count,
+                 "Texts bf16 and int8 are compared with f32 on; 0 = no comparison. Without it: "
+                 "2000 built-in ones, or all of --texts.")
+      ->check(CLI::Range(0, AccuracyFlags::kTextsMax))
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--texts", flags->texts_file,
+                 "Texts of your own: lines, or JSONL of strings or {\"text\": ...}; - is stdin.")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_flag("--try-keep", flags->try_keep,
+               "Find out what every layer and kind of product, kept higher with --int8-keep, "
+               "gains. Kinds of products are tried anyway where int8 is not advisable.")
+      ->group(group);
+  app.add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_flag("-q,--quiet", flags->quiet, "No progress on stderr.")->group(group);
+}
+
+Status CompareTypes(const ModelFlags& model, const AccuracyFlags& flags, const AccuracyLine& line) {
+  return TypeComparison(model, flags, line).Run();
+}
+
+}  // namespace penstock
