@@ -152,20 +152,22 @@ inline Vec ExpOf(Vec x) {
 }
 
 // Keys [begin, end) of a block, of which the query sees [lo, hi); row[0] is the score of `begin`.
-// Scores become e^(score - max), what the query does not see becomes 0. Returns what the results of
-// earlier blocks are to be multiplied with.
-template <bool kCoarse>
-inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, size_t begin,
-                          size_t lo, size_t hi, size_t end, SoftmaxState* state) {
+// weights[0 .. end - begin) become e^(score - max), 0 for keys that the query does not see; f32
+// weights take the place of the scores. Returns what the results of earlier blocks are to be
+// multiplied with.
+template <bool kCoarse, typename Weight>
+inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, Weight* weights,
+                          size_t begin, size_t lo, size_t hi, size_t end, SoftmaxState* state) {
   lo = lo < begin ? begin : lo;
   hi = hi > end ? end : hi;
-  if (lo >= hi) {
-    for (size_t j = 0; j < end - begin; ++j) row[j] = 0;
-    return 1;
-  }
-  for (size_t j = 0; j < lo - begin; ++j) row[j] = 0;
-  for (size_t j = hi - begin; j < end - begin; ++j) row[j] = 0;
+  if (lo > hi) lo = hi = end;
+  for (size_t j = 0; j < lo - begin; ++j) weights[j] = 0;
+  for (size_t j = hi - begin; j < end - begin; ++j) weights[j] = 0;
+  // Pairs of bf16 are whole words.
+  if (kCoarse && (end - begin) % 2 != 0) weights[end - begin] = 0;
+  if (lo == hi) return 1;
   row += lo - begin;
+  weights += lo - begin;
   const size_t width = hi - lo;
   float factor = task.scale;
   if (task.relative_bias != nullptr) {
@@ -189,7 +191,11 @@ inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, s
   ForVectors(width, [&](size_t i, size_t n) {
     Vec e = ExpOf<kCoarse>(Simd::Mul(Simd::Sub(LoadN(row + i, n), max), scale));
     if (n < kLanes) e = Simd::KeepPart(e, Simd::Zero(), n);
-    StoreN(row + i, e, n);
+    if constexpr (kCoarse) {
+      Simd::StoreBf16(weights + i, e, n);
+    } else {
+      StoreN(weights + i, e, n);
+    }
     sum = Simd::Add(sum, e);
   });
   // The first block has nothing before it; a NaN must not get lost here.
@@ -291,9 +297,11 @@ void AttendHead(const AttentionTask& task) {
         const size_t lo = query > window ? query - window : 0;
         const size_t hi = query + window + 1 < length ? query + window + 1 : length;
         float* line = scores + r * sizes.score_stride + (b - panel);
-        before[r] = SoftmaxBlock<Dot::kCoarse>(task, query, line, b, lo, hi, stop, &states[r]);
         if constexpr (Dot::kCoarse) {
-          RoundRow<Dot>(line, stop - b, weights + r * sizes.weight_stride);
+          auto* to = reinterpret_cast<uint16_t*>(weights + r * sizes.weight_stride);
+          before[r] = SoftmaxBlock<true>(task, query, line, to, b, lo, hi, stop, &states[r]);
+        } else {
+          before[r] = SoftmaxBlock<false>(task, query, line, line, b, lo, hi, stop, &states[r]);
         }
       }
       const Word* w = Dot::kCoarse ? weights : weights + (b - panel);
