@@ -42,7 +42,7 @@ class ModelRun:
         self.work.mkdir(exist_ok=True)
         counts = workloads.FULL if args.full else workloads.COUNTS[name]
         self.counts = workloads.QUICK if args.quick else counts
-        self.rounds = args.rounds or (1 if args.quick else 3 if name == "minilm" else 2)
+        self.rounds = args.rounds or (1 if args.quick else 2)
         self.files, self.tokens = workloads.write_data(self.folder, self.counts, self.work)
         workloads.write_calibration(self.folder, cache / name / "calibration.json")
         self.contenders, self.reference = [], {}
@@ -53,7 +53,7 @@ class ModelRun:
         if workload == "b":
             return self.files["sample"], len(json.loads(self.files["sample"].read_text())["ids"])
         data = json.loads(self.files[workload].read_text())
-        n = max(2, self.counts[workload] // 8)
+        n = max(2, self.counts[workload] // 16)
         path = self.files[workload].with_suffix(".sample.json")
         path.write_text(json.dumps({key: value[:n] for key, value in data.items()}))
         return path, n
@@ -168,7 +168,7 @@ def arguments():
     parser.add_argument("--peers", nargs="*", choices=PEERS + ["infinity"], default=PEERS + ["infinity"])
     parser.add_argument("--no-servers", dest="servers", action="store_false")
     parser.add_argument("--server-models", nargs="+", choices=workloads.MODELS, default=["minilm"])
-    parser.add_argument("--rounds", type=int, help="[3 for minilm, 2 for the others]")
+    parser.add_argument("--rounds", type=int, help="[2]")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--full", action="store_true", help="as many texts for the larger models as for minilm: hours")
     parser.add_argument("--quick", action="store_true", help="a few texts and one round: does it all run?")

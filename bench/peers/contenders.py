@@ -100,18 +100,21 @@ class Contender:
 
     def choose_latency(self, file):
         """The variant with the lowest median over the queries. The first pass only warms."""
-        best = None
+        best, reason = None, None
         for variant in self.variants["latency"]:
             try:
                 self.ask(do="each", task="pooled", data=str(file), variant=variant)
                 took = float(np.median(self.ask(do="each", task="pooled", data=str(file), variant=variant)))
             except Failed as failed:
-                print(f"  {self.peer} {self.dtype} {variant}: {failed}", flush=True)
+                print(f"  {self.peer} {self.dtype} {variant}: {str(failed)[:200]}", flush=True)
+                reason = failed
+                if self.process.poll() is not None:
+                    raise
                 continue
             if best is None or took < best[0]:
                 best = took, variant
         if best is None:
-            raise Failed("no way of running it works: see above")
+            raise Failed(str(reason))
         self.way["a"] = best[1], 1
 
     def choose_throughput(self, workload, task, file, texts, reference=None):
@@ -120,7 +123,7 @@ class Contender:
         if workload != "b" and "b" in self.way:
             variants = [self.way["b"][0]]
         batches = self.batches(texts)
-        best, closest = None, None
+        best, closest, reason = None, None, None
         tries = [(v, batches[0]) for v in variants] + [(None, b) for b in batches[1:]]
         for variant, batch in tries:
             variant = variant or (best or closest or [None, None])[1]
@@ -130,7 +133,8 @@ class Contender:
                 _, rows = self.run(task, file, variant, batch)
                 took, _ = self.run(task, file, variant, batch)
             except Failed as failed:
-                print(f"  {self.peer} {self.dtype} {variant}: {failed}", flush=True)
+                print(f"  {self.peer} {self.dtype} {variant}: {str(failed)[:200]}", flush=True)
+                reason = failed
                 if self.process.poll() is not None:
                     raise
                 continue
@@ -145,5 +149,5 @@ class Contender:
             elif closest is None or cosine > closest[3]:
                 closest = took, variant, batch, cosine
         if best is None and closest is None:
-            raise Failed("no way of running it works: see above")
+            raise Failed(str(reason))
         self.way[workload] = (best or closest)[1:3]

@@ -17,7 +17,9 @@ class Peer(BatchPeer):
         offered = ctranslate2.get_supported_compute_types("cpu")
         if COMPUTE[dtype] not in offered:
             raise RuntimeError(f"no {COMPUTE[dtype]} on this processor (it offers {', '.join(sorted(offered))})")
-        self.model_type = json.loads((folder / "config.json").read_text())["model_type"]
+        model_type = json.loads((folder / "config.json").read_text())["model_type"]
+        if model_type == "modernbert":
+            raise RuntimeError("no conversion for modernbert")
 
     def variants(self):
         return {"latency": ["bert"], "throughput": ["bert", "bert/2x1"]}

@@ -55,7 +55,6 @@ def write_gguf(folder, path, q8):
         writer.add_rope_freq_base(config["global_rope_theta"])
         writer.add_rope_freq_base_swa(config["local_rope_theta"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
-        writer.add_hidden_act("gelu")
     else:
         writer.add_token_type_count(config["type_vocab_size"])
     for name, array in Weights(folder).items():

@@ -25,9 +25,9 @@ WORKLOADS = {"a": "1 query of 16 tokens", "b": "mixed texts, 8 to 512 tokens", "
 FULL = {"a": 200, "b": 1000, "c": 100, "d": 128}
 COUNTS = {
     "minilm": FULL,
-    "bge-base": {"a": 40, "b": 64, "c": 24, "d": 8},
-    "bge-large": {"a": 20, "b": 24, "c": 12, "d": 4},
-    "modernbert-base": {"a": 40, "b": 64, "c": 24, "d": 8},
+    "bge-base": {"a": 40, "b": 32, "c": 12, "d": 4},
+    "bge-large": {"a": 20, "b": 16, "c": 6, "d": 2},
+    "modernbert-base": {"a": 40, "b": 32, "c": 12, "d": 4},
 }
 QUICK = {"a": 10, "b": 12, "c": 4, "d": 2}
 
@@ -60,7 +60,7 @@ def write_data(folder, counts, work):
     texts = [source.take(n) for n in lengths]
     ids = [source.ids(t) for t in texts]
     write("b", texts, ids)
-    n = max(12, counts["b"] // 10)
+    n = max(6, counts["b"] // 20)
     write("sample", texts[:n], ids[:n])
     query = source.take(14)
     pairs = [(query, source.take(109)) for _ in range(counts["c"])]
