@@ -60,7 +60,7 @@ class Contender:
         return LABELS.get(self.peer, self.peer)
 
     def fail(self, error):
-        self.reason = str(error).splitlines()[0][:160]
+        self.reason = str(error).splitlines()[0].removeprefix("RuntimeError: ")[:160]
         print(f"  {self.peer} {self.dtype}: {self.reason}", flush=True)
         self.end()
 

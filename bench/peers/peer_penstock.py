@@ -1,6 +1,8 @@
 """Penstock itself, through bench/encode_bench. Ids in."""
 import os
+import pathlib
 import subprocess
+import tempfile
 
 import numpy as np
 
@@ -9,7 +11,8 @@ class Peer:
     takes = "ids"
 
     def __init__(self, folder, dtype, threads, work):
-        self.folder, self.dtype, self.threads, self.work = folder, dtype, threads, work
+        self.folder, self.dtype, self.threads = folder, dtype, threads
+        self.scratch = tempfile.TemporaryDirectory()
         self.program = os.environ["PENSTOCK_ENCODE_BENCH"]
         self.version = "this tree"
         self.process, self.loaded, self.files = None, None, {}
@@ -46,7 +49,7 @@ class Peer:
         if key not in self.files:
             texts = data["ids"]
             order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-            path = self.work / f"penstock-{os.getpid()}-{len(self.files)}.ids"
+            path = pathlib.Path(self.scratch.name) / f"{len(self.files)}.ids"
             numbers = [len(texts), *(len(texts[i]) for i in order)]
             for i in order:
                 numbers += texts[i]
@@ -57,7 +60,7 @@ class Peer:
     def timed_run(self, data, batch):
         """Seconds as the program itself takes them, and rows in the order of the texts."""
         path, order = self.ids_file(data)
-        rows_file = self.work / f"penstock-{os.getpid()}.rows"
+        rows_file = pathlib.Path(self.scratch.name) / "rows"
         seconds = float(self.ask(f"run {path} {batch} {rows_file}"))
         rows = np.fromfile(rows_file, np.float32).reshape(len(order), -1)
         out = np.empty_like(rows)

@@ -32,7 +32,7 @@ def versions(args):
         except importlib.metadata.PackageNotFoundError:
             out.append(f"{package} not installed")
     for path in (args.cache.parent / "infinity-venv").glob("lib/*/site-packages/infinity_emb-*.dist-info"):
-        out.append("infinity-emb " + path.name.split("-")[1])
+        out.append("infinity-emb " + path.name.split("-")[1].removesuffix(".dist"))
     return ", ".join(out)
 
 
@@ -98,7 +98,7 @@ def row(run, c):
 
 def model_section(run):
     counts = run.counts
-    lines = [f"## {run.name}", "", f"{ABOUT[run.name].capitalize()}. Rounds: {run.rounds}. Tokens in texts of "
+    lines = [f"## {run.name}", "", f"{ABOUT[run.name][0].upper() + ABOUT[run.name][1:]}. Rounds: {run.rounds}. Tokens in texts of "
              f"a round: b {counts['b']} texts, {run.tokens['b']} tokens; c {counts['c']} pairs, {run.tokens['c']}; "
              f"d {counts['d']} texts, {run.tokens['d']}; a {counts['a']} queries a round.", "",
              "| | type | a: ms p50 / p99 | b: texts/s | c: pairs/s | d: texts/s | cosine mean / min | scores' correlation | way |",
