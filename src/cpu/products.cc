@@ -90,9 +90,14 @@ size_t Products::SplitPanels(const Blocks& blocks, const PanelLinear& weight, si
   const size_t ops =
       blocks.rows * static_cast<size_t>(weight.in()) * Columns(weight) / WordValues(weight.dtype());
   // Two a thread: the first to finish takes another.
-  const size_t wanted =
-      std::min(CeilDiv(2 * pool_->threads(), blocks.count), CeilDiv(ops, kTaskOpsMin));
-  return std::clamp<size_t>(wanted, 1, CeilDiv(weight.panels(), unit));
+  const size_t units = CeilDiv(weight.panels(), unit);
+  const size_t wanted = std::clamp<size_t>(
+      std::min(CeilDiv(2 * pool_->threads(), blocks.count), CeilDiv(ops, kTaskOpsMin)), 1, units);
+  // More if they are then all equal, and as many for each thread.
+  for (size_t groups = wanted; groups <= std::min(units, 2 * wanted); ++groups) {
+    if (units % groups == 0 && blocks.count * groups % pool_->threads() == 0) return groups;
+  }
+  return wanted;
 }
 
 const Word* Products::Ahead(const PanelLinear& weight, size_t index, size_t count, size_t groups,
