@@ -146,7 +146,7 @@ class ModelRun:
         for dtypes in GROUPS:
             group = self.start(dtypes)
             for workload in ("a", "b", "d", "c"):
-                if workload in self.args.workloads:
+                if group and workload in self.args.workloads:
                     print(f" {workload}: {workloads.WORKLOADS[workload]}, {self.counts[workload]} texts", flush=True)
                     self.latency(group) if workload == "a" else self.throughput(workload, group)
             for c in group:
