@@ -1,20 +1,31 @@
 // Row-wise operations: norms, embeddings, pooling. Included inside namespace
 // penstock::cpu::<isa>, after math-inl.h.
 
-// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta; two passes, so that the variance does
-// not cancel.
-inline void NormRow(const float* x, size_t width, const NormWeights& norm, float* y) {
-  Vec sum = Simd::Zero();
-  ForVectors(width, [&](size_t i, size_t n) { sum = Simd::Add(sum, LoadN(x + i, n)); });
-  const float mean = Simd::Sum(sum) / static_cast<float>(width);
-  const Vec means = Simd::Set(mean);
-  Vec squares = Simd::Zero();
-  ForVectors(width, [&](size_t i, size_t n) {
+// The sum of value(offset, n) over [0, width), n as in ForVectors; lanes from n on must be 0. Four
+// chains side by side hide the latency of an addition.
+template <typename Value>
+inline float SumOver(size_t width, Value&& value) {
+  Vec sums[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
+  size_t i = 0;
+  for (; i + 4 * kLanes <= width; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < 4; ++j) sums[j] = Simd::Add(sums[j], value(i + j * kLanes, kLanes));
+  }
+  ForVectors(width - i,
+             [&](size_t rest, size_t n) { sums[0] = Simd::Add(sums[0], value(i + rest, n)); });
+  return Simd::Sum(Simd::Add(Simd::Add(sums[0], sums[1]), Simd::Add(sums[2], sums[3])));
+}
+
+// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, where x adds up to `sum`; the variance
+// has a pass of its own, so that it does not cancel.
+inline void NormRow(const float* x, float sum, size_t width, const NormWeights& norm, float* y) {
+  const Vec means = Simd::Set(sum / static_cast<float>(width));
+  const float squares = SumOver(width, [&](size_t i, size_t n) {
     Vec d = Simd::Sub(LoadN(x + i, n), means);
     if (n < kLanes) d = Simd::KeepPart(d, Simd::Zero(), n);
-    squares = Simd::Fma(d, d, squares);
+    return Simd::Mul(d, d);
   });
-  const float variance = Simd::Sum(squares) / static_cast<float>(width);
+  const float variance = squares / static_cast<float>(width);
   const Vec inverse = Simd::Set(1.0f / __builtin_sqrtf(variance + norm.epsilon));
   ForVectors(width, [&](size_t i, size_t n) {
     const Vec d = Simd::Mul(Simd::Sub(LoadN(x + i, n), means), inverse);
@@ -30,21 +41,20 @@ void AddNorm(const float* x, const float* residual, size_t rows, size_t width,
              const NormWeights& norm, float* sum, float* y) {
   for (size_t r = 0; r < rows; ++r) {
     const float* row = x + r * width;
+    const float* other = residual == nullptr ? nullptr : residual + r * width;
     float* to = (sum != nullptr ? sum : y) + r * width;
-    if (residual != nullptr) {
-      const float* other = residual + r * width;
-      ForVectors(width, [&](size_t i, size_t n) {
-        StoreN(to + i, Simd::Add(LoadN(row + i, n), LoadN(other + i, n)), n);
-      });
-      row = to;
-    } else if (sum != nullptr && sum != x) {
-      ForVectors(width, [&](size_t i, size_t n) { StoreN(to + i, LoadN(row + i, n), n); });
-    }
+    // Also where nothing is added: x may have to be kept in `sum`.
+    const float total = SumOver(width, [&](size_t i, size_t n) {
+      Vec v = LoadN(row + i, n);
+      if (other != nullptr) v = Simd::Add(v, LoadN(other + i, n));
+      StoreN(to + i, v, n);
+      return v;
+    });
     if (norm.gamma != nullptr) {
-      NormRow(row, width, norm, y + r * width);
-    } else if (y + r * width != row) {
+      NormRow(to, total, width, norm, y + r * width);
+    } else if (sum != nullptr) {
       ForVectors(width,
-                 [&](size_t i, size_t n) { StoreN(y + r * width + i, LoadN(row + i, n), n); });
+                 [&](size_t i, size_t n) { StoreN(y + r * width + i, LoadN(to + i, n), n); });
     }
   }
 }
@@ -61,13 +71,14 @@ void EmbedTokens(const EmbedArgs& args, size_t begin, size_t end, float* x) {
     const size_t type_id =
         args.type_ids.data() == nullptr ? 0 : static_cast<size_t>(args.type_ids[t]);
     const float* type = args.types == nullptr ? nullptr : args.types + type_id * width;
-    ForVectors(width, [&](size_t i, size_t n) {
+    const float total = SumOver(width, [&](size_t i, size_t n) {
       Vec v = LoadN(word + i, n);
       if (type != nullptr) v = Simd::Add(v, LoadN(type + i, n));
       if (position != nullptr) v = Simd::Add(v, LoadN(position + i, n));
       StoreN(row + i, v, n);
+      return v;
     });
-    if (args.norm.gamma != nullptr) NormRow(row, width, args.norm, row);
+    if (args.norm.gamma != nullptr) NormRow(row, total, width, args.norm, row);
   }
 }
 
