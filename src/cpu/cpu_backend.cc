@@ -91,9 +91,11 @@ class CpuBackend final : public Backend {
     std::memcpy(host, device, floats * sizeof(float));
   }
   std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
-                                     int32_t in, DType dtype) override {
-    auto packed = std::make_unique<PanelLinear>(
-        weight, bias, out, in, dtype, static_cast<size_t>(kernels_->panel), &weight_arena_);
+                                     int32_t in, DType dtype,
+                                     const float* column_factors) override {
+    auto packed =
+        std::make_unique<PanelLinear>(weight, bias, out, in, dtype, column_factors,
+                                      static_cast<size_t>(kernels_->panel), &weight_arena_);
     MakeRoom(*packed);
     return packed;
   }

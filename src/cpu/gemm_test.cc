@@ -48,13 +48,14 @@ class Products : public testing::TestWithParam<const Kernels*> {
     EXPECT_TRUE(backend.ok());
     return *std::move(backend);
   }
-  // x W^T + bias on two threads.
+  // x W^T + bias on two threads. `factors`: empty, or of the columns.
   std::vector<float> Multiply(const Shape& shape, const std::vector<float>& x,
                               const std::vector<float>& weight, const std::vector<float>& bias,
-                              DType dtype) const {
+                              DType dtype, const std::vector<float>& factors = {}) const {
     const std::unique_ptr<Backend> backend = NewBackend(2);
     const auto packed = backend->Pack(weight.data(), bias.data(), static_cast<int32_t>(shape.out),
-                                      static_cast<int32_t>(shape.in), dtype);
+                                      static_cast<int32_t>(shape.in), dtype,
+                                      factors.empty() ? nullptr : factors.data());
     std::vector<float> y(shape.rows * shape.out);
     backend->Linear(x.data(), shape.rows, *packed, Activation::kNone, y.data());
     return y;
@@ -94,51 +95,87 @@ TEST_P(Products, F32AndBf16AgreeWithDoublePrecision) {
   }
 }
 
-// What the kernel quantised a row to, checked against the row, then multiplied exactly.
-TEST_P(Products, Int8IsExactButForScales) {
-  for (const Shape& shape : kShapes) {
-    const size_t in = shape.in;
-    const std::vector<float> x = Random(shape.rows * in, 1);
-    const std::vector<float> weight = Random(shape.out * in, 2);
-    const std::vector<float> bias = Random(shape.out, 3);
-    const std::vector<float> y = Multiply(shape, x, weight, bias, DType::kI8);
-    cpu::HugePageArena arena;
-    cpu::AlignedBuffer memory(shape.rows * cpu::PackedRowBytes(DType::kI8, in), &arena);
-    const cpu::PackedRows rows(memory.data(), shape.rows, DType::kI8, in);
-    GetParam()->pack_rows(rows.Pack(x.data(), in, shape.rows, 0, in));
-    const size_t groups = cpu::ScaleGroups(DType::kI8, in);
-    for (size_t r = 0; r < shape.rows; ++r) {
-      const auto* q =
-          reinterpret_cast<const uint8_t*>(rows.words + r * cpu::RowStride(DType::kI8, in));
-      const cpu::RowScale* scales = rows.scales + r * groups;
-      for (size_t k = 0; k < in; ++k) {
-        const cpu::RowScale& scale = scales[k / cpu::kScaleGroup];
-        ASSERT_NEAR(static_cast<double>(scale.scale) * (q[k] - scale.zero), x[r * in + k],
-                    0.502 * static_cast<double>(scale.scale))
-            << k;
-      }
-      for (size_t c = 0; c < shape.out; ++c) {
-        double want = bias[c], size = std::abs(want);
-        for (size_t g = 0; g < groups; ++g) {
-          const size_t begin = g * cpu::kScaleGroup;
-          const size_t end = std::min(in, begin + cpu::kScaleGroup);
-          const float* w = weight.data() + c * in;
-          float largest = 0;
-          for (size_t k = begin; k < end; ++k) largest = std::max(largest, std::abs(w[k]));
-          int64_t sum = 0;
-          for (size_t k = begin; k < end; ++k) {
-            sum += (q[k] - scales[g].zero) * std::lrint(w[k] * (127 / largest));
-          }
-          const double part = static_cast<double>(sum) * static_cast<double>(largest) / 127 *
-                              static_cast<double>(scales[g].scale);
-          want += part;
-          size += std::abs(part);
+// What the kernel quantised a row to, checked against the row, then multiplied exactly. `factors`:
+// empty, or of the columns.
+void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<float>& x,
+               const std::vector<float>& weight, const std::vector<float>& bias,
+               const std::vector<float>& factors, const std::vector<float>& y) {
+  const size_t in = shape.in;
+  cpu::HugePageArena arena;
+  const cpu::PanelLinear packed(weight.data(), bias.data(), static_cast<int32_t>(shape.out),
+                                static_cast<int32_t>(in), DType::kI8,
+                                factors.empty() ? nullptr : factors.data(),
+                                static_cast<size_t>(kernels.panel), &arena);
+  cpu::AlignedBuffer memory(shape.rows * cpu::PackedRowBytes(DType::kI8, in), &arena);
+  const cpu::PackedRows rows(memory.data(), shape.rows, packed);
+  kernels.pack_rows(rows.Pack(x.data(), in, shape.rows, 0, in));
+  const auto factor = [&](size_t k) { return factors.empty() ? 1 : factors[k]; };
+  const size_t groups = cpu::ScaleGroups(DType::kI8, in);
+  for (size_t r = 0; r < shape.rows; ++r) {
+    const auto* q =
+        reinterpret_cast<const uint8_t*>(rows.words + r * cpu::RowStride(DType::kI8, in));
+    const cpu::RowScale* scales = rows.scales + r * groups;
+    for (size_t k = 0; k < in; ++k) {
+      const cpu::RowScale& scale = scales[k / cpu::kScaleGroup];
+      ASSERT_NEAR(static_cast<double>(scale.scale) * (q[k] - scale.zero),
+                  x[r * in + k] * (1 / factor(k)), 0.502 * static_cast<double>(scale.scale))
+          << k;
+    }
+    for (size_t c = 0; c < shape.out; ++c) {
+      double want = bias[c], size = std::abs(want);
+      for (size_t g = 0; g < groups; ++g) {
+        const size_t begin = g * cpu::kScaleGroup;
+        const size_t end = std::min(in, begin + cpu::kScaleGroup);
+        const float* w = weight.data() + c * in;
+        float largest = 0;
+        for (size_t k = begin; k < end; ++k)
+          largest = std::max(largest, std::abs(w[k] * factor(k)));
+        int64_t sum = 0;
+        for (size_t k = begin; k < end; ++k) {
+          sum += (q[k] - scales[g].zero) * std::lrint(w[k] * factor(k) * (127 / largest));
         }
-        ASSERT_NEAR(y[r * shape.out + c], want, Rounding(groups, size))
-            << "k=" << in << " row " << r << " column " << c;
+        const double part = static_cast<double>(sum) * static_cast<double>(largest) / 127 *
+                            static_cast<double>(scales[g].scale);
+        want += part;
+        size += std::abs(part);
       }
+      ASSERT_NEAR(y[r * shape.out + c], want, Rounding(groups, size))
+          << "k=" << in << " row " << r << " column " << c;
     }
   }
+}
+
+TEST_P(Products, Int8IsExactButForScales) {
+  for (const Shape& shape : kShapes) {
+    const std::vector<float> x = Random(shape.rows * shape.in, 1);
+    const std::vector<float> weight = Random(shape.out * shape.in, 2);
+    const std::vector<float> bias = Random(shape.out, 3);
+    std::vector<float> factors = Random(shape.in, 4);
+    for (float& v : factors) v = 0.1f + std::abs(v);
+    for (const std::vector<float>& given : {std::vector<float>(), factors}) {
+      CheckInt8(*GetParam(), shape, x, weight, bias, given,
+                Multiply(shape, x, weight, bias, DType::kI8, given));
+    }
+  }
+}
+
+// A column far larger than the rest costs them their precision; factors give it back.
+TEST_P(Products, FactorsOfColumnsEvenOutliers) {
+  const Shape shape = {9, 200, 33};
+  std::vector<float> x = Random(shape.rows * shape.in, 10);
+  const std::vector<float> weight = Random(shape.out * shape.in, 11);
+  const std::vector<float> bias(shape.out, 0);
+  std::vector<float> factors(shape.in, 1);
+  factors[77] = 8;
+  for (size_t r = 0; r < shape.rows; ++r) x[r * shape.in + 77] *= 50;
+  const std::vector<float> want = Multiply(shape, x, weight, bias, DType::kF32);
+  const auto error = [&](const std::vector<float>& given) {
+    const std::vector<float> y = Multiply(shape, x, weight, bias, DType::kI8, given);
+    double squares = 0;
+    for (size_t i = 0; i < y.size(); ++i) squares += std::pow(y[i] - want[i], 2);
+    return std::sqrt(squares / static_cast<double>(y.size()));
+  };
+  EXPECT_LT(error(factors), 0.5 * error({}));
 }
 
 // Extremes do not saturate: every byte at its end, the sums of a whole group.
@@ -190,8 +227,9 @@ TEST_P(Products, NanAndInfinityStayInTheirRow) {
       const Shape shape = {5, 300, 40};
       std::vector<float> x = Random(shape.rows * shape.in, 7);
       x[2 * shape.in + 299] = bad;
-      const std::vector<float> y = Multiply(shape, x, Random(shape.out * shape.in, 8),
-                                            std::vector<float>(shape.out, 0), dtype);
+      const std::vector<float> y =
+          Multiply(shape, x, Random(shape.out * shape.in, 8), std::vector<float>(shape.out, 0),
+                   dtype, std::vector<float>(shape.in, 3));
       for (size_t i = 0; i < y.size(); ++i) {
         EXPECT_EQ(std::isfinite(y[i]), i / shape.out != 2) << DTypeName(dtype) << " " << i;
       }

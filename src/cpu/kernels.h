@@ -69,10 +69,11 @@ struct PackRowsTask {
   size_t x_stride = 0;
   size_t rows = 0;
   size_t columns = 0;
-  Word* words = nullptr;       // [rows, stride]: the first column's
-  size_t stride = 0;           // RowStride of the whole rows
-  RowScale* scales = nullptr;  // [rows, scale_stride]; int8 only
-  size_t scale_stride = 0;     // ScaleGroups of the whole rows
+  const float* factors = nullptr;  // [columns] that x is multiplied by, or null; int8 only
+  Word* words = nullptr;           // [rows, stride]: the first column's
+  size_t stride = 0;               // RowStride of the whole rows
+  RowScale* scales = nullptr;      // [rows, scale_stride]; int8 only
+  size_t scale_stride = 0;         // ScaleGroups of the whole rows
 };
 
 // y[rows, cols] = activation(x[rows, in] W^T + bias) for neighbouring panels of W; with `multiply`,

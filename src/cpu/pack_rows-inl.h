@@ -10,33 +10,44 @@ inline void RoundRowBf16(const float* x, size_t in, uint16_t* to) {
   if (in % 2 != 0) to[in] = 0;
 }
 
-// Runs body(vectors, offset, n) over four vectors at a time; the last may hold fewer than 4 kLanes
-// values, the others read as 0.
-template <typename Body>
-inline void ForFour(const float* x, size_t width, Body&& body) {
+inline Vec LoadUpTo(const float* p, size_t n) {
+  return n < kLanes ? Simd::LoadPart(p, n) : Simd::Load(p);
+}
+
+// Runs body(vectors, offset, n) over four vectors of x, times `factors` if kFactors, at a time; the
+// last may hold fewer than 4 kLanes values, the others read as 0.
+template <bool kFactors, typename Body>
+inline void ForFour(const float* x, const float* factors, size_t width, Body&& body) {
   Vec v[4];
   size_t i = 0;
   for (; i + 4 * kLanes <= width; i += 4 * kLanes) {
 #pragma GCC unroll 4
-    for (size_t j = 0; j < 4; ++j) v[j] = Simd::Load(x + i + j * kLanes);
+    for (size_t j = 0; j < 4; ++j) {
+      v[j] = Simd::Load(x + i + j * kLanes);
+      if constexpr (kFactors) v[j] = Simd::Mul(v[j], Simd::Load(factors + i + j * kLanes));
+    }
     body(v, i, 4 * kLanes);
   }
   if (i == width) return;
   for (size_t j = 0; j < 4; ++j) {
     const size_t begin = i + j * kLanes;
     const size_t rest = begin < width ? width - begin : 0;
-    v[j] = rest < kLanes ? Simd::LoadPart(x + begin, rest) : Simd::Load(x + begin);
+    v[j] = LoadUpTo(x + begin, rest);
+    if constexpr (kFactors) v[j] = Simd::Mul(v[j], LoadUpTo(factors + begin, rest));
   }
   body(v, i, width - i);
 }
 
+// `factors`: [in], or null where kFactors is false.
 // The range is widened to hold 0, which is then exact and so is its zero point. Four chains of each
 // kind side by side hide the latency of an operation.
-inline void QuantizeGroup(const float* x, size_t in, uint8_t* to, RowScale* out) {
+template <bool kFactors>
+inline void QuantizeGroup(const float* x, const float* factors, size_t in, uint8_t* to,
+                          RowScale* out) {
   Vec low[4], high[4];
   Vec check[4];  // stays 0 unless there is a NaN or an infinity
   for (int j = 0; j < 4; ++j) low[j] = high[j] = check[j] = Simd::Zero();
-  ForFour(x, in, [&](const Vec(&v)[4], size_t, size_t) {
+  ForFour<kFactors>(x, factors, in, [&](const Vec(&v)[4], size_t, size_t) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       low[j] = Simd::Min(v[j], low[j]);
@@ -58,7 +69,7 @@ inline void QuantizeGroup(const float* x, size_t in, uint8_t* to, RowScale* out)
   out->zero = zero > 0 && zero < 256 ? static_cast<int32_t>(zero) : 0;
   const Vec factor = Simd::Set(inverse);
   const Vec shift = Simd::Set(static_cast<float>(out->zero));
-  ForFour(x, in, [&](const Vec(&v)[4], size_t i, size_t n) {
+  ForFour<kFactors>(x, factors, in, [&](const Vec(&v)[4], size_t i, size_t n) {
     Vec q[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) q[j] = Simd::Fma(v[j], factor, shift);
@@ -72,10 +83,16 @@ inline void QuantizeGroup(const float* x, size_t in, uint8_t* to, RowScale* out)
   });
 }
 
-inline void QuantizeRow(const float* x, size_t in, uint8_t* to, RowScale* scales) {
+inline void QuantizeRow(const float* x, const float* factors, size_t in, uint8_t* to,
+                        RowScale* scales) {
   for (size_t k = 0; k < in; k += kScaleGroup) {
     const size_t n = in - k < kScaleGroup ? in - k : kScaleGroup;
-    QuantizeGroup(x + k, n, to + k, scales + k / kScaleGroup);
+    RowScale* scale = scales + k / kScaleGroup;
+    if (factors == nullptr) {
+      QuantizeGroup<false>(x + k, nullptr, n, to + k, scale);
+    } else {
+      QuantizeGroup<true>(x + k, factors + k, n, to + k, scale);
+    }
   }
   for (size_t k = in; k % 4 != 0; ++k) to[k] = 0;
 }
@@ -89,7 +106,7 @@ void PackRows(const PackRowsTask& task) {
     } else if (task.dtype == DType::kBf16) {
       RoundRowBf16(from, task.columns, reinterpret_cast<uint16_t*>(to));
     } else {
-      QuantizeRow(from, task.columns, reinterpret_cast<uint8_t*>(to),
+      QuantizeRow(from, task.factors, task.columns, reinterpret_cast<uint8_t*>(to),
                   task.scales + r * task.scale_stride);
     }
   }

@@ -40,16 +40,19 @@ float Quantize(const float* from, size_t n, int8_t* to, int32_t* sum) {
 }  // namespace
 
 PanelLinear::PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in,
-                         DType dtype, size_t panel, HugePageArena* arena)
+                         DType dtype, const float* column_factors, size_t panel,
+                         HugePageArena* arena)
     : panel_(panel),
       panels_(CeilDiv(static_cast<size_t>(out), panel)),
       words_(RowWords(dtype, static_cast<size_t>(in))),
       groups_(ScaleGroups(dtype, static_cast<size_t>(in))),
       has_bias_(bias != nullptr),
+      has_factors_(dtype == DType::kI8 && column_factors != nullptr),
       weights_(panels_ * panel * words_, arena),
       bias_(panels_ * panel, arena),
       scales_(panels_ * panel * groups_, arena),
-      sums_(panels_ * panel * groups_, arena) {
+      sums_(panels_ * panel * groups_, arena),
+      row_factors_(has_factors_ ? static_cast<size_t>(in) : 0, arena) {
   in_ = in;
   out_ = out;
   dtype_ = dtype;
@@ -57,7 +60,9 @@ PanelLinear::PanelLinear(const float* weight, const float* bias, int32_t out, in
     std::memset(buffer->data(), 0, buffer->size() * sizeof(float));
   }
   const size_t depth = static_cast<size_t>(in);
+  for (size_t k = 0; k < row_factors_.size(); ++k) row_factors_.data()[k] = 1 / column_factors[k];
   std::vector<int8_t> row(words_ * sizeof(Word), 0);
+  std::vector<float> scaled(row_factors_.size());
   for (size_t r = 0; r < static_cast<size_t>(out); ++r) {
     const float* from = weight + r * depth;
     const size_t column = r / panel * panel * groups_ + r % panel;
@@ -69,6 +74,8 @@ PanelLinear::PanelLinear(const float* weight, const float* bias, int32_t out, in
         std::memcpy(row.data() + k * sizeof(half), &half, sizeof(half));
       }
     } else {
+      for (size_t k = 0; k < scaled.size(); ++k) scaled[k] = from[k] * column_factors[k];
+      if (has_factors_) from = scaled.data();
       for (size_t g = 0; g < groups_; ++g) {
         const size_t begin = g * kScaleGroup;
         int32_t sum = 0;
@@ -87,7 +94,8 @@ PanelLinear::PanelLinear(const float* weight, const float* bias, int32_t out, in
 }
 
 uint64_t PanelLinear::bytes() const {
-  return (weights_.size() + bias_.size() + scales_.size() + sums_.size()) * sizeof(float);
+  return (weights_.size() + bias_.size() + scales_.size() + sums_.size() + row_factors_.size()) *
+         sizeof(float);
 }
 
 void PanelLinear::Describe(size_t first, size_t count, GemmTask* task) const {
@@ -105,11 +113,12 @@ const Word* PanelLinear::panel(size_t index) const {
   return reinterpret_cast<const Word*>(weights_.data()) + index * panel_ * words_;
 }
 
-PackedRows::PackedRows(void* memory, size_t capacity, DType type, size_t columns)
-    : dtype(type),
-      in(columns),
+PackedRows::PackedRows(void* memory, size_t capacity, const PanelLinear& weight)
+    : dtype(weight.dtype()),
+      in(static_cast<size_t>(weight.in())),
+      factors(weight.row_factors()),
       words(static_cast<Word*>(memory)),
-      scales(reinterpret_cast<RowScale*>(words + capacity * RowStride(type, columns))) {}
+      scales(reinterpret_cast<RowScale*>(words + capacity * RowStride(dtype, in))) {}
 
 PackedRows PackedRows::From(size_t row) const {
   PackedRows rest = *this;
@@ -126,6 +135,7 @@ PackRowsTask PackedRows::Pack(const float* x, size_t x_stride, size_t rows, size
   task.x_stride = x_stride;
   task.rows = rows;
   task.columns = end - begin;
+  task.factors = factors == nullptr ? nullptr : factors + begin;
   task.words = words + begin / WordValues(dtype);
   task.stride = RowStride(dtype, in);
   task.scales = scales + begin / kScaleGroup;

@@ -27,15 +27,18 @@ class AlignedBuffer final : public Buffer {
 class PanelLinear final : public PackedLinear {
  public:
   // weight: [out, in] row-major; bias: [out] or null. dtype: kF32, kBf16 (rounded to nearest even)
-  // or kI8. A weight that is not finite makes its column's results NaN.
+  // or kI8. A weight that is not finite makes its column's results NaN. column_factors: see
+  // Backend::Pack.
   PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in, DType dtype,
-              size_t panel, HugePageArena* arena);
+              const float* column_factors, size_t panel, HugePageArena* arena);
 
   uint64_t bytes() const override;
   size_t panels() const { return panels_; }
   // A GemmTask's fields of this matrix for panels from `first` on.
   void Describe(size_t first, size_t count, GemmTask* task) const;
   const Word* panel(size_t index) const;
+  // What x is multiplied by where it is packed for this matrix, [in]; or null.
+  const float* row_factors() const { return has_factors_ ? row_factors_.data() : nullptr; }
 
  private:
   size_t panel_;
@@ -43,10 +46,12 @@ class PanelLinear final : public PackedLinear {
   size_t words_;   // of a row
   size_t groups_;  // of scales
   bool has_bias_;
+  bool has_factors_;
   AlignedBuffer weights_;
   AlignedBuffer bias_;
   AlignedBuffer scales_;
   AlignedBuffer sums_;  // s32
+  AlignedBuffer row_factors_;
 };
 
 // Bytes of a packed row with its scales.
@@ -57,7 +62,7 @@ static constexpr size_t PackedRowBytes(DType dtype, size_t in) {
 // Rows of a product's input, packed. Owns nothing.
 struct PackedRows {
   // `capacity` rows in `memory`, 64-byte aligned, PackedRowBytes for each.
-  PackedRows(void* memory, size_t capacity, DType type, size_t columns);
+  PackedRows(void* memory, size_t capacity, const PanelLinear& weight);
 
   // The rows from `row` on.
   PackedRows From(size_t row) const;
@@ -66,6 +71,7 @@ struct PackedRows {
 
   DType dtype;
   size_t in;
+  const float* factors;  // the weight's row_factors
   Word* words;
   RowScale* scales;
 };

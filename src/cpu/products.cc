@@ -17,8 +17,9 @@ size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 class Carver {
  public:
   explicit Carver(const AlignedBuffer& memory) : next_(reinterpret_cast<char*>(memory.data())) {}
-  PackedRows Rows(size_t rows, DType dtype, size_t in) {
-    return PackedRows(Take(rows * PackedRowBytes(dtype, in)), rows, dtype, in);
+  PackedRows Rows(size_t rows, const PanelLinear& weight) {
+    const size_t bytes = PackedRowBytes(weight.dtype(), static_cast<size_t>(weight.in()));
+    return PackedRows(Take(rows * bytes), rows, weight);
   }
   float* Floats(size_t count) { return static_cast<float*>(Take(count * sizeof(float))); }
 
@@ -165,7 +166,7 @@ void Products::Linear(const float* x, size_t rows, const PanelLinear& weight, Ac
   const size_t width = Columns(weight);
   const Blocks blocks = SplitRows(rows, InputBytes(weight));
   if (blocks.count < pool_->threads()) {
-    const PackedRows packed = Carver(*shared_).Rows(rows, weight.dtype(), in);
+    const PackedRows packed = Carver(*shared_).Rows(rows, weight);
     PackShared(x, rows, packed);
     LinearShared(packed, blocks, weight, activation, y);
     return;
@@ -173,7 +174,7 @@ void Products::Linear(const float* x, size_t rows, const PanelLinear& weight, Ac
   pool_->ParallelFor(blocks.count, [&](size_t block, size_t thread) {
     const size_t begin = blocks.begin(block);
     const size_t count = blocks.end(block) - begin;
-    const PackedRows packed = Carver(*scratch_[thread]).Rows(count, weight.dtype(), in);
+    const PackedRows packed = Carver(*scratch_[thread]).Rows(count, weight);
     kernels_->pack_rows(packed.Pack(x + begin * in, in, count, 0, in));
     const bool last = block + pool_->threads() >= blocks.count;
     Gemm(packed, count, weight, {0, weight.panels()}, {y + begin * width, width, activation, false},
@@ -189,7 +190,7 @@ void Products::LinearAddNorm(const float* x, size_t rows, const PanelLinear& wei
   const Blocks blocks = SplitRows(rows, InputBytes(weight) + width * sizeof(float));
   if (blocks.count < pool_->threads()) {
     Carver carver(*shared_);
-    const PackedRows packed = carver.Rows(rows, weight.dtype(), in);
+    const PackedRows packed = carver.Rows(rows, weight);
     float* product = carver.Floats(rows * width);
     PackShared(x, rows, packed);
     LinearShared(packed, blocks, weight, Activation::kNone, product);
@@ -205,7 +206,7 @@ void Products::LinearAddNorm(const float* x, size_t rows, const PanelLinear& wei
     const size_t begin = blocks.begin(block);
     const size_t count = blocks.end(block) - begin;
     Carver carver(*scratch_[thread]);
-    const PackedRows packed = carver.Rows(count, weight.dtype(), in);
+    const PackedRows packed = carver.Rows(count, weight);
     float* product = carver.Floats(count * width);
     kernels_->pack_rows(packed.Pack(x + begin * in, in, count, 0, in));
     const bool last = block + pool_->threads() >= blocks.count;
@@ -248,9 +249,7 @@ void Products::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t ro
 void Products::FeedForward(const FeedForwardArgs& args) {
   const PanelLinear& in = Panel(args.in);
   const PanelLinear& out = Panel(args.out);
-  const DType dtype = in.dtype();
   const size_t hidden = static_cast<size_t>(in.in());
-  const size_t middle = static_cast<size_t>(out.in());
   const size_t width = Columns(out);
   const Ending ending = {args.residual, &args.norm, args.sum, args.y};
   const Blocks blocks =
@@ -264,8 +263,8 @@ void Products::FeedForward(const FeedForwardArgs& args) {
     const size_t begin = blocks.begin(block);
     const size_t count = blocks.end(block) - begin;
     Carver carver(*scratch_[thread]);
-    const PackedRows packed = carver.Rows(count, dtype, hidden);
-    const PackedRows inner = carver.Rows(count, out.dtype(), middle);
+    const PackedRows packed = carver.Rows(count, in);
+    const PackedRows inner = carver.Rows(count, out);
     float* strip = carver.Floats(count * StripFloats(out.dtype()));
     float* product = carver.Floats(count * width);
     kernels_->pack_rows(packed.Pack(args.x + begin * hidden, hidden, count, 0, hidden));
@@ -282,8 +281,8 @@ void Products::FeedForwardShared(const FeedForwardArgs& args, const Blocks& bloc
   const PanelLinear& out = Panel(args.out);
   const size_t width = Columns(out);
   Carver carver(*shared_);
-  const PackedRows packed = carver.Rows(args.rows, in.dtype(), static_cast<size_t>(in.in()));
-  const PackedRows inner = carver.Rows(args.rows, out.dtype(), static_cast<size_t>(out.in()));
+  const PackedRows packed = carver.Rows(args.rows, in);
+  const PackedRows inner = carver.Rows(args.rows, out);
   float* product = carver.Floats(args.rows * width);
   PackShared(args.x, args.rows, packed);
   // int8 rows are packed by whole groups of scales.

@@ -87,10 +87,10 @@ class Runner {
     const std::vector<float> weight = inputs_.Make(out * in);
     const std::vector<float> shift = inputs_.Make(out);
     const PanelLinear linear(weight.data(), shift.data(), static_cast<int32_t>(out),
-                             static_cast<int32_t>(in), dtype, static_cast<size_t>(kernels_.panel),
-                             &arena_);
+                             static_cast<int32_t>(in), dtype, nullptr,
+                             static_cast<size_t>(kernels_.panel), &arena_);
     AlignedBuffer memory(rows * PackedRowBytes(dtype, in) / sizeof(float), &arena_);
-    const PackedRows packed(memory.data(), rows, dtype, in);
+    const PackedRows packed(memory.data(), rows, linear);
     kernels_.pack_rows(packed.Pack(x.data(), in, rows, 0, in));
     std::vector<float> y(rows * out);
     GemmTask task;

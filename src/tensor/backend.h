@@ -127,7 +127,7 @@ struct FeedForwardArgs {
   const float* x = nullptr;  // [rows, in->in()]
   size_t rows = 0;
   const PackedLinear* in = nullptr;
-  const PackedLinear* gate = nullptr;  // as `in`; null: none
+  const PackedLinear* gate = nullptr;  // as `in`, and packed with its factors; null: none
   Activation activation = Activation::kNone;
   const PackedLinear* out = nullptr;  // out->in() == in->out()
   const float* residual = nullptr;    // [rows, out->out()]
@@ -169,8 +169,15 @@ class Backend {
   virtual void CopyOut(const float* device, float* host, size_t floats) = 0;
   // weight: host [out, in] row-major; bias: host [out] or null. dtype: that of the product's two
   // operands, kF32, kBf16 or kI8; activations go in and come out as f32 all the same.
+  // column_factors: host [in], positive, or null: all 1. kI8 only: column k of the weight is
+  // multiplied by its factor and x's divided by it, before both are rounded.
   virtual std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
-                                             int32_t in, DType dtype) = 0;
+                                             int32_t in, DType dtype,
+                                             const float* column_factors) = 0;
+  std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
+                                     int32_t in, DType dtype) {
+    return Pack(weight, bias, out, in, dtype, nullptr);
+  }
   // kBf16 where this processor multiplies it natively, else kF32.
   virtual DType preferred_dtype() const { return DType::kF32; }
 
