@@ -175,7 +175,7 @@ TEST_P(Products, FactorsOfColumnsEvenOutliers) {
     for (size_t i = 0; i < y.size(); ++i) squares += std::pow(y[i] - want[i], 2);
     return std::sqrt(squares / static_cast<double>(y.size()));
   };
-  EXPECT_LT(error(factors), 0.5 * error({}));
+  EXPECT_LT(error(factors), 0.6 * error({}));
 }
 
 // Extremes do not saturate: every byte at its end, the sums of a whole group.

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cmath>
 
+#include "models/forward_pass.h"
 #include "models/weights.h"
 
 namespace penstock {
 namespace {
 
-constexpr size_t kTokenStep = 128;  // buffers grow by whole steps
 constexpr size_t kSequenceStep = 16;
 
 // Share of a thread's cache for the activations of a group that it takes through the layers alone;
@@ -20,8 +20,6 @@ constexpr size_t kGroupTokensMin = 48;  // below, reading the weights would cost
 constexpr size_t kGroupTokensMax = 256;
 // Groups are worked on side by side if the last thread ends at most this much after the mean.
 constexpr double kUnevenMax = 1.1;
-
-size_t RoundUp(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
 
@@ -70,194 +68,6 @@ int32_t EncoderModel::OutputWidth(EncoderOutput output) const {
   }
   return 0;
 }
-
-namespace {
-
-// The activations of one forward pass and the pass itself, on one backend or one lane of it.
-//
-// Buffers, in rows of one token:
-//   x       [hidden]        the residual stream, and after the last layer the hidden state
-//   normed  [hidden]        pre-norm models: the norm of x that the next product reads
-//   qkv     [3 hidden]
-//   context [hidden]        attention's output
-class Workspace {
- public:
-  explicit Workspace(const EncoderWeights& weights) : weights_(weights) {}
-
-  // The next Forward runs on `backend`, with at most `tokens` tokens.
-  void Reserve(Backend* backend, size_t tokens);
-  void Release();
-  uint64_t bytes() const;
-  // Returns the last hidden state, [tokens, hidden].
-  const float* Forward(const PackedBatch& batch);
-  // All but the end of the last layer (FinishLayer), for one token of each sequence alone: what
-  // FinishLayer takes goes to context[sequences, hidden] and x[sequences, hidden].
-  void ForwardChosen(const PackedBatch& batch, std::span<const int32_t> tokens, float* context,
-                     float* x);
-
- private:
-  void NumberPositions(const PackedBatch& batch);
-  // Embeds, and runs the first `count` layers; returns what the next one reads.
-  const float* RunLayers(const PackedBatch& batch, size_t count);
-  // Attention of all tokens, or of those chosen, to `out`.
-  void Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch,
-              std::span<const int32_t> chosen, float* out);
-
-  const EncoderWeights& weights_;
-  Backend* backend_ = nullptr;
-  size_t capacity_ = 0;
-  std::unique_ptr<Buffer> x_, normed_, qkv_, context_;
-  std::vector<int32_t> position_ids_;
-};
-
-void Workspace::Reserve(Backend* backend, size_t tokens) {
-  backend_ = backend;
-  if (tokens <= capacity_) return;
-  const size_t hidden = static_cast<size_t>(weights_.hidden);
-  Release();  // first, so that old and new are never there at once
-  capacity_ = RoundUp(tokens, kTokenStep);
-  const auto alloc = [&](size_t width) {
-    return backend->Alloc(capacity_ * width, BufferUse::kActivations);
-  };
-  x_ = alloc(hidden);
-  if (weights_.architecture->pre_norm) normed_ = alloc(hidden);
-  qkv_ = alloc(3 * hidden);
-  context_ = alloc(hidden);
-  position_ids_.resize(capacity_);
-}
-
-void Workspace::Release() {
-  capacity_ = 0;
-  for (auto* buffer : {&x_, &normed_, &qkv_, &context_}) buffer->reset();
-  position_ids_ = std::vector<int32_t>();  // ({} would keep the room)
-}
-
-uint64_t Workspace::bytes() const {
-  uint64_t bytes = position_ids_.capacity() * sizeof(int32_t);
-  for (const auto* buffer : {&x_, &normed_, &qkv_, &context_}) {
-    if (*buffer != nullptr) bytes += (*buffer)->size() * sizeof(float);
-  }
-  return bytes;
-}
-
-void Workspace::NumberPositions(const PackedBatch& batch) {
-  if (weights_.positions == nullptr) return;
-  const bool padded = weights_.architecture->position_scheme == PositionScheme::kPadded;
-  const int32_t padding = weights_.position_padding;
-  for (size_t s = 0; s < batch.sequences(); ++s) {
-    int32_t next = padded ? padding + 1 : 0;
-    for (int32_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
-      const size_t token = static_cast<size_t>(t);
-      position_ids_[token] = padded && batch.ids[token] == padding ? padding : next++;
-    }
-  }
-}
-
-void Workspace::Attend(const EncoderLayer& layer, const float* input, const PackedBatch& batch,
-                       std::span<const int32_t> chosen, float* out) {
-  backend_->Linear(input, batch.tokens(), *layer.qkv, Activation::kNone, qkv_->data());
-  AttentionArgs args;
-  args.qkv = qkv_->data();
-  args.out = out;
-  args.offsets = batch.offsets;
-  args.queries = chosen;
-  args.heads = weights_.heads;
-  args.head_size = weights_.hidden / weights_.heads;
-  args.scale = 1.0f / std::sqrt(static_cast<float>(args.head_size));
-  args.dtype = layer.qkv->dtype();
-  args.rope_cos = layer.rope_cos;
-  args.rope_sin = layer.rope_sin;
-  args.rope_size = weights_.rope_size;
-  args.rope_interleaved = weights_.rope_interleaved;
-  args.relative_bias = weights_.relative_bias;
-  args.bias_reach = weights_.bias_reach;
-  args.window = layer.window;
-  backend_->Attention(args);
-}
-
-// From attention's output on, for `rows` rows. x: the residual stream; normed: pre-norm models
-// only. Returns the one of the two that what follows reads.
-float* FinishLayer(const EncoderWeights& weights, size_t index, Backend* backend, size_t rows,
-                   const float* context, float* x, float* normed) {
-  const EncoderLayer& layer = weights.layers[index];
-  FeedForwardArgs args;
-  args.rows = rows;
-  args.in = layer.ff_in.get();
-  args.gate = layer.ff_gate.get();
-  args.activation = weights.activation;
-  args.out = layer.ff_out.get();
-  args.residual = x;
-  if (!weights.architecture->pre_norm) {
-    backend->LinearAddNorm(context, rows, *layer.attention_out, x, layer.attention_norm, nullptr,
-                           x);
-    args.x = x;
-    args.norm = layer.ff_norm;
-    args.y = x;
-  } else {
-    // Each product's norm is that of what reads it next.
-    backend->LinearAddNorm(context, rows, *layer.attention_out, x, layer.ff_norm, x, normed);
-    args.x = normed;
-    args.norm = index + 1 < weights.layers.size() ? weights.layers[index + 1].attention_norm
-                                                  : weights.final_norm;
-    args.sum = x;
-    args.y = normed;
-  }
-  backend->FeedForward(args);
-  return args.y;
-}
-
-const float* Workspace::RunLayers(const PackedBatch& batch, size_t count) {
-  const size_t tokens = batch.tokens();
-  NumberPositions(batch);
-  EmbedArgs embed;
-  embed.ids = batch.ids;
-  if (weights_.type_rows > 1) embed.type_ids = batch.type_ids;
-  if (weights_.positions != nullptr) {
-    embed.position_ids = std::span<const int32_t>(position_ids_.data(), tokens);
-  }
-  embed.words = weights_.words;
-  embed.positions = weights_.positions;
-  embed.types = weights_.types;
-  embed.width = weights_.hidden;
-  embed.norm = weights_.embed_norm;
-  backend_->Embed(embed, x_->data());
-
-  const float* input = x_->data();
-  if (weights_.architecture->pre_norm && !weights_.layers.empty() &&
-      weights_.layers[0].attention_norm.gamma != nullptr) {
-    backend_->Norm(x_->data(), tokens, weights_.hidden, weights_.layers[0].attention_norm,
-                   normed_->data());
-    input = normed_->data();
-  }
-  for (size_t i = 0; i < count; ++i) {
-    Attend(weights_.layers[i], input, batch, {}, context_->data());
-    input = FinishLayer(weights_, i, backend_, tokens, context_->data(), x_->data(),
-                        normed_ == nullptr ? nullptr : normed_->data());
-  }
-  return input;
-}
-
-const float* Workspace::Forward(const PackedBatch& batch) {
-  return RunLayers(batch, weights_.layers.size());
-}
-
-void Workspace::ForwardChosen(const PackedBatch& batch, std::span<const int32_t> tokens,
-                              float* context, float* x) {
-  const size_t last = weights_.layers.size() - 1;
-  const float* input = RunLayers(batch, last);
-  Attend(weights_.layers[last], input, batch, tokens, context);
-  PoolArgs rows;
-  rows.x = x_->data();
-  rows.offsets = batch.offsets;
-  rows.skip = tokens;
-  rows.width = weights_.hidden;
-  rows.pooling = Pooling::kCls;
-  rows.out = x;
-  rows.out_stride = weights_.hidden;
-  backend_->Pool(rows);
-}
-
-}  // namespace
 
 // A batch is worked on in one of two ways; the bits are the same.
 //   lanes   cut into groups of whole sequences, each taken through all layers by one thread: its

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "models/calibration.h"
+
 namespace penstock {
 namespace {
 
@@ -53,6 +55,13 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
+// Linears as they are stored, in F32.
+struct Matrix {
+  std::vector<float> weight;  // [out, in]
+  std::vector<float> bias;    // [out], or empty
+  int32_t in = 0;
+};
+
 // Fetches tensors by name, in F32, with their shapes checked.
 class WeightReader {
  public:
@@ -93,52 +102,42 @@ class WeightReader {
     return out_->buffers.back()->data();
   }
 
-  std::unique_ptr<PackedLinear> Pack(const float* weight, const float* bias, int32_t out,
-                                     int32_t in, DType dtype) {
-    auto packed = out_->backend->Pack(weight, bias, out, in, dtype);
-    out_->bytes += packed->bytes();
-    return packed;
-  }
-
   // Rows of one or more Linears put on top of each other; all have a bias or none has.
-  Expected<std::unique_ptr<PackedLinear>> Linears(const std::vector<std::string>& names,
-                                                  int32_t out_each, int32_t in, DType dtype) {
-    std::vector<float> weight;
-    std::vector<float> bias;
+  Expected<Matrix> Rows(const std::vector<std::string>& names, int32_t out_each, int32_t in) {
+    Matrix matrix;
+    matrix.in = in;
     const bool has_bias = Find(names[0] + ".bias") != nullptr;
     for (const std::string& name : names) {
       PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> part,
                                 Read(name + ".weight", {out_each, in}));
-      weight.insert(weight.end(), part.begin(), part.end());
+      matrix.weight.insert(matrix.weight.end(), part.begin(), part.end());
       if ((Find(name + ".bias") != nullptr) != has_bias) {
         return Status::Unsupported("'" + name + ".bias': only some of " + names[0] +
                                    "'s group have one");
       }
       if (!has_bias) continue;
       PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> shift, Read(name + ".bias", {out_each}));
-      bias.insert(bias.end(), shift.begin(), shift.end());
+      matrix.bias.insert(matrix.bias.end(), shift.begin(), shift.end());
     }
-    return Pack(weight.data(), bias.empty() ? nullptr : bias.data(),
-                out_each * static_cast<int32_t>(names.size()), in, dtype);
+    return matrix;
   }
 
-  // One Linear cut into `parts` of `out_each` rows.
-  Expected<std::vector<std::unique_ptr<PackedLinear>>> Parts(const std::string& name, size_t parts,
-                                                             int32_t out_each, int32_t in,
-                                                             DType dtype) {
-    const int32_t out = out_each * static_cast<int32_t>(parts);
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> weight, Read(name + ".weight", {out, in}));
-    std::vector<float> bias;
-    if (Find(name + ".bias") != nullptr) {
-      PENSTOCK_ASSIGN_OR_RETURN(bias, Read(name + ".bias", {out}));
-    }
-    std::vector<std::unique_ptr<PackedLinear>> packed;
-    for (size_t i = 0; i < parts; ++i) {
-      const size_t row = i * static_cast<size_t>(out_each);
-      packed.push_back(Pack(weight.data() + row * static_cast<size_t>(in),
-                            bias.empty() ? nullptr : bias.data() + row, out_each, in, dtype));
-    }
+  // `count` rows from `first` on. factors: [in], or empty.
+  std::unique_ptr<PackedLinear> Pack(const Matrix& matrix, int32_t first, int32_t count,
+                                     DType dtype, const std::vector<float>& factors) {
+    const size_t row = static_cast<size_t>(first);
+    auto packed =
+        out_->backend->Pack(matrix.weight.data() + row * static_cast<size_t>(matrix.in),
+                            matrix.bias.empty() ? nullptr : matrix.bias.data() + row, count,
+                            matrix.in, dtype, factors.empty() ? nullptr : factors.data());
+    out_->bytes += packed->bytes();
     return packed;
+  }
+
+  Expected<std::unique_ptr<PackedLinear>> Linear(const std::string& name, int32_t out, int32_t in,
+                                                 DType dtype) {
+    PENSTOCK_ASSIGN_OR_RETURN(const Matrix matrix, Rows({name}, out, in));
+    return Pack(matrix, 0, out, dtype, {});
   }
 
   // Old checkpoints call the two parts gamma and beta.
@@ -223,88 +222,140 @@ Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWe
   return Status::Ok();
 }
 
-Status LoadLayer(const ModelFolder& folder, int32_t index, const ProductTypes& types,
-                 WeightReader* reader, EncoderWeights* out) {
-  const Architecture& arch = *out->architecture;
-  const std::string base = std::string(arch.layer) + std::to_string(index) + ".";
-  const auto name = [&](std::string_view part) { return base + std::string(part); };
-  const int32_t hidden = out->hidden;
-  const float epsilon = folder.encoder.layer_norm_eps;
-  const auto type = [&](Product product) {
-    return types.Of(index, folder.encoder.num_hidden_layers, product);
-  };
-  EncoderLayer layer;
-  if (arch.qkv.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer.qkv, reader->Linears({name(arch.query), name(arch.key), name(arch.value)}, hidden,
-                                   hidden, type(Product::kQkv)));
-  } else {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer.qkv, reader->Linears({name(arch.qkv)}, 3 * hidden, hidden, type(Product::kQkv)));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(
-      layer.attention_out,
-      reader->Linears({name(arch.attention_out)}, hidden, hidden, type(Product::kAttentionOut)));
-  if (!(index == 0 && arch.first_norm_absent)) {
-    PENSTOCK_ASSIGN_OR_RETURN(layer.attention_norm,
-                              reader->Norm(name(arch.attention_norm), hidden, epsilon));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(layer.ff_norm, reader->Norm(name(arch.ff_norm), hidden, epsilon));
+// Rotary tables, for local layers and the others.
+struct RopeTables {
+  const float *cos = nullptr, *sin = nullptr, *local_cos = nullptr, *local_sin = nullptr;
+};
 
-  // NomicBERT rounds the width its configuration names up: the tensor decides.
-  const TensorRecord* ff_out = reader->Find(name(arch.ff_out) + ".weight");
-  int32_t width = folder.encoder.intermediate_size;
-  if (arch.model_type == "nomic_bert" && ff_out != nullptr && ff_out->shape.size() == 2) {
-    width = static_cast<int32_t>(ff_out->shape[1]);
-  }
-  out->intermediate = std::max(out->intermediate, width);
-  if (!arch.gated) {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer.ff_in, reader->Linears({name(arch.ff_in)}, width, hidden, type(Product::kFfIn)));
-  } else if (arch.ff_gate.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        auto halves, reader->Parts(name(arch.ff_in), 2, width, hidden, type(Product::kFfIn)));
-    layer.ff_in = std::move(halves[0]);
-    layer.ff_gate = std::move(halves[1]);
-  } else {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer.ff_in, reader->Linears({name(arch.ff_gate)}, width, hidden, type(Product::kFfIn)));
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer.ff_gate, reader->Linears({name(arch.ff_in)}, width, hidden, type(Product::kFfIn)));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(
-      layer.ff_out, reader->Linears({name(arch.ff_out)}, hidden, width, type(Product::kFfOut)));
-  out->layers.push_back(std::move(layer));
-  return Status::Ok();
-}
-
-// Rotary tables and attention windows. Local layers: all but every n-th, counted from 0.
-void WireAttention(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+RopeTables MakeRopes(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
   const EncoderConfig& config = folder.encoder;
   const int32_t head_size = out->hidden / out->heads;
-  const float *cos = nullptr, *sin = nullptr, *local_cos = nullptr, *local_sin = nullptr;
-  if (config.rope_theta > 0) {
-    out->rope_size =
-        static_cast<int32_t>(static_cast<float>(head_size) * config.rope_fraction) / 2 * 2;
-    out->rope_interleaved = config.rope_interleaved;
-    MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta, &cos, &sin);
-    local_cos = cos;
-    local_sin = sin;
-    if (config.local_attention > 0 && config.rope_theta_local > 0 &&
-        config.rope_theta_local != config.rope_theta) {
-      MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta_local, &local_cos,
-               &local_sin);
-    }
+  RopeTables ropes;
+  if (config.rope_theta <= 0) return ropes;
+  out->rope_size =
+      static_cast<int32_t>(static_cast<float>(head_size) * config.rope_fraction) / 2 * 2;
+  out->rope_interleaved = config.rope_interleaved;
+  MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta, &ropes.cos, &ropes.sin);
+  ropes.local_cos = ropes.cos;
+  ropes.local_sin = ropes.sin;
+  if (config.local_attention > 0 && config.rope_theta_local > 0 &&
+      config.rope_theta_local != config.rope_theta) {
+    MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta_local, &ropes.local_cos,
+             &ropes.local_sin);
   }
-  for (size_t i = 0; i < out->layers.size(); ++i) {
-    EncoderLayer& layer = out->layers[i];
-    const bool local = config.local_attention > 0 &&
-                       i % static_cast<size_t>(std::max(1, config.global_attn_every_n_layers)) != 0;
-    layer.rope_cos = local ? local_cos : cos;
-    layer.rope_sin = local ? local_sin : sin;
-    layer.window = local ? std::max(1, config.local_attention / 2) : 0;
-  }
+  return ropes;
 }
+
+// Reads and packs the layers, one after the other.
+class LayerLoader {
+ public:
+  LayerLoader(const ModelFolder& folder, const ProductTypes& types, WeightReader* reader,
+              EncoderWeights* out)
+      : folder_(folder), types_(types), arch_(*out->architecture), reader_(reader), out_(out) {
+    ropes_ = MakeRopes(folder, reader, out);
+    // Parts that are kept are kept because int8 is too coarse for them.
+    if (types.dtype == DType::kI8) calibration_.emplace(*out, folder.max_tokens);
+  }
+
+  Status Load(int32_t index) {
+    base_ = std::string(arch_.layer) + std::to_string(index) + ".";
+    index_ = index;
+    EncoderLayer layer;
+    Wire(&layer);
+    PENSTOCK_RETURN_IF_ERROR(LoadNorms(&layer));
+    PENSTOCK_RETURN_IF_ERROR(LoadAttention(&layer));
+    PENSTOCK_RETURN_IF_ERROR(LoadFeedForward(&layer));
+    if (calibration_) calibration_->EndLayer(layer);
+    out_->layers.push_back(std::move(layer));
+    return Status::Ok();
+  }
+
+ private:
+  std::string Name(std::string_view part) const { return base_ + std::string(part); }
+  DType Type(Product product) const {
+    return types_.Of(index_, folder_.encoder.num_hidden_layers, product);
+  }
+
+  // Attention's window and rotary tables. Local layers: all but every n-th, counted from 0.
+  void Wire(EncoderLayer* layer) const {
+    const EncoderConfig& config = folder_.encoder;
+    const bool local =
+        config.local_attention > 0 && index_ % std::max(1, config.global_attn_every_n_layers) != 0;
+    layer->rope_cos = local ? ropes_.local_cos : ropes_.cos;
+    layer->rope_sin = local ? ropes_.local_sin : ropes_.sin;
+    layer->window = local ? std::max(1, config.local_attention / 2) : 0;
+  }
+
+  Status LoadNorms(EncoderLayer* layer) {
+    const float epsilon = folder_.encoder.layer_norm_eps;
+    if (!(index_ == 0 && arch_.first_norm_absent)) {
+      PENSTOCK_ASSIGN_OR_RETURN(layer->attention_norm,
+                                reader_->Norm(Name(arch_.attention_norm), out_->hidden, epsilon));
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(layer->ff_norm,
+                              reader_->Norm(Name(arch_.ff_norm), out_->hidden, epsilon));
+    return Status::Ok();
+  }
+
+  Status LoadAttention(EncoderLayer* layer) {
+    const int32_t hidden = out_->hidden;
+    const DType type = Type(Product::kQkv);
+    std::vector<std::string> names = {Name(arch_.qkv)};
+    if (arch_.qkv.empty()) names = {Name(arch_.query), Name(arch_.key), Name(arch_.value)};
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const Matrix qkv,
+        reader_->Rows(names, 3 * hidden / static_cast<int32_t>(names.size()), hidden));
+    std::vector<float> factors;
+    if (calibration_) {
+      const std::vector<float> maxima = calibration_->AttentionMaxima(*layer);
+      if (type == DType::kI8) factors = ColumnFactors(maxima, qkv.weight);
+    }
+    layer->qkv = reader_->Pack(qkv, 0, 3 * hidden, type, factors);
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer->attention_out,
+        reader_->Linear(Name(arch_.attention_out), hidden, hidden, Type(Product::kAttentionOut)));
+    return Status::Ok();
+  }
+
+  Status LoadFeedForward(EncoderLayer* layer) {
+    const int32_t hidden = out_->hidden;
+    // NomicBERT rounds the width its configuration names up: the tensor decides.
+    const TensorRecord* ff_out = reader_->Find(Name(arch_.ff_out) + ".weight");
+    int32_t width = folder_.encoder.intermediate_size;
+    if (arch_.model_type == "nomic_bert" && ff_out != nullptr && ff_out->shape.size() == 2) {
+      width = static_cast<int32_t>(ff_out->shape[1]);
+    }
+    out_->intermediate = std::max(out_->intermediate, width);
+    const DType type = Type(Product::kFfIn);
+    // Gated: the activated part's rows first.
+    std::vector<std::string> names = {Name(arch_.ff_in)};
+    if (!arch_.ff_gate.empty()) names.insert(names.begin(), Name(arch_.ff_gate));
+    const int32_t rows = arch_.gated ? 2 * width : width;
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const Matrix in, reader_->Rows(names, rows / static_cast<int32_t>(names.size()), hidden));
+    std::vector<float> factors;
+    if (calibration_) {
+      const std::vector<float> maxima = calibration_->FeedForwardMaxima(*layer);
+      if (type == DType::kI8) factors = ColumnFactors(maxima, in.weight);
+    }
+    layer->ff_in = reader_->Pack(in, 0, width, type, factors);
+    if (arch_.gated) layer->ff_gate = reader_->Pack(in, width, width, type, factors);
+    PENSTOCK_ASSIGN_OR_RETURN(
+        layer->ff_out, reader_->Linear(Name(arch_.ff_out), hidden, width, Type(Product::kFfOut)));
+    return Status::Ok();
+  }
+
+  const ModelFolder& folder_;
+  const ProductTypes& types_;
+  const Architecture& arch_;
+  WeightReader* reader_;
+  EncoderWeights* out_;
+  RopeTables ropes_;
+  std::optional<Calibration> calibration_;
+  // Of the layer under way.
+  int32_t index_ = 0;
+  std::string base_;
+};
 
 // Tells each product what is multiplied by after it.
 void OrderProducts(EncoderWeights* out) {
@@ -346,8 +397,8 @@ Status LoadDenseModules(const ModelFolder& folder, EncoderWeights* out) {
     WeightReader reader(**store, "", out);
     DenseStep step;
     step.activation = ToActivation(module.activation);
-    PENSTOCK_ASSIGN_OR_RETURN(step.linear, reader.Linears({"linear"}, module.out_features,
-                                                          module.in_features, DType::kF32));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        step.linear, reader.Linear("linear", module.out_features, module.in_features, DType::kF32));
     out->dense.push_back(std::move(step));
   }
   const size_t pooled = out->pooling.size() * static_cast<size_t>(out->hidden);
@@ -375,8 +426,8 @@ Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights*
     DenseStep step;
     step.activation = ToActivation(spec.config_activation ? folder.encoder.classifier_activation
                                                           : spec.activation);
-    PENSTOCK_ASSIGN_OR_RETURN(step.linear, reader->Linears({std::string(spec.dense)}, out->hidden,
-                                                           out->hidden, DType::kF32));
+    PENSTOCK_ASSIGN_OR_RETURN(step.linear, reader->Linear(std::string(spec.dense), out->hidden,
+                                                          out->hidden, DType::kF32));
     if (!spec.norm.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(step.norm, reader->Norm(std::string(spec.norm), out->hidden,
                                                         folder.encoder.layer_norm_eps));
@@ -384,9 +435,9 @@ Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights*
     out->head.push_back(std::move(step));
   }
   DenseStep classifier;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      classifier.linear, reader->Linears({std::string(spec.classifier)}, folder.encoder.num_labels,
-                                         out->hidden, DType::kF32));
+  PENSTOCK_ASSIGN_OR_RETURN(classifier.linear,
+                            reader->Linear(std::string(spec.classifier), folder.encoder.num_labels,
+                                           out->hidden, DType::kF32));
   out->head.push_back(std::move(classifier));
   return Status::Ok();
 }
@@ -431,18 +482,20 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
 
   PENSTOCK_RETURN_IF_ERROR(types.Check(folder.encoder.num_hidden_layers));
   PENSTOCK_RETURN_IF_ERROR(LoadEmbeddings(folder, &reader, out.get()));
-  for (int32_t i = 0; i < folder.encoder.num_hidden_layers; ++i) {
-    PENSTOCK_RETURN_IF_ERROR(LoadLayer(folder, i, types, &reader, out.get()));
+  if (!out->architecture->relative_bias.empty()) {
+    PENSTOCK_RETURN_IF_ERROR(LoadRelativeBias(folder, &reader, out.get()));
   }
-  WireAttention(folder, &reader, out.get());
+  {
+    LayerLoader layers(folder, types, &reader, out.get());
+    for (int32_t i = 0; i < folder.encoder.num_hidden_layers; ++i) {
+      PENSTOCK_RETURN_IF_ERROR(layers.Load(i));
+    }
+  }
   OrderProducts(out.get());
   if (!out->architecture->final_norm.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(out->final_norm,
                               reader.Norm(std::string(out->architecture->final_norm), out->hidden,
                                           folder.encoder.layer_norm_eps));
-  }
-  if (!out->architecture->relative_bias.empty()) {
-    PENSTOCK_RETURN_IF_ERROR(LoadRelativeBias(folder, &reader, out.get()));
   }
   if (folder.task == ModelTask::kEmbedding) {
     out->pooling.push_back(ToPooling(folder.pooling));

@@ -1,0 +1,63 @@
+#include "models/calibration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "cpu/cpu_backend.h"
+#include "models/encoder.h"
+
+namespace penstock {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::FloatEq;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(ColumnFactors, ShareTheSizeBetweenBothSides) {
+  // Roots of 16 / 1 and 1 / 16; their geometric mean is 1.
+  const std::vector<float> weight = {0.5f, 16, -1, 2};
+  EXPECT_THAT(ColumnFactors(std::vector<float>{16, 1}, weight),
+              ElementsAre(FloatEq(4), FloatEq(0.25f)));
+  // All sizes alike: nothing to share, whatever the unit.
+  EXPECT_THAT(ColumnFactors(std::vector<float>{1e-20f, 1e-20f}, std::vector<float>{1e20f, 1e20f}),
+              Each(FloatEq(1)));
+}
+
+TEST(ColumnFactors, StayWithinBounds) {
+  std::vector<float> maxima(64, 1);
+  maxima[3] = 1e30f;
+  maxima[4] = 1e-30f;
+  const std::vector<float> factors = ColumnFactors(maxima, std::vector<float>(2 * 64, 1));
+  EXPECT_EQ(factors[3], kColumnFactorMax);
+  EXPECT_EQ(factors[4], kColumnFactorMin);
+  EXPECT_THAT(factors[5], FloatEq(1));
+}
+
+// A column never active, one without weights, and what is no number get 1; the others are as if
+// those were not there.
+TEST(ColumnFactors, GuardAgainstUselessColumns) {
+  const std::vector<float> maxima = {16, 0, 3, kInfinity, kNan, 3, 3, 1};
+  const std::vector<float> weight = {1, 2, 0, 2, 2, kInfinity, kNan, 16};
+  EXPECT_THAT(ColumnFactors(maxima, weight),
+              ElementsAre(FloatEq(4), 1, 1, 1, 1, 1, 1, FloatEq(0.25f)));
+  EXPECT_THAT(ColumnFactors(std::vector<float>(3, 0), std::vector<float>(3, 1)), Each(1.0f));
+}
+
+// Also a model whose longest text is one token.
+TEST(Calibration, TakesTheShortestModels) {
+  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert");
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  folder->max_tokens = 1;
+  auto backend = NewCpuBackend({.threads = 1, .pin = false});
+  ASSERT_TRUE(backend.ok());
+  auto model = EncoderModel::Load(*folder, backend->get(), DType::kI8);
+  EXPECT_TRUE(model.ok()) << model.status().ToString();
+}
+
+}  // namespace
+}  // namespace penstock
