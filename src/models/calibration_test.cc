@@ -50,7 +50,7 @@ TEST(ColumnFactors, GuardAgainstUselessColumns) {
 
 // Also a model whose longest text is one token.
 TEST(Calibration, TakesTheShortestModels) {
-  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert");
+  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   folder->max_tokens = 1;
   auto backend = NewCpuBackend({.threads = 1, .pin = false});
