@@ -42,7 +42,7 @@ const char* IsaName(Isa isa);  // "scalar", "avx2", "avxvnni", "avx512", ...
 // May stand for floats, bf16 or bytes in memory.
 typedef uint32_t __attribute__((__may_alias__)) Word;
 
-constexpr size_t kScaleGroup = 256;
+constexpr size_t kScaleGroup = 128;
 constexpr size_t kLineWords = 16;
 
 // Static, so that no file compiled for an instruction set lends the others its copy.

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kTexts = 16;
+constexpr size_t kTexts = 32;
 constexpr int32_t kTextTokens = 64;
 constexpr unsigned kSeed = 20221118;
 
@@ -17,22 +17,30 @@ bool Usable(float maximum) { return std::isfinite(maximum) && maximum > 0; }
 
 std::vector<float> ColumnFactors(std::span<const float> maxima, std::span<const float> weight) {
   const size_t in = maxima.size();
-  std::vector<float> largest(in, 0);
+  std::vector<double> squares(in, 0);
   for (size_t i = 0; i < weight.size(); i += in) {
-    for (size_t k = 0; k < in; ++k) largest[k] = std::max(largest[k], std::abs(weight[i + k]));
+    for (size_t k = 0; k < in; ++k) {
+      squares[k] += static_cast<double>(weight[i + k]) * static_cast<double>(weight[i + k]);
+    }
+  }
+  // Root mean squares.
+  std::vector<float> sizes(in);
+  for (size_t k = 0; k < in; ++k) {
+    sizes[k] = static_cast<float>(
+        std::sqrt(squares[k] * static_cast<double>(in) / static_cast<double>(weight.size())));
   }
   std::vector<float> logs(in, 0);
   double sum = 0;
   size_t count = 0;
   for (size_t k = 0; k < in; ++k) {
-    if (!Usable(maxima[k]) || !Usable(largest[k])) continue;
-    logs[k] = 0.5f * (std::log(maxima[k]) - std::log(largest[k]));
+    if (!Usable(maxima[k]) || !Usable(sizes[k])) continue;
+    logs[k] = 0.5f * (std::log(maxima[k]) - std::log(sizes[k]));
     sum += static_cast<double>(logs[k]);
     ++count;
   }
   std::vector<float> factors(in, 1);
   for (size_t k = 0; k < in; ++k) {
-    if (!Usable(maxima[k]) || !Usable(largest[k])) continue;
+    if (!Usable(maxima[k]) || !Usable(sizes[k])) continue;
     factors[k] =
         std::clamp(std::exp(logs[k] - static_cast<float>(sum / static_cast<double>(count))),
                    kColumnFactorMin, kColumnFactorMax);

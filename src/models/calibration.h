@@ -18,7 +18,7 @@
 
 namespace penstock {
 
-// sqrt(maxima / the column's largest weight), 1 on (geometric) average, within
+// sqrt(maxima / root mean square of the column's weights), 1 on (geometric) average, within
 // [kColumnFactorMin, kColumnFactorMax]; 1 for a column without a maximum, or with one that is not
 // finite, on either side. maxima: [in]; weight: [rows, in].
 std::vector<float> ColumnFactors(std::span<const float> maxima, std::span<const float> weight);

@@ -20,7 +20,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(ColumnFactors, ShareTheSizeBetweenBothSides) {
   // Roots of 16 / 1 and 1 / 16; their geometric mean is 1.
-  const std::vector<float> weight = {0.5f, 16, -1, 2};
+  const std::vector<float> weight = {1, 16, -1, -16};
   EXPECT_THAT(ColumnFactors(std::vector<float>{16, 1}, weight),
               ElementsAre(FloatEq(4), FloatEq(0.25f)));
   // All sizes alike: nothing to share, whatever the unit.
