@@ -232,7 +232,7 @@ def write(runs, args):
     missing = args.cache.parent / "peers-venv/missing.json"
     missing = json.loads(missing.read_text()) if missing.exists() else {}
     lines = ["# Penstock beside other runtimes", "",
-             f"`{command(args)}`: {args.threads} threads each; {processor()}; Linux {platform.release()}, Python "
+             f"`{command(args)}`: {args.threads} threads each; {processor()}; Python "
              f"{platform.python_version()}.", "", versions(args) + ".", ""]
     lines += [f"Not installed: {name}: {reason}." for name, reason in missing.items()]
     if args.quick:

@@ -32,8 +32,8 @@ struct KernelShareOptions {
 // "f32", "bf16" or "int8", as flags and records call them.
 const char* TypeName(DType dtype);
 
-// Operations a second of the multiply-adds of `dtype` on registers alone, on all threads: a
-// measurement of about 1.5 ms, of which the best of several counts.
+// Operations a second of the multiply-adds of `dtype` on registers alone, on all threads: the best
+// of three measurements of about 1.5 ms.
 double ArithmeticPeak(const cpu::Kernels& kernels, DType dtype, ThreadPool* pool);
 
 // "MiniLM-L6", "bge-base", ...
