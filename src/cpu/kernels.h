@@ -19,10 +19,10 @@
 // weights is s8 with a scale: w = scale q, q in -127 .. 127. A group's products are summed in s32
 // from -zero * (sum of the column's q) on, exactly; the groups' sums are scaled and added in f32.
 // With one scale for all of k instead, a few large values in a row of activations cost the others
-// their precision (MiniLM-L6: cosine to f32 0.9969 rather than 0.9992). For the same reason x may be
-// multiplied by a factor for each column first and the weights' column divided by it: large columns
-// give part of their size to the weights, which have precision to spare (SmoothQuant, Xiao et al.,
-// 2022; MiniLM-L6: 0.99951 rather than 0.99912 over 5,000 passages).
+// their precision (MiniLM-L6: cosine to f32 0.9969 rather than 0.9992). For the same reason x may
+// be multiplied by a factor for each column first and the weights' column divided by it: large
+// columns give part of their size to the weights, which have precision to spare (SmoothQuant, Xiao
+// et al., 2022; MiniLM-L6: 0.99951 rather than 0.99912 over 5,000 passages).
 //
 // Order of additions. An element of a product is one chain of additions over k from 0 up, whatever
 // tile computes it, so a row's bits do not depend on its neighbours.
