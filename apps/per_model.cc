@@ -72,7 +72,8 @@ Expected<std::string> PerModel::Of(const ModelSpec& model) const {
 }
 
 Status PerModel::CheckNames(const std::vector<ModelSpec>& models) const {
-  for (const auto& [name, value] : values_) {
+  for (const auto& entry : values_) {
+    const std::string& name = entry.first;
     if (name.empty() || std::any_of(models.begin(), models.end(),
                                     [&](const ModelSpec& model) { return Has(model, name); })) {
       continue;
