@@ -7,13 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <vector>
 
-#include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/packed_linear.h"
+#include "cpu/test_util.h"
 
 namespace penstock {
 namespace {
@@ -27,13 +26,7 @@ struct Shape {
 const std::vector<Shape> kShapes = {{1, 1, 1},     {3, 5, 7},     {13, 255, 33}, {14, 256, 32},
                                     {15, 257, 31}, {29, 770, 65}, {2, 1537, 96}, {113, 61, 100}};
 
-std::vector<float> Random(size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.1f, 1);
-  std::vector<float> out(n);
-  for (float& v : out) v = normal(random);
-  return out;
-}
+std::vector<float> Random(size_t n, unsigned seed) { return NormalFloats(n, seed, 0.1f, 1); }
 
 float RoundBf16(float v) {
   const uint32_t bits = std::bit_cast<uint32_t>(v);
@@ -43,10 +36,7 @@ float RoundBf16(float v) {
 class Products : public testing::TestWithParam<const Kernels*> {
  protected:
   std::unique_ptr<Backend> NewBackend(int threads) const {
-    auto backend =
-        NewCpuBackend({.threads = threads, .pin = false, .isa = cpu::IsaName(GetParam()->isa)});
-    EXPECT_TRUE(backend.ok());
-    return *std::move(backend);
+    return NewTestBackend(*GetParam(), threads);
   }
   // x W^T + bias on two threads. `factors`: empty, or of the columns.
   std::vector<float> Multiply(const Shape& shape, const std::vector<float>& x,

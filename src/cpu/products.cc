@@ -135,6 +135,13 @@ void Products::FinishRows(const float* product, size_t begin, size_t end, size_t
                      ending.sum == nullptr ? nullptr : ending.sum + at, ending.y + at);
 }
 
+void Products::FinishShared(const float* product, size_t rows, size_t width, const Ending& ending) {
+  pool_->ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
+    const size_t begin = task * kRowsPerTask;
+    FinishRows(product + begin * width, begin, std::min(rows, begin + kRowsPerTask), width, ending);
+  });
+}
+
 void Products::PackShared(const float* x, size_t rows, const PackedRows& to) {
   pool_->ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
     const size_t begin = task * kRowsPerTask;
@@ -194,11 +201,7 @@ void Products::LinearAddNorm(const float* x, size_t rows, const PanelLinear& wei
     float* product = carver.Floats(rows * width);
     PackShared(x, rows, packed);
     LinearShared(packed, blocks, weight, Activation::kNone, product);
-    pool_->ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
-      const size_t begin = task * kRowsPerTask;
-      FinishRows(product + begin * width, begin, std::min(rows, begin + kRowsPerTask), width,
-                 ending);
-    });
+    FinishShared(product, rows, width, ending);
     return;
   }
   // A block's rows are normed while they are still in the cache.
@@ -300,12 +303,7 @@ void Products::FeedForwardShared(const FeedForwardArgs& args, const Blocks& bloc
           scratch_[thread]->data(), Ahead(in, task, tasks, groups, unit));
   });
   LinearShared(inner, blocks, out, Activation::kNone, product);
-  const Ending ending = {args.residual, &args.norm, args.sum, args.y};
-  pool_->ParallelFor(CeilDiv(args.rows, kRowsPerTask), [&](size_t task, size_t) {
-    const size_t begin = task * kRowsPerTask;
-    FinishRows(product + begin * width, begin, std::min(args.rows, begin + kRowsPerTask), width,
-               ending);
-  });
+  FinishShared(product, args.rows, width, {args.residual, &args.norm, args.sum, args.y});
 }
 
 }  // namespace penstock::cpu

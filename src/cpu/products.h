@@ -89,6 +89,8 @@ class Products {
   // Rows [begin, end): product + residual, normed. `product` is row `begin`.
   void FinishRows(const float* product, size_t begin, size_t end, size_t width,
                   const Ending& ending) const;
+  // All rows, spread over the threads.
+  void FinishShared(const float* product, size_t rows, size_t width, const Ending& ending);
 
   const Kernels* kernels_;
   ThreadPool* pool_;

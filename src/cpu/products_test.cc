@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
 #include <vector>
 
-#include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
+#include "cpu/test_util.h"
 
 namespace penstock {
 namespace {
@@ -15,13 +14,7 @@ namespace {
 constexpr int32_t kHidden = 70;
 constexpr int32_t kInner = 300;  // two groups of int8 scales, the second one short
 
-std::vector<float> Random(size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, 0.3f);
-  std::vector<float> out(n);
-  for (float& v : out) v = normal(random);
-  return out;
-}
+std::vector<float> Random(size_t n, unsigned seed) { return NormalFloats(n, seed, 0, 0.3f); }
 
 bool Same(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -30,10 +23,7 @@ bool Same(const std::vector<float>& a, const std::vector<float>& b) {
 class Operations : public testing::TestWithParam<const cpu::Kernels*> {
  protected:
   std::unique_ptr<Backend> NewBackend(int threads) const {
-    auto backend =
-        NewCpuBackend({.threads = threads, .pin = false, .isa = cpu::IsaName(GetParam()->isa)});
-    EXPECT_TRUE(backend.ok());
-    return *std::move(backend);
+    return NewTestBackend(*GetParam(), threads);
   }
 };
 
