@@ -197,7 +197,7 @@ Status BulkFromServer(const EmbedFlags& flags, EmbedClient* client, VectorWriter
             client->Stop();
           }
           done(std::move(response));
-          return false;
+          return WorkerPool::Turn::kDone;
         });
         if (!taken.ok()) done(taken);
       },

@@ -24,61 +24,95 @@ Status BulkRuns::Unknown(const std::string& id, std::string field) {
       std::move(field));
 }
 
-void BulkRuns::ForgetIdle() {
-  const Clock::time_point now = now_();
-  std::erase_if(runs_, [&](const auto& entry) {
+void BulkRuns::State::ForgetIdle() {
+  const Clock::time_point at = now();
+  std::erase_if(runs, [&](const auto& entry) {
     const Run& run = *entry.second;
-    return run.in_flight == 0 && now - run.used_at > kIdleMax;
+    return run.in_flight == 0 && at - run.used_at > kIdleMax;
   });
 }
 
-Expected<std::string> BulkRuns::Begin(uint64_t served) {
-  const std::lock_guard lock(mutex_);
-  ForgetIdle();
-  if (runs_.size() >= kRunsMax) {
+// The run that was idle longest goes, if it was idle for long enough.
+void BulkRuns::State::MakeRoom() {
+  if (runs.size() < kRunsMax) return;
+  auto oldest = runs.end();
+  for (auto at = runs.begin(); at != runs.end(); ++at) {
+    if (at->second->in_flight > 0) continue;
+    if (oldest == runs.end() || at->second->used_at < oldest->second->used_at) oldest = at;
+  }
+  if (oldest != runs.end() && now() - oldest->second->used_at > kIdleWhenFull) runs.erase(oldest);
+}
+
+Expected<std::string> BulkRuns::Begin(uint64_t served, uint64_t client) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ForgetIdle();
+  size_t of_client = 0;
+  for (const auto& [id, run] : state_->runs) of_client += run->client == client;
+  if (of_client >= kRunsOfClientMax) {
     return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} bulk runs are open, the limit; end one of them", kRunsMax));
+                  fmt::format("this client has {} bulk runs open, the limit; end one of them",
+                              kRunsOfClientMax));
+  }
+  state_->MakeRoom();
+  if (state_->runs.size() >= kRunsMax) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{} bulk runs are open, the limit; one that is idle for {} s makes "
+                              "room",
+                              kRunsMax, kIdleWhenFull.count()));
   }
   std::string id = NewId();
   auto run = std::make_shared<Run>();
+  run->client = client;
   run->served_at_begin = served;
-  run->used_at = now_();
-  runs_.emplace(id, std::move(run));
+  run->used_at = state_->now();
+  state_->runs.emplace(id, std::move(run));
   return id;
 }
 
-Expected<std::shared_ptr<const void>> BulkRuns::Enter(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  ForgetIdle();
-  const auto found = runs_.find(id);
-  if (found == runs_.end()) return Unknown(id, "bulk_run");
-  std::shared_ptr<Run> run = found->second;
-  ++run->requests;
-  ++run->in_flight;
-  return std::shared_ptr<const void>(run.get(), [this, run](const void*) {
-    const std::lock_guard leave(mutex_);
+// A request of a run, until it is answered.
+struct BulkRuns::Place {
+  Place(std::shared_ptr<State> state_in, std::shared_ptr<Run> run_in)
+      : state(std::move(state_in)), run(std::move(run_in)) {}
+  ~Place() {
+    if (!entered) return;
+    const std::lock_guard lock(state->mutex);
     --run->in_flight;
-    run->used_at = now_();
-  });
+    run->used_at = state->now();
+  }
+  const std::shared_ptr<State> state;
+  const std::shared_ptr<Run> run;
+  bool entered = false;
+};
+
+Expected<std::shared_ptr<const void>> BulkRuns::Enter(const std::string& id) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ForgetIdle();
+  const auto found = state_->runs.find(id);
+  if (found == state_->runs.end()) return Unknown(id, "bulk_run");
+  auto place = std::make_shared<Place>(state_, found->second);
+  ++found->second->requests;
+  ++found->second->in_flight;
+  place->entered = true;
+  return std::shared_ptr<const void>(std::move(place));
 }
 
 Expected<BulkRuns::Ended> BulkRuns::End(const std::string& id, uint64_t served) {
-  const std::lock_guard lock(mutex_);
-  ForgetIdle();
-  const auto found = runs_.find(id);
-  if (found == runs_.end()) return Unknown(id, "id");
+  const std::lock_guard lock(state_->mutex);
+  state_->ForgetIdle();
+  const auto found = state_->runs.find(id);
+  if (found == state_->runs.end()) return Unknown(id, "id");
   Ended ended;
   ended.requests = found->second->requests;
   ended.served_since = served - found->second->served_at_begin;
-  runs_.erase(found);
-  ended.others = runs_.size();
+  state_->runs.erase(found);
+  ended.others = state_->runs.size();
   return ended;
 }
 
 size_t BulkRuns::open() {
-  const std::lock_guard lock(mutex_);
-  ForgetIdle();
-  return runs_.size();
+  const std::lock_guard lock(state_->mutex);
+  state_->ForgetIdle();
+  return state_->runs.size();
 }
 
 ReleaseDecision DecideRelease(const ReleaseFacts& facts) {

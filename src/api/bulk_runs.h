@@ -24,17 +24,21 @@ namespace penstock {
 class BulkRuns {
  public:
   static constexpr size_t kRunsMax = 16;
+  static constexpr size_t kRunsOfClientMax = 4;
   static constexpr std::chrono::seconds kIdleMax{600};
+  // Where all kRunsMax are taken, a run that was idle so long makes room for a new one.
+  static constexpr std::chrono::seconds kIdleWhenFull{60};
   static constexpr size_t kIdBytesMax = 64;
 
-  explicit BulkRuns(std::function<Clock::time_point()> now = Clock::now) : now_(std::move(now)) {}
+  explicit BulkRuns(std::function<Clock::time_point()> now = Clock::now)
+      : state_(std::make_shared<State>(std::move(now))) {}
 
-  // The id of a new run. `served` counts the requests the server has taken so far.
-  // kResourceExhausted: kRunsMax are open.
-  Expected<std::string> Begin(uint64_t served);
+  // The id of a new run of this client. `served` counts the requests the server has taken so far.
+  // kResourceExhausted: the client has kRunsOfClientMax open, or all clients kRunsMax.
+  Expected<std::string> Begin(uint64_t served, uint64_t client = 0);
 
-  // A request of the run has come; it is there until the place is let go. kNotFound names the
-  // field "bulk_run".
+  // A request of the run has come; it is there until the place is let go, which may be after the
+  // end of this object. kNotFound names the field "bulk_run".
   Expected<std::shared_ptr<const void>> Enter(const std::string& id);
 
   struct Ended {
@@ -49,17 +53,26 @@ class BulkRuns {
 
  private:
   struct Run {
+    uint64_t client = 0;
     uint64_t served_at_begin = 0;
     int64_t requests = 0;
     int64_t in_flight = 0;
     Clock::time_point used_at;
   };
-  void ForgetIdle();  // under mutex_
+  // Shared with the places of requests.
+  struct State {
+    explicit State(std::function<Clock::time_point()> now_in) : now(std::move(now_in)) {}
+    void ForgetIdle();  // under mutex
+    void MakeRoom();    // under mutex
+
+    const std::function<Clock::time_point()> now;
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<Run>> runs;  // guarded by mutex, and what they hold
+  };
+  struct Place;
   static Status Unknown(const std::string& id, std::string field);
 
-  const std::function<Clock::time_point()> now_;
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Run>> runs_;  // guarded by mutex_, and what they hold
+  const std::shared_ptr<State> state_;
 };
 
 // What is known when a run has ended.

@@ -45,12 +45,43 @@ TEST_F(BulkRunsTest, UnknownIdsAreNamed) {
 
 TEST_F(BulkRunsTest, TheNumberOfRunsIsBounded) {
   std::string last;
-  for (size_t i = 0; i < BulkRuns::kRunsMax; ++i) last = *runs_.Begin(0);
-  const Status full = runs_.Begin(0).status();
+  for (size_t i = 0; i < BulkRuns::kRunsMax; ++i) last = *runs_.Begin(0, i / 4);
+  const Status full = runs_.Begin(0, 4).status();
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(full.message(), HasSubstr("16 bulk runs are open"));
   ASSERT_TRUE(runs_.End(last, 0).ok());
-  EXPECT_TRUE(runs_.Begin(0).ok());
+  EXPECT_TRUE(runs_.Begin(0, 4).ok());
+}
+
+TEST_F(BulkRunsTest, AClientHoldsFourRunsAtMost) {
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(runs_.Begin(0, 7).ok());
+  const Status full = runs_.Begin(0, 7).status();
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(full.message(), HasSubstr("this client has 4 bulk runs open"));
+  EXPECT_TRUE(runs_.Begin(0, 8).ok());
+}
+
+TEST_F(BulkRunsTest, AnIdleRunMakesRoomWhereAllAreTaken) {
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < BulkRuns::kRunsMax; ++i) {
+    ids.push_back(*runs_.Begin(0, i / 4));
+    now_ += std::chrono::milliseconds(1);
+  }
+  const auto busy = runs_.Enter(ids[0]);
+  now_ += BulkRuns::kIdleWhenFull + std::chrono::seconds(1);
+  EXPECT_TRUE(runs_.Enter(ids[1]).ok());
+  EXPECT_TRUE(runs_.Begin(0, 4).ok());
+  EXPECT_TRUE(runs_.Enter(ids[0]).ok());
+  EXPECT_TRUE(runs_.Enter(ids[1]).ok());
+  EXPECT_FALSE(runs_.Enter(ids[2]).ok());
+}
+
+TEST_F(BulkRunsTest, APlaceMayOutliveTheRuns) {
+  auto runs = std::make_unique<BulkRuns>();
+  auto place = runs->Enter(*runs->Begin(0));
+  ASSERT_TRUE(place.ok());
+  runs.reset();
+  place = std::shared_ptr<const void>();  // the address sanitizer looks on
 }
 
 TEST_F(BulkRunsTest, IdleRunsAreForgotten) {

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <mutex>
 
+#include "api/request_checks.h"
 #include "api/tokenization.h"
+#include "common/exception_status.h"
 #include "engine/lower_case.h"
 #include "metrics/stages.h"
 
@@ -15,10 +17,17 @@ namespace {
 // turns cost nothing.
 constexpr size_t kChunkItemsMax = 32;
 constexpr size_t kChunkBytes = 64 << 10;
+// A chunk of so many bytes (it is one text then) is a long turn of the pool.
+constexpr size_t kLongChunkBytes = 256 << 10;
+// Of a token: id, type id, length and skip, in a chunk and in the job.
+constexpr int64_t kTokenBytes = 24;
+// Of a value: in the job and in the copy of the result cache.
+constexpr int64_t kValueBytes = 2 * sizeof(float);
 
 struct Chunk {
   size_t begin = 0;  // items
   size_t end = 0;
+  size_t bytes = 0;
   TokenizedItems made = {};
 };
 
@@ -28,14 +37,13 @@ size_t ItemBytes(const EncodeItem& item) {
 
 std::vector<Chunk> SplitIntoChunks(const std::vector<EncodeItem>& items) {
   std::vector<Chunk> chunks;
-  size_t bytes = 0;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (chunks.empty() || bytes >= kChunkBytes || i - chunks.back().begin >= kChunkItemsMax) {
+    if (chunks.empty() || chunks.back().bytes >= kChunkBytes ||
+        i - chunks.back().begin >= kChunkItemsMax) {
       chunks.push_back({i, i});
-      bytes = 0;
     }
     chunks.back().end = i + 1;
-    bytes += ItemBytes(items[i]);
+    chunks.back().bytes += ItemBytes(items[i]);
   }
   return chunks;
 }
@@ -53,14 +61,20 @@ void MakeUpIds(const Engine& engine, const EncodeItem& item, TokenizedItems* out
   out->lengths.push_back(static_cast<int32_t>(length));
 }
 
+size_t OutputWidth(const Engine& engine, EncoderOutput output) {
+  const EngineParts& facts = engine.facts();
+  const int32_t width = output == EncoderOutput::kPooled   ? facts.embedding_size
+                        : output == EncoderOutput::kTokens ? facts.hidden_size
+                                                           : facts.num_labels;
+  return static_cast<size_t>(width);
+}
+
 // RunStages::kTokenize.
 void AnswerZeros(const Engine& engine, std::unique_ptr<EncodeJob> job) {
-  const EngineParts& facts = engine.facts();
-  job->width = job->output == EncoderOutput::kPooled   ? facts.embedding_size
-               : job->output == EncoderOutput::kTokens ? facts.hidden_size
-                                                       : facts.num_labels;
+  const size_t width = OutputWidth(engine, job->output);
+  job->width = static_cast<int32_t>(width);
   const size_t rows = job->output == EncoderOutput::kTokens ? job->ids.size() : job->lengths.size();
-  job->values.assign(rows * static_cast<size_t>(job->width), 0);
+  job->values.assign(rows * width, 0);
   const auto done = std::move(job->done);
   done(std::move(job), Status::Ok());
 }
@@ -77,6 +91,8 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
         results_(stages.results),
         duration_(stages.tokenize_duration),
         run_(stages.run),
+        response_bytes_max_(stages.response_bytes_max),
+        width_(OutputWidth(*plan_.engine, plan_.output)),
         done_(std::move(done)),
         start_(Clock::now()) {}
 
@@ -86,9 +102,12 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       trace->SetRows(static_cast<int64_t>(plan_.items.size()));
       trace->Enter(Stage::kTokenize);
     }
+    if (const Status status = CheckKnownOutput(); !status.ok()) return done_(status);
     const size_t tasks = std::min(chunks_.size(), pool_->threads());
     for (size_t i = 0; i < tasks; ++i) {
-      const Status submitted = pool_->Submit([self = shared_from_this()] { return self->Step(); });
+      const auto length = IsLong(i) ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
+      const Status submitted = pool_->Submit([self = shared_from_this()] { return self->Step(); },
+                                             plan_.context.priority, length);
       // One task gets through all chunks alone, if it must.
       if (!submitted.ok() && i > 0) return;
       if (!submitted.ok()) {
@@ -99,17 +118,33 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   }
 
  private:
-  // Works on one chunk. True if there is another to come back for.
-  bool Step() {
+  bool IsLong(size_t chunk) const {
+    return chunk < chunks_.size() && chunks_[chunk].bytes >= kLongChunkBytes;
+  }
+
+  // Works on one chunk.
+  WorkerPool::Turn Step() {
     const size_t index = next_chunk_.fetch_add(1);
-    if (index >= chunks_.size()) return false;
-    if (!failed_.load(std::memory_order_relaxed)) RunChunk(&chunks_[index]);
+    if (index >= chunks_.size()) return WorkerPool::Turn::kDone;
+    if (!failed_.load(std::memory_order_relaxed)) {
+      try {
+        RunChunk(&chunks_[index]);
+      } catch (...) {
+        Fail(chunks_[index].begin, StatusOfException());
+      }
+    }
     // acq_rel: the last one sees what the others wrote.
     if (finished_chunks_.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks_.size()) {
-      Finish();
-      return false;
+      try {
+        Finish();
+      } catch (...) {
+        done_(StatusOfException());
+      }
+      return WorkerPool::Turn::kDone;
     }
-    return index + 1 < chunks_.size();
+    const size_t next = next_chunk_.load(std::memory_order_relaxed);
+    if (next >= chunks_.size()) return WorkerPool::Turn::kDone;
+    return IsLong(next) ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
   }
 
   void RunChunk(Chunk* chunk) {
@@ -123,6 +158,42 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       }
       if (!status.ok()) return Fail(i, std::move(status));
     }
+    if (Status status = TakeTokens(chunk->made.ids.size()); !status.ok()) {
+      Fail(chunk->begin, std::move(status));
+    }
+  }
+
+  // Values of the output for so many tokens in so many sequences.
+  size_t OutputValues(size_t tokens, size_t sequences) const {
+    return (plan_.output == EncoderOutput::kTokens ? tokens : sequences) * width_;
+  }
+  Status CheckOutput(size_t values) const {
+    if (plan_.context.memory == nullptr) return Status::Ok();
+    return CheckResponseBytes(static_cast<int64_t>(values) * plan_.printed_value_bytes,
+                              response_bytes_max_);
+  }
+  // Before anything is tokenized or copied: what the request says by itself. A text has a token at
+  // least.
+  Status CheckKnownOutput() const {
+    const auto max_tokens = static_cast<size_t>(plan_.engine->facts().max_tokens);
+    size_t tokens = 0;
+    for (const EncodeItem& item : plan_.items) {
+      tokens += item.is_ids ? std::min(item.ids.size(), max_tokens) : 1;
+    }
+    return CheckOutput(OutputValues(tokens, plan_.items.size()));
+  }
+  Status TakeTokens(size_t tokens) {
+    if (plan_.context.memory == nullptr) return Status::Ok();
+    const size_t all = tokens_made_.fetch_add(tokens, std::memory_order_relaxed) + tokens;
+    PENSTOCK_RETURN_IF_ERROR(CheckOutput(OutputValues(all, plan_.items.size())));
+    return plan_.context.memory->Take(static_cast<int64_t>(tokens) * kTokenBytes);
+  }
+  Status TakeOutput(size_t values) const {
+    PENSTOCK_RETURN_IF_ERROR(CheckOutput(values));
+    if (plan_.context.memory == nullptr) return Status::Ok();
+    return plan_.context.memory->Take(
+        static_cast<int64_t>(values) *
+        (kValueBytes + plan_.printed_value_bytes + plan_.response_value_bytes));
   }
 
   Status CheckContext() const {
@@ -135,7 +206,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   }
 
   // Of several failures that of the first item counts, whichever thread comes first.
-  void Fail(size_t item, Status status) {
+  void Fail(size_t item, Status status) noexcept {
     const std::lock_guard lock(error_mutex_);
     failed_.store(true, std::memory_order_relaxed);
     if (item >= error_item_) return;
@@ -146,6 +217,12 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   void Finish() {
     duration_->Observe(std::chrono::duration<double>(Clock::now() - start_).count());
     RequestTrace* const trace = plan_.context.trace.get();
+    size_t tokens = 0;
+    for (const Chunk& chunk : chunks_) tokens += chunk.made.ids.size();
+    if (!failed_) {
+      Status taken = TakeOutput(OutputValues(tokens, plan_.items.size()));
+      if (!taken.ok()) Fail(0, std::move(taken));
+    }
     if (failed_) {
       if (trace != nullptr) trace->Enter(Stage::kComplete);
       plan_.engine->scheduler().CountDropped(error_.code(), plan_.items.size());
@@ -153,8 +230,6 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     }
     auto job = std::make_unique<EncodeJob>();
     Truncation truncation;
-    size_t tokens = 0;
-    for (const Chunk& chunk : chunks_) tokens += chunk.made.ids.size();
     job->ids.reserve(tokens);
     job->lengths.reserve(plan_.items.size());
     const bool with_types = plan_.engine->facts().uses_type_ids;
@@ -206,6 +281,9 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   ResultCache* const results_;
   Histogram* const duration_;
   const RunStages run_;
+  const int64_t response_bytes_max_;
+  const size_t width_;  // of a row of the output
+  std::atomic<size_t> tokens_made_{0};
   const EncodeDone done_;
   const Clock::time_point start_;
 };
@@ -220,7 +298,15 @@ std::string PreparedText(const Engine& engine, std::string_view prompt, std::str
 
 void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done) {
   PENSTOCK_CHECK(!plan.items.empty());
-  std::make_shared<Tokenization>(std::move(plan), stages, std::move(done))->Start();
+  // It comes on threads of others, who could not tell the request what went wrong.
+  EncodeDone guarded = [done = std::move(done)](Expected<EncodeOutcome> outcome) {
+    try {
+      done(std::move(outcome));
+    } catch (...) {
+      done(StatusOfException());
+    }
+  };
+  std::make_shared<Tokenization>(std::move(plan), stages, std::move(guarded))->Start();
 }
 
 }  // namespace penstock

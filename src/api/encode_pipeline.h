@@ -41,6 +41,10 @@ struct EncodePlan {
   TruncationSide side = TruncationSide::kRight;
   bool add_special_tokens = true;
   EncoderOutput output = EncoderOutput::kPooled;
+  // What the response takes for each value of the output, besides the value: printed, and in
+  // values made of it.
+  int64_t printed_value_bytes = 0;
+  int64_t response_value_bytes = 0;
   RequestContext context;
 };
 
@@ -65,11 +69,18 @@ struct EncodeStages {
   // Gets the time from the call until all is tokenized.
   Histogram* tokenize_duration = nullptr;
   RunStages run = RunStages::kAll;
+  int64_t response_bytes_max = INT64_MAX;  // printed
 };
 
+// A float as JSON prints it, with its comma: "-1.17549435e-38,".
+inline constexpr int64_t kPrintedFloatBytes = 16;
+
+// Memory is taken from plan.context.memory before it is allocated: for ids as they are made, for
+// results and the printed response before the model is asked.
+//
 // Calls `done` exactly once: on this thread when the plan is refused at once, else on a worker or
 // on the model's executor. Errors: what is wrong with an item (the first of them in order), the
-// refusals of pool and scheduler, cancellation.
+// refusals of pool and scheduler, of memory, cancellation.
 void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done);
 
 }  // namespace penstock

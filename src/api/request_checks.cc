@@ -64,6 +64,14 @@ Status CheckBytes(std::string_view text, const std::string& field, const Service
           field};
 }
 
+Status CheckResponseBytes(int64_t bytes, int64_t limit) {
+  if (bytes <= limit) return Status::Ok();
+  return {StatusCode::kPayloadTooLarge,
+          fmt::format("the response would have up to {} bytes; the limit is {} "
+                      "(--max-response-bytes)",
+                      bytes, limit)};
+}
+
 Expected<std::string> PromptByName(const Engine& engine, const std::string& name) {
   const auto& prompts = engine.folder().prompts;
   const auto found = prompts.find(name);

@@ -19,6 +19,9 @@ Status CheckTask(const Engine& engine, Behaviour behaviour);
 Status CheckCount(size_t count, const char* field, const ServiceLimits& limits);
 Status CheckBytes(std::string_view text, const std::string& field, const ServiceLimits& limits);
 
+// A response of about `bytes`, printed: kPayloadTooLarge over --max-response-bytes.
+Status CheckResponseBytes(int64_t bytes, int64_t limit);
+
 // The text to put before each input, "" for none. `with_ids`: some inputs are token ids, which a
 // prompt cannot be put before: only asking for one is an error.
 Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& options, bool with_ids,

@@ -4,6 +4,10 @@
 //   Submit --> known rows are taken out --> (Redis is asked for the others) --> scheduler
 //         <-- rows put together in their order <-- results of the others, kept for the next time
 //
+// Equal rows that miss at once are computed once: the first leads, later ones follow and get its
+// values. A row never follows bulk work where it is interactive, nor a request much larger than its
+// own; where the leader fails, its followers are computed by themselves.
+//
 // One row a sequence: pooled vectors and logits. Token embeddings are not kept; they are long.
 #pragma once
 
@@ -25,6 +29,7 @@ class ResultCache {
  public:
   // `bytes` 0: everything goes to the scheduler. `remote` may be null; it outlives the cache.
   ResultCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote, Metrics* metrics);
+  ~ResultCache();
 
   // As engine->scheduler().Submit, but `done` may be called before this returns, or on the remote
   // store's thread; and a refusal of the scheduler may come through `done`.
@@ -34,15 +39,22 @@ class ResultCache {
 
  private:
   struct Lookup;
+  struct Part;
+  struct Flights;
 
   bool Takes(const Engine& engine, const EncodeJob& job) const;
+  bool AsksRemote(const Engine& engine) const;
   std::shared_ptr<Lookup> LookUp(Engine* engine, std::unique_ptr<EncodeJob> job);
-  Status Continue(const std::shared_ptr<Lookup>& lookup);
-  void Keep(const Lookup& lookup, size_t row, std::span<const float> values);
+  void AskRemote(const std::shared_ptr<Lookup>& lookup);
+  void Continue(const std::shared_ptr<Lookup>& lookup, bool may_lead);
+  void Compute(const std::shared_ptr<Lookup>& lookup, const std::vector<size_t>& rows,
+               bool may_lead);
+  void Keep(const Lookup& lookup, size_t row);
 
   RemoteStore* const remote_;
   const CacheMetrics metrics_;
   ShardedLru lru_;
+  const std::unique_ptr<Flights> flights_;
 };
 
 }  // namespace penstock

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <future>
+#include <thread>
 
 #include "engine/fake_engine.h"
 
@@ -15,16 +18,18 @@ using testing::ElementsAre;
 // Counts the sequences that reach it.
 class CountingRunner : public FakeEncoderRunner {
  public:
-  CountingRunner(int32_t labels, std::atomic<int>* sequences)
-      : FakeEncoderRunner(labels), sequences_(sequences) {}
+  CountingRunner(int32_t labels, std::atomic<int>* sequences, const std::function<void()>* before)
+      : FakeEncoderRunner(labels), sequences_(sequences), before_(before) {}
   Status Run(const PackedBatch& batch, EncoderOutput output,
              std::span<float* const> sinks) override {
+    if (*before_) (*before_)();
     *sequences_ += static_cast<int>(batch.sequences());
     return FakeEncoderRunner::Run(batch, output, sinks);
   }
 
  private:
   std::atomic<int>* const sequences_;
+  const std::function<void()>* const before_;
 };
 
 class ResultCacheTest : public testing::Test {
@@ -32,7 +37,7 @@ class ResultCacheTest : public testing::Test {
   ResultCacheTest() : engine_(NewEngine("one")) {}
   std::unique_ptr<Engine> NewEngine(const std::string& name) {
     EngineParts parts = FakeParts(ModelTask::kClassification, 3);
-    parts.runners[0] = std::make_unique<CountingRunner>(3, &worked_);
+    parts.runners[0] = std::make_unique<CountingRunner>(3, &worked_, &before_run_);
     EngineOptions options;
     options.name = name;
     options.scheduler.max_queued_tokens = 100;
@@ -72,8 +77,36 @@ class ResultCacheTest : public testing::Test {
     return result.job->values;
   }
 
+  // Submits a job and gives its result later.
+  std::future<Result> Begin(std::unique_ptr<EncodeJob> job) {
+    auto promise = std::make_shared<std::promise<Result>>();
+    job->done = [promise](std::unique_ptr<EncodeJob> back, Status status) {
+      promise->set_value({std::move(status), std::move(back)});
+    };
+    EXPECT_TRUE(cache_.Submit(engine_.get(), std::move(job)).ok());
+    return promise->get_future();
+  }
+  // The model waits in its next batch until the returned function is called.
+  std::function<void()> HoldModel() {
+    auto open = std::make_shared<std::promise<void>>();
+    auto entered = std::make_shared<std::promise<void>>();
+    before_run_ = [open_future = open->get_future().share(), entered,
+                   first = std::make_shared<std::atomic<bool>>(true)] {
+      if (!first->exchange(false)) return;
+      entered->set_value();
+      open_future.wait();
+    };
+    auto held = Begin(Job({{99}}));
+    entered->get_future().wait();
+    return [open, held = std::make_shared<std::future<Result>>(std::move(held))] {
+      open->set_value();
+      held->wait();
+    };
+  }
+
   Metrics metrics_;
   std::atomic<int> worked_{0};
+  std::function<void()> before_run_;
   ResultCache cache_{1 << 20, std::chrono::seconds(0), nullptr, &metrics_};
   std::unique_ptr<Engine> engine_;
 };
@@ -141,6 +174,86 @@ TEST_F(ResultCacheTest, RefusalsAndFailures) {
   EXPECT_EQ(Run(Job({{1}})).status.code(), StatusCode::kUnavailable);
   // What is known is answered all the same.
   Values(Job({{9, 9}}), 0);
+}
+
+TEST_F(ResultCacheTest, EqualRowsThatMissAtOnceAreComputedOnce) {
+  EXPECT_THAT(Values(Job({{5, 6}, {7}, {5, 6}}), 2),
+              ElementsAre(11, 2, 3, 4, 7, 1, 3, 4, 11, 2, 3, 4));
+  const auto release = HoldModel();
+  auto first = Begin(Job({{1, 2}, {3}}));
+  auto second = Begin(Job({{3}, {4}}));
+  auto third = Begin(Job({{1, 2}}));
+  const int before = worked_;
+  release();
+  EXPECT_THAT(first.get().job->values, ElementsAre(3, 2, 3, 4, 3, 1, 3, 4));
+  EXPECT_THAT(second.get().job->values, ElementsAre(3, 1, 3, 4, 4, 1, 3, 4));
+  EXPECT_THAT(third.get().job->values, ElementsAre(3, 2, 3, 4));
+  EXPECT_EQ(worked_ - before, 1 + 3);  // the one that held the model, {1, 2}, {3} and {4}
+}
+
+TEST_F(ResultCacheTest, AFollowerIsComputedWhereItsLeaderFails) {
+  const auto release = HoldModel();
+  auto leader = Job({{1, 2}});
+  leader->context.cancel = std::make_shared<CancelToken>();
+  const auto cancel = leader->context.cancel;
+  auto first = Begin(std::move(leader));
+  auto second = Begin(Job({{1, 2}}));
+  auto third = Begin(Job({{1, 2}}));
+  cancel->Cancel();
+  release();
+  EXPECT_EQ(first.get().status.code(), StatusCode::kCancelled);
+  EXPECT_THAT(second.get().job->values, ElementsAre(3, 2, 3, 4));
+  EXPECT_THAT(third.get().job->values, ElementsAre(3, 2, 3, 4));
+}
+
+TEST_F(ResultCacheTest, InteractiveWorkNeverFollowsBulk) {
+  const auto release = HoldModel();
+  auto bulk_job = Job({{1, 2}});
+  bulk_job->context.priority = Priority::kBulk;
+  auto bulk = Begin(std::move(bulk_job));
+  auto person = Begin(Job({{1, 2}}));
+  const int before = worked_;
+  release();
+  EXPECT_THAT(person.get().job->values, ElementsAre(3, 2, 3, 4));
+  EXPECT_THAT(bulk.get().job->values, ElementsAre(3, 2, 3, 4));
+  EXPECT_EQ(worked_ - before, 1 + 2);
+}
+
+TEST_F(ResultCacheTest, ALoneRequestIsRunByItsOwnThread) {
+  std::thread::id ran_on;
+  before_run_ = [&] { ran_on = std::this_thread::get_id(); };
+  auto job = Job({{5, 6}});
+  job->may_lead = true;
+  Values(std::move(job), 1);
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+}
+
+TEST_F(ResultCacheTest, EqualRowsFromManyThreads) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 300; ++i) {
+        auto job = Job({{i / 4, 1}, {i / 4, t, 2}, {i / 4, 1}});
+        if ((i + t) % 5 == 0) {
+          job->context.cancel = std::make_shared<CancelToken>();
+          job->context.cancel->Cancel();
+        }
+        const bool cancelled = job->context.cancel != nullptr;
+        const Result result = Run(std::move(job));
+        // A cancelled job that finds all it wants is answered all the same.
+        if (!result.status.ok()) {
+          wrong += !cancelled && result.status.code() != StatusCode::kResourceExhausted;
+          continue;
+        }
+        wrong += result.job->values[0] != static_cast<float>(i / 4 + 1);
+        wrong += result.job->values[4] != static_cast<float>(i / 4 + t + 2);
+        wrong += result.job->values[8] != static_cast<float>(i / 4 + 1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -96,6 +96,16 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   return info;
 }
 
+// {"index":1234,"score":0.123456789}, besides the label or document.
+constexpr int64_t kPrintedScoreBytes = 64;
+
+// Bytes of the longest label, printed; names that are made up here are shorter.
+int64_t PrintedLabelBytes(const EncoderConfig& config) {
+  size_t longest = 16;
+  for (const std::string& label : config.labels) longest = std::max(longest, label.size());
+  return kPrintedScoreBytes + 2 * static_cast<int64_t>(longest);
+}
+
 // Whether an input is over a limit, and where.
 Status CheckInputs(const std::vector<Input>& inputs, const ServiceLimits& limits) {
   PENSTOCK_RETURN_IF_ERROR(CheckCount(inputs.size(), "inputs", limits));
@@ -148,6 +158,7 @@ Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest
   plan.owner = request;
   plan.add_special_tokens = request->add_special_tokens;
   plan.output = behaviour == Behaviour::kEmbedAll ? EncoderOutput::kTokens : EncoderOutput::kPooled;
+  plan.printed_value_bytes = kPrintedFloatBytes;
   plan.items.reserve(request->inputs.size());
   for (size_t i = 0; i < request->inputs.size(); ++i) {
     const Input& input = request->inputs[i];
@@ -232,6 +243,8 @@ Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<RerankReque
   EncodePlan plan = NewPlan(engine, request->text, std::move(context));
   plan.owner = request;
   plan.output = EncoderOutput::kLogits;
+  plan.printed_value_bytes = kPrintedScoreBytes;
+  plan.response_value_bytes = sizeof(RerankResponse::Item);
   plan.items.reserve(request->documents.size());
   for (size_t i = 0; i < request->documents.size(); ++i) {
     EncodeItem item;
@@ -273,6 +286,8 @@ Expected<EncodePlan> Service::Impl::PlanClassify(const std::shared_ptr<ClassifyR
   EncodePlan plan = NewPlan(engine, request->text, std::move(context));
   plan.owner = request;
   plan.output = EncoderOutput::kLogits;
+  plan.printed_value_bytes = PrintedLabelBytes(engine->folder().encoder);
+  plan.response_value_bytes = sizeof(ClassifyResponse::Label);
   plan.items.reserve(request->inputs.size());
   for (size_t i = 0; i < request->inputs.size(); ++i) {
     const ClassifyInput& input = request->inputs[i];

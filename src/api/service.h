@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "api/stats.h"
 #include "api/types.h"
 #include "cache/redis_url.h"
+#include "common/byte_budget.h"
 #include "common/cancel.h"
 #include "common/status.h"
 #include "metrics/metrics.h"
@@ -27,9 +29,13 @@ class Registry;  // engine/
 
 // Limits of one server; each is a flag of `penstock serve`.
 struct ServiceLimits {
-  int32_t inputs_per_request = 2048;       // --max-client-batch-size
-  int64_t input_bytes = 1 << 20;           // longest text, in bytes: --max-input-bytes
-  int32_t concurrent_requests = 512;       // --max-concurrent-requests
+  int32_t inputs_per_request = 2048;  // --max-client-batch-size
+  int64_t input_bytes = 1 << 20;      // longest text, in bytes: --max-input-bytes
+  int32_t concurrent_requests = 512;  // --max-concurrent-requests; bulk takes 3/4 at most
+  // Bodies, ids, results and printed answers of all requests: --max-inflight-bytes; bulk takes 3/4
+  // at most.
+  int64_t inflight_bytes = int64_t{1} << 30;
+  int64_t response_bytes = 256 << 20;      // printed, of one request: --max-response-bytes
   bool auto_truncate = true;               // --auto-truncate
   int64_t token_cache_bytes = 64 << 20;    // --token-cache-bytes; 0: off
   int64_t cache_ttl_s = 3600;              // --cache-ttl-s; 0: for ever
@@ -58,7 +64,8 @@ class Service {
   // A long job is announced: see api/bulk_runs.h. Requests carry the id in their context. At the
   // end the server decides whether to give memory back. kResourceExhausted: too many are open;
   // kNotFound: no such run.
-  Expected<BulkRunBegun> BeginBulkRun();
+  // `client` as in RequestContext: each may hold a few.
+  Expected<BulkRunBegun> BeginBulkRun(uint64_t client = 0);
   void EndBulkRun(const std::string& id, Callback<BulkRunEnded> done);
 
   // These never wait behind inference.
@@ -70,6 +77,16 @@ class Service {
 
   // Why Ready() is false, or OK.
   Status Readiness() const;
+
+  // For RequestContext::memory.
+  std::shared_ptr<RequestMemory> NewRequestMemory(Priority priority) const;
+  // Runs `work` on a worker thread: what would hold up an io thread. It counts as a long turn from
+  // kLongWorkBytes on. kResourceExhausted: too much waits.
+  static constexpr size_t kLongWorkBytes = 1 << 20;
+  Status RunOnWorker(Priority priority, size_t bytes, std::function<void()> work);
+  // As RunOnWorker, for the end of a request that was let in: it is not refused, but where the
+  // service has stopped it is run at once.
+  void FinishOnWorker(Priority priority, size_t bytes, std::function<void()> work);
 
   // Statistics, see stats.h. The front end hands over the trace of each request that it timed.
   void RecordTrace(const RequestTrace& trace);

@@ -6,12 +6,12 @@
 
 namespace penstock {
 
-Expected<BulkRunBegun> Service::BeginBulkRun() {
+Expected<BulkRunBegun> Service::BeginBulkRun(uint64_t client) {
   if (!impl_->accepting) {
     return Status(StatusCode::kUnavailable, "the server is shutting down");
   }
   BulkRunBegun begun;
-  PENSTOCK_ASSIGN_OR_RETURN(begun.id, impl_->bulk_runs.Begin(impl_->served));
+  PENSTOCK_ASSIGN_OR_RETURN(begun.id, impl_->bulk_runs.Begin(impl_->served, client));
   begun.idle_s_max = BulkRuns::kIdleMax.count();
   return begun;
 }
@@ -19,7 +19,8 @@ Expected<BulkRunBegun> Service::BeginBulkRun() {
 void Service::EndBulkRun(const std::string& id, Callback<BulkRunEnded> done) {
   const auto ended = impl_->bulk_runs.End(id, impl_->served);
   if (!ended.ok()) return done(ended.status());
-  const Status taken = impl_->pool.Submit([impl = impl_.get(), id, ended = *ended, done] {
+  // Giving memory back takes some milliseconds, and the clients of bulk runs have time.
+  const auto release = [impl = impl_.get(), id, ended = *ended, done] {
     BulkRunEnded report;
     report.id = id;
     report.requests = ended.requests;
@@ -33,8 +34,9 @@ void Service::EndBulkRun(const std::string& id, Callback<BulkRunEnded> done) {
     report.reason = decision.reason;
     if (decision.release) report.released_bytes = impl->ReleaseMemory();
     done(std::move(report));
-    return false;
-  });
+    return WorkerPool::Turn::kDone;
+  };
+  const Status taken = impl_->pool.Submit(release, Priority::kBulk, WorkerPool::Length::kLong);
   // The run has ended in any case; memory that stays is released when the server is idle.
   if (!taken.ok()) {
     BulkRunEnded report;

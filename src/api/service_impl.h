@@ -10,48 +10,46 @@
 #include <mutex>
 #include <string>
 
+#include "api/admitted_request.h"
 #include "api/bulk_runs.h"
 #include "api/encode_pipeline.h"
 #include "api/service.h"
 #include "api/service_metrics.h"
 #include "api/stats.h"
+#include "common/byte_budget.h"
 #include "common/worker_pool.h"
 #include "engine/registry.h"
 
 namespace penstock {
 
-struct Service::Impl {
+struct Service::Impl final : RequestPlaces {
   Impl(Registry* registry_in, const ServiceLimits& limits_in, Metrics* metrics_in);
 
   // The callback to answer with; null when the request was refused (and answered).
   template <typename Response>
   Callback<Response> Admit(Behaviour behaviour, const RequestContext& context,
                            Callback<Response> done) {
+    const auto request =
+        std::make_shared<AdmittedRequest<Response>>(this, &metrics, behaviour, std::move(done));
+    Callback<Response> answer = [request](Expected<Response> result) {
+      request->Answer(std::move(result));
+    };
     {
       const std::lock_guard lock(mutex);
       ++unanswered;  // before `accepting` is read: Drain after StopAccepting sees it
     }
-    std::shared_ptr<const void> in_run;  // kept as long as the callback
-    const Status refused = TakePlace(context, &in_run);
-    if (!refused.ok()) {
-      metrics.CountRequest(behaviour, refused.code(), 0);
-      done(refused);
-      CountAnswered();
+    request->SetCounted();
+    std::shared_ptr<const void> in_run;
+    if (const Status refused = TakePlace(context, &in_run); !refused.ok()) {
+      answer(refused);
       return nullptr;
     }
-    return [this, behaviour, start = Clock::now(), in_run = std::move(in_run),
-            done = std::move(done)](Expected<Response> result) {
-      const std::chrono::duration<double> took = Clock::now() - start;
-      metrics.CountRequest(behaviour, result.status().code(), took.count());
-      // Before the answer: its client may send the next request at once.
-      in_flight.fetch_sub(1, std::memory_order_relaxed);
-      metrics.in_flight().Add(-1);
-      done(std::move(result));
-      CountAnswered();
-    };
+    request->SetPlace(std::move(in_run));
+    return answer;
   }
   Status TakePlace(const RequestContext& context, std::shared_ptr<const void>* in_run);
-  void CountAnswered();
+  void LeavePlace() override;
+  void CountAnswered() override;
 
   // The model by name (or the default for the behaviour), which must offer it.
   Expected<Engine*> EngineFor(const std::string& model, Behaviour behaviour) const;
@@ -66,7 +64,8 @@ struct Service::Impl {
                                       RequestContext context);
   void Start(EncodePlan plan, EncodeDone done) {
     StartEncode(std::move(plan),
-                {&pool, &tokens, &results, &metrics.tokenize_duration(), limits.run_stages},
+                {&pool, &tokens, &results, &metrics.tokenize_duration(), limits.run_stages,
+                 limits.response_bytes},
                 std::move(done));
   }
 
@@ -86,6 +85,7 @@ struct Service::Impl {
 
   Registry* const registry;
   const ServiceLimits limits;
+  const std::shared_ptr<ByteBudget> budget;  // of all requests
   ServiceMetrics metrics;
   const std::unique_ptr<RemoteStore> remote;  // null without --redis-url
   TokenCache tokens;

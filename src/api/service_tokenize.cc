@@ -1,8 +1,7 @@
-// Tokenize and Decode, and what all behaviours share.
+// Service: Tokenize and Decode.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "api/request_checks.h"
 #include "api/service_impl.h"
@@ -11,151 +10,103 @@
 namespace penstock {
 namespace {
 
-// More workers do not help: a model takes tokens more slowly than a few of them make them.
-constexpr unsigned kWorkersDefaultMax = 8;
+// A printed token besides its text: {"id":1234567,"text":"","special":false,"start":1234567,
+// "stop":1234567}, and what a control character becomes: \u0001.
+constexpr int64_t kPrintedTokenBytes = 80;
+constexpr int64_t kPrintedTextFactor = 6;
 
-size_t Workers(const ServiceLimits& limits) {
-  if (limits.tokenization_workers > 0) return limits.tokenization_workers;
-  return std::clamp(std::thread::hardware_concurrency(), 1u, kWorkersDefaultMax);
-}
-
-std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceLimits& limits, Metrics* metrics) {
-  if (!limits.redis) return nullptr;
-  RemoteStoreOptions options;
-  options.url = *limits.redis;
-  options.timeout = std::chrono::milliseconds(limits.redis_timeout_ms);
-  options.ttl = std::chrono::seconds(limits.cache_ttl_s);
-  return std::make_unique<RemoteStore>(options, metrics);
-}
-
-// Calls step(i) for i = 0, 1, ... count - 1 on the pool, a few at a time, until one fails; then
+// Calls step(i) for i = 0, 1, ... count - 1 on the pool, some in a turn, until one fails; then
 // done(status).
 struct PoolLoop {
-  static constexpr size_t kStepsAtATime = 32;
-
-  static void Start(WorkerPool* pool, RequestContext context, const Engine& engine, size_t count,
-                    std::function<Status(size_t)> step, std::function<void(Status)> done) {
-    auto loop = std::make_shared<PoolLoop>();
-    if (RequestTrace* const trace = context.trace.get()) {
-      trace->SetModel(engine.name());
-      trace->SetRows(static_cast<int64_t>(count));
-      trace->Enter(Stage::kTokenize);
-    }
-    loop->context = std::move(context);
-    loop->count = count;
-    loop->step = std::move(step);
-    loop->done = std::move(done);
-    const Status status = pool->Submit([loop] { return loop->Run(); });
-    if (!status.ok()) loop->done(status);
-  }
-
-  bool Run() {
-    const size_t end = std::min(count, next + kStepsAtATime);
-    for (; next < end; ++next) {
-      Status status;
-      if (context.cancelled()) {
-        status = Status(StatusCode::kCancelled, "the client left");
-      } else if (context.deadline <= Clock::now()) {
-        status = Status(StatusCode::kDeadlineExceeded,
-                        "the request's time ran out before its turn came");
-      } else {
-        status = step(next);
-      }
-      if (!status.ok()) return Done(std::move(status)), false;
-    }
-    if (next < count) return true;
-    Done(Status::Ok());
-    return false;
-  }
-
-  void Done(Status status) {
-    if (context.trace != nullptr) context.trace->Enter(Stage::kComplete);
-    done(std::move(status));
-  }
+  // A turn: a millisecond or so.
+  static constexpr size_t kTurnSteps = 32;
+  static constexpr size_t kTurnBytes = 64 << 10;
+  // A step of so many bytes makes its turn a long one.
+  static constexpr size_t kLongStepBytes = 256 << 10;
 
   RequestContext context;
   size_t count = 0;
-  size_t next = 0;
+  std::function<size_t(size_t)> bytes;  // of a step's input
   std::function<Status(size_t)> step;
   std::function<void(Status)> done;
+  size_t next = 0;
+
+  static void Start(WorkerPool* pool, const Engine& engine, PoolLoop settings) {
+    const auto loop = std::make_shared<PoolLoop>(std::move(settings));
+    if (RequestTrace* const trace = loop->context.trace.get()) {
+      trace->SetModel(engine.name());
+      trace->SetRows(static_cast<int64_t>(loop->count));
+      trace->Enter(Stage::kTokenize);
+    }
+    const auto length = loop->IsLong() ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
+    const Status status =
+        pool->Submit([loop] { return loop->Run(); }, loop->context.priority, length);
+    if (!status.ok()) loop->done(status);
+  }
+
+  WorkerPool::Turn Run() {
+    try {
+      size_t turn_bytes = 0;
+      for (size_t i = 0; i < kTurnSteps && turn_bytes < kTurnBytes && next < count; ++i) {
+        turn_bytes += bytes(next);
+        if (i > 0 && IsLong()) break;
+        Status status = Check();
+        if (status.ok()) status = step(next);
+        if (!status.ok()) return Done(std::move(status));
+        ++next;
+      }
+    } catch (...) {
+      return Done(StatusOfException());
+    }
+    if (next == count) return Done(Status::Ok());
+    return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
+  }
+
+  bool IsLong() const { return next < count && bytes(next) >= kLongStepBytes; }
+
+  Status Check() const {
+    if (context.cancelled()) return {StatusCode::kCancelled, "the client left"};
+    if (context.deadline <= Clock::now()) {
+      return {StatusCode::kDeadlineExceeded, "the request's time ran out before its turn came"};
+    }
+    return Status::Ok();
+  }
+
+  WorkerPool::Turn Done(Status status) {
+    if (context.trace != nullptr) context.trace->Enter(Stage::kComplete);
+    done(std::move(status));
+    return WorkerPool::Turn::kDone;
+  }
 };
 
-}  // namespace
+// Bytes that a response takes while it is made: its values, and the text that is printed of them.
+class ResponseBytes {
+ public:
+  ResponseBytes(RequestMemory* memory, int64_t printed_max)
+      : memory_(memory), printed_max_(printed_max) {}
 
-Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metrics* metrics_in)
-    : registry(registry_in),
-      limits(limits_in),
-      metrics(metrics_in),
-      remote(NewRemoteStore(limits_in, metrics_in)),
-      tokens(static_cast<size_t>(limits_in.token_cache_bytes),
-             std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
-      results(static_cast<size_t>(limits_in.result_cache_bytes),
-              std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
-      // A request puts at most one task a worker there.
-      pool(Workers(limits_in),
-           static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)),
-      stats(registry, &pool, metrics_in) {}
-
-Status Service::Impl::TakePlace(const RequestContext& context,
-                                std::shared_ptr<const void>* in_run) {
-  if (!accepting) return {StatusCode::kUnavailable, "the server is shutting down"};
-  if (!context.bulk_run.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(*in_run, bulk_runs.Enter(context.bulk_run));
+  // 413 over --max-response-bytes, else as RequestMemory::Take. Before the memory is allocated.
+  Status Add(int64_t values, int64_t printed) {
+    if (memory_ == nullptr) return Status::Ok();
+    printed_ += printed;
+    PENSTOCK_RETURN_IF_ERROR(CheckResponseBytes(printed_, printed_max_));
+    return memory_->Take(values + printed);
   }
-  if (in_flight.fetch_add(1, std::memory_order_relaxed) >= limits.concurrent_requests) {
-    in_flight.fetch_sub(1, std::memory_order_relaxed);
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} requests are being worked on, the limit "
-                              "(--max-concurrent-requests)",
-                              limits.concurrent_requests))
-        .WithRetryAfter(1);
-  }
-  served.fetch_add(1, std::memory_order_relaxed);
-  metrics.in_flight().Add(1);
-  return Status::Ok();
-}
 
-void Service::Impl::CountAnswered() {
-  // Notified under the lock: once it is released the Service may be gone.
-  const std::lock_guard lock(mutex);
-  --unanswered;
-  answered.notify_all();
-}
-
-Expected<Engine*> Service::Impl::EngineFor(const std::string& model, Behaviour behaviour) const {
-  std::optional<ModelTask> task;
-  if (behaviour == Behaviour::kRerank) task = ModelTask::kReranking;
-  if (behaviour == Behaviour::kClassify) task = ModelTask::kClassification;
-  if (behaviour == Behaviour::kEmbed || behaviour == Behaviour::kEmbedAll ||
-      behaviour == Behaviour::kSimilarity) {
-    task = ModelTask::kEmbedding;
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, registry->Find(model, task));
-  // No classifier among them: a reranker will do.
-  if (model.empty() && behaviour == Behaviour::kClassify && engine->task() != *task) {
-    PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find(model, ModelTask::kReranking));
-  }
-  PENSTOCK_RETURN_IF_ERROR(CheckTask(*engine, behaviour));
-  return engine;
-}
-
-EncodePlan Service::Impl::NewPlan(Engine* engine, const TextOptions& text,
-                                  RequestContext context) const {
-  EncodePlan plan;
-  plan.engine = engine;
-  plan.truncate = text.truncate.value_or(limits.auto_truncate);
-  plan.side = text.side;
-  plan.context = std::move(context);
-  return plan;
-}
-
-namespace {
+ private:
+  RequestMemory* const memory_;
+  const int64_t printed_max_;
+  int64_t printed_ = 0;
+};
 
 struct TokenizeWork {
   TokenizeRequest request;
   TokenizeResponse response;
   std::string prompt;
   const Engine* engine = nullptr;
+  ResponseBytes bytes;
+
+  TokenizeWork(RequestMemory* memory, int64_t response_bytes) : bytes(memory, response_bytes) {}
 
   Status Step(size_t i) {
     const Tokenizer& tokenizer = engine->tokenizer();
@@ -166,6 +117,14 @@ struct TokenizeWork {
     const Status status =
         tokenizer.Encode(PreparedText(*engine, prompt, request.inputs[i]), options, &encoding);
     if (!status.ok()) return status.Annotate(fmt::format("inputs[{}]", i));
+    int64_t texts = 0;
+    for (const int32_t id : encoding.ids) {
+      texts += static_cast<int64_t>(tokenizer.IdToToken(id).size());
+    }
+    const auto count = static_cast<int64_t>(encoding.ids.size());
+    PENSTOCK_RETURN_IF_ERROR(
+        bytes.Add(count * static_cast<int64_t>(sizeof(TokenizeResponse::Token)) + texts,
+                  count * kPrintedTokenBytes + texts * kPrintedTextFactor));
     auto& tokens = response.inputs[i];
     tokens.resize(encoding.ids.size());
     for (size_t t = 0; t < tokens.size(); ++t) {
@@ -182,6 +141,9 @@ struct DecodeWork {
   DecodeRequest request;
   DecodeResponse response;
   const Engine* engine = nullptr;
+  ResponseBytes bytes;
+
+  DecodeWork(RequestMemory* memory, int64_t response_bytes) : bytes(memory, response_bytes) {}
 
   Status Step(size_t i) {
     const std::vector<int32_t>& ids = request.inputs[i];
@@ -193,6 +155,12 @@ struct DecodeWork {
                                                  field, t, ids[t], vocab_size - 1),
                                      field);
     }
+    // A text is as long as its tokens, but for characters that decoding adds (a space a token).
+    int64_t text_bytes = 0;
+    for (const int32_t id : ids) {
+      text_bytes += 1 + static_cast<int64_t>(engine->tokenizer().IdToToken(id).size());
+    }
+    PENSTOCK_RETURN_IF_ERROR(bytes.Add(text_bytes, text_bytes * kPrintedTextFactor));
     response.texts[i] = engine->tokenizer().Decode(ids, request.skip_special_tokens);
     return Status::Ok();
   }
@@ -204,7 +172,7 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
                        Callback<TokenizeResponse> done) {
   auto answer = impl_->Admit(Behaviour::kTokenize, context, std::move(done));
   if (!answer) return;
-  const auto work = std::make_shared<TokenizeWork>();
+  const auto work = std::make_shared<TokenizeWork>(context.memory.get(), limits_.response_bytes);
   const Status checked = [&]() -> Status {
     PENSTOCK_ASSIGN_OR_RETURN(work->engine, impl_->EngineFor(request.model, Behaviour::kTokenize));
     PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", limits_));
@@ -221,19 +189,22 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
   work->request = std::move(request);
   work->response.model = work->engine->name();
   work->response.inputs.resize(work->request.inputs.size());
-  PoolLoop::Start(
-      &impl_->pool, std::move(context), *work->engine, work->request.inputs.size(),
-      [work](size_t i) { return work->Step(i); },
-      [work, answer](Status status) {
-        if (!status.ok()) return answer(std::move(status));
-        answer(std::move(work->response));
-      });
+  PoolLoop loop;
+  loop.context = std::move(context);
+  loop.count = work->request.inputs.size();
+  loop.bytes = [work](size_t i) { return work->request.inputs[i].size(); };
+  loop.step = [work](size_t i) { return work->Step(i); };
+  loop.done = [work, answer](Status status) {
+    if (!status.ok()) return answer(std::move(status));
+    answer(std::move(work->response));
+  };
+  PoolLoop::Start(&impl_->pool, *work->engine, std::move(loop));
 }
 
 void Service::Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done) {
   auto answer = impl_->Admit(Behaviour::kDecode, context, std::move(done));
   if (!answer) return;
-  const auto work = std::make_shared<DecodeWork>();
+  const auto work = std::make_shared<DecodeWork>(context.memory.get(), limits_.response_bytes);
   const Status checked = [&]() -> Status {
     PENSTOCK_ASSIGN_OR_RETURN(work->engine, impl_->EngineFor(request.model, Behaviour::kDecode));
     PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", limits_));
@@ -252,13 +223,16 @@ void Service::Decode(DecodeRequest request, RequestContext context, Callback<Dec
   if (!checked.ok()) return answer(checked);
   work->request = std::move(request);
   work->response.texts.resize(work->request.inputs.size());
-  PoolLoop::Start(
-      &impl_->pool, std::move(context), *work->engine, work->request.inputs.size(),
-      [work](size_t i) { return work->Step(i); },
-      [work, answer](Status status) {
-        if (!status.ok()) return answer(std::move(status));
-        answer(std::move(work->response));
-      });
+  PoolLoop loop;
+  loop.context = std::move(context);
+  loop.count = work->request.inputs.size();
+  loop.bytes = [work](size_t i) { return work->request.inputs[i].size() * sizeof(int32_t); };
+  loop.step = [work](size_t i) { return work->Step(i); };
+  loop.done = [work, answer](Status status) {
+    if (!status.ok()) return answer(std::move(status));
+    answer(std::move(work->response));
+  };
+  PoolLoop::Start(&impl_->pool, *work->engine, std::move(loop));
 }
 
 }  // namespace penstock

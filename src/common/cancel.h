@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -24,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 enum class Priority { kInteractive, kBulk };
 inline constexpr int kPriorities = 2;
 
-class RequestTrace;  // metrics/stages.h
+class RequestTrace;   // metrics/stages.h
+class RequestMemory;  // common/byte_budget.h
 
 // Who asks, how urgently and until when. Travels with a request through every stage.
 struct RequestContext {
@@ -33,6 +35,9 @@ struct RequestContext {
   Priority priority = Priority::kInteractive;
   std::string bulk_run;                 // id of the run it belongs to (api/bulk_runs.h), "": none
   std::shared_ptr<RequestTrace> trace;  // null: its stages are not timed
+  // What the request holds of the budget of bytes in flight; null: not bounded (local commands).
+  std::shared_ptr<RequestMemory> memory;
+  uint64_t client = 0;  // tells clients apart: a hash of the API key, or of the address
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
 };
 

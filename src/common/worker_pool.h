@@ -1,10 +1,19 @@
-// WorkerPool: a few threads and one bounded queue, for work that comes in pieces (tokenization).
+// WorkerPool: a few threads for work that comes in turns: tokenization, parsing and printing of
+// large bodies.
 //
-// The pool owns its threads and the tasks given to it; a task runs on one of the threads. A task
-// that returns true wants to run again: it goes to the end of the queue, so a request with
-// thousands of texts takes turns with the others instead of keeping a thread to itself.
+// The pool owns its threads and the tasks given to it. A task that wants another turn goes to the
+// end of its queue, so a request with thousands of texts takes turns with the others instead of
+// keeping a thread to itself.
+//
+// Which turn is next:
+//   - interactive tasks go before bulk ones; while both wait, one turn in kTurnsPerBulk is bulk's;
+//   - long turns (more than about 10 ms) never take the last thread: at most threads() - 1 of them
+//     run at once, so short turns wait for short turns only. With one thread they have no choice.
+//
+// An exception that leaves a task is logged and ends the task; the rest goes on.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -16,14 +25,19 @@
 #include <thread>
 #include <vector>
 
+#include "common/cancel.h"
 #include "common/status.h"
 
 namespace penstock {
 
 class WorkerPool {
  public:
-  // True: run me again after those that wait. Must not throw.
-  using Task = std::function<bool()>;
+  // What a task wants after a turn.
+  enum class Turn { kDone, kAgain, kAgainLong };
+  using Task = std::function<Turn()>;
+  enum class Length { kShort, kLong };  // of the first turn
+
+  static constexpr uint32_t kTurnsPerBulk = 8;
 
   // `queue_max`: tasks that may wait. Those that come round again are not counted against it:
   // there are never more of them than tasks let in.
@@ -33,7 +47,11 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // kResourceExhausted: the queue is full; kUnavailable: stopped. The task is not run then.
-  Status Submit(Task task);
+  Status Submit(Task task, Priority priority = Priority::kInteractive,
+                Length length = Length::kShort);
+  // As Submit, whatever waits already: for another step of a request that was let in before.
+  // False: stopped.
+  bool SubmitAdmitted(Task task, Priority priority, Length length);
   // Runs all that was accepted to its end, then joins. Not from a task.
   void Stop();
 
@@ -55,15 +73,35 @@ class WorkerPool {
   }
 
  private:
+  struct Item {
+    Task task;
+    Priority priority = Priority::kInteractive;
+    Length length = Length::kShort;
+  };
+  // The tasks of one priority class.
+  struct Queues {
+    std::array<std::deque<Item>, 2> of_length;
+    Length next = Length::kShort;  // whose turn it is where both may run
+  };
+
+  void Push(Item item);
+  // The next task that may run now; false: none. mutex_ held, as for Push.
+  bool TakeNext(Item* item);
+  bool TakeOf(Priority priority, Item* item);
   void Run();
 
   const size_t queue_max_;
+  const size_t long_max_;  // long turns at once
   const std::shared_ptr<Load> load_ = std::make_shared<Load>();
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Task> queue_;  // guarded by mutex_
-  size_t running_ = 0;      // guarded by mutex_
-  bool stopping_ = false;   // guarded by mutex_
+  // All guarded by mutex_.
+  std::array<Queues, kPriorities> queues_;
+  size_t waiting_ = 0;
+  size_t running_ = 0;
+  size_t running_long_ = 0;
+  uint32_t interactive_turns_ = 0;  // since bulk had one, while bulk waited
+  bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
 

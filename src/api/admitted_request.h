@@ -1,0 +1,79 @@
+// One request that was let in: its place among the concurrent ones, and the callback that answers
+// it. However the request ends, the place is given back and the callback called exactly once: also
+// where an exception lost the request on its way.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "api/service_metrics.h"
+#include "api/types.h"
+#include "common/exception_status.h"
+
+namespace penstock {
+
+// What a request gives back at its end; Service::Impl implements it.
+class RequestPlaces {
+ public:
+  // Before the answer: its client may send the next request at once.
+  virtual void LeavePlace() = 0;
+  // Last of all: the Service may be destroyed as soon as no request is left.
+  virtual void CountAnswered() = 0;
+
+ protected:
+  ~RequestPlaces() = default;
+};
+
+template <typename Response>
+class AdmittedRequest {
+ public:
+  // Counted already by `places`. `run` is kept until the end.
+  AdmittedRequest(RequestPlaces* places, ServiceMetrics* metrics, Behaviour behaviour,
+                  Callback<Response> done)
+      : places_(places), metrics_(metrics), behaviour_(behaviour), done_(std::move(done)) {}
+  ~AdmittedRequest() {
+    if (counted_ && !answered_.load()) {
+      RunGuarded("request", [this] {
+        Answer(
+            Status::Internal("the request was lost by a failed allocation or a bug; the log of "
+                             "the server says more"));
+      });
+    }
+    if (placed_ && !answered_.load()) places_->LeavePlace();
+    done_ = nullptr;
+    run_.reset();
+    if (counted_) places_->CountAnswered();
+  }
+  AdmittedRequest(const AdmittedRequest&) = delete;
+  AdmittedRequest& operator=(const AdmittedRequest&) = delete;
+
+  // From here on the destructor answers what is not answered, and counts it.
+  void SetCounted() { counted_ = true; }
+  void SetPlace(std::shared_ptr<const void> run) {
+    placed_ = true;
+    run_ = std::move(run);
+  }
+
+  // Only the first answer counts.
+  void Answer(Expected<Response> result) {
+    if (answered_.exchange(true)) return;
+    const std::chrono::duration<double> took = Clock::now() - start_;
+    metrics_->CountRequest(behaviour_, result.status().code(), placed_ ? took.count() : 0);
+    if (placed_) places_->LeavePlace();
+    done_(std::move(result));
+  }
+
+ private:
+  RequestPlaces* const places_;
+  ServiceMetrics* const metrics_;
+  const Behaviour behaviour_;
+  const Clock::time_point start_ = Clock::now();
+  Callback<Response> done_;
+  std::shared_ptr<const void> run_;  // the bulk run it belongs to
+  bool counted_ = false;
+  bool placed_ = false;
+  std::atomic<bool> answered_{false};
+};
+
+}  // namespace penstock

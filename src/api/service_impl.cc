@@ -1,0 +1,139 @@
+// What all behaviours of the Service share.
+#include "api/service_impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "api/request_checks.h"
+#include "metrics/stages.h"
+
+namespace penstock {
+namespace {
+
+// More workers do not help: a model takes tokens more slowly than a few of them make them. Two at
+// least, so that one is free of long turns.
+constexpr unsigned kWorkersDefaultMin = 2;
+constexpr unsigned kWorkersDefaultMax = 8;
+
+size_t Workers(const ServiceLimits& limits) {
+  if (limits.tokenization_workers > 0) return limits.tokenization_workers;
+  return std::clamp(std::thread::hardware_concurrency(), kWorkersDefaultMin, kWorkersDefaultMax);
+}
+
+std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceLimits& limits, Metrics* metrics) {
+  if (!limits.redis) return nullptr;
+  RemoteStoreOptions options;
+  options.url = *limits.redis;
+  options.timeout = std::chrono::milliseconds(limits.redis_timeout_ms);
+  options.ttl = std::chrono::seconds(limits.cache_ttl_s);
+  return std::make_unique<RemoteStore>(options, metrics);
+}
+
+}  // namespace
+
+Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metrics* metrics_in)
+    : registry(registry_in),
+      limits(limits_in),
+      budget(std::make_shared<ByteBudget>(limits_in.inflight_bytes)),
+      metrics(metrics_in),
+      remote(NewRemoteStore(limits_in, metrics_in)),
+      tokens(static_cast<size_t>(limits_in.token_cache_bytes),
+             std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
+      results(static_cast<size_t>(limits_in.result_cache_bytes),
+              std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
+      // A request puts at most one task a worker there.
+      pool(Workers(limits_in),
+           static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)),
+      stats(registry, &pool, metrics_in) {}
+
+Status Service::Impl::TakePlace(const RequestContext& context,
+                                std::shared_ptr<const void>* in_run) {
+  if (!accepting) return {StatusCode::kUnavailable, "the server is shutting down"};
+  if (!context.bulk_run.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(*in_run, bulk_runs.Enter(context.bulk_run));
+  }
+  const int64_t limit = ClassLimit(limits.concurrent_requests, context.priority);
+  if (const int32_t before = in_flight.fetch_add(1, std::memory_order_relaxed); before >= limit) {
+    in_flight.fetch_sub(1, std::memory_order_relaxed);
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{} requests are being worked on; the limit for {} is {} "
+                              "(--max-concurrent-requests)",
+                              before,
+                              context.priority == Priority::kBulk ? "bulk requests" : "requests",
+                              limit))
+        .WithRetryAfter(1);
+  }
+  served.fetch_add(1, std::memory_order_relaxed);
+  metrics.in_flight().Add(1);
+  return Status::Ok();
+}
+
+void Service::Impl::LeavePlace() {
+  in_flight.fetch_sub(1, std::memory_order_relaxed);
+  metrics.in_flight().Add(-1);
+}
+
+void Service::Impl::CountAnswered() {
+  // Notified under the lock: once it is released the Service may be gone.
+  const std::lock_guard lock(mutex);
+  --unanswered;
+  answered.notify_all();
+}
+
+Expected<Engine*> Service::Impl::EngineFor(const std::string& model, Behaviour behaviour) const {
+  std::optional<ModelTask> task;
+  if (behaviour == Behaviour::kRerank) task = ModelTask::kReranking;
+  if (behaviour == Behaviour::kClassify) task = ModelTask::kClassification;
+  if (behaviour == Behaviour::kEmbed || behaviour == Behaviour::kEmbedAll ||
+      behaviour == Behaviour::kSimilarity) {
+    task = ModelTask::kEmbedding;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, registry->Find(model, task));
+  // No classifier among them: a reranker will do.
+  if (model.empty() && behaviour == Behaviour::kClassify && engine->task() != *task) {
+    PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find(model, ModelTask::kReranking));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckTask(*engine, behaviour));
+  return engine;
+}
+
+EncodePlan Service::Impl::NewPlan(Engine* engine, const TextOptions& text,
+                                  RequestContext context) const {
+  EncodePlan plan;
+  plan.engine = engine;
+  plan.truncate = text.truncate.value_or(limits.auto_truncate);
+  plan.side = text.side;
+  plan.context = std::move(context);
+  return plan;
+}
+
+std::shared_ptr<RequestMemory> Service::NewRequestMemory(Priority priority) const {
+  return std::make_shared<RequestMemory>(impl_->budget, priority);
+}
+
+namespace {
+
+WorkerPool::Task OneTurn(std::function<void()> work) {
+  return [work = std::move(work)] {
+    work();
+    return WorkerPool::Turn::kDone;
+  };
+}
+
+WorkerPool::Length LengthOf(size_t bytes) {
+  return bytes >= Service::kLongWorkBytes ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
+}
+
+}  // namespace
+
+Status Service::RunOnWorker(Priority priority, size_t bytes, std::function<void()> work) {
+  return impl_->pool.Submit(OneTurn(std::move(work)), priority, LengthOf(bytes));
+}
+
+void Service::FinishOnWorker(Priority priority, size_t bytes, std::function<void()> work) {
+  if (!impl_->pool.SubmitAdmitted(OneTurn(work), priority, LengthOf(bytes))) work();
+}
+
+}  // namespace penstock
