@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "common/json_writer.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "http/server.h"
 #include "local_models.h"
 
@@ -92,7 +93,8 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("N")
       ->group(limits);
   app->add_option("--max-concurrent-requests", flags->model.limits.concurrent_requests,
-                  "Requests worked on at once; more are told to come back (429).")
+                  "Requests worked on at once; more are told to come back (429). Bulk work may fill "
+                  "3/4 of this and of the queues.")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);
@@ -113,6 +115,17 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("N")
       ->group(limits);
   app->add_option("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
+      ->check(at_least_one)
+      ->type_name("BYTES")
+      ->group(limits);
+  app->add_option("--max-inflight-bytes", flags->model.limits.inflight_bytes,
+                  "Memory for the bodies, ids, results and answers of all requests; over it they "
+                  "are told to come back (429). Bulk work may fill 3/4.")
+      ->check(at_least_one)
+      ->type_name("BYTES")
+      ->group(limits);
+  app->add_option("--max-response-bytes", flags->model.limits.response_bytes,
+                  "Longest answer, estimated before it is worked out; over it 413.")
       ->check(at_least_one)
       ->type_name("BYTES")
       ->group(limits);
@@ -324,6 +337,7 @@ int RunServe(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
+  ReturnLargeBlocks();
   if (flags.server.tls_cert_file.empty() != flags.server.tls_key_file.empty()) {
     return line.FailUsage("--tls-cert and --tls-key belong together");
   }

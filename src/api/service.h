@@ -34,7 +34,7 @@ struct ServiceLimits {
   int32_t concurrent_requests = 512;  // --max-concurrent-requests; bulk takes 3/4 at most
   // Bodies, ids, results and printed answers of all requests: --max-inflight-bytes; bulk takes 3/4
   // at most.
-  int64_t inflight_bytes = int64_t{1} << 30;
+  int64_t inflight_bytes = 512 << 20;
   int64_t response_bytes = 256 << 20;      // printed, of one request: --max-response-bytes
   bool auto_truncate = true;               // --auto-truncate
   int64_t token_cache_bytes = 64 << 20;    // --token-cache-bytes; 0: off

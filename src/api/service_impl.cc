@@ -46,7 +46,11 @@ Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metri
       // A request puts at most one task a worker there.
       pool(Workers(limits_in),
            static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)),
-      stats(registry, &pool, metrics_in) {}
+      stats(registry, &pool, metrics_in) {
+  metrics_in->AddFunction(
+      "penstock_inflight_bytes", "Memory that requests hold: bodies, ids, results and answers.",
+      Metrics::Kind::kGauge, [kept = budget] { return static_cast<double>(kept->used()); });
+}
 
 Status Service::Impl::TakePlace(const RequestContext& context,
                                 std::shared_ptr<const void>* in_run) {

@@ -332,6 +332,10 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
     return Status::InvalidArgument("JSON nested deeper than " + std::to_string(kDepthMax) +
                                    " levels");
   }
+  if (error == simdjson::MEMALLOC) {
+    return Status(StatusCode::kResourceExhausted, "there is not enough memory to read the JSON")
+        .WithRetryAfter(1);
+  }
   if (error != simdjson::SUCCESS) {
     return Status::InvalidArgument(std::string("not valid JSON: ") +
                                    simdjson::error_message(error));

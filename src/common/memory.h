@@ -15,4 +15,8 @@ uint64_t FreeHeapBytes();
 // of other threads wait meanwhile; does nothing where there is little to give.
 void TrimHeap();
 
+// At the start of a process that lives long: large blocks go back to the system as they are freed.
+// (By default glibc learns from the first large block freed to keep blocks of its size.)
+void ReturnLargeBlocks();
+
 }  // namespace penstock

@@ -46,7 +46,7 @@ void WriteInput(const ClassifyResponse& response, size_t index, JsonWriter* json
 
 }  // namespace
 
-Expected<ClassifyRequest> ParseClassifyCall(std::string_view body) {
+Expected<ClassifyRequest> ParseClassifyCall(std::string_view body, const ServiceLimits& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   ClassifyRequest request;
@@ -58,6 +58,7 @@ Expected<ClassifyRequest> ParseClassifyCall(std::string_view body) {
   if (value->is_string()) {
     PENSTOCK_RETURN_IF_ERROR(ParseOne(*value, key, &request.inputs));
   } else if (value->get(items) == simdjson::SUCCESS) {
+    PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, key, limits));
     for (const element item : items) {
       const std::string path = key + "[" + std::to_string(request.inputs.size()) + "]";
       PENSTOCK_RETURN_IF_ERROR(ParseOne(item, path, &request.inputs));

@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 
+#include "api/service.h"
 #include "api/types.h"
 #include "common/status.h"
 
 namespace penstock {
 
-Expected<ClassifyRequest> ParseClassifyCall(std::string_view body);
+Expected<ClassifyRequest> ParseClassifyCall(std::string_view body,
+                                            const ServiceLimits& limits = {});
 std::string PrintClassify(const ClassifyResponse& response, std::string_view id,
                           int64_t created_unix_s);
 

@@ -10,11 +10,11 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <exception>
 #include <limits>
 #include <type_traits>
 
-#include "common/log.h"
+#include "common/byte_budget.h"
+#include "common/exception_status.h"
 #include "metrics/stages.h"
 
 namespace penstock {
@@ -34,6 +34,9 @@ constexpr uint64_t kDrainBytesMax = 64 << 10;
 // A body up to this size is sent in one piece with the header.
 constexpr size_t kJoinBytesMax = 16 << 10;
 constexpr std::chrono::seconds kLinger{2};
+// What a request takes of memory for each byte of its body: the byte; what is parsed of it (an id
+// of two bytes takes four); and again where an answer repeats it (documents of a rerank request).
+constexpr int64_t kMemoryPerBodyByte = 4;
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -97,25 +100,8 @@ class ConnectionOn final : public Connection,
         timer_(thread->context) {}
 
   void Start() override {
-    thread_->connections.emplace(this, this->shared_from_this());
     thread_->handler->OnConnections(+1);
-    error_code ignored;
-    Socket().set_option(tcp::no_delay(true), ignored);
-    error_code ec;
-    const auto peer = Socket().remote_endpoint(ec);
-    if (!ec) remote_ = peer.address().to_string() + ":" + std::to_string(peer.port());
-    if constexpr (kTls) {
-      state_ = State::kHandshake;
-      Arm(Clock::now() + Options().read_timeout);
-      stream_.async_handshake(ssl::stream_base::server,
-                              [self = this->shared_from_this()](error_code failed) {
-                                if (self->state_ == State::kClosed) return;
-                                if (failed) return self->Close();
-                                self->BecomeIdle();
-                              });
-    } else {
-      BecomeIdle();
-    }
+    Guarded([this] { Open(); });
   }
 
   void BeginShutdown() override {
@@ -127,6 +113,23 @@ class ConnectionOn final : public Connection,
   }
 
   void Abort() override { Close(); }
+
+  void OnAnswer(uint64_t number, const Responder::Print& print) noexcept override {
+    Guarded([&] {
+      if (number != exchange_ || state_ != State::kWaiting) return;
+      EnterStage(Stage::kSerialise);
+      const char* failure =
+          "the request was lost by a failed allocation or a bug; the log of the server says more";
+      try {
+        if (print) return Answer(print());
+      } catch (...) {
+        LogException("printing an answer");
+        if (state_ != State::kWaiting) throw;
+        failure = "the answer could not be written";
+      }
+      Answer(thread_->handler->OnError(*request_, 500, failure));
+    });
+  }
 
  private:
   enum class State {
@@ -151,6 +154,35 @@ class ConnectionOn final : public Connection,
   }
   const ServerOptions& Options() const { return *thread_->options; }
 
+  // The barrier of every callback: out of memory, or a bug, ends this connection only.
+  template <typename Work>
+  void Guarded(Work&& work) noexcept {
+    if (!RunGuarded("connection", std::forward<Work>(work))) Close();
+  }
+
+  void Open() {
+    thread_->connections.emplace(this, this->shared_from_this());
+    error_code ignored;
+    Socket().set_option(tcp::no_delay(true), ignored);
+    error_code ec;
+    const auto peer = Socket().remote_endpoint(ec);
+    if (!ec) remote_ = peer.address().to_string() + ":" + std::to_string(peer.port());
+    if constexpr (kTls) {
+      state_ = State::kHandshake;
+      Arm(Clock::now() + Options().read_timeout);
+      stream_.async_handshake(ssl::stream_base::server,
+                              [self = this->shared_from_this()](error_code failed) {
+                                self->Guarded([&] {
+                                  if (self->state_ == State::kClosed) return;
+                                  if (failed) return self->Close();
+                                  self->BecomeIdle();
+                                });
+                              });
+    } else {
+      BecomeIdle();
+    }
+  }
+
   // ---- Timer: one, whose meaning is the state's.
 
   void Arm(Clock::time_point at) {
@@ -158,7 +190,7 @@ class ConnectionOn final : public Connection,
     timer_.expires_at(at);
     timer_.async_wait([self = this->shared_from_this(), serial](error_code ec) {
       // A wait that has fired already cannot be cancelled; the serial tells.
-      if (!ec && serial == self->timer_serial_) self->OnTimer();
+      if (!ec && serial == self->timer_serial_) self->Guarded([&] { self->OnTimer(); });
     });
   }
   void Disarm() {
@@ -191,7 +223,7 @@ class ConnectionOn final : public Connection,
     // Not straight into buffer_, from which requests are taken while this read is pending.
     stream_.async_read_some(asio::buffer(arrived_),
                             [self = this->shared_from_this()](error_code ec, size_t bytes) {
-                              self->OnRead(ec, bytes);
+                              self->Guarded([&] { self->OnRead(ec, bytes); });
                             });
   }
 
@@ -219,6 +251,9 @@ class ConnectionOn final : public Connection,
   void BecomeIdle() {
     state_ = State::kIdle;
     if (buffer_.size() == 0) {
+      // An idle connection holds nothing of the last request.
+      buffer_ = {};
+      std::string().swap(head_);
       if (thread_->stopping || eof_) {
         error_code ec;
         if (eof_ || Socket().available(ec) == 0 || ec) return Close();
@@ -230,15 +265,10 @@ class ConnectionOn final : public Connection,
 
   // Does what can be done with the bytes at hand, and asks for more where more is needed.
   void Advance() {
-    try {
-      if (state_ == State::kIdle && !BeginRequest()) return ReadOrClose();
-      if (state_ == State::kHeader) AdvanceHeader();
-      if (state_ == State::kBody) AdvanceBody();
-      if (state_ == State::kWaiting && buffer_.size() < kReadAheadBytesMax) StartRead();
-    } catch (const std::exception& e) {  // out of memory, or a bug: this connection only
-      LogError("connection {}: {}", remote_, e.what());
-      Close();
-    }
+    if (state_ == State::kIdle && !BeginRequest()) return ReadOrClose();
+    if (state_ == State::kHeader) AdvanceHeader();
+    if (state_ == State::kBody) AdvanceBody();
+    if (state_ == State::kWaiting && buffer_.size() < kReadAheadBytesMax) StartRead();
   }
 
   void ReadOrClose() {
@@ -356,17 +386,22 @@ class ConnectionOn final : public Connection,
     state_ = State::kContinue;
     asio::async_write(stream_, asio::buffer(kContinueLine.data(), kContinueLine.size()),
                       [self = this->shared_from_this()](error_code ec, size_t bytes) {
-                        self->thread_->handler->OnBytes(0, bytes);
-                        if (self->state_ != State::kContinue) return;
-                        if (ec) return self->Close();
-                        self->state_ = State::kBody;
-                        self->Advance();
+                        self->Guarded([&] {
+                          self->thread_->handler->OnBytes(0, bytes);
+                          if (self->state_ != State::kContinue) return;
+                          if (ec) return self->Close();
+                          self->state_ = State::kBody;
+                          self->Advance();
+                        });
                       });
   }
 
   void AdvanceBody() {
     while (!parser_->is_done()) {
       if (buffer_.size() == 0) return ReadOrClose();
+      if (const Status taken = TakeBodyMemory(); !taken.ok()) {
+        return Fail(taken.code() == StatusCode::kPayloadTooLarge ? 413 : 429, taken.message());
+      }
       error_code ec;
       const size_t used = parser_->put(buffer_.cdata(), ec);
       buffer_.consume(used);
@@ -386,6 +421,14 @@ class ConnectionOn final : public Connection,
     Dispatch();
   }
 
+  // Of the request's memory, before more of the body is taken in.
+  Status TakeBodyMemory() {
+    RequestMemory* const memory = request_->context.memory.get();
+    if (memory == nullptr || refusal_) return Status::Ok();
+    const auto bytes = static_cast<int64_t>(parser_->get().body().size() + buffer_.size());
+    return memory->Take(bytes * kMemoryPerBodyByte - memory->held());
+  }
+
   // ---- Working
 
   void EnterStage(Stage stage) {
@@ -394,7 +437,8 @@ class ConnectionOn final : public Connection,
 
   void Dispatch() {
     if (refusal_) return Answer(std::move(*refusal_));
-    request_->body = std::move(parser_->get().body());
+    std::string body = std::move(parser_->get().body());
+    request_->body_bytes = body.size();
     state_ = State::kWaiting;
     EnterStage(Stage::kParse);
     if (eof_) request_->context.cancel->Cancel();
@@ -403,26 +447,13 @@ class ConnectionOn final : public Connection,
     } else {
       Disarm();
     }
-    const uint64_t exchange = ++exchange_;
-    thread_->handler->OnRequest(
-        request_, Responder([weak = this->weak_from_this(), thread = weak_thread_.lock(),
-                             exchange](Responder::Print print) {
-          auto self = weak.lock();
-          if (self == nullptr) return;
-          asio::post(thread->context, [self = std::move(self), exchange, print = std::move(print)] {
-            self->OnAnswer(exchange, print);
-          });
-        }));
-  }
-
-  void OnAnswer(uint64_t exchange, const Responder::Print& print) {
-    if (exchange != exchange_ || state_ != State::kWaiting) return;
-    EnterStage(Stage::kSerialise);
+    const auto pending =
+        std::make_shared<PendingAnswer>(this->weak_from_this(), weak_thread_.lock(), ++exchange_);
+    Responder respond(pending);
     try {
-      Answer(print());
-    } catch (const std::exception& e) {
-      LogError("request {}: {}", request_->id, e.what());
-      Answer(thread_->handler->OnError(*request_, 500, "the answer could not be written"));
+      thread_->handler->OnRequest(request_, std::move(body), std::move(respond));
+    } catch (...) {  // its responder has gone, so the loss is answered for
+      LogException("handling a request");
     }
   }
 
@@ -463,11 +494,13 @@ class ConnectionOn final : public Connection,
     }
     // Said also where it is the default: HTTP/1.0 clients need it.
     head_ += keep_alive_ ? "\r\nConnection: keep-alive" : "\r\nConnection: close";
-    for (const auto& [name, value] : response.headers) {
-      head_ += "\r\n";
-      head_ += name;
-      head_ += ": ";
-      head_ += value;
+    for (const auto* headers : {&response.headers, &request_->response_headers}) {
+      for (const auto& [name, value] : *headers) {
+        head_ += "\r\n";
+        head_ += name;
+        head_ += ": ";
+        head_ += value;
+      }
     }
     head_ += "\r\n\r\n";
     body_.clear();
@@ -489,7 +522,7 @@ class ConnectionOn final : public Connection,
     const std::array<asio::const_buffer, 2> buffers = {asio::buffer(head_) + head_sent_,
                                                        asio::buffer(body_) + body_sent_};
     stream_.async_write_some(buffers, [self = this->shared_from_this()](error_code ec, size_t n) {
-      self->OnWritten(ec, n);
+      self->Guarded([&] { self->OnWritten(ec, n); });
     });
   }
 
@@ -504,14 +537,17 @@ class ConnectionOn final : public Connection,
     Report(status_);
     std::string().swap(body_);  // may be large
     parser_.reset();
+    refusal_.reset();
+    request_.reset();
     if (!keep_alive_) return Finish();
     BecomeIdle();
   }
 
-  void Report(int status) {
+  void Report(int status) noexcept {
     if (reported_ || request_ == nullptr) return;
     reported_ = true;
-    thread_->handler->OnDone(*request_, status, body_bytes_);
+    RunGuarded("reporting a request",
+               [&] { thread_->handler->OnDone(*request_, status, body_bytes_); });
   }
 
   // ---- Ending
@@ -534,7 +570,7 @@ class ConnectionOn final : public Connection,
         if (!self->unread_ || self->reading_) return self->Close();
         error_code failed;
         self->Socket().shutdown(tcp::socket::shutdown_send, failed);
-        self->DiscardRaw();
+        self->Guarded([&] { self->DiscardRaw(); });
       });
     } else {
       Socket().shutdown(tcp::socket::shutdown_send, ec);
@@ -549,7 +585,7 @@ class ConnectionOn final : public Connection,
                              [self = this->shared_from_this()](error_code ec, size_t) {
                                if (self->state_ == State::kClosed) return;
                                if (ec) return self->Close();
-                               self->DiscardRaw();
+                               self->Guarded([&] { self->DiscardRaw(); });
                              });
   }
 
@@ -557,7 +593,7 @@ class ConnectionOn final : public Connection,
     if (state_ == State::kClosed) return;
     const bool owed = state_ == State::kWaiting || state_ == State::kWriting;
     state_ = State::kClosed;
-    if (owed) {
+    if (owed && request_ != nullptr) {
       request_->context.cancel->Cancel();
       body_bytes_ = 0;
       Report(499);

@@ -26,6 +26,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "http/answer_queue.h"
 #include "http/message.h"
 #include "http/server.h"
 
@@ -52,6 +53,7 @@ class OpenCount {
 // finds a context to post to.
 struct IoThread {
   boost::asio::io_context context{1};
+  AnswerQueue answers{&context};
   HttpHandler* handler = nullptr;
   const ServerOptions* options = nullptr;
   boost::asio::ssl::context* tls = nullptr;  // null = plain
@@ -73,6 +75,8 @@ class Connection {
   virtual void Start() = 0;
   virtual void BeginShutdown() = 0;  // close if idle, else after the request in flight
   virtual void Abort() = 0;          // cancel the request in flight and close
+  // The answer to request `number` of this connection; empty: it was lost. Throws nothing.
+  virtual void OnAnswer(uint64_t number, const Responder::Print& print) noexcept = 0;
 };
 
 // Takes over a socket that was counted in `thread->open_count`.

@@ -116,7 +116,15 @@ Expected<RequestBody> RequestBody::Parse(std::string_view body) {
   PENSTOCK_ASSIGN_OR_RETURN(JsonObject object, document.Object());
   // Parsers differ in which of two values counts, so neither does.
   std::vector<std::string_view> keys;
-  object.ForEach([&](std::string_view key, element) { keys.push_back(key); });
+  bool too_many = false;
+  object.ForEach([&](std::string_view key, element) {
+    too_many = too_many || keys.size() == kFieldsMax;
+    if (!too_many) keys.push_back(key);
+  });
+  if (too_many) {
+    return Status::InvalidArgument("the request has more than " + std::to_string(kFieldsMax) +
+                                   " fields");
+  }
   std::sort(keys.begin(), keys.end());
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
   if (twice != keys.end()) {
@@ -155,10 +163,24 @@ Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
   return Status::Ok();
 }
 
+Status CheckEntries(array items, const std::string& path, const ServiceLimits& limits) {
+  const auto limit = static_cast<size_t>(limits.inputs_per_request);
+  size_t entries = 0;
+  for ([[maybe_unused]] const element item : items) {
+    if (++entries <= limit) continue;
+    return {StatusCode::kPayloadTooLarge,
+            "'" + path + "' has more than " + std::to_string(limit) +
+                " entries, the limit (--max-client-batch-size)",
+            path};
+  }
+  return Status::Ok();
+}
+
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
-                                                bool objects) {
+                                                const ServiceLimits& limits, bool objects) {
   PENSTOCK_ASSIGN_OR_RETURN(const array items, object.GetArray(key));
   const std::string path = object.PathOf(key);
+  PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
   std::vector<std::string> strings;
   for (const element item : items) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string text,
@@ -177,8 +199,8 @@ Expected<std::vector<int32_t>> ParseIds(array items, const std::string& path) {
   return ids;
 }
 
-Status ParseInputs(const JsonObject& object, std::string_view key, std::vector<Input>* inputs,
-                   bool* single) {
+Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceLimits& limits,
+                   std::vector<Input>* inputs, bool* single) {
   const std::string path = object.PathOf(key);
   const auto value = object.Find(key);
   if (!value) return Status::InvalidArgument("'" + path + "' is missing", path);
@@ -200,6 +222,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, std::vector<I
     inputs->push_back(FromIds(std::move(ids)));
     return Status::Ok();
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
   // What the first one is, all must be.
   const bool of_ids = items.begin() != items.end() && (*items.begin()).is_array();
   for (const element item : items) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/service.h"
 #include "api/types.h"
 #include "common/json.h"
 #include "common/status.h"
@@ -15,6 +16,7 @@ namespace penstock {
 
 constexpr size_t kNameBytesMax = 512;         // models, prompt names
 constexpr size_t kPromptBytesMax = 64 << 10;  // literal prompts
+constexpr size_t kFieldsMax = 256;            // of a request's object
 
 // A request's JSON, which must be an object without a key twice (kInvalidArgument).
 class RequestBody {
@@ -38,13 +40,18 @@ Expected<std::string> GetName(const JsonObject& object, std::string_view key);
 // "search_query" | "document" | "search_document" | "passage" | "classification" | "clustering".
 Status ParseTextOptions(const JsonObject& object, TextOptions* options);
 
+// kPayloadTooLarge if the array at `path` has more entries than a request may have. Looked at
+// before the entries are copied.
+Status CheckEntries(simdjson::dom::array array, const std::string& path,
+                    const ServiceLimits& limits);
+
 // An array of strings, or of {"text": string} where `objects` is true.
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
-                                                bool objects = false);
+                                                const ServiceLimits& limits, bool objects = false);
 // A string, an array of strings, of token ids, or of arrays of token ids. `single` tells whether
 // one input was given without an array around it.
-Status ParseInputs(const JsonObject& object, std::string_view key, std::vector<Input>* inputs,
-                   bool* single);
+Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceLimits& limits,
+                   std::vector<Input>* inputs, bool* single);
 // An array of integers from 0 to 2^31 - 1.
 Expected<std::vector<int32_t>> ParseIds(simdjson::dom::array array, const std::string& path);
 

@@ -10,7 +10,7 @@ Status InputsStatus(std::string_view json) {
   if (!body.ok()) return body.status();
   std::vector<Input> inputs;
   bool single = false;
-  return ParseInputs(body->object(), "input", &inputs, &single);
+  return ParseInputs(body->object(), "input", {}, &inputs, &single);
 }
 
 TEST(RequestBody, RefusesWhatIsNoCleanObject) {
@@ -34,7 +34,7 @@ TEST(ParseInputs, EveryShape) {
   const auto parse = [](std::string_view json, bool* single) {
     const auto body = RequestBody::Parse(json);
     std::vector<Input> inputs;
-    EXPECT_TRUE(ParseInputs(body->object(), "input", &inputs, single).ok()) << json;
+    EXPECT_TRUE(ParseInputs(body->object(), "input", {}, &inputs, single).ok()) << json;
     return inputs;
   };
   bool single = false;

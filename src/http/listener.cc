@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/exception_status.h"
 #include "common/log.h"
 #include "common/thread_latency.h"
 #include "http/connection.h"
@@ -70,14 +71,29 @@ Status LoadTls(const ServerOptions& options, ssl::context* tls) {
 
 }  // namespace
 
+// Counts the handlers of a kind that wait to be called.
+class Counted {
+ public:
+  explicit Counted(int* count) : count_(count) { ++*count_; }
+  Counted(const Counted& other) : Counted(other.count_) {}
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { --*count_; }
+
+ private:
+  int* const count_;
+};
+
 struct Listener::Impl {
   Impl(HttpHandler* handler_in, const ServerOptions& options_in)
       : handler(handler_in), options(options_in) {}
 
   Status Bind();
   void Accept();
+  void KeepAccepting();
   void Deal(tcp::socket socket, size_t thread);
+  void TurnAway(tcp::socket* socket);
   void StopAccepting();
+  void Run(IoThread* thread);
   void OnEachThread(const std::function<void(IoThread*)>& work);
 
   HttpHandler* const handler;
@@ -92,6 +108,7 @@ struct Listener::Impl {
   std::optional<tcp::acceptor> acceptor;
   std::optional<asio::steady_timer> pause;
   size_t next_thread = 0;
+  int accept_waits = 0;
   bool stopping = false;
 
   uint16_t port = 0;
@@ -123,42 +140,63 @@ Status Listener::Impl::Bind() {
 
 void Listener::Impl::Accept() {
   const size_t thread = next_thread++ % io.size();
-  acceptor->async_accept(io[thread]->context, [this, thread](error_code ec, tcp::socket socket) {
-    if (!ec) Deal(std::move(socket), thread);
+  acceptor->async_accept(io[thread]->context, [this, thread, alive = Counted(&accept_waits)](
+                                                  error_code ec, tcp::socket socket) {
+    if (!ec) RunGuarded("accepting a connection", [&] { Deal(std::move(socket), thread); });
     if (stopping || ec == asio::error::operation_aborted) return;
     if (!ec) return Accept();
     // Out of file descriptors, as a rule: spinning would not free one.
     LogWarn("cannot accept a connection: {}", ec.message());
     pause->expires_after(std::chrono::milliseconds(50));
-    pause->async_wait([this](error_code cancelled) {
+    pause->async_wait([this, still = Counted(&accept_waits)](error_code cancelled) {
       if (!cancelled && !stopping) Accept();
     });
   });
 }
 
-void Listener::Impl::Deal(tcp::socket socket, size_t thread) {
-  if (!open_count.TryAdd(options.connections_max)) {
-    handler->OnConnectionRefused();
-    if (!tls) {
-      HttpRequest none;
-      const std::string body =
-          handler->OnError(none, 503, "the server has as many connections as it takes").body;
-      const std::string text =
-          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
-          "Connection: close\r\nContent-Length: " +
-          std::to_string(body.size()) + "\r\n\r\n" + body;
-      error_code ignored;
-      socket.non_blocking(true, ignored);
-      socket.write_some(asio::buffer(text), ignored);
-      socket.shutdown(tcp::socket::shutdown_send, ignored);
-    }
-    return;
+// An exception may have taken the handler that accepts with it: Asio allocates before it calls.
+void Listener::Impl::KeepAccepting() {
+  if (accept_waits == 0 && !stopping && acceptor->is_open()) Accept();
+}
+
+// A connection on its way to its io thread; counted until it is there.
+struct Accepted {
+  explicit Accepted(tcp::socket socket_in) : socket(std::move(socket_in)) {}
+  ~Accepted() {
+    if (counted != nullptr) counted->Remove();
   }
-  // The socket moves inside a shared_ptr because posted work is copied in places.
-  auto shared = std::make_shared<tcp::socket>(std::move(socket));
-  asio::post(io[thread]->context, [shared, keep = std::weak_ptr(io[thread])] {
-    if (auto owner = keep.lock()) MakeConnection(std::move(*shared), std::move(owner))->Start();
+  tcp::socket socket;
+  OpenCount* counted = nullptr;
+};
+
+void Listener::Impl::Deal(tcp::socket socket, size_t thread) {
+  // Inside a shared_ptr because posted work is copied in places.
+  const auto accepted = std::make_shared<Accepted>(std::move(socket));
+  if (!open_count.TryAdd(options.connections_max)) return TurnAway(&accepted->socket);
+  accepted->counted = &open_count;
+  asio::post(io[thread]->context, [accepted, keep = std::weak_ptr(io[thread])] {
+    auto owner = keep.lock();
+    if (owner == nullptr) return;
+    const auto connection = MakeConnection(std::move(accepted->socket), std::move(owner));
+    accepted->counted = nullptr;
+    connection->Start();
   });
+}
+
+void Listener::Impl::TurnAway(tcp::socket* socket) {
+  handler->OnConnectionRefused();
+  if (tls) return;
+  HttpRequest none;
+  const std::string body =
+      handler->OnError(none, 503, "the server has as many connections as it takes").body;
+  const std::string text =
+      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+      "Connection: close\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body;
+  error_code ignored;
+  socket->non_blocking(true, ignored);
+  socket->write_some(asio::buffer(text), ignored);
+  socket->shutdown(tcp::socket::shutdown_send, ignored);
 }
 
 void Listener::Impl::StopAccepting() {
@@ -190,6 +228,24 @@ void Listener::Impl::OnEachThread(const std::function<void(IoThread*)>& work) {
   for (auto& one : done) one.wait();
 }
 
+void Listener::Impl::Run(IoThread* thread) {
+  pthread_setname_np(pthread_self(), "penstock-io");
+  // Liveness must answer while every processor computes.
+  PreferShortSlices();
+  const bool accepts = thread == io[0].get();
+  bool ended = false;
+  while (!ended) {
+    const bool went_on = RunGuarded("io thread", [&] {
+      if (accepts) KeepAccepting();
+      thread->answers.Listen();
+      thread->context.run();
+      ended = true;
+    });
+    // Out of memory: a moment, then the others go on.
+    if (!went_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Listener::~Listener() { Shutdown(std::chrono::milliseconds(0)); }
 
@@ -210,22 +266,9 @@ Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
     impl->io.push_back(std::move(thread));
   }
   PENSTOCK_RETURN_IF_ERROR(impl->Bind());
-  impl->Accept();
   for (const auto& thread : impl->io) {
     impl->guards.push_back(asio::make_work_guard(thread->context));
-    impl->threads.emplace_back([context = &thread->context] {
-      pthread_setname_np(pthread_self(), "penstock-io");
-      // Liveness must answer while every processor computes.
-      PreferShortSlices();
-      for (;;) {
-        try {
-          context->run();
-          return;
-        } catch (const std::exception& e) {  // one connection's trouble does not end the others
-          LogError("io thread: {}", e.what());
-        }
-      }
-    });
+    impl->threads.emplace_back([impl = impl.get(), thread = thread.get()] { impl->Run(thread); });
   }
   return std::unique_ptr<Listener>(new Listener(std::move(impl)));
 }
@@ -253,6 +296,7 @@ void Listener::Shutdown(std::chrono::milliseconds timeout) {
   impl_->guards.clear();
   for (const auto& thread : impl_->io) thread->context.stop();
   for (std::thread& thread : impl_->threads) thread.join();
+  for (const auto& thread : impl_->io) thread->answers.Close();
 }
 
 uint16_t Listener::port() const { return impl_->port; }

@@ -32,7 +32,8 @@ class Handler : public HttpHandler {
     if (request->path != "/secret") return std::nullopt;
     return HttpResponse{.status = 401, .body = "refused"};
   }
-  void OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) override {
+  void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
+                 Responder respond) override {
     const std::lock_guard lock(mutex_);
     last_cancel_ = request->context.cancel;
     ++requests;
@@ -48,8 +49,7 @@ class Handler : public HttpHandler {
     } else if (request->path == "/big") {
       respond.Send(HttpResponse{.body = std::string(8 << 20, 'x')});
     } else {
-      respond.Send(
-          HttpResponse{.body = request->method + " " + request->path + " " + request->body});
+      respond.Send(HttpResponse{.body = request->method + " " + request->path + " " + body});
     }
   }
   HttpResponse OnError(const HttpRequest&, int status, const std::string& message) override {

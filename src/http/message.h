@@ -25,7 +25,9 @@ struct HttpRequest {
   std::string target;  // as sent: "/v1/models/a%2Fb?x=1"
   std::string path;    // target without the query, percent-decoded
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
-  std::string body;
+  size_t body_bytes = 0;                                     // of the body that came with it
+  // Written into every answer to this request, besides the answer's own.
+  std::vector<std::pair<std::string, std::string>> response_headers;
   std::string id;           // X-Request-Id, the client's or a generated one
   std::string remote;       // "127.0.0.1:51234"
   int32_t route = -1;       // index into the route table; -1 = none
@@ -50,24 +52,36 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
-// The way back to the connection. Copies share it; may be used from any thread, after the
-// connection has gone too. Only the first answer counts.
-class Responder {
+// The way of one answer to its connection, as Responder uses it.
+class Exchange {
  public:
   using Print = std::function<HttpResponse()>;
-  explicit Responder(std::function<void(Print)> post) : post_(std::move(post)) {}
+  virtual ~Exchange() = default;
+  // Only the first counts; an empty `print` says that the request was lost. Any thread.
+  virtual void Post(Print print) noexcept = 0;
+};
+
+// The way back to the connection. Copies share it; may be used from any thread, after the
+// connection has gone too. Only the first answer counts. If the last copy goes without an answer,
+// an exception has lost the request, and the connection answers for it.
+class Responder {
+ public:
+  using Print = Exchange::Print;
+  explicit Responder(std::shared_ptr<Exchange> exchange)
+      : exchange_(exchange.get(), [exchange](Exchange*) { exchange->Post(nullptr); }) {}
 
   // Runs `print` on the connection's io thread, unless nobody waits any more, and sends the result:
-  // a model's thread is not held up by printing.
-  void Send(Print print) const { post_(std::move(print)); }
+  // a model's thread is not held up by printing. What takes longer than a millisecond is printed
+  // by the caller, or by a worker.
+  void Send(Print print) const { exchange_->Post(std::move(print)); }
   void Send(HttpResponse response) const {
     // std::function wants copyable captures.
     auto shared = std::make_shared<HttpResponse>(std::move(response));
-    post_([shared] { return std::move(*shared); });
+    Send([shared] { return std::move(*shared); });
   }
 
  private:
-  std::function<void(Print)> post_;
+  std::shared_ptr<Exchange> exchange_;
 };
 
 class HttpHandler {
@@ -79,9 +93,10 @@ class HttpHandler {
   virtual std::optional<HttpResponse> OnHeader(HttpRequest* request) = 0;
 
   // The request is complete. Answers through `respond`, now or later.
-  virtual void OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) = 0;
+  virtual void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
+                         Responder respond) = 0;
 
-  // The body for an error the connection found: 400, 408, 413, 431, 503. `request` may be
+  // The body for an error the connection found: 400, 408, 413, 429, 431, 500, 503. `request` may be
   // incomplete.
   virtual HttpResponse OnError(const HttpRequest& request, int status,
                                const std::string& message) = 0;

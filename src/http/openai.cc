@@ -30,14 +30,14 @@ void WriteModel(const ModelInfo& model, JsonWriter* json) {
 
 }  // namespace
 
-Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body) {
+Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body, const ServiceLimits& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   EmbeddingsCall call;
   EmbedRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   bool single = false;
-  PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "input", &request.inputs, &single));
+  PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "input", limits, &request.inputs, &single));
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
   PENSTOCK_ASSIGN_OR_RETURN(request.dimensions, GetOptionalInt(object, "dimensions", 1, 1 << 20));
   PENSTOCK_ASSIGN_OR_RETURN(request.normalize, GetOptionalBool(object, "normalize"));

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/service.h"
 #include "api/types.h"
 #include "common/status.h"
 
@@ -19,7 +20,8 @@ struct EmbeddingsCall {
   bool base64 = false;  // embeddings as base64 of little-endian float32
 };
 
-Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body);
+Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body,
+                                             const ServiceLimits& limits = {});
 std::string PrintEmbeddings(const EmbedResponse& response, bool base64);
 
 std::string PrintModel(const ModelInfo& model);

@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-Expected<RerankCall> ParseRerankCall(std::string_view body) {
+Expected<RerankCall> ParseRerankCall(std::string_view body, const ServiceLimits& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   RerankCall call;
@@ -18,7 +18,7 @@ Expected<RerankCall> ParseRerankCall(std::string_view body) {
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(request.query, object.GetString("query"));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(request.documents, ParseStrings(object, "documents", true));
+  PENSTOCK_ASSIGN_OR_RETURN(request.documents, ParseStrings(object, "documents", limits, true));
   constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
   PENSTOCK_ASSIGN_OR_RETURN(request.top_n, GetOptionalInt(object, "top_n", 1, kIntMax));
   PENSTOCK_ASSIGN_OR_RETURN(request.raw_scores, GetOptionalBool(object, "raw_scores"));

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/service.h"
 #include "api/types.h"
 #include "common/status.h"
 
@@ -22,7 +23,7 @@ struct RerankCall {
   bool return_documents = false;
 };
 
-Expected<RerankCall> ParseRerankCall(std::string_view body);
+Expected<RerankCall> ParseRerankCall(std::string_view body, const ServiceLimits& limits = {});
 // `documents` are printed beside the scores unless null; `id` is the request id.
 std::string PrintRerank(const RerankResponse& response, const std::vector<std::string>* documents,
                         std::string_view id);

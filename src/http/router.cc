@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/byte_budget.h"
+#include "common/exception_status.h"
 #include "common/log.h"
 #include "metrics/stages.h"
 
@@ -9,6 +11,11 @@ namespace penstock {
 namespace {
 
 constexpr size_t kLoggedTargetBytesMax = 200;
+// A body up to this size is parsed on the io thread: in less than a millisecond.
+constexpr size_t kParseOnIoBytesMax = 256 << 10;
+// What the JSON parser takes for each byte of a body while it runs: a copy, 4 bytes of index, two
+// words of the tape for every number of two bytes ("1,"), strings.
+constexpr int64_t kParseMemoryPerByte = 16;
 
 bool Matches(const Route& route, std::string_view path) {
   const std::string_view pattern = route.path;
@@ -96,34 +103,74 @@ std::optional<HttpResponse> Router::Check(HttpRequest* request) const {
 }
 
 std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
-  auto refusal = Check(request);
-  if (refusal) AddCors(*request, &*refusal);
-  return refusal;
+  AddCors(request);
+  if (auto refusal = Check(request)) return refusal;
+  const Route& route = routes_[static_cast<size_t>(request->route)];
+  if (std::string_view(route.method) == "POST") {
+    request->context.memory = service_->NewRequestMemory(request->context.priority);
+    request->context.client = ClientOf(*request);
+  }
+  return std::nullopt;
 }
 
-void Router::OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) {
-  const Route& route = routes_[static_cast<size_t>(request->route)];
-  if (!options_.cors_allow_origins.empty()) {
-    respond = Responder([this, request, inner = std::move(respond)](Responder::Print print) {
-      inner.Send([this, request, print = std::move(print)] {
-        HttpResponse response = print();
-        AddCors(*request, &response);
-        return response;
-      });
-    });
+// Equal for the same key or, where no keys are asked for, the same address.
+uint64_t Router::ClientOf(const HttpRequest& request) const {
+  if (!keys_.empty()) return std::hash<std::string_view>()(ApiKeys::KeyOf(request));
+  const std::string_view remote = request.remote;
+  return std::hash<std::string_view>()(remote.substr(0, remote.rfind(':')));
+}
+
+namespace {
+
+void Handle(const RouteCall& call) {
+  try {
+    call.route->handle(call);
+  } catch (...) {
+    call.Fail(StatusOfException());
   }
-  route.handle(
-      RouteCall{service_, metrics_, &options_, &route, std::move(request), std::move(respond)});
+}
+
+// A large body on a worker, where the client or the deadline may have gone meanwhile.
+void HandleLarge(const RouteCall& call) {
+  const RequestContext& context = call.request->context;
+  if (context.cancelled()) return call.Fail({StatusCode::kCancelled, "the client left"});
+  if (context.deadline <= Clock::now()) {
+    return call.Fail(
+        {StatusCode::kDeadlineExceeded, "the request's time ran out before its body was read"});
+  }
+  ScopedMemory parsing(context.memory.get());
+  const Status taken = parsing.Take(static_cast<int64_t>(call.body.size()) * kParseMemoryPerByte);
+  if (!taken.ok()) return call.Fail(taken);
+  Handle(call);
+}
+
+}  // namespace
+
+void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
+                       Responder respond) {
+  const Route& route = routes_[static_cast<size_t>(request->route)];
+  RouteCall call{service_,           metrics_,        &options_,         &route,
+                 std::move(request), std::move(body), std::move(respond)};
+  if (call.body.size() <= kParseOnIoBytesMax) return Handle(call);
+  const Priority priority = call.request->context.priority;
+  const size_t bytes = call.body.size();
+  const auto shared = std::make_shared<RouteCall>(std::move(call));
+  const Status taken = service_->RunOnWorker(priority, bytes, [shared] {
+    HandleLarge(*shared);
+    std::string().swap(shared->body);
+  });
+  if (!taken.ok()) shared->Fail(taken);
 }
 
 HttpResponse Router::OnError(const HttpRequest& request, int status, const std::string& message) {
   StatusCode code = StatusCode::kInvalidArgument;
   if (status == 413) code = StatusCode::kPayloadTooLarge;
+  if (status == 429) code = StatusCode::kResourceExhausted;
   if (status == 500) code = StatusCode::kInternal;
   if (status == 503) code = StatusCode::kDeadlineExceeded;
-  HttpResponse response = PrintError(DialectOf(request), status, Status(code, message), request.id);
-  AddCors(request, &response);
-  return response;
+  Status error(code, message);
+  if (status == 429) error = std::move(error).WithRetryAfter(1);
+  return PrintError(DialectOf(request), status, error, request.id);
 }
 
 HttpResponse Router::Preflight(const HttpRequest& request, const std::string& allow) const {
@@ -145,20 +192,20 @@ HttpResponse Router::Preflight(const HttpRequest& request, const std::string& al
   return response;
 }
 
-void Router::AddCors(const HttpRequest& request, HttpResponse* response) const {
+void Router::AddCors(HttpRequest* request) const {
   const auto& origins = options_.cors_allow_origins;
   if (origins.empty()) return;
+  auto& headers = request->response_headers;
   const bool any = std::find(origins.begin(), origins.end(), "*") != origins.end();
-  const std::string origin(request.Header("origin"));
+  const std::string origin(request->Header("origin"));
   if (!any) {
-    response->headers.emplace_back("Vary", "Origin");
+    headers.emplace_back("Vary", "Origin");
     if (std::find(origins.begin(), origins.end(), origin) == origins.end()) return;
   }
-  response->headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : origin);
-  response->headers.emplace_back(
-      "Access-Control-Expose-Headers",
-      "X-Request-Id, Retry-After, X-Penstock-Truncated-Inputs, X-Penstock-Truncated-Tokens, "
-      "X-Penstock-Unread-Bytes");
+  headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : origin);
+  headers.emplace_back("Access-Control-Expose-Headers",
+                       "X-Request-Id, Retry-After, X-Penstock-Truncated-Inputs, "
+                       "X-Penstock-Truncated-Tokens, X-Penstock-Unread-Bytes");
 }
 
 void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
@@ -182,7 +229,7 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
   const std::string line =
       fmt::format("{} {} {} {:.1f} ms, {} bytes in, {} out, id {}, from {}", request.method,
                   std::string_view(request.target).substr(0, kLoggedTargetBytesMax), status,
-                  seconds * 1e3, request.body.size(), body_bytes, request.id, request.remote);
+                  seconds * 1e3, request.body_bytes, body_bytes, request.id, request.remote);
   LogMessage(broken ? LogLevel::kError : level, line);
 }
 

@@ -20,7 +20,8 @@ class Router final : public HttpHandler {
   Router(Service* service, Metrics* metrics, const ServerOptions& options);
 
   std::optional<HttpResponse> OnHeader(HttpRequest* request) override;
-  void OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) override;
+  void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
+                 Responder respond) override;
   HttpResponse OnError(const HttpRequest& request, int status, const std::string& message) override;
   void OnDone(const HttpRequest& request, int status, size_t body_bytes) override;
   void OnConnections(int change) override { http_metrics_.connections().Add(change); }
@@ -37,7 +38,8 @@ class Router final : public HttpHandler {
   std::string RouteName(const HttpRequest& request) const;
   std::optional<HttpResponse> Check(HttpRequest* request) const;
   HttpResponse Preflight(const HttpRequest& request, const std::string& allow) const;
-  void AddCors(const HttpRequest& request, HttpResponse* response) const;
+  void AddCors(HttpRequest* request) const;
+  uint64_t ClientOf(const HttpRequest& request) const;
 
   Service* const service_;
   Metrics* const metrics_;

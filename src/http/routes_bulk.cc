@@ -6,10 +6,10 @@ namespace penstock {
 namespace {
 
 void Bulk(const RouteCall& call) {
-  const auto parsed = ParseBulkCall(call.request->body);
+  const auto parsed = ParseBulkCall(call.body);
   if (!parsed.ok()) return call.Fail(parsed.status());
   if (parsed->begin) {
-    const auto begun = call.service->BeginBulkRun();
+    const auto begun = call.service->BeginBulkRun(call.request->context.client);
     return begun.ok() ? call.Ok(PrintBulkRunBegun(*begun)) : call.Fail(begun.status());
   }
   call.service->EndBulkRun(parsed->id, Answer<BulkRunEnded>(call, {}, PrintBulkRunEnded));

@@ -8,7 +8,7 @@ namespace penstock {
 namespace {
 
 void Classify(const RouteCall& call) {
-  auto parsed = ParseClassifyCall(call.request->body);
+  auto parsed = ParseClassifyCall(call.body, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Classify(
       *std::move(parsed), call.request->context,

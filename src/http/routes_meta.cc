@@ -94,10 +94,10 @@ void RouteCall::Fail(const Status& status) const {
   respond.Send(PrintError(route->dialect, status, request->id));
 }
 
-void RouteCall::Ok(std::string body, const char* content_type) const {
+void RouteCall::Ok(std::string text, const char* content_type) const {
   HttpResponse response;
   response.content_type = content_type;
-  response.body = std::move(body);
+  response.body = std::move(text);
   respond.Send(std::move(response));
 }
 

@@ -6,7 +6,7 @@ namespace penstock {
 namespace {
 
 void Embeddings(const RouteCall& call) {
-  auto parsed = ParseEmbeddingsCall(call.request->body);
+  auto parsed = ParseEmbeddingsCall(call.body, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   const bool base64 = parsed->base64;
   call.service->Embed(

@@ -6,18 +6,19 @@ namespace penstock {
 namespace {
 
 void Rerank(const RouteCall& call) {
-  auto parsed = ParseRerankCall(call.request->body);
+  auto parsed = ParseRerankCall(call.body, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   std::shared_ptr<const std::vector<std::string>> documents;
   if (parsed->return_documents) {
     documents = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
   }
-  call.service->Rerank(
-      std::move(parsed->request), call.request->context,
-      Answer<RerankResponse>(call, {},
-                             [documents, request = call.request](const RerankResponse& response) {
-                               return PrintRerank(response, documents.get(), request->id);
-                             }));
+  call.service->Rerank(std::move(parsed->request), call.request->context,
+                       Answer<RerankResponse>(
+                           call, {},
+                           [documents, request = call.request](const RerankResponse& response) {
+                             return PrintRerank(response, documents.get(), request->id);
+                           },
+                           documents != nullptr ? call.body.size() : 0));
 }
 
 constexpr Route kRoutes[] = {

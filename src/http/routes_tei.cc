@@ -5,8 +5,8 @@
 namespace penstock {
 namespace {
 
-void Embed(const RouteCall& call) {
-  auto parsed = ParseTeiEmbed(call.request->body);
+void Embed(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiEmbed(object, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   if (!parsed->normalize)
     parsed->normalize = true;  // TEI's default, whatever the model folder says
@@ -14,8 +14,8 @@ void Embed(const RouteCall& call) {
                       Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
 }
 
-void EmbedAll(const RouteCall& call) {
-  auto parsed = ParseTeiEmbed(call.request->body);
+void EmbedAll(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiEmbed(object, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->EmbedAll(*std::move(parsed), call.request->context,
                          Answer<EmbedAllResponse>(call, {}, PrintTeiEmbedAll));
@@ -28,22 +28,23 @@ void EmbedSparse(const RouteCall& call) {
   call.respond.Send(PrintError(call.route->dialect, 424, status, call.request->id));
 }
 
-void Rerank(const RouteCall& call) {
-  auto parsed = ParseTeiRerank(call.request->body);
+void Rerank(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiRerank(object, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   std::shared_ptr<const std::vector<std::string>> texts;
   if (parsed->return_text) {
     texts = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
   }
-  call.service->Rerank(std::move(parsed->request), call.request->context,
-                       Answer<RerankResponse>(call, {{"documents", "texts"}},
-                                              [texts](const RerankResponse& response) {
-                                                return PrintTeiRerank(response, texts.get());
-                                              }));
+  call.service->Rerank(
+      std::move(parsed->request), call.request->context,
+      Answer<RerankResponse>(
+          call, {{"documents", "texts"}},
+          [texts](const RerankResponse& response) { return PrintTeiRerank(response, texts.get()); },
+          texts != nullptr ? call.body.size() : 0));
 }
 
-void Predict(const RouteCall& call) {
-  auto parsed = ParseTeiPredict(call.request->body);
+void Predict(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiPredict(object, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   const bool single = parsed->single;
   call.service->Classify(
@@ -53,8 +54,8 @@ void Predict(const RouteCall& call) {
       }));
 }
 
-void Similarity(const RouteCall& call) {
-  auto parsed = ParseTeiSimilarity(call.request->body);
+void Similarity(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiSimilarity(object, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Similarity(
       *std::move(parsed), call.request->context,
@@ -63,15 +64,15 @@ void Similarity(const RouteCall& call) {
           PrintTeiSimilarity));
 }
 
-void Tokenize(const RouteCall& call) {
-  auto parsed = ParseTeiTokenize(call.request->body);
+void Tokenize(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiTokenize(object, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Tokenize(*std::move(parsed), call.request->context,
                          Answer<TokenizeResponse>(call, {}, PrintTeiTokenize));
 }
 
-void Decode(const RouteCall& call) {
-  auto parsed = ParseTeiDecode(call.request->body);
+void Decode(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiDecode(object, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Decode(*std::move(parsed), call.request->context,
                        Answer<DecodeResponse>(call, {{"inputs", "ids"}}, PrintTeiDecode));
@@ -98,31 +99,39 @@ void Info(const RouteCall& call) {
 }
 
 // InferenceClient and other clients of TEI post to the address alone.
-void Root(const RouteCall& call) {
+void Root(const RouteCall& call, const JsonObject& object) {
   const auto model = call.service->Model("");
   if (!model.ok()) return call.Fail(model.status());
-  switch (ChooseTeiRootTask(call.request->body, model->task)) {
+  switch (ChooseTeiRootTask(object, model->task)) {
     case TeiRootTask::kEmbed:
-      return Embed(call);
+      return Embed(call, object);
     case TeiRootTask::kSimilarity:
-      return Similarity(call);
+      return Similarity(call, object);
     case TeiRootTask::kRerank:
-      return Rerank(call);
+      return Rerank(call, object);
     case TeiRootTask::kPredict:
-      return Predict(call);
+      return Predict(call, object);
   }
 }
 
+// Parses the body, once, for a handler.
+template <void (*kHandle)(const RouteCall& call, const JsonObject& object)>
+void WithObject(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  kHandle(call, body->object());
+}
+
 constexpr Route kRoutes[] = {
-    {"POST", "/", Dialect::kTei, Root},
-    {"POST", "/embed", Dialect::kTei, Embed},
-    {"POST", "/embed_all", Dialect::kTei, EmbedAll},
+    {"POST", "/", Dialect::kTei, WithObject<Root>},
+    {"POST", "/embed", Dialect::kTei, WithObject<Embed>},
+    {"POST", "/embed_all", Dialect::kTei, WithObject<EmbedAll>},
     {"POST", "/embed_sparse", Dialect::kTei, EmbedSparse},
-    {"POST", "/rerank", Dialect::kTei, Rerank},
-    {"POST", "/predict", Dialect::kTei, Predict},
-    {"POST", "/similarity", Dialect::kTei, Similarity},
-    {"POST", "/tokenize", Dialect::kTei, Tokenize},
-    {"POST", "/decode", Dialect::kTei, Decode},
+    {"POST", "/rerank", Dialect::kTei, WithObject<Rerank>},
+    {"POST", "/predict", Dialect::kTei, WithObject<Predict>},
+    {"POST", "/similarity", Dialect::kTei, WithObject<Similarity>},
+    {"POST", "/tokenize", Dialect::kTei, WithObject<Tokenize>},
+    {"POST", "/decode", Dialect::kTei, WithObject<Decode>},
     {"GET", "/info", Dialect::kTei, Info},
 };
 

@@ -39,7 +39,7 @@ struct ServerOptions {
   std::string tls_cert_file;
   std::string tls_key_file;
 
-  int64_t body_bytes_max = 32 << 20;    // --max-body-bytes: else 413
+  int64_t body_bytes_max = 8 << 20;     // --max-body-bytes: else 413
   int32_t header_bytes_max = 16 << 10;  // --max-header-bytes: else 431
   int32_t connections_max = 4096;       // --max-connections: else 503 and closed
 

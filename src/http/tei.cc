@@ -31,7 +31,8 @@ Expected<ClassifyInput> ParseTexts(array texts, const std::string& path) {
   return input;
 }
 
-Status ParsePredictInputs(const JsonObject& object, TeiPredictCall* call) {
+Status ParsePredictInputs(const JsonObject& object, const ServiceLimits& limits,
+                          TeiPredictCall* call) {
   std::vector<ClassifyInput>& inputs = call->request.inputs;
   const auto value = object.Find("inputs");
   if (!value) return Status::InvalidArgument("'inputs' is missing", "inputs");
@@ -49,6 +50,7 @@ Status ParsePredictInputs(const JsonObject& object, TeiPredictCall* call) {
             std::string(JsonTypeName(*value)),
         "inputs");
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, "inputs", limits));
   bool nested = false;
   for (const element item : items) nested = nested || item.is_array();
   if (!nested && items.begin() != items.end()) {
@@ -106,13 +108,11 @@ void WriteModelType(const ModelInfo& model, JsonWriter* json) {
 
 }  // namespace
 
-Expected<EmbedRequest> ParseTeiEmbed(std::string_view body) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
-  const JsonObject& object = parsed.object();
+Expected<EmbedRequest> ParseTeiEmbed(const JsonObject& object, const ServiceLimits& limits) {
   EmbedRequest request;
   bool single = false;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
-  PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "inputs", &request.inputs, &single));
+  PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "inputs", limits, &request.inputs, &single));
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
   PENSTOCK_ASSIGN_OR_RETURN(request.normalize, GetOptionalBool(object, "normalize"));
   PENSTOCK_ASSIGN_OR_RETURN(request.dimensions, GetOptionalInt(object, "dimensions", 1, 1 << 20));
@@ -150,13 +150,11 @@ std::string PrintTeiEmbedAll(const EmbedAllResponse& response) {
   return out;
 }
 
-Expected<TeiRerankCall> ParseTeiRerank(std::string_view body) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
-  const JsonObject& object = parsed.object();
+Expected<TeiRerankCall> ParseTeiRerank(const JsonObject& object, const ServiceLimits& limits) {
   TeiRerankCall call;
   PENSTOCK_ASSIGN_OR_RETURN(call.request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(call.request.query, object.GetString("query"));
-  PENSTOCK_ASSIGN_OR_RETURN(call.request.documents, ParseStrings(object, "texts"));
+  PENSTOCK_ASSIGN_OR_RETURN(call.request.documents, ParseStrings(object, "texts", limits));
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &call.request.text));
   PENSTOCK_ASSIGN_OR_RETURN(call.request.raw_scores, GetOptionalBool(object, "raw_scores"));
   PENSTOCK_ASSIGN_OR_RETURN(call.return_text, object.GetBoolOr("return_text", false));
@@ -176,12 +174,10 @@ std::string PrintTeiRerank(const RerankResponse& response, const std::vector<std
   return out;
 }
 
-Expected<TeiPredictCall> ParseTeiPredict(std::string_view body) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
-  const JsonObject& object = parsed.object();
+Expected<TeiPredictCall> ParseTeiPredict(const JsonObject& object, const ServiceLimits& limits) {
   TeiPredictCall call;
   PENSTOCK_ASSIGN_OR_RETURN(call.request.model, GetName(object, "model"));
-  PENSTOCK_RETURN_IF_ERROR(ParsePredictInputs(object, &call));
+  PENSTOCK_RETURN_IF_ERROR(ParsePredictInputs(object, limits, &call));
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &call.request.text));
   PENSTOCK_ASSIGN_OR_RETURN(call.request.raw_scores, object.GetBoolOr("raw_scores", false));
   return call;
@@ -200,14 +196,14 @@ std::string PrintTeiPredict(const ClassifyResponse& response, bool single) {
   return out;
 }
 
-Expected<SimilarityRequest> ParseTeiSimilarity(std::string_view body) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
+Expected<SimilarityRequest> ParseTeiSimilarity(const JsonObject& object,
+                                               const ServiceLimits& limits) {
   SimilarityRequest request;
-  PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(parsed.object(), "model"));
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject inputs, parsed->GetObject("inputs"));
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject inputs, object.GetObject("inputs"));
   PENSTOCK_ASSIGN_OR_RETURN(request.source, inputs.GetString("source_sentence"));
-  PENSTOCK_ASSIGN_OR_RETURN(request.sentences, ParseStrings(inputs, "sentences"));
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject parameters, parsed->GetObjectOrEmpty("parameters"));
+  PENSTOCK_ASSIGN_OR_RETURN(request.sentences, ParseStrings(inputs, "sentences", limits));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject parameters, object.GetObjectOrEmpty("parameters"));
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(parameters, &request.text));
   return request;
 }
@@ -218,16 +214,14 @@ std::string PrintTeiSimilarity(const SimilarityResponse& response) {
   return out;
 }
 
-Expected<TokenizeRequest> ParseTeiTokenize(std::string_view body) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
-  const JsonObject& object = parsed.object();
+Expected<TokenizeRequest> ParseTeiTokenize(const JsonObject& object, const ServiceLimits& limits) {
   TokenizeRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   if (const auto inputs = object.Find("inputs"); inputs && inputs->is_string()) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString("inputs"));
     request.inputs.push_back(std::move(text));
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(request.inputs, ParseStrings(object, "inputs"));
+    PENSTOCK_ASSIGN_OR_RETURN(request.inputs, ParseStrings(object, "inputs", limits));
   }
   PENSTOCK_ASSIGN_OR_RETURN(request.add_special_tokens,
                             object.GetBoolOr("add_special_tokens", true));
@@ -262,13 +256,12 @@ std::string PrintTeiTokenize(const TokenizeResponse& response) {
   return out;
 }
 
-Expected<DecodeRequest> ParseTeiDecode(std::string_view body) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
-  const JsonObject& object = parsed.object();
+Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceLimits& limits) {
   DecodeRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(const array ids, object.GetArray("ids"));
   if (ids.begin() != ids.end() && (*ids.begin()).is_array()) {
+    PENSTOCK_RETURN_IF_ERROR(CheckEntries(ids, "ids", limits));
     for (const element item : ids) {
       const std::string path = "ids[" + std::to_string(request.inputs.size()) + "]";
       array row;
@@ -322,13 +315,12 @@ std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits) {
   return out;
 }
 
-TeiRootTask ChooseTeiRootTask(std::string_view body, std::string_view model_task) {
-  const auto parsed = RequestBody::Parse(body);
+TeiRootTask ChooseTeiRootTask(const JsonObject& object, std::string_view model_task) {
   if (model_task == "embedding") {
-    const auto inputs = parsed.ok() ? parsed->object().Find("inputs") : std::nullopt;
+    const auto inputs = object.Find("inputs");
     return inputs && inputs->is_object() ? TeiRootTask::kSimilarity : TeiRootTask::kEmbed;
   }
-  const bool rerank = model_task == "reranking" && !(parsed.ok() && parsed->object().Has("inputs"));
+  const bool rerank = model_task == "reranking" && !object.Has("inputs");
   return rerank ? TeiRootTask::kRerank : TeiRootTask::kPredict;
 }
 

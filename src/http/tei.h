@@ -10,13 +10,14 @@
 
 #include "api/service.h"
 #include "api/types.h"
+#include "common/json.h"
 #include "common/status.h"
 
 namespace penstock {
 
 // POST /embed, /embed_all: {inputs, normalize, truncate, truncation_direction, prompt_name,
 // dimensions}. Inputs as for OpenAI's.
-Expected<EmbedRequest> ParseTeiEmbed(std::string_view body);
+Expected<EmbedRequest> ParseTeiEmbed(const JsonObject& object, const ServiceLimits& limits = {});
 // [[x, ...], ...]: one row an input, also for a single one.
 std::string PrintTeiEmbed(const EmbedResponse& response);
 // [[[x, ...], ...], ...]: input, token, dimension.
@@ -27,7 +28,7 @@ struct TeiRerankCall {
   RerankRequest request;
   bool return_text = false;
 };
-Expected<TeiRerankCall> ParseTeiRerank(std::string_view body);
+Expected<TeiRerankCall> ParseTeiRerank(const JsonObject& object, const ServiceLimits& limits = {});
 // [{index, score, text?}, ...], best first. `texts` may be null.
 std::string PrintTeiRerank(const RerankResponse& response, const std::vector<std::string>* texts);
 
@@ -37,22 +38,25 @@ struct TeiPredictCall {
   ClassifyRequest request;
   bool single = false;
 };
-Expected<TeiPredictCall> ParseTeiPredict(std::string_view body);
+Expected<TeiPredictCall> ParseTeiPredict(const JsonObject& object,
+                                         const ServiceLimits& limits = {});
 // [{score, label}, ...], in an array of its own an input unless `single`.
 std::string PrintTeiPredict(const ClassifyResponse& response, bool single);
 
 // POST /similarity: {inputs: {source_sentence, sentences}, parameters?: {truncate, ...}}.
-Expected<SimilarityRequest> ParseTeiSimilarity(std::string_view body);
+Expected<SimilarityRequest> ParseTeiSimilarity(const JsonObject& object,
+                                               const ServiceLimits& limits = {});
 std::string PrintTeiSimilarity(const SimilarityResponse& response);
 
 // POST /tokenize: {inputs: string | [string], add_special_tokens, prompt_name}.
-Expected<TokenizeRequest> ParseTeiTokenize(std::string_view body);
+Expected<TokenizeRequest> ParseTeiTokenize(const JsonObject& object,
+                                           const ServiceLimits& limits = {});
 // [[{id, text, special, start, stop}, ...], ...]; start and stop count code points of the input
 // (with its prompt) and are null for special tokens; text is the piece of the vocabulary.
 std::string PrintTeiTokenize(const TokenizeResponse& response);
 
 // POST /decode: {ids: [int] | [[int]], skip_special_tokens}. The answer: [text, ...].
-Expected<DecodeRequest> ParseTeiDecode(std::string_view body);
+Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceLimits& limits = {});
 std::string PrintTeiDecode(const DecodeResponse& response);
 
 // GET /info.
@@ -60,6 +64,6 @@ std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits);
 
 // What POST / is for: TEI chooses by the model that is served.
 enum class TeiRootTask { kEmbed, kSimilarity, kRerank, kPredict };
-TeiRootTask ChooseTeiRootTask(std::string_view body, std::string_view model_task);
+TeiRootTask ChooseTeiRootTask(const JsonObject& object, std::string_view model_task);
 
 }  // namespace penstock

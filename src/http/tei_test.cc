@@ -2,18 +2,30 @@
 
 #include <gtest/gtest.h>
 
+#include "http/fields.h"
+
 namespace penstock {
 namespace {
 
+// Parses a body with one of the parsers of objects.
+template <auto kParse>
+auto From(std::string_view body) {
+  return kParse(RequestBody::Parse(body)->object(), ServiceLimits());
+}
+
+TeiRootTask ChooseRoot(std::string_view body, std::string_view task) {
+  return ChooseTeiRootTask(RequestBody::Parse(body)->object(), task);
+}
+
 TEST(Tei, Embed) {
-  const auto request = ParseTeiEmbed(
+  const auto request = From<ParseTeiEmbed>(
       R"({"inputs":["a","b"],"normalize":true,"truncate":true,"truncation_direction":"Left",)"
       R"("prompt_name":"query","dimensions":8})");
   ASSERT_TRUE(request.ok()) << request.status().ToString();
   EXPECT_EQ(request->inputs.size(), 2u);
   EXPECT_EQ(request->text.side, TruncationSide::kLeft);
   EXPECT_EQ(request->dimensions, 8);
-  EXPECT_EQ(ParseTeiEmbed(R"({"input":"a"})").status().field(), "inputs");
+  EXPECT_EQ(From<ParseTeiEmbed>(R"({"input":"a"})").status().field(), "inputs");
   EmbedResponse response;
   response.dimensions = 2;
   response.values = {1.5f, 2.0f, -0.25f, 0.0f};
@@ -30,14 +42,14 @@ TEST(Tei, EmbedAll) {
 }
 
 TEST(Tei, Rerank) {
-  const auto call =
-      ParseTeiRerank(R"({"query":"q","texts":["a","b"],"raw_scores":true,"return_text":true})");
+  const auto call = From<ParseTeiRerank>(
+      R"({"query":"q","texts":["a","b"],"raw_scores":true,"return_text":true})");
   ASSERT_TRUE(call.ok());
   EXPECT_EQ(call->request.raw_scores, true);
   EXPECT_TRUE(call->return_text);
-  EXPECT_EQ(ParseTeiRerank(R"({"query":"q","texts":["a",{"text":"b"}]})").status().field(),
+  EXPECT_EQ(From<ParseTeiRerank>(R"({"query":"q","texts":["a",{"text":"b"}]})").status().field(),
             "texts[1]");
-  EXPECT_EQ(ParseTeiRerank(R"({"query":"q","documents":["a"]})").status().field(), "texts");
+  EXPECT_EQ(From<ParseTeiRerank>(R"({"query":"q","documents":["a"]})").status().field(), "texts");
   RerankResponse response;
   response.items = {{1, 0.5f}, {0, 0.25f}};
   EXPECT_EQ(PrintTeiRerank(response, nullptr),
@@ -47,26 +59,26 @@ TEST(Tei, Rerank) {
 }
 
 TEST(Tei, PredictShapes) {
-  auto call = ParseTeiPredict(R"({"inputs":"a"})");
+  auto call = From<ParseTeiPredict>(R"({"inputs":"a"})");
   ASSERT_TRUE(call.ok());
   EXPECT_TRUE(call->single);
-  call = ParseTeiPredict(R"({"inputs":["a","b"]})");
+  call = From<ParseTeiPredict>(R"({"inputs":["a","b"]})");
   ASSERT_TRUE(call.ok());
   EXPECT_TRUE(call->single);
   ASSERT_EQ(call->request.inputs.size(), 1u);
   EXPECT_EQ(call->request.inputs[0].second, "b");
-  call = ParseTeiPredict(R"({"inputs":[["a"],["b","c"],"d"],"raw_scores":true})");
+  call = From<ParseTeiPredict>(R"({"inputs":[["a"],["b","c"],"d"],"raw_scores":true})");
   ASSERT_TRUE(call.ok());
   EXPECT_FALSE(call->single);
   ASSERT_EQ(call->request.inputs.size(), 3u);
   EXPECT_EQ(call->request.inputs[1].second, "c");
   EXPECT_EQ(call->request.inputs[2].first, "d");
   EXPECT_TRUE(call->request.raw_scores);
-  EXPECT_EQ(ParseTeiPredict(R"({"inputs":["a","b","c"]})").status().field(), "inputs");
-  EXPECT_EQ(ParseTeiPredict(R"({"inputs":[["a","b","c"]]})").status().field(), "inputs[0]");
-  EXPECT_EQ(ParseTeiPredict(R"({"inputs":[["a"],[]]})").status().field(), "inputs[1]");
-  EXPECT_EQ(ParseTeiPredict(R"({"inputs":[["a"],3]})").status().field(), "inputs[1]");
-  EXPECT_EQ(ParseTeiPredict(R"({"inputs":7})").status().field(), "inputs");
+  EXPECT_EQ(From<ParseTeiPredict>(R"({"inputs":["a","b","c"]})").status().field(), "inputs");
+  EXPECT_EQ(From<ParseTeiPredict>(R"({"inputs":[["a","b","c"]]})").status().field(), "inputs[0]");
+  EXPECT_EQ(From<ParseTeiPredict>(R"({"inputs":[["a"],[]]})").status().field(), "inputs[1]");
+  EXPECT_EQ(From<ParseTeiPredict>(R"({"inputs":[["a"],3]})").status().field(), "inputs[1]");
+  EXPECT_EQ(From<ParseTeiPredict>(R"({"inputs":7})").status().field(), "inputs");
 }
 
 TEST(Tei, PredictPrints) {
@@ -79,15 +91,15 @@ TEST(Tei, PredictPrints) {
 }
 
 TEST(Tei, Similarity) {
-  const auto request = ParseTeiSimilarity(
+  const auto request = From<ParseTeiSimilarity>(
       R"({"inputs":{"source_sentence":"s","sentences":["a","b"]},"parameters":{"truncate":true}})");
   ASSERT_TRUE(request.ok()) << request.status().ToString();
   EXPECT_EQ(request->source, "s");
   EXPECT_EQ(request->text.truncate, true);
-  EXPECT_EQ(ParseTeiSimilarity(R"({"inputs":"x"})").status().field(), "inputs");
-  EXPECT_EQ(ParseTeiSimilarity(R"({"inputs":{"sentences":[]}})").status().field(),
+  EXPECT_EQ(From<ParseTeiSimilarity>(R"({"inputs":"x"})").status().field(), "inputs");
+  EXPECT_EQ(From<ParseTeiSimilarity>(R"({"inputs":{"sentences":[]}})").status().field(),
             "inputs.source_sentence");
-  EXPECT_EQ(ParseTeiSimilarity(
+  EXPECT_EQ(From<ParseTeiSimilarity>(
                 R"({"inputs":{"source_sentence":"s","sentences":[]},"parameters":{"truncate":3}})")
                 .status()
                 .field(),
@@ -98,22 +110,22 @@ TEST(Tei, Similarity) {
 }
 
 TEST(Tei, TokenizeAndDecode) {
-  EXPECT_EQ(ParseTeiTokenize(R"({"inputs":"a"})")->inputs.size(), 1u);
+  EXPECT_EQ(From<ParseTeiTokenize>(R"({"inputs":"a"})")->inputs.size(), 1u);
   EXPECT_FALSE(
-      ParseTeiTokenize(R"({"inputs":["a"],"add_special_tokens":false})")->add_special_tokens);
-  EXPECT_EQ(ParseTeiTokenize(R"({"inputs":[1]})").status().field(), "inputs[0]");
+      From<ParseTeiTokenize>(R"({"inputs":["a"],"add_special_tokens":false})")->add_special_tokens);
+  EXPECT_EQ(From<ParseTeiTokenize>(R"({"inputs":[1]})").status().field(), "inputs[0]");
   TokenizeResponse tokens;
   tokens.inputs = {{{101, "[CLS]", true, {0, 0}}, {7592, "hello", false, {0, 5}}}, {}};
   EXPECT_EQ(PrintTeiTokenize(tokens),
             R"([[{"id":101,"text":"[CLS]","special":true,"start":null,"stop":null},)"
             R"({"id":7592,"text":"hello","special":false,"start":0,"stop":5}],[]])");
-  EXPECT_EQ(ParseTeiDecode(R"({"ids":[1,2]})")->inputs.size(), 1u);
-  const auto many = ParseTeiDecode(R"({"ids":[[1,2],[]],"skip_special_tokens":false})");
+  EXPECT_EQ(From<ParseTeiDecode>(R"({"ids":[1,2]})")->inputs.size(), 1u);
+  const auto many = From<ParseTeiDecode>(R"({"ids":[[1,2],[]],"skip_special_tokens":false})");
   ASSERT_TRUE(many.ok());
   EXPECT_EQ(many->inputs.size(), 2u);
   EXPECT_FALSE(many->skip_special_tokens);
-  EXPECT_EQ(ParseTeiDecode(R"({"ids":["a"]})").status().field(), "ids[0]");
-  EXPECT_EQ(ParseTeiDecode(R"({"ids":[[1],2]})").status().field(), "ids[1]");
+  EXPECT_EQ(From<ParseTeiDecode>(R"({"ids":["a"]})").status().field(), "ids[0]");
+  EXPECT_EQ(From<ParseTeiDecode>(R"({"ids":[[1],2]})").status().field(), "ids[1]");
   EXPECT_EQ(PrintTeiDecode({{"a\"", "b"}}), R"(["a\"","b"])");
 }
 
@@ -138,12 +150,12 @@ TEST(Tei, Info) {
 }
 
 TEST(Tei, RootFollowsTheModel) {
-  EXPECT_EQ(ChooseTeiRootTask(R"({"inputs":"a"})", "embedding"), TeiRootTask::kEmbed);
-  EXPECT_EQ(ChooseTeiRootTask(R"({"inputs":{"source_sentence":"a"}})", "embedding"),
+  EXPECT_EQ(ChooseRoot(R"({"inputs":"a"})", "embedding"), TeiRootTask::kEmbed);
+  EXPECT_EQ(ChooseRoot(R"({"inputs":{"source_sentence":"a"}})", "embedding"),
             TeiRootTask::kSimilarity);
-  EXPECT_EQ(ChooseTeiRootTask(R"({"query":"a","texts":[]})", "reranking"), TeiRootTask::kRerank);
-  EXPECT_EQ(ChooseTeiRootTask(R"({"inputs":["a","b"]})", "reranking"), TeiRootTask::kPredict);
-  EXPECT_EQ(ChooseTeiRootTask("x", "classification"), TeiRootTask::kPredict);
+  EXPECT_EQ(ChooseRoot(R"({"query":"a","texts":[]})", "reranking"), TeiRootTask::kRerank);
+  EXPECT_EQ(ChooseRoot(R"({"inputs":["a","b"]})", "reranking"), TeiRootTask::kPredict);
+  EXPECT_EQ(ChooseRoot("{}", "classification"), TeiRootTask::kPredict);
 }
 
 }  // namespace
