@@ -67,7 +67,7 @@ void AddHostileFlags(CLI::App* app, SoakOptions* options) {
              "--hostile", options->hostile,
              "The same overload a second time, beside clients that send what is huge, broken "
              "or never finished, a quarter of all. Each time takes --duration. Interactive "
-             "work alone is 0.4 of the capacity.")
+             "work alone is 0.4 of what the server can do of it.")
           ->excludes(app->get_option("--interactive-share"))
           ->group(hostile);
   app->add_option("--hostile-rate", options->hostile_rate,
@@ -115,6 +115,11 @@ void AddLimitFlags(CLI::App* app, SoakOptions* options) {
   app->add_option("--hostile-wrong-max", options->hostile_wrong_max,
                   "With --hostile: malformed requests that were served, right ones that were not.")
       ->type_name("N")
+      ->group(limits);
+  app->add_option("--hostile-not-sent-max", options->hostile_not_sent_max,
+                  "With --hostile: share of the hostile requests not sent because the server held "
+                  "all their clients.")
+      ->type_name("SHARE")
       ->group(limits);
 }
 

@@ -31,7 +31,8 @@ struct SoakOptions {
   double leave_share = 0.2;   // of the clients, within leave_ms_max
   double leave_ms_max = 1000;
   // Hostile clients (hostile_requests.h) in a second phase; each phase takes `duration_s`.
-  // interactive_share is then such that interactive work alone is kInteractiveOfCapacity.
+  // Instead of interactive_share, interactive work alone is kInteractiveOfCapacity of what the
+  // server can do of it.
   bool hostile = false;
   double hostile_rate = 40;  // requests a second, see HostileOptions
   std::string hostile_only;  // kinds whose name contains this
@@ -46,6 +47,7 @@ struct SoakOptions {
   double p99_ratio_max = 1.5;     // of interactive requests; not judged where they are busy
   uint64_t interactive_refused_max = 0;
   uint64_t hostile_wrong_max = 0;
+  double hostile_not_sent_max = 0.1;  // share; with more, the load was another one
 
   static constexpr double kMemoryGrowthMb = 64;
   // What the server's --max-inflight-bytes is by default.

@@ -17,8 +17,6 @@ namespace {
 constexpr const char* kServerTimeoutMs = "5000";
 // At least as many as unfinished requests hold at the default rate.
 constexpr int kClientsMin = 32;
-// Of the hostile requests: more than this not sent, and the load was another one.
-constexpr double kNotSentMax = 0.1;
 
 // Of all clients together a quarter.
 int HostileClients(const SoakPhase& alone) {
@@ -68,13 +66,16 @@ class HostileSoak {
 
 Expected<std::vector<HttpLoad>> HostileSoak::MeasureAndMakeLoads() {
   PENSTOCK_ASSIGN_OR_RETURN(const double capacity, soak_.MeasureCapacity());
-  auto loads = soak_.Overload(options_.overload * capacity,
-                              SoakOptions::kInteractiveOfCapacity / options_.overload);
+  PENSTOCK_ASSIGN_OR_RETURN(const double of_single, soak_.MeasureInteractiveCapacity());
+  const double offered = options_.overload * capacity;
+  const double interactive = SoakOptions::kInteractiveOfCapacity * std::min(capacity, of_single);
+  auto loads = soak_.Overload(offered, interactive / offered);
   std::printf(
-      "capacity: %s texts/s; offered: %s single texts/s (%g of the capacity) and %s requests/s of "
-      "%d\n\n",
-      ShortNumber(capacity).c_str(), ShortNumber(loads[0].rate).c_str(),
-      SoakOptions::kInteractiveOfCapacity, ShortNumber(loads[1].rate).c_str(), options_.bulk_batch);
+      "capacity: %s texts/s, %s of single texts alone; offered: %s single texts/s (%g of it) and "
+      "%s requests/s of %d\n\n",
+      ShortNumber(capacity).c_str(), ShortNumber(of_single).c_str(),
+      ShortNumber(loads[0].rate).c_str(), SoakOptions::kInteractiveOfCapacity,
+      ShortNumber(loads[1].rate).c_str(), options_.bulk_batch);
   return loads;
 }
 
@@ -132,7 +133,7 @@ void HostileSoak::JudgeHostile(const HostileResult& hostile) {
   verdict.ExpectAtMost("hostile requests not sent, all clients held: share",
                        static_cast<double>(hostile.not_sent) /
                            static_cast<double>(std::max<uint64_t>(1, sent + hostile.not_sent)),
-                       kNotSentMax);
+                       options_.hostile_not_sent_max);
   records_->Add("soak.hostile_sent", static_cast<double>(sent), "1");
   records_->Add("soak.hostile_not_sent", static_cast<double>(hostile.not_sent), "1");
   records_->Add("soak.hostile_late", static_cast<double>(late), "1");

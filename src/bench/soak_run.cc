@@ -28,6 +28,8 @@ constexpr int kQueuedTokens = 65'536;
 constexpr double kIdleTimeoutMoreS = 600;
 // More than the server works on at once: connections are not what limits the load.
 constexpr int kConnectionsMax = 2000;
+// That fill batches of single texts.
+constexpr int kInteractiveClients = 32;
 constexpr const char* kRoute = "route=\"/v1/embeddings\"";
 
 // Looks at the server's memory ten times a second.
@@ -86,20 +88,32 @@ HttpLoad SoakRun::NewLoad(const char* name, int batch, const char* priority) con
   return load;
 }
 
+Expected<double> SoakRun::MeasureTextsPerSecond(const std::vector<HttpLoad>& loads) {
+  LoadWindow window;
+  window.duration_s = options_.capacity_s;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto run, RunHttpLoads(server_->target(), loads, window));
+  uint64_t texts = 0;
+  for (const LoadResult& load : run.loads) texts += load.texts;
+  if (texts == 0) return Status(StatusCode::kUnavailable, "the server answered nothing");
+  return static_cast<double>(texts) / run.seconds;
+}
+
 Expected<double> SoakRun::MeasureCapacity() {
   std::fprintf(stderr, "capacity ...\n");
   HttpLoad interactive = NewLoad("interactive", 1, "interactive");
   interactive.concurrency = 4;
   HttpLoad bulk = NewLoad("bulk", options_.bulk_batch, "bulk");
   bulk.concurrency = 8;
-  LoadWindow window;
-  window.duration_s = options_.capacity_s;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto run,
-                            RunHttpLoads(server_->target(), {interactive, bulk}, window));
-  const uint64_t texts = run.loads[0].texts + run.loads[1].texts;
-  if (texts == 0) return Status(StatusCode::kUnavailable, "the server answered nothing");
-  const double capacity = static_cast<double>(texts) / run.seconds;
+  PENSTOCK_ASSIGN_OR_RETURN(const double capacity, MeasureTextsPerSecond({interactive, bulk}));
   records_->Add("soak.capacity_texts_per_s", capacity, "1/s");
+  return capacity;
+}
+
+Expected<double> SoakRun::MeasureInteractiveCapacity() {
+  HttpLoad interactive = NewLoad("interactive", 1, "interactive");
+  interactive.concurrency = kInteractiveClients;
+  PENSTOCK_ASSIGN_OR_RETURN(const double capacity, MeasureTextsPerSecond({interactive}));
+  records_->Add("soak.interactive_capacity_texts_per_s", capacity, "1/s");
   return capacity;
 }
 

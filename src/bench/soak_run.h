@@ -43,7 +43,9 @@ class SoakRun {
   Status StartServer(double load_s, const std::vector<std::string>& more_flags);
   // Texts a second of the same mix, from clients that wait for their answers.
   Expected<double> MeasureCapacity();
-  // Single texts and bulk, `texts_per_s` together.
+  // ... of single texts alone, of which a server may manage fewer.
+  Expected<double> MeasureInteractiveCapacity();
+  // Single texts and bulk, `texts_per_s` together; `interactive_share` of them are single.
   std::vector<HttpLoad> Overload(double texts_per_s, double interactive_share) const;
   // `hostile`: null = none. With `may_end`, a server that ended is told by the phase; else it is
   // kUnavailable.
@@ -61,6 +63,7 @@ class SoakRun {
 
  private:
   HttpLoad NewLoad(const char* name, int batch, const char* priority) const;
+  Expected<double> MeasureTextsPerSecond(const std::vector<HttpLoad>& loads);
 
   const SoakOptions& options_;
   BenchRecords* const records_;
