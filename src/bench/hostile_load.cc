@@ -217,7 +217,7 @@ void Visit::ReadSlowly() {
 
 void Visit::StayIdle() {
   idle_ = true;
-  SetDeadline(options_.hold_s, Ending::kLeft);
+  SetDeadline(options_.idle_s, Ending::kLeft);
   socket_.async_read_some(asio::buffer(body_),
                           Guard([this](error_code, size_t) { End(Ending::kClosed); }));
 }

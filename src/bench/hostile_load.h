@@ -24,7 +24,8 @@ struct HostileOptions {
   int clients = 32;
   // How long an answer, or the end of the connection, is waited for.
   double patience_s = 30;
-  double hold_s = 8;         // of clients that are silent or read slowly
+  double hold_s = 8;         // of clients that read slowly, or nothing
+  double idle_s = 20;        // of clients that are silent
   double drip_ms = 50;       // between two bytes of one that drips
   double slow_read_ms = 20;  // between two kilobytes of one that reads slowly
 };

@@ -125,6 +125,7 @@ TEST(HostileLoadTest, LeavesAsMeant) {
       [](const std::string&) { return FakeServer::Answer(200, std::string(8 << 20, 'a')); });
   HostileOptions options;
   options.hold_s = 0.1;
+  options.idle_s = 0.1;
   using Manner = HostileManner;
   for (const Manner manner :
        {Manner::kLeaveInBody, Manner::kLeaveInAnswer, Manner::kReadSlowly, Manner::kReadNothing}) {

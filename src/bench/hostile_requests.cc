@@ -87,7 +87,7 @@ class Maker {
 void AddLargeBodies(Maker* make) {
   const std::string below = make->Post("/embed", EmptyTextsBody(kBodyBelow));
   const std::string above = make->Post("/embed", EmptyTextsBody(kBodyAbove));
-  make->Add("empty texts, 7.5 MiB", 0.6, below, Right::kRefusal);
+  make->Add("empty texts, 7.5 MiB", 0.5, below, Right::kRefusal);
   make->Add("empty texts, 30 MiB", 0.4, above, Right::kRefusal);
   make->Add("empty texts, 16 MiB, POST /", 0.3, make->Post("/", EmptyTextsBody(16 * kMiB)),
             Right::kRefusal);
@@ -110,7 +110,7 @@ void AddLargeBodies(Maker* make) {
             Manner::kLeaveInBody);
   make->Add("body of 7.5 MiB, last byte missing", 0.4, below.substr(0, below.size() - 1),
             Right::kRefusal);
-  make->Add("idle after a body of 7.5 MiB", 0.4, below, Right::kRefusal, Manner::kStayIdle);
+  make->Add("idle after a body of 7.5 MiB", 0.5, below, Right::kRefusal, Manner::kStayIdle);
 }
 
 // Bulk, as an honest client would mark it: a request that may claim to be interactive takes part
@@ -137,8 +137,8 @@ void AddHeavyWork(Maker* make) {
 void AddHeldConnections(Maker* make) {
   make->Add("a byte of the header at a time", 0.8, make->Post("/embed", Inputs("\"a\"")),
             Right::kAny, Manner::kDrip);
-  make->Add("silent connection", 0.4, "", Right::kAny, Manner::kStayIdle);
-  make->Add("says it will send no more", 0.8, make->Post("/embed", Inputs("\"a\"")), Right::kAny,
+  make->Add("silent connection", 0.2, "", Right::kAny, Manner::kStayIdle);
+  make->Add("says it will send no more", 1.0, make->Post("/embed", Inputs("\"a\"")), Right::kAny,
             Manner::kHalfClose);
   make->Add("header and no body", 0.4, make->Head("/embed", "Content-Length: 100\r\n"),
             Right::kRefusal);

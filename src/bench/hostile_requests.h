@@ -17,7 +17,7 @@ enum class HostileManner {
   kDrip,           // sends a byte at a time until the server answers or closes
   kReadSlowly,     // takes the answer a kilobyte at a time, and leaves after the time to hold
   kReadNothing,    // takes no byte of the answer, and leaves after the time to hold
-  kStayIdle,       // reads the answers, then keeps the connection, silent, for the time to hold
+  kStayIdle,       // reads the answers, then keeps the connection, silent, for a longer time
 };
 
 enum class HostileAnswer {

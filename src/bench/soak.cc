@@ -54,7 +54,7 @@ Status RunSoak(const SoakOptions& options, BenchRecords* records) {
   std::fprintf(stderr, "%g times that for %g s ...\n", options.overload, options.duration_s);
   const double memory_before = ProcessResidentBytes(soak.server()->pid());
   PENSTOCK_ASSIGN_OR_RETURN(const SoakPhase phase, soak.RunPhase(loads, nullptr, false));
-  soak.JudgeAnswers(phase.run);
+  soak.JudgeAnswers(phase.run, true);
   soak.JudgeCounters(phase, "", true);
   JudgeHealth(options, phase, memory_before, soak.verdict(), records);
   PENSTOCK_RETURN_IF_ERROR(soak.JudgeAfterwards());

@@ -33,8 +33,7 @@ struct SoakPhase {
 class SoakRun {
  public:
   static constexpr double kMb = 1 << 20;
-  // What a cache is meant to take is no growth that the bound on memory is about, where it is full
-  // before.
+  // Small: what the cache takes counts as growth of memory too.
   static constexpr int kTokenCacheBytes = 16 << 20;
 
   SoakRun(const SoakOptions& options, BenchRecords* records);
@@ -52,7 +51,8 @@ class SoakRun {
   Expected<SoakPhase> RunPhase(const std::vector<HttpLoad>& loads, HostileLoad* hostile,
                                bool may_end);
 
-  void JudgeAnswers(const HttpRunResult& run);
+  // `bulk_refused`: the load must have been more than the queues hold.
+  void JudgeAnswers(const HttpRunResult& run, bool bulk_refused);
   // `prefix`: of the table's rows. `all_by_loads`: no client but the loads asked for embeddings.
   void JudgeCounters(const SoakPhase& phase, const std::string& prefix, bool all_by_loads);
   // The server works as before, and stops as it should.
