@@ -1,11 +1,8 @@
 #include "bench/http_load.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
@@ -22,11 +19,9 @@
 #include <limits>
 #include <optional>
 #include <random>
-#include <thread>
 
 #include "bench/http_request.h"
 #include "bench/process_stat.h"
-#include "common/thread_latency.h"
 
 namespace penstock {
 namespace {
@@ -39,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kAnswerBytesMax = uint64_t{1} << 30;
 constexpr std::chrono::milliseconds kPauseAfterLoss{20};
+constexpr std::chrono::milliseconds kGiveUpInterval{200};
 
 double Ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
 Clock::duration Seconds(double s) {
@@ -64,6 +60,7 @@ struct Request {
   bool with_timeout = false;
   bool leaves = false;
   bool measured = false;
+  bool written = false;
 };
 
 enum class Outcome { kAnswered, kLeft, kLost };
@@ -159,11 +156,15 @@ class Stream {
     for (const auto& client : clients_) {
       if (!client->busy()) continue;
       ++result_.no_answer;
+      if (client->request().written) ++result_.lost_after_sent;
       if (client->request().measured) ++result_.errors[LoadResult::kNoAnswer];
       client->Abandon();
     }
   }
-  LoadResult TakeResult() { return std::move(result_); }
+  LoadResult TakeResult() {
+    result_.connections = clients_.size();
+    return std::move(result_);
+  }
 
   const HttpLoad& load() const { return load_; }
   Run* run() { return run_; }
@@ -213,6 +214,7 @@ void Client::Write() {
                     [this, link = link_, bytes](error_code ec, size_t) {
                       if (link != link_) return;
                       if (ec) return Finish(Outcome::kLost);
+                      request_.written = true;
                       stream_->OnWritten();
                       if (request_.leaves) ArmLeaving();
                       Read();
@@ -331,6 +333,7 @@ void Stream::OnDone(Client* client, Outcome outcome,
       break;
     case Outcome::kLost:
       ++result_.lost;
+      if (request.written) ++result_.lost_after_sent;
       if (request.measured) ++result_.errors[LoadResult::kLost];
       break;
   }
@@ -368,10 +371,11 @@ Status CheckLoad(const HttpLoad& load) {
 class Conductor {
  public:
   Conductor(Run* run, std::vector<std::unique_ptr<Stream>>* streams)
-      : run_(run), streams_(streams), timer_(run->context) {}
+      : run_(run), streams_(streams), timer_(run->context), give_up_timer_(run->context) {}
 
   void Start() {
     At(run_->begin, [this] { Begin(); });
+    if (run_->window.give_up) AskWhetherToGiveUp();
   }
   double client_cpu_s() const { return client_cpu_s_; }
   double server_cpu_s() const { return server_cpu_s_; }
@@ -386,6 +390,15 @@ class Conductor {
     timer_.expires_at(when);
     timer_.async_wait([act = std::forward<F>(act)](error_code ec) {
       if (!ec) act();
+    });
+  }
+  void AskWhetherToGiveUp() {
+    give_up_timer_.expires_after(kGiveUpInterval);
+    give_up_timer_.async_wait([this](error_code) {
+      if (!run_->window.give_up()) return AskWhetherToGiveUp();
+      run_->stopped = true;
+      run_->end = std::min(run_->end, Clock::now());
+      run_->context.stop();
     });
   }
   void Begin() {
@@ -413,6 +426,7 @@ class Conductor {
   Run* const run_;
   std::vector<std::unique_ptr<Stream>>* const streams_;
   asio::steady_timer timer_;
+  asio::steady_timer give_up_timer_;
   bool began_ = false;
   bool ended_ = false;
   double client_cpu_s_ = 0;
@@ -483,73 +497,6 @@ Expected<std::string> HttpGet(const HttpTarget& target, const std::string& path)
                   what + "status " + std::to_string(parser.get().result_int()));
   }
   return std::move(parser.get().body());
-}
-
-struct LivenessProbe::Impl {
-  HttpTarget target;
-  Clock::duration interval;
-  std::atomic<bool> stopping{false};
-  Result result;
-  std::thread thread;
-
-  void Loop();
-  bool Probe(std::optional<tcp::socket>* socket, asio::io_context* context);
-};
-
-bool LivenessProbe::Impl::Probe(std::optional<tcp::socket>* socket, asio::io_context* context) {
-  error_code ec;
-  if (!*socket) {
-    const auto endpoint = Resolve(target, context);
-    if (!endpoint.ok()) return false;
-    socket->emplace(*context);
-    (*socket)->connect(*endpoint, ec);
-    if (!ec) (*socket)->set_option(tcp::no_delay(true), ec);
-    const timeval patience{5, 0};
-    setsockopt((*socket)->native_handle(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  }
-  static constexpr std::string_view kRequest = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  const auto begin = Clock::now();
-  if (!ec) asio::write(**socket, asio::buffer(kRequest), ec);
-  boost::beast::flat_buffer buffer;
-  http::response_parser<http::string_body> parser;
-  if (!ec) http::read(**socket, buffer, parser, ec);
-  if (!ec) result.answer.Add(Ms(Clock::now() - begin));
-  const bool good = !ec && parser.get().result_int() == 200;
-  if (ec || !parser.keep_alive()) socket->reset();
-  return good;
-}
-
-void LivenessProbe::Impl::Loop() {
-  // A probe that waits for a processor itself would measure that.
-  result.raised_priority = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20) == 0;
-  PreferShortSlices();
-  asio::io_context context{1};
-  std::optional<tcp::socket> socket;
-  auto next = Clock::now();
-  while (!stopping.load(std::memory_order_relaxed)) {
-    std::this_thread::sleep_until(next);
-    const auto now = Clock::now();
-    result.self_late.Add(Ms(now - next));
-    if (!Probe(&socket, &context)) ++result.failures;
-    next = std::max(next + interval, Clock::now());
-  }
-}
-
-LivenessProbe::LivenessProbe(const HttpTarget& target, double interval_ms)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->target = target;
-  impl_->interval = Seconds(interval_ms / 1000);
-  impl_->thread = std::thread([this] { impl_->Loop(); });
-}
-
-LivenessProbe::~LivenessProbe() {
-  if (impl_->thread.joinable()) Stop();
-}
-
-LivenessProbe::Result LivenessProbe::Stop() {
-  impl_->stopping.store(true, std::memory_order_relaxed);
-  impl_->thread.join();
-  return std::move(impl_->result);
 }
 
 }  // namespace penstock

@@ -59,6 +59,9 @@ struct LoadWindow {
   uint64_t requests_max = 0;  // of all loads together; 0 = by time alone
   double drain_s = 60;        // how long answers are waited for after the end
   pid_t server_pid = 0;       // whose processor time is read; 0 = none
+  // Asked a few times a second, on the thread that runs the load; true ends the run at once. May
+  // be empty.
+  std::function<bool()> give_up;
 };
 
 // Of one load. "Measured": of requests that were to be sent in the window; rates count the answers
@@ -78,6 +81,8 @@ struct LoadResult {
   uint64_t left = 0;                  // clients that went before their answer came
   uint64_t lost = 0;                  // connections that failed or were closed without an answer
   uint64_t no_answer = 0;             // still waiting at the end of the drain
+  uint64_t lost_after_sent = 0;       // of `lost` and `no_answer`: the request was written whole
+  uint64_t connections = 0;           // clients that were needed at once
   uint64_t not_sent = 0;              // arrived when kBacklogMax waited for a connection
   uint64_t no_retry_after = 0;        // answers 429 without Retry-After
   uint64_t expired_without_deadline = 0;  // answers 503 to requests without X-Request-Timeout-Ms
@@ -107,7 +112,11 @@ Expected<std::string> HttpGet(const HttpTarget& target, const std::string& path)
 class LivenessProbe {
  public:
   struct Result {
-    LatencyHistogram answer;     // from the request's write to the answer's end
+    LatencyHistogram answer;  // from the request's write to the answer's end
+    // As `answer`, but until the kernel had the answer, so that a probe which waits for a processor
+    // is left out; and with the probes that would have been sent while one was waiting, so that one
+    // long stall weighs as much as it lasted. An answer that did not come counts as waited for.
+    LatencyHistogram arrival;
     LatencyHistogram self_late;  // how late this thread itself was woken: its share of a starving
     uint64_t failures = 0;       // no answer, or not 200
     bool raised_priority = false;

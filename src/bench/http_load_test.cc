@@ -1,92 +1,16 @@
 #include "bench/http_load.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <charconv>
 #include <chrono>
-#include <functional>
-#include <mutex>
 #include <thread>
 
+#include "bench/fake_server.h"
 #include "bench/http_request.h"
 
 namespace penstock {
 namespace {
-
-// A server with a thread a connection whose answers the test decides. An empty answer closes the
-// connection instead.
-class FakeServer {
- public:
-  using Handler = std::function<std::string(const std::string& request)>;
-
-  explicit FakeServer(Handler handler) : handler_(std::move(handler)) {
-    listener_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(listener_, 128), 0);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-    acceptor_ = std::thread([this] { Accept(); });
-  }
-  ~FakeServer() {
-    shutdown(listener_, SHUT_RDWR);
-    acceptor_.join();
-    close(listener_);
-    for (std::thread& thread : threads_) thread.join();
-  }
-  HttpTarget target() const { return {.host = "127.0.0.1", .port = port_}; }
-  int connections() const { return connections_; }
-
- private:
-  void Accept() {
-    for (int fd; (fd = accept(listener_, nullptr, nullptr)) >= 0;) {
-      ++connections_;
-      threads_.emplace_back([this, fd] { Serve(fd); });
-    }
-  }
-  void Serve(int fd) {
-    std::string data;
-    char chunk[4096];
-    for (ssize_t got; (got = read(fd, chunk, sizeof chunk)) > 0;) {
-      data.append(chunk, static_cast<size_t>(got));
-      const size_t head = data.find("\r\n\r\n");
-      if (head == std::string::npos) continue;
-      size_t body = 0;
-      const size_t at = data.find("Content-Length: ");
-      if (at < head) std::from_chars(data.data() + at + 16, data.data() + data.size(), body);
-      if (data.size() < head + 4 + body) continue;
-      const std::string answer =
-          data.starts_with("GET /livez ") ? Answer(200, "{}") : handler_(data);
-      data.clear();
-      if (answer.empty()) break;
-      if (send(fd, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) break;
-    }
-    close(fd);
-  }
-
- public:
-  static std::string Answer(int status, const std::string& body, const std::string& headers = "") {
-    return "HTTP/1.1 " + std::to_string(status) +
-           " X\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + headers + "\r\n" +
-           body;
-  }
-
- private:
-  const Handler handler_;
-  int listener_ = -1;
-  uint16_t port_ = 0;
-  std::atomic<int> connections_{0};
-  std::vector<std::thread> threads_;
-  std::thread acceptor_;
-};
 
 const char kUsage[] = R"({"data":[],"usage":{"prompt_tokens":5,"total_tokens":5}})";
 
@@ -185,6 +109,8 @@ TEST(HttpLoadTest, CountsWhatGoesWrong) {
   EXPECT_EQ(one.ok, 0u);
   EXPECT_EQ(one.by_status, (std::map<int, uint64_t>{{429, 20}, {503, 10}}));
   EXPECT_EQ(one.lost, 10u);
+  EXPECT_EQ(one.lost_after_sent, 10u);
+  EXPECT_EQ(one.connections, 1u);
   EXPECT_EQ(one.no_retry_after, 10u);
   EXPECT_EQ(one.errors, (std::map<int, uint64_t>{{LoadResult::kLost, 10}, {429, 20}, {503, 10}}));
 }
@@ -207,7 +133,23 @@ TEST(HttpLoadTest, ClientsLeaveAndAnswersAreMissed) {
   EXPECT_EQ(result->loads[0].left, result->loads[0].sent);
   EXPECT_EQ(result->loads[1].sent, 1u);
   EXPECT_EQ(result->loads[1].no_answer, 1u);
+  EXPECT_EQ(result->loads[1].lost_after_sent, 1u);
   EXPECT_EQ(result->loads[1].errors.at(LoadResult::kNoAnswer), 1u);
+}
+
+TEST(HttpLoadTest, GivesUp) {
+  FakeServer server([](const std::string&) { return FakeServer::Answer(200, kUsage); });
+  int asked = 0;
+  HttpLoad load = SomeLoad();
+  load.rate = 100;
+  const auto begin = std::chrono::steady_clock::now();
+  auto result =
+      RunHttpLoads(server.target(), {load},
+                   {.warmup_s = 0, .duration_s = 30, .give_up = [&asked] { return ++asked == 2; }});
+  ASSERT_TRUE(result.ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_LT(result->seconds, 20);
+  EXPECT_GT(result->loads[0].ok, 0u);
 }
 
 TEST(HttpLoadTest, SaysWhenNobodyListens) {
@@ -231,6 +173,20 @@ TEST(LivenessProbeTest, MeasuresAnswers) {
   EXPECT_GT(result.answer.count(), 5u);
   EXPECT_EQ(result.failures, 0u);
   EXPECT_LT(result.answer.PercentileMs(0.5), 100);
+  EXPECT_LE(result.arrival.PercentileMs(0.5), result.answer.PercentileMs(0.5));
+}
+
+// A probe that waits 100 ms stands for those that should have been sent meanwhile.
+TEST(LivenessProbeTest, AStallCountsAsLongAsItLasts) {
+  FakeServer server([](const std::string&) { return std::string(); },
+                    std::chrono::milliseconds(100));
+  LivenessProbe probe(server.target(), 10);
+  std::this_thread::sleep_for(std::chrono::milliseconds(450));
+  const auto result = probe.Stop();
+  ASSERT_GT(result.answer.count(), 0u);
+  EXPECT_GE(result.arrival.count(), 9 * result.answer.count());
+  EXPECT_GE(result.arrival.max_ms(), 100);
+  EXPECT_LT(result.arrival.PercentileMs(0.5), result.answer.PercentileMs(0.5));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
@@ -49,6 +50,19 @@ double ProcessResidentBytes(pid_t pid) {
   double resident = 0;
   if (!(file >> pages >> resident)) return 0;
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+double ProcessPeakBytes(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) return 1024 * std::strtod(line.c_str() + 6, nullptr);
+  }
+  return 0;
+}
+
+bool ResetProcessPeak(pid_t pid) {
+  std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
+  return static_cast<bool>(file << "5" << std::flush);
 }
 
 }  // namespace penstock

@@ -13,5 +13,9 @@ double ThreadCpuSeconds();
 double MachineBusySeconds();
 // Resident memory of `pid` in bytes; 0 if it is gone.
 double ProcessResidentBytes(pid_t pid);
+// The most it was since the process began, or since ResetProcessPeak; 0 if it is gone.
+double ProcessPeakBytes(pid_t pid);
+// False where the system does not let this process do so.
+bool ResetProcessPeak(pid_t pid);
 
 }  // namespace penstock
