@@ -21,11 +21,15 @@ class Backlog {
   // seq_cst: for use between PrepareWait and Wait.
   bool empty() const { return jobs_.load(std::memory_order_seq_cst) == 0; }
 
-  // Adds rows to `batch` up to `limits`. Every waiting job gives as many as fit in an even share of
-  // the room, then the oldest what is left; so a job of thousands of rows does not hold up the
-  // small ones behind it. In an empty batch the oldest job gives one row whatever its size, so that
-  // nothing starves; a row that is over the limits stays alone. `on_first(job)` is called for jobs
-  // whose first rows go.
+  // Adds rows to `batch` up to `limits`, by turns: first one row of every waiting job, as far as
+  // they fit, then rows up to an even share of the room, then what is left from the front. Jobs
+  // that gave rows and have more go to the end of the line. So while n jobs wait, and any k of
+  // their rows fit in a batch, a job gives a row to one of each ceil(n / k) batches that were empty
+  // before. In an empty batch the first job gives one row whatever its size; a row that is over the
+  // limits stays alone. `on_first(job)` is called for jobs whose first rows go.
+  //
+  // Throws std::bad_alloc where there is no memory for a row that is over the limits; nothing was
+  // taken then.
   template <typename OnFirst>
   void Fill(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
     if (empty()) return;
@@ -34,7 +38,10 @@ class Backlog {
     Take(batch, limits, [&](const EncodeJob& job) { on_first(job); });
   }
 
-  // Unlinks jobs for which is_dead(job), from the oldest on until `live_max` were not; a list of
+  // Unlinks the first job; null: there is none. The caller answers for its rows from next_row on.
+  EncodeJob* TakeOldest();
+
+  // Unlinks jobs for which is_dead(job), from the first on until `live_max` were not; a list of
   // them through progress.next. The caller answers for their rows from next_row on, without this
   // mutex: `done` may submit again.
   template <typename IsDead>
@@ -60,8 +67,11 @@ class Backlog {
   }
 
  private:
-  void Unlink(EncodeJob** link, EncodeJob* before);
-  // Writes take_rows of the jobs that are to give some; mutex held.
+  // All under the mutex. Unlink counts the job out, Cut does not.
+  EncodeJob* Unlink(EncodeJob** link, EncodeJob* before);
+  EncodeJob* Cut(EncodeJob** link, EncodeJob* before);
+  void Append(EncodeJob* job);
+  // Writes take_rows of the jobs that are to give some.
   void Share(const EncodeBatch& batch, const BatchLimits& limits);
   template <typename OnFirst>
   void Take(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
@@ -71,8 +81,8 @@ class Backlog {
       EncodeJob* const job = *link;
       EncodeJob::Progress& progress = job->progress;
       if (progress.take_rows > 0) {
-        if (progress.next_row == 0) on_first(*job);
         if (batch->rows() == 0) batch->Reserve(progress.take_tokens, limits.rows);
+        if (progress.next_row == 0) on_first(*job);
         batch->Append(job, progress.next_row, progress.next_token, progress.take_rows,
                       progress.take_tokens);
         progress.next_row += progress.take_rows;
@@ -80,6 +90,8 @@ class Backlog {
       }
       if (progress.next_row == job->rows()) {
         Unlink(link, before);
+      } else if (progress.take_rows > 0) {
+        Append(Cut(link, before));
       } else {
         before = job;
         link = &progress.next;
@@ -88,9 +100,9 @@ class Backlog {
   }
 
   std::mutex mutex_;
-  EncodeJob* head_ = nullptr;  // oldest; guarded by mutex_, as all below
+  EncodeJob* head_ = nullptr;  // next in turn; guarded by mutex_, as all below
   EncodeJob* tail_ = nullptr;
-  size_t candidates_ = 0;        // jobs Share has looked at, from the oldest
+  size_t candidates_ = 0;        // jobs Share has looked at, from the first
   std::atomic<size_t> jobs_{0};  // written under mutex_
 };
 
