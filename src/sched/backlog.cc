@@ -1,6 +1,7 @@
 #include "sched/backlog.h"
 
 #include <algorithm>
+#include <new>
 
 namespace penstock {
 
@@ -28,9 +29,13 @@ EncodeJob* Backlog::Unlink(EncodeJob** link, EncodeJob* before) {
   return Cut(link, before);
 }
 
-EncodeJob* Backlog::TakeOldest() {
-  const std::lock_guard lock(mutex_);
-  return head_ == nullptr ? nullptr : Unlink(&head_, nullptr);
+bool Backlog::MakeRoom(EncodeBatch* batch, size_t tokens, size_t rows) {
+  try {
+    batch->Reserve(tokens, rows);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 namespace {

@@ -28,18 +28,20 @@ class Backlog {
   // before. In an empty batch the first job gives one row whatever its size; a row that is over the
   // limits stays alone. `on_first(job)` is called for jobs whose first rows go.
   //
-  // Throws std::bad_alloc where there is no memory for a row that is over the limits; nothing was
-  // taken then.
+  // Returns null; or, where there is no memory for a row that is over the limits, its job,
+  // unlinked, and the batch is left empty. The caller answers for its rows from next_row on.
   template <typename OnFirst>
-  void Fill(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
-    if (empty()) return;
+  [[nodiscard]] EncodeJob* Fill(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
+    if (empty()) return nullptr;
     const std::lock_guard lock(mutex_);
     Share(*batch, limits);
-    Take(batch, limits, [&](const EncodeJob& job) { on_first(job); });
+    if (candidates_ == 0) return nullptr;
+    if (batch->rows() == 0 && !MakeRoom(batch, head_->progress.take_tokens, limits.rows)) {
+      return Unlink(&head_, nullptr);
+    }
+    Take(batch, [&](const EncodeJob& job) { on_first(job); });
+    return nullptr;
   }
-
-  // Unlinks the first job; null: there is none. The caller answers for its rows from next_row on.
-  EncodeJob* TakeOldest();
 
   // Unlinks jobs for which is_dead(job), from the first on until `live_max` were not; a list of
   // them through progress.next. The caller answers for their rows from next_row on, without this
@@ -71,17 +73,17 @@ class Backlog {
   EncodeJob* Unlink(EncodeJob** link, EncodeJob* before);
   EncodeJob* Cut(EncodeJob** link, EncodeJob* before);
   void Append(EncodeJob* job);
+  static bool MakeRoom(EncodeBatch* batch, size_t tokens, size_t rows);
   // Writes take_rows of the jobs that are to give some.
   void Share(const EncodeBatch& batch, const BatchLimits& limits);
   template <typename OnFirst>
-  void Take(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
+  void Take(EncodeBatch* batch, OnFirst on_first) {
     EncodeJob** link = &head_;
     EncodeJob* before = nullptr;
     for (size_t left = candidates_; left > 0; --left) {
       EncodeJob* const job = *link;
       EncodeJob::Progress& progress = job->progress;
       if (progress.take_rows > 0) {
-        if (batch->rows() == 0) batch->Reserve(progress.take_tokens, limits.rows);
         if (progress.next_row == 0) on_first(*job);
         batch->Append(job, progress.next_row, progress.next_token, progress.take_rows,
                       progress.take_tokens);

@@ -29,7 +29,7 @@ class BacklogTest : public testing::Test {
   // How many rows each job gave to the next batch.
   std::map<EncodeJob*, size_t> Fill(const BatchLimits& limits) {
     batch_.Reserve(limits.tokens, limits.rows);
-    backlog_.Fill(&batch_, limits, [](const EncodeJob&) {});
+    EXPECT_EQ(backlog_.Fill(&batch_, limits, [](const EncodeJob&) {}), nullptr);
     std::map<EncodeJob*, size_t> rows;
     batch_.ForEachSegment(
         [&](EncodeJob* job, size_t begin, size_t end) { rows[job] += end - begin; });

@@ -93,6 +93,8 @@ struct EncoderSchedulerOptions {
 class EncoderScheduler {
  public:
   static constexpr size_t kReplicasMax = 64;  // as RunnerSet
+  // What a bulk batch may take while interactive work was seen in the last second.
+  static constexpr double kBulkBatchS = 0.025;
 
   // Starts an executor thread for each runner. `metrics` must outlive the scheduler.
   EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
