@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/failing_new.h"
+#include "common/log.h"
 #include "sched/call_count.h"
 #include "sched/encoder_scheduler.h"
 
@@ -75,7 +76,11 @@ struct Setting {
   bool may_lead;
 };
 
-class Throwing : public testing::TestWithParam<Setting> {};
+class Throwing : public testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override { InitLog({.level = LogLevel::kOff}); }
+  void TearDown() override { InitLog({}); }
+};
 
 INSTANTIATE_TEST_SUITE_P(All, Throwing,
                          testing::Values(Setting{1, false}, Setting{1, true}, Setting{2, false},
