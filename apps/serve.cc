@@ -109,8 +109,8 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("N")
       ->group(limits);
   app->add_option("--bulk-every", flags->model.scheduler.bulk_every,
-                  "While interactive and bulk work wait, bulk gets the batch after so many "
-                  "interactive ones.")
+                  "While interactive and bulk work wait, bulk gets one part of the model's time, "
+                  "interactive work so many.")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);

@@ -130,7 +130,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       try {
         RunChunk(&chunks_[index]);
       } catch (...) {
-        Fail(chunks_[index].begin, StatusOfException());
+        Fail(chunks_[index].begin, ExceptionStatus());
       }
     }
     // acq_rel: the last one sees what the others wrote.
@@ -138,7 +138,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       try {
         Finish();
       } catch (...) {
-        done_(StatusOfException());
+        done_(ExceptionStatus());
       }
       return WorkerPool::Turn::kDone;
     }
@@ -303,7 +303,7 @@ void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done) {
     try {
       done(std::move(outcome));
     } catch (...) {
-      done(StatusOfException());
+      done(ExceptionStatus());
     }
   };
   std::make_shared<Tokenization>(std::move(plan), stages, std::move(guarded))->Start();

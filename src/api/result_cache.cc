@@ -146,7 +146,7 @@ struct ResultCache::Part {
           try {
             cache->Compute(follower.lookup, {follower.row}, false);
           } catch (...) {
-            follower.lookup->Fail(StatusOfException());
+            follower.lookup->Fail(ExceptionStatus());
           }
         }
         follower.lookup->Through();
@@ -258,7 +258,7 @@ void ResultCache::Continue(const std::shared_ptr<Lookup>& lookup, bool may_lead)
   try {
     if (!lookup->missing.empty()) Compute(lookup, lookup->missing, may_lead);
   } catch (...) {
-    lookup->Fail(StatusOfException());
+    lookup->Fail(ExceptionStatus());
   }
   lookup->Through();
 }

@@ -56,7 +56,7 @@ struct PoolLoop {
         ++next;
       }
     } catch (...) {
-      return Done(StatusOfException());
+      return Done(ExceptionStatus());
     }
     if (next == count) return Done(Status::Ok());
     return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;

@@ -199,6 +199,21 @@ class BasicBatchRing {
 
   // Whether Claim would find something: for use between PrepareWait and Wait.
   bool HasWork() const;
+  // Calls visit(slot, row) for the first row of each reservation that is published in a batch
+  // nobody has claimed. Producers go on meanwhile; nobody may Claim, which the caller sees to.
+  template <typename Visit>
+  void ForEachWaiting(Visit visit) const {
+    // Acquire: an epoch that is open was cleared of its former stamps before.
+    const uint32_t last = EpochOf(word_.load(std::memory_order_acquire));
+    for (uint64_t epoch = head_.load(std::memory_order_acquire);; ++epoch) {
+      const auto slot = static_cast<uint32_t>(epoch & (batches_ - 1));
+      const Atomic<uint64_t>* stamps = StampsOf(slot);
+      for (uint32_t row = 0; row < limits_.rows; ++row) {
+        if (stamps[row].load(std::memory_order_acquire) != 0) visit(slot, row);
+      }
+      if ((epoch & kEpochMask) == last) return;
+    }
+  }
 
  private:
   template <typename T>

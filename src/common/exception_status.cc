@@ -7,28 +7,41 @@
 #include "common/log.h"
 
 namespace penstock {
+namespace {
 
-Status StatusOfException() {
+// Short enough for a string that allocates nothing.
+constexpr const char* kOutOfMemory = "out of memory";
+
+}  // namespace
+
+Status MakeStatus(StatusCode code, const char* message) noexcept {
+  try {
+    return {code, message};
+  } catch (...) {
+    return {code, kOutOfMemory};
+  }
+}
+
+Status ExceptionStatus() noexcept {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "there is not enough memory").WithRetryAfter(1);
+    return Status(StatusCode::kResourceExhausted, kOutOfMemory).WithRetryAfter(1);
   } catch (const std::length_error&) {
-    return Status(StatusCode::kResourceExhausted, "more memory is needed than can be had")
-        .WithRetryAfter(1);
-  } catch (const std::exception& e) {
-    return Status::Internal(e.what());
+    return Status(StatusCode::kResourceExhausted, kOutOfMemory).WithRetryAfter(1);
+  } catch (const std::exception& error) {
+    return MakeStatus(StatusCode::kInternal, error.what());
   } catch (...) {
-    return Status::Internal("an unknown exception");
+    return MakeStatus(StatusCode::kInternal, "unknown error");
   }
 }
 
 void LogException(const char* where) noexcept {
   try {
     throw;
-  } catch (const std::exception& e) {
+  } catch (const std::exception& error) {
     try {
-      LogError("{}: {}", where, e.what());
+      LogError("{}: {}", where, error.what());
     } catch (...) {
     }
   } catch (...) {

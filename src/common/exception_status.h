@@ -1,6 +1,5 @@
-// What an exception means for the request or the model at work when it reaches the barrier of its
-// thread. Nothing throws across modules on purpose; what arrives here is a failed allocation, or a
-// bug.
+// The exception barrier of a thread: nothing throws across modules on purpose, so what is caught
+// there is a failed allocation, or a bug; it ends the request or the model at work and no other.
 #pragma once
 
 #include <utility>
@@ -8,9 +7,6 @@
 #include "common/status.h"
 
 namespace penstock {
-
-// In a catch block: kResourceExhausted for bad_alloc and length_error, else kInternal with what().
-Status StatusOfException();
 
 // In a catch block: logs "`where`: what()"; drops the line where there is no memory for it.
 void LogException(const char* where) noexcept;
@@ -26,5 +22,13 @@ bool RunGuarded(const char* where, Work&& work) noexcept {
     return false;
   }
 }
+
+// Of the exception being handled; to be called within catch (...). std::bad_alloc and
+// std::length_error, which is what too large a container throws: kResourceExhausted, try again in a
+// second. All others: kInternal with their text. Throws nothing, whatever memory is left.
+Status ExceptionStatus() noexcept;
+
+// A Status with `message`, or without memory for it one that says so.
+Status MakeStatus(StatusCode code, const char* message) noexcept;
 
 }  // namespace penstock

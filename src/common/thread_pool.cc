@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "common/event_count.h"
-#include "common/status.h"
+#include "common/waiting_lock.h"
 
 namespace penstock {
 namespace {
@@ -46,13 +47,20 @@ ThreadPool::ThreadPool(size_t threads, bool pin) {
   threads = std::clamp<size_t>(threads, 1, kThreadsMax);
   const std::vector<int> cpus = UsableCpus();
   workers_.reserve(threads - 1);
-  for (size_t thread = 1; thread < threads; ++thread) {
-    const int cpu = pin && threads <= cpus.size() ? cpus[thread] : -1;
-    workers_.emplace_back([this, thread, cpu] { WorkerMain(thread, cpu); });
+  try {
+    for (size_t thread = 1; thread < threads; ++thread) {
+      const int cpu = pin && threads <= cpus.size() ? cpus[thread] : -1;
+      workers_.emplace_back([this, thread, cpu] { WorkerMain(thread, cpu); });
+    }
+  } catch (...) {
+    StopWorkers();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { StopWorkers(); }
+
+void ThreadPool::StopWorkers() {
   stop_.store(true, std::memory_order_seq_cst);
   wake_.fetch_add(1, std::memory_order_seq_cst);
   FutexWake(&wake_, INT32_MAX);
@@ -67,20 +75,32 @@ void ThreadPool::Work(uint64_t epoch, size_t thread) {
     // A new loop may have been published in between: the index is then one of that loop.
     epoch = Epoch(mine);
     if (Next(mine) >= Count(mine)) return;
-    fn_(context_, first_ + Next(mine), thread);
+    Call(fn_, context_, first_ + Next(mine), thread);
     done_.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void ThreadPool::Call(LoopFn fn, void* context, size_t index, size_t thread) {
+  try {
+    fn(context, index, thread);
+  } catch (...) {
+    if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::current_exception();
   }
 }
 
 void ThreadPool::Run(size_t count, LoopFn fn, void* context) {
   // Thread 0's scratch belongs to whoever holds the mutex.
-  std::lock_guard lock(caller_mutex_);
+  const WaitingLock lock(&caller_mutex_);
   if (count <= 1 || workers_.empty()) {
-    for (size_t i = 0; i < count; ++i) fn(context, i, 0);
-    return;
+    for (size_t i = 0; i < count; ++i) Call(fn, context, i, 0);
+  } else {
+    for (size_t first = 0; first < count; first += kCountMax) {
+      RunPart(first, std::min(kCountMax, count - first), fn, context);
+    }
   }
-  for (size_t first = 0; first < count; first += kCountMax) {
-    RunPart(first, std::min(kCountMax, count - first), fn, context);
+  if (failed_.load(std::memory_order_relaxed)) [[unlikely]] {
+    failed_.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(error_, nullptr));
   }
 }
 

@@ -11,11 +11,15 @@
 // worker that is asleep or late: a late one just finds next >= count.
 //   publish (release)  ->  claim (acquire): the claimer sees fn_ and context_
 //   done_ add (release) ->  caller's load (acquire): the caller sees the results
+//
+// A function that throws ends no thread: the loop goes on to its end, and the caller gets the first
+// exception there was.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <type_traits>
@@ -28,7 +32,8 @@ class ThreadPool {
   static constexpr size_t kThreadsMax = 256;
 
   // `threads` counts the caller: threads - 1 workers are started. With `pin`, worker i runs on
-  // the i-th processor this process may use, processor 0 being left to the caller.
+  // the i-th processor this process may use, processor 0 being left to the caller. Throws what
+  // std::thread throws, once the workers it had started are joined.
   explicit ThreadPool(size_t threads, bool pin = true);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -37,8 +42,8 @@ class ThreadPool {
   size_t threads() const { return workers_.size() + 1; }
 
   // Calls fn(index, thread) for every index below count, begun in order, on any thread; `thread`
-  // < threads() names the one that runs it. Returns when all are done.
-  // Several threads may call; their loops run one after the other.
+  // < threads() names the one that runs it. Returns when all are done; if fn threw, throws the
+  // first exception then. Several threads may call; their loops run one after the other.
   template <typename Fn>
   void ParallelFor(size_t count, Fn&& fn) {
     using Function = std::remove_reference_t<Fn>;
@@ -59,7 +64,10 @@ class ThreadPool {
   void Run(size_t count, LoopFn fn, void* context);
   // Indices [first, first + count), count <= kCountMax. The caller holds caller_mutex_.
   void RunPart(size_t first, size_t count, LoopFn fn, void* context);
+  // One index; keeps the first exception of a loop in error_.
+  void Call(LoopFn fn, void* context, size_t index, size_t thread);
   void WorkerMain(size_t thread, int cpu);
+  void StopWorkers();
   // Works on the loop of `epoch` until it has no index left.
   void Work(uint64_t epoch, size_t thread);
 
@@ -67,6 +75,8 @@ class ThreadPool {
   LoopFn fn_ = nullptr;
   void* context_ = nullptr;
   size_t first_ = 0;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;  // written by who raised failed_, read by the caller after the loop
 
   // Apart by 128 bytes: two lines are fetched at a time.
   alignas(128) std::atomic<uint64_t> ticket_{0};

@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "common/failing_new.h"
+#include "common/waiting_lock.h"
 
 namespace penstock {
 namespace {
@@ -54,6 +59,70 @@ TEST(ThreadPool, SeveralCallers) {
   }
   for (auto& caller : callers) caller.join();
   EXPECT_EQ(total.load(), 4 * 500 * 7);
+}
+
+TEST(ThreadPool, AnExceptionOfAnyIndexComesToTheCallerAfterTheLoop) {
+  for (const size_t threads : {size_t{1}, size_t{4}}) {
+    ThreadPool pool(threads, /*pin=*/false);
+    constexpr size_t kCount = 24;
+    for (size_t bad = 0; bad < kCount; ++bad) {
+      std::vector<std::atomic<int>> hits(kCount);
+      std::string caught;
+      try {
+        pool.ParallelFor(kCount, [&](size_t i, size_t) {
+          ++hits[i];
+          if (i == bad) throw std::runtime_error("index " + std::to_string(i));
+        });
+      } catch (const std::runtime_error& error) {
+        caught = error.what();
+      }
+      EXPECT_EQ(caught, "index " + std::to_string(bad));
+      for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+    }
+    // All at once: one of them is told, and the next loop knows nothing of it.
+    EXPECT_THROW(pool.ParallelFor(kCount, [](size_t, size_t) { throw std::bad_alloc(); }),
+                 std::bad_alloc);
+    std::atomic<int> sum{0};
+    pool.ParallelFor(kCount, [&](size_t, size_t) { ++sum; });
+    EXPECT_EQ(sum.load(), static_cast<int>(kCount));
+  }
+}
+
+TEST(ThreadPool, WhatAConstructorStartedIsJoinedWhenItThrows) {
+  bool failed = true;
+  for (long nth = 1; failed; ++nth) {
+    ASSERT_LT(nth, 100);
+    FailingNew fail(nth);
+    try {
+      ThreadPool pool(4, /*pin=*/false);
+      failed = fail.failed();
+      EXPECT_FALSE(failed);
+    } catch (const std::bad_alloc&) {
+      EXPECT_TRUE(fail.failed());
+    }
+  }
+}
+
+TEST(ThreadPool, TellsHowLongACallerWaitedForOthers) {
+  ThreadPool pool(2, /*pin=*/false);
+  std::atomic<bool> begun{false};
+  std::thread other([&] {
+    pool.ParallelFor(1, [&](size_t, size_t) {
+      begun = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    });
+    EXPECT_EQ(WaitingLock::Waited().count(), 0);
+  });
+  while (!begun) std::this_thread::yield();
+  const auto before = WaitingLock::Waited();
+  const auto begin = std::chrono::steady_clock::now();
+  pool.ParallelFor(
+      1, [](size_t, size_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+  const auto wall = std::chrono::steady_clock::now() - begin;
+  const auto waited = WaitingLock::Waited() - before;
+  EXPECT_GT(waited, std::chrono::milliseconds(10));
+  EXPECT_LE(waited, wall - std::chrono::milliseconds(5));
+  other.join();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/thread_pool.h"
+#include "common/waiting_lock.h"
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
@@ -61,7 +62,7 @@ class CpuBackend final : public Backend {
 
   void Reserve(size_t length, size_t head_size) override {
     for (const std::unique_ptr<CpuBackend>& lane : lanes_) lane->Reserve(length, head_size);
-    const std::lock_guard lock(buffers_mutex_);
+    const WaitingLock lock(&buffers_mutex_);
     for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) {
       Grow(&scratch, AttentionFloats(length, head_size));
     }
@@ -72,12 +73,13 @@ class CpuBackend final : public Backend {
     for (const std::unique_ptr<CpuBackend>& lane : lanes_) bytes += lane->ScratchBytes();
     return bytes;
   }
-  void ReleaseScratch() override {
-    for (const std::unique_ptr<CpuBackend>& lane : lanes_) lane->ReleaseScratch();
-    const std::lock_guard lock(buffers_mutex_);
-    for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) scratch.reset();
-    scratch_bytes_.store(0, std::memory_order_relaxed);
-    work_arena_.Trim();
+  void HoldScratch() override {
+    const std::lock_guard lock(holders_mutex_);
+    ++holders_;
+  }
+  uint64_t ReleaseScratch() override {
+    const std::lock_guard lock(holders_mutex_);
+    return Trim(--holders_ == 0);
   }
 
   std::unique_ptr<Buffer> Alloc(size_t floats, BufferUse use) override {
@@ -112,17 +114,17 @@ class CpuBackend final : public Backend {
 
   void Linear(const float* x, size_t rows, const PackedLinear& weight, Activation activation,
               float* y) override {
-    const std::lock_guard lock(buffers_mutex_);
+    const WaitingLock lock(&buffers_mutex_);
     products_.Linear(x, rows, static_cast<const PanelLinear&>(weight), activation, y);
   }
   void LinearAddNorm(const float* x, size_t rows, const PackedLinear& weight, const float* residual,
                      const NormWeights& norm, float* sum, float* y) override {
-    const std::lock_guard lock(buffers_mutex_);
+    const WaitingLock lock(&buffers_mutex_);
     products_.LinearAddNorm(x, rows, static_cast<const PanelLinear&>(weight), residual, norm, sum,
                             y);
   }
   void FeedForward(const FeedForwardArgs& args) override {
-    const std::lock_guard lock(buffers_mutex_);
+    const WaitingLock lock(&buffers_mutex_);
     products_.FeedForward(args);
   }
 
@@ -136,7 +138,7 @@ class CpuBackend final : public Backend {
     }
     const DType dtype = args.dtype == DType::kF32 ? DType::kF32 : preferred_dtype();
     const size_t need = AttentionFloats(longest, size);
-    std::lock_guard lock(buffers_mutex_);
+    const WaitingLock lock(&buffers_mutex_);
     for (std::unique_ptr<AlignedBuffer>& scratch : attention_scratch_) Grow(&scratch, need);
     pool_.ParallelFor(sequences * heads, [&](size_t index, size_t thread) {
       const size_t first = static_cast<size_t>(args.offsets[index / heads]);
@@ -197,10 +199,23 @@ class CpuBackend final : public Backend {
                     kernels_->attention_scratch_floats(DType::kBf16, length, head_size));
   }
 
+  // Gives back what is not used; with `scratch`, that too. Returns the bytes of scratch.
+  uint64_t Trim(bool scratch) {
+    uint64_t bytes = 0;
+    for (const std::unique_ptr<CpuBackend>& lane : lanes_) bytes += lane->Trim(scratch);
+    const WaitingLock lock(&buffers_mutex_);
+    if (scratch) {
+      for (std::unique_ptr<AlignedBuffer>& buffer : attention_scratch_) buffer.reset();
+      bytes += scratch_bytes_.exchange(0, std::memory_order_relaxed);
+    }
+    work_arena_.Trim();
+    return bytes;
+  }
+
   // Makes room for products with `weight`, so that they allocate nothing.
   void MakeRoom(const PanelLinear& weight) {
     for (const std::unique_ptr<CpuBackend>& lane : lanes_) lane->MakeRoom(weight);
-    const std::lock_guard lock(buffers_mutex_);
+    const WaitingLock lock(&buffers_mutex_);
     products_.MakeRoom(weight);
   }
 
@@ -216,8 +231,9 @@ class CpuBackend final : public Backend {
     if (*buffer == nullptr || (*buffer)->size() < floats) {
       const size_t had = *buffer == nullptr ? 0 : (*buffer)->size();
       buffer->reset();  // first, so that the two are never there at once
+      scratch_bytes_.fetch_sub(had * sizeof(float), std::memory_order_relaxed);
       *buffer = std::make_unique<AlignedBuffer>(floats, &work_arena_);
-      scratch_bytes_.fetch_add((floats - had) * sizeof(float), std::memory_order_relaxed);
+      scratch_bytes_.fetch_add(floats * sizeof(float), std::memory_order_relaxed);
     }
     return (*buffer)->data();
   }
@@ -234,6 +250,8 @@ class CpuBackend final : public Backend {
   // These grow and are given back.
   std::vector<std::unique_ptr<AlignedBuffer>> attention_scratch_;
   std::atomic<uint64_t> scratch_bytes_{0};  // of this backend, without its lanes
+  std::mutex holders_mutex_;
+  size_t holders_ = 0;  // of scratch
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ class HugePageArena {
     void* data = nullptr;
   };
 
-  // Uninitialised. Running out of memory throws std::bad_alloc, which ends the process.
+  // Uninitialised. Running out of memory throws std::bad_alloc.
   Block Alloc(size_t bytes);
 
   // Lets go of the newest chunk too if none of its blocks is left.

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/memory.h"
+#include "common/waiting_lock.h"
 #include "engine/fingerprint.h"
 #include "models/encoder.h"
 
@@ -85,6 +86,8 @@ Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* schedule
   MeasureOptions measure;
   measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
   measure.length_max = parts.max_tokens;
+  // This model's own time: batches of others that run meanwhile are waited for, not counted.
+  measure.now = [] { return Clock::now() - WaitingLock::Waited(); };
   const bool automatic = scheduler->max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
   if (!automatic) measure.tokens_max = std::min(measure.tokens_max, scheduler->max_batch_tokens);
   PENSTOCK_ASSIGN_OR_RETURN(const BatchMeasurement measured,

@@ -8,48 +8,17 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "api/service.h"
+#include "common/failing_new.h"
 #include "common/log.h"
 #include "engine/fake_engine.h"
 #include "engine/registry.h"
 #include "http/server.h"
-
-namespace {
-
-std::atomic<bool> armed{false};
-std::atomic<int64_t> until_failure{0};
-thread_local bool exempt = false;  // the test's own thread
-
-void MaybeFail() {
-  if (!armed.load(std::memory_order_relaxed) || exempt) return;
-  if (until_failure.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
-}
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t size) {
-  MaybeFail();
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment) {
-  MaybeFail();
-  const size_t step = static_cast<size_t>(alignment);
-  if (void* p = std::aligned_alloc(step, (size + step - 1) / step * step)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace penstock {
 namespace {
@@ -101,7 +70,6 @@ class FailingAllocationTest : public testing::Test {
  protected:
   void SetUp() override {
     InitLog({LogLevel::kOff, false});  // thousands of lines
-    exempt = true;
   }
   void TearDown() override { InitLog({}); }
 
@@ -132,12 +100,14 @@ class FailingAllocationTest : public testing::Test {
   int64_t FailEach(const std::string& request, int64_t step = 1) {
     const std::string right = BodyOf(Ask(server_->port(), request));
     EXPECT_FALSE(right.empty());
-    for (int64_t n = 0;; n += step) {
-      until_failure = n;
-      armed = true;
-      const std::string answer = Ask(server_->port(), request);
-      armed = false;
-      const bool failed = until_failure.load() < 0;
+    for (int64_t n = 1;; n += step) {
+      std::string answer;
+      bool failed = false;
+      {
+        const FailingNewElsewhere fail(n);
+        answer = Ask(server_->port(), request);
+        failed = fail.failed();
+      }
       if (answer == "timeout") {
         ADD_FAILURE() << "no answer where allocation " << n << " fails: " << request.substr(0, 80);
         return n;
@@ -150,7 +120,7 @@ class FailingAllocationTest : public testing::Test {
       if (answer.starts_with("HTTP/1.1 200") && Stable(request)) {
         EXPECT_EQ(BodyOf(answer), right);
       }
-      if (n % (16 * step) == 0 || !failed) {
+      if (n % (16 * step) == 1 || !failed) {
         const std::string after = Ask(server_->port(), request);
         EXPECT_TRUE(after.starts_with("HTTP/1.1 200")) << n << ": " << after.substr(0, 400);
         if (Stable(request)) {

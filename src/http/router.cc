@@ -126,7 +126,7 @@ void Handle(const RouteCall& call) {
   try {
     call.route->handle(call);
   } catch (...) {
-    call.Fail(StatusOfException());
+    call.Fail(ExceptionStatus());
   }
 }
 

@@ -123,7 +123,7 @@ Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Prin
                               try {
                                 respond.Send(make());
                               } catch (...) {
-                                respond.Send(PrintError(dialect, StatusOfException(), request->id));
+                                respond.Send(PrintError(dialect, ExceptionStatus(), request->id));
                               }
                             });
   };

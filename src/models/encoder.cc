@@ -76,9 +76,12 @@ int32_t EncoderModel::OutputWidth(EncoderOutput output) const {
 //           cut into even groups, above all a single text
 struct EncoderSession::Impl final : public LaneWork {
   explicit Impl(const EncoderModel* m);
+  ~Impl() override { Release(); }
 
+  // What throws leaves less room than there was, and the next Run makes it again.
   void Reserve(size_t tokens, size_t sequences);
-  void Release();
+  uint64_t Release();  // bytes
+  void ReserveTokens(size_t tokens);
   void ReserveRows(size_t rows);  // of pooled vectors
   void CountHeld();
   std::array<std::unique_ptr<Buffer>*, 5> sequence_buffers() {
@@ -116,6 +119,7 @@ struct EncoderSession::Impl final : public LaneWork {
   std::vector<Group> groups;
   size_t token_capacity = 0;
   size_t sequence_capacity = 0;
+  bool holds_scratch = false;                  // of the backend
   std::unique_ptr<Buffer> pooled_a, pooled_b;  // [sequences, widest step], used in turn
   // [sequences, hidden] each: see ForwardChosen.
   std::unique_ptr<Buffer> chosen_context, chosen_x, chosen_normed;
@@ -142,25 +146,35 @@ EncoderSession::Impl::Impl(const EncoderModel* m)
 }
 
 void EncoderSession::Impl::Reserve(size_t tokens, size_t sequences) {
-  const bool grows = tokens > token_capacity || sequences > sequence_capacity;
-  if (tokens > token_capacity) {
-    token_capacity = RoundUp(tokens, kTokenStep);
-    const size_t longest = std::min(static_cast<size_t>(model->max_tokens()), token_capacity);
-    const size_t lane_tokens = std::min(token_capacity, std::max(longest, group_tokens));
-    for (Lane& lane : lanes) lane.workspace.Reserve(weights.backend, lane_tokens);
-    whole.Reserve(weights.backend, token_capacity);
-    weights.backend->Reserve(longest, static_cast<size_t>(weights.hidden / weights.heads));
-  }
   for (Lane& lane : lanes) lane.offsets.reserve(sequences + 1);
   groups.reserve(sequences);
   sinks_in_line.reserve(sequences);
   chosen.reserve(sequences);
-  if (sequences > sequence_capacity) ReserveRows(RoundUp(sequences, kSequenceStep));
-  if (grows) CountHeld();
+  if (tokens <= token_capacity && sequences <= sequence_capacity) return;
+  try {
+    if (tokens > token_capacity) ReserveTokens(RoundUp(tokens, kTokenStep));
+    if (sequences > sequence_capacity) ReserveRows(RoundUp(sequences, kSequenceStep));
+  } catch (...) {
+    CountHeld();
+    throw;
+  }
+  CountHeld();
+}
+
+void EncoderSession::Impl::ReserveTokens(size_t tokens) {
+  if (!holds_scratch) weights.backend->HoldScratch();
+  holds_scratch = true;
+  const size_t longest = std::min(static_cast<size_t>(model->max_tokens()), tokens);
+  const size_t lane_tokens = std::min(tokens, std::max(longest, group_tokens));
+  token_capacity = 0;
+  for (Lane& lane : lanes) lane.workspace.Reserve(weights.backend, lane_tokens);
+  whole.Reserve(weights.backend, tokens);
+  weights.backend->Reserve(longest, static_cast<size_t>(weights.hidden / weights.heads));
+  token_capacity = tokens;
 }
 
 void EncoderSession::Impl::ReserveRows(size_t rows) {
-  sequence_capacity = rows;
+  sequence_capacity = 0;
   size_t width = static_cast<size_t>(weights.hidden) * std::max<size_t>(1, weights.pooling.size());
   for (const auto* steps : {&weights.dense, &weights.head}) {
     for (const DenseStep& step : *steps) {
@@ -175,9 +189,11 @@ void EncoderSession::Impl::ReserveRows(size_t rows) {
   for (auto* buffer : {&chosen_context, &chosen_x, &chosen_normed}) {
     alloc(buffer, static_cast<size_t>(weights.hidden));
   }
+  sequence_capacity = rows;
 }
 
-void EncoderSession::Impl::Release() {
+uint64_t EncoderSession::Impl::Release() {
+  uint64_t released = held_bytes.load(std::memory_order_relaxed);
   whole.Release();
   for (Lane& lane : lanes) {
     lane.workspace.Release();
@@ -187,8 +203,10 @@ void EncoderSession::Impl::Release() {
   for (auto* buffer : sequence_buffers()) buffer->reset();
   token_capacity = 0;
   sequence_capacity = 0;
-  weights.backend->ReleaseScratch();
+  if (holds_scratch) released += weights.backend->ReleaseScratch();
+  holds_scratch = false;
   CountHeld();
+  return released;
 }
 
 void EncoderSession::Impl::CountHeld() {
@@ -368,11 +386,7 @@ void EncoderSession::Reserve(size_t tokens, size_t sequences) { impl_->Reserve(t
 uint64_t EncoderSession::HeldBytes() const {
   return impl_->held_bytes.load(std::memory_order_relaxed) + impl_->weights.backend->ScratchBytes();
 }
-uint64_t EncoderSession::Release() {
-  const uint64_t held = HeldBytes();
-  impl_->Release();
-  return held;
-}
+uint64_t EncoderSession::Release() { return impl_->Release(); }
 
 Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output,
                            std::span<float* const> sinks) {

@@ -60,8 +60,8 @@ class EncoderSession {
   explicit EncoderSession(const EncoderModel* model);
   ~EncoderSession();
   void Reserve(size_t tokens, size_t sequences);
-  // Gives the buffers and the backend's scratch back to the system; the next Run makes them anew.
-  // Not while Run is under way. Returns the bytes that were held.
+  // Gives the buffers back to the system, and the backend's scratch unless other sessions use it;
+  // the next Run makes them anew. Not while Run is under way. Returns the bytes given back.
   uint64_t Release();
   // Bytes of the buffers, and of the scratch that models of one backend share. Any thread.
   uint64_t HeldBytes() const;
@@ -69,7 +69,8 @@ class EncoderSession {
   // Runs the model. sinks[s] is where the result of sequence s goes: OutputWidth(output) floats, or
   // that many for each of its tokens. Refuses (kInvalidArgument): an id outside the vocabulary, a
   // type id outside its table, an empty sequence or one longer than max_tokens. Does not allocate
-  // once buffers fit. The bits of a sequence's result depend on that sequence alone, whatever
+  // once buffers fit; where there is no memory for them it throws std::bad_alloc, and the session
+  // is as good as before. The bits of a sequence's result depend on that sequence alone, whatever
   // shares the batch.
   Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float* const> sinks);
   // The same, results end to end: [rows, OutputWidth], rows being sequences or tokens.

@@ -9,15 +9,16 @@ void Workspace::Reserve(Backend* backend, size_t tokens) {
   if (tokens <= capacity_) return;
   const size_t hidden = static_cast<size_t>(weights_.hidden);
   Release();  // first, so that old and new are never there at once
-  capacity_ = RoundUp(tokens, kTokenStep);
+  const size_t capacity = RoundUp(tokens, kTokenStep);
   const auto alloc = [&](size_t width) {
-    return backend->Alloc(capacity_ * width, BufferUse::kActivations);
+    return backend->Alloc(capacity * width, BufferUse::kActivations);
   };
   x_ = alloc(hidden);
   if (weights_.architecture->pre_norm) normed_ = alloc(hidden);
   qkv_ = alloc(3 * hidden);
   context_ = alloc(hidden);
-  position_ids_.resize(capacity_);
+  position_ids_.resize(capacity);
+  capacity_ = capacity;  // last: what throws leaves none
 }
 
 void Workspace::Release() {

@@ -1,65 +1,111 @@
 #include "sched/backlog.h"
 
 #include <algorithm>
+#include <new>
 
 namespace penstock {
 
 void Backlog::Push(EncodeJob* job) {
   const std::lock_guard lock(mutex_);
-  job->progress.next = nullptr;
-  (tail_ == nullptr ? head_ : tail_->progress.next) = job;
-  tail_ = job;
+  Append(job);
   jobs_.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void Backlog::Unlink(EncodeJob** link, EncodeJob* before) {
+EncodeJob* Backlog::Cut(EncodeJob** link, EncodeJob* before) {
   EncodeJob* const job = *link;
   *link = job->progress.next;
   if (tail_ == job) tail_ = before;
-  jobs_.fetch_sub(1, std::memory_order_seq_cst);
+  return job;
 }
+
+void Backlog::Append(EncodeJob* job) {
+  job->progress.next = nullptr;
+  (tail_ == nullptr ? head_ : tail_->progress.next) = job;
+  tail_ = job;
+}
+
+EncodeJob* Backlog::Unlink(EncodeJob** link, EncodeJob* before) {
+  jobs_.fetch_sub(1, std::memory_order_seq_cst);
+  return Cut(link, before);
+}
+
+bool Backlog::MakeRoom(EncodeBatch* batch, size_t tokens, size_t rows) {
+  try {
+    batch->Reserve(tokens, rows);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+namespace {
+
+// A batch while it is decided what goes into it.
+class Plan {
+ public:
+  Plan(const EncodeBatch& batch, const BatchLimits& limits)
+      : limits_(limits), rows_(batch.rows()), tokens_(batch.tokens()), work_(batch.work()) {}
+
+  bool empty() const { return rows_ == 0; }
+  bool full() const { return rows_ >= limits_.rows || tokens_ >= limits_.tokens; }
+  bool Fits(uint32_t length) const {
+    const uint64_t work = work_ + AttentionWork(static_cast<int32_t>(length));
+    return rows_ < limits_.rows && tokens_ + length <= limits_.tokens && work <= limits_.work &&
+           limits_.SecondsFit(tokens_ + length, work);
+  }
+  // The next row of the job.
+  void Take(EncodeJob* job) {
+    EncodeJob::Progress& progress = job->progress;
+    const int32_t length = job->lengths[progress.next_row + progress.take_rows];
+    ++progress.take_rows;
+    progress.take_tokens += static_cast<uint32_t>(length);
+    ++rows_;
+    tokens_ += static_cast<uint32_t>(length);
+    work_ += AttentionWork(length);
+  }
+  // Rows of the job while they fit, up to so many in all.
+  void TakeUpTo(EncodeJob* job, size_t job_rows_max, size_t job_tokens_max) {
+    const EncodeJob::Progress& progress = job->progress;
+    while (progress.take_rows < job_rows_max &&
+           progress.next_row + progress.take_rows < job->rows()) {
+      const auto length =
+          static_cast<uint32_t>(job->lengths[progress.next_row + progress.take_rows]);
+      if (progress.take_tokens + length > job_tokens_max || !Fits(length)) return;
+      Take(job);
+    }
+  }
+
+ private:
+  const BatchLimits& limits_;
+  size_t rows_;
+  size_t tokens_;
+  uint64_t work_;
+};
+
+}  // namespace
 
 void Backlog::Share(const EncodeBatch& batch, const BatchLimits& limits) {
   // A job gives at least one row, or none: no more jobs than rows can be in it.
   const size_t rows_room = limits.rows - std::min<size_t>(limits.rows, batch.rows());
+  const size_t tokens_room = limits.tokens - std::min<size_t>(limits.tokens, batch.tokens());
   candidates_ = std::min(jobs_.load(std::memory_order_relaxed), rows_room);
+  if (candidates_ == 0) return;
   EncodeJob* job = head_;
   for (size_t i = 0; i < candidates_; ++i, job = job->progress.next) {
     job->progress.take_rows = 0;
     job->progress.take_tokens = 0;
   }
-  size_t rows = batch.rows();
-  size_t tokens = batch.tokens();
-  uint64_t work = batch.work();
-  const auto take_one = [&](EncodeJob* from, uint32_t length) {
-    ++from->progress.take_rows;
-    from->progress.take_tokens += length;
-    ++rows;
-    tokens += length;
-    work += AttentionWork(static_cast<int32_t>(length));
-  };
-  if (rows == 0 && candidates_ > 0) {
-    take_one(head_, static_cast<uint32_t>(head_->lengths[head_->progress.next_row]));
-  }
-  const auto take_up_to = [&](size_t job_tokens_max) {
+  Plan plan(batch, limits);
+  if (plan.empty()) plan.Take(head_);
+  const auto take_up_to = [&](size_t job_rows_max, size_t job_tokens_max) {
     EncodeJob* from = head_;
-    for (size_t i = 0; i < candidates_ && rows < limits.rows && tokens < limits.tokens; ++i) {
-      const EncodeJob::Progress& progress = from->progress;
-      for (size_t row = progress.next_row + progress.take_rows; row < from->rows(); ++row) {
-        const auto length = static_cast<uint32_t>(from->lengths[row]);
-        if (rows == limits.rows || tokens + length > limits.tokens ||
-            work + AttentionWork(static_cast<int32_t>(length)) > limits.work ||
-            progress.take_tokens + length > job_tokens_max) {
-          break;
-        }
-        take_one(from, length);
-      }
-      from = from->progress.next;
+    for (size_t i = 0; i < candidates_ && !plan.full(); ++i, from = from->progress.next) {
+      plan.TakeUpTo(from, job_rows_max, job_tokens_max);
     }
   };
-  const size_t room = limits.tokens - std::min<size_t>(limits.tokens, batch.tokens());
-  take_up_to(room / std::max<size_t>(1, candidates_));
-  take_up_to(limits.tokens);
+  take_up_to(1, SIZE_MAX);
+  take_up_to(rows_room / candidates_, tokens_room / candidates_);
+  take_up_to(SIZE_MAX, SIZE_MAX);
 }
 
 }  // namespace penstock

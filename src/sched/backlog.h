@@ -21,20 +21,29 @@ class Backlog {
   // seq_cst: for use between PrepareWait and Wait.
   bool empty() const { return jobs_.load(std::memory_order_seq_cst) == 0; }
 
-  // Adds rows to `batch` up to `limits`. Every waiting job gives as many as fit in an even share of
-  // the room, then the oldest what is left; so a job of thousands of rows does not hold up the
-  // small ones behind it. In an empty batch the oldest job gives one row whatever its size, so that
-  // nothing starves; a row that is over the limits stays alone. `on_first(job)` is called for jobs
-  // whose first rows go.
+  // Adds rows to `batch` up to `limits`, by turns: first one row of every waiting job, as far as
+  // they fit, then rows up to an even share of the room, then what is left from the front. Jobs
+  // that gave rows and have more go to the end of the line. So while n jobs wait, and any k of
+  // their rows fit in a batch, a job gives a row to one of each ceil(n / k) batches that were empty
+  // before. In an empty batch the first job gives one row whatever its size; a row that is over the
+  // limits stays alone. `on_first(job)` is called for jobs whose first rows go.
+  //
+  // Returns null; or, where there is no memory for a row that is over the limits, its job,
+  // unlinked, and the batch is left empty. The caller answers for its rows from next_row on.
   template <typename OnFirst>
-  void Fill(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
-    if (empty()) return;
+  [[nodiscard]] EncodeJob* Fill(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
+    if (empty()) return nullptr;
     const std::lock_guard lock(mutex_);
     Share(*batch, limits);
-    Take(batch, limits, [&](const EncodeJob& job) { on_first(job); });
+    if (candidates_ == 0) return nullptr;
+    if (batch->rows() == 0 && !MakeRoom(batch, head_->progress.take_tokens, limits.rows)) {
+      return Unlink(&head_, nullptr);
+    }
+    Take(batch, [&](const EncodeJob& job) { on_first(job); });
+    return nullptr;
   }
 
-  // Unlinks jobs for which is_dead(job), from the oldest on until `live_max` were not; a list of
+  // Unlinks jobs for which is_dead(job), from the first on until `live_max` were not; a list of
   // them through progress.next. The caller answers for their rows from next_row on, without this
   // mutex: `done` may submit again.
   template <typename IsDead>
@@ -60,11 +69,15 @@ class Backlog {
   }
 
  private:
-  void Unlink(EncodeJob** link, EncodeJob* before);
-  // Writes take_rows of the jobs that are to give some; mutex held.
+  // All under the mutex. Unlink counts the job out, Cut does not.
+  EncodeJob* Unlink(EncodeJob** link, EncodeJob* before);
+  EncodeJob* Cut(EncodeJob** link, EncodeJob* before);
+  void Append(EncodeJob* job);
+  static bool MakeRoom(EncodeBatch* batch, size_t tokens, size_t rows);
+  // Writes take_rows of the jobs that are to give some.
   void Share(const EncodeBatch& batch, const BatchLimits& limits);
   template <typename OnFirst>
-  void Take(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
+  void Take(EncodeBatch* batch, OnFirst on_first) {
     EncodeJob** link = &head_;
     EncodeJob* before = nullptr;
     for (size_t left = candidates_; left > 0; --left) {
@@ -72,7 +85,6 @@ class Backlog {
       EncodeJob::Progress& progress = job->progress;
       if (progress.take_rows > 0) {
         if (progress.next_row == 0) on_first(*job);
-        if (batch->rows() == 0) batch->Reserve(progress.take_tokens, limits.rows);
         batch->Append(job, progress.next_row, progress.next_token, progress.take_rows,
                       progress.take_tokens);
         progress.next_row += progress.take_rows;
@@ -80,6 +92,8 @@ class Backlog {
       }
       if (progress.next_row == job->rows()) {
         Unlink(link, before);
+      } else if (progress.take_rows > 0) {
+        Append(Cut(link, before));
       } else {
         before = job;
         link = &progress.next;
@@ -88,9 +102,9 @@ class Backlog {
   }
 
   std::mutex mutex_;
-  EncodeJob* head_ = nullptr;  // oldest; guarded by mutex_, as all below
+  EncodeJob* head_ = nullptr;  // next in turn; guarded by mutex_, as all below
   EncodeJob* tail_ = nullptr;
-  size_t candidates_ = 0;        // jobs Share has looked at, from the oldest
+  size_t candidates_ = 0;        // jobs Share has looked at, from the first
   std::atomic<size_t> jobs_{0};  // written under mutex_
 };
 

@@ -8,8 +8,11 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "common/cancel.h"
@@ -32,6 +35,13 @@ struct BatchLimits {
   uint32_t tokens = 0;
   uint32_t rows = 0;
   uint64_t work = UINT64_MAX;  // sum of squared lengths
+  // By `times`; infinite: not bounded. A batch of one row may take longer.
+  double seconds = std::numeric_limits<double>::infinity();
+  BatchTimes times;
+  bool SecondsFit(size_t batch_tokens, uint64_t batch_work) const {
+    return std::isinf(seconds) || times.Seconds(static_cast<double>(batch_tokens),
+                                                static_cast<double>(batch_work)) <= seconds;
+  }
 };
 
 // One timed run.

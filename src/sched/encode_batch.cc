@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -11,18 +12,24 @@ constexpr size_t kTokenStep = 128;
 }  // namespace
 
 void EncodeBatch::Reserve(size_t tokens_max, size_t rows_max) {
+  // Arrays are exchanged once all are there: what throws leaves the batch as it was.
   if (tokens_max > tokens_max_) {
-    tokens_max_ = (tokens_max + kTokenStep - 1) / kTokenStep * kTokenStep;
+    tokens_max = (tokens_max + kTokenStep - 1) / kTokenStep * kTokenStep;
     // Left uninitialised: pages nobody fills take no memory.
-    ids_ = std::make_unique_for_overwrite<int32_t[]>(tokens_max_);
-    type_ids_ = std::make_unique_for_overwrite<int32_t[]>(tokens_max_);
+    auto ids = std::make_unique_for_overwrite<int32_t[]>(tokens_max);
+    type_ids_ = std::make_unique_for_overwrite<int32_t[]>(tokens_max);
+    ids_ = std::move(ids);
+    tokens_max_ = tokens_max;
   }
   if (rows_max > rows_max_) {
-    rows_max_ = rows_max;
-    offsets_ = std::make_unique_for_overwrite<int32_t[]>(rows_max + 1);
-    pool_skip_ = std::make_unique_for_overwrite<int32_t[]>(rows_max);
-    sinks_ = std::make_unique_for_overwrite<float*[]>(rows_max);
+    auto offsets = std::make_unique_for_overwrite<int32_t[]>(rows_max + 1);
+    auto pool_skip = std::make_unique_for_overwrite<int32_t[]>(rows_max);
+    auto sinks = std::make_unique_for_overwrite<float*[]>(rows_max);
     owners_ = std::make_unique_for_overwrite<EncodeJob*[]>(rows_max);
+    sinks_ = std::move(sinks);
+    pool_skip_ = std::move(pool_skip);
+    offsets_ = std::move(offsets);
+    rows_max_ = rows_max;
   }
   Clear();
 }

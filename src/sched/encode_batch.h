@@ -32,7 +32,7 @@ class EncodeBatch {
   EncodeBatch() = default;
   EncodeBatch(size_t tokens_max, size_t rows_max) { Reserve(tokens_max, rows_max); }
 
-  // Room for so much; what is in the batch is lost if it grows.
+  // Room for so much; what is in the batch is lost. Throws std::bad_alloc, the batch as it was.
   void Reserve(size_t tokens_max, size_t rows_max);
 
   // Writes `rows` sequences of `job`, the first of which begins at `job_token` of its ids, as rows

@@ -34,7 +34,8 @@ struct EncodeJob {
 
   // Called exactly once for a job that Submit took, and gets the job back. It runs on an executor
   // thread of the model or, within Submit, on a submitting one: what takes long is to be done
-  // elsewhere, or the model waits. It must not throw, and must not call Stop().
+  // elsewhere, or the model waits. It must not call Stop(). What it throws is logged and goes no
+  // further.
   std::function<void(std::unique_ptr<EncodeJob> job, Status status)> done;
 
   // How far the job has come: the scheduler's own from Submit to `done`, so that it allocates
@@ -44,6 +45,7 @@ struct EncodeJob {
     std::atomic<bool> failed{false};     // the rest need not be run
     Status status;                       // first failure; written under the scheduler's mutex
     Clock::time_point submitted;
+    bool discounted = false;  // dead and no longer counted as waiting (admission.h)
     // In a backlog, under its mutex.
     EncodeJob* next = nullptr;
     uint32_t next_row = 0;    // first sequence in no batch yet
@@ -61,7 +63,8 @@ struct EncodeJob {
 };
 
 // The model as the scheduler sees it; tests put a fake here. Run is used by one thread at a time;
-// the rest may be called from any thread at any time.
+// the rest may be called from any thread at any time. What Run throws fails the batch, as an error
+// does; the runner must be able to go on with the next.
 class EncoderRunner {
  public:
   virtual ~EncoderRunner() = default;

@@ -1,10 +1,8 @@
 #include "sched/encoder_scheduler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 
+#include "common/exception_status.h"
 #include "sched/scheduler_impl.h"
 
 namespace penstock {
@@ -16,10 +14,16 @@ constexpr size_t kRingBatches = 8;
 // A job larger than 1 / kSmallParts of a batch goes to the backlog, which splits it: in the ring it
 // could close a batch that is not full.
 constexpr uint32_t kSmallParts = 8;
-// A wait longer than this is not worth promising: the load will have changed.
-constexpr double kRetryAfterMaxS = 60;
+// Interactive work is about for so long after it was last seen.
+constexpr int64_t kInteractiveSeenNs = 1'000'000'000;
+// How exactly that is known: noted no more often, as it is a line all submitting threads share.
+constexpr int64_t kInteractiveStepNs = 10'000'000;
 
-BatchLimits LimitsOf(const EncoderSchedulerOptions& options) {
+int64_t Nanoseconds(Clock::time_point at) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
+}
+
+BatchLimits LimitsFrom(const EncoderSchedulerOptions& options) {
   PENSTOCK_CHECK(options.max_batch_tokens > 0 && options.max_batch_sequences > 0);
   BatchLimits limits;
   limits.tokens =
@@ -30,19 +34,42 @@ BatchLimits LimitsOf(const EncoderSchedulerOptions& options) {
   return limits;
 }
 
+BatchLimits BulkLimits(BatchLimits limits, const BatchTimes& times) {
+  if (!times.known()) return limits;
+  limits.seconds = EncoderScheduler::kBulkBatchS;
+  limits.times = times;
+  return limits;
+}
+
+// A ring's batches are closed by the limits of any load: bulk has one only if these keep a batch
+// short enough for the time while interactive work is about.
+bool BulkHasRing(const BatchLimits& limits, const BatchLimits& bulk_limits) {
+  if (std::isinf(bulk_limits.seconds)) return true;
+  const double work = limits.work == UINT64_MAX ? 0 : static_cast<double>(limits.work);
+  return bulk_limits.times.Seconds(limits.tokens, work) <= bulk_limits.seconds;
+}
+
 }  // namespace
 
 EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<EncoderRunner>> runners_in,
                              const EncoderSchedulerOptions& options_in, Metrics* metrics_in)
     : options(options_in),
-      limits(LimitsOf(options_in)),
+      limits(LimitsFrom(options_in)),
+      bulk_limits(BulkLimits(limits, options_in.times)),
       work_quantum(static_cast<double>(limits.work) / BatchRing::kLimitMax.work),
       runners(std::move(runners_in)),
       metrics(SchedulerMetrics::Of(metrics_in, options_in.model)),
-      free_runners(static_cast<uint32_t>(runners.size())) {
+      free_runners(static_cast<uint32_t>(runners.size())),
+      admission({options_in.max_queued_tokens, options_in.max_queued_rows}, &metrics),
+      bulk_share(options_in.bulk_every,
+                 options_in.times.known() ? static_cast<int64_t>(kBulkBatchS * 1e9) : 0) {
   PENSTOCK_CHECK(!runners.empty() && runners.size() <= kReplicasMax);
-  for (size_t i = 0; i < runners.size(); ++i) own_batches.emplace_back(limits.tokens, limits.rows);
+  for (size_t i = 0; i < runners.size(); ++i) {
+    own_batches.emplace_back(limits.tokens, limits.rows);
+    dead_rows.emplace_back().reserve(limits.rows);
+  }
   for (Lane& lane : lanes) {
+    if (&lane == &this->lane(Priority::kBulk) && !BulkHasRing(limits, bulk_limits)) continue;
     // Token outputs are rare and large: they all go through the backlog.
     for (const EncoderOutput output : {EncoderOutput::kPooled, EncoderOutput::kLogits}) {
       if (runners[0]->OutputWidth(output) <= 0) continue;
@@ -56,10 +83,18 @@ EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<EncoderRunner>> runners
     }
   }
   if (options.manual) return;
-  for (size_t i = 0; i < runners.size(); ++i) {
-    executors.emplace_back([this, i] { Executor(i); });
+  executors.reserve(runners.size());
+  try {
+    for (size_t i = 0; i < runners.size(); ++i) {
+      executors.emplace_back([this, i] { Executor(i); });
+    }
+  } catch (...) {
+    JoinExecutors();
+    throw;
   }
 }
+
+EncoderScheduler::Impl::~Impl() = default;
 
 Status EncoderScheduler::Impl::Validate(const EncodeJob& job) const {
   if (job.lengths.empty()) return Status::InvalidArgument("a job needs at least one sequence");
@@ -77,81 +112,66 @@ Status EncoderScheduler::Impl::Validate(const EncodeJob& job) const {
   return Status::Ok();
 }
 
-Status EncoderScheduler::Impl::QueueFull(int64_t tokens, int64_t rows) const {
-  const auto wait_s = [](int64_t over, const std::atomic<double>& per_s) {
-    const double rate = per_s.load(std::memory_order_relaxed);
-    return over > 0 && rate > 0 ? static_cast<double>(over) / rate : 0;
-  };
-  const int64_t tokens_over = queued_tokens.load() + tokens - options.max_queued_tokens;
-  const int64_t rows_over = queued_rows.load() + rows - options.max_queued_rows;
-  const double wait = std::max(wait_s(tokens_over, tokens_per_s), wait_s(rows_over, rows_per_s));
-  return Status(StatusCode::kResourceExhausted,
-                fmt::format("the queue is full: {} tokens in {} sequences wait, the request has {} "
-                            "in {}, the limit is {} in {} (--max-queued-tokens, --max-queued-rows)",
-                            queued_tokens.load(), queued_rows.load(), tokens, rows,
-                            options.max_queued_tokens, options.max_queued_rows))
-      .WithRetryAfter(static_cast<int>(std::ceil(std::clamp(wait, 1.0, kRetryAfterMaxS))));
+Status EncoderScheduler::Impl::CountIn(const EncodeJob& job) {
+  Status status = admission.CountIn(job);
+  const bool stops = stopping.load(std::memory_order_seq_cst);
+  if (status.ok() && stops) {
+    admission.CountOut(job);
+    status = {StatusCode::kUnavailable, "the model is stopping"};
+  }
+  // A refused job is counted for a moment, and an executor that is to stop may have seen it.
+  if (stops) work_ready.NotifyAll();
+  return status;
 }
 
-// Counts the job in, or refuses it.
-Status EncoderScheduler::Impl::Admit(const EncodeJob& job, Priority priority) {
-  const auto tokens = static_cast<int64_t>(job.ids.size());
-  const auto rows = static_cast<int64_t>(job.rows());
-  if (tokens > options.max_queued_tokens || rows > options.max_queued_rows) {
-    metrics.queue_full.Add(job.rows());
-    return {StatusCode::kPayloadTooLarge,
-            fmt::format("the request has {} tokens in {} sequences; the limit is {} in {} "
-                        "(--max-queued-tokens, --max-queued-rows)",
-                        tokens, rows, options.max_queued_tokens, options.max_queued_rows)};
-  }
-  int64_t before = queued_rows.load(std::memory_order_relaxed);
-  do {
-    if (before + rows > options.max_queued_rows) {
-      metrics.queue_full.Add(job.rows());
-      return QueueFull(tokens, rows);
-    }
-  } while (!queued_rows.compare_exchange_weak(before, before + rows, std::memory_order_seq_cst));
-  before = queued_tokens.load(std::memory_order_relaxed);
-  do {
-    if (before + tokens > options.max_queued_tokens) {
-      const Status full = QueueFull(tokens, 0);
-      Withdraw(0, rows);
-      metrics.queue_full.Add(job.rows());
-      return full;
-    }
-  } while (
-      !queued_tokens.compare_exchange_weak(before, before + tokens, std::memory_order_relaxed));
-  if (stopping.load(std::memory_order_seq_cst)) {
-    Withdraw(tokens, rows);
-    return {StatusCode::kUnavailable, "the model is stopping"};
-  }
-  SchedulerMetrics::Lane& series = metrics.lanes[static_cast<size_t>(priority)];
-  series.queue_tokens->Add(tokens);
-  series.queue_rows->Add(rows);
-  series.queue_requests->Add(1);
-  return Status::Ok();
-}
-
-// Rows come off last: executors that are to stop wait until none is left.
-void EncoderScheduler::Impl::Withdraw(int64_t tokens, int64_t rows) {
-  queued_tokens.fetch_sub(tokens, std::memory_order_relaxed);
-  queued_rows.fetch_sub(rows, std::memory_order_seq_cst);
+void EncoderScheduler::Impl::CountOut(const EncodeJob& job) {
+  admission.CountOut(job);
   if (stopping.load(std::memory_order_seq_cst)) work_ready.NotifyAll();
 }
 
-Status EncoderScheduler::Impl::Submit(std::unique_ptr<EncodeJob> job) {
+Status EncoderScheduler::Impl::Accept(EncodeJob* job) {
   PENSTOCK_RETURN_IF_ERROR(Validate(*job));
-  const Priority priority = job->context.priority;
-  // Allocated here, on the caller's thread: an executor's time is the model's.
   job->width = runners[0]->OutputWidth(job->output);
-  job->values.resize(job->ValueOffset(job->rows(), job->ids.size()));
   job->progress.rows_open.store(static_cast<uint32_t>(job->rows()), std::memory_order_relaxed);
-  job->progress.submitted = Now();
-  uint64_t work = 0;
-  for (const int32_t length : job->lengths) work += AttentionWork(length);
-  PENSTOCK_RETURN_IF_ERROR(Admit(*job, priority));
+  const Clock::time_point now = job->progress.submitted = Now();
+  Status counted = CountIn(*job);
+  if (counted.code() == StatusCode::kResourceExhausted) {
+    // What is dead by now is not to keep others out.
+    SweepSometimes(now);
+    DiscountSometimes(now);
+    counted = CountIn(*job);
+  }
+  PENSTOCK_RETURN_IF_ERROR(std::move(counted));
+  try {
+    // On the caller's thread, as an executor's time is the model's; and of what was admitted only.
+    job->values.resize(job->ValueOffset(job->rows(), job->ids.size()));
+  } catch (...) {
+    CountOut(*job);
+    throw;
+  }
+  return Status::Ok();
+}
 
+Status EncoderScheduler::Impl::Submit(std::unique_ptr<EncodeJob> job) {
+  const CallCount::Call call(&submitters);
+  Status status;
+  try {
+    status = Accept(job.get());
+  } catch (...) {
+    status = ExceptionStatus();
+  }
+  if (!status.ok()) {
+    const bool full = status.code() == StatusCode::kResourceExhausted ||
+                      status.code() == StatusCode::kPayloadTooLarge;
+    if (full) metrics.queue_full.Add(job->rows());
+    return status;
+  }
+  // Nothing throws from here on.
   EncodeJob* const taken = job.release();  // Complete() gives it back
+  const Priority priority = taken->context.priority;
+  if (priority == Priority::kInteractive) SeeInteractive(taken->progress.submitted);
+  uint64_t work = 0;
+  for (const int32_t length : taken->lengths) work += AttentionWork(length);
   if (TryLead(taken, work)) return Status::Ok();
   SweepSometimes(taken->progress.submitted);
   Queue& queue = lane(priority).kinds[static_cast<size_t>(taken->output)];
@@ -161,36 +181,58 @@ Status EncoderScheduler::Impl::Submit(std::unique_ptr<EncodeJob> job) {
   return Status::Ok();
 }
 
+void EncoderScheduler::Impl::SeeInteractive(Clock::time_point now) {
+  const int64_t now_ns = Nanoseconds(now);
+  if (now_ns - interactive_ns.load(std::memory_order_relaxed) >= kInteractiveStepNs) {
+    interactive_ns.store(now_ns, std::memory_order_relaxed);
+  }
+}
+
+const BatchLimits& EncoderScheduler::Impl::LimitsOf(Priority priority,
+                                                    Clock::time_point now) const {
+  const bool seen =
+      Nanoseconds(now) - interactive_ns.load(std::memory_order_relaxed) <= kInteractiveSeenNs;
+  return priority == Priority::kBulk && seen ? bulk_limits : limits;
+}
+
 bool EncoderScheduler::Impl::MayLead(const EncodeJob& job, uint64_t work) const {
   if (!job.may_lead || options.manual || options.linger_us > 0 || options.lead_s_max <= 0) {
     return false;
   }
   const auto tokens = job.ids.size();
-  return queued_rows.load(std::memory_order_relaxed) == static_cast<int64_t>(job.rows()) &&
-         tokens <= limits.tokens && job.rows() <= limits.rows && work <= limits.work &&
+  return admission.rows() == static_cast<int64_t>(job.rows()) && tokens <= limits.tokens &&
+         job.rows() <= limits.rows && work <= limits.work &&
          options.times.Seconds(static_cast<double>(tokens), static_cast<double>(work)) <=
-             options.lead_s_max;
+             options.lead_s_max &&
+         (job.context.priority == Priority::kInteractive || bulk_limits.SecondsFit(tokens, work));
 }
 
 bool EncoderScheduler::Impl::TryLead(EncodeJob* job, uint64_t work) {
   if (!MayLead(*job, work)) return false;
-  const int runner = free_runners.TryAcquire();
-  if (runner < 0) return false;
-  const Clock::time_point now = Now();
   const Priority priority = job->context.priority;
-  EncodeBatch& batch = own_batches[static_cast<size_t>(runner)];
-  batch.Clear();
-  batch.Append(job, 0, 0, job->rows(), job->ids.size());
-  metrics.queue_duration.Observe(
-      std::chrono::duration<double>(now - job->progress.submitted).count());
-  DropDead(&batch, now);
-  if (batch.rows() > 0) {
-    metrics.led.Add();
-    Execute(&batch, static_cast<size_t>(runner), priority, job->output, now);
+  const EncoderOutput output = job->output;
+  bool led = false;
+  {
+    const Permit permit(this, priority);
+    const RunnerHold hold(this);
+    if (permit.held() && hold.held()) {
+      led = true;
+      const Clock::time_point now = Now();
+      EncodeBatch& batch = own_batches[hold.runner()];
+      batch.Clear();
+      batch.Append(job, 0, 0, job->rows(), job->ids.size());
+      metrics.queue_duration.Observe(
+          std::chrono::duration<double>(now - job->progress.submitted).count());
+      DropDead(&batch, hold.runner(), now);
+      if (batch.rows() > 0) {
+        metrics.led.Add();
+        Execute(&batch, hold.runner(), priority, output, now);
+      }
+    }
   }
-  free_runners.Release(runner);
-  runner_free.NotifyOne();
-  return true;
+  // Executors may have seen bulk work that they could not begin.
+  if (priority == Priority::kBulk && runners.size() > 1 && HasWork()) work_ready.NotifyOne();
+  return led;
 }
 
 bool EncoderScheduler::Impl::TryRing(Queue* queue, EncodeJob* job, uint64_t work) {
@@ -212,21 +254,19 @@ bool EncoderScheduler::Impl::TryRing(Queue* queue, EncodeJob* job, uint64_t work
   return true;
 }
 
-void EncoderScheduler::Impl::Stop() {
-  const std::lock_guard join_lock(join_mutex);
+void EncoderScheduler::Impl::JoinExecutors() {
   stopping.store(true, std::memory_order_seq_cst);
   work_ready.NotifyAll();
   for (std::thread& executor : executors) {
     if (executor.joinable()) executor.join();
   }
-  // A leader is no thread of ours: its job is through before it gives the runner back.
-  std::vector<int> held;
-  for (SpinWait wait; held.size() < runners.size();) {
-    const int runner = free_runners.TryAcquire();
-    if (runner < 0) wait.Once();
-    if (runner >= 0) held.push_back(runner);
-  }
-  for (const int runner : held) free_runners.Release(runner);
+}
+
+void EncoderScheduler::Impl::Stop() {
+  const std::lock_guard join_lock(join_mutex);
+  JoinExecutors();
+  // Leaders, and others on their way out of Submit.
+  submitters.AwaitNone();
 }
 
 EncoderScheduler::EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
@@ -241,16 +281,13 @@ Status EncoderScheduler::Submit(std::unique_ptr<EncodeJob> job) {
 
 bool EncoderScheduler::Step() {
   PENSTOCK_CHECK(impl_->options.manual);
-  const int runner = impl_->free_runners.TryAcquire();
-  if (runner < 0) return false;
-  const bool ran = impl_->RunOnce(static_cast<size_t>(runner));
-  impl_->free_runners.Release(runner);
-  return ran;
+  const Impl::RunnerHold hold(impl_.get());
+  return hold.held() && impl_->RunOnce(hold.runner());
 }
 
 void EncoderScheduler::Stop() {
   impl_->Stop();
-  while (impl_->options.manual && impl_->queued_rows.load() > 0) PENSTOCK_CHECK(Step());
+  while (impl_->options.manual && !impl_->admission.empty()) PENSTOCK_CHECK(Step());
 }
 
 void EncoderScheduler::CountDropped(StatusCode reason, size_t sequences) {
@@ -261,8 +298,8 @@ void EncoderScheduler::RegisterMetrics(const std::string& model, Metrics* metric
   SchedulerMetrics::Of(metrics, model);
 }
 
-int64_t EncoderScheduler::queued_tokens() const { return impl_->queued_tokens.load(); }
-int64_t EncoderScheduler::queued_rows() const { return impl_->queued_rows.load(); }
+int64_t EncoderScheduler::queued_tokens() const { return impl_->admission.tokens(); }
+int64_t EncoderScheduler::queued_rows() const { return impl_->admission.rows(); }
 const BatchLimits& EncoderScheduler::limits() const { return impl_->limits; }
 const BatchTimes& EncoderScheduler::times() const { return impl_->options.times; }
 size_t EncoderScheduler::replicas() const { return impl_->runners.size(); }

@@ -15,23 +15,29 @@
 // Who waits for whom
 //   within a lane  Ring and backlog are one queue: while a job waits in the backlog, later ones
 //                  join it there instead of passing it in the ring, and what is in the ring is
-//                  older. From the backlog every job gets an even share of the batch first, the
-//                  oldest what is left: a request of thousands of rows does not hold up the small
-//                  ones behind it. Rows of a job may run in several batches, at once on several
-//                  replicas; they come back in the order they were given.
-//   lanes          Interactive goes before bulk. Ageing: after bulk_every batches of interactive
-//                  in a row, with bulk waiting, one is bulk's. So bulk gets at least one batch in
-//                  bulk_every + 1, and an interactive job that finds its lane empty waits for the
-//                  batch under way and at most one aged batch, each of at most the limits. With
-//                  several replicas bulk never has the last one.
-//   bound          Tokens and rows taken and not answered; over it Submit refuses, and says when to
-//                  come back from the rate at which the model works them off.
+//                  older. In the backlog jobs take turns (backlog.h): each gives a row before one
+//                  gives two, and who gave some goes to the end of the line, so a request of
+//                  thousands of rows does not hold up the small ones behind it. Rows of a job may
+//                  run in several batches, at once on several replicas; they come back in the order
+//                  they were given.
+//   lanes          Interactive goes before bulk. Ageing: while both wait, bulk gets one part of the
+//                  model's time in bulk_every + 1 (bulk_share.h). While interactive work was seen
+//                  in the last second, a bulk batch takes at most about kBulkBatchS, where the
+//                  model's times are known. So an interactive job that finds its lane empty waits
+//                  for the batch under way and at most one aged batch. With several replicas bulk
+//                  never has the last one, be it led or not.
+//   bound          Tokens and rows taken and not answered, of which bulk may fill three quarters
+//                  (admission.h); over it Submit refuses, and says when to come back from the rate
+//                  at which the model works them off.
 //   deadlines      Cancelled and expired rows are taken out when a batch is formed, and of those in
-//                  the backlog also when somebody submits; so a dead request is told at the latest
-//                  when the batch under way ends. They are counted by reason.
+//                  the backlog also when somebody submits. In a ring dead rows lie until their
+//                  batch is formed, which a bulk lane may put off by all the batches of its ring;
+//                  but they keep nobody out: before Submit refuses a job, they leave the bound.
+//                  They are counted by reason.
 //
 // Failures: if a batch of several jobs fails, each is run again alone, so only the one at fault
-// fails. NaN or infinity in a row fails that row's job only.
+// fails; an exception of the model is a failure as an error is. NaN or infinity in a row fails that
+// row's job only. Without memory Submit refuses, and nothing is left behind.
 //
 // Ownership: Submit takes the job. Until `done` gives it back, its inputs are read and its results
 // written by whoever holds a batch with rows of it; EncodeJob::Progress says what belongs to whom.
@@ -43,10 +49,15 @@
 //   leader leaves     An executor that finds work but no runner sleeps on runner_free, having
 //                     looked at the set after PrepareWait; the leader gives the runner back
 //                     (seq_cst) before it notifies. Nobody else need be told: who published while
-//                     the leader ran has notified an executor.
+//                     the leader ran has notified an executor. Of two releases close together
+//                     the second may wake nobody (event_count.h), so whoever gets a runner and
+//                     sees another free wakes the next that waits. A leader of a bulk job also
+//                     looks for work once it counts as bulk no more: executors may not have been
+//                     allowed it.
 //   Stop              Submit counts its rows before it reads `stopping`; Stop sets it before the
 //                     executors read the count. So an executor that sees 0 rows and `stopping` may
-//                     go: who comes later is refused.
+//                     go: who comes later is refused. Then Stop waits for all who are in Submit,
+//                     so whoever has its answer may destroy the scheduler.
 #pragma once
 
 #include <cstddef>
@@ -72,12 +83,13 @@ struct EncoderSchedulerOptions {
   BatchTimes times;
   // Longest sequence of the model, for the bound of attention work.
   int32_t length_max = 512;
-  // Tokens and sequences that may wait or be worked on; over it Submit refuses.
+  // Tokens and sequences that may wait or be worked on, three quarters of it bulk; over it Submit
+  // refuses.
   int64_t max_queued_tokens = 1 << 20;
   int64_t max_queued_rows = 1 << 17;
   // How long a batch that is not full waits for more, once the model is free. 0: not at all.
   int32_t linger_us = 0;
-  // The rule of ageing, see above.
+  // The rule of ageing, see above: bulk's share of the time is 1 / (bulk_every + 1). At least 1.
   int32_t bulk_every = 8;
   // Longest batch that a submitting thread runs itself; 0: none.
   double lead_s_max = 0.02;
@@ -93,8 +105,11 @@ struct EncoderSchedulerOptions {
 class EncoderScheduler {
  public:
   static constexpr size_t kReplicasMax = 64;  // as RunnerSet
+  // What a bulk batch may take while interactive work was seen in the last second.
+  static constexpr double kBulkBatchS = 0.025;
 
-  // Starts an executor thread for each runner. `metrics` must outlive the scheduler.
+  // Starts an executor thread for each runner. `metrics` must outlive the scheduler. Throws what
+  // std::thread and operator new do, with no thread left behind.
   EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
                    const EncoderSchedulerOptions& options, Metrics* metrics);
   ~EncoderScheduler();  // Stop()
@@ -102,9 +117,11 @@ class EncoderScheduler {
   EncoderScheduler& operator=(const EncoderScheduler&) = delete;
 
   // OK: the job is taken and `done` will be called once, within this call if it led. Else `done` is
-  // never called:
-  //   kResourceExhausted  the queue is full; retry_after_s from the rate it drains at
-  //   kPayloadTooLarge    the job alone is over the bound of the queue: trying again is no use
+  // never called. Throws nothing:
+  //   kResourceExhausted  the queue is full, retry_after_s from the rate it drains at; or there is
+  //                       no memory for the results
+  //   kPayloadTooLarge    the job alone is over its class's part of the queue: trying again is no
+  //                       use
   //   kUnavailable        Stop() was called
   //   kInvalidArgument    no sequences, an empty one, or lengths that do not add up
   Status Submit(std::unique_ptr<EncodeJob> job);
@@ -119,8 +136,9 @@ class EncoderScheduler {
   // Makes the series of a model that is not loaded yet, so that they are there from the start.
   static void RegisterMetrics(const std::string& model, Metrics* metrics);
 
-  // Takes no more jobs, finishes those taken, joins the executors. May be called twice. Submit may
-  // run meanwhile, but not while the scheduler is destroyed.
+  // Takes no more jobs, finishes those taken, joins the executors and waits for calls of Submit
+  // that have begun. May be called twice, but not within `done`. Submit may be called meanwhile,
+  // but not while the scheduler is destroyed.
   void Stop();
 
   int64_t queued_tokens() const;

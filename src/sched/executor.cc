@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/exception_status.h"
+#include "common/log.h"
 #include "metrics/stages.h"
 #include "sched/scheduler_impl.h"
 
@@ -10,9 +12,6 @@ namespace {
 
 // A long backlog is searched for dead jobs as a whole this often; its oldest before each batch.
 constexpr int64_t kSweepNs = 20'000'000;
-// Weight of the newest batch in the moving averages of the drain rate.
-constexpr double kRateWeight = 0.2;
-
 int64_t Nanoseconds(Clock::time_point at) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
 }
@@ -26,10 +25,12 @@ bool AllFinite(std::span<const float> values) {
   return sum == 0;
 }
 
-void Average(double newest, std::atomic<double>* average) {
-  // Two at once may lose one of their batches; it is an estimate.
-  const double old = average->load(std::memory_order_relaxed);
-  average->store(old == 0 ? newest : old + kRateWeight * (newest - old), std::memory_order_relaxed);
+// What has no job to fail for it. Within catch (...).
+void LogException(const char* where) noexcept {
+  try {
+    LogError("{} threw: {}", where, ExceptionStatus().message());
+  } catch (...) {  // no memory for the line
+  }
 }
 
 }  // namespace
@@ -39,6 +40,35 @@ void Average(double newest, std::atomic<double>* average) {
 bool EncoderScheduler::Impl::Lane::HasWork() const {
   return std::any_of(kinds.begin(), kinds.end(),
                      [](const Queue& queue) { return queue.HasWork(); });
+}
+
+EncoderScheduler::Impl::RunnerHold::RunnerHold(Impl* impl)
+    : impl_(impl), runner_(impl->free_runners.TryAcquire()) {
+  // Of several releases at once only the first wakes somebody (event_count.h): who was woken, or
+  // was faster, passes it on while a runner is free.
+  if (held() && impl_->runner_free.HasWaiters() && impl_->free_runners.AnyFree()) {
+    impl_->runner_free.NotifyOne();
+  }
+}
+
+EncoderScheduler::Impl::RunnerHold::~RunnerHold() {
+  if (!held()) return;
+  impl_->free_runners.Release(runner_);
+  impl_->runner_free.NotifyOne();
+}
+
+EncoderScheduler::Impl::Permit::Permit(Impl* impl, Priority priority) : impl_(impl) {
+  if (priority != Priority::kBulk || impl->runners.size() == 1) return;
+  uint32_t running = impl->bulk_running.load(std::memory_order_seq_cst);
+  do {
+    held_ = running + 1 < impl->runners.size();
+  } while (held_ && !impl->bulk_running.compare_exchange_weak(running, running + 1,
+                                                              std::memory_order_seq_cst));
+  counted_ = held_;
+}
+
+EncoderScheduler::Impl::Permit::~Permit() {
+  if (counted_) impl_->bulk_running.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 bool EncoderScheduler::Impl::BulkMayRun() const {
@@ -54,24 +84,26 @@ bool EncoderScheduler::Impl::HasWork() const {
 
 void EncoderScheduler::Impl::Executor(size_t index) {
   while (AwaitWork(index)) {
-    const int runner = free_runners.TryAcquire();
-    if (runner < 0) continue;
-    // To wake up costs 15 to 20 µs: it pays to look about as long before going to sleep.
-    int looks = 0;
-    while (looks < SystemSync::kYieldsBeforeSleep) {
-      looks = RunOnce(static_cast<size_t>(runner)) ? 0 : looks + 1;
-      if (looks > 0) SystemSync::Yield();
+    try {
+      const RunnerHold hold(this);
+      if (!hold.held()) continue;
+      while (RunOnce(hold.runner())) {
+      }
+    } catch (...) {  // all that can throw is caught nearer to the job it is about
+      LogException("an executor");
     }
-    free_runners.Release(runner);
-    runner_free.NotifyOne();
+    // To wake up costs 15 to 20 µs: it pays to look about as long before going to sleep. Without
+    // the runner, which a leader may want.
+    for (int looks = 0; looks < SystemSync::kYieldsBeforeSleep && !HasWork(); ++looks) {
+      SystemSync::Yield();
+    }
   }
 }
 
 bool EncoderScheduler::Impl::AwaitWork(size_t index) {
   while (true) {
     const EventCount::Key key = work_ready.PrepareWait();
-    if (stopping.load(std::memory_order_seq_cst) &&
-        queued_rows.load(std::memory_order_seq_cst) == 0) {
+    if (stopping.load(std::memory_order_seq_cst) && admission.empty()) {
       work_ready.CancelWait();
       return false;
     }
@@ -107,19 +139,22 @@ int64_t EncoderScheduler::Impl::SleepNs(size_t index) const {
 void EncoderScheduler::Impl::ReleaseIfIdle() {
   if (options.idle_release_s <= 0 || released.load(std::memory_order_relaxed)) return;
   const auto idle_ns = static_cast<int64_t>(options.idle_release_s * 1e9);
-  if (queued_rows.load(std::memory_order_relaxed) > 0 ||
+  if (!admission.empty() ||
       Nanoseconds(Now()) < last_run_ns.load(std::memory_order_relaxed) + idle_ns) {
     return;
   }
   released.store(true, std::memory_order_seq_cst);
-  for (const auto& runner : runners) runner->ReleaseMemory();
+  try {
+    for (const auto& runner : runners) runner->ReleaseMemory();
+  } catch (...) {
+    LogException("releasing memory");
+  }
 }
 
 bool EncoderScheduler::Impl::Lingers(Clock::time_point now) {
   if (options.linger_us == 0 || stopping.load(std::memory_order_relaxed)) return false;
   // Rows under way count as well; then this model has several runners, and need not wait.
-  if (queued_tokens.load(std::memory_order_relaxed) >= limits.tokens ||
-      queued_rows.load(std::memory_order_relaxed) >= limits.rows) {
+  if (admission.tokens() >= limits.tokens || admission.rows() >= limits.rows) {
     return false;
   }
   int64_t from = 0;
@@ -130,73 +165,80 @@ bool EncoderScheduler::Impl::Lingers(Clock::time_point now) {
 
 // --- What to run ------------------------------------------------------------------------------
 
-EncoderScheduler::Impl::Queue* EncoderScheduler::Impl::Pick(Priority* picked,
-                                                            EncoderOutput* output) {
+bool EncoderScheduler::Impl::Pick(Choice* choice) {
   const bool interactive = lane(Priority::kInteractive).HasWork();
-  bool bulk = BulkMayRun() && lane(Priority::kBulk).HasWork();
-  if (!interactive && !bulk) return nullptr;
-  if (bulk && interactive) {
-    const uint32_t streak = interactive_streak.load(std::memory_order_relaxed);
-    bulk = streak >= static_cast<uint32_t>(options.bulk_every);
-    interactive_streak.store(bulk ? 0 : streak + 1, std::memory_order_relaxed);
-  } else {
-    interactive_streak.store(0, std::memory_order_relaxed);
-  }
-  *picked = bulk ? Priority::kBulk : Priority::kInteractive;
-  Lane& from = lane(*picked);
+  const bool bulk_waits = lane(Priority::kBulk).HasWork();
+  const bool bulk = bulk_waits && BulkMayRun();
+  if (!interactive && !bulk) return false;
+  choice->priority = bulk ? Priority::kBulk : Priority::kInteractive;
+  if (interactive && bulk) choice->priority = bulk_share.Choose(&choice->turn);
+  if (!interactive || !bulk_waits) bulk_share.Forget();
+  Lane& from = lane(choice->priority);
   const uint32_t first = from.next_kind.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < kOutputKinds; ++i) {
     const size_t kind = (first + i) % kOutputKinds;
     if (!from.kinds[kind].HasWork()) continue;
     from.next_kind.store(static_cast<uint32_t>(kind + 1), std::memory_order_relaxed);
-    *output = static_cast<EncoderOutput>(kind);
-    return &from.kinds[kind];
+    choice->output = static_cast<EncoderOutput>(kind);
+    choice->queue = &from.kinds[kind];
+    return true;
   }
-  return nullptr;  // another executor took it
+  bulk_share.Ended(choice->turn, choice->priority, 0);
+  return false;  // another executor took it
 }
 
 bool EncoderScheduler::Impl::RunOnce(size_t runner) {
   const Clock::time_point now = Now();
   if (options.linger_us > 0 && HasWork() && Lingers(now)) return false;
-  Priority priority;
-  EncoderOutput output;
-  Queue* const queue = Pick(&priority, &output);
-  if (queue == nullptr) return false;
+  Choice choice;
+  if (!Pick(&choice)) return false;
   linger_from_ns.store(0, std::memory_order_relaxed);
+  if (choice.priority == Priority::kInteractive) SeeInteractive(now);
   SweepSometimes(now);
-  SweepBacklog(queue, now, limits.rows);
-  if (priority == Priority::kInteractive || runners.size() == 1) {
-    RunBatch(queue, runner, priority, output);
-    return true;
-  }
-  // Counted in before the look, so that two executors never both take the last runner for bulk.
-  const uint32_t others = bulk_running.fetch_add(1, std::memory_order_seq_cst);
-  const bool may = others + 1 < runners.size();
-  if (may) RunBatch(queue, runner, priority, output);
-  bulk_running.fetch_sub(1, std::memory_order_seq_cst);
-  return may;
+  SweepBacklog(choice.queue, now, limits.rows);
+  const Permit permit(this, choice.priority);
+  const bool ran = permit.held() && RunBatch(choice, runner);
+  bulk_share.Ended(choice.turn, choice.priority, ran ? Nanoseconds(Now()) - Nanoseconds(now) : 0);
+  return permit.held();
 }
 
-void EncoderScheduler::Impl::RunBatch(Queue* queue, size_t runner, Priority priority,
-                                      EncoderOutput output) {
+bool EncoderScheduler::Impl::RunBatch(const Choice& choice, size_t runner) {
+  Queue* const queue = choice.queue;
   BatchRing::Claimed claimed;
-  const bool from_ring = queue->ring != nullptr && queue->ring->Claim(&claimed);
+  bool from_ring = false;
+  if (queue->ring != nullptr) {
+    const std::lock_guard lock(queue->claim_mutex);
+    from_ring = queue->ring->Claim(&claimed);
+  }
   EncodeBatch& batch = from_ring ? queue->slots[claimed.slot] : own_batches[runner];
   const Clock::time_point sealed = Now();
-  const auto observe_wait = [&](const EncodeJob& job) {
-    metrics.queue_duration.Observe(Seconds(sealed - job.progress.submitted));
-  };
   if (from_ring) {
     batch.Seal(claimed.rows, claimed.units);
-    batch.ForEachSegment([&](EncodeJob* job, size_t, size_t) { observe_wait(*job); });
-    DropDead(&batch, sealed);
+    batch.ForEachSegment([&](EncodeJob* job, size_t, size_t) {
+      metrics.queue_duration.Observe(Seconds(sealed - job->progress.submitted));
+    });
+    DropDead(&batch, runner, sealed);
   } else {
     batch.Clear();
   }
-  queue->backlog.Fill(&batch, limits, observe_wait);
+  FillUp(choice, sealed, &batch);
   if (runners.size() > 1 && HasWork()) work_ready.NotifyOne();
-  if (batch.rows() > 0) Execute(&batch, runner, priority, output, sealed);
+  const bool any = batch.rows() > 0;
+  if (any) Execute(&batch, runner, choice.priority, choice.output, sealed);
   if (from_ring) queue->ring->Complete(claimed);
+  return any;
+}
+
+void EncoderScheduler::Impl::FillUp(const Choice& choice, Clock::time_point now,
+                                    EncodeBatch* batch) {
+  EncodeJob* const homeless =
+      choice.queue->backlog.Fill(batch, LimitsOf(choice.priority, now), [&](const EncodeJob& job) {
+        metrics.queue_duration.Observe(Seconds(now - job.progress.submitted));
+      });
+  if (homeless == nullptr) return;
+  Fail(homeless, MakeStatus(StatusCode::kResourceExhausted, "out of memory").WithRetryAfter(1));
+  FinishRows(homeless, static_cast<uint32_t>(homeless->rows()) - homeless->progress.next_row,
+             nullptr);
 }
 
 // --- The dead ---------------------------------------------------------------------------------
@@ -209,20 +251,17 @@ bool EncoderScheduler::Impl::IsDead(const EncodeJob& job, Clock::time_point now)
 void EncoderScheduler::Impl::MarkDead(EncodeJob* job, Clock::time_point now, size_t rows) {
   if (job->context.cancelled()) {
     metrics.CountDropped(StatusCode::kCancelled, rows);
-    Fail(job, {StatusCode::kCancelled, "the client left"});
+    Fail(job, MakeStatus(StatusCode::kCancelled, "the client left"));
   } else if (job->context.deadline <= now) {
     metrics.CountDropped(StatusCode::kDeadlineExceeded, rows);
-    Fail(job, {StatusCode::kDeadlineExceeded,
-               "the request's time ran out while it waited for the model"});
+    Fail(job, MakeStatus(StatusCode::kDeadlineExceeded,
+                         "the request's time ran out while it waited for the model"));
   }
 }
 
-void EncoderScheduler::Impl::DropDead(EncodeBatch* batch, Clock::time_point now) {
-  struct DeadRows {
-    EncodeJob* job;
-    uint32_t rows;
-  };
-  std::vector<DeadRows> dead;  // allocates only where there are any
+void EncoderScheduler::Impl::DropDead(EncodeBatch* batch, size_t runner, Clock::time_point now) {
+  std::vector<DeadRows>& dead = dead_rows[runner];  // has room for all rows of a batch
+  dead.clear();
   batch->ForEachSegment([&](EncodeJob* job, size_t begin, size_t end) {
     if (!IsDead(*job, now)) return;
     dead.push_back({job, static_cast<uint32_t>(end - begin)});
@@ -258,6 +297,23 @@ void EncoderScheduler::Impl::SweepSometimes(Clock::time_point now) {
   }
 }
 
+void EncoderScheduler::Impl::DiscountSometimes(Clock::time_point now) {
+  int64_t last = discounted_ns.load(std::memory_order_relaxed);
+  const int64_t now_ns = Nanoseconds(now);
+  if (now_ns < last + kSweepNs || !discounted_ns.compare_exchange_strong(last, now_ns)) return;
+  for (Lane& from : lanes) {
+    for (Queue& queue : from.kinds) {
+      if (queue.ring == nullptr) continue;
+      // Who is in a batch nobody has claimed is alive.
+      const std::lock_guard lock(queue.claim_mutex);
+      queue.ring->ForEachWaiting([&](uint32_t slot, uint32_t row) {
+        EncodeJob* const job = queue.slots[slot].owner(row);
+        if (!job->progress.discounted && IsDead(*job, now)) admission.Discount(job);
+      });
+    }
+  }
+}
+
 void EncoderScheduler::Impl::Fail(EncodeJob* job, Status status) {
   const std::lock_guard lock(failure_mutex);
   if (job->progress.failed.load(std::memory_order_relaxed)) return;
@@ -281,11 +337,20 @@ void EncoderScheduler::Impl::Execute(EncodeBatch* batch, size_t runner, Priority
   });
 }
 
+Status EncoderScheduler::Impl::RunModel(EncodeBatch* batch, size_t begin, size_t end, size_t runner,
+                                        EncoderOutput output) {
+  try {
+    const PackedBatch view = batch->View(begin, end);
+    metrics.tokens_computed.Add(view.tokens());
+    return runners[runner]->Run(view, output, batch->Sinks(begin, end));
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
 void EncoderScheduler::Impl::RunRows(EncodeBatch* batch, size_t begin, size_t end, size_t runner,
                                      EncoderOutput output) {
-  const PackedBatch view = batch->View(begin, end);
-  metrics.tokens_computed.Add(view.tokens());
-  Status status = runners[runner]->Run(view, output, batch->Sinks(begin, end));
+  Status status = RunModel(batch, begin, end, runner, output);
   if (status.ok()) return;
   metrics.batch_failures.Add();
   const EncodeJob* const first = batch->owner(begin);
@@ -308,8 +373,9 @@ void EncoderScheduler::Impl::CheckRows(const EncodeBatch& batch, EncodeJob* job,
       metrics.tokens_useful.Add(batch.length(row));
       continue;
     }
-    return Fail(job, Status::Internal("the model gives values that are not finite (NaN or "
-                                      "infinity) for this input"));
+    return Fail(job, MakeStatus(StatusCode::kInternal,
+                                "the model gives values that are not finite (NaN or infinity) for "
+                                "this input"));
   }
 }
 
@@ -323,9 +389,8 @@ void EncoderScheduler::Impl::Observe(const EncodeBatch& batch, Priority priority
   metrics.batch_sequences.Observe(rows);
   metrics.batch_fill.Observe(tokens / limits.tokens);
   metrics.batch_duration.Observe(took_s);
-  const double batches_per_s = static_cast<double>(runners.size()) / std::max(took_s, 1e-9);
-  Average(tokens * batches_per_s, &tokens_per_s);
-  Average(rows * batches_per_s, &rows_per_s);
+  admission.Drained({static_cast<int64_t>(batch.tokens()), static_cast<int64_t>(batch.rows())},
+                    took_s, runners.size());
   if (options.idle_release_s <= 0) return;
   last_run_ns.store(Nanoseconds(moments.done), std::memory_order_relaxed);
   // The executor that sleeps for ever is to sleep for a time again.
@@ -347,16 +412,14 @@ void EncoderScheduler::Impl::FinishRows(EncodeJob* job, uint32_t rows, const Mom
 void EncoderScheduler::Impl::Complete(EncodeJob* taken) {
   std::unique_ptr<EncodeJob> job(taken);
   if (RequestTrace* const trace = job->context.trace.get()) trace->Enter(Stage::kComplete, Now());
-  const auto tokens = static_cast<int64_t>(job->ids.size());
-  const auto rows = static_cast<int64_t>(job->rows());
-  SchedulerMetrics::Lane& series = metrics.lanes[static_cast<size_t>(job->context.priority)];
-  series.queue_tokens->Add(-tokens);
-  series.queue_rows->Add(-rows);
-  series.queue_requests->Add(-1);
-  Withdraw(tokens, rows);  // first: `done` may submit the next
+  CountOut(*job);  // first: `done` may submit the next
   const auto done = std::move(job->done);
   Status status = std::move(job->progress.status);
-  done(std::move(job), std::move(status));
+  try {
+    done(std::move(job), std::move(status));
+  } catch (...) {
+    LogException("the callback of a job");
+  }
 }
 
 }  // namespace penstock

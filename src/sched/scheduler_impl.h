@@ -13,7 +13,10 @@
 #include "batch/batch_ring.h"
 #include "batch/runner_set.h"
 #include "common/event_count.h"
+#include "sched/admission.h"
 #include "sched/backlog.h"
+#include "sched/bulk_share.h"
+#include "sched/call_count.h"
 #include "sched/encode_batch.h"
 #include "sched/encoder_scheduler.h"
 #include "sched/scheduler_metrics.h"
@@ -26,6 +29,7 @@ struct EncoderScheduler::Impl {
   // Jobs of one lane and output kind. Ring batches are older than what is in the backlog.
   struct Queue {
     std::unique_ptr<BatchRing> ring;  // null: all goes through the backlog
+    std::mutex claim_mutex;           // taken to Claim, and to look at batches nobody has claimed
     std::vector<EncodeBatch> slots;   // of the ring
     Backlog backlog;
     bool HasWork() const { return !backlog.empty() || (ring != nullptr && ring->HasWork()); }
@@ -39,20 +43,64 @@ struct EncoderScheduler::Impl {
   struct Moments {
     Clock::time_point sealed, forward, done;
   };
+  // What a batch is to be made of.
+  struct Choice {
+    Queue* queue = nullptr;
+    Priority priority = Priority::kInteractive;
+    EncoderOutput output = EncoderOutput::kPooled;
+    BulkShare::Turn turn;
+  };
+  struct DeadRows {
+    EncodeJob* job;
+    uint32_t rows;
+  };
+  // A runner that is the holder's, if one was free.
+  class RunnerHold {
+   public:
+    explicit RunnerHold(Impl* impl);
+    ~RunnerHold();
+    RunnerHold(const RunnerHold&) = delete;
+    RunnerHold& operator=(const RunnerHold&) = delete;
+    bool held() const { return runner_ >= 0; }
+    size_t runner() const { return static_cast<size_t>(runner_); }
+
+   private:
+    Impl* const impl_;
+    const int runner_;
+  };
+  // The right to run a batch of a class. With several replicas bulk never has the last one.
+  class Permit {
+   public:
+    Permit(Impl* impl, Priority priority);
+    ~Permit();
+    Permit(const Permit&) = delete;
+    Permit& operator=(const Permit&) = delete;
+    bool held() const { return held_; }
+
+   private:
+    Impl* const impl_;
+    bool counted_ = false;  // in bulk_running
+    bool held_ = true;
+  };
 
   Impl(std::vector<std::unique_ptr<EncoderRunner>> runners_in,
        const EncoderSchedulerOptions& options_in, Metrics* metrics_in);
+  ~Impl();
 
   // --- encoder_scheduler.cc: any thread -------------------------------------------------------
   Status Validate(const EncodeJob& job) const;
-  Status Admit(const EncodeJob& job, Priority lane);
-  Status QueueFull(int64_t tokens, int64_t rows) const;
-  void Withdraw(int64_t tokens, int64_t rows);
+  Status CountIn(const EncodeJob& job);
+  void CountOut(const EncodeJob& job);
+  // Counts the job in and makes room for its results; throws or fails with nothing left behind.
+  Status Accept(EncodeJob* job);
   Status Submit(std::unique_ptr<EncodeJob> job);
+  const BatchLimits& LimitsOf(Priority priority, Clock::time_point now) const;
+  void SeeInteractive(Clock::time_point now);
   bool MayLead(const EncodeJob& job, uint64_t work) const;
   bool TryLead(EncodeJob* job, uint64_t work);
   bool TryRing(Queue* queue, EncodeJob* job, uint64_t work);
   void Stop();
+  void JoinExecutors();
 
   // --- executor.cc: executors, leaders and Step, each with a runner of its own -----------------
   void Executor(size_t index);
@@ -63,15 +111,20 @@ struct EncoderScheduler::Impl {
   void ReleaseIfIdle();
   bool RunOnce(size_t runner);
   bool Lingers(Clock::time_point now);
-  Queue* Pick(Priority* lane, EncoderOutput* output);
+  bool Pick(Choice* choice);
   bool HasWork() const;
   bool BulkMayRun() const;
-  void RunBatch(Queue* queue, size_t runner, Priority lane, EncoderOutput output);
+  // False: another executor was faster.
+  bool RunBatch(const Choice& choice, size_t runner);
+  // Fills `batch` up from the queue's backlog.
+  void FillUp(const Choice& choice, Clock::time_point now, EncodeBatch* batch);
   // Takes the rows of dead jobs out of a batch and answers for them.
-  void DropDead(EncodeBatch* batch, Clock::time_point now);
+  void DropDead(EncodeBatch* batch, size_t runner, Clock::time_point now);
   // Dead jobs of a backlog: all, or those older than the first `live_max` that live.
   void SweepBacklog(Queue* queue, Clock::time_point now, size_t live_max);
   void SweepSometimes(Clock::time_point now);
+  // Dead jobs in rings count no more; they are answered when their batch is formed.
+  void DiscountSometimes(Clock::time_point now);
   bool IsDead(const EncodeJob& job, Clock::time_point now) const;
   // Sets the job's status if it is cancelled or expired, and counts `rows`.
   void MarkDead(EncodeJob* job, Clock::time_point now, size_t rows);
@@ -79,6 +132,8 @@ struct EncoderScheduler::Impl {
   void Execute(EncodeBatch* batch, size_t runner, Priority lane, EncoderOutput output,
                Clock::time_point sealed);
   void RunRows(EncodeBatch* batch, size_t begin, size_t end, size_t runner, EncoderOutput output);
+  Status RunModel(EncodeBatch* batch, size_t begin, size_t end, size_t runner,
+                  EncoderOutput output);
   void CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t begin, size_t end);
   void Observe(const EncodeBatch& batch, Priority lane, const Moments& moments);
   // `rows` of the job are through; the last one calls `done`.
@@ -90,7 +145,8 @@ struct EncoderScheduler::Impl {
 
   const EncoderSchedulerOptions options;
   const BatchLimits limits;
-  const double work_quantum;  // attention work of one unit in a ring's word
+  const BatchLimits bulk_limits;  // while interactive work is about
+  const double work_quantum;      // attention work of one unit in a ring's word
   const std::vector<std::unique_ptr<EncoderRunner>> runners;
   SchedulerMetrics metrics;
 
@@ -98,17 +154,17 @@ struct EncoderScheduler::Impl {
   EventCount runner_free;  // executors with work and without a runner
   RunnerSet free_runners;
   std::array<Lane, kPriorities> lanes;
-  std::vector<EncodeBatch> own_batches;  // [runners]: for backlog and leaders
+  std::vector<EncodeBatch> own_batches;          // [runners]: for backlog and leaders
+  std::vector<std::vector<DeadRows>> dead_rows;  // [runners]: room for a batch's, see DropDead
 
-  // Of all jobs taken and not answered. Rows: the last to be taken off, see Stop.
-  std::atomic<int64_t> queued_tokens{0};
-  std::atomic<int64_t> queued_rows{0};
-  std::atomic<double> tokens_per_s{0};  // moving averages; 0: not measured
-  std::atomic<double> rows_per_s{0};
-  std::atomic<uint32_t> interactive_streak{0};  // batches in a row while bulk waited
+  CallCount submitters;
+  Admission admission;
+  BulkShare bulk_share;
   std::atomic<uint32_t> bulk_running{0};
-  std::atomic<int64_t> linger_from_ns{0};  // when work was first seen; 0: none
+  std::atomic<int64_t> interactive_ns{INT64_MIN / 2};  // when interactive work was last seen
+  std::atomic<int64_t> linger_from_ns{0};              // when work was first seen; 0: none
   std::atomic<int64_t> swept_ns{0};
+  std::atomic<int64_t> discounted_ns{0};
   std::atomic<int64_t> last_run_ns{0};
   std::atomic<bool> released{false};  // memory was released and nothing ran since
   std::atomic<bool> stopping{false};

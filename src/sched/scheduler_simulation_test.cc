@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -416,6 +417,178 @@ TEST_F(SchedulerSimulation, LongRowsAreBoundedByTheirAttention) {
   RunAll();
   EXPECT_EQ(ran_.size(), 2u);
 }
+
+TEST_F(SchedulerSimulation, BulkMayFillThreeQuartersOfTheQueue) {
+  Start({.max_batch_tokens = 64, .max_queued_tokens = 1000, .max_queued_rows = 100});
+  // By rows.
+  Submit({.lengths = std::vector<int32_t>(75, 1), .priority = Priority::kBulk});
+  ASSERT_TRUE(refusal_.ok());
+  Submit({.lengths = {1}, .priority = Priority::kBulk});
+  EXPECT_EQ(refusal_.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refusal_.message(),
+            "the queue is full: 75 tokens in 75 sequences wait, the request has 1 tokens in 1 "
+            "sequences, the limit of bulk requests is 750 tokens in 75 sequences (3/4 of "
+            "--max-queued-tokens, --max-queued-rows)");
+  const size_t interactive = Submit({.lengths = std::vector<int32_t>(25, 1)});
+  EXPECT_TRUE(refusal_.ok());
+  Submit({.lengths = {1}});
+  EXPECT_EQ(refusal_.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refusal_.message(), HasSubstr("the limit of interactive requests is 1000 tokens in "
+                                            "100 sequences (--max-queued-tokens"));
+  RunAll();
+  EXPECT_TRUE(job(interactive).status.ok());
+  // By tokens.
+  Submit({.lengths = {700}, .priority = Priority::kBulk});
+  ASSERT_TRUE(refusal_.ok());
+  Submit({.lengths = {30, 21}, .priority = Priority::kBulk});
+  EXPECT_THAT(
+      refusal_.message(),
+      HasSubstr("700 tokens in 1 sequences wait, the request has 51 tokens in 2 sequences"));
+  Submit({.lengths = {50}, .priority = Priority::kBulk});
+  EXPECT_TRUE(refusal_.ok());
+  Submit({.lengths = {250}});
+  EXPECT_TRUE(refusal_.ok());
+  RunAll();
+  // What is over its class's limit alone need not come again.
+  Submit({.lengths = {751}, .priority = Priority::kBulk});
+  EXPECT_EQ(refusal_.code(), StatusCode::kPayloadTooLarge);
+  Submit({.lengths = {751}});
+  EXPECT_TRUE(refusal_.ok());
+  RunAll();
+}
+
+TEST_F(SchedulerSimulation, DeadRowsKeepNobodyOut) {
+  Start({.max_batch_tokens = 64, .max_batch_sequences = 16, .max_queued_rows = 8});
+  std::vector<size_t> dead;
+  for (int i = 0; i < 8; ++i) {
+    dead.push_back(Submit({.lengths = {4}, .output = EncoderOutput::kPooled}));
+    ASSERT_TRUE(refusal_.ok());
+  }
+  const size_t refused = Submit({.lengths = {4}});
+  EXPECT_EQ(refusal_.code(), StatusCode::kResourceExhausted);
+  for (const size_t i : dead) job(i).cancel->Cancel();
+  now_ += milliseconds(25);
+  const size_t live = Submit({.lengths = {4}});
+  EXPECT_TRUE(refusal_.ok()) << refusal_.ToString();
+  EXPECT_EQ(scheduler_->queued_rows(), 1);
+  EXPECT_EQ(scheduler_->queued_tokens(), 4);
+  EXPECT_THAT(metrics_.Render(),
+              HasSubstr("penstock_queue_rows{model=\"m\",lane=\"interactive\"} 1\n"));
+  scheduler_->Stop();  // answers them all the same
+  for (const size_t i : dead) {
+    EXPECT_EQ(job(i).answers, 1);
+    EXPECT_EQ(job(i).status.code(), StatusCode::kCancelled);
+  }
+  EXPECT_EQ(job(refused).answers, 0);
+  EXPECT_TRUE(job(live).status.ok());
+  EXPECT_EQ(scheduler_->queued_rows(), 0);
+  EXPECT_THAT(metrics_.Render(),
+              HasSubstr("penstock_queue_rows{model=\"m\",lane=\"interactive\"} 0\n"));
+}
+
+// A model that takes 82 ms for a full batch, and what its batches took by class.
+class BulkAndInteractive : public SchedulerSimulation {
+ protected:
+  static constexpr double kFixedS = 100e-6;
+  static constexpr double kTokenS = 10e-6;
+  void StartSlow(int32_t bulk_every) {
+    Start({.max_batch_tokens = 8192,
+           .max_batch_sequences = 512,
+           .times = {.fixed_s = kFixedS, .token_s = kTokenS, .work_s = 0},
+           .bulk_every = bulk_every});
+  }
+  static double SecondsOf(const Ran& ran) {
+    double tokens = 0;
+    for (const int32_t length : ran.lengths) tokens += length;
+    return kFixedS + kTokenS * tokens;
+  }
+  double SecondsOfClass(Priority priority) const {
+    double seconds = 0;
+    for (const Ran& ran : ran_) seconds += ran.priority == priority ? SecondsOf(ran) : 0;
+    return seconds;
+  }
+  void SubmitBulk(size_t rows, int32_t length) {
+    Submit({.lengths = std::vector<int32_t>(rows, length), .priority = Priority::kBulk});
+    ASSERT_TRUE(refusal_.ok()) << refusal_.ToString();
+  }
+};
+
+TEST_F(BulkAndInteractive, InteractiveWaitsForItsOwnBatchAndOneOfBulk) {
+  StartSlow(8);
+  std::mt19937 random(7);
+  std::exponential_distribution<double> gap_s(100);   // a second
+  for (int i = 0; i < 10; ++i) SubmitBulk(1000, 64);  // 6.4 s of work
+  Clock::time_point next = now_;
+  std::vector<size_t> interactive;
+  const auto arrive = [&] {
+    for (; next <= now_; next += microseconds(static_cast<int64_t>(gap_s(random) * 1e6))) {
+      interactive.push_back(Submit({.lengths = {64}}));
+      jobs_.back().submitted = next;
+    }
+  };
+  during_run_ = arrive;
+  while (SecondsOfClass(Priority::kBulk) < 6) {
+    arrive();
+    ASSERT_TRUE(scheduler_->Step());
+  }
+  during_run_ = nullptr;
+  RunAll();
+  double own_s = 0;
+  for (const Ran& ran : ran_) {
+    const double seconds = SecondsOf(ran);
+    EXPECT_LE(seconds, 0.0251);
+    if (ran.priority == Priority::kInteractive) own_s = std::max(own_s, seconds);
+  }
+  std::vector<double> latency_s;
+  for (const size_t i : interactive) {
+    latency_s.push_back(std::chrono::duration<double>(job(i).answered - job(i).submitted).count());
+  }
+  ASSERT_GT(latency_s.size(), 300u);
+  std::sort(latency_s.begin(), latency_s.end());
+  EXPECT_LE(latency_s[latency_s.size() * 95 / 100], own_s + 0.025);
+  EXPECT_LE(latency_s.back(), own_s + 2 * 0.0251);
+}
+
+// Small bulk requests too, which would share batches of a ring.
+TEST_F(BulkAndInteractive, SmallBulkJobsAreNotMadeALongBatch) {
+  StartSlow(8);
+  Submit({.lengths = {8}});
+  for (int i = 0; i < 60; ++i) SubmitBulk(1, 128);  // 77 ms
+  RunAll();
+  ASSERT_GE(ran_.size(), 4u);
+  for (const Ran& ran : ran_) EXPECT_LE(SecondsOf(ran), 0.0251);
+  // With nobody else about a batch may be as long as it is efficient.
+  now_ += std::chrono::seconds(2);
+  ran_.clear();
+  for (int i = 0; i < 60; ++i) SubmitBulk(1, 128);
+  RunAll();
+  EXPECT_EQ(ran_.size(), 1u);
+}
+
+class BulkShareOfTime : public BulkAndInteractive, public testing::WithParamInterface<int> {};
+
+TEST_P(BulkShareOfTime, IsThatOfSecondsNotOfBatches) {
+  StartSlow(GetParam());
+  for (int i = 0; i < 10; ++i) SubmitBulk(1000, 64);
+  // There is always interactive work, in short batches.
+  during_run_ = [this] {
+    for (int i = 0; i < 5; ++i) Submit({.lengths = {16}});
+    now_ += microseconds(200);  // what is not the model's counts as well
+  };
+  during_run_();
+  ran_.clear();
+  const Clock::time_point begin = now_;
+  while (now_ - begin < std::chrono::seconds(20)) ASSERT_TRUE(scheduler_->Step());
+  during_run_ = nullptr;
+  const double bulk_s = SecondsOfClass(Priority::kBulk);
+  const double share = bulk_s / (bulk_s + SecondsOfClass(Priority::kInteractive));
+  const double wanted = 1.0 / (GetParam() + 1);
+  EXPECT_GE(share, 0.85 * wanted);
+  EXPECT_LE(share, 1.2 * wanted);
+  scheduler_->Stop();
+}
+
+INSTANTIATE_TEST_SUITE_P(BulkEvery, BulkShareOfTime, testing::Values(4, 8, 20));
 
 }  // namespace
 }  // namespace penstock

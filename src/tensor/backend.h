@@ -3,8 +3,8 @@
 //
 // Ownership: a Backend owns its threads and memory; Buffers and PackedLinears are owned by the
 // caller and must be destroyed before their Backend. Any thread may call; operations of several
-// callers run one after the other. The backend spreads each over its own threads and returns when
-// it is done.
+// callers run one after the other (what they wait is counted, see common/waiting_lock.h). The
+// backend spreads each over its own threads and returns when it is done.
 //
 // Numbers: every output row of every operation is a function of that row's inputs (for attention:
 // of its sequence) alone, to the bit, whatever the number of rows or threads.
@@ -158,12 +158,15 @@ class Backend {
   // Makes room beforehand for Attention over sequences of up to `length` tokens, which then
   // allocates nothing; nor do the other operations.
   virtual void Reserve(size_t length, size_t head_size) = 0;
-  // Bytes that Reserve and the operations have made room in, and giving them back to the system.
-  // Operations make room again as they need it.
+  // Bytes that Reserve and the operations have made room in, shared by all who run models here.
   virtual uint64_t ScratchBytes() const = 0;
-  virtual void ReleaseScratch() = 0;
+  // Counts a user of the scratch in, and out: the last one's release gives it back to the system.
+  // Returns how many bytes that were. Operations make room again as they need it.
+  virtual void HoldScratch() = 0;
+  virtual uint64_t ReleaseScratch() = 0;
 
-  // Uninitialised floats; never null (running out of memory ends the process).
+  // Uninitialised floats; never null. Running out of memory throws std::bad_alloc, as it does in
+  // Reserve and the operations; what they had made before is as good as it was.
   virtual std::unique_ptr<Buffer> Alloc(size_t floats, BufferUse use) = 0;
   virtual void CopyIn(const float* host, float* device, size_t floats) = 0;
   virtual void CopyOut(const float* device, float* host, size_t floats) = 0;

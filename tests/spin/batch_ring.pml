@@ -7,6 +7,9 @@
  * first may be cancelled; with AWAITED those of producer 0 are read in place and released; epochs
  * count modulo MODULUS (> BATCHES, so a slot's epochs differ) and wrap within a run; EXECUTORS
  * executor threads, RUNNERS runners; with LEADER producer 0 wakes nobody and runs batches itself.
+ * With RUNNER_FREE the executors are those of src/sched, which sleep on a second event count while
+ * there is work and no runner; two leaders have runners and give them back. There the ring is only
+ * what is ready, by piece: the other settings check it.
  * Memory is sequentially consistent: what each weaker order stands on is argued in batch_ring.h.
  *
  * Checked: each piece ends exactly once, with its own result unless cancelled before it was run; a
@@ -19,7 +22,7 @@
  * the key is read, 2 the condition is looked at before the sleeper counts itself in, 3 the slot is
  * freed before the last reader is through, 4 whoever opens the next batch always seals, 5 freeing
  * wakes nobody, 6 a leader that leaves does not look whether there is work, 7 who claims a batch does
- * not wake the next.
+ * not wake the next, 8 who gets a runner does not wake the next while another is free.
  */
 #ifndef EXECUTORS
 #define EXECUTORS 1
@@ -40,12 +43,21 @@
 #define BATCHES 2
 #endif
 #define MODULUS (2 * BATCHES)
+/* The event counts: executors without work, and those with work and without a runner. */
+#define WORK 0
+#define FREE 1
+#ifdef RUNNER_FREE
+#define EVENTS 2
+#else
+#define EVENTS 1
+#endif
 #ifndef PIECES1
 #define PIECES1 PIECES
 #endif
 #define ALL (PIECES + PIECES1)
 #define NONE 255
 
+#ifndef RUNNER_FREE
 /* The word: {epoch, rows}, read and written in one step. rows may run over ROWS. */
 byte w_epoch = MODULUS - 1, w_rows;
 byte head = MODULUS - 1;    /* the oldest epoch nobody has claimed */
@@ -56,10 +68,11 @@ byte readers[BATCHES];
 byte done[BATCHES];          /* epoch + 1 of the last batch done here */
 byte input[BATCHES * ROWS];  /* piece + 1 */
 byte output[BATCHES * ROWS]; /* piece + 1 */
+#endif
 
 /* EventCount; `asleep` threads are in the futex, `wakes` of them may leave it. */
-byte ec_epoch, waiters, asleep, wakes;
-bool waking;
+byte ec_epoch[EVENTS], waiters[EVENTS], asleep[EVENTS], wakes[EVENTS];
+bool waking[EVENTS];
 
 byte free_runners = RUNNERS;
 bool cancelled; /* piece 0, before it was run */
@@ -79,46 +92,49 @@ byte all_ended, all_ended_1; /* all, those of producer 1 */
 #endif
 
 /* What the steps below left in local variables and nobody reads again: fewer states. */
+#ifdef RUNNER_FREE
+#define Forget() key = 0; was = false
+#else
 inline Forget() {
   e = 0; r = 0; we = 0; wr = 0; key = 0; moved = false; no_slot = false; work = false; was = false
 }
+#endif
 
 /* The look before the exchange is left out: it finds nothing that the exchange does not. */
-inline NotifyOne() {
+inline NotifyOne(c_) {
   if
-  :: waiters == 0
+  :: waiters[c_] == 0
   :: else ->
-    atomic { was = waking; waking = true }
+    atomic { was = waking[c_]; waking[c_] = true }
     if
     :: was
     :: else ->
-      ec_epoch++;
-      atomic { if :: asleep > 0 -> asleep--; wakes++ :: else fi }
+      ec_epoch[c_]++;
+      atomic { if :: asleep[c_] > 0 -> asleep[c_]--; wakes[c_]++ :: else fi }
     fi
   fi
 }
 
-inline PrepareWait() {
-  waiters++;
+inline PrepareWait(c_) {
+  waiters[c_]++;
 #if BREAK == 1
-  waking = false;
-  key = ec_epoch
+  waking[c_] = false;
+  key = ec_epoch[c_]
 #else
-  key = ec_epoch;
-  waking = false
+  key = ec_epoch[c_];
+  waking[c_] = false
 #endif
 }
 
-inline Wait() {
-  if
-  :: atomic { ec_epoch == key -> asleep++ }
-    end_asleep:
-    atomic { wakes > 0 -> wakes-- }
-  :: ec_epoch != key
-  fi;
-  waking = false;
-  atomic { waiters--; Forget() }
-}
+/* end: a label, as one may end here; each place of a process needs its own. */
+#define Wait(c, end)                                        \
+  if                                                        \
+  :: atomic { ec_epoch[c] == key -> asleep[c]++ }           \
+    end: atomic { wakes[c] > 0 -> wakes[c]-- }              \
+  :: ec_epoch[c] != key                                     \
+  fi;                                                       \
+  waking[c] = false;                                        \
+  atomic { waiters[c]--; Forget() }
 
 inline Seal(e_, r_) {
   atomic { assert(sealed[SLOT(e_)] == 0); sealed[SLOT(e_)] = r_ + 1 }
@@ -198,7 +214,7 @@ inline Free(s_) {
 #if BREAK != 5
   /* The epoch it was freed for is still there: only who opens it frees it again. */
   if
-  :: atomic { w_rows > 0 && SLOT(NEXT(w_epoch)) == s_ -> Forget() } NotifyOne()
+  :: atomic { w_rows > 0 && SLOT(NEXT(w_epoch)) == s_ -> Forget() } NotifyOne(WORK)
   :: else
   fi
 #endif
@@ -221,7 +237,7 @@ inline Claim() {
   od;
   if
 #if BREAK != 7
-  :: got && waiters > 0 -> HasWork(); if :: work -> NotifyOne() :: else fi
+  :: got && waiters[WORK] > 0 -> HasWork(); if :: work -> NotifyOne(WORK) :: else fi
 #endif
   :: else
   fi
@@ -297,6 +313,24 @@ inline RunAndComplete() {
   atomic { h = 0; got = false; Forget() }
 }
 
+inline TryAcquire() {
+  atomic { acquired = (free_runners > 0); if :: acquired -> free_runners-- :: else fi }
+}
+
+/* As the scheduler's RunnerHold: what comes after a runner was got, and when it is given back. */
+inline PassOn() {
+  if
+#if BREAK != 8
+  :: acquired && waiters[FREE] > 0 -> if :: free_runners > 0 -> NotifyOne(FREE) :: else fi
+#endif
+  :: else
+  fi
+}
+inline GiveBack() {
+  atomic { free_runners++; acquired = false; got = false; was = false }
+  NotifyOne(FREE)
+}
+
 /* As LeadBatches, until this producer's piece is done. */
 inline Lead() {
   do
@@ -314,7 +348,7 @@ inline Lead() {
 #else
     HasWork();
     if :: !work -> break :: else fi;
-    if :: done[SLOT(my_e)] == my_e + 1 -> NotifyOne(); break :: else fi
+    if :: done[SLOT(my_e)] == my_e + 1 -> NotifyOne(WORK); break :: else fi
 #endif
   od;
   Forget()
@@ -324,6 +358,7 @@ inline Lead() {
   byte e, r, h, we, wr, rows, i, key, piece, awaited;                 \
   bool no_slot, moved, got, work, was, acquired, slow, slow_not;
 
+#ifndef RUNNER_FREE
 proctype Producer(byte self) {
   LOCALS
   byte n, my_e, my_at;
@@ -334,9 +369,9 @@ proctype Producer(byte self) {
     if
 #ifdef LEADER
     :: self == 0 -> Lead()
-    :: self != 0 -> NotifyOne()
+    :: self != 0 -> NotifyOne(WORK)
 #else
-    :: true -> NotifyOne()
+    :: true -> NotifyOne(WORK)
 #endif
     fi;
     if
@@ -388,42 +423,140 @@ proctype Executor() {
 #if BREAK == 2
     HasWork();
     work = (work && free_runners > 0);
-    PrepareWait();
+    PrepareWait(WORK);
 #else
-    PrepareWait();
+    PrepareWait(WORK);
     HasWork();
     work = (work && free_runners > 0);
 #endif
     if
-    :: work -> atomic { waiters--; Forget() }
-    :: else -> Wait()
+    :: work -> atomic { waiters[WORK]--; Forget() }
+    :: else -> Wait(WORK, end_asleep)
     fi
   od
 }
 
+#endif
+
+#ifdef RUNNER_FREE
+bool ready[ALL];
+
+/* Piece 0 is there from the start. */
+proctype Submitter() {
+  bool was;
+  ready[1] = true;
+  NotifyOne(WORK)
+}
+
+/* Takes a piece, if there is one, and runs it; with NEEDS_TWO piece 0 takes until 1 has ended. */
+inline RunReady() {
+  atomic {
+    got = (ready[0] || ready[1]);
+    if
+    :: ready[0] -> piece = 0; ready[0] = false
+    :: ready[1] -> piece = 1; ready[1] = false
+    :: else
+    fi
+  }
+  if
+#if BREAK != 7
+  :: got && waiters[WORK] > 0 -> if :: ready[0] || ready[1] -> NotifyOne(WORK) :: else fi
+#endif
+  :: else
+  fi;
+  if
+  :: got ->
+    atomic {
+#ifdef NEEDS_TWO
+      (piece == 1 || ended[1] > 0);
+#endif
+      ran[piece] = true;
+      ended[piece]++;
+      all_ended++;
+      piece = 0
+    }
+  :: else
+  fi
+}
+
+/* As the scheduler's Executor and AwaitWork. */
+proctype SchedulerExecutor() {
+  byte key, piece;
+  bool got, was, acquired;
+  do
+  :: PrepareWait(WORK);
+    if
+    :: !(ready[0] || ready[1]) -> Wait(WORK, end_idle)
+    :: else ->
+      atomic { waiters[WORK]--; Forget() }
+      if
+      :: free_runners > 0
+      :: else ->
+        PrepareWait(FREE);
+        if
+        :: free_runners > 0 -> atomic { waiters[FREE]--; Forget() }
+        :: else -> Wait(FREE, end_waits)
+        fi
+      fi;
+      TryAcquire();
+      PassOn();
+      if
+      :: acquired ->
+        do
+        :: RunReady();
+          if :: !got -> break :: else fi
+        od;
+        GiveBack()
+      :: else
+      fi
+    fi
+  od
+}
+
+/* A thread that has run a job of its own, which no ring has seen. */
+proctype Leader() {
+  bool was, acquired, got;
+  GiveBack()
+}
+#endif
+
 init {
   byte n;
   atomic {
+#ifndef RUNNER_FREE
     /* The first epoch is MODULUS - 1: the next one wraps. */
     open_epoch[SLOT(MODULUS - 1)] = MODULUS - 1;
     n = 0;
     do :: n < BATCHES - 1 -> open_epoch[n] = n; n++ :: else -> break od;
     n = 0;
+#endif
+#ifdef RUNNER_FREE
+    do :: n < EXECUTORS -> run SchedulerExecutor(); n++ :: else -> break od;
+    run Leader();
+    run Leader();
+    ready[0] = true;
+    run Submitter();
+    free_runners = RUNNERS - 2;
+#else
     do :: n < EXECUTORS -> run Executor(); n++ :: else -> break od;
     run Producer(0);
     run Producer(1);
+#endif
     n = 0
   }
   all_ended == ALL; /* or spin reports an invalid end state */
   timeout -> /* nobody can go on: all executors are asleep */
   atomic {
-    assert(_nr_pr == 1 + EXECUTORS && asleep == EXECUTORS && waiters == EXECUTORS);
+    assert(_nr_pr == 1 + EXECUTORS && asleep[WORK] == EXECUTORS &&
+           waiters[WORK] == EXECUTORS);
     do :: n < ALL -> assert(ended[n] == 1 && (ran[n] || n == 0)); n++ :: else -> break od;
+#ifndef RUNNER_FREE
     n = 0;
     do
     :: n < BATCHES * ROWS -> assert(input[n] == 0 && stamp[n] == 0); n++
     :: else -> break
     od;
+#endif
     assert(free_runners == RUNNERS)
   }
 }

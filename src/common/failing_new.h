@@ -1,0 +1,109 @@
+// For tests: operator new that fails where it is told to. Included by one source file of a test
+// binary, as it defines the operators.
+//
+//   FailingNew fail(3);           // the third allocation of this thread from here on throws
+//   LargeNewFails fail(1 << 20);  // so do all of this thread that are larger
+//   FailingNewElsewhere fail(3);  // the third allocation of all other threads together throws
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace penstock {
+
+class FailingNew {
+ public:
+  // The `nth` (1: the next) allocation of this thread fails, if it comes while this object lives.
+  explicit FailingNew(long nth) { left_ = nth; }
+  ~FailingNew() { left_ = 0; }
+  FailingNew(const FailingNew&) = delete;
+  FailingNew& operator=(const FailingNew&) = delete;
+
+  bool failed() const { return left_ == 0; }
+
+  // All allocations so far, of all threads.
+  static long Allocations() { return allocations_.load(std::memory_order_relaxed); }
+
+  // What the operators are made of; null: this one fails.
+  static void* Alloc(size_t size, size_t alignment) noexcept {
+    allocations_.fetch_add(1, std::memory_order_relaxed);
+    if ((left_ > 0 && --left_ == 0) || size > size_max_) return nullptr;
+    if (elsewhere_left_.load(std::memory_order_relaxed) > 0 && !spared_ &&
+        elsewhere_left_.fetch_sub(1, std::memory_order_relaxed) == 1) {
+      return nullptr;
+    }
+    if (alignment <= alignof(std::max_align_t)) return std::malloc(std::max<size_t>(size, 1));
+    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  }
+  static void* AllocOrThrow(size_t size, size_t alignment) {
+    void* const p = Alloc(size, alignment);
+    if (p == nullptr) throw std::bad_alloc();
+    return p;
+  }
+
+ private:
+  inline static std::atomic<long> allocations_{0};
+  inline static thread_local long left_ = 0;
+  inline static thread_local size_t size_max_ = SIZE_MAX;
+  inline static std::atomic<long> elsewhere_left_{0};
+  inline static thread_local bool spared_ = false;
+  friend class LargeNewFails;
+  friend class FailingNewElsewhere;
+};
+
+class LargeNewFails {
+ public:
+  explicit LargeNewFails(size_t size_max) { FailingNew::size_max_ = size_max; }
+  ~LargeNewFails() { FailingNew::size_max_ = SIZE_MAX; }
+  LargeNewFails(const LargeNewFails&) = delete;
+  LargeNewFails& operator=(const LargeNewFails&) = delete;
+};
+
+// The `nth` allocation of all threads but this one fails, if it comes while this object lives.
+class FailingNewElsewhere {
+ public:
+  explicit FailingNewElsewhere(long nth) {
+    FailingNew::spared_ = true;
+    FailingNew::elsewhere_left_ = nth;
+  }
+  ~FailingNewElsewhere() {
+    FailingNew::elsewhere_left_ = 0;
+    FailingNew::spared_ = false;
+  }
+  FailingNewElsewhere(const FailingNewElsewhere&) = delete;
+  FailingNewElsewhere& operator=(const FailingNewElsewhere&) = delete;
+
+  bool failed() const { return FailingNew::elsewhere_left_ <= 0; }
+};
+
+}  // namespace penstock
+
+// All of them: a sanitizer brings its own for those that are left out, and they do not mix.
+void* operator new(size_t size) { return penstock::FailingNew::AllocOrThrow(size, 1); }
+void* operator new[](size_t size) { return penstock::FailingNew::AllocOrThrow(size, 1); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  return penstock::FailingNew::AllocOrThrow(size, static_cast<size_t>(alignment));
+}
+void* operator new[](size_t size, std::align_val_t alignment) {
+  return penstock::FailingNew::AllocOrThrow(size, static_cast<size_t>(alignment));
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return penstock::FailingNew::Alloc(size, 1);
+}
+void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  return penstock::FailingNew::Alloc(size, 1);
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }

@@ -1,0 +1,121 @@
+#include "sched/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+// Weight of the newest batch in the moving averages of the drain rate.
+constexpr double kRateWeight = 0.2;
+
+Admission::Amount BulkLimit(const Admission::Amount& max) {
+  return {std::max<int64_t>(1, max.tokens - max.tokens / Admission::kInteractivePart),
+          std::max<int64_t>(1, max.rows - max.rows / Admission::kInteractivePart)};
+}
+
+// "the limit of bulk requests is 3 tokens in 4 sequences (3/4 of --max-queued-tokens, ...)".
+std::string LimitText(const Admission::Amount& limit, Priority priority) {
+  const bool bulk = priority == Priority::kBulk;
+  return fmt::format(
+      "the limit of {} requests is {} tokens in {} sequences ({}--max-queued-tokens, "
+      "--max-queued-rows)",
+      bulk ? "bulk" : "interactive", limit.tokens, limit.rows, bulk ? "3/4 of " : "");
+}
+
+// Adds `more` unless the sum were over the limit.
+bool AddUpTo(int64_t limit, int64_t more, std::memory_order order, std::atomic<int64_t>* sum) {
+  int64_t before = sum->load(std::memory_order_relaxed);
+  do {
+    if (before + more > limit) return false;
+  } while (!sum->compare_exchange_weak(before, before + more, order));
+  return true;
+}
+
+void Average(double newest, std::atomic<double>* average) {
+  // Two at once may lose one of their batches; it is an estimate.
+  const double old = average->load(std::memory_order_relaxed);
+  average->store(old == 0 ? newest : old + kRateWeight * (newest - old), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Admission::Admission(const Amount& queue_max, const SchedulerMetrics* metrics)
+    : limits_{queue_max, BulkLimit(queue_max)}, metrics_(metrics) {
+  static_assert(static_cast<int>(Priority::kBulk) == 1);
+}
+
+Status Admission::TooLarge(const Amount& wanted, Priority priority) const {
+  return {StatusCode::kPayloadTooLarge,
+          fmt::format("the request has {} tokens in {} sequences; {}", wanted.tokens, wanted.rows,
+                      LimitText(limit(priority), priority))};
+}
+
+Status Admission::Full(const Amount& wanted, Priority priority) const {
+  const auto wait_s = [](int64_t over, const std::atomic<double>& per_s) {
+    const double rate = per_s.load(std::memory_order_relaxed);
+    return over > 0 && rate > 0 ? static_cast<double>(over) / rate : 0;
+  };
+  const Amount waiting{tokens(), rows()};
+  const double wait =
+      std::max(wait_s(waiting.tokens + wanted.tokens - limit(priority).tokens, tokens_per_s_),
+               wait_s(waiting.rows + wanted.rows - limit(priority).rows, rows_per_s_));
+  return Status(StatusCode::kResourceExhausted,
+                fmt::format("the queue is full: {} tokens in {} sequences wait, the request has {} "
+                            "tokens in {} sequences, {}",
+                            waiting.tokens, waiting.rows, wanted.tokens, wanted.rows,
+                            LimitText(limit(priority), priority)))
+      .WithRetryAfter(static_cast<int>(std::ceil(std::clamp(wait, 1.0, kRetryAfterMaxS))));
+}
+
+Status Admission::CountIn(const EncodeJob& job) {
+  const Priority priority = job.context.priority;
+  const Amount wanted = Of(job);
+  const Amount& most = limit(priority);
+  if (wanted.tokens > most.tokens || wanted.rows > most.rows) return TooLarge(wanted, priority);
+  if (!AddUpTo(most.rows, wanted.rows, std::memory_order_seq_cst, &rows_)) {
+    return Full(wanted, priority);
+  }
+  if (!AddUpTo(most.tokens, wanted.tokens, std::memory_order_relaxed, &tokens_)) {
+    rows_.fetch_sub(wanted.rows, std::memory_order_seq_cst);
+    return Full(wanted, priority);
+  }
+  Show(priority, wanted, 1);
+  return Status::Ok();
+}
+
+void Admission::CountOut(const EncodeJob& job) {
+  const Amount counted = Of(job);
+  if (job.progress.discounted) {
+    dead_rows_.fetch_sub(counted.rows, std::memory_order_seq_cst);
+    return;
+  }
+  Show(job.context.priority, counted, -1);
+  tokens_.fetch_sub(counted.tokens, std::memory_order_relaxed);
+  rows_.fetch_sub(counted.rows, std::memory_order_seq_cst);
+}
+
+void Admission::Discount(EncodeJob* job) {
+  const Amount counted = Of(*job);
+  // First here, then off: who finds no rows and then none here has missed none.
+  dead_rows_.fetch_add(counted.rows, std::memory_order_seq_cst);
+  CountOut(*job);
+  job->progress.discounted = true;
+}
+
+void Admission::Show(Priority priority, const Amount& wanted, int64_t sign) {
+  const SchedulerMetrics::Lane& series = metrics_->lanes[static_cast<size_t>(priority)];
+  series.queue_tokens->Add(sign * wanted.tokens);
+  series.queue_rows->Add(sign * wanted.rows);
+  series.queue_requests->Add(sign);
+}
+
+void Admission::Drained(const Amount& batch, double seconds, size_t replicas) {
+  const double batches_per_s = static_cast<double>(replicas) / std::max(seconds, 1e-9);
+  Average(static_cast<double>(batch.tokens) * batches_per_s, &tokens_per_s_);
+  Average(static_cast<double>(batch.rows) * batches_per_s, &rows_per_s_);
+}
+
+}  // namespace penstock
