@@ -25,14 +25,6 @@ bool AllFinite(std::span<const float> values) {
   return sum == 0;
 }
 
-// What has no job to fail for it. Within catch (...).
-void LogException(const char* where) noexcept {
-  try {
-    LogError("{} threw: {}", where, ExceptionStatus().message());
-  } catch (...) {  // no memory for the line
-  }
-}
-
 }  // namespace
 
 // --- When to run ------------------------------------------------------------------------------
