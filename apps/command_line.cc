@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/printable.h"
+
 namespace penstock {
 namespace {
 
@@ -100,10 +102,8 @@ class Help : public CLI::Formatter {
 
 std::string OneLine(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
-  }
-  return text;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return Printable(text);  // it may quote a file or another server
 }
 
 }  // namespace
@@ -164,7 +164,8 @@ int CommandLine::Fail(const Status& status) const {
 }
 
 int CommandLine::FailUsage(const std::string& message) const {
-  std::fprintf(stderr, "%s: %s (see %s --help)\n", name_.c_str(), message.c_str(), name_.c_str());
+  std::fprintf(stderr, "%s: %s (see %s --help)\n", name_.c_str(), OneLine(message).c_str(),
+               name_.c_str());
   return kExitUsage;
 }
 
