@@ -301,6 +301,55 @@ TEST_F(ListenerTest, MalformedRequestsGet400AndAreClosed) {
   EXPECT_EQ(handler_.requests, 0);
 }
 
+// What a proxy that ends chunk lines at LF takes as one request must not be several.
+TEST_F(ListenerTest, ABareLfInAChunkExtensionHidesNoRequest) {
+  Start();
+  const std::string hidden = "GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
+  for (const std::string& body :
+       {"1;a=\"\n\"\r\nx\r\n0\r\n\r\n" + hidden, "0;a=\"\n\r\n\r\n" + hidden + "\"\r\n\r\n",
+        "0;a=\"\n\"\r\n\r\n" + hidden, "0;a=\"" + hidden + hidden, "0\n\r\n" + hidden,
+        "1\r\nx\n0\r\n\r\n" + hidden, "0\r\nA: b\r\n c\r\n\r\n" + hidden,
+        "0\r\nA: b\n\r\n" + hidden, "1\t;\x01\r\nx\r\n0\r\n\r\n" + hidden}) {
+    Client client = Connect();
+    client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body);
+    const auto begin = Clock::now();
+    const std::string answer = client.ReadAll();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 ")) << body << "\n->\n" << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+    EXPECT_EQ(answer.find("HTTP/1.1 ", 10), std::string::npos) << answer;
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5)) << body;
+  }
+  EXPECT_EQ(handler_.requests, 0);
+}
+
+TEST_F(ListenerTest, FramingThatReadersDifferAboutIsRefused) {
+  Start();
+  const std::string chunk = "\r\n\r\n1\r\nx\r\n0\r\n\r\n";
+  for (const auto& [request, status] : {
+           std::pair{
+               "POST /x HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked" + chunk,
+               "400"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked" + chunk, "501"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, chunked" + chunk, "501"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked" +
+                chunk,
+            "501"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\r\n chunked" + chunk, "400"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n 0" + chunk, "400"},
+           {"GET /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer\r\n k\r\n\r\n", "400"},
+           {"GET /x HTTP/1.1\r\nHost: a b@@//..\r\n\r\n", "400"},
+           {"GET /x HTTP/1.1\r\nHost: h:port\r\n\r\n", "400"},
+           {"GET http://u@h/x HTTP/1.1\r\nHost: h\r\n\r\n", "400"},
+       }) {
+    Client client = Connect();
+    client.Send(request);
+    const std::string answer = client.ReadAll();
+    EXPECT_TRUE(answer.starts_with(std::string("HTTP/1.1 ") + status)) << request << "\n" << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  }
+  EXPECT_EQ(handler_.requests, 0);
+}
+
 TEST_F(ListenerTest, OtherRefusals) {
   Start();
   Client expect = Connect();

@@ -25,6 +25,7 @@ struct HttpRequest {
   std::string target;  // as sent: "/v1/models/a%2Fb?x=1"
   std::string path;    // target without the query, percent-decoded
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::string host;  // of an absolute target, else of Host; see HostOf; "" = none was sent
   std::string body;
   std::string id;           // X-Request-Id, the client's or a generated one
   std::string remote;       // "127.0.0.1:51234"
