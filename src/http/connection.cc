@@ -638,7 +638,7 @@ std::shared_ptr<Connection> MakeConnection(tcp::socket socket, std::shared_ptr<I
     return std::make_shared<ConnectionOn<tcp::socket>>(thread, std::move(socket));
   }
   using Tls = ssl::stream<tcp::socket>;
-  return std::make_shared<ConnectionOn<Tls>>(thread, std::move(socket), *thread->tls);
+  return std::make_shared<ConnectionOn<Tls>>(thread, std::move(socket), *thread->tls->Get());
 }
 
 }  // namespace penstock

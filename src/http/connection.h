@@ -18,7 +18,6 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/context.hpp>
 #include <condition_variable>
 #include <ctime>
 #include <memory>
@@ -28,6 +27,7 @@
 
 #include "http/message.h"
 #include "http/server.h"
+#include "http/tls_context.h"
 
 namespace penstock {
 
@@ -54,7 +54,7 @@ struct IoThread {
   boost::asio::io_context context{1};
   HttpHandler* handler = nullptr;
   const ServerOptions* options = nullptr;
-  boost::asio::ssl::context* tls = nullptr;  // null = plain
+  const TlsContext* tls = nullptr;  // null = plain
   OpenCount* open_count = nullptr;
 
   // Set before the first connection is closed, so that no answer after that promises more.

@@ -2,14 +2,18 @@
 #include "http/listener.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -81,9 +85,12 @@ class Handler : public HttpHandler {
 
 class Client {
  public:
-  explicit Client(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Client(uint16_t port) : Client() { ConnectTo(port); }
+  Client() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const timeval limit{.tv_sec = 10, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  }
+  void ConnectTo(uint16_t port) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
@@ -516,6 +523,33 @@ TEST_F(ListenerTest, ConnectionsOverTheLimitAreTurnedAway) {
   Client fourth = Connect();
   fourth.Send(Post("/echo", "x"));
   EXPECT_NE(fourth.ReadTo("POST /echo x"), "");
+}
+
+// Without a descriptor to accept it with, a client is still told.
+TEST_F(ListenerTest, OutOfDescriptorsIsA503) {
+  Start();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<int> held;
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 4; ++i) clients.push_back(std::make_unique<Client>());
+  rlimit low = before;
+  low.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) held.push_back(fd);
+  ASSERT_EQ(errno, EMFILE);
+  const auto begin = Clock::now();
+  for (const auto& client : clients) {
+    client->ConnectTo(listener_->port());
+    EXPECT_TRUE(client->ReadAll().starts_with("HTTP/1.1 503 "));
+  }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_EQ(handler_.refused, 4);
+  for (const int fd : held) close(fd);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  Client after = Connect();
+  after.Send(Post("/echo", "x"));
+  EXPECT_NE(after.ReadTo("POST /echo x"), "");
 }
 
 TEST_F(ListenerTest, ShutdownFinishesWhatIsInFlight) {
