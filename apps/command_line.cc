@@ -179,12 +179,18 @@ std::optional<int> CommandLine::Parse(std::vector<std::string> args) {
 }
 
 std::string CommandLine::SetButEmpty() const {
+  // CLI11 takes "--api-key= --port" and "--api-key --port" for the key "--port".
+  const auto is_flag = [this](const std::string& value) {
+    return value.starts_with("--") &&
+           app_.get_option_no_throw(value.substr(0, value.find('='))) != nullptr;
+  };
   for (const std::string& flag : not_empty_) {
     const std::string variable = EnvironmentName(flag);
     const char* const value = std::getenv(variable.c_str());
     if (value != nullptr && IsBlank(value)) return variable;
-    const auto& given = app_.get_option("--" + flag)->results();
-    if (std::any_of(given.begin(), given.end(), IsBlank)) return "--" + flag;
+    for (const std::string& given : app_.get_option("--" + flag)->results()) {
+      if (IsBlank(given) || is_flag(given)) return "--" + flag;
+    }
   }
   return "";
 }

@@ -5,10 +5,11 @@
 namespace penstock {
 namespace {
 
-Status AddKeys(const std::vector<std::string>& keys, const char* field, ApiKeys* to) {
+Status AddKeys(const std::vector<std::string>& keys, const char* flag, const char* field,
+               ApiKeys* to) {
   for (const std::string& key : keys) {
     if (const Status status = CheckApiKey(key); !status.ok()) {
-      return Status::InvalidArgument(std::string(field) + ": " + status.message(), field);
+      return Status::InvalidArgument(std::string(flag) + ": " + status.message(), field);
     }
     to->Add(key);
   }
@@ -37,10 +38,12 @@ KeyRights KeySets::RightsOf(std::string_view key) const {
 
 Expected<std::shared_ptr<KeyRing>> KeyRing::Make(const ServerOptions& options) {
   std::shared_ptr<KeyRing> ring(new KeyRing);
-  PENSTOCK_RETURN_IF_ERROR(AddKeys(options.api_keys, "api_keys", &ring->of_flags_.users));
-  PENSTOCK_RETURN_IF_ERROR(AddKeys(options.bulk_api_keys, "bulk_api_keys", &ring->of_flags_.bulk));
   PENSTOCK_RETURN_IF_ERROR(
-      AddKeys(options.admin_api_keys, "admin_api_keys", &ring->of_flags_.admins));
+      AddKeys(options.api_keys, "--api-key", "api_keys", &ring->of_flags_.users));
+  PENSTOCK_RETURN_IF_ERROR(
+      AddKeys(options.bulk_api_keys, "--bulk-api-key", "bulk_api_keys", &ring->of_flags_.bulk));
+  PENSTOCK_RETURN_IF_ERROR(AddKeys(options.admin_api_keys, "--admin-api-key", "admin_api_keys",
+                                   &ring->of_flags_.admins));
   ring->user_files_ = options.api_key_files;
   ring->bulk_files_ = options.bulk_api_key_files;
   ring->admin_files_ = options.admin_api_key_files;

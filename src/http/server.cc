@@ -32,8 +32,8 @@ Status CheckOptions(const ServerOptions& options) {
         "request_timeout");
   }
   if (options.admin_metrics && !options.HasAdminKeys()) {
-    return Status::InvalidArgument("there is no key of an administrator that could be asked for",
-                                   "admin_metrics");
+    return Status::InvalidArgument(
+        "--admin-metrics asks for a key of --admin-api-key, and there is none", "admin_metrics");
   }
   PENSTOCK_RETURN_IF_ERROR(AllowedHosts::Check(options.allowed_hosts));
   for (const std::string& path : options.bulk_routes) {
