@@ -65,7 +65,8 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
 
 void FitConnections(ServerOptions* server) {
   const int64_t open_files_max = RaiseOpenFilesMax();
-  const int32_t fit = ConnectionsThatFit(open_files_max, server->connections_max);
+  const int32_t fit =
+      ConnectionsThatFit(open_files_max, server->io_threads, server->connections_max);
   if (fit == server->connections_max) return;
   LogWarn(
       "--max-connections {} does not fit the {} files this process may open (ulimit -n); it is {}",

@@ -273,6 +273,7 @@ void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_
 }  // namespace
 
 int RunServe(const std::vector<std::string>& args) {
+  const Signals signals;  // before any thread
   CommandLine line(
       "serve", "Serve models over HTTP.",
       "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n"
@@ -303,7 +304,6 @@ int RunServe(const std::vector<std::string>& args) {
     LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
   }
 
-  const Signals signals;
   FitConnections(&flags.server);
   auto local = LocalModels::Start(flags.model);
   if (!local.ok()) {

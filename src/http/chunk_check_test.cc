@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <random>
 #include <string>
 
 namespace penstock {
@@ -143,6 +147,56 @@ TEST(ChunkCheck, LengthsAreBounded) {
   std::string trailers = "0\r\n";
   for (int i = 0; i < 1000; ++i) trailers += "a: b\r\n";
   EXPECT_EQ(Verdict(trailers), "trailers are too long");
+}
+
+// Where the check sees the end of a body, the parser that takes it apart does too.
+TEST(ChunkCheck, TheParserAgreesOnTheEnd) {
+  namespace http = boost::beast::http;
+  const std::string header = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string good = "5;a=\"b\\\"c\";d=e;f\r\nhello\r\n1\r\nx\r\n0;g\r\nT: v\r\n\r\n";
+  const std::string letters("\r\n;=\"\\ \t:05aG\0\x01\xff", 18);
+  std::mt19937 random(7);
+  int whole = 0, refused = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    std::string body = good;
+    for (uint32_t change = random() % 4; change > 0; --change) {
+      const size_t at = random() % body.size();
+      const char letter = letters[random() % letters.size()];
+      switch (random() % 4) {
+        case 0:
+          body[at] = letter;
+          break;
+        case 1:
+          body.insert(at, 1, letter);
+          break;
+        case 2:
+          body.erase(at, 1 + random() % 3);
+          break;
+        default:
+          body.insert(at, body.substr(random() % body.size(), random() % 12));
+      }
+    }
+    body += "GET / HTTP/1.1\r\n\r\n";
+    ChunkCheck check(1000);
+    if (check.Check(body) != nullptr) {
+      ++refused;
+      continue;
+    }
+    http::request_parser<http::string_body> parser;
+    parser.eager(true);
+    boost::system::error_code ec;
+    const std::string all = header + body;
+    size_t used = 0;
+    while (!parser.is_done() && !ec && used < all.size()) {
+      used += parser.put(boost::asio::buffer(all.data() + used, all.size() - used), ec);
+    }
+    if (ec && ec != http::error::need_more) continue;  // refused after all
+    whole += parser.is_done();
+    check.Used(used - header.size());
+    EXPECT_EQ(check.AtEnd(), parser.is_done()) << body;
+  }
+  EXPECT_GT(whole, 10'000);
+  EXPECT_GT(refused, 10'000);
 }
 
 }  // namespace

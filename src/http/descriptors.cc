@@ -20,8 +20,9 @@ int64_t RaiseOpenFilesMax() {
   return static_cast<int64_t>(limit.rlim_cur);
 }
 
-int32_t ConnectionsThatFit(int64_t open_files_max, int32_t wanted) {
-  const int64_t fit = std::max(open_files_max - kReservedDescriptors, open_files_max / 2);
+int32_t ConnectionsThatFit(int64_t open_files_max, int32_t io_threads, int32_t wanted) {
+  const int64_t reserved = kReservedDescriptors + kDescriptorsPerIoThread * io_threads;
+  const int64_t fit = std::max(open_files_max - reserved, open_files_max / 2);
   return static_cast<int32_t>(std::clamp<int64_t>(fit, 1, std::max(wanted, 1)));
 }
 

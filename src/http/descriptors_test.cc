@@ -7,13 +7,14 @@ namespace penstock {
 namespace {
 
 TEST(Descriptors, ConnectionsLeaveSomeToTheRest) {
-  EXPECT_EQ(ConnectionsThatFit(1 << 20, 4096), 4096);
-  EXPECT_EQ(ConnectionsThatFit(INT64_MAX, 1 << 20), 1 << 20);
-  EXPECT_EQ(ConnectionsThatFit(4096 + kReservedDescriptors, 4096), 4096);
-  EXPECT_EQ(ConnectionsThatFit(1024, 4096), 1024 - kReservedDescriptors);
-  EXPECT_EQ(ConnectionsThatFit(1024, 16), 16);
-  EXPECT_EQ(ConnectionsThatFit(64, 4096), 32);
-  EXPECT_EQ(ConnectionsThatFit(0, 4096), 1);
+  EXPECT_EQ(ConnectionsThatFit(1 << 20, 2, 4096), 4096);
+  EXPECT_EQ(ConnectionsThatFit(INT64_MAX, 256, 1 << 20), 1 << 20);
+  EXPECT_EQ(ConnectionsThatFit(4096 + 128 + 6, 2, 4096), 4096);
+  EXPECT_EQ(ConnectionsThatFit(4096 + 128 + 6, 4, 4096), 4090);
+  EXPECT_EQ(ConnectionsThatFit(1024, 2, 4096), 1024 - 134);
+  EXPECT_EQ(ConnectionsThatFit(1024, 2, 16), 16);
+  EXPECT_EQ(ConnectionsThatFit(64, 2, 4096), 32);
+  EXPECT_EQ(ConnectionsThatFit(0, 2, 4096), 1);
 }
 
 TEST(Descriptors, TheLimitIsRaised) {
