@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
 
+#include "access_flags.h"
 #include "command_line.h"
 #include "local_models.h"
 #include "output_file.h"
@@ -99,6 +101,52 @@ TEST_F(AppsTest, MistakesAreOneLineThatNamesTheFlag) {
   EXPECT_EQ(std::count(error_.begin(), error_.end(), '\n'), 1);
   EXPECT_EQ(Parse({"--model", "m", "--config", folder_ + "/none.toml"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("none.toml"));
+}
+
+TEST_F(AppsTest, AKeyThatIsSetButEmptyIsRefused) {
+  ServerOptions server;
+  const auto parse = [&](std::vector<std::string> args) {
+    server = {};
+    CommandLine line("test", "A test.", "");
+    AddAccessFlags(&line, &server);
+    line.app().add_flag("--other");
+    testing::internal::CaptureStderr();
+    const auto exit_code = line.Parse(std::move(args));
+    error_ = testing::internal::GetCapturedStderr();
+    return exit_code.value_or(-1);
+  };
+  for (const std::string flag : {"api-key", "api-key-file", "bulk-api-key", "bulk-api-key-file",
+                                 "admin-api-key", "admin-api-key-file", "allowed-host"}) {
+    std::string variable = "PENSTOCK_" + flag;
+    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    for (const char* empty : {"", "  ", "\n"}) {
+      setenv(variable.c_str(), empty, 1);
+      EXPECT_EQ(parse({}), kExitUsage) << variable;
+      EXPECT_THAT(error_, HasSubstr(variable + " is set but empty"));
+    }
+    setenv(variable.c_str(), "value", 1);
+    EXPECT_EQ(parse({}), -1) << error_;
+    unsetenv(variable.c_str());
+    for (const std::vector<std::string>& args : {std::vector<std::string>{"--" + flag, ""},
+                                                 {"--" + flag + "="},
+                                                 {"--" + flag},
+                                                 {"--" + flag + "=", "--other"},
+                                                 {"--" + flag, "--other"},
+                                                 {"--" + flag, "a", "--" + flag, " "}}) {
+      EXPECT_EQ(parse(args), kExitUsage) << args.back();
+      EXPECT_THAT(error_, HasSubstr("--" + flag));
+    }
+    for (const char* value : {"''", "[]", "['a', '']", "'  '"}) {
+      const std::string config = File("keys.toml", flag + " = " + value + "\n");
+      EXPECT_EQ(parse({"--config", config}), kExitUsage) << value;
+      EXPECT_THAT(error_, HasSubstr(flag));
+    }
+    const std::string config = File("keys.toml", flag + " = ['a', 'b']\n");
+    EXPECT_EQ(parse({"--config", config}), -1) << error_;
+    EXPECT_EQ(parse({"--" + flag, "a", "--" + flag + "=b"}), -1) << error_;
+  }
+  EXPECT_EQ(parse({"--api-key", "a,,b", "--api-key=-"}), -1) << error_;
+  EXPECT_THAT(server.api_keys, ElementsAre("a,,b", "-"));
 }
 
 TEST_F(AppsTest, NamesOfModels) {

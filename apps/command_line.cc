@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/printable.h"
+
 namespace penstock {
 namespace {
 
@@ -24,17 +26,34 @@ bool IsSet(const std::string& variable) {
   return value != nullptr && *value != '\0';
 }
 
+bool IsBlank(const std::string& value) {
+  return value.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
 // The file gives way to the environment: CLI11 by itself would have it the other way round, as it
 // reads the file first and the environment only for what is still unset.
 class FileBelowEnvironment : public CLI::ConfigTOML {
  public:
+  explicit FileBelowEnvironment(const std::vector<std::string>* not_empty)
+      : not_empty_(not_empty) {}
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     std::vector<CLI::ConfigItem> read = CLI::ConfigTOML::from_config(input);
+    for (const CLI::ConfigItem& item : read) {
+      // CLI11 takes an empty list for nothing at all.
+      const bool guards =
+          std::find(not_empty_->begin(), not_empty_->end(), item.name) != not_empty_->end();
+      if (guards && std::all_of(item.inputs.begin(), item.inputs.end(), IsBlank)) {
+        throw CLI::ValidationError(item.name + " in the config file is set but empty");
+      }
+    }
     std::erase_if(read, [](const CLI::ConfigItem& item) {
       return item.parents.empty() && IsSet(EnvironmentName(item.name));
     });
     return read;
   }
+
+ private:
+  const std::vector<std::string>* const not_empty_;
 };
 
 // One flag: its names and type on a line, below it what it does, wrapped, with unit and default.
@@ -100,10 +119,8 @@ class Help : public CLI::Formatter {
 
 std::string OneLine(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
-  }
-  return text;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return Printable(text);  // it may quote a file or another server
 }
 
 }  // namespace
@@ -116,7 +133,7 @@ CommandLine::CommandLine(const std::string& name, const std::string& summary,
   app_.set_help_flag("-h,--help", "Print this help and leave.");
   app_.set_config("--config", "", "TOML file with settings; keys are flag names.")
       ->type_name("FILE");
-  app_.config_formatter(std::make_shared<FileBelowEnvironment>());
+  app_.config_formatter(std::make_shared<FileBelowEnvironment>(&not_empty_));
   app_.allow_config_extras(CLI::config_extras_mode::error);
   app_.footer(
       "Any flag may be set by a variable PENSTOCK_<FLAG> (PENSTOCK_PORT=80) or in the --config "
@@ -155,7 +172,27 @@ std::optional<int> CommandLine::Parse(std::vector<std::string> args) {
   } catch (const std::exception& error) {
     return FailUsage(OneLine(error.what()));
   }
+  if (const std::string empty = SetButEmpty(); !empty.empty()) {
+    return FailUsage(empty + " is set but empty; give it a value, or leave it out");
+  }
   return std::nullopt;
+}
+
+std::string CommandLine::SetButEmpty() const {
+  // CLI11 takes "--api-key= --port" and "--api-key --port" for the key "--port".
+  const auto is_flag = [this](const std::string& value) {
+    return value.starts_with("--") &&
+           app_.get_option_no_throw(value.substr(0, value.find('='))) != nullptr;
+  };
+  for (const std::string& flag : not_empty_) {
+    const std::string variable = EnvironmentName(flag);
+    const char* const value = std::getenv(variable.c_str());
+    if (value != nullptr && IsBlank(value)) return variable;
+    for (const std::string& given : app_.get_option("--" + flag)->results()) {
+      if (IsBlank(given) || is_flag(given)) return "--" + flag;
+    }
+  }
+  return "";
 }
 
 int CommandLine::Fail(const Status& status) const {
@@ -164,7 +201,8 @@ int CommandLine::Fail(const Status& status) const {
 }
 
 int CommandLine::FailUsage(const std::string& message) const {
-  std::fprintf(stderr, "%s: %s (see %s --help)\n", name_.c_str(), message.c_str(), name_.c_str());
+  std::fprintf(stderr, "%s: %s (see %s --help)\n", name_.c_str(), OneLine(message).c_str(),
+               name_.c_str());
   return kExitUsage;
 }
 

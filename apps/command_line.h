@@ -28,6 +28,11 @@ class CommandLine {
 
   CLI::App& app() { return app_; }
 
+  // Flags that guard something, without the dashes. For them an empty value, wherever it comes
+  // from, is a mistake: a secret that failed to arrive must not leave the door open. (Of other
+  // flags an empty variable is as none.) Before Parse.
+  void RefuseEmpty(std::vector<std::string> flags) { not_empty_ = std::move(flags); }
+
   // Reads the arguments after the subcommand. Nothing: go on. Else the exit code: help was printed,
   // or the mistake was.
   std::optional<int> Parse(std::vector<std::string> args);
@@ -37,8 +42,12 @@ class CommandLine {
   int FailUsage(const std::string& message) const;
 
  private:
+  // The flag of RefuseEmpty, or its variable, that is set but blank; "" = none.
+  std::string SetButEmpty() const;
+
   std::string name_;
   CLI::App app_;
+  std::vector<std::string> not_empty_;
 };
 
 }  // namespace penstock

@@ -8,6 +8,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "common/printable.h"
 
 namespace {
 
@@ -59,7 +60,7 @@ int Run(const std::vector<std::string>& args) {
     if (args[0] == command.name) return command.run({args.begin() + 1, args.end()});
   }
   std::fprintf(stderr, "penstock: there is no command '%s' (see penstock --help)\n",
-               args[0].c_str());
+               penstock::Printable(args[0]).c_str());
   return penstock::kExitUsage;
 }
 
@@ -69,7 +70,7 @@ int main(int argc, char** argv) {
   try {
     return Run({argv + 1, argv + argc});
   } catch (const std::exception& error) {  // out of memory, out of threads
-    std::fprintf(stderr, "penstock: %s\n", error.what());
+    std::fprintf(stderr, "penstock: %s\n", penstock::Printable(error.what()).c_str());
     return penstock::kExitFailure;
   }
 }

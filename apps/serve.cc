@@ -1,11 +1,9 @@
 // penstock serve: models behind HTTP.
 //
 // The main thread waits for the end of loading and for signals; everything else happens on threads
-// of the server, the service and the schedulers. Signals are blocked before the first thread is
-// started, so that they arrive at the signalfd and nowhere else.
+// of the server, the service and the schedulers.
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -15,13 +13,16 @@
 #include <map>
 #include <thread>
 
+#include "access_flags.h"
 #include "command_line.h"
 #include "commands.h"
 #include "common/json_writer.h"
 #include "common/log.h"
 #include "common/memory.h"
+#include "common/printable.h"
 #include "http/server.h"
 #include "local_models.h"
+#include "signals.h"
 
 namespace penstock {
 namespace {
@@ -51,30 +52,7 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(1, 256))
       ->type_name("N")
       ->group(network);
-  app->add_option("--tls-cert", server.tls_cert_file, "PEM file, chain first: serve HTTPS.")
-      ->type_name("FILE")
-      ->group(network);
-  app->add_option("--tls-key", server.tls_key_file, "PEM file of the certificate's key.")
-      ->type_name("FILE")
-      ->group(network);
-  app->add_option("--cors-allow-origin", server.cors_allow_origins,
-                  "Origin that browsers may call from; * = any. May be given again.")
-      ->type_name("ORIGIN")
-      ->allow_extra_args(false)
-      ->group(network);
-  app->add_option("--api-key", server.api_keys,
-                  "Key that clients must send as a bearer token. May be given again. Better set "
-                  "as PENSTOCK_API_KEY: others can read command lines.")
-      ->type_name("KEY")
-      ->allow_extra_args(false)
-      ->group(network);
   const std::string priority = "Priority";
-  app->add_option("--bulk-api-key", server.bulk_api_keys,
-                  "As --api-key; everything that comes with this key is bulk work, which goes "
-                  "after interactive work. May be given again.")
-      ->type_name("KEY")
-      ->allow_extra_args(false)
-      ->group(priority);
   app->add_option("--bulk-route", server.bulk_routes,
                   "Route, such as /v1/embeddings, whose requests are bulk work unless they say "
                   "X-Penstock-Priority: interactive. May be given again.")
@@ -138,7 +116,8 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("N")
       ->group(limits);
   app->add_option("--request-timeout-ms", flags->request_timeout_ms,
-                  "Drop a request that was not begun in this time; 0 = never.")
+                  "Longest time of a request; what was not begun by then is dropped. "
+                  "X-Request-Timeout-Ms can shorten it. 0 = as long as that header says.")
       ->check(milliseconds)
       ->type_name("MS")
       ->group(limits);
@@ -193,55 +172,37 @@ void AddLogFlags(CLI::App* app, ServeFlags* flags) {
       ->group(log);
 }
 
-// SIGINT and SIGTERM as something to poll. Blocks them for every thread started later.
-class Signals {
- public:
-  Signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    signal(SIGPIPE, SIG_IGN);  // a client that left is an error of write, not our end
-    fd_ = signalfd(-1, &set, SFD_CLOEXEC);
-    PENSTOCK_CHECK(fd_ >= 0);
-  }
-  ~Signals() { close(fd_); }
+void Reload(Server* server) {
+  LogInfo("SIGHUP: reading the files of keys and certificate again");
+  if (server->Reload().ok()) LogInfo("reloaded");
+}
 
-  int fd() const { return fd_; }
-  // Blocks until one comes; its number.
-  int Wait() const {
-    signalfd_siginfo info{};
-    while (read(fd_, &info, sizeof info) != sizeof info) {
-    }
-    return static_cast<int>(info.ssi_signo);
-  }
-
- private:
-  int fd_;
-};
-
-// Waits for the end of loading or a signal. Returns the signal, or 0.
-int WaitLoadedOrSignal(Registry* registry, const Signals& signals, Status* loaded) {
+// Waits for the end of loading, and ends the process if it is to stop before.
+Status WaitLoaded(Registry* registry, Server* server, const Signals& signals) {
   const int done = eventfd(0, EFD_CLOEXEC);
   PENSTOCK_CHECK(done >= 0);
+  Status loaded;
   std::thread waiter([&] {
-    *loaded = registry->WaitLoaded();
+    loaded = registry->WaitLoaded();
     const uint64_t one = 1;
     (void)!write(done, &one, sizeof one);
   });
-  pollfd fds[2] = {{signals.fd(), POLLIN, 0}, {done, POLLIN, 0}};
-  while (poll(fds, 2, -1) < 0 && errno == EINTR) {
-  }
-  const int signal_number = fds[0].revents != 0 ? signals.Wait() : 0;
-  if (signal_number != 0) {
+  for (;;) {
+    pollfd fds[2] = {{signals.fd(), POLLIN, 0}, {done, POLLIN, 0}};
+    if (poll(fds, 2, -1) < 0) continue;
+    if (fds[0].revents == 0) break;
+    const int number = signals.Wait();
+    if (number == SIGHUP) {
+      Reload(server);
+      continue;
+    }
     std::fprintf(stderr, "penstock serve: stopped before the models were loaded\n");
     // Loading cannot be interrupted, and nothing is lost with it.
-    _exit(128 + signal_number);
+    _exit(128 + number);
   }
   waiter.join();
   close(done);
-  return signal_number;
+  return loaded;
 }
 
 std::string Describe(const ModelInfo& model) {
@@ -287,12 +248,12 @@ void PrintReady(const ServeFlags& flags, const Server& server, const Service& se
   std::string models;
   for (const ModelInfo& model : service.Models()) {
     models += models.empty() ? "" : ", ";
-    models += Describe(model);
+    models += Printable(Describe(model));
   }
   const std::string curl = CurlLine(service.Models().front(), UrlOf(flags.server, server, true),
-                                    !flags.server.AllKeys().empty());
+                                    flags.server.AsksForKey());
   std::printf("penstock " PENSTOCK_VERSION " ready on %s serving %s\n%s\n",
-              UrlOf(flags.server, server, false).c_str(), models.c_str(), curl.c_str());
+              UrlOf(flags.server, server, false).c_str(), models.c_str(), Printable(curl).c_str());
   std::fflush(stdout);
 }
 
@@ -301,7 +262,9 @@ void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_
   // Somebody who asks twice does not want to wait.
   std::thread([fd = signals.fd()] {
     signalfd_siginfo info{};
-    if (read(fd, &info, sizeof info) == sizeof info) _exit(128 + info.ssi_signo);
+    while (read(fd, &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo != SIGHUP) _exit(128 + static_cast<int>(info.ssi_signo));
+    }
   }).detach();
   const auto start = std::chrono::steady_clock::now();
   const std::chrono::milliseconds timeout{timeout_s * 1000};
@@ -323,14 +286,17 @@ void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_
 }  // namespace
 
 int RunServe(const std::vector<std::string>& args) {
-  CommandLine line("serve", "Serve models over HTTP.",
-                   "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n"
-                   "  penstock serve --model ./embedder --model rank=./reranker --port 9000\n"
-                   "  PENSTOCK_API_KEY=secret penstock serve --model ./embedder --host 0.0.0.0\n"
-                   "  penstock serve --config /etc/penstock.toml\n");
+  const Signals signals;  // before any thread
+  CommandLine line(
+      "serve", "Serve models over HTTP.",
+      "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n"
+      "  penstock serve --model ./embedder --model rank=./reranker --port 9000\n"
+      "  penstock serve --model ./embedder --host 0.0.0.0 --api-key-file /run/secrets/keys\n"
+      "  penstock serve --config /etc/penstock.toml\n");
   ServeFlags flags;
   AddModelFlags(&line, &flags.model, true, "info");
   AddServerFlags(&line.app(), &flags);
+  AddAccessFlags(&line, &flags.server);
   AddLimitFlags(&line.app(), &flags);
   AddLogFlags(&line.app(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
@@ -352,7 +318,7 @@ int RunServe(const std::vector<std::string>& args) {
     LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
   }
 
-  const Signals signals;
+  FitConnections(&flags.server);
   auto local = LocalModels::Start(flags.model);
   if (!local.ok()) {
     return local.status().field().empty() ? line.Fail(local.status())
@@ -365,14 +331,14 @@ int RunServe(const std::vector<std::string>& args) {
     std::fflush(nullptr);
     _exit(line.Fail(server.status()));
   }
-  Status loaded;
-  WaitLoadedOrSignal(models.registry.get(), signals, &loaded);
+  WarnIfOpen(flags.server);
+  const Status loaded = WaitLoaded(models.registry.get(), server->get(), signals);
   if (!loaded.ok()) {
     (*server)->Shutdown(std::chrono::milliseconds(0));
     return line.Fail(loaded);
   }
   PrintReady(flags, **server, *models.service);
-  signals.Wait();
+  while (signals.Wait() == SIGHUP) Reload(server->get());
   ShutDown(server->get(), &models, signals, flags.shutdown_timeout_s);
   return kExitOk;
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "common/json_writer.h"
+#include "common/printable.h"
 
 namespace penstock {
 namespace {
@@ -31,24 +32,42 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
   return spdlog::level::off;
 }
 
-// The message as a JSON string: %v would leave quotes and line feeds as they are.
-class JsonMessageFlag : public spdlog::custom_flag_formatter {
+// %* of a pattern: the message, which may quote what came from elsewhere (%v would leave it as it
+// is), as text on one line or as a JSON string.
+class MessageFlag : public spdlog::custom_flag_formatter {
  public:
+  explicit MessageFlag(bool json) : json_(json) {}
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& out) override {
+    const std::string_view payload(message.payload.data(), message.payload.size());
     std::string text;
-    AppendJsonString({message.payload.data(), message.payload.size()}, &text);
+    if (json_) {
+      AppendJsonString(Printable(payload, kPrintableBytesMax, AsciiControls::kKept), &text);
+    } else {
+      text = Printable(payload);
+    }
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
-    return std::make_unique<JsonMessageFlag>();
+    return std::make_unique<MessageFlag>(json_);
   }
+
+ private:
+  const bool json_;
 };
+
+std::unique_ptr<spdlog::formatter> LineFormatter(bool json) {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<MessageFlag>('*', json).set_pattern(
+      json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%*})"
+           : "%Y-%m-%dT%H:%M:%S.%e%z %l %*");
+  return formatter;
+}
 
 spdlog::logger& Logger() {
   static auto* const logger = [] {
     auto* made = new spdlog::logger("penstock", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+    made->set_formatter(LineFormatter(false));
     made->flush_on(spdlog::level::warn);
     return made;
   }();
@@ -68,14 +87,7 @@ Expected<LogLevel> ParseLogLevel(std::string_view name) {
 
 void InitLog(const LogOptions& options) {
   spdlog::logger& logger = Logger();
-  if (options.json) {
-    auto formatter = std::make_unique<spdlog::pattern_formatter>();
-    formatter->add_flag<JsonMessageFlag>('*').set_pattern(
-        R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%*})");
-    logger.set_formatter(std::move(formatter));
-  } else {
-    logger.set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-  }
+  logger.set_formatter(LineFormatter(options.json));
   logger.set_level(SpdlogLevel(options.level));
 }
 

@@ -1,7 +1,8 @@
 // The program's log: one line an event, on stderr, as text or as JSON. Any thread.
 //
 // Lines never hold what a client sent as input (texts, documents, keys): logs are kept longer
-// and read by more people than requests are.
+// and read by more people than requests are. What else a line quotes (a target, another server's
+// error) is made printable and cut to kPrintableBytesMax (common/printable.h).
 #pragma once
 
 #include <fmt/core.h>

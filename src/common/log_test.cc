@@ -24,6 +24,23 @@ TEST(Log, JsonLinesAreJsonWhateverTheMessage) {
   InitLog({});
 }
 
+TEST(Log, ALineIsOneLineWhateverTheMessage) {
+  for (const bool json : {false, true}) {
+    InitLog({LogLevel::kInfo, json});
+    testing::internal::CaptureStderr();
+    LogInfo("{}", "a\nb\x1b[2J \xc2\x9b \xe2\x80\xae \xff" + std::string(200'000, 'x'));
+    FlushLog();
+    const std::string line = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+    EXPECT_TRUE(std::all_of(line.begin(), line.end() - 1,
+                            [](unsigned char c) { return c >= 0x20 && c < 0x7f; }));
+    EXPECT_LT(line.size(), 5000u);
+    EXPECT_THAT(line, testing::HasSubstr("u{202e}"));
+    EXPECT_THAT(line, testing::HasSubstr("more bytes)"));
+  }
+  InitLog({});
+}
+
 TEST(Log, BelowTheLevelNothingIsWritten) {
   InitLog({LogLevel::kError, false});
   testing::internal::CaptureStderr();

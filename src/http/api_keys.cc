@@ -1,20 +1,120 @@
 #include "http/api_keys.h"
 
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 namespace penstock {
 
-ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) digests_.push_back(DigestOf(key));
+namespace {
+
+std::string_view Trimmed(std::string_view line) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  while (!line.empty() && blank(line.front())) line.remove_prefix(1);
+  while (!line.empty() && blank(line.back())) line.remove_suffix(1);
+  return line;
 }
 
-bool ApiKeys::Allows(std::string_view key) const {
-  if (key.empty()) return false;
-  const Digest digest = DigestOf(key);
+// A buffer for secrets: wiped at its end, and never grown, which would leave copies behind.
+class WipedBuffer {
+ public:
+  explicit WipedBuffer(size_t bytes) : bytes_(bytes) {}
+  ~WipedBuffer() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+  WipedBuffer(const WipedBuffer&) = delete;
+  WipedBuffer& operator=(const WipedBuffer&) = delete;
+  char* data() { return bytes_.data(); }
+  size_t size() const { return bytes_.size(); }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+// Reads at most `size` bytes; what kept it from that, or 0.
+int ReadAll(int fd, char* to, size_t size, size_t* read_bytes) {
+  *read_bytes = 0;
+  while (*read_bytes < size) {
+    const ssize_t n = read(fd, to + *read_bytes, size - *read_bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) break;
+    *read_bytes += static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace
+
+KeyDigest DigestOfKey(std::string_view key) {
+  KeyDigest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return digest;
+}
+
+Status CheckApiKey(std::string_view key) {
+  if (key.empty()) return Status::InvalidArgument("a key is empty");
+  if (key.size() > kApiKeyBytesMax) {
+    return Status::InvalidArgument("a key has more than " + std::to_string(kApiKeyBytesMax) +
+                                   " bytes");
+  }
+  if (key.front() == ' ' || key.back() == ' ') {
+    return Status::InvalidArgument("a key begins or ends with a space, which no header can carry");
+  }
+  for (const char byte : key) {
+    const auto c = static_cast<unsigned char>(byte);
+    if (c < 0x20 || c == 0x7f) {
+      return Status::InvalidArgument(
+          "a key holds a line break or another control character, which no header can carry");
+    }
+  }
+  return Status::Ok();
+}
+
+Status ApiKeys::AddFile(const std::string& path) {
+  const auto wrong = [&](const std::string& why) {
+    return Status::InvalidArgument("key file " + path + ": " + why);
+  };
+  // Not blocking: opening a pipe would wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return wrong(std::strerror(errno));
+  struct stat info {};
+  const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  WipedBuffer text(regular ? kApiKeyFileBytesMax + 1 : 0);
+  size_t size = 0;
+  const int error = regular ? ReadAll(fd, text.data(), text.size(), &size) : 0;
+  close(fd);
+  if (!regular) return wrong("is not a regular file");
+  if (error != 0) return wrong(std::strerror(error));
+  if (size > kApiKeyFileBytesMax) {
+    return wrong("has more than " + std::to_string(kApiKeyFileBytesMax) + " bytes");
+  }
+  std::string_view rest(text.data(), size);
+  if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // some editors begin a file so
+  std::vector<KeyDigest> found;
+  for (int line_number = 1; !rest.empty(); ++line_number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view key = Trimmed(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (key.empty() || key.starts_with('#')) continue;
+    if (const Status status = CheckApiKey(key); !status.ok()) {
+      return wrong("line " + std::to_string(line_number) + ": " + status.message());
+    }
+    found.push_back(DigestOfKey(key));
+  }
+  if (found.empty()) return wrong("holds no key");
+  digests_.insert(digests_.end(), found.begin(), found.end());
+  return Status::Ok();
+}
+
+bool ApiKeys::Has(const KeyDigest& digest) const {
   // No early exit: which key matched, and whether one did, takes the same time.
   unsigned match = 0;
-  for (const Digest& known : digests_) {
+  for (const KeyDigest& known : digests_) {
     match |= CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0 ? 1u : 0u;
   }
   return match != 0;
@@ -37,12 +137,6 @@ std::string_view ApiKeys::KeyOf(const HttpRequest& request) {
   }
   const std::string_view key = request.Header("x-api-key");
   return key.empty() ? request.Header("api-key") : key;
-}
-
-ApiKeys::Digest ApiKeys::DigestOf(std::string_view key) {
-  Digest digest;
-  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
-  return digest;
 }
 
 }  // namespace penstock

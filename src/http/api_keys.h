@@ -1,4 +1,5 @@
-// API keys: several, compared in time that does not depend on how much of a guess is right.
+// API keys: several, kept as SHA-256 digests, compared in time that does not depend on how much of
+// a guess is right.
 #pragma once
 
 #include <array>
@@ -6,22 +7,45 @@
 #include <string_view>
 #include <vector>
 
+#include "common/status.h"
 #include "http/message.h"
 
 namespace penstock {
 
+inline constexpr size_t kApiKeyBytesMax = 4096;
+inline constexpr size_t kApiKeyFileBytesMax = 1 << 20;
+
+using KeyDigest = std::array<unsigned char, 32>;  // SHA-256: one length, whatever the key's
+KeyDigest DigestOfKey(std::string_view key);
+
+// kInvalidArgument for a key that no header can carry: an empty one, one of more than
+// kApiKeyBytesMax bytes, with control characters, or with spaces at its ends. The message does not
+// hold the key.
+Status CheckApiKey(std::string_view key);
+
 class ApiKeys {
  public:
-  explicit ApiKeys(const std::vector<std::string>& keys);
+  ApiKeys() = default;
+  explicit ApiKeys(const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) Add(key);
+  }
+  void Add(std::string_view key) { digests_.push_back(DigestOfKey(key)); }
+  // Adds the keys of a file: one a line; spaces around them, empty lines and lines that begin with
+  // '#' are skipped; lines may end with CRLF. What was read is wiped. kInvalidArgument, naming the
+  // file: it cannot be read, is no regular file (a pipe cannot be read again on a reload), has more
+  // than kApiKeyFileBytesMax bytes, no key, or a line that CheckApiKey refuses.
+  Status AddFile(const std::string& path);
+
   bool empty() const { return digests_.empty(); }
-  bool Allows(std::string_view key) const;
+  size_t size() const { return digests_.size(); }
+  bool Allows(std::string_view key) const { return !key.empty() && Has(DigestOfKey(key)); }
+  bool Has(const KeyDigest& digest) const;
+
   // Takes the key of "Authorization: Bearer", "X-API-Key" or "api-key"; "" = none was sent.
   static std::string_view KeyOf(const HttpRequest& request);
 
  private:
-  using Digest = std::array<unsigned char, 32>;  // SHA-256: one length, whatever the key's
-  static Digest DigestOf(std::string_view key);
-  std::vector<Digest> digests_;
+  std::vector<KeyDigest> digests_;
 };
 
 }  // namespace penstock

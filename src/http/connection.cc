@@ -15,6 +15,8 @@
 
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
+#include "http/chunk_check.h"
+#include "http/header_checks.h"
 #include "metrics/stages.h"
 
 namespace penstock {
@@ -292,6 +294,8 @@ class ConnectionOn final : public Connection,
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
     parser_->eager(false);
     header_bytes_ = 0;
+    header_lines_ = {};
+    chunks_.reset();
     request_ = std::make_shared<HttpRequest>();
     request_->begin = Clock::now();
     request_->remote = remote_;
@@ -307,6 +311,8 @@ class ConnectionOn final : public Connection,
   void AdvanceHeader() {
     error_code ec;
     const size_t used = parser_->put(buffer_.cdata(), ec);
+    const char* const bad_line =
+        header_lines_.Feed({static_cast<const char*>(buffer_.cdata().data()), used});
     buffer_.consume(used);
     header_bytes_ += used;
     const auto limit = static_cast<size_t>(Options().header_bytes_max);
@@ -315,6 +321,7 @@ class ConnectionOn final : public Connection,
       return Fail(431, "the request's header is larger than " + std::to_string(limit) +
                            " bytes, the limit");
     }
+    if (bad_line != nullptr) return Fail(400, std::string("malformed HTTP request: ") + bad_line);
     if (more) return ReadOrClose();
     if (ec) return Fail(400, "malformed HTTP request: " + ec.message());
     OnHeader();
@@ -325,11 +332,9 @@ class ConnectionOn final : public Connection,
     HttpRequest& request = *request_;
     request.method = std::string(message.method_string());
     request.target = OriginForm({message.target().data(), message.target().size()});
-    int hosts = 0;
     for (const auto& field : message) {
       request.headers.emplace_back(Lower({field.name_string().data(), field.name_string().size()}),
                                    std::string(field.value()));
-      if (field.name() == http::field::host) ++hosts;
     }
     if (const auto id = request.Header("x-request-id"); IsSaneRequestId(id)) request.id = id;
     const std::string_view target = request.target;
@@ -338,13 +343,9 @@ class ConnectionOn final : public Connection,
       request.path = "/";
       return Fail(400, "malformed HTTP request: bad request target");
     }
-    if (hosts > 1 || (hosts == 0 && message.version() >= 11)) {
-      return Fail(400, "malformed HTTP request: exactly one Host header is needed");
-    }
-    // Beast has refused Content-Length beside Transfer-Encoding. Without "chunked" in the end
-    // nobody knows where the body ends.
-    if (!request.Header("transfer-encoding").empty() && !message.chunked()) {
-      return Fail(501, "Transfer-Encoding must be chunked");
+    const std::string_view sent(message.target().data(), message.target().size());
+    if (auto wrong = CheckHeader(static_cast<int>(message.version()), sent, &request)) {
+      return Fail(wrong->status, wrong->message);
     }
     const auto limit = static_cast<uint64_t>(Options().body_bytes_max);
     if (const auto length = parser_->content_length(); length && *length > limit) {
@@ -353,6 +354,7 @@ class ConnectionOn final : public Connection,
     }
     parser_->body_limit(limit);
     parser_->eager(true);
+    if (message.chunked()) chunks_.emplace(static_cast<size_t>(Options().header_bytes_max));
     keep_alive_ = message.keep_alive();
     BeginBody();
   }
@@ -402,9 +404,16 @@ class ConnectionOn final : public Connection,
       if (const Status taken = TakeBodyMemory(); !taken.ok()) {
         return Fail(taken.code() == StatusCode::kPayloadTooLarge ? 413 : 429, taken.message());
       }
+      if (chunks_) {
+        const auto unread = buffer_.cdata();
+        const char* wrong =
+            chunks_->Check({static_cast<const char*>(unread.data()), unread.size()});
+        if (wrong) return Fail(400, std::string("malformed HTTP request: ") + wrong);
+      }
       error_code ec;
       const size_t used = parser_->put(buffer_.cdata(), ec);
       buffer_.consume(used);
+      if (chunks_) chunks_->Used(used);
       if (ec == http::error::need_more) {
         // Only the line of a chunk or the trailer can be incomplete.
         if (buffer_.size() > static_cast<size_t>(Options().header_bytes_max)) {
@@ -417,6 +426,9 @@ class ConnectionOn final : public Connection,
       } else if (ec) {
         return Fail(400, "malformed HTTP request: " + ec.message());
       }
+    }
+    if (chunks_ && !chunks_->AtEnd()) {
+      return Fail(400, "malformed HTTP request: bad end of a chunked body");
     }
     Dispatch();
   }
@@ -621,6 +633,8 @@ class ConnectionOn final : public Connection,
 
   std::optional<Parser> parser_;
   size_t header_bytes_ = 0;
+  HeaderLines header_lines_;
+  std::optional<ChunkCheck> chunks_;  // of a chunked body
   std::shared_ptr<HttpRequest> request_;
   std::optional<HttpResponse> refusal_;  // sent once the body has been read past
   bool keep_alive_ = false;
@@ -660,7 +674,7 @@ std::shared_ptr<Connection> MakeConnection(tcp::socket socket, std::shared_ptr<I
     return std::make_shared<ConnectionOn<tcp::socket>>(thread, std::move(socket));
   }
   using Tls = ssl::stream<tcp::socket>;
-  return std::make_shared<ConnectionOn<Tls>>(thread, std::move(socket), *thread->tls);
+  return std::make_shared<ConnectionOn<Tls>>(thread, std::move(socket), *thread->tls->Get());
 }
 
 }  // namespace penstock

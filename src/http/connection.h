@@ -18,7 +18,6 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/context.hpp>
 #include <condition_variable>
 #include <ctime>
 #include <memory>
@@ -29,6 +28,7 @@
 #include "http/answer_queue.h"
 #include "http/message.h"
 #include "http/server.h"
+#include "http/tls_context.h"
 
 namespace penstock {
 
@@ -56,7 +56,7 @@ struct IoThread {
   AnswerQueue answers{&context};
   HttpHandler* handler = nullptr;
   const ServerOptions* options = nullptr;
-  boost::asio::ssl::context* tls = nullptr;  // null = plain
+  const TlsContext* tls = nullptr;  // null = plain
   OpenCount* open_count = nullptr;
 
   // Set before the first connection is closed, so that no answer after that promises more.

@@ -9,6 +9,7 @@ namespace {
 
 const char* OpenAiType(int http_status) {
   if (http_status == 401) return "authentication_error";
+  if (http_status == 403) return "permission_error";
   if (http_status == 429) return "rate_limit_error";
   if (http_status >= 500) return "server_error";
   return "invalid_request_error";
@@ -18,12 +19,16 @@ std::string_view OpenAiCode(int http_status, const Status& status) {
   switch (http_status) {
     case 401:
       return "invalid_api_key";
+    case 403:
+      return "forbidden";
     case 404:
       return status.field() == "model" ? "model_not_found" : "not_found";
     case 405:
       return "method_not_allowed";
     case 408:
       return "request_timeout";
+    case 415:
+      return "unsupported_media_type";
     case 429:
       return "rate_limit_exceeded";
     case 431:
@@ -32,11 +37,13 @@ std::string_view OpenAiCode(int http_status, const Status& status) {
   return StatusCodeName(status.code());
 }
 
-// TEI's ErrorType names; "Authentication", "NotFound" and "Timeout" are additions.
+// TEI's ErrorType names; "Authentication", "Forbidden", "NotFound" and "Timeout" are additions.
 const char* TeiType(int http_status) {
   switch (http_status) {
     case 401:
       return "Authentication";
+    case 403:
+      return "Forbidden";
     case 404:
       return "NotFound";
     case 408:

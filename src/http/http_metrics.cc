@@ -34,10 +34,22 @@ HttpMetrics::HttpMetrics(Metrics* metrics, const std::vector<Route>& routes) {
   connections_ = &metrics->AddGauge("penstock_http_connections", "Open connections");
   connections_refused_ = &metrics->AddCounter("penstock_http_connections_refused_total",
                                               "Connections over --max-connections, turned away");
+  for (size_t i = 0; i < kKeyReasons.size(); ++i) {
+    keys_refused_[i] = &metrics->AddCounter(
+        "penstock_http_keys_refused_total",
+        "Requests refused for want of a key: none was sent, it is not known, or it is not one of "
+        "an administrator",
+        "reason=\"" + std::string(kKeyReasons[i]) + "\"");
+  }
   received_bytes_ = &metrics->AddCounter("penstock_http_received_bytes_total",
                                          "Bytes read from clients, after TLS");
   sent_bytes_ = &metrics->AddCounter("penstock_http_sent_bytes_total",
                                      "Bytes written to clients, before TLS");
+}
+
+Counter& HttpMetrics::keys_refused(std::string_view reason) {
+  const auto at = std::find(kKeyReasons.begin(), kKeyReasons.end() - 1, reason);
+  return *keys_refused_[static_cast<size_t>(at - kKeyReasons.begin())];
 }
 
 void HttpMetrics::CountRequest(int32_t route, int status, double seconds) {

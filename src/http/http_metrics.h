@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "metrics/metrics.h"
@@ -21,13 +22,17 @@ class HttpMetrics {
   void CountRequest(int32_t route, int status, double seconds);
   Gauge& connections() { return *connections_; }
   Counter& connections_refused() { return *connections_refused_; }
+  // `reason`: "missing", "unknown" or "not_admin".
+  Counter& keys_refused(std::string_view reason);
   Counter& received_bytes() { return *received_bytes_; }
   Counter& sent_bytes() { return *sent_bytes_; }
 
  private:
   // The last stands for every other code.
-  static constexpr std::array<int, 14> kCodes = {200, 204, 400, 401, 404, 405, 408,
-                                                 413, 422, 429, 499, 500, 503, 0};
+  static constexpr std::array<int, 16> kCodes = {200, 204, 400, 401, 403, 404, 405, 408,
+                                                 413, 415, 422, 429, 499, 500, 503, 0};
+  static constexpr std::array<std::string_view, 3> kKeyReasons = {"missing", "unknown",
+                                                                  "not_admin"};
   struct Series {
     std::array<Counter*, kCodes.size()> by_code{};
     Histogram* seconds = nullptr;
@@ -37,6 +42,7 @@ class HttpMetrics {
   std::vector<Series> series_;  // [routes + 1]
   Gauge* connections_;
   Counter* connections_refused_;
+  std::array<Counter*, kKeyReasons.size()> keys_refused_{};
   Counter* received_bytes_;
   Counter* sent_bytes_;
 };

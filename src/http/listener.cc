@@ -1,8 +1,8 @@
 #include "http/listener.h"
 
-#include <openssl/ssl.h>
 #include <pthread.h>
 
+#include <array>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -13,14 +13,16 @@
 
 #include "common/exception_status.h"
 #include "common/log.h"
+#include "common/log_limit.h"
 #include "common/thread_latency.h"
 #include "http/connection.h"
+#include "http/descriptors.h"
+#include "http/tls_context.h"
 
 namespace penstock {
 namespace {
 
 namespace asio = boost::asio;
-namespace ssl = boost::asio::ssl;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
@@ -46,27 +48,19 @@ Status CheckOptions(const ServerOptions& options) {
   return Status::Ok();
 }
 
-Status LoadTls(const ServerOptions& options, ssl::context* tls) {
+// A connection that is not taken: says so and closes.
+void TurnAway(tcp::socket socket, const std::string& body) {
+  const std::string text =
+      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+      "Connection: close\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body;
   error_code ec;
-  tls->set_options(
-      ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, ec);
-  tls->use_certificate_chain_file(options.tls_cert_file, ec);
-  if (ec) {
-    return Status::InvalidArgument(
-        "cannot read the TLS certificate " + options.tls_cert_file + ": " + ec.message(),
-        "tls_cert_file");
-  }
-  tls->use_private_key_file(options.tls_key_file, ssl::context::pem, ec);
-  if (ec) {
-    return Status::InvalidArgument(
-        "cannot read the TLS key " + options.tls_key_file + ": " + ec.message(), "tls_key_file");
-  }
-  if (SSL_CTX_check_private_key(tls->native_handle()) != 1) {
-    return Status::InvalidArgument(
-        "the TLS key " + options.tls_key_file + " does not belong to the certificate",
-        "tls_key_file");
-  }
-  return Status::Ok();
+  socket.non_blocking(true, ec);
+  socket.write_some(asio::buffer(text), ec);
+  socket.shutdown(tcp::socket::shutdown_send, ec);
+  // Unread bytes would reset the connection, and the answer with it.
+  std::array<char, 4096> unread;
+  for (int i = 0; i < 16 && !ec; ++i) socket.read_some(asio::buffer(unread), ec);
 }
 
 }  // namespace
@@ -90,8 +84,10 @@ struct Listener::Impl {
   Status Bind();
   void Accept();
   void KeepAccepting();
+  void AcceptLater();
+  void OnAcceptError(error_code ec);
   void Deal(tcp::socket socket, size_t thread);
-  void TurnAway(tcp::socket* socket);
+  void Refuse(tcp::socket socket);
   void StopAccepting();
   void Run(IoThread* thread);
   void OnEachThread(const std::function<void(IoThread*)>& work);
@@ -99,7 +95,7 @@ struct Listener::Impl {
   HttpHandler* const handler;
   const ServerOptions options;
   OpenCount open_count;
-  std::optional<ssl::context> tls;
+  std::unique_ptr<TlsContext> tls;
   std::vector<std::shared_ptr<IoThread>> io;
   std::vector<asio::executor_work_guard<asio::io_context::executor_type>> guards;
   std::vector<std::thread> threads;
@@ -107,6 +103,8 @@ struct Listener::Impl {
   // On io[0]'s thread.
   std::optional<tcp::acceptor> acceptor;
   std::optional<asio::steady_timer> pause;
+  SpareDescriptor spare;
+  LogLimit accept_errors{1};
   size_t next_thread = 0;
   int accept_waits = 0;
   bool stopping = false;
@@ -142,21 +140,52 @@ void Listener::Impl::Accept() {
   const size_t thread = next_thread++ % io.size();
   acceptor->async_accept(io[thread]->context, [this, thread, alive = Counted(&accept_waits)](
                                                   error_code ec, tcp::socket socket) {
-    if (!ec) RunGuarded("accepting a connection", [&] { Deal(std::move(socket), thread); });
+    // Out of memory: this connection only, not all to come.
+    RunGuarded("accepting a connection", [&] {
+      if (!ec) Deal(std::move(socket), thread);
+    });
     if (stopping || ec == asio::error::operation_aborted) return;
     if (!ec) return Accept();
-    // Out of file descriptors, as a rule: spinning would not free one.
-    LogWarn("cannot accept a connection: {}", ec.message());
-    pause->expires_after(std::chrono::milliseconds(50));
-    pause->async_wait([this, still = Counted(&accept_waits)](error_code cancelled) {
-      if (!cancelled && !stopping) Accept();
-    });
+    OnAcceptError(ec);
   });
 }
 
 // An exception may have taken the handler that accepts with it: Asio allocates before it calls.
 void Listener::Impl::KeepAccepting() {
   if (accept_waits == 0 && !stopping && acceptor->is_open()) Accept();
+}
+
+void Listener::Impl::AcceptLater() {
+  pause->expires_after(std::chrono::milliseconds(50));
+  pause->async_wait([this, alive = Counted(&accept_waits)](error_code cancelled) {
+    if (!cancelled && !stopping) Accept();
+  });
+}
+
+void Listener::Impl::OnAcceptError(error_code ec) {
+  if (const auto left_out = accept_errors.Pass()) {
+    LogWarn("cannot accept a connection: {}{}", ec.message(), LogLimit::LeftOut(*left_out));
+  }
+  const bool full =
+      ec == asio::error::no_descriptors || ec == boost::system::errc::too_many_files_open_in_system;
+  if (full && spare.Take()) {
+    spare.Give();
+    error_code failed;
+    tcp::socket socket(io[0]->context);
+    acceptor->accept(socket, failed);
+    if (!failed) Refuse(std::move(socket));
+    // The next is accepted at once only if it could be turned away as well.
+    if (spare.Take() && !failed) return Accept();
+  }
+  AcceptLater();
+}
+
+void Listener::Impl::Refuse(tcp::socket socket) {
+  handler->OnConnectionRefused();
+  if (tls != nullptr) return;
+  HttpRequest none;
+  TurnAway(std::move(socket),
+           handler->OnError(none, 503, "the server has as many connections as it takes").body);
 }
 
 // A connection on its way to its io thread; counted until it is there.
@@ -172,7 +201,9 @@ struct Accepted {
 void Listener::Impl::Deal(tcp::socket socket, size_t thread) {
   // Inside a shared_ptr because posted work is copied in places.
   const auto accepted = std::make_shared<Accepted>(std::move(socket));
-  if (!open_count.TryAdd(options.connections_max)) return TurnAway(&accepted->socket);
+  if (!open_count.TryAdd(options.connections_max)) {
+    return Refuse(std::move(accepted->socket));
+  }
   accepted->counted = &open_count;
   asio::post(io[thread]->context, [accepted, keep = std::weak_ptr(io[thread])] {
     auto owner = keep.lock();
@@ -181,22 +212,6 @@ void Listener::Impl::Deal(tcp::socket socket, size_t thread) {
     accepted->counted = nullptr;
     connection->Start();
   });
-}
-
-void Listener::Impl::TurnAway(tcp::socket* socket) {
-  handler->OnConnectionRefused();
-  if (tls) return;
-  HttpRequest none;
-  const std::string body =
-      handler->OnError(none, 503, "the server has as many connections as it takes").body;
-  const std::string text =
-      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
-      "Connection: close\r\nContent-Length: " +
-      std::to_string(body.size()) + "\r\n\r\n" + body;
-  error_code ignored;
-  socket->non_blocking(true, ignored);
-  socket->write_some(asio::buffer(text), ignored);
-  socket->shutdown(tcp::socket::shutdown_send, ignored);
 }
 
 void Listener::Impl::StopAccepting() {
@@ -254,15 +269,17 @@ Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
   PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
   auto impl = std::make_unique<Impl>(handler, options);
   if (!options.tls_cert_file.empty()) {
-    impl->tls.emplace(ssl::context::tls_server);
-    PENSTOCK_RETURN_IF_ERROR(LoadTls(options, &*impl->tls));
+    PENSTOCK_ASSIGN_OR_RETURN(impl->tls, TlsContext::Load(options));
   }
   for (int32_t i = 0; i < options.io_threads; ++i) {
     auto thread = std::make_shared<IoThread>();
     thread->handler = handler;
     thread->options = &impl->options;
-    thread->tls = impl->tls ? &*impl->tls : nullptr;
+    thread->tls = impl->tls.get();
     thread->open_count = &impl->open_count;
+    // Sockets want descriptors of a context's own, which are made with the first one. Made now,
+    // they are there when no descriptor is left.
+    const tcp::socket first(thread->context);
     impl->io.push_back(std::move(thread));
   }
   PENSTOCK_RETURN_IF_ERROR(impl->Bind());
@@ -298,6 +315,8 @@ void Listener::Shutdown(std::chrono::milliseconds timeout) {
   for (std::thread& thread : impl_->threads) thread.join();
   for (const auto& thread : impl_->io) thread->answers.Close();
 }
+
+Status Listener::ReloadTls() { return impl_->tls == nullptr ? Status::Ok() : impl_->tls->Reload(); }
 
 uint16_t Listener::port() const { return impl_->port; }
 

@@ -25,6 +25,8 @@ class Listener {
 
   // See Server::Shutdown.
   void Shutdown(std::chrono::milliseconds timeout);
+  // Reads certificate and key again, where there are any; see TlsContext::Reload. Any thread.
+  Status ReloadTls();
   uint16_t port() const;
 
  private:

@@ -2,14 +2,18 @@
 #include "http/listener.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -81,9 +85,12 @@ class Handler : public HttpHandler {
 
 class Client {
  public:
-  explicit Client(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Client(uint16_t port) : Client() { ConnectTo(port); }
+  Client() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const timeval limit{.tv_sec = 10, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  }
+  void ConnectTo(uint16_t port) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
@@ -301,6 +308,55 @@ TEST_F(ListenerTest, MalformedRequestsGet400AndAreClosed) {
   EXPECT_EQ(handler_.requests, 0);
 }
 
+// What a proxy that ends chunk lines at LF takes as one request must not be several.
+TEST_F(ListenerTest, ABareLfInAChunkExtensionHidesNoRequest) {
+  Start();
+  const std::string hidden = "GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
+  for (const std::string& body :
+       {"1;a=\"\n\"\r\nx\r\n0\r\n\r\n" + hidden, "0;a=\"\n\r\n\r\n" + hidden + "\"\r\n\r\n",
+        "0;a=\"\n\"\r\n\r\n" + hidden, "0;a=\"" + hidden + hidden, "0\n\r\n" + hidden,
+        "1\r\nx\n0\r\n\r\n" + hidden, "0\r\nA: b\r\n c\r\n\r\n" + hidden,
+        "0\r\nA: b\n\r\n" + hidden, "1\t;\x01\r\nx\r\n0\r\n\r\n" + hidden}) {
+    Client client = Connect();
+    client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body);
+    const auto begin = Clock::now();
+    const std::string answer = client.ReadAll();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 ")) << body << "\n->\n" << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+    EXPECT_EQ(answer.find("HTTP/1.1 ", 10), std::string::npos) << answer;
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5)) << body;
+  }
+  EXPECT_EQ(handler_.requests, 0);
+}
+
+TEST_F(ListenerTest, FramingThatReadersDifferAboutIsRefused) {
+  Start();
+  const std::string chunk = "\r\n\r\n1\r\nx\r\n0\r\n\r\n";
+  for (const auto& [request, status] : {
+           std::pair{
+               "POST /x HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked" + chunk,
+               "400"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked" + chunk, "501"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, chunked" + chunk, "501"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked" +
+                chunk,
+            "501"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\r\n chunked" + chunk, "400"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n 0" + chunk, "400"},
+           {"GET /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer\r\n k\r\n\r\n", "400"},
+           {"GET /x HTTP/1.1\r\nHost: a b@@//..\r\n\r\n", "400"},
+           {"GET /x HTTP/1.1\r\nHost: h:port\r\n\r\n", "400"},
+           {"GET http://u@h/x HTTP/1.1\r\nHost: h\r\n\r\n", "400"},
+       }) {
+    Client client = Connect();
+    client.Send(request);
+    const std::string answer = client.ReadAll();
+    EXPECT_TRUE(answer.starts_with(std::string("HTTP/1.1 ") + status)) << request << "\n" << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  }
+  EXPECT_EQ(handler_.requests, 0);
+}
+
 TEST_F(ListenerTest, OtherRefusals) {
   Start();
   Client expect = Connect();
@@ -467,6 +523,33 @@ TEST_F(ListenerTest, ConnectionsOverTheLimitAreTurnedAway) {
   Client fourth = Connect();
   fourth.Send(Post("/echo", "x"));
   EXPECT_NE(fourth.ReadTo("POST /echo x"), "");
+}
+
+// Without a descriptor to accept it with, a client is still told.
+TEST_F(ListenerTest, OutOfDescriptorsIsA503) {
+  Start();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<int> held;
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 4; ++i) clients.push_back(std::make_unique<Client>());
+  rlimit low = before;
+  low.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) held.push_back(fd);
+  ASSERT_EQ(errno, EMFILE);
+  const auto begin = Clock::now();
+  for (const auto& client : clients) {
+    client->ConnectTo(listener_->port());
+    EXPECT_TRUE(client->ReadAll().starts_with("HTTP/1.1 503 "));
+  }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_EQ(handler_.refused, 4);
+  for (const int fd : held) close(fd);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  Client after = Connect();
+  after.Send(Post("/echo", "x"));
+  EXPECT_NE(after.ReadTo("POST /echo x"), "");
 }
 
 TEST_F(ListenerTest, ShutdownFinishesWhatIsInFlight) {

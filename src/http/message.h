@@ -25,7 +25,8 @@ struct HttpRequest {
   std::string target;  // as sent: "/v1/models/a%2Fb?x=1"
   std::string path;    // target without the query, percent-decoded
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
-  size_t body_bytes = 0;                                     // of the body that came with it
+  std::string host;       // of an absolute target, else of Host; see HostOf; "" = none was sent
+  size_t body_bytes = 0;  // of the body that came with it
   // Written into every answer to this request, besides the answer's own.
   std::vector<std::pair<std::string, std::string>> response_headers;
   std::string id;           // X-Request-Id, the client's or a generated one

@@ -1,13 +1,17 @@
-// What a request's headers and the server's configuration say about how it is treated: until when
-// it is wanted, and how urgently. Immutable; any io thread may ask.
+// What a request's headers and the server's configuration say about how it is treated: whether it
+// is refused unread, until when it is wanted, and how urgently. Any io thread may ask.
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/status.h"
-#include "http/api_keys.h"
+#include "http/allowed_hosts.h"
+#include "http/key_ring.h"
 #include "http/message.h"
 #include "http/routes.h"
 #include "http/server.h"
@@ -21,10 +25,36 @@ bool IsPostRoute(std::string_view path, const std::vector<Route>& routes);
 
 class RequestPolicy {
  public:
-  RequestPolicy(const ServerOptions& options, const std::vector<Route>& routes);
+  // `keys` by default: those of the options' lists.
+  RequestPolicy(const ServerOptions& options, const std::vector<Route>& routes,
+                std::shared_ptr<const KeyRing> keys = nullptr);
+
+  struct Refusal {
+    int http_status;
+    Status status;
+    const char* key_reason = nullptr;  // "missing", "unknown", "not_admin": a key was refused
+  };
+
+  // 403 for a host that is not allowed (AllowedHosts). For all routes but those for
+  // everyone.
+  std::optional<Refusal> CheckHost(const HttpRequest& request) const;
+
+  // 401 without a key that is known, 403 for a route of administrators without a key of theirs.
+  // `route` null: no route has that path.
+  std::optional<Refusal> CheckKey(const HttpRequest& request, const Route* route) const;
+
+  // What a web page can have a browser send without asking the server first (a "simple" request of
+  // the Fetch standard) is refused where it comes from a page of another origin:
+  //   415  a POST whose Content-Type is one that needs no asking: text/plain,
+  //        application/x-www-form-urlencoded, multipart/form-data
+  //   403  a POST without Content-Type
+  // A page of another origin: Sec-Fetch-Site is there and neither same-origin nor none, or else
+  // Origin is there and does not name the request's own host. Origins of cors_allow_origins are not
+  // asked. Programs that are no browsers send neither header.
+  std::optional<Refusal> CheckOrigin(const HttpRequest& request) const;
 
   // Sets the context's deadline and priority. The request's headers and route are known.
-  //   deadline  X-Request-Timeout-Ms from the first byte on, else the server's default
+  //   deadline  the server's limit from the first byte on, sooner if X-Request-Timeout-Ms says so
   //   priority  bulk for a bulk key or a request of a bulk run, whatever is asked for; else
   //             X-Penstock-Priority; else bulk for a bulk route; else interactive
   // kInvalidArgument names the header and what it may be.
@@ -34,8 +64,11 @@ class RequestPolicy {
   Status SetDeadline(HttpRequest* request) const;
   Status SetPriority(HttpRequest* request) const;
 
-  const std::chrono::milliseconds default_timeout_;  // 0 = none
-  const ApiKeys bulk_keys_;
+  const std::chrono::milliseconds timeout_max_;  // 0 = none
+  const bool admin_metrics_;
+  const std::vector<std::string> cors_allow_origins_;
+  const std::shared_ptr<const KeyRing> keys_;
+  const AllowedHosts hosts_;
   std::vector<bool> bulk_routes_;  // by index of the route
 };
 

@@ -25,13 +25,13 @@ bool Matches(const Route& route, std::string_view path) {
 
 }  // namespace
 
-Router::Router(Service* service, Metrics* metrics, const ServerOptions& options)
+Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
+               std::shared_ptr<const KeyRing> keys)
     : service_(service),
       metrics_(metrics),
       options_(options),
       routes_(AllRoutes()),
-      keys_(options.AllKeys()),
-      policy_(options, routes_),
+      policy_(options, routes_, std::move(keys)),
       http_metrics_(metrics, routes_),
       slow_log_(options.slow_request, metrics) {}
 
@@ -66,21 +66,27 @@ std::string Router::RouteName(const HttpRequest& request) const {
   return std::string(route.method) + " " + route.path;
 }
 
-std::optional<HttpResponse> Router::Check(HttpRequest* request) const {
-  const Match match = Find(request->method, request->path);
-  request->route = match.route;
-  if (request->method == "OPTIONS") return Preflight(*request, match.allow);
-  const bool open = match.route >= 0 && routes_[static_cast<size_t>(match.route)].open;
-  if (!keys_.empty() && !open) {
-    const std::string_view key = ApiKeys::KeyOf(*request);
-    if (!keys_.Allows(key)) {
-      return PrintError(DialectOf(*request),
-                        Status(StatusCode::kUnauthenticated,
-                               key.empty() ? "an API key is needed: Authorization: Bearer KEY"
-                                           : "the API key is not valid"),
-                        request->id);
+HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal) {
+  if (refusal.key_reason != nullptr) {
+    http_metrics_.keys_refused(refusal.key_reason).Add();
+    if (const auto left_out = refused_keys_.Pass()) {
+      LogInfo("key refused ({}): {}, id {}, from {}{}", refusal.key_reason, RouteName(request),
+              request.id, request.remote, LogLimit::LeftOut(*left_out));
     }
   }
+  return PrintError(DialectOf(request), refusal.http_status, refusal.status, request.id);
+}
+
+std::optional<HttpResponse> Router::Check(HttpRequest* request) {
+  const Match match = Find(request->method, request->path);
+  request->route = match.route;
+  const Route* const route =
+      match.route >= 0 ? &routes_[static_cast<size_t>(match.route)] : nullptr;
+  if (route == nullptr || route->who != RouteFor::kEveryone) {
+    if (const auto refusal = policy_.CheckHost(*request)) return Refuse(*request, *refusal);
+  }
+  if (request->method == "OPTIONS") return Preflight(*request, match.allow);
+  if (const auto refusal = policy_.CheckKey(*request, route)) return Refuse(*request, *refusal);
   if (match.route < 0 && !match.allow.empty()) {
     HttpResponse response = PrintError(
         DialectOf(*request), 405,
@@ -96,6 +102,7 @@ std::optional<HttpResponse> Router::Check(HttpRequest* request) const {
                                        "; GET / lists them"),
                       request->id);
   }
+  if (const auto refusal = policy_.CheckOrigin(*request)) return Refuse(*request, *refusal);
   if (const Status status = policy_.Apply(request); !status.ok()) {
     return PrintError(DialectOf(*request), status, request->id);
   }
@@ -225,7 +232,7 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
   // A broken server shows in the log whether requests are logged or not.
   const bool broken = status == 500;
   if (!broken && !LogEnabled(level)) return;
-  // The target as sent holds no control characters and no spaces; the parser refuses them.
+  // The log makes printable what the client has chosen.
   const std::string line =
       fmt::format("{} {} {} {:.1f} ms, {} bytes in, {} out, id {}, from {}", request.method,
                   std::string_view(request.target).substr(0, kLoggedTargetBytesMax), status,

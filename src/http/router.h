@@ -1,10 +1,12 @@
-// What stands between connections and handlers: finds the route, asks for the key, sets deadline
-// and priority, adds CORS headers, counts and logs. Any io thread may call it at any time.
+// What stands between connections and handlers: finds the route, has host, key and origin checked,
+// sets deadline and priority, adds CORS headers, counts and logs. Any io thread may call it at any
+// time.
 #pragma once
 
+#include <memory>
 #include <string>
 
-#include "http/api_keys.h"
+#include "common/log_limit.h"
 #include "http/http_metrics.h"
 #include "http/message.h"
 #include "http/request_policy.h"
@@ -16,8 +18,9 @@ namespace penstock {
 
 class Router final : public HttpHandler {
  public:
-  // Both must outlive the router.
-  Router(Service* service, Metrics* metrics, const ServerOptions& options);
+  // Service and metrics must outlive the router. It asks `keys`, not the options, for keys.
+  Router(Service* service, Metrics* metrics, const ServerOptions& options,
+         std::shared_ptr<const KeyRing> keys);
 
   std::optional<HttpResponse> OnHeader(HttpRequest* request) override;
   void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
@@ -36,7 +39,8 @@ class Router final : public HttpHandler {
   Match Find(std::string_view method, std::string_view path) const;
   Dialect DialectOf(const HttpRequest& request) const;
   std::string RouteName(const HttpRequest& request) const;
-  std::optional<HttpResponse> Check(HttpRequest* request) const;
+  std::optional<HttpResponse> Check(HttpRequest* request);
+  HttpResponse Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal);
   HttpResponse Preflight(const HttpRequest& request, const std::string& allow) const;
   void AddCors(HttpRequest* request) const;
   uint64_t ClientOf(const HttpRequest& request) const;
@@ -45,10 +49,10 @@ class Router final : public HttpHandler {
   Metrics* const metrics_;
   const ServerOptions options_;
   const std::vector<Route>& routes_;
-  const ApiKeys keys_;
   const RequestPolicy policy_;
   HttpMetrics http_metrics_;
   SlowLog slow_log_;
+  LogLimit refused_keys_{5};
 };
 
 }  // namespace penstock

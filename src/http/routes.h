@@ -38,12 +38,20 @@ struct RouteCall {
   void Ok(std::string text, const char* content_type = "application/json") const;
 };
 
+// Whose key a route asks for; see RequestPolicy::CheckKey.
+enum class RouteFor {
+  kUsers,
+  kEveryone,  // none, and it answers whatever host is named
+  kMonitors,  // kAdmins with --admin-metrics, else kUsers
+  kAdmins,    // that of an administrator, where there are such keys, else kUsers
+};
+
 struct Route {
   const char* method;  // "GET" (answers HEAD too) or "POST"
   const char* path;    // ends with '*' = whatever follows, slashes too
   Dialect dialect;
   void (*handle)(const RouteCall& call);
-  bool open = false;  // needs no API key
+  RouteFor who = RouteFor::kUsers;
 };
 
 std::span<const Route> OpenAiRoutes();

@@ -16,7 +16,7 @@ void Bulk(const RouteCall& call) {
 }
 
 constexpr Route kRoutes[] = {
-    {"POST", "/v1/bulk", Dialect::kOpenAi, Bulk},
+    {"POST", "/v1/bulk", Dialect::kOpenAi, Bulk, RouteFor::kAdmins},
 };
 
 }  // namespace

@@ -55,14 +55,14 @@ void Index(const RouteCall& call) {
 
 constexpr Route kRoutes[] = {
     {"GET", "/", Dialect::kTei, Index},
-    {"GET", "/health", Dialect::kTei, Live, true},
-    {"GET", "/healthz", Dialect::kTei, Live, true},
-    {"GET", "/livez", Dialect::kTei, Live, true},
-    {"GET", "/ping", Dialect::kTei, Live, true},
-    {"GET", "/readyz", Dialect::kTei, Ready, true},
-    {"GET", "/metrics", Dialect::kTei, RenderMetrics},
-    {"GET", "/v1/stats", Dialect::kTei, GetStats},
-    {"POST", "/v1/stats/reset", Dialect::kTei, ResetStats},
+    {"GET", "/health", Dialect::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/healthz", Dialect::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/livez", Dialect::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/ping", Dialect::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/readyz", Dialect::kTei, Ready, RouteFor::kEveryone},
+    {"GET", "/metrics", Dialect::kTei, RenderMetrics, RouteFor::kMonitors},
+    {"GET", "/v1/stats", Dialect::kTei, GetStats, RouteFor::kMonitors},
+    {"POST", "/v1/stats/reset", Dialect::kTei, ResetStats, RouteFor::kAdmins},
 };
 
 }  // namespace

@@ -30,6 +30,19 @@ struct ServerOptions {
   std::vector<std::string> api_keys;
   // --bulk-api-key, repeatable: as api_keys, and all that comes with them is bulk work.
   std::vector<std::string> bulk_api_keys;
+  // --admin-api-key, repeatable: as api_keys, and with any of them set, resetting statistics and
+  // opening and closing bulk runs ask for one of them.
+  std::vector<std::string> admin_api_keys;
+  // --api-key-file, --bulk-api-key-file, --admin-api-key-file, repeatable: one key a line (see
+  // ApiKeys::AddFile). Read at start and by Server::Reload.
+  std::vector<std::string> api_key_files;
+  std::vector<std::string> bulk_api_key_files;
+  std::vector<std::string> admin_api_key_files;
+  // --admin-metrics: /metrics and /v1/stats ask for a key of an administrator too.
+  bool admin_metrics = false;
+  // --allowed-host, repeatable: see AllowedHosts. None = any host; without keys and on a loopback
+  // address, those that no stranger can own.
+  std::vector<std::string> allowed_hosts;
   // --bulk-route, repeatable: paths of the route table; their requests are bulk work unless
   // X-Penstock-Priority says otherwise.
   std::vector<std::string> bulk_routes;
@@ -38,12 +51,14 @@ struct ServerOptions {
   // --tls-cert, --tls-key: PEM files, chain first; both or neither.
   std::string tls_cert_file;
   std::string tls_key_file;
+  std::string tls_min_version = "1.2";  // --tls-min-version: "1.2" or "1.3"
 
   int64_t body_bytes_max = 8 << 20;     // --max-body-bytes: else 413
   int32_t header_bytes_max = 16 << 10;  // --max-header-bytes: else 431
   int32_t connections_max = 4096;       // --max-connections: else 503 and closed
 
-  // --request-timeout-ms; for requests without X-Request-Timeout-Ms. 0 = none.
+  // --request-timeout-ms: the longest time of a request; X-Request-Timeout-Ms can shorten it. 0 =
+  // as long as that header says, else without end.
   std::chrono::milliseconds request_timeout{0};
   // --idle-timeout-ms: how long a kept-alive connection may be silent.
   std::chrono::milliseconds idle_timeout{75'000};
@@ -62,11 +77,12 @@ struct ServerOptions {
   // --access-log: one line a request at level info; otherwise at level debug.
   bool access_log = false;
 
-  std::vector<std::string> AllKeys() const {
-    std::vector<std::string> all = api_keys;
-    all.insert(all.end(), bulk_api_keys.begin(), bulk_api_keys.end());
-    return all;
+  // Whether routes ask for a key.
+  bool AsksForKey() const {
+    return !api_keys.empty() || !bulk_api_keys.empty() || !api_key_files.empty() ||
+           !bulk_api_key_files.empty();
   }
+  bool HasAdminKeys() const { return !admin_api_keys.empty() || !admin_api_key_files.empty(); }
 };
 
 class Server {
@@ -80,6 +96,12 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
+
+  // Reads the files of keys, of the certificate and of its key again; new requests and new
+  // connections have what they say. Keys, and certificate with key, each stay as they were where
+  // one of their files is at fault: the log says why, and so does the Status. Any thread, one at a
+  // time. Also OK where there is no such file.
+  Status Reload();
 
   // Stops accepting, closes idle connections, lets requests in flight finish (answered with
   // "Connection: close"), and after `timeout` cancels and closes what is left. Returns when no

@@ -1,0 +1,84 @@
+#include "access_flags.h"
+
+#include <cstdio>
+
+#include "common/log.h"
+#include "http/allowed_hosts.h"
+#include "http/descriptors.h"
+
+namespace penstock {
+namespace {
+
+void AddList(CLI::App* app, const char* flag, std::vector<std::string>* values,
+             const std::string& description, const char* type) {
+  app->add_option(flag, *values, description + " May be given again.")
+      ->type_name(type)
+      ->allow_extra_args(false)
+      ->group("Access");
+}
+
+}  // namespace
+
+void AddAccessFlags(CommandLine* line, ServerOptions* server) {
+  CLI::App* const app = &line->app();
+  const std::string files =
+      " One key a line; empty lines and lines that begin with # are skipped. Read again on SIGHUP.";
+  AddList(app, "--api-key-file", &server->api_key_files,
+          "File of keys that clients must send as a bearer token." + files, "FILE");
+  AddList(app, "--api-key", &server->api_keys,
+          "Such a key itself. Better a file, or set as PENSTOCK_API_KEY: others can read command "
+          "lines.",
+          "KEY");
+  AddList(app, "--bulk-api-key-file", &server->bulk_api_key_files,
+          "As --api-key-file; everything that comes with these keys is bulk work, which goes after "
+          "interactive work.",
+          "FILE");
+  AddList(app, "--bulk-api-key", &server->bulk_api_keys, "Such a key itself.", "KEY");
+  AddList(app, "--admin-api-key-file", &server->admin_api_key_files,
+          "As --api-key-file; with such keys, /v1/stats/reset and /v1/bulk ask for one of them.",
+          "FILE");
+  AddList(app, "--admin-api-key", &server->admin_api_keys, "Such a key itself.", "KEY");
+  app->add_flag("--admin-metrics", server->admin_metrics,
+                "/metrics and /v1/stats ask for a key of --admin-api-key too.")
+      ->group("Access");
+  AddList(app, "--allowed-host", &server->allowed_hosts,
+          "Host that requests may name; *.NAME = all below it, * = any. Default: any; without keys "
+          "and on a loopback address only addresses, names without a dot and this machine's own.",
+          "HOST");
+  AddList(app, "--cors-allow-origin", &server->cors_allow_origins,
+          "Origin that browsers may call from; * = any.", "ORIGIN");
+  app->add_option("--tls-cert", server->tls_cert_file,
+                  "PEM file, chain first: serve HTTPS. Read again on SIGHUP.")
+      ->type_name("FILE")
+      ->group("Access");
+  app->add_option("--tls-key", server->tls_key_file, "PEM file of the certificate's key.")
+      ->type_name("FILE")
+      ->group("Access");
+  app->add_option("--tls-min-version", server->tls_min_version, "Oldest TLS to speak: 1.2 or 1.3.")
+      ->check(CLI::IsMember({"1.2", "1.3"}))
+      ->type_name("VERSION")
+      ->group("Access");
+  line->RefuseEmpty({"api-key", "api-key-file", "bulk-api-key", "bulk-api-key-file",
+                     "admin-api-key", "admin-api-key-file", "allowed-host", "tls-cert", "tls-key",
+                     "tls-min-version"});
+}
+
+void FitConnections(ServerOptions* server) {
+  const int64_t open_files_max = RaiseOpenFilesMax();
+  const int32_t fit =
+      ConnectionsThatFit(open_files_max, server->io_threads, server->connections_max);
+  if (fit == server->connections_max) return;
+  LogWarn(
+      "--max-connections {} does not fit the {} files this process may open (ulimit -n); it is {}",
+      server->connections_max, open_files_max, fit);
+  server->connections_max = fit;
+}
+
+void WarnIfOpen(const ServerOptions& server) {
+  if (LogEnabled(LogLevel::kWarn) || server.AsksForKey() || IsLoopback(server.host)) return;
+  std::fprintf(stderr,
+               "penstock serve: no API key is asked for, and other machines can reach this server; "
+               "see --api-key\n");
+}
+
+}  // namespace penstock

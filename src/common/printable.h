@@ -1,0 +1,29 @@
+// Text that came from elsewhere (a request, a file, another server) in a form that a log line or a
+// terminal can take: it stays on its line, cannot move the cursor or turn the direction of what
+// follows, and has a bounded length.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+inline constexpr size_t kPrintableBytesMax = 4096;
+
+enum class AsciiControls {
+  kEscaped,
+  kKept,  // for a writer that escapes them itself, such as a JSON string
+};
+
+// Well-formed UTF-8, with these escaped:
+//   ASCII controls and DEL    \n \r \t, else \x1b
+//   bytes that are no UTF-8   \xff
+//   C1 controls, marks and overrides of direction, separators of lines and paragraphs, invisible
+//   tags, noncharacters       \u{202e}
+// Other characters, the backslash among them, stay as they are. Of a longer text about `bytes_max`
+// bytes are kept, whole characters, and the number of bytes left out is told.
+std::string Printable(std::string_view text, size_t bytes_max = kPrintableBytesMax,
+                      AsciiControls controls = AsciiControls::kEscaped);
+
+}  // namespace penstock

@@ -1,0 +1,38 @@
+// Which hosts a request may name. A web page can make its own name resolve to 127.0.0.1 (DNS
+// rebinding) and then reads the answers of a server there as if they were its own; the request
+// still names the page's host, and so is known.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock {
+
+// Whether the first address of `host`, a name or an address to listen on, is this machine's own.
+bool IsLoopback(const std::string& host);
+
+class AllowedHosts {
+ public:
+  // kInvalidArgument for what is not a host without a port, "*.example.org" or "*".
+  static Status Check(const std::vector<std::string>& names);
+
+  // `names`, checked: those hosts, "*.example.org" = every host below example.org, "*" = any; and
+  // localhost and the addresses of the loopback. None: any host, but with `local`, for a server
+  // that only this machine reaches and that asks for no key, those that no stranger can own:
+  // addresses, names without a dot, below .localhost, this machine's name, `listen_host`.
+  AllowedHosts(const std::vector<std::string>& names, bool local, const std::string& listen_host);
+
+  // `host` as HostOf gives it; "" (HTTP/1.0 without Host) is allowed: no browser sends that.
+  bool Allows(std::string_view host) const;
+
+ private:
+  bool any_ = false;
+  bool local_ = false;
+  std::vector<std::string> names_;
+  std::vector<std::string> suffixes_;  // ".example.org"
+};
+
+}  // namespace penstock

@@ -1,0 +1,44 @@
+// What a request's header must be, beyond what the parser asks for. Everything that two readers of
+// the same bytes (a proxy in front and this server) could take differently is refused.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "http/message.h"
+
+namespace penstock {
+
+// RFC 9110 5.6.2: what names of fields and methods are made of.
+bool IsTokenChar(unsigned char c);
+
+// The bytes of a header as they come, for what is gone once they are parsed: lines folded into the
+// next (obs-fold), CR or LF that are not CRLF, other control characters.
+class HeaderLines {
+ public:
+  // All bytes of a header, in pieces, none of them twice. Null, or what is wrong.
+  const char* Feed(std::string_view bytes);
+
+ private:
+  unsigned char last_ = 0;
+};
+
+struct HeaderRefusal {
+  int status = 400;
+  std::string message;
+};
+
+// Checks a parsed header and sets request->host. `version` 11 = HTTP/1.1; `target` as sent.
+//   400  not exactly one Host (HTTP/1.0: more than one); Host, or the authority of an absolute
+//        target, that is not host[:port] (RFC 3986 3.2.2, 3.2.3); Transfer-Encoding in HTTP/1.0
+//   501  a Transfer-Encoding that is not exactly "chunked"
+std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
+                                         HttpRequest* request);
+
+// The host of "host[:port]": in lower case, without port, brackets and a dot at the end. Nothing
+// if the text does not have that form: a name of letters, digits, "-._~!$&'()*+,;=" and %XX, an
+// IPv4 address or an IPv6 address in brackets; a port up to 65535, which may be missing after ':'.
+std::optional<std::string> HostOf(std::string_view authority);
+
+}  // namespace penstock

@@ -1,0 +1,80 @@
+#include "http/tls_context.h"
+
+#include <openssl/ssl.h>
+
+#include <utility>
+
+namespace penstock {
+namespace {
+
+namespace ssl = boost::asio::ssl;
+using boost::system::error_code;
+
+// For TLS 1.2; those of TLS 1.3 are all of this kind.
+constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
+
+Expected<std::shared_ptr<ssl::context>> ReadFiles(const std::string& cert_file,
+                                                  const std::string& key_file,
+                                                  const std::string& min_version,
+                                                  bool ask_passphrase) {
+  auto tls = std::make_shared<ssl::context>(ssl::context::tls_server);
+  SSL_CTX* const native = tls->native_handle();
+  error_code ec;
+  tls->set_options(ssl::context::default_workarounds | SSL_OP_NO_RENEGOTIATION, ec);
+  const int version = min_version == "1.3" ? TLS1_3_VERSION : TLS1_2_VERSION;
+  if (ec || SSL_CTX_set_min_proto_version(native, version) != 1 ||
+      SSL_CTX_set_cipher_list(native, kCiphers) != 1) {
+    return Status::Internal("TLS cannot be set up");
+  }
+  if (!ask_passphrase) {
+    SSL_CTX_set_default_passwd_cb(native, [](char*, int, int, void*) { return -1; });
+  }
+  tls->use_certificate_chain_file(cert_file, ec);
+  if (ec) {
+    return Status::InvalidArgument(
+        "cannot read the TLS certificate " + cert_file + ": " + ec.message(), "tls_cert_file");
+  }
+  tls->use_private_key_file(key_file, ssl::context::pem, ec);
+  if (ec) {
+    return Status::InvalidArgument("cannot read the TLS key " + key_file + ": " + ec.message(),
+                                   "tls_key_file");
+  }
+  if (SSL_CTX_check_private_key(native) != 1) {
+    return Status::InvalidArgument(
+        "the TLS key " + key_file + " does not belong to the certificate", "tls_key_file");
+  }
+  return tls;
+}
+
+}  // namespace
+
+TlsContext::TlsContext(const ServerOptions& options)
+    : cert_file_(options.tls_cert_file),
+      key_file_(options.tls_key_file),
+      min_version_(options.tls_min_version) {}
+
+Expected<std::unique_ptr<TlsContext>> TlsContext::Load(const ServerOptions& options) {
+  if (options.tls_min_version != "1.2" && options.tls_min_version != "1.3") {
+    return Status::InvalidArgument("the least version of TLS must be 1.2 or 1.3",
+                                   "tls_min_version");
+  }
+  std::unique_ptr<TlsContext> made(new TlsContext(options));
+  PENSTOCK_ASSIGN_OR_RETURN(made->context_,
+                            ReadFiles(made->cert_file_, made->key_file_, made->min_version_, true));
+  return made;
+}
+
+Status TlsContext::Reload() {
+  auto read = ReadFiles(cert_file_, key_file_, min_version_, false);
+  if (!read.ok()) return read.status();
+  const std::lock_guard lock(mutex_);
+  context_ = *std::move(read);
+  return Status::Ok();
+}
+
+std::shared_ptr<TlsContext::Context> TlsContext::Get() const {
+  const std::lock_guard lock(mutex_);
+  return context_;
+}
+
+}  // namespace penstock

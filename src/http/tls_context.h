@@ -1,0 +1,38 @@
+// The certificate, its key and what of TLS is spoken. Internal to the connection layer.
+//
+// TLS 1.2 with key exchange by ECDHE and authenticated encryption only (AES-GCM,
+// ChaCha20-Poly1305), and TLS 1.3; no renegotiation.
+#pragma once
+
+#include <boost/asio/ssl/context.hpp>
+#include <memory>
+#include <mutex>
+
+#include "common/status.h"
+#include "http/server.h"
+
+namespace penstock {
+
+class TlsContext {
+ public:
+  using Context = boost::asio::ssl::context;
+
+  // Reads tls_cert_file and tls_key_file. kInvalidArgument names the option at fault.
+  static Expected<std::unique_ptr<TlsContext>> Load(const ServerOptions& options);
+
+  // Reads the files again: connections accepted later have the new certificate. On an error the
+  // context stays as it was; a key behind a passphrase is one, for it would have to be typed in.
+  Status Reload();
+
+  // For a connection about to be made, which keeps what it needs of it. Any thread.
+  std::shared_ptr<Context> Get() const;
+
+ private:
+  explicit TlsContext(const ServerOptions& options);
+
+  const std::string cert_file_, key_file_, min_version_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Context> context_;  // guarded by mutex_
+};
+
+}  // namespace penstock
