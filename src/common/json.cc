@@ -1,10 +1,10 @@
 #include "common/json.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
+
+#include "common/regular_file.h"
 
 namespace penstock {
 namespace {
@@ -340,17 +340,7 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
 }
 
 Expected<JsonDocument> JsonDocument::ParseFile(const std::string& path, size_t bytes_max) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::NotFound("cannot open " + path + ": " + std::strerror(errno));
-  std::string text;
-  char block[1 << 16];
-  while (file.read(block, sizeof(block)) || file.gcount() > 0) {
-    text.append(block, static_cast<size_t>(file.gcount()));
-    if (text.size() > bytes_max) {
-      return Status::InvalidArgument(path + " is larger than " + std::to_string(bytes_max) +
-                                     " bytes, the most that is read");
-    }
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(path, bytes_max));
   auto document = Parse(text);
   if (!document.ok()) return document.status().Annotate(path);
   return document;
