@@ -15,6 +15,10 @@ using simdjson::dom::element_type;
 // Above this a parser is not kept for the thread's next text.
 constexpr size_t kKeptParserBytesMax = 1 << 20;
 
+// simdjson chooses its code for this processor at first use, inside functions that may not throw;
+// done here, that need not find memory later.
+[[maybe_unused]] const auto kChosenHere = simdjson::get_active_implementation()->name();
+
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // Appends an exponent to integers of 19 digits and more, outside strings, so that they are read
@@ -327,6 +331,9 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
   auto error = ParseOnce(text, *document.tape_, &document.root_);
   if (error == simdjson::NUMBER_ERROR) {
     error = ParseOnce(WithBigIntegersAsDoubles(text), *document.tape_, &document.root_);
+  }
+  if (error == simdjson::MEMALLOC) {
+    return Status(StatusCode::kResourceExhausted, "out of memory");
   }
   if (error == simdjson::DEPTH_ERROR) {
     return Status::InvalidArgument("JSON nested deeper than " + std::to_string(kDepthMax) +
