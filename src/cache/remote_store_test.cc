@@ -500,6 +500,17 @@ TEST(RedisUrlTest, Parses) {
   EXPECT_EQ(url.db, 2);
 }
 
+TEST(RedisUrlTest, KnowsThisMachine) {
+  for (const char* url : {"unix:///run/redis.sock", "redis://localhost", "redis://127.0.0.1:7000/1",
+                          "redis://127.8.9.1", "redis://[::1]"}) {
+    EXPECT_TRUE(RedisUrl::Parse(url)->IsLocal()) << url;
+  }
+  for (const char* url :
+       {"redis://redis", "redis://10.0.0.1", "redis://127.0.0.1.example", "redis://[::2]"}) {
+    EXPECT_FALSE(RedisUrl::Parse(url)->IsLocal()) << url;
+  }
+}
+
 TEST(RedisUrlTest, RefusesByName) {
   for (const char* bad : {"",
                           "localhost",

@@ -165,6 +165,17 @@ std::vector<std::string> RepositoryCache::Missing(const std::string& commit, boo
   return missing;
 }
 
+std::vector<std::string> RepositoryCache::MissingForTokenizer(const std::string& commit,
+                                                              bool certain) const {
+  std::vector<std::string> missing;
+  if (!Has(commit, "tokenizer.json")) missing.push_back("tokenizer.json");
+  const char* const settings = "tokenizer_config.json";
+  if (!certain && !Has(commit, settings) && !KnownAbsent(commit, settings)) {
+    missing.push_back(settings);
+  }
+  return missing;
+}
+
 Status RepositoryCache::Link(const std::string& commit, const std::string& file,
                              const std::string& etag) const {
   const fs::path link = fs::path(SnapshotFolder(commit)) / file;

@@ -115,6 +115,24 @@ def test_two_servers_share_one_redis(start, redis):
     assert other.metrics()[HITS % "redis"] == 0
 
 
+def test_entries_of_another_secret_are_not_believed(start, redis):
+    def one(*more):
+        server = start(*RESULTS, "--redis-url", redis.url, "--redis-timeout-ms", "200", *more)
+        assert wait_for(lambda: is_up(server))
+        return server
+
+    def hits(server):
+        assert server.post("/embed", {"inputs": TEXTS}).content == wanted
+        time.sleep(0.3)  # the last of the writes
+        return server.metrics()[HITS % "redis"]
+    plain = one()
+    wanted = plain.post("/embed", {"inputs": TEXTS}).content
+    time.sleep(0.3)
+    assert hits(one("--redis-key", "a" * 16)) == 0
+    assert hits(one("--redis-key", "a" * 16)) == len(TEXTS)
+    assert hits(one("--redis-key", "b" * 16)) == 0
+
+
 def test_long_texts_share_their_tokens(start, redis):
     servers = [start("--redis-url", redis.url, "--redis-timeout-ms", "200", "--max-input-bytes",
                      "1000000") for _ in range(2)]
