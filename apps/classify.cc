@@ -89,6 +89,7 @@ int RunClassify(const std::vector<std::string>& args) {
                    "  penstock classify --model MODEL reviews.jsonl --output labels.jsonl\n");
   ClassifyFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
+  DropDefaultModel(&line);
   AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
   const std::string group = "Classification";
   line.app()
@@ -100,6 +101,7 @@ int RunClassify(const std::vector<std::string>& args) {
       .add_flag("--raw-scores", flags.raw_scores, "Logits, before softmax or sigmoid.")
       ->group(group);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (flags.model.models.empty()) return line.FailUsage(ModelRequired("classifier"));
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }

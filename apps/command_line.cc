@@ -149,6 +149,11 @@ std::optional<int> CommandLine::Parse(std::vector<std::string> args) {
       option->envname(EnvironmentName(flag));
     }
   }
+  // What may be given again takes one value each time: others are positionals.
+  for (CLI::Option* option : app_.get_options()) {
+    if (option->get_positional() || option->get_items_expected_max() <= 1) continue;
+    option->expected(CLI::detail::expected_max_vector_size)->allow_extra_args(false);
+  }
   const bool has_config = std::any_of(args.begin(), args.end(), [](const std::string& arg) {
     return arg == "--config" || arg.starts_with("--config=");
   });

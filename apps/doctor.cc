@@ -277,6 +277,7 @@ int RunDoctor(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
+  TakeDefaultModel(&flags);
   Report report;
   auto local = LocalModels::Load(flags);
   if (!local.ok()) {

@@ -231,7 +231,10 @@ int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line) {
   VectorWriter writer(&*file, flags.text.output.ends_with(".npy"));
   ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files));
   Status status = BulkFromServer(flags, &client, &writer, &progress);
-  if (client.retries() > 0) LogWarn("{} requests were sent again", client.retries());
+  if (client.retries() > 0) {
+    LogWarn("{} requests were sent again, after waits of {:.1f} s in all", client.retries(),
+            client.waited_s());
+  }
   const Status closed = writer.Finish(flags.dimensions.value_or(0));
   if (status.ok()) status = closed;
   return status.ok() ? kExitOk : line.Fail(status);
@@ -253,7 +256,6 @@ int RunEmbed(const std::vector<std::string>& args) {
   AddModelFlags(&line, &flags.model, false, "warn");
   AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
   AddEmbedFlags(&line, &flags);
-  CLI::Option* const model_flag = line.app().get_option("--model")->required(false);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
@@ -262,7 +264,6 @@ int RunEmbed(const std::vector<std::string>& args) {
     flags.bulk_options.request_rows = static_cast<size_t>(flags.text.batch);
   }
   if (!flags.url.empty()) return RunEmbedFromServer(flags, line);
-  if (model_flag->count() == 0) return line.FailUsage("--model is required, or --url");
   auto local = LocalModels::Load(flags.model);
   if (!local.ok()) return line.Fail(local.status());
   Service& service = *(*local)->service;

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
+#include "cache/remote_seal.h"
 #include "common/log.h"
+#include "common/regular_file.h"
 #include "cpu/cpu_backend.h"
+#include "hub/default_model.h"
+#include "hub/hub.h"
 #include "per_model.h"
 
 namespace penstock {
@@ -51,12 +56,12 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
                                "serves it under that name. May be given again."
                              : "Folder, or owner/name[@revision] on the Hugging Face hub.")
           ->type_name("REF")
-          ->required()
+          ->default_str(kDefaultModel)
           ->group(model);
   if (!several) {
     models->expected(1)->allow_extra_args(false);
   } else {
-    models->expected(1, Registry::kModelsMax)->allow_extra_args(false);
+    models->allow_extra_args(false);
     app.add_option("--served-model-name", flags->served_names,
                    "Name clients ask for. One model: further ones are aliases. Several models: one "
                    "each, in their order.")
@@ -76,7 +81,6 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
                  "auto = bf16 where the processor multiplies it natively, else f32." +
                      one)
       ->check(CLI::Validator(CheckDType, ""))
-      ->expected(1, Registry::kModelsMax)
       ->allow_extra_args(false)
       ->default_str("auto")
       ->type_name("TYPE")
@@ -87,7 +91,6 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
                  "ff-out; a product of a layer: -1.ff-out. penstock doctor says what helps." +
                      one)
       ->check(CLI::Validator(CheckKeep, ""))
-      ->expected(1, Registry::kModelsMax)
       ->allow_extra_args(false)
       ->type_name("PARTS")
       ->group(model);
@@ -148,6 +151,17 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
                  "32 KiB on always.")
       ->type_name("URL")
       ->group(caches);
+  app.add_option(
+         "--redis-key", flags->redis_key,
+         "Secret, 16 bytes at least, that entries in Redis are authenticated with, the same "
+         "for all who share them. Without it whoever can write to that Redis can make up "
+         "results. Better set as PENSTOCK_REDIS_KEY, or --redis-key-file: others can read "
+         "command lines.")
+      ->type_name("SECRET")
+      ->group(caches);
+  app.add_option("--redis-key-file", flags->redis_key_file, "File with that secret.")
+      ->type_name("FILE")
+      ->group(caches);
   app.add_option("--redis-timeout-ms", flags->limits.redis_timeout_ms,
                  "Longest wait for an answer of Redis; after that it is left alone for a while.")
       ->check(CLI::Range(1, 1000))
@@ -183,6 +197,22 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("FORMAT")
       ->group(log);
+}
+
+void TakeDefaultModel(ModelFlags* flags) {
+  if (!flags->models.empty()) return;
+  const DefaultModel found = FindDefaultModel();
+  flags->models = {found.reference};
+  flags->default_name = found.name;
+  // Who did not name a model wants to know which one it is, whatever the level.
+  LogMessage(LogEnabled(LogLevel::kInfo) ? LogLevel::kInfo : LogLevel::kWarn,
+             fmt::format("no --model is given; taking the default, {}", found.reference));
+}
+
+void DropDefaultModel(CommandLine* line) { line->app().get_option("--model")->default_str(""); }
+
+std::string ModelRequired(const std::string& what) {
+  return fmt::format("--model is required: the default model, {}, is no {}", kDefaultModel, what);
 }
 
 Status ApplyLogFlags(const ModelFlags& flags) {
@@ -253,6 +283,10 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
   for (const std::string& model : flags.models) {
     ModelSpec spec;
     SplitName(model, &spec.name, &spec.reference);
+    if (!flags.default_name.empty()) {
+      spec.name = flags.default_name;
+      spec.aliases = {spec.name.substr(spec.name.rfind('/') + 1)};
+    }
     if (spec.reference.empty()) {
       return Status::InvalidArgument(
           fmt::format("--model '{}' names no folder or hub reference", model), "model");
@@ -286,31 +320,107 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
   return specs;
 }
 
-Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelFlags& flags) {
-  auto local = std::make_unique<LocalModels>();
+namespace {
+
+// The secret of --redis-key or its file; "" = none is given.
+Expected<std::string> RedisSecret(const ModelFlags& flags) {
+  const auto refuse = [](const std::string& why) {
+    return Status::InvalidArgument("--redis-key: " + why, "redis-key");
+  };
+  const char* const variable = std::getenv("PENSTOCK_REDIS_KEY");
+  // A secret that failed to arrive must not mean no secret.
+  if (variable != nullptr && *variable == '\0' && !flags.redis_key) {
+    return refuse("PENSTOCK_REDIS_KEY is set, but empty");
+  }
+  std::string secret = flags.redis_key.value_or("");
+  if (!flags.redis_key_file.empty()) {
+    if (flags.redis_key) return refuse("give either the secret or --redis-key-file");
+    auto text = ReadRegularFile(flags.redis_key_file, RemoteSeal::kSecretBytesMax + 2);
+    if (!text.ok()) return refuse(text.status().message());
+    secret = *std::move(text);
+    while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
+  } else if (!flags.redis_key) {
+    return secret;
+  }
+  if (secret.size() < RemoteSeal::kSecretBytesMin || secret.size() > RemoteSeal::kSecretBytesMax) {
+    return refuse(fmt::format("the secret has {} bytes; it must have {} to {}", secret.size(),
+                              RemoteSeal::kSecretBytesMin, RemoteSeal::kSecretBytesMax));
+  }
+  return secret;
+}
+
+Status ApplyRedis(const ModelFlags& flags, ServiceLimits* limits) {
+  PENSTOCK_ASSIGN_OR_RETURN(limits->redis_secret, RedisSecret(flags));
+  if (flags.redis_url.empty()) return Status::Ok();
+  auto redis = RedisUrl::Parse(flags.redis_url);
+  if (!redis.ok()) {
+    return Status::InvalidArgument("--redis-url: " + redis.status().message(), "redis-url");
+  }
+  if (limits->redis_secret.empty() && !redis->IsLocal()) {
+    LogWarn(
+        "redis at {} is another machine and there is no --redis-key: whoever can write there can "
+        "make up results",
+        redis->ToString());
+  }
+  limits->redis = *std::move(redis);
+  return Status::Ok();
+}
+
+// A folder, a hub reference, or the path of a tokenizer.json.
+Expected<std::unique_ptr<Engine>> LoadTokenizer(const ModelSpec& spec, Metrics* metrics) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::string path = spec.reference;
+  if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
+    ResolveOptions resolve;
+    resolve.tokenizer_only = true;
+    PENSTOCK_ASSIGN_OR_RETURN(path, ResolveModel(path, resolve));
+  }
+  return Engine::LoadTokenizer(path, spec.options, metrics);
+}
+
+// Registry, with its models, and service.
+Status Assemble(const ModelFlags& flags, Registry::Loader loader, LocalModels* local) {
   PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(flags));
+  local->registry =
+      std::make_unique<Registry>(local->backend.get(), &local->metrics, std::move(loader));
+  for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
+  ServiceLimits limits = flags.limits;
+  PENSTOCK_RETURN_IF_ERROR(ApplyRedis(flags, &limits));
+  local->service = std::make_unique<Service>(local->registry.get(), limits, &local->metrics);
+  local->registry->StartLoading();
+  return Status::Ok();
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelFlags& given) {
+  ModelFlags flags = given;
+  TakeDefaultModel(&flags);
+  auto local = std::make_unique<LocalModels>();
   CpuOptions cpu;
   cpu.threads = flags.threads;
   cpu.pin = flags.pin;
   cpu.isa = flags.isa;
   PENSTOCK_ASSIGN_OR_RETURN(local->backend, NewCpuBackend(cpu));
-  local->registry = std::make_unique<Registry>(local->backend.get(), &local->metrics);
-  for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
-  ServiceLimits limits = flags.limits;
-  if (!flags.redis_url.empty()) {
-    auto redis = RedisUrl::Parse(flags.redis_url);
-    if (!redis.ok()) {
-      return Status::InvalidArgument("--redis-url: " + redis.status().message(), "redis-url");
-    }
-    limits.redis = *redis;
-  }
-  local->service = std::make_unique<Service>(local->registry.get(), limits, &local->metrics);
-  local->registry->StartLoading();
+  PENSTOCK_RETURN_IF_ERROR(Assemble(flags, nullptr, local.get()));
   return local;
 }
 
 Expected<std::unique_ptr<LocalModels>> LocalModels::Load(const ModelFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(auto local, Start(flags));
+  PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
+  return local;
+}
+
+Expected<std::unique_ptr<LocalModels>> LocalModels::LoadTokenizers(const ModelFlags& given) {
+  ModelFlags flags = given;
+  TakeDefaultModel(&flags);
+  auto local = std::make_unique<LocalModels>();
+  Metrics* const metrics = &local->metrics;
+  PENSTOCK_RETURN_IF_ERROR(Assemble(
+      flags, [metrics](const ModelSpec& spec) { return LoadTokenizer(spec, metrics); },
+      local.get()));
   PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
   return local;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@
 namespace penstock {
 
 struct ModelFlags {
-  std::vector<std::string> models;        // --model
+  std::vector<std::string> models;        // --model; none: the default model
+  std::string default_name;               // set by TakeDefaultModel
   std::vector<std::string> served_names;  // --served-model-name
   int threads = 0;
   bool pin = true;
@@ -29,6 +31,8 @@ struct ModelFlags {
   std::string log_level = "info";
   std::string log_format = "text";
   std::string redis_url;
+  std::optional<std::string> redis_key;
+  std::string redis_key_file;
   ServiceLimits limits;
 };
 
@@ -42,6 +46,15 @@ Status ApplyLogFlags(const ModelFlags& flags);
 // folder in the hub's cache, else the folder's own name.
 std::string NameOfReference(const std::string& reference);
 
+// Where no model is named: the default one (hub/default_model.h), and a line of the log that says
+// so. LocalModels do it themselves; for those who start several times.
+void TakeDefaultModel(ModelFlags* flags);
+
+// For commands the default model is not made for: takes it out of the help.
+void DropDefaultModel(CommandLine* line);
+// What such a command says where --model is missing. `what`: "reranker".
+std::string ModelRequired(const std::string& what);
+
 // Registry specs of the --model and --served-model-name flags.
 Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags);
 
@@ -52,6 +65,9 @@ struct LocalModels {
   static Expected<std::unique_ptr<LocalModels>> Start(const ModelFlags& flags);
   // Start and wait: for commands.
   static Expected<std::unique_ptr<LocalModels>> Load(const ModelFlags& flags);
+  // Their tokenizers alone: --model may also be a folder with nothing but tokenizer.json, or such a
+  // file. For Service::Tokenize.
+  static Expected<std::unique_ptr<LocalModels>> LoadTokenizers(const ModelFlags& flags);
 
   Metrics metrics;
   std::unique_ptr<Backend> backend;

@@ -110,6 +110,7 @@ int RunRerank(const std::vector<std::string>& args) {
       "  penstock rerank --model MODEL --top-n 10 queries.jsonl --output ranked.jsonl\n");
   RerankFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
+  DropDefaultModel(&line);
   AddTextFlags(&line, &flags.text, "Documents, or JSONL of queries with their documents");
   const std::string group = "Reranking";
   CLI::App& app = line.app();
@@ -122,6 +123,7 @@ int RunRerank(const std::vector<std::string>& args) {
   app.add_flag("--return-documents", flags.return_documents, "Write the documents, too.")
       ->group(group);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (flags.model.models.empty()) return line.FailUsage(ModelRequired("reranker"));
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }

@@ -80,9 +80,12 @@ int RunTokenize(const std::vector<std::string>& args) {
                    "Tokenize texts. Writes {\"ids\": [...], \"tokens\": [...], \"offsets\": "
                    "[[begin, end], ...]} a line;\noffsets count characters. Nothing is cut.",
                    "  echo 'Hello, world' | penstock tokenize --model MODEL --table\n"
-                   "  penstock tokenize --model MODEL texts.jsonl --output tokens.jsonl\n");
+                   "  penstock tokenize --model MODEL texts.jsonl --output tokens.jsonl\n"
+                   "  penstock tokenize --model ./tokenizer.json texts.txt\n");
   TokenizeFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
+  line.app().get_option("--model")->description(
+      "Folder with tokenizer.json, such a file, or owner/name[@revision] on the Hugging Face hub.");
   AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
   const std::string group = "Tokens";
   CLI::App& app = line.app();
@@ -97,7 +100,7 @@ int RunTokenize(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
-  auto local = LocalModels::Load(flags.model);
+  auto local = LocalModels::LoadTokenizers(flags.model);
   if (!local.ok()) return line.Fail(local.status());
   auto file = OutputFile::Open(flags.text.output);
   if (!file.ok()) return line.FailUsage(file.status().message());

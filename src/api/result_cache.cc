@@ -209,7 +209,7 @@ void ResultCache::AskRemote(const std::shared_ptr<Lookup>& lookup) {
     for (size_t i = 0; i < values.size(); ++i) {
       const size_t row = lookup->missing[i];
       const std::span<float> to = lookup->Row(row);
-      if (!values[i] || values[i]->size() != to.size_bytes()) {
+      if (!values[i] || values[i]->size() != to.size_bytes() || !AreFiniteFloats(*values[i])) {
         still_missing.push_back(row);
         continue;
       }

@@ -41,6 +41,7 @@ struct ServiceLimits {
   int64_t cache_ttl_s = 3600;              // --cache-ttl-s; 0: for ever
   int64_t result_cache_bytes = 0;          // --result-cache-bytes; 0: off
   std::optional<RedisUrl> redis;           // --redis-url
+  std::string redis_secret;                // --redis-key; "": entries are not authenticated
   int32_t redis_timeout_ms = 5;            // --redis-timeout-ms
   RunStages run_stages = RunStages::kAll;  // --run-stages
   int32_t tokenization_workers = 0;        // --tokenization-workers; 0: one a processor, 8 at most

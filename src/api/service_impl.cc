@@ -26,6 +26,7 @@ std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceLimits& limits, Metrics
   if (!limits.redis) return nullptr;
   RemoteStoreOptions options;
   options.url = *limits.redis;
+  options.secret = limits.redis_secret;
   options.timeout = std::chrono::milliseconds(limits.redis_timeout_ms);
   options.ttl = std::chrono::seconds(limits.cache_ttl_s);
   return std::make_unique<RemoteStore>(options, metrics);

@@ -5,8 +5,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 
 namespace penstock {
 namespace {
@@ -17,10 +19,21 @@ constexpr size_t kAnswerBytesMax = 64 << 20;
 
 }  // namespace
 
-bool RedisConnection::Fail(const std::string& what) {
-  error_ = what;
+bool RedisConnection::Fail(std::string_view what) {
+  // A copy first: it may be hiredis' own.
+  error_ = std::string(what.substr(0, kErrorBytesMax));
   context_ = nullptr;
   return false;
+}
+
+void RedisConnection::Close(const char* why) {
+  context_ = nullptr;
+  error_.clear();
+  try {
+    error_ = why;
+  } catch (const std::exception&) {
+    // Left empty.
+  }
 }
 
 bool RedisConnection::Wait(short events, Deadline deadline) {
@@ -63,25 +76,26 @@ bool RedisConnection::Open(const RedisUrl& url, Deadline deadline) {
 }
 
 bool RedisConnection::Command(const std::vector<std::string_view>& command, Deadline deadline) {
-  Append(command);
-  if (!Flush(deadline)) return false;
+  if (!Append(command) || !Flush(deadline)) return false;
   const RedisReplyPtr reply = Read(deadline);
   if (reply == nullptr) return false;
   if (reply->type == REDIS_REPLY_STATUS) return true;
   const std::string name(command[0]);
-  return Fail(reply->type == REDIS_REPLY_ERROR ? name + ": " + std::string(reply->str, reply->len)
-                                               : name + ": an answer that is none");
+  return Fail(reply->type == REDIS_REPLY_ERROR
+                  ? name + ": " + std::string(reply->str, std::min(reply->len, kErrorBytesMax))
+                  : name + ": an answer that is none");
 }
 
-void RedisConnection::Append(const std::vector<std::string_view>& command) {
+bool RedisConnection::Append(const std::vector<std::string_view>& command) {
   std::vector<const char*> words;
   std::vector<size_t> sizes;
   for (const std::string_view word : command) {
     words.push_back(word.data());
     sizes.push_back(word.size());
   }
-  redisAppendCommandArgv(context_.get(), static_cast<int>(words.size()), words.data(),
-                         sizes.data());
+  return redisAppendCommandArgv(context_.get(), static_cast<int>(words.size()), words.data(),
+                                sizes.data()) == REDIS_OK ||
+         Fail("out of memory");
 }
 
 bool RedisConnection::Flush(Deadline deadline) {

@@ -25,18 +25,21 @@ using RedisReplyPtr = std::unique_ptr<redisReply, RedisFree>;
 class RedisConnection {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
+  static constexpr size_t kErrorBytesMax = 512;
 
   // Connects, logs in, chooses the database, and waits for the answer to a PING.
   bool Open(const RedisUrl& url, Deadline deadline);
-  void Close() { context_ = nullptr; }
+  // `why`, which lives as long as the program, is the error. Takes no memory.
+  void Close(const char* why);
 
-  void Append(const std::vector<std::string_view>& command);
+  // False: out of memory; the connection is closed.
+  bool Append(const std::vector<std::string_view>& command);
   bool Flush(Deadline deadline);
   // The next answer; null: failed. An answer may be an error of the server's.
   RedisReplyPtr Read(Deadline deadline);
 
-  // Closes; `what` is the error. False, always.
-  bool Fail(const std::string& what);
+  // Closes; `what`, of which the first kErrorBytesMax bytes are kept, is the error. False, always.
+  bool Fail(std::string_view what);
   // What went wrong last.
   const std::string& error() const { return error_; }
 

@@ -124,6 +124,11 @@ Expected<RedisUrl> RedisUrl::Parse(std::string_view text) {
   return url;
 }
 
+bool RedisUrl::IsLocal() const {
+  if (!path.empty() || host == "localhost" || host == "::1") return true;
+  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
 std::string RedisUrl::ToString() const {
   if (!path.empty()) return path + "?db=" + std::to_string(db);
   const bool v6 = host.find(':') != std::string::npos;

@@ -22,6 +22,8 @@ struct RedisUrl {
 
   // kInvalidArgument, field "redis-url"; the message holds no password.
   static Expected<RedisUrl> Parse(std::string_view url);
+  // A Unix socket, or an address of this machine.
+  bool IsLocal() const;
   // For logs: "host:port/db", without the password.
   std::string ToString() const;
 };

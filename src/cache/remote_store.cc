@@ -2,13 +2,14 @@
 
 #include <openssl/evp.h>
 #include <pthread.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstring>
+#include <exception>
 #include <future>
+#include <new>
+#include <utility>
 
 #include "cache/redis_connection.h"
 #include "common/log.h"
@@ -23,16 +24,15 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kWritesAtATime = 64;
 constexpr size_t kWriteBytesAtATime = 256 << 10;
 
-// What stands before a stored value; little-endian, as all machines this runs on.
-struct Header {
-  char magic[4];
-  uint32_t size;  // of the value
-  uint64_t checksum;
-};
-constexpr char kMagic[4] = {'P', 'N', 'S', '1'};  // the last: format
+constexpr size_t kLoggedBytesMax = 200;
 
-uint64_t Checksum(std::string_view key, std::string_view value) {
-  return XXH3_64bits_withSeed(value.data(), value.size(), XXH3_64bits(key.data(), key.size()));
+// What a server said, fit for a line of the log.
+std::string Printable(const std::string& text) {
+  std::string out = text.substr(0, kLoggedBytesMax);
+  for (char& c : out) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text.size() > kLoggedBytesMax ? out + "..." : out;
 }
 
 }  // namespace
@@ -60,32 +60,11 @@ std::string RemoteKey(char kind, std::initializer_list<std::string_view> parts) 
   return key;
 }
 
-std::string SealRemoteValue(std::string_view key, std::string_view value) {
-  Header header{};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.size = static_cast<uint32_t>(value.size());
-  header.checksum = Checksum(key, value);
-  std::string sealed(reinterpret_cast<const char*>(&header), sizeof header);
-  sealed += value;
-  return sealed;
-}
-
-std::optional<std::string_view> OpenRemoteValue(std::string_view key, std::string_view sealed) {
-  Header header{};
-  if (sealed.size() < sizeof header) return std::nullopt;
-  std::memcpy(&header, sealed.data(), sizeof header);
-  const std::string_view value = sealed.substr(sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.size != value.size() ||
-      header.checksum != Checksum(key, value)) {
-    return std::nullopt;
-  }
-  return value;
-}
-
 class RemoteStore::Connection : public RedisConnection {};
 
 RemoteStore::RemoteStore(const RemoteStoreOptions& options, Metrics* metrics)
     : options_(options),
+      seal_(options.secret),
       metrics_(MakeCacheMetrics("redis", metrics)),
       errors_(metrics->AddCounter("penstock_redis_errors_total",
                                   "Failed exchanges with Redis, and values of it that were none.")),
@@ -105,13 +84,21 @@ RemoteStore::~RemoteStore() {
   thread_.join();
 }
 
+// Once, whatever it throws.
+void RemoteStore::Lookup::Answer() {
+  const GetDone call = std::exchange(done, nullptr);
+  call(std::move(values));
+}
+
 void RemoteStore::Miss(Lookup* lookup) {
   metrics_.misses->Add(lookup->keys.size());
-  lookup->done(Values(lookup->keys.size()));
+  for (auto& value : lookup->values) value.reset();
+  lookup->Answer();
 }
 
 void RemoteStore::GetMany(std::vector<std::string> keys, GetDone done) {
-  Lookup lookup{std::move(keys), std::move(done), Clock::now()};
+  Lookup lookup{std::move(keys), {}, std::move(done), Clock::now()};
+  lookup.values.resize(lookup.keys.size());
   {
     const std::lock_guard lock(mutex_);
     // Under the lock: once down, MissAll finds all that came before.
@@ -131,17 +118,22 @@ std::optional<std::string> RemoteStore::GetNow(std::string key) {
 }
 
 void RemoteStore::Put(std::string key, std::string_view value) {
-  if (up() && value.size() <= options_.value_bytes_max) {
-    Write write{std::move(key), {}};
-    write.sealed = SealRemoteValue(write.key, value);
-    const std::lock_guard lock(mutex_);
-    if (write_bytes_ + write.bytes() <= options_.queue_bytes_max) {
-      write_bytes_ += write.bytes();
-      metrics_.bytes->Set(static_cast<int64_t>(write_bytes_));
-      writes_.push_back(std::move(write));
-      wake_.notify_one();
-      return;
+  try {
+    if (up() && value.size() <= options_.value_bytes_max) {
+      Write write{std::move(key), {}};
+      write.sealed = seal_.Seal(write.key, value);
+      const std::lock_guard lock(mutex_);
+      if (write_bytes_ + write.bytes() <= options_.queue_bytes_max) {
+        const size_t bytes = write.bytes();
+        writes_.push_back(std::move(write));
+        write_bytes_ += bytes;
+        metrics_.bytes->Set(static_cast<int64_t>(write_bytes_));
+        wake_.notify_one();
+        return;
+      }
     }
+  } catch (const std::bad_alloc&) {
+    // Not written, as when it is down.
   }
   dropped_.Add();
 }
@@ -156,16 +148,12 @@ void RemoteStore::Run() {
   Connection connection;
   auto back_off = options_.back_off_min;
   for (;;) {
-    const bool opened = connection.Open(options_.url, Clock::now() + options_.connect_timeout);
-    if (opened) {
-      LogInfo("redis at {} answers", options_.url.ToString());
-      up_gauge_.Set(1);
-      up_.store(true, std::memory_order_release);
-      const auto since = Clock::now();
-      while (Work(&connection)) {
-      }
-      // One that answers a PING and nothing more is no better than one that is away.
-      if (Clock::now() - since > options_.back_off_max) back_off = options_.back_off_min;
+    try {
+      Serve(&connection, &back_off);
+    } catch (const std::bad_alloc&) {
+      connection.Close("out of memory");
+    } catch (...) {
+      connection.Close("an exception while an answer was handed over");
     }
     std::unique_lock lock(mutex_);
     if (!stopping_) {
@@ -181,28 +169,54 @@ void RemoteStore::Run() {
   MissAll();
 }
 
-void RemoteStore::SetDown(const std::string& why) {
+// One connection, from its beginning to its end.
+void RemoteStore::Serve(Connection* connection, std::chrono::milliseconds* back_off) {
+  if (!connection->Open(options_.url, Clock::now() + options_.connect_timeout)) return;
+  LogInfo("redis at {} answers", options_.url.ToString());
+  up_gauge_.Set(1);
+  up_.store(true, std::memory_order_release);
+  const auto since = Clock::now();
+  while (Work(connection)) {
+  }
+  // One that answers a PING and nothing more is no better than one that is away.
+  if (Clock::now() - since > options_.back_off_max) *back_off = options_.back_off_min;
+}
+
+void RemoteStore::SetDown(const std::string& why) noexcept {
   const bool was_up = up_.exchange(false, std::memory_order_acq_rel);
   // Once for each time it goes down, and for the first attempt of all.
   if (was_up || errors_.value() == 0) {
-    LogWarn("redis at {}: {}; working without it", options_.url.ToString(), why);
+    try {
+      LogWarn("redis at {}: {}; working without it", options_.url.ToString(), Printable(why));
+    } catch (const std::exception&) {
+      // No memory for a line of the log.
+    }
   }
   errors_.Add();
   up_gauge_.Set(0);
   MissAll();
 }
 
+// Takes no memory, for it may be what there is none of.
 void RemoteStore::MissAll() {
-  std::deque<Lookup> lookups;
-  {
-    const std::lock_guard lock(mutex_);
-    lookups.swap(lookups_);
-    dropped_.Add(writes_.size());
-    writes_.clear();
-    write_bytes_ = 0;
-    metrics_.bytes->Set(0);
+  for (;;) {
+    Lookup lookup;
+    {
+      const std::lock_guard lock(mutex_);
+      dropped_.Add(writes_.size());
+      writes_.clear();
+      write_bytes_ = 0;
+      metrics_.bytes->Set(0);
+      if (lookups_.empty()) return;
+      lookup = std::move(lookups_.front());
+      lookups_.pop_front();
+    }
+    try {
+      Miss(&lookup);
+    } catch (...) {
+      // `done` was called; what it throws is no matter of the store's.
+    }
   }
-  for (Lookup& lookup : lookups) Miss(&lookup);
 }
 
 // Look-ups first: somebody waits for them.
@@ -230,44 +244,55 @@ bool RemoteStore::Work(Connection* connection) {
   if (!lookup) return WriteSome(connection, writes);
   // Behind a slow exchange; the model may have been faster.
   if (Clock::now() - lookup->asked > 2 * options_.timeout) return Miss(&*lookup), true;
-  return Read(connection, &*lookup);
+  return Ask(connection, &*lookup);
+}
+
+// Read, and what is waited for is answered whatever happens.
+bool RemoteStore::Ask(Connection* connection, Lookup* lookup) {
+  bool kept = false;
+  try {
+    kept = Read(connection, lookup);
+  } catch (...) {
+    if (lookup->done != nullptr) Miss(lookup);
+    throw;
+  }
+  return kept;
 }
 
 bool RemoteStore::Read(Connection* connection, Lookup* lookup) {
   const auto deadline = Clock::now() + options_.timeout;
   std::vector<std::string_view> command = {"MGET"};
   command.insert(command.end(), lookup->keys.begin(), lookup->keys.end());
-  connection->Append(command);
-  const RedisReplyPtr reply =
-      connection->Flush(deadline) ? connection->Read(deadline) : RedisReplyPtr();
+  const RedisReplyPtr reply = connection->Append(command) && connection->Flush(deadline)
+                                  ? connection->Read(deadline)
+                                  : RedisReplyPtr();
   const size_t count = lookup->keys.size();
   if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY || reply->elements != count) {
     if (reply != nullptr) {
-      connection->Fail(reply->type == REDIS_REPLY_ERROR ? std::string(reply->str, reply->len)
+      connection->Fail(reply->type == REDIS_REPLY_ERROR ? std::string_view(reply->str, reply->len)
                                                         : "MGET: an answer that is none");
     }
     Miss(lookup);
     return false;
   }
-  Values values(count);
   size_t hits = 0;
   for (size_t i = 0; i < count; ++i) {
     const redisReply& element = *reply->element[i];
     if (element.type == REDIS_REPLY_NIL) continue;
     std::optional<std::string_view> value;
     if (element.type == REDIS_REPLY_STRING) {
-      value = OpenRemoteValue(lookup->keys[i], {element.str, element.len});
+      value = seal_.Open(lookup->keys[i], {element.str, element.len});
     }
     if (!value || value->size() > options_.value_bytes_max) {
       errors_.Add();
       continue;
     }
-    values[i].emplace(*value);
+    lookup->values[i].emplace(*value);
     ++hits;
   }
   metrics_.hits->Add(hits);
   metrics_.misses->Add(count - hits);
-  lookup->done(std::move(values));
+  lookup->Answer();
   return true;
 }
 
@@ -275,11 +300,9 @@ bool RemoteStore::WriteSome(Connection* connection, const std::vector<Write>& wr
   const auto deadline = Clock::now() + options_.timeout;
   const std::string ttl_s = std::to_string(options_.ttl.count());
   for (const Write& write : writes) {
-    if (options_.ttl.count() > 0) {
-      connection->Append({"SET", write.key, write.sealed, "EX", ttl_s});
-    } else {
-      connection->Append({"SET", write.key, write.sealed});
-    }
+    std::vector<std::string_view> command = {"SET", write.key, write.sealed};
+    if (options_.ttl.count() > 0) command.insert(command.end(), {"EX", ttl_s});
+    if (!connection->Append(command)) return false;
   }
   bool ok = connection->Flush(deadline);
   for (size_t i = 0; ok && i < writes.size(); ++i) {

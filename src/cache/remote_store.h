@@ -8,9 +8,12 @@
 // without the thread, which tries again after 100 ms, 200 ms, ... 10 s. It is up again when the
 // server has answered a PING.
 //
-// Values carry a format number, their length and a checksum over key and value; whatever does not
-// fit is a miss. Keys are SHA-256 of what the value depends on, the model's fingerprint included,
+// What is stored says whom to believe (cache/remote_seal.h); whatever does not fit is a miss. Keys
+// are SHA-256 of what the value depends on, the model's fingerprint included,
 // so that a value found is the value asked for: two inputs with one SHA-256 are not known.
+//
+// Memory that runs out on the store's thread is one more failure: who waits gets misses, the
+// connection is made anew.
 #pragma once
 
 #include <atomic>
@@ -30,17 +33,16 @@
 
 #include "cache/cache_metrics.h"
 #include "cache/redis_url.h"
+#include "cache/remote_seal.h"
 
 namespace penstock {
 
 // "penstock:1:KIND:<64 hexadecimal digits>"; parts are told apart by their lengths.
 std::string RemoteKey(char kind, std::initializer_list<std::string_view> parts);
-// The value as it is stored, and back; nothing if it is not one of ours under this key.
-std::string SealRemoteValue(std::string_view key, std::string_view value);
-std::optional<std::string_view> OpenRemoteValue(std::string_view key, std::string_view sealed);
 
 struct RemoteStoreOptions {
   RedisUrl url;
+  std::string secret;  // values are authenticated with it; "": guarded against accidents alone
   std::chrono::milliseconds timeout{5};            // of one exchange with the server
   std::chrono::milliseconds connect_timeout{200};  // of connecting, logging in and the first PING
   std::chrono::milliseconds back_off_min{100};
@@ -63,11 +65,11 @@ class RemoteStore {
   using Values = std::vector<std::optional<std::string>>;
   using GetDone = std::function<void(Values)>;
   // Calls `done` exactly once: here when the store is down, else from its thread, which it must
-  // not hold up.
+  // not hold up. Where memory for the question is short it throws std::bad_alloc instead.
   void GetMany(std::vector<std::string> keys, GetDone done);
   // GetMany of one key that waits; at most about `timeout` after a write under way.
   std::optional<std::string> GetNow(std::string key);
-  // Written some time later, if all goes well.
+  // Written some time later, if all goes well. Throws nothing.
   void Put(std::string key, std::string_view value);
 
   bool up() const { return up_.load(std::memory_order_acquire); }
@@ -75,8 +77,11 @@ class RemoteStore {
  private:
   struct Lookup {
     std::vector<std::string> keys;
-    GetDone done;
+    Values values;  // one for each key: misses, until something is found
+    GetDone done;   // null once called
     std::chrono::steady_clock::time_point asked;
+
+    void Answer();
   };
   struct Write {
     std::string key, sealed;
@@ -85,14 +90,17 @@ class RemoteStore {
   class Connection;
 
   void Run();
+  void Serve(Connection* connection, std::chrono::milliseconds* back_off);
   bool Work(Connection* connection);  // false: the connection has failed
+  bool Ask(Connection* connection, Lookup* lookup);
   bool Read(Connection* connection, Lookup* lookup);
   bool WriteSome(Connection* connection, const std::vector<Write>& writes);
-  void SetDown(const std::string& why);
+  void SetDown(const std::string& why) noexcept;
   void MissAll();
   void Miss(Lookup* lookup);
 
   const RemoteStoreOptions options_;
+  const RemoteSeal seal_;
   const CacheMetrics metrics_;
   Counter& errors_;
   Counter& dropped_;

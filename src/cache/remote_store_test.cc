@@ -15,8 +15,12 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <limits>
+#include <new>
 
 #include "cache/redis_connection.h"
+#include "common/failing_new.h"
+#include "common/log.h"
 
 extern char** environ;
 
@@ -113,7 +117,8 @@ class RemoteStoreTest : public testing::Test {
   }
   RemoteStore::Values GetMany(const std::vector<std::string>& keys) {
     std::promise<RemoteStore::Values> promise;
-    store_->GetMany(keys, [&](RemoteStore::Values values) { promise.set_value(values); });
+    store_->GetMany(keys,
+                    [&](RemoteStore::Values values) { promise.set_value(std::move(values)); });
     return promise.get_future().get();
   }
   uint64_t Counted(const std::string& name) { return metrics_.AddCounter(name, "").value(); }
@@ -174,20 +179,26 @@ TEST_F(RemoteStoreTest, GivesBackWhatWasPut) {
   EXPECT_EQ(Counted("penstock_redis_errors_total"), 0u);
 }
 
-TEST_F(RemoteStoreTest, ForeignAndBrokenValuesAreMisses) {
+// The tests of values, without a secret and with one.
+class RemoteValueTest : public RemoteStoreTest, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Secrets, RemoteValueTest, testing::Values("", "0123456789abcdef"));
+
+TEST_P(RemoteValueTest, ForeignAndBrokenValuesAreMisses) {
   START_REDIS_OR_SKIP();
-  const RemoteStoreOptions options = Options();
+  RemoteStoreOptions options = Options();
+  options.secret = GetParam();
+  const RemoteSeal seal(options.secret);
   ConnectAndWait(options);
   RedisConnection redis;
   const auto deadline = Clock::now() + milliseconds(5000);
   ASSERT_TRUE(redis.Open(options.url, deadline));
   const auto put = [&](const std::vector<std::string_view>& command) {
-    redis.Append(command);
+    ASSERT_TRUE(redis.Append(command));
     ASSERT_TRUE(redis.Flush(deadline));
     const auto reply = redis.Read(deadline);
     ASSERT_TRUE(reply != nullptr && reply->type != REDIS_REPLY_ERROR);
   };
-  const std::string sealed = SealRemoteValue(Key(0), "value");
+  const std::string sealed = seal.Seal(Key(0), "value");
   put({"SET", Key(0), sealed});
   EXPECT_EQ(Get(Key(0)), "value");
   put({"SET", Key(1), sealed});                               // under another key
@@ -196,9 +207,13 @@ TEST_F(RemoteStoreTest, ForeignAndBrokenValuesAreMisses) {
   put({"SET", Key(4), ""});
   put({"SET", Key(5), "hello"});
   put({"LPUSH", Key(6), sealed});  // another type
+  put({"SET", Key(8), RemoteSeal("another secret, and long").Seal(Key(8), "value")});
+  put({"SET", Key(9), RemoteSeal("").Seal(Key(9), "value")});
+  EXPECT_EQ(Get(Key(8)), std::nullopt);
+  EXPECT_EQ(Get(Key(9)).has_value(), options.secret.empty());
   int bad = 6;
   for (size_t i = 0; i < sealed.size(); ++i) {
-    std::string flipped = SealRemoteValue(Key(7), "value");
+    std::string flipped = seal.Seal(Key(7), "value");
     flipped[i] = static_cast<char>(flipped[i] ^ 4);
     put({"SET", Key(7), flipped});
     EXPECT_EQ(Get(Key(7)), std::nullopt) << i;
@@ -364,6 +379,104 @@ TEST_F(RemoteStoreTest, WhatWaitsIsBounded) {
   StopServing();
 }
 
+// Whatever fails on the store's thread for want of memory: who waits is answered, and the store
+// comes up again.
+TEST_F(RemoteStoreTest, OutOfMemoryOnItsThreadIsAFailureLikeOthers) {
+  START_REDIS_OR_SKIP();
+  InitLog({.level = LogLevel::kOff});
+  RemoteStoreOptions options = Options();
+  options.back_off_min = options.back_off_max = milliseconds(1);
+  int failures = 0;
+  for (const int64_t count : {1, 3, 100}) {
+    int64_t past = 0;  // rounds in a row that had no failure
+    for (int64_t nth = 1; past < 3 && nth < 500; ++nth) {
+      ConnectAndWait(options);
+      store_->Put(Key(1), "value");
+      {
+        const FailingNewElsewhere failing(nth, count);
+        for (int i = 0; i < 3; ++i) {
+          const auto values = GetMany({Key(1), Key(2)});
+          ASSERT_EQ(values.size(), 2u);
+          EXPECT_EQ(values[0].value_or("value"), "value");
+          EXPECT_EQ(values[1], std::nullopt);
+          store_->Put(Key(1), "value");
+        }
+        past = failing.failed() ? 0 : past + 1;
+        failures += failing.failed();
+      }
+      ASSERT_TRUE(Eventually([this] { return store_->up(); }));
+      EXPECT_TRUE(Eventually(
+          [this] { return Get(Key(1)) == "value" || (store_->Put(Key(1), "value"), false); }));
+    }
+  }
+  InitLog({});
+  EXPECT_GT(failures, 20);
+}
+
+TEST_F(RemoteStoreTest, WhatAnAnswerIsHandedToMayThrow) {
+  START_REDIS_OR_SKIP();
+  ConnectAndWait(Options());
+  store_->Put(Key(1), "value");
+  ASSERT_TRUE(Eventually([this] { return Get(Key(1)) == "value"; }));
+  for (int i = 0; i < 3; ++i) {
+    std::atomic<int> called{0};
+    store_->GetMany({Key(1)}, [&](RemoteStore::Values) {
+      ++called;
+      throw std::bad_alloc();
+    });
+    EXPECT_TRUE(Eventually([&] { return called == 1; }));
+    EXPECT_TRUE(Eventually([this] { return store_->up() && Get(Key(1)) == "value"; }));
+    EXPECT_EQ(called, 1);
+  }
+}
+
+// Its words go into the log: bounded, on one line, without what a terminal would obey.
+TEST_F(RemoteStoreTest, WhatAServerSaysIsFitForTheLog) {
+  const std::string bad = "-ERR \x1b[2J\x9b" + std::string(300'000, 'x') + "\r\n";
+  Serve([&](int client) {
+    char bytes[4096];
+    if (read(client, bytes, sizeof bytes) > 0) (void)!write(client, bad.data(), bad.size());
+  });
+  testing::internal::CaptureStderr();
+  Connect(Options());
+  EXPECT_TRUE(Eventually([&] { return Counted("penstock_redis_errors_total") > 0; }));
+  store_.reset();
+  StopServing();
+  FlushLog();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, testing::HasSubstr("PING: ERR ?[2J?xxx"));
+  EXPECT_LT(log.size(), 600u);
+}
+
+TEST(RemoteSealTest, IsHmacCutInHalf) {
+  // Worked out with Python: hmac.new(b"k" * 16, (7).to_bytes(8, "little") + b"the keyvalue",
+  // "sha256").
+  const RemoteSeal seal(std::string(16, 'k'));
+  const std::string sealed = seal.Seal("the key", "value");
+  std::string hex;
+  for (const unsigned char c : sealed) {
+    hex += "0123456789abcdef"[c >> 4];
+    hex += "0123456789abcdef"[c & 15];
+  }
+  EXPECT_EQ(hex, "504e53320500000007b2e72eb0de7c850200b6b78e615aee76616c7565");
+  EXPECT_EQ(seal.Open("the key", sealed), "value");
+  EXPECT_EQ(seal.Open("the kez", sealed), std::nullopt);
+  // What one takes from the key, the other gains: lengths are part of it.
+  EXPECT_EQ(seal.Open("the keyv", sealed), std::nullopt);
+}
+
+TEST(FiniteFloats, TellsThemFromOthers) {
+  const auto finite = [](std::vector<float> values) {
+    return AreFiniteFloats({reinterpret_cast<const char*>(values.data()), values.size() * 4});
+  };
+  constexpr float kMax = std::numeric_limits<float>::max();
+  EXPECT_TRUE(finite({}));
+  EXPECT_TRUE(finite({0, -kMax, kMax, 1e-45f}));
+  EXPECT_FALSE(finite({0, std::numeric_limits<float>::quiet_NaN()}));
+  EXPECT_FALSE(finite({-std::numeric_limits<float>::infinity(), 0}));
+  EXPECT_FALSE(AreFiniteFloats("abc"));
+}
+
 TEST(RedisUrlTest, Parses) {
   const auto parsed = [](const char* text) {
     const auto url = RedisUrl::Parse(text);
@@ -381,6 +494,17 @@ TEST(RedisUrlTest, Parses) {
   url = parsed("unix:///run/redis.sock?db=2");
   EXPECT_EQ(url.path, "/run/redis.sock");
   EXPECT_EQ(url.db, 2);
+}
+
+TEST(RedisUrlTest, KnowsThisMachine) {
+  for (const char* url : {"unix:///run/redis.sock", "redis://localhost", "redis://127.0.0.1:7000/1",
+                          "redis://127.8.9.1", "redis://[::1]"}) {
+    EXPECT_TRUE(RedisUrl::Parse(url)->IsLocal()) << url;
+  }
+  for (const char* url :
+       {"redis://redis", "redis://10.0.0.1", "redis://127.0.0.1.example", "redis://[::2]"}) {
+    EXPECT_FALSE(RedisUrl::Parse(url)->IsLocal()) << url;
+  }
 }
 
 TEST(RedisUrlTest, RefusesByName) {

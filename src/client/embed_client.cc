@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
 #include "common/json.h"
+#include "common/log.h"
 
 namespace penstock {
 namespace {
 
 constexpr size_t kMessageBytesMax = 300;
+constexpr int kToldWaitMs = 5'000;  // longer ones are logged
 
 std::string BaseOf(std::string url) {
   while (url.ends_with('/')) url.pop_back();
@@ -115,6 +118,16 @@ Expected<EmbeddedTexts> ParseEmbedAnswer(std::string_view body, size_t texts) {
         !AppendVector(embedding.value_unsafe(), &result.values)) {
       return Garbled(fmt::format("'data[{}].embedding' is no vector", rows));
     }
+    const auto row = result.values.begin() +
+                     static_cast<ptrdiff_t>(rows * static_cast<size_t>(result.dimensions));
+    if (!std::all_of(row, result.values.end(), [](float value) { return std::isfinite(value); })) {
+      return Status(
+          StatusCode::kInternal,
+          fmt::format("the server's answer cannot be used: vector {} holds a number that is "
+                      "not finite",
+                      rows),
+          fmt::format("input[{}]", rows));
+    }
     if (rows == 0) result.dimensions = static_cast<int32_t>(result.values.size());
     ++rows;
     if (result.values.size() != rows * static_cast<size_t>(result.dimensions)) {
@@ -161,6 +174,7 @@ int BackoffMs(const EmbedClientOptions& options, int attempt, int retry_after_s,
   const double most = std::min<double>(EmbedClient::kBackoffMsMax,
                                        options.backoff_ms * static_cast<double>(1 << doublings));
   // Never before the server wants it, and never all at the same moment.
+  retry_after_s = std::clamp(retry_after_s, 0, HttpPost::kRetryAfterMaxS);
   return retry_after_s * 1000 + static_cast<int>(most * (0.5 + 0.5 * chance));
 }
 
@@ -199,6 +213,11 @@ Expected<PostAnswer> EmbedClient::PostWithRetries(const std::string& path,
     retries_.fetch_add(1, std::memory_order_relaxed);
     const int wait_ms =
         BackoffMs(options_, attempt + 1, answer.ok() ? answer->retry_after_s : 0, Chance());
+    if (wait_ms >= kToldWaitMs) {
+      LogInfo("{}{}: trying again in {:.0f} s (attempt {} of {})", base_, path, wait_ms / 1000.0,
+              attempt + 1, options_.attempts_max);
+    }
+    waited_ms_.fetch_add(wait_ms, std::memory_order_relaxed);
     if (!Sleep(wait_ms)) return Status(StatusCode::kCancelled, "stopped");
   }
 }

@@ -3,7 +3,8 @@
 //
 // Retries what may pass: 408, 429, 502, 503, 504 and lost connections, after Retry-After or a
 // back-off that doubles with each attempt and is spread by chance, so that clients do not come back
-// all at once. Embedding the same text twice does no harm.
+// all at once. A server can make a client wait kRetryAfterMaxS for each attempt, not longer; the
+// waits are counted. Embedding the same text twice does no harm.
 //
 // The server may be any that speaks OpenAI's protocol; one that is no Penstock has no bulk runs,
 // and gets none.
@@ -63,6 +64,8 @@ class EmbedClient {
   void Stop();
 
   int64_t retries() const { return retries_.load(std::memory_order_relaxed); }
+  // How long they waited, of all calls together.
+  double waited_s() const { return static_cast<double>(waited_ms_.load()) / 1000; }
 
  private:
   Expected<PostAnswer> PostWithRetries(const std::string& path, const std::string& body);
@@ -73,6 +76,7 @@ class EmbedClient {
   const std::string base_;  // without "/v1" and '/' at its end
   HttpPost http_;
   std::atomic<int64_t> retries_{0};
+  std::atomic<int64_t> waited_ms_{0};
   mutable std::mutex mutex_;
   std::condition_variable stop_;
   bool stopped_ = false;  // guarded by mutex_
@@ -82,7 +86,8 @@ class EmbedClient {
 
 // The pieces, for tests.
 std::string EmbedBody(const std::vector<std::string>& texts, const EmbedClientOptions& options);
-// `texts`: how many vectors there must be.
+// `texts`: how many vectors there must be. One with a number that is not finite is an error, field
+// "input[row]".
 Expected<EmbeddedTexts> ParseEmbedAnswer(std::string_view body, size_t texts);
 // An answer that is none: the message of OpenAI's error object, or the body's beginning.
 Status StatusOfAnswer(const PostAnswer& answer);

@@ -52,6 +52,18 @@ TEST(EmbedClient, RefusesWhatItCannotTrust) {
   EXPECT_FALSE(ParseEmbedAnswer(R"({"data":[{"embedding":[1]},{"embedding":[1,2]}]})", 2).ok());
 }
 
+TEST(EmbedClient, RefusesNumbersThatAreNotFinite) {
+  // A good row, then NaN or infinity, as base64 or as a number too large for a float.
+  for (const char* bad :
+       {R"("AADAfwAAAEA=")", R"("AACAPwAAgH8=")", R"("AACA/wAAAEA=")", "[1e39,0]", "[0,-1e300]"}) {
+    const auto answer = ParseEmbedAnswer(
+        std::string(R"({"data":[{"embedding":"AACAPwAAAEA="},{"embedding":)") + bad + "}]}", 2);
+    ASSERT_FALSE(answer.ok()) << bad;
+    EXPECT_EQ(answer.status().field(), "input[1]");
+    EXPECT_THAT(answer.status().message(), HasSubstr("vector 1 holds a number that is not finite"));
+  }
+}
+
 TEST(EmbedClient, ErrorsKeepTheServersWords) {
   const Status status =
       StatusOfAnswer({400, 0, R"({"error":{"message":"input[3] is empty","param":"input[3]"}})"});
@@ -69,6 +81,7 @@ TEST(EmbedClient, BacksOff) {
   EXPECT_EQ(BackoffMs(options, 4, 0, 1), 400);
   EXPECT_EQ(BackoffMs(options, 30, 0, 1), EmbedClient::kBackoffMsMax);
   EXPECT_EQ(BackoffMs(options, 2, 3, 1), 3100);
+  EXPECT_EQ(BackoffMs(options, 2, 3600, 1), 60'100);
   for (const int status : {408, 429, 502, 503, 504}) EXPECT_TRUE(IsWorthRetrying(status));
   for (const int status : {200, 400, 404, 413, 500, 501}) EXPECT_FALSE(IsWorthRetrying(status));
 }
@@ -80,6 +93,7 @@ TEST(EmbedClient, GivesUpAfterItsAttempts) {
   EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(answer.status().message(), HasSubstr("http://127.0.0.1:1/v1/embeddings"));
   EXPECT_EQ(client.retries(), 2);
+  EXPECT_LE(client.waited_s(), 0.003);
 }
 
 TEST(EmbedClient, StopEndsTheWaiting) {

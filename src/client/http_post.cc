@@ -9,8 +9,6 @@
 namespace penstock {
 namespace {
 
-constexpr int kRetryAfterMaxS = 3600;
-
 struct CurlDelete {
   void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
 };
@@ -34,7 +32,7 @@ size_t OnHeader(char* data, size_t size, size_t count, void* to) {
     // A date instead of seconds reads as 0: the client's own back-off does.
     const long seconds = std::strtol(line.c_str() + kName.size(), nullptr, 10);
     static_cast<PostAnswer*>(to)->retry_after_s =
-        static_cast<int>(std::min<long>(std::max<long>(seconds, 0), kRetryAfterMaxS));
+        static_cast<int>(std::min<long>(std::max<long>(seconds, 0), HttpPost::kRetryAfterMaxS));
   }
   return size * count;
 }

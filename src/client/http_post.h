@@ -12,13 +12,14 @@ namespace penstock {
 
 struct PostAnswer {
   int status = 0;
-  int retry_after_s = 0;  // of the header, in seconds; 0: none
+  int retry_after_s = 0;  // of the header, in seconds, kRetryAfterMaxS at most; 0: none
   std::string body;
 };
 
 class HttpPost {
  public:
   static constexpr size_t kAnswerBytesMax = 256 << 20;
+  static constexpr int kRetryAfterMaxS = 60;
 
   // `timeout_ms`: of a whole exchange.
   HttpPost(int connect_timeout_ms, int timeout_ms);

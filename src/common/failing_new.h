@@ -17,9 +17,13 @@ namespace penstock {
 
 class FailingNew {
  public:
-  // The `nth` (1: the next) allocation of this thread fails, if it comes while this object lives.
-  explicit FailingNew(long nth) { left_ = nth; }
-  ~FailingNew() { left_ = 0; }
+  // The `nth` (1: the next) allocation of this thread and the `count` - 1 after it fail, where they
+  // come while this object lives.
+  explicit FailingNew(long nth, long count = 1) {
+    left_ = nth;
+    count_ = count;
+  }
+  ~FailingNew() { left_ = count_ = 0; }
   FailingNew(const FailingNew&) = delete;
   FailingNew& operator=(const FailingNew&) = delete;
 
@@ -31,10 +35,11 @@ class FailingNew {
   // What the operators are made of; null: this one fails.
   static void* Alloc(size_t size, size_t alignment) noexcept {
     allocations_.fetch_add(1, std::memory_order_relaxed);
-    if ((left_ > 0 && --left_ == 0) || size > size_max_) return nullptr;
-    if (elsewhere_left_.load(std::memory_order_relaxed) > 0 && !spared_ &&
-        elsewhere_left_.fetch_sub(1, std::memory_order_relaxed) == 1) {
-      return nullptr;
+    if (left_ > 0) --left_;
+    if ((left_ == 0 && count_ > 0 && count_-- > 0) || size > size_max_) return nullptr;
+    if (elsewhere_nth_.load(std::memory_order_relaxed) > 0 && !spared_) {
+      const long now = elsewhere_seen_.fetch_add(1, std::memory_order_relaxed) + 1;
+      if (now >= elsewhere_nth_ && now < elsewhere_nth_ + elsewhere_count_) return nullptr;
     }
     if (alignment <= alignof(std::max_align_t)) return std::malloc(std::max<size_t>(size, 1));
     return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
@@ -48,8 +53,11 @@ class FailingNew {
  private:
   inline static std::atomic<long> allocations_{0};
   inline static thread_local long left_ = 0;
+  inline static thread_local long count_ = 0;
   inline static thread_local size_t size_max_ = SIZE_MAX;
-  inline static std::atomic<long> elsewhere_left_{0};
+  inline static std::atomic<long> elsewhere_nth_{0};
+  inline static std::atomic<long> elsewhere_count_{0};
+  inline static std::atomic<long> elsewhere_seen_{0};
   inline static thread_local bool spared_ = false;
   friend class LargeNewFails;
   friend class FailingNewElsewhere;
@@ -63,21 +71,24 @@ class LargeNewFails {
   LargeNewFails& operator=(const LargeNewFails&) = delete;
 };
 
-// The `nth` allocation of all threads but this one fails, if it comes while this object lives.
+// The `nth` allocation of all threads but this one, and the `count` - 1 after it, fail, where they
+// come while this object lives.
 class FailingNewElsewhere {
  public:
-  explicit FailingNewElsewhere(long nth) {
+  explicit FailingNewElsewhere(long nth, long count = 1) {
     FailingNew::spared_ = true;
-    FailingNew::elsewhere_left_ = nth;
+    FailingNew::elsewhere_seen_ = 0;
+    FailingNew::elsewhere_count_ = count;
+    FailingNew::elsewhere_nth_ = nth;
   }
   ~FailingNewElsewhere() {
-    FailingNew::elsewhere_left_ = 0;
+    FailingNew::elsewhere_nth_ = 0;
     FailingNew::spared_ = false;
   }
   FailingNewElsewhere(const FailingNewElsewhere&) = delete;
   FailingNewElsewhere& operator=(const FailingNewElsewhere&) = delete;
 
-  bool failed() const { return FailingNew::elsewhere_left_ <= 0; }
+  bool failed() const { return FailingNew::elsewhere_seen_ >= FailingNew::elsewhere_nth_; }
 };
 
 }  // namespace penstock

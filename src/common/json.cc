@@ -1,10 +1,10 @@
 #include "common/json.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
+
+#include "common/regular_file.h"
 
 namespace penstock {
 namespace {
@@ -14,6 +14,10 @@ using simdjson::dom::element_type;
 
 // Above this a parser is not kept for the thread's next text.
 constexpr size_t kKeptParserBytesMax = 1 << 20;
+
+// simdjson chooses its code for this processor at first use, inside functions that may not throw;
+// done here, that need not find memory later.
+[[maybe_unused]] const auto kChosenHere = simdjson::get_active_implementation()->name();
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -328,6 +332,9 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
   if (error == simdjson::NUMBER_ERROR) {
     error = ParseOnce(WithBigIntegersAsDoubles(text), *document.tape_, &document.root_);
   }
+  if (error == simdjson::MEMALLOC) {
+    return Status(StatusCode::kResourceExhausted, "out of memory");
+  }
   if (error == simdjson::DEPTH_ERROR) {
     return Status::InvalidArgument("JSON nested deeper than " + std::to_string(kDepthMax) +
                                    " levels");
@@ -344,17 +351,7 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
 }
 
 Expected<JsonDocument> JsonDocument::ParseFile(const std::string& path, size_t bytes_max) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::NotFound("cannot open " + path + ": " + std::strerror(errno));
-  std::string text;
-  char block[1 << 16];
-  while (file.read(block, sizeof(block)) || file.gcount() > 0) {
-    text.append(block, static_cast<size_t>(file.gcount()));
-    if (text.size() > bytes_max) {
-      return Status::InvalidArgument(path + " is larger than " + std::to_string(bytes_max) +
-                                     " bytes, the most that is read");
-    }
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(path, bytes_max));
   auto document = Parse(text);
   if (!document.ok()) return document.status().Annotate(path);
   return document;

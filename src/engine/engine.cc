@@ -48,6 +48,15 @@ class ModelRunner : public EncoderRunner {
   EncoderSession session_;
 };
 
+// In the place of a model that is not there.
+class NoRunner : public EncoderRunner {
+ public:
+  int32_t OutputWidth(EncoderOutput) const override { return 0; }
+  Status Run(const PackedBatch&, EncoderOutput, std::span<float* const>) override {
+    return Status::Unsupported("only the tokenizer of this model is loaded", "model");
+  }
+};
+
 Status ChoosePooling(const EngineOptions& options, ModelFolder* folder) {
   if (folder->task != ModelTask::kEmbedding) {
     if (!options.pooling) return Status::Ok();
@@ -179,6 +188,19 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   parts.runners[0]->ReleaseMemory();  // the largest batch tried may be larger than any to come
   TrimHeap();                         // what the tensors passed through while they were packed
   return std::make_unique<Engine>(std::move(parts), measured, metrics);
+}
+
+Expected<std::unique_ptr<Engine>> Engine::LoadTokenizer(const std::string& path,
+                                                        const EngineOptions& options,
+                                                        Metrics* metrics) {
+  EngineParts parts;
+  PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::ReadForTokenizer(path));
+  PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::FromFile(parts.folder.tokenizer_path));
+  parts.max_tokens = parts.folder.max_tokens;
+  parts.runners.push_back(std::make_unique<NoRunner>());
+  EngineOptions made = options;
+  made.scheduler.max_batch_tokens = 1;
+  return std::make_unique<Engine>(std::move(parts), made, metrics);
 }
 
 Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics)

@@ -68,6 +68,11 @@ class Engine {
   static Expected<std::unique_ptr<Engine>> Load(const std::string& path,
                                                 const EngineOptions& options, Backend* backend,
                                                 Metrics* metrics);
+  // A tokenizer and no model, from a folder with tokenizer.json or from such a file: for
+  // Service::Tokenize alone, what needs a model fails. As ModelFolder::ReadForTokenizer.
+  static Expected<std::unique_ptr<Engine>> LoadTokenizer(const std::string& path,
+                                                         const EngineOptions& options,
+                                                         Metrics* metrics);
   Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics);
 
   const std::string& name() const { return options_.name; }

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <vector>
+
+#include "common/regular_file.h"
 
 namespace penstock {
 namespace {
@@ -30,15 +33,17 @@ class Digest {
     EVP_DigestUpdate(context_.get(), text.data(), text.size());
   }
   Status AddFile(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
+    PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path.string()));
     std::vector<char> block(1 << 20);
     uint64_t size = 0;
-    while (file) {
-      file.read(block.data(), static_cast<std::streamsize>(block.size()));
-      EVP_DigestUpdate(context_.get(), block.data(), static_cast<size_t>(file.gcount()));
-      size += static_cast<uint64_t>(file.gcount());
+    for (;;) {
+      const ssize_t got = ::read(file.get(), block.data(), block.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return {StatusCode::kUnavailable, path.string() + " cannot be read"};
+      if (got == 0) break;
+      EVP_DigestUpdate(context_.get(), block.data(), static_cast<size_t>(got));
+      size += static_cast<uint64_t>(got);
     }
-    if (!file.eof()) return {StatusCode::kUnavailable, path.string() + " cannot be read"};
     EVP_DigestUpdate(context_.get(), &size, sizeof size);
     return Status::Ok();
   }

@@ -9,6 +9,8 @@
 #include <deque>
 #include <filesystem>
 #include <mutex>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "common/log.h"
@@ -40,6 +42,8 @@ struct Registry::Impl {
 
   Status Check(const ModelSpec& spec) const;
   void Load();
+  void LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
+  void Fail(Slot* slot, const Status& why);
   Expected<Engine*> Get(const Slot& slot) const;
   std::string Names() const;
 };
@@ -65,6 +69,26 @@ Expected<std::unique_ptr<Engine>> LoadReference(ModelSpec spec, Backend* backend
   PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, ResolveModel(spec.reference, resolve));
   spec.options.revision = CommitOfFolder(folder);
   return Engine::Load(folder, spec.options, backend, metrics);
+}
+
+// What the exception at hand means for the model that was being loaded. Its texts are short enough
+// to need no memory.
+Status StatusOfException() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResourceExhausted, "out of memory"};
+  } catch (const std::length_error&) {
+    return {StatusCode::kResourceExhausted, "size too large"};
+  } catch (const std::exception& error) {
+    try {
+      return Status::Internal(error.what());
+    } catch (...) {
+      return Status::Internal("");
+    }
+  } catch (...) {
+    return Status::Internal("unknown error");
+  }
 }
 
 }  // namespace
@@ -126,7 +150,15 @@ void Registry::StartLoading() {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->loading_started) return;
   impl_->loading_started = true;
-  impl_->thread = std::thread([impl = impl_.get()] { impl->Load(); });
+  try {
+    impl_->thread = std::thread([impl = impl_.get()] { impl->Load(); });
+  } catch (...) {
+    const Status why = StatusOfException();
+    for (Impl::Slot& slot : impl_->slots) {
+      if (slot.state == ModelState::kWaiting) impl_->Fail(&slot, why);
+    }
+    impl_->changed.notify_all();
+  }
 }
 
 void Registry::Impl::Load() {
@@ -134,23 +166,40 @@ void Registry::Impl::Load() {
   for (Slot& slot : slots) {
     if (slot.state != ModelState::kWaiting || stopping) continue;
     slot.state = ModelState::kLoading;
-    lock.unlock();  // spec does not change any more
-    const auto start = std::chrono::steady_clock::now();
-    auto loaded = loader(slot.spec);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    lock.lock();
-    if (loaded.ok()) {
-      slot.engine = *std::move(loaded);
-      slot.state = ModelState::kReady;
-      LogInfo("loaded {} in {:.2f} s", slot.spec.name, took.count());
-    } else {
-      slot.error = loaded.status().Annotate("cannot load model '" + slot.spec.name + "'");
-      slot.state = ModelState::kFailed;
-      LogDebug("{}", slot.error.ToString());  // whoever waits for it prints it
+    try {
+      LoadSlot(&slot, &lock);
+    } catch (...) {
+      // Nothing that loading one model throws may end the process, or keep others from loading.
+      if (!lock.owns_lock()) lock.lock();
+      if (slot.state == ModelState::kLoading) Fail(&slot, StatusOfException());
     }
     changed.notify_all();
   }
   changed.notify_all();
+}
+
+// With the lock held, but not while the model is loaded.
+void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  lock->unlock();  // spec does not change any more
+  const auto start = std::chrono::steady_clock::now();
+  auto loaded = loader(slot->spec);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  lock->lock();
+  if (!loaded.ok()) return Fail(slot, loaded.status());
+  slot->engine = *std::move(loaded);
+  slot->state = ModelState::kReady;
+  LogInfo("loaded {} in {:.2f} s", slot->spec.name, took.count());
+}
+
+// With the lock held. Throws nothing: where memory is short, the message is too.
+void Registry::Impl::Fail(Slot* slot, const Status& why) {
+  slot->state = ModelState::kFailed;
+  try {
+    slot->error = why.Annotate("cannot load model '" + slot->spec.name + "'");
+    LogDebug("{}", slot->error.ToString());  // whoever waits for it prints it
+  } catch (...) {
+    if (slot->error.ok()) slot->error = {StatusCode::kResourceExhausted, "out of memory"};
+  }
 }
 
 Status Registry::WaitLoaded() {

@@ -3,6 +3,9 @@
 //   waiting --> loading --> ready
 //                      \--> failed (says why; the others go on)
 //
+// An exception while a model loads is a failure of that model: kResourceExhausted where memory was
+// short, else kInternal.
+//
 // Names are settled before loading starts and never change. The registry owns the engines; an
 // Engine* it hands out stays valid until the registry is destroyed.
 #pragma once

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <new>
+#include <stdexcept>
 
+#include "common/failing_new.h"
+#include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
 
 namespace penstock {
@@ -110,6 +114,57 @@ TEST_F(RegistryTest, StopEndsLoadingAfterTheModelAtHand) {
   gate.set_value();
   stopper.join();
   EXPECT_EQ(registry.List()[1].state, ModelState::kWaiting);
+}
+
+TEST_F(RegistryTest, AnExceptionFailsItsModelAndNoOther) {
+  Registry registry(nullptr, &metrics_, LoaderThat([](const ModelSpec& spec) {
+                      if (spec.name == "bad_alloc") throw std::bad_alloc();
+                      if (spec.name == "length") throw std::length_error("vector::reserve");
+                      if (spec.name == "other") throw std::runtime_error("no such thing");
+                      if (spec.name == "foreign") throw 7;
+                    }));
+  for (const char* name : {"bad_alloc", "length", "other", "foreign", "good"}) {
+    ASSERT_TRUE(registry.Add(Spec(name, "embedder")).ok());
+  }
+  registry.StartLoading();
+  EXPECT_EQ(registry.WaitLoaded().code(), StatusCode::kResourceExhausted);
+  const auto entries = registry.List();
+  EXPECT_EQ(entries[0].state, ModelState::kFailed);
+  EXPECT_THAT(entries[0].error.message(), HasSubstr("'bad_alloc': out of memory"));
+  EXPECT_EQ(entries[1].error.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(entries[2].error.code(), StatusCode::kInternal);
+  EXPECT_THAT(entries[2].error.message(), HasSubstr("no such thing"));
+  EXPECT_EQ(entries[3].error.code(), StatusCode::kInternal);
+  EXPECT_TRUE(registry.Find("good").ok());
+}
+
+// Real loading, with an allocation of the loader's thread that fails: the first, the second, ...
+TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
+  auto backend = NewCpuBackend({.threads = 1, .pin = false});
+  ASSERT_TRUE(backend.ok());
+  EngineOptions options;
+  options.scheduler.max_batch_tokens = 64;
+  // What is made once in a process is made now.
+  const std::string folder = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
+  ASSERT_TRUE(Engine::Load(folder, options, backend->get(), &metrics_).ok());
+  int failed = 0;
+  for (const int64_t count : {int64_t{1}, int64_t{1} << 40}) {
+    bool loaded = false;
+    for (int64_t nth = 1; !loaded; nth += 1 + nth / 12) {
+      std::optional<FailingNew> failing;
+      Registry registry(nullptr, &metrics_, [&](const ModelSpec& spec) {
+        failing.emplace(nth, count);
+        return Engine::Load(spec.reference, options, backend->get(), &metrics_);
+      });
+      ASSERT_TRUE(registry.Add(Spec("a", folder)).ok());
+      registry.StartLoading();
+      const Status status = registry.WaitLoaded();
+      loaded = status.ok();
+      failed += !loaded;
+      if (!loaded) EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    }
+  }
+  EXPECT_GT(failed, 50);
 }
 
 TEST_F(RegistryTest, MetricsOfAModelAreThereBeforeItIsLoaded) {

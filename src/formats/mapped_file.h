@@ -1,4 +1,10 @@
 // A file mapped read-only. Views into it live as long as the MappedFile.
+//
+// A file that is cut while it is mapped has pages without contents; the kernel answers a touch of
+// one with SIGBUS, which would end the process. So the first Open installs a handler of SIGBUS: a
+// touch inside a mapping of this module finds zeros instead, and the file is marked as damaged.
+// Everything else goes to the handler that was there before. Readers ask Check() before they
+// believe what they have read.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +12,16 @@
 #include <string>
 #include <string_view>
 
+#include "common/regular_file.h"
 #include "common/status.h"
 
 namespace penstock {
 
 class MappedFile {
  public:
-  // kNotFound if there is no such file; an empty file maps to an empty span.
+  static constexpr size_t kMappedMax = 4096;  // files at once, in the process
+
+  // As OpenRegularFile; an empty file maps to an empty span. kPayloadTooLarge: kMappedMax.
   static Expected<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;
@@ -25,8 +34,17 @@ class MappedFile {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::string& path() const { return path_; }
 
+  // kUnavailable: the file was cut after it was mapped; what was read of it may be zeros. One
+  // system call.
+  Status Check() const;
+
  private:
+  struct Mapping;
+  struct Handler;
+
   MappedFile() = default;
+  FileDescriptor file_;
+  Mapping* mapping_ = nullptr;  // null: nothing is mapped
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   std::string path_;

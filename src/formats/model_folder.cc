@@ -64,6 +64,20 @@ Expected<int32_t> TokenizerLimit(const fs::path& root, int32_t positions) {
   return static_cast<int32_t>(std::min<double>(*tokens, positions));
 }
 
+Expected<std::string> FindTokenizer(const fs::path& root) {
+  std::error_code ignored;
+  if (fs::exists(root / "tokenizer.json", ignored)) return (root / "tokenizer.json").string();
+  const bool other = fs::exists(root / "vocab.txt", ignored) ||
+                     fs::exists(root / "vocab.json", ignored) ||
+                     fs::exists(root / "sentencepiece.bpe.model", ignored) ||
+                     fs::exists(root / "spiece.model", ignored);
+  const std::string why = other ? "; only the slow tokenizer's files are there: save it once "
+                                  "with AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+                                : "";
+  return Status(other ? StatusCode::kUnsupported : StatusCode::kNotFound,
+                root.string() + " has no tokenizer.json" + why);
+}
+
 }  // namespace
 
 const char* ModelTaskName(ModelTask task) {
@@ -124,18 +138,29 @@ Expected<ModelFolder> ModelFolder::Read(const std::string& path) {
     folder.max_tokens = *limit;
   }
 
-  folder.tokenizer_path = (root / "tokenizer.json").string();
-  if (!fs::exists(folder.tokenizer_path, ignored)) {
-    const bool other = fs::exists(root / "vocab.txt", ignored) ||
-                       fs::exists(root / "vocab.json", ignored) ||
-                       fs::exists(root / "sentencepiece.bpe.model", ignored) ||
-                       fs::exists(root / "spiece.model", ignored);
-    const std::string why = other ? "; only the slow tokenizer's files are there: save it once "
-                                    "with AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-                                  : "";
-    return Status(other ? StatusCode::kUnsupported : StatusCode::kNotFound,
-                  path + " has no tokenizer.json" + why);
+  const auto tokenizer = FindTokenizer(root);
+  if (!tokenizer.ok()) return tokenizer.status();
+  folder.tokenizer_path = *tokenizer;
+  return folder;
+}
+
+Expected<ModelFolder> ModelFolder::ReadForTokenizer(const std::string& path) {
+  constexpr int32_t kUnlimited = 1 << 30;
+  ModelFolder folder;
+  folder.max_tokens = kUnlimited;
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    folder.path = fs::path(path).parent_path().string();
+    folder.tokenizer_path = path;
+    return folder;
   }
+  folder.path = path;
+  PENSTOCK_ASSIGN_OR_RETURN(folder.tokenizer_path, FindTokenizer(path));
+  const auto settings = ReadTextSettings(&folder);
+  if (!settings.ok()) return settings.status().Annotate(path);
+  auto limit = TokenizerLimit(path, kUnlimited);
+  if (!limit.ok()) return limit.status().Annotate(path);
+  folder.max_tokens = settings->tokens_max.value_or(*limit);
   return folder;
 }
 

@@ -77,6 +77,11 @@ struct ModelFolder {
   // Reads every configuration file in `path`; weights and tokenizer.json are not opened.
   static Expected<ModelFolder> Read(const std::string& path);
 
+  // Of a folder with tokenizer.json, or of such a file itself, what tokenizing needs: of a folder
+  // also prompts, do_lower_case and max_tokens where they are said. config.json, modules.json and
+  // weights need not be there.
+  static Expected<ModelFolder> ReadForTokenizer(const std::string& path);
+
   std::string path;
   ModelTask task = ModelTask::kEmbedding;  // from the architecture: ...ForSequenceClassification
                                            // with one label reranks, with more it classifies

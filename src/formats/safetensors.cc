@@ -248,6 +248,7 @@ Status TensorRecord::CopyToF32(std::span<float> out) const {
 Status TensorStore::AddFile(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   auto parsed = ParseFile(file);
+  PENSTOCK_RETURN_IF_ERROR(file.Check());
   if (!parsed.ok()) return parsed.status().Annotate(path);
   if (parsed->size() > kTensorsMax - tensors_.size()) {
     return Status::InvalidArgument(path + ": more than " + std::to_string(kTensorsMax) +
@@ -311,6 +312,11 @@ Expected<std::unique_ptr<TensorStore>> TensorStore::OpenFolder(const std::string
     }
   }
   return store;
+}
+
+Status TensorStore::Check() const {
+  for (const MappedFile& file : files_) PENSTOCK_RETURN_IF_ERROR(file.Check());
+  return Status::Ok();
 }
 
 const TensorRecord* TensorStore::Find(std::string_view name) const {

@@ -45,6 +45,9 @@ class TensorStore {
   // In the order of the files and of the bytes in each.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }
   uint64_t bytes_total() const { return bytes_total_; }
+  // Once the tensors are read: kUnavailable names a file that was cut meanwhile, whose tensors may
+  // be zeros.
+  Status Check() const;
 
  private:
   Status AddFile(const std::string& path);

@@ -419,6 +419,12 @@ Status ReadModelConfig(const JsonObject& config, ModelFolder* out,
 }  // namespace
 
 Expected<SentenceTransformersSettings> ReadSentenceTransformers(ModelFolder* out) {
+  PENSTOCK_ASSIGN_OR_RETURN(SentenceTransformersSettings settings, ReadTextSettings(out));
+  PENSTOCK_RETURN_IF_ERROR(ReadHead(out));
+  return settings;
+}
+
+Expected<SentenceTransformersSettings> ReadTextSettings(ModelFolder* out) {
   SentenceTransformersSettings settings;
   const fs::path root(out->path);
   if (FileExists((root / "config_sentence_transformers.json").string())) {
@@ -436,7 +442,6 @@ Expected<SentenceTransformersSettings> ReadSentenceTransformers(ModelFolder* out
     }));
     break;
   }
-  PENSTOCK_RETURN_IF_ERROR(ReadHead(out));
   return settings;
 }
 

@@ -23,4 +23,8 @@ struct SentenceTransformersSettings {
 // set. Files that are not there leave the defaults; pooling_declared says whether pooling was.
 Expected<SentenceTransformersSettings> ReadSentenceTransformers(ModelFolder* out);
 
+// Only what concerns texts: prompts, do_lower_case and the longest input. modules.json and the
+// folders it names are not opened, and the encoder need not be set.
+Expected<SentenceTransformersSettings> ReadTextSettings(ModelFolder* out);
+
 }  // namespace penstock

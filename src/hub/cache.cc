@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/json.h"
+#include "common/regular_file.h"
 
 namespace penstock {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kIndexBytesMax = 100 << 20;
+constexpr size_t kRefBytesMax = 256;
 constexpr std::string_view kFolderPrefix = "models--";
 
 std::string Env(const char* name) {
@@ -121,9 +123,9 @@ RepositoryCache::RepositoryCache(const std::string& root, const ModelReference& 
 }
 
 std::string RepositoryCache::CommitOf(const std::string& revision) const {
-  std::ifstream file(fs::path(folder_) / "refs" / revision);
-  std::string commit;
-  file >> commit;
+  const auto text = ReadRegularFile((fs::path(folder_) / "refs" / revision).string(), kRefBytesMax);
+  std::string commit = text.ok() ? *text : "";
+  while (commit.ends_with('\n') || commit.ends_with(' ')) commit.pop_back();
   if (IsCommit(commit)) return commit;
   return IsCommit(revision) && Exists(SnapshotFolder(revision)) ? revision : "";
 }
@@ -159,6 +161,17 @@ std::vector<std::string> RepositoryCache::Missing(const std::string& commit, boo
   // such file, its absence here says nothing.
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "modules.json"}) {
     if (!Has(commit, file) && !KnownAbsent(commit, file)) missing.push_back(file);
+  }
+  return missing;
+}
+
+std::vector<std::string> RepositoryCache::MissingForTokenizer(const std::string& commit,
+                                                              bool certain) const {
+  std::vector<std::string> missing;
+  if (!Has(commit, "tokenizer.json")) missing.push_back("tokenizer.json");
+  const char* const settings = "tokenizer_config.json";
+  if (!certain && !Has(commit, settings) && !KnownAbsent(commit, settings)) {
+    missing.push_back(settings);
   }
   return missing;
 }

@@ -39,6 +39,8 @@ class RepositoryCache {
   // Files a model cannot be run without and that are not in the snapshot; with `certain` false
   // also those that it may or may not have (pooling, the list of modules).
   std::vector<std::string> Missing(const std::string& commit, bool certain) const;
+  // The same for one who tokenizes only.
+  std::vector<std::string> MissingForTokenizer(const std::string& commit, bool certain) const;
 
   // Puts blobs/<etag> into the snapshot: a link, or the file itself where links cannot be made.
   Status Link(const std::string& commit, const std::string& file, const std::string& etag) const;

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "common/json.h"
+#include "common/regular_file.h"
 
 namespace penstock {
 namespace {
@@ -58,16 +58,28 @@ bool IsSha256(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-Expected<std::string> Sha256OfFile(const std::string& path) {
+// The etag of a small file: as git names it, by SHA-1.
+bool IsSha1(const std::string& text) {
+  return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// In hexadecimal digits, over `prefix` and the file.
+Expected<std::string> DigestOfFile(const EVP_MD* kind, const std::string& prefix,
+                                   const std::string& path) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
-  std::ifstream file(path, std::ios::binary);
-  if (!file || context == nullptr || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
-    return Status::Internal("cannot compute the SHA-256 of " + path);
+  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path));
+  if (context == nullptr || EVP_DigestInit_ex(context.get(), kind, nullptr) != 1) {
+    return Status::Internal("cannot compute the digest of " + path);
   }
+  EVP_DigestUpdate(context.get(), prefix.data(), prefix.size());
   std::vector<char> block(1 << 20);
-  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
-    EVP_DigestUpdate(context.get(), block.data(), static_cast<size_t>(file.gcount()));
+  for (;;) {
+    const ssize_t got = ::read(file.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::Internal("cannot read " + path + ": " + std::strerror(errno));
+    if (got == 0) break;
+    EVP_DigestUpdate(context.get(), block.data(), static_cast<size_t>(got));
   }
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned bytes = 0;
@@ -107,6 +119,12 @@ class FileLock {
   int fd_;
 };
 
+// Of IsWantedFile's, those that say how texts become tokens.
+bool IsTokenizerFile(const std::string& file) {
+  return IsWantedFile(file) && (file.starts_with("tokenizer") || file.starts_with("sentence_") ||
+                                file == "config_sentence_transformers.json");
+}
+
 class Downloader {
  public:
   Downloader(const ModelReference& reference, const RepositoryCache& cache,
@@ -117,7 +135,7 @@ class Downloader {
     PENSTOCK_ASSIGN_OR_RETURN(listing_, List());
     PENSTOCK_ASSIGN_OR_RETURN(std::vector<std::string> wanted, Wanted());
     PENSTOCK_RETURN_IF_ERROR(FetchAll(wanted));
-    if (!listing_.files.contains(std::string(kWeights))) {
+    if (!options_.tokenizer_only && !listing_.files.contains(std::string(kWeights))) {
       const fs::path index = fs::path(cache_.SnapshotFolder(listing_.commit)) / kWeightsIndex;
       PENSTOCK_ASSIGN_OR_RETURN(const auto shards, ShardsOf(index.string()));
       PENSTOCK_RETURN_IF_ERROR(FetchAll(shards));
@@ -194,9 +212,15 @@ class Downloader {
     };
     std::vector<std::string> wanted;
     for (const std::string& file : listing_.files) {
-      if (IsWantedFile(file)) wanted.push_back(file);
+      if (options_.tokenizer_only ? IsTokenizerFile(file) : IsWantedFile(file)) {
+        wanted.push_back(file);
+      }
     }
     const std::string repository = reference_.repository();
+    if (options_.tokenizer_only) {
+      if (has("tokenizer.json")) return wanted;
+      return Status::Unsupported(repository + " has no tokenizer.json", "model");
+    }
     if (!has("config.json")) {
       return Status::Unsupported(repository + " has no config.json", "model");
     }
@@ -276,14 +300,7 @@ class Downloader {
     const auto report = [&](uint64_t bytes) { return Report(file, bytes); };
     for (int attempt = 0;; ++attempt) {
       PENSTOCK_RETURN_IF_ERROR(http_.Download(UrlOf(file.name), incomplete, file.bytes, report));
-      Status status;
-      if (file.large) {
-        PENSTOCK_ASSIGN_OR_RETURN(const std::string digest, Sha256OfFile(incomplete));
-        if (digest != file.etag) {
-          status = Status(StatusCode::kUnavailable, file.name + " as downloaded has SHA-256 " +
-                                                        digest + ", the hub says " + file.etag);
-        }
-      }
+      const Status status = CheckDigest(file, incomplete);
       std::error_code error;
       if (status.ok()) {
         fs::rename(incomplete, blob, error);
@@ -293,6 +310,26 @@ class Downloader {
       fs::remove(incomplete, error);
       if (attempt == 1) return status;
     }
+  }
+
+  static Status CheckDigest(const RemoteFile& file, const std::string& path) {
+    const auto differs = [&](const char* kind, const std::string& digest) {
+      return Status(StatusCode::kUnavailable, file.name + " as downloaded has " + kind + " " +
+                                                  digest + ", the hub says " + file.etag);
+    };
+    if (file.large) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::string digest, DigestOfFile(EVP_sha256(), "", path));
+      return digest == file.etag ? Status::Ok() : differs("SHA-256", digest);
+    }
+    if (!IsSha1(file.etag)) return Status::Ok();
+    // As git names contents; some mirrors give the SHA-1 of the contents alone.
+    std::error_code error;
+    const std::string blob =
+        "blob " + std::to_string(fs::file_size(path, error)) + std::string(1, '\0');
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string digest, DigestOfFile(EVP_sha1(), blob, path));
+    if (digest == file.etag) return Status::Ok();
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string plain, DigestOfFile(EVP_sha1(), "", path));
+    return plain == file.etag ? Status::Ok() : differs("git's SHA-1", digest);
   }
 
   bool Report(const RemoteFile& file, uint64_t bytes) const {

@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <utility>
+
+#include "common/log.h"
 
 namespace penstock {
 namespace {
@@ -37,6 +40,7 @@ struct Transfer {
   std::FILE* file = nullptr;
   uint64_t resume_from = 0;
   uint64_t bytes_written = 0;  // in the file, resumed ones included
+  uint64_t bytes_max = 0;      // of the file
   bool started = false;
   std::string write_error;
   const HttpFetch::Progress* progress = nullptr;
@@ -102,6 +106,10 @@ size_t OnFileBody(char* data, size_t, size_t bytes, void* user) {
     if (status != 200 && status != 206) return bytes;  // an error's text is of no use here
     if (!StartFile(transfer)) return 0;
   }
+  if (bytes > transfer.bytes_max - std::min(transfer.bytes_written, transfer.bytes_max)) {
+    transfer.too_large = true;
+    return 0;
+  }
   if (std::fwrite(data, 1, bytes, transfer.file) != bytes) {
     transfer.write_error = std::strerror(errno);
     return 0;
@@ -114,7 +122,31 @@ size_t OnFileBody(char* data, size_t, size_t bytes, void* user) {
   return bytes;
 }
 
-bool MayPass(int status) { return status == 408 || status == 429 || status >= 500; }
+bool MayPass(int status) {
+  return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
+}
+
+// What the network did, and may not do again. Others say the same each time: a scheme that is not
+// allowed, redirects in a circle, a certificate that is no good.
+bool MayPass(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_AGAIN:
+      return true;
+    default:
+      return false;
+  }
+}
 
 bool NotReached(CURLcode code) {
   return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
@@ -126,13 +158,32 @@ Status NoAnswer(const std::string& url, CURLcode code, const char* detail) {
   return Status(StatusCode::kUnavailable, "no answer from " + HostOf(url) + ": " + why);
 }
 
-// Retry-After in seconds, where the server gave one.
-int RetryAfterMs(const HttpReply& reply) {
+// 0 where the server gave none.
+int RetryAfterMsOf(const HttpReply& reply) {
   const auto header = reply.headers.find("retry-after");
-  return header == reply.headers.end() ? 0 : std::atoi(header->second.c_str()) * 1000;
+  return header == reply.headers.end() ? 0 : RetryAfterMs(header->second);
 }
 
 }  // namespace
+
+int RetryAfterMs(const std::string& header) {
+  constexpr uint64_t kSecondsMax = 3600;
+  uint64_t seconds = 0;
+  const auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), seconds);
+  if (end != header.data() + header.size()) return 0;
+  if (error == std::errc::result_out_of_range) seconds = kSecondsMax;
+  return static_cast<int>(std::min(seconds, kSecondsMax)) * 1000;
+}
+
+bool MayCarryToken(const std::string& url) {
+  if (url.starts_with("https://")) return true;
+  std::string host = HostOf(url);
+  // "user@" before it would make it another host.
+  if (host.find('@') != std::string::npos) return false;
+  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1) == "[::1]";
+  host = host.substr(0, host.find(':'));
+  return host == "127.0.0.1" || host == "localhost";
+}
 
 std::string HostOf(const std::string& url) {
   const size_t scheme = url.find("://");
@@ -162,6 +213,7 @@ struct HttpFetch::Impl {
   CURL* curl = nullptr;
   curl_slist* headers = nullptr;
   char error[CURL_ERROR_SIZE] = {};
+  bool told_of_token = false;
 
   // Settings of every request; the handle keeps its connections from one to the next.
   void Prepare(const std::string& url, Transfer& transfer) {
@@ -172,12 +224,17 @@ struct HttpFetch::Impl {
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    const bool https = url.starts_with("https://");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, static_cast<long>(kRedirectsMax));
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS,
                      static_cast<long>(options.connect_timeout_ms));
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    if (MayCarryToken(url)) {
+      curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    } else if (headers != nullptr && !std::exchange(told_of_token, true)) {
+      LogWarn("the token is not sent to {}, which is not https", HostOf(url));
+    }
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
@@ -200,6 +257,7 @@ struct HttpFetch::Impl {
   // Whether to try again after attempt number `attempt` (from 0). A host that cannot be reached at
   // all gets a second chance only: without a network the answer should come soon.
   bool TryAgain(int attempt, CURLcode code) const {
+    if (code != CURLE_OK && !MayPass(code)) return false;
     return attempt + 1 <
            (NotReached(code) ? std::min(2, options.attempts_max) : options.attempts_max);
   }
@@ -223,13 +281,14 @@ struct HttpFetch::Impl {
         if (code != CURLE_OK) return NoAnswer(url, code, error);
         return std::move(transfer.reply);
       }
-      Wait(attempt, RetryAfterMs(transfer.reply));
+      Wait(attempt, RetryAfterMsOf(transfer.reply));
     }
   }
 
   // One attempt at the rest of a file. `again` says whether another may help.
   Status Part(const std::string& url, const std::string& path, uint64_t bytes_total,
-              const Progress& progress, bool* again, int* wait_ms, CURLcode* code) {
+              const Progress& progress, uint64_t unknown_bytes_max, bool* again, int* wait_ms,
+              CURLcode* code) {
     *again = false;
     const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "ab"));
     if (!file) {
@@ -240,6 +299,7 @@ struct HttpFetch::Impl {
     transfer.file = file.get();
     transfer.resume_from = transfer.bytes_written = fs::file_size(path, ignored);
     transfer.progress = &progress;
+    transfer.bytes_max = bytes_total > 0 ? bytes_total : unknown_bytes_max;
     if (bytes_total > 0 && transfer.resume_from == bytes_total) return Status::Ok();
     if (bytes_total > 0 && transfer.resume_from > bytes_total) {
       *again = ::ftruncate(::fileno(file.get()), 0) == 0;
@@ -253,6 +313,15 @@ struct HttpFetch::Impl {
     const std::string range = std::to_string(transfer.resume_from) + "-";
     if (transfer.resume_from > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
     *code = Perform(transfer);
+    if (transfer.too_large) {
+      std::fflush(file.get());
+      (void)!::ftruncate(::fileno(file.get()), 0);
+      return Status(StatusCode::kPayloadTooLarge,
+                    HostOf(url) + " sent more than " + std::to_string(transfer.bytes_max) +
+                        " bytes of " + url +
+                        (bytes_total > 0 ? ", which is its length"
+                                         : ", the most of a file whose length it does not say"));
+    }
     if (transfer.cancelled) return Status(StatusCode::kCancelled, "download given up");
     if (!transfer.write_error.empty()) {
       return Status::Internal("cannot write " + path + ": " + transfer.write_error);
@@ -274,7 +343,7 @@ struct HttpFetch::Impl {
       *again = transfer.resume_from > 0 && ::truncate(path.c_str(), 0) == 0;
     } else if (MayPass(status)) {
       *again = true;
-      *wait_ms = RetryAfterMs(transfer.reply);
+      *wait_ms = RetryAfterMsOf(transfer.reply);
     } else if (status == 200 || status == 206) {
       if (bytes_total == 0 || transfer.bytes_written == bytes_total) return Status::Ok();
       *again = true;
@@ -325,13 +394,14 @@ Expected<HttpReply> HttpFetch::Head(const std::string& url) {
 }
 
 Status HttpFetch::Download(const std::string& url, const std::string& path, uint64_t bytes_total,
-                           const Progress& progress) {
+                           const Progress& progress, uint64_t unknown_bytes_max) {
   uint64_t bytes_before = 0;
   for (int attempt = 0;; ++attempt) {
     bool again = false;
     int wait_ms = 0;
     CURLcode code = CURLE_OK;
-    Status status = impl_->Part(url, path, bytes_total, progress, &again, &wait_ms, &code);
+    Status status =
+        impl_->Part(url, path, bytes_total, progress, unknown_bytes_max, &again, &wait_ms, &code);
     // Attempts that bring something are not held against a long download.
     std::error_code ignored;
     const uint64_t bytes = fs::file_size(path, ignored);

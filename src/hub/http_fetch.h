@@ -13,7 +13,9 @@
 namespace penstock {
 
 struct HttpFetchOptions {
-  std::string token;  // sent as a bearer token to the first host only, not where it redirects
+  // Sent as a bearer token to the first host only, not where it redirects, and over https only;
+  // over http to this machine itself (127.0.0.1, ::1, localhost) alone.
+  std::string token;
   int connect_timeout_ms = 10'000;
   int request_timeout_ms = 60'000;  // of requests into memory
   int stall_timeout_s = 30;         // a download that brings under 1 kB/s for so long is given up
@@ -30,12 +32,14 @@ struct HttpReply {
 class HttpFetch {
  public:
   static constexpr size_t kRedirectsMax = 5;
+  // Most that is taken of a file whose length is not known.
+  static constexpr uint64_t kUnknownLengthBytesMax = uint64_t{256} << 20;
 
   explicit HttpFetch(HttpFetchOptions options);
   ~HttpFetch();
 
-  // Follows redirects. Any status is a reply; kUnavailable: the host did not answer, named in the
-  // message; kPayloadTooLarge: more than bytes_max.
+  // Follows redirects, but not from https to http. Any status is a reply; kUnavailable: the host
+  // did not answer, named in the message; kPayloadTooLarge: more than bytes_max.
   Expected<HttpReply> Get(const std::string& url, size_t bytes_max);
   // HEAD; follows redirects only within the host, for the hub answers with the facts about a
   // large file in the redirect itself.
@@ -44,10 +48,11 @@ class HttpFetch {
   // Called with the bytes in the file so far, resumed ones included; false gives up (kCancelled).
   using Progress = std::function<bool(uint64_t bytes_done)>;
   // Downloads into `path`, going on where an earlier download stopped. When it returns OK the file
-  // has bytes_total bytes (0 = whatever came). Retries what may pass: lost connections, 408, 429,
-  // 5xx. What has come stays in the file when it fails.
+  // has bytes_total bytes (0 = whatever came, up to `unknown_bytes_max`; kPayloadTooLarge, as soon
+  // as more comes). Retries what may pass: lost connections, 408, 429, 500, 502, 503, 504. What has
+  // come stays in the file when it fails, unless it is too much.
   Status Download(const std::string& url, const std::string& path, uint64_t bytes_total,
-                  const Progress& progress);
+                  const Progress& progress, uint64_t unknown_bytes_max = kUnknownLengthBytesMax);
 
  private:
   struct Impl;
@@ -56,6 +61,11 @@ class HttpFetch {
 
 // "host:port" or "host" of a URL.
 std::string HostOf(const std::string& url);
+// Whether a token may go there: https, or this machine.
+bool MayCarryToken(const std::string& url);
+// Milliseconds a header Retry-After asks for, in seconds; 0 for a date and whatever else is no
+// number, and never more than an hour.
+int RetryAfterMs(const std::string& header);
 // Percent-encodes all but unreserved characters and '/'.
 std::string EncodePath(const std::string& path);
 

@@ -62,14 +62,17 @@ Expected<std::string> ResolveModel(const std::string& text, const ResolveOptions
   const ResolveOptions options = Completed(given);
   const RepositoryCache cache(options.cache_root, reference);
   const std::string cached = cache.CommitOf(reference.revision);
-  const bool usable = !cached.empty() && cache.Missing(cached, /*certain=*/true).empty();
-  const bool complete = usable && cache.Missing(cached, /*certain=*/false).empty();
+  const auto missing = [&](bool certain) {
+    return options.tokenizer_only ? cache.MissingForTokenizer(cached, certain)
+                                  : cache.Missing(cached, certain);
+  };
+  const bool usable = !cached.empty() && missing(/*certain=*/true).empty();
+  const bool complete = usable && missing(/*certain=*/false).empty();
   if (complete && (!options.refresh || options.offline)) return cache.SnapshotFolder(cached);
   if (options.offline) {
     if (usable) return cache.SnapshotFolder(cached);
-    return NotCached(
-        reference, options,
-        cached.empty() ? std::vector<std::string>() : cache.Missing(cached, /*certain=*/true));
+    return NotCached(reference, options,
+                     cached.empty() ? std::vector<std::string>() : missing(/*certain=*/true));
   }
 
   // What is begun is finished at the commit it was begun at, unless the newest is wanted.

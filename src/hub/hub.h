@@ -34,6 +34,8 @@ struct ResolveOptions {
   bool offline = false;
   // Asks the hub which commit the revision is at now, even if the cache has the model.
   bool refresh = false;
+  // Only what tokenizing needs: tokenizer.json, and the settings beside it.
+  bool tokenizer_only = false;
   HttpFetchOptions http;  // .token is taken from above
   // Called from time to time while bytes come in; false gives the download up (kCancelled), what
   // has come is kept for the next time.

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -38,6 +40,7 @@ struct Response {
   std::vector<std::string> headers;
   std::string body;
   std::optional<size_t> cut_after;  // sends so much of the body, then hangs up
+  bool no_length = false;           // the body ends where the connection does
 };
 
 // HTTP/1.1 on loopback, one connection at a time, one request a connection.
@@ -108,7 +111,8 @@ class TinyServer {
       out += header + "\r\n";
       length |= header.starts_with("Content-Length");
     }
-    if (!length) out += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+    if (!length && !response.no_length)
+      out += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
     out += "\r\n";
     if (request.method != "HEAD") {
       out += response.body.substr(0, response.cut_after.value_or(response.body.size()));
@@ -522,6 +526,132 @@ TEST_F(HubTest, NonsenseFromTheHubIsAnError) {
   });
   options_.endpoint = server.url();
   EXPECT_THAT(Failure("acme/tiny").message(), HasSubstr("no usable ETag"));
+}
+
+std::string Sha1Hex(const std::string& text) {
+  unsigned char digest[SHA_DIGEST_LENGTH];
+  SHA1(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  std::string hex;
+  for (const unsigned char byte : digest) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  return hex;
+}
+
+TEST_F(HubTest, SmallFilesAreCheckedAgainstGitsName) {
+  for (const char* given : {"git", "plain", "wrong"}) {
+    fs::remove_all(options_.cache_root);
+    TinyServer server([&](const Request& request) {
+      Response response = hub_(request);
+      for (std::string& header : response.headers) {
+        if (!header.starts_with("ETag")) continue;
+        const std::string& body = response.body;
+        std::string name =
+            Sha1Hex("blob " + std::to_string(body.size()) + std::string(1, '\0') + body);
+        if (given == std::string("plain")) name = Sha1Hex(body);
+        if (given == std::string("wrong")) name = Sha1Hex(body + "x");
+        header = "ETag: \"" + name + "\"";
+      }
+      return response;
+    });
+    options_.endpoint = server.url();
+    const auto folder = ResolveModel("acme/tiny", options_);
+    EXPECT_EQ(folder.ok(), given != std::string("wrong")) << given;
+    if (!folder.ok()) EXPECT_THAT(folder.status().message(), HasSubstr("git's SHA-1"));
+  }
+}
+
+class HttpFetchTest : public HubTest {
+ protected:
+  static uint64_t SizeOf(const std::string& path) {
+    std::error_code error;
+    const auto size = fs::file_size(path, error);
+    return error ? 0 : size;
+  }
+  std::string path() const { return (folder_ / "file").string(); }
+};
+
+// A server that says no length must not fill the disk.
+TEST_F(HttpFetchTest, FilesOfUnknownLengthAreBounded) {
+  TinyServer server([](const Request&) {
+    return Response{200, {}, std::string(2'000'000, 'x'), {}, true};
+  });
+  HttpFetch fetch(options_.http);
+  EXPECT_TRUE(fetch.Download(server.url() + "/f", path(), 0, {}, 2'000'000).ok());
+  EXPECT_EQ(SizeOf(path()), 2'000'000u);
+  fs::remove(path());
+  uint64_t most = 0;
+  const auto watch = [&](uint64_t bytes) {
+    most = std::max(most, bytes);
+    return true;
+  };
+  const Status status = fetch.Download(server.url() + "/f", path(), 0, watch, 1'000'000);
+  EXPECT_EQ(status.code(), StatusCode::kPayloadTooLarge);
+  EXPECT_THAT(status.message(), HasSubstr("more than 1000000 bytes"));
+  EXPECT_LE(most, 1'000'000u);
+  EXPECT_EQ(SizeOf(path()), 0u);
+  // Nor one that sends more than it said.
+  EXPECT_EQ(fetch.Download(server.url() + "/f", path(), 999, {}).code(),
+            StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(server.log().size(), 3u);  // none was tried again
+}
+
+TEST_F(HttpFetchTest, TriesAgainOnlyWhatMayPass) {
+  options_.http.backoff_ms = 5'000;  // it would be noticed
+  int status = 200;
+  TinyServer server([&](const Request& request) {
+    return Response{status, {"Location: " + request.headers.at("Host")}, "", {}};
+  });
+  TinyServer circle([&](const Request& request) {
+    return Response{302, {"Location: http://" + request.headers.at("Host") + "/again"}, "", {}};
+  });
+  HttpFetch fetch(options_.http);
+  const auto start = std::chrono::steady_clock::now();
+  for (status = 400; status < 600; ++status) {
+    if (status == 408 || status == 429 || (status >= 500 && status <= 504 && status != 501))
+      continue;
+    EXPECT_EQ(fetch.Get(server.url() + "/f", 100)->status, status);
+    EXPECT_FALSE(fetch.Download(server.url() + "/f", path(), 10, {}).ok());
+  }
+  for (const std::string& url : {std::string("file:///etc/hostname"), std::string("gopher://x/"),
+                                 circle.url() + "/f", std::string("http://[bad")}) {
+    EXPECT_FALSE(fetch.Get(url, 100).ok()) << url;
+    EXPECT_FALSE(fetch.Download(url, path(), 10, {}).ok()) << url;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+}
+
+TEST_F(HttpFetchTest, TokensGoOverHttpsOrNowhere) {
+  for (const char* url : {"https://hub.example/x", "http://127.0.0.1:80/", "http://localhost",
+                          "http://[::1]:8080/x"}) {
+    EXPECT_TRUE(MayCarryToken(url)) << url;
+  }
+  for (const char* url : {"http://hub.example/x", "http://127.0.0.1.example/",
+                          "http://localhost@hub.example/", "http://127.0.0.1:1@hub.example/",
+                          "http://[::1]@hub.example", "http://[::2]/", "ftp://x"}) {
+    EXPECT_FALSE(MayCarryToken(url)) << url;
+  }
+  // A name of this machine that is not taken for it.
+  hub_.token = "hf_secret";
+  options_.http.token = "hf_secret";
+  HttpFetch fetch(options_.http);
+  const std::string path = "/api/models/acme/tiny/revision/main";
+  EXPECT_EQ(fetch.Get(server_->url() + path, 1 << 20)->status, 200);
+  const std::string port = server_->url().substr(server_->url().rfind(':'));
+  ::setenv("no_proxy", "*", 1);
+  EXPECT_EQ(fetch.Get("http://127.1" + port + path, 1 << 20)->status, 401);
+}
+
+TEST_F(HttpFetchTest, RetryAfterIsReadAsItIsMeant) {
+  EXPECT_EQ(RetryAfterMs("3"), 3000);
+  EXPECT_EQ(RetryAfterMs("0"), 0);
+  for (const char* much : {"3600", "3601", "2147484", "99999999999999999999999"}) {
+    EXPECT_EQ(RetryAfterMs(much), 3'600'000) << much;
+  }
+  for (const char* none : {"", "-1", "1.5", "5 s", "Wed, 21 Oct 2026 07:28:00 GMT"}) {
+    EXPECT_EQ(RetryAfterMs(none), 0) << none;
+  }
 }
 
 TEST_F(HubTest, CacheRootFollowsTheEnvironment) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "models/calibration.h"
 
@@ -73,8 +74,9 @@ class WeightReader {
     return store_.Find(name);
   }
 
-  // shape: -1 takes any length there.
-  Expected<std::vector<float>> Read(const std::string& name, const std::vector<int64_t>& shape) {
+  // The tensor of that name and shape; -1 takes any length there.
+  Expected<const TensorRecord*> Checked(const std::string& name,
+                                        const std::vector<int64_t>& shape) const {
     const TensorRecord* record = Find(name);
     if (record == nullptr) {
       return Status::InvalidArgument("the weights have no tensor '" + name + "'", name);
@@ -88,18 +90,39 @@ class WeightReader {
                                          ", the configuration asks for " + ShapeText(shape),
                                      name);
     }
-    std::vector<float> values(static_cast<size_t>(record->elements()));
-    PENSTOCK_RETURN_IF_ERROR(record->CopyToF32(values).Annotate("tensor '" + name + "'"));
-    out_->parameters += values.size();
-    return values;
+    return record;
+  }
+
+  Expected<std::vector<float>> Read(const std::string& name, const std::vector<int64_t>& shape) {
+    PENSTOCK_ASSIGN_OR_RETURN(const TensorRecord* record, Checked(name, shape));
+    return Copied(name, *record);
+  }
+
+  // The first rows of a table; `record` has that many at least.
+  Expected<std::vector<float>> ReadRows(const std::string& name, const TensorRecord& record,
+                                        int64_t rows) {
+    TensorRecord part = record;
+    part.shape[0] = rows;
+    part.data = part.data.first(static_cast<size_t>(part.elements()) * DTypeBytes(part.dtype));
+    return Copied(name, part);
+  }
+
+  // Memory of the backend, to be filled.
+  float* Alloc(size_t floats) {
+    out_->buffers.push_back(out_->backend->Alloc(floats, BufferUse::kWeights));
+    out_->bytes += floats * sizeof(float);
+    return out_->buffers.back()->data();
   }
 
   // Puts values into the backend's memory.
   const float* Keep(const std::vector<float>& values) {
-    out_->buffers.push_back(out_->backend->Alloc(values.size(), BufferUse::kWeights));
-    out_->backend->CopyIn(values.data(), out_->buffers.back()->data(), values.size());
-    out_->bytes += values.size() * sizeof(float);
-    return out_->buffers.back()->data();
+    float* const kept = Alloc(values.size());
+    CopyIn(values, kept);
+    return kept;
+  }
+
+  void CopyIn(std::span<const float> values, float* to) {
+    out_->backend->CopyIn(values.data(), to, values.size());
   }
 
   // Rows of one or more Linears put on top of each other; all have a bias or none has.
@@ -157,27 +180,82 @@ class WeightReader {
   }
 
  private:
+  Expected<std::vector<float>> Copied(const std::string& name, const TensorRecord& record) {
+    std::vector<float> values(static_cast<size_t>(record.elements()));
+    PENSTOCK_RETURN_IF_ERROR(record.CopyToF32(values).Annotate("tensor '" + name + "'"));
+    out_->parameters += values.size();
+    return values;
+  }
+
   const TensorStore& store_;
   std::string_view prefix_;
   EncoderWeights* out_;
 };
 
-// cos and sin of position * theta^(-2i / size), as [positions, size / 2] each.
+// cos and sin of position * theta^(-2i / size), as [positions, size / 2] each. Made a block of
+// positions at a time, so that memory holds the tables once.
 void MakeRope(WeightReader* reader, int32_t positions, int32_t size, float theta,
               const float** cos_table, const float** sin_table) {
+  constexpr size_t kBlock = 256;
   const size_t half = static_cast<size_t>(size) / 2;
-  std::vector<float> cosines(static_cast<size_t>(positions) * half);
-  std::vector<float> sines(cosines.size());
+  const auto rows = static_cast<size_t>(positions);
+  std::vector<double> frequencies(half);
   for (size_t i = 0; i < half; ++i) {
-    const double frequency =
-        std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(i) / size);
-    for (size_t p = 0; p < static_cast<size_t>(positions); ++p) {
-      cosines[p * half + i] = static_cast<float>(std::cos(static_cast<double>(p) * frequency));
-      sines[p * half + i] = static_cast<float>(std::sin(static_cast<double>(p) * frequency));
-    }
+    frequencies[i] = std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(i) / size);
   }
-  *cos_table = reader->Keep(cosines);
-  *sin_table = reader->Keep(sines);
+  float* const cosines = reader->Alloc(rows * half);
+  float* const sines = reader->Alloc(rows * half);
+  std::vector<float> cos_block, sin_block;
+  for (size_t first = 0; first < rows; first += kBlock) {
+    const size_t end = std::min(rows, first + kBlock);
+    cos_block.clear();
+    sin_block.clear();
+    for (size_t p = first; p < end; ++p) {
+      for (const double frequency : frequencies) {
+        cos_block.push_back(static_cast<float>(std::cos(static_cast<double>(p) * frequency)));
+        sin_block.push_back(static_cast<float>(std::sin(static_cast<double>(p) * frequency)));
+      }
+    }
+    reader->CopyIn(cos_block, cosines + first * half);
+    reader->CopyIn(sin_block, sines + first * half);
+  }
+  *cos_table = cosines;
+  *sin_table = sines;
+}
+
+// Refuses tables that are too large, before memory is asked for.
+Status CheckTableBytes(const std::string& what, int64_t tokens, uint64_t bytes,
+                       uint64_t bytes_max) {
+  if (bytes <= bytes_max) return Status::Ok();
+  return {StatusCode::kPayloadTooLarge,
+          "inputs of " + std::to_string(tokens) + " tokens need " + what + " of " +
+              std::to_string(bytes) + " bytes; at most " + std::to_string(bytes_max) +
+              " are allowed: lower max_position_embeddings, or max_seq_length in "
+              "sentence_bert_config.json",
+          "max_position_embeddings"};
+}
+
+// The rows of the learned table that inputs can reach.
+Status LoadPositions(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+  const std::string name = std::string(out->architecture->positions) + ".weight";
+  PENSTOCK_ASSIGN_OR_RETURN(const TensorRecord* record, reader->Checked(name, {-1, out->hidden}));
+  const int64_t rows = int64_t{folder.max_tokens} + out->position_padding + 1;
+  if (rows > record->shape[0]) {
+    return Status::InvalidArgument("inputs of " + std::to_string(folder.max_tokens) +
+                                       " tokens need more than the position table's " +
+                                       std::to_string(record->shape[0]) + " rows",
+                                   "max_position_embeddings");
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckTableBytes(
+      "a table of positions", folder.max_tokens,
+      static_cast<uint64_t>(rows) * static_cast<uint64_t>(out->hidden) * sizeof(float),
+      EncoderWeights::kPositionBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> table, reader->ReadRows(name, *record, rows));
+  out->positions = reader->Keep(table);
+  out->position_rows = static_cast<int32_t>(rows);
+  // Counted are those the file has.
+  out->parameters += static_cast<uint64_t>(record->elements()) - table.size();
+  return Status::Ok();
 }
 
 Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
@@ -192,24 +270,11 @@ Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWe
                                        " rows, vocab_size is " + std::to_string(config.vocab_size),
                                    "vocab_size");
   }
-  if (!arch.positions.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        const std::vector<float> rows,
-        reader->Read(std::string(arch.positions) + ".weight", {-1, out->hidden}));
-    out->positions = reader->Keep(rows);
-    out->position_rows = static_cast<int32_t>(rows.size() / static_cast<size_t>(out->hidden));
-  }
   if (arch.position_scheme == PositionScheme::kPadded) {
     out->position_padding =
         arch.position_padding >= 0 ? arch.position_padding : config.pad_token_id;
   }
-  if (out->positions != nullptr &&
-      folder.max_tokens + out->position_padding + 1 > out->position_rows) {
-    return Status::InvalidArgument("inputs of " + std::to_string(folder.max_tokens) +
-                                       " tokens need more than the position table's " +
-                                       std::to_string(out->position_rows) + " rows",
-                                   "max_position_embeddings");
-  }
+  if (!arch.positions.empty()) PENSTOCK_RETURN_IF_ERROR(LoadPositions(folder, reader, out));
   if (!arch.types.empty() && config.type_vocab_size > 0) {
     PENSTOCK_ASSIGN_OR_RETURN(
         const std::vector<float> rows,
@@ -227,7 +292,8 @@ struct RopeTables {
   const float *cos = nullptr, *sin = nullptr, *local_cos = nullptr, *local_sin = nullptr;
 };
 
-RopeTables MakeRopes(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+Expected<RopeTables> MakeRopes(const ModelFolder& folder, WeightReader* reader,
+                               EncoderWeights* out) {
   const EncoderConfig& config = folder.encoder;
   const int32_t head_size = out->hidden / out->heads;
   RopeTables ropes;
@@ -235,11 +301,17 @@ RopeTables MakeRopes(const ModelFolder& folder, WeightReader* reader, EncoderWei
   out->rope_size =
       static_cast<int32_t>(static_cast<float>(head_size) * config.rope_fraction) / 2 * 2;
   out->rope_interleaved = config.rope_interleaved;
+  const bool has_local = config.local_attention > 0 && config.rope_theta_local > 0 &&
+                         config.rope_theta_local != config.rope_theta;
+  const uint64_t pair = static_cast<uint64_t>(folder.max_tokens) *
+                        static_cast<uint64_t>(out->rope_size) * sizeof(float);
+  PENSTOCK_RETURN_IF_ERROR(CheckTableBytes("rotary tables", folder.max_tokens,
+                                           has_local ? 2 * pair : pair,
+                                           EncoderWeights::kRopeBytesMax));
   MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta, &ropes.cos, &ropes.sin);
   ropes.local_cos = ropes.cos;
   ropes.local_sin = ropes.sin;
-  if (config.local_attention > 0 && config.rope_theta_local > 0 &&
-      config.rope_theta_local != config.rope_theta) {
+  if (has_local) {
     MakeRope(reader, folder.max_tokens, out->rope_size, config.rope_theta_local, &ropes.local_cos,
              &ropes.local_sin);
   }
@@ -249,10 +321,14 @@ RopeTables MakeRopes(const ModelFolder& folder, WeightReader* reader, EncoderWei
 // Reads and packs the layers, one after the other.
 class LayerLoader {
  public:
-  LayerLoader(const ModelFolder& folder, const ProductTypes& types, WeightReader* reader,
-              EncoderWeights* out)
-      : folder_(folder), types_(types), arch_(*out->architecture), reader_(reader), out_(out) {
-    ropes_ = MakeRopes(folder, reader, out);
+  LayerLoader(const ModelFolder& folder, const ProductTypes& types, const RopeTables& ropes,
+              WeightReader* reader, EncoderWeights* out)
+      : folder_(folder),
+        types_(types),
+        arch_(*out->architecture),
+        reader_(reader),
+        out_(out),
+        ropes_(ropes) {
     // Parts that are kept are kept because int8 is too coarse for them.
     if (types.dtype == DType::kI8) calibration_.emplace(*out, folder.max_tokens);
   }
@@ -400,6 +476,7 @@ Status LoadDenseModules(const ModelFolder& folder, EncoderWeights* out) {
     PENSTOCK_ASSIGN_OR_RETURN(
         step.linear, reader.Linear("linear", module.out_features, module.in_features, DType::kF32));
     out->dense.push_back(std::move(step));
+    PENSTOCK_RETURN_IF_ERROR((*store)->Check());
   }
   const size_t pooled = out->pooling.size() * static_cast<size_t>(out->hidden);
   size_t width = pooled;
@@ -486,7 +563,8 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
     PENSTOCK_RETURN_IF_ERROR(LoadRelativeBias(folder, &reader, out.get()));
   }
   {
-    LayerLoader layers(folder, types, &reader, out.get());
+    PENSTOCK_ASSIGN_OR_RETURN(const RopeTables ropes, MakeRopes(folder, &reader, out.get()));
+    LayerLoader layers(folder, types, ropes, &reader, out.get());
     for (int32_t i = 0; i < folder.encoder.num_hidden_layers; ++i) {
       PENSTOCK_RETURN_IF_ERROR(layers.Load(i));
     }
@@ -504,6 +582,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
   } else {
     PENSTOCK_RETURN_IF_ERROR(LoadHead(folder, &reader, out.get()));
   }
+  PENSTOCK_RETURN_IF_ERROR((*store)->Check());
   return out;
 }
 

@@ -36,6 +36,11 @@ struct DenseStep {
 };
 
 struct EncoderWeights {
+  // Of the tables of cos and sin together, and of a learned table of positions; both have a row for
+  // each token a model may take.
+  static constexpr uint64_t kRopeBytesMax = uint64_t{128} << 20;
+  static constexpr uint64_t kPositionBytesMax = uint64_t{1} << 30;
+
   const Architecture* architecture = nullptr;
   Backend* backend = nullptr;
   std::vector<std::unique_ptr<Buffer>> buffers;  // what the pointers below point into
@@ -44,7 +49,7 @@ struct EncoderWeights {
   const float* positions = nullptr;  // [position_rows, hidden] or null
   const float* types = nullptr;      // [type_rows, hidden] or null
   int32_t vocab = 0;
-  int32_t position_rows = 0;
+  int32_t position_rows = 0;  // as many as the longest input needs
   int32_t type_rows = 0;
   int32_t position_padding = -1;  // kPadded: the padding token's id and row
   NormWeights embed_norm;
@@ -69,7 +74,8 @@ struct EncoderWeights {
 
 // Reads and packs the weights of `folder`; the products of its layers take `types`, those after
 // pooling f32 (they are few, and nothing evens their errors out). Errors name the tensor or setting
-// at fault.
+// at fault; kPayloadTooLarge, field max_position_embeddings: the tables of positions are over their
+// limits; kUnavailable: a file was cut while it was read.
 Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
                                                              Backend* backend,
                                                              const ProductTypes& types);

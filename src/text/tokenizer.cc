@@ -22,6 +22,7 @@ Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view json) 
 Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromFile(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   auto tokenizer = FromJson(file.text());
+  PENSTOCK_RETURN_IF_ERROR(file.Check());
   if (!tokenizer.ok()) return tokenizer.status().Annotate(path);
   return tokenizer;
 }

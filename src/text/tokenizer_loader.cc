@@ -255,6 +255,9 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json) {
   simdjson::dom::parser parser;
   JsonFields::Element root;
   const auto error = parser.parse(json.data(), json.size()).get(root);
+  if (error == simdjson::MEMALLOC) {
+    return Status(StatusCode::kResourceExhausted, "out of memory");
+  }
   if (error != simdjson::SUCCESS) {
     return Status::InvalidArgument(std::string("tokenizer.json is not valid JSON: ") +
                                    simdjson::error_message(error));

@@ -147,8 +147,8 @@ def start():
     """start(args...) gives a server of the test's own."""
     servers = []
 
-    def start_one(*args, **more):
-        if not any(arg == "--model" for arg in args):
+    def start_one(*args, model=True, **more):
+        if model and not any(arg == "--model" for arg in args):
             args = (*model_args(("embed", EMBED)), *args)
         servers.append(Server(*args, **more))
         return servers[-1]

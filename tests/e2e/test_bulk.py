@@ -170,8 +170,6 @@ def test_what_may_pass_is_tried_again():
 
 
 def test_a_server_that_is_not_there():
-    done = run("embed", "--bulk", stdin=b"a", check=False)
-    assert done.returncode == 2 and b"--model is required, or --url" in done.stderr
     done = run("embed", "--url", "ftp://127.0.0.1:1", stdin=b"a", check=False)
     assert done.returncode == 1 and b"ftp" in done.stderr
 

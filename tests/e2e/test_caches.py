@@ -1,8 +1,11 @@
 """Caches: hit rates are exported, results do not change, and a Redis shared by two servers may come
 and go."""
+import hmac
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -73,6 +76,19 @@ class Redis:
             stdout=subprocess.DEVNULL, env=clean_environment())
         assert wait_for(lambda: os.path.exists(self.socket))
 
+    def ask(self, *words):
+        """One command and its answer: a string, a list of strings, or the line of another kind."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(self.socket)
+            parts = b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+            connection.sendall(b"*%d\r\n%s" % (len(words), parts))
+            with connection.makefile("rb") as answer:
+                line = answer.readline().strip()
+                if line[:1] == b"*":
+                    return [answer.read(int(answer.readline()[1:]) + 2)[:-2] for _ in range(int(line[1:]))]
+                return answer.read(int(line[1:]) + 2)[:-2] if line[:1] == b"$" else line
+
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -113,6 +129,64 @@ def test_two_servers_share_one_redis(start, redis):
     assert wait_for(lambda: is_up(other))
     assert other.post("/embed", {"inputs": TEXTS}).content != wanted
     assert other.metrics()[HITS % "redis"] == 0
+
+
+def test_entries_of_another_secret_are_not_believed(start, redis):
+    def one(*more):
+        server = start(*RESULTS, "--redis-url", redis.url, "--redis-timeout-ms", "200", *more)
+        assert wait_for(lambda: is_up(server))
+        return server
+
+    def hits(server):
+        assert server.post("/embed", {"inputs": TEXTS}).content == wanted
+        time.sleep(0.3)  # the last of the writes
+        return server.metrics()[HITS % "redis"]
+    plain = one()
+    wanted = plain.post("/embed", {"inputs": TEXTS}).content
+    time.sleep(0.3)
+    assert hits(one("--redis-key", "a" * 16)) == 0
+    assert hits(one("--redis-key", "a" * 16)) == len(TEXTS)
+    assert hits(one("--redis-key", "b" * 16)) == 0
+
+
+def test_what_a_hostile_redis_says_is_not_believed(start, redis):
+    secret = "0123456789abcdef"
+
+    def one():
+        server = start(*RESULTS, "--redis-url", redis.url, "--redis-timeout-ms", "200",
+                       "--redis-key", secret)
+        assert wait_for(lambda: is_up(server))
+        return server
+
+    def seal(key, value):
+        mac = hmac.new(secret.encode(), struct.pack("<Q", len(key)) + key + value, "sha256").digest()
+        return b"PNS2" + struct.pack("<I", len(value)) + mac[:16] + value
+
+    def answers(forge):
+        """Hits of a fresh server after each entry was replaced by forge(key, entries)."""
+        for key in entries:
+            redis.ask(b"SET", key, forge(key))
+        server = one()
+        assert server.post("/embed", {"inputs": TEXTS}).content == wanted
+        time.sleep(0.3)  # the last of the writes
+        return server.metrics()[HITS % "redis"]
+    first = one()
+    wanted = first.post("/embed", {"inputs": TEXTS}).content
+    assert wait_for(lambda: len(redis.ask(b"KEYS", b"penstock:1:r:*")) == len(TEXTS))
+    entries = {key: redis.ask(b"GET", key) for key in redis.ask(b"KEYS", b"penstock:1:r:*")}
+    width = len(next(iter(entries.values()))) - 24
+    # What this test seals is what the program seals.
+    assert all(seal(key, sealed[24:]) == sealed for key, sealed in entries.items())
+    assert answers(lambda key: entries[key]) == len(TEXTS)
+    # An entry of one key under another.
+    following = dict(zip(entries, [*entries][1:] + [*entries][:1]))
+    assert answers(lambda key: entries[following[key]]) == 0
+    assert answers(lambda key: entries[key][:-4] + b"abcd") == 0
+    assert answers(lambda key: b"PNS1" + entries[key][4:]) == 0
+    # By one who has the secret, or a program gone wrong: numbers that are none are not used.
+    nan = struct.pack("<f", float("nan"))
+    answers(lambda key: seal(key, nan * (width // 4)))
+    answers(lambda key: seal(key, entries[key][24:-4] + struct.pack("<f", float("inf"))))
 
 
 def test_long_texts_share_their_tokens(start, redis):

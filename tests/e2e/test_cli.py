@@ -147,7 +147,7 @@ def test_help_and_version():
 
 
 @pytest.mark.parametrize("args", [
-    ["nonsense"], ["embed"], ["embed", "--model", "/no/such/folder"], ["embed", "--no-such-flag"],
+    ["nonsense"], ["rerank"], ["embed", "--model", "/no/such/folder"], ["embed", "--no-such-flag"],
     ["serve", "--model", "x", "--port", "99999"], ["serve", "--config", "/no/such/file"],
 ])
 def test_mistakes_are_said(args):

@@ -1,0 +1,69 @@
+"""What protects the program itself, read off its ELF file."""
+import struct
+
+import pytest
+
+from conftest import binary
+
+PT_LOAD, PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 1, 2, 0x6474E551, 0x6474E552
+DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_FLAGS, DT_FLAGS_1 = 5, 6, 10, 30, 0x6FFFFFFB
+DF_BIND_NOW, DF_1_NOW, DF_1_PIE = 8, 1, 0x08000000
+
+
+class Elf:
+    """The parts of a 64-bit little-endian ELF file that say how it is loaded."""
+
+    def __init__(self, path):
+        self.data = open(path, "rb").read()
+        assert self.data[:6] == b"\x7fELF\x02\x01"
+        self.type, = struct.unpack_from("<H", self.data, 16)
+        at, = struct.unpack_from("<Q", self.data, 32)
+        size, count = struct.unpack_from("<HH", self.data, 54)
+        fields = ("type", "flags", "offset", "vaddr", "paddr", "filesz", "memsz", "align")
+        self.segments = [dict(zip(fields, struct.unpack_from("<IIQQQQQQ", self.data, at + i * size)))
+                         for i in range(count)]
+        self.dynamic = {}
+        segment = self.segment(PT_DYNAMIC)
+        for i in range(segment["offset"], segment["offset"] + segment["filesz"], 16):
+            tag, value = struct.unpack_from("<qQ", self.data, i)
+            self.dynamic.setdefault(tag, value)
+
+    def segment(self, kind):
+        return next((s for s in self.segments if s["type"] == kind), None)
+
+    def names(self):
+        """Of the functions and data it takes from libraries."""
+        for s in self.segments:
+            begin = self.dynamic[DT_STRTAB] - s["vaddr"]
+            if s["type"] == PT_LOAD and 0 <= begin < s["filesz"]:
+                begin += s["offset"]
+                return set(self.data[begin:begin + self.dynamic[DT_STRSZ]].decode().split("\0"))
+        raise AssertionError("no table of names")
+
+
+@pytest.fixture(scope="module")
+def elf():
+    found = Elf(binary())
+    if any(name.startswith(("__asan_", "__tsan_", "__ubsan_")) for name in found.names()):
+        pytest.skip("built with sanitizers, which do not go with it")
+    return found
+
+
+def test_it_is_loaded_anywhere_and_nothing_is_written_and_run(elf):
+    assert elf.type == 3  # a shared object: position-independent
+    assert elf.dynamic.get(DT_FLAGS_1, 0) & DF_1_PIE
+    assert elf.segment(PT_GNU_STACK)["flags"] & 1 == 0
+    for segment in elf.segments:
+        assert segment["type"] != PT_LOAD or segment["flags"] & 3 != 3, segment
+
+
+def test_imported_functions_are_bound_before_it_starts(elf):
+    assert elf.segment(PT_GNU_RELRO) is not None
+    assert elf.dynamic.get(DT_FLAGS, 0) & DF_BIND_NOW or elf.dynamic.get(DT_FLAGS_1, 0) & DF_1_NOW
+
+
+def test_stacks_and_copies_are_checked(elf):
+    names = elf.names()
+    assert "__stack_chk_fail" in names
+    checked = {name for name in names if name.startswith("__") and name.endswith("_chk")}
+    assert len(checked) >= 3, checked
