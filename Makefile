@@ -9,6 +9,8 @@ PORT ?= 8080
 # MODEL=folder or owner/name; the default model if not given.
 MODEL ?=
 DURATION ?= 600
+FUZZ_SECONDS ?= 20
+FUZZ ?=
 DEFAULT_MODEL := sentence-transformers/all-MiniLM-L6-v2
 
 # As many compilers as there are cores, but no more than memory carries (about 1.5 GB each).
@@ -18,7 +20,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan check-arm clean
+.PHONY: help release deps serve test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -104,6 +106,12 @@ tsan:  ## unit tests under the thread sanitizer
 	cmake --preset tsan -DPENSTOCK_BUILD_BENCHES=OFF
 	cmake --build build-tsan -j $(JOBS)
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
+
+fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regular expression)
+	@tools/install_deps.sh build fuzz
+	cmake --preset fuzz > /dev/null
+	cmake --build build-fuzz -j $(JOBS) --target fuzz_targets
+	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --only '$(FUZZ)'
 
 # What a processor decides: kernels and models (the sets neon and scalar), the sign of char in text.
 ARM_TESTS := common formats text cpu models

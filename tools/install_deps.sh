@@ -1,12 +1,13 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] [arm] (default: build)
+# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] [arm] [fuzz] (default: build)
 #   build   compiler, libraries, test and benchmark frameworks
 #   test    programs that only tests run: a model checker, a Redis (Debian starts it as a service)
 #   format  clang-format, for `make format` and `make check`
 #   tidy    clang-tidy, for `make check`
 #   peers   libraries that `penstock bench` stands beside ours where they are there
 #   arm     cross-compiler and emulator, for `make check-arm`
+#   fuzz    clang with libFuzzer and its sanitizers, for `make fuzz`
 set -euo pipefail
 
 build=(
@@ -22,6 +23,7 @@ format=(clang-format)
 tidy=(clang-tidy)
 peers=(libdnnl-dev)
 arm=(g++-aarch64-linux-gnu qemu-user)
+fuzz=(clang llvm libclang-rt-dev)
 
 wanted=()
 for group in "${@:-build}"; do
@@ -32,7 +34,8 @@ for group in "${@:-build}"; do
     tidy) wanted+=("${tidy[@]}") ;;
     peers) wanted+=("${peers[@]}") ;;
     arm) wanted+=("${arm[@]}") ;;
-    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy, peers, arm)" >&2; exit 2 ;;
+    fuzz) wanted+=("${fuzz[@]}") ;;
+    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy, peers, arm, fuzz)" >&2; exit 2 ;;
   esac
 done
 

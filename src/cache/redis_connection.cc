@@ -16,6 +16,25 @@ namespace {
 // More than any answer to what we ask: 1024 values of at most 1 MiB would be cut short, but such
 // answers are too slow to be of use.
 constexpr size_t kAnswerBytesMax = 64 << 20;
+// hiredis makes room for an array's elements before they come, 8 bytes for each that is claimed:
+// 17 GB for a line of 13 bytes. Ours are as long as a look-up has keys, and hold no arrays.
+constexpr size_t kElementsMax = 1 << 16;
+
+// hiredis' own functions, but for arrays. A null answer counts as out of memory, which fails the
+// connection. (The type of the count is another in each version of hiredis.)
+redisReplyObjectFunctions* LimitedReplies(redisReplyObjectFunctions* own) {
+  static const auto create_array = own->createArray;
+  static redisReplyObjectFunctions limited = [own] {
+    redisReplyObjectFunctions functions = *own;
+    functions.createArray = [](const redisReadTask* task, auto elements) -> void* {
+      const bool sane =
+          task->parent == nullptr && elements >= 0 && static_cast<size_t>(elements) <= kElementsMax;
+      return sane ? create_array(task, elements) : nullptr;
+    };
+    return functions;
+  }();
+  return &limited;
+}
 
 }  // namespace
 
@@ -53,6 +72,7 @@ bool RedisConnection::Open(const RedisUrl& url, Deadline deadline) {
                                   : redisConnectUnixNonBlock(url.path.c_str()));
   if (context_ == nullptr) return Fail("out of memory");
   if (context_->err != 0) return Fail(context_->errstr);
+  context_->reader->fn = LimitedReplies(context_->reader->fn);
   if (!Wait(POLLOUT, deadline)) return false;
   int failed = 0;
   socklen_t size = sizeof failed;

@@ -2,7 +2,25 @@
 
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace penstock::cpu {
+
+#if defined(__x86_64__)
+namespace {
+
+// clang 14's __builtin_cpu_supports does not know "avxvnni": leaf 7, subleaf 1, EAX bit 4. (That
+// the system saves the registers is what "avx2" has told.)
+bool HasAvxVnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || eax < 1) return false;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 4 & 1) != 0;
+}
+
+}  // namespace
+#endif
 
 const char* IsaName(Isa isa) {
   switch (isa) {
@@ -36,7 +54,7 @@ std::vector<const Kernels*> SupportedKernels() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
   add(Avx2Kernels(), avx2);
-  add(AvxVnniKernels(), avx2 && __builtin_cpu_supports("avxvnni"));
+  add(AvxVnniKernels(), avx2 && HasAvxVnni());
   add(Avx512Kernels(), avx512);
   add(Avx512VnniKernels(), vnni);
   add(Avx512Bf16Kernels(), vnni && __builtin_cpu_supports("avx512bf16"));

@@ -60,13 +60,15 @@ struct ParsedTensor {
 Expected<uint64_t> ReadShape(const JsonObject& object, TensorRecord* record) {
   PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array shape, object.GetArray("shape", kRankMax));
   uint64_t bytes = DTypeBytes(record->dtype);
+  int64_t elements = 1;  // but for sizes of 0: those before or behind one may not overflow either
   for (const simdjson::dom::element item : shape) {
     int64_t size = 0;
     if (item.get(size) != simdjson::SUCCESS || size < 0) {
       return Status::InvalidArgument("'shape' must hold whole numbers from 0", "shape");
     }
     record->shape.push_back(size);
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) {
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes) ||
+        (size > 0 && __builtin_mul_overflow(elements, size, &elements))) {
       return Status::InvalidArgument("'shape' overflows 64 bits", "shape");
     }
   }

@@ -1,0 +1,114 @@
+// The configuration files of a model folder, each up to a NUL: config.json, modules.json,
+// 1_Pooling/config.json, 2_Dense/config.json, sentence_bert_config.json,
+// config_sentence_transformers.json, tokenizer_config.json, model.safetensors.index.json. An empty
+// one is not there.
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "common/json.h"
+#include "formats/config_reader.h"
+#include "formats/model_folder.h"
+#include "formats/safetensors.h"
+#include "fuzz_util.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFiles[] = {"config.json",
+                                  "modules.json",
+                                  "1_Pooling/config.json",
+                                  "2_Dense/config.json",
+                                  "sentence_bert_config.json",
+                                  "config_sentence_transformers.json",
+                                  "tokenizer_config.json",
+                                  "model.safetensors.index.json"};
+
+// In memory where there is such a place; removed at the end.
+class Folder {
+ public:
+  Folder() {
+    const fs::path base = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
+    std::string pattern = (base / "penstock_config_fuzz_XXXXXX").string();
+    PENSTOCK_CHECK(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+    fs::create_directory(path_ / "1_Pooling");
+    fs::create_directory(path_ / "2_Dense");
+    std::ofstream(path_ / "tokenizer.json") << "{}";
+    const uint64_t length = 2;
+    std::ofstream shard(path_ / "a.safetensors", std::ios::binary);
+    shard.write(reinterpret_cast<const char*>(&length), sizeof(length)) << "{}";
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  void Put(const char* name, std::string_view text) const {
+    const fs::path file = path_ / name;
+    if (text.empty()) {
+      unlink(file.c_str());
+    } else {
+      std::ofstream(file, std::ios::binary) << text;
+    }
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+void CheckEncoder(const EncoderConfig& encoder) {
+  PENSTOCK_CHECK(encoder.vocab_size > 0 && encoder.hidden_size > 0);
+  PENSTOCK_CHECK(encoder.num_hidden_layers > 0 && encoder.num_attention_heads > 0);
+  PENSTOCK_CHECK(encoder.hidden_size % encoder.num_attention_heads == 0);
+  PENSTOCK_CHECK(encoder.intermediate_size > 0 && encoder.max_position_embeddings > 0);
+  PENSTOCK_CHECK(encoder.type_vocab_size >= 0 && encoder.pad_token_id >= -1);
+  PENSTOCK_CHECK(std::isfinite(encoder.layer_norm_eps) && encoder.layer_norm_eps >= 0);
+  PENSTOCK_CHECK(std::isfinite(encoder.rope_theta) && std::isfinite(encoder.rope_theta_local));
+  PENSTOCK_CHECK(encoder.rope_fraction >= 0 && encoder.rope_fraction <= 1);
+  PENSTOCK_CHECK(encoder.global_attn_every_n_layers > 0 && encoder.num_labels >= 0);
+  PENSTOCK_CHECK(encoder.labels.empty() ||
+                 encoder.labels.size() == static_cast<size_t>(encoder.num_labels));
+}
+
+void CheckFolder(const ModelFolder& folder) {
+  EncoderConfig encoder = folder.encoder;
+  if (folder.task == ModelTask::kEmbedding) encoder.labels.clear();  // nothing uses them then
+  CheckEncoder(encoder);
+  PENSTOCK_CHECK(folder.max_tokens > 0);
+  PENSTOCK_CHECK(folder.max_tokens <= PositionsUsable(folder.encoder));
+  for (const DenseModule& dense : folder.dense) {
+    PENSTOCK_CHECK(dense.in_features > 0 && dense.out_features > 0);
+    PENSTOCK_CHECK(dense.folder.find("..") == std::string::npos);
+  }
+  const std::string& prompt = folder.default_prompt_name;
+  PENSTOCK_CHECK(prompt.empty() || folder.prompts.count(prompt) == 1);
+}
+
+}  // namespace
+}  // namespace penstock
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace penstock;
+  static const Folder folder;
+  fuzz::Input input(data, size);
+  for (const char* name : kFiles) folder.Put(name, input.Part());
+  const auto read = ModelFolder::Read(folder.path());
+  if (read.ok()) {
+    CheckFolder(*read);
+  } else {
+    PENSTOCK_CHECK(!read.status().message().empty());
+  }
+  if (const auto store = TensorStore::OpenFolder(folder.path()); store.ok()) {
+    PENSTOCK_CHECK((*store)->tensors().empty());
+  }
+  return 0;
+}
+
+PENSTOCK_FUZZ_MUTATE_WITH(penstock::fuzz::MutateJson)

@@ -1,0 +1,157 @@
+// A request's body: JSON in and out, and the parsers of every dialect. The whole input is the body.
+#include <cmath>
+#include <string>
+
+#include "common/json.h"
+#include "fuzz_util.h"
+#include "http/bulk.h"
+#include "http/classify.h"
+#include "http/dialect.h"
+#include "http/fields.h"
+#include "http/openai.h"
+#include "http/rerank.h"
+#include "http/tei.h"
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::element;
+
+void Write(element value, JsonWriter* json) {
+  simdjson::dom::object object;
+  simdjson::dom::array array;
+  std::string_view text;
+  int64_t integer = 0;
+  uint64_t natural = 0;
+  double number = 0;
+  bool truth = false;
+  if (value.get(object) == simdjson::SUCCESS) {
+    json->BeginObject();
+    JsonObject(object).ForEach([&](std::string_view key, element of) {
+      json->Key(key);
+      Write(of, json);
+    });
+    json->EndObject();
+  } else if (value.get(array) == simdjson::SUCCESS) {
+    json->BeginArray();
+    for (const element item : array) Write(item, json);
+    json->EndArray();
+  } else if (value.get(text) == simdjson::SUCCESS) {
+    json->String(text);
+  } else if (value.get(integer) == simdjson::SUCCESS) {
+    json->Int(integer);
+  } else if (value.get(natural) == simdjson::SUCCESS) {
+    json->Uint(natural);
+  } else if (value.get(number) == simdjson::SUCCESS) {
+    json->Double(number);
+  } else if (value.get(truth) == simdjson::SUCCESS) {
+    json->Bool(truth);
+  } else {
+    json->Null();
+  }
+}
+
+std::string Print(element value) {
+  std::string out;
+  JsonWriter json(&out);
+  Write(value, &json);
+  return out;
+}
+
+// What was read and printed reads and prints the same again.
+void CheckRoundTrip(const JsonDocument& document) {
+  const std::string printed = Print(document.root());
+  const auto again = JsonDocument::Parse(printed);
+  PENSTOCK_CHECK(again.ok());
+  PENSTOCK_CHECK(Print(again->root()) == printed);
+}
+
+void CheckGetters(const JsonObject& object) {
+  object.ForEach([&](std::string_view key, element) {
+    if (const auto number = object.GetInt(key, -5, 100'000); number.ok()) {
+      PENSTOCK_CHECK(*number >= -5 && *number <= 100'000);
+    }
+    if (const auto number = object.GetNumber(key, 0, 1); number.ok()) {
+      PENSTOCK_CHECK(*number >= 0 && *number <= 1);
+    }
+    if (const auto text = object.GetString(key, 16); text.ok()) PENSTOCK_CHECK(text->size() <= 16);
+    if (const auto array = object.GetArray(key, 4); array.ok()) {
+      PENSTOCK_CHECK(array->size() <= 4);
+    }
+    (void)object.GetBool(key).ok();
+    (void)object.GetStringsOrEmpty(key, 8).ok();
+    (void)object.GetStringMapOrEmpty(key).ok();
+    if (const auto inner = object.GetObject(key); inner.ok()) CheckGetters(*inner);
+  });
+}
+
+// An error names what is wrong, and every dialect prints it as JSON.
+void CheckError(const Status& status) {
+  PENSTOCK_CHECK(!status.ok() && !status.message().empty());
+  const Status renamed = WithWireNames(status, {{"inputs", "input"}, {"source", "inputs.source"}});
+  for (const Dialect dialect : {Dialect::kOpenAi, Dialect::kRerank, Dialect::kTei}) {
+    const HttpResponse response = PrintError(dialect, renamed, "id");
+    PENSTOCK_CHECK(response.status >= 400);
+    PENSTOCK_CHECK(JsonDocument::Parse(response.body).ok());
+  }
+}
+
+template <typename T>
+bool Parsed(const Expected<T>& call) {
+  if (!call.ok()) CheckError(call.status());
+  return call.ok();
+}
+
+void CheckText(const TextOptions& text) {
+  if (text.prompt) PENSTOCK_CHECK(text.prompt->size() <= kPromptBytesMax);
+  if (text.prompt_name) PENSTOCK_CHECK(text.prompt_name->size() <= kNameBytesMax);
+}
+
+void CheckInputs(const std::vector<Input>& inputs) {
+  for (const Input& input : inputs) {
+    PENSTOCK_CHECK(input.is_ids ? input.text.empty() : input.ids.empty());
+    for (const int32_t id : input.ids) PENSTOCK_CHECK(id >= 0);
+  }
+}
+
+void CheckDialects(std::string_view body) {
+  if (const auto call = ParseEmbeddingsCall(body); Parsed(call)) {
+    PENSTOCK_CHECK(call->request.model.size() <= kNameBytesMax);
+    CheckInputs(call->request.inputs);
+    CheckText(call->request.text);
+  }
+  if (const auto call = ParseTeiEmbed(body); Parsed(call)) {
+    CheckInputs(call->inputs);
+    CheckText(call->text);
+  }
+  Parsed(ParseRerankCall(body));
+  Parsed(ParseTeiRerank(body));
+  Parsed(ParseClassifyCall(body));
+  Parsed(ParseTeiPredict(body));
+  Parsed(ParseTeiSimilarity(body));
+  Parsed(ParseTeiTokenize(body));
+  Parsed(ParseTeiDecode(body));
+  Parsed(ParseBulkCall(body));
+  for (const char* task : {"embedding", "reranking", "classification"}) {
+    (void)ChooseTeiRootTask(body, task);
+  }
+}
+
+}  // namespace
+}  // namespace penstock
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace penstock;
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  std::string quoted;
+  AppendJsonString(body, &quoted);
+  PENSTOCK_CHECK(JsonDocument::Parse(quoted).ok());
+  if (const auto document = JsonDocument::Parse(body); document.ok()) {
+    CheckRoundTrip(*document);
+    if (const auto object = document->Object(); object.ok()) CheckGetters(*object);
+  }
+  CheckDialects(body);
+  return 0;
+}
+
+PENSTOCK_FUZZ_MUTATE_WITH(penstock::fuzz::MutateJson)
