@@ -29,8 +29,9 @@ constexpr fuzz::ReferenceLimits kLimits = {16 << 10, 1 << 12};
 class Recorder final : public HttpHandler {
  public:
   std::optional<HttpResponse> OnHeader(HttpRequest*) override { return std::nullopt; }
-  void OnRequest(std::shared_ptr<const HttpRequest> request, Responder respond) override {
-    seen.push_back({request->method, request->target, request->body});
+  void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
+                 Responder respond) override {
+    seen.push_back({request->method, request->target, std::move(body)});
     respond.Send(HttpResponse{.body = "ok"});
   }
   HttpResponse OnError(const HttpRequest&, int status, const std::string& message) override {
@@ -53,14 +54,15 @@ class Recorder final : public HttpHandler {
 };
 
 // A connection on this thread, with the client's end of its socket.
-class Exchange {
+class Conversation {
  public:
-  explicit Exchange(Recorder* recorder) : recorder_(recorder) {
+  explicit Conversation(Recorder* recorder) : recorder_(recorder) {
     options_.header_bytes_max = static_cast<int32_t>(kLimits.header_bytes_max);
     options_.body_bytes_max = static_cast<int64_t>(kLimits.body_bytes_max);
     thread_->handler = recorder;
     thread_->options = &options_;
     thread_->open_count = &open_;
+    thread_->answers.Listen();
     int ends[2];
     PENSTOCK_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
     client_ = ends[1];
@@ -69,7 +71,10 @@ class Exchange {
     PENSTOCK_CHECK(open_.TryAdd(1));
     MakeConnection(std::move(socket), thread_)->Start();
   }
-  ~Exchange() { close(client_); }
+  ~Conversation() {
+    close(client_);
+    thread_->answers.Close();
+  }
 
   // Sends in pieces and closes the sending side; returns what was answered.
   std::string Run(std::string_view bytes, size_t piece) {
@@ -115,7 +120,7 @@ size_t Count(std::string_view text, std::string_view what) {
 
 std::vector<Recorder::Seen> Talk(std::string_view bytes, size_t piece) {
   Recorder recorder;
-  const std::string answer = Exchange(&recorder).Run(bytes, piece);
+  const std::string answer = Conversation(&recorder).Run(bytes, piece);
   PENSTOCK_CHECK(answer.empty() || answer.starts_with("HTTP/1.1 "));
   PENSTOCK_CHECK(recorder.errors <= 1);  // after an error nothing is read
   PENSTOCK_CHECK(recorder.done == recorder.seen.size() + recorder.errors);

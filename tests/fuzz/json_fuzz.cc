@@ -120,20 +120,23 @@ void CheckDialects(std::string_view body) {
     CheckInputs(call->request.inputs);
     CheckText(call->request.text);
   }
-  if (const auto call = ParseTeiEmbed(body); Parsed(call)) {
+  Parsed(ParseRerankCall(body));
+  Parsed(ParseClassifyCall(body));
+  Parsed(ParseBulkCall(body));
+  const auto parsed = RequestBody::Parse(body);
+  if (!Parsed(parsed)) return;
+  const JsonObject& object = parsed->object();
+  if (const auto call = ParseTeiEmbed(object); Parsed(call)) {
     CheckInputs(call->inputs);
     CheckText(call->text);
   }
-  Parsed(ParseRerankCall(body));
-  Parsed(ParseTeiRerank(body));
-  Parsed(ParseClassifyCall(body));
-  Parsed(ParseTeiPredict(body));
-  Parsed(ParseTeiSimilarity(body));
-  Parsed(ParseTeiTokenize(body));
-  Parsed(ParseTeiDecode(body));
-  Parsed(ParseBulkCall(body));
+  Parsed(ParseTeiRerank(object));
+  Parsed(ParseTeiPredict(object));
+  Parsed(ParseTeiSimilarity(object));
+  Parsed(ParseTeiTokenize(object));
+  Parsed(ParseTeiDecode(object));
   for (const char* task : {"embedding", "reranking", "classification"}) {
-    (void)ChooseTeiRootTask(body, task);
+    (void)ChooseTeiRootTask(object, task);
   }
 }
 
