@@ -23,7 +23,7 @@ constexpr size_t kElementsMax = 1 << 16;
 // hiredis' own functions, but for arrays. A null answer counts as out of memory, which fails the
 // connection. (The type of the count is another in each version of hiredis.)
 redisReplyObjectFunctions* LimitedReplies(redisReplyObjectFunctions* own) {
-  static const auto create_array = own->createArray;
+  [[maybe_unused]] static const auto create_array = own->createArray;  // g++ 12 sees no use of it
   static redisReplyObjectFunctions limited = [own] {
     redisReplyObjectFunctions functions = *own;
     functions.createArray = [](const redisReadTask* task, auto elements) -> void* {

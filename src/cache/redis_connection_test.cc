@@ -62,7 +62,7 @@ RedisReplyPtr Ask(const std::string& answer, std::string* error) {
   EXPECT_TRUE(connection.Flush(Clock::now() + seconds(10)));
   RedisReplyPtr reply = connection.Read(Clock::now() + seconds(1));
   *error = connection.error();
-  connection.Close();
+  connection.Close("the test ends");
   return reply;
 }
 

@@ -50,7 +50,9 @@ TEST(ByteBudget, NeverOverItsLimitFromManyThreads) {
     threads.emplace_back([&] {
       for (int i = 0; i < 20000; ++i) {
         RequestMemory memory(budget, i % 2 == 0 ? Priority::kBulk : Priority::kInteractive);
-        if (memory.Take(1 + i % 700).ok()) EXPECT_LE(budget->used(), 1000);
+        if (memory.Take(1 + i % 700).ok()) {
+          EXPECT_LE(budget->used(), 1000);
+        }
       }
     });
   }
