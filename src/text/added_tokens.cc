@@ -23,17 +23,23 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
   if (seen.size() != keys.size()) {
     return Status::InvalidArgument("two tokens are equal once normalised", "added_tokens");
   }
+  longest_.Build(keys);
   trie_.Build(std::move(keys));
   return {};
 }
 
-void AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
-                            std::vector<Piece>* out) const {
+Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
+                              std::vector<Piece>* out) const {
   const std::string_view all = text.substr(0, end);
   uint32_t done = begin;  // all before this is in a piece
-  const auto emit = [out](uint32_t b, uint32_t e, int32_t token) {
-    if (b < e) out->push_back({b, e, token});
+  size_t covered = 0;
+  const auto emit = [&](uint32_t b, uint32_t e, int32_t token) {
+    if (b >= e) return;
+    out->push_back({b, e, token});
+    covered += e - b;
   };
+  std::vector<LongestKeys::Match> matches;  // at each byte from `begin`
+  if (!longest_.empty()) longest_.Find(all.substr(begin), &matches);
   const auto before = [&](uint32_t at) {
     int length;
     return UnicodeProps(DecodeUtf8Before(all.data() + at, &length));
@@ -41,13 +47,20 @@ void AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
   const auto after = [&](uint32_t at, int* length) {
     return UnicodeProps(DecodeUtf8(all.data() + at, length));
   };
+  uint32_t spaces_begin = 0, spaces_end = 0;  // of the last run that a token took on its right
   for (uint32_t at = begin; at < end;) {
     if (!starts_[static_cast<unsigned char>(all[at])]) {
       ++at;
       continue;
     }
     size_t length = 0;
-    const int32_t index = trie_.Longest(ByteTrie::kRoot, all.substr(at), &length);
+    int32_t index;
+    if (matches.empty()) {
+      index = trie_.Longest(ByteTrie::kRoot, all.substr(at), &length);
+    } else {
+      index = matches[at - begin].value;
+      length = matches[at - begin].length;
+    }
     if (index < 0) {
       ++at;
       continue;
@@ -68,13 +81,22 @@ void AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
       }
     }
     if (token.rstrip) {
+      // A match within a run of spaces goes to its end, which was found before.
+      const uint32_t from = stop;
+      if (from >= spaces_begin && from < spaces_end) stop = spaces_end;
       while (stop < end && (after(stop, &char_length) & kUniSpace)) stop += char_length;
+      spaces_begin = from;
+      spaces_end = stop;
     }
     emit(done, start, -1);
     emit(start, stop, index);
     done = stop;
   }
   emit(done, end, -1);
+  if (covered > GrowthLimit(end - begin)) {
+    return {StatusCode::kUnprocessable, "added tokens overlap too often in this text"};
+  }
+  return {};
 }
 
 }  // namespace penstock
