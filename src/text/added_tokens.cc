@@ -28,15 +28,25 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
   return {};
 }
 
+namespace {
+
+// The first byte from `at` with starts[byte], or `end`. Most of the time of Cut goes into this
+// loop, which is why it is not part of it: there is no register left there.
+[[gnu::noinline]] const unsigned char* NextStart(const bool* starts, const unsigned char* at,
+                                                 const unsigned char* end) {
+  while (at < end && !starts[*at]) ++at;
+  return at;
+}
+
+}  // namespace
+
 Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
                               std::vector<Piece>* out) const {
   const std::string_view all = text.substr(0, end);
   uint32_t done = begin;  // all before this is in a piece
-  size_t covered = 0;
-  const auto emit = [&](uint32_t b, uint32_t e, int32_t token) {
-    if (b >= e) return;
-    out->push_back({b, e, token});
-    covered += e - b;
+  const size_t first_piece = out->size();
+  const auto emit = [out](uint32_t b, uint32_t e, int32_t token) {
+    if (b < e) out->push_back({b, e, token});
   };
   std::vector<LongestKeys::Match> matches;  // at each byte from `begin`
   if (!longest_.empty()) longest_.Find(all.substr(begin), &matches);
@@ -48,18 +58,18 @@ Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t en
     return UnicodeProps(DecodeUtf8(all.data() + at, length));
   };
   uint32_t spaces_begin = 0, spaces_end = 0;  // of the last run that a token took on its right
-  for (uint32_t at = begin; at < end;) {
-    if (!starts_[static_cast<unsigned char>(all[at])]) {
-      ++at;
-      continue;
-    }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  const LongestKeys::Match* found = matches.empty() ? nullptr : matches.data();
+  for (uint32_t at = begin;;) {
+    at = at < end ? uint32_t(NextStart(starts_, bytes + at, bytes + end) - bytes) : end;
+    if (at >= end) break;
     size_t length = 0;
     int32_t index;
-    if (matches.empty()) {
-      index = trie_.Longest(ByteTrie::kRoot, all.substr(at), &length);
+    if (found == nullptr) {
+      index = trie_.Longest(ByteTrie::kRoot, {text.data() + at, end - at}, &length);
     } else {
-      index = matches[at - begin].value;
-      length = matches[at - begin].length;
+      index = found[at - begin].value;
+      length = found[at - begin].length;
     }
     if (index < 0) {
       ++at;
@@ -93,6 +103,8 @@ Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t en
     done = stop;
   }
   emit(done, end, -1);
+  size_t covered = 0;
+  for (size_t i = first_piece; i < out->size(); ++i) covered += (*out)[i].end - (*out)[i].begin;
   if (covered > GrowthLimit(end - begin)) {
     return {StatusCode::kUnprocessable, "added tokens overlap too often in this text"};
   }

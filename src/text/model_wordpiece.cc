@@ -27,23 +27,42 @@ WordPieceModel::WordPieceModel(Vocabulary vocabulary, std::string_view unk_token
 
 bool WordPieceModel::Tokenize(std::string_view piece, Work* work,
                               std::vector<ModelToken>* out) const {
+  const auto unknown = [&] {
+    if (unk_id_ < 0) return false;
+    out->push_back({unk_id_, 0, uint32_t(piece.size())});
+    return true;
+  };
+  if (piece.size() > max_chars_per_word_ && Utf8Count(piece) > max_chars_per_word_) {
+    return unknown();
+  }
   const size_t first = out->size();
-  const bool too_long =
-      piece.size() > max_chars_per_word_ && Utf8Count(piece) > max_chars_per_word_;
-  const bool walk = longest_.empty() || piece.size() <= kLongKey;
-  if (!too_long && (walk ? CoverShort(piece, work, out) : CoverLong(piece, out))) return true;
-  out->resize(first);
-  if (unk_id_ < 0 || !work->status().ok()) return false;
-  out->push_back({unk_id_, 0, uint32_t(piece.size())});
+  if (piece.size() > kLongKey) {
+    if (longest_.empty() ? WalkLong(piece, work, out) : CoverLong(piece, out)) return true;
+    out->resize(first);
+    return work->status().ok() && unknown();
+  }
+  uint32_t node = ByteTrie::kRoot;
+  for (size_t at = 0; at < piece.size();) {
+    size_t length = 0;
+    const int32_t id =
+        node == ByteTrie::kNone ? -1 : trie_.Longest(node, piece.substr(at), &length);
+    if (id < 0) {
+      out->resize(first);
+      return unknown();
+    }
+    out->push_back({id, uint32_t(at), uint32_t(at + length)});
+    at += length;
+    node = continuing_;
+  }
   return true;
 }
 
 // At most kLongKey steps a byte.
-bool WordPieceModel::CoverShort(std::string_view piece, Work* work,
-                                std::vector<ModelToken>* out) const {
+bool WordPieceModel::WalkLong(std::string_view piece, Work* work,
+                              std::vector<ModelToken>* out) const {
   uint32_t node = ByteTrie::kRoot;
   for (size_t at = 0; at < piece.size();) {
-    if (piece.size() > kLongKey && !work->Spend(kLongKey)) return false;
+    if (!work->Spend(kLongKey)) return false;
     size_t length = 0;
     const int32_t id =
         node == ByteTrie::kNone ? -1 : trie_.Longest(node, piece.substr(at), &length);

@@ -23,8 +23,9 @@ class WordPieceModel : public Model {
   std::string_view type() const override { return "WordPiece"; }
 
  private:
-  // As Tokenize after its checks; false if the word cannot be covered or `work` was stopped.
-  bool CoverShort(std::string_view piece, Work* work, std::vector<ModelToken>* out) const;
+  // Words of more than kLongKey bytes, by walks or by longest_. False if the word cannot be covered
+  // or `work` was stopped; what they put out then is to be taken back.
+  bool WalkLong(std::string_view piece, Work* work, std::vector<ModelToken>* out) const;
   bool CoverLong(std::string_view piece, std::vector<ModelToken>* out) const;
 
   Vocabulary vocabulary_;

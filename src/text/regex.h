@@ -157,6 +157,11 @@ class Regex {
   bool Loop(Search* search, uint32_t pc, size_t* at) const;
   // Takes the next thing to try off the stack; false if there is none above `base`.
   bool Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) const;
+  // The first byte from `at` where a match could start, or the end; only if first_known_.
+  size_t NextStart(std::string_view text, size_t at) const {
+    while (at < text.size() && !starts_[static_cast<unsigned char>(text[at])]) ++at;
+    return at;
+  }
   bool FindLiteral(std::string_view text, size_t from, ByteRange* match) const;
   bool Single(const Inst& inst, char32_t c) const;
   bool Assertion(Op op, uint32_t x, std::string_view text, size_t at) const;
@@ -170,9 +175,8 @@ class Regex {
   std::vector<uint32_t> borders_;
   bool can_be_empty_ = false;
   uint32_t splits_ = 0;       // number of kSplit
-  bool first_known_ = false;  // first_ holds all ASCII characters a match can start with
-  std::array<bool, 128> first_{};
-  bool first_beyond_ascii_ = true;
+  bool first_known_ = false;  // starts_ holds all bytes a match can start with
+  std::array<bool, 256> starts_{};
 };
 
 }  // namespace penstock

@@ -715,15 +715,15 @@ void Regex::Analyse() {
     if (inst.op == Op::kSplit) inst.min = splits_++;
   }
   first_known_ = !can_be_empty_;
-  first_beyond_ascii_ = false;
+  bool beyond_ascii = false;
   std::vector<uint32_t> open = {0};
   std::vector<bool> seen(program_.size());
   const auto add = [&](const Inst& inst) {
-    for (char32_t c = 0; c < 128; ++c) first_[c] = first_[c] || Single(inst, c);
-    first_beyond_ascii_ = first_beyond_ascii_ || (inst.op == Op::kChar ? inst.x >= 128
-                                                  : inst.op == Op::kAny || inst.op == Op::kAnyLine
-                                                      ? true
-                                                      : classes_[inst.x].MatchesAnyBeyondAscii());
+    for (char32_t c = 0; c < 128; ++c) starts_[c] = starts_[c] || Single(inst, c);
+    const bool any = inst.op == Op::kAny || inst.op == Op::kAnyLine;
+    beyond_ascii =
+        beyond_ascii || any ||
+        (inst.op == Op::kChar ? inst.x >= 128 : classes_[inst.x].MatchesAnyBeyondAscii());
   };
   while (!open.empty() && first_known_) {
     const uint32_t pc = open.back();
@@ -766,6 +766,8 @@ void Regex::Analyse() {
         break;
     }
   }
+  // Characters past ASCII start with one of these.
+  for (size_t lead = 0xC0; lead < 0x100; ++lead) starts_[lead] = beyond_ascii;
 }
 
 }  // namespace penstock

@@ -365,11 +365,7 @@ Regex::Found Regex::Find(Search* search, size_t from, ByteRange* match) const {
   if (!literal_.empty()) return FindLiteral(text, from, match) ? Found::kYes : Found::kNo;
   for (size_t at = from; at <= text.size();) {
     if (first_known_) {
-      while (at < text.size()) {
-        const unsigned char byte = static_cast<unsigned char>(text[at]);
-        if (byte < 128 ? first_[byte] : first_beyond_ascii_ && !IsUtf8Continuation(byte)) break;
-        ++at;
-      }
+      at = NextStart(text, at);
       if (at == text.size()) return Found::kNo;
     }
     size_t end = at;
@@ -387,10 +383,13 @@ Regex::Found Regex::Find(Search* search, size_t from, ByteRange* match) const {
 bool Regex::FindAll(std::string_view text, RegexBudget* budget,
                     std::vector<ByteRange>* matches) const {
   if (text.size() > kMaxText) return false;
+  // Most searches of short texts end here.
+  size_t from = first_known_ ? NextStart(text, 0) : 0;
+  if (first_known_ && from == text.size()) return true;
   static thread_local Search search;  // keeps its memory, within limits
   search.Start(text, literal_.empty() ? program_.size() : 0, budget);
   Found found = Found::kYes;
-  size_t from = 0, last_end = SIZE_MAX;
+  size_t last_end = SIZE_MAX;
   while (from <= text.size()) {
     ByteRange match;
     found = Find(&search, from, &match);
