@@ -23,17 +23,33 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
   if (seen.size() != keys.size()) {
     return Status::InvalidArgument("two tokens are equal once normalised", "added_tokens");
   }
+  longest_.Build(keys);
   trie_.Build(std::move(keys));
   return {};
 }
 
-void AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
-                            std::vector<Piece>* out) const {
+namespace {
+
+// The first byte from `at` with starts[byte], or `end`. Most of the time of Cut goes into this
+// loop, which is why it is not part of it: there is no register left there.
+[[gnu::noinline]] const unsigned char* NextStart(const bool* starts, const unsigned char* at,
+                                                 const unsigned char* end) {
+  while (at < end && !starts[*at]) ++at;
+  return at;
+}
+
+}  // namespace
+
+Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
+                              std::vector<Piece>* out) const {
   const std::string_view all = text.substr(0, end);
   uint32_t done = begin;  // all before this is in a piece
+  const size_t first_piece = out->size();
   const auto emit = [out](uint32_t b, uint32_t e, int32_t token) {
     if (b < e) out->push_back({b, e, token});
   };
+  std::vector<LongestKeys::Match> matches;  // at each byte from `begin`
+  if (!longest_.empty()) longest_.Find(all.substr(begin), &matches);
   const auto before = [&](uint32_t at) {
     int length;
     return UnicodeProps(DecodeUtf8Before(all.data() + at, &length));
@@ -41,13 +57,20 @@ void AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
   const auto after = [&](uint32_t at, int* length) {
     return UnicodeProps(DecodeUtf8(all.data() + at, length));
   };
-  for (uint32_t at = begin; at < end;) {
-    if (!starts_[static_cast<unsigned char>(all[at])]) {
-      ++at;
-      continue;
-    }
+  uint32_t spaces_begin = 0, spaces_end = 0;  // of the last run that a token took on its right
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  const LongestKeys::Match* found = matches.empty() ? nullptr : matches.data();
+  for (uint32_t at = begin;;) {
+    at = at < end ? uint32_t(NextStart(starts_, bytes + at, bytes + end) - bytes) : end;
+    if (at >= end) break;
     size_t length = 0;
-    const int32_t index = trie_.Longest(ByteTrie::kRoot, all.substr(at), &length);
+    int32_t index;
+    if (found == nullptr) {
+      index = trie_.Longest(ByteTrie::kRoot, {text.data() + at, end - at}, &length);
+    } else {
+      index = found[at - begin].value;
+      length = found[at - begin].length;
+    }
     if (index < 0) {
       ++at;
       continue;
@@ -68,13 +91,24 @@ void AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t end,
       }
     }
     if (token.rstrip) {
+      // A match within a run of spaces goes to its end, which was found before.
+      const uint32_t from = stop;
+      if (from >= spaces_begin && from < spaces_end) stop = spaces_end;
       while (stop < end && (after(stop, &char_length) & kUniSpace)) stop += char_length;
+      spaces_begin = from;
+      spaces_end = stop;
     }
     emit(done, start, -1);
     emit(start, stop, index);
     done = stop;
   }
   emit(done, end, -1);
+  size_t covered = 0;
+  for (size_t i = first_piece; i < out->size(); ++i) covered += (*out)[i].end - (*out)[i].begin;
+  if (covered > GrowthLimit(end - begin)) {
+    return {StatusCode::kUnprocessable, "added tokens overlap too often in this text"};
+  }
+  return {};
 }
 
 }  // namespace penstock

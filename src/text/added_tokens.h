@@ -9,6 +9,7 @@
 
 #include "common/status.h"
 #include "text/normalized_text.h"
+#include "text/token_automaton.h"
 #include "text/vocabulary.h"
 
 namespace penstock {
@@ -31,12 +32,14 @@ class AddedTokenMatcher {
   bool empty() const { return trie_.empty(); }
 
   // Cuts text[begin, end): appends pieces that cover it; token = index into `tokens`, or -1.
-  // Pieces may overlap where rstrip reached over a following match; none is empty.
-  void Cut(std::string_view text, uint32_t begin, uint32_t end, std::vector<Piece>* out) const;
+  // Pieces may overlap where rstrip reached over a following match; none is empty. kUnprocessable
+  // if they cover the text so often that they have more than GrowthLimit of it.
+  Status Cut(std::string_view text, uint32_t begin, uint32_t end, std::vector<Piece>* out) const;
 
  private:
   const std::vector<AddedToken>* tokens_ = nullptr;
   ByteTrie trie_;
+  LongestKeys longest_;  // if some patterns are long
   bool starts_[256] = {};
 };
 

@@ -59,33 +59,50 @@ bool HasSpace(std::string_view text) {
   return false;
 }
 
-std::string Normalized(const Normalizer* normalizer, std::string_view text) {
-  NormalizedText normalized;
-  normalized.Assign(text, 0, uint32_t(text.size()), false);
-  if (normalizer != nullptr && !normalizer->Normalize(&normalized).ok()) return {};
-  return normalized.text;
-}
+// All probes together, in units of Work, and what one may become.
+constexpr int64_t kMaxProbeWork = int64_t(1) << 26;
+constexpr size_t kMaxProbeBytes = 1024;
 
-// What a space between words becomes, if that can be told.
-std::string SpaceOf(const Normalizer* normalizer) {
-  const std::string word = Normalized(normalizer, "a");
-  const std::string two = Normalized(normalizer, "a a");
-  for (const std::string_view space : {std::string_view(" "), kMetaspace}) {
-    if (two == word + std::string(space) + word) return std::string(space);
+// Tries out what a normalizer does.
+class Probe {
+ public:
+  explicit Probe(const Normalizer* normalizer) : normalizer_(normalizer) {}
+
+  // "" if it fails, too.
+  std::string Normalized(std::string_view text) {
+    normalized_.Assign(text, 0, uint32_t(text.size()), false, kMaxProbeBytes, &work_);
+    if (normalizer_ != nullptr && !normalizer_->Normalize(&normalized_).ok()) return {};
+    return normalized_.text;
   }
-  return {};
-}
+  // Remembers what a word and a space between words become; false if that cannot be told.
+  bool FindSpace() {
+    word_ = Normalized("a");
+    const std::string two = Normalized("a a");
+    for (const std::string_view space : {std::string_view(" "), kMetaspace}) {
+      space_ = space;
+      if (two == word_ + space_ + word_) return true;
+    }
+    return false;
+  }
+  const std::string& space() const { return space_; }
 
-// Whether `c` between spaces stays by itself and keeps characters that are no spaces at its ends.
-bool StaysByItself(const Normalizer* normalizer, const std::string& word, const std::string& space,
-                   char32_t c) {
-  std::string alone;
-  AppendUtf8(c, &alone);
-  const std::string whole = Normalized(normalizer, "a " + alone + " a");
-  alone = Normalized(normalizer, alone);
-  if (alone.empty() || whole != word + space + alone + space + word) return false;
-  return !HasSpace(alone);
-}
+  // Whether `c` between spaces stays by itself and keeps characters that are no spaces at its ends.
+  bool StaysByItself(char32_t c) {
+    std::string alone;
+    AppendUtf8(c, &alone);
+    const std::string whole = Normalized("a " + alone + " a");
+    alone = Normalized(alone);
+    if (alone.empty() || whole != word_ + space_ + alone + space_ + word_) return false;
+    return !HasSpace(alone);
+  }
+  bool spent() const { return !work_.status().ok(); }
+
+ private:
+  const Normalizer* normalizer_;
+  Work work_{StopCondition(), kMaxProbeWork};
+  NormalizedText normalized_;
+  std::string word_, space_;
+};
 
 // Added tokens that could upset a cut; see the header.
 bool UpsetsCuts(const AddedToken& token, const std::vector<bool>& solid) {
@@ -109,21 +126,21 @@ void CutPoints::Build(const TokenizerParts& parts) {
   rule_ = CutRule::kUnsafe;
   const CutRule normalizing = normalizer == nullptr ? CutRule::kSafe : normalizer->AtCut();
   if (normalizing == CutRule::kUnsafe || parts.model->can_fail()) return;
-  const std::string space = SpaceOf(normalizer);
-  if (space.empty()) return;
+  Probe probe(normalizer);
+  if (!probe.FindSpace()) return;
   CutRule splitting = CutRule::kSafe;
   for (const auto& pre : parts.pre_tokenizers) {
-    splitting = pre->AtCut(space);
+    splitting = pre->AtCut(probe.space());
     if (splitting != CutRule::kSafe) break;
   }
   if (splitting != CutRule::kSplits) return;
 
-  const std::string word = Normalized(normalizer, "a");
   solid_.assign(kScripts[std::size(kScripts) - 1].end, false);
   for (const auto& script : kScripts) {
     for (char32_t c = script.begin; c < script.end; ++c) {
       if (c >= 0x80 && !IsWordCharacter(c)) continue;
-      solid_[c] = c != 0x7F && StaysByItself(normalizer, word, space, c);
+      solid_[c] = c != 0x7F && probe.StaysByItself(c);
+      if (probe.spent()) return solid_.clear();
     }
   }
   for (const AddedToken& token : parts.added) {

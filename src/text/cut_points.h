@@ -29,7 +29,8 @@ struct TokenizerParts;
 
 class CutPoints {
  public:
-  // `parts` with the patterns of added tokens set. Some thousand short texts are normalised.
+  // `parts` with the patterns of added tokens set. Some thousand short texts are normalised. No
+  // cuts where that takes more than a normalizer of some ten steps would (kMaxProbeWork).
   void Build(const TokenizerParts& parts);
 
   // The last cut in text[low, high], or npos. `both`: the right part's tokens count too, not only

@@ -293,22 +293,21 @@ class StripStep : public DecodeStep {
       open_ = true;
       given_ = false;
       left_ = start_;
-      tail_.clear();
+      held_ = 0;
     }
-    tail_.append(text);
-    while (left_ > 0 && tail_.starts_with(content_)) {
-      tail_.erase(0, content_.size());
-      --left_;
+    for (; left_ > 0 && text.starts_with(content_); --left_) text.remove_prefix(content_.size());
+    if (!text.empty()) left_ = 0;
+    // Holds the last `stop` characters back if they could go; everything before is sure. What is
+    // held already is such characters too.
+    size_t end = text.size(), last = 0;
+    for (; last < stop_ && text.substr(0, end).ends_with(content_); ++last) end -= content_.size();
+    if (end > 0) {
+      GiveHeld(held_, sink);
+      Give(text.substr(0, end), sink);
+    } else {
+      GiveHeld(held_ - std::min(held_, stop_ - last), sink);
     }
-    if (!tail_.empty()) left_ = 0;
-    // Keep the last `stop` characters if they could go; everything before is sure.
-    size_t keep = tail_.size();
-    for (size_t i = 0; i < stop_ && std::string_view(tail_).substr(0, keep).ends_with(content_);
-         ++i) {
-      keep -= content_.size();
-    }
-    Give(std::string_view(tail_).substr(0, keep), sink);
-    tail_.erase(0, keep);
+    held_ += last;
   }
   void Finish(Sink* sink) override { End(sink); }
 
@@ -318,28 +317,38 @@ class StripStep : public DecodeStep {
     sink->Put(text, given_);
     given_ = true;
   }
+  void GiveHeld(size_t count, Sink* sink) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i) text += content_;
+    Give(text, sink);
+    held_ -= count;
+  }
   void End(Sink* sink) {
-    // tail_ is now only `content` characters at the end of the token: they go.
+    // The characters still held are at the end of the token: they go.
     if (open_ && !given_) sink->Put("", false);
     open_ = false;
-    tail_.clear();
+    held_ = 0;
   }
   const std::string& content_;
   size_t start_, stop_;
   bool open_ = false, given_ = false;
-  size_t left_ = 0;
-  std::string tail_;
+  size_t left_ = 0;  // characters that may still go off the front
+  size_t held_ = 0;  // characters held back, at most `stop`
 };
 
 class ReplaceStep : public WholeTokenStep {
  public:
   ReplaceStep(const Regex& pattern, const std::string& content)
       : pattern_(pattern), content_(content) {}
+  void CountsIn(const size_t* pushed_bytes) override { pushed_bytes_ = pushed_bytes; }
 
  protected:
   void Token(std::string_view token, Sink* sink) override {
     std::vector<ByteRange> matches;
     if (!pattern_.FindAll(token, &matches)) matches.clear();
+    const size_t added = matches.size() * content_.size();
+    if (made_ + added > GrowthLimit(*pushed_bytes_)) matches.clear();
+    if (!matches.empty()) made_ += added;
     std::string text;
     size_t last = 0;
     for (const ByteRange& match : matches) {
@@ -354,6 +363,8 @@ class ReplaceStep : public WholeTokenStep {
  private:
   const Regex& pattern_;
   const std::string& content_;
+  const size_t* pushed_bytes_ = nullptr;
+  size_t made_ = 0;  // bytes of content put into this run
 };
 
 class CtcStep : public WholeTokenStep {
@@ -437,7 +448,10 @@ class DecodeRun::StepSink : public DecodeStep::Sink {
 
 DecodeRun::DecodeRun(const DecoderChain& chain, bool stream) {
   using Parts = DecodeStep::Parts;
-  for (const auto& spec : chain) steps_.push_back(spec->NewStep());
+  for (const auto& spec : chain) {
+    steps_.push_back(spec->NewStep());
+    steps_.back()->CountsIn(&pushed_bytes_);
+  }
   bool welcome = true;  // no step after this one holds parts back
   for (auto step = steps_.rbegin(); stream && step != steps_.rend(); ++step) {
     if (welcome) (*step)->OfferParts();

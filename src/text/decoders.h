@@ -34,6 +34,8 @@ class DecodeStep {
   };
   virtual ~DecodeStep() = default;
   virtual Parts parts() const = 0;
+  // Where the run counts the bytes of its tokens; steps that could make gigabytes of little look.
+  virtual void CountsIn(const size_t* pushed_bytes) { (void)pushed_bytes; }
   // Tokens will come to this step in parts.
   virtual void ExpectParts() {}
   // The steps after this one do well with parts: a stream wants text as early as it is there.
@@ -57,6 +59,8 @@ std::unique_ptr<DecoderSpec> MakeBpeDecoder(std::string suffix);
 std::unique_ptr<DecoderSpec> MakeByteFallbackDecoder();
 std::unique_ptr<DecoderSpec> MakeFuseDecoder();
 std::unique_ptr<DecoderSpec> MakeStripDecoder(std::string content, size_t start, size_t stop);
+// Leaves a token as it is where the pattern takes too many steps, or where the step would have made
+// more than GrowthLimit (work.h) of all tokens so far.
 std::unique_ptr<DecoderSpec> MakeReplaceDecoder(Regex pattern, std::string content);
 std::unique_ptr<DecoderSpec> MakeCtcDecoder(std::string pad, std::string delimiter, bool cleanup);
 
@@ -69,7 +73,12 @@ class DecodeRun {
   // makes another text only where the run is not UTF-8: all of such a run is U+FFFD, but in a
   // stream its leading whole characters are out already.
   explicit DecodeRun(const DecoderChain& chain, bool stream = false);
-  void Push(std::string_view token) { PushAt(0, token, false); }
+  DecodeRun(const DecodeRun&) = delete;
+  DecodeRun& operator=(const DecodeRun&) = delete;
+  void Push(std::string_view token) {
+    pushed_bytes_ += token.size();
+    PushAt(0, token, false);
+  }
   void Finish();
   // The text so far, which is then forgotten.
   std::string Take() { return std::exchange(text_, {}); }
@@ -79,6 +88,7 @@ class DecodeRun {
   void PushAt(size_t step, std::string_view text, bool joins);
 
   std::vector<std::unique_ptr<DecodeStep>> steps_;
+  size_t pushed_bytes_ = 0;
   std::string text_;
 };
 

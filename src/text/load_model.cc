@@ -14,6 +14,18 @@ namespace {
 
 using ModelPtr = Expected<std::unique_ptr<Model>>;
 
+// Adds a token unless it, or all of them, would be too long.
+Status AddToken(const JsonFields& fields, std::string_view token, int32_t id, size_t* bytes,
+                Vocabulary* vocabulary) {
+  *bytes += token.size();
+  if (token.size() > kMaxTokenBytes || *bytes > kMaxVocabularyBytes) {
+    return Status::Unsupported("a token of more than 64 KiB, or more than 64 MiB of them",
+                               fields.PathOf("vocab"));
+  }
+  vocabulary->Add(token, id);
+  return {};
+}
+
 Expected<Vocabulary> LoadVocabulary(const JsonFields& fields) {
   PENSTOCK_ASSIGN_OR_RETURN(JsonFields::Element element, fields.Get("vocab"));
   simdjson::dom::object object;
@@ -21,13 +33,14 @@ Expected<Vocabulary> LoadVocabulary(const JsonFields& fields) {
     return JsonFields::Wrong(fields.PathOf("vocab"), "an object");
   }
   Vocabulary vocabulary;
+  size_t bytes = 0;
   for (const auto& [token, value] : object) {
     int64_t id = 0;
     if (value.get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId) {
       return JsonFields::Wrong(fields.PathOf("vocab") + "[\"" + std::string(token) + "\"]",
                                "an id from 0 to " + std::to_string(kMaxTokenId));
     }
-    vocabulary.Add(token, int32_t(id));
+    PENSTOCK_RETURN_IF_ERROR(AddToken(fields, token, int32_t(id), &bytes, &vocabulary));
   }
   vocabulary.Build();
   return vocabulary;
@@ -36,7 +49,8 @@ Expected<Vocabulary> LoadVocabulary(const JsonFields& fields) {
 ModelPtr LoadWordPiece(const JsonFields& fields) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(fields));
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view unk, fields.String("unk_token"));
-  PENSTOCK_ASSIGN_OR_RETURN(std::string_view prefix, fields.String("continuing_subword_prefix"));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string_view prefix,
+                            LoadAffix(fields, "continuing_subword_prefix"));
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t limit,
                             fields.Integer("max_input_chars_per_word", 1 << 20));
   return std::unique_ptr<Model>(
@@ -57,6 +71,9 @@ Status LoadMerges(const JsonFields& fields, std::vector<std::pair<std::string, s
       return JsonFields::Wrong(fields.PathOf("merges") + "[" + std::to_string(out->size()) + "]",
                                "two tokens");
     };
+    if (out->size() >= kMaxMerges) {
+      return Status::Unsupported("more than 8 Mi merges", fields.PathOf("merges"));
+    }
     std::string_view text;
     if (element.get(text) == simdjson::SUCCESS) {
       if (text.starts_with("#version")) continue;
@@ -80,7 +97,7 @@ Status LoadMerges(const JsonFields& fields, std::vector<std::pair<std::string, s
 
 Status LoadOptionalString(const JsonFields& fields, std::string_view name, std::string* out) {
   if (!fields.Has(name)) return {};
-  PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, fields.String(name));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, LoadAffix(fields, name));
   *out = text;
   return {};
 }
@@ -140,6 +157,7 @@ ModelPtr LoadUnigram(const JsonFields& fields) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("vocab"));
   Vocabulary vocabulary;
   std::vector<double> scores;
+  size_t bytes = 0;
   for (JsonFields::Element element : array) {
     simdjson::dom::array entry;
     std::string_view token;
@@ -153,7 +171,7 @@ ModelPtr LoadUnigram(const JsonFields& fields) {
     if (int64_t(scores.size()) > kMaxTokenId) {
       return Status::Unsupported("more than 2^24 tokens", fields.PathOf("vocab"));
     }
-    vocabulary.Add(token, int32_t(scores.size()));
+    PENSTOCK_RETURN_IF_ERROR(AddToken(fields, token, int32_t(scores.size()), &bytes, &vocabulary));
     scores.push_back(ReferenceDouble(score));
   }
   vocabulary.Build();

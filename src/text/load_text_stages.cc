@@ -5,11 +5,23 @@
 
 namespace penstock {
 
+Expected<std::string_view> LoadAffix(const JsonFields& fields, std::string_view name) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, fields.String(name));
+  if (text.size() > kMaxAffixBytes) {
+    return Status::Unsupported("is longer than " + std::to_string(kMaxAffixBytes) + " bytes",
+                               fields.PathOf(name));
+  }
+  return text;
+}
+
 Expected<Regex> LoadPattern(const JsonFields& parent, std::string_view name,
                             std::string* regex_text) {
   PENSTOCK_ASSIGN_OR_RETURN(JsonFields pattern, parent.Object(name));
   if (pattern.Has("String")) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, pattern.String("String"));
+    if (text.size() > kMaxTokenBytes) {
+      return Status::Unsupported("literal is too long", pattern.PathOf("String"));
+    }
     return Regex::Literal(text);
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, pattern.String("Regex"));
@@ -55,17 +67,16 @@ NormalizerPtr LoadReplace(const JsonFields& fields) {
   return MakeNormalizer<ReplaceNormalizer>(std::move(regex), std::string(content), rule);
 }
 
-NormalizerPtr LoadNormalizerSequence(const JsonFields& fields, int depth) {
+NormalizerPtr LoadNormalizerSequence(const JsonFields& fields, const Nesting& nesting) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("normalizers"));
-  if (depth >= kMaxSequenceDepth || array.size() > kMaxSequenceParts) {
-    return Status::Unsupported("Sequence is too long or too deep", fields.PathOf("normalizers"));
-  }
+  PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "normalizers", array.size()));
+  const Nesting inner(&nesting);
   std::vector<std::unique_ptr<Normalizer>> parts;
   for (JsonFields::Element element : array) {
     const std::string path =
         fields.PathOf("normalizers") + "[" + std::to_string(parts.size()) + "]";
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields part, JsonFields::Of(element, path));
-    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Normalizer> loaded, LoadNormalizer(part, depth + 1));
+    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Normalizer> loaded, LoadNormalizer(part, inner));
     parts.push_back(std::move(loaded));
   }
   return MakeNormalizer<SequenceNormalizer>(std::move(parts));
@@ -73,11 +84,13 @@ NormalizerPtr LoadNormalizerSequence(const JsonFields& fields, int depth) {
 
 }  // namespace
 
-Expected<std::unique_ptr<Normalizer>> LoadNormalizer(const JsonFields& fields, int depth) {
+Expected<std::unique_ptr<Normalizer>> LoadNormalizer(const JsonFields& fields,
+                                                     const Nesting& nesting) {
+  PENSTOCK_RETURN_IF_ERROR(nesting.Enter(fields));
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view type, fields.String("type"));
   using Kind = CharNormalizer::Kind;
   if (type == "BertNormalizer") return LoadBertNormalizer(fields);
-  if (type == "Sequence") return LoadNormalizerSequence(fields, depth);
+  if (type == "Sequence") return LoadNormalizerSequence(fields, nesting);
   if (type == "NFC") return MakeNormalizer<FormNormalizer>(NormalForm::kNfc);
   if (type == "NFD") return MakeNormalizer<FormNormalizer>(NormalForm::kNfd);
   if (type == "NFKC") return MakeNormalizer<FormNormalizer>(NormalForm::kNfkc);
@@ -160,25 +173,26 @@ Status LoadMetaspace(const JsonFields& fields, PreTokenizerList* out) {
   return {};
 }
 
-Status LoadPreTokenizerSequence(const JsonFields& fields, PreTokenizerList* out, int depth) {
+Status LoadPreTokenizerSequence(const JsonFields& fields, const Nesting& nesting,
+                                PreTokenizerList* out) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("pretokenizers"));
-  if (depth >= kMaxSequenceDepth || array.size() > kMaxSequenceParts) {
-    return Status::Unsupported("Sequence is too long or too deep", fields.PathOf("pretokenizers"));
-  }
+  PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "pretokenizers", array.size()));
+  const Nesting inner(&nesting);
   size_t index = 0;
   for (JsonFields::Element element : array) {
     const std::string path = fields.PathOf("pretokenizers") + "[" + std::to_string(index++) + "]";
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields part, JsonFields::Of(element, path));
-    PENSTOCK_RETURN_IF_ERROR(LoadPreTokenizers(part, out, depth + 1));
+    PENSTOCK_RETURN_IF_ERROR(LoadPreTokenizers(part, inner, out));
   }
   return {};
 }
 
 }  // namespace
 
-Status LoadPreTokenizers(const JsonFields& fields, PreTokenizerList* out, int depth) {
+Status LoadPreTokenizers(const JsonFields& fields, const Nesting& nesting, PreTokenizerList* out) {
+  PENSTOCK_RETURN_IF_ERROR(nesting.Enter(fields));
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view type, fields.String("type"));
-  if (type == "Sequence") return LoadPreTokenizerSequence(fields, out, depth);
+  if (type == "Sequence") return LoadPreTokenizerSequence(fields, nesting, out);
   if (type == "Split") return LoadSplit(fields, out);
   if (type == "Metaspace") return LoadMetaspace(fields, out);
   if (type == "BertPreTokenizer") {

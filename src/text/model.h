@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "text/vocabulary.h"
+#include "text/work.h"
 
 namespace penstock {
 
@@ -19,10 +20,11 @@ struct ModelToken {
 class Model {
  public:
   virtual ~Model() = default;
-  // Appends the tokens of `piece`, which is not empty. False if something is unknown and the
-  // model has no token for unknown things.
-  virtual bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const = 0;
-  // Whether Tokenize can be false.
+  // Appends the tokens of `piece`, which is not empty and whose bytes are counted in `work`
+  // already. False if something is unknown and the model has no token for unknown things, or if
+  // `work` was stopped.
+  virtual bool Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const = 0;
+  // Whether something can be unknown to Tokenize.
   virtual bool can_fail() const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
   virtual std::string_view type() const = 0;

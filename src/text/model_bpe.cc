@@ -12,6 +12,8 @@ namespace {
 
 // A heap pays off from about this many symbols; below, scanning for the lowest rank is quicker.
 constexpr size_t kShortPiece = 48;
+// A merge of a long piece, in units of Work, and how many are made between two counts of them.
+constexpr size_t kPopCost = 64, kPopsALook = 1024;
 
 // Per-thread memory of short pieces: two-way, one line of 64 bytes an entry, so a thread never
 // holds more than 1 MiB for each of at most kCaches models.
@@ -35,8 +37,9 @@ class PieceCache {
       if (cache.instance_ == instance) return cache;
     }
     PieceCache& cache = caches[victim++ % kCaches];
-    cache.instance_ = instance;
+    cache.instance_ = 0;  // of no model, should there be no memory
     cache.entries_.assign(kEntries, Entry());
+    cache.instance_ = instance;
     return cache;
   }
 
@@ -65,9 +68,8 @@ class PieceCache {
   std::vector<Entry> entries_;
 };
 
-uint64_t PairHash(uint64_t key) {
-  key *= 0x9E3779B97F4A7C15ull;
-  return key ^ key >> 32;
+uint64_t PairHash(uint64_t key, uint64_t seed) {
+  return MixWords(key ^ seed, seed ^ 0x9E3779B97F4A7C15ull);
 }
 
 }  // namespace
@@ -103,7 +105,7 @@ Expected<std::unique_ptr<BpeModel>> BpeModel::Create(
     const int32_t id = vocab.Find(merged);
     if (id < 0) return missing(merged);
     const uint64_t key = uint64_t(uint32_t(left_id)) << 32 | uint32_t(right_id);
-    uint64_t slot = PairHash(key) & model->merge_mask_;
+    uint64_t slot = PairHash(key, model->seed_) & model->merge_mask_;
     while (model->merges_[slot].key != kFree && model->merges_[slot].key != key) {
       slot = (slot + 1) & model->merge_mask_;
     }
@@ -133,7 +135,7 @@ void BpeModel::BuildByteTables() {
 
 const BpeModel::Merge* BpeModel::FindMerge(int32_t left, int32_t right) const {
   const uint64_t key = uint64_t(uint32_t(left)) << 32 | uint32_t(right);
-  for (uint64_t slot = PairHash(key) & merge_mask_;; slot = (slot + 1) & merge_mask_) {
+  for (uint64_t slot = PairHash(key, seed_) & merge_mask_;; slot = (slot + 1) & merge_mask_) {
     if (merges_[slot].key == key) return &merges_[slot].merge;
     if (merges_[slot].key == kFree) return nullptr;
   }
@@ -197,7 +199,7 @@ bool BpeModel::Symbols(std::string_view piece, std::vector<Symbol>* out) const {
   return true;
 }
 
-bool BpeModel::Tokenize(std::string_view piece, std::vector<ModelToken>* out) const {
+bool BpeModel::Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const {
   if (options_.ignore_merges) {
     const int32_t id = options_.bytes ? raw_.Find(piece) : vocabulary_.Find(piece);
     if (id >= 0) {
@@ -209,7 +211,7 @@ bool BpeModel::Tokenize(std::string_view piece, std::vector<ModelToken>* out) co
   uint64_t hash = 0;
   if (piece.size() <= PieceCache::kMaxKey) {
     cache = &PieceCache::Of(instance_);
-    hash = HashBytes(piece);
+    hash = HashBytes(piece, seed_);
     if (const PieceCache::Entry* entry = cache->Find(piece, hash)) {
       uint32_t at = 0;
       for (int i = 0; i < entry->tokens; ++i) {
@@ -224,8 +226,8 @@ bool BpeModel::Tokenize(std::string_view piece, std::vector<ModelToken>* out) co
   if (!Symbols(piece, &symbols)) return false;
   if (symbols.size() <= kShortPiece) {
     MergeShort(&symbols);
-  } else {
-    MergeLong(&symbols);
+  } else if (!MergeLong(work, &symbols)) {
+    return false;
   }
   uint32_t at = 0;
   for (const Symbol& symbol : symbols) {
@@ -277,7 +279,7 @@ void BpeModel::MergeShort(std::vector<Symbol>* symbols) const {
 }
 
 // The same with a heap over a linked list: n log n for any length.
-void BpeModel::MergeLong(std::vector<Symbol>* symbols) const {
+bool BpeModel::MergeLong(Work* work, std::vector<Symbol>* symbols) const {
   struct Candidate {
     uint32_t rank;
     int32_t left, id;
@@ -300,7 +302,8 @@ void BpeModel::MergeLong(std::vector<Symbol>* symbols) const {
   }
   for (int32_t i = 0; i + 1 < count; ++i) candidate(i, false);
   std::make_heap(heap.begin(), heap.end());
-  while (!heap.empty()) {
+  for (size_t pops = 1; !heap.empty(); ++pops) {
+    if (pops % kPopsALook == 0 && !work->Spend(kPopsALook * kPopCost)) return false;
     std::pop_heap(heap.begin(), heap.end());
     const Candidate top = heap.back();
     heap.pop_back();
@@ -317,6 +320,7 @@ void BpeModel::MergeLong(std::vector<Symbol>* symbols) const {
     if (s[top.left].next >= 0) candidate(top.left, true);
   }
   std::erase_if(s, [](const Symbol& symbol) { return symbol.length == 0; });
+  return true;
 }
 
 }  // namespace penstock

@@ -31,7 +31,7 @@ class BpeModel : public Model {
   static Expected<std::unique_ptr<BpeModel>> Create(
       Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
       BpeOptions options);
-  bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const override;
   bool can_fail() const override { return options_.has_unk_token && unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "BPE"; }
@@ -51,12 +51,14 @@ class BpeModel : public Model {
   const Merge* FindMerge(int32_t left, int32_t right) const;
   bool Symbols(std::string_view piece, std::vector<Symbol>* out) const;
   void MergeShort(std::vector<Symbol>* symbols) const;
-  void MergeLong(std::vector<Symbol>* symbols) const;
+  // False if `work` was stopped.
+  bool MergeLong(Work* work, std::vector<Symbol>* symbols) const;
   void BuildByteTables();
 
   Vocabulary vocabulary_;
   BpeOptions options_;
   int32_t unk_id_ = -1;
+  uint64_t seed_ = HashSeed();
   uint64_t instance_ = 0;  // names this model in per-thread caches
   // Open-addressed: key = left << 32 | right; kFree where empty.
   static constexpr uint64_t kFree = ~uint64_t(0);

@@ -9,7 +9,10 @@ namespace penstock {
 
 namespace {
 constexpr double kUnkPenalty = 10.0;  // below the lowest score, as in SentencePiece
-}
+// Tokens looked at for a byte of a piece; a published vocabulary has some ten that end alike.
+constexpr size_t kMaxMatchesPerByte = 400;
+constexpr size_t kMaxMatchesBase = 1'000'000;
+}  // namespace
 
 UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, int32_t unk_id,
                            bool byte_fallback)
@@ -25,6 +28,7 @@ UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, in
     const std::string_view token = vocabulary_.TokenOf(id);
     if (!token.empty() && vocabulary_.Find(token) == id) keys.emplace_back(token, id);
   }
+  if (vocabulary_.max_token_bytes() > kLongKey) ending_.Build(keys);
   trie_.Build(std::move(keys));
   static constexpr char kHex[] = "0123456789ABCDEF";
   for (int byte = 0; byte < 256; ++byte) {
@@ -50,43 +54,88 @@ bool UnigramModel::EmitUnknown(std::string_view text, uint32_t begin,
   return true;
 }
 
-bool UnigramModel::Tokenize(std::string_view piece, std::vector<ModelToken>* out) const {
-  struct Best {
-    double score;
-    int32_t id;
-    uint32_t start;  // kUnset: no path ends here yet
-  };
-  constexpr uint32_t kUnset = 0xFFFFFFFF;
-  static thread_local std::vector<Best> best;
-  static thread_local std::vector<ModelToken> backwards;
+// An unknown character at [at, end), of which no token is known.
+bool UnigramModel::OfferUnknown(uint32_t at, uint32_t end, Best* best) const {
+  const double score = unk_score_ + best[at].score;
+  if (best[end].start != kUnset && score <= best[end].score) return true;
+  if (unk_id_ < 0) return false;
+  best[end] = {score, unk_id_, at};
+  return true;
+}
+
+// At most kLongKey steps a byte.
+bool UnigramModel::ForwardShort(std::string_view piece, Work* work, Best* best) const {
   const uint32_t size = uint32_t(piece.size());
-  best.assign(size + 1, Best{0, 0, kUnset});
+  size_t steps = 0;
   for (uint32_t at = 0; at < size;) {
     const double here = best[at].score;
     const uint32_t length = Utf8Length(static_cast<unsigned char>(piece[at]));
     bool has_single = false;
-    const auto offer = [&](uint32_t end, double score, int32_t id) {
-      Best& node = best[end];
-      if (node.start == kUnset || score > node.score) node = {score, id, at};
-    };
-    uint32_t node = ByteTrie::kRoot;
-    for (uint32_t end = at; end < size;) {
+    uint32_t node = ByteTrie::kRoot, end = at;
+    while (end < size) {
       node = trie_.Child(node, static_cast<unsigned char>(piece[end]));
       if (node == ByteTrie::kNone) break;
       ++end;
       const int32_t id = trie_.Value(node);
       if (id < 0) continue;
-      offer(end, scores_[id] + here, id);
+      const double score = scores_[id] + here;
+      if (best[end].start == kUnset || score > best[end].score) best[end] = {score, id, at};
       has_single = has_single || end == at + length;
     }
-    if (!has_single) {
-      if (unk_id_ < 0 &&
-          (best[at + length].start == kUnset || unk_score_ + here > best[at + length].score)) {
-        return false;
-      }
-      offer(at + length, unk_score_ + here, unk_id_);
+    if (!has_single && !OfferUnknown(at, at + length, best)) return false;
+    steps += end - at;
+    if (steps >= Work::kSlice) {
+      if (!work->Spend(steps)) return false;
+      steps = 0;
     }
     at += length;
+  }
+  return true;
+}
+
+bool UnigramModel::ForwardLong(std::string_view piece, Work* work, Best* best) const {
+  const uint32_t size = uint32_t(piece.size());
+  const size_t most = kMaxMatchesBase + kMaxMatchesPerByte * piece.size();
+  size_t matches = 0, spent = 0;
+  uint32_t state = TokenAutomaton::kStart;
+  for (uint32_t at = 0, end = 0; at < size; at = end) {
+    end = at + Utf8Length(static_cast<unsigned char>(piece[at]));
+    for (uint32_t i = at; i < end; ++i) {
+      state = ending_.Next(state, static_cast<unsigned char>(piece[i]));
+    }
+    bool has_single = false;
+    for (uint32_t key = ending_.Longest(state); key != TokenAutomaton::kNone;
+         key = ending_.Shorter(key), ++matches) {
+      const uint32_t start = end - ending_.Length(key);
+      const int32_t id = ending_.Value(key);
+      const double score = scores_[id] + best[start].score;
+      if (best[end].start == kUnset || score > best[end].score) best[end] = {score, id, start};
+      has_single = has_single || start == at;
+    }
+    if (!has_single && !OfferUnknown(at, end, best)) return false;
+    if (matches > most) {
+      return work->Stop(
+          {StatusCode::kUnprocessable, "vocabulary takes too many steps for this text"});
+    }
+    if (matches - spent >= Work::kSlice) {
+      if (!work->Spend(matches - spent)) return false;
+      spent = matches;
+    }
+  }
+  return true;
+}
+
+bool UnigramModel::Tokenize(std::string_view piece, Work* work,
+                            std::vector<ModelToken>* out) const {
+  static thread_local std::vector<Best> best;
+  static thread_local std::vector<ModelToken> backwards;
+  const uint32_t size = uint32_t(piece.size());
+  best.assign(size + 1, Best{0, 0, kUnset});
+  const bool walk = ending_.empty() || size <= kLongKey;
+  bool ok = walk ? ForwardShort(piece, work, best.data()) : ForwardLong(piece, work, best.data());
+  if (!ok) {
+    best = {};
+    return false;
   }
   backwards.clear();
   for (uint32_t end = size; end > 0; end = best[end].start) {
@@ -98,7 +147,6 @@ bool UnigramModel::Tokenize(std::string_view piece, std::vector<ModelToken>* out
       backwards.push_back({node.id, node.start, end});
     }
   }
-  bool ok = true;
   for (auto it = backwards.rbegin(); it != backwards.rend(); ++it) {
     if (it->id != unk_id_) {
       out->push_back(*it);

@@ -1,11 +1,16 @@
 // Unigram language model (SentencePiece): the segmentation with the highest sum of scores, by
 // Viterbi. Neighbouring unknown characters become one unknown token, or one <0xNN> a byte.
+//
+// The tokens that start at a place are found by a walk down a trie. Where tokens are so long that
+// such walks could go over the same bytes again and again, those that end at a place are found
+// instead, longest first: the same candidates in the same order, so the same choice.
 #pragma once
 
 #include <array>
 
 #include "common/status.h"
 #include "text/model.h"
+#include "text/token_automaton.h"
 
 namespace penstock {
 
@@ -14,16 +19,29 @@ class UnigramModel : public Model {
   // scores[i] belongs to id i. unk_id -1 = none.
   UnigramModel(Vocabulary vocabulary, std::vector<double> scores, int32_t unk_id,
                bool byte_fallback);
-  bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const override;
   bool can_fail() const override { return unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "Unigram"; }
 
  private:
+  // The last token of the best way to a byte of the piece.
+  struct Best {
+    double score;
+    int32_t id;
+    uint32_t start;  // kUnset: no way leads here yet
+  };
+  static constexpr uint32_t kUnset = 0xFFFFFFFF;
+
+  // Fills best[1..]; false if something is unknown and must not be, or `work` was stopped.
+  bool ForwardShort(std::string_view piece, Work* work, Best* best) const;
+  bool ForwardLong(std::string_view piece, Work* work, Best* best) const;
+  bool OfferUnknown(uint32_t at, uint32_t end, Best* best) const;
   bool EmitUnknown(std::string_view text, uint32_t begin, std::vector<ModelToken>* out) const;
 
   Vocabulary vocabulary_;
   ByteTrie trie_;
+  TokenAutomaton ending_;  // built only where some tokens are long
   std::vector<double> scores_;
   int32_t unk_id_;
   double unk_score_;

@@ -1,10 +1,14 @@
 // WordPiece: longest match first, from left to right (BERT). A word that cannot be covered, or
 // that is too long, is one unknown token.
+//
+// Each match is a walk down a trie. Where tokens are so long that such walks could go over the same
+// bytes again and again, the matches of a long word are found from its end in one pass.
 #pragma once
 
 #include <string>
 
 #include "text/model.h"
+#include "text/token_automaton.h"
 
 namespace penstock {
 
@@ -13,15 +17,21 @@ class WordPieceModel : public Model {
   // `vocabulary` must be built.
   WordPieceModel(Vocabulary vocabulary, std::string_view unk_token, std::string_view prefix,
                  size_t max_chars_per_word);
-  bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const override;
   bool can_fail() const override { return unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "WordPiece"; }
 
  private:
+  // Words of more than kLongKey bytes, by walks or by longest_. False if the word cannot be covered
+  // or `work` was stopped; what they put out then is to be taken back.
+  bool WalkLong(std::string_view piece, Work* work, std::vector<ModelToken>* out) const;
+  bool CoverLong(std::string_view piece, std::vector<ModelToken>* out) const;
+
   Vocabulary vocabulary_;
   ByteTrie trie_;
   uint32_t continuing_;  // trie node of the prefix, or kNone
+  LongestKeys longest_;  // tokens that continue a word, without the prefix; if some are long
   int32_t unk_id_;
   size_t max_chars_per_word_;
 };
@@ -30,7 +40,7 @@ class WordPieceModel : public Model {
 class WordLevelModel : public Model {
  public:
   WordLevelModel(Vocabulary vocabulary, std::string_view unk_token);
-  bool Tokenize(std::string_view piece, std::vector<ModelToken>* out) const override;
+  bool Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const override;
   bool can_fail() const override { return unk_id_ < 0; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string_view type() const override { return "WordLevel"; }

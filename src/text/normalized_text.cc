@@ -4,9 +4,16 @@
 
 namespace penstock {
 
-void NormalizedText::Assign(std::string_view original, uint32_t begin, uint32_t end, bool track) {
+namespace {
+constexpr size_t kStageCost = 64;  // of a stage, however short the text
+}
+
+void NormalizedText::Assign(std::string_view original, uint32_t begin, uint32_t end, bool track,
+                            size_t max_bytes, Work* work) {
   text.assign(original.substr(begin, end - begin));
   track_ = track;
+  max_bytes_ = max_bytes;
+  work_ = work;
   align.clear();
   if (!track) return;
   align.reserve(text.size());
@@ -15,6 +22,14 @@ void NormalizedText::Assign(std::string_view original, uint32_t begin, uint32_t 
     align.insert(align.end(), length, Align{at, at + length});
     at += length;
   }
+}
+
+Status NormalizedText::Bound(size_t bytes) {
+  if (bytes > max_bytes_) {
+    return {StatusCode::kUnprocessable,
+            "text grows too long: a tokenizer may make 64 bytes of each byte, and 1 MiB"};
+  }
+  return work_->Spend(bytes + kStageCost) ? Status::Ok() : work_->status();
 }
 
 void NormalizedText::Transform(const std::vector<CharChange>& changes, size_t removed) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/work.h"
+
 namespace penstock {
 
 inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581, SentencePiece's space
@@ -28,8 +30,16 @@ struct CharChange {
 
 class NormalizedText {
  public:
-  // A copy of original[begin, end) of valid UTF-8.
-  void Assign(std::string_view original, uint32_t begin, uint32_t end, bool track);
+  // A copy of original[begin, end) of valid UTF-8, which stages may make `max_bytes` long, counting
+  // in `work`; that outlives the stages.
+  void Assign(std::string_view original, uint32_t begin, uint32_t end, bool track, size_t max_bytes,
+              Work* work);
+
+  // To be asked by a stage before it makes the text `bytes` long, or soon after if it could not
+  // tell. kUnprocessable if that is too long; why the work was stopped, if it was.
+  Status Bound(size_t bytes);
+  size_t max_bytes() const { return max_bytes_; }
+  Work* work() const { return work_; }
 
   // Replaces the whole text. The first `removed` old characters have no successor.
   void Transform(const std::vector<CharChange>& changes, size_t removed);
@@ -46,6 +56,8 @@ class NormalizedText {
 
  private:
   bool track_ = false;
+  size_t max_bytes_ = 0;
+  Work* work_ = nullptr;
   std::string old_text_;  // scratch of Transform
   std::vector<Align> old_align_;
 };

@@ -9,19 +9,27 @@
 namespace penstock {
 namespace {
 
+constexpr size_t kPollBytes = 64 << 10;  // between two looks at the work, in a pass over the text
+
 // Rewrites each character by itself: rewrite(c, put) calls put(char) any number of times.
-// All that a character becomes keeps the character's alignment.
+// All that a character becomes keeps the character's alignment. The text is cut short if its work
+// is stopped, which Bound then tells.
 template <typename Rewrite>
 void RewriteChars(NormalizedText* text, Rewrite rewrite) {
   std::string out;
   std::vector<Align> align;
   out.reserve(text->text.size() + 16);
-  for (size_t at = 0; at < text->text.size();) {
-    int length = 0;
-    const char32_t c = DecodeUtf8(text->text.data() + at, &length);
-    rewrite(c, [&](char32_t put) { AppendUtf8(put, &out); });
-    if (text->track()) align.resize(out.size(), text->align[at]);
-    at += length;
+  const size_t size = text->text.size();
+  for (size_t at = 0; at < size;) {
+    const size_t begin = at, stop = std::min(size, at + kPollBytes);
+    while (at < stop) {
+      int length = 0;
+      const char32_t c = DecodeUtf8(text->text.data() + at, &length);
+      rewrite(c, [&](char32_t put) { AppendUtf8(put, &out); });
+      if (text->track()) align.resize(out.size(), text->align[at]);
+      at += length;
+    }
+    if (!text->work()->Spend(at - begin)) break;
   }
   text->text.swap(out);
   text->align.swap(align);
@@ -124,13 +132,14 @@ BertNormalizer::BertNormalizer(bool clean_text, bool chinese, bool strip_accents
 Status BertNormalizer::Normalize(NormalizedText* text) const {
   // ASCII that keeps its length is rewritten in place, tracked or not.
   const size_t done = FastAscii(text);
-  if (done == text->text.size()) return {};
-  if (text->track()) {
-    Tracked(text);
-  } else {
-    Untracked(text);
+  if (done != text->text.size()) {
+    if (text->track()) {
+      Tracked(text);
+    } else {
+      Untracked(text);
+    }
   }
-  return {};
+  return text->Bound(text->text.size());
 }
 
 // Rewrites the leading ASCII characters that are kept; returns where it stopped. What it has
@@ -236,23 +245,29 @@ void BertNormalizer::Tracked(NormalizedText* text) const {
 }
 
 Status FormNormalizer::Normalize(NormalizedText* text) const {
-  if (IsInNormalForm(form_, text->text)) return {};
-  std::vector<CharChange> changes;
-  changes.reserve(text->text.size());
-  ToNormalForm(form_, text->text, &changes);
-  text->Transform(changes, 0);
-  return {};
+  if (!IsInNormalForm(form_, text->text)) {
+    std::vector<CharChange> changes;
+    changes.reserve(text->text.size());
+    ToNormalForm(form_, text->text, &changes);
+    text->Transform(changes, 0);
+  }
+  return text->Bound(text->text.size());
 }
 
 Status ReplaceNormalizer::Normalize(NormalizedText* text) const {
   std::vector<ByteRange> matches;
-  if (!regex_.FindAll(text->text, &matches)) {
+  RegexBudget budget(text->text.size(), text->work());
+  if (!regex_.FindAll(text->text, &budget, &matches)) {
+    PENSTOCK_RETURN_IF_ERROR(text->work()->status());
     return {StatusCode::kUnprocessable, "normalizer regex takes too many steps for this text"};
   }
+  size_t size = text->text.size() + matches.size() * content_.size();
+  for (const ByteRange& match : matches) size -= match.end - match.begin;
+  PENSTOCK_RETURN_IF_ERROR(text->Bound(size));
   if (matches.empty()) return {};
   std::string out;
   std::vector<Align> align;
-  out.reserve(text->text.size() + matches.size() * content_.size());
+  out.reserve(size);
   size_t last = 0;
   const auto copy = [&](size_t begin, size_t end) {
     out.append(text->text, begin, end - begin);
@@ -286,6 +301,7 @@ CutRule ReplaceNormalizer::CutRuleOfRegex(std::string_view pattern) {
 }
 
 Status PrependNormalizer::Normalize(NormalizedText* text) const {
+  PENSTOCK_RETURN_IF_ERROR(text->Bound(text->text.size() + prefix_.size()));
   text->Prepend(prefix_);
   return {};
 }
@@ -307,7 +323,7 @@ Status StripNormalizer::Normalize(NormalizedText* text) const {
     text->align.resize(end);
     text->align.erase(text->align.begin(), text->align.begin() + begin);
   }
-  return {};
+  return text->Bound(end);
 }
 
 namespace {
@@ -349,13 +365,14 @@ Status CharNormalizer::Normalize(NormalizedText* text) const {
       });
       break;
   }
-  return {};
+  return text->Bound(text->text.size());
 }
 
 Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
   std::vector<CharChange> changes;
   changes.reserve(text->text.size());
   bool modified = false;
+  size_t made = 0;  // bytes of what replaces
   const auto replace = [&](std::string_view old_part, std::string_view new_part) {
     const int old_count = int(Utf8Count(old_part));
     int new_count = 0;
@@ -372,12 +389,19 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
     modified = true;
   };
   const std::string_view all = text->text;
+  size_t polled = 0;
   for (size_t at = 0; at < all.size();) {
+    if (at - polled >= kPollBytes) {
+      if (!text->work()->Spend(at - polled)) return text->work()->status();
+      polled = at;
+    }
     const size_t size = GraphemeLength(all.substr(at));
     const std::string_view grapheme = all.substr(at, size);
     at += size;
     if (size < 6) {
       if (const auto found = map_.Find(grapheme)) {
+        made += found->size();
+        if (made > text->max_bytes()) return text->Bound(made);
         replace(grapheme, *found);
         continue;
       }
@@ -386,6 +410,8 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
       int length = 0;
       const char32_t c = DecodeUtf8(grapheme.data() + i, &length);
       if (const auto found = map_.Find(grapheme.substr(i, length))) {
+        made += found->size();
+        if (made > text->max_bytes()) return text->Bound(made);
         replace(grapheme.substr(i, length), *found);
       } else {
         changes.push_back({c, 0});
@@ -394,7 +420,7 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
     }
   }
   if (modified) text->Transform(changes, 0);
-  return {};
+  return text->Bound(text->text.size() + made);
 }
 
 Status SequenceNormalizer::Normalize(NormalizedText* text) const {

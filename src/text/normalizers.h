@@ -18,7 +18,8 @@ namespace penstock {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // Fails only where a regex takes too many steps.
+  // Asks text->Bound for what it makes. Fails where that says no, or where a regex takes too many
+  // steps; the text is then to be given up.
   virtual Status Normalize(NormalizedText* text) const = 0;
   virtual CutRule AtCut() const { return CutRule::kUnsafe; }
 };

@@ -16,6 +16,10 @@ namespace {
 // Above this many bytes a thread's buffers are given back after a text.
 constexpr size_t kKeepBytes = 4 << 20;
 constexpr size_t kMaxTextBytes = (size_t(1) << 31) - 1;
+// What the added tokens of a file may take: bytes, as written and once normalised, and units of
+// Work to normalise them.
+constexpr size_t kMaxAddedBytes = 8 << 20;
+constexpr int64_t kMaxAddedWork = int64_t(1) << 28;
 
 // A token with what trimming its offsets needs.
 struct Trim {
@@ -48,6 +52,37 @@ struct Scratch {
   void Shrink() {
     if (text.text.capacity() + sanitized.capacity() > kKeepBytes) *this = Scratch();
   }
+};
+
+// The scratch of this thread for one call; given back within limits however the call ends.
+class ScratchLease {
+ public:
+  ~ScratchLease() { scratch_.Shrink(); }
+  ScratchLease() = default;
+  ScratchLease(const ScratchLease&) = delete;
+  ScratchLease& operator=(const ScratchLease&) = delete;
+  Scratch* operator->() { return &scratch_; }
+  Scratch* get() { return &scratch_; }
+
+ private:
+  static Scratch& OfThread() {
+    static thread_local Scratch scratch;
+    return scratch;
+  }
+  Scratch& scratch_ = OfThread();
+};
+
+struct HashId {
+  uint64_t seed = HashSeed();
+  size_t operator()(int32_t id) const { return MixWords(seed ^ uint32_t(id), seed | 1); }
+};
+
+// What one text may still cost.
+struct TextBudget {
+  TextBudget(const StopCondition& stop, size_t text_bytes)
+      : work(stop), growth(std::min(GrowthLimit(text_bytes), kMaxTextBytes)) {}
+  Work work;
+  size_t growth;  // bytes that its sections may still become
 };
 
 Trim CountSpaces(std::string_view token) {
@@ -90,7 +125,11 @@ class Pipeline : public Tokenizer {
   Status Encode(std::string_view text, const EncodeOptions& options, Encoding* out) const override;
   Status EncodePair(std::string_view first, std::string_view second, const EncodeOptions& options,
                     Encoding* out) const override;
-  Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const override;
+  Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const override {
+    return EncodeTextUntil(text, {}, ids);
+  }
+  Status EncodeTextUntil(std::string_view text, const StopCondition& stop,
+                         std::vector<int32_t>* ids) const override;
   Status Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
                  const EncodeOptions& options, Encoding* out) const override;
   size_t CutBefore(std::string_view text, size_t low, size_t high, bool both) const override {
@@ -115,7 +154,9 @@ class Pipeline : public Tokenizer {
   Status TokenizeText(std::string_view text, const EncodeOptions& options, Scratch* scratch,
                       Tokens* out) const;
   Status TokenizeSection(std::string_view text, uint32_t begin, uint32_t end, bool with_offsets,
-                         Scratch* scratch, Tokens* out) const;
+                         TextBudget* budget, Scratch* scratch, Tokens* out) const;
+  Status TokenizePieces(bool with_offsets, Work* work, Scratch* scratch, Tokens* out) const;
+  Status NormalizeAddedTokens();
   void AddAddedToken(int32_t index, Align range, std::string_view value, bool with_offsets,
                      Tokens* out) const;
   void ConvertOffsets(std::string_view text, Scratch* scratch, Tokens* tokens) const;
@@ -125,7 +166,7 @@ class Pipeline : public Tokenizer {
   TokenizerParts parts_;
   AddedTokenMatcher raw_matcher_, normalized_matcher_;
   CutPoints cuts_;
-  std::unordered_map<int32_t, size_t> added_of_id_;
+  std::unordered_map<int32_t, size_t, HashId> added_of_id_;
   Vocabulary added_vocabulary_;  // content to id
   Vocabulary special_contents_;  // contents of special tokens
   int32_t vocab_size_ = 0;
@@ -133,20 +174,36 @@ class Pipeline : public Tokenizer {
   std::vector<TemplatePart> plain_single_, plain_pair_;  // without a template
 };
 
+// Sets their patterns.
+Status Pipeline::NormalizeAddedTokens() {
+  Work work({}, kMaxAddedWork);
+  size_t bytes = 0;
+  const auto refuse = [](std::string why) {
+    return Status::Unsupported(std::move(why), "added_tokens");
+  };
+  for (AddedToken& token : parts_.added) {
+    token.pattern = token.content;
+    if (token.normalized && parts_.normalizer != nullptr) {
+      NormalizedText text;
+      text.Assign(token.content, 0, uint32_t(token.content.size()), false, kMaxAddedBytes, &work);
+      const Status status = parts_.normalizer->Normalize(&text);
+      if (!status.ok()) return refuse("cannot be normalised: " + status.message());
+      token.pattern = text.text;
+    }
+    bytes += token.content.size() + token.pattern.size();
+    if (bytes > kMaxAddedBytes) return refuse("take more than 8 MiB");
+  }
+  return {};
+}
+
 Expected<std::unique_ptr<Tokenizer>> Pipeline::Make(TokenizerParts parts) {
   std::unique_ptr<Pipeline> self(new Pipeline);
   self->parts_ = std::move(parts);
   auto& added = self->parts_.added;
   int32_t max_id = self->parts_.model->vocabulary().max_id();
+  PENSTOCK_RETURN_IF_ERROR(self->NormalizeAddedTokens());
   for (size_t i = 0; i < added.size(); ++i) {
-    AddedToken& token = added[i];
-    token.pattern = token.content;
-    if (token.normalized && self->parts_.normalizer != nullptr) {
-      NormalizedText text;
-      text.Assign(token.content, 0, uint32_t(token.content.size()), false);
-      PENSTOCK_RETURN_IF_ERROR(self->parts_.normalizer->Normalize(&text));
-      token.pattern = text.text;
-    }
+    const AddedToken& token = added[i];
     self->added_of_id_[token.id] = i;
     self->added_vocabulary_.Add(token.content, token.id);
     if (token.special) self->special_contents_.Add(token.content, token.id);
@@ -177,40 +234,49 @@ void Pipeline::AddAddedToken(int32_t index, Align range, std::string_view value,
 
 // One stretch between added tokens. Offsets are bytes of `text` until ConvertOffsets.
 Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t end,
-                                 bool with_offsets, Scratch* scratch, Tokens* out) const {
+                                 bool with_offsets, TextBudget* budget, Scratch* scratch,
+                                 Tokens* out) const {
   NormalizedText& normalized = scratch->text;
   std::vector<Piece>& pieces = scratch->pieces;
-  normalized.Assign(text, begin, end, with_offsets || always_track_);
+  normalized.Assign(text, begin, end, with_offsets || always_track_, budget->growth, &budget->work);
   if (parts_.normalizer != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(parts_.normalizer->Normalize(&normalized));
-  }
-  if (normalized.text.size() > kMaxTextBytes) {
-    return {StatusCode::kPayloadTooLarge, "text is 2^31 bytes or more once normalised"};
   }
   pieces.clear();
   const uint32_t size = uint32_t(normalized.text.size());
   if (normalized_matcher_.empty()) {
     if (size > 0) pieces.push_back({0, size, -1});
   } else {
-    normalized_matcher_.Cut(normalized.text, 0, size, &pieces);
+    PENSTOCK_RETURN_IF_ERROR(normalized_matcher_.Cut(normalized.text, 0, size, &pieces));
   }
   for (const auto& pre : parts_.pre_tokenizers) {
+    if (!budget->work.Spend(normalized.text.size())) return budget->work.status();
     PENSTOCK_RETURN_IF_ERROR(pre->Apply(&normalized, &pieces));
   }
+  PENSTOCK_RETURN_IF_ERROR(TokenizePieces(with_offsets, &budget->work, scratch, out));
+  budget->growth -= std::min(budget->growth, normalized.text.size());
+  return {};
+}
 
+// The pieces of the section in `scratch`.
+Status Pipeline::TokenizePieces(bool with_offsets, Work* work, Scratch* scratch,
+                                Tokens* out) const {
+  const NormalizedText& normalized = scratch->text;
   const Model& model = *parts_.model;
   const std::string_view all = normalized.text;
   const bool with_trims = with_offsets && !parts_.post.trims.empty();
   std::vector<ModelToken>& tokens = scratch->tokens;
-  for (const Piece& piece : pieces) {
+  for (const Piece& piece : scratch->pieces) {
     const std::string_view part = all.substr(piece.begin, piece.end - piece.begin);
+    if (!work->Spend(part.size())) return work->status();
     if (piece.token >= 0) {
       const Align range = with_offsets ? normalized.OriginalRange(piece.begin, piece.end) : Align();
       AddAddedToken(piece.token, range, part, with_offsets, out);
       continue;
     }
     tokens.clear();
-    if (!model.Tokenize(part, &tokens)) {
+    if (!model.Tokenize(part, work, &tokens)) {
+      PENSTOCK_RETURN_IF_ERROR(work->status());
       return {StatusCode::kUnprocessable,
               "text holds something unknown and the tokenizer has no token for that"};
     }
@@ -262,13 +328,15 @@ Status Pipeline::TokenizeText(std::string_view text, const EncodeOptions& option
       return {StatusCode::kPayloadTooLarge, "text is 2^31 bytes or more"};
     }
   }
+  TextBudget budget(options.stop, text.size());
+  if (!budget.work.Spend(text.size())) return budget.work.status();
   const uint32_t size = uint32_t(text.size());
   std::vector<Piece>& sections = scratch->sections;
   sections.clear();
   if (raw_matcher_.empty()) {
     if (size > 0) sections.push_back({0, size, -1});
   } else {
-    raw_matcher_.Cut(text, 0, size, &sections);
+    PENSTOCK_RETURN_IF_ERROR(raw_matcher_.Cut(text, 0, size, &sections));
   }
   for (const Piece& section : sections) {
     if (section.token >= 0) {
@@ -277,8 +345,8 @@ Status Pipeline::TokenizeText(std::string_view text, const EncodeOptions& option
                     out);
       continue;
     }
-    PENSTOCK_RETURN_IF_ERROR(
-        TokenizeSection(text, section.begin, section.end, options.with_offsets, scratch, out));
+    PENSTOCK_RETURN_IF_ERROR(TokenizeSection(text, section.begin, section.end, options.with_offsets,
+                                             &budget, scratch, out));
   }
   if (options.with_offsets) ConvertOffsets(text, scratch, out);
   out->begin = 0;
@@ -382,52 +450,41 @@ Status Pipeline::Assemble(const std::vector<TemplatePart>& parts, const EncodeOp
   return {};
 }
 
-Scratch& ThreadScratch() {
-  static thread_local Scratch scratch;
-  return scratch;
-}
-
 Status Pipeline::Encode(std::string_view text, const EncodeOptions& options, Encoding* out) const {
-  Scratch& scratch = ThreadScratch();
+  ScratchLease scratch;
   out->Clear();
-  Status status = TokenizeText(text, options, &scratch, &scratch.first);
-  if (status.ok()) {
-    Tokens* const sequences[2] = {&scratch.first, nullptr};
-    status = Assemble(parts_.post.has_template ? parts_.post.single : plain_single_, options,
-                      sequences, 1, out);
-  }
-  scratch.Shrink();
-  return status;
+  PENSTOCK_RETURN_IF_ERROR(TokenizeText(text, options, scratch.get(), &scratch->first));
+  Tokens* const sequences[2] = {&scratch->first, nullptr};
+  return Assemble(parts_.post.has_template ? parts_.post.single : plain_single_, options, sequences,
+                  1, out);
 }
 
 Status Pipeline::EncodePair(std::string_view first, std::string_view second,
                             const EncodeOptions& options, Encoding* out) const {
-  Scratch& scratch = ThreadScratch();
+  ScratchLease scratch;
   out->Clear();
-  Status status = TokenizeText(first, options, &scratch, &scratch.first);
-  if (status.ok()) status = TokenizeText(second, options, &scratch, &scratch.second);
-  if (status.ok()) {
-    Tokens* const sequences[2] = {&scratch.first, &scratch.second};
-    status = Assemble(parts_.post.has_template ? parts_.post.pair : plain_pair_, options, sequences,
-                      2, out);
-  }
-  scratch.Shrink();
-  return status;
+  PENSTOCK_RETURN_IF_ERROR(TokenizeText(first, options, scratch.get(), &scratch->first));
+  PENSTOCK_RETURN_IF_ERROR(TokenizeText(second, options, scratch.get(), &scratch->second));
+  Tokens* const sequences[2] = {&scratch->first, &scratch->second};
+  return Assemble(parts_.post.has_template ? parts_.post.pair : plain_pair_, options, sequences, 2,
+                  out);
 }
 
-Status Pipeline::EncodeText(std::string_view text, std::vector<int32_t>* ids) const {
-  Scratch& scratch = ThreadScratch();
+Status Pipeline::EncodeTextUntil(std::string_view text, const StopCondition& stop,
+                                 std::vector<int32_t>* ids) const {
+  ScratchLease scratch;
   ids->clear();
-  const Status status = TokenizeText(text, EncodeOptions(), &scratch, &scratch.first);
-  if (status.ok()) *ids = scratch.first.ids;
-  scratch.Shrink();
-  return status;
+  EncodeOptions options;
+  options.stop = stop;
+  PENSTOCK_RETURN_IF_ERROR(TokenizeText(text, options, scratch.get(), &scratch->first));
+  *ids = scratch->first.ids;
+  return {};
 }
 
 Status Pipeline::Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
                          const EncodeOptions& options, Encoding* out) const {
   PENSTOCK_CHECK(!options.with_offsets);
-  Scratch& scratch = ThreadScratch();
+  ScratchLease scratch;
   out->Clear();
   const auto take = [](std::span<const int32_t> ids, Tokens* tokens) {
     tokens->Clear();
@@ -435,9 +492,9 @@ Status Pipeline::Combine(std::span<const int32_t> first, const std::span<const i
     tokens->begin = 0;
     tokens->end = ids.size();
   };
-  take(first, &scratch.first);
-  if (second != nullptr) take(*second, &scratch.second);
-  Tokens* const sequences[2] = {&scratch.first, &scratch.second};
+  take(first, &scratch->first);
+  if (second != nullptr) take(*second, &scratch->second);
+  Tokens* const sequences[2] = {&scratch->first, &scratch->second};
   if (second == nullptr) {
     return Assemble(parts_.post.has_template ? parts_.post.single : plain_single_, options,
                     sequences, 1, out);

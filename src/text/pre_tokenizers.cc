@@ -7,6 +7,8 @@
 namespace penstock {
 namespace {
 
+constexpr size_t kMaxKeptPieces = 1 << 18;  // by a thread, after a text
+
 // Runs cut(begin, end, emit) over each piece that is text; emit(begin, end) keeps a part.
 template <typename Cut>
 void CutPieces(std::vector<Piece>* pieces, Cut cut) {
@@ -23,12 +25,14 @@ void CutPieces(std::vector<Piece>* pieces, Cut cut) {
     }
   }
   pieces->swap(out);
+  if (out.capacity() > kMaxKeptPieces) std::vector<Piece>().swap(out);
 }
 
 // Rewrites the text piece by piece. edit(piece, copy, put): copy(begin, end) keeps old bytes,
-// put(bytes, from) adds new ones with the alignment of the old byte `from`.
+// put(bytes, from) adds new ones with the alignment of the old byte `from`. A piece may grow
+// several times over, which is bounded piece by piece.
 template <typename Edit>
-void RewritePieces(NormalizedText* text, std::vector<Piece>* pieces, Edit edit) {
+Status RewritePieces(NormalizedText* text, std::vector<Piece>* pieces, Edit edit) {
   std::string out;
   std::vector<Align> align;
   out.reserve(text->text.size() * 5 / 4 + 16);
@@ -51,9 +55,12 @@ void RewritePieces(NormalizedText* text, std::vector<Piece>* pieces, Edit edit) 
     }
     piece.begin = begin;
     piece.end = uint32_t(out.size());
+    if (out.size() > text->max_bytes()) break;
   }
+  PENSTOCK_RETURN_IF_ERROR(text->Bound(out.size()));
   text->text.swap(out);
   text->align.swap(align);
+  return {};
 }
 
 struct Segment {
@@ -213,6 +220,7 @@ Status WhitespacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* p
 
 Status SplitPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
   const std::string_view all = text->text;
+  RegexBudget budget(all.size(), text->work());
   bool too_many_steps = false;
   std::vector<ByteRange> matches;
   std::vector<Segment> segments;
@@ -224,7 +232,8 @@ Status SplitPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces
       return;
     }
     matches.clear();
-    if (!regex_.FindAll(part, &matches)) too_many_steps = true;
+    if (too_many_steps) return;
+    if (!regex_.FindAll(part, &budget, &matches)) too_many_steps = true;
     segments.clear();
     size_t last = 0;
     for (const ByteRange& match : matches) {
@@ -238,6 +247,7 @@ Status SplitPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces
     ApplyBehavior(segments, behavior_, emit);
   });
   if (too_many_steps) {
+    PENSTOCK_RETURN_IF_ERROR(text->work()->status());
     return {StatusCode::kUnprocessable, "pre-tokenizer regex takes too many steps for this text"};
   }
   return {};
@@ -250,10 +260,11 @@ Status ByteLevelPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pi
       any = any || (piece.token < 0 && text->text[piece.begin] != ' ');
     }
     if (any) {
-      RewritePieces(text, pieces, [&](const Piece& piece, auto copy, auto put) {
+      const auto edit = [&](const Piece& piece, auto copy, auto put) {
         if (text->text[piece.begin] != ' ') put(" ", piece.begin);
         copy(piece.begin, piece.end);
-      });
+      };
+      PENSTOCK_RETURN_IF_ERROR(RewritePieces(text, pieces, edit));
     }
   }
   if (use_regex_) {
@@ -265,17 +276,18 @@ Status ByteLevelPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pi
     });
   }
   if (!keep_bytes_) {
-    RewritePieces(text, pieces, [&](const Piece& piece, auto, auto put) {
+    const auto edit = [&](const Piece& piece, auto, auto put) {
       for (uint32_t i = piece.begin; i < piece.end; ++i) {
         put(ByteLevelUtf8(static_cast<unsigned char>(text->text[i])), i);
       }
-    });
+    };
+    PENSTOCK_RETURN_IF_ERROR(RewritePieces(text, pieces, edit));
   }
   return {};
 }
 
 Status MetaspacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
-  RewritePieces(text, pieces, [&](const Piece& piece, auto copy, auto put) {
+  const auto edit = [&](const Piece& piece, auto copy, auto put) {
     const std::string_view part =
         std::string_view(text->text).substr(piece.begin, piece.end - piece.begin);
     const bool at_start = scheme_ == Scheme::kAlways ||
@@ -284,13 +296,14 @@ Status MetaspacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pi
       put(replacement_, piece.begin);
     }
     for (uint32_t at = piece.begin; at < piece.end;) {
-      const size_t space = text->text.find(' ', at);
-      const uint32_t end = space < piece.end ? uint32_t(space) : piece.end;
+      const size_t space = part.find(' ', at - piece.begin);
+      const uint32_t end = space < part.size() ? piece.begin + uint32_t(space) : piece.end;
       copy(at, end);
       if (end < piece.end) put(replacement_, end);
       at = end + 1;
     }
-  });
+  };
+  PENSTOCK_RETURN_IF_ERROR(RewritePieces(text, pieces, edit));
   if (!split_) return {};
   // Each replacement character begins a piece.
   const std::string_view all = text->text;

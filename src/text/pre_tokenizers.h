@@ -18,7 +18,8 @@ namespace penstock {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Fails only where a regex takes too many steps.
+  // Asks text->Bound for what it makes. Fails where that says no, or where a regex takes too many
+  // steps.
   virtual Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const = 0;
   // True if Apply must know where in the original a piece begins.
   virtual bool needs_alignment() const { return false; }

@@ -1,6 +1,8 @@
 // Parses the patterns of regex.h and turns them into programs.
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 
 #include "text/regex.h"
 #include "text/unicode.h"
@@ -11,8 +13,13 @@ namespace {
 
 constexpr size_t kMaxPatternBytes = 64 << 10;
 constexpr size_t kMaxProgram = 20'000;
-constexpr int kMaxNesting = 100;
+constexpr size_t kMaxEmitted = 1'000'000;  // nodes walked while the program is written
+constexpr size_t kMaxClasses = 4096;
+constexpr int kMaxNesting = 100;       // of groups and classes
+constexpr int kMaxHeight = 500;        // of the tree of nodes, which is walked by recursion
+static_assert(kMaxProgram < 1 << 16);  // Regex::Frame
 constexpr uint32_t kUnbounded = 0xFFFFFFFF;
+constexpr size_t kShortLiteral = 64;  // up to here the plain search is quick, whatever it meets
 
 enum class NodeKind { kEmpty, kOne, kConcat, kAlternate, kRepeat, kAssert, kLook, kAtomic };
 enum class Repeat { kGreedy, kLazy, kPossessive };
@@ -30,13 +37,14 @@ class RegexCompiler {
     NodePtr root = ParseAlternate(Flags{}, 0);
     if (error_.empty() && at_ < pattern_.size()) Fail("unmatched )");
     if (error_.empty()) {
-      Emit(*root);
+      MarkEmpty(root.get());
+      Emit(root.get());
       Push({Regex::Op::kMatch});
     }
     if (!error_.empty()) {
       return Status::Unsupported("regex " + std::string(pattern_.substr(0, 200)) + ": " + error_);
     }
-    regex_.can_be_empty_ = CanBeEmpty(*root);
+    regex_.can_be_empty_ = root->can_be_empty;
     regex_.Analyse();
     return std::move(regex_);
   }
@@ -55,6 +63,9 @@ class RegexCompiler {
     std::vector<NodePtr> kids;
     uint32_t min = 0, max = 0;
     Repeat repeat = Repeat::kGreedy;
+    int height = 1;
+    bool can_be_empty = false;     // once MarkEmpty has run
+    std::optional<uint32_t> loop;  // kRepeat of one character: its class, once it was emitted
   };
 
   void Fail(const std::string& why) {
@@ -78,11 +89,24 @@ class RegexCompiler {
     node->kind = kind;
     return node;
   }
+  // Every node gets its kids here, so that no tree is higher than kMaxHeight at any time.
+  void Adopt(Node* parent, NodePtr kid) {
+    parent->height = std::max(parent->height, kid->height + 1);
+    if (parent->height > kMaxHeight) Fail("nested too deeply");
+    parent->kids.push_back(std::move(kid));
+  }
   NodePtr MakeClass(CharClass set) {
-    set.Finish();
     auto node = Make(NodeKind::kOne);
-    node->inst = {Op::kClass, uint32_t(regex_.classes_.size())};
-    regex_.classes_.push_back(std::move(set));
+    node->inst = {Op::kClass};
+    if (!set.Finish()) {
+      Fail("class of too many parts");
+    } else if (regex_.classes_.size() >= kMaxClasses) {
+      Fail("too many classes");
+    } else {
+      node->inst.x = uint32_t(regex_.classes_.size());
+      node->inst.y = set.cost() / 4;
+      regex_.classes_.push_back(std::move(set));
+    }
     return node;
   }
   static NodePtr MakeAssert(Op op) {
@@ -98,7 +122,7 @@ class RegexCompiler {
       return node;
     }
     do {
-      node->kids.push_back(ParseConcat(&flags, depth));
+      Adopt(node.get(), ParseConcat(&flags, depth));
     } while (Eat("|"));
     if (node->kids.size() == 1) return std::move(node->kids[0]);
     return node;
@@ -119,7 +143,7 @@ class RegexCompiler {
         if (folds) Fail("letters with a ligature under (?i)");
         last_letter = letter;
       }
-      node->kids.push_back(ParseRepeats(std::move(atom)));
+      Adopt(node.get(), ParseRepeats(std::move(atom)));
     }
     return node;
   }
@@ -153,7 +177,7 @@ class RegexCompiler {
       } else if (!counted && Eat("+")) {  // in Ruby syntax {n,m}+ is a repeat of a repeat
         node->repeat = Repeat::kPossessive;
       }
-      node->kids.push_back(std::move(atom));
+      Adopt(node.get(), std::move(atom));
       atom = std::move(node);
     }
     return atom;
@@ -212,10 +236,18 @@ class RegexCompiler {
 
   NodePtr MakeChar(char32_t c, Flags flags) {
     if (flags.ignore_case) {
+      const auto made = folded_.find(c);
+      if (made != folded_.end()) {
+        auto node = Make(NodeKind::kOne);
+        node->inst = {Op::kClass, made->second};
+        return node;
+      }
       CharClass set;
       set.AddRange(c, c);
       if (!set.FoldCase()) Fail("cased character past ASCII under (?i)");
-      return MakeClass(std::move(set));
+      auto node = MakeClass(std::move(set));
+      folded_[c] = node->inst.x;
+      return node;
     }
     auto node = Make(NodeKind::kOne);
     node->inst = {Op::kChar, uint32_t(c)};
@@ -227,7 +259,7 @@ class RegexCompiler {
     const auto body_of = [&](NodeKind kind, Op op) {
       auto node = Make(kind);
       node->inst.op = op;
-      node->kids.push_back(ParseAlternate(*flags, depth + 1));
+      Adopt(node.get(), ParseAlternate(*flags, depth + 1));
       if (error_.empty() && !Eat(")")) Fail("missing )");
       return node;
     };
@@ -258,7 +290,7 @@ class RegexCompiler {
     }
     if (Eat(")")) {  // holds to the end of the enclosing group, over its alternatives
       auto node = Make(NodeKind::kConcat);
-      node->kids.push_back(ParseAlternate(inner, depth + 1));
+      Adopt(node.get(), ParseAlternate(inner, depth + 1));
       return node;
     }
     Eat(":");
@@ -279,6 +311,7 @@ class RegexCompiler {
     }
     if (body->inst.op == Op::kClass) {
       node->inst.x = body->inst.x;
+      node->inst.y = body->inst.y;
     } else {
       CharClass set;
       set.AddRange(body->inst.x, body->inst.x);
@@ -505,28 +538,31 @@ class RegexCompiler {
     set->AddRange(first, last);
   }
 
-  static bool CanBeEmpty(const Node& node) {
-    switch (node.kind) {
+  // Finds which nodes can match the empty string, bottom up.
+  static void MarkEmpty(Node* node) {
+    bool all = true, any = false;
+    for (const NodePtr& kid : node->kids) {
+      MarkEmpty(kid.get());
+      all = all && kid->can_be_empty;
+      any = any || kid->can_be_empty;
+    }
+    switch (node->kind) {
       case NodeKind::kOne:
-        return false;
-      case NodeKind::kConcat: {
-        for (const auto& kid : node.kids) {
-          if (!CanBeEmpty(*kid)) return false;
-        }
-        return true;
-      }
-      case NodeKind::kAlternate: {
-        for (const auto& kid : node.kids) {
-          if (CanBeEmpty(*kid)) return true;
-        }
-        return false;
-      }
-      case NodeKind::kRepeat:
-        return node.min == 0 || CanBeEmpty(*node.kids[0]);
+        node->can_be_empty = false;
+        break;
+      case NodeKind::kConcat:
       case NodeKind::kAtomic:
-        return CanBeEmpty(*node.kids[0]);
+        node->can_be_empty = all;
+        break;
+      case NodeKind::kAlternate:
+        node->can_be_empty = any;
+        break;
+      case NodeKind::kRepeat:
+        node->can_be_empty = node->min == 0 || all;
+        break;
       default:
-        return true;
+        node->can_be_empty = true;
+        break;
     }
   }
 
@@ -541,8 +577,11 @@ class RegexCompiler {
   uint32_t Here() const { return uint32_t(regex_.program_.size()); }
   Regex::Inst& At(uint32_t pc) { return regex_.program_[pc]; }
 
-  void Emit(const Node& node) {
+  void Emit(Node* tree) {
     if (!error_.empty()) return;
+    // Counted loops walk their body as often as they run, even where it gives no instruction.
+    if (++emitted_ > kMaxEmitted) return Fail("program is too long");
+    const Node& node = *tree;
     switch (node.kind) {
       case NodeKind::kEmpty:
         break;
@@ -551,17 +590,17 @@ class RegexCompiler {
         Push(node.inst);
         break;
       case NodeKind::kConcat:
-        for (const auto& kid : node.kids) Emit(*kid);
+        for (const auto& kid : node.kids) Emit(kid.get());
         break;
       case NodeKind::kAlternate: {
         std::vector<uint32_t> jumps;
         for (size_t i = 0; i < node.kids.size(); ++i) {
           if (i + 1 == node.kids.size()) {
-            Emit(*node.kids[i]);
+            Emit(node.kids[i].get());
             break;
           }
           const uint32_t split = Push({Op::kSplit, Here() + 1});
-          Emit(*node.kids[i]);
+          Emit(node.kids[i].get());
           jumps.push_back(Push({Op::kJump}));
           if (error_.empty()) At(split).y = Here();
         }
@@ -574,35 +613,43 @@ class RegexCompiler {
       case NodeKind::kAtomic: {
         const uint32_t look = Push({node.inst.op});
         if (error_.empty()) At(look).x = Here();
-        Emit(*node.kids[0]);
+        Emit(node.kids[0].get());
         Push({Op::kMatch});
         if (error_.empty()) At(look).y = Here();
         break;
       }
       case NodeKind::kRepeat:
-        EmitRepeat(node);
+        EmitRepeat(tree);
         break;
     }
   }
 
-  void EmitRepeat(const Node& node) {
-    const Node& body = *node.kids[0];
-    if (body.kind == NodeKind::kOne) {
-      uint32_t set = body.inst.x;
-      if (body.inst.op != Op::kClass) {
-        CharClass one;
-        if (body.inst.op == Op::kChar) one.AddRange(body.inst.x, body.inst.x);
-        if (body.inst.op == Op::kAnyLine) one.AddRange('\n', '\n');
-        if (body.inst.op != Op::kChar) one.Negate();
-        set = MakeClass(std::move(one))->inst.x;
-      }
+  // The class of a repeated character.
+  uint32_t LoopClass(Node* repeat) {
+    const Regex::Inst& inst = repeat->kids[0]->inst;
+    if (inst.op == Op::kClass) return inst.x;
+    if (!repeat->loop) {
+      CharClass one;
+      if (inst.op == Op::kChar) one.AddRange(inst.x, inst.x);
+      if (inst.op == Op::kAnyLine) one.AddRange('\n', '\n');
+      if (inst.op != Op::kChar) one.Negate();
+      repeat->loop = MakeClass(std::move(one))->inst.x;
+    }
+    return *repeat->loop;
+  }
+
+  void EmitRepeat(Node* tree) {
+    const Node& node = *tree;
+    Node* const body = node.kids[0].get();
+    if (body->kind == NodeKind::kOne) {
+      const uint32_t set = LoopClass(tree);
       const Op op = node.repeat == Repeat::kGreedy ? Op::kLoop
                     : node.repeat == Repeat::kLazy ? Op::kLazyLoop
                                                    : Op::kHardLoop;
-      Push({op, set, 0, node.min, node.max});
+      Push({op, set, body->inst.y, node.min, node.max});
       return;
     }
-    if (node.max == kUnbounded && CanBeEmpty(body)) {
+    if (node.max == kUnbounded && body->can_be_empty) {
       Fail("unbounded repeat of what can be empty");
       return;
     }
@@ -612,7 +659,7 @@ class RegexCompiler {
       if (error_.empty()) At(atomic).x = Here();
     }
     const bool lazy = node.repeat == Repeat::kLazy;
-    for (uint32_t i = 0; i < node.min; ++i) Emit(body);
+    for (uint32_t i = 0; i < node.min && error_.empty(); ++i) Emit(body);
     const auto split_to = [&](uint32_t split, uint32_t target) {
       if (!error_.empty()) return;
       (lazy ? At(split).y : At(split).x) = split + 1;
@@ -640,6 +687,8 @@ class RegexCompiler {
   std::string_view pattern_;
   size_t at_ = 0;
   std::string error_;
+  size_t emitted_ = 0;
+  std::unordered_map<char32_t, uint32_t> folded_;  // classes of characters under (?i)
   Regex regex_;
 };
 
@@ -650,6 +699,13 @@ Regex Regex::Literal(std::string_view literal) {
   regex.literal_ = literal;
   regex.program_.push_back({Op::kMatch});  // of the empty literal
   regex.can_be_empty_ = literal.empty();
+  if (literal.size() <= kShortLiteral) return regex;
+  regex.borders_.resize(literal.size());
+  for (size_t i = 1, border = 0; i < literal.size(); ++i) {
+    while (border > 0 && literal[i] != literal[border]) border = regex.borders_[border - 1];
+    border += literal[i] == literal[border];
+    regex.borders_[i] = uint32_t(border);
+  }
   return regex;
 }
 
@@ -659,15 +715,15 @@ void Regex::Analyse() {
     if (inst.op == Op::kSplit) inst.min = splits_++;
   }
   first_known_ = !can_be_empty_;
-  first_beyond_ascii_ = false;
+  bool beyond_ascii = false;
   std::vector<uint32_t> open = {0};
   std::vector<bool> seen(program_.size());
   const auto add = [&](const Inst& inst) {
-    for (char32_t c = 0; c < 128; ++c) first_[c] = first_[c] || Single(inst, c);
-    first_beyond_ascii_ = first_beyond_ascii_ || (inst.op == Op::kChar ? inst.x >= 128
-                                                  : inst.op == Op::kAny || inst.op == Op::kAnyLine
-                                                      ? true
-                                                      : classes_[inst.x].MatchesAnyBeyondAscii());
+    for (char32_t c = 0; c < 128; ++c) starts_[c] = starts_[c] || Single(inst, c);
+    const bool any = inst.op == Op::kAny || inst.op == Op::kAnyLine;
+    beyond_ascii =
+        beyond_ascii || any ||
+        (inst.op == Op::kChar ? inst.x >= 128 : classes_[inst.x].MatchesAnyBeyondAscii());
   };
   while (!open.empty() && first_known_) {
     const uint32_t pc = open.back();
@@ -710,6 +766,8 @@ void Regex::Analyse() {
         break;
     }
   }
+  // Characters past ASCII start with one of these.
+  for (size_t lead = 0xC0; lead < 0x100; ++lead) starts_[lead] = beyond_ascii;
 }
 
 }  // namespace penstock

@@ -1,4 +1,6 @@
 // The matcher of regex.h; regex_compile.cc makes the programs.
+#include <algorithm>
+
 #include "text/regex.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -8,7 +10,8 @@ namespace penstock {
 namespace {
 constexpr size_t kMaxRememberedBits = size_t(64) << 20;
 constexpr size_t kMaxKeptFrames = 1 << 16;
-constexpr size_t kLongLoop = 16;  // bytes; shorter runs are not worth remembering
+constexpr size_t kMaxText = 0xFFFFFFFE;  // Frame::at
+constexpr size_t kLongLoop = 16;         // bytes; shorter runs are not worth remembering
 }  // namespace
 
 bool Regex::Single(const Inst& inst, char32_t c) const {
@@ -65,23 +68,86 @@ bool Regex::Assertion(Op op, uint32_t x, std::string_view text, size_t at) const
 // holds for any start: nothing in a program looks at how a point was reached.
 struct Regex::Search {
   std::string_view text;
-  int64_t steps;           // left
-  int64_t remember_below;  // from here on splits are remembered, which costs memory
+  RegexBudget* budget = nullptr;
+  int64_t steps = 0;    // left of the slice in hand
+  int64_t granted = 0;  // steps of that slice at first
+  int64_t remember_below =
+      0;                    // of `steps`: from here on splits are remembered, at a cost of memory
+  int64_t remember_at = 0;  // the same, of the whole budget
   std::vector<Frame> stack;
   // For a place in the program: a loop without end, wherever in this range its minimum is reached,
-  // fails.
+  // fails. {1, 0}: not known of any place, as all are but those in failed_at.
   std::vector<ByteRange> failed_loops;
+  std::vector<uint32_t> failed_at;
   // Bit split * (text size + 1) + byte: the split fails there, or leads to the end of its look.
   std::vector<bool> failed_splits, good_splits;
 
+  // Forgets the last text, however its search ended.
+  void Start(std::string_view new_text, size_t program_size, RegexBudget* new_budget) {
+    Forget();
+    text = new_text;
+    budget = new_budget;
+    if (failed_loops.size() < program_size) failed_loops.resize(program_size, {1, 0});
+    remember_at = budget->steps - 100'000 - 40 * int64_t(text.size());
+    Grant();
+  }
+  void Finish() {
+    Return();
+    Forget();
+    if (stack.capacity() > kMaxKeptFrames) std::vector<Frame>().swap(stack);
+  }
+  // Called where the slice is spent: takes the next one, if there is one.
+  bool Refill() {
+    Return();
+    if (budget->steps <= 0) return false;
+    if (budget->work != nullptr && !budget->work->status().ok()) return false;
+    Grant();
+    return true;
+  }
+
   bool remembers() const { return !failed_splits.empty(); }
   void StartRemembering(size_t splits) {
-    remember_below = 0;
+    remember_at = remember_below = -(int64_t(1) << 62);  // once
     const size_t bits = splits * (text.size() + 1);
     if (bits > kMaxRememberedBits) return;
-    failed_splits.resize(bits);
     good_splits.resize(bits);
+    failed_splits.resize(bits);
   }
+  void Push(const Frame& frame) {
+    if (stack.size() >= kMaxFrames) [[unlikely]] {
+      budget->steps = granted = steps = 0;  // the next step fails
+      return;
+    }
+    stack.push_back(frame);
+  }
+  void SetFailed(uint32_t pc, ByteRange range) {
+    ByteRange& failed = failed_loops[pc];
+    if (failed.begin > failed.end) failed_at.push_back(pc);
+    failed = range;
+  }
+
+ private:
+  void Grant() {
+    granted = steps = std::min(budget->steps, Work::kSlice);
+    remember_below = remember_at - (budget->steps - granted);
+  }
+  void Return() {
+    const int64_t spent = granted - steps;
+    budget->steps -= spent;
+    granted = steps = 0;
+    if (budget->work != nullptr) budget->work->Spend(size_t(std::max<int64_t>(spent, 0)));
+  }
+  void Forget() {
+    stack.clear();
+    for (uint32_t pc : failed_at) failed_loops[pc] = {1, 0};
+    failed_at.clear();
+    if (!good_splits.empty()) {
+      std::vector<bool>().swap(failed_splits);
+      std::vector<bool>().swap(good_splits);
+    }
+  }
+
+ public:
   size_t Bit(const Inst& split, size_t at) const {
     return size_t(split.min) * (text.size() + 1) + at;
   }
@@ -105,20 +171,21 @@ bool Regex::Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) con
       case Frame::kGiveBack: {
         size_t back = frame.at - 1;
         while (IsUtf8Continuation(static_cast<unsigned char>(search->text[back]))) --back;
-        *at = frame.at = back;
+        *at = back;
+        frame.at = uint32_t(back);
         *pc = frame.pc + 1;
         if (back == frame.extra) stack.pop_back();
         return true;
       }
       case Frame::kTakeMore: {
         const bool endless = from.max == kInfinite;
-        ByteRange& failed = search->failed_loops[frame.pc];
+        const ByteRange failed = search->failed_loops[frame.pc];
         int length;
         if ((endless || frame.extra < from.max) && frame.at < search->text.size() &&
             classes_[from.x].Matches(DecodeUtf8(search->text.data() + frame.at, &length))) {
           frame.at += length;
           if (endless && failed.begin <= frame.at && frame.at <= failed.end) {
-            failed.begin = frame.extra;
+            search->SetFailed(frame.pc, {frame.extra, failed.end});
             break;
           }
           if (!endless) ++frame.extra;
@@ -126,14 +193,14 @@ bool Regex::Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) con
           *pc = frame.pc + 1;
           return true;
         }
-        if (endless) failed = {frame.extra, frame.at};
+        if (endless) search->SetFailed(frame.pc, {frame.extra, frame.at});
         break;
       }
       case Frame::kSpentSplit:
         search->failed_splits[search->Bit(from, frame.at)] = true;
         break;
       case Frame::kSpentLoop:
-        search->failed_loops[frame.pc] = {frame.at, frame.extra};
+        search->SetFailed(frame.pc, {frame.at, frame.extra});
         break;
     }
     stack.pop_back();
@@ -152,7 +219,7 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
   for (bool done = false; !done;) {
     bool failed = false;
     const Inst& inst = program_[pc];
-    if (--search->steps < 0) {
+    if (--search->steps < 0 && !search->Refill()) {
       result = Found::kTooManySteps;
       break;
     }
@@ -168,6 +235,7 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
         } else {
           failed = true;
         }
+        search->steps -= inst.y;
         break;
       }
       case Op::kLoop:
@@ -187,7 +255,7 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
           done = look && search->good_splits[bit];
           if (done) break;
         }
-        stack.push_back({pc, Frame::kSecondWay, at, 0});
+        search->Push({uint16_t(pc), Frame::kSecondWay, uint32_t(at), 0});
         pc = inst.x;
         break;
       case Op::kJump:
@@ -212,6 +280,7 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
       }
       default:
         failed = !Assertion(inst.op, inst.x, search->text, at);
+        search->steps -= inst.y;
         ++pc;
     }
     if (done) result = Found::kYes;
@@ -244,16 +313,16 @@ bool Regex::Loop(Search* search, uint32_t pc, size_t* at) const {
       *at += length;
       ++count;
     }
-    search->steps -= count / 8;
+    search->steps -= int64_t(count / 8) * (1 + inst.y);
   };
   take(inst.min, text.size());
   if (count < inst.min) return false;
   const size_t low = *at;
   const bool endless = inst.max == kInfinite;
-  ByteRange& failed = search->failed_loops[pc];
+  const ByteRange failed = search->failed_loops[pc];
   if (endless && failed.begin <= low && low <= failed.end) return false;
   if (inst.op == Op::kLazyLoop) {
-    search->stack.push_back({pc, Frame::kTakeMore, low, endless ? low : count});
+    search->Push({uint16_t(pc), Frame::kTakeMore, uint32_t(low), endless ? uint32_t(low) : count});
     return true;
   }
   // From where a run has failed before, this one would go on the same way.
@@ -261,34 +330,42 @@ bool Regex::Loop(Search* search, uint32_t pc, size_t* at) const {
   take(inst.max, may_meet ? failed.begin : text.size());
   const bool met = may_meet && *at == failed.begin;
   if (met && inst.op == Op::kHardLoop) {
-    failed.begin = low;
+    search->SetFailed(pc, {low, failed.end});
     return false;
   }
   const size_t top = met ? failed.end : *at;
   if (endless && top - low >= kLongLoop) {
-    search->stack.push_back({pc, Frame::kSpentLoop, low, top});
+    search->Push({uint16_t(pc), Frame::kSpentLoop, uint32_t(low), uint32_t(top)});
   }
   if (inst.op == Op::kLoop && *at > low) {
-    search->stack.push_back({pc, Frame::kGiveBack, *at, low});
+    search->Push({uint16_t(pc), Frame::kGiveBack, uint32_t(*at), uint32_t(low)});
   }
   return !met;
 }
 
+bool Regex::FindLiteral(std::string_view text, size_t from, ByteRange* match) const {
+  size_t at = text.size(), held = 0;
+  if (borders_.empty()) {
+    at = text.find(literal_, from);
+    if (at == std::string_view::npos) return false;
+  } else {
+    for (; from < text.size() && held < literal_.size(); ++from) {
+      while (held > 0 && text[from] != literal_[held]) held = borders_[held - 1];
+      held += text[from] == literal_[held];
+    }
+    if (held < literal_.size()) return false;
+    at = from - held;
+  }
+  *match = {at, at + literal_.size()};
+  return true;
+}
+
 Regex::Found Regex::Find(Search* search, size_t from, ByteRange* match) const {
   const std::string_view text = search->text;
-  if (!literal_.empty()) {
-    const size_t at = text.find(literal_, from);
-    if (at == std::string_view::npos) return Found::kNo;
-    *match = {at, at + literal_.size()};
-    return Found::kYes;
-  }
+  if (!literal_.empty()) return FindLiteral(text, from, match) ? Found::kYes : Found::kNo;
   for (size_t at = from; at <= text.size();) {
     if (first_known_) {
-      while (at < text.size()) {
-        const unsigned char byte = static_cast<unsigned char>(text[at]);
-        if (byte < 128 ? first_[byte] : first_beyond_ascii_ && !IsUtf8Continuation(byte)) break;
-        ++at;
-      }
+      at = NextStart(text, at);
       if (at == text.size()) return Found::kNo;
     }
     size_t end = at;
@@ -303,15 +380,16 @@ Regex::Found Regex::Find(Search* search, size_t from, ByteRange* match) const {
   return Found::kNo;
 }
 
-bool Regex::FindAll(std::string_view text, std::vector<ByteRange>* matches) const {
+bool Regex::FindAll(std::string_view text, RegexBudget* budget,
+                    std::vector<ByteRange>* matches) const {
+  if (text.size() > kMaxText) return false;
+  // Most searches of short texts end here.
+  size_t from = first_known_ ? NextStart(text, 0) : 0;
+  if (first_known_ && from == text.size()) return true;
   static thread_local Search search;  // keeps its memory, within limits
-  search.text = text;
-  const auto size = int64_t(text.size());
-  search.steps = 1'000'000 + 400 * size;
-  search.remember_below = search.steps - 100'000 - 40 * size;
-  search.failed_loops.assign(literal_.empty() ? program_.size() : 0, {1, 0});
+  search.Start(text, literal_.empty() ? program_.size() : 0, budget);
   Found found = Found::kYes;
-  size_t from = 0, last_end = SIZE_MAX;
+  size_t last_end = SIZE_MAX;
   while (from <= text.size()) {
     ByteRange match;
     found = Find(&search, from, &match);
@@ -324,11 +402,7 @@ bool Regex::FindAll(std::string_view text, std::vector<ByteRange>* matches) cons
     matches->push_back(match);
     from = last_end = match.end;
   }
-  if (search.remembers()) {
-    std::vector<bool>().swap(search.failed_splits);
-    std::vector<bool>().swap(search.good_splits);
-  }
-  if (search.stack.capacity() > kMaxKeptFrames) std::vector<Frame>().swap(search.stack);
+  search.Finish();
   return found != Found::kTooManySteps;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
 
 #include "text/split_patterns.h"
@@ -114,6 +115,134 @@ TEST(Regex, RemembersNothingWrong) {
 
 TEST(Regex, StopsInsteadOfHanging) {
   EXPECT_EQ(Matches("(?:a{1,1000}){15}b", std::string(20'000, 'a')), "too many steps");
+}
+
+std::string Times(std::string_view part, size_t count) {
+  std::string all;
+  for (size_t i = 0; i < count; ++i) all += part;
+  return all;
+}
+
+TEST(Regex, BoundsTheHeightOfAPattern) {
+  for (const std::string& pattern :
+       {"a{1}" + Times("{1}", 18'000), "a" + std::string(60'000, '?'),
+        "a" + std::string(60'000, '+'), "a" + std::string(60'000, '*'), Times("(?:", 20'000),
+        Times("(?:", 200) + "a" + Times(")", 200), Times("(?i)", 16'000),
+        Times("(?:", 90) + "a" + Times(Times("{1}", 10) + ")", 90), Times("[", 60'000),
+        Times("[a&&", 16'000)}) {
+    const auto regex = Regex::Compile(pattern);
+    ASSERT_FALSE(regex.ok()) << pattern.substr(0, 30);
+    EXPECT_NE(regex.status().message().find("nested too deeply"), std::string::npos)
+        << regex.status().message().substr(200);
+  }
+  EXPECT_EQ(Matches(Times("(?:", 90) + "a" + Times("|b)", 90), "aab"), "[a][a][b]");
+  EXPECT_EQ(Matches("a" + Times("{1}", 100), "aab"), "[a][a]");
+}
+
+TEST(Regex, BoundsTheWorkOfUnrolling) {
+  const std::string empty_parts = "(?:" + Times("(?:)", 15'000) + "a)";
+  for (const std::string& pattern :
+       {std::string("(?:){1000}{1000}{1000}{1000}"), std::string("(?:(?:){1000}|){1000}{1000}"),
+        empty_parts + "{1000}", std::string("(?:a{1000}b){1000}{1000}{1000}")}) {
+    const auto regex = Regex::Compile(pattern);
+    ASSERT_FALSE(regex.ok()) << pattern.substr(0, 30);
+    EXPECT_NE(regex.status().message().find("program is too long"), std::string::npos);
+  }
+  EXPECT_TRUE(Regex::Compile("(?:){10}{10}{10}a").ok());
+  EXPECT_TRUE(Regex::Compile(Times("(?:(?:(?:ab)+)+)+", 100)).ok());
+}
+
+// What a class of many parts matches, and that it is matched at the cost of a few.
+TEST(Regex, MergesThePartsOfAClass) {
+  std::string singles = "[";
+  for (char32_t c = 0x4E00; c < 0x4E00 + 4000; ++c) {
+    singles += "[";
+    AppendUtf8(c, &singles);
+    singles += "]";
+    if (singles.size() > 60'000) break;
+  }
+  EXPECT_EQ(Matches(singles + "]+", "a\u4E00\u4E05b\u9F00"), "[\u4E00\u4E05]");
+  EXPECT_EQ(Matches("[^" + singles.substr(1) + "]+", "a\u4E00\u4E05b"), "[a][b]");
+  EXPECT_EQ(Matches("[[^a-z][a-c]]+", "abcxyz1é"), "[abc][1é]");
+  EXPECT_EQ(Matches("[^[^\\p{L}]]+", "ab1é"), "[ab][é]");
+  EXPECT_EQ(Matches("[[^\\s]]+", "a b"), "[a][b]");
+  EXPECT_EQ(Matches("[[^\\w\\s]é]+", "a!é b"), "[!é]");
+  EXPECT_EQ(Matches("[^[^a-f]&&[^b]]+", "abcxyz"), "[abc]");
+  EXPECT_EQ(Matches("[[^[^a-f]]&&[^b]&&[^d]]+", "abcdexyz"), "[a][c][e]");
+  EXPECT_EQ(Matches("[" + Times("[^\\w\\s]", 5000) + "]+", "a!b"), "[!]");
+  EXPECT_EQ(Matches("[\\s\\S]+", "a é"), "[a é]");
+  std::string unlike = "[", also = "[";
+  for (int i = 0; i < 100; ++i) {
+    unlike += "[^\\w" + std::string(1, char('!' + i % 14)) + char(0xC3) + char(0x80 + i % 64) + "]";
+    also += "\\w&&";
+  }
+  EXPECT_NE(Matches(unlike + "]", "a").find("class of too many parts"), std::string::npos);
+  EXPECT_NE(Matches(also + "a]", "a").find("class of too many parts"), std::string::npos);
+  EXPECT_NE(Matches(Times("[ab]", 5000), "a").find("too many classes"), std::string::npos);
+}
+
+TEST(Regex, FoldsRangesWithoutWalkingThem) {
+  // Each range holds a million characters that have no case.
+  const std::string pattern = "(?i)[" + Times("\\x{20000}-\\x{10FFFF}", 3000) + "]";
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(Matches(pattern, "a\U00020001"), "[\U00020001]");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_NE(Matches("(?i)[\\x{100}-\\x{200}]", "a").find("class under"), std::string::npos);
+}
+
+// A search that would need gigabytes of places to go back to.
+TEST(Regex, BoundsItsMemory) {
+  const std::string pattern = "(?:a" + Times("(?:xy)??", 3000) + ")*";
+  EXPECT_EQ(Matches(pattern, std::string(200'000, 'a')), "too many steps");
+  // What fits is found, and nothing stays behind.
+  EXPECT_EQ(Matches(pattern, "aaaxy"), "[aaa][][]");
+  const std::string a(500'000, 'a');
+  EXPECT_EQ(Matches("(?:a|b)*", a), "[" + a + "]");
+}
+
+// Searches of the pieces of a text share its budget.
+TEST(Regex, SharesABudget) {
+  const auto regex = Regex::Compile("(?:a{1,1000}){3}b");
+  ASSERT_TRUE(regex.ok());
+  const std::string text(30, 'a');
+  RegexBudget budget(text.size());
+  std::vector<ByteRange> found;
+  const int64_t steps = budget.steps;
+  EXPECT_TRUE(regex->FindAll(text, &budget, &found));
+  EXPECT_LT(budget.steps, steps - 10'000);
+  int searches = 1;
+  while (searches < 1000 && regex->FindAll(text, &budget, &found)) ++searches;
+  EXPECT_LT(searches, 100);
+}
+
+TEST(Regex, StopsWhenCancelled) {
+  const auto regex = Regex::Compile("(?:a{1,1000}){15}b");
+  ASSERT_TRUE(regex.ok());
+  CancelToken cancel;
+  cancel.Cancel();
+  Work work({.cancel = &cancel});
+  const std::string text(5000, 'a');
+  RegexBudget budget(text.size(), &work);
+  std::vector<ByteRange> found;
+  EXPECT_FALSE(regex->FindAll(text, &budget, &found));
+  EXPECT_EQ(work.status().code(), StatusCode::kCancelled);
+  EXPECT_GT(budget.steps, 2'500'000);  // of 3,000,000
+}
+
+TEST(Regex, FindsLongLiteralsInLinearTime) {
+  const std::string literal = std::string(30'000, 'a') + "b";
+  std::vector<ByteRange> found;
+  ASSERT_TRUE(Regex::Literal(literal).FindAll(
+      std::string(1 << 20, 'a') + "b" + std::string(40'000, 'a') + "b", &found));
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].begin, (1u << 20) - 30'000);
+  EXPECT_EQ(found[0].end, (1u << 20) + 1);
+  EXPECT_EQ(found[1].end, (1u << 20) + 40'002);
+  found.clear();
+  const std::string period = Times("abaab", 20);
+  ASSERT_TRUE(Regex::Literal(period).FindAll("ab" + Times("abaab", 65) + "a", &found));
+  EXPECT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].begin, 2u);
 }
 
 // Every hand-written matcher cuts as the engine does.

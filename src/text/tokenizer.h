@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/cancel.h"
 #include "common/status.h"
 
 namespace penstock {
@@ -26,6 +27,13 @@ struct TokenOffset {
 enum class TruncationSide { kRight, kLeft };  // which end is cut off
 enum class TruncationStrategy { kLongestFirst, kOnlyFirst, kOnlySecond };
 
+// Until when a text is worth tokenizing. Looked at every 64 KiB of work, which is about a
+// millisecond; shorter texts are done before anything is looked at.
+struct StopCondition {
+  const CancelToken* cancel = nullptr;  // null: cannot be cancelled; outlives the call
+  Clock::time_point deadline = Clock::time_point::max();
+};
+
 struct EncodeOptions {
   bool add_special_tokens = true;
   // Length limit in tokens, special tokens included; 0 = none.
@@ -34,6 +42,7 @@ struct EncodeOptions {
   TruncationStrategy strategy = TruncationStrategy::kLongestFirst;  // for pairs
   // Fill Encoding::offsets; ids alone are cheaper.
   bool with_offsets = false;
+  StopCondition stop;
 };
 
 // One encoded text or pair. Vectors have one entry a token; reused buffers keep their capacity.
@@ -70,8 +79,12 @@ class Tokenizer {
   static Expected<std::unique_ptr<Tokenizer>> FromFile(const std::string& path);
 
   // Encodes one text. Invalid UTF-8 is replaced by U+FFFD first, one for each maximal
-  // ill-formed subpart (as Python's decode(errors="replace") does). Fails only when
-  // max_tokens is smaller than the template needs, or the text holds 2^31 bytes or more.
+  // ill-formed subpart (as Python's decode(errors="replace") does). Fails when
+  //   - max_tokens is smaller than the template needs (kInvalidArgument);
+  //   - the text holds 2^31 bytes or more (kPayloadTooLarge);
+  //   - the tokenizer would make more than 64 bytes of each byte and 1 MiB, or its patterns or its
+  //     vocabulary take too many steps, which no published one does (kUnprocessable);
+  //   - options.stop says so (kCancelled, kDeadlineExceeded).
   virtual Status Encode(std::string_view text, const EncodeOptions& options,
                         Encoding* out) const = 0;
   virtual Status EncodePair(std::string_view first, std::string_view second,
@@ -81,6 +94,12 @@ class Tokenizer {
   // gives all tokens of a text, Combine cuts them to options.max_tokens and puts the template
   // around. `second` null: one text. options.with_offsets must be false.
   virtual Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const = 0;
+  // The same, which can be stopped.
+  virtual Status EncodeTextUntil(std::string_view text, const StopCondition& stop,
+                                 std::vector<int32_t>* ids) const {
+    (void)stop;
+    return EncodeText(text, ids);
+  }
   virtual Status Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
                          const EncodeOptions& options, Encoding* out) const = 0;
 

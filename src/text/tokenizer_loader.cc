@@ -2,7 +2,7 @@
 // load_text_stages.cc and load_model.cc.
 #include "text/tokenizer_loader.h"
 
-#include <unordered_map>
+#include <map>
 
 #include "text/byte_level.h"
 #include "text/utf8.h"
@@ -94,7 +94,8 @@ Status LoadTrim(const JsonFields& fields, PostProcessor* out) {
 
 }  // namespace
 
-Status LoadPostProcessor(const JsonFields& fields, PostProcessor* out, int depth) {
+Status LoadPostProcessor(const JsonFields& fields, const Nesting& nesting, PostProcessor* out) {
+  PENSTOCK_RETURN_IF_ERROR(nesting.Enter(fields));
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view type, fields.String("type"));
   if (out->has_template) {
     return Status::Unsupported("post_processor after a template", fields.PathOf("type"));
@@ -114,14 +115,13 @@ Status LoadPostProcessor(const JsonFields& fields, PostProcessor* out, int depth
   }
   if (type == "Sequence") {
     PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("processors"));
-    if (depth >= kMaxSequenceDepth || array.size() > kMaxSequenceParts) {
-      return Status::Unsupported("Sequence is too long or too deep", fields.PathOf("processors"));
-    }
+    PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "processors", array.size()));
+    const Nesting inner(&nesting);
     size_t index = 0;
     for (JsonFields::Element element : array) {
       const std::string path = fields.PathOf("processors") + "[" + std::to_string(index++) + "]";
       PENSTOCK_ASSIGN_OR_RETURN(JsonFields part, JsonFields::Of(element, path));
-      PENSTOCK_RETURN_IF_ERROR(LoadPostProcessor(part, out, depth + 1));
+      PENSTOCK_RETURN_IF_ERROR(LoadPostProcessor(part, inner, out));
     }
     return {};
   }
@@ -156,25 +156,25 @@ Status LoadStripDecoder(const JsonFields& fields, DecoderChain* out) {
   return {};
 }
 
-Status LoadDecoderSequence(const JsonFields& fields, DecoderChain* out, int depth) {
+Status LoadDecoderSequence(const JsonFields& fields, const Nesting& nesting, DecoderChain* out) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("decoders"));
-  if (depth >= kMaxSequenceDepth || array.size() > kMaxSequenceParts) {
-    return Status::Unsupported("Sequence is too long or too deep", fields.PathOf("decoders"));
-  }
+  PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "decoders", array.size()));
+  const Nesting inner(&nesting);
   size_t index = 0;
   for (JsonFields::Element element : array) {
     const std::string path = fields.PathOf("decoders") + "[" + std::to_string(index++) + "]";
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields part, JsonFields::Of(element, path));
-    PENSTOCK_RETURN_IF_ERROR(LoadDecoder(part, out, depth + 1));
+    PENSTOCK_RETURN_IF_ERROR(LoadDecoder(part, inner, out));
   }
   return {};
 }
 
 }  // namespace
 
-Status LoadDecoder(const JsonFields& fields, DecoderChain* out, int depth) {
+Status LoadDecoder(const JsonFields& fields, const Nesting& nesting, DecoderChain* out) {
+  PENSTOCK_RETURN_IF_ERROR(nesting.Enter(fields));
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view type, fields.String("type"));
-  if (type == "Sequence") return LoadDecoderSequence(fields, out, depth);
+  if (type == "Sequence") return LoadDecoderSequence(fields, nesting, out);
   if (type == "Metaspace") return LoadMetaspaceDecoder(fields, out);
   if (type == "Strip") return LoadStripDecoder(fields, out);
   if (type == "ByteLevel") {
@@ -184,11 +184,11 @@ Status LoadDecoder(const JsonFields& fields, DecoderChain* out, int depth) {
   } else if (type == "Fuse") {
     out->push_back(MakeFuseDecoder());
   } else if (type == "WordPiece") {
-    PENSTOCK_ASSIGN_OR_RETURN(std::string_view prefix, fields.String("prefix"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string_view prefix, LoadAffix(fields, "prefix"));
     PENSTOCK_ASSIGN_OR_RETURN(const bool cleanup, fields.Bool("cleanup"));
     out->push_back(MakeWordPieceDecoder(std::string(prefix), cleanup));
   } else if (type == "BPEDecoder") {
-    PENSTOCK_ASSIGN_OR_RETURN(std::string_view suffix, fields.String("suffix"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string_view suffix, LoadAffix(fields, "suffix"));
     out->push_back(MakeBpeDecoder(std::string(suffix)));
   } else if (type == "Replace") {
     std::string regex_text;
@@ -196,8 +196,9 @@ Status LoadDecoder(const JsonFields& fields, DecoderChain* out, int depth) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string_view content, fields.String("content"));
     out->push_back(MakeReplaceDecoder(std::move(regex), std::string(content)));
   } else if (type == "CTC") {
-    PENSTOCK_ASSIGN_OR_RETURN(std::string_view pad, fields.String("pad_token"));
-    PENSTOCK_ASSIGN_OR_RETURN(std::string_view delimiter, fields.String("word_delimiter_token"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string_view pad, LoadAffix(fields, "pad_token"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string_view delimiter,
+                              LoadAffix(fields, "word_delimiter_token"));
     PENSTOCK_ASSIGN_OR_RETURN(const bool cleanup, fields.Bool("cleanup"));
     out->push_back(MakeCtcDecoder(std::string(pad), std::string(delimiter), cleanup));
   } else {
@@ -215,7 +216,7 @@ Status LoadAddedTokens(const JsonFields& fields, const Vocabulary& vocabulary,
   if (!fields.Has("added_tokens")) return {};
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("added_tokens"));
   int64_t next_id = int64_t(vocabulary.size());
-  std::unordered_map<std::string, size_t> index_of;
+  std::map<std::string_view, size_t> index_of;  // by content, which lies in the parsed file
   size_t index = 0;
   for (JsonFields::Element element : array) {
     const std::string path = "added_tokens[" + std::to_string(index++) + "]";
@@ -229,7 +230,7 @@ Status LoadAddedTokens(const JsonFields& fields, const Vocabulary& vocabulary,
     PENSTOCK_ASSIGN_OR_RETURN(token.rstrip, entry.BoolOr("rstrip", false));
     PENSTOCK_ASSIGN_OR_RETURN(token.normalized, entry.BoolOr("normalized", !token.special));
     if (content.empty()) continue;
-    const auto seen = index_of.find(token.content);
+    const auto seen = index_of.find(content);
     if (seen != index_of.end()) {  // the later entry's settings count
       token.id = (*out)[seen->second].id;
       (*out)[seen->second] = std::move(token);
@@ -240,7 +241,7 @@ Status LoadAddedTokens(const JsonFields& fields, const Vocabulary& vocabulary,
       if (next_id > kMaxTokenId) return Status::Unsupported("too many added tokens", path);
       token.id = int32_t(next_id++);
     }
-    index_of.emplace(token.content, out->size());
+    index_of.emplace(content, out->size());
     out->push_back(std::move(token));
   }
   return {};
@@ -266,11 +267,11 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json) {
   TokenizerParts parts;
   if (fields.Has("normalizer")) {
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields section, fields.Object("normalizer"));
-    PENSTOCK_ASSIGN_OR_RETURN(parts.normalizer, LoadNormalizer(section));
+    PENSTOCK_ASSIGN_OR_RETURN(parts.normalizer, LoadNormalizer(section, Nesting()));
   }
   if (fields.Has("pre_tokenizer")) {
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields section, fields.Object("pre_tokenizer"));
-    PENSTOCK_RETURN_IF_ERROR(LoadPreTokenizers(section, &parts.pre_tokenizers));
+    PENSTOCK_RETURN_IF_ERROR(LoadPreTokenizers(section, Nesting(), &parts.pre_tokenizers));
   }
   PENSTOCK_ASSIGN_OR_RETURN(JsonFields model, fields.Object("model"));
   // A byte-level model reads bytes directly if the last pre-tokenizer would have spelt them out.
@@ -284,11 +285,11 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json) {
   PENSTOCK_RETURN_IF_ERROR(LoadAddedTokens(fields, parts.model->vocabulary(), &parts.added));
   if (fields.Has("post_processor")) {
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields section, fields.Object("post_processor"));
-    PENSTOCK_RETURN_IF_ERROR(LoadPostProcessor(section, &parts.post));
+    PENSTOCK_RETURN_IF_ERROR(LoadPostProcessor(section, Nesting(), &parts.post));
   }
   if (fields.Has("decoder")) {
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields section, fields.Object("decoder"));
-    PENSTOCK_RETURN_IF_ERROR(LoadDecoder(section, &parts.decoder));
+    PENSTOCK_RETURN_IF_ERROR(LoadDecoder(section, Nesting(), &parts.decoder));
   } else {
     parts.decoder.push_back(MakeJoinWithSpaces());
   }

@@ -5,32 +5,30 @@
 
 namespace penstock {
 
-uint64_t HashBytes(std::string_view bytes) {
-  // Eight bytes a step, multiply and fold; constants are odd numbers without structure.
-  uint64_t h = 0x9E3779B97F4A7C15ull ^ (bytes.size() * 0xD6E8FEB86659FD93ull);
+uint64_t HashBytes(std::string_view bytes, uint64_t seed) {
+  // Eight bytes a step: a product with the seed in both factors, folded. Constants are odd numbers
+  // without structure.
+  constexpr uint64_t kStep = 0xD6E8FEB86659FD93ull, kLast = 0x9E3779B97F4A7C15ull;
+  uint64_t h = seed ^ bytes.size();
   const char* p = bytes.data();
   size_t n = bytes.size();
-  const auto mix = [&h](uint64_t word) {
-    h = (h ^ word) * 0xD6E8FEB86659FD93ull;
-    h ^= h >> 32;
-  };
   for (; n >= 8; n -= 8, p += 8) {
     uint64_t word;
     std::memcpy(&word, p, 8);
-    mix(word);
+    h = MixWords(h ^ word, seed ^ kStep);
   }
+  uint64_t word = 0;
   if (n >= 4) {
     uint32_t low, high;  // may overlap
     std::memcpy(&low, p, 4);
     std::memcpy(&high, p + n - 4, 4);
-    mix(uint64_t(high) << 32 | low);
+    word = uint64_t(high) << 32 | low;
   } else if (n > 0) {
-    mix(uint64_t(static_cast<unsigned char>(p[0])) |
-        uint64_t(static_cast<unsigned char>(p[n / 2])) << 8 |
-        uint64_t(static_cast<unsigned char>(p[n - 1])) << 16);
+    word = uint64_t(static_cast<unsigned char>(p[0])) |
+           uint64_t(static_cast<unsigned char>(p[n / 2])) << 8 |
+           uint64_t(static_cast<unsigned char>(p[n - 1])) << 16;
   }
-  h *= 0x9E3779B97F4A7C15ull;
-  return h ^ h >> 29;
+  return MixWords(h ^ word, seed ^ kLast);
 }
 
 void Vocabulary::Add(std::string_view token, int32_t id) {
@@ -48,7 +46,7 @@ void Vocabulary::Build() {
   by_id_.clear();
   count_ = 0;
   for (uint32_t i = 0; i < entries_.size(); ++i) {
-    const uint64_t hash = HashBytes(View(entries_[i]));
+    const uint64_t hash = HashBytes(View(entries_[i]), seed_);
     uint32_t slot = uint32_t(hash) & mask_;
     while (slots_[slot] != 0 && (hashes_[slot] != uint32_t(hash >> 32) ||
                                  View(entries_[slots_[slot] - 1]) != View(entries_[i]))) {
@@ -66,7 +64,7 @@ void Vocabulary::Build() {
 
 int32_t Vocabulary::Find(std::string_view token) const {
   if (slots_.empty()) return -1;
-  const uint64_t hash = HashBytes(token);
+  const uint64_t hash = HashBytes(token, seed_);
   for (uint32_t slot = uint32_t(hash) & mask_; slots_[slot] != 0; slot = (slot + 1) & mask_) {
     if (hashes_[slot] != uint32_t(hash >> 32)) continue;
     const Entry& entry = entries_[slots_[slot] - 1];

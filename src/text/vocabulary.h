@@ -6,10 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "text/seed.h"
+
 namespace penstock {
 
-// 64-bit hash of a short string; quick, not for hostile keys (the table is built once).
-uint64_t HashBytes(std::string_view bytes);
+// 64-bit hash of a short string. With HashSeed() (seed.h) those who choose the strings cannot
+// choose which of them meet.
+uint64_t HashBytes(std::string_view bytes, uint64_t seed);
 
 // String to id; immutable after Build. About 2 slots a token; keys live in one pool.
 class Vocabulary {
@@ -38,6 +41,7 @@ class Vocabulary {
   std::vector<uint32_t> slots_;   // index into entries_ plus 1; 0 = free
   std::vector<uint32_t> hashes_;  // of the slot's key, to skip most comparisons
   uint32_t mask_ = 0;
+  uint64_t seed_ = HashSeed();
   size_t count_ = 0;
   size_t max_token_bytes_ = 0;
 };
@@ -55,6 +59,11 @@ class ByteTrie {
   bool empty() const { return nodes_.size() <= 1; }
 
   static constexpr uint32_t kRoot = 0;
+  // Nodes are numbered breadth-first; the children of one are neighbours.
+  uint32_t size() const { return uint32_t(nodes_.size()); }
+  uint32_t FirstChild(uint32_t node) const { return nodes_[node].first_child; }
+  uint32_t Children(uint32_t node) const { return nodes_[node].children; }
+  unsigned char Label(uint32_t node) const { return labels_[node]; }
   uint32_t Child(uint32_t node, unsigned char label) const;
   int32_t Value(uint32_t node) const { return nodes_[node].value; }  // -1: no key ends here
   // Node of exactly `path` below `node`, or kNone.
