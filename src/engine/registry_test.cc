@@ -161,7 +161,9 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
       const Status status = registry.WaitLoaded();
       loaded = status.ok();
       failed += !loaded;
-      if (!loaded) EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+      if (!loaded) {
+        EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+      }
     }
   }
   EXPECT_GT(failed, 50);

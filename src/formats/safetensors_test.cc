@@ -63,7 +63,7 @@ std::string Entry(const std::string& name, const std::string& dtype, const std::
 // A size of 0 behind them leaves no bytes, but elements() multiplies from the front.
 TEST_F(SafetensorsTest, SizesWhoseProductOverflowsAreRefusedBesideAZero) {
   const std::string huge = std::to_string(int64_t{1} << 62);
-  for (const std::string shape : {"[" + huge + ",2,0]", "[0," + huge + ",4]"}) {
+  for (const std::string& shape : {"[" + huge + ",2,0]", "[0," + huge + ",4]"}) {
     EXPECT_NE(Failure("{" + Entry("a", "U8", shape, 0, 0) + "}", "").find("overflows"),
               std::string::npos)
         << shape;

@@ -1,6 +1,7 @@
 #include "http/request_policy.h"
 
 #include <algorithm>
+#include <functional>
 #include <charconv>
 #include <string>
 #include <utility>
@@ -165,7 +166,15 @@ Status RequestPolicy::SetPriority(HttpRequest* request) const {
     bulk = sets->bulk.Allows(ApiKeys::KeyOf(*request));
   }
   request->context.priority = bulk ? Priority::kBulk : Priority::kInteractive;
+  request->context.client = ClientOf(*request);
   return Status::Ok();
+}
+
+uint64_t RequestPolicy::ClientOf(const HttpRequest& request) const {
+  const std::hash<std::string_view> hash;
+  if (keys_->Get()->Required()) return hash(ApiKeys::KeyOf(request));
+  const std::string_view remote = request.remote;
+  return hash(remote.substr(0, remote.rfind(':')));
 }
 
 }  // namespace penstock

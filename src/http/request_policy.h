@@ -61,6 +61,8 @@ class RequestPolicy {
   Status Apply(HttpRequest* request) const;
 
  private:
+  // Equal for the same key or, where no keys are asked for, the same address.
+  uint64_t ClientOf(const HttpRequest& request) const;
   Status SetDeadline(HttpRequest* request) const;
   Status SetPriority(HttpRequest* request) const;
 

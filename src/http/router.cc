@@ -115,16 +115,8 @@ std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
   const Route& route = routes_[static_cast<size_t>(request->route)];
   if (std::string_view(route.method) == "POST") {
     request->context.memory = service_->NewRequestMemory(request->context.priority);
-    request->context.client = ClientOf(*request);
   }
   return std::nullopt;
-}
-
-// Equal for the same key or, where no keys are asked for, the same address.
-uint64_t Router::ClientOf(const HttpRequest& request) const {
-  if (!keys_.empty()) return std::hash<std::string_view>()(ApiKeys::KeyOf(request));
-  const std::string_view remote = request.remote;
-  return std::hash<std::string_view>()(remote.substr(0, remote.rfind(':')));
 }
 
 namespace {

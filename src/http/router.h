@@ -43,7 +43,6 @@ class Router final : public HttpHandler {
   HttpResponse Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal);
   HttpResponse Preflight(const HttpRequest& request, const std::string& allow) const;
   void AddCors(HttpRequest* request) const;
-  uint64_t ClientOf(const HttpRequest& request) const;
 
   Service* const service_;
   Metrics* const metrics_;

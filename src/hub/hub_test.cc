@@ -558,7 +558,9 @@ TEST_F(HubTest, SmallFilesAreCheckedAgainstGitsName) {
     options_.endpoint = server.url();
     const auto folder = ResolveModel("acme/tiny", options_);
     EXPECT_EQ(folder.ok(), given != std::string("wrong")) << given;
-    if (!folder.ok()) EXPECT_THAT(folder.status().message(), HasSubstr("git's SHA-1"));
+    if (!folder.ok()) {
+      EXPECT_THAT(folder.status().message(), HasSubstr("git's SHA-1"));
+    }
   }
 }
 

@@ -112,7 +112,9 @@ TEST_P(Throwing, ModelFailsItsOwnJobsOnly) {
       const Answer answer = answers[i].get();
       EXPECT_EQ(answer.status.code(), expected[i].code);
       EXPECT_THAT(answer.status.message(), HasSubstr(expected[i].message));
-      if (answer.status.ok()) EXPECT_EQ(answer.values[0], static_cast<float>(expected[i].id));
+      if (answer.status.ok()) {
+        EXPECT_EQ(answer.values[0], static_cast<float>(expected[i].id));
+      }
       if (answer.status.code() == StatusCode::kResourceExhausted) {
         EXPECT_EQ(answer.status.retry_after_s(), 1);
       }

@@ -483,7 +483,10 @@ class RegexCompiler {
         break;
       }
       if (!first && Eat("]")) break;
-      if (first && pattern_[at_] == ']') Fail("] first in a class");
+      if (first && pattern_[at_] == ']') {
+        Fail("] first in a class");  // which leaves nothing to read
+        break;
+      }
       first = false;
       if (Eat("&&")) {
         others.push_back(std::move(set));
