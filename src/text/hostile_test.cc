@@ -6,7 +6,6 @@
 #include <cstring>
 #include <functional>
 #include <random>
-#include <thread>
 
 #include "text/added_tokens.h"
 #include "text/model_unigram.h"
@@ -463,7 +462,7 @@ TEST(HostileText, PiecesShareTheStepsOfARegex) {
       {"type":"FixedLength","length":60},
       {"type":"Split","pattern":{"Regex":"(?:a{1,1000}){3}b"},"behavior":"Isolated","invert":false}]})"));
   const double seconds = SecondsOf([&] {
-    const Status status = Encode(*t, std::string(1 << 20, 'a'));
+    const Status status = Encode(*t, std::string(100'000, 'a'));
     EXPECT_EQ(status.code(), StatusCode::kUnprocessable);
     EXPECT_THAT(status.message(), HasSubstr("too many steps"));
   });
@@ -513,16 +512,12 @@ TEST_P(StopsInside, WhenCancelledOrLate) {
   options.stop.cancel = &cancel;
   options.stop.deadline = Clock::now() + std::chrono::hours(1);
   const double whole = SecondsOf([&] { ASSERT_TRUE(t->Encode(text, options, &out).ok()); });
-  // In the middle.
-  std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::duration<double>(whole / 8));
-    cancel.Cancel();
-  });
+  // The flag is looked at nowhere but inside.
+  cancel.Cancel();
   const double cancelled = SecondsOf([&] {
     EXPECT_EQ(t->EncodeTextUntil(text, options.stop, &ids).code(), StatusCode::kCancelled);
   });
-  other.join();
-  EXPECT_LT(cancelled, whole * 0.9 + 0.05) << whole;
+  EXPECT_LT(cancelled, whole / 2 + 0.05);
   options.stop.cancel = nullptr;
   options.stop.deadline = Clock::now() - std::chrono::seconds(1);
   EXPECT_EQ(t->Encode(text, options, &out).code(), StatusCode::kDeadlineExceeded);

@@ -33,8 +33,8 @@ class Work {
   explicit Work(const StopCondition& stop, int64_t limit = kUnlimited)
       : stop_(stop), granted_(std::min(limit, kSlice)), slice_(granted_), left_(limit) {}
 
-  // Counts bytes read or steps taken (below 2^60), some nanoseconds each. False once the work must end;
-  // status() says why.
+  // Counts bytes read or steps taken (below 2^60), some nanoseconds each. False once the work must
+  // end; status() says why.
   bool Spend(size_t units) {
     slice_ -= static_cast<int64_t>(units);
     return slice_ >= 0 || Look();
