@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "cpu/cpu_backend.h"
 #include "engine/engine.h"
@@ -33,17 +34,20 @@ TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
   };
   const double alone_s = batch_s("alone");
   std::atomic<bool> stop{false};
-  std::thread other([&] {
-    OtherBatch batch;
-    while (!stop) backend->RunLanes(2, &batch);
-  });
+  // Several, so that there is always one to wait for.
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i) {
+    others.emplace_back([&] {
+      OtherBatch batch;
+      while (!stop) backend->RunLanes(2, &batch);
+    });
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const double beside_s = batch_s("beside");
   stop = true;
-  other.join();
+  for (std::thread& other : others) other.join();
   EXPECT_GT(alone_s, 0);
-  // A tenth of what it would be if only one of the other's batches counted.
-  EXPECT_LE(beside_s, std::max(5 * alone_s, 0.3e-3));
+  EXPECT_LE(beside_s, std::max(4 * alone_s, 2e-3));
 }
 
 }  // namespace
