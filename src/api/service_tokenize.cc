@@ -104,15 +104,18 @@ struct TokenizeWork {
   TokenizeResponse response;
   std::string prompt;
   const Engine* engine = nullptr;
+  StopCondition stop;
   ResponseBytes bytes;
 
-  TokenizeWork(RequestMemory* memory, int64_t response_bytes) : bytes(memory, response_bytes) {}
+  TokenizeWork(const RequestContext& context, int64_t response_bytes)
+      : stop{context.cancel.get(), context.deadline}, bytes(context.memory.get(), response_bytes) {}
 
   Status Step(size_t i) {
     const Tokenizer& tokenizer = engine->tokenizer();
     EncodeOptions options;
     options.add_special_tokens = request.add_special_tokens;
     options.with_offsets = true;
+    options.stop = stop;
     Encoding encoding;
     const Status status =
         tokenizer.Encode(PreparedText(*engine, prompt, request.inputs[i]), options, &encoding);
@@ -172,7 +175,7 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
                        Callback<TokenizeResponse> done) {
   auto answer = impl_->Admit(Behaviour::kTokenize, context, std::move(done));
   if (!answer) return;
-  const auto work = std::make_shared<TokenizeWork>(context.memory.get(), limits_.response_bytes);
+  const auto work = std::make_shared<TokenizeWork>(context, limits_.response_bytes);
   const Status checked = [&]() -> Status {
     PENSTOCK_ASSIGN_OR_RETURN(work->engine, impl_->EngineFor(request.model, Behaviour::kTokenize));
     PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", limits_));

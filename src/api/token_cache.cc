@@ -22,9 +22,9 @@ TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remo
       lru_(Options(bytes, ttl), &metrics_) {}
 
 Status TokenCache::EncodeText(const Engine& engine, std::string_view text,
-                              std::vector<int32_t>* ids) {
+                              const StopCondition& stop, std::vector<int32_t>* ids) {
   if (!lru_.enabled() || text.size() < kTextBytesMin) {
-    return engine.tokenizer().EncodeText(text, ids);
+    return engine.tokenizer().EncodeTextUntil(text, stop, ids);
   }
   const bool found = lru_.Get(engine.cache_id(), text, [&](std::span<const std::byte> value) {
     ids->resize(value.size() / sizeof(int32_t));
@@ -35,7 +35,7 @@ Status TokenCache::EncodeText(const Engine& engine, std::string_view text,
                       !engine.fingerprint().empty();
   const std::string key = shared ? RemoteKey('t', {engine.fingerprint(), text}) : std::string();
   if (!shared || !FromRemote(key, engine, ids)) {
-    PENSTOCK_RETURN_IF_ERROR(engine.tokenizer().EncodeText(text, ids));
+    PENSTOCK_RETURN_IF_ERROR(engine.tokenizer().EncodeTextUntil(text, stop, ids));
     const auto bytes = std::as_bytes(std::span(*ids));
     if (shared) remote_->Put(key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }

@@ -31,7 +31,8 @@ class TokenCache {
   TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote, Metrics* metrics);
 
   // As engine.tokenizer().EncodeText. Any thread.
-  Status EncodeText(const Engine& engine, std::string_view text, std::vector<int32_t>* ids);
+  Status EncodeText(const Engine& engine, std::string_view text, const StopCondition& stop,
+                    std::vector<int32_t>* ids);
   void Clear() { lru_.Clear(); }
   size_t bytes() const { return lru_.bytes(); }
 

@@ -12,6 +12,7 @@ RequestTokenizer::RequestTokenizer(const EncodePlan* plan, TokenCache* cache)
     : plan_(*plan),
       engine_(*plan->engine),
       cache_(cache),
+      stop_{plan->context.cancel.get(), plan->context.deadline},
       prompt_(PreparedText(engine_, plan->prompt, "")) {}
 
 Status RequestTokenizer::Add(size_t i, Scratch* scratch, TokenizedItems* out) {
@@ -54,7 +55,7 @@ Status RequestTokenizer::Add(size_t i, Scratch* scratch, TokenizedItems* out) {
 // As sentence-transformers counts: the prompt tokenized alone, less the special token at its end.
 Status RequestTokenizer::CountPromptTokens() {
   std::vector<int32_t> ids;
-  PENSTOCK_RETURN_IF_ERROR(cache_->EncodeText(engine_, prompt_, &ids));
+  PENSTOCK_RETURN_IF_ERROR(cache_->EncodeText(engine_, prompt_, stop_, &ids));
   EncodeOptions options;
   options.add_special_tokens = plan_.add_special_tokens;
   Encoding encoding;
@@ -117,10 +118,10 @@ Status RequestTokenizer::AddText(const EncodeItem& item, Scratch* scratch, Token
 Status RequestTokenizer::TextTokens(std::string_view text, size_t limit, LimitedTokens* out) {
   if (limit == 0) {
     out->unread_bytes = 0;
-    return cache_->EncodeText(engine_, text, &out->ids);
+    return cache_->EncodeText(engine_, text, stop_, &out->ids);
   }
   const auto encode = [this](std::string_view part, std::vector<int32_t>* ids) {
-    return cache_->EncodeText(engine_, part, ids);
+    return cache_->EncodeText(engine_, part, stop_, ids);
   };
   return EncodeLimited(engine_.tokenizer(), text, limit, plan_.side, encode, out);
 }
@@ -167,7 +168,8 @@ Status RequestTokenizer::PromptedTokens(std::string_view text, size_t limit, Lim
   // Nearly all texts have the same cut: a space at the prompt's end, before a word.
   std::call_once(head_once_, [&] {
     head_bytes_ = at;
-    head_status_ = cache_->EncodeText(engine_, std::string_view(prompt_).substr(0, at), &head_ids_);
+    head_status_ =
+        cache_->EncodeText(engine_, std::string_view(prompt_).substr(0, at), stop_, &head_ids_);
   });
   PENSTOCK_RETURN_IF_ERROR(head_status_);
   if (at != head_bytes_) return TextTokens(whole, limit, out);

@@ -61,6 +61,7 @@ class RequestTokenizer {
   const EncodePlan& plan_;
   const Engine& engine_;
   TokenCache* const cache_;
+  const StopCondition stop_;
   const std::string prompt_;  // as the tokenizer gets it
 
   // Made by the first that needs it.
