@@ -167,9 +167,9 @@ HttpResponse Router::OnError(const HttpRequest& request, int status, const std::
   if (status == 429) code = StatusCode::kResourceExhausted;
   if (status == 500) code = StatusCode::kInternal;
   if (status == 503) code = StatusCode::kDeadlineExceeded;
-  Status error(code, message);
-  if (status == 429) error = std::move(error).WithRetryAfter(1);
-  return PrintError(DialectOf(request), status, error, request.id);
+  const int retry_after_s = status == 429 ? 1 : 0;
+  return PrintError(DialectOf(request), status, Status(code, message).WithRetryAfter(retry_after_s),
+                    request.id);
 }
 
 HttpResponse Router::Preflight(const HttpRequest& request, const std::string& allow) const {
