@@ -90,8 +90,8 @@ void AddLimitFlags(CLI::App* app, SoakOptions* options) {
       ->type_name("MS")
       ->group(limits);
   app->add_option("--memory-growth-mb-max", options->memory_growth_mb_max,
-                  "Resident memory over that after the capacity was measured; 64, or 336 with "
-                  "--hostile: 256 of requests in flight and 16 of the token cache more.")
+                  "Resident memory over that after the capacity was measured; 64, or 592 with "
+                  "--hostile: 512 of requests in flight and 16 of the token cache more.")
       ->default_str("")
       ->type_name("MB")
       ->group(limits);

@@ -70,9 +70,10 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);
-  app->add_option("--max-concurrent-requests", flags->model.limits.concurrent_requests,
-                  "Requests worked on at once; more are told to come back (429). Bulk work may fill "
-                  "3/4 of this and of the queues.")
+  app->add_option(
+         "--max-concurrent-requests", flags->model.limits.concurrent_requests,
+         "Requests worked on at once; more are told to come back (429). Bulk work may fill "
+         "3/4 of this and of the queues.")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);

@@ -51,7 +51,7 @@ struct SoakOptions {
 
   static constexpr double kMemoryGrowthMb = 64;
   // What the server's --max-inflight-bytes is by default.
-  static constexpr double kInflightMb = 256;
+  static constexpr double kInflightMb = 512;
   static constexpr double kInteractiveOfCapacity = 0.4;
 };
 

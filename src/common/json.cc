@@ -17,7 +17,7 @@ constexpr size_t kKeptParserBytesMax = 1 << 20;
 
 // simdjson chooses its code for this processor at first use, inside functions that may not throw;
 // done here, that need not find memory later.
-[[maybe_unused]] const auto kChosenHere = simdjson::get_active_implementation()->name();
+[[maybe_unused]] const auto kChosenHere = simdjson::get_active_implementation() -> name();
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 

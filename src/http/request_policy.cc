@@ -1,8 +1,8 @@
 #include "http/request_policy.h"
 
 #include <algorithm>
-#include <functional>
 #include <charconv>
+#include <functional>
 #include <string>
 #include <utility>
 
