@@ -76,7 +76,7 @@ struct ResultCache::Lookup {
   }
   void Complete() {
     if (job->context.trace != nullptr) job->context.trace->Enter(Stage::kComplete);
-    const auto done = job->done;
+    const auto done = std::move(job->done);
     if (failure.ok()) {
       job->values = std::move(values);
       job->width = static_cast<int32_t>(width);

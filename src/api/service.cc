@@ -166,7 +166,7 @@ Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest
     item.first = input.text;
     item.ids = input.ids;
     item.is_ids = input.is_ids;
-    item.field = fmt::format("inputs[{}]", i);
+    item.field = input.single ? "inputs" : fmt::format("inputs[{}]", i);
     plan.items.push_back(std::move(item));
   }
   return plan;

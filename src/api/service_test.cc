@@ -130,7 +130,7 @@ TEST_F(ServiceTest, IdsAreTakenAsTheyAre) {
   EXPECT_EQ(Embed(request)->values[4], 57);
   request.inputs[1].ids = {4, 100};
   ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "inputs[1]",
-              "inputs[1][1]: 100 is not a token id; they are 0 to 99");
+              "inputs[1][1]: 100 is not a token id; the vocabulary has 100, so they are 0 to 99");
   request.inputs[1].ids = {-1};
   ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "inputs[1]", "-1 is not");
   request.inputs[1].ids = {};

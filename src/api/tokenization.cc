@@ -69,9 +69,10 @@ Status RequestTokenizer::AddIds(const EncodeItem& item, TokenizedItems* out, Cut
   const int32_t vocab_size = engine_.folder().encoder.vocab_size;
   for (size_t i = 0; i < item.ids.size(); ++i) {
     if (item.ids[i] >= 0 && item.ids[i] < vocab_size) continue;
-    return Status::InvalidArgument(fmt::format("{}[{}]: {} is not a token id; they are 0 to {}",
-                                               item.field, i, item.ids[i], vocab_size - 1),
-                                   item.field);
+    return Status::InvalidArgument(
+        fmt::format("{}[{}]: {} is not a token id; the vocabulary has {}, so they are 0 to {}",
+                    item.field, i, item.ids[i], vocab_size, vocab_size - 1),
+        item.field);
   }
   auto ids = item.ids;
   const size_t max_tokens = engine_.facts().max_tokens;

@@ -23,6 +23,7 @@ struct Input {
   std::string text;
   std::vector<int32_t> ids;
   bool is_ids = false;
+  bool single = false;  // not in an array of inputs: errors call it "inputs", not "inputs[0]"
 };
 
 enum class InputType { kUnset, kQuery, kDocument };

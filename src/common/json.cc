@@ -326,6 +326,7 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
                                                     " bytes; at most " + std::to_string(bytes_max) +
                                                     " are allowed");
   }
+  if (text.data() == nullptr) text = "";  // simdjson copies it, also where it is empty
   JsonDocument document;
   document.tape_ = std::make_unique<simdjson::dom::document>();
   auto error = ParseOnce(text, *document.tape_, &document.root_);

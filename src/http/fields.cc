@@ -220,6 +220,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
     *single = true;
     PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ParseIds(items, path));
     inputs->push_back(FromIds(std::move(ids)));
+    inputs->back().single = true;
     return Status::Ok();
   }
   PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));

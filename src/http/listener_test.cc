@@ -527,6 +527,9 @@ TEST_F(ListenerTest, ConnectionsOverTheLimitAreTurnedAway) {
 
 // Without a descriptor to accept it with, a client is still told.
 TEST_F(ListenerTest, OutOfDescriptorsIsA503) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's check of types opens a pipe, for which nothing is left";
+#endif
   Start();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -121,3 +121,13 @@ def test_concurrent_clients_get_what_they_get_alone(server):
     batch = server.post("/v1/embeddings", {"input": texts, "encoding_format": "base64"}).json()
     assert together == alone  # to the bit
     assert [row["embedding"] for row in batch["data"]] == alone
+
+
+def test_an_id_beyond_the_vocabulary_is_named(server):
+    for ids, where in (([[5, 6], [7, 999_999]], "input[1][1]"), ([5, 6, 999_999], "input[2]"),
+                       ([200], "input[0]")):
+        answer = server.post("/v1/embeddings", {"input": ids})
+        assert answer.status_code == 400
+        message = answer.json()["error"]["message"]
+        assert message.startswith(f"{where}: ") and "the vocabulary has 200" in message, message
+    assert server.post("/v1/embeddings", {"input": [199]}).status_code == 200
