@@ -12,14 +12,12 @@
 namespace penstock {
 namespace {
 
-// More workers do not help: a model takes tokens more slowly than a few of them make them. Two at
-// least, so that one is free of long turns.
-constexpr unsigned kWorkersDefaultMin = 2;
+// More workers do not help: a model takes tokens more slowly than a few of them make them.
 constexpr unsigned kWorkersDefaultMax = 8;
 
 size_t Workers(const ServiceLimits& limits) {
   if (limits.tokenization_workers > 0) return limits.tokenization_workers;
-  return std::clamp(std::thread::hardware_concurrency(), kWorkersDefaultMin, kWorkersDefaultMax);
+  return std::clamp(std::thread::hardware_concurrency(), 1u, kWorkersDefaultMax);
 }
 
 std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceLimits& limits, Metrics* metrics) {

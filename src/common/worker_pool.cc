@@ -1,5 +1,9 @@
 #include "common/worker_pool.h"
 
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -9,12 +13,32 @@
 
 namespace penstock {
 
+namespace {
+
+// Of threads for long turns: a tenth of the weight of the others.
+constexpr int kLongTurnNice = 10;
+
+void LowerPriority() {
+  const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+  (void)setpriority(PRIO_PROCESS, thread, kLongTurnNice);
+}
+
+}  // namespace
+
 WorkerPool::WorkerPool(size_t threads, size_t queue_max)
-    : queue_max_(queue_max), long_max_(std::max<size_t>(threads, 2) - 1) {
-  threads = std::max<size_t>(threads, 1);
-  threads_.reserve(threads);
+    : queue_max_(queue_max), short_threads_(std::max<size_t>(threads, 1)) {
+  const size_t long_threads = std::max<size_t>(short_threads_ / 2, 1);
+  threads_.reserve(short_threads_ + long_threads);
   try {
-    for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+    for (size_t i = 0; i < short_threads_; ++i) {
+      threads_.emplace_back([this] { Run(Length::kShort); });
+    }
+    for (size_t i = 0; i < long_threads; ++i) {
+      threads_.emplace_back([this] {
+        LowerPriority();
+        Run(Length::kLong);
+      });
+    }
   } catch (...) {  // the system gives no more threads
     Stop();
     throw;
@@ -34,7 +58,6 @@ Status WorkerPool::Submit(Task task, Priority priority, Length length) {
     }
     Push({std::move(task), priority, length});
   }
-  wake_.notify_one();
   return Status::Ok();
 }
 
@@ -45,55 +68,43 @@ bool WorkerPool::SubmitAdmitted(Task task, Priority priority, Length length) {
     if (stopping_ && running_ == 0) return false;
     Push({std::move(task), priority, length});
   }
-  wake_.notify_one();
   return true;
 }
 
 void WorkerPool::Push(Item item) {
-  Queues& queues = queues_[static_cast<size_t>(item.priority)];
-  queues.of_length[static_cast<size_t>(item.length)].push_back(std::move(item));
+  const Length length = item.length;
+  Queues& queues = queues_[static_cast<size_t>(length)];
+  queues.of_class[static_cast<size_t>(item.priority)].push_back(std::move(item));
+  if (length == Length::kShort) short_at_work_.fetch_add(1, std::memory_order_relaxed);
   ++waiting_;
   load_->waiting_tasks.store(static_cast<int64_t>(waiting_), std::memory_order_relaxed);
+  queues.wake.notify_one();
 }
 
-bool WorkerPool::TakeOf(Priority priority, Item* item) {
-  Queues& queues = queues_[static_cast<size_t>(priority)];
-  for (const Length length :
-       {queues.next, queues.next == Length::kShort ? Length::kLong : Length::kShort}) {
-    auto& queue = queues.of_length[static_cast<size_t>(length)];
-    if (queue.empty() || (length == Length::kLong && running_long_ >= long_max_)) continue;
-    *item = std::move(queue.front());
-    queue.pop_front();
-    queues.next = length == Length::kShort ? Length::kLong : Length::kShort;
-    --waiting_;
-    return true;
-  }
-  return false;
+bool WorkerPool::TakeNext(Length length, Item* item) {
+  Queues& queues = queues_[static_cast<size_t>(length)];
+  auto& interactive = queues.of_class[static_cast<size_t>(Priority::kInteractive)];
+  auto& bulk = queues.of_class[static_cast<size_t>(Priority::kBulk)];
+  if (interactive.empty() && bulk.empty()) return false;
+  const bool bulks_turn = queues.interactive_turns + 1 >= kTurnsPerBulk;
+  const bool take_bulk = interactive.empty() || (bulks_turn && !bulk.empty());
+  queues.interactive_turns = take_bulk || bulk.empty() ? 0 : queues.interactive_turns + 1;
+  auto& from = take_bulk ? bulk : interactive;
+  *item = std::move(from.front());
+  from.pop_front();
+  --waiting_;
+  return true;
 }
 
-bool WorkerPool::TakeNext(Item* item) {
-  const Queues& bulk = queues_[static_cast<size_t>(Priority::kBulk)];
-  const bool bulk_waits = !bulk.of_length[0].empty() || !bulk.of_length[1].empty();
-  if (bulk_waits && interactive_turns_ + 1 >= kTurnsPerBulk && TakeOf(Priority::kBulk, item)) {
-    interactive_turns_ = 0;
-    return true;
-  }
-  if (TakeOf(Priority::kInteractive, item)) {
-    interactive_turns_ = bulk_waits ? interactive_turns_ + 1 : 0;
-    return true;
-  }
-  return TakeOf(Priority::kBulk, item);
-}
-
-void WorkerPool::Run() {
+void WorkerPool::Run(Length length) {
   std::unique_lock lock(mutex_);
   while (true) {
     Item item;
-    // While a task runs it may come back, so the others do not leave before it is through.
-    wake_.wait(lock, [&] { return TakeNext(&item) || (stopping_ && running_ == 0); });
+    // While a task waits or runs it may come back, so no thread leaves before.
+    queues_[static_cast<size_t>(length)].wake.wait(lock, [&] {
+      return TakeNext(length, &item) || (stopping_ && running_ == 0 && waiting_ == 0);
+    });
     if (item.task == nullptr) return;
-    const bool is_long = item.length == Length::kLong;
-    running_long_ += is_long;
     load_->waiting_tasks.store(static_cast<int64_t>(waiting_), std::memory_order_relaxed);
     load_->running_tasks.store(static_cast<int64_t>(++running_), std::memory_order_relaxed);
     lock.unlock();
@@ -105,15 +116,15 @@ void WorkerPool::Run() {
     load_->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
     lock.lock();
     load_->running_tasks.store(static_cast<int64_t>(--running_), std::memory_order_relaxed);
-    running_long_ -= is_long;
+    if (length == Length::kShort) short_at_work_.fetch_sub(1, std::memory_order_relaxed);
     if (turn != Turn::kDone) {
       item.length = turn == Turn::kAgainLong ? Length::kLong : Length::kShort;
       // The place in the deque may want memory: then the task ends as if it had thrown.
-      if (!RunGuarded("worker pool", [&] { Push(std::move(item)); })) item = Item();
+      RunGuarded("worker pool", [&] { Push(std::move(item)); });
     }
-    // A long turn that ended may let another begin beside the task this thread takes next.
-    if (waiting_ > 1) wake_.notify_one();
-    if (stopping_) wake_.notify_all();
+    if (stopping_) {
+      for (Queues& queues : queues_) queues.wake.notify_all();
+    }
   }
 }
 
@@ -122,7 +133,7 @@ void WorkerPool::Stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_all();
+  for (Queues& queues : queues_) queues.wake.notify_all();
   for (auto& thread : threads_) {
     if (thread.joinable()) thread.join();
   }

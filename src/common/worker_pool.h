@@ -7,8 +7,8 @@
 //
 // Which turn is next:
 //   - interactive tasks go before bulk ones; while both wait, one turn in kTurnsPerBulk is bulk's;
-//   - long turns (more than about 10 ms) never take the last thread: at most threads() - 1 of them
-//     run at once, so short turns wait for short turns only. With one thread they have no choice.
+//   - long turns (more than about 10 ms: parsing and printing of megabytes) run on threads of their
+//     own, at a low priority of the system: neither short turns nor the model wait for them.
 //
 // An exception that leaves a task is logged and ends the task; the rest goes on.
 #pragma once
@@ -55,7 +55,7 @@ class WorkerPool {
   // Runs all that was accepted to its end, then joins. Not from a task.
   void Stop();
 
-  size_t threads() const { return threads_.size(); }
+  size_t threads() const { return short_threads_; }  // for short turns
 
   // How much the pool has to do. Shared, so that whoever watches may outlive the pool.
   struct Load {
@@ -64,12 +64,10 @@ class WorkerPool {
     std::atomic<int64_t> running_tasks{0};
   };
   std::shared_ptr<const Load> load() const { return load_; }
-  // Whether a thread has nothing to do: the caller's may then do something else for a while. A
-  // hint.
+  // Whether a thread for short turns has nothing to do: the caller's may then do something else for
+  // a while. A hint.
   bool HasIdleThread() const {
-    return load_->waiting_tasks.load(std::memory_order_relaxed) == 0 &&
-           load_->running_tasks.load(std::memory_order_relaxed) <
-               static_cast<int64_t>(threads_.size());
+    return short_at_work_.load(std::memory_order_relaxed) < short_threads_;
   }
 
  private:
@@ -78,29 +76,27 @@ class WorkerPool {
     Priority priority = Priority::kInteractive;
     Length length = Length::kShort;
   };
-  // The tasks of one priority class.
+  // Tasks for turns of one length.
   struct Queues {
-    std::array<std::deque<Item>, 2> of_length;
-    Length next = Length::kShort;  // whose turn it is where both may run
+    std::array<std::deque<Item>, kPriorities> of_class;
+    uint32_t interactive_turns = 0;  // since bulk had one, while bulk waited
+    std::condition_variable wake;
   };
 
   void Push(Item item);
-  // The next task that may run now; false: none. mutex_ held, as for Push.
-  bool TakeNext(Item* item);
-  bool TakeOf(Priority priority, Item* item);
-  void Run();
+  // The next task for a turn of this length; false: none. mutex_ held, as for Push.
+  bool TakeNext(Length length, Item* item);
+  void Run(Length length);
 
   const size_t queue_max_;
-  const size_t long_max_;  // long turns at once
+  const size_t short_threads_;
   const std::shared_ptr<Load> load_ = std::make_shared<Load>();
+  std::atomic<size_t> short_at_work_{0};  // tasks that wait or run
   std::mutex mutex_;
-  std::condition_variable wake_;
   // All guarded by mutex_.
-  std::array<Queues, kPriorities> queues_;
+  std::array<Queues, 2> queues_;  // by Length
   size_t waiting_ = 0;
   size_t running_ = 0;
-  size_t running_long_ = 0;
-  uint32_t interactive_turns_ = 0;  // since bulk had one, while bulk waited
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

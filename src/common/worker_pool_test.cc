@@ -103,7 +103,7 @@ TEST(WorkerPool, InteractiveGoesFirstAndBulkGetsOneTurnInEight) {
   EXPECT_EQ(order, "iiiiiiibiiiiiiibiiiib");
 }
 
-TEST(WorkerPool, LongTurnsNeverTakeTheLastThread) {
+TEST(WorkerPool, LongTurnsRunOnThreadsOfTheirOwn) {
   Gate first;
   std::atomic<bool> second_ran{false};
   std::promise<void> short_ran;

@@ -74,7 +74,9 @@ const char* ChunkCheck::SizeDigit(unsigned char c) {
 }
 
 const char* ChunkCheck::Extension(unsigned char c) {
-  if (++extension_bytes_ > kChunkExtensionBytesMax) return "chunk extensions are too long";
+  // The line's end is none: a body may come in any number of chunks.
+  if (c != '\r' && ++extension_bytes_ > kChunkExtensionBytesMax)
+    return "chunk extensions are too long";
   if (state_ == State::kQuoted || state_ == State::kEscaped) {
     if ((c < 0x20 && c != '\t') || c == 0x7f) return kBadExtension;
     const bool plain = state_ == State::kEscaped || (c != '"' && c != '\\');

@@ -149,6 +149,15 @@ TEST(ChunkCheck, LengthsAreBounded) {
   EXPECT_EQ(Verdict(trailers), "trailers are too long");
 }
 
+TEST(ChunkCheck, ABodyMayComeInAnyNumberOfChunks) {
+  std::string body;
+  for (int i = 0; i < 50'000; ++i) body += "1\r\nx\r\n";
+  body += "0\r\n\r\n";
+  ChunkCheck check(16 << 10);
+  const char* const wrong = check.Check(body);
+  EXPECT_EQ(wrong, nullptr) << wrong;
+}
+
 // Where the check sees the end of a body, the parser that takes it apart does too.
 TEST(ChunkCheck, TheParserAgreesOnTheEnd) {
   namespace http = boost::beast::http;
