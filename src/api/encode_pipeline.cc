@@ -17,7 +17,7 @@ namespace {
 // turns cost nothing.
 constexpr size_t kChunkItemsMax = 32;
 constexpr size_t kChunkBytes = 64 << 10;
-// A chunk of so many bytes (it is one text then) is a long turn of the pool.
+// A chunk of this many bytes is a single text; it is tokenized as a long turn of the pool.
 constexpr size_t kLongChunkBytes = 256 << 10;
 // Of a token: id, type id, length and skip, in a chunk and in the job.
 constexpr int64_t kTokenBytes = 24;
@@ -163,7 +163,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     }
   }
 
-  // Values of the output for so many tokens in so many sequences.
+  // Number of output values for `tokens` tokens in `sequences` sequences.
   size_t OutputValues(size_t tokens, size_t sequences) const {
     return (plan_.output == EncoderOutput::kTokens ? tokens : sequences) * width_;
   }

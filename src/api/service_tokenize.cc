@@ -21,7 +21,7 @@ struct PoolLoop {
   // A turn: a millisecond or so.
   static constexpr size_t kTurnSteps = 32;
   static constexpr size_t kTurnBytes = 64 << 10;
-  // A step of so many bytes makes its turn a long one.
+  // A step with this many bytes of input runs as a long turn.
   static constexpr size_t kLongStepBytes = 256 << 10;
 
   RequestContext context;

@@ -197,7 +197,7 @@ void RemoteStore::SetDown(const std::string& why) noexcept {
   MissAll();
 }
 
-// Takes no memory, for it may be what there is none of.
+// Allocates nothing: memory may have run out.
 void RemoteStore::MissAll() {
   for (;;) {
     Lookup lookup;

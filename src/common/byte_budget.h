@@ -25,7 +25,7 @@ constexpr int64_t ClassLimit(int64_t bound, Priority priority) {
 
 class ByteBudget {
  public:
-  // Free heap is given back to the system after so many bytes were let go.
+  // The heap is trimmed each time this many bytes have been released.
   static constexpr int64_t kTrimBytes = 32 << 20;
 
   explicit ByteBudget(int64_t limit);

@@ -74,7 +74,7 @@ const char* ChunkCheck::SizeDigit(unsigned char c) {
 }
 
 const char* ChunkCheck::Extension(unsigned char c) {
-  // The line's end is none: a body may come in any number of chunks.
+  // The line end is not an extension, so the number of chunks is not limited.
   if (c != '\r' && ++extension_bytes_ > kChunkExtensionBytesMax)
     return "chunk extensions are too long";
   if (state_ == State::kQuoted || state_ == State::kEscaped) {

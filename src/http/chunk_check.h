@@ -30,7 +30,7 @@ class ChunkCheck {
   // skipped; those behind the end of the body are not looked at. Null, or what is wrong; a body
   // once found wrong stays so.
   const char* Check(std::string_view unread);
-  // The parser has used so many bytes of it.
+  // Tells how many of the checked bytes the parser has consumed.
   void Used(size_t bytes) { seen_ -= bytes < seen_ ? bytes : seen_; }
   // The body has ended where the parser has stopped.
   bool AtEnd() const { return state_ == State::kDone && seen_ == 0; }
