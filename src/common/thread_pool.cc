@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "common/event_count.h"
@@ -39,6 +40,13 @@ std::vector<int> UsableCpus() {
   return cpus;
 }
 
+void RunOnlyOn(std::span<const int> cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
+
 }  // namespace
 
 size_t UsableProcessors() { return UsableCpus().size(); }
@@ -46,10 +54,16 @@ size_t UsableProcessors() { return UsableCpus().size(); }
 ThreadPool::ThreadPool(size_t threads, bool pin) {
   threads = std::clamp<size_t>(threads, 1, kThreadsMax);
   const std::vector<int> cpus = UsableCpus();
+  pin = pin && threads > 1 && threads <= cpus.size();
+  if (pin) {
+    caller_cpus_ = cpus;
+    caller_cpus_.erase(caller_cpus_.begin() + 1,
+                       caller_cpus_.begin() + static_cast<ptrdiff_t>(threads));
+  }
   workers_.reserve(threads - 1);
   try {
     for (size_t thread = 1; thread < threads; ++thread) {
-      const int cpu = pin && threads <= cpus.size() ? cpus[thread] : -1;
+      const int cpu = pin ? cpus[thread] : -1;
       workers_.emplace_back([this, thread, cpu] { WorkerMain(thread, cpu); });
     }
   } catch (...) {
@@ -59,6 +73,10 @@ ThreadPool::ThreadPool(size_t threads, bool pin) {
 }
 
 ThreadPool::~ThreadPool() { StopWorkers(); }
+
+void ThreadPool::PlaceCaller() const {
+  if (!caller_cpus_.empty()) RunOnlyOn(caller_cpus_);
+}
 
 void ThreadPool::StopWorkers() {
   stop_.store(true, std::memory_order_seq_cst);
@@ -125,12 +143,7 @@ void ThreadPool::RunPart(size_t first, size_t count, LoopFn fn, void* context) {
 }
 
 void ThreadPool::WorkerMain(size_t thread, int cpu) {
-  if (cpu >= 0) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-  }
+  if (cpu >= 0) RunOnlyOn({&cpu, 1});
   pthread_setname_np(pthread_self(), ("compute-" + std::to_string(thread)).c_str());
 
   uint32_t seen = 0;

@@ -41,6 +41,11 @@ class ThreadPool {
 
   size_t threads() const { return workers_.size() + 1; }
 
+  // Keeps the calling thread off the processors that workers are pinned to, for as long as it
+  // lives: for a thread that calls ParallelFor all the time. On a worker's processor each would
+  // wait for the other until the system moves the caller away.
+  void PlaceCaller() const;
+
   // Calls fn(index, thread) for every index below count, begun in order, on any thread; `thread`
   // < threads() names the one that runs it. Returns when all are done; if fn threw, throws the
   // first exception then. Several threads may call; their loops run one after the other.
@@ -84,6 +89,7 @@ class ThreadPool {
   alignas(128) std::atomic<uint32_t> wake_{0};  // futex word: changes with every loop
   std::atomic<uint32_t> sleepers_{0};
   std::atomic<bool> stop_{false};
+  std::vector<int> caller_cpus_;  // without a pinned worker; empty: nothing is pinned
   std::vector<std::thread> workers_;
 };
 

@@ -1,8 +1,11 @@
 #include "common/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <chrono>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -43,6 +46,42 @@ TEST(ThreadPool, WakesAfterSleep) {
     std::atomic<int> sum{0};
     pool.ParallelFor(10, [&](size_t i, size_t) { sum += static_cast<int>(i); });
     EXPECT_EQ(sum.load(), 45);
+  }
+}
+
+std::set<int> Affinity(pthread_t thread) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(pthread_getaffinity_np(thread, sizeof(set), &set), 0);
+  std::set<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.insert(cpu);
+  }
+  return cpus;
+}
+
+TEST(ThreadPool, APlacedCallerStaysOffTheProcessorsOfPinnedWorkers) {
+  if (UsableProcessors() < 2) GTEST_SKIP() << "needs two processors";
+  for (size_t threads = 2; threads <= UsableProcessors(); ++threads) {
+    const ThreadPool pool(threads);
+    std::thread([&pool, threads] {
+      const std::set<int> before = Affinity(pthread_self());
+      pool.PlaceCaller();
+      const std::set<int> after = Affinity(pthread_self());
+      EXPECT_EQ(after.size(), before.size() - (threads - 1));
+      EXPECT_EQ(*after.begin(), *before.begin());
+    }).join();
+  }
+}
+
+TEST(ThreadPool, ACallerIsLeftAloneWhereNothingIsPinned) {
+  const ThreadPool free(UsableProcessors() + 1);  // more threads than processors
+  const ThreadPool asked(2, /*pin=*/false);
+  const ThreadPool alone(1);
+  for (const ThreadPool* pool : {&free, &asked, &alone}) {
+    const std::set<int> before = Affinity(pthread_self());
+    pool->PlaceCaller();
+    EXPECT_EQ(Affinity(pthread_self()), before);
   }
 }
 

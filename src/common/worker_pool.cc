@@ -1,5 +1,6 @@
 #include "common/worker_pool.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,10 +32,14 @@ WorkerPool::WorkerPool(size_t threads, size_t queue_max)
   threads_.reserve(short_threads_ + long_threads);
   try {
     for (size_t i = 0; i < short_threads_; ++i) {
-      threads_.emplace_back([this] { Run(Length::kShort); });
+      threads_.emplace_back([this] {
+        pthread_setname_np(pthread_self(), "worker");
+        Run(Length::kShort);
+      });
     }
     for (size_t i = 0; i < long_threads; ++i) {
       threads_.emplace_back([this] {
+        pthread_setname_np(pthread_self(), "worker-long");
         LowerPriority();
         Run(Length::kLong);
       });

@@ -47,6 +47,8 @@ class CpuBackend final : public Backend {
            (pool_.threads() == 1 ? " thread)" : " threads)");
   }
 
+  void PlaceCaller() const override { pool_.PlaceCaller(); }
+
   size_t lanes() const override { return pool_.threads(); }
   void RunLanes(size_t count, LaneWork* work) override {
     if (lanes_.empty()) {

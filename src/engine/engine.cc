@@ -24,8 +24,9 @@ constexpr std::array kPoolingModes = {PoolingMode::kCls,         PoolingMode::kM
 
 class ModelRunner : public EncoderRunner {
  public:
-  explicit ModelRunner(std::shared_ptr<const EncoderModel> model)
-      : model_(std::move(model)), session_(model_.get()) {}
+  // The backend outlives the runner, as it does the model.
+  ModelRunner(std::shared_ptr<const EncoderModel> model, const Backend* backend)
+      : model_(std::move(model)), backend_(backend), session_(model_.get()) {}
 
   int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
   Status Run(const PackedBatch& batch, EncoderOutput output,
@@ -33,6 +34,7 @@ class ModelRunner : public EncoderRunner {
     const std::lock_guard lock(session_mutex_);
     return session_.Run(batch, output, sinks);
   }
+  void PlaceExecutor() const override { backend_->PlaceCaller(); }
   uint64_t HeldBytes() const override { return session_.HeldBytes(); }
   uint64_t ReleaseMemory() override {
     const std::unique_lock lock(session_mutex_, std::try_to_lock);
@@ -44,6 +46,7 @@ class ModelRunner : public EncoderRunner {
 
  private:
   const std::shared_ptr<const EncoderModel> model_;
+  const Backend* const backend_;
   std::mutex session_mutex_;  // taken once a batch; another thread has it only to release memory
   EncoderSession session_;
 };
@@ -181,7 +184,7 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   }
   const std::shared_ptr<const EncoderModel> shared = std::move(model);
   for (int32_t i = 0; i < options.replicas; ++i) {
-    parts.runners.push_back(std::make_unique<ModelRunner>(shared));
+    parts.runners.push_back(std::make_unique<ModelRunner>(shared, backend));
   }
   EngineOptions measured = options;
   PENSTOCK_RETURN_IF_ERROR(MeasureLimits(parts, &measured.scheduler));

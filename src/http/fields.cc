@@ -97,13 +97,10 @@ Input FromIds(std::vector<int32_t> ids) {
   return input;
 }
 
-Expected<int32_t> ParseId(element value, const std::string& path) {
-  int64_t id = 0;
+// The error of an entry that is not a token id.
+Status NotAnId(element value, const std::string& path) {
   if (!value.is_int64() && !value.is_uint64()) return WrongType(path, "a token id", value);
-  if (value.get(id) != simdjson::SUCCESS || id < 0 || id > std::numeric_limits<int32_t>::max()) {
-    return Status::InvalidArgument("'" + path + "' must be a token id from 0 to 2147483647", path);
-  }
-  return static_cast<int32_t>(id);
+  return Status::InvalidArgument("'" + path + "' must be a token id from 0 to 2147483647", path);
 }
 
 }  // namespace
@@ -190,11 +187,22 @@ Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::s
   return strings;
 }
 
-Expected<std::vector<int32_t>> ParseIds(array items, const std::string& path) {
+Expected<std::vector<int32_t>> ParseIds(array items, const std::string& path,
+                                        const ServiceLimits& limits) {
+  const auto limit = static_cast<size_t>(limits.input_bytes);
   std::vector<int32_t> ids;
   for (const element item : items) {
-    PENSTOCK_ASSIGN_OR_RETURN(const int32_t id, ParseId(item, Indexed(path, ids.size())));
-    ids.push_back(id);
+    if (ids.size() == limit) {
+      return Status(StatusCode::kPayloadTooLarge,
+                    "'" + path + "' has more than " + std::to_string(limit) +
+                        " ids, the limit (--max-input-bytes)",
+                    path);
+    }
+    int64_t id = 0;
+    if (item.get(id) != simdjson::SUCCESS || id < 0 || id > std::numeric_limits<int32_t>::max()) {
+      return NotAnId(item, Indexed(path, ids.size()));
+    }
+    ids.push_back(static_cast<int32_t>(id));
   }
   return ids;
 }
@@ -218,7 +226,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
   }
   if (items.begin() != items.end() && (*items.begin()).is_number()) {
     *single = true;
-    PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ParseIds(items, path));
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ParseIds(items, path, limits));
     inputs->push_back(FromIds(std::move(ids)));
     inputs->back().single = true;
     return Status::Ok();
@@ -232,7 +240,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
       inputs->push_back(FromText(text));
     } else if (of_ids && item.get(ids) == simdjson::SUCCESS) {
       PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> parsed,
-                                ParseIds(ids, Indexed(path, inputs->size())));
+                                ParseIds(ids, Indexed(path, inputs->size()), limits));
       inputs->push_back(FromIds(std::move(parsed)));
     } else {
       return WrongType(Indexed(path, inputs->size()), of_ids ? "an array of token ids" : "a string",

@@ -52,8 +52,10 @@ Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::s
 // one input was given without an array around it.
 Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceLimits& limits,
                    std::vector<Input>* inputs, bool* single);
-// An array of integers from 0 to 2^31 - 1.
-Expected<std::vector<int32_t>> ParseIds(simdjson::dom::array array, const std::string& path);
+// An array of integers from 0 to 2^31 - 1; kPayloadTooLarge if there are more of them than the
+// longest text may have bytes.
+Expected<std::vector<int32_t>> ParseIds(simdjson::dom::array array, const std::string& path,
+                                        const ServiceLimits& limits);
 
 // Absent = nullopt.
 Expected<std::optional<bool>> GetOptionalBool(const JsonObject& object, std::string_view key);

@@ -269,11 +269,11 @@ Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceLi
         return Status::InvalidArgument(
             "'" + path + "' must be an array of token ids, is " + JsonTypeName(item), path);
       }
-      PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> parsed_row, ParseIds(row, path));
+      PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> parsed_row, ParseIds(row, path, limits));
       request.inputs.push_back(std::move(parsed_row));
     }
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> row, ParseIds(ids, "ids"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> row, ParseIds(ids, "ids", limits));
     request.inputs.push_back(std::move(row));
   }
   PENSTOCK_ASSIGN_OR_RETURN(request.skip_special_tokens,

@@ -109,6 +109,19 @@ TEST(Tei, Similarity) {
   EXPECT_EQ(PrintTeiSimilarity(response), "[0.5,1.0]");
 }
 
+TEST(Tei, IdsAreReadUpToTheLimit) {
+  ServiceLimits limits;
+  limits.input_bytes = 3;
+  const auto status = [&limits](const char* json) {
+    return ParseTeiDecode(*JsonDocument::Parse(json)->Object(), limits).status();
+  };
+  EXPECT_TRUE(status(R"({"ids":[1,2,3]})").ok());
+  // The fourth is the end: what follows it is not looked at.
+  EXPECT_EQ(status(R"({"ids":[1,2,3,4,"a"]})").code(), StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(status(R"({"ids":[[1,2,3],[1,2,3,4]]})").message(),
+            "'ids[1]' has more than 3 ids, the limit (--max-input-bytes)");
+}
+
 TEST(Tei, TokenizeAndDecode) {
   EXPECT_EQ(From<ParseTeiTokenize>(R"({"inputs":"a"})")->inputs.size(), 1u);
   EXPECT_FALSE(

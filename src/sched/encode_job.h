@@ -73,6 +73,9 @@ class EncoderRunner {
   virtual Status Run(const PackedBatch& batch, EncoderOutput output,
                      std::span<float* const> sinks) = 0;
 
+  // Chooses the processors of the calling thread, which runs batches for as long as it lives.
+  virtual void PlaceExecutor() const {}
+
   // Bytes of activation memory that ReleaseMemory would give back to the system.
   virtual uint64_t HeldBytes() const { return 0; }
   // Gives them back and says how many they were; 0, and nothing happens, while Run is under way.

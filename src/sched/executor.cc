@@ -1,6 +1,9 @@
 // The side of the scheduler that forms and runs batches: executor threads, leaders and Step().
+#include <pthread.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "common/exception_status.h"
 #include "common/log.h"
@@ -75,6 +78,8 @@ bool EncoderScheduler::Impl::HasWork() const {
 }
 
 void EncoderScheduler::Impl::Executor(size_t index) {
+  pthread_setname_np(pthread_self(), ("executor-" + std::to_string(index)).c_str());
+  runners[index]->PlaceExecutor();
   while (AwaitWork(index)) {
     try {
       const RunnerHold hold(this);

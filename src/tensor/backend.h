@@ -146,6 +146,9 @@ class Backend {
   // "cpu (avx512, 2 threads)".
   virtual std::string name() const = 0;
 
+  // Chooses the processors of the calling thread, for one whose work is to run models here.
+  virtual void PlaceCaller() const {}
+
   // How many pieces RunLanes works on at once. A backend that is one device has one lane.
   virtual size_t lanes() const { return 1; }
   // Activations of a piece that its lane keeps near; 0: makes no difference.
