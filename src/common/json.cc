@@ -333,9 +333,6 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
   if (error == simdjson::NUMBER_ERROR) {
     error = ParseOnce(WithBigIntegersAsDoubles(text), *document.tape_, &document.root_);
   }
-  if (error == simdjson::MEMALLOC) {
-    return Status(StatusCode::kResourceExhausted, "out of memory");
-  }
   if (error == simdjson::DEPTH_ERROR) {
     return Status::InvalidArgument("JSON nested deeper than " + std::to_string(kDepthMax) +
                                    " levels");

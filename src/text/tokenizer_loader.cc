@@ -253,6 +253,7 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json) {
   if (json.size() > kMaxFileBytes) {
     return Status::InvalidArgument("tokenizer.json is larger than 256 MiB");
   }
+  if (json.data() == nullptr) json = "";  // simdjson copies it, also where it is empty
   simdjson::dom::parser parser;
   JsonFields::Element root;
   const auto error = parser.parse(json.data(), json.size()).get(root);
