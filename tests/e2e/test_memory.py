@@ -62,7 +62,8 @@ def test_idle_connections_hold_nothing_of_the_last_request(start):
         assert read_response(connection)[0] == 200
         held.append(connection)
     assert wait_for(lambda: resident(server) - before < 40 * MIB), resident(server) - before
-    assert server.metrics()["penstock_inflight_bytes"] == 0
+    # The worker that read the last body may end its turn just after the answer has arrived.
+    assert wait_for(lambda: server.metrics()["penstock_inflight_bytes"] == 0)
     for connection in held:
         connection.close()
 
