@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -12,10 +13,31 @@
 
 namespace penstock {
 
-void BulkWindow::Add(std::string text, std::string where) {
-  bytes_ += text.size();
-  const size_t bytes = text.size();
-  rows_.push_back({std::move(text), std::move(where), bytes});
+Expected<std::optional<RowSource::Row>> RowSource::Next() {
+  PENSTOCK_ASSIGN_OR_RETURN(auto line, reader_->Next());
+  if (!line) return std::optional<Row>();
+  PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(*line, {"text", "input", "content"}));
+  digest_.Add(text);
+  ++rows_;
+  return std::optional<Row>({std::move(text), std::move(line->where)});
+}
+
+void BulkWindow::Add(RowSource::Row row) {
+  const size_t bytes = row.text.size();
+  bytes_ += bytes;
+  rows_.push_back({std::move(row.text), std::move(row.where), bytes});
+}
+
+void BulkWindow::Count(const Usage& usage, const Truncation& truncation) {
+  tokens_ += usage.prompt_tokens;
+  cut_ += truncation.inputs;
+}
+
+void WindowPace::Done(size_t rows, Clock::time_point now) {
+  const std::chrono::duration<double> took = now - std::exchange(last_, now);
+  const double fit = static_cast<double>(rows) * kWindowS / std::max(took.count(), 1e-6);
+  const size_t most = std::min(rows_max_, rows_ * kGrowth);
+  rows_ = fit >= static_cast<double>(most) ? most : std::max<size_t>(static_cast<size_t>(fit), 1);
 }
 
 std::vector<BulkWindow::Rows> BulkWindow::Cut(size_t rows_max) const {
@@ -87,24 +109,34 @@ Status BulkWindow::NameLine(const Status& status, const Rows& rows) const {
   return status.Annotate(where);
 }
 
-Status EmbedInBulk(LineReader* reader, const BulkOptions& options, const StartEmbed& start,
-                   const TakeVectors& take, const TakeProgress& progress) {
+Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmbed& start,
+                   const TakeWindow& take, const TakeProgress& progress) {
   struct Tag {
     std::shared_ptr<BulkWindow> window;
     BulkWindow::Rows rows;
   };
+  WindowPace pace(options.window_rows, Clock::now());
   RequestWindow<EmbedResponse, Tag> in_flight(
       [&](const EmbedResponse& response, const Tag& tag) -> Status {
-        PENSTOCK_ASSIGN_OR_RETURN(
-            const bool whole, tag.window->Place(tag.rows, response.values, response.dimensions));
-        progress(tag.rows.size(), response, static_cast<int64_t>(tag.window->BytesOf(tag.rows)));
-        return whole ? take(tag.window->values(), response.dimensions) : Status::Ok();
+        BulkWindow& window = *tag.window;
+        PENSTOCK_ASSIGN_OR_RETURN(const bool whole,
+                                  window.Place(tag.rows, response.values, response.dimensions));
+        window.Count(response.usage, response.truncation);
+        progress(tag.rows.size(), response, static_cast<int64_t>(window.BytesOf(tag.rows)));
+        if (!whole) return Status::Ok();
+        pace.Done(window.rows(), Clock::now());
+        return take(window);
       },
       options.requests);
   auto window = std::make_shared<BulkWindow>();
   const auto send = [&]() -> Status {
     const auto full = std::exchange(window, std::make_shared<BulkWindow>());
-    for (BulkWindow::Rows& rows : full->Cut(options.request_rows)) {
+    full->SetMark(source->mark());
+    // Requests enough that all of them are at work.
+    const size_t request_rows =
+        std::min(options.request_rows, (full->rows() + options.requests - 1) / options.requests);
+    for (BulkWindow::Rows& rows : full->Cut(request_rows)) {
+      if (options.stop->cancelled()) return {StatusCode::kCancelled, "stopped"};
       auto answer = Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
         start(full->TakeTexts(rows), [full, rows, done](Expected<EmbedResponse> response) {
           done(response.ok() ? std::move(response) : full->NameLine(response.status(), rows));
@@ -114,12 +146,15 @@ Status EmbedInBulk(LineReader* reader, const BulkOptions& options, const StartEm
     }
     return Status::Ok();
   };
-  PENSTOCK_RETURN_IF_ERROR(ForEachLine(reader, [&](const LineReader::Line& line) -> Status {
-    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(line, {"text", "input", "content"}));
-    window->Add(std::move(text), line.where);
-    return window->IsFull(options.window_rows) ? send() : Status::Ok();
-  }));
-  PENSTOCK_RETURN_IF_ERROR(send());
+  while (true) {
+    auto row = source->Next();
+    if (options.stop->cancelled()) return {StatusCode::kCancelled, "stopped"};
+    if (!row.ok()) return row.status();
+    if (!*row) break;
+    window->Add(std::move(**row));
+    if (window->IsFull(pace.rows())) PENSTOCK_RETURN_IF_ERROR(send());
+  }
+  if (!window->empty()) PENSTOCK_RETURN_IF_ERROR(send());
   return in_flight.Finish();
 }
 

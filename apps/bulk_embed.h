@@ -1,24 +1,54 @@
-// penstock embed --bulk: many texts as fast as the model goes, in bounded memory.
+// penstock embed: many texts as fast as the model goes, in bounded memory.
 //
 //   read --> window of rows --> sorted by length, cut into requests --> embedded, several at once
 //                                 back in the order of the input <--'
 //
 // Texts of like length go together, which evens out what requests cost; the order is restored
 // window by window, so that memory is bounded by two windows, the one being read and the one being
-// worked on, and output can be a pipe.
+// worked on, and output can be a pipe. A window is as large as the model does in
+// WindowPace::kWindowS: what is lost when the program is killed is the work of two windows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "api/types.h"
+#include "checkpoint.h"
+#include "common/cancel.h"
 #include "common/status.h"
 #include "text_input.h"
 
 namespace penstock {
+
+// The rows of the input, one after the other, and their digest.
+class RowSource {
+ public:
+  explicit RowSource(LineReader* reader) : reader_(reader) {}
+  struct Row {
+    std::string text;
+    std::string where;  // which line it is, for messages
+  };
+  // Nothing at the end.
+  Expected<std::optional<Row>> Next();
+
+  // How far it is: rows so far, and their digest.
+  struct Mark {
+    int64_t rows = 0;
+    std::string digest;
+  };
+  Mark mark() const { return {rows_, digest_.Hex()}; }
+
+ private:
+  LineReader* reader_;
+  RowsDigest digest_;
+  int64_t rows_ = 0;
+};
 
 // Rows that are sorted, and put back in order, together.
 class BulkWindow {
@@ -26,8 +56,10 @@ class BulkWindow {
   static constexpr size_t kBytesMax = 64 << 20;  // of its texts
   static constexpr size_t kRequestBytesMax = 1 << 20;
 
-  // `where` says which line it is, for messages.
-  void Add(std::string text, std::string where);
+  void Add(RowSource::Row row);
+  // Where the input is behind its last row.
+  void SetMark(RowSource::Mark mark) { mark_ = std::move(mark); }
+  const RowSource::Mark& mark() const { return mark_; }
   bool IsFull(size_t rows_max) const { return rows_.size() >= rows_max || bytes_ >= kBytesMax; }
   bool empty() const { return rows_.empty(); }
 
@@ -42,6 +74,12 @@ class BulkWindow {
   Expected<bool> Place(const Rows& rows, std::span<const float> values, int32_t dimensions);
   // [rows, dimensions], in the order in which they were added.
   std::span<const float> values() const { return values_; }
+  int32_t dimensions() const { return dimensions_; }
+  // Of the requests that were placed.
+  void Count(const Usage& usage, const Truncation& truncation);
+  int64_t tokens() const { return tokens_; }
+  int64_t cut() const { return cut_; }
+  size_t rows() const { return rows_.size(); }
   // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all.
   Status NameLine(const Status& status, const Rows& rows) const;
 
@@ -56,25 +94,50 @@ class BulkWindow {
   std::vector<float> values_;
   int32_t dimensions_ = 0;
   size_t placed_ = 0;
+  int64_t tokens_ = 0;
+  int64_t cut_ = 0;
+  RowSource::Mark mark_;
+};
+
+// How many rows a window has: what is done in kWindowS, as the windows before say. The first ones
+// are small, for a model may do one row a second.
+class WindowPace {
+ public:
+  static constexpr double kWindowS = 1.5;
+  static constexpr size_t kFirstRows = 8;
+  static constexpr size_t kGrowth = 4;  // of a window over the one before, at most
+
+  WindowPace(size_t rows_max, Clock::time_point now)
+      : rows_max_(rows_max), rows_(std::min(kFirstRows, rows_max)), last_(now) {}
+  size_t rows() const { return rows_; }
+  // A window of so many rows is done.
+  void Done(size_t rows, Clock::time_point now);
+
+ private:
+  const size_t rows_max_;
+  size_t rows_;
+  Clock::time_point last_;
 };
 
 struct BulkOptions {
-  size_t window_rows = 8192;
-  size_t request_rows = 256;
-  size_t requests = 4;  // at once
+  size_t window_rows = 8192;  // at most
+  size_t request_rows = 256;  // at most
+  size_t requests = 4;        // at once
+  // Where it is cancelled no more is begun, and the run ends (kCancelled).
+  std::shared_ptr<CancelToken> stop = std::make_shared<CancelToken>();
 };
 
 // Embeds texts and calls back from any thread, now or later, exactly once.
 using StartEmbed = std::function<void(std::vector<std::string> texts, Callback<EmbedResponse>)>;
-// Gets the vectors in the order of the input.
-using TakeVectors = std::function<Status(std::span<const float> values, int32_t dimensions)>;
+// Gets the windows in the order of the input, each with all its vectors.
+using TakeWindow = std::function<Status(const BulkWindow& window)>;
 // Hears of every request that is done; `bytes` of the input.
 using TakeProgress =
     std::function<void(size_t texts, const EmbedResponse& response, int64_t bytes)>;
 
-// Embeds every line of `reader`. Ends at the first failure, which names the line.
-Status EmbedInBulk(LineReader* reader, const BulkOptions& options, const StartEmbed& start,
-                   const TakeVectors& take, const TakeProgress& progress);
+// Embeds every row of `source`. Ends at the first failure, which names the line.
+Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmbed& start,
+                   const TakeWindow& take, const TakeProgress& progress);
 
 // Bytes of all files together; 0 where one is no regular file.
 int64_t BytesOfFiles(const std::vector<std::string>& files);

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 TEST(BulkWindow, CutsLongestFirst) {
   BulkWindow window;
-  for (const char* text : {"ccc", "a", "dddd", "bb", "BB"}) window.Add(text, text);
+  for (const char* text : {"ccc", "a", "dddd", "bb", "BB"}) window.Add({text, text});
   EXPECT_THAT(window.Cut(2), ElementsAre(ElementsAre(2, 0), ElementsAre(3, 4), ElementsAre(1)));
   EXPECT_TRUE(window.IsFull(5));
   EXPECT_FALSE(window.IsFull(6));
@@ -28,7 +28,7 @@ TEST(BulkWindow, RequestsAreBoundedInBytes) {
   BulkWindow window;
   const size_t half = BulkWindow::kRequestBytesMax / 2;
   for (const size_t bytes : {half, half, half, 3 * half, size_t{1}}) {
-    window.Add(std::string(bytes, 'x'), "");
+    window.Add({std::string(bytes, 'x'), ""});
   }
   // One that is over the bound goes alone.
   EXPECT_THAT(window.Cut(100), ElementsAre(ElementsAre(3), ElementsAre(0, 1), ElementsAre(2, 4)));
@@ -36,7 +36,7 @@ TEST(BulkWindow, RequestsAreBoundedInBytes) {
 
 TEST(BulkWindow, PutsVectorsInTheirPlace) {
   BulkWindow window;
-  for (const char* text : {"a", "b", "c"}) window.Add(text, text);
+  for (const char* text : {"a", "b", "c"}) window.Add({text, text});
   EXPECT_FALSE(*window.Place({2, 0}, std::vector<float>{20, 21, 0, 1}, 2));
   EXPECT_FALSE(window.Place({1}, std::vector<float>{10}, 1).ok());
   EXPECT_FALSE(window.Place({1}, std::vector<float>{10}, 2).ok());
@@ -46,7 +46,7 @@ TEST(BulkWindow, PutsVectorsInTheirPlace) {
 
 TEST(BulkWindow, NamesTheLine) {
   BulkWindow window;
-  for (const char* where : {"f:1", "f:2", "f:3"}) window.Add("x", where);
+  for (const char* where : {"f:1", "f:2", "f:3"}) window.Add({"x", where});
   const BulkWindow::Rows rows = {2, 0};
   for (const char* field : {"inputs[1]", "input[1]"}) {
     const Status status = window.NameLine(Status::InvalidArgument("too long", field), rows);
@@ -91,11 +91,14 @@ class EmbedInBulkTest : public testing::Test {
         done(std::move(response));
       });
     };
+    RowSource source(&reader);
     return EmbedInBulk(
-        &reader, options, start,
-        [&](std::span<const float> values, int32_t dimensions) {
-          EXPECT_EQ(dimensions, 2);
-          got_.insert(got_.end(), values.begin(), values.end());
+        &source, options, start,
+        [&](const BulkWindow& window) {
+          EXPECT_EQ(window.dimensions(), 2);
+          got_.insert(got_.end(), window.values().begin(), window.values().end());
+          EXPECT_EQ(window.mark().rows, static_cast<int64_t>(got_.size()) / 2);
+          if (stop_after_ > 0 && window.mark().rows >= stop_after_) options.stop->Cancel();
           return Status::Ok();
         },
         [&](size_t rows, const EmbedResponse&, int64_t bytes) {
@@ -108,7 +111,52 @@ class EmbedInBulkTest : public testing::Test {
   std::vector<float> got_;
   size_t at_once_max_ = 0, rows_max_ = 0, done_rows_ = 0;
   int64_t done_bytes_ = 0;
+  int64_t stop_after_ = 0;  // rows
 };
+
+TEST(WindowPace, FollowsTheModel) {
+  using std::chrono::duration_cast;
+  const Clock::time_point begin{};
+  const auto at = [begin](double seconds) {
+    return begin + duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  WindowPace slow(1000, begin);
+  EXPECT_EQ(slow.rows(), WindowPace::kFirstRows);
+  slow.Done(8, at(80));  // ten seconds a row
+  EXPECT_EQ(slow.rows(), 1u);
+  slow.Done(1, at(80.1));
+  EXPECT_EQ(slow.rows(), WindowPace::kGrowth);
+  WindowPace fast(100, begin);
+  fast.Done(8, at(0.001));
+  EXPECT_EQ(fast.rows(), 32u);
+  fast.Done(32, at(0.002));
+  EXPECT_EQ(fast.rows(), 100u);
+  fast.Done(100, at(3.002));  // 33 a second
+  EXPECT_EQ(fast.rows(), 50u);
+  EXPECT_EQ(WindowPace(3, begin).rows(), 3u);
+}
+
+TEST_F(EmbedInBulkTest, StopsBetweenRequests) {
+  stop_after_ = 20;
+  const Status status =
+      Embed(std::vector<std::string>(1000, "7"), {.window_rows = 10, .requests = 1});
+  EXPECT_EQ(status.code(), StatusCode::kCancelled);
+  EXPECT_GE(got_.size(), 40u);
+  EXPECT_LE(got_.size(), 80u);
+}
+
+TEST_F(EmbedInBulkTest, TheDigestIsOfTheRowsInTheirOrder) {
+  const auto digest = [](const std::vector<std::string>& rows) {
+    RowsDigest made;
+    for (const std::string& row : rows) made.Add(row);
+    return made.Hex();
+  };
+  EXPECT_EQ(digest({"a", "b"}), digest({"a", "b"}));
+  EXPECT_NE(digest({"a", "b"}), digest({"ab"}));
+  EXPECT_NE(digest({"a", "b"}), digest({"b", "a"}));
+  EXPECT_NE(digest({"a"}), digest({"a", ""}));
+  EXPECT_EQ(digest({}).size(), 64u);
+}
 
 TEST_F(EmbedInBulkTest, RestoresTheOrder) {
   std::mt19937 random(7);

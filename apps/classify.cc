@@ -57,8 +57,7 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, Service* service, OutputFil
           text += '\n';
         }
         file->Write(text);
-        if (file->failed()) return {StatusCode::kUnavailable, "cannot write the output"};
-        return Status::Ok();
+        return file->status();
       });
   ClassifyRequest request;
   const auto send = [&]() -> Status {
@@ -111,9 +110,7 @@ int RunClassify(const std::vector<std::string>& args) {
   if (!file.ok()) return line.FailUsage(file.status().message());
   ProgressLine progress(flags.text.quiet);
   Service& service = *(*local)->service;
-  Status status = ClassifyAllInputs(flags, &service, &*file, &progress);
-  const Status closed = file->Close();
-  if (status.ok()) status = closed;
+  const Status status = file->CloseAfter(ClassifyAllInputs(flags, &service, &*file, &progress));
   if (!status.ok()) return line.Fail(status);
   ReportCut(progress, "classify", service.Models().front().max_tokens);
   return kExitOk;

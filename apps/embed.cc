@@ -10,8 +10,9 @@
 #include "common/json_writer.h"
 #include "common/log.h"
 #include "common/worker_pool.h"
+#include "embed_output.h"
+#include "interruption.h"
 #include "local_models.h"
-#include "output_file.h"
 #include "request_window.h"
 #include "text_flags.h"
 
@@ -26,11 +27,64 @@ struct EmbedFlags {
   std::optional<int32_t> dimensions;
   bool normalize = false;
   CLI::Option* normalize_flag = nullptr;  // was it given?
-  bool bulk = false;
+  bool bulk = false;                      // accepted for older scripts
+  bool resume = false;
+  bool restart = false;
   BulkOptions bulk_options;
   std::string url;
   std::string api_key;
+  std::string ca_cert;
+  bool insecure = false;
+  int connect_timeout_s = 5;
 };
+
+void AddRunFlags(CLI::App* app, EmbedFlags* flags) {
+  const std::string group = "Long runs";
+  app->add_flag("--resume", flags->resume,
+                "Go on where a run for the same --output ended early, whatever ended it: the "
+                "result is that of one undisturbed run. Begins at the beginning if there is none.")
+      ->group(group);
+  app->add_flag("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
+      ->excludes(app->get_option("--resume"))
+      ->group(group);
+  app->add_option("--bulk-window", flags->bulk_options.window_rows,
+                  "Texts that are sorted together, at most; fewer where the model does fewer in "
+                  "1.5 s. Memory holds two such windows.")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--bulk-requests", flags->bulk_options.requests, "Requests at work at once.")
+      ->check(CLI::Range(1, 64))
+      ->type_name("N")
+      ->group(group);
+  app->add_flag("--bulk", flags->bulk)->group("");
+}
+
+void AddServerFlags(CLI::App* app, EmbedFlags* flags) {
+  const std::string group = "By a server";
+  app->add_option("--url", flags->url,
+                  "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading "
+                  "a model. What may pass is tried again. --model is the name it serves, if it "
+                  "serves several.")
+      ->type_name("URL")
+      ->group(group);
+  app->add_option("--api-key", flags->api_key,
+                  "Key for that server. Better set as PENSTOCK_API_KEY: others can read command "
+                  "lines.")
+      ->type_name("KEY")
+      ->group(group);
+  app->add_option("--connect-timeout", flags->connect_timeout_s,
+                  "Seconds to wait for a server that has not answered once.")
+      ->check(CLI::Range(1, 3600))
+      ->type_name("S")
+      ->group(group);
+  app->add_option("--ca-cert", flags->ca_cert,
+                  "Certificates to trust, as PEM. Default: SSL_CERT_FILE, else the system's.")
+      ->type_name("FILE")
+      ->group(group);
+  app->add_flag("--insecure", flags->insecure, "Do not check the server's certificate.")
+      ->group(group);
+}
 
 void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
   const std::string group = "Embedding";
@@ -48,31 +102,8 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       app.add_flag("--normalize,!--no-normalize", flags->normalize,
                    "Scale vectors to length 1, or not (default: as the model says).")
           ->group(group);
-  const std::string bulk = "Bulk";
-  app.add_flag("--bulk", flags->bulk,
-               "Many texts: sort by length, keep several requests at work, show rate and remaining "
-               "time; the output keeps the order of the input.")
-      ->group(bulk);
-  app.add_option("--url", flags->url,
-                 "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading a "
-                 "model; implies --bulk. What may pass is tried again. --model is the name it "
-                 "serves, if it serves several.")
-      ->type_name("URL")
-      ->group(bulk);
-  app.add_option("--api-key", flags->api_key,
-                 "Key for that server. Better set as PENSTOCK_API_KEY: others can read command "
-                 "lines.")
-      ->type_name("KEY")
-      ->group(bulk);
-  app.add_option("--bulk-window", flags->bulk_options.window_rows,
-                 "Texts that are sorted together; memory holds two such windows.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N")
-      ->group(bulk);
-  app.add_option("--bulk-requests", flags->bulk_options.requests, "Requests at work at once.")
-      ->check(CLI::Range(1, 64))
-      ->type_name("N")
-      ->group(bulk);
+  AddRunFlags(&app, flags);
+  AddServerFlags(&app, flags);
 }
 
 EmbedRequest NewRequest(const EmbedFlags& flags) {
@@ -84,86 +115,70 @@ EmbedRequest NewRequest(const EmbedFlags& flags) {
   return request;
 }
 
-// Writes answers as .npy or as one JSON object a line.
-class VectorWriter {
- public:
-  VectorWriter(OutputFile* file, bool npy) : file_(file), npy_(npy), npy_writer_(file) {}
-
-  Status Append(std::span<const float> values, int32_t dimensions) {
-    if (npy_) {
-      npy_writer_.Append(values, dimensions);
-    } else {
-      const auto width = static_cast<size_t>(dimensions);
-      std::string text;
-      for (size_t from = 0; from < values.size(); from += width) {
-        JsonWriter writer(&text);
-        writer.BeginObject().Field("index", index_++).Key("embedding");
-        writer.Floats(values.subspan(from, width)).EndObject();
-        text += '\n';
-      }
-      file_->Write(text);
-    }
-    // Telling at once beats hours of work for a full disk.
-    if (file_->failed()) return {StatusCode::kUnavailable, "cannot write the output"};
-    return Status::Ok();
-  }
-  Status Finish(int32_t dimensions) {
-    if (npy_) npy_writer_.Finish(dimensions);
-    return file_->Close();
-  }
-
- private:
-  OutputFile* file_;
-  bool npy_;
-  NpyWriter npy_writer_;
-  int64_t index_ = 0;
-};
-
-Status EmbedAllInputs(const EmbedFlags& flags, Service* service, VectorWriter* writer,
-                      ProgressLine* progress) {
-  LineReader reader(flags.text.files, flags.text.format);
-  RequestWindow<EmbedResponse, size_t> window([&](const EmbedResponse& response, size_t texts) {
-    progress->Add(texts, response.usage, response.truncation);
-    return writer->Append(response.values, response.dimensions);
-  });
-  EmbedRequest request = NewRequest(flags);
-  const auto send = [&]() -> Status {
-    const size_t texts = request.inputs.size();
-    if (texts == 0) return Status::Ok();
-    auto answer = Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
-      service->Embed(std::exchange(request, NewRequest(flags)), {}, std::move(done));
-    });
-    return window.Push(std::move(answer), texts);
-  };
-  PENSTOCK_RETURN_IF_ERROR(ForEachLine(&reader, [&](const LineReader::Line& line) -> Status {
-    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(line, {"text", "input", "content"}));
-    Input input;
-    input.text = std::move(text);
-    request.inputs.push_back(std::move(input));
-    return request.inputs.size() == static_cast<size_t>(flags.text.batch) ? send() : Status::Ok();
-  }));
-  PENSTOCK_RETURN_IF_ERROR(send());
-  return window.Finish();
+// All that shapes the vectors besides the model and the input.
+std::string SettingsText(const EmbedFlags& flags) {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Field("output", flags.text.output.ends_with(".npy") ? "npy" : "jsonl");
+  if (flags.prompt) json.Field("prompt", *flags.prompt);
+  if (flags.prompt_name) json.Field("prompt-name", *flags.prompt_name);
+  if (flags.dimensions) json.Field("dimensions", *flags.dimensions);
+  if (flags.normalize_flag->count() > 0) json.Field("normalize", flags.normalize);
+  json.EndObject();
+  return text;
 }
 
-Status BulkFromModel(const EmbedFlags& flags, Service* service, VectorWriter* writer,
-                     ProgressLine* progress) {
+// What embeds: a model in this process, or a server.
+struct Embedder {
+  StartEmbed start;
+  EmbedOutput::EmbedOne embed_one;
+  std::function<void()> stop;  // as soon as possible; from any thread
+};
+
+Status RunWith(const EmbedFlags& flags, const Embedder& embedder, Interruption* interruption,
+               EmbedOutput* output, ProgressLine* progress) {
   LineReader reader(flags.text.files, flags.text.format);
+  RowSource source(&reader);
+  const Interruption::Stop stop(interruption, [&flags, &embedder] {
+    flags.bulk_options.stop->Cancel();
+    embedder.stop();
+  });
+  PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(&source, embedder.embed_one));
+  PENSTOCK_RETURN_IF_ERROR(output->Open());
   return EmbedInBulk(
-      &reader, flags.bulk_options,
-      [&](std::vector<std::string> texts, Callback<EmbedResponse> done) {
-        EmbedRequest request = NewRequest(flags);
-        for (std::string& text : texts) request.inputs.push_back({std::move(text), {}, false});
-        RequestContext context;
-        context.priority = Priority::kBulk;
-        service->Embed(std::move(request), std::move(context), std::move(done));
-      },
-      [&](std::span<const float> values, int32_t dimensions) {
-        return writer->Append(values, dimensions);
-      },
-      [&](size_t texts, const EmbedResponse& response, int64_t bytes) {
+      &source, flags.bulk_options, embedder.start,
+      [output](const BulkWindow& window) { return output->Append(window); },
+      [progress](size_t texts, const EmbedResponse& response, int64_t bytes) {
         progress->Add(texts, response.usage, response.truncation, bytes);
       });
+}
+
+std::vector<Input> InputsOf(std::vector<std::string> texts) {
+  std::vector<Input> inputs;
+  for (std::string& text : texts) inputs.push_back({std::move(text), {}, false});
+  return inputs;
+}
+
+Embedder LocalEmbedder(const EmbedFlags& flags, Service* service) {
+  Embedder embedder;
+  embedder.start = [&flags, service](std::vector<std::string> texts, Callback<EmbedResponse> done) {
+    EmbedRequest request = NewRequest(flags);
+    request.inputs = InputsOf(std::move(texts));
+    RequestContext context;
+    context.priority = Priority::kBulk;
+    context.cancel = flags.bulk_options.stop;
+    service->Embed(std::move(request), std::move(context), std::move(done));
+  };
+  embedder.embed_one =
+      [start = embedder.start](const std::string& text) -> Expected<std::vector<float>> {
+    PENSTOCK_ASSIGN_OR_RETURN(EmbedResponse response,
+                              Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
+                                start({text}, std::move(done));
+                              }).get());
+    return std::move(response.values);
+  };
+  embedder.stop = [] {};
+  return embedder;
 }
 
 Expected<EmbedResponse> AskServer(EmbedClient* client, const std::vector<std::string>& texts) {
@@ -176,47 +191,21 @@ Expected<EmbedResponse> AskServer(EmbedClient* client, const std::vector<std::st
   return response;
 }
 
-// A thread for each request at work: the client's calls block.
-Status BulkFromServer(const EmbedFlags& flags, EmbedClient* client, VectorWriter* writer,
-                      ProgressLine* progress) {
-  PENSTOCK_RETURN_IF_ERROR(client->BeginRun());
-  LineReader reader(flags.text.files, flags.text.format);
-  std::mutex mutex;
-  Status first_failure;  // guarded by mutex
-  WorkerPool pool(flags.bulk_options.requests, 2 * flags.bulk_options.requests);
-  Status status = EmbedInBulk(
-      &reader, flags.bulk_options,
-      [&](std::vector<std::string> texts, const Callback<EmbedResponse>& done) {
-        auto shared = std::make_shared<std::vector<std::string>>(std::move(texts));
-        const Status taken = pool.Submit([&, shared, done] {
-          auto response = AskServer(client, *shared);
-          if (!response.ok()) {
-            // The others need not be tried on and on.
-            const std::lock_guard lock(mutex);
-            if (first_failure.ok()) first_failure = response.status();
-            client->Stop();
-          }
-          done(std::move(response));
-          return WorkerPool::Turn::kDone;
-        });
-        if (!taken.ok()) done(taken);
-      },
-      [&](std::span<const float> values, int32_t dimensions) {
-        return writer->Append(values, dimensions);
-      },
-      [&](size_t texts, const EmbedResponse& response, int64_t bytes) {
-        progress->Add(texts, response.usage, response.truncation, bytes);
-      });
-  pool.Stop();
-  if (!status.ok()) return status.code() == StatusCode::kCancelled ? first_failure : status;
-  const auto ended = client->EndRun();
-  // The vectors are there; what the server does with its memory is its own affair.
-  if (!ended.ok()) LogWarn("the bulk run was not ended: {}", ended.status().message());
-  if (ended.ok() && !ended->empty()) LogInfo("{}", *ended);
-  return Status::Ok();
+// The exit code after a run that ended with `status`: that of the signal where one ended it.
+int Finish(const CommandLine& line, const Interruption& interruption, EmbedOutput* output,
+           Status status, int32_t dimensions) {
+  if (status.ok()) status = output->Finish(dimensions);
+  if (status.ok()) return kExitOk;
+  const int number = interruption.signal();
+  if (number == 0) {
+    status = output->Abandon(status);
+    return status.field() == "resume" ? line.FailUsage(status.message()) : line.Fail(status);
+  }
+  line.Fail(output->Abandon({StatusCode::kCancelled, "interrupted"}));
+  return kExitSignal + number;
 }
 
-int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line) {
+EmbedClientOptions ClientOptions(const EmbedFlags& flags) {
   EmbedClientOptions options;
   options.url = flags.url;
   options.api_key = flags.api_key;
@@ -225,24 +214,69 @@ int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line) {
   options.prompt_name = flags.prompt_name;
   options.dimensions = flags.dimensions;
   if (flags.normalize_flag->count() > 0) options.normalize = flags.normalize;
-  EmbedClient client(std::move(options));
-  auto file = OutputFile::Open(flags.text.output);
-  if (!file.ok()) return line.FailUsage(file.status().message());
-  VectorWriter writer(&*file, flags.text.output.ends_with(".npy"));
+  options.http.connect_timeout_ms = flags.connect_timeout_s * 1000;
+  options.http.ca_file = flags.ca_cert;
+  options.http.insecure = flags.insecure;
+  options.first_answer_ms = flags.connect_timeout_s * 1000;
+  return options;
+}
+
+// A thread for each request at work: the client's calls block.
+Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* interruption,
+                   EmbedOutput* output, ProgressLine* progress) {
+  PENSTOCK_RETURN_IF_ERROR(client->BeginRun());
+  std::mutex mutex;
+  Status first_failure;  // guarded by mutex
+  WorkerPool pool(flags.bulk_options.requests, 2 * flags.bulk_options.requests);
+  Embedder embedder;
+  embedder.start = [&](std::vector<std::string> texts, const Callback<EmbedResponse>& done) {
+    auto shared = std::make_shared<std::vector<std::string>>(std::move(texts));
+    const Status taken = pool.Submit([&, shared, done] {
+      auto response = AskServer(client, *shared);
+      if (!response.ok()) {
+        // The others need not be tried on and on.
+        const std::lock_guard lock(mutex);
+        if (first_failure.ok()) first_failure = response.status();
+        client->Stop();
+      }
+      done(std::move(response));
+      return WorkerPool::Turn::kDone;
+    });
+    if (!taken.ok()) done(taken);
+  };
+  embedder.embed_one = [client](const std::string& text) -> Expected<std::vector<float>> {
+    PENSTOCK_ASSIGN_OR_RETURN(EmbedResponse response, AskServer(client, {text}));
+    return std::move(response.values);
+  };
+  embedder.stop = [client] { client->Stop(); };
+  const Status status = RunWith(flags, embedder, interruption, output, progress);
+  if (!status.ok()) client->Stop();
+  pool.Stop();
+  const auto ended = client->EndRun();
+  if (!status.ok()) return status.code() == StatusCode::kCancelled ? first_failure : status;
+  // The vectors are there; what the server does with its memory is its own affair.
+  if (!ended.ok()) LogWarn("the bulk run was not ended: {}", ended.status().message());
+  if (ended.ok() && !ended->empty()) LogInfo("{}", *ended);
+  return Status::Ok();
+}
+
+int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
+                       EmbedOutput* output) {
+  EmbedClient client(ClientOptions(flags));
   ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files));
-  Status status = BulkFromServer(flags, &client, &writer, &progress);
+  Status status = RunByServer(flags, &client, interruption, output, &progress);
+  if (interruption->signal() != 0) status = {StatusCode::kCancelled, "interrupted"};
   if (client.retries() > 0) {
     LogWarn("{} requests were sent again, after waits of {:.1f} s in all", client.retries(),
             client.waited_s());
   }
-  const Status closed = writer.Finish(flags.dimensions.value_or(0));
-  if (status.ok()) status = closed;
-  return status.ok() ? kExitOk : line.Fail(status);
+  return Finish(line, *interruption, output, status, flags.dimensions.value_or(0));
 }
 
 }  // namespace
 
 int RunEmbed(const std::vector<std::string>& args) {
+  Interruption interruption;  // before any other thread
   CommandLine line("embed",
                    "Embed texts. Writes one JSON object a line, {\"index\": 0, \"embedding\": "
                    "[...]}, in the order\nof the input, or a float32 matrix when --output ends in "
@@ -250,7 +284,7 @@ int RunEmbed(const std::vector<std::string>& args) {
                    "  echo 'Hello, world' | penstock embed --model MODEL\n"
                    "  penstock embed --model MODEL texts.txt --output vectors.npy\n"
                    "  penstock embed --model MODEL --prompt-name query --dimensions 256 q.jsonl\n"
-                   "  penstock embed --model MODEL --bulk corpus.jsonl --output vectors.npy\n"
+                   "  penstock embed --model MODEL corpus.jsonl -o vectors.npy --resume\n"
                    "  penstock embed --url http://127.0.0.1:8080 corpus.jsonl -o vectors.npy\n");
   EmbedFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
@@ -263,24 +297,20 @@ int RunEmbed(const std::vector<std::string>& args) {
   if (line.app().get_option("--batch")->count() > 0) {
     flags.bulk_options.request_rows = static_cast<size_t>(flags.text.batch);
   }
-  if (!flags.url.empty()) return RunEmbedFromServer(flags, line);
+  EmbedOutput output({flags.text.output, SettingsText(flags), flags.resume, flags.restart});
+  if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
+  if (!flags.url.empty()) return RunEmbedFromServer(flags, line, &interruption, &output);
   auto local = LocalModels::Load(flags.model);
   if (!local.ok()) return line.Fail(local.status());
   Service& service = *(*local)->service;
   const ModelInfo model = service.Models().front();
-  auto file = OutputFile::Open(flags.text.output);
-  if (!file.ok()) return line.FailUsage(file.status().message());
-  VectorWriter writer(&*file, flags.text.output.ends_with(".npy"));
-  ProgressLine progress(flags.text.quiet,
-                        flags.bulk ? std::optional(BytesOfFiles(flags.text.files)) : std::nullopt);
-  Status status = flags.bulk ? BulkFromModel(flags, &service, &writer, &progress)
-                             : EmbedAllInputs(flags, &service, &writer, &progress);
-  // What was done until a failure is kept, and the file is whole.
-  const Status closed = writer.Finish(flags.dimensions.value_or(model.dimensions));
-  if (status.ok()) status = closed;
-  if (!status.ok()) return line.Fail(status);
-  ReportCut(progress, "embed", model.max_tokens);
-  return kExitOk;
+  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files));
+  const Embedder embedder = LocalEmbedder(flags, &service);
+  const Status status = RunWith(flags, embedder, &interruption, &output, &progress);
+  const int exit_code =
+      Finish(line, interruption, &output, status, flags.dimensions.value_or(model.dimensions));
+  if (exit_code == kExitOk) ReportCut(progress, "embed", model.max_tokens);
+  return exit_code;
 }
 
 }  // namespace penstock

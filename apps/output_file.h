@@ -1,4 +1,11 @@
-// Where a command writes: stdout or a file. Failures are kept and told at the end.
+// Where a command writes: stdout, or a file that takes the place of an older one only when it is
+// whole.
+//
+//   PATH.part  --Close-->  PATH
+//
+// PATH.part is locked while it is written, so two commands cannot mix their output. Without Close
+// it is removed, unless Keep was called: then Resume goes on with it. Failures of writing are kept
+// and told by status() and Close.
 #pragma once
 
 #include <cstdint>
@@ -13,43 +20,72 @@ namespace penstock {
 
 class OutputFile {
  public:
-  // "" or "-": stdout.
+  // "" or "-": stdout. What exists and is no regular file (a pipe, /dev/null) is written as it is.
   static Expected<OutputFile> Open(const std::string& path);
+  // Goes on with PATH.part, which must have at least `bytes` bytes; what follows them is cut off.
+  static Expected<OutputFile> Resume(const std::string& path, int64_t bytes);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
   void Write(std::string_view bytes);
-  bool failed() const { return failed_; }
   // Moves to a place in the file, for headers written last.
   void Seek(int64_t offset);
-  // Flushes and closes; kUnavailable if any write failed.
+  // Where in the file the next bytes go.
+  int64_t written() const { return written_; }
+  // kUnavailable, with the file and the reason, once something could not be written.
+  Status status() const;
+  // Everything written so far is on the disk when it returns, where there is one.
+  Status Sync();
+  // Leaves PATH.part for Resume where Close is not reached.
+  void Keep() { keep_ = true; }
+  // After Sync puts PATH.part in the place of PATH. No more calls.
   Status Close();
+  // Close where `done` is ok. Else `done`, which says then that PATH.part holds what was written.
+  Status CloseAfter(Status done);
+
+  // Whether it is a regular file, which Resume can go on with.
+  bool HasPart() const { return !part_.empty(); }
 
  private:
-  explicit OutputFile(std::FILE* file, std::string path) : file_(file), path_(std::move(path)) {}
-  std::FILE* file_;
+  OutputFile(std::FILE* file, std::string path, std::string part)
+      : file_(file), path_(std::move(path)), part_(std::move(part)) {}
+  static Expected<OutputFile> OpenPart(const std::string& path, bool fresh);
+  void Failed();
+
+  std::FILE* file_;  // null: closed
   std::string path_;
-  bool failed_ = false;
+  std::string part_;  // "": written in place
+  int64_t written_ = 0;
+  int error_ = 0;  // errno of the first failure
+  bool keep_ = false;
 };
 
-// A .npy file of float32 rows [rows, width] that is written as the rows come; the header, which
-// holds their number, is written last. Format: numpy.lib.format, version 1.0.
+// The folder of `path`, "." for a bare name.
+std::string FolderOf(const std::string& path);
+// Writes a small file so that it is either the old one or the new one, whatever happens meanwhile.
+Status ReplaceFile(const std::string& path, std::string_view bytes);
+
+// The header of a version 1.0 .npy file of little-endian float32 [rows, width], 128 bytes.
+std::string NpyHeader(int64_t rows, int64_t width);
+
+// A float32 matrix as a .npy file, written row by row. The header comes last; until then its place
+// holds zeros, so that a part of a file is not taken for a matrix.
 class NpyWriter {
  public:
   static constexpr size_t kHeaderBytes = 128;
 
-  explicit NpyWriter(OutputFile* file) : file_(file) {}
+  // `rows`, `width`: of what `file` holds already, 0 for a new one.
+  explicit NpyWriter(OutputFile* file, int64_t rows = 0, int64_t width = 0)
+      : file_(file), rows_(rows), width_(width) {}
   void Append(std::span<const float> rows, int64_t width);
-  // Writes the header; `width` counts if there was no row.
+  // `width`: of an array without rows.
   void Finish(int64_t width);
 
  private:
   OutputFile* file_;
-  int64_t rows_ = 0;
-  int64_t width_ = 0;
+  int64_t rows_;
+  int64_t width_;
 };
-
-std::string NpyHeader(int64_t rows, int64_t width);
 
 }  // namespace penstock

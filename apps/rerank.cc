@@ -66,8 +66,7 @@ Status RerankAllInputs(const RerankFlags& flags, Service* service, OutputFile* f
       [&](const RerankResponse& response, const RerankRequest& request) -> Status {
         progress->Add(request.documents.size(), response.usage, response.truncation);
         file->Write(Print(flags, request, response));
-        if (file->failed()) return {StatusCode::kUnavailable, "cannot write the output"};
-        return Status::Ok();
+        return file->status();
       });
   const auto send = [&](RerankRequest request) {
     request.top_n = flags.top_n;
@@ -138,9 +137,7 @@ int RunRerank(const std::vector<std::string>& args) {
   if (!file.ok()) return line.FailUsage(file.status().message());
   ProgressLine progress(flags.text.quiet);
   Service& service = *(*local)->service;
-  Status status = RerankAllInputs(flags, &service, &*file, &progress);
-  const Status closed = file->Close();
-  if (status.ok()) status = closed;
+  const Status status = file->CloseAfter(RerankAllInputs(flags, &service, &*file, &progress));
   if (!status.ok()) return line.Fail(status);
   ReportCut(progress, "rerank", service.Models().front().max_tokens);
   return kExitOk;

@@ -51,8 +51,7 @@ Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFil
     for (const auto& tokens : response.inputs) {
       file->Write(flags.table ? PrintTable(tokens) : PrintJson(tokens));
     }
-    if (file->failed()) return {StatusCode::kUnavailable, "cannot write the output"};
-    return Status::Ok();
+    return file->status();
   });
   TokenizeRequest request;
   const auto send = [&]() -> Status {
@@ -104,9 +103,7 @@ int RunTokenize(const std::vector<std::string>& args) {
   if (!local.ok()) return line.Fail(local.status());
   auto file = OutputFile::Open(flags.text.output);
   if (!file.ok()) return line.FailUsage(file.status().message());
-  Status status = TokenizeAllInputs(flags, (*local)->service.get(), &*file);
-  const Status closed = file->Close();
-  if (status.ok()) status = closed;
+  const Status status = file->CloseAfter(TokenizeAllInputs(flags, (*local)->service.get(), &*file));
   return status.ok() ? kExitOk : line.Fail(status);
 }
 

@@ -179,9 +179,7 @@ int BackoffMs(const EmbedClientOptions& options, int attempt, int retry_after_s,
 }
 
 EmbedClient::EmbedClient(EmbedClientOptions options)
-    : options_(std::move(options)),
-      base_(BaseOf(options_.url)),
-      http_(options_.connect_timeout_ms, options_.timeout_ms) {}
+    : options_(std::move(options)), base_(BaseOf(options_.url)), http_(options_.http) {}
 
 std::string EmbedClient::run() const {
   const std::lock_guard lock(mutex_);
@@ -192,6 +190,7 @@ void EmbedClient::Stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
   stop_.notify_all();
+  http_.Abort();
 }
 
 bool EmbedClient::Sleep(int ms) {
@@ -199,17 +198,35 @@ bool EmbedClient::Sleep(int ms) {
   return !stop_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return stopped_; });
 }
 
-Expected<PostAnswer> EmbedClient::PostWithRetries(const std::string& path,
-                                                  const std::string& body) {
+std::vector<std::string> EmbedClient::Headers() const {
   std::vector<std::string> headers = {"X-Penstock-Priority: bulk"};
   if (!options_.api_key.empty()) headers.push_back("Authorization: Bearer " + options_.api_key);
   if (const std::string id = run(); !id.empty()) headers.push_back("X-Penstock-Bulk-Id: " + id);
+  return headers;
+}
+
+bool EmbedClient::MayStillAnswer(const Status& failure) {
+  if (answered_) return true;
+  const auto waited = std::chrono::steady_clock::now() - begin_;
+  if (waited >= std::chrono::milliseconds(options_.first_answer_ms)) return false;
+  if (!told_.exchange(true)) {
+    LogWarn("{}; trying for {:g} s (--connect-timeout)", failure.message(),
+            options_.first_answer_ms / 1000.0);
+  }
+  return true;
+}
+
+Expected<PostAnswer> EmbedClient::PostWithRetries(const std::string& path,
+                                                  const std::string& body) {
+  const std::vector<std::string> headers = Headers();
   for (int attempt = 1;; ++attempt) {
     if (!Sleep(0)) return Status(StatusCode::kCancelled, "stopped");
     auto answer = http_.Post(base_ + path, headers, body);
     const bool passes = answer.ok() ? IsWorthRetrying(answer->status)
                                     : answer.status().code() == StatusCode::kUnavailable;
+    if (answer.ok()) answered_ = true;
     if (!passes || attempt >= options_.attempts_max) return answer;
+    if (!answer.ok() && !MayStillAnswer(answer.status())) return answer;
     retries_.fetch_add(1, std::memory_order_relaxed);
     const int wait_ms =
         BackoffMs(options_, attempt + 1, answer.ok() ? answer->retry_after_s : 0, Chance());
@@ -243,7 +260,12 @@ Expected<std::string> EmbedClient::EndRun() {
   if (id.empty()) return std::string();
   std::string body;
   JsonWriter(&body).BeginObject().Field("action", "end").Field("id", id).EndObject();
-  PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, PostWithRetries("/v1/bulk", body));
+  // Also after Stop, when it is tried once.
+  http_.Continue();
+  const bool stopped = !Sleep(0);
+  PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer,
+                            stopped ? http_.Post(base_ + "/v1/bulk", Headers(), body)
+                                    : PostWithRetries("/v1/bulk", body));
   {
     const std::lock_guard lock(mutex_);
     run_.clear();

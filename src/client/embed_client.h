@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -32,8 +33,9 @@ struct EmbedClientOptions {
   std::optional<std::string> prompt_name;
   std::optional<int32_t> dimensions;
   std::optional<bool> normalize;
-  int connect_timeout_ms = 10'000;
-  int timeout_ms = 600'000;
+  HttpPostOptions http;
+  // A server that has not answered once is given up after this.
+  int first_answer_ms = 5'000;
   int attempts_max = 10;
   int backoff_ms = 250;  // before the second attempt; doubles, at most kBackoffMsMax
 };
@@ -60,7 +62,7 @@ class EmbedClient {
   // Errors that will not pass: the server's message; field() as the server names it ("input[3]").
   Expected<EmbeddedTexts> Embed(const std::vector<std::string>& texts);
 
-  // Calls under way give up at their next retry (kCancelled), later ones at once.
+  // Calls under way end at once (kCancelled), and so do later ones, but for EndRun.
   void Stop();
 
   int64_t retries() const { return retries_.load(std::memory_order_relaxed); }
@@ -69,6 +71,9 @@ class EmbedClient {
 
  private:
   Expected<PostAnswer> PostWithRetries(const std::string& path, const std::string& body);
+  std::vector<std::string> Headers() const;
+  // Whether a server that has not answered yet is worth another attempt.
+  bool MayStillAnswer(const Status& failure);
   bool Sleep(int ms);  // false: stopped
   std::string run() const;
 
@@ -82,6 +87,9 @@ class EmbedClient {
   bool stopped_ = false;  // guarded by mutex_
   std::string run_;       // guarded by mutex_; "" = none
   std::mutex renew_mutex_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::atomic<bool> answered_{false};  // any HTTP status, once
+  std::atomic<bool> told_{false};      // that it does not answer
 };
 
 // The pieces, for tests.

@@ -3,6 +3,8 @@
 #include <curl/curl.h>
 #include <strings.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -37,6 +39,11 @@ size_t OnHeader(char* data, size_t size, size_t count, void* to) {
   return size * count;
 }
 
+// Called about once a second, and with every piece of the exchange.
+int OnProgress(void* aborted, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<std::atomic<bool>*>(aborted)->load() ? 1 : 0;
+}
+
 bool MayPass(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -47,7 +54,6 @@ bool MayPass(CURLcode code) {
     case CURLE_RECV_ERROR:
     case CURLE_PARTIAL_FILE:
     case CURLE_HTTP2:
-    case CURLE_SSL_CONNECT_ERROR:
       return true;
     default:
       return false;
@@ -69,26 +75,33 @@ struct HttpPost::Impl {
     idle.push_back(std::move(curl));
   }
 
-  int connect_timeout_ms = 0;
-  int timeout_ms = 0;
+  HttpPostOptions options;
+  std::atomic<bool> aborted{false};
   std::mutex mutex;
   std::vector<CurlPtr> idle;  // with their connections; as many as calls were in progress at once
 };
 
-HttpPost::HttpPost(int connect_timeout_ms, int timeout_ms) : impl_(std::make_unique<Impl>()) {
+HttpPost::HttpPost(HttpPostOptions options) : impl_(std::make_unique<Impl>()) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  impl_->connect_timeout_ms = connect_timeout_ms;
-  impl_->timeout_ms = timeout_ms;
+  if (const char* const file = std::getenv("SSL_CERT_FILE");
+      options.ca_file.empty() && file != nullptr) {
+    options.ca_file = file;
+  }
+  impl_->options = std::move(options);
 }
 
 HttpPost::~HttpPost() = default;
+
+void HttpPost::Abort() { impl_->aborted = true; }
+void HttpPost::Continue() { impl_->aborted = false; }
 
 Expected<PostAnswer> HttpPost::Post(const std::string& url, const std::vector<std::string>& headers,
                                     const std::string& body) {
   CurlPtr handle = impl_->Take();
   if (handle == nullptr) return Status(StatusCode::kInternal, "libcurl gives no handle");
   CURL* curl = handle.get();
+  const HttpPostOptions& options = impl_->options;
   std::unique_ptr<curl_slist, SlistDelete> list;
   // Without the second, a large body waits a second for a "100 Continue" that may not come.
   list.reset(curl_slist_append(nullptr, "Content-Type: application/json"));
@@ -102,8 +115,16 @@ Expected<PostAnswer> HttpPost::Post(const std::string& url, const std::vector<st
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(impl_->connect_timeout_ms));
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(impl_->timeout_ms));
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout_ms));
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout_ms));
+  if (!options.ca_file.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, options.ca_file.c_str());
+  if (options.insecure) {
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+  }
+  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, OnProgress);
+  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &impl_->aborted);
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, list.get());
   curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.c_str());
   curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
@@ -125,6 +146,7 @@ Expected<PostAnswer> HttpPost::Post(const std::string& url, const std::vector<st
     return Status(StatusCode::kPayloadTooLarge, url + ": the answer is larger than " +
                                                     std::to_string(kAnswerBytesMax) + " bytes");
   }
+  if (code == CURLE_ABORTED_BY_CALLBACK) return Status(StatusCode::kCancelled, "stopped");
   return Status(MayPass(code) ? StatusCode::kUnavailable : StatusCode::kInvalidArgument, reason);
 }
 

@@ -16,19 +16,29 @@ struct PostAnswer {
   std::string body;
 };
 
+struct HttpPostOptions {
+  int connect_timeout_ms = 10'000;
+  int timeout_ms = 600'000;  // of a whole exchange
+  std::string ca_file;       // PEM; "": that of SSL_CERT_FILE, else the system's
+  bool insecure = false;     // certificates are not checked
+};
+
 class HttpPost {
  public:
   static constexpr size_t kAnswerBytesMax = 256 << 20;
   static constexpr int kRetryAfterMaxS = 60;
 
-  // `timeout_ms`: of a whole exchange.
-  HttpPost(int connect_timeout_ms, int timeout_ms);
+  explicit HttpPost(HttpPostOptions options);
   ~HttpPost();
 
   // Any HTTP status is an answer. kUnavailable: no connection, or it was lost; kInvalidArgument:
-  // the URL or its certificate is no good; kPayloadTooLarge: more than kAnswerBytesMax.
+  // the URL or its certificate is no good, or there is no TLS; kPayloadTooLarge: more than
+  // kAnswerBytesMax; kCancelled: Abort was called.
   Expected<PostAnswer> Post(const std::string& url, const std::vector<std::string>& headers,
                             const std::string& body);
+  // Ends the exchanges under way, and from now on each that is begun, until Continue.
+  void Abort();
+  void Continue();
 
  private:
   struct Impl;

@@ -1,0 +1,116 @@
+#include "checkpoint.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <array>
+#include <cmath>
+#include <new>
+
+#include "common/json.h"
+#include "output_file.h"
+
+namespace penstock {
+namespace {
+
+constexpr int64_t kVersion = 1;
+constexpr size_t kFileBytesMax = 16 << 20;
+constexpr int64_t kCountMax = int64_t{1} << 53;
+constexpr int32_t kDimensionsMax = 1 << 20;
+
+EVP_MD_CTX* Context(void* context) { return static_cast<EVP_MD_CTX*>(context); }
+
+}  // namespace
+
+void RowsDigest::Free::operator()(void* context) const { EVP_MD_CTX_free(Context(context)); }
+
+RowsDigest::RowsDigest() : context_(EVP_MD_CTX_new()) {
+  if (context_ == nullptr ||
+      EVP_DigestInit_ex(Context(context_.get()), EVP_sha256(), nullptr) != 1) {
+    throw std::bad_alloc();
+  }
+}
+
+void RowsDigest::Add(std::string_view row) {
+  const uint64_t bytes = row.size();
+  EVP_DigestUpdate(Context(context_.get()), &bytes, sizeof bytes);
+  EVP_DigestUpdate(Context(context_.get()), row.data(), row.size());
+}
+
+std::string RowsDigest::Hex() const {
+  const std::unique_ptr<void, Free> copy(EVP_MD_CTX_new());
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int bytes = 0;
+  if (copy == nullptr || EVP_MD_CTX_copy_ex(Context(copy.get()), Context(context_.get())) != 1 ||
+      EVP_DigestFinal_ex(Context(copy.get()), digest.data(), &bytes) != 1) {
+    throw std::bad_alloc();
+  }
+  std::string hex;
+  for (unsigned int i = 0; i < bytes; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+Status Checkpoint::Write(const std::string& path) const {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Field("penstock_checkpoint", kVersion).Field("rows", rows);
+  json.Field("bytes", bytes).Field("dimensions", dimensions).Field("tokens", tokens);
+  json.Field("cut", cut).Field("input", input).Field("options", options);
+  json.Key("first_row");
+  json.Floats(first_row);
+  json.EndObject();
+  text += '\n';
+  return ReplaceFile(path, text);
+}
+
+Expected<std::optional<Checkpoint>> Checkpoint::Read(const std::string& path) {
+  const auto document = JsonDocument::ParseFile(path, kFileBytesMax);
+  if (!document.ok() && document.status().code() == StatusCode::kNotFound) {
+    return std::optional<Checkpoint>();
+  }
+  const auto read = [&]() -> Expected<Checkpoint> {
+    PENSTOCK_RETURN_IF_ERROR(document.status());
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document->Object());
+    PENSTOCK_RETURN_IF_ERROR(object.GetInt("penstock_checkpoint", kVersion, kVersion).status());
+    Checkpoint made;
+    PENSTOCK_ASSIGN_OR_RETURN(made.rows, object.GetInt("rows", 1, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(made.bytes, object.GetInt("bytes", 1, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t dimensions,
+                              object.GetInt("dimensions", 1, kDimensionsMax));
+    made.dimensions = static_cast<int32_t>(dimensions);
+    PENSTOCK_ASSIGN_OR_RETURN(made.tokens, object.GetInt("tokens", 0, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(made.cut, object.GetInt("cut", 0, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(made.input, object.GetString("input"));
+    PENSTOCK_ASSIGN_OR_RETURN(made.options, object.GetString("options"));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto numbers, object.GetArray("first_row", kDimensionsMax));
+    for (const auto number : numbers) {
+      double value = 0;
+      if (number.get(value) != simdjson::SUCCESS) {
+        return Status::InvalidArgument("'first_row' must hold numbers", "first_row");
+      }
+      made.first_row.push_back(static_cast<float>(value));
+    }
+    if (static_cast<int64_t>(made.first_row.size()) != dimensions) {
+      return Status::InvalidArgument("'first_row' is not as long as 'dimensions' says",
+                                     "first_row");
+    }
+    return made;
+  };
+  auto made = read();
+  if (!made.ok()) return made.status().Annotate(path + " is no checkpoint");
+  return std::optional<Checkpoint>(*std::move(made));
+}
+
+bool SameVector(const std::vector<float>& a, const std::vector<float>& b) {
+  constexpr double kRelative = 1e-4;
+  if (a.size() != b.size()) return false;
+  double difference = 0;
+  double length = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    length += double{a[i]} * a[i];
+  }
+  return std::sqrt(difference) <= kRelative * std::sqrt(length);
+}
+
+}  // namespace penstock

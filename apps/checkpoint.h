@@ -1,0 +1,52 @@
+// How far a run of `penstock embed` has come, in a file beside its output, so that --resume can go
+// on where the run was when it ended, whatever ended it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock {
+
+// SHA-256 over rows of text in their order; where one row ends and the next begins counts.
+class RowsDigest {
+ public:
+  RowsDigest();
+  void Add(std::string_view row);
+  // Of the rows so far, in hexadecimal digits; more may follow.
+  std::string Hex() const;
+
+ private:
+  struct Free {
+    void operator()(void* context) const;
+  };
+  std::unique_ptr<void, Free> context_;  // EVP_MD_CTX
+};
+
+struct Checkpoint {
+  int64_t rows = 0;   // of the input, from its beginning, that are in the output
+  int64_t bytes = 0;  // of the output that they take
+  int32_t dimensions = 0;
+  int64_t tokens = 0;            // of those rows
+  int64_t cut = 0;               // rows that were longer than the model takes
+  std::string input;             // RowsDigest of them
+  std::string options;           // that shape the output, as text
+  std::vector<float> first_row;  // the vector of row 0: what the model must answer again
+
+  static std::string PathFor(const std::string& output) { return output + ".checkpoint"; }
+  // Replaces the file at `path`.
+  Status Write(const std::string& path) const;
+  // Nothing where there is no file. kInvalidArgument: it is not one of these.
+  static Expected<std::optional<Checkpoint>> Read(const std::string& path);
+};
+
+// Whether two vectors for the same text come from the same model: equal but for the last digits,
+// which a server that is no Penstock may compute otherwise in another batch.
+bool SameVector(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace penstock

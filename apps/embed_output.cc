@@ -1,0 +1,165 @@
+#include "embed_output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/json_writer.h"
+
+namespace penstock {
+namespace {
+
+Status NotTheSame(const std::string& what) {
+  return Status::InvalidArgument(
+      "--resume: " + what + "; --restart begins anew and drops what is there", "resume");
+}
+
+}  // namespace
+
+EmbedOutput::EmbedOutput(Options options) : options_(std::move(options)) {}
+
+Status EmbedOutput::Prepare() {
+  if (options_.path.empty() || options_.path == "-") {
+    if (!options_.resume) return Status::Ok();
+    return Status::InvalidArgument("--resume needs --output FILE: what went to stdout is not kept",
+                                   "resume");
+  }
+  if (options_.restart) return Status::Ok();
+  const std::string part = options_.path + ".part";
+  auto checkpoint = Checkpoint::Read(Checkpoint::PathFor(options_.path));
+  if (!checkpoint.ok()) return NotTheSame(checkpoint.status().message());
+  // Without its output a checkpoint is of a run that ended well.
+  if (!*checkpoint || access(part.c_str(), F_OK) != 0) return Status::Ok();
+  if (!options_.resume) {
+    return Status::InvalidArgument(
+        fmt::format("{} holds {} rows of a run that ended early: --resume goes on with it, "
+                    "--restart begins anew",
+                    part, (*checkpoint)->rows),
+        "resume");
+  }
+  if ((*checkpoint)->options != options_.settings) {
+    return NotTheSame(fmt::format("{} was made with {}, and now it is {}", part,
+                                  (*checkpoint)->options, options_.settings));
+  }
+  before_ = std::move(*checkpoint);
+  return Status::Ok();
+}
+
+Status EmbedOutput::SkipRowsBefore(RowSource* source, const EmbedOne& embed_one) {
+  if (!before_) return Status::Ok();
+  std::string first;
+  for (int64_t i = 0; i < before_->rows; ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(auto row, source->Next());
+    if (!row) {
+      return NotTheSame(
+          fmt::format("the input has {} rows, of which {} were done", i, before_->rows));
+    }
+    if (i == 0) first = std::move(row->text);
+  }
+  if (source->mark().digest != before_->input) {
+    return NotTheSame(
+        fmt::format("the first {} rows of the input are not those that were done", before_->rows));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> vector, embed_one(first));
+  if (!SameVector(vector, before_->first_row)) {
+    return NotTheSame(
+        "the model gives another vector for the first row: it is not the one that "
+        "was used, or not with the same --dtype");
+  }
+  return Status::Ok();
+}
+
+Status EmbedOutput::Open() {
+  if (before_) {
+    done_ = *before_;
+    PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Resume(options_.path, before_->bytes));
+    file_.emplace(std::move(file));
+    checkpointed_ = true;
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(options_.path));
+    file_.emplace(std::move(file));
+    // Of an older run; from now on it would be taken for one of this.
+    if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
+    done_.options = options_.settings;
+  }
+  if (npy()) npy_writer_.emplace(&*file_, done_.rows, done_.dimensions);
+  return Status::Ok();
+}
+
+void EmbedOutput::WriteJsonLines(std::span<const float> values, int32_t dimensions) {
+  std::string text;
+  int64_t index = done_.rows;
+  const auto width = static_cast<size_t>(dimensions);
+  for (size_t from = 0; from < values.size(); from += width) {
+    JsonWriter writer(&text);
+    writer.BeginObject().Field("index", index++).Key("embedding");
+    writer.Floats(values.subspan(from, width)).EndObject();
+    text += '\n';
+  }
+  file_->Write(text);
+}
+
+Status EmbedOutput::Append(const BulkWindow& window) {
+  const std::span<const float> values = window.values();
+  const int32_t dimensions = window.dimensions();
+  if (done_.dimensions != 0 && done_.dimensions != dimensions) {
+    return Status::Internal(fmt::format("vectors of {} numbers came after vectors of {}",
+                                        dimensions, done_.dimensions));
+  }
+  if (npy()) {
+    npy_writer_->Append(values, dimensions);
+  } else {
+    WriteJsonLines(values, dimensions);
+  }
+  // Telling at once beats hours of work for a full disk.
+  PENSTOCK_RETURN_IF_ERROR(file_->status());
+  if (done_.rows == 0) {
+    done_.first_row.assign(values.begin(), values.begin() + dimensions);
+    done_.dimensions = dimensions;
+  }
+  done_.rows = window.mark().rows;
+  done_.input = window.mark().digest;
+  done_.tokens += window.tokens();
+  done_.cut += window.cut();
+  if (!file_->HasPart() || Clock::now() - last_checkpoint_ < kCheckpointEvery) return Status::Ok();
+  return WriteCheckpoint();
+}
+
+Status EmbedOutput::WriteCheckpoint() {
+  // The rows first: what the checkpoint counts must be there.
+  PENSTOCK_RETURN_IF_ERROR(file_->Sync());
+  done_.bytes = file_->written();
+  PENSTOCK_RETURN_IF_ERROR(done_.Write(Checkpoint::PathFor(options_.path)));
+  file_->Keep();
+  checkpointed_ = true;
+  last_checkpoint_ = Clock::now();
+  return Status::Ok();
+}
+
+Status EmbedOutput::Finish(int32_t dimensions) {
+  if (npy()) npy_writer_->Finish(dimensions);
+  PENSTOCK_RETURN_IF_ERROR(file_->Close());
+  if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
+  return Status::Ok();
+}
+
+Status EmbedOutput::Abandon(const Status& why) {
+  if (!file_ || !file_->HasPart()) {
+    if (file_) (void)file_->Sync();
+    return why;
+  }
+  int64_t rows = checkpointed_ && before_ ? before_->rows : 0;
+  if (done_.rows > 0) {
+    // On a full disk the last one that was written counts.
+    const Status written = WriteCheckpoint();
+    const auto kept = Checkpoint::Read(Checkpoint::PathFor(options_.path));
+    rows = kept.ok() && *kept ? (*kept)->rows : 0;
+    if (!written.ok() && rows > 0) file_->Keep();
+  }
+  if (rows == 0) return why;
+  return {why.code(),
+          fmt::format("{}; {}.part holds {} rows: the same command with --resume goes on",
+                      why.message(), options_.path, rows),
+          why.field()};
+}
+
+}  // namespace penstock

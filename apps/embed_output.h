@@ -1,0 +1,71 @@
+// The output of `penstock embed`: vectors in the order of the input, and beside them a checkpoint
+// that says how far they go.
+//
+//   X.part        what was written; X once it is whole
+//   X.checkpoint  how many rows of it count, of which input, with which settings (checkpoint.h)
+//
+// A run that ended early is gone on with (resume) or begun anew (restart); to begin anew without a
+// word would throw away hours of work, so one of the two must be asked for.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bulk_embed.h"
+#include "checkpoint.h"
+#include "output_file.h"
+
+namespace penstock {
+
+class EmbedOutput {
+ public:
+  // Between two checkpoints, at least.
+  static constexpr std::chrono::milliseconds kCheckpointEvery{500};
+
+  struct Options {
+    std::string path;      // "" or "-": stdout, which cannot be gone on with
+    std::string settings;  // all that shapes the vectors besides model and input, as text
+    bool resume = false;
+    bool restart = false;
+  };
+  explicit EmbedOutput(Options options);
+
+  // Looks for an earlier run. Writes nothing. kInvalidArgument, field "resume": there is one, and
+  // it is not said what to do with it, or it had other settings.
+  Status Prepare();
+  int64_t rows_before() const { return before_ ? before_->rows : 0; }
+
+  // The vector of a text.
+  using EmbedOne = std::function<Expected<std::vector<float>>(const std::string& text)>;
+  // Reads over the rows that the earlier run did. kInvalidArgument: they are not the same rows, or
+  // the model gives another vector for the first of them.
+  Status SkipRowsBefore(RowSource* source, const EmbedOne& embed_one);
+
+  // Opens the output: X.part, anew or where the earlier run ended.
+  Status Open();
+  Status Append(const BulkWindow& window);
+  // What is there is whole. `dimensions`: of an output without rows.
+  Status Finish(int32_t dimensions);
+  // The run ends before its end, for this reason: `why`, with what is left behind. No more calls.
+  Status Abandon(const Status& why);
+
+  int64_t tokens() const { return done_.tokens; }
+  int64_t cut() const { return done_.cut; }
+
+ private:
+  void WriteJsonLines(std::span<const float> values, int32_t dimensions);
+  Status WriteCheckpoint();
+  bool npy() const { return options_.path.ends_with(".npy"); }
+
+  const Options options_;
+  std::optional<Checkpoint> before_;
+  Checkpoint done_;  // what has been written
+  std::optional<OutputFile> file_;
+  std::optional<NpyWriter> npy_writer_;
+  bool checkpointed_ = false;
+  Clock::time_point last_checkpoint_{};
+};
+
+}  // namespace penstock
