@@ -205,15 +205,16 @@ std::vector<std::string> EmbedClient::Headers() const {
   return headers;
 }
 
-bool EmbedClient::MayStillAnswer(const Status& failure) {
-  if (answered_) return true;
-  const auto waited = std::chrono::steady_clock::now() - begin_;
-  if (waited >= std::chrono::milliseconds(options_.first_answer_ms)) return false;
+int EmbedClient::PatienceMs(const Status& failure) {
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin_);
+  const int left = options_.first_answer_ms - static_cast<int>(waited.count());
+  if (left <= 0) return 0;
   if (!told_.exchange(true)) {
     LogWarn("{}; trying for {:g} s (--connect-timeout)", failure.message(),
             options_.first_answer_ms / 1000.0);
   }
-  return true;
+  return left;
 }
 
 Expected<PostAnswer> EmbedClient::PostWithRetries(const std::string& path,
@@ -226,10 +227,14 @@ Expected<PostAnswer> EmbedClient::PostWithRetries(const std::string& path,
                                     : answer.status().code() == StatusCode::kUnavailable;
     if (answer.ok()) answered_ = true;
     if (!passes || attempt >= options_.attempts_max) return answer;
-    if (!answer.ok() && !MayStillAnswer(answer.status())) return answer;
-    retries_.fetch_add(1, std::memory_order_relaxed);
-    const int wait_ms =
+    int wait_ms =
         BackoffMs(options_, attempt + 1, answer.ok() ? answer->retry_after_s : 0, Chance());
+    if (!answered_) {
+      const int patience_ms = PatienceMs(answer.status());
+      if (patience_ms == 0) return answer;
+      wait_ms = std::min(wait_ms, patience_ms);
+    }
+    retries_.fetch_add(1, std::memory_order_relaxed);
     if (wait_ms >= kToldWaitMs) {
       LogInfo("{}{}: trying again in {:.0f} s (attempt {} of {})", base_, path, wait_ms / 1000.0,
               attempt + 1, options_.attempts_max);

@@ -72,8 +72,8 @@ class EmbedClient {
  private:
   Expected<PostAnswer> PostWithRetries(const std::string& path, const std::string& body);
   std::vector<std::string> Headers() const;
-  // Whether a server that has not answered yet is worth another attempt.
-  bool MayStillAnswer(const Status& failure);
+  // How long a server that has not answered once is still waited for; 0: no longer. Says so, once.
+  int PatienceMs(const Status& failure);
   bool Sleep(int ms);  // false: stopped
   std::string run() const;
 
