@@ -265,35 +265,6 @@ TEST_F(AppsTest, LinesAreBounded) {
   EXPECT_EQ(reader.Next().status().code(), StatusCode::kPayloadTooLarge);
 }
 
-TEST_F(AppsTest, NpyHeaderIsWhatNumpyReads) {
-  const std::string header = NpyHeader(3, 384);
-  EXPECT_EQ(header.size(), 128u);
-  EXPECT_EQ(header.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
-  EXPECT_EQ(static_cast<unsigned char>(header[8]) + 256 * static_cast<unsigned char>(header[9]),
-            118);
-  EXPECT_THAT(header, HasSubstr("'shape': (3, 384), }"));
-  EXPECT_EQ(header.back(), '\n');
-}
-
-TEST_F(AppsTest, NpyFileHoldsTheRowsThatCame) {
-  const std::string path = folder_ + "/x.npy";
-  auto file = OutputFile::Open(path);
-  ASSERT_TRUE(file.ok());
-  NpyWriter writer(&*file);
-  writer.Append(std::vector<float>{1, 2, 3, 4}, 2);
-  writer.Append(std::vector<float>{5, 6}, 2);
-  writer.Finish(2);
-  ASSERT_TRUE(file->Close().ok());
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  ASSERT_EQ(bytes.size(), 128 + 6 * sizeof(float));
-  EXPECT_EQ(bytes.substr(0, 128), NpyHeader(3, 2));
-  float last = 0;
-  std::memcpy(&last, bytes.data() + bytes.size() - sizeof last, sizeof last);
-  EXPECT_EQ(last, 6);
-  EXPECT_FALSE(OutputFile::Open(folder_ + "/none/x.npy").ok());
-}
-
 TEST_F(AppsTest, WindowGivesAnswersInOrderAndStopsAtAFailure) {
   std::vector<int> got;
   RequestWindow<int, int> window([&](int value, int tag) -> Status {

@@ -1,6 +1,7 @@
 // penstock embed: texts to vectors.
 #include <fmt/format.h>
 
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -27,7 +28,8 @@ struct EmbedFlags {
   std::optional<int32_t> dimensions;
   bool normalize = false;
   CLI::Option* normalize_flag = nullptr;  // was it given?
-  bool bulk = false;                      // accepted for older scripts
+  Precision precision = Precision::kFloat32;
+  bool bulk = false;  // accepted for older scripts
   bool resume = false;
   bool restart = false;
   BulkOptions bulk_options;
@@ -37,6 +39,18 @@ struct EmbedFlags {
   bool insecure = false;
   int connect_timeout_s = 5;
 };
+
+const std::map<std::string, Precision> kPrecisions = {{"float32", Precision::kFloat32},
+                                                      {"float16", Precision::kFloat16},
+                                                      {"int8", Precision::kInt8},
+                                                      {"binary", Precision::kBinary}};
+
+std::string PrecisionName(Precision precision) {
+  for (const auto& [name, value] : kPrecisions) {
+    if (value == precision) return name;
+  }
+  return "";
+}
 
 void AddRunFlags(CLI::App* app, EmbedFlags* flags) {
   const std::string group = "Long runs";
@@ -102,6 +116,13 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       app.add_flag("--normalize,!--no-normalize", flags->normalize,
                    "Scale vectors to length 1, or not (default: as the model says).")
           ->group(group);
+  app.add_option("--precision", flags->precision,
+                 "Numbers of a matrix: float32, float16, int8 (each vector times 127 over its "
+                 "largest magnitude), binary (a bit a number, 1 where positive).")
+      ->transform(CLI::CheckedTransformer(kPrecisions).description(""))
+      ->default_str("float32")
+      ->type_name("TYPE")
+      ->group(group);
   AddRunFlags(&app, flags);
   AddServerFlags(&app, flags);
 }
@@ -119,7 +140,9 @@ EmbedRequest NewRequest(const EmbedFlags& flags) {
 std::string SettingsText(const EmbedFlags& flags) {
   std::string text;
   JsonWriter json(&text);
-  json.BeginObject().Field("output", flags.text.output.ends_with(".npy") ? "npy" : "jsonl");
+  const auto matrix = MatrixFormatOf(flags.text.output);
+  json.BeginObject().Field("output", matrix ? "matrix" : "jsonl");
+  if (matrix) json.Field("precision", PrecisionName(flags.precision));
   if (flags.prompt) json.Field("prompt", *flags.prompt);
   if (flags.prompt_name) json.Field("prompt-name", *flags.prompt_name);
   if (flags.dimensions) json.Field("dimensions", *flags.dimensions);
@@ -279,8 +302,8 @@ int RunEmbed(const std::vector<std::string>& args) {
   Interruption interruption;  // before any other thread
   CommandLine line("embed",
                    "Embed texts. Writes one JSON object a line, {\"index\": 0, \"embedding\": "
-                   "[...]}, in the order\nof the input, or a float32 matrix when --output ends in "
-                   ".npy.",
+                   "[...]}, in the order\nof the input, or a matrix when --output ends in .npy or "
+                   ".safetensors.",
                    "  echo 'Hello, world' | penstock embed --model MODEL\n"
                    "  penstock embed --model MODEL texts.txt --output vectors.npy\n"
                    "  penstock embed --model MODEL --prompt-name query --dimensions 256 q.jsonl\n"
@@ -297,7 +320,11 @@ int RunEmbed(const std::vector<std::string>& args) {
   if (line.app().get_option("--batch")->count() > 0) {
     flags.bulk_options.request_rows = static_cast<size_t>(flags.text.batch);
   }
-  EmbedOutput output({flags.text.output, SettingsText(flags), flags.resume, flags.restart});
+  if (!MatrixFormatOf(flags.text.output) && flags.precision != Precision::kFloat32) {
+    return line.FailUsage("--precision is of .npy and .safetensors: JSON lines hold float32");
+  }
+  EmbedOutput output(
+      {flags.text.output, flags.precision, SettingsText(flags), flags.resume, flags.restart});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
   if (!flags.url.empty()) return RunEmbedFromServer(flags, line, &interruption, &output);
   auto local = LocalModels::Load(flags.model);

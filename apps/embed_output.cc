@@ -15,6 +15,12 @@ Status NotTheSame(const std::string& what) {
 
 }  // namespace
 
+std::optional<MatrixFormat> MatrixFormatOf(const std::string& path) {
+  if (path.ends_with(".npy")) return MatrixFormat::kNpy;
+  if (path.ends_with(".safetensors")) return MatrixFormat::kSafetensors;
+  return std::nullopt;
+}
+
 EmbedOutput::EmbedOutput(Options options) : options_(std::move(options)) {}
 
 Status EmbedOutput::Prepare() {
@@ -81,7 +87,9 @@ Status EmbedOutput::Open() {
     if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
     done_.options = options_.settings;
   }
-  if (npy()) npy_writer_.emplace(&*file_, done_.rows, done_.dimensions);
+  if (const auto format = MatrixFormatOf(options_.path)) {
+    matrix_.emplace(&*file_, *format, options_.precision, done_.rows, done_.dimensions);
+  }
   return Status::Ok();
 }
 
@@ -105,8 +113,8 @@ Status EmbedOutput::Append(const BulkWindow& window) {
     return Status::Internal(fmt::format("vectors of {} numbers came after vectors of {}",
                                         dimensions, done_.dimensions));
   }
-  if (npy()) {
-    npy_writer_->Append(values, dimensions);
+  if (matrix_) {
+    matrix_->Append(values, dimensions);
   } else {
     WriteJsonLines(values, dimensions);
   }
@@ -136,7 +144,7 @@ Status EmbedOutput::WriteCheckpoint() {
 }
 
 Status EmbedOutput::Finish(int32_t dimensions) {
-  if (npy()) npy_writer_->Finish(dimensions);
+  if (matrix_) matrix_->Finish(dimensions);
   PENSTOCK_RETURN_IF_ERROR(file_->Close());
   if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
   return Status::Ok();

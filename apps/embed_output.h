@@ -15,9 +15,13 @@
 
 #include "bulk_embed.h"
 #include "checkpoint.h"
+#include "matrix_file.h"
 #include "output_file.h"
 
 namespace penstock {
+
+// The format that the name of an output asks for; nothing: JSON lines.
+std::optional<MatrixFormat> MatrixFormatOf(const std::string& path);
 
 class EmbedOutput {
  public:
@@ -25,7 +29,8 @@ class EmbedOutput {
   static constexpr std::chrono::milliseconds kCheckpointEvery{500};
 
   struct Options {
-    std::string path;      // "" or "-": stdout, which cannot be gone on with
+    std::string path;                           // "" or "-": stdout, which cannot be gone on with
+    Precision precision = Precision::kFloat32;  // of a matrix; JSON has float32
     std::string settings;  // all that shapes the vectors besides model and input, as text
     bool resume = false;
     bool restart = false;
@@ -57,13 +62,12 @@ class EmbedOutput {
  private:
   void WriteJsonLines(std::span<const float> values, int32_t dimensions);
   Status WriteCheckpoint();
-  bool npy() const { return options_.path.ends_with(".npy"); }
 
   const Options options_;
   std::optional<Checkpoint> before_;
   Checkpoint done_;  // what has been written
   std::optional<OutputFile> file_;
-  std::optional<NpyWriter> npy_writer_;
+  std::optional<MatrixWriter> matrix_;  // none: JSON lines
   bool checkpointed_ = false;
   Clock::time_point last_checkpoint_{};
 };

@@ -178,29 +178,4 @@ Status OutputFile::CloseAfter(Status done) {
           done.field()};
 }
 
-std::string NpyHeader(int64_t rows, int64_t width) {
-  std::string text =
-      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, width);
-  const size_t prefix = 10;  // magic, version, length
-  text.resize(NpyWriter::kHeaderBytes - prefix - 1, ' ');
-  text += '\n';
-  std::string header("\x93NUMPY\x01\x00", 8);
-  header += static_cast<char>(text.size() & 0xFF);
-  header += static_cast<char>(text.size() >> 8);
-  return header + text;
-}
-
-void NpyWriter::Append(std::span<const float> rows, int64_t width) {
-  if (rows.empty()) return;
-  if (width_ == 0) file_->Write(std::string(kHeaderBytes, '\0'));
-  width_ = width;
-  rows_ += static_cast<int64_t>(rows.size()) / width;
-  file_->Write({reinterpret_cast<const char*>(rows.data()), rows.size_bytes()});
-}
-
-void NpyWriter::Finish(int64_t width) {
-  if (width_ != 0) file_->Seek(0);
-  file_->Write(NpyHeader(rows_, width_ != 0 ? width_ : width));
-}
-
 }  // namespace penstock

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -65,27 +64,5 @@ class OutputFile {
 std::string FolderOf(const std::string& path);
 // Writes a small file so that it is either the old one or the new one, whatever happens meanwhile.
 Status ReplaceFile(const std::string& path, std::string_view bytes);
-
-// The header of a version 1.0 .npy file of little-endian float32 [rows, width], 128 bytes.
-std::string NpyHeader(int64_t rows, int64_t width);
-
-// A float32 matrix as a .npy file, written row by row. The header comes last; until then its place
-// holds zeros, so that a part of a file is not taken for a matrix.
-class NpyWriter {
- public:
-  static constexpr size_t kHeaderBytes = 128;
-
-  // `rows`, `width`: of what `file` holds already, 0 for a new one.
-  explicit NpyWriter(OutputFile* file, int64_t rows = 0, int64_t width = 0)
-      : file_(file), rows_(rows), width_(width) {}
-  void Append(std::span<const float> rows, int64_t width);
-  // `width`: of an array without rows.
-  void Finish(int64_t width);
-
- private:
-  OutputFile* file_;
-  int64_t rows_;
-  int64_t width_;
-};
 
 }  // namespace penstock

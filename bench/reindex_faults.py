@@ -29,7 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MEANS = ("SIGINT", "SIGTERM", "SIGKILL", "full disk")
-HEADER_BYTES = 128
+HEADER_BYTES = 256
 
 
 def passages(count, seed):

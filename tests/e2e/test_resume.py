@@ -1,4 +1,5 @@
 """penstock embed that ends early and goes on: signals, kill -9, a full disk, a server that dies."""
+import json
 import os
 import signal
 import subprocess
@@ -155,6 +156,35 @@ def test_no_server_is_told_at_once_and_given_up_soon(corpus, server):
     begun = time.monotonic()
     done = run("embed", "--url", server.url.replace("http:", "https:"), corpus, check=False)
     assert done.returncode == 1 and time.monotonic() - begun < 2, done.stderr
+
+
+def safetensors(path):
+    """The one tensor of a file, as numpy reads it."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + length])
+    (name, tensor), = header.items()
+    assert name == "embeddings" and tensor["data_offsets"] == [0, len(data) - 8 - length]
+    dtype = {"F32": "<f4", "F16": "<f2", "I8": "i1", "U8": "u1"}[tensor["dtype"]]
+    return np.frombuffer(data[8 + length:], dtype).reshape(tensor["shape"])
+
+
+def test_precisions(corpus, whole, tmp_path):
+    (tmp_path / "whole.npy").write_bytes(whole)
+    exact = np.load(tmp_path / "whole.npy")
+    scaled = exact * (127 / np.abs(exact).max(axis=1, keepdims=True))
+    expected = {"float32": exact, "float16": exact.astype(np.float16), "int8": np.rint(scaled),
+                "binary": np.packbits(exact > 0, axis=1)}
+    for precision, wanted in expected.items():
+        for name, load in (("x.npy", np.load), ("x.safetensors", safetensors)):
+            out = tmp_path / name
+            run("embed", *MODEL, corpus, "-o", out, "--precision", precision)
+            got = load(out)
+            # A scaled number may lie just beside a half.
+            assert got.shape == wanted.shape and np.abs(got.astype(float) - wanted).max() <= (precision == "int8")
+            assert (got != wanted).mean() < 1e-3
+    refused = run("embed", *MODEL, corpus, "-o", tmp_path / "x.jsonl", "--precision=int8", check=False)
+    assert refused.returncode == 2 and b"--precision" in refused.stderr
 
 
 def test_random_ends(corpus, tmp_path):
