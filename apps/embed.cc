@@ -121,7 +121,7 @@ class VectorWriter {
 
 Status EmbedAllInputs(const EmbedFlags& flags, Service* service, VectorWriter* writer,
                       ProgressLine* progress) {
-  LineReader reader(flags.text.files, flags.text.format);
+  LineReader reader(flags.text.files, flags.text.input);
   RequestWindow<EmbedResponse, size_t> window([&](const EmbedResponse& response, size_t texts) {
     progress->Add(texts, response.usage, response.truncation);
     return writer->Append(response.values, response.dimensions);
@@ -148,7 +148,7 @@ Status EmbedAllInputs(const EmbedFlags& flags, Service* service, VectorWriter* w
 
 Status BulkFromModel(const EmbedFlags& flags, Service* service, VectorWriter* writer,
                      ProgressLine* progress) {
-  LineReader reader(flags.text.files, flags.text.format);
+  LineReader reader(flags.text.files, flags.text.input);
   return EmbedInBulk(
       &reader, flags.bulk_options,
       [&](std::vector<std::string> texts, Callback<EmbedResponse> done) {
@@ -180,7 +180,7 @@ Expected<EmbedResponse> AskServer(EmbedClient* client, const std::vector<std::st
 Status BulkFromServer(const EmbedFlags& flags, EmbedClient* client, VectorWriter* writer,
                       ProgressLine* progress) {
   PENSTOCK_RETURN_IF_ERROR(client->BeginRun());
-  LineReader reader(flags.text.files, flags.text.format);
+  LineReader reader(flags.text.files, flags.text.input);
   std::mutex mutex;
   Status first_failure;  // guarded by mutex
   WorkerPool pool(flags.bulk_options.requests, 2 * flags.bulk_options.requests);
@@ -254,7 +254,7 @@ int RunEmbed(const std::vector<std::string>& args) {
                    "  penstock embed --url http://127.0.0.1:8080 corpus.jsonl -o vectors.npy\n");
   EmbedFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
-  AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
+  AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
   AddEmbedFlags(&line, &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
