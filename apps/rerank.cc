@@ -123,7 +123,7 @@ Status RerankAllInputs(const RerankFlags& flags, Service* service, OutputFile* f
 int RunRerank(const std::vector<std::string>& args) {
   CommandLine line(
       "rerank",
-      "Rerank documents. With --query the input is documents; without it, JSONL of\n"
+      "Rerank documents. With --query the input is documents; without it, JSON of\n"
       "{\"query\": ..., \"documents\": [...]}. Writes one JSON object a query, best "
       "document first.",
       "  penstock rerank --model MODEL --query 'What is a penstock?' documents.txt\n"

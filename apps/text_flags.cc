@@ -1,18 +1,38 @@
 #include "text_flags.h"
 
-#include <map>
+#include <utility>
 
 namespace penstock {
 namespace {
 
-const std::map<std::string, InputFormat> kFormats = {
+constexpr std::pair<const char*, InputFormat> kFormats[] = {
     {"auto", InputFormat::kAuto}, {"text", InputFormat::kText}, {"jsonl", InputFormat::kJsonl},
     {"json", InputFormat::kJson}, {"csv", InputFormat::kCsv},   {"tsv", InputFormat::kTsv}};
-const std::map<std::string, TextEncoding> kEncodings = {
+constexpr std::pair<const char*, TextEncoding> kEncodings[] = {
     {"utf-8", TextEncoding::kUtf8},
     {"latin1", TextEncoding::kLatin1},
     {"windows-1252", TextEncoding::kWindows1252},
     {"utf-16", TextEncoding::kUtf16}};
+
+// A flag whose value is one of a few names.
+template <typename Value, size_t size>
+CLI::Option* AddChoice(CLI::App* app, const std::string& flag, Value* value,
+                       const std::pair<const char*, Value> (&choices)[size],
+                       const std::string& description) {
+  const auto choose = [value, &choices, flag](const std::string& typed) {
+    std::string known;
+    for (const auto& [name, choice] : choices) {
+      if (typed == name) {
+        *value = choice;
+        return;
+      }
+      known += (known.empty() ? "" : ", ") + std::string(name);
+    }
+    throw CLI::ValidationError(flag, "'" + typed + "' is none of " + known);
+  };
+  return app->add_option_function<std::string>(flag, choose, description)
+      ->default_str(choices[0].first);
+}
 
 // "\\n" as typed in a shell is a newline.
 std::string WithEscapes(const std::string& typed) {
@@ -34,12 +54,10 @@ std::string WithEscapes(const std::string& typed) {
 void AddInputFlags(CommandLine* line, InputOptions* options) {
   CLI::App& app = line->app();
   const std::string group = "Input";
-  app.add_option("--format", options->format,
-                 "text: a line each. jsonl: a JSON string or object a line. json: an array of "
-                 "these. csv, tsv: a table, its first line names the columns. auto: what the first "
-                 "bytes, then the name of a file say. gzip and zstd are unpacked in any case.")
-      ->transform(CLI::CheckedTransformer(kFormats).description(""))
-      ->default_str("auto")
+  AddChoice(&app, "--format", &options->format, kFormats,
+            "text: a line each. jsonl: a JSON string or object a line. json: an array of "
+            "these. csv, tsv: a table, its first line names the columns. auto: what the first "
+            "bytes, then the name of a file say. gzip and zstd are unpacked in any case.")
       ->type_name("FORMAT")
       ->group(group);
   app.add_option("--text-field", options->text_fields,
@@ -58,10 +76,8 @@ void AddInputFlags(CommandLine* line, InputOptions* options) {
                  "Field or column that identifies a text: a string or an integer.")
       ->type_name("NAME")
       ->group(group);
-  app.add_option("--encoding", options->encoding,
-                 "Of the files: utf-8, latin1, windows-1252 or utf-16.")
-      ->transform(CLI::CheckedTransformer(kEncodings).description(""))
-      ->default_str("utf-8")
+  AddChoice(&app, "--encoding", &options->encoding, kEncodings,
+            "Of the files: utf-8, latin1, windows-1252 or utf-16.")
       ->type_name("NAME")
       ->group(group);
 }

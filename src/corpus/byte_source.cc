@@ -26,8 +26,10 @@ class FileSource : public ByteSource {
         disk_bytes_ += n;
         return static_cast<size_t>(n);
       }
-      if (errno == EINTR || errno == EAGAIN) continue;
-      return Status(StatusCode::kUnavailable, strerror(errno));
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) return Status(StatusCode::kUnavailable, strerror(errno));
+      // Standard input that another program made non-blocking.
+      PENSTOCK_RETURN_IF_ERROR(WaitForBytes());
     }
   }
   int64_t disk_bytes() const override { return disk_bytes_; }

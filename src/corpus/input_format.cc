@@ -51,6 +51,9 @@ constexpr Signature kSignatures[] = {
     {string_view("\xff\xd8\xff", 3), "an image"},
     {string_view("GIF8", 4), "an image"},
     {string_view("{\\rtf", 5), "RTF"},
+    {string_view("<?xml", 5), "XML; --format text reads its lines"},
+    {string_view("<!DOCTYPE", 9), "HTML; --format text reads its lines"},
+    {string_view("<html", 5), "HTML; --format text reads its lines"},
     {string_view("\xd0\xcf\x11\xe0", 4), "an old Office document"},
     {string_view("\xff\xfe\x00\x00", 4), "UTF-32"},
     {string_view("\xff\xfe", 2), "UTF-16; --encoding utf-16 reads it"},
@@ -132,6 +135,12 @@ bool BeginsArray(string_view text) {
   return text.empty() || string_view("\"{[]-0123456789").find(text[0]) != string_view::npos;
 }
 
+// Whether a line of JSON cannot end where it ends.
+bool GoesOn(string_view line) {
+  const size_t last = line.find_last_not_of(kBlanks);
+  return last != string_view::npos && string_view("{[,:").find(line[last]) != string_view::npos;
+}
+
 // By the last part of the name; kAuto: it says nothing.
 InputFormat FormatOfName(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
@@ -146,9 +155,16 @@ InputFormat FormatOfName(std::string name) {
   return InputFormat::kAuto;
 }
 
+// Prose has blanks behind its commas, names of columns have none around them.
+bool IsName(const std::string& cell) {
+  return !cell.empty() && kBlanks.find(cell.front()) == string_view::npos &&
+         kBlanks.find(cell.back()) == string_view::npos;
+}
+
 bool IsHeader(string_view line, char delimiter, const std::vector<std::string>& columns) {
   std::vector<std::string> cells;
   if (!ParseCells(line, delimiter, &cells).ok() || cells.size() < 2) return false;
+  if (!std::all_of(cells.begin(), cells.end(), IsName)) return false;
   return std::any_of(cells.begin(), cells.end(), [&](const std::string& cell) {
     return std::find(columns.begin(), columns.end(), cell) != columns.end();
   });
@@ -192,10 +208,9 @@ Expected<InputFormat> Recognise(const TextStream& stream, const std::string& nam
   const InputFormat named = FormatOfName(name);
   const bool table = named == InputFormat::kCsv || named == InputFormat::kTsv;
   if (head.starts_with('[') && BeginsArray(head)) return InputFormat::kJson;
+  if (BeginsObject(head) && GoesOn(line))
+    return Refused("JSON objects that are neither in an array nor a line each");
   if (BeginsObject(line)) return InputFormat::kJsonl;
-  if (WithoutBlanks(line.substr(std::min<size_t>(1, line.size()))).empty() && BeginsObject(head)) {
-    return Refused("one JSON object over several lines");
-  }
   // The header of a table may be a word in quotes.
   if (!table && line.starts_with('"') && JsonDocument::Parse(line).ok()) return InputFormat::kJsonl;
   if (named == InputFormat::kJson && !head.starts_with('[')) {

@@ -35,11 +35,12 @@ Status FillHead(TextStream* stream);
 //   JSON array   '[' and a string or an object behind it
 //   JSONL        '{' and a key behind it, or a first line that is a JSON string
 //   as named     .jsonl .ndjson .json .csv .tsv .tab, a .gz or .zst behind it not counted
-//   CSV, TSV     a first line of two cells at least, one of them in `columns`
+//   CSV, TSV     a first line of two cells at least, one of them in `columns`, none with blanks
+//                around it
 //   text         all else
 //
 // kUnsupported, with what it looks like: archives, documents, images, matrices and other binary
-// data; UTF-16; one JSON object over several lines.
+// data; UTF-16; XML and HTML; JSON objects over several lines.
 Expected<InputFormat> Recognise(const TextStream& stream, const std::string& name,
                                 const std::vector<std::string>& columns);
 

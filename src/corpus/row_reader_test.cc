@@ -245,7 +245,8 @@ TEST(RowReader, FormatsAreRecognised) {
   EXPECT_EQ(FormatOf("id,text\n1,a\n"), kCsv);
   EXPECT_EQ(FormatOf("id\ttext\n1\ta\n"), kTsv);
   EXPECT_EQ(FormatOf("text\nHello, world\n"), kText);
-  EXPECT_EQ(FormatOf("some text, content\n"), kText);
+  EXPECT_EQ(FormatOf("content, calm and kind\n"), kText);
+  EXPECT_EQ(FormatOf("a;text;b\n1;a;b\n"), kCsv);
   EXPECT_EQ(FormatOf("a\ttext\n1\ta\n", "x.TSV.GZ"), kTsv);
   EXPECT_EQ(FormatOf("BZhang wrote this\n"), kText);
 }
@@ -268,8 +269,10 @@ TEST(RowReader, WhatIsNoTextIsRefused) {
   EXPECT_THAT(refused(std::string("a\0b\0c\0", 6)), HasSubstr("--encoding utf-16"));
   EXPECT_THAT(refused(std::string(257, 'a') + "ustar  "), HasSubstr("tar"));
   EXPECT_THAT(refused(Gzip(Gzip("a\n"))), HasSubstr("gzip inside"));
-  EXPECT_THAT(refused("{\n  \"data\": [1]\n}\n"), HasSubstr("one JSON object over several lines"));
+  EXPECT_THAT(refused("{\n  \"data\": [1]\n}\n"), HasSubstr("nor a line each"));
+  EXPECT_THAT(refused("{\"data\": 1,\n  \"text\": 2}\n"), HasSubstr("nor a line each"));
   EXPECT_THAT(refused("hello\n", "x.json"), HasSubstr("no JSON"));
+  EXPECT_THAT(refused("<?xml version=\"1.0\"?>\n"), HasSubstr("XML; --format text"));
   EXPECT_THAT(refused(Gzip("PAR1")), HasSubstr("Parquet"));
   // Behind the head it is a row's affair, and none at all where the format was asked for.
   const std::string late = "a\n" + std::string(1 << 17, 'b') + "\n" + std::string("c\0\nd\n", 5);

@@ -9,7 +9,10 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 }  // namespace
 
 TextStream::TextStream(std::unique_ptr<ByteSource> source, TextEncoding encoding)
-    : source_(std::move(source)), encoding_(encoding), transcoder_(encoding) {}
+    : source_(std::move(source)),
+      encoding_(encoding),
+      transcoder_(encoding),
+      block_(std::make_unique_for_overwrite<char[]>(kBlockBytes)) {}
 
 Expected<bool> TextStream::Fill() {
   if (started_) return Read();
@@ -30,21 +33,11 @@ Expected<bool> TextStream::Read() {
   text_.erase(0, begin_);
   begin_ = 0;
   const size_t before = text_.size();
-  std::string block;
   // Of other encodings a block may be half a character.
   while (!ended_ && text_.size() == before) {
-    if (encoding_ == TextEncoding::kUtf8) {
-      text_.resize(before + kBlockBytes);
-      auto read = source_->Read(text_.data() + before, kBlockBytes);
-      text_.resize(before + (read.ok() ? *read : 0));
-      if (!read.ok()) return read.status();
-      ended_ = *read == 0;
-      continue;
-    }
-    block.resize(kBlockBytes);
-    PENSTOCK_ASSIGN_OR_RETURN(const size_t read, source_->Read(block.data(), block.size()));
+    PENSTOCK_ASSIGN_OR_RETURN(const size_t read, source_->Read(block_.get(), kBlockBytes));
     ended_ = read == 0;
-    transcoder_.Append(std::string_view(block).substr(0, read), &text_);
+    transcoder_.Append({block_.get(), read}, &text_);
     if (ended_) transcoder_.Finish(&text_);
   }
   return text_.size() > before;

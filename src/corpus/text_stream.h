@@ -38,6 +38,7 @@ class TextStream {
   std::unique_ptr<ByteSource> source_;
   TextEncoding encoding_;
   Transcoder transcoder_;
+  std::unique_ptr<char[]> block_;
   std::string text_;
   size_t begin_ = 0;
   uint64_t offset_ = 0;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "corpus/byte_source.h"
 
@@ -32,28 +32,26 @@ class PackedBytes {
     }
     return Status::Ok();
   }
-  std::string_view rest() const {
-    return std::string_view(block_.data(), block_.size()).substr(begin_);
-  }
+  std::string_view rest() const { return {block_.get() + begin_, end_ - begin_}; }
   void Consume(size_t size) { begin_ += size; }
   ByteSource* source() { return source_.get(); }
   int64_t disk_bytes() const { return source_->disk_bytes() - static_cast<int64_t>(rest().size()); }
 
  private:
   Expected<bool> Read() {
-    block_.erase(block_.begin(), block_.begin() + static_cast<ptrdiff_t>(begin_));
-    begin_ = 0;
-    const size_t kept = block_.size();
-    block_.resize(kept + kBlockBytes);
-    auto read = source_->Read(block_.data() + kept, kBlockBytes);
-    block_.resize(kept + (read.ok() ? *read : 0));
-    if (!read.ok()) return read.status();
-    return *read > 0;
+    if (block_ == nullptr) block_ = std::make_unique_for_overwrite<char[]>(kBlockBytes);
+    std::memmove(block_.get(), block_.get() + begin_, end_ - begin_);
+    end_ -= std::exchange(begin_, 0);
+    PENSTOCK_ASSIGN_OR_RETURN(const size_t read,
+                              source_->Read(block_.get() + end_, kBlockBytes - end_));
+    end_ += read;
+    return read > 0;
   }
 
   std::unique_ptr<ByteSource> source_;
-  std::vector<char> block_;
+  std::unique_ptr<char[]> block_;
   size_t begin_ = 0;
+  size_t end_ = 0;
 };
 
 class PlainSource : public ByteSource {

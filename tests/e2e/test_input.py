@@ -141,7 +141,7 @@ def test_encodings(tmp_path):
     ("t.pdf", b"%PDF-1.7\n%\xe2\xe3\n", "looks like PDF"),
     ("t.txt", b"some\x00bytes\n", "binary data, a NUL at byte 4"),
     ("v.npy", b"\x93NUMPY\x01\x00v\x00{'descr'", "looks like a NumPy matrix"),
-    ("t.json", b'{\n  "data": ["a"]\n}\n', "one JSON object over several lines"),
+    ("t.json", b'{\n  "data": ["a"]\n}\n', "JSON objects that are neither in an array nor a line each"),
     ("t.json", b'["a", "b"', "the file ends inside of the array"),
     ("t.csv", b'id,text\n1,"never closed\n2,x\n', "line 2: a quote in the record that begins here"),
     ("t.gz", gzip.compress(b"one\n" * 500)[:-9], "the gzip data are cut off"),
