@@ -172,24 +172,6 @@ bool IsHeader(string_view line, char delimiter, const std::vector<std::string>& 
 
 }  // namespace
 
-const char* InputFormatName(InputFormat format) {
-  switch (format) {
-    case InputFormat::kAuto:
-      return "auto";
-    case InputFormat::kText:
-      return "text";
-    case InputFormat::kJsonl:
-      return "JSONL";
-    case InputFormat::kJson:
-      return "a JSON array";
-    case InputFormat::kCsv:
-      return "CSV";
-    case InputFormat::kTsv:
-      return "TSV";
-  }
-  return "?";
-}
-
 Status FillHead(TextStream* stream) {
   while (stream->view().size() < kHeadBytesMax) {
     const string_view head = WithoutBlanks(stream->view());

@@ -21,9 +21,6 @@ enum class InputFormat {
   kTsv,    // the same, cells apart by tabs
 };
 
-// "text", "JSONL", "a JSON array", "CSV", "TSV", for messages.
-const char* InputFormatName(InputFormat format);
-
 // Reads on until the first line that is not blank stands in the view, at most kHeadBytesMax; of a
 // JSON array kHeadBytesMax.
 inline constexpr size_t kHeadBytesMax = 1 << 20;
