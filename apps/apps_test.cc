@@ -11,11 +11,13 @@
 #include <future>
 
 #include "access_flags.h"
+#include "bulk_embed.h"
 #include "command_line.h"
+#include "corpus/row_reader.h"
 #include "local_models.h"
 #include "output_file.h"
 #include "request_window.h"
-#include "text_input.h"
+#include "text_flags.h"
 
 namespace penstock {
 namespace {
@@ -51,18 +53,6 @@ class AppsTest : public testing::Test {
     error_ = testing::internal::GetCapturedStderr();
     return exit_code.value_or(-1);
   }
-  std::vector<LineReader::Line> Lines(const std::string& text, InputFormat format,
-                                      const std::string& name = "in.txt") {
-    LineReader reader({File(name, text)}, format);
-    std::vector<LineReader::Line> lines;
-    while (true) {
-      auto line = reader.Next();
-      EXPECT_TRUE(line.ok()) << line.status().ToString();
-      if (!line.ok() || !*line) return lines;
-      lines.push_back(**line);
-    }
-  }
-
   std::string root_;
   std::string folder_;
   ModelFlags flags_;
@@ -233,36 +223,47 @@ TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
   EXPECT_THAT(error_, HasSubstr("'ff_out' is no layer"));
 }
 
-TEST_F(AppsTest, LinesOfText) {
-  const auto lines = Lines("\xEF\xBB\xBFone\r\n\n{\"not\": json\nlast", InputFormat::kAuto);
-  ASSERT_EQ(lines.size(), 4u);
-  EXPECT_EQ(lines[0].text, "one");
-  EXPECT_EQ(lines[1].text, "");
-  EXPECT_FALSE(lines[2].json);
-  EXPECT_EQ(lines[3].text, "last");
-  EXPECT_THAT(lines[3].where, testing::EndsWith("in.txt:4"));
+TEST_F(AppsTest, InputFlags) {
+  TextFlags flags;
+  const auto parse = [&](std::vector<std::string> args) {
+    flags = {};
+    CommandLine line("test", "A test.", "");
+    AddTextFlags(&line, &flags, "Texts");
+    testing::internal::CaptureStderr();
+    const auto exit_code = line.Parse(std::move(args));
+    error_ = testing::internal::GetCapturedStderr();
+    return exit_code.value_or(-1);
+  };
+  ASSERT_EQ(parse({"a.csv", "b.csv"}), -1) << error_;
+  EXPECT_EQ(flags.input.format, InputFormat::kAuto);
+  EXPECT_EQ(flags.input.join, " ");
+  EXPECT_THAT(flags.input.text_fields, ElementsAre());
+  // A field takes one name, so that files may follow.
+  ASSERT_EQ(
+      parse({"--text-field", "title", "--text-field", "body", "--join", "\\n\\n", "--id-field",
+             "key", "--encoding", "latin1", "--format", "tsv", "a.csv", "b.csv"}),
+      -1)
+      << error_;
+  EXPECT_THAT(flags.files, ElementsAre("a.csv", "b.csv"));
+  EXPECT_THAT(flags.input.text_fields, ElementsAre("title", "body"));
+  EXPECT_EQ(flags.input.join, "\n\n");
+  EXPECT_EQ(flags.input.id_field, "key");
+  EXPECT_EQ(flags.input.encoding, TextEncoding::kLatin1);
+  EXPECT_EQ(flags.input.format, InputFormat::kTsv);
+  EXPECT_EQ(parse({"--format", "xml"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("--format: 'xml' is none of auto, text, jsonl, json, csv, tsv"));
+  EXPECT_EQ(parse({"--encoding", "klingon"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("--encoding"));
 }
 
-TEST_F(AppsTest, LinesOfJson) {
-  const auto lines =
-      Lines("\"a\\nb\"\n\n{\"input\": \"c\"}\n{\"text\": 5}\n{}\n[", InputFormat::kAuto);
-  ASSERT_EQ(lines.size(), 5u);
-  const std::vector<std::string> keys = {"text", "input"};
-  EXPECT_EQ(*TextOfLine(lines[0], keys), "a\nb");
-  EXPECT_EQ(*TextOfLine(lines[1], keys), "c");
-  EXPECT_THAT(TextOfLine(lines[2], keys).status().message(), HasSubstr("in.txt:4"));
-  EXPECT_THAT(TextOfLine(lines[3], keys).status().message(), HasSubstr("no field \"text\""));
-  EXPECT_FALSE(TextOfLine(lines[4], keys).ok());
-  EXPECT_FALSE(Lines("\"he said\" and left\n", InputFormat::kAuto)[0].json);
-  EXPECT_TRUE(Lines("5\n", InputFormat::kAuto, "x.jsonl")[0].json);
-  LineReader missing({folder_ + "/none"}, InputFormat::kAuto);
-  EXPECT_EQ(missing.Next().status().code(), StatusCode::kNotFound);
-}
-
-TEST_F(AppsTest, LinesAreBounded) {
-  LineReader reader({File("long", std::string(LineReader::kLineBytesMax + 1, 'x'))},
-                    InputFormat::kText);
-  EXPECT_EQ(reader.Next().status().code(), StatusCode::kPayloadTooLarge);
+TEST_F(AppsTest, ABadRowEndsTheRun) {
+  RowReader reader({File("in.txt", "one\ntw\xff\n")}, {.format = InputFormat::kText});
+  RowSource source(&reader);
+  const auto row = source.Next();
+  ASSERT_TRUE(row.ok() && *row);
+  EXPECT_EQ((*row)->text, "one");
+  EXPECT_EQ(source.mark().rows, 1);
+  EXPECT_THAT(source.Next().status().message(), HasSubstr("in.txt:2: not UTF-8"));
 }
 
 TEST_F(AppsTest, WindowGivesAnswersInOrderAndStopsAtAFailure) {

@@ -13,19 +13,20 @@
 
 namespace penstock {
 
-Expected<std::optional<RowSource::Row>> RowSource::Next() {
-  PENSTOCK_ASSIGN_OR_RETURN(auto line, reader_->Next());
-  if (!line) return std::optional<Row>();
-  PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(*line, {"text", "input", "content"}));
-  digest_.Add(text);
+Expected<std::optional<Row>> RowSource::Next() {
+  PENSTOCK_ASSIGN_OR_RETURN(auto row, reader_->Next());
+  if (!row) return row;
+  PENSTOCK_RETURN_IF_ERROR(row->status);
+  digest_.Add(row->text);
+  if (row->id) digest_.Add(*row->id);
   ++rows_;
-  return std::optional<Row>({std::move(text), std::move(line->where)});
+  return row;
 }
 
-void BulkWindow::Add(RowSource::Row row) {
+void BulkWindow::Add(Row row) {
   const size_t bytes = row.text.size();
   bytes_ += bytes;
-  rows_.push_back({std::move(row.text), std::move(row.where), bytes});
+  rows_.push_back({std::move(row.text), std::move(row.id), std::move(row.where), bytes});
 }
 
 void BulkWindow::Count(const Usage& usage, const Truncation& truncation) {

@@ -22,19 +22,15 @@
 #include "checkpoint.h"
 #include "common/cancel.h"
 #include "common/status.h"
-#include "text_input.h"
+#include "corpus/row_reader.h"
 
 namespace penstock {
 
 // The rows of the input, one after the other, and their digest.
 class RowSource {
  public:
-  explicit RowSource(LineReader* reader) : reader_(reader) {}
-  struct Row {
-    std::string text;
-    std::string where;  // which line it is, for messages
-  };
-  // Nothing at the end.
+  explicit RowSource(RowReader* reader) : reader_(reader) {}
+  // Nothing at the end. A row that is bad is a failure.
   Expected<std::optional<Row>> Next();
 
   // How far it is: rows so far, and their digest.
@@ -45,7 +41,7 @@ class RowSource {
   Mark mark() const { return {rows_, digest_.Hex()}; }
 
  private:
-  LineReader* reader_;
+  RowReader* reader_;
   RowsDigest digest_;
   int64_t rows_ = 0;
 };
@@ -56,7 +52,7 @@ class BulkWindow {
   static constexpr size_t kBytesMax = 64 << 20;  // of its texts
   static constexpr size_t kRequestBytesMax = 1 << 20;
 
-  void Add(RowSource::Row row);
+  void Add(Row row);
   // Where the input is behind its last row.
   void SetMark(RowSource::Mark mark) { mark_ = std::move(mark); }
   const RowSource::Mark& mark() const { return mark_; }
@@ -80,16 +76,19 @@ class BulkWindow {
   int64_t tokens() const { return tokens_; }
   int64_t cut() const { return cut_; }
   size_t rows() const { return rows_.size(); }
+  // Of a row, where the input has them.
+  const std::optional<std::string>& id(size_t row) const { return rows_[row].id; }
   // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all.
   Status NameLine(const Status& status, const Rows& rows) const;
 
  private:
-  struct Row {
+  struct Waiting {
     std::string text;
+    std::optional<std::string> id;
     std::string where;
     size_t bytes = 0;
   };
-  std::vector<Row> rows_;
+  std::vector<Waiting> rows_;
   size_t bytes_ = 0;
   std::vector<float> values_;
   int32_t dimensions_ = 0;

@@ -18,7 +18,8 @@ using testing::HasSubstr;
 
 TEST(BulkWindow, CutsLongestFirst) {
   BulkWindow window;
-  for (const char* text : {"ccc", "a", "dddd", "bb", "BB"}) window.Add({text, text});
+  for (const char* text : {"ccc", "a", "dddd", "bb", "BB"})
+    window.Add({.text = text, .where = text});
   EXPECT_THAT(window.Cut(2), ElementsAre(ElementsAre(2, 0), ElementsAre(3, 4), ElementsAre(1)));
   EXPECT_TRUE(window.IsFull(5));
   EXPECT_FALSE(window.IsFull(6));
@@ -28,7 +29,7 @@ TEST(BulkWindow, RequestsAreBoundedInBytes) {
   BulkWindow window;
   const size_t half = BulkWindow::kRequestBytesMax / 2;
   for (const size_t bytes : {half, half, half, 3 * half, size_t{1}}) {
-    window.Add({std::string(bytes, 'x'), ""});
+    window.Add({.text = std::string(bytes, 'x')});
   }
   // One that is over the bound goes alone.
   EXPECT_THAT(window.Cut(100), ElementsAre(ElementsAre(3), ElementsAre(0, 1), ElementsAre(2, 4)));
@@ -36,7 +37,7 @@ TEST(BulkWindow, RequestsAreBoundedInBytes) {
 
 TEST(BulkWindow, PutsVectorsInTheirPlace) {
   BulkWindow window;
-  for (const char* text : {"a", "b", "c"}) window.Add({text, text});
+  for (const char* text : {"a", "b", "c"}) window.Add({.text = text, .where = text});
   EXPECT_FALSE(*window.Place({2, 0}, std::vector<float>{20, 21, 0, 1}, 2));
   EXPECT_FALSE(window.Place({1}, std::vector<float>{10}, 1).ok());
   EXPECT_FALSE(window.Place({1}, std::vector<float>{10}, 2).ok());
@@ -46,7 +47,7 @@ TEST(BulkWindow, PutsVectorsInTheirPlace) {
 
 TEST(BulkWindow, NamesTheLine) {
   BulkWindow window;
-  for (const char* where : {"f:1", "f:2", "f:3"}) window.Add({"x", where});
+  for (const char* where : {"f:1", "f:2", "f:3"}) window.Add({.text = "x", .where = where});
   const BulkWindow::Rows rows = {2, 0};
   for (const char* field : {"inputs[1]", "input[1]"}) {
     const Status status = window.NameLine(Status::InvalidArgument("too long", field), rows);
@@ -70,7 +71,7 @@ class EmbedInBulkTest : public testing::Test {
       std::ofstream file(path_);
       for (const std::string& text : texts) file << text << '\n';
     }
-    LineReader reader({path_}, InputFormat::kText);
+    RowReader reader({path_}, {.format = InputFormat::kText});
     std::vector<std::jthread> threads;
     std::atomic<size_t> at_once{0};
     const auto start = [&](std::vector<std::string> rows, Callback<EmbedResponse> done) {

@@ -55,6 +55,7 @@ Status Checkpoint::Write(const std::string& path) const {
   JsonWriter json(&text);
   json.BeginObject().Field("penstock_checkpoint", kVersion).Field("rows", rows);
   json.Field("bytes", bytes).Field("dimensions", dimensions).Field("tokens", tokens);
+  json.Field("id_bytes", id_bytes);
   json.Field("cut", cut).Field("input", input).Field("options", options);
   json.Key("first_row");
   json.Floats(first_row);
@@ -75,6 +76,7 @@ Expected<std::optional<Checkpoint>> Checkpoint::Read(const std::string& path) {
     Checkpoint made;
     PENSTOCK_ASSIGN_OR_RETURN(made.rows, object.GetInt("rows", 1, kCountMax));
     PENSTOCK_ASSIGN_OR_RETURN(made.bytes, object.GetInt("bytes", 1, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(made.id_bytes, object.GetIntOr("id_bytes", 0, 0, kCountMax));
     PENSTOCK_ASSIGN_OR_RETURN(const int64_t dimensions,
                               object.GetInt("dimensions", 1, kDimensionsMax));
     made.dimensions = static_cast<int32_t>(dimensions);

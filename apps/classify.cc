@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "commands.h"
-#include "common/json_writer.h"
+#include "common/json.h"
 #include "local_models.h"
 #include "output_file.h"
 #include "request_window.h"
@@ -21,32 +21,35 @@ struct ClassifyFlags {
   bool raw_scores = false;
 };
 
-// A text, or of JSON {"text": ..., "text_pair": ...}.
-Expected<ClassifyInput> InputOfLine(const LineReader::Line& line) {
+// A text, or of objects and tables also "text_pair".
+Expected<ClassifyInput> InputOfRow(const Row& row) {
+  PENSTOCK_RETURN_IF_ERROR(row.status);
   ClassifyInput input;
-  PENSTOCK_ASSIGN_OR_RETURN(input.first, TextOfLine(line, {"text", "input", "content"}));
-  if (!line.json) return input;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto document, JsonDocument::Parse(line.text));
-  if (!document.root().is_object()) return input;
+  input.first = row.text;
+  if (row.object.empty()) return input;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto document, JsonDocument::Parse(row.object));
   PENSTOCK_ASSIGN_OR_RETURN(const auto object, document.Object());
   if (!object.Has("text_pair")) return input;
   auto second = object.GetString("text_pair");
-  if (!second.ok()) return second.status().Annotate(line.where);
+  if (!second.ok()) return second.status().Annotate(row.where);
   input.second = *std::move(second);
   return input;
 }
 
 Status ClassifyAllInputs(const ClassifyFlags& flags, Service* service, OutputFile* file,
                          ProgressLine* progress) {
-  LineReader reader(flags.text.files, flags.text.format);
+  RowReader reader(flags.text.files, flags.text.input);
   int64_t index = 0;
-  RequestWindow<ClassifyResponse, size_t> window(
-      [&](const ClassifyResponse& response, size_t texts) -> Status {
-        progress->Add(texts, response.usage, response.truncation);
+  RequestWindow<ClassifyResponse, RowIds> window(
+      [&](const ClassifyResponse& response, const RowIds& row_ids) -> Status {
+        progress->Add(row_ids.size(), response.usage, response.truncation);
         std::string text;
-        for (const auto& labels : response.inputs) {
+        for (size_t row = 0; row < response.inputs.size(); ++row) {
+          const auto& labels = response.inputs[row];
           JsonWriter writer(&text);
-          writer.BeginObject().Field("index", index++).Key("labels").BeginArray();
+          writer.BeginObject().Field("index", index++);
+          if (row_ids[row]) writer.Field("id", *row_ids[row]);
+          writer.Key("labels").BeginArray();
           const size_t n =
               flags.top_k > 0 ? std::min<size_t>(flags.top_k, labels.size()) : labels.size();
           for (size_t i = 0; i < n; ++i) {
@@ -60,18 +63,19 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, Service* service, OutputFil
         return file->status();
       });
   ClassifyRequest request;
+  RowIds ids;
   const auto send = [&]() -> Status {
-    const size_t texts = request.inputs.size();
-    if (texts == 0) return Status::Ok();
+    if (request.inputs.empty()) return Status::Ok();
     request.raw_scores = flags.raw_scores;
     auto answer = Ask<ClassifyResponse>([&](Callback<ClassifyResponse> done) {
       service->Classify(std::exchange(request, {}), {}, std::move(done));
     });
-    return window.Push(std::move(answer), texts);
+    return window.Push(std::move(answer), std::exchange(ids, {}));
   };
-  PENSTOCK_RETURN_IF_ERROR(ForEachLine(&reader, [&](const LineReader::Line& line) -> Status {
-    PENSTOCK_ASSIGN_OR_RETURN(auto input, InputOfLine(line));
+  PENSTOCK_RETURN_IF_ERROR(ForEachRow(&reader, [&](const Row& row) -> Status {
+    PENSTOCK_ASSIGN_OR_RETURN(auto input, InputOfRow(row));
     request.inputs.push_back(std::move(input));
+    ids.push_back(row.id);
     return request.inputs.size() == static_cast<size_t>(flags.text.batch) ? send() : Status::Ok();
   }));
   PENSTOCK_RETURN_IF_ERROR(send());
@@ -89,7 +93,7 @@ int RunClassify(const std::vector<std::string>& args) {
   ClassifyFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   DropDefaultModel(&line);
-  AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
+  AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
   const std::string group = "Classification";
   line.app()
       .add_option("--top-k", flags.top_k, "Write the K best labels only; 0 = all.")
@@ -104,6 +108,8 @@ int RunClassify(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
+  flags.text.input.keeps_objects = true;
+  if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
   auto local = LocalModels::Load(flags.model);
   if (!local.ok()) return line.Fail(local.status());
   auto file = OutputFile::Open(flags.text.output);

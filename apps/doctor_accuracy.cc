@@ -11,9 +11,10 @@
 #include "bench/accuracy.h"
 #include "bench/records.h"
 #include "bench/varied_texts.h"
+#include "corpus/row_reader.h"
 #include "models/product_types.h"
 #include "request_window.h"
-#include "text_input.h"
+#include "text_flags.h"
 
 namespace penstock {
 namespace {
@@ -28,12 +29,12 @@ Expected<std::vector<std::string>> ReadTexts(const AccuracyFlags& flags) {
     return VariedTexts(static_cast<size_t>(flags.count.value_or(AccuracyFlags::kTexts)));
   }
   std::vector<std::string> texts;
-  LineReader reader({flags.texts_file}, InputFormat::kAuto);
+  RowReader reader({flags.texts_file}, flags.input);
   while (!flags.count || texts.size() < static_cast<size_t>(*flags.count)) {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto line, reader.Next());
-    if (!line) break;
-    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(*line, {"text", "content"}));
-    texts.push_back(std::move(text));
+    PENSTOCK_ASSIGN_OR_RETURN(auto row, reader.Next());
+    if (!row) break;
+    PENSTOCK_RETURN_IF_ERROR(row->status);
+    texts.push_back(std::move(row->text));
     if (texts.size() > static_cast<size_t>(AccuracyFlags::kTextsMax)) {
       return Status(StatusCode::kPayloadTooLarge,
                     fmt::format("--texts {}: more than {} texts; --accuracy-texts takes the first",
@@ -311,7 +312,7 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
       ->type_name("N")
       ->group(group);
   app.add_option("--texts", flags->texts_file,
-                 "Texts of your own: lines, or JSONL of strings or {\"text\": ...}; - is stdin.")
+                 "Texts of your own: lines, JSON, CSV or TSV; - is stdin.")
       ->type_name("FILE")
       ->group(group);
   app.add_flag("--try-keep", flags->try_keep,
@@ -322,6 +323,7 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
       ->type_name("FILE")
       ->group(group);
   app.add_flag("-q,--quiet", flags->quiet, "No progress on stderr.")->group(group);
+  AddInputFlags(line, &flags->input);
 }
 
 Status CompareTypes(const ModelFlags& model, const AccuracyFlags& flags, const AccuracyLine& line) {

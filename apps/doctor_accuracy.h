@@ -8,6 +8,7 @@
 
 #include "command_line.h"
 #include "common/status.h"
+#include "corpus/row_reader.h"
 #include "local_models.h"
 
 namespace penstock {
@@ -18,6 +19,7 @@ struct AccuracyFlags {
 
   std::optional<int32_t> count;  // 0: no comparison; none: kTexts, or all of the file
   std::string texts_file;
+  InputOptions input;  // how that file is read
   std::string json_file;
   bool try_keep = false;
   bool quiet = false;

@@ -147,6 +147,7 @@ std::string SettingsText(const EmbedFlags& flags) {
   if (flags.prompt_name) json.Field("prompt-name", *flags.prompt_name);
   if (flags.dimensions) json.Field("dimensions", *flags.dimensions);
   if (flags.normalize_flag->count() > 0) json.Field("normalize", flags.normalize);
+  if (!flags.text.input.id_field.empty()) json.Field("id-field", flags.text.input.id_field);
   json.EndObject();
   return text;
 }
@@ -160,7 +161,7 @@ struct Embedder {
 
 Status RunWith(const EmbedFlags& flags, const Embedder& embedder, Interruption* interruption,
                EmbedOutput* output, ProgressLine* progress) {
-  LineReader reader(flags.text.files, flags.text.format);
+  RowReader reader(flags.text.files, flags.text.input);
   RowSource source(&reader);
   const Interruption::Stop stop(interruption, [&flags, &embedder] {
     flags.bulk_options.stop->Cancel();
@@ -323,8 +324,9 @@ int RunEmbed(const std::vector<std::string>& args) {
   if (!MatrixFormatOf(flags.text.output) && flags.precision != Precision::kFloat32) {
     return line.FailUsage("--precision is of .npy and .safetensors: JSON lines hold float32");
   }
-  EmbedOutput output(
-      {flags.text.output, flags.precision, SettingsText(flags), flags.resume, flags.restart});
+  if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
+  EmbedOutput output({flags.text.output, flags.precision, SettingsText(flags), flags.resume,
+                      flags.restart, !flags.text.input.id_field.empty()});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
   if (!flags.url.empty()) return RunEmbedFromServer(flags, line, &interruption, &output);
   auto local = LocalModels::Load(flags.model);

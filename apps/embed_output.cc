@@ -88,22 +88,42 @@ Status EmbedOutput::Open() {
     done_.options = options_.settings;
   }
   if (const auto format = MatrixFormatOf(options_.path)) {
+    if (options_.ids) {
+      PENSTOCK_ASSIGN_OR_RETURN(
+          OutputFile ids,
+          before_ ? OutputFile::Resume(IdsPath(), before_->id_bytes) : OutputFile::Open(IdsPath()));
+      ids_.emplace(std::move(ids));
+    }
     matrix_.emplace(&*file_, *format, options_.precision, done_.rows, done_.dimensions);
   }
   return Status::Ok();
 }
 
-void EmbedOutput::WriteJsonLines(std::span<const float> values, int32_t dimensions) {
+void EmbedOutput::WriteJsonLines(const BulkWindow& window) {
   std::string text;
-  int64_t index = done_.rows;
-  const auto width = static_cast<size_t>(dimensions);
-  for (size_t from = 0; from < values.size(); from += width) {
+  const auto width = static_cast<size_t>(window.dimensions());
+  for (size_t row = 0; row < window.rows(); ++row) {
     JsonWriter writer(&text);
-    writer.BeginObject().Field("index", index++).Key("embedding");
-    writer.Floats(values.subspan(from, width)).EndObject();
+    writer.BeginObject().Field("index", done_.rows + static_cast<int64_t>(row));
+    if (window.id(row)) writer.Field("id", *window.id(row));
+    writer.Key("embedding").Floats(window.values().subspan(row * width, width)).EndObject();
     text += '\n';
   }
   file_->Write(text);
+}
+
+void EmbedOutput::WriteIds(const BulkWindow& window) {
+  std::string text;
+  for (size_t row = 0; row < window.rows(); ++row) {
+    JsonWriter writer(&text);
+    if (window.id(row)) {
+      writer.String(*window.id(row));
+    } else {
+      writer.Null();
+    }
+    text += '\n';
+  }
+  ids_->Write(text);
 }
 
 Status EmbedOutput::Append(const BulkWindow& window) {
@@ -116,7 +136,11 @@ Status EmbedOutput::Append(const BulkWindow& window) {
   if (matrix_) {
     matrix_->Append(values, dimensions);
   } else {
-    WriteJsonLines(values, dimensions);
+    WriteJsonLines(window);
+  }
+  if (ids_) {
+    WriteIds(window);
+    PENSTOCK_RETURN_IF_ERROR(ids_->status());
   }
   // Telling at once beats hours of work for a full disk.
   PENSTOCK_RETURN_IF_ERROR(file_->status());
@@ -135,6 +159,11 @@ Status EmbedOutput::Append(const BulkWindow& window) {
 Status EmbedOutput::WriteCheckpoint() {
   // The rows first: what the checkpoint counts must be there.
   PENSTOCK_RETURN_IF_ERROR(file_->Sync());
+  if (ids_) {
+    PENSTOCK_RETURN_IF_ERROR(ids_->Sync());
+    done_.id_bytes = ids_->written();
+    ids_->Keep();
+  }
   done_.bytes = file_->written();
   PENSTOCK_RETURN_IF_ERROR(done_.Write(Checkpoint::PathFor(options_.path)));
   file_->Keep();
@@ -145,6 +174,7 @@ Status EmbedOutput::WriteCheckpoint() {
 
 Status EmbedOutput::Finish(int32_t dimensions) {
   if (matrix_) matrix_->Finish(dimensions);
+  if (ids_) PENSTOCK_RETURN_IF_ERROR(ids_->Close());
   PENSTOCK_RETURN_IF_ERROR(file_->Close());
   if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
   return Status::Ok();

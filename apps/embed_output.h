@@ -2,6 +2,7 @@
 // that says how far they go.
 //
 //   X.part        what was written; X once it is whole
+//   X.ids         of a matrix whose rows have ids: a JSON string or null a line; X.ids.part first
 //   X.checkpoint  how many rows of it count, of which input, with which settings (checkpoint.h)
 //
 // A run that ended early is gone on with (resume) or begun anew (restart); to begin anew without a
@@ -34,6 +35,7 @@ class EmbedOutput {
     std::string settings;  // all that shapes the vectors besides model and input, as text
     bool resume = false;
     bool restart = false;
+    bool ids = false;  // rows have ids: in JSON lines, or in X.ids beside a matrix
   };
   explicit EmbedOutput(Options options);
 
@@ -60,13 +62,16 @@ class EmbedOutput {
   int64_t cut() const { return done_.cut; }
 
  private:
-  void WriteJsonLines(std::span<const float> values, int32_t dimensions);
+  void WriteJsonLines(const BulkWindow& window);
+  void WriteIds(const BulkWindow& window);
+  std::string IdsPath() const { return options_.path + ".ids"; }
   Status WriteCheckpoint();
 
   const Options options_;
   std::optional<Checkpoint> before_;
   Checkpoint done_;  // what has been written
   std::optional<OutputFile> file_;
+  std::optional<OutputFile> ids_;       // none: there are none, or JSON lines have them
   std::optional<MatrixWriter> matrix_;  // none: JSON lines
   bool checkpointed_ = false;
   Clock::time_point last_checkpoint_{};

@@ -139,10 +139,10 @@ class EmbedOutputTest : public OutputTest {
   // A run that ends after `end` rows, where that is before the input's end.
   Status Run(const std::string& output, int end, bool resume, const std::string& settings = "s",
              float offset = 0) {
-    EmbedOutput out({Path(output), Precision::kFloat32, settings, resume, false});
+    EmbedOutput out({Path(output), Precision::kFloat32, settings, resume, false, false});
     PENSTOCK_RETURN_IF_ERROR(out.Prepare());
     before_ = out.rows_before();
-    LineReader reader({Path("in")}, InputFormat::kText);
+    RowReader reader({Path("in")}, {.format = InputFormat::kText});
     RowSource source(&reader);
     const auto vector = [offset](const std::string& text) {
       return std::vector<float>{std::stof(text) + offset, 1};
@@ -226,7 +226,8 @@ TEST_F(EmbedOutputTest, ResumeWithoutARunBeginsAtTheBeginning) {
   PutRows(3);
   ASSERT_TRUE(Run("x.npy", kRows, true).ok());
   EXPECT_EQ(before_, 0);
-  EXPECT_EQ(EmbedOutput({"-", Precision::kFloat32, "s", true, false}).Prepare().field(), "resume");
+  EXPECT_EQ(EmbedOutput({"-", Precision::kFloat32, "s", true, false, false}).Prepare().field(),
+            "resume");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "commands.h"
-#include "common/json_writer.h"
+#include "common/json.h"
 #include "local_models.h"
 #include "output_file.h"
 #include "request_window.h"
@@ -22,10 +22,15 @@ struct RerankFlags {
   bool return_documents = false;
 };
 
-// {"query": ..., "documents": [...]} of a line; documents are strings or {"text": ...}.
-Expected<RerankRequest> RequestOfLine(const LineReader::Line& line) {
+// {"query": ..., "documents": [...]} of a row; documents are strings or {"text": ...}.
+Expected<RerankRequest> RequestOfRow(const Row& row) {
+  PENSTOCK_RETURN_IF_ERROR(row.status);
   const auto parse = [&]() -> Expected<RerankRequest> {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto document, JsonDocument::Parse(line.text));
+    if (row.object.empty()) {
+      return Status::InvalidArgument(
+          "without --query a row is an object, {\"query\": ..., \"documents\": [...]}");
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const auto document, JsonDocument::Parse(row.object));
     PENSTOCK_ASSIGN_OR_RETURN(const auto object, document.Object());
     RerankRequest request;
     PENSTOCK_ASSIGN_OR_RETURN(request.query, object.GetString("query"));
@@ -41,18 +46,30 @@ Expected<RerankRequest> RequestOfLine(const LineReader::Line& line) {
     return request;
   };
   auto request = parse();
-  if (!request.ok()) return request.status().Annotate(line.where);
+  if (!request.ok()) return request.status().Annotate(row.where);
   return request;
 }
 
-std::string Print(const RerankFlags& flags, const RerankRequest& request,
-                  const RerankResponse& response) {
+// A request and the ids of its rows.
+struct Asked {
+  RerankRequest request;
+  std::optional<std::string> id;  // of the query
+  RowIds document_ids;            // of --query
+};
+
+std::string Print(const RerankFlags& flags, const Asked& asked, const RerankResponse& response) {
   std::string text;
   JsonWriter writer(&text);
-  writer.BeginObject().Field("query", request.query).Key("results").BeginArray();
+  writer.BeginObject();
+  if (asked.id) writer.Field("id", *asked.id);
+  writer.Field("query", asked.request.query).Key("results").BeginArray();
   for (const auto& item : response.items) {
-    writer.BeginObject().Field("index", item.index).Field("score", item.score);
-    if (flags.return_documents) writer.Field("document", request.documents[item.index]);
+    writer.BeginObject().Field("index", item.index);
+    if (!asked.document_ids.empty() && asked.document_ids[item.index]) {
+      writer.Field("id", *asked.document_ids[item.index]);
+    }
+    writer.Field("score", item.score);
+    if (flags.return_documents) writer.Field("document", asked.request.documents[item.index]);
     writer.EndObject();
   }
   writer.EndArray().EndObject();
@@ -61,37 +78,40 @@ std::string Print(const RerankFlags& flags, const RerankRequest& request,
 
 Status RerankAllInputs(const RerankFlags& flags, Service* service, OutputFile* file,
                        ProgressLine* progress) {
-  LineReader reader(flags.text.files, flags.text.format);
-  RequestWindow<RerankResponse, RerankRequest> window(
-      [&](const RerankResponse& response, const RerankRequest& request) -> Status {
-        progress->Add(request.documents.size(), response.usage, response.truncation);
-        file->Write(Print(flags, request, response));
+  RowReader reader(flags.text.files, flags.text.input);
+  RequestWindow<RerankResponse, Asked> window(
+      [&](const RerankResponse& response, const Asked& asked) -> Status {
+        progress->Add(asked.request.documents.size(), response.usage, response.truncation);
+        file->Write(Print(flags, asked, response));
         return file->status();
       });
-  const auto send = [&](RerankRequest request) {
-    request.top_n = flags.top_n;
-    if (flags.raw_scores) request.raw_scores = true;
-    auto answer = Ask<RerankResponse>(
-        [&](Callback<RerankResponse> done) { service->Rerank(request, {}, std::move(done)); });
-    return window.Push(std::move(answer), std::move(request));
+  const auto send = [&](Asked asked) {
+    asked.request.top_n = flags.top_n;
+    if (flags.raw_scores) asked.request.raw_scores = true;
+    auto answer = Ask<RerankResponse>([&](Callback<RerankResponse> done) {
+      service->Rerank(asked.request, {}, std::move(done));
+    });
+    return window.Push(std::move(answer), std::move(asked));
   };
-  RerankRequest single;
-  if (flags.query) single.query = *flags.query;
+  Asked single;
+  if (flags.query) single.request.query = *flags.query;
   while (true) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto line, reader.Next());
-    if (!line) break;
+    PENSTOCK_ASSIGN_OR_RETURN(auto row, reader.Next());
+    if (!row) break;
     if (flags.query) {
-      PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(*line, {"text", "document", "content"}));
-      single.documents.push_back(std::move(text));
+      PENSTOCK_RETURN_IF_ERROR(row->status);
+      single.request.documents.push_back(std::move(row->text));
+      single.document_ids.push_back(std::move(row->id));
       // All documents of one query are ranked together, so they must fit into one request.
-      if (single.documents.size() > static_cast<size_t>(service->limits().inputs_per_request)) {
+      if (single.request.documents.size() >
+          static_cast<size_t>(service->limits().inputs_per_request)) {
         return {StatusCode::kPayloadTooLarge,
                 fmt::format("more than {} documents", service->limits().inputs_per_request)};
       }
       continue;
     }
-    PENSTOCK_ASSIGN_OR_RETURN(auto request, RequestOfLine(*line));
-    PENSTOCK_RETURN_IF_ERROR(send(std::move(request)));
+    PENSTOCK_ASSIGN_OR_RETURN(auto request, RequestOfRow(*row));
+    PENSTOCK_RETURN_IF_ERROR(send({std::move(request), std::move(row->id), {}}));
   }
   if (flags.query) PENSTOCK_RETURN_IF_ERROR(send(std::move(single)));
   return window.Finish();
@@ -102,7 +122,7 @@ Status RerankAllInputs(const RerankFlags& flags, Service* service, OutputFile* f
 int RunRerank(const std::vector<std::string>& args) {
   CommandLine line(
       "rerank",
-      "Rerank documents. With --query the input is documents; without it, JSONL of\n"
+      "Rerank documents. With --query the input is documents; without it, JSON of\n"
       "{\"query\": ..., \"documents\": [...]}. Writes one JSON object a query, best "
       "document first.",
       "  penstock rerank --model MODEL --query 'What is a penstock?' documents.txt\n"
@@ -110,7 +130,7 @@ int RunRerank(const std::vector<std::string>& args) {
   RerankFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   DropDefaultModel(&line);
-  AddTextFlags(&line, &flags.text, "Documents, or JSONL of queries with their documents");
+  AddTextFlags(&line, &flags.text, "Documents, or JSON of queries with their documents");
   const std::string group = "Reranking";
   CLI::App& app = line.app();
   app.add_option("--query", flags.query, "What the documents are to answer.")
@@ -126,9 +146,9 @@ int RunRerank(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
-  if (!flags.query && flags.text.format == InputFormat::kAuto) {
-    flags.text.format = InputFormat::kJsonl;
-  }
+  flags.text.input.keeps_objects = !flags.query;
+  flags.text.input.needs_text = flags.query.has_value();
+  if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
   // Limits of the network have no meaning here.
   flags.model.limits.inputs_per_request = 1 << 20;
   auto local = LocalModels::Load(flags.model);

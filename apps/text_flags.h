@@ -5,47 +5,36 @@
 
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/types.h"
 #include "command_line.h"
-#include "text_input.h"
+#include "corpus/row_reader.h"
 
 namespace penstock {
 
 struct TextFlags {
   std::vector<std::string> files;
-  InputFormat format = InputFormat::kAuto;
+  InputOptions input;
   std::string output;
   int32_t batch = 64;  // inputs of one request
   bool quiet = false;
 };
 
-inline void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what) {
-  static const std::map<std::string, InputFormat> kFormats = {
-      {"auto", InputFormat::kAuto}, {"text", InputFormat::kText}, {"jsonl", InputFormat::kJsonl}};
-  CLI::App& app = line->app();
-  const std::string group = "Input and output";
-  app.add_option("FILES", flags->files, what + "; none or - is stdin.");
-  app.add_option("--format", flags->format,
-                 "text: a line each. jsonl: a JSON string or object a line. auto: jsonl if the "
-                 "first line is that.")
-      ->transform(CLI::CheckedTransformer(kFormats).description(""))
-      ->default_str("auto")
-      ->type_name("FORMAT")
-      ->group(group);
-  app.add_option("-o,--output", flags->output, "File to write; none or - is stdout.")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--batch", flags->batch, "Inputs handed over at a time.")
-      ->check(CLI::Range(1, 2048))
-      ->type_name("N")
-      ->group(group);
-  app.add_flag("-q,--quiet", flags->quiet, "No progress on stderr.")->group(group);
+// Of the rows of one request.
+using RowIds = std::vector<std::optional<std::string>>;
+
+// Whether the files can be read, as RowReader::Check.
+inline Status CheckInput(const TextFlags& flags) {
+  return RowReader(flags.files, flags.input).Check();
 }
+
+// How files are read: --format and its like.
+void AddInputFlags(CommandLine* line, InputOptions* options);
+// These, FILES and what is written. `what`: is in the files.
+void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what);
 
 // "12345 texts, 812 texts/s, 1234567 tokens, 34500 tokens/s", rewritten a few times a second on a
 // terminal. For bulk work also how much is done and how long the rest takes, where the size of the

@@ -21,10 +21,13 @@ struct TokenizeFlags {
   bool table = false;
 };
 
-std::string PrintJson(const std::vector<TokenizeResponse::Token>& tokens) {
+std::string PrintJson(const std::vector<TokenizeResponse::Token>& tokens,
+                      const std::optional<std::string>& id) {
   std::string text;
   JsonWriter writer(&text);
-  writer.BeginObject().Key("ids").BeginArray();
+  writer.BeginObject();
+  if (id) writer.Field("id", *id);
+  writer.Key("ids").BeginArray();
   for (const auto& token : tokens) writer.Int(token.id);
   writer.EndArray().Key("tokens").BeginArray();
   for (const auto& token : tokens) writer.String(token.text);
@@ -46,14 +49,17 @@ std::string PrintTable(const std::vector<TokenizeResponse::Token>& tokens) {
 }
 
 Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFile* file) {
-  LineReader reader(flags.text.files, flags.text.format);
-  RequestWindow<TokenizeResponse, int> window([&](const TokenizeResponse& response, int) -> Status {
-    for (const auto& tokens : response.inputs) {
-      file->Write(flags.table ? PrintTable(tokens) : PrintJson(tokens));
-    }
-    return file->status();
-  });
+  RowReader reader(flags.text.files, flags.text.input);
+  RequestWindow<TokenizeResponse, RowIds> window(
+      [&](const TokenizeResponse& response, const RowIds& ids) -> Status {
+        for (size_t i = 0; i < response.inputs.size(); ++i) {
+          const auto& tokens = response.inputs[i];
+          file->Write(flags.table ? PrintTable(tokens) : PrintJson(tokens, ids[i]));
+        }
+        return file->status();
+      });
   TokenizeRequest request;
+  RowIds ids;
   const auto send = [&]() -> Status {
     if (request.inputs.empty()) return Status::Ok();
     request.prompt_name = flags.prompt_name;
@@ -61,11 +67,12 @@ Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFil
     auto answer = Ask<TokenizeResponse>([&](Callback<TokenizeResponse> done) {
       service->Tokenize(std::exchange(request, {}), {}, std::move(done));
     });
-    return window.Push(std::move(answer), 0);
+    return window.Push(std::move(answer), std::exchange(ids, {}));
   };
-  PENSTOCK_RETURN_IF_ERROR(ForEachLine(&reader, [&](const LineReader::Line& line) -> Status {
-    PENSTOCK_ASSIGN_OR_RETURN(auto text, TextOfLine(line, {"text", "input", "content"}));
-    request.inputs.push_back(std::move(text));
+  PENSTOCK_RETURN_IF_ERROR(ForEachRow(&reader, [&](const Row& row) -> Status {
+    PENSTOCK_RETURN_IF_ERROR(row.status);
+    request.inputs.push_back(row.text);
+    ids.push_back(row.id);
     return request.inputs.size() == static_cast<size_t>(flags.text.batch) ? send() : Status::Ok();
   }));
   PENSTOCK_RETURN_IF_ERROR(send());
@@ -75,17 +82,19 @@ Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFil
 }  // namespace
 
 int RunTokenize(const std::vector<std::string>& args) {
-  CommandLine line("tokenize",
-                   "Tokenize texts. Writes {\"ids\": [...], \"tokens\": [...], \"offsets\": "
-                   "[[begin, end], ...]} a line;\noffsets count characters. Nothing is cut.",
-                   "  echo 'Hello, world' | penstock tokenize --model MODEL --table\n"
-                   "  penstock tokenize --model MODEL texts.jsonl --output tokens.jsonl\n"
-                   "  penstock tokenize --model ./tokenizer.json texts.txt\n");
+  CommandLine line(
+      "tokenize",
+      "Tokenize texts. Writes {\"ids\": [...], \"tokens\": [...], \"offsets\": "
+      "[[begin, end], ...]} a line;\noffsets count characters. Nothing is cut.",
+      "  echo 'Hello, world' | penstock tokenize --model MODEL --table\n"
+      "  penstock tokenize --model MODEL texts.jsonl --output tokens.jsonl\n"
+      "  penstock tokenize --model ./tokenizer.json texts.txt\n"
+      "  penstock tokenize --model MODEL notes.csv.gz --text-field body --id-field id\n");
   TokenizeFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   line.app().get_option("--model")->description(
       "Folder with tokenizer.json, such a file, or owner/name[@revision] on the Hugging Face hub.");
-  AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
+  AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
   const std::string group = "Tokens";
   CLI::App& app = line.app();
   app.add_option("--prompt-name", flags.prompt_name, "Prompt of the model to put before a text.")
@@ -99,6 +108,7 @@ int RunTokenize(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
+  if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
   auto local = LocalModels::LoadTokenizers(flags.model);
   if (!local.ok()) return line.Fail(local.status());
   auto file = OutputFile::Open(flags.text.output);

@@ -2,7 +2,8 @@
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
 # Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] [arm] [fuzz] (default: build)
 #   build   compiler, libraries, test and benchmark frameworks
-#   test    programs that only tests run: a model checker, a Redis (Debian starts it as a service)
+#   test    programs that only tests run: a model checker, a Redis (Debian starts it as a service),
+#           zstd
 #   format  clang-format, for `make format` and `make check`
 #   tidy    clang-tidy, for `make check`
 #   peers   libraries that `penstock bench` stands beside ours where they are there
@@ -15,10 +16,11 @@ build=(
   python3 python3-venv python3-pip
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
   libboost-dev libcli11-dev libhiredis-dev libxxhash-dev pkg-config
+  zlib1g-dev libzstd-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   libconcurrentqueue-dev libtbb-dev
 )
-test=(spin redis-server)
+test=(spin redis-server zstd)
 format=(clang-format)
 tidy=(clang-tidy)
 peers=(libdnnl-dev)

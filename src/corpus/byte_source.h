@@ -1,0 +1,36 @@
+// The bytes of an input file, unpacked. Of one thread.
+//
+// gzip (RFC 1952, any number of members, by zlib) and Zstandard (RFC 8878, any number of frames, by
+// libzstd) are told by their first bytes, whatever the file is called. Memory is bounded by blocks
+// of 64 KiB and by the window of the packer: 32 KiB of gzip, at most 128 MiB of Zstandard.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/status.h"
+
+namespace penstock {
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Writes at most `size` > 0 bytes to `data`; fewer may come. 0: the end. After a failure the
+  // source must not be read again.
+  virtual Expected<size_t> Read(char* data, size_t size) = 0;
+  // Bytes of the file, as it lies on the disk, that were read so far.
+  virtual int64_t disk_bytes() const = 0;
+};
+
+// "-": standard input. kNotFound with the reason where it cannot be opened. `stop_fd`, unless -1:
+// a read ends with kCancelled once this descriptor is readable.
+Expected<std::unique_ptr<ByteSource>> OpenFile(const std::string& name, int stop_fd = -1);
+
+// What `packed` holds, unpacked; itself where it is not packed. Reads its first bytes.
+//
+// Reading fails with kInvalidArgument where packed data are damaged or cut off, or where something
+// else stands behind them.
+Expected<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed);
+
+}  // namespace penstock

@@ -1,0 +1,122 @@
+// The inputs of a command, one at a time: rows of text from files, one file after the other, or
+// from standard input.
+//
+// A file holds lines of text, JSON strings or objects a line, an array of these, or a table with a
+// header (corpus/input_format.h tells which it is); it may be packed by gzip or zstd
+// (corpus/byte_source.h) and have another encoding than UTF-8. Nothing is guessed: what is none of
+// these is refused, and so is a row that is not UTF-8, not JSON, or has not the fields asked for.
+//
+// Memory is bounded by the longest row, at most kRowBytesMax, which is held a few times over while
+// it is parsed. A reader is of one thread.
+//
+//   FileRows    one file: unpacked, recognised, cut into raw rows, each made a Row
+//   RowReader   the files one after the other
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+#include "corpus/byte_source.h"
+#include "corpus/input_format.h"
+#include "corpus/text_encoding.h"
+
+namespace penstock {
+
+inline constexpr size_t kRowBytesMax = 64 << 20;
+// The field of an object, or the column of a table, that is the text: the first that is there.
+inline constexpr std::string_view kDefaultTextFields[] = {"text", "input", "content"};
+
+struct InputOptions {
+  InputFormat format = InputFormat::kAuto;
+  TextEncoding encoding = TextEncoding::kUtf8;
+  // Fields that make the text, put together by `join`; empty: one of kDefaultTextFields. Of several
+  // those that are absent, null or empty are left out, but one must be there; a column must be.
+  std::vector<std::string> text_fields;
+  std::string join = " ";
+  std::string id_field;        // a string or an integer; "" = none
+  bool needs_text = true;      // false: rows are objects in which no text is looked for
+  bool keeps_objects = false;  // fills Row::object
+  size_t row_bytes_max = kRowBytesMax;
+  int stop_fd = -1;  // readable: Next gives kCancelled; -1 = none
+};
+
+struct Row {
+  std::string text;
+  std::optional<std::string> id;
+  std::string object;  // the JSON object that the row is; of a table its columns as strings
+  std::string where;   // "file.txt:12", of an array's element "file.json[11]"; for messages
+  Status status;       // not OK: this row alone is bad, the message begins with `where`
+};
+
+// One file.
+class FileRows {
+ public:
+  // Reads the head of the file. `name` stands in front of messages. kUnsupported: a form that is
+  // not read; kInvalidArgument: packed data that are damaged, fields asked for of plain lines, a
+  // table without a column asked for.
+  static Expected<std::unique_ptr<FileRows>> Open(std::unique_ptr<ByteSource> source,
+                                                  std::string name, const InputOptions& options);
+  ~FileRows();
+  FileRows(const FileRows&) = delete;
+  FileRows& operator=(const FileRows&) = delete;
+
+  // As RowReader::Next.
+  Expected<std::optional<Row>> Next();
+  // Never kAuto.
+  InputFormat format() const;
+  // Of the file as it lies on the disk, read so far.
+  int64_t disk_bytes() const;
+
+ private:
+  class Impl;
+  explicit FileRows(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+class RowReader {
+ public:
+  // No files, or "-": standard input.
+  RowReader(std::vector<std::string> files, InputOptions options);
+
+  // The next row; nothing at the end. A row whose `status` is not OK can be left out: Next goes on
+  // behind it. A failure of Next itself ends the input, and is given again if Next is called again.
+  // Blank lines of JSONL and of tables are no rows; of text they are empty texts.
+  Expected<std::optional<Row>> Next();
+
+  // Opens every regular file and looks at its head, so that what cannot be read is known before
+  // work begins. To be called before Next or not at all; reads nothing of standard input or pipes.
+  Status Check() const;
+
+  // Bytes of the files as they lie on the disk, read so far: some blocks more than the rows given.
+  int64_t disk_bytes() const;
+  // Of all files; nothing where one is no regular file.
+  std::optional<int64_t> disk_bytes_total() const;
+
+ private:
+  Expected<std::unique_ptr<FileRows>> OpenNamed(const std::string& file) const;
+  Expected<std::optional<Row>> NextOfFiles();
+
+  std::vector<std::string> files_;
+  InputOptions options_;
+  size_t next_file_ = 0;
+  std::unique_ptr<FileRows> rows_;  // of files_[next_file_ - 1]
+  int64_t bytes_before_ = 0;        // of the files that are done
+  Status failure_;
+};
+
+// Hands every row to `take`, Status(const Row&), until one fails. `take` looks at Row::status.
+template <typename Take>
+Status ForEachRow(RowReader* reader, Take take) {
+  while (true) {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto row, reader->Next());
+    if (!row) return Status::Ok();
+    PENSTOCK_RETURN_IF_ERROR(take(*row));
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,46 @@
+#include "corpus/text_stream.h"
+
+namespace penstock {
+namespace {
+
+constexpr size_t kBlockBytes = 64 << 10;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+}  // namespace
+
+TextStream::TextStream(std::unique_ptr<ByteSource> source, TextEncoding encoding)
+    : source_(std::move(source)),
+      encoding_(encoding),
+      transcoder_(encoding),
+      block_(std::make_unique_for_overwrite<char[]>(kBlockBytes)) {}
+
+Expected<bool> TextStream::Fill() {
+  if (started_) return Read();
+  started_ = true;
+  const size_t wanted = encoding_ == TextEncoding::kUtf8 ? kByteOrderMark.size() : 1;
+  while (view().size() < wanted) {
+    PENSTOCK_ASSIGN_OR_RETURN(const bool more, Read());
+    if (!more) break;
+  }
+  if (encoding_ == TextEncoding::kUtf8 && view().starts_with(kByteOrderMark)) {
+    Consume(kByteOrderMark.size());
+    if (view().empty()) return Read();
+  }
+  return !view().empty();
+}
+
+Expected<bool> TextStream::Read() {
+  text_.erase(0, begin_);
+  begin_ = 0;
+  const size_t before = text_.size();
+  // Of other encodings a block may be half a character.
+  while (!ended_ && text_.size() == before) {
+    PENSTOCK_ASSIGN_OR_RETURN(const size_t read, source_->Read(block_.get(), kBlockBytes));
+    ended_ = read == 0;
+    transcoder_.Append({block_.get(), read}, &text_);
+    if (ended_) transcoder_.Finish(&text_);
+  }
+  return text_.size() > before;
+}
+
+}  // namespace penstock
