@@ -56,11 +56,11 @@ CommandLine::CommandLine(const std::string& name, const std::string& summary,
   std::replace(table.begin(), table.end(), ' ', '.');
   app_.footer(
       "Any flag may be set by a variable PENSTOCK_<FLAG> (PENSTOCK_PORT=80) or in the --config "
-      "file\n(port = 80), there for this command alone below [" +
+      "file\n(port = 80; after a line [" +
       table +
-      "]. A flag beats the variable, the variable\nbeats the file. Lists in variables have commas "
-      "or line breaks between their items. BYTES\ntake suffixes (32MB, 32MiB), US, MS and S too "
-      "(500ms, 30s, 1h).\n\n"
+      "] for this command alone). A flag beats the variable, the\nvariable beats the file. Lists "
+      "in variables have commas or line breaks between their items.\nBYTES take suffixes (32MB, "
+      "32MiB); US, MS and S, too (500ms, 30s, 1h).\n\n"
       "Examples:\n" +
       examples);
 }
@@ -93,7 +93,6 @@ std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
 
 Status CommandLine::ReadSettings(const Status& arguments, Settings* settings) const {
   PENSTOCK_RETURN_IF_ERROR(arguments);
-  PENSTOCK_RETURN_IF_ERROR(settings->ReadVariables());
   std::vector<CommandFlags> others;
   if (!settings->UnknownVariables({}).empty()) {
     others = FlagsOfCommands();
@@ -101,6 +100,7 @@ Status CommandLine::ReadSettings(const Status& arguments, Settings* settings) co
       std::fprintf(stderr, "%s: %s\n", program_.c_str(), OneLine(unknown).c_str());
     }
   }
+  PENSTOCK_RETURN_IF_ERROR(settings->ReadVariables());
   const char* const variable = std::getenv("PENSTOCK_CONFIG");
   std::string config = settings->ValueOf("config");
   if (settings->IsGiven("config") && config.empty()) {

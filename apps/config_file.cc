@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <optional>
 
 namespace penstock {
@@ -81,8 +80,12 @@ std::string ConfigFile::At(int line) const { return fmt::format("{}:{}", path, l
 Expected<ConfigFile> ReadConfigFile(const std::string& path) {
   errno = 0;
   std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  if (!in.good() && !in.eof()) {
+  std::string text;
+  char part[4096];
+  while (in.read(part, sizeof part) || in.gcount() > 0) {
+    text.append(part, static_cast<size_t>(in.gcount()));
+  }
+  if (!in.eof()) {  // not opened, or a folder
     return Status::NotFound(
         fmt::format("--config: cannot read {}: {}", path, std::strerror(errno == 0 ? EIO : errno)));
   }

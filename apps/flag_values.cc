@@ -93,13 +93,13 @@ std::string SuffixesOf(Unit unit) {
     case Unit::kNone:
       return "";
     case Unit::kBytes:
-      return "bytes, or a size with B, kB, MB, GB, TB, KiB, MiB, GiB or TiB";
+      return "a number of bytes, or one with B, kB, MB, GB, TB, KiB, MiB, GiB or TiB";
     case Unit::kMicroseconds:
-      return "microseconds, or a time with us, ms, s, min, h or d";
+      return "a number of microseconds, or one with us, ms, s, min, h or d";
     case Unit::kMilliseconds:
-      return "milliseconds, or a time with us, ms, s, min, h or d";
+      return "a number of milliseconds, or one with us, ms, s, min, h or d";
     case Unit::kSeconds:
-      return "seconds, or a time with us, ms, s, min, h or d";
+      return "a number of seconds, or one with us, ms, s, min, h or d";
   }
   return "";
 }

@@ -14,7 +14,7 @@ enum class Unit { kNone, kBytes, kMicroseconds, kMilliseconds, kSeconds };
 
 // By the type that the help shows: BYTES, US, MS or S.
 Unit UnitOf(const std::string& type_name);
-// "or a size such as 32MB: B, kB, MB, ..."; "" for kNone.
+// "a number of bytes, or one with B, kB, ..."; "" for kNone.
 std::string SuffixesOf(Unit unit);
 // "32MB" as the number of those units, "32000000"; what has no suffix stays as it is. A time may
 // come out with a fraction: "500ms" is "0.5" s. kInvalidArgument: the suffix is unknown.

@@ -44,6 +44,10 @@ std::string CheckDType(std::string& given) { return CheckPerModel("dtype", given
 std::string CheckKeep(std::string& given) {
   return CheckPerModel("int8-keep", given, ParseKeptParts);
 }
+std::string CheckLogLevel(std::string& given) {
+  const auto level = ParseLogLevel(given);
+  return level.ok() ? "" : level.status().message();
+}
 std::string CheckPooling(std::string& given) {
   return CheckPerModel("pooling", given, ParsePoolingMode);
 }
@@ -209,6 +213,7 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
   flags->log_level = log_level;
   const std::string log = "Log";
   app.add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
+      ->check(CLI::Validator(CheckLogLevel, ""))
       ->type_name("LEVEL")
       ->group(log);
   app.add_option("--log-format", flags->log_format, "text or json, on stderr.")

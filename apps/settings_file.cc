@@ -39,6 +39,11 @@ Status Refuse(const std::string& where, const std::string& why) {
   return Status::InvalidArgument(where + ": " + why);
 }
 
+// One more place that a list comes from.
+void AlsoFrom(const std::string& place, std::string* origin) {
+  *origin += (origin->empty() ? "" : ", ") + place;
+}
+
 }  // namespace
 
 Status Settings::ReadFile(const std::string& path, const std::vector<CommandFlags>& others) {
@@ -103,20 +108,22 @@ Status Settings::TakeEntry(const ConfigFile& file, const ConfigEntry& entry,
   // A text may be empty on purpose: a prompt that replaces the model's.
   const bool may_be_empty = BareType(option) == "TEXT" && !entry.list;
   if (!may_be_empty && std::all_of(entry.values.begin(), entry.values.end(), IsBlank)) {
-    return Refuse(read.given.source, "is set but empty; give it a value, or leave it out");
+    return Status::InvalidArgument(read.given.source +
+                                   " is set but empty; give it a value, or leave it out");
   }
   if (IsSwitch(option)) {
     const auto on = entry.list ? std::nullopt : ParseBoolean(entry.values.front());
-    if (!on) return Refuse(read.given.source, "is to be true or false");
+    if (!on) return Status::InvalidArgument(read.given.source + " is to be true or false");
     read.given.values = {(option->get_flag_value(entry.key, "") != "false") == *on ? "true"
                                                                                    : "false"};
   } else if (entry.values.size() > 1 && !MayBeGivenAgain(option)) {
-    return Refuse(read.given.source, "takes one value, not a list");
+    return Status::InvalidArgument(read.given.source + " takes one value, not a list");
   }
   const auto [at, first] = values->try_emplace(option, read);
   if (first) return Status::Ok();
   if (at->second.depth == read.depth) {
-    return Refuse(read.given.source, fmt::format("is set at {} too", at->second.given.origin));
+    return Status::InvalidArgument(
+        fmt::format("{} is set at {} too", read.given.source, at->second.given.origin));
   }
   if (at->second.depth < read.depth) at->second = std::move(read);
   return Status::Ok();
@@ -150,15 +157,16 @@ Expected<std::vector<Settings::ModelTable>> Settings::ModelTables(const ConfigFi
                                 table.name, DidYouMean(entry.key, known), Joined(known, ", ")));
     }
     if (std::all_of(entry.values.begin(), entry.values.end(), IsBlank)) {
-      return Refuse(source, "is set but empty; give it a value, or leave it out");
+      return Status::InvalidArgument(source +
+                                     " is set but empty; give it a value, or leave it out");
     }
     if (entry.key != "model" && entry.key != "path") {
       table.settings[entry.key] = entry;
       continue;
     }
-    if (entry.list) return Refuse(source, "takes one value, not a list");
+    if (entry.list) return Status::InvalidArgument(source + " takes one value, not a list");
     if (!table.reference.empty()) {
-      return Refuse(source,
+      return Refuse(file.At(entry.line),
                     fmt::format("[models.{}] has 'model' and 'path'; give one", table.name));
     }
     table.reference = entry.values.front();
@@ -178,9 +186,9 @@ void Settings::NameModels(const ConfigFile& file, std::vector<ModelTable>* table
     for (const ModelTable& table : *tables) {
       if (table.reference.empty()) continue;
       if (models.given.values.empty()) {
-        models.given.origin = file.At(table.line);
-        models.given.source = fmt::format("{}: [models.{}]", models.given.origin, table.name);
+        models.given.source = fmt::format("{}: [models.{}]", file.At(table.line), table.name);
       }
+      AlsoFrom(file.At(table.line), &models.given.origin);
       models.given.values.push_back(table.name + "=" + table.reference);
     }
     if (models.given.values.empty()) values->erase(option);
@@ -204,12 +212,12 @@ void Settings::NameModels(const ConfigFile& file, std::vector<ModelTable>* table
 }
 
 Status Settings::TakeModels(const ConfigFile& file, FileValues* values) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<ModelTable> tables, ModelTables(file));
   // With --url a name is the server's.
-  if (tables.empty() || Find("model") == nullptr || rules_->per_model.empty() || IsGiven("url") ||
+  if (Find("model") == nullptr || rules_->per_model.empty() || IsGiven("url") ||
       values->contains(Find("url"))) {
     return Status::Ok();
   }
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<ModelTable> tables, ModelTables(file));
   NameModels(file, &tables, values);
   const bool several = MayBeGivenAgain(Find("model"));
   for (const ModelTable& table : tables) {
@@ -230,8 +238,9 @@ Status Settings::TakeModels(const ConfigFile& file, FileValues* values) {
       if (option == nullptr || given_.contains(option)) continue;
       FromFile& value = (*values)[option];
       if (value.given.values.empty()) {
-        value.given = {{}, fmt::format("{}: {}", file.At(entry.line), flag), file.At(entry.line)};
+        value.given.source = fmt::format("{}: {}", file.At(entry.line), flag);
       }
+      AlsoFrom(file.At(entry.line), &value.given.origin);
       value.given.values.push_back(table.name + "=" + Joined(entry.values, ","));
     }
   }
