@@ -289,18 +289,24 @@ Status Settings::ReadVariable(const CLI::Option* option) {
 }
 
 std::vector<std::string> Settings::UnknownVariables(const std::vector<CommandFlags>& others) const {
-  std::vector<std::string> known;
-  for (const std::string& name : Names()) known.push_back(EnvironmentName(name));
-  for (const char* name : kOtherVariables) known.push_back(std::string("PENSTOCK_") + name);
-  for (const CommandFlags& other : others) {
-    for (const std::string& flag : other.flags) known.push_back(EnvironmentName(flag));
-  }
+  constexpr std::string_view kPrefix = "PENSTOCK_";
+  std::vector<std::string> known;  // without the prefix, which would make all names look alike
+  const auto add = [&](const std::string& flag) {
+    known.push_back(EnvironmentName(flag).substr(kPrefix.size()));
+  };
+  for (const std::string& flag : Names()) add(flag);
+  for (const char* name : kOtherVariables) known.emplace_back(name);
+  for (const CommandFlags& other : others)
+    std::for_each(other.flags.begin(), other.flags.end(), add);
   std::vector<std::string> unknown;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    const std::string name(text.substr(0, text.find('=')));
-    if (!name.starts_with("PENSTOCK_") || Contains(known, name) || IsOfAService(name)) continue;
-    unknown.push_back(fmt::format("no flag has the variable {}{}", name, DidYouMean(name, known)));
+    const std::string variable(text.substr(0, text.find('=')));
+    if (!variable.starts_with(kPrefix) || IsOfAService(variable)) continue;
+    const std::string name = variable.substr(kPrefix.size());
+    if (Contains(known, name)) continue;
+    unknown.push_back(fmt::format("no flag has the variable {}{}", variable,
+                                  DidYouMean(name, known, std::string(kPrefix))));
   }
   return unknown;
 }

@@ -202,6 +202,10 @@ TEST_F(SettingsTest, UnknownVariablesAreNamed) {
   EXPECT_EQ(Parse({}), -1);
   EXPECT_THAT(error_, HasSubstr("PENSTOCK_THREDS; did you mean PENSTOCK_THREADS?"));
   EXPECT_EQ(std::count(error_.begin(), error_.end(), '\n'), 1) << error_;
+  unsetenv("PENSTOCK_THREDS");
+  Set("PENSTOCK_QUUX", "1");
+  EXPECT_EQ(Parse({}), -1);
+  EXPECT_THAT(error_, AllOf(HasSubstr("PENSTOCK_QUUX"), Not(HasSubstr("did you mean"))));
 }
 
 TEST_F(SettingsTest, TablesAreForCommands) {
