@@ -179,6 +179,18 @@ dtype = "bf16"
     assert table["model"] == f"third={GOLDEN / CLASSIFY}" and table["dtype"] == "third=bf16"
 
 
+def test_the_example_of_the_documentation(config):
+    text = (ROOT / "docs" / "CONFIGURATION.md").read_text()
+    flags = config(text.split("```toml\n")[1].split("```")[0])
+    env = clean_environment()
+    env.pop("PENSTOCK_DTYPE")
+    table, _ = settings("serve", *flags, env=env)
+    assert table["model"] == ["minilm=sentence-transformers/all-MiniLM-L6-v2", "rank=/srv/models/reranker"]
+    assert table["dtype"] == "minilm=int8" and table["int8-keep"] == "minilm=0,ff-out"
+    assert settings("embed", *flags)[0]["batch"] == 128
+    assert settings("rerank", *flags, "--model", "rank")[0]["model"] == "rank=/srv/models/reranker"
+
+
 @pytest.mark.parametrize("text,said", [
     ("threads = 1\nport = \n", ":2: "), ("port = 1\n\nport = 2\n", ":3: "), ("port 1\n", ":1: "),
     ("api_key = 'k'\n", ":1: unknown key 'api_key'; did you mean api-key?"),
