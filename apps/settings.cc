@@ -328,7 +328,8 @@ Status Settings::ApplyOne(CLI::Option* option, const Given& given) const {
   // What may be given again takes one value each time; "[a,b]" is no list.
   if (list) option->expected(CLI::detail::expected_max_vector_size)->allow_extra_args(false);
   for (const std::string& value : given.values) {
-    if (IsBlank(value) && (guards || (list && !given.source.starts_with('-')))) {
+    const bool from_line = given.source.starts_with('-');
+    if (guards ? IsBlank(value) : value.empty() && list && !from_line) {
       return Empty(given.source);
     }
     auto number = InUnit(value, unit);

@@ -39,6 +39,11 @@ Status Refuse(const std::string& where, const std::string& why) {
   return Status::InvalidArgument(where + ": " + why);
 }
 
+bool AllEmpty(const std::vector<std::string>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](const std::string& value) { return value.empty(); });
+}
+
 // One more place that a list comes from.
 void AlsoFrom(const std::string& place, std::string* origin) {
   *origin += (origin->empty() ? "" : ", ") + place;
@@ -107,7 +112,7 @@ Status Settings::TakeEntry(const ConfigFile& file, const ConfigEntry& entry,
   FromFile read{{entry.values, fmt::format("{}: {}", where, entry.key), where}, entry.table.size()};
   // A text may be empty on purpose: a prompt that replaces the model's.
   const bool may_be_empty = BareType(option) == "TEXT" && !entry.list;
-  if (!may_be_empty && std::all_of(entry.values.begin(), entry.values.end(), IsBlank)) {
+  if (!may_be_empty && AllEmpty(entry.values)) {
     return Status::InvalidArgument(read.given.source +
                                    " is set but empty; give it a value, or leave it out");
   }
@@ -156,7 +161,7 @@ Expected<std::vector<Settings::ModelTable>> Settings::ModelTables(const ConfigFi
                     fmt::format("unknown key '{}' in [models.{}]{}; known: {}", entry.key,
                                 table.name, DidYouMean(entry.key, known), Joined(known, ", ")));
     }
-    if (std::all_of(entry.values.begin(), entry.values.end(), IsBlank)) {
+    if (AllEmpty(entry.values)) {
       return Status::InvalidArgument(source +
                                      " is set but empty; give it a value, or leave it out");
     }
