@@ -23,7 +23,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 .PHONY: help release deps serve test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan fuzz check-arm clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 release: $(BUILD)/build.ninja  ## build/penstock (the default)
 	cmake --build $(BUILD) -j $(JOBS) --target penstock

@@ -161,7 +161,7 @@ TEST_F(AppsTest, NamesOfModels) {
   specs = ModelSpecs(flags);
   EXPECT_EQ((*specs)[0].name, "a");
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
-  flags.pooling = "median";
+  flags.poolings = {"median"};
   EXPECT_EQ(ModelSpecs(flags).status().field(), "pooling");
 }
 

@@ -4,32 +4,16 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "common/printable.h"
+#include "flag_values.h"
 
 namespace penstock {
 namespace {
 
-struct Benchmark {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& args);
-};
-
-const std::vector<Benchmark> kBenchmarks = {
-    {"kernels", "Share of the processor's peak the kernels use, beside oneDNN", RunBenchKernels},
-    {"http", "A server under load: rates and latencies", RunBenchHttp},
-    {"saturation", "A whole server beside its kernels alone; interactive requests under bulk load",
-     RunBenchSaturation},
-    {"stages", "What timing the stages of requests costs", RunBenchStages},
-    {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
-    {"soak", "A server offered several times what it can do: what must hold all the same",
-     RunBenchSoak},
-    {"policy", "Batching policies on simulated arrivals: latencies and throughput", RunBenchPolicy},
-};
-
 void PrintHelp(FILE* out) {
   std::fprintf(out,
                "Measure Penstock.\n\nUsage: penstock bench BENCHMARK [FLAGS]\n\nBenchmarks:\n");
-  for (const Benchmark& benchmark : kBenchmarks) {
+  for (const Command& benchmark : Benchmarks()) {
     std::fprintf(out, "  %-11s %s\n", benchmark.name, benchmark.summary);
   }
   std::fprintf(out,
@@ -40,6 +24,23 @@ void PrintHelp(FILE* out) {
 
 }  // namespace
 
+const std::vector<Command>& Benchmarks() {
+  static const std::vector<Command> kBenchmarks = {
+      {"kernels", "Share of the processor's peak the kernels use, beside oneDNN", RunBenchKernels},
+      {"http", "A server under load: rates and latencies", RunBenchHttp},
+      {"saturation",
+       "A whole server beside its kernels alone; interactive requests under bulk load",
+       RunBenchSaturation},
+      {"stages", "What timing the stages of requests costs", RunBenchStages},
+      {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
+      {"soak", "A server offered several times what it can do: what must hold all the same",
+       RunBenchSoak},
+      {"policy", "Batching policies on simulated arrivals: latencies and throughput",
+       RunBenchPolicy},
+  };
+  return kBenchmarks;
+}
+
 int RunBench(const std::vector<std::string>& args) {
   if (args.empty()) {
     PrintHelp(stderr);
@@ -49,11 +50,13 @@ int RunBench(const std::vector<std::string>& args) {
     PrintHelp(stdout);
     return kExitOk;
   }
-  for (const Benchmark& benchmark : kBenchmarks) {
+  for (const Command& benchmark : Benchmarks()) {
     if (args[0] == benchmark.name) return benchmark.run({args.begin() + 1, args.end()});
   }
-  std::fprintf(stderr, "penstock bench: there is no benchmark '%s' (see penstock bench --help)\n",
-               args[0].c_str());
+  std::vector<std::string> known;
+  for (const Command& benchmark : Benchmarks()) known.emplace_back(benchmark.name);
+  std::fprintf(stderr, "penstock bench: there is no benchmark '%s'%s (see penstock bench --help)\n",
+               Printable(args[0]).c_str(), DidYouMean(args[0], known).c_str());
   return kExitUsage;
 }
 

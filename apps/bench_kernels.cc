@@ -20,6 +20,12 @@ std::string OneDnnBesideProgram() {
   return std::filesystem::exists(library, failed) ? library.string() : "";
 }
 
+std::string KnownShapes() {
+  std::string names;
+  for (const std::string& name : KernelShareModels()) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
 }  // namespace
 
 int RunBenchKernels(const std::vector<std::string>& args) {
@@ -39,12 +45,13 @@ int RunBenchKernels(const std::vector<std::string>& args) {
   std::string json_file;
   bool onednn = true;
   CLI::App& app = line.app();
-  app.add_option("--shape", options.models, "Model whose shapes are taken. May be given again.")
-      ->check(CLI::IsMember(KernelShareModels()))
+  app.add_option("--shape", options.models,
+                 "Model whose shapes are taken: " + KnownShapes() + ". May be given again.")
+      ->transform(CLI::IsMember(KernelShareModels(), CLI::ignore_case))
       ->type_name("NAME")
       ->allow_extra_args(false);
   app.add_option("--dtype", dtypes, "f32, bf16 or int8; all if not given. May be given again.")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+      ->transform(CLI::IsMember({"f32", "bf16", "int8"}, CLI::ignore_case))
       ->type_name("TYPE")
       ->allow_extra_args(false);
   app.add_option("--tokens", options.tokens, "Tokens worked on at once. May be given again.")

@@ -2,18 +2,26 @@
 // how mistakes are reported.
 //
 // A value is taken from the flag, else from PENSTOCK_<FLAG> in the environment (upper case, '_'
-// for '-'), else from the TOML file of --config (keys are flag names, no sections), else it is the
-// default. An unknown key in the file is an error.
+// for '-'), else from the TOML file of --config, else it is the default.
+//
+// In the file keys are flag names. Before the first table they are for every command that has such
+// a flag; in [serve] or [bench.http] for that command, and go before the others. [models.NAME] is
+// a model. An unknown key is an error, unless it stands before the tables and another command has
+// it.
+//
+// Lists in variables: items have commas between them; where there is a line break, each line is an
+// item, which may then have commas. Flags that take NAME=VALUE split commas themselves.
+// Types BYTES, US, MS and S take suffixes (32MB, 500ms), wherever they come from.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
+#include "settings.h"
 
 namespace penstock {
 
@@ -28,27 +36,39 @@ class CommandLine {
   CommandLine(const std::string& name, const std::string& summary, const std::string& examples);
 
   CLI::App& app() { return app_; }
+  const std::string& name() const { return rules_.command; }
 
   // Flags that guard something, without the dashes. For them an empty value, wherever it comes
   // from, is a mistake: a secret that failed to arrive must not leave the door open. (Of other
   // flags an empty variable is as none.) Before Parse.
-  void RefuseEmpty(std::vector<std::string> flags) { not_empty_ = std::move(flags); }
+  void RefuseEmpty(std::vector<std::string> flags) { rules_.not_empty = std::move(flags); }
 
-  // Reads the arguments after the subcommand. Nothing: go on. Else the exit code: help was printed,
-  // or the mistake was.
-  std::optional<int> Parse(std::vector<std::string> args);
+  // Flags that take NAME=VALUE (per_model.h), without the dashes: keys of [models.NAME].
+  void PerModelFlags(std::vector<std::string> flags) { rules_.per_model = std::move(flags); }
+
+  // Names of groups, and flags without the dashes, that --help leaves to --help-all.
+  void HideInHelp(const std::vector<std::string>& names);
+
+  // Reads the arguments after the subcommand. Nothing: go on. Else the exit code: help or settings
+  // were printed, or the mistake was.
+  std::optional<int> Parse(const std::vector<std::string>& args);
 
   // Prints "penstock NAME: message" on stderr; the exit code for that kind of failure.
   int Fail(const Status& status) const;
   int FailUsage(const std::string& message) const;
 
  private:
-  // The flag of RefuseEmpty, or its variable, that is set but blank; "" = none.
-  std::string SetButEmpty() const;
+  Status ReadSettings(const Status& arguments, Settings* settings) const;
 
-  std::string name_;
+  std::string program_;  // "penstock serve"
   CLI::App app_;
-  std::vector<std::string> not_empty_;
+  SettingRules rules_;
+  std::vector<std::string> hidden_;
+  // What --help, --help-all, --print-config and --config set.
+  bool help_ = false;
+  bool help_all_ = false;
+  bool print_config_ = false;
+  std::string config_;
 };
 
 }  // namespace penstock

@@ -1,10 +1,20 @@
-// The subcommands; each gets the arguments after its name and returns the exit code.
+// The subcommands; each gets the arguments after its name and returns the exit code. Each parses
+// its CommandLine before it does anything else: others run it as far as that, to learn its flags.
 #pragma once
 
 #include <string>
 #include <vector>
 
 namespace penstock {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& args);
+};
+
+const std::vector<Command>& Commands();
+const std::vector<Command>& Benchmarks();  // of penstock bench
 
 int RunServe(const std::vector<std::string>& args);
 int RunEmbed(const std::vector<std::string>& args);
@@ -14,7 +24,7 @@ int RunTokenize(const std::vector<std::string>& args);
 int RunInspect(const std::vector<std::string>& args);
 int RunDoctor(const std::vector<std::string>& args);
 
-// penstock bench NAME; apps/bench.cc has a row for each RunBenchName.
+// penstock bench NAME; Benchmarks has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
 int RunBenchKernels(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);

@@ -9,6 +9,7 @@
 #include "cache/remote_seal.h"
 #include "common/log.h"
 #include "common/regular_file.h"
+#include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
@@ -26,7 +27,7 @@ std::string CheckBatchTokens(std::string& value) {
   }
   int32_t tokens = 0;
   if (CLI::detail::lexical_cast(value, tokens) && tokens >= 1 && tokens < 1 << 19) return "";
-  return "is to be auto, or 1 to " + std::to_string((1 << 19) - 1);
+  return fmt::format("'{}' is not auto, or 1 to {}", value, (1 << 19) - 1);
 }
 
 // What is wrong with one flag's values; empty: nothing.
@@ -42,6 +43,22 @@ std::string CheckPerModel(const std::string& flag, const std::string& given, Par
 std::string CheckDType(std::string& given) { return CheckPerModel("dtype", given, ParseDType); }
 std::string CheckKeep(std::string& given) {
   return CheckPerModel("int8-keep", given, ParseKeptParts);
+}
+std::string CheckLogLevel(std::string& given) {
+  const auto level = ParseLogLevel(given);
+  return level.ok() ? "" : level.status().message();
+}
+std::string CheckPooling(std::string& given) {
+  return CheckPerModel("pooling", given, ParsePoolingMode);
+}
+
+// What --help-all alone shows of the flags of models: a command works on texts once, and two look
+// at no more than tokens or a model.
+void HideUnused(CommandLine* line) {
+  line->HideInHelp({"Caches", "replicas", "linger-us", "idle-release-s", "log-format"});
+  const std::string& name = line->name();
+  if (name == "inspect") line->HideInHelp({"Speed", "Texts"});
+  if (name == "tokenize") line->HideInHelp({"Speed", "Texts", "dtype", "int8-keep", "pooling"});
 }
 
 }  // namespace
@@ -69,13 +86,16 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
         ->allow_extra_args(false)
         ->group(model);
   }
-  app.add_option("--pooling", flags->pooling,
-                 "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
-                 "lasttoken.")
-      ->type_name("MODE")
-      ->group(model);
   const std::string one =
       several ? " NAME=... is for the model of that name; may be given again." : "";
+  app.add_option("--pooling", flags->poolings,
+                 "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
+                 "lasttoken." +
+                     one)
+      ->check(CLI::Validator(CheckPooling, ""))
+      ->allow_extra_args(false)
+      ->type_name("MODE")
+      ->group(model);
   app.add_option("--dtype", flags->dtypes,
                  "Type the layers' products are computed in: f32, bf16 or int8 (dynamic scales); "
                  "auto = bf16 where the processor multiplies it natively, else f32." +
@@ -94,6 +114,8 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
       ->allow_extra_args(false)
       ->type_name("PARTS")
       ->group(model);
+  line->PerModelFlags({"pooling", "dtype", "int8-keep"});
+  if (!several) HideUnused(line);
 
   const std::string speed = "Speed";
   app.add_option("-t,--threads", flags->threads,
@@ -191,6 +213,7 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
   flags->log_level = log_level;
   const std::string log = "Log";
   app.add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
+      ->check(CLI::Validator(CheckLogLevel, ""))
       ->type_name("LEVEL")
       ->group(log);
   app.add_option("--log-format", flags->log_format, "text or json, on stderr.")
@@ -257,13 +280,23 @@ void SplitName(const std::string& model, std::string* name, std::string* referen
   *reference = model.substr(equals + 1);
 }
 
-// --dtype and --int8-keep, once the names are settled.
-Status ApplyTypes(const ModelFlags& flags, std::vector<ModelSpec>* specs) {
+// --pooling, --dtype and --int8-keep, once the names are settled.
+Status ApplyPerModel(const ModelFlags& flags, std::vector<ModelSpec>* specs) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto dtypes, PerModel::Parse("dtype", flags.dtypes));
   PENSTOCK_ASSIGN_OR_RETURN(const auto kept, PerModel::Parse("int8-keep", flags.int8_keep));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto poolings, PerModel::Parse("pooling", flags.poolings));
+  PENSTOCK_RETURN_IF_ERROR(poolings.CheckNames(*specs));
   PENSTOCK_RETURN_IF_ERROR(dtypes.CheckNames(*specs));
   PENSTOCK_RETURN_IF_ERROR(kept.CheckNames(*specs));
   for (ModelSpec& spec : *specs) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string mode, poolings.Of(spec));
+    if (!mode.empty()) {
+      auto pooling = ParsePoolingMode(mode);
+      if (!pooling.ok()) {
+        return Status::InvalidArgument("--pooling: " + pooling.status().message(), "pooling");
+      }
+      spec.options.pooling = *pooling;
+    }
     PENSTOCK_ASSIGN_OR_RETURN(const std::string dtype, dtypes.Of(spec));
     if (!dtype.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(dtype));
@@ -291,13 +324,6 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
       return Status::InvalidArgument(
           fmt::format("--model '{}' names no folder or hub reference", model), "model");
     }
-    if (!flags.pooling.empty()) {
-      auto pooling = ParsePoolingMode(flags.pooling);
-      if (!pooling.ok()) {
-        return Status::InvalidArgument("--pooling: " + pooling.status().message(), "pooling");
-      }
-      spec.options.pooling = *pooling;
-    }
     spec.options.fingerprint = !flags.redis_url.empty();
     spec.options.scheduler = flags.scheduler;
     spec.options.replicas = flags.replicas;
@@ -316,7 +342,7 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
     }
     for (size_t i = 0; i < specs.size(); ++i) specs[i].name = names[i];
   }
-  PENSTOCK_RETURN_IF_ERROR(ApplyTypes(flags, &specs));
+  PENSTOCK_RETURN_IF_ERROR(ApplyPerModel(flags, &specs));
   return specs;
 }
 
@@ -398,6 +424,10 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelFlags& give
   ModelFlags flags = given;
   TakeDefaultModel(&flags);
   auto local = std::make_unique<LocalModels>();
+  if (const size_t usable = UsableProcessors(); static_cast<size_t>(flags.threads) > usable) {
+    LogWarn("--threads {}: this process may use {} processors; more threads than that only wait",
+            flags.threads, usable);
+  }
   CpuOptions cpu;
   cpu.threads = flags.threads;
   cpu.pin = flags.pin;

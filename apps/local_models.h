@@ -24,7 +24,7 @@ struct ModelFlags {
   std::string isa;                             // of CpuOptions; no flag, doctor compares
   std::vector<std::string> dtypes = {"auto"};  // --dtype, [NAME=]TYPE
   std::vector<std::string> int8_keep;          // --int8-keep, [NAME=]PARTS
-  std::string pooling;
+  std::vector<std::string> poolings;           // --pooling, [NAME=]MODE
   EncoderSchedulerOptions scheduler = {
       .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
   int32_t replicas = 1;

@@ -1,6 +1,4 @@
 // The penstock program: picks the subcommand.
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -9,31 +7,15 @@
 #include "command_line.h"
 #include "commands.h"
 #include "common/printable.h"
+#include "flag_values.h"
 
 namespace {
-
-struct Command {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& args);
-};
-
-constexpr std::array kCommands = {
-    Command{"serve", "Answer HTTP requests: OpenAI, TEI and rerank APIs", penstock::RunServe},
-    Command{"embed", "Turn texts into vectors (JSONL or .npy)", penstock::RunEmbed},
-    Command{"rerank", "Sort documents by how well they answer a query", penstock::RunRerank},
-    Command{"classify", "Label texts or pairs of texts", penstock::RunClassify},
-    Command{"tokenize", "Show the tokens of texts", penstock::RunTokenize},
-    Command{"inspect", "Describe a model", penstock::RunInspect},
-    Command{"doctor", "Check that a model computes what it should here", penstock::RunDoctor},
-    Command{"bench", "Measure parts of Penstock, or a server under load", penstock::RunBench},
-};
 
 void PrintHelp(FILE* out) {
   std::fprintf(out, "penstock " PENSTOCK_VERSION
                     " - inference server: embeds, reranks and classifies texts\n\n"
                     "Usage: penstock COMMAND [FLAGS]\n\nCommands:\n");
-  for (const Command& command : kCommands) {
+  for (const penstock::Command& command : penstock::Commands()) {
     std::fprintf(out, "  %-10s %s\n", command.name, command.summary);
   }
   std::fprintf(out,
@@ -56,11 +38,13 @@ int Run(const std::vector<std::string>& args) {
     std::puts("penstock " PENSTOCK_VERSION);
     return penstock::kExitOk;
   }
-  for (const Command& command : kCommands) {
+  for (const penstock::Command& command : penstock::Commands()) {
     if (args[0] == command.name) return command.run({args.begin() + 1, args.end()});
   }
-  std::fprintf(stderr, "penstock: there is no command '%s' (see penstock --help)\n",
-               penstock::Printable(args[0]).c_str());
+  std::vector<std::string> known;
+  for (const penstock::Command& command : penstock::Commands()) known.emplace_back(command.name);
+  std::fprintf(stderr, "penstock: there is no command '%s'%s (see penstock --help)\n",
+               penstock::Printable(args[0]).c_str(), penstock::DidYouMean(args[0], known).c_str());
   return penstock::kExitUsage;
 }
 

@@ -46,6 +46,7 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("HOST")
       ->group(network);
   app->add_option("-p,--port", server.port, "Port; 0 = any free one.")
+      ->check(CLI::Range(0, 65'535))
       ->type_name("PORT")
       ->group(network);
   app->add_option("--io-threads,--http-threads", server.io_threads, "Threads that read and write.")
@@ -138,7 +139,8 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("MS")
       ->group(limits);
   app->add_option("--shutdown-timeout-s", flags->shutdown_timeout_s,
-                  "On SIGTERM, how long requests in flight may take to finish.")
+                  "On SIGTERM or SIGINT, how long requests in flight may take to finish; a second "
+                  "such signal ends the server at once.")
       ->check(CLI::Range(0, 86'400))
       ->type_name("S")
       ->group(limits);
@@ -156,7 +158,8 @@ void AddLogFlags(CLI::App* app, ServeFlags* flags) {
       ->default_str("all")
       ->type_name("STAGES")
       ->group("Measuring");
-  app->add_flag("--access-log", flags->server.access_log, "Log a line for each request.")
+  app->add_flag("--access-log", flags->server.access_log,
+                "Log a line for each request, at level info.")
       ->group(log);
   app->add_option("--slow-request-ms", flags->slow_request_ms,
                   "Log interactive requests that take longer, with the time of each stage, 5 a "
@@ -287,7 +290,6 @@ void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_
 }  // namespace
 
 int RunServe(const std::vector<std::string>& args) {
-  const Signals signals;  // before any thread
   CommandLine line(
       "serve", "Serve models over HTTP.",
       "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n"
@@ -301,8 +303,15 @@ int RunServe(const std::vector<std::string>& args) {
   AddLimitFlags(&line.app(), &flags);
   AddLogFlags(&line.app(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
+  const Signals signals;  // before any thread
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
+  }
+  if (flags.server.access_log && !LogEnabled(LogLevel::kInfo)) {
+    std::fprintf(stderr,
+                 "penstock serve: --access-log writes at level info, which --log-level %s leaves "
+                 "out\n",
+                 flags.model.log_level.c_str());
   }
   ReturnLargeBlocks();
   if (flags.server.tls_cert_file.empty() != flags.server.tls_key_file.empty()) {

@@ -15,7 +15,7 @@ build=(
   build-essential cmake ninja-build ccache git ca-certificates curl
   python3 python3-venv python3-pip
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
-  libboost-dev libcli11-dev libhiredis-dev libxxhash-dev pkg-config
+  libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev pkg-config
   zlib1g-dev libzstd-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   libconcurrentqueue-dev libtbb-dev

@@ -8,7 +8,7 @@ set -euo pipefail
 [[ $# -eq 1 ]] || { echo "usage: $0 FOLDER" >&2; exit 2; }
 packages=(
   libstdc++-12-dev libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
-  libboost-dev libcli11-dev libhiredis-dev libxxhash-dev zlib1g-dev libzstd-dev
+  libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev zlib1g-dev libzstd-dev
   libgtest-dev libgmock-dev
 )
 # The last thing written, so that a run that was cut short begins again.

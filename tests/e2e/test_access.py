@@ -55,7 +55,7 @@ def test_key_files_at_fault_are_named(tmp_path):
     keys.unlink()
     os.mkfifo(keys)
     assert "not a regular file" in serve_ends("--api-key-file", keys)
-    assert "line break" in serve_ends(env=clean_environment(PENSTOCK_API_KEY="secret\n"))
+    assert "line break" in serve_ends("--api-key", "secret\n")
 
 
 def test_keys_of_files_are_read_again_on_sighup(start, tmp_path):

@@ -1,0 +1,19 @@
+#include "commands.h"
+
+namespace penstock {
+
+const std::vector<Command>& Commands() {
+  static const std::vector<Command> kCommands = {
+      {"serve", "Answer HTTP requests: OpenAI, TEI and rerank APIs", RunServe},
+      {"embed", "Turn texts into vectors (JSONL or .npy)", RunEmbed},
+      {"rerank", "Sort documents by how well they answer a query", RunRerank},
+      {"classify", "Label texts or pairs of texts", RunClassify},
+      {"tokenize", "Show the tokens of texts", RunTokenize},
+      {"inspect", "Describe a model", RunInspect},
+      {"doctor", "Check that a model computes what it should here", RunDoctor},
+      {"bench", "Measure parts of Penstock, or a server under load", RunBench},
+  };
+  return kCommands;
+}
+
+}  // namespace penstock

@@ -1,0 +1,41 @@
+// The TOML file of --config as a list of keys, each with its table and line. What they mean is for
+// Settings to say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock {
+
+struct ConfigTable {
+  std::vector<std::string> path;  // [models.a]: {"models", "a"}
+  int line = 0;
+};
+
+struct ConfigEntry {
+  std::vector<std::string> table;  // empty: before the first table
+  std::string key;
+  std::vector<std::string> values;  // text of numbers and booleans, too
+  bool list = false;
+  int line = 0;
+};
+
+struct ConfigFile {
+  std::string path;
+  std::vector<ConfigTable> tables;  // in the order of the file, as the entries
+  std::vector<ConfigEntry> entries;
+
+  // "penstock.toml:3"
+  std::string At(int line) const;
+};
+
+// kNotFound: it cannot be read. kInvalidArgument: it is no TOML, or a value is no string, number,
+// boolean or list of those; with file and line.
+Expected<ConfigFile> ReadConfigFile(const std::string& path);
+
+// As a TOML string, in quotes.
+std::string TomlString(const std::string& text);
+
+}  // namespace penstock

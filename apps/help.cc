@@ -1,0 +1,96 @@
+#include "help.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "settings.h"
+
+namespace penstock {
+namespace {
+
+std::string Wrapped(const std::string& text) {
+  constexpr size_t kIndent = 10;
+  constexpr size_t kWidth = 90;
+  std::istringstream words(text);
+  std::string out(kIndent, ' ');
+  size_t column = kIndent;
+  for (std::string word; words >> word;) {
+    if (column > kIndent && column + 1 + word.size() > kWidth) {
+      out += "\n" + std::string(kIndent, ' ');
+      column = kIndent;
+    } else if (column > kIndent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+// " [8]"; CLI11 writes a list as "[8]" or "[[8]]".
+std::string Default(const CLI::Option* option) {
+  std::string text = option->get_default_str();
+  while (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
+    text = text.substr(1, text.size() - 2);
+  }
+  return text.empty() || text == "{}" || text == "\"\"" ? "" : " [" + text + "]";
+}
+
+// One flag: its names and type on a line, below it what it does, with unit and default.
+std::string OptionText(const CLI::Option* option) {
+  const bool positional = option->get_positional();
+  std::string names = positional ? option->get_name(true) : "";
+  if (!positional) {
+    for (const std::string& name : option->get_snames()) {
+      names += (names.empty() ? "-" : ", -") + name;
+    }
+    for (const std::string& name : option->get_lnames()) {
+      names += (names.empty() ? "--" : ", --") + name;
+    }
+    if (!IsSwitch(option)) names += " " + BareType(option);
+  }
+  std::string text = option->get_description();
+  if (option->get_required()) {
+    text += " Required.";
+  } else if (!IsSwitch(option)) {
+    text += Default(option);
+  }
+  return "  " + names + "\n" + Wrapped(text) + "\n";
+}
+
+}  // namespace
+
+std::string HelpText(const CLI::App& app, const std::vector<std::string>& hidden, bool all) {
+  const auto is_hidden = [&](const std::string& name) {
+    return !all && std::find(hidden.begin(), hidden.end(), name) != hidden.end();
+  };
+  std::string files;
+  std::string positionals;
+  std::string groups;
+  for (const std::string& group : app.get_groups()) {
+    std::string text;
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_positional() || option->get_group() != group || is_hidden(group) ||
+          is_hidden(option->get_single_name())) {
+        continue;
+      }
+      text += OptionText(option);
+    }
+    if (!text.empty()) groups += "\n" + group + "\n" + text;
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string name = option->get_name(true);
+    files += " [" + name + (MayBeGivenAgain(option) ? "...]" : "]");
+    positionals += OptionText(option);
+  }
+  std::string text = app.get_description() + "\n\nUsage: " + app.get_name() + " [FLAGS]" + files;
+  if (!positionals.empty()) text += "\n\nArguments\n" + positionals;
+  if (positionals.empty()) text += '\n';
+  text += groups + '\n';
+  if (!hidden.empty() && !all) text += "--help-all shows flags that matter less here.\n\n";
+  return text + app.get_footer();
+}
+
+}  // namespace penstock

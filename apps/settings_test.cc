@@ -1,0 +1,333 @@
+// Where settings come from, and what their texts may be.
+#include "settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "command_line.h"
+#include "flag_values.h"
+#include "help.h"
+#include "local_models.h"
+
+namespace penstock {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string In(const std::string& text, Unit unit) {
+  const auto number = InUnit(text, unit);
+  return number.ok() ? *number : "refused: " + number.status().message();
+}
+
+TEST(FlagValuesTest, SuffixesOfSizesAndTimes) {
+  EXPECT_EQ(In("32MB", Unit::kBytes), "32000000");
+  EXPECT_EQ(In("32MiB", Unit::kBytes), "33554432");
+  EXPECT_EQ(In("1.5 gb", Unit::kBytes), "1500000000");
+  EXPECT_EQ(In("1TiB", Unit::kBytes), "1099511627776");
+  EXPECT_EQ(In("7B", Unit::kBytes), "7");
+  EXPECT_EQ(In("1h", Unit::kMilliseconds), "3600000");
+  EXPECT_EQ(In("0.1s", Unit::kMilliseconds), "100");
+  EXPECT_EQ(In("500ms", Unit::kSeconds), "0.5");
+  EXPECT_EQ(In("2min", Unit::kSeconds), "120");
+  EXPECT_EQ(In("1ms", Unit::kMicroseconds), "1000");
+  EXPECT_EQ(In("365d", Unit::kSeconds), "31536000");
+  for (const char* as_it_is : {"5", "1e6", "-3", "0x10", "auto", "", "0.25"}) {
+    EXPECT_EQ(In(as_it_is, Unit::kSeconds), as_it_is);
+  }
+  EXPECT_EQ(In("5MB", Unit::kNone), "5MB");
+  EXPECT_THAT(In("32M", Unit::kBytes), AllOf(HasSubstr("'32M'"), HasSubstr("MiB")));
+  EXPECT_THAT(In("1.2.3MB", Unit::kBytes), HasSubstr("refused"));
+  EXPECT_THAT(In("3MB", Unit::kSeconds), HasSubstr("us, ms, s, min, h or d"));
+}
+
+TEST(FlagValuesTest, BooleansAndLists) {
+  for (const char* yes : {"true", "TRUE", "1", "yes", "on"}) EXPECT_EQ(ParseBoolean(yes), true);
+  for (const char* no : {"false", "0", "No", "off"}) EXPECT_EQ(ParseBoolean(no), false);
+  for (const char* other : {"", "2", "y", "maybe"}) EXPECT_FALSE(ParseBoolean(other)) << other;
+  EXPECT_THAT(SplitList("a, b"), ElementsAre("a", "b"));
+  EXPECT_THAT(SplitList("a,b\n\n c \r\n"), ElementsAre("a,b", "c"));
+  EXPECT_THAT(SplitList("a,,b"), ElementsAre("a", "", "b"));
+  EXPECT_THAT(SplitList("a"), ElementsAre("a"));
+}
+
+TEST(FlagValuesTest, TheNearestName) {
+  const std::vector<std::string> known = {"model", "port", "api-key", "api-key-file",
+                                          "max-batch-tokens"};
+  EXPECT_EQ(Nearest("modle", known), "model");
+  EXPECT_EQ(Nearest("prot", known), "port");
+  EXPECT_EQ(Nearest("API_KEY", known), "api-key");
+  EXPECT_EQ(Nearest("max-batch", known), "max-batch-tokens");
+  EXPECT_EQ(Nearest("frobnicate", known), "");
+  EXPECT_EQ(Nearest("x", known), "");
+}
+
+class SettingsTest : public testing::Test {
+ protected:
+  SettingsTest() : folder_(testing::TempDir() + "/penstock_settings_" + std::to_string(getpid())) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~SettingsTest() override {
+    std::filesystem::remove_all(folder_);
+    for (const std::string& name : variables_) unsetenv(name.c_str());
+  }
+  void Set(const std::string& name, const std::string& value) {
+    variables_.push_back(name);
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::string File(const std::string& text) {
+    const std::string path = folder_ + "/c.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+  // The exit code, or -1 to go on.
+  int Parse(std::vector<std::string> args, bool several = true,
+            const std::string& command = "serve") {
+    flags_ = {};
+    files_.clear();
+    CommandLine line(command, "A test.", "");
+    AddModelFlags(&line, &flags_, several, "info");
+    line.app().add_option("--port", port_)->check(CLI::Range(0, 65535))->type_name("PORT");
+    line.app().add_option("--secret", secret_)->type_name("KEY");
+    line.app().add_option("--prompt", prompt_)->type_name("TEXT");
+    if (!several) line.app().add_option("FILES", files_);
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();
+    const auto exit_code = line.Parse(args);
+    out_ = testing::internal::GetCapturedStdout();
+    error_ = testing::internal::GetCapturedStderr();
+    return exit_code.value_or(-1);
+  }
+  // What is said about a file at fault.
+  std::string Refused(const std::string& toml) {
+    EXPECT_EQ(Parse({"--config", File(toml)}), kExitUsage) << toml;
+    return error_;
+  }
+
+  const std::string folder_;
+  std::vector<std::string> variables_;
+  ModelFlags flags_;
+  int port_ = 0;
+  std::string secret_;
+  std::string prompt_;
+  std::vector<std::string> files_;
+  std::string out_;
+  std::string error_;
+};
+
+TEST_F(SettingsTest, FlagsStandAnywhere) {
+  const std::vector<std::vector<std::string>> lines = {{"-t", "3", "a", "b"},
+                                                       {"a", "b", "--threads=3"},
+                                                       {"a", "-t3", "b"},
+                                                       {"--threads", "3", "--", "a", "b"},
+                                                       {"a", "--no-pin", "-t=3", "b"}};
+  for (const auto& args : lines) {
+    ASSERT_EQ(Parse(args, false), -1) << error_;
+    EXPECT_EQ(flags_.threads, 3);
+    EXPECT_THAT(files_, ElementsAre("a", "b"));
+  }
+  EXPECT_FALSE(flags_.pin);
+  ASSERT_EQ(Parse({"--pin=no", "--", "--threads", "-"}, false), -1) << error_;
+  EXPECT_FALSE(flags_.pin);
+  EXPECT_THAT(files_, ElementsAre("--threads", "-"));
+  ASSERT_EQ(Parse({"[a,b]"}, false), -1);
+  EXPECT_THAT(files_, ElementsAre("[a,b]"));
+}
+
+TEST_F(SettingsTest, MistakesOnTheLine) {
+  const auto refused = [&](std::vector<std::string> args) {
+    EXPECT_EQ(Parse(std::move(args)), kExitUsage);
+    return error_;
+  };
+  EXPECT_THAT(refused({"--modle", "m"}), HasSubstr("unknown flag --modle; did you mean --model?"));
+  EXPECT_THAT(refused({"--max_batch_tokens=3"}), HasSubstr("did you mean --max-batch-tokens?"));
+  EXPECT_THAT(refused({"--frobnicate"}), Not(HasSubstr("did you mean")));
+  EXPECT_THAT(refused({"-x"}), HasSubstr("unknown flag -x"));
+  EXPECT_THAT(refused({"--threads"}), HasSubstr("--threads needs a value"));
+  EXPECT_THAT(refused({"--threads", "--no-pin"}), HasSubstr("--threads needs a value"));
+  EXPECT_THAT(refused({"--threads", "1", "-t", "2"}), HasSubstr("-t is given twice"));
+  EXPECT_THAT(refused({"stray"}), HasSubstr("'stray' was not expected"));
+  EXPECT_THAT(refused({"--pin=perhaps"}), HasSubstr("'perhaps' is not true or false"));
+  EXPECT_THAT(refused({"--threads", "1000"}),
+              HasSubstr("--threads: '1000' is not a whole number from 0 to 256"));
+  EXPECT_THAT(refused({"--log-format=xml"}), HasSubstr("'xml' is not text or json"));
+  EXPECT_EQ(Parse({"--modle", "--help"}), kExitOk);
+}
+
+TEST_F(SettingsTest, AWrongValueNamesItsSource) {
+  Set("PENSTOCK_THREADS", "many");
+  EXPECT_EQ(Parse({}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("PENSTOCK_THREADS: 'many' is not a whole number from 0 to 256"));
+  EXPECT_EQ(Parse({"--threads", "2"}), -1) << error_;
+  unsetenv("PENSTOCK_THREADS");
+  EXPECT_THAT(Refused("\n\nthreads = 999\n"), HasSubstr("c.toml:3: threads: '999' is not a whole"));
+  EXPECT_THAT(Refused("max-input-bytes = '5XB'\n"), HasSubstr("c.toml:1: max-input-bytes: '5XB'"));
+}
+
+TEST_F(SettingsTest, SwitchesAndListsAreVariables) {
+  Set("PENSTOCK_NO_PIN", "yes");
+  Set("PENSTOCK_MODEL", "a=x/a,b=x/b");
+  Set("PENSTOCK_SERVED_MODEL_NAME", "n,1\nn,2\n");
+  Set("PENSTOCK_INT8_KEEP", "0,ff-out");
+  ASSERT_EQ(Parse({}), -1) << error_;
+  EXPECT_FALSE(flags_.pin);
+  EXPECT_THAT(flags_.models, ElementsAre("a=x/a", "b=x/b"));
+  EXPECT_THAT(flags_.served_names, ElementsAre("n,1", "n,2"));
+  EXPECT_THAT(flags_.int8_keep, ElementsAre("0,ff-out"));
+  Set("PENSTOCK_NO_PIN", "0");
+  ASSERT_EQ(Parse({}), -1) << error_;
+  EXPECT_TRUE(flags_.pin);
+  Set("PENSTOCK_PIN", "0");
+  EXPECT_EQ(Parse({}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("PENSTOCK_NO_PIN"));
+  EXPECT_EQ(Parse({"--pin"}), kExitUsage);
+  Set("PENSTOCK_PIN", "");
+  Set("PENSTOCK_MODEL", "a,,b");
+  EXPECT_EQ(Parse({}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("PENSTOCK_MODEL is set but empty"));
+}
+
+TEST_F(SettingsTest, UnknownVariablesAreNamed) {
+  Set("PENSTOCK_THREDS", "1");
+  Set("PENSTOCK_DIMENSIONS", "1");  // of embed
+  Set("PENSTOCK_CPU_ISA", "avx2");
+  Set("PENSTOCK_SERVICE_HOST", "10.0.0.1");
+  EXPECT_EQ(Parse({}), -1);
+  EXPECT_THAT(error_, HasSubstr("PENSTOCK_THREDS; did you mean PENSTOCK_THREADS?"));
+  EXPECT_EQ(std::count(error_.begin(), error_.end(), '\n'), 1) << error_;
+  unsetenv("PENSTOCK_THREDS");
+  Set("PENSTOCK_QUUX", "1");
+  EXPECT_EQ(Parse({}), -1);
+  EXPECT_THAT(error_, AllOf(HasSubstr("PENSTOCK_QUUX"), Not(HasSubstr("did you mean"))));
+}
+
+TEST_F(SettingsTest, TablesAreForCommands) {
+  const std::string config = File(
+      "threads = 1_0\ndimensions = 3\nport = 1\nprompt = ''\n"
+      "[serve]\nport = 2\n[embed]\nport = 3\nno-such = 4\n");
+  ASSERT_EQ(Parse({"--config", config}), -1) << error_;
+  EXPECT_EQ(flags_.threads, 10);
+  EXPECT_EQ(port_, 2);
+  Set("PENSTOCK_PORT", "4");
+  ASSERT_EQ(Parse({"--config", config}), -1) << error_;
+  EXPECT_EQ(port_, 4);
+  ASSERT_EQ(Parse({"--config", config, "--port=5"}), -1) << error_;
+  EXPECT_EQ(port_, 5);
+  unsetenv("PENSTOCK_PORT");
+  const std::string bench =
+      File("port = 1\n[bench]\nport = 2\nduration = 1\n[bench.http]\nport=3\n");
+  ASSERT_EQ(Parse({"--config", bench}, true, "bench http"), -1) << error_;
+  EXPECT_EQ(port_, 3);
+  ASSERT_EQ(Parse({"--config", bench}, true, "bench soak"), -1) << error_;
+  EXPECT_EQ(port_, 2);
+}
+
+TEST_F(SettingsTest, MistakesInTheFileHaveALine) {
+  EXPECT_THAT(Refused("threads = 1\nport = \n"), HasSubstr("c.toml:2: "));
+  EXPECT_THAT(Refused("port = 1\nport = 2\n"), HasSubstr("c.toml:2: "));
+  EXPECT_THAT(Refused("log_level = 'info'\n"),
+              HasSubstr("c.toml:1: unknown key 'log_level'; did you mean log-level?"));
+  EXPECT_THAT(Refused("[serve]\ndimensions = 3\n"),
+              HasSubstr("c.toml:2: unknown key 'dimensions' in [serve]"));
+  EXPECT_THAT(Refused("[sevre]\nport = 3\n"), HasSubstr("did you mean [serve]?"));
+  EXPECT_THAT(Refused("port = ''\n"), HasSubstr("c.toml:1: port is set but empty"));
+  EXPECT_THAT(Refused("model = []\n"), HasSubstr("c.toml:1: model is set but empty"));
+  EXPECT_THAT(Refused("model = ['a', '']\n"), HasSubstr("c.toml:1: model is set but empty"));
+  EXPECT_THAT(Refused("port = [1, 2]\n"), HasSubstr("c.toml:1: port takes one value"));
+  EXPECT_THAT(Refused("pin = 'maybe'\n"), HasSubstr("c.toml:1: pin is to be true or false"));
+  EXPECT_THAT(Refused("pin = true\nno-pin = true\n"), HasSubstr("c.toml:2: no-pin is set at"));
+  EXPECT_THAT(Refused("port = 1979-05-27\n"), HasSubstr("c.toml:1: 'port' is to be"));
+  EXPECT_THAT(Refused("config = 'x'\n"), HasSubstr("unknown key 'config'"));
+  EXPECT_EQ(Parse({"--config", folder_ + "/none"}), kExitUsage);
+  EXPECT_THAT(error_, HasSubstr("No such file"));
+  EXPECT_EQ(Parse({"--config", folder_}), kExitUsage);
+}
+
+TEST_F(SettingsTest, TablesOfModels) {
+  const std::string config = File(
+      "model = 'x/first'\ndtype = 'f32'\n"
+      "[models.b]\nmodel = 'x/b'\ndtype = 'int8'\nint8-keep = ['0', 'ff-out']\n"
+      "[models.a]\npath = '/a'\npooling = 'cls'\n");
+  ASSERT_EQ(Parse({"--config", config}), -1) << error_;
+  EXPECT_THAT(flags_.models, ElementsAre("x/first", "b=x/b", "a=/a"));
+  const auto specs = ModelSpecs(flags_);
+  ASSERT_TRUE(specs.ok()) << specs.status().ToString();
+  EXPECT_EQ((*specs)[0].options.dtype, DType::kF32);
+  EXPECT_EQ((*specs)[1].options.dtype, DType::kI8);
+  EXPECT_EQ(KeptPartsText((*specs)[1].options.int8_keep), "0,ff-out");
+  EXPECT_EQ((*specs)[2].options.pooling, PoolingMode::kCls);
+  EXPECT_FALSE((*specs)[1].options.pooling);
+  // A name on the line takes the model of that name, and leaves out the others.
+  ASSERT_EQ(Parse({"--config", config, "--model", "b"}), -1) << error_;
+  EXPECT_THAT(flags_.models, ElementsAre("b=x/b"));
+  EXPECT_THAT(flags_.dtypes, ElementsAre("f32", "b=int8"));
+  EXPECT_TRUE(flags_.poolings.empty());
+  ASSERT_EQ(Parse({"--config", config, "--model", "a"}, false, "embed"), -1) << error_;
+  EXPECT_THAT(flags_.models, ElementsAre("a=/a"));
+  ASSERT_EQ(Parse({"--config", config}, false, "embed"), -1) << error_;
+  EXPECT_THAT(flags_.models, ElementsAre("x/first"));
+  EXPECT_THAT(flags_.dtypes, ElementsAre("f32"));
+  EXPECT_THAT(Refused("[models.a]\ndtpye = 'f32'\n"), HasSubstr("c.toml:2: unknown key 'dtpye'"));
+  EXPECT_THAT(Refused("[models.a]\ndtype = 'f32'\n"), HasSubstr("has no 'model'"));
+  EXPECT_THAT(Refused("[models.'x/y']\nmodel = 'f'\n"), HasSubstr("c.toml:1: a model's name"));
+  EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\npath = 'y'\n"), HasSubstr("c.toml:3"));
+  EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\ndtype = 'int4'\n"), HasSubstr("c.toml:3: dtype: "));
+}
+
+TEST_F(SettingsTest, PrintedSettingsAreAFileAndSayTheirSource) {
+  const std::string config = File("threads = 3\nprompt = \"a\\\"\\n\"\nmax-input-bytes = '1kB'\n");
+  Set("PENSTOCK_MODEL", "a,b");
+  Set("PENSTOCK_SECRET", "hush");
+  Set("PENSTOCK_REDIS_URL", "redis://:hush@host");
+  ASSERT_EQ(Parse({"--config", config, "--no-pin", "--print-config"}), kExitOk) << error_;
+  const std::string printed = out_;
+  EXPECT_THAT(printed, HasSubstr("\nthreads = 3  # " + config + ":1\n"));
+  EXPECT_THAT(printed, HasSubstr("\nmodel = [\"a\", \"b\"]  # variable PENSTOCK_MODEL\n"));
+  EXPECT_THAT(printed, HasSubstr("\npin = false  # flag\n"));
+  EXPECT_THAT(printed, HasSubstr("\nreplicas = 1  # default\n"));
+  EXPECT_THAT(printed, HasSubstr("\nmax-input-bytes = \"1kB\"  # "));
+  EXPECT_THAT(printed, HasSubstr("\n# secret is set, and secret  # variable PENSTOCK_SECRET\n"));
+  EXPECT_THAT(printed, Not(HasSubstr("hush")));
+  for (const char* name : {"PENSTOCK_MODEL", "PENSTOCK_SECRET", "PENSTOCK_REDIS_URL"}) {
+    unsetenv(name);
+  }
+  ASSERT_EQ(Parse({"--config", File(printed)}), -1) << error_;
+  EXPECT_EQ(flags_.threads, 3);
+  EXPECT_EQ(flags_.limits.input_bytes, 1000);
+  EXPECT_EQ(prompt_, "a\"\n");
+  EXPECT_THAT(flags_.models, ElementsAre("a", "b"));
+  EXPECT_FALSE(flags_.pin);
+}
+
+TEST(HelpTest, ShowsWhatACommandUses) {
+  CommandLine line("tokenize", "A test.", "");
+  ModelFlags flags;
+  std::vector<int> numbers = {16, 256};
+  AddModelFlags(&line, &flags, false, "warn");
+  line.app().add_option("--number", numbers)->type_name("N");
+  const auto help = [&](const char* flag) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(line.Parse({flag}), kExitOk);
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::string some = help("--help");
+  const std::string all = help("--help-all");
+  EXPECT_THAT(some, AllOf(HasSubstr("--model"), HasSubstr("--help-all"), HasSubstr("[16,256]")));
+  for (const char* rare : {"--redis-url", "--replicas", "--linger-us", "Caches"}) {
+    EXPECT_THAT(some, Not(HasSubstr(rare)));
+    EXPECT_THAT(all, HasSubstr(rare));
+  }
+  for (const std::string& text : {some, all}) {
+    for (const char* ugly : {" [[", " \n", "\n\n\n"}) EXPECT_THAT(text, Not(HasSubstr(ugly)));
+  }
+}
+
+}  // namespace
+}  // namespace penstock
