@@ -185,7 +185,45 @@ def test_access_log(start):
     server.post("/embed", {"inputs": "very private words"}, headers={"X-Request-Id": "find-me"})
     assert wait_for(lambda: any("find-me" in line for line in server.log))
     line = next(line for line in server.log if "find-me" in line)
-    assert "POST /embed 200" in line
+    assert "POST /embed 200" in line and "model 'embed', 1 rows, " in line
+    assert not any("private" in line for line in server.log)
+
+
+def json_lines(server, message):
+    lines = [json.loads(line) for line in server.log if line.startswith("{")]
+    return [line for line in lines if line["message"] == message]
+
+
+def test_json_logs_have_fields(start):
+    server = start("--access-log", "--log-format", "json", "--slow-request-ms", "1", "--api-key", "k1",
+                   "--api-key", "k2", "--bulk-api-key", "k3")
+    texts = ["private words " * 20] * 300
+    ids = {}
+    for name, key in (("second", "k2"), ("bulk", "k3"), ("stranger", "k9")):
+        answer = server.post("/embed?x=1", {"inputs": texts}, headers={"X-API-Key": key, "X-Request-Id": name})
+        ids[name] = answer
+    server.get("/nowhere", headers={"X-API-Key": "k1"})
+    assert wait_for(lambda: len(json_lines(server, "request")) == 4)
+    by_id = {line["request_id"]: line for line in json_lines(server, "request")}
+    line = by_id["second"]
+    assert line["level"] == "info" and line["time"]
+    for field, wanted in {"method": "POST", "route": "/embed", "target": "/embed?x=1", "status": 200,
+                          "bytes_in": len(json.dumps({"inputs": texts})),
+                          "bytes_out": len(ids["second"].content), "model": "embed", "rows": 300,
+                          "class": "interactive", "key": 2}.items():
+        assert line[field] == wanted, field
+    assert line["tokens"] == 300 * 42 or line["tokens"] > 300
+    assert list(line["stages"]) == ["receive", "parse", "tokenize", "queue", "form", "forward", "complete",
+                                    "serialise", "send"]
+    assert sum(line["stages"].values()) == pytest.approx(line["ms"], abs=0.05)
+    assert by_id["bulk"]["class"] == "bulk" and by_id["bulk"]["key"] == 3
+    assert by_id["stranger"]["status"] == 401 and "key" not in by_id["stranger"]
+    nowhere = next(line for line in by_id.values() if line["target"] == "/nowhere")
+    assert nowhere["status"] == 404 and nowhere["route"] is None and "model" not in nowhere
+    slow = json_lines(server, "slow request")
+    assert [line["request_id"] for line in slow] == ["second"]  # bulk work is not slow
+    assert slow[0]["level"] == "warning" and slow[0]["stages"] == line["stages"]
+    assert slow[0]["ms"] == line["ms"] and slow[0]["rows"] == 300
     assert not any("private" in line for line in server.log)
 
 
