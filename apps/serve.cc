@@ -22,6 +22,7 @@
 #include "common/printable.h"
 #include "http/server.h"
 #include "local_models.h"
+#include "service_manager.h"
 #include "signals.h"
 
 namespace penstock {
@@ -275,6 +276,7 @@ void PrintReady(const ServeFlags& flags, const Server& server, const Service& se
 }
 
 void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_t timeout_s) {
+  TellServiceManager("STOPPING=1");
   LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
   // Somebody who asks twice does not want to wait.
   std::thread([fd = signals.fd()] {
@@ -357,6 +359,7 @@ int RunServe(const std::vector<std::string>& args) {
   }
   if (flags.accept_any_model) WarnOfSharedTasks(models.service->Models());
   PrintReady(flags, **server, *models.service);
+  TellServiceManager("READY=1");
   while (signals.Wait() == SIGHUP) Reload(server->get());
   ShutDown(server->get(), &models, signals, flags.shutdown_timeout_s);
   return kExitOk;

@@ -1,4 +1,5 @@
-"""Every example of README.md and docs/API.md, run as it is printed.
+"""Every example of README.md and docs/API.md, run as it is printed, and of docs/OPERATING.md what
+changes no machine (test_service.py has its files).
 
 A server is started by the documents' own commands; only its port is another one. Blocks of shell run
 in a folder that holds what they name. What the API document prints as an answer is compared with the
@@ -214,3 +215,28 @@ def test_readme_python(code, readme_server, place):
                           cwd=place, capture_output=True, timeout=60, env=clean_environment())
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout
+
+
+OPERATING_BLOCKS = [body for _, body in blocks((ROOT / "docs/OPERATING.md").read_text(), "sh")]
+
+
+def test_operating_commands(place, environment):
+    assert OPERATING_BLOCKS
+    ran = 0
+    for body in OPERATING_BLOCKS:
+        checked = subprocess.run(["bash", "-n"], input=body.encode(), capture_output=True, timeout=20)
+        assert checked.returncode == 0, (body, checked.stderr)
+        if body.startswith("penstock "):
+            command = body.strip() + " --duration 1 --warmup 0"
+        elif "openssl rand" in body:  # for the user that runs the test
+            command = body.replace("/etc/penstock", str(place / "etc")).replace("-o root -g penstock", "")
+            command = command.replace("chgrp penstock", "chgrp $(id -g)")
+        else:
+            continue
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=place, env=environment,
+                              capture_output=True, timeout=120)
+        assert done.returncode == 0, (command, done.stderr)
+        ran += 1
+    assert ran >= 2
+    assert (place / "etc/api-keys").stat().st_mode & 0o777 == 0o640
+    assert len((place / "etc/api-keys").read_text().strip()) == 48
