@@ -22,6 +22,7 @@
 #include "common/printable.h"
 #include "http/server.h"
 #include "local_models.h"
+#include "service_manager.h"
 #include "signals.h"
 
 namespace penstock {
@@ -37,6 +38,7 @@ struct ServeFlags {
   int64_t shutdown_timeout_s = 30;
   std::string stage_timers = "on";
   int64_t slow_request_ms = ServerOptions().slow_request.count();
+  bool accept_any_model = false;
 };
 
 void AddServerFlags(CLI::App* app, ServeFlags* flags) {
@@ -53,6 +55,10 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(1, 256))
       ->type_name("N")
       ->group(network);
+  app->add_flag("--accept-any-model", flags->accept_any_model,
+                "Where one model of a task is served, take it for any name that a request gives, "
+                "for clients with a name built in.")
+      ->group("Model");
   const std::string priority = "Priority";
   app->add_option("--bulk-route", server.bulk_routes,
                   "Route, such as /v1/embeddings, whose requests are bulk work unless they say "
@@ -248,6 +254,17 @@ std::string UrlOf(const ServerOptions& options, const Server& server, bool reach
   return fmt::format("{}://{}:{}", server.tls() ? "https" : "http", host, server.port());
 }
 
+// Where any name is accepted, but several models do the same.
+void WarnOfSharedTasks(const std::vector<ModelInfo>& models) {
+  std::map<std::string, int> counts;
+  for (const ModelInfo& model : models) ++counts[model.task];
+  for (const auto& [task, count] : counts) {
+    if (count == 1) continue;
+    LogWarn("--accept-any-model: {} models do {}, so a request for that must name one of them",
+            count, task);
+  }
+}
+
 void PrintReady(const ServeFlags& flags, const Server& server, const Service& service) {
   std::string models;
   for (const ModelInfo& model : service.Models()) {
@@ -262,6 +279,7 @@ void PrintReady(const ServeFlags& flags, const Server& server, const Service& se
 }
 
 void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_t timeout_s) {
+  TellServiceManager("STOPPING=1");
   LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
   // Somebody who asks twice does not want to wait.
   std::thread([fd = signals.fd()] {
@@ -335,6 +353,7 @@ int RunServe(const std::vector<std::string>& args) {
                                           : line.FailUsage(local.status().message());
   }
   LocalModels& models = **local;
+  if (flags.accept_any_model) models.registry->AcceptAnyName();
   auto server = Server::Start(models.service.get(), &models.metrics, flags.server);
   if (!server.ok()) {
     // Models may be loading still; their destructors would wait for that.
@@ -347,7 +366,9 @@ int RunServe(const std::vector<std::string>& args) {
     (*server)->Shutdown(std::chrono::milliseconds(0));
     return line.Fail(loaded);
   }
+  if (flags.accept_any_model) WarnOfSharedTasks(models.service->Models());
   PrintReady(flags, **server, *models.service);
+  TellServiceManager("READY=1");
   while (signals.Wait() == SIGHUP) Reload(server->get());
   ShutDown(server->get(), &models, signals, flags.shutdown_timeout_s);
   return kExitOk;

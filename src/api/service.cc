@@ -17,8 +17,23 @@
 
 namespace penstock {
 
+namespace {
+
+// More workers do not help: a model takes tokens more slowly than a few of them make them.
+constexpr unsigned kWorkersDefaultMax = 8;
+
+ServiceLimits WithWorkers(ServiceLimits limits) {
+  if (limits.tokenization_workers <= 0) {
+    limits.tokenization_workers = static_cast<int32_t>(
+        std::clamp(std::thread::hardware_concurrency(), 1u, kWorkersDefaultMax));
+  }
+  return limits;
+}
+
+}  // namespace
+
 Service::Service(Registry* registry, const ServiceLimits& limits, Metrics* metrics)
-    : limits_(limits), impl_(std::make_unique<Impl>(registry, limits, metrics)) {}
+    : limits_(WithWorkers(limits)), impl_(std::make_unique<Impl>(registry, limits_, metrics)) {}
 
 Service::~Service() {
   StopAccepting();
@@ -58,6 +73,7 @@ namespace {
 ModelInfo InfoOf(const Registry::Entry& entry) {
   ModelInfo info;
   info.name = entry.name;
+  info.aliases = entry.aliases;
   info.path = entry.reference;
   if (entry.engine == nullptr) return info;
   const Engine& engine = *entry.engine;
@@ -128,15 +144,20 @@ std::vector<ModelInfo> Service::Models() const {
 }
 
 Expected<ModelInfo> Service::Model(const std::string& name) const {
-  for (const Registry::Entry& entry : impl_->registry->List()) {
+  const auto entries = impl_->registry->List();
+  for (const Registry::Entry& entry : entries) {
     const auto& aliases = entry.aliases;
     if (name.empty() || name == entry.name ||
         std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
       return InfoOf(entry);
     }
   }
-  const Status status = impl_->registry->Find(name).status();
-  return status.ok() ? Status::NotFound("no such model", "model") : status;
+  // Where any name is accepted, it is the one model.
+  PENSTOCK_ASSIGN_OR_RETURN(const Engine* const engine, impl_->registry->Find(name));
+  for (const Registry::Entry& entry : entries) {
+    if (entry.engine == engine) return InfoOf(entry);
+  }
+  return Status::NotFound("no such model", "model");
 }
 
 Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest>& request,
@@ -195,7 +216,7 @@ void Service::Embed(EmbedRequest request, RequestContext context, Callback<Embed
       to += row.size();
     }
     response.values.resize(to);
-    impl_->Finish(Behaviour::kEmbed, *engine, *outcome, &response);
+    impl_->Finish(Behaviour::kEmbed, *engine, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
@@ -224,7 +245,7 @@ void Service::EmbedAll(EmbedRequest request, RequestContext context,
       }
     }
     response.token_counts = std::move(outcome->lengths);
-    impl_->Finish(Behaviour::kEmbedAll, *engine, *outcome, &response);
+    impl_->Finish(Behaviour::kEmbedAll, *engine, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
@@ -273,7 +294,7 @@ void Service::Rerank(RerankRequest request, RequestContext context, Callback<Rer
     RerankResponse response;
     const auto all = static_cast<int32_t>(owned->documents.size());
     response.items = RankedItems(outcome->values, function, owned->top_n.value_or(all));
-    impl_->Finish(Behaviour::kRerank, *engine, *outcome, &response);
+    impl_->Finish(Behaviour::kRerank, *engine, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
@@ -328,7 +349,7 @@ void Service::Classify(ClassifyRequest request, RequestContext context,
       ApplyScoreFunction(function, row);
       response.inputs.push_back(SortedLabels(row));
     }
-    impl_->Finish(Behaviour::kClassify, *engine, *outcome, &response);
+    impl_->Finish(Behaviour::kClassify, *engine, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
@@ -375,7 +396,7 @@ void Service::Similarity(SimilarityRequest request, RequestContext context,
         response.scores.push_back(SimilarityOf(engine->folder().similarity, row(0), row(i)));
       }
     }
-    impl_->Finish(Behaviour::kSimilarity, *engine, *outcome, &response);
+    impl_->Finish(Behaviour::kSimilarity, *engine, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }

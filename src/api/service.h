@@ -74,6 +74,7 @@ class Service {
   // "" = the default model's; kNotFound. One that is still loading has its name and ready == false.
   Expected<ModelInfo> Model(const std::string& name) const;
   bool Ready() const;  // every model is loaded and not stopping
+  // As they are in force: tokenization_workers is the number of them.
   const ServiceLimits& limits() const { return limits_; }
 
   // Why Ready() is false, or OK.

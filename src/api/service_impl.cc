@@ -12,14 +12,6 @@
 namespace penstock {
 namespace {
 
-// More workers do not help: a model takes tokens more slowly than a few of them make them.
-constexpr unsigned kWorkersDefaultMax = 8;
-
-size_t Workers(const ServiceLimits& limits) {
-  if (limits.tokenization_workers > 0) return limits.tokenization_workers;
-  return std::clamp(std::thread::hardware_concurrency(), 1u, kWorkersDefaultMax);
-}
-
 std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceLimits& limits, Metrics* metrics) {
   if (!limits.redis) return nullptr;
   RemoteStoreOptions options;
@@ -43,8 +35,9 @@ Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metri
       results(static_cast<size_t>(limits_in.result_cache_bytes),
               std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
       // A request puts at most one task a worker there.
-      pool(Workers(limits_in),
-           static_cast<size_t>(limits_in.concurrent_requests) * Workers(limits_in)),
+      pool(static_cast<size_t>(limits_in.tokenization_workers),
+           static_cast<size_t>(limits_in.concurrent_requests) *
+               static_cast<size_t>(limits_in.tokenization_workers)),
       stats(registry, &pool, metrics_in) {
   metrics_in->AddFunction(
       "penstock_inflight_bytes", "Memory that requests hold: bodies, ids, results and answers.",
@@ -95,7 +88,7 @@ Expected<Engine*> Service::Impl::EngineFor(const std::string& model, Behaviour b
   }
   PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, registry->Find(model, task));
   // No classifier among them: a reranker will do.
-  if (model.empty() && behaviour == Behaviour::kClassify && engine->task() != *task) {
+  if (!registry->Has(model) && behaviour == Behaviour::kClassify && engine->task() != *task) {
     PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find(model, ModelTask::kReranking));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckTask(*engine, behaviour));

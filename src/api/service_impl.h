@@ -23,6 +23,7 @@
 namespace penstock {
 
 struct Service::Impl final : RequestPlaces {
+  // tokenization_workers of the limits is the number of them, not 0.
   Impl(Registry* registry_in, const ServiceLimits& limits_in, Metrics* metrics_in);
 
   // The callback to answer with; null when the request was refused (and answered).
@@ -70,9 +71,9 @@ struct Service::Impl final : RequestPlaces {
   }
 
   template <typename Response>
-  void Finish(Behaviour behaviour, const Engine& engine, const EncodeOutcome& outcome,
-              Response* response) {
-    response->model = engine.name();
+  void Finish(Behaviour behaviour, const Engine& engine, const std::string& asked_model,
+              const EncodeOutcome& outcome, Response* response) {
+    response->model = asked_model.empty() ? engine.name() : asked_model;
     response->usage = outcome.usage;
     response->truncation = outcome.truncation;
     metrics.CountTokens(behaviour, outcome.usage, outcome.truncation);

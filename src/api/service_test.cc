@@ -382,6 +382,33 @@ TEST_F(ServiceTest, ModelsAreDescribed) {
   EXPECT_EQ(service_->Model("x").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(ServiceTest, TheAnswerCarriesTheNameThatWasAsked) {
+  Add("owner/other", FakeParts(ModelTask::kEmbedding));
+  EmbedRequest request;
+  request.inputs = Texts({"t2"});
+  request.model = "other";
+  EXPECT_EQ(Embed(request)->model, "other");
+  EXPECT_EQ(service_->Model("other")->name, "owner/other");
+  EXPECT_EQ(service_->Model("other")->aliases, std::vector<std::string>({"other"}));
+  // Two models embed, so an unknown name is neither; one classifies.
+  registry_.AcceptAnyName();
+  request.model = "text-embedding-3-small";
+  EXPECT_EQ(Embed(request).status().code(), StatusCode::kNotFound);
+  ClassifyRequest classify;
+  classify.inputs = {{"t2", std::nullopt}};
+  classify.model = "any";
+  EXPECT_EQ(Classify(classify)->model, "any");
+}
+
+TEST_F(ServiceTest, TokenizationWorkersAreTold) {
+  EXPECT_GT(service_->limits().tokenization_workers, 0);
+  ServiceLimits limits;
+  limits.tokenization_workers = 3;
+  Start(limits);
+  EXPECT_EQ(service_->limits().tokenization_workers, 3);
+  EXPECT_EQ(service_->GetStats().tokenization_workers, 3);
+}
+
 TEST_F(ServiceTest, EverySeriesIsThereFromTheStart) {
   const std::string text = metrics_.Render();
   for (const char* series :

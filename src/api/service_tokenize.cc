@@ -190,7 +190,7 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
   }();
   if (!checked.ok()) return answer(checked);
   work->request = std::move(request);
-  work->response.model = work->engine->name();
+  work->response.model = work->request.model.empty() ? work->engine->name() : work->request.model;
   work->response.inputs.resize(work->request.inputs.size());
   PoolLoop loop;
   loop.context = std::move(context);

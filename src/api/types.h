@@ -62,6 +62,7 @@ struct EmbedRequest {
   bool add_special_tokens = true;
 };
 
+// `model` of a response: the name that was asked for, else that of the model.
 struct EmbedResponse {
   std::string model;
   int32_t dimensions = 0;
@@ -184,16 +185,17 @@ struct BulkRunEnded {
 
 // What is served, for /v1/models, /info, inspect.
 struct ModelInfo {
-  std::string name;          // as served
-  std::string path;          // folder
-  std::string revision;      // commit if known, else ""
-  std::string task;          // "embedding", "reranking", "classification"
-  std::string architecture;  // model_type
-  std::string dtype;         // of the products: "float32", "bfloat16", "int8"
-  std::string int8_keep;     // parts of an int8 model that stay higher: "0,ff-out"
-  std::string pooling;       // embedding models
-  std::string tokenizer;     // "WordPiece", ...
-  std::string backend;       // "cpu (avx512, 2 threads)"
+  std::string name;                  // as served
+  std::vector<std::string> aliases;  // other names it answers to
+  std::string path;                  // folder
+  std::string revision;              // commit if known, else ""
+  std::string task;                  // "embedding", "reranking", "classification"
+  std::string architecture;          // model_type
+  std::string dtype;                 // of the products: "float32", "bfloat16", "int8"
+  std::string int8_keep;             // parts of an int8 model that stay higher: "0,ff-out"
+  std::string pooling;               // embedding models
+  std::string tokenizer;             // "WordPiece", ...
+  std::string backend;               // "cpu (avx512, 2 threads)"
   std::vector<std::string> labels;
   int32_t max_tokens = 0;
   int32_t max_batch_tokens = 0;  // given, or measured at load

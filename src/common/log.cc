@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -32,8 +33,11 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
   return spdlog::level::off;
 }
 
+// The line number that marks a message as fields of a JSON object. Penstock logs no source lines.
+constexpr int kFieldsLine = 1;
+
 // %* of a pattern: the message, which may quote what came from elsewhere (%v would leave it as it
-// is), as text on one line or as a JSON string.
+// is), as text on one line, or as the last fields of a JSON object.
 class MessageFlag : public spdlog::custom_flag_formatter {
  public:
   explicit MessageFlag(bool json) : json_(json) {}
@@ -41,7 +45,10 @@ class MessageFlag : public spdlog::custom_flag_formatter {
               spdlog::memory_buf_t& out) override {
     const std::string_view payload(message.payload.data(), message.payload.size());
     std::string text;
-    if (json_) {
+    if (json_ && message.source.line == kFieldsLine) {
+      text = payload;
+    } else if (json_) {
+      text = "\"message\":";
       AppendJsonString(Printable(payload, kPrintableBytesMax, AsciiControls::kKept), &text);
     } else {
       text = Printable(payload);
@@ -59,7 +66,7 @@ class MessageFlag : public spdlog::custom_flag_formatter {
 std::unique_ptr<spdlog::formatter> LineFormatter(bool json) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<MessageFlag>('*', json).set_pattern(
-      json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%*})"
+      json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%*})"
            : "%Y-%m-%dT%H:%M:%S.%e%z %l %*");
   return formatter;
 }
@@ -73,6 +80,8 @@ spdlog::logger& Logger() {
   }();
   return *logger;
 }
+
+std::atomic<bool> lines_are_json{false};
 
 }  // namespace
 
@@ -88,6 +97,7 @@ Expected<LogLevel> ParseLogLevel(std::string_view name) {
 void InitLog(const LogOptions& options) {
   spdlog::logger& logger = Logger();
   logger.set_formatter(LineFormatter(options.json));
+  lines_are_json = options.json;
   logger.set_level(SpdlogLevel(options.level));
 }
 
@@ -95,6 +105,13 @@ bool LogEnabled(LogLevel level) { return Logger().should_log(SpdlogLevel(level))
 
 void LogMessage(LogLevel level, std::string_view message) {
   Logger().log(SpdlogLevel(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+bool LogIsJson() { return lines_are_json; }
+
+void LogJsonFields(LogLevel level, std::string_view fields) {
+  Logger().log(spdlog::source_loc("", kFieldsLine, ""), SpdlogLevel(level),
+               spdlog::string_view_t(fields.data(), fields.size()));
 }
 
 void FlushLog() { Logger().flush(); }

@@ -28,6 +28,12 @@ Expected<LogLevel> ParseLogLevel(std::string_view name);
 void InitLog(const LogOptions& options);
 bool LogEnabled(LogLevel level);
 void LogMessage(LogLevel level, std::string_view message);
+// Whether lines are JSON.
+bool LogIsJson();
+// A line of an event that has fields, where lines are JSON. `fields`: the inside of an object, such
+// as R"("message":"request","status":200)"; whoever makes it makes foreign text printable. They
+// come after "time" and "level".
+void LogJsonFields(LogLevel level, std::string_view fields);
 void FlushLog();
 
 template <typename... Args>

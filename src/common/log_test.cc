@@ -24,6 +24,22 @@ TEST(Log, JsonLinesAreJsonWhateverTheMessage) {
   InitLog({});
 }
 
+TEST(Log, FieldsStandBesideTimeAndLevel) {
+  InitLog({LogLevel::kInfo, true});
+  EXPECT_TRUE(LogIsJson());
+  testing::internal::CaptureStderr();
+  LogJsonFields(LogLevel::kWarn, R"("message":"request","status":200)");
+  LogJsonFields(LogLevel::kDebug, R"("message":"below the level")");
+  FlushLog();
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(line.starts_with(R"({"time":")")) << line;
+  EXPECT_TRUE(line.ends_with("\"level\":\"warning\",\"message\":\"request\",\"status\":200}\n"))
+      << line;
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  InitLog({});
+  EXPECT_FALSE(LogIsJson());
+}
+
 TEST(Log, ALineIsOneLineWhateverTheMessage) {
   for (const bool json : {false, true}) {
     InitLog({LogLevel::kInfo, json});

@@ -24,10 +24,24 @@ struct Registry::Impl {
     ModelState state = ModelState::kWaiting;
     Status error;
     std::unique_ptr<Engine> engine;
+    std::vector<std::string> last_parts;  // of its names; see NameLastParts
 
-    bool Answers(const std::string& name) const {
+    // Whether it was given that name.
+    bool IsNamed(const std::string& name) const {
       return spec.name == name ||
              std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
+    }
+    bool Answers(const std::string& name) const {
+      return IsNamed(name) ||
+             std::find(last_parts.begin(), last_parts.end(), name) != last_parts.end();
+    }
+    bool IsPending() const {
+      return state == ModelState::kWaiting || state == ModelState::kLoading;
+    }
+    std::vector<std::string> Aliases() const {
+      std::vector<std::string> all = spec.aliases;
+      all.insert(all.end(), last_parts.begin(), last_parts.end());
+      return all;
     }
   };
 
@@ -37,18 +51,38 @@ struct Registry::Impl {
   std::condition_variable changed;
   std::deque<Slot> slots;             // guarded by mutex; never shrinks
   bool loading_started = false;       // guarded by mutex
+  bool any_name = false;              // guarded by mutex
   std::atomic<bool> stopping{false};  // set under mutex
   std::thread thread;
 
   Status Check(const ModelSpec& spec) const;
+  void NameLastParts();
   void Load();
   void LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
   void Fail(Slot* slot, const Status& why);
   Expected<Engine*> Get(const Slot& slot) const;
+  Expected<Engine*> FirstOf(std::optional<ModelTask> task) const;
+  Expected<Engine*> AnyOf(const std::string& name, std::optional<ModelTask> task) const;
+  Status Unknown(const std::string& name) const;
   std::string Names() const;
 };
 
 namespace {
+
+// "name" for "owner/name"; "owner/name" and "name" for "owner--name".
+std::vector<std::string> LastParts(const std::string& name) {
+  std::vector<std::string> parts;
+  std::string path = name;
+  if (const size_t dashes = name.find("--");
+      name.find('/') == std::string::npos && dashes != std::string::npos && dashes > 0) {
+    path.replace(dashes, 2, "/");
+    parts.push_back(path);
+  }
+  const size_t slash = path.rfind('/');
+  if (slash != std::string::npos) parts.push_back(path.substr(slash + 1));
+  std::erase(parts, "");
+  return parts;
+}
 
 // The commit in ".../snapshots/<commit>", as the cache of the hub lays folders out; else "".
 std::string CommitOfFolder(const std::string& folder) {
@@ -114,11 +148,39 @@ Status Registry::Impl::Check(const ModelSpec& spec) const {
     if (names[i].empty()) return Status::InvalidArgument("a model's name is empty", "model");
     const bool twice = std::find(names.begin(), names.begin() + i, names[i]) != names.begin() + i;
     if (twice || std::any_of(slots.begin(), slots.end(),
-                             [&](const Slot& slot) { return slot.Answers(names[i]); })) {
+                             [&](const Slot& slot) { return slot.IsNamed(names[i]); })) {
       return Status::InvalidArgument(fmt::format("two models are named '{}'", names[i]), "model");
     }
   }
   return Status::Ok();
+}
+
+// With the lock held, once a model has come: a last part that it shares is nobody's from now on.
+void Registry::Impl::NameLastParts() {
+  std::vector<std::vector<std::string>> wanted;
+  for (const Slot& slot : slots) {
+    std::vector<std::string> parts = LastParts(slot.spec.name);
+    for (const std::string& alias : slot.spec.aliases) {
+      for (std::string& part : LastParts(alias)) parts.push_back(std::move(part));
+    }
+    std::vector<std::string>& own = wanted.emplace_back();
+    for (std::string& part : parts) {
+      if (std::find(own.begin(), own.end(), part) == own.end()) own.push_back(std::move(part));
+    }
+  }
+  const auto wants = [&](size_t i, const std::string& part) {
+    return std::find(wanted[i].begin(), wanted[i].end(), part) != wanted[i].end();
+  };
+  for (size_t i = 0; i < slots.size(); ++i) {
+    slots[i].last_parts.clear();
+    for (const std::string& part : wanted[i]) {
+      bool free = !slots[i].IsNamed(part);
+      for (size_t j = 0; j < slots.size(); ++j) {
+        free = free && (j == i || (!slots[j].IsNamed(part) && !wants(j, part)));
+      }
+      if (free) slots[i].last_parts.push_back(part);
+    }
+  }
 }
 
 Status Registry::Add(ModelSpec spec) {
@@ -130,6 +192,7 @@ Status Registry::Add(ModelSpec spec) {
   Impl::Slot slot;
   slot.spec = std::move(spec);
   impl_->slots.push_back(std::move(slot));
+  impl_->NameLastParts();
   return Status::Ok();
 }
 
@@ -143,6 +206,7 @@ Status Registry::AddEngine(std::unique_ptr<Engine> engine, std::vector<std::stri
   slot.state = ModelState::kReady;
   slot.engine = std::move(engine);
   impl_->slots.push_back(std::move(slot));
+  impl_->NameLastParts();
   return Status::Ok();
 }
 
@@ -204,15 +268,14 @@ void Registry::Impl::Fail(Slot* slot, const Status& why) {
 
 Status Registry::WaitLoaded() {
   std::unique_lock lock(impl_->mutex);
-  const auto pending = [](const Impl::Slot& slot) {
-    return slot.state == ModelState::kWaiting || slot.state == ModelState::kLoading;
-  };
   impl_->changed.wait(lock, [&] {
-    return impl_->stopping || std::none_of(impl_->slots.begin(), impl_->slots.end(), pending);
+    return impl_->stopping || std::none_of(impl_->slots.begin(), impl_->slots.end(),
+                                           [](const auto& slot) { return slot.IsPending(); });
   });
   for (const Impl::Slot& slot : impl_->slots) {
     PENSTOCK_RETURN_IF_ERROR(slot.error);
-    if (pending(slot)) return {StatusCode::kUnavailable, "stopped before every model was loaded"};
+    if (slot.IsPending())
+      return {StatusCode::kUnavailable, "stopped before every model was loaded"};
   }
   return Status::Ok();
 }
@@ -222,7 +285,7 @@ std::string Registry::Impl::Names() const {
   for (const Slot& slot : slots) {
     names += names.empty() ? "" : ", ";
     names += slot.spec.name;
-    for (const std::string& alias : slot.spec.aliases) names += ", " + alias;
+    for (const std::string& alias : slot.Aliases()) names += ", " + alias;
   }
   return names;
 }
@@ -237,34 +300,64 @@ Expected<Engine*> Registry::Impl::Get(const Slot& slot) const {
       .WithRetryAfter(1);
 }
 
+// With the lock held and at least one model.
+Expected<Engine*> Registry::Impl::FirstOf(std::optional<ModelTask> task) const {
+  // A model that is not loaded yet may be the one, so the first of the task is known only when
+  // those before it are.
+  for (const Slot& slot : slots) {
+    if (!task || slot.IsPending()) return Get(slot);
+    if (slot.engine != nullptr && slot.engine->task() == *task) return slot.engine.get();
+  }
+  return Get(slots.front());
+}
+
+// With the lock held: what a name means that no model has, where any name is accepted.
+Expected<Engine*> Registry::Impl::AnyOf(const std::string& name,
+                                        std::optional<ModelTask> task) const {
+  std::vector<const Slot*> found;
+  for (const Slot& slot : slots) {
+    // It may be another of the task; then the name would mean neither.
+    if (slot.IsPending()) return Get(slot);
+    if (!task || (slot.engine != nullptr && slot.engine->task() == *task)) found.push_back(&slot);
+  }
+  if (found.empty()) return FirstOf(task);  // none does that: the caller says what is offered
+  if (found.size() == 1) return Get(*found.front());
+  return Unknown(name);
+}
+
+Status Registry::Impl::Unknown(const std::string& name) const {
+  // The name came from outside and may be long.
+  return Status::NotFound(fmt::format("no model is served as '{:.200}'; served: {}", name, Names()),
+                          "model");
+}
+
+void Registry::AcceptAnyName() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->any_name = true;
+}
+
+bool Registry::Has(const std::string& name) const {
+  const std::lock_guard lock(impl_->mutex);
+  return std::any_of(impl_->slots.begin(), impl_->slots.end(),
+                     [&](const Impl::Slot& slot) { return slot.Answers(name); });
+}
+
 Expected<Engine*> Registry::Find(const std::string& name, std::optional<ModelTask> task) const {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->slots.empty()) return Status::NotFound("no model is served", "model");
-  if (name.empty()) {
-    // A model that is not loaded yet may be the one, so the first of the task is known only when
-    // those before it are.
-    for (const Impl::Slot& slot : impl_->slots) {
-      if (!task || slot.state == ModelState::kWaiting || slot.state == ModelState::kLoading) {
-        return impl_->Get(slot);
-      }
-      if (slot.engine != nullptr && slot.engine->task() == *task) return slot.engine.get();
-    }
-    return impl_->Get(impl_->slots.front());
-  }
+  if (name.empty()) return impl_->FirstOf(task);
   for (const Impl::Slot& slot : impl_->slots) {
     if (slot.Answers(name)) return impl_->Get(slot);
   }
-  // The name came from outside and may be long.
-  return Status::NotFound(
-      fmt::format("no model is served as '{:.200}'; served: {}", name, impl_->Names()), "model");
+  return impl_->any_name ? impl_->AnyOf(name, task) : impl_->Unknown(name);
 }
 
 std::vector<Registry::Entry> Registry::List() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<Entry> entries;
   for (const Impl::Slot& slot : impl_->slots) {
-    entries.push_back({slot.spec.name, slot.spec.aliases, slot.spec.reference, slot.state,
-                       slot.error, slot.engine.get()});
+    entries.push_back({slot.spec.name, slot.Aliases(), slot.spec.reference, slot.state, slot.error,
+                       slot.engine.get()});
   }
   return entries;
 }

@@ -6,8 +6,10 @@
 // An exception while a model loads is a failure of that model: kResourceExhausted where memory was
 // short, else kInternal.
 //
-// Names are settled before loading starts and never change. The registry owns the engines; an
-// Engine* it hands out stays valid until the registry is destroyed.
+// A model answers to its name, to its aliases, and to the last part of each: "owner/name" to
+// "name", "owner--name" (a folder of a cache) to "owner/name" and "name", unless another model
+// would answer to that, too. Names are settled before loading starts and never change. The registry
+// owns the engines; an Engine* it hands out stays valid until the registry is destroyed.
 #pragma once
 
 #include <functional>
@@ -53,14 +55,21 @@ class Registry {
   // Waits for the end of loading; the first failure, if any.
   Status WaitLoaded();
 
+  // Before the first Find. A name that no model has means the one model that does the task asked
+  // for, where there is one; where there are several, or a task is not given and there are several
+  // models, it is kNotFound as ever.
+  void AcceptAnyName();
+
   // The engine served as `name`; "" = the first that does `task`, or else the first of all.
   // kNotFound lists the names; kUnavailable: still loading, or failed to load.
   Expected<Engine*> Find(const std::string& name,
                          std::optional<ModelTask> task = std::nullopt) const;
+  // Whether a model answers to that name, whatever AcceptAnyName says.
+  bool Has(const std::string& name) const;
 
   struct Entry {
     std::string name;
-    std::vector<std::string> aliases;
+    std::vector<std::string> aliases;  // those of its spec, then the last parts it answers to
     std::string reference;
     ModelState state = ModelState::kWaiting;
     Status error;              // kFailed

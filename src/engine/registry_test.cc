@@ -62,6 +62,78 @@ TEST_F(RegistryTest, FindsByNameAliasAndTask) {
   EXPECT_THAT(unknown.message(), HasSubstr("served: a, first, default, b"));
 }
 
+TEST_F(RegistryTest, TheLastPartOfANameIsAnAlias) {
+  Registry registry(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
+  ASSERT_TRUE(registry.Add(Spec("owner/embed", "embedder")).ok());
+  ASSERT_TRUE(registry.Add(Spec("cached--owner--rank", "reranker", {"x/alias"})).ok());
+  ASSERT_TRUE(registry.Add(Spec("--", "embedder")).ok());
+  registry.StartLoading();
+  ASSERT_TRUE(registry.WaitLoaded().ok());
+  for (const char* name : {"owner/embed", "embed"}) {
+    ASSERT_TRUE(registry.Has(name)) << name;
+    EXPECT_EQ((*registry.Find(name))->name(), "owner/embed");
+  }
+  for (const char* name : {"cached/owner--rank", "owner--rank", "x/alias", "alias"}) {
+    EXPECT_EQ((*registry.Find(name))->name(), "cached--owner--rank") << name;
+  }
+  EXPECT_FALSE(registry.Has("owner"));
+  const auto entries = registry.List();
+  EXPECT_EQ(entries[0].aliases, std::vector<std::string>({"embed"}));
+  EXPECT_EQ(entries[1].aliases,
+            std::vector<std::string>({"x/alias", "cached/owner--rank", "owner--rank", "alias"}));
+  EXPECT_EQ(entries[2].aliases, std::vector<std::string>());
+  EXPECT_THAT(registry.Find("z").status().message(), HasSubstr("served: owner/embed, embed, "));
+}
+
+TEST_F(RegistryTest, ALastPartThatTwoModelsShareIsNeithers) {
+  Registry registry(nullptr, &metrics_);
+  ASSERT_TRUE(registry.Add(Spec("a/same", "embedder")).ok());
+  ASSERT_TRUE(registry.Add(Spec("b/same", "embedder")).ok());
+  ASSERT_TRUE(registry.Add(Spec("c/given", "embedder")).ok());
+  ASSERT_TRUE(registry.Add(Spec("given", "embedder")).ok());  // a name comes before a last part
+  ASSERT_TRUE(registry.Add(Spec("d--x", "embedder")).ok());
+  ASSERT_TRUE(registry.Add(Spec("d/x", "embedder")).ok());
+  for (const Registry::Entry& entry : registry.List()) {
+    EXPECT_EQ(entry.aliases, std::vector<std::string>()) << entry.name;
+  }
+  EXPECT_FALSE(registry.Has("same"));
+  EXPECT_FALSE(registry.Has("x"));
+  EXPECT_TRUE(registry.Has("given"));
+}
+
+TEST_F(RegistryTest, AnyNameMeansTheOneModelOfATask) {
+  Registry registry(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
+  ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());
+  ASSERT_TRUE(registry.Add(Spec("b", "reranker")).ok());
+  EXPECT_EQ(registry.Find("x", ModelTask::kEmbedding).status().code(), StatusCode::kNotFound);
+  registry.AcceptAnyName();
+  // Before loading no task is known.
+  EXPECT_EQ(registry.Find("x", ModelTask::kReranking).status().code(), StatusCode::kUnavailable);
+  registry.StartLoading();
+  ASSERT_TRUE(registry.WaitLoaded().ok());
+  EXPECT_EQ((*registry.Find("x", ModelTask::kEmbedding))->name(), "a");
+  EXPECT_EQ((*registry.Find("x", ModelTask::kReranking))->name(), "b");
+  EXPECT_EQ((*registry.Find("a", ModelTask::kReranking))->name(), "a");  // it has that name
+  EXPECT_EQ((*registry.Find("x", ModelTask::kClassification))->name(), "a");
+  EXPECT_EQ(registry.Find("x").status().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(registry.Has("x"));
+
+  Registry two(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
+  ASSERT_TRUE(two.Add(Spec("a", "embedder")).ok());
+  ASSERT_TRUE(two.Add(Spec("b", "embedder")).ok());
+  two.AcceptAnyName();
+  two.StartLoading();
+  ASSERT_TRUE(two.WaitLoaded().ok());
+  const Status shared = two.Find("x", ModelTask::kEmbedding).status();
+  EXPECT_EQ(shared.code(), StatusCode::kNotFound);
+  EXPECT_THAT(shared.message(), HasSubstr("served: a, b"));
+
+  Registry one(nullptr, &metrics_);
+  ASSERT_TRUE(one.AddEngine(Make("a", ModelTask::kEmbedding)).ok());
+  one.AcceptAnyName();
+  EXPECT_EQ((*one.Find("x"))->name(), "a");
+}
+
 TEST_F(RegistryTest, NamesAreUnique) {
   Registry registry(nullptr, &metrics_);
   ASSERT_TRUE(registry.Add(Spec("a", "x", {"b"})).ok());

@@ -111,13 +111,14 @@ Status ApiKeys::AddFile(const std::string& path) {
   return Status::Ok();
 }
 
-bool ApiKeys::Has(const KeyDigest& digest) const {
+size_t ApiKeys::Find(const KeyDigest& digest) const {
   // No early exit: which key matched, and whether one did, takes the same time.
-  unsigned match = 0;
-  for (const KeyDigest& known : digests_) {
-    match |= CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0 ? 1u : 0u;
+  size_t found = 0;
+  for (size_t i = 0; i < digests_.size(); ++i) {
+    const bool match = CRYPTO_memcmp(digests_[i].data(), digest.data(), digest.size()) == 0;
+    found += (i + 1) * static_cast<size_t>(match & (found == 0));
   }
-  return match != 0;
+  return found;
 }
 
 std::string_view ApiKeys::KeyOf(const HttpRequest& request) {

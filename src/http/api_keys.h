@@ -39,7 +39,9 @@ class ApiKeys {
   bool empty() const { return digests_.empty(); }
   size_t size() const { return digests_.size(); }
   bool Allows(std::string_view key) const { return !key.empty() && Has(DigestOfKey(key)); }
-  bool Has(const KeyDigest& digest) const;
+  bool Has(const KeyDigest& digest) const { return Find(digest) != 0; }
+  // Which of the keys it is, from 1 on, in the order they were added; 0: none of them.
+  size_t Find(const KeyDigest& digest) const;
 
   // Takes the key of "Authorization: Bearer", "X-API-Key" or "api-key"; "" = none was sent.
   static std::string_view KeyOf(const HttpRequest& request);

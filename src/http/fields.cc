@@ -276,6 +276,15 @@ void WriteTruncation(const Truncation& truncation, JsonWriter* json) {
   json->Field("unread_bytes", truncation.unread_bytes).EndObject();
 }
 
+void WriteModelFacts(const ModelInfo& model, JsonWriter* json) {
+  json->Key("aliases").BeginArray();
+  for (const std::string& alias : model.aliases) json->String(alias);
+  json->EndArray().Field("task", model.task).Field("ready", model.ready);
+  json->Field("dtype", model.dtype).Field("max_tokens", model.max_tokens);
+  json->Field("max_batch_tokens", model.max_batch_tokens);
+  if (model.dimensions > 0) json->Field("dimensions", model.dimensions);
+}
+
 void AppendBase64(std::span<const float> numbers, std::string* out) {
   static_assert(std::endian::native == std::endian::little);
   // EVP_EncodeBlock counts in int; a multiple of 3 floats makes whole groups, so pieces join.

@@ -67,6 +67,10 @@ void AddTruncationHeaders(const Truncation& truncation, HttpResponse* response);
 // "truncated":{"inputs":n,"tokens":m,"unread_bytes":b}
 void WriteTruncation(const Truncation& truncation, JsonWriter* json);
 
+// "aliases", "task", "ready", "dtype", "max_tokens", "max_batch_tokens" and, where the model makes
+// embeddings, "dimensions": what /info and /v1/models say of each model besides its name.
+void WriteModelFacts(const ModelInfo& model, JsonWriter* json);
+
 // Standard base64 with padding of the numbers as little-endian float32.
 void AppendBase64(std::span<const float> numbers, std::string* out);
 

@@ -12,17 +12,17 @@ HttpMetrics::Series HttpMetrics::AddSeries(Metrics* metrics, const char* path, c
   Series series;
   for (size_t i = 0; i < kCodes.size(); ++i) {
     const std::string code = kCodes[i] == 0 ? "other" : std::to_string(kCodes[i]);
-    series.by_code[i] =
-        &metrics->AddCounter("penstock_http_requests_total",
-                             "Requests answered; code 499: the client left before it was answered",
-                             route + ",method=\"" + method + "\",code=\"" + code + "\"");
+    series.by_code[i] = &metrics->AddCounter(
+        "penstock_http_requests_total",
+        "Requests answered; code 499: the client left before it was answered",
+        route + ",method=\"" + method + "\",code=\"" + code + "\"", Metrics::Shown::kOnceUsed);
   }
   // Around what an embedding takes on a CPU: 1 ms to a minute.
   series.seconds = &metrics->AddHistogram(
       "penstock_http_request_duration_seconds",
       "From the first byte of a request to the last byte of its answer",
       {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-      route + ",method=\"" + method + "\"");
+      route + ",method=\"" + method + "\"", Metrics::Shown::kOnceUsed);
   return series;
 }
 

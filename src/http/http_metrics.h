@@ -1,5 +1,6 @@
-// The HTTP server's own series. All are registered at start; labels come from the route table and
-// a fixed list of codes, so nobody can grow them.
+// The HTTP server's own series. All are registered at start, and those of a route and a code are
+// printed once there was such a request; labels come from the route table and a fixed list of
+// codes, so nobody can grow them.
 #pragma once
 
 #include <array>

@@ -30,9 +30,15 @@ Status AddFiles(const std::vector<std::string>& files, const char* field, ApiKey
 KeyRights KeySets::RightsOf(std::string_view key) const {
   if (key.empty()) return {};
   const KeyDigest digest = DigestOfKey(key);
-  const bool user = users.Has(digest);
-  KeyRights rights{.bulk = bulk.Has(digest), .admin = admins.Has(digest)};
-  rights.known = user || rights.bulk || rights.admin;
+  const size_t user = users.Find(digest);
+  const size_t bulk_key = bulk.Find(digest);
+  const size_t admin_key = admins.Find(digest);
+  KeyRights rights{.bulk = bulk_key != 0, .admin = admin_key != 0};
+  rights.known = user != 0 || rights.bulk || rights.admin;
+  size_t number = user;
+  if (number == 0 && rights.bulk) number = users.size() + bulk_key;
+  if (number == 0 && rights.admin) number = users.size() + bulk.size() + admin_key;
+  rights.number = static_cast<int32_t>(number);
   return rights;
 }
 

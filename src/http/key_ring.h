@@ -2,6 +2,7 @@
 // files are read again on Reload, while requests are answered.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -17,6 +18,9 @@ struct KeyRights {
   bool known = false;  // any of the keys
   bool bulk = false;   // what comes with it is bulk work
   bool admin = false;  // may do what only administrators may
+  // Tells keys apart in the log: from 1 on, those of users first, then of bulk work, then of
+  // administrators, each as flags and then files list them. 0: unknown.
+  int32_t number = 0;
 };
 
 // Immutable.

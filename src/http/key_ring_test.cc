@@ -32,6 +32,12 @@ TEST_F(KeyRingTest, RightsOfAKey) {
     const KeyRights of = sets->RightsOf(key);
     return std::string(of.known ? "k" : "") + (of.bulk ? "b" : "") + (of.admin ? "a" : "");
   };
+  const auto number = [&](const char* key) { return sets->RightsOf(key).number; };
+  EXPECT_EQ(number("user"), 1);
+  EXPECT_EQ(number("both"), 2);
+  EXPECT_EQ(number("bulk"), 3);
+  EXPECT_EQ(number("admin"), 4);
+  EXPECT_EQ(number("other"), 0);
   EXPECT_EQ(rights("user"), "k");
   EXPECT_EQ(rights("bulk"), "kb");
   EXPECT_EQ(rights("admin"), "ka");

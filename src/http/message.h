@@ -31,6 +31,7 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> response_headers;
   std::string id;           // X-Request-Id, the client's or a generated one
   std::string remote;       // "127.0.0.1:51234"
+  int32_t key_number = 0;   // of the API key, see KeyRights; 0 = none was needed or known
   int32_t route = -1;       // index into the route table; -1 = none
   Clock::time_point begin;  // first byte read
   RequestContext context;

@@ -22,9 +22,7 @@ Expected<bool> WantsBase64(const JsonObject& object) {
 void WriteModel(const ModelInfo& model, JsonWriter* json) {
   json->BeginObject().Field("id", model.name).Field("object", "model");
   json->Field("created", model.created_unix_s).Field("owned_by", "penstock");
-  json->Field("task", model.task).Field("ready", model.ready);
-  json->Field("max_tokens", model.max_tokens);
-  if (model.dimensions > 0) json->Field("dimensions", model.dimensions);
+  WriteModelFacts(model, json);
   json->EndObject();
 }
 

@@ -77,9 +77,13 @@ TEST(PrintModels, ListAndOne) {
   model.max_tokens = 512;
   model.dimensions = 384;
   model.ready = true;
+  model.aliases = {"m", "b"};
+  model.dtype = "int8";
+  model.max_batch_tokens = 1024;
   const std::string one =
-      R"({"id":"org/m","object":"model","created":12,"owned_by":"penstock","task":"embedding",)"
-      R"("ready":true,"max_tokens":512,"dimensions":384})";
+      R"({"id":"org/m","object":"model","created":12,"owned_by":"penstock",)"
+      R"("aliases":["m","b"],"task":"embedding","ready":true,"dtype":"int8","max_tokens":512,)"
+      R"("max_batch_tokens":1024,"dimensions":384})";
   EXPECT_EQ(PrintModel(model), one);
   EXPECT_EQ(PrintModels({model, model}), R"({"object":"list","data":[)" + one + "," + one + "]}");
 }

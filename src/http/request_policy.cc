@@ -66,7 +66,7 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckHost(const HttpRequest
                                  " to serve it, or with --allowed-host '*' for any host")};
 }
 
-std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(const HttpRequest& request,
+std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* request,
                                                               const Route* route) const {
   if (route != nullptr && route->who == RouteFor::kEveryone) return std::nullopt;
   const auto sets = keys_->Get();
@@ -74,8 +74,9 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(const HttpRequest&
       route != nullptr && !sets->admins.empty() &&
       (route->who == RouteFor::kAdmins || (route->who == RouteFor::kMonitors && admin_metrics_));
   if (!sets->Required() && !for_admins) return std::nullopt;
-  const std::string_view key = ApiKeys::KeyOf(request);
+  const std::string_view key = ApiKeys::KeyOf(*request);
   const KeyRights rights = sets->RightsOf(key);
+  request->key_number = rights.number;
   if (!rights.known) {
     return Refusal{401,
                    Status(StatusCode::kUnauthenticated,

@@ -40,8 +40,8 @@ class RequestPolicy {
   std::optional<Refusal> CheckHost(const HttpRequest& request) const;
 
   // 401 without a key that is known, 403 for a route of administrators without a key of theirs.
-  // `route` null: no route has that path.
-  std::optional<Refusal> CheckKey(const HttpRequest& request, const Route* route) const;
+  // `route` null: no route has that path. Sets the request's key_number.
+  std::optional<Refusal> CheckKey(HttpRequest* request, const Route* route) const;
 
   // What a web page can have a browser send without asking the server first (a "simple" request of
   // the Fetch standard) is refused where it comes from a page of another origin:

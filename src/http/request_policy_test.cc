@@ -163,7 +163,7 @@ int KeyStatus(const ServerOptions& options, const char* method, std::string_view
   if (key != nullptr) request.headers = {{"x-api-key", key}};
   for (const Route& route : AllRoutes()) {
     if (path != route.path || std::string_view(method) != route.method) continue;
-    const auto refusal = RequestPolicy(options, AllRoutes()).CheckKey(request, &route);
+    const auto refusal = RequestPolicy(options, AllRoutes()).CheckKey(&request, &route);
     EXPECT_EQ(refusal && refusal->key_reason == nullptr, false);
     return refusal ? refusal->http_status : 0;
   }

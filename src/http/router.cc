@@ -5,12 +5,12 @@
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "common/log.h"
+#include "http/request_log.h"
 #include "metrics/stages.h"
 
 namespace penstock {
 namespace {
 
-constexpr size_t kLoggedTargetBytesMax = 200;
 // A body up to this size is parsed on the io thread: in less than a millisecond.
 constexpr size_t kParseOnIoBytesMax = 256 << 10;
 // What the JSON parser takes for each byte of a body while it runs: a copy, 4 bytes of index, two
@@ -60,10 +60,13 @@ Dialect Router::DialectOf(const HttpRequest& request) const {
   return request.path.starts_with("/v1/") ? Dialect::kOpenAi : Dialect::kTei;
 }
 
+const Route* Router::RouteOf(const HttpRequest& request) const {
+  return request.route >= 0 ? &routes_[static_cast<size_t>(request.route)] : nullptr;
+}
+
 std::string Router::RouteName(const HttpRequest& request) const {
-  if (request.route < 0) return "no route";
-  const Route& route = routes_[static_cast<size_t>(request.route)];
-  return std::string(route.method) + " " + route.path;
+  const Route* const route = RouteOf(request);
+  return route == nullptr ? "no route" : std::string(route->method) + " " + route->path;
 }
 
 HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal) {
@@ -80,13 +83,12 @@ HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Ref
 std::optional<HttpResponse> Router::Check(HttpRequest* request) {
   const Match match = Find(request->method, request->path);
   request->route = match.route;
-  const Route* const route =
-      match.route >= 0 ? &routes_[static_cast<size_t>(match.route)] : nullptr;
+  const Route* const route = RouteOf(*request);
   if (route == nullptr || route->who != RouteFor::kEveryone) {
     if (const auto refusal = policy_.CheckHost(*request)) return Refuse(*request, *refusal);
   }
   if (request->method == "OPTIONS") return Preflight(*request, match.allow);
-  if (const auto refusal = policy_.CheckKey(*request, route)) return Refuse(*request, *refusal);
+  if (const auto refusal = policy_.CheckKey(request, route)) return Refuse(*request, *refusal);
   if (match.route < 0 && !match.allow.empty()) {
     HttpResponse response = PrintError(
         DialectOf(*request), 405,
@@ -216,20 +218,26 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
     // What never reached a model's texts (probes, refusals) would only blur the percentiles.
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
+  const RequestRecord record{&request, RouteOf(request), status, body_bytes, now};
+  const bool json = LogIsJson();
   if (slow_log_.IsSlow(request, now)) {
-    const auto text = slow_log_.Line(request, RouteName(request), status, now);
-    if (text) LogMessage(LogLevel::kWarn, *text);
+    if (const auto left_out = slow_log_.Pass(now)) {
+      if (json) {
+        LogJsonFields(LogLevel::kWarn, RequestFields("slow request", record, *left_out));
+      } else {
+        LogMessage(LogLevel::kWarn, SlowSentence(record, *left_out));
+      }
+    }
   }
   const LogLevel level = options_.access_log ? LogLevel::kInfo : LogLevel::kDebug;
   // A broken server shows in the log whether requests are logged or not.
   const bool broken = status == 500;
   if (!broken && !LogEnabled(level)) return;
-  // The log makes printable what the client has chosen.
-  const std::string line =
-      fmt::format("{} {} {} {:.1f} ms, {} bytes in, {} out, id {}, from {}", request.method,
-                  std::string_view(request.target).substr(0, kLoggedTargetBytesMax), status,
-                  seconds * 1e3, request.body_bytes, body_bytes, request.id, request.remote);
-  LogMessage(broken ? LogLevel::kError : level, line);
+  if (json) {
+    LogJsonFields(broken ? LogLevel::kError : level, RequestFields("request", record));
+  } else {
+    LogMessage(broken ? LogLevel::kError : level, AccessSentence(record));
+  }
 }
 
 void Router::OnBytes(size_t received, size_t sent) {

@@ -38,6 +38,7 @@ class Router final : public HttpHandler {
   };
   Match Find(std::string_view method, std::string_view path) const;
   Dialect DialectOf(const HttpRequest& request) const;
+  const Route* RouteOf(const HttpRequest& request) const;  // null: none
   std::string RouteName(const HttpRequest& request) const;
   std::optional<HttpResponse> Check(HttpRequest* request);
   HttpResponse Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal);

@@ -1,7 +1,9 @@
-// Health, readiness, metrics, statistics and the index. None of them touches a model.
+// Health, readiness, metrics, statistics, the index and the OpenAPI document. None of them touches
+// a model.
 #include <algorithm>
 
 #include "common/json_writer.h"
+#include "http/openapi.h"
 #include "http/routes.h"
 #include "http/stats.h"
 
@@ -53,8 +55,15 @@ void Index(const RouteCall& call) {
   call.Ok(std::move(body));
 }
 
+// It never changes.
+void OpenApi(const RouteCall& call) {
+  static const std::string document = PrintOpenApi(AllRoutes());
+  call.Ok(document);
+}
+
 constexpr Route kRoutes[] = {
     {"GET", "/", Dialect::kTei, Index},
+    {"GET", "/openapi.json", Dialect::kTei, OpenApi},
     {"GET", "/health", Dialect::kTei, Live, RouteFor::kEveryone},
     {"GET", "/healthz", Dialect::kTei, Live, RouteFor::kEveryone},
     {"GET", "/livez", Dialect::kTei, Live, RouteFor::kEveryone},

@@ -20,11 +20,10 @@ void ListModels(const RouteCall& call) { call.Ok(PrintModels(call.service->Model
 
 void GetModel(const RouteCall& call) {
   const std::string name(PathRest(*call.route, call.request->path));
-  for (const ModelInfo& model : call.service->Models()) {
-    if (model.name == name) return call.Ok(PrintModel(model));
-  }
-  call.Fail(
-      Status::NotFound("the model '" + name.substr(0, 200) + "' is not served here", "model"));
+  if (name.empty()) return call.Fail(Status::NotFound("the path names no model", "model"));
+  const auto model = call.service->Model(name);
+  if (!model.ok()) return call.Fail(model.status());
+  call.Ok(PrintModel(*model));
 }
 
 constexpr Route kRoutes[] = {

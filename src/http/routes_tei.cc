@@ -95,7 +95,7 @@ std::string ModelOfQuery(std::string_view target) {
 void Info(const RouteCall& call) {
   const auto model = call.service->Model(ModelOfQuery(call.request->target));
   if (!model.ok()) return call.Fail(model.status());
-  call.Ok(PrintTeiInfo(*model, call.service->limits()));
+  call.Ok(PrintTeiInfo(*model, call.service->Models(), call.service->limits()));
 }
 
 // InferenceClient and other clients of TEI post to the address alone.

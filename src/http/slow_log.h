@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <string>
 
 #include "http/message.h"
 #include "metrics/metrics.h"
@@ -25,10 +24,9 @@ class SlowLog {
     return limit_.count() > 0 && now - request.begin >= limit_ &&
            request.context.priority == Priority::kInteractive;  // bulk waits by design
   }
-  // The line for a slow request that ended at `now`; nothing if there were too many lately.
-  // `route`: "POST /embed".
-  std::optional<std::string> Line(const HttpRequest& request, const std::string& route, int status,
-                                  Clock::time_point now);
+  // Counts a slow request that ended at `now`. How many were left out since the last line, if this
+  // one is to have a line; nothing if there were too many lately.
+  std::optional<int64_t> Pass(Clock::time_point now);
 
  private:
   const std::chrono::milliseconds limit_;

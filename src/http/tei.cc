@@ -290,7 +290,8 @@ std::string PrintTeiDecode(const DecodeResponse& response) {
   return out;
 }
 
-std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits) {
+std::string PrintTeiInfo(const ModelInfo& model, const std::vector<ModelInfo>& models,
+                         const ServiceLimits& limits) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("model_id", model.name).Key("model_sha");
@@ -311,7 +312,13 @@ std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits) {
   json.Field("server", "penstock").Field("backend", model.backend);
   json.Field("architecture", model.architecture).Field("dimensions", model.dimensions);
   if (!model.int8_keep.empty()) json.Field("int8_keep", model.int8_keep);
-  json.EndObject();
+  json.Key("models").BeginArray();
+  for (const ModelInfo& each : models) {
+    json.BeginObject().Field("id", each.name);
+    WriteModelFacts(each, &json);
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
   return out;
 }
 

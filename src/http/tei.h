@@ -59,8 +59,9 @@ std::string PrintTeiTokenize(const TokenizeResponse& response);
 Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceLimits& limits = {});
 std::string PrintTeiDecode(const DecodeResponse& response);
 
-// GET /info.
-std::string PrintTeiInfo(const ModelInfo& model, const ServiceLimits& limits);
+// GET /info: TEI's fields tell of `model`; "models", which TEI has not, of each of `models`.
+std::string PrintTeiInfo(const ModelInfo& model, const std::vector<ModelInfo>& models,
+                         const ServiceLimits& limits);
 
 // What POST / is for: TEI chooses by the model that is served.
 enum class TeiRootTask { kEmbed, kSimilarity, kRerank, kPredict };

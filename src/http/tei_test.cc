@@ -150,15 +150,23 @@ TEST(Tei, Info) {
   model.labels = {"LABEL_0"};
   model.max_tokens = 512;
   model.max_batch_tokens = 1024;
-  const std::string info = PrintTeiInfo(model, ServiceLimits());
+  ModelInfo other;
+  other.name = "o/n";
+  other.aliases = {"n"};
+  ServiceLimits limits;
+  limits.tokenization_workers = 2;
+  const std::string info = PrintTeiInfo(model, {model, other}, limits);
   for (const char* part :
        {R"("model_id":"m","model_sha":null)", R"("max_input_length":512,"max_batch_tokens":1024)",
-        R"("model_type":{"reranker":{"id2label":{"0":"LABEL_0"},"label2id":{"LABEL_0":0}}})"}) {
+        R"("model_type":{"reranker":{"id2label":{"0":"LABEL_0"},"label2id":{"LABEL_0":0}}})",
+        R"("tokenization_workers":2,)",
+        R"("models":[{"id":"m","aliases":[],"task":"reranking","ready":false,"dtype":"float32",)"
+        R"("max_tokens":512,"max_batch_tokens":1024},{"id":"o/n","aliases":["n"],)"}) {
     EXPECT_NE(info.find(part), std::string::npos) << info;
   }
   model.task = "embedding";
   model.pooling = "mean";
-  EXPECT_NE(PrintTeiInfo(model, ServiceLimits()).find(R"({"embedding":{"pooling":"mean"}})"),
+  EXPECT_NE(PrintTeiInfo(model, {}, limits).find(R"({"embedding":{"pooling":"mean"}})"),
             std::string::npos);
 }
 

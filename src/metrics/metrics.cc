@@ -61,6 +61,7 @@ using Instrument = std::variant<Counter*, Gauge*, Histogram*, DurationHistogram*
 struct Series {
   std::string labels;
   Instrument instrument;
+  bool once_used = false;
 };
 
 struct Family {
@@ -150,6 +151,20 @@ struct AppendSeries {
   void Line(const std::string& value) const { AppendLine(family, "", labels, value, out); }
 };
 
+bool IsPrinted(const Series& series) {
+  if (!series.once_used) return true;
+  if (const auto* counter = std::get_if<Counter*>(&series.instrument)) {
+    return (*counter)->value() > 0;
+  }
+  const auto* found = std::get_if<Histogram*>(&series.instrument);
+  if (found == nullptr) return true;
+  const Histogram& histogram = **found;
+  for (size_t i = 0; i <= histogram.bounds().size(); ++i) {
+    if (histogram.bucket(i) > 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct Metrics::Impl {
@@ -167,7 +182,7 @@ struct Metrics::Impl {
   // type for good.
   template <typename T, typename Make>
   T& Add(std::string_view name, std::string_view help, const char* type, std::string_view labels,
-         Make make) {
+         Make make, Shown shown = Shown::kAlways) {
     const std::lock_guard lock(mutex);
     auto family = std::find_if(families.begin(), families.end(),
                                [&](const Family& f) { return f.name == name; });
@@ -180,7 +195,7 @@ struct Metrics::Impl {
       if (series.labels == labels) return *std::get<T*>(series.instrument);
     }
     T& instrument = make();
-    family->series.push_back({std::string(labels), &instrument});
+    family->series.push_back({std::string(labels), &instrument, shown == Shown::kOnceUsed});
     return instrument;
   }
 };
@@ -188,10 +203,11 @@ struct Metrics::Impl {
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
-Counter& Metrics::AddCounter(std::string_view name, std::string_view help,
-                             std::string_view labels) {
-  return impl_->Add<Counter>(name, help, "counter", labels,
-                             [&]() -> Counter& { return impl_->counters.emplace_back(); });
+Counter& Metrics::AddCounter(std::string_view name, std::string_view help, std::string_view labels,
+                             Shown shown) {
+  return impl_->Add<Counter>(
+      name, help, "counter", labels, [&]() -> Counter& { return impl_->counters.emplace_back(); },
+      shown);
 }
 
 Gauge& Metrics::AddGauge(std::string_view name, std::string_view help, std::string_view labels) {
@@ -200,10 +216,10 @@ Gauge& Metrics::AddGauge(std::string_view name, std::string_view help, std::stri
 }
 
 Histogram& Metrics::AddHistogram(std::string_view name, std::string_view help,
-                                 std::vector<double> bounds, std::string_view labels) {
-  return impl_->Add<Histogram>(name, help, "histogram", labels, [&]() -> Histogram& {
-    return impl_->histograms.emplace_back(std::move(bounds));
-  });
+                                 std::vector<double> bounds, std::string_view labels, Shown shown) {
+  return impl_->Add<Histogram>(
+      name, help, "histogram", labels,
+      [&]() -> Histogram& { return impl_->histograms.emplace_back(std::move(bounds)); }, shown);
 }
 
 DurationHistogram& Metrics::AddDurations(std::string_view name, std::string_view help,
@@ -254,9 +270,14 @@ std::string Metrics::Render() const {
   const std::lock_guard lock(impl_->mutex);
   std::string out;
   for (const Family& family : impl_->families) {
-    out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", family.name, EscapeHelp(family.help),
-                       family.name, family.type);
+    bool headed = false;
     for (const Series& series : family.series) {
+      if (!IsPrinted(series)) continue;
+      if (!headed) {
+        out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", family.name, EscapeHelp(family.help),
+                           family.name, family.type);
+        headed = true;
+      }
       std::visit(AppendSeries{family, series.labels, &out}, series.instrument);
     }
   }

@@ -1,8 +1,9 @@
 // The server's counters, gauges and histograms, and their Prometheus text form.
 //
 // One Metrics lives as long as the process. Updating is lock-free and wait-free from any thread;
-// Render walks everything. Every series exists from the start (value 0), so that a dashboard
-// never shows a gap; labels come from fixed lists only, never from what a client sent.
+// Render walks everything. Every series exists from the start (value 0), so that a dashboard never
+// shows a gap, but for those of large tables of labels, which are printed once they are used
+// (Shown::kOnceUsed). Labels come from fixed lists only, never from what a client sent.
 #pragma once
 
 #include <array>
@@ -73,11 +74,14 @@ class Metrics {
   // Registration, at start-up only. `labels` is the inside of the braces, e.g.
   // `route="/embed",code="200"`, or "". Returned references live as long as this object.
   // The same name and labels again give the same object.
-  Counter& AddCounter(std::string_view name, std::string_view help, std::string_view labels = "");
+  // kOnceUsed: not printed while the counter is 0 or the histogram empty.
+  enum class Shown { kAlways, kOnceUsed };
+  Counter& AddCounter(std::string_view name, std::string_view help, std::string_view labels = "",
+                      Shown shown = Shown::kAlways);
   Gauge& AddGauge(std::string_view name, std::string_view help, std::string_view labels = "");
   // Bounds in the metric's unit (seconds, tokens).
   Histogram& AddHistogram(std::string_view name, std::string_view help, std::vector<double> bounds,
-                          std::string_view labels = "");
+                          std::string_view labels = "", Shown shown = Shown::kAlways);
 
   // Durations in nanoseconds, printed in seconds with bounds at powers of two nanoseconds, from 1
   // us to 69 s. A duration is cut to whole nanoseconds, so one that equals a bound is counted above

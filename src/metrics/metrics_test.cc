@@ -30,6 +30,22 @@ TEST(Metrics, RendersEveryFamilyOnceWithHelpAndType) {
             "queue -3\n");
 }
 
+TEST(Metrics, WhatIsPrintedOnceUsedIsNotThereBefore) {
+  Metrics metrics;
+  const auto shown = Metrics::Shown::kOnceUsed;
+  Counter& a = metrics.AddCounter("a_total", "A.", R"(code="200")", shown);
+  metrics.AddCounter("a_total", "A.", R"(code="500")", shown);
+  Histogram& h = metrics.AddHistogram("h", "H.", {1}, R"(route="x")", shown);
+  metrics.AddHistogram("h", "H.", {1}, R"(route="y")", shown);
+  EXPECT_EQ(metrics.Render(), "");  // no header of a family without series, either
+  a.Add();
+  h.Observe(7);  // above the last bound
+  EXPECT_EQ(metrics.Render(),
+            "# HELP a_total A.\n# TYPE a_total counter\na_total{code=\"200\"} 1\n"
+            "# HELP h H.\n# TYPE h histogram\nh_bucket{route=\"x\",le=\"1\"} 0\n"
+            "h_bucket{route=\"x\",le=\"+Inf\"} 1\nh_sum{route=\"x\"} 7\nh_count{route=\"x\"} 1\n");
+}
+
 TEST(Metrics, SameNameAndLabelsGiveTheSameObject) {
   Metrics metrics;
   Counter& a = metrics.AddCounter("a_total", "A.", R"(x="1")");

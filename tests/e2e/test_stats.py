@@ -135,7 +135,7 @@ def test_stages_are_series_from_the_start(start):
     server.post("/embed", {"inputs": ["a"] * 50})
     stats_after(server, 1)
     after = server.metrics()
-    assert set(after) == set(before)
+    assert {name for name in after if not name.startswith("penstock_http_request")} == set(before)
     buckets = [value for name, value in after.items()
                if name.startswith('penstock_stage_duration_seconds_bucket{stage="forward"')]
     assert buckets == sorted(buckets) and buckets[-1] == 1

@@ -73,6 +73,13 @@ def test_info(server):
     assert info["model_id"] == "embed" and info["model_type"] == {"embedding": {"pooling": "mean"}}
     assert info["max_input_length"] == 48 and info["max_client_batch_size"] > 0
     assert info["max_batch_tokens"] > 0  # measured
+    assert info["tokenization_workers"] == server.get("/v1/stats").json()["tokenization"]["workers"] > 0
+    assert [model["id"] for model in info["models"]] == ["embed", "rerank", "classify"]
+    for model in info["models"]:
+        assert model["ready"] and model["dtype"] == "float32" and model["aliases"] == []
+        assert model["max_tokens"] > 0 and model["max_batch_tokens"] > 0
+    assert [model["task"] for model in info["models"]] == ["embedding", "reranking", "classification"]
+    assert "dimensions" in info["models"][0] and "dimensions" not in info["models"][1]
     assert server.get("/info?model=classify").json()["model_type"]["classifier"]["id2label"]
     assert server.get("/info?model=gone").status_code == 404
 

@@ -1,0 +1,34 @@
+// The description of the HTTP API in the form of OpenAPI 3.1, for GET /openapi.json. Made from the
+// route table, so every route is in it; what a route takes and answers is in a table beside it,
+// which a test compares with the routes.
+// Source: the OpenAPI Specification 3.1.0, spec.openapis.org.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+struct Route;
+
+// What a route takes and answers. Schemas are names below components/schemas.
+struct RouteDescription {
+  const char* method;
+  const char* path;  // as in the route table
+  const char* summary;
+  const char* request = nullptr;  // schema of the body; null: none is read
+  const char* answer = nullptr;   // schema of a 200; null: text
+};
+
+std::span<const RouteDescription> RouteDescriptions();
+// Those of a route, or null.
+const RouteDescription* FindRouteDescription(const Route& route);
+
+// The schemas of requests and answers: a JSON object.
+extern const std::string_view kOpenApiSchemas;
+
+// The whole document. Routes without a description are in it with their path alone.
+std::string PrintOpenApi(std::span<const Route> routes);
+
+}  // namespace penstock
