@@ -118,7 +118,7 @@ int RunClassify(const std::vector<std::string>& args) {
   Service& service = *(*local)->service;
   const Status status = file->CloseAfter(ClassifyAllInputs(flags, &service, &*file, &progress));
   if (!status.ok()) return line.Fail(status);
-  ReportCut(progress, "classify", service.Models().front().max_tokens);
+  ReportCut(progress.cut(), "classify", service.Models().front().max_tokens);
   return kExitOk;
 }
 

@@ -168,6 +168,10 @@ Status RunWith(const EmbedFlags& flags, const Embedder& embedder, Interruption* 
     embedder.stop();
   });
   PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(&source, embedder.embed_one));
+  if (output->rows_before() > 0 && !flags.text.quiet) {
+    std::fprintf(stderr, "penstock embed: going on behind the %lld rows that are done\n",
+                 static_cast<long long>(output->rows_before()));
+  }
   PENSTOCK_RETURN_IF_ERROR(output->Open());
   return EmbedInBulk(
       &source, flags.bulk_options, embedder.start,
@@ -294,13 +298,14 @@ int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line, Interru
     LogWarn("{} requests were sent again, after waits of {:.1f} s in all", client.retries(),
             client.waited_s());
   }
-  return Finish(line, *interruption, output, status, flags.dimensions.value_or(0));
+  const int exit_code = Finish(line, *interruption, output, status, flags.dimensions.value_or(0));
+  if (exit_code == kExitOk) ReportCut(output->cut(), "embed", 0);
+  return exit_code;
 }
 
 }  // namespace
 
 int RunEmbed(const std::vector<std::string>& args) {
-  Interruption interruption;  // before any other thread
   CommandLine line("embed",
                    "Embed texts. Writes one JSON object a line, {\"index\": 0, \"embedding\": "
                    "[...]}, in the order\nof the input, or a matrix when --output ends in .npy or "
@@ -315,6 +320,7 @@ int RunEmbed(const std::vector<std::string>& args) {
   AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
   AddEmbedFlags(&line, &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
+  Interruption interruption;  // before any other thread
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
@@ -338,7 +344,7 @@ int RunEmbed(const std::vector<std::string>& args) {
   const Status status = RunWith(flags, embedder, &interruption, &output, &progress);
   const int exit_code =
       Finish(line, interruption, &output, status, flags.dimensions.value_or(model.dimensions));
-  if (exit_code == kExitOk) ReportCut(progress, "embed", model.max_tokens);
+  if (exit_code == kExitOk) ReportCut(output.cut(), "embed", model.max_tokens);
   return exit_code;
 }
 

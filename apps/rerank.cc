@@ -159,7 +159,7 @@ int RunRerank(const std::vector<std::string>& args) {
   Service& service = *(*local)->service;
   const Status status = file->CloseAfter(RerankAllInputs(flags, &service, &*file, &progress));
   if (!status.ok()) return line.Fail(status);
-  ReportCut(progress, "rerank", service.Models().front().max_tokens);
+  ReportCut(progress.cut(), "rerank", service.Models().front().max_tokens);
   return kExitOk;
 }
 

@@ -95,12 +95,12 @@ class ProgressLine {
   int64_t cut_ = 0;
 };
 
-// Truncation is never silent.
-inline void ReportCut(const ProgressLine& progress, const std::string& command,
-                      int32_t max_tokens) {
-  if (progress.cut() == 0) return;
-  std::fprintf(stderr, "penstock %s: %lld inputs were cut to the model's %d tokens\n",
-               command.c_str(), static_cast<long long>(progress.cut()), max_tokens);
+// Truncation is never silent. `max_tokens`: of the model, 0 = not known here.
+inline void ReportCut(int64_t cut, const std::string& command, int32_t max_tokens) {
+  if (cut == 0) return;
+  const std::string limit = max_tokens > 0 ? " " + std::to_string(max_tokens) : "";
+  std::fprintf(stderr, "penstock %s: %lld input%s cut to the model's%s tokens\n", command.c_str(),
+               static_cast<long long>(cut), cut == 1 ? " was" : "s were", limit.c_str());
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@ A server is started by the documents' own commands; only its port is another one
 in a folder that holds what they name. What the API document prints as an answer is compared with the
 real one: the same fields and types, where "..." stands for more of the same.
 """
+import gzip
 import json
 import os
 import re
@@ -60,6 +61,8 @@ def place(tmp_path_factory):
         (folder / name / "penstock").symlink_to(binary())
     for name in ("passages.txt", "reviews.txt", "notes.txt"):
         (folder / name).write_text("\n".join(PASSAGES) + "\n")
+    table = "id,title,body\n" + "".join(f'{i},Note {i},"{text}"\n' for i, text in enumerate(PASSAGES))
+    (folder / "notes.csv.gz").write_bytes(gzip.compress(table.encode()))
     return folder
 
 
