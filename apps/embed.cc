@@ -71,7 +71,7 @@ void AddRunFlags(CLI::App* app, EmbedFlags* flags) {
       ->check(CLI::Range(1, 64))
       ->type_name("N")
       ->group(group);
-  app->add_flag("--bulk", flags->bulk)->group("");
+  app->add_flag("--bulk", flags->bulk, "Always so now; accepted for older scripts.")->group(group);
 }
 
 void AddServerFlags(CLI::App* app, EmbedFlags* flags) {
@@ -161,7 +161,9 @@ struct Embedder {
 
 Status RunWith(const EmbedFlags& flags, const Embedder& embedder, Interruption* interruption,
                EmbedOutput* output, ProgressLine* progress) {
-  RowReader reader(flags.text.files, flags.text.input);
+  InputOptions input = flags.text.input;
+  input.stop_fd = interruption->fd();
+  RowReader reader(flags.text.files, input);
   RowSource source(&reader);
   const Interruption::Stop stop(interruption, [&flags, &embedder] {
     flags.bulk_options.stop->Cancel();
@@ -291,7 +293,8 @@ Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* i
 int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
                        EmbedOutput* output) {
   EmbedClient client(ClientOptions(flags));
-  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files));
+  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files),
+                        flags.bulk || !flags.url.empty());
   Status status = RunByServer(flags, &client, interruption, output, &progress);
   if (interruption->signal() != 0) status = {StatusCode::kCancelled, "interrupted"};
   if (client.retries() > 0) {
@@ -339,7 +342,8 @@ int RunEmbed(const std::vector<std::string>& args) {
   if (!local.ok()) return line.Fail(local.status());
   Service& service = *(*local)->service;
   const ModelInfo model = service.Models().front();
-  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files));
+  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files),
+                        flags.bulk || !flags.url.empty());
   const Embedder embedder = LocalEmbedder(flags, &service);
   const Status status = RunWith(flags, embedder, &interruption, &output, &progress);
   const int exit_code =

@@ -2,8 +2,6 @@
 // second ends it at once.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -20,8 +18,8 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  // While one lives, the first signal calls `stop`, from a thread of its own, and makes reads of
-  // the thread that made it return (EINTR). Afterwards a first signal is only noted.
+  // While one lives, the first signal calls `stop`, from a thread of its own. Afterwards a first
+  // signal is only noted.
   class Stop {
    public:
     Stop(Interruption* interruption, std::function<void()> stop);
@@ -32,20 +30,21 @@ class Interruption {
    private:
     Interruption* const interruption_;
   };
+
   // The signal that came, 0: none.
   int signal() const { return signal_.load(std::memory_order_acquire); }
+  // Readable once a signal came: for those who wait for input.
+  int fd() const { return came_; }
 
  private:
   void Watch();
 
   std::atomic<int> signal_{0};
   std::mutex mutex_;
-  // Guarded by mutex_.
-  std::function<void()> stop_;
-  pthread_t reader_{};
-  bool reads_ = false;  // reader_ is to be woken
-  int signals_ = -1;    // signalfd
-  int end_ = -1;        // eventfd
+  std::function<void()> stop_;  // guarded by mutex_
+  int signals_ = -1;            // signalfd
+  int came_ = -1;               // eventfd
+  int end_ = -1;                // eventfd
   std::thread thread_;
 };
 

@@ -41,16 +41,19 @@ void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what);
 // input is known, and a line every few seconds where stderr is no terminal.
 class ProgressLine {
  public:
-  // `bulk_bytes`: of the whole input, 0 = unknown; nothing: the work is not bulk.
-  explicit ProgressLine(bool quiet, std::optional<int64_t> bulk_bytes = std::nullopt)
+  // `bulk_bytes`: of the whole input, 0 = unknown; nothing: the work is not bulk. `summary`: where
+  // stderr is no terminal, also for work that takes less than the time between two lines.
+  explicit ProgressLine(bool quiet, std::optional<int64_t> bulk_bytes = std::nullopt,
+                        bool summary = false)
       : terminal_(isatty(STDERR_FILENO) != 0),
         shown_(!quiet && (terminal_ || bulk_bytes)),
         every_(terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(5000)),
+        summary_(terminal_ || summary),
         bytes_total_(bulk_bytes.value_or(0)),
         start_(Clock::now()),
         last_(start_) {}
   ~ProgressLine() {
-    if (!shown_ || texts_ == 0) return;
+    if (!shown_ || texts_ == 0 || (!summary_ && last_ == start_)) return;
     bytes_total_ = 0;  // what is left is nothing
     Print();
     if (terminal_) std::fputc('\n', stderr);
@@ -86,6 +89,7 @@ class ProgressLine {
   bool terminal_;
   bool shown_;
   std::chrono::milliseconds every_;
+  bool summary_;
   int64_t bytes_total_;
   Clock::time_point start_;
   Clock::time_point last_;

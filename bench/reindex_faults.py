@@ -106,7 +106,9 @@ class Job:
         errors = process.stderr.read().decode()
         code = process.wait()
         self.busy_s += time.monotonic() - begin
-        expected = {0, 1, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGKILL}
+        # By the signal itself while the model loads: there is nothing to save yet.
+        expected = {0, 1, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT,
+                    -signal.SIGTERM}
         if code not in expected or (code == 1 and file_bytes and "File too large" not in errors):
             sys.exit(f"embed: exit code {code}: {errors}")
         self.ended += code != 0

@@ -160,12 +160,11 @@ def test_no_server_is_told_at_once_and_given_up_soon(corpus, server):
 
 def test_ids_go_on_too(tmp_path):
     rows = [{"id": f"n{i}", "text": "dog " * (1 + i % 50)} for i in range(ROWS)]
-    rows[3].pop("id")
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     args = (*MODEL, "--id-field", "id")
     lines = run("embed", *args, source).stdout.splitlines()
-    assert [json.loads(line).get("id") for line in lines] == [row.get("id") for row in rows]
+    assert [json.loads(line).get("id") for line in lines] == [row["id"] for row in rows]
     out = tmp_path / "x.npy"
     process = begin(*args, "-o", out, "--format", "jsonl", stdin=subprocess.PIPE)
     process.stdin.write(source.read_bytes()[:200_000])
@@ -174,7 +173,7 @@ def test_ids_go_on_too(tmp_path):
     process.kill()
     process.wait(20)
     run("embed", *args, source, "-o", out, "--resume")
-    assert [json.loads(line) for line in open(f"{out}.ids")] == [row.get("id") for row in rows]
+    assert [json.loads(line) for line in open(f"{out}.ids")] == [row["id"] for row in rows]
     assert np.array_equal(np.load(out), np.array([json.loads(line)["embedding"] for line in lines], np.float32))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "x.npy", "x.npy.ids"]
 
