@@ -320,7 +320,7 @@ int RunEmbed(const std::vector<std::string>& args) {
                    "  penstock embed --url http://127.0.0.1:8080 corpus.jsonl -o vectors.npy\n");
   EmbedFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
-  AddTextFlags(&line, &flags.text, "Texts: lines, or JSONL of strings or {\"text\": ...}");
+  AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
   AddEmbedFlags(&line, &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   Interruption interruption;  // before any other thread
