@@ -278,9 +278,9 @@ Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* i
     PENSTOCK_ASSIGN_OR_RETURN(EmbedResponse response, AskServer(client, {text}));
     return std::move(response.values);
   };
-  embedder.stop = [client] { client->Stop(); };
+  embedder.stop = [client] { client->Abort(); };
   const Status status = RunWith(flags, embedder, interruption, output, progress);
-  if (!status.ok()) client->Stop();
+  if (!status.ok()) client->Abort();
   pool.Stop();
   const auto ended = client->EndRun();
   if (!status.ok()) return status.code() == StatusCode::kCancelled ? first_failure : status;

@@ -190,6 +190,10 @@ void EmbedClient::Stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
   stop_.notify_all();
+}
+
+void EmbedClient::Abort() {
+  Stop();
   http_.Abort();
 }
 

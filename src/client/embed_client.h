@@ -62,8 +62,10 @@ class EmbedClient {
   // Errors that will not pass: the server's message; field() as the server names it ("input[3]").
   Expected<EmbeddedTexts> Embed(const std::vector<std::string>& texts);
 
-  // Calls under way end at once (kCancelled), and so do later ones, but for EndRun.
+  // Calls under way give up at their next retry (kCancelled), later ones at once, but for EndRun.
   void Stop();
+  // As Stop, and calls under way end at once.
+  void Abort();
 
   int64_t retries() const { return retries_.load(std::memory_order_relaxed); }
   // How long they waited, of all calls together.

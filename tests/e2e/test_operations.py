@@ -105,11 +105,13 @@ def test_leaving_cancels(start):
     connections = [server.connect() for _ in range(16)]
     for connection in connections:
         connection.sendall(raw_post("/embed", SLOW))
+    queued = 'penstock_queue_tokens{model="embed",lane="interactive"}'
+    assert wait_for(lambda: server.metrics()[queued] > 0, 10)
     for connection in connections:
         connection.close()
     left = 'penstock_http_requests_total{route="/embed",method="POST",code="499"}'
     assert wait_for(lambda: server.metrics().get(left, 0) > 4, 10)
-    assert wait_for(lambda: server.metrics()['penstock_queue_tokens{model="embed",lane="interactive"}'] == 0, 10)
+    assert wait_for(lambda: server.metrics()[queued] == 0, 10)
     assert server.metrics()['penstock_dropped_total{model="embed",reason="cancelled"}'] > 0
     assert server.post("/embed", {"inputs": "a"}).status_code == 200
 
