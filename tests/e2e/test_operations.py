@@ -222,10 +222,11 @@ def test_json_logs_have_fields(start):
     assert by_id["stranger"]["status"] == 401 and "key" not in by_id["stranger"]
     nowhere = next(line for line in by_id.values() if line["target"] == "/nowhere")
     assert nowhere["status"] == 404 and nowhere["route"] is None and "model" not in nowhere
-    slow = json_lines(server, "slow request")
-    assert [line["request_id"] for line in slow] == ["second"]  # bulk work is not slow
-    assert slow[0]["level"] == "warning" and slow[0]["stages"] == line["stages"]
-    assert slow[0]["ms"] == line["ms"] and slow[0]["rows"] == 300
+    # Bulk work is not slow; a refusal may be, on a busy machine.
+    slow = {line["request_id"]: line for line in json_lines(server, "slow request")}
+    assert "bulk" not in slow
+    assert slow["second"]["level"] == "warning" and slow["second"]["stages"] == line["stages"]
+    assert slow["second"]["ms"] == line["ms"] and slow["second"]["rows"] == 300
     assert not any("private" in line for line in server.log)
 
 
