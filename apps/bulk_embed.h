@@ -109,7 +109,7 @@ class WindowPace {
   WindowPace(size_t rows_max, Clock::time_point now)
       : rows_max_(rows_max), rows_(std::min(kFirstRows, rows_max)), last_(now) {}
   size_t rows() const { return rows_; }
-  // A window of so many rows is done.
+  // Records that a window of `rows` rows was finished at `now`.
   void Done(size_t rows, Clock::time_point now);
 
  private:

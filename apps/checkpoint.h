@@ -31,7 +31,7 @@ class RowsDigest {
 struct Checkpoint {
   int64_t rows = 0;      // of the input, from its beginning, that are in the output
   int64_t bytes = 0;     // of the output that they take
-  int64_t id_bytes = 0;  // of the file of ids, 0: there is none
+  int64_t id_bytes = 0;  // size of the file of ids at that point; 0 without ids
   int32_t dimensions = 0;
   int64_t tokens = 0;            // of those rows
   int64_t cut = 0;               // rows that were longer than the model takes

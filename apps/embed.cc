@@ -147,7 +147,16 @@ std::string SettingsText(const EmbedFlags& flags) {
   if (flags.prompt_name) json.Field("prompt-name", *flags.prompt_name);
   if (flags.dimensions) json.Field("dimensions", *flags.dimensions);
   if (flags.normalize_flag->count() > 0) json.Field("normalize", flags.normalize);
-  if (!flags.text.input.id_field.empty()) json.Field("id-field", flags.text.input.id_field);
+  const InputOptions& input = flags.text.input;
+  if (!input.id_field.empty()) json.Field("id-field", input.id_field);
+  if (!input.text_fields.empty()) {
+    json.Key("text-field").BeginArray();
+    for (const std::string& field : input.text_fields) json.String(field);
+    json.EndArray().Field("join", input.join);
+  }
+  if (input.encoding != TextEncoding::kUtf8) {
+    json.Field("encoding", static_cast<int>(input.encoding));
+  }
   json.EndObject();
   return text;
 }
@@ -293,8 +302,7 @@ Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* i
 int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
                        EmbedOutput* output) {
   EmbedClient client(ClientOptions(flags));
-  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files),
-                        flags.bulk || !flags.url.empty());
+  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files), true);
   Status status = RunByServer(flags, &client, interruption, output, &progress);
   if (interruption->signal() != 0) status = {StatusCode::kCancelled, "interrupted"};
   if (client.retries() > 0) {
@@ -342,8 +350,7 @@ int RunEmbed(const std::vector<std::string>& args) {
   if (!local.ok()) return line.Fail(local.status());
   Service& service = *(*local)->service;
   const ModelInfo model = service.Models().front();
-  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files),
-                        flags.bulk || !flags.url.empty());
+  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files), flags.bulk);
   const Embedder embedder = LocalEmbedder(flags, &service);
   const Status status = RunWith(flags, embedder, &interruption, &output, &progress);
   const int exit_code =

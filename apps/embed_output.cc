@@ -79,7 +79,6 @@ Status EmbedOutput::Open() {
     done_ = *before_;
     PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Resume(options_.path, before_->bytes));
     file_.emplace(std::move(file));
-    checkpointed_ = true;
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(options_.path));
     file_.emplace(std::move(file));
@@ -89,6 +88,11 @@ Status EmbedOutput::Open() {
   }
   if (const auto format = MatrixFormatOf(options_.path)) {
     if (options_.ids) {
+      const std::string ids_part = IdsPath() + ".part";
+      // The earlier run may have ended when it had renamed the ids and not yet the matrix.
+      if (before_ && access(ids_part.c_str(), F_OK) != 0) {
+        (void)rename(IdsPath().c_str(), ids_part.c_str());
+      }
       PENSTOCK_ASSIGN_OR_RETURN(
           OutputFile ids,
           before_ ? OutputFile::Resume(IdsPath(), before_->id_bytes) : OutputFile::Open(IdsPath()));
@@ -167,12 +171,14 @@ Status EmbedOutput::WriteCheckpoint() {
   done_.bytes = file_->written();
   PENSTOCK_RETURN_IF_ERROR(done_.Write(Checkpoint::PathFor(options_.path)));
   file_->Keep();
-  checkpointed_ = true;
   last_checkpoint_ = Clock::now();
   return Status::Ok();
 }
 
 Status EmbedOutput::Finish(int32_t dimensions) {
+  // All rows count before the header is written: if a step below fails, they are not lost.
+  if (file_->HasPart() && done_.rows > 0) PENSTOCK_RETURN_IF_ERROR(WriteCheckpoint());
+  finishing_ = true;
   if (matrix_) matrix_->Finish(dimensions);
   if (ids_) PENSTOCK_RETURN_IF_ERROR(ids_->Close());
   PENSTOCK_RETURN_IF_ERROR(file_->Close());
@@ -185,13 +191,12 @@ Status EmbedOutput::Abandon(const Status& why) {
     if (file_) (void)file_->Sync();
     return why;
   }
-  int64_t rows = checkpointed_ && before_ ? before_->rows : 0;
+  int64_t rows = rows_before();
   if (done_.rows > 0) {
     // On a full disk the last one that was written counts.
-    const Status written = WriteCheckpoint();
+    if (!finishing_) (void)WriteCheckpoint();
     const auto kept = Checkpoint::Read(Checkpoint::PathFor(options_.path));
     rows = kept.ok() && *kept ? (*kept)->rows : 0;
-    if (!written.ok() && rows > 0) file_->Keep();
   }
   if (rows == 0) return why;
   return {why.code(),

@@ -73,7 +73,7 @@ class EmbedOutput {
   std::optional<OutputFile> file_;
   std::optional<OutputFile> ids_;       // none: there are none, or JSON lines have them
   std::optional<MatrixWriter> matrix_;  // none: JSON lines
-  bool checkpointed_ = false;
+  bool finishing_ = false;              // the header may be written, and files renamed
   Clock::time_point last_checkpoint_{};
 };
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 namespace penstock {
 namespace {
@@ -139,7 +140,7 @@ class EmbedOutputTest : public OutputTest {
   // A run that ends after `end` rows, where that is before the input's end.
   Status Run(const std::string& output, int end, bool resume, const std::string& settings = "s",
              float offset = 0) {
-    EmbedOutput out({Path(output), Precision::kFloat32, settings, resume, false, false});
+    EmbedOutput out({Path(output), Precision::kFloat32, settings, resume, false, ids_});
     PENSTOCK_RETURN_IF_ERROR(out.Prepare());
     before_ = out.rows_before();
     RowReader reader({Path("in")}, {.format = InputFormat::kText});
@@ -153,7 +154,11 @@ class EmbedOutputTest : public OutputTest {
     PENSTOCK_RETURN_IF_ERROR(out.Open());
     while (true) {
       PENSTOCK_ASSIGN_OR_RETURN(auto row, source.Next());
-      if (!row) return out.Finish(2);
+      if (!row) {
+        if (before_finish_) before_finish_();
+        const Status finished = out.Finish(2);
+        return finished.ok() ? finished : out.Abandon(finished);
+      }
       if (source.mark().rows > end) return out.Abandon({StatusCode::kCancelled, "stopped"});
       BulkWindow window;
       const std::vector<float> values = vector(row->text);
@@ -165,7 +170,28 @@ class EmbedOutputTest : public OutputTest {
   }
 
   int64_t before_ = 0;
+  bool ids_ = false;
+  std::function<void()> before_finish_;
 };
+
+TEST_F(EmbedOutputTest, ARunWhoseLastStepFailsIsGoneOnWith) {
+  PutRows(kRows);
+  ASSERT_TRUE(Run("whole.npy", kRows, false).ok());
+  ids_ = true;
+  // A folder in the way of the renamed file.
+  before_finish_ = [this] { std::filesystem::create_directories(Path("x.npy/in the way")); };
+  const Status status = Run("x.npy", kRows, false);
+  EXPECT_THAT(status.message(), HasSubstr("x.npy: Is a directory; "));
+  EXPECT_THAT(status.message(), HasSubstr("holds 100 rows: the same command"));
+  std::filesystem::remove_all(Path("x.npy"));
+  before_finish_ = nullptr;
+  const Status again = Run("x.npy", kRows, true);
+  ASSERT_TRUE(again.ok()) << again.message();
+  EXPECT_EQ(before_, kRows);
+  EXPECT_EQ(Contents(Path("x.npy")), Contents(Path("whole.npy")));
+  EXPECT_EQ(Contents(Path("x.npy.ids")).size(), kRows * std::string("null\n").size());
+  EXPECT_FALSE(Exists("x.npy.part") || Exists("x.npy.ids.part") || Exists("x.npy.checkpoint"));
+}
 
 TEST_F(EmbedOutputTest, GoesOnToTheSameFile) {
   PutRows(kRows);

@@ -30,7 +30,7 @@ Status Empty(const std::string& source) {
   return Status::InvalidArgument(source + " is set but empty; give it a value, or leave it out");
 }
 
-// "a whole number from 0 to 256" of a CLI::Range check; "" = there is none.
+// The range of an option's CLI::Range check, as "a whole number from 0 to 256"; "" without one.
 std::string RangeOf(const CLI::Option* option) {
   static const std::regex kRange(R"(:(\w+) in \[(.+) - (.+)\])");
   const std::string type = option->get_type_name();
@@ -40,7 +40,8 @@ std::string RangeOf(const CLI::Option* option) {
                      found[2].str(), found[3].str());
 }
 
-// "a, b or c" of the set in a message of CLI11, "{a->0,b->1}" or "{a,b}"; "" = there is none.
+// The allowed values in a message of CLI11, where they stand as "{a->0,b->1}" or "{a,b}", as
+// "a, b or c"; "" if the message names none.
 std::string ChoicesOf(const std::string& message) {
   const size_t from = message.find('{');
   const size_t to = message.find('}', from);

@@ -98,7 +98,7 @@ class Job:
             except subprocess.TimeoutExpired:
                 if means == "server":
                     self.stop_server(signal.SIGKILL)
-                    if random.random() < 0.5:  # nobody starts it again soon
+                    if random.random() < 0.5:  # in half of these runs the client ends too
                         process.send_signal(signal.SIGINT)
                     self.start_server()
                 else:

@@ -200,7 +200,7 @@ class BasicBatchRing {
   // Whether Claim would find something: for use between PrepareWait and Wait.
   bool HasWork() const;
   // Calls visit(slot, row) for the first row of each reservation that is published in a batch
-  // nobody has claimed. Producers go on meanwhile; nobody may Claim, which the caller sees to.
+  // that was not claimed yet. Producers may go on meanwhile; the caller keeps others from Claim.
   template <typename Visit>
   void ForEachWaiting(Visit visit) const {
     // Acquire: an epoch that is open was cleared of its former stamps before.

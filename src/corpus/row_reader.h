@@ -3,8 +3,9 @@
 //
 // A file holds lines of text, JSON strings or objects a line, an array of these, or a table with a
 // header (corpus/input_format.h tells which it is); it may be packed by gzip or zstd
-// (corpus/byte_source.h) and have another encoding than UTF-8. Nothing is guessed: what is none of
-// these is refused, and so is a row that is not UTF-8, not JSON, or has not the fields asked for.
+// (corpus/byte_source.h) and have another encoding than UTF-8. Nothing is guessed: a file of
+// another form is refused, and so is a row that is not UTF-8, not JSON, or has not the fields asked
+// for.
 //
 // Memory is bounded by the longest row, at most kRowBytesMax, which is held a few times over while
 // it is parsed. A reader is of one thread.

@@ -17,7 +17,7 @@ enum class TextEncoding {
 // "utf-8", "latin1", "windows-1252", "utf-16".
 const char* TextEncodingName(TextEncoding encoding);
 
-// The position of the first byte that belongs to no UTF-8 character; npos: there is none.
+// The position of the first byte that belongs to no UTF-8 character; npos if all bytes do.
 size_t FindNotUtf8(std::string_view text);
 
 // Turns a stream of bytes into UTF-8, block by block. What has no character in the encoding becomes

@@ -155,7 +155,8 @@ Status Registry::Impl::Check(const ModelSpec& spec) const {
   return Status::Ok();
 }
 
-// With the lock held, once a model has come: a last part that it shares is nobody's from now on.
+// Works out the short names of all models anew, after one was added. Two models that share a last
+// part both lose it. The caller holds the lock.
 void Registry::Impl::NameLastParts() {
   std::vector<std::vector<std::string>> wanted;
   for (const Slot& slot : slots) {

@@ -1,7 +1,5 @@
 #include "http/slow_log.h"
 
-#include <utility>
-
 namespace penstock {
 
 SlowLog::SlowLog(std::chrono::milliseconds limit, Metrics* metrics)
@@ -11,17 +9,7 @@ SlowLog::SlowLog(std::chrono::milliseconds limit, Metrics* metrics)
 
 std::optional<int64_t> SlowLog::Pass(Clock::time_point now) {
   slow_.Add();
-  const std::lock_guard lock(mutex_);
-  if (now - second_begin_ >= std::chrono::seconds(1)) {
-    second_begin_ = now;
-    lines_ = 0;
-  }
-  if (lines_ == kLinesPerSecondMax) {
-    ++left_out_;
-    return std::nullopt;
-  }
-  ++lines_;
-  return std::exchange(left_out_, 0);
+  return lines_.Pass(now);
 }
 
 }  // namespace penstock

@@ -2,12 +2,11 @@
 // a few lines a second at most; those left out are counted and told with the next line. Any thread.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 
+#include "common/log_limit.h"
 #include "http/message.h"
 #include "metrics/metrics.h"
 
@@ -31,10 +30,7 @@ class SlowLog {
  private:
   const std::chrono::milliseconds limit_;
   Counter& slow_;
-  std::mutex mutex_;                // slow requests only
-  Clock::time_point second_begin_;  // guarded by mutex_
-  int lines_ = 0;                   // guarded by mutex_: in that second
-  int64_t left_out_ = 0;            // guarded by mutex_: since the last line
+  LogLimit lines_{kLinesPerSecondMax};
 };
 
 }  // namespace penstock
