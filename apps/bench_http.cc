@@ -1,7 +1,8 @@
 // penstock bench http: a server under load.
-#include <charconv>
+#include <curl/curl.h>
+
 #include <map>
-#include <string_view>
+#include <memory>
 
 #include "bench/http_sweep.h"
 #include "bench/server_process.h"
@@ -22,7 +23,7 @@ struct HttpFlags {
 
 void AddTargetFlags(CLI::App* app, HttpFlags* flags) {
   const std::string group = "Server";
-  app->add_option("--url", flags->url, "http://HOST:PORT of a running server.")
+  app->add_option("--url", flags->url, "Address of a running server, http:// or https://.")
       ->type_name("URL")
       ->group(group);
   app->add_option("-m,--model", flags->model,
@@ -44,6 +45,14 @@ void AddTargetFlags(CLI::App* app, HttpFlags* flags) {
       ->group(group);
   app->add_option("--api-key", flags->sweep.target.api_key, "Sent as a bearer token.")
       ->type_name("KEY")
+      ->group(group);
+  app->add_option("--ca-cert", flags->sweep.target.ca_file,
+                  "Certificates (PEM) that the server's is checked against; none = those that "
+                  "SSL_CERT_FILE names, or the system's.")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE")
+      ->group(group);
+  app->add_flag("--insecure", flags->sweep.target.insecure, "Accept any certificate of the server.")
       ->group(group);
 }
 
@@ -145,23 +154,37 @@ void AddRunFlags(CLI::App* app, HttpFlags* flags) {
   app->add_option("--plot", sweep.plot_file, "SVG file: latency against throughput.")
       ->type_name("FILE")
       ->group(output);
+  app->add_flag("--allow-errors", sweep.allow_errors,
+                "Exit with 0 though requests were lost or refused, as in a test of overload.")
+      ->group(output);
 }
 
-// "http://host:port", port 80 if left out.
+// "" if the address has no such part.
+std::string PartOf(CURLU* address, CURLUPart part, unsigned flags = 0) {
+  char* text = nullptr;
+  if (curl_url_get(address, part, &text, flags) != CURLUE_OK) return "";
+  std::string copy = text;
+  curl_free(text);
+  return copy;
+}
+
+// An address as people type it: "host:port" means http, and "/v1" at the end is no matter.
 Status ParseUrl(const std::string& url, HttpTarget* target) {
-  const Status wrong = Status::InvalidArgument("--url is http://HOST:PORT, not '" + url + "'");
-  constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) return wrong;
-  std::string rest = url.substr(kScheme.size());
-  while (rest.ends_with('/')) rest.pop_back();
-  const size_t colon = rest.rfind(':');
-  target->host = rest.substr(0, colon);
-  if (target->host.empty() || rest.find('/') != std::string::npos) return wrong;
-  target->port = 80;
-  if (colon == std::string::npos) return Status::Ok();
-  const std::string port = rest.substr(colon + 1);
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), target->port);
-  if (error != std::errc() || end != port.data() + port.size()) return wrong;
+  const Status wrong =
+      Status::InvalidArgument("--url is http://HOST:PORT or https://HOST:PORT, not '" + url + "'");
+  const std::unique_ptr<CURLU, void (*)(CURLU*)> address(curl_url(), curl_url_cleanup);
+  if (curl_url_set(address.get(), CURLUPART_URL, url.c_str(), CURLU_GUESS_SCHEME) != CURLUE_OK) {
+    return wrong;
+  }
+  const std::string scheme = PartOf(address.get(), CURLUPART_SCHEME);
+  const std::string path = PartOf(address.get(), CURLUPART_PATH);
+  const bool has_path = path != "/" && path != "/v1" && path != "/v1/";
+  if ((scheme != "http" && scheme != "https") || has_path) return wrong;
+  target->tls = scheme == "https";
+  target->host = PartOf(address.get(), CURLUPART_HOST);
+  if (target->host.starts_with('[')) target->host = target->host.substr(1, target->host.size() - 2);
+  target->port =
+      static_cast<uint16_t>(std::stoi(PartOf(address.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT)));
   return Status::Ok();
 }
 
@@ -171,8 +194,8 @@ int RunBenchHttp(const std::vector<std::string>& args) {
   CommandLine line(
       "bench http",
       "Put a server under load and measure rates and latencies. Latency counts from the moment\n"
-      "a request was to be sent. Processors are processor seconds a second, of the client and of\n"
-      "the server.",
+      "a request was to be sent. Processors are processor seconds a second, of the client and, if\n"
+      "its process is known, of the server. Exits with 1 if a request was lost or refused.",
       "  penstock bench http --url http://127.0.0.1:8080 --concurrency 1,4,16 --batch 1,8\n"
       "  penstock bench http --model MODEL --rate 50,100,200 --plot latency.svg\n"
       "  penstock bench http --model MODEL --rate 20 --background-concurrency 8\n");

@@ -207,7 +207,8 @@ def chart(runs, path):
         for bar, (c, value) in zip(drawn, bars):
             if c.peer == "penstock":
                 bar.set(edgecolor="black", linewidth=1.6)
-            axis.text(value, bar.get_y() + bar.get_height() / 2, f" {value:.3g}", va="center", fontsize=7)
+            axis.annotate(f"{value:.3g}", (value, bar.get_y() + bar.get_height() / 2), (4, 0),
+                          textcoords="offset points", va="center", fontsize=7)
         axis.tick_params(labelsize=7)
         axis.margins(x=0.12)
         unit = "ms p50, less is better" if workload == "a" else "texts/s"

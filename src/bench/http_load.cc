@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -20,6 +17,7 @@
 #include <optional>
 #include <random>
 
+#include "bench/http_link.h"
 #include "bench/http_request.h"
 #include "bench/process_stat.h"
 
@@ -32,7 +30,6 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kAnswerBytesMax = uint64_t{1} << 30;
 constexpr std::chrono::milliseconds kPauseAfterLoss{20};
 constexpr std::chrono::milliseconds kGiveUpInterval{200};
 
@@ -67,15 +64,6 @@ enum class Outcome { kAnswered, kLeft, kLost };
 
 class Stream;
 
-// One connection and what is being read from it. Operations hold on to it: one that was under way
-// when the client left ends on the closed socket, not on the client's next one.
-struct Link {
-  explicit Link(asio::io_context* context) : socket(*context) {}
-  tcp::socket socket;
-  boost::beast::flat_buffer buffer;
-  std::optional<http::response_parser<http::string_body>> parser;
-};
-
 // Sends one request at a time, over one connection as long as it is kept.
 class Client {
  public:
@@ -96,15 +84,15 @@ class Client {
   void ArmLeaving();
   void Finish(Outcome outcome);
   void Close() {
-    error_code ignored;
-    if (link_ != nullptr) link_->socket.close(ignored);
+    if (link_ != nullptr) link_->Close();
     link_ = nullptr;
     leave_timer_.cancel();
   }
 
   asio::steady_timer leave_timer_;
   Stream* const stream_;
-  std::shared_ptr<Link> link_;  // null: not connected
+  // Null: not connected. An operation of a former link ends on that link, which is not this one.
+  std::shared_ptr<HttpLink> link_;
   Request request_;
   bool busy_ = false;
   uint64_t serial_ = 0;  // of the request: a timer that has fired cannot be cancelled
@@ -115,6 +103,7 @@ struct Run {
   asio::io_context context{1};
   HttpTarget target;
   tcp::endpoint endpoint;
+  std::unique_ptr<asio::ssl::context> tls;  // null: plain
   LoadWindow window;
   Clock::time_point begin;  // of the window
   Clock::time_point end;
@@ -150,7 +139,7 @@ class Stream {
   void StopArrivals() { arrival_timer_.cancel(); }
 
   void OnWritten() { ++result_.sent; }
-  void OnDone(Client* client, Outcome outcome, const http::response<http::string_body>* response);
+  void OnDone(Client* client, Outcome outcome, const HttpLink::Response* response);
   // At the end of the drain.
   void AbandonAll() {
     for (const auto& client : clients_) {
@@ -179,7 +168,7 @@ class Stream {
   void IssueAfterPause(Client* client);
   void ScheduleArrival();
   void Arrive();
-  void CountAnswer(const Request& request, const http::response<http::string_body>& response);
+  void CountAnswer(const Request& request, const HttpLink::Response& response);
 
   Run* const run_;
   const HttpLoad load_;
@@ -196,29 +185,25 @@ void Client::Start(Request request) {
   request_ = std::move(request);
   busy_ = true;
   if (link_ != nullptr) return Write();
-  link_ = std::make_shared<Link>(&stream_->run()->context);
-  link_->socket.async_connect(stream_->run()->endpoint, [this, link = link_](error_code ec) {
+  Run* const run = stream_->run();
+  link_ = std::make_shared<HttpLink>(&run->context, run->tls.get());
+  link_->Connect(run->endpoint, run->target.host, [this, link = link_](const error_code& ec) {
     if (link != link_) return;
     if (ec) return Finish(Outcome::kLost);
-    error_code ignored;
-    link->socket.set_option(tcp::no_delay(true), ignored);
     Write();
   });
 }
 
 void Client::Write() {
   request_.sent = Clock::now();
-  // Held by the operation, which may outlive the request if the client is abandoned.
-  auto bytes = std::make_shared<const std::string>(std::move(request_.wire.bytes));
-  asio::async_write(link_->socket, asio::buffer(*bytes),
-                    [this, link = link_, bytes](error_code ec, size_t) {
-                      if (link != link_) return;
-                      if (ec) return Finish(Outcome::kLost);
-                      request_.written = true;
-                      stream_->OnWritten();
-                      if (request_.leaves) ArmLeaving();
-                      Read();
-                    });
+  link_->Write(std::move(request_.wire.bytes), [this, link = link_](const error_code& ec) {
+    if (link != link_) return;
+    if (ec) return Finish(Outcome::kLost);
+    request_.written = true;
+    stream_->OnWritten();
+    if (request_.leaves) ArmLeaving();
+    Read();
+  });
 }
 
 void Client::ArmLeaving() {
@@ -229,22 +214,19 @@ void Client::ArmLeaving() {
 }
 
 void Client::Read() {
-  link_->parser.emplace();
-  link_->parser->body_limit(kAnswerBytesMax);
-  http::async_read(link_->socket, link_->buffer, *link_->parser,
-                   [this, link = link_](error_code ec, size_t) {
-                     if (link != link_) return;
-                     leave_timer_.cancel();
-                     Finish(ec ? Outcome::kLost : Outcome::kAnswered);
-                   });
+  link_->Read([this, link = link_](const error_code& ec) {
+    if (link != link_) return;
+    leave_timer_.cancel();
+    Finish(ec ? Outcome::kLost : Outcome::kAnswered);
+  });
 }
 
 void Client::Finish(Outcome outcome) {
   busy_ = false;
   ++serial_;
   const auto link = link_;  // the answer lies in it
-  if (outcome != Outcome::kAnswered || !link->parser->keep_alive()) Close();
-  stream_->OnDone(this, outcome, outcome == Outcome::kAnswered ? &link->parser->get() : nullptr);
+  if (outcome != Outcome::kAnswered || !link->keep_alive()) Close();
+  stream_->OnDone(this, outcome, outcome == Outcome::kAnswered ? &link->response() : nullptr);
 }
 
 void Stream::Issue(Client* client, Clock::time_point intended) {
@@ -296,8 +278,7 @@ void Stream::Arrive() {
   ScheduleArrival();
 }
 
-void Stream::CountAnswer(const Request& request,
-                         const http::response<http::string_body>& response) {
+void Stream::CountAnswer(const Request& request, const HttpLink::Response& response) {
   const auto now = Clock::now();
   const int status = static_cast<int>(response.result_int());
   ++result_.by_status[status];
@@ -320,8 +301,7 @@ void Stream::CountAnswer(const Request& request,
   }
 }
 
-void Stream::OnDone(Client* client, Outcome outcome,
-                    const http::response<http::string_body>* response) {
+void Stream::OnDone(Client* client, Outcome outcome, const HttpLink::Response* response) {
   const Request& request = client->request();
   run_->last_answer = Clock::now();
   switch (outcome) {
@@ -433,7 +413,27 @@ class Conductor {
   double server_cpu_s_ = 0;
 };
 
+// A server that is not there, or has another certificate, would give a table of failures.
+Status TryToConnect(Run* run) {
+  error_code result;
+  const auto link = std::make_shared<HttpLink>(&run->context, run->tls.get());
+  link->Connect(run->endpoint, run->target.host, [&result](const error_code& ec) { result = ec; });
+  run->context.run();
+  run->context.restart();
+  if (!result) return Status::Ok();
+  return {StatusCode::kUnavailable, UrlOf(run->target) + ": " + result.message()};
+}
+
 }  // namespace
+
+std::string AuthorityOf(const HttpTarget& target) {
+  const bool v6 = target.host.find(':') != std::string::npos;
+  return fmt::format("{}:{}", v6 ? "[" + target.host + "]" : target.host, target.port);
+}
+
+std::string UrlOf(const HttpTarget& target) {
+  return (target.tls ? "https://" : "http://") + AuthorityOf(target);
+}
 
 Expected<HttpRunResult> RunHttpLoads(const HttpTarget& target, const std::vector<HttpLoad>& loads,
                                      const LoadWindow& window) {
@@ -442,13 +442,8 @@ Expected<HttpRunResult> RunHttpLoads(const HttpTarget& target, const std::vector
   Run run;
   run.target = target;
   PENSTOCK_ASSIGN_OR_RETURN(run.endpoint, Resolve(target, &run.context));
-  // A server that is not there would give a table of failures.
-  error_code ec;
-  tcp::socket(run.context).connect(run.endpoint, ec);
-  if (ec) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("http://{}:{}: {}", target.host, target.port, ec.message()));
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(run.tls, MakeTlsContext(target));
+  PENSTOCK_RETURN_IF_ERROR(TryToConnect(&run));
   run.window = window;
   run.begin = Clock::now() + Seconds(window.warmup_s);
   run.end = run.begin + Seconds(window.duration_s);
@@ -479,8 +474,8 @@ Expected<std::string> HttpGet(const HttpTarget& target, const std::string& path)
   tcp::socket socket(context);
   error_code ec;
   socket.connect(endpoint, ec);
-  std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n", path,
-                                    target.host, target.port);
+  std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", path,
+                                    AuthorityOf(target));
   if (!target.api_key.empty()) {
     request += fmt::format("Authorization: Bearer {}\r\n", target.api_key);
   }
@@ -488,9 +483,9 @@ Expected<std::string> HttpGet(const HttpTarget& target, const std::string& path)
   if (!ec) asio::write(socket, asio::buffer(request), ec);
   boost::beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
-  parser.body_limit(kAnswerBytesMax);
+  parser.body_limit(HttpLink::kAnswerBytesMax);
   if (!ec) http::read(socket, buffer, parser, ec);
-  const std::string what = fmt::format("GET http://{}:{}{}: ", target.host, target.port, path);
+  const std::string what = "GET " + UrlOf(target) + path + ": ";
   if (ec) return Status(StatusCode::kUnavailable, what + ec.message());
   if (parser.get().result_int() != 200) {
     return Status(StatusCode::kUnavailable,

@@ -7,7 +7,7 @@
 // that a stalled server cannot hide its stall (no coordinated omission).
 //
 // RunHttpLoads runs everything on the calling thread with one event loop, so what the client costs
-// is that thread's processor time. Plain HTTP/1.1 with keep-alive; Boost stays in the .cc.
+// is that thread's processor time. HTTP/1.1 with keep-alive, plain or TLS.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,15 @@ struct HttpTarget {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   std::string api_key;  // "" = none
+  bool tls = false;
+  std::string ca_file;    // PEM; "" = that of SSL_CERT_FILE, else the system's
+  bool insecure = false;  // the certificate is not checked
 };
+
+// "host:443", an IPv6 address in brackets.
+std::string AuthorityOf(const HttpTarget& target);
+// "https://host:443".
+std::string UrlOf(const HttpTarget& target);
 
 enum class LoadRoute { kOpenAiEmbeddings, kTeiEmbed, kRerank };
 
@@ -100,11 +108,13 @@ struct HttpRunResult {
   double server_cpu_s = 0;        // the server process's, in the window
 };
 
-// kUnavailable: nobody listens. kInvalidArgument: a load makes no sense.
+// kUnavailable: the server cannot be reached, or its certificate is refused. kInvalidArgument: a
+// load makes no sense.
 Expected<HttpRunResult> RunHttpLoads(const HttpTarget& target, const std::vector<HttpLoad>& loads,
                                      const LoadWindow& window);
 
-// GET, blocking, on a connection of its own. kUnavailable: no answer, or not 200.
+// GET of a server without TLS, blocking, on a connection of its own. kUnavailable: no answer, or
+// not 200.
 Expected<std::string> HttpGet(const HttpTarget& target, const std::string& path);
 
 // Asks for /livez again and again on a thread and a connection of its own, at a high priority

@@ -52,8 +52,8 @@ WireRequest MakeRequest(const HttpTarget& target, const HttpLoad& load, bool wit
   WireRequest request;
   request.texts = static_cast<uint64_t>(load.batch);
   request.bytes = fmt::format(
-      "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
-      PathOf(load.route), target.host, target.port, body.size());
+      "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+      PathOf(load.route), AuthorityOf(target), body.size());
   if (!target.api_key.empty()) {
     request.bytes += fmt::format("Authorization: Bearer {}\r\n", target.api_key);
   }

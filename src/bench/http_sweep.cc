@@ -25,8 +25,7 @@ class Sweep {
       : options_(options),
         texts_(std::make_shared<TextSource>(std::move(texts))),
         records_(records),
-        table_({"load", "requests/s", "texts/s", "tokens/s", "p50 ms", "p90", "p95", "p99", "p99.9",
-                "max", "client cpu", "server cpu", "errors"}) {}
+        table_(Columns(options)) {}
 
   Status Run() {
     const bool open = !options_.rates.empty();
@@ -35,10 +34,7 @@ class Sweep {
       HttpLoad load = options_.load;
       load.batch = batch;
       load.name = fmt::format("batch={}", batch);
-      if (options_.batches.size() * options_.concurrencies.size() > 1 || open) {
-        plot_.series.push_back({fmt::format("batch {}, p50", batch), {}});
-        plot_.series.push_back({fmt::format("batch {}, p99", batch), {}});
-      }
+      AddSeries(fmt::format("batch {}", batch));
       for (size_t i = 0; i < (open ? options_.rates.size() : options_.concurrencies.size()); ++i) {
         HttpLoad one = load;
         if (open) {
@@ -55,10 +51,31 @@ class Sweep {
     }
     table_.Print();
     PENSTOCK_RETURN_IF_ERROR(status);
-    return WritePlot();
+    PENSTOCK_RETURN_IF_ERROR(WritePlot());
+    return errors_;
   }
 
  private:
+  static std::vector<std::string> Columns(const HttpSweepOptions& options) {
+    std::vector<std::string> columns = {"load",   "requests/s", "texts/s",   "tokens/s",
+                                        "p50 ms", "p90",        "p95",       "p99",
+                                        "p99.9",  "max",        "client cpu"};
+    if (options.window.server_pid > 0) columns.push_back("server cpu");
+    columns.push_back("errors");
+    return columns;
+  }
+
+  // Two lines of one hue for the measured load, and two for the one beside it.
+  void AddSeries(const std::string& name) {
+    const bool beside = options_.background_concurrency > 0;
+    for (int i = 0; i < (beside ? 2 : 1); ++i) {
+      const std::string whole = i == 0 ? name : "beside " + name;
+      plot_.series.push_back({whole + ", p50", {}, hues_, false});
+      plot_.series.push_back({whole + ", p99", {}, hues_, true});
+      ++hues_;
+    }
+  }
+
   Status RunRow(HttpLoad load) {
     load.next_text = [texts = texts_] { return texts->Next(); };
     std::vector<HttpLoad> loads = {load};
@@ -91,24 +108,39 @@ class Sweep {
   void Add(const Row& row, const std::string& record_row, bool first) {
     const LoadResult& load = row.load;
     rows_answered_ += load.ok;
+    if (!options_.allow_errors && errors_.ok() && ErrorsOf(load) > 0) {
+      errors_ = {
+          StatusCode::kUnavailable,
+          record_row + ": not every request was answered with 200 (" + ErrorsText(load) + ")"};
+    }
     const double texts_per_s = PerSecond(load.texts, load.seconds);
     const auto percentile = [&load](double share) {
       return ShortNumber(load.latency.PercentileMs(share));
     };
-    table_.AddRow(
-        {row.name, ShortNumber(PerSecond(load.ok, load.seconds)), ShortNumber(texts_per_s),
-         ShortNumber(PerSecond(load.tokens, load.seconds)), percentile(0.5), percentile(0.9),
-         percentile(0.95), percentile(0.99), percentile(0.999), ShortNumber(load.latency.max_ms()),
-         first ? fmt::format("{:.2f}", row.cpu_client) : "",
-         first && options_.window.server_pid > 0 ? fmt::format("{:.2f}", row.cpu_server) : "",
-         ErrorsText(load.errors)});
+    std::vector<std::string> cells = {row.name,
+                                      ShortNumber(PerSecond(load.ok, load.seconds)),
+                                      ShortNumber(texts_per_s),
+                                      ShortNumber(PerSecond(load.tokens, load.seconds)),
+                                      percentile(0.5),
+                                      percentile(0.9),
+                                      percentile(0.95),
+                                      percentile(0.99),
+                                      percentile(0.999),
+                                      ShortNumber(load.latency.max_ms()),
+                                      first ? fmt::format("{:.2f}", row.cpu_client) : ""};
+    if (options_.window.server_pid > 0) {
+      cells.push_back(first ? fmt::format("{:.2f}", row.cpu_server) : "");
+    }
+    cells.push_back(ErrorsText(load));
+    table_.AddRow(cells);
     AddRecords(row, record_row, first);
-    if (!first || plot_.series.empty()) return;
-    auto& p50 = plot_.series[plot_.series.size() - 2];
-    auto& p99 = plot_.series.back();
-    const std::string label = row.name.substr(row.name.find('=', row.name.find(' ')) + 1);
-    p50.points.push_back({texts_per_s, load.latency.PercentileMs(0.5), ""});
-    p99.points.push_back({texts_per_s, load.latency.PercentileMs(0.99), label});
+    const bool beside = options_.background_concurrency > 0;
+    const size_t series = plot_.series.size() - (first && beside ? 4 : 2);
+    // Of the row's name what changes along the line: "16" of "batch=8 concurrency=16".
+    const std::string label = first ? row.name.substr(row.name.rfind('=') + 1) : "";
+    plot_.series[series].points.push_back({texts_per_s, load.latency.PercentileMs(0.5), ""});
+    plot_.series[series + 1].points.push_back(
+        {texts_per_s, load.latency.PercentileMs(0.99), label});
   }
 
   void AddRecords(const Row& row, const std::string& name, bool first) {
@@ -125,9 +157,7 @@ class Sweep {
     add("p99_ms", load.latency.PercentileMs(0.99), "ms");
     add("p999_ms", load.latency.PercentileMs(0.999), "ms");
     add("max_ms", load.latency.max_ms(), "ms");
-    uint64_t errors = 0;
-    for (const auto& [status, count] : load.errors) errors += count;
-    add("errors", static_cast<double>(errors), "1");
+    add("errors", static_cast<double>(ErrorsOf(load)), "1");
     if (!first) return;
     add("client_processors", row.cpu_client, "1");
     if (options_.window.server_pid > 0) add("server_processors", row.cpu_server, "1");
@@ -136,6 +166,11 @@ class Sweep {
   Status WritePlot() {
     if (options_.plot_file.empty()) return Status::Ok();
     plot_.title = "Latency against throughput";
+    if (options_.background_concurrency > 0) {
+      plot_.title += fmt::format(" beside bulk requests of {} texts, {} at a time",
+                                 options_.background_batch, options_.background_concurrency);
+    }
+    plot_.label_note = options_.rates.empty() ? "labels: clients" : "labels: requests/s";
     plot_.x_label = "texts/s";
     plot_.y_label = "latency, ms";
     return plot_.WriteFile(options_.plot_file);
@@ -146,20 +181,31 @@ class Sweep {
   BenchRecords* const records_;
   BenchTable table_;
   LinePlot plot_;
+  int hues_ = 0;
   uint64_t rows_answered_ = 0;
+  Status errors_;  // of the first row that has some
 };
 
 }  // namespace
 
-std::string ErrorsText(const std::map<int, uint64_t>& errors) {
+uint64_t ErrorsOf(const LoadResult& load) {
+  uint64_t errors = load.not_sent;
+  for (const auto& [status, count] : load.errors) errors += count;
+  return errors;
+}
+
+std::string ErrorsText(const LoadResult& load) {
   std::string text;
-  for (const auto& [status, count] : errors) {
-    if (!text.empty()) text += ", ";
-    text += status == LoadResult::kLost       ? "lost"
-            : status == LoadResult::kNoAnswer ? "no answer"
-                                              : std::to_string(status);
-    text += fmt::format(": {}", count);
+  const auto add = [&text](const std::string& what, uint64_t count) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", what, count);
+  };
+  for (const auto& [status, count] : load.errors) {
+    add(status == LoadResult::kLost       ? "lost"
+        : status == LoadResult::kNoAnswer ? "no answer"
+                                          : std::to_string(status),
+        count);
   }
+  if (load.not_sent > 0) add("not sent", load.not_sent);
   return text.empty() ? "-" : text;
 }
 

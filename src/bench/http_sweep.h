@@ -25,13 +25,17 @@ struct HttpSweepOptions {
   std::string text_file;  // "" = texts made with `lengths`
   LengthSpec lengths;
   std::string plot_file;  // "" = none
+  bool allow_errors = false;
 };
 
-// Prints the table on stdout as its rows come and adds their records. A row without one answer of
-// status 2xx makes the whole fail (kUnavailable), after the table is printed.
+// Prints the table on stdout as its rows come and adds their records. kUnavailable, after the table
+// is printed: a row had not one answer of status 2xx, or, without allow_errors, a request was not
+// answered so.
 Status RunHttpSweep(const HttpSweepOptions& options, BenchRecords* records);
 
+// Measured requests without an answer of status 2xx, and those that could not be sent.
+uint64_t ErrorsOf(const LoadResult& load);
 // "429: 12, lost: 3", or "-".
-std::string ErrorsText(const std::map<int, uint64_t>& errors);
+std::string ErrorsText(const LoadResult& load);
 
 }  // namespace penstock

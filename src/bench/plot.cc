@@ -14,7 +14,7 @@ namespace {
 constexpr double kWidth = 760;
 constexpr double kHeight = 460;
 constexpr double kLeft = 80;
-constexpr double kRight = 150;  // the legend stands there
+constexpr double kRight = 190;  // the legend stands there
 constexpr double kTop = 44;
 constexpr double kBottom = 60;
 constexpr double kLogSpan = 20;
@@ -102,8 +102,10 @@ class Svg {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" width=\"{0:g}\" "
         "height=\"{1:g}\" font-family=\"sans-serif\" font-size=\"13\">\n"
         "<style>.bg{{fill:#fff}}.t{{fill:#222}}.g{{stroke:#ddd}}.a{{stroke:#222}}"
+        // A rim of the ground's colour, so that a line does not run through a label.
+        ".l{{stroke:#fff;stroke-width:3;paint-order:stroke}}"
         "@media(prefers-color-scheme:dark){{.bg{{fill:#16181c}}.t{{fill:#ddd}}.g{{stroke:#3a3d44}}"
-        ".a{{stroke:#ccc}}}}</style>\n"
+        ".a{{stroke:#ccc}}.l{{stroke:#16181c}}}}</style>\n"
         "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
         kWidth, kHeight);
     Text(kLeft, 26, "start", plot.title, 15);
@@ -127,32 +129,55 @@ class Svg {
     Line("a", kLeft, kTop, kLeft, kHeight - kBottom);
   }
 
-  void Add(const LinePlot::Series& series, size_t index) {
-    const char* colour = kColours[index % std::size(kColours)];
+  // `place`: in the legend.
+  void AddLine(const LinePlot::Series& series, size_t place) {
+    const std::string stroke = StrokeOf(series);
     std::string path;
-    std::string marks;
     for (const auto& point : series.points) {
-      if (!std::isfinite(point.x) || !std::isfinite(point.y) || (y_.log && point.y <= 0)) continue;
+      if (!HasPlace(point)) continue;
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", X(point.x), Y(point.y));
-      marks += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n",
-                           X(point.x), Y(point.y), colour);
-      if (point.label.empty()) continue;
-      marks +=
-          fmt::format("<text class=\"t\" x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\">{}</text>\n",
-                      X(point.x) + 5, Y(point.y) - 5, Escaped(point.label));
     }
-    out_ += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", path,
-                        colour);
-    out_ += marks;
-    const double y = kTop + 10 + 20 * static_cast<double>(index);
-    out_ += fmt::format("<rect x=\"{:g}\" y=\"{:g}\" width=\"16\" height=\"4\" fill=\"{}\"/>\n",
-                        kWidth - kRight + 14, y - 6, colour);
-    Text(kWidth - kRight + 36, y, "start", series.name, 12);
+    out_ += fmt::format("<path d=\"{}\" fill=\"none\" {}/>\n", path, stroke);
+    for (const auto& point : series.points) {
+      if (!HasPlace(point)) continue;
+      out_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n",
+                          X(point.x), Y(point.y), ColourOf(series));
+    }
+    const double y = LegendY(place);
+    out_ += fmt::format("<path d=\"M{:g} {:g} h22\" fill=\"none\" {}/>\n", kWidth - kRight + 14,
+                        y - 4, stroke);
+    Text(kWidth - kRight + 42, y, "start", series.name, 12);
+  }
+
+  // Above all lines.
+  void AddLabels(const LinePlot::Series& series) {
+    for (const auto& point : series.points) {
+      if (point.label.empty() || !HasPlace(point)) continue;
+      out_ += fmt::format(
+          "<text class=\"t l\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" "
+          "font-size=\"10\">{}</text>\n",
+          X(point.x), Y(point.y) - 8, Escaped(point.label));
+    }
+  }
+
+  void AddNote(const std::string& note, size_t place) {
+    Text(kWidth - kRight + 14, LegendY(place) + 6, "start", note, 11);
   }
 
   std::string End() { return std::move(out_) + "</svg>\n"; }
 
  private:
+  static const char* ColourOf(const LinePlot::Series& series) {
+    return kColours[static_cast<size_t>(series.hue) % std::size(kColours)];
+  }
+  static std::string StrokeOf(const LinePlot::Series& series) {
+    return fmt::format("stroke=\"{}\" stroke-width=\"2\"{}", ColourOf(series),
+                       series.dashed ? " stroke-dasharray=\"6 4\"" : "");
+  }
+  static double LegendY(size_t place) { return kTop + 10 + 20 * static_cast<double>(place); }
+  bool HasPlace(const LinePlot::Point& point) const {
+    return std::isfinite(point.x) && std::isfinite(point.y) && (!y_.log || point.y > 0);
+  }
   double X(double value) const { return kLeft + x_.At(value) * (kWidth - kLeft - kRight); }
   double Y(double value) const {
     return kHeight - kBottom - y_.At(value) * (kHeight - kTop - kBottom);
@@ -192,7 +217,9 @@ std::string LinePlot::ToSvg() const {
   Svg svg(LinearAxis(x_max), log ? LogAxis(y_min, y_max) : LinearAxis(y_max));
   svg.Begin(*this);
   svg.Axes();
-  for (size_t i = 0; i < series.size(); ++i) svg.Add(series[i], i);
+  for (size_t i = 0; i < series.size(); ++i) svg.AddLine(series[i], i);
+  for (const Series& one : series) svg.AddLabels(one);
+  if (!label_note.empty()) svg.AddNote(label_note, series.size());
   return svg.End();
 }
 

@@ -18,11 +18,14 @@ struct LinePlot {
   struct Series {
     std::string name;
     std::vector<Point> points;  // joined in this order
+    int hue = 0;                // series that belong together have one hue,
+    bool dashed = false;        // and different strokes
   };
   std::string title;
   std::string x_label;  // with the unit
   std::string y_label;
   std::vector<Series> series;
+  std::string label_note;  // what the labels of points are; under the legend
 
   // x from 0, linear; y logarithmic where its values span more than a factor of 20, else from 0.
   // Points that are not finite, and those not above 0 on a logarithmic axis, are left out.

@@ -52,7 +52,7 @@ Status RunRound(const StagesOverheadOptions& options, const HttpLoad& load, bool
   if (got.ok == 0 || !got.errors.empty()) {
     return {StatusCode::kUnavailable,
             fmt::format("{} requests of a round were answered with 200; others: {}", got.ok,
-                        ErrorsText(got.errors))};
+                        ErrorsText(got))};
   }
   side->requests_per_s.push_back(static_cast<double>(got.ok) / result.seconds);
   side->processor_us.push_back(server_s * 1e6 / static_cast<double>(got.sent));

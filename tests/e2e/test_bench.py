@@ -1,8 +1,9 @@
 """penstock bench: that it measures and reports; how fast anything is, is not asked here."""
 import json
+import subprocess
 import xml.etree.ElementTree
 
-from conftest import EMBED, GOLDEN, RERANK, run
+from conftest import EMBED, GOLDEN, RERANK, clean_environment, run
 
 
 def records(path):
@@ -58,6 +59,35 @@ def test_http_open_loop_with_bulk_beside_it(start, tmp_path):
     assert "background" in done.stdout.decode()
 
 
+def test_http_exit_code_tells_of_errors(start):
+    server = start("--max-concurrent-requests", 1)
+    address = server.url.removeprefix("http://") + "/v1"
+    load = ("bench", "http", "--url", address, "--concurrency", 16, "--batch", 8, "--duration", 0.5, "--warmup", 0)
+    done = run(*load, check=False)
+    assert done.returncode == 1 and "429: " in done.stderr.decode(), done.stderr
+    assert "429: " in done.stdout.decode() and "server cpu" not in done.stdout.decode()
+    assert run(*load, "--allow-errors", check=False).returncode == 0
+
+
+def test_http_over_tls(start, tmp_path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
+                    "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    server = start("--tls-cert", cert, "--tls-key", key)
+    url = server.url.replace("http://", "https://")
+    load = ("bench", "http", "--url", url, "--requests", 40, "--warmup", 0, "--json", tmp_path / "r.json")
+    done = run(*load, check=False)
+    assert done.returncode == 1 and "certificate verify failed" in done.stderr.decode(), done.stderr
+    for trust in (("--ca-cert", cert), ("--insecure",)):
+        run(*load, *trust)
+        found = {r["name"]: r["value"] for r in records(tmp_path / "r.json")}
+        assert found["http.requests_per_s"] > 0 and found["http.errors"] == 0
+    run(*load, env={**clean_environment(), "SSL_CERT_FILE": str(cert)})
+    other = run(*load[:3], url.replace("127.0.0.1", "localhost"), *load[4:], "--ca-cert", cert, check=False)
+    assert other.returncode == 1 and "certificate" in other.stderr.decode(), other.stderr
+
+
 def test_http_rerank(tmp_path):
     run("bench", "http", "--model", GOLDEN / RERANK, "--route", "/v1/rerank", "--batch", 4,
         "--requests", 20, "--warmup", 0, "--lengths", "fixed:5", "--json", tmp_path / "r.json")
@@ -69,6 +99,10 @@ def test_http_says_what_is_wrong():
     for arguments, said in (((), "--url or --model"),
                             (("--url", "ftp://x"), "http://HOST:PORT"),
                             (("--url", "http://127.0.0.1:1"), "127.0.0.1:1"),
+                            (("--url", "http://127.0.0.1:99999"), "--url is"),
+                            (("--url", "http://127.0.0.1/other/path"), "--url is"),
+                            (("--url", "https://127.0.0.1:1", "--ca-cert", "/nonexistent"), "/nonexistent"),
+                            (("--url", "https://127.0.0.1:1", "--ca-cert", __file__), "holds no certificates"),
                             (("--url", "http://x", "--lengths", "long"), "lognormal"),
                             (("--model", "/nonexistent/model"), "ended before")):
         done = run("bench", "http", *arguments, check=False)
