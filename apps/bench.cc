@@ -31,6 +31,8 @@ const std::vector<Command>& Benchmarks() {
       {"saturation",
        "A whole server beside its kernels alone; interactive requests under bulk load",
        RunBenchSaturation},
+      {"reindex", "Embedding a file, locally and by --url, beside the kernels alone",
+       RunBenchReindex},
       {"stages", "What timing the stages of requests costs", RunBenchStages},
       {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
       {"soak", "A server offered several times what it can do: what must hold all the same",

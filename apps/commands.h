@@ -29,6 +29,7 @@ int RunBench(const std::vector<std::string>& args);
 int RunBenchKernels(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);
+int RunBenchReindex(const std::vector<std::string>& args);
 int RunBenchStages(const std::vector<std::string>& args);
 int RunBenchBatcher(const std::vector<std::string>& args);
 int RunBenchSoak(const std::vector<std::string>& args);

@@ -75,20 +75,30 @@ Status KernelLoop::RunBatch(size_t index) {
   return session_->Run(packed, output_, std::span(out_).first((batch.end - batch.begin) * width));
 }
 
-Expected<KernelLoop::Result> KernelLoop::RunFor(double seconds) {
+template <typename More>
+Expected<KernelLoop::Result> KernelLoop::RunWhile(More more) {
   Result result;
   const double cpu = ProcessCpuSeconds(getpid());
   const auto begin = Clock::now();
-  while (SecondsSince(begin) < seconds) {
+  while (more(result)) {
     const Batch& batch = batches_[next_batch_];
     PENSTOCK_RETURN_IF_ERROR(RunBatch(next_batch_));
     next_batch_ = (next_batch_ + 1) % batches_.size();
     result.texts += batch.end - batch.begin;
     result.tokens += static_cast<uint64_t>(batch.offsets.back());
+    result.seconds = SecondsSince(begin);
   }
-  result.seconds = SecondsSince(begin);
   result.cpu_s = ProcessCpuSeconds(getpid()) - cpu;
   return result;
+}
+
+Expected<KernelLoop::Result> KernelLoop::RunFor(double seconds) {
+  return RunWhile([seconds](const Result& so_far) { return so_far.seconds < seconds; });
+}
+
+Expected<KernelLoop::Result> KernelLoop::RunOnce() {
+  const size_t texts = offsets_.size() - 1;
+  return RunWhile([texts](const Result& so_far) { return so_far.texts < texts; });
 }
 
 Expected<LatencyHistogram> KernelLoop::TimeFullestBatch(double seconds) {

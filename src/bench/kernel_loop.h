@@ -32,6 +32,8 @@ class KernelLoop {
 
   // Whole batches until `seconds` have passed.
   Expected<Result> RunFor(double seconds);
+  // Every text once.
+  Expected<Result> RunOnce();
   // Times single runs of the fullest batch there is, for about `seconds`.
   Expected<LatencyHistogram> TimeFullestBatch(double seconds);
   double mean_tokens() const;
@@ -40,6 +42,9 @@ class KernelLoop {
  private:
   KernelLoop() = default;
   Status RunBatch(size_t batch);
+  // Batches from where the last ones ended, as long as `more` of the result so far is true.
+  template <typename More>
+  Expected<Result> RunWhile(More more);
 
   std::unique_ptr<Backend> backend_;
   std::string backend_name_;

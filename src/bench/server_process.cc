@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,14 +13,13 @@
 #include <cstring>
 #include <thread>
 
-extern char** environ;
+#include "bench/self_process.h"
 
 namespace penstock {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kSelf = "/proc/self/exe";
 constexpr size_t kReadyBytesMax = 64 << 10;  // of output before the line that says it is ready
 
 }  // namespace
@@ -32,24 +30,15 @@ Expected<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::vector<
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
     return Status(StatusCode::kUnavailable, std::string("pipe: ") + strerror(errno));
   }
-  std::vector<std::string> words = {"penstock", "serve", "--host", "127.0.0.1", "--port", "0"};
+  std::vector<std::string> words = {"serve", "--host", "127.0.0.1", "--port", "0"};
   words.insert(words.end(), args.begin(), args.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
   std::unique_ptr<ServerProcess> server(new ServerProcess());
-  const int error = posix_spawn(&server->pid_, kSelf, &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
+  const auto pid = SpawnSelf(std::move(words), pipe_fds[1]);
   close(pipe_fds[1]);
   server->stdout_ = pipe_fds[0];
-  if (error != 0) {
-    server->ended_ = true;
-    return Status(StatusCode::kUnavailable,
-                  std::string("cannot start the server: ") + strerror(error));
-  }
+  server->ended_ = !pid.ok();
+  PENSTOCK_RETURN_IF_ERROR(pid.status());
+  server->pid_ = *pid;
   PENSTOCK_RETURN_IF_ERROR(server->ReadUntilReady(ready_timeout_s));
   return server;
 }
@@ -88,7 +77,7 @@ bool ServerProcess::Reap(bool wait) {
   }
   if (reaped == 0) return false;
   ended_ = true;
-  exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  exit_code_ = ExitCodeOf(status);
   return true;
 }
 

@@ -109,6 +109,15 @@ def test_http_says_what_is_wrong():
         assert done.returncode != 0 and said in done.stderr.decode(), (arguments, done.stderr)
 
 
+def test_reindex(tmp_path):
+    run("bench", "reindex", "--model", GOLDEN / EMBED, "--threads", 1, "--rounds", 1, "--rows", 3000,
+        "--json", tmp_path / "r.json")
+    found = {r["name"]: r["value"] for r in records(tmp_path / "r.json")}
+    assert found["reindex.kernel_loop_texts_per_s"] > 0
+    assert found["reindex.rate_ratio_vs_kernel_loop"] > 0
+    assert found["reindex.url_rate_ratio_vs_kernel_loop"] > 0
+
+
 def test_saturation(tmp_path):
     done = run("bench", "saturation", "--model", GOLDEN / EMBED, "--threads", 1, "--rounds", 1,
                "--round-s", 0.3, "--interactive-s", 0.5, "--interactive-rate", 50,

@@ -225,7 +225,7 @@ def test_printed_settings_are_a_file(config, tmp_path):
 
 @pytest.mark.parametrize("command", ["serve", "embed", "rerank", "classify", "tokenize", "inspect", "doctor",
                                      "bench http", "bench batcher", "bench kernels", "bench soak", "bench policy",
-                                     "bench saturation", "bench stages"])
+                                     "bench saturation", "bench reindex", "bench stages"])
 def test_help(command):
     for flag in ("--help", "--help-all"):
         text = run(*command.split(), flag).stdout.decode()
