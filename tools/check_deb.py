@@ -4,7 +4,8 @@
 lintian finds nothing; apt installs the package; the unit's own command line, user and environment
 start the server, which tells a service manager that it is ready and answers a first embedding;
 ExecReload reads a new key; SIGTERM ends it with 0; an upgrade keeps a config that was changed; a
-purge leaves nothing but the locked user; the package can be installed again.
+purge leaves nothing but the locked user; the package can be installed again. Where systemd-nspawn
+can start a system, systemd itself starts, reloads, upgrades and stops the service, too.
 
 Usage: tools/check_deb.py PACKAGE.deb     (root; tools/install_deps.sh check-deb)
 The new Debian has the release and the mirrors of this machine's apt.
@@ -29,6 +30,31 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "tests/golden/models/bert_mean_normalize"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONFIG = "etc/penstock/penstock.toml"
+# Run by the systemd of the new Debian; what it prints is read by check_boot.
+BOOT = """#!/bin/bash
+exec > /srv/told 2>&1
+post() {
+  exec 3<> /dev/tcp/127.0.0.1/PORT
+  body='{"input": "That is a happy person"}'
+  printf 'POST /v1/embeddings HTTP/1.0\\r\\nX-API-Key: first\\r\\nContent-Type: application/json\\r\\n' >&3
+  printf 'Content-Length: %d\\r\\n\\r\\n%s' ${#body} "$body" >&3
+  head -n 1 <&3 | tr -d '\\r'
+}
+show() { systemctl show --property="$1" penstock; }
+systemctl enable --now penstock; show ActiveState; post
+systemctl reload penstock; echo "reload $?"; post
+before=$(show MainPID)
+apt-get -qq -y --reinstall install /srv/penstock.deb
+[[ $(show MainPID) == "$before" ]] || echo 'another process'
+show ActiveState; post
+systemctl stop penstock; show Result
+echo 'prot = 1' >> /CONFIG
+systemctl start penstock; sleep 1; show Result; show ExecMainStatus; show NRestarts
+echo end
+systemctl poweroff --force
+"""
+TOLD = ["ActiveState=active", "HTTP/1.1 200 OK", "reload 0", "HTTP/1.1 200 OK", "another process", "ActiveState=active",
+        "HTTP/1.1 200 OK", "Result=success", "Result=exit-code", "ExecMainStatus=2", "NRestarts=0", "end"]
 UNITS = ("usr/lib/systemd/system/penstock.service", "lib/systemd/system/penstock.service")
 # What the package managers, the linker and the database of users write; all else must be as before.
 FOREIGN = re.compile(r"/(proc|sys|dev|run|tmp)/|/var/lib/(dpkg|apt|systemd)/|/var/cache/(apt|debconf|ldconfig)/"
@@ -188,6 +214,34 @@ def check_installed(debian):
     say(score.strip().splitlines()[-1].replace("\u2192", "").strip())
 
 
+def check_boot(debian):
+    """By systemd itself: the unit's hardening, its reload and restart, and what the package does with it."""
+    if not shutil.which("systemd-nspawn"):
+        say("systemd-nspawn is not here: the service was not started by systemd")
+        return
+    port = re.search(r"^port = (\d+)", (debian.root / CONFIG).read_text(), re.MULTILINE)[1]
+    script = debian.root / "srv/boot.sh"
+    script.write_text(BOOT.replace("PORT", port).replace("CONFIG", CONFIG))
+    script.chmod(0o755)
+    units = debian.root / "etc/systemd/system"
+    (units / "check.service").write_text("[Service]\nType=simple\nExecStart=/srv/boot.sh\n")
+    (units / "default.target.wants").mkdir(exist_ok=True)
+    (units / "default.target.wants/check.service").symlink_to("../check.service")
+    told = debian.root / "srv/told"
+    subprocess.run(["umount", debian.root / "proc"], check=True)  # systemd mounts its own
+    try:
+        done = subprocess.run(["systemd-nspawn", "--quiet", f"--directory={debian.root}", "--boot", "--register=no",
+                               "--keep-unit", "--console=pipe"], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        check(False, "the system ends: " + (told.read_text() if told.exists() else ""))
+    if not told.exists():
+        say("systemd-nspawn cannot start a system here: " + done.stderr.decode(errors="replace")[-500:])
+        return
+    lines = [line for line in told.read_text().splitlines() if line in TOLD]
+    check(lines == TOLD, "systemd starts, reloads, upgrades and stops it; mistakes in the settings are not tried again"
+          + ("" if lines == TOLD else ":\n" + told.read_text()))
+
+
 def next_version(package, folder):
     """The package with a higher version and another config of its own."""
     tree = folder / "next"
@@ -242,6 +296,7 @@ def check_in(debian, package, folder):
     check_installed(debian)
     configure(debian)
     check_service(debian)
+    check_boot(debian)
 
 
 def main():
@@ -263,7 +318,8 @@ def main():
         try:
             check_in(debian, args.package, folder)
         finally:
-            subprocess.run(["umount", debian.root / "proc"], check=False)
+            if os.path.ismount(debian.root / "proc"):
+                subprocess.run(["umount", debian.root / "proc"], check=False)
     say("passed")
 
 

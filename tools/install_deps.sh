@@ -30,7 +30,7 @@ peers=(libdnnl-dev)
 arm=(g++-aarch64-linux-gnu qemu-user)
 fuzz=(clang llvm libclang-rt-dev)
 package=(debhelper help2man lintian)
-check_deb=(debootstrap)
+check_deb=(debootstrap systemd-container)
 
 wanted=()
 for group in "${@:-build}"; do

@@ -66,8 +66,9 @@ def test_make_hands_its_variables_over(destdir):
     path = pathlib.Path(binary())
     environment = {k: v for k, v in clean_environment().items() if not k.startswith("MAKE")}
     for target, there in (("install", True), ("install-strip", True), ("uninstall", False)):
-        done = subprocess.run(["make", "-o", "release", target, f"BUILD={path.parent}", "PREFIX=/opt/p", f"DESTDIR={destdir}",
-                               "bindir=/opt/p/sbin"], cwd=ROOT, env=environment, capture_output=True, timeout=120)
+        variables = [f"BUILD={path.parent}", f"DESTDIR={destdir}", "PREFIX=/opt/p", "bindir=/opt/p/sbin"]
+        done = subprocess.run(["make", "-o", "release", target, *variables], cwd=ROOT, env=environment,
+                              capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr
         assert (destdir / "opt/p/sbin/penstock").exists() == there
         if target == "install-strip":
