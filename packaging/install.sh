@@ -3,13 +3,13 @@
 # Usage: packaging/install.sh install|install-strip|uninstall PROGRAM
 # Variables, as the GNU coding standards name them: DESTDIR, PREFIX or prefix (/usr/local),
 # exec_prefix, bindir, datarootdir, docdir, mandir, sysconfdir (prefix/etc; /etc for /usr), INSTALL,
-# STRIP; and unitdir and sysusersdir, where systemd looks.
+# STRIP, HELP2MAN (empty: no manual pages); and unitdir and sysusersdir, where systemd looks.
 # A config that is there is never written over; one that was changed is not removed.
 set -euo pipefail
 
-cd "$(dirname "$0")/.."
 action=${1:-}
-program=${2:-}
+program=${2:+$(realpath -m "$2")}
+cd "$(dirname "$0")/.."
 
 prefix=${prefix:-${PREFIX:-/usr/local}}
 [[ $prefix == / ]] || prefix=${prefix%/}
@@ -62,7 +62,7 @@ install_files() {
   fi
   for file in "${documents[@]}"; do put "$file" "$docdir/$file"; done
   for file in "${examples[@]}"; do put "packaging/$file" "$docdir/examples/$file"; done
-  if command -v help2man > /dev/null; then
+  if [[ -n ${HELP2MAN-help2man} ]] && command -v "${HELP2MAN-help2man}" > /dev/null; then
     packaging/make_man.sh "$program" "$work/man"
     for page in "$work"/man/*.1; do put "$page" "$mandir/man1/$(basename "$page")"; done
   fi

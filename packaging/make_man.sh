@@ -20,7 +20,7 @@ page() {
   sed -E -e '/^[A-Z][A-Za-z ,-]*$/s/$/:/' -e '/^Examples?:/,$s/^( +.*)$/\1\n/' > "$work/help"
   printf '#!/bin/sh\nexec cat "%s"\n' "$work/help" > "$work/$1"
   chmod +x "$work/$1"
-  help2man --no-info --no-discard-stderr --name="$2" --version-string="$version" \
+  "${HELP2MAN:-help2man}" --no-info --no-discard-stderr --name="$2" --version-string="$version" \
     --output="$folder/$1.1" "$work/$1"
 }
 

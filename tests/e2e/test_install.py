@@ -15,7 +15,7 @@ NEEDS_DEBIAN = pytest.mark.skipif(not all(map(shutil.which, ("dpkg-buildpackage"
 
 def install(action, destdir, expected=0, **variables):
     done = subprocess.run([ROOT / "packaging/install.sh", action, binary()], capture_output=True, text=True, timeout=120,
-                          env=clean_environment(DESTDIR=str(destdir), **variables))
+                          env=clean_environment(**{"DESTDIR": str(destdir), "HELP2MAN": "", **variables}))
     assert done.returncode == expected, done.stderr
     return done.stderr
 
@@ -30,7 +30,7 @@ def destdir(tmp_path):
 
 
 @pytest.mark.parametrize("variables, prefix, etc, units", [
-    ({}, "/usr/local", "/usr/local/etc", "/usr/local/lib/systemd/system"),
+    ({"HELP2MAN": "help2man"}, "/usr/local", "/usr/local/etc", "/usr/local/lib/systemd/system"),
     ({"PREFIX": "/usr"}, "/usr", "/etc", "/usr/lib/systemd/system"),
     ({"prefix": "/opt/penstock/", "sysconfdir": "/etc/opt", "unitdir": "/etc/systemd/system"},
      "/opt/penstock", "/etc/opt", "/etc/systemd/system")])
@@ -45,7 +45,7 @@ def test_installed_files_are_where_the_variables_say(destdir, variables, prefix,
     assert (destdir / f"{etc[1:]}/penstock/penstock.toml").stat().st_mode & 0o777 == 0o644
     unit = (destdir / f"{units[1:]}/penstock.service").read_text()
     assert f"ExecStart={prefix}/bin/penstock serve --config {etc}/penstock/penstock.toml\n" in unit
-    if shutil.which("help2man"):
+    if shutil.which(variables.get("HELP2MAN", "")):
         assert {f"{prefix}/share/man/man1/penstock{command}.1" for command in ("", "-serve", "-embed")} <= there
     install("uninstall", destdir, **variables)
     assert not files(destdir)
@@ -64,7 +64,7 @@ def test_a_config_that_is_there_stays(destdir):
 def test_make_hands_its_variables_over(destdir):
     """As typed; make -o release does not build what the test was given."""
     path = pathlib.Path(binary())
-    environment = {k: v for k, v in clean_environment().items() if not k.startswith("MAKE")}
+    environment = {k: v for k, v in clean_environment(HELP2MAN="").items() if not k.startswith("MAKE")}
     for target, there in (("install", True), ("install-strip", True), ("uninstall", False)):
         variables = [f"BUILD={path.parent}", f"DESTDIR={destdir}", "PREFIX=/opt/p", "bindir=/opt/p/sbin"]
         done = subprocess.run(["make", "-o", "release", target, *variables], cwd=ROOT, env=environment,
@@ -73,6 +73,20 @@ def test_make_hands_its_variables_over(destdir):
         assert (destdir / "opt/p/sbin/penstock").exists() == there
         if target == "install-strip":
             assert (destdir / "opt/p/sbin/penstock").stat().st_size < path.stat().st_size
+
+
+def test_cmake_installs_the_same(destdir):
+    build = pathlib.Path(binary()).parent
+    if not (build / "cmake_install.cmake").exists():
+        pytest.skip("the program is not in the folder of a build")
+    for words, etc in ((["--prefix", "/usr", "--strip"], "etc"), ([], "usr/local/etc")):
+        done = subprocess.run(["cmake", "--install", build, *words], env=clean_environment(DESTDIR=str(destdir), HELP2MAN=""),
+                              capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert (destdir / etc / "penstock/penstock.toml").exists()
+    stripped, whole = (destdir / folder / "bin/penstock" for folder in ("usr", "usr/local"))
+    assert stripped.stat().st_size < whole.stat().st_size
+    assert "=/usr/bin/penstock " in (destdir / "usr/lib/systemd/system/penstock.service").read_text()
 
 
 @pytest.mark.parametrize("prefix", ["relative", "/with a blank", "/a|b", "/a&b"])
