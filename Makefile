@@ -138,11 +138,13 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 # What a processor decides: kernels and models (the sets neon and scalar), the sign of char in text.
 ARM_TESTS := common formats text cpu models
 
-check-arm:  ## cross-compile for 64-bit ARM, run the tests from kernels to models under qemu
+check-arm:  ## cross-compile for 64-bit ARM; under qemu the tests from kernels to models, an embedding
 	@tools/install_deps.sh build arm
 	@tools/make_arm_sysroot.sh build-arm-sysroot
 	cmake --preset arm
-	cmake --build build-arm -j $(JOBS) --target $(ARM_TESTS:%=%_test)
+	cmake --build build-arm -j $(JOBS) --target penstock $(ARM_TESTS:%=%_test)
+	echo 'That is a happy person' | qemu-aarch64 -L build-arm-sysroot build-arm/penstock embed \
+	  --model tests/golden/models/bert_mean_normalize | grep -q '"embedding":\[0.0403'
 	ctest --test-dir build-arm -j $(CORES) --output-on-failure -R '$(or $(TESTS),^($(subst $() ,|,$(ARM_TESTS)))[.])'
 
 clean:  ## remove the build folders
