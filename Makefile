@@ -20,7 +20,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan fuzz check-arm clean
+.PHONY: help release deps serve install install-strip uninstall deb check-deb test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -43,8 +43,30 @@ serve: deps release  ## install, build, fetch the model, serve on 127.0.0.1:8080
 	fi; \
 	exec $(BUILD)/penstock serve --model "$$model" "$${names[@]}" --host $(HOST) --port $(PORT)
 
+# Variables given to make (PREFIX, DESTDIR, bindir, ...) reach the script through the environment.
+install: release  ## install program, unit, config, documents (PREFIX=/usr/local, DESTDIR=; or install-strip)
+	@packaging/install.sh install '$(BUILD)/penstock'
+
+install-strip: release
+	@packaging/install.sh install-strip '$(BUILD)/penstock'
+
+uninstall:  ## remove what install put there, with the same variables
+	@packaging/install.sh uninstall
+
+# Without what only benchmarks link, so that the package does not depend on it.
+deb: deps  ## the Debian package, build-deb/penstock_VERSION_ARCHITECTURE.deb
+	@tools/install_deps.sh package
+	cmake --preset release -B build-deb -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
+	cmake --build build-deb -j $(JOBS) --target penstock
+	@rm -f build-deb/penstock_*.deb
+	@tools/make_deb.sh build-deb/penstock build-deb
+
+check-deb: deb  ## the package installed, run, upgraded and purged in a new Debian (root)
+	@tools/install_deps.sh check-deb
+	@tools/check_deb.py build-deb/penstock_*_$$(dpkg --print-architecture).deb
+
 test: deps  ## install, build everything, run the unit tests and the end-to-end tests
-	@tools/install_deps.sh test
+	@tools/install_deps.sh test package
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS)
 	@tools/run_tests.sh $(BUILD)
@@ -116,11 +138,13 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 # What a processor decides: kernels and models (the sets neon and scalar), the sign of char in text.
 ARM_TESTS := common formats text cpu models
 
-check-arm:  ## cross-compile for 64-bit ARM, run the tests from kernels to models under qemu
+check-arm:  ## cross-compile for 64-bit ARM; under qemu the tests from kernels to models, an embedding
 	@tools/install_deps.sh build arm
 	@tools/make_arm_sysroot.sh build-arm-sysroot
 	cmake --preset arm
-	cmake --build build-arm -j $(JOBS) --target $(ARM_TESTS:%=%_test)
+	cmake --build build-arm -j $(JOBS) --target penstock $(ARM_TESTS:%=%_test)
+	echo 'That is a happy person' | qemu-aarch64 -L build-arm-sysroot build-arm/penstock embed \
+	  --model tests/golden/models/bert_mean_normalize | grep -q '"embedding":\[0.0403'
 	ctest --test-dir build-arm -j $(CORES) --output-on-failure -R '$(or $(TESTS),^($(subst $() ,|,$(ARM_TESTS)))[.])'
 
 clean:  ## remove the build folders

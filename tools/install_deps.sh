@@ -1,14 +1,17 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] [arm] [fuzz] (default: build)
-#   build   compiler, libraries, test and benchmark frameworks
-#   test    programs that only tests run: a model checker, a Redis (Debian starts it as a service),
-#           zstd
-#   format  clang-format, for `make format` and `make check`
-#   tidy    clang-tidy, for `make check`
-#   peers   libraries that `penstock bench` stands beside ours where they are there
-#   arm     cross-compiler and emulator, for `make check-arm`
-#   fuzz    clang with libFuzzer and its sanitizers, for `make fuzz`
+# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] [arm] [fuzz] [package]
+#   [check-deb] (default: build)
+#   build      compiler, libraries, test and benchmark frameworks
+#   test       programs that only tests run: a model checker, a Redis (Debian starts it as a service),
+#              zstd
+#   format     clang-format, for `make format` and `make check`
+#   tidy       clang-tidy, for `make check`
+#   peers      libraries that `penstock bench` stands beside ours where they are there
+#   arm        cross-compiler and emulator, for `make check-arm`
+#   package    what makes the Debian package and looks at it, for `make deb`
+#   check-deb  what makes a new Debian to install it in, for `make check-deb`
+#   fuzz       clang with libFuzzer and its sanitizers, for `make fuzz`
 set -euo pipefail
 
 build=(
@@ -26,6 +29,8 @@ tidy=(clang-tidy)
 peers=(libdnnl-dev)
 arm=(g++-aarch64-linux-gnu qemu-user)
 fuzz=(clang llvm libclang-rt-dev)
+package=(debhelper help2man lintian)
+check_deb=(debootstrap systemd-container)
 
 wanted=()
 for group in "${@:-build}"; do
@@ -37,7 +42,9 @@ for group in "${@:-build}"; do
     peers) wanted+=("${peers[@]}") ;;
     arm) wanted+=("${arm[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
-    *) echo "install_deps.sh: no group '$group' (build, test, format, tidy, peers, arm, fuzz)" >&2; exit 2 ;;
+    package) wanted+=("${package[@]}") ;;
+    check-deb) wanted+=("${check_deb[@]}") ;;
+    *) echo "install_deps.sh: no group '$group'; see the top of the file" >&2; exit 2 ;;
   esac
 done
 

@@ -103,10 +103,10 @@ class [[nodiscard]] Expected {
 
 }  // namespace penstock
 
-#define PENSTOCK_CHECK(condition)                              \
-  do {                                                         \
-    if (!(condition)) [[unlikely]]                             \
-      ::penstock::CheckFailed(__FILE__, __LINE__, #condition); \
+#define PENSTOCK_CHECK(condition)                                   \
+  do {                                                              \
+    if (!(condition)) [[unlikely]]                                  \
+      ::penstock::CheckFailed(__FILE_NAME__, __LINE__, #condition); \
   } while (false)
 
 #define PENSTOCK_RETURN_IF_ERROR(expression)                                        \

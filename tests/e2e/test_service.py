@@ -82,7 +82,7 @@ def test_the_command_of_the_unit_starts_the_server_with_the_config(start, tmp_pa
 
 def test_the_documents_files_are_the_shipped_ones():
     """docs/OPERATING.md prints the config, the unit, the container file and the alerts as they are."""
-    for name in ("penstock.toml", "penstock.service", "Containerfile", "prometheus.yml", "alerts.yml"):
+    for name in ("penstock.toml", "local.toml", "penstock.service", "Containerfile", "prometheus.yml", "alerts.yml"):
         assert (PACKAGING / name).read_text() in OPERATING, name
 
 

@@ -1,0 +1,89 @@
+#!/bin/bash
+# Installs what was built, or removes it; `make install` and `make uninstall` call it.
+# Usage: packaging/install.sh install|install-strip|uninstall PROGRAM
+# Variables, as the GNU coding standards name them: DESTDIR, PREFIX or prefix (/usr/local),
+# exec_prefix, bindir, datarootdir, docdir, mandir, sysconfdir (prefix/etc; /etc for /usr), INSTALL,
+# STRIP, HELP2MAN (empty: no manual pages); and unitdir and sysusersdir, where systemd looks.
+# A config that is there is never written over; one that was changed is not removed.
+set -euo pipefail
+
+action=${1:-}
+program=${2:+$(realpath -m "$2")}
+cd "$(dirname "$0")/.."
+
+prefix=${prefix:-${PREFIX:-/usr/local}}
+[[ $prefix == / ]] || prefix=${prefix%/}
+exec_prefix=${exec_prefix:-$prefix}
+bindir=${bindir:-$exec_prefix/bin}
+datarootdir=${datarootdir:-$prefix/share}
+docdir=${docdir:-$datarootdir/doc/penstock}
+mandir=${mandir:-$datarootdir/man}
+if [[ $prefix == /usr ]]; then sysconfdir=${sysconfdir:-/etc}; fi
+sysconfdir=${sysconfdir:-$prefix/etc}
+unitdir=${unitdir:-$prefix/lib/systemd/system}
+sysusersdir=${sysusersdir:-$prefix/lib/sysusers.d}
+destdir=${DESTDIR:-}
+install=${INSTALL:-install}
+config=$sysconfdir/penstock/penstock.toml
+
+# They become words of the unit; DESTDIR does not, and may be any folder.
+for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir"; do
+  if [[ ! $folder =~ ^/[A-Za-z0-9/._+~-]*$ ]]; then
+    echo "install.sh: '$folder' is not an absolute path of letters, digits and /._+~-" >&2
+    exit 2
+  fi
+done
+
+documents=(README.md CHANGELOG.md SECURITY.md LICENSE docs/API.md docs/CONFIGURATION.md docs/OPERATING.md)
+examples=(penstock.toml prometheus.yml alerts.yml)
+
+put() {  # put SOURCE TARGET [flags of install]
+  local source=$1 target=$2
+  shift 2
+  "$install" -d "$destdir$(dirname "$target")"
+  "$install" -m 644 "$@" "$source" "$destdir$target"
+}
+
+install_files() {
+  [[ -f $program ]] || { echo "install.sh: no program at '$program'; make builds it" >&2; exit 1; }
+  local strip=()
+  if [[ $action == install-strip ]]; then strip=(-s --strip-program="${STRIP:-strip}"); fi
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  put "$program" "$bindir/penstock" -m 755 "${strip[@]}"
+  sed -e "s|/usr/bin/penstock|$bindir/penstock|" -e "s|/etc/penstock/|$sysconfdir/penstock/|" \
+    packaging/penstock.service > "$work/unit"
+  put "$work/unit" "$unitdir/penstock.service"
+  put packaging/penstock.sysusers "$sysusersdir/penstock.conf"
+  if [[ -e $destdir$config ]]; then
+    echo "install.sh: kept $destdir$config" >&2
+  else
+    put packaging/local.toml "$config"
+  fi
+  for file in "${documents[@]}"; do put "$file" "$docdir/$file"; done
+  for file in "${examples[@]}"; do put "packaging/$file" "$docdir/examples/$file"; done
+  if [[ -n ${HELP2MAN-help2man} ]] && command -v "${HELP2MAN-help2man}" > /dev/null; then
+    packaging/make_man.sh "$program" "$work/man"
+    for page in "$work"/man/*.1; do put "$page" "$mandir/man1/$(basename "$page")"; done
+  fi
+}
+
+uninstall_files() {
+  if [[ -e $destdir$config ]]; then
+    if cmp -s packaging/local.toml "$destdir$config"; then rm -f "$destdir$config"
+    else echo "install.sh: kept $destdir$config, which was changed" >&2; fi
+  fi
+  rm -f "$destdir$bindir/penstock" "$destdir$unitdir/penstock.service" \
+    "$destdir$sysusersdir/penstock.conf" "$destdir$mandir"/man1/penstock{,-*}.1
+  for file in "${documents[@]}"; do rm -f "$destdir$docdir/$file"; done
+  for file in "${examples[@]}"; do rm -f "$destdir$docdir/examples/$file"; done
+  for folder in "$docdir/docs" "$docdir/examples" "$docdir" "$sysconfdir/penstock"; do
+    if [[ -d $destdir$folder ]]; then rmdir --ignore-fail-on-non-empty "$destdir$folder"; fi
+  done
+}
+
+case "$action" in
+  install | install-strip) install_files ;;
+  uninstall) uninstall_files ;;
+  *) echo "usage: $0 install|install-strip|uninstall PROGRAM" >&2; exit 2 ;;
+esac
