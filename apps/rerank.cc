@@ -97,7 +97,9 @@ Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFil
             if (response.ok()) return done(std::move(response));
             const Status& status = response.status();
             // Rows of queries: what is wrong with a field of one is wrong with its line.
-            const bool of_line = !query && !status.field().empty() && status.field() != "model";
+            const bool of_line = !query && !status.field().empty() && status.field() != "model" &&
+                                 (status.code() == StatusCode::kInvalidArgument ||
+                                  status.code() == StatusCode::kPayloadTooLarge);
             done(of_line ? status.Annotate(where.front()) : NameRow(status, where));
           });
     });

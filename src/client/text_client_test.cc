@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
+
 namespace penstock {
 namespace {
 
@@ -88,6 +91,28 @@ TEST(TextClient, RefusesWhatItCannotTrust) {
                            R"([[{"id":1,"text":"a","special":false,"start":-1}]])",
                            R"([[{"id":1,"text":"a","special":false,"stop":4294967296}]])"}) {
     EXPECT_FALSE(ParseTokenizeAnswer(body, 1).ok()) << body;
+  }
+}
+
+TEST(TextClient, CutAndChangedAnswersAreErrorsOrAnswers) {
+  const std::string answers[] = {
+      R"({"results":[{"index":0,"relevance_score":0.5}],"usage":{"prompt_tokens":9}})",
+      R"({"data":[{"index":0,"predictions":[{"label":"b","score":0.75}]}],"truncated":{"inputs":1}})",
+      R"([[{"id":7,"text":"a","special":false,"start":2,"stop":3}]])"};
+  const auto parse = [](const std::string& body) {
+    return std::array{ParseRerankAnswer(body, 1).ok(), ParseClassifyAnswer(body, 1).ok(),
+                      ParseTokenizeAnswer(body, 1).ok()};
+  };
+  for (const std::string& answer : answers) {
+    for (size_t at = 0; at < answer.size(); ++at) {
+      EXPECT_EQ(parse(answer.substr(0, at)), (std::array{false, false, false})) << at;
+      for (const char c : {'0', '-', '"', '[', '}', 'e', '\0'}) {
+        std::string changed = answer;
+        changed[at] = c;
+        const auto taken = parse(changed);
+        EXPECT_LE(taken[0] + taken[1] + taken[2], 1) << changed;
+      }
+    }
   }
 }
 
