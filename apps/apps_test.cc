@@ -154,6 +154,19 @@ TEST_F(AppsTest, NamesOfModels) {
   EXPECT_EQ((*specs)[0].name, "short");
   EXPECT_EQ((*specs)[0].reference, "owner/name");
   EXPECT_EQ((*specs)[1].name, "penstock_apps_test");
+  flags.models = {"BAAI/x, y=" + folder_, "/no=such", "./a=b", "z=c=d"};
+  specs = ModelSpecs(flags);
+  ASSERT_TRUE(specs.ok());
+  EXPECT_EQ((*specs)[0].name, "BAAI/x");
+  EXPECT_THAT((*specs)[0].aliases, ElementsAre("y"));
+  EXPECT_EQ((*specs)[0].reference, folder_);
+  EXPECT_EQ((*specs)[1].reference, "/no=such");
+  EXPECT_EQ((*specs)[2].reference, "./a=b");
+  EXPECT_EQ((*specs)[3].name, "z");
+  EXPECT_EQ((*specs)[3].reference, "c=d");
+  flags.models = {"a", "b=" + folder_};  // of a variable
+  EXPECT_THAT(ModelSpecs(flags).status().message(), HasSubstr("write a,b="));
+  flags.models = {"short=owner/name", folder_};
   flags.served_names = {"a"};
   EXPECT_EQ(ModelSpecs(flags).status().field(), "served-model-name");
   flags.models.pop_back();
@@ -161,6 +174,8 @@ TEST_F(AppsTest, NamesOfModels) {
   specs = ModelSpecs(flags);
   EXPECT_EQ((*specs)[0].name, "a");
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
+  flags.models = {"short,other=owner/name"};
+  EXPECT_THAT((*ModelSpecs(flags))[0].aliases, ElementsAre("b", "c", "other"));
   flags.poolings = {"median"};
   EXPECT_EQ(ModelSpecs(flags).status().field(), "pooling");
 }

@@ -6,16 +6,15 @@
 
 #include "commands.h"
 #include "common/json.h"
-#include "local_models.h"
-#include "output_file.h"
 #include "request_window.h"
-#include "text_flags.h"
+#include "text_service.h"
 
 namespace penstock {
 namespace {
 
 struct ClassifyFlags {
   ModelFlags model;
+  ServerFlags server;
   TextFlags text;
   int32_t top_k = 0;
   bool raw_scores = false;
@@ -36,7 +35,7 @@ Expected<ClassifyInput> InputOfRow(const Row& row) {
   return input;
 }
 
-Status ClassifyAllInputs(const ClassifyFlags& flags, Service* service, OutputFile* file,
+Status ClassifyAllInputs(const ClassifyFlags& flags, TextService* service, OutputFile* file,
                          ProgressLine* progress) {
   RowReader reader(flags.text.files, flags.text.input);
   int64_t index = 0;
@@ -64,11 +63,13 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, Service* service, OutputFil
       });
   ClassifyRequest request;
   RowIds ids;
+  std::vector<std::string> where;
   const auto send = [&]() -> Status {
     if (request.inputs.empty()) return Status::Ok();
     request.raw_scores = flags.raw_scores;
     auto answer = Ask<ClassifyResponse>([&](Callback<ClassifyResponse> done) {
-      service->Classify(std::exchange(request, {}), {}, std::move(done));
+      service->Classify(std::exchange(request, {}),
+                        NamingRows(std::exchange(where, {}), std::move(done)));
     });
     return window.Push(std::move(answer), std::exchange(ids, {}));
   };
@@ -76,6 +77,7 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, Service* service, OutputFil
     PENSTOCK_ASSIGN_OR_RETURN(auto input, InputOfRow(row));
     request.inputs.push_back(std::move(input));
     ids.push_back(row.id);
+    where.push_back(row.where);
     return request.inputs.size() == static_cast<size_t>(flags.text.batch) ? send() : Status::Ok();
   }));
   PENSTOCK_RETURN_IF_ERROR(send());
@@ -89,7 +91,8 @@ int RunClassify(const std::vector<std::string>& args) {
                    "Classify texts, or pairs given as {\"text\": ..., \"text_pair\": ...}. Writes "
                    "one JSON object a text,\nbest label first.",
                    "  echo 'What a day!' | penstock classify --model MODEL --top-k 1\n"
-                   "  penstock classify --model MODEL reviews.jsonl --output labels.jsonl\n");
+                   "  penstock classify --model MODEL reviews.jsonl --output labels.jsonl\n"
+                   "  penstock classify --url http://127.0.0.1:8080 reviews.jsonl\n");
   ClassifyFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   DropDefaultModel(&line);
@@ -103,23 +106,16 @@ int RunClassify(const std::vector<std::string>& args) {
   line.app()
       .add_flag("--raw-scores", flags.raw_scores, "Logits, before softmax or sigmoid.")
       ->group(group);
+  AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  if (flags.model.models.empty()) return line.FailUsage(ModelRequired("classifier"));
-  if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
-    return line.FailUsage("--log-level: " + log.message());
+  if (flags.model.models.empty() && flags.server.url.empty()) {
+    return line.FailUsage(ModelRequired("classifier"));
   }
   flags.text.input.keeps_objects = true;
-  if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
-  auto local = LocalModels::Load(flags.model);
-  if (!local.ok()) return line.Fail(local.status());
-  auto file = OutputFile::Open(flags.text.output);
-  if (!file.ok()) return line.FailUsage(file.status().message());
-  ProgressLine progress(flags.text.quiet);
-  Service& service = *(*local)->service;
-  const Status status = file->CloseAfter(ClassifyAllInputs(flags, &service, &*file, &progress));
-  if (!status.ok()) return line.Fail(status);
-  ReportCut(progress.cut(), "classify", service.Models().front().max_tokens);
-  return kExitOk;
+  return RunTextCommand({&line, &flags.model, &flags.server, &flags.text},
+                        [&](TextService* service, OutputFile* file, ProgressLine* progress) {
+                          return ClassifyAllInputs(flags, service, file, progress);
+                        });
 }
 
 }  // namespace penstock

@@ -80,6 +80,7 @@ std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
     std::fputs(HelpText(app_, hidden_, settings.IsGiven("help-all")).c_str(), stdout);
     return kExitOk;
   }
+  on_line_ = settings.OnLine();
   const Status read = ReadSettings(arguments, &settings);
   if (!read.ok()) return FailUsage(read.message());
   if (settings.IsGiven("print-config")) {

@@ -16,6 +16,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class CommandLine {
   CommandLine(const std::string& name, const std::string& summary, const std::string& examples);
 
   CLI::App& app() { return app_; }
+  const CLI::App& app() const { return app_; }
   const std::string& name() const { return rules_.command; }
 
   // Flags that guard something, without the dashes. For them an empty value, wherever it comes
@@ -53,6 +55,9 @@ class CommandLine {
   // were printed, or the mistake was.
   std::optional<int> Parse(const std::vector<std::string>& args);
 
+  // After Parse: flags that the command line itself set, without dashes, each as typed ("-t").
+  const std::map<std::string, std::string>& on_line() const { return on_line_; }
+
   // Prints "penstock NAME: message" on stderr; the exit code for that kind of failure.
   int Fail(const Status& status) const;
   int FailUsage(const std::string& message) const;
@@ -64,6 +69,7 @@ class CommandLine {
   CLI::App app_;
   SettingRules rules_;
   std::vector<std::string> hidden_;
+  std::map<std::string, std::string> on_line_;
   // What --help, --help-all, --print-config and --config set.
   bool help_ = false;
   bool help_all_ = false;

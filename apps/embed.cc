@@ -15,6 +15,7 @@
 #include "interruption.h"
 #include "local_models.h"
 #include "request_window.h"
+#include "server_flags.h"
 #include "text_flags.h"
 
 namespace penstock {
@@ -33,11 +34,7 @@ struct EmbedFlags {
   bool resume = false;
   bool restart = false;
   BulkOptions bulk_options;
-  std::string url;
-  std::string api_key;
-  std::string ca_cert;
-  bool insecure = false;
-  int connect_timeout_s = 5;
+  ServerFlags server;
 };
 
 const std::map<std::string, Precision> kPrecisions = {{"float32", Precision::kFloat32},
@@ -74,32 +71,6 @@ void AddRunFlags(CLI::App* app, EmbedFlags* flags) {
   app->add_flag("--bulk", flags->bulk, "Always so now; accepted for older scripts.")->group(group);
 }
 
-void AddServerFlags(CLI::App* app, EmbedFlags* flags) {
-  const std::string group = "By a server";
-  app->add_option("--url", flags->url,
-                  "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading "
-                  "a model. What may pass is tried again. --model is the name it serves, if it "
-                  "serves several.")
-      ->type_name("URL")
-      ->group(group);
-  app->add_option("--api-key", flags->api_key,
-                  "Key for that server. Better set as PENSTOCK_API_KEY: others can read command "
-                  "lines.")
-      ->type_name("KEY")
-      ->group(group);
-  app->add_option("--connect-timeout", flags->connect_timeout_s,
-                  "Seconds to wait for a server that has not answered once.")
-      ->check(CLI::Range(1, 3600))
-      ->type_name("S")
-      ->group(group);
-  app->add_option("--ca-cert", flags->ca_cert,
-                  "Certificates to trust, as PEM. Default: SSL_CERT_FILE, else the system's.")
-      ->type_name("FILE")
-      ->group(group);
-  app->add_flag("--insecure", flags->insecure, "Do not check the server's certificate.")
-      ->group(group);
-}
-
 void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
   const std::string group = "Embedding";
   CLI::App& app = line->app();
@@ -124,7 +95,7 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       ->type_name("TYPE")
       ->group(group);
   AddRunFlags(&app, flags);
-  AddServerFlags(&app, flags);
+  AddServerFlags(line, &flags->server);
 }
 
 EmbedRequest NewRequest(const EmbedFlags& flags) {
@@ -244,19 +215,14 @@ int Finish(const CommandLine& line, const Interruption& interruption, EmbedOutpu
   return kExitSignal + number;
 }
 
-EmbedClientOptions ClientOptions(const EmbedFlags& flags) {
+Expected<EmbedClientOptions> EmbedOptions(const EmbedFlags& flags, const CommandLine& line) {
   EmbedClientOptions options;
-  options.url = flags.url;
-  options.api_key = flags.api_key;
-  if (!flags.model.models.empty()) options.model = flags.model.models.front();
+  PENSTOCK_ASSIGN_OR_RETURN(options.server, ClientOptions(flags.server));
+  options.model = NameAtServer(line, flags.model.models);
   options.prompt = flags.prompt;
   options.prompt_name = flags.prompt_name;
   options.dimensions = flags.dimensions;
   if (flags.normalize_flag->count() > 0) options.normalize = flags.normalize;
-  options.http.connect_timeout_ms = flags.connect_timeout_s * 1000;
-  options.http.ca_file = flags.ca_cert;
-  options.http.insecure = flags.insecure;
-  options.first_answer_ms = flags.connect_timeout_s * 1000;
   return options;
 }
 
@@ -301,7 +267,9 @@ Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* i
 
 int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
                        EmbedOutput* output) {
-  EmbedClient client(ClientOptions(flags));
+  auto options = EmbedOptions(flags, line);
+  if (!options.ok()) return line.FailUsage(options.status().message());
+  EmbedClient client(*std::move(options));
   ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files), true);
   Status status = RunByServer(flags, &client, interruption, output, &progress);
   if (interruption->signal() != 0) status = {StatusCode::kCancelled, "interrupted"};
@@ -341,11 +309,14 @@ int RunEmbed(const std::vector<std::string>& args) {
   if (!MatrixFormatOf(flags.text.output) && flags.precision != Precision::kFloat32) {
     return line.FailUsage("--precision is of .npy and .safetensors: JSON lines hold float32");
   }
+  if (!flags.server.url.empty()) {
+    if (const Status fit = CheckForServer(line); !fit.ok()) return line.FailUsage(fit.message());
+  }
   if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
   EmbedOutput output({flags.text.output, flags.precision, SettingsText(flags), flags.resume,
                       flags.restart, !flags.text.input.id_field.empty()});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
-  if (!flags.url.empty()) return RunEmbedFromServer(flags, line, &interruption, &output);
+  if (!flags.server.url.empty()) return RunEmbedFromServer(flags, line, &interruption, &output);
   auto local = LocalModels::Load(flags.model);
   if (!local.ok()) return line.Fail(local.status());
   Service& service = *(*local)->service;

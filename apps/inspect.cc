@@ -10,17 +10,36 @@ namespace penstock {
 namespace {
 
 // Stored types with their share: {"BF16": elements, ...}.
-Expected<std::map<std::string, int64_t>> StoredTypes(const std::string& folder) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto store, TensorStore::OpenFolder(folder));
+std::map<std::string, int64_t> StoredTypes(const TensorStore& store) {
   std::map<std::string, int64_t> types;
-  for (const TensorRecord& tensor : store->tensors()) {
+  for (const TensorRecord& tensor : store.tensors()) {
     types[DTypeName(tensor.dtype)] += tensor.elements();
   }
   return types;
 }
 
-std::string PrintJson(const ModelInfo& info, const Engine& engine,
-                      const std::map<std::string, int64_t>& types) {
+// Why fewer parameters are in memory than are stored, as far as names tell; "" where none is left
+// out.
+std::string LeftOut(const ModelInfo& info, const TensorStore& store) {
+  int64_t stored = 0, known = 0;
+  std::string names;
+  for (const TensorRecord& tensor : store.tensors()) {
+    stored += tensor.elements();
+    if (tensor.name.find("pooler.") == std::string::npos &&
+        tensor.name.find("position_ids") == std::string::npos) {
+      continue;
+    }
+    known += tensor.elements();
+    names += (names.empty() ? ": " : ", ") + tensor.name;
+  }
+  const int64_t left_out = stored - info.parameters;
+  if (left_out <= 0) return "";
+  return fmt::format("{} of those stored, which this task has no use for{}", left_out,
+                     known == left_out ? names : "");
+}
+
+std::string PrintJson(const ModelInfo& info, const Engine& engine, const TensorStore& store) {
+  const std::map<std::string, int64_t> types = StoredTypes(store);
   const ModelFolder& folder = engine.folder();
   const EncoderConfig& config = folder.encoder;
   std::string text;
@@ -55,8 +74,8 @@ std::string PrintJson(const ModelInfo& info, const Engine& engine,
   return text + '\n';
 }
 
-std::string PrintText(const ModelInfo& info, const Engine& engine,
-                      const std::map<std::string, int64_t>& types) {
+std::string PrintText(const ModelInfo& info, const Engine& engine, const TensorStore& store) {
+  const std::map<std::string, int64_t> types = StoredTypes(store);
   const ModelFolder& folder = engine.folder();
   const EncoderConfig& config = folder.encoder;
   std::string out;
@@ -79,6 +98,7 @@ std::string PrintText(const ModelInfo& info, const Engine& engine,
   const std::string kept = info.int8_keep.empty() ? "" : " (but " + info.int8_keep + ")";
   row("in memory", fmt::format("{} parameters, {}{}, {:.1f} MB", info.parameters, info.dtype, kept,
                                static_cast<double>(info.weight_bytes) / 1e6));
+  if (const std::string text = LeftOut(info, store); !text.empty()) row("left out", text);
   row("tokenizer", fmt::format("{}, {} tokens", info.tokenizer, engine.tokenizer().vocab_size()));
   row("longest input", fmt::format("{} tokens, special tokens included", info.max_tokens));
   if (!info.pooling.empty()) {
@@ -117,9 +137,10 @@ int RunInspect(const std::vector<std::string>& args) {
   if (!local.ok()) return line.Fail(local.status());
   const ModelInfo info = (*local)->service->Models().front();
   const Engine& engine = *(*local)->registry->List().front().engine;
-  const auto types = StoredTypes(info.path);
-  if (!types.ok()) return line.Fail(types.status());
-  const std::string text = json ? PrintJson(info, engine, *types) : PrintText(info, engine, *types);
+  const auto store = TensorStore::OpenFolder(info.path);
+  if (!store.ok()) return line.Fail(store.status());
+  const std::string text =
+      json ? PrintJson(info, engine, **store) : PrintText(info, engine, **store);
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }

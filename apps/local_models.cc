@@ -11,8 +11,10 @@
 #include "common/regular_file.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
+#include "flag_values.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
+#include "hub/reference.h"
 #include "per_model.h"
 
 namespace penstock {
@@ -69,8 +71,9 @@ void AddModelFlags(CommandLine* line, ModelFlags* flags, bool several,
   const std::string model = "Model";
   auto* models =
       app.add_option("-m,--model", flags->models,
-                     several ? "Folder, or owner/name[@revision] on the Hugging Face hub. NAME=REF "
-                               "serves it under that name. May be given again."
+                     several ? "Folder, or owner/name[@revision] on the Hugging Face hub. "
+                               "NAME[,ALIAS...]=REF serves it under these names. May be given "
+                               "again."
                              : "Folder, or owner/name[@revision] on the Hugging Face hub.")
           ->type_name("REF")
           ->default_str(kDefaultModel)
@@ -264,20 +267,34 @@ std::string NameOfReference(const std::string& reference) {
   return path.filename().string();
 }
 
-namespace {
-
-// "NAME=REF": a '=' in a path comes after a '/'.
-void SplitName(const std::string& model, std::string* name, std::string* reference) {
+ModelNames SplitModel(const std::string& model) {
   const size_t equals = model.find('=');
   std::error_code ignored;
-  if (equals == std::string::npos || model.find('/') < equals ||
+  if (equals == std::string::npos || model.find_first_of("/.~") == 0 ||
       std::filesystem::exists(model, ignored)) {
-    *reference = model;
-    *name = NameOfReference(model);
-    return;
+    return {{}, model};
   }
-  *name = model.substr(0, equals);
-  *reference = model.substr(equals + 1);
+  return {SplitList(model.substr(0, equals)), model.substr(equals + 1)};
+}
+
+namespace {
+
+// A list in a variable has commas between its items, so "a,b=./x" came as "a" and "b=./x".
+Status CheckCutNames(const std::vector<std::string>& models) {
+  for (size_t i = 0; i + 1 < models.size(); ++i) {
+    const ModelNames next = SplitModel(models[i + 1]);
+    std::error_code ignored;
+    if (next.names.empty() || models[i].find_first_of("/=") != std::string::npos ||
+        std::filesystem::exists(models[i], ignored)) {
+      continue;
+    }
+    return Status::InvalidArgument(
+        fmt::format("--model '{0}' is no folder and no owner/name; if it is to be a name of the "
+                    "model '{1}', write {0},{1}, in PENSTOCK_MODEL with a line break at its end",
+                    models[i], models[i + 1]),
+        "model");
+  }
+  return Status::Ok();
 }
 
 // --pooling, --dtype and --int8-keep, once the names are settled.
@@ -312,10 +329,15 @@ Status ApplyPerModel(const ModelFlags& flags, std::vector<ModelSpec>* specs) {
 }  // namespace
 
 Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
+  PENSTOCK_RETURN_IF_ERROR(CheckCutNames(flags.models));
   std::vector<ModelSpec> specs;
   for (const std::string& model : flags.models) {
     ModelSpec spec;
-    SplitName(model, &spec.name, &spec.reference);
+    ModelNames split = SplitModel(model);
+    spec.reference = std::move(split.reference);
+    if (split.names.empty()) split.names = {NameOfReference(spec.reference)};
+    spec.name = split.names.front();
+    spec.aliases.assign(split.names.begin() + 1, split.names.end());
     if (!flags.default_name.empty()) {
       spec.name = flags.default_name;
       spec.aliases = {spec.name.substr(spec.name.rfind('/') + 1)};
@@ -332,7 +354,7 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags) {
   const auto& names = flags.served_names;
   if (specs.size() == 1 && !names.empty()) {
     specs[0].name = names[0];
-    specs[0].aliases.assign(names.begin() + 1, names.end());
+    specs[0].aliases.insert(specs[0].aliases.begin(), names.begin() + 1, names.end());
   } else if (!names.empty()) {
     if (names.size() != specs.size()) {
       return Status::InvalidArgument(
@@ -405,9 +427,20 @@ Expected<std::unique_ptr<Engine>> LoadTokenizer(const ModelSpec& spec, Metrics* 
   return Engine::LoadTokenizer(path, spec.options, metrics);
 }
 
+// What is wrong with a reference however the hub answers: before anything is started.
+Status CheckReferences(const std::vector<ModelSpec>& specs) {
+  for (const ModelSpec& spec : specs) {
+    const Status status = ModelReference::Parse(spec.reference).status();
+    if (status.ok()) continue;
+    return {status.code(), fmt::format("cannot load model '{}': {}", spec.name, status.message())};
+  }
+  return Status::Ok();
+}
+
 // Registry, with its models, and service.
 Status Assemble(const ModelFlags& flags, Registry::Loader loader, LocalModels* local) {
   PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(flags));
+  if (loader == nullptr) PENSTOCK_RETURN_IF_ERROR(CheckReferences(specs));
   local->registry =
       std::make_unique<Registry>(local->backend.get(), &local->metrics, std::move(loader));
   for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));

@@ -55,6 +55,15 @@ void DropDefaultModel(CommandLine* line);
 // What such a command says where --model is missing. `what`: "reranker".
 std::string ModelRequired(const std::string& what);
 
+// What a --model says: "REF", or "NAME[,ALIAS...]=REF".
+struct ModelNames {
+  std::vector<std::string> names;  // none: none was given
+  std::string reference;
+};
+// Splits at the first '='. What exists as a path, or what stands before '=' begins as a path does
+// ('/', '.' or '~'), is a reference as a whole.
+ModelNames SplitModel(const std::string& model);
+
 // Registry specs of the --model and --served-model-name flags.
 Expected<std::vector<ModelSpec>> ModelSpecs(const ModelFlags& flags);
 

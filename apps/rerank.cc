@@ -5,16 +5,17 @@
 
 #include "commands.h"
 #include "common/json.h"
-#include "local_models.h"
-#include "output_file.h"
 #include "request_window.h"
-#include "text_flags.h"
+#include "text_service.h"
 
 namespace penstock {
 namespace {
 
+constexpr size_t kDocumentsMax = 1 << 20;  // of a query: they are ranked together, in memory
+
 struct RerankFlags {
   ModelFlags model;
+  ServerFlags server;
   TextFlags text;
   std::optional<std::string> query;
   std::optional<int32_t> top_n;
@@ -53,8 +54,9 @@ Expected<RerankRequest> RequestOfRow(const Row& row) {
 // A request and the ids of its rows.
 struct Asked {
   RerankRequest request;
-  std::optional<std::string> id;  // of the query
-  RowIds document_ids;            // of --query
+  std::optional<std::string> id;   // of the query
+  RowIds document_ids;             // of --query
+  std::vector<std::string> where;  // of --query, the documents; else the query
 };
 
 std::string Print(const RerankFlags& flags, const Asked& asked, const RerankResponse& response) {
@@ -76,7 +78,7 @@ std::string Print(const RerankFlags& flags, const Asked& asked, const RerankResp
   return text + '\n';
 }
 
-Status RerankAllInputs(const RerankFlags& flags, Service* service, OutputFile* file,
+Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFile* file,
                        ProgressLine* progress) {
   RowReader reader(flags.text.files, flags.text.input);
   RequestWindow<RerankResponse, Asked> window(
@@ -89,7 +91,17 @@ Status RerankAllInputs(const RerankFlags& flags, Service* service, OutputFile* f
     asked.request.top_n = flags.top_n;
     if (flags.raw_scores) asked.request.raw_scores = true;
     auto answer = Ask<RerankResponse>([&](Callback<RerankResponse> done) {
-      service->Rerank(asked.request, {}, std::move(done));
+      service->Rerank(
+          asked.request, [where = asked.where, done = std::move(done),
+                          query = flags.query.has_value()](Expected<RerankResponse> response) {
+            if (response.ok()) return done(std::move(response));
+            const Status& status = response.status();
+            // Rows of queries: what is wrong with a field of one is wrong with its line.
+            const bool of_line = !query && !status.field().empty() && status.field() != "model" &&
+                                 (status.code() == StatusCode::kInvalidArgument ||
+                                  status.code() == StatusCode::kPayloadTooLarge);
+            done(of_line ? status.Annotate(where.front()) : NameRow(status, where));
+          });
     });
     return window.Push(std::move(answer), std::move(asked));
   };
@@ -102,16 +114,16 @@ Status RerankAllInputs(const RerankFlags& flags, Service* service, OutputFile* f
       PENSTOCK_RETURN_IF_ERROR(row->status);
       single.request.documents.push_back(std::move(row->text));
       single.document_ids.push_back(std::move(row->id));
-      // All documents of one query are ranked together, so they must fit into one request.
-      if (single.request.documents.size() >
-          static_cast<size_t>(service->limits().inputs_per_request)) {
-        return {StatusCode::kPayloadTooLarge,
-                fmt::format("more than {} documents", service->limits().inputs_per_request)};
+      single.where.push_back(std::move(row->where));
+      if (single.request.documents.size() > kDocumentsMax) {
+        return {StatusCode::kPayloadTooLarge, fmt::format("{}: more than {} documents of one query",
+                                                          single.where.back(), kDocumentsMax)};
       }
       continue;
     }
     PENSTOCK_ASSIGN_OR_RETURN(auto request, RequestOfRow(*row));
-    PENSTOCK_RETURN_IF_ERROR(send({std::move(request), std::move(row->id), {}}));
+    PENSTOCK_RETURN_IF_ERROR(
+        send({std::move(request), std::move(row->id), {}, {std::move(row->where)}}));
   }
   if (flags.query) PENSTOCK_RETURN_IF_ERROR(send(std::move(single)));
   return window.Finish();
@@ -126,7 +138,8 @@ int RunRerank(const std::vector<std::string>& args) {
       "{\"query\": ..., \"documents\": [...]}. Writes one JSON object a query, best "
       "document first.",
       "  penstock rerank --model MODEL --query 'What is a penstock?' documents.txt\n"
-      "  penstock rerank --model MODEL --top-n 10 queries.jsonl --output ranked.jsonl\n");
+      "  penstock rerank --model MODEL --top-n 10 queries.jsonl --output ranked.jsonl\n"
+      "  penstock rerank --url http://127.0.0.1:8080 --query 'What is a penstock?' docs.txt\n");
   RerankFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   DropDefaultModel(&line);
@@ -141,26 +154,18 @@ int RunRerank(const std::vector<std::string>& args) {
       ->group(group);
   app.add_flag("--return-documents", flags.return_documents, "Write the documents, too.")
       ->group(group);
+  AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  if (flags.model.models.empty()) return line.FailUsage(ModelRequired("reranker"));
-  if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
-    return line.FailUsage("--log-level: " + log.message());
+  if (flags.model.models.empty() && flags.server.url.empty()) {
+    return line.FailUsage(ModelRequired("reranker"));
   }
   flags.text.input.keeps_objects = !flags.query;
   flags.text.input.needs_text = flags.query.has_value();
-  if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
-  // Limits of the network have no meaning here.
-  flags.model.limits.inputs_per_request = 1 << 20;
-  auto local = LocalModels::Load(flags.model);
-  if (!local.ok()) return line.Fail(local.status());
-  auto file = OutputFile::Open(flags.text.output);
-  if (!file.ok()) return line.FailUsage(file.status().message());
-  ProgressLine progress(flags.text.quiet);
-  Service& service = *(*local)->service;
-  const Status status = file->CloseAfter(RerankAllInputs(flags, &service, &*file, &progress));
-  if (!status.ok()) return line.Fail(status);
-  ReportCut(progress.cut(), "rerank", service.Models().front().max_tokens);
-  return kExitOk;
+  flags.model.limits.inputs_per_request = kDocumentsMax;  // a limit of the network
+  return RunTextCommand({&line, &flags.model, &flags.server, &flags.text},
+                        [&](TextService* service, OutputFile* file, ProgressLine* progress) {
+                          return RerankAllInputs(flags, service, file, progress);
+                        });
 }
 
 }  // namespace penstock

@@ -100,6 +100,10 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);
+  app->add_flag("--token-input,!--no-token-input", flags->model.limits.token_input,
+                "Take token ids as input, or refuse them (400): clients that send those of another "
+                "tokenizer, as some made for OpenAI do, get worthless vectors. [on]")
+      ->group("Texts");
   app->add_option("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
       ->check(at_least_one)
       ->type_name("BYTES")
@@ -165,7 +169,7 @@ void AddLogFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("STAGES")
       ->group("Measuring");
   app->add_flag("--access-log", flags->server.access_log,
-                "Log a line for each request, at level info.")
+                "Log a line for each request, whatever --log-level is.")
       ->group(log);
   app->add_option("--slow-request-ms", flags->slow_request_ms,
                   "Log interactive requests that take longer, with the time of each stage, 5 a "
@@ -324,12 +328,6 @@ int RunServe(const std::vector<std::string>& args) {
   const Signals signals;  // before any thread
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
-  }
-  if (flags.server.access_log && !LogEnabled(LogLevel::kInfo)) {
-    std::fprintf(stderr,
-                 "penstock serve: --access-log writes at level info, which --log-level %s leaves "
-                 "out\n",
-                 flags.model.log_level.c_str());
   }
   ReturnLargeBlocks();
   if (flags.server.tls_cert_file.empty() != flags.server.tls_key_file.empty()) {

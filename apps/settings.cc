@@ -137,6 +137,14 @@ std::vector<std::string> Settings::Names() const {
 
 bool Settings::IsGiven(const std::string& flag) const { return given_.contains(Find(flag)); }
 
+std::map<std::string, std::string> Settings::OnLine() const {
+  std::map<std::string, std::string> flags;
+  for (const auto& [option, given] : given_) {
+    if (given.source.starts_with('-')) flags[option->get_single_name()] = given.source;
+  }
+  return flags;
+}
+
 std::string Settings::ValueOf(const std::string& flag) const {
   const auto found = given_.find(Find(flag));
   return found == given_.end() || found->second.values.empty() ? "" : found->second.values.front();

@@ -52,6 +52,8 @@ class Settings {
   Status CheckRequired() const;
 
   bool IsGiven(const std::string& flag) const;
+  // Of the flags on the command line: the name without dashes, and the flag as typed ("-t").
+  std::map<std::string, std::string> OnLine() const;
   // The first value of a flag, as given; "" = none.
   std::string ValueOf(const std::string& flag) const;
 
@@ -76,6 +78,7 @@ class Settings {
   };
   struct ModelTable {
     std::string name;
+    std::string names;      // with its aliases: "NAME,ALIAS"
     std::string reference;  // "" = not given
     int line = 0;
     std::map<std::string, ConfigEntry> settings;  // by flag

@@ -44,6 +44,12 @@ bool AllEmpty(const std::vector<std::string>& values) {
                      [](const std::string& value) { return value.empty(); });
 }
 
+// Whether a --model "NAME[,ALIAS...]=REF" has `name` as its first.
+bool IsNamed(const std::string& model, const std::string& name) {
+  return model.starts_with(name + "=") ||
+         (model.starts_with(name + ",") && model.find('=') != std::string::npos);
+}
+
 // One more place that a list comes from.
 void AlsoFrom(const std::string& place, std::string* origin) {
   *origin += (origin->empty() ? "" : ", ") + place;
@@ -141,15 +147,17 @@ Expected<std::vector<Settings::ModelTable>> Settings::ModelTables(const ConfigFi
   for (const ConfigTable& table : file.tables) {
     if (table.path.size() != 2 || table.path[0] != kModels) continue;
     const std::string& name = table.path[1];
-    if (name.empty() || name.find_first_of("/,=") != std::string::npos) {
+    if (name.empty() || name.find_first_of(",=") != std::string::npos ||
+        name.find_first_of("/.~") == 0) {
       return Refuse(file.At(table.line),
-                    fmt::format("a model's name cannot be empty or hold '/', ',' or '=': [{}]",
+                    fmt::format("a model's name cannot be empty, hold ',' or '=', or begin with "
+                                "'/', '.' or '~': [{}]",
                                 Joined(table.path, ".")));
     }
-    tables.push_back({name, "", table.line, {}});
+    tables.push_back({name, name, "", table.line, {}});
   }
   std::vector<std::string> known = rules_->per_model;
-  known.insert(known.end(), {"model", "path"});
+  known.insert(known.end(), {"model", "path", "aliases"});
   for (const ConfigEntry& entry : file.entries) {
     if (entry.table.size() != 2 || entry.table[0] != kModels) continue;
     ModelTable& table = *std::find_if(tables.begin(), tables.end(), [&](const ModelTable& one) {
@@ -164,6 +172,16 @@ Expected<std::vector<Settings::ModelTable>> Settings::ModelTables(const ConfigFi
     if (AllEmpty(entry.values)) {
       return Status::InvalidArgument(source +
                                      " is set but empty; give it a value, or leave it out");
+    }
+    if (entry.key == "aliases") {
+      for (const std::string& alias : entry.values) {
+        if (alias.empty() || alias.find_first_of(",=") != std::string::npos) {
+          return Refuse(source,
+                        fmt::format("'{}' cannot be a name: empty, or with ',' or '='", alias));
+        }
+        table.names += "," + alias;
+      }
+      continue;
     }
     if (entry.key != "model" && entry.key != "path") {
       table.settings[entry.key] = entry;
@@ -194,7 +212,7 @@ void Settings::NameModels(const ConfigFile& file, std::vector<ModelTable>* table
         models.given.source = fmt::format("{}: [models.{}]", file.At(table.line), table.name);
       }
       AlsoFrom(file.At(table.line), &models.given.origin);
-      models.given.values.push_back(table.name + "=" + table.reference);
+      models.given.values.push_back(table.names + "=" + table.reference);
     }
     if (models.given.values.empty()) values->erase(option);
   }
@@ -207,9 +225,9 @@ void Settings::NameModels(const ConfigFile& file, std::vector<ModelTable>* table
     if (models != nullptr) {
       for (std::string& model : *models) {
         if (model == table.name && !table.reference.empty()) {
-          model = table.name + "=" + table.reference;
+          model = table.names + "=" + table.reference;
         }
-        used = used || model.starts_with(table.name + "=");
+        used = used || IsNamed(model, table.name);
       }
     }
     return !used && !(table.reference.empty() && MayBeGivenAgain(option) && from_file);
@@ -230,9 +248,8 @@ Status Settings::TakeModels(const ConfigFile& file, FileValues* values) {
     const bool named =
         !table.reference.empty() ||
         (models != values->end() &&
-         std::any_of(
-             models->second.given.values.begin(), models->second.given.values.end(),
-             [&](const std::string& model) { return model.starts_with(table.name + "="); }));
+         std::any_of(models->second.given.values.begin(), models->second.given.values.end(),
+                     [&](const std::string& model) { return IsNamed(model, table.name); }));
     if (several && !IsGiven("model") && !named) {
       return Refuse(
           file.At(table.line),

@@ -276,9 +276,29 @@ TEST_F(SettingsTest, TablesOfModels) {
   EXPECT_THAT(flags_.dtypes, ElementsAre("f32"));
   EXPECT_THAT(Refused("[models.a]\ndtpye = 'f32'\n"), HasSubstr("c.toml:2: unknown key 'dtpye'"));
   EXPECT_THAT(Refused("[models.a]\ndtype = 'f32'\n"), HasSubstr("has no 'model'"));
-  EXPECT_THAT(Refused("[models.'x/y']\nmodel = 'f'\n"), HasSubstr("c.toml:1: a model's name"));
+  for (const char* name : {"x,y", "x=y", "/x", "./x", "~x"}) {
+    EXPECT_THAT(Refused(std::string("[models.'") + name + "']\nmodel = 'f'\n"),
+                HasSubstr("c.toml:1: a model's name"));
+  }
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\npath = 'y'\n"), HasSubstr("c.toml:3"));
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\ndtype = 'int4'\n"), HasSubstr("c.toml:3: dtype: "));
+}
+
+TEST_F(SettingsTest, AliasesOfModels) {
+  const std::string config = File(
+      "[models.'x/y']\nmodel = '/a'\naliases = ['b', 'c']\ndtype = 'int8'\n"
+      "[models.d]\naliases = 'e'\npath = '/d'\n");
+  ASSERT_EQ(Parse({"--config", config}), -1) << error_;
+  EXPECT_THAT(flags_.models, ElementsAre("x/y,b,c=/a", "d,e=/d"));
+  const auto specs = ModelSpecs(flags_);
+  ASSERT_TRUE(specs.ok()) << specs.status().ToString();
+  EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
+  EXPECT_EQ((*specs)[0].options.dtype, DType::kI8);
+  EXPECT_FALSE((*specs)[1].options.dtype == DType::kI8);
+  ASSERT_EQ(Parse({"--config", config, "--model", "d"}), -1) << error_;
+  EXPECT_THAT(flags_.models, ElementsAre("d,e=/d"));
+  EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\naliases = ['b', 'c,d']\n"),
+              HasSubstr("c.toml:3: aliases: 'c,d' cannot be a name"));
 }
 
 TEST_F(SettingsTest, PrintedSettingsAreAFileAndSayTheirSource) {

@@ -1,5 +1,6 @@
 #include "text_flags.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace penstock {
@@ -50,6 +51,16 @@ std::string WithEscapes(const std::string& typed) {
 }
 
 }  // namespace
+
+Status CheckInput(const TextFlags& flags) {
+  PENSTOCK_RETURN_IF_ERROR(RowReader(flags.files, flags.input).Check());
+  const bool reads_stdin = flags.files.empty() || std::find(flags.files.begin(), flags.files.end(),
+                                                            "-") != flags.files.end();
+  if (reads_stdin && !flags.quiet && isatty(STDIN_FILENO) != 0) {
+    std::fputs("reading from the terminal, to the end by Ctrl-D\n", stderr);
+  }
+  return Status::Ok();
+}
 
 void AddInputFlags(CommandLine* line, InputOptions* options) {
   CLI::App& app = line->app();

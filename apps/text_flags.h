@@ -26,10 +26,9 @@ struct TextFlags {
 // Of the rows of one request.
 using RowIds = std::vector<std::optional<std::string>>;
 
-// Whether the files can be read, as RowReader::Check.
-inline Status CheckInput(const TextFlags& flags) {
-  return RowReader(flags.files, flags.input).Check();
-}
+// Whether the files can be read, as RowReader::Check. Says on stderr where a terminal is waited
+// for. Once a command, before the first row.
+Status CheckInput(const TextFlags& flags);
 
 // How files are read: --format and its like.
 void AddInputFlags(CommandLine* line, InputOptions* options);

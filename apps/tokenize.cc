@@ -5,16 +5,15 @@
 
 #include "commands.h"
 #include "common/json_writer.h"
-#include "local_models.h"
-#include "output_file.h"
 #include "request_window.h"
-#include "text_flags.h"
+#include "text_service.h"
 
 namespace penstock {
 namespace {
 
 struct TokenizeFlags {
   ModelFlags model;
+  ServerFlags server;
   TextFlags text;
   std::optional<std::string> prompt_name;
   bool special_tokens = true;
@@ -48,7 +47,7 @@ std::string PrintTable(const std::vector<TokenizeResponse::Token>& tokens) {
   return text + fmt::format("{} tokens\n\n", tokens.size());
 }
 
-Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFile* file) {
+Status TokenizeAllInputs(const TokenizeFlags& flags, TextService* service, OutputFile* file) {
   RowReader reader(flags.text.files, flags.text.input);
   RequestWindow<TokenizeResponse, RowIds> window(
       [&](const TokenizeResponse& response, const RowIds& ids) -> Status {
@@ -60,12 +59,14 @@ Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFil
       });
   TokenizeRequest request;
   RowIds ids;
+  std::vector<std::string> where;
   const auto send = [&]() -> Status {
     if (request.inputs.empty()) return Status::Ok();
     request.prompt_name = flags.prompt_name;
     request.add_special_tokens = flags.special_tokens;
     auto answer = Ask<TokenizeResponse>([&](Callback<TokenizeResponse> done) {
-      service->Tokenize(std::exchange(request, {}), {}, std::move(done));
+      service->Tokenize(std::exchange(request, {}),
+                        NamingRows(std::exchange(where, {}), std::move(done)));
     });
     return window.Push(std::move(answer), std::exchange(ids, {}));
   };
@@ -73,6 +74,7 @@ Status TokenizeAllInputs(const TokenizeFlags& flags, Service* service, OutputFil
     PENSTOCK_RETURN_IF_ERROR(row.status);
     request.inputs.push_back(row.text);
     ids.push_back(row.id);
+    where.push_back(row.where);
     return request.inputs.size() == static_cast<size_t>(flags.text.batch) ? send() : Status::Ok();
   }));
   PENSTOCK_RETURN_IF_ERROR(send());
@@ -89,7 +91,8 @@ int RunTokenize(const std::vector<std::string>& args) {
       "  echo 'Hello, world' | penstock tokenize --model MODEL --table\n"
       "  penstock tokenize --model MODEL texts.jsonl --output tokens.jsonl\n"
       "  penstock tokenize --model ./tokenizer.json texts.txt\n"
-      "  penstock tokenize --model MODEL notes.csv.gz --text-field body --id-field id\n");
+      "  penstock tokenize --model MODEL notes.csv.gz --text-field body --id-field id\n"
+      "  penstock tokenize --url http://127.0.0.1:8080 texts.txt\n");
   TokenizeFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   line.app().get_option("--model")->description(
@@ -104,17 +107,12 @@ int RunTokenize(const std::vector<std::string>& args) {
                "With those the model's template adds, or without. [on]")
       ->group(group);
   app.add_flag("--table", flags.table, "Print a table to read.")->group(group);
+  AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
-    return line.FailUsage("--log-level: " + log.message());
-  }
-  if (const Status input = CheckInput(flags.text); !input.ok()) return line.Fail(input);
-  auto local = LocalModels::LoadTokenizers(flags.model);
-  if (!local.ok()) return line.Fail(local.status());
-  auto file = OutputFile::Open(flags.text.output);
-  if (!file.ok()) return line.FailUsage(file.status().message());
-  const Status status = file->CloseAfter(TokenizeAllInputs(flags, (*local)->service.get(), &*file));
-  return status.ok() ? kExitOk : line.Fail(status);
+  return RunTextCommand({&line, &flags.model, &flags.server, &flags.text, true},
+                        [&](TextService* service, OutputFile* file, ProgressLine*) {
+                          return TokenizeAllInputs(flags, service, file);
+                        });
 }
 
 }  // namespace penstock

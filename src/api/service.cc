@@ -12,6 +12,7 @@
 #include "api/request_checks.h"
 #include "api/scores.h"
 #include "api/service_impl.h"
+#include "common/log.h"
 #include "engine/registry.h"
 #include "models/encoder.h"
 
@@ -160,6 +161,25 @@ Expected<ModelInfo> Service::Model(const std::string& name) const {
   return Status::NotFound("no such model", "model");
 }
 
+void Service::Impl::WarnOfForeignIds(const Engine& engine, const std::vector<Input>& inputs) {
+  const Tokenizer& tokenizer = engine.tokenizer();
+  if (tokenizer.special_tokens_single() == 0) return;
+  const bool foreign = std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
+    return input.is_ids && !input.ids.empty() && !tokenizer.IsSpecial(input.ids.front()) &&
+           !tokenizer.IsSpecial(input.ids.back());
+  });
+  if (!foreign) return;
+  {
+    const std::lock_guard lock(warned_mutex);
+    if (!warned.insert(engine.cache_id()).second) return;
+  }
+  LogWarn(
+      "model '{}' gets token ids without its special tokens: likely those of another tokenizer, "
+      "for which its vectors are worthless (LangChain's OpenAIEmbeddings sends OpenAI's unless it "
+      "has check_embedding_ctx_length=False); --no-token-input refuses ids",
+      engine.name());
+}
+
 Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest>& request,
                                               RequestContext context, Behaviour behaviour) {
   PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, behaviour));
@@ -174,6 +194,7 @@ Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest
   }
   const bool with_ids = std::any_of(request->inputs.begin(), request->inputs.end(),
                                     [](const Input& input) { return input.is_ids; });
+  if (with_ids) WarnOfForeignIds(*engine, request->inputs);
   EncodePlan plan = NewPlan(engine, request->text, std::move(context));
   PENSTOCK_ASSIGN_OR_RETURN(plan.prompt, ResolvePrompt(*engine, request->text, with_ids, limits));
   plan.owner = request;

@@ -37,6 +37,7 @@ struct ServiceLimits {
   int64_t inflight_bytes = 512 << 20;
   int64_t response_bytes = 256 << 20;      // printed, of one request: --max-response-bytes
   bool auto_truncate = true;               // --auto-truncate
+  bool token_input = true;                 // --token-input; false: routes refuse ids as input
   int64_t token_cache_bytes = 64 << 20;    // --token-cache-bytes; 0: off
   int64_t cache_ttl_s = 3600;              // --cache-ttl-s; 0: for ever
   int64_t result_cache_bytes = 0;          // --result-cache-bytes; 0: off

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "api/admitted_request.h"
@@ -79,6 +80,10 @@ struct Service::Impl final : RequestPlaces {
     metrics.CountTokens(behaviour, outcome.usage, outcome.truncation);
   }
 
+  // Says in the log, once for a model, that ids come which another tokenizer must have made: they
+  // neither begin nor end with a special token, where the model's template adds some.
+  void WarnOfForeignIds(const Engine& engine, const std::vector<Input>& inputs);
+
   // What could be given back to the system, and giving it back; by how many bytes resident memory
   // fell.
   uint64_t HeldBytes() const;
@@ -98,7 +103,9 @@ struct Service::Impl final : RequestPlaces {
   std::mutex mutex;
   std::condition_variable answered;
   int64_t unanswered = 0;  // guarded by mutex
-  WorkerPool pool;         // after what its threads use
+  std::mutex warned_mutex;
+  std::set<uint64_t> warned;  // guarded by warned_mutex; engines, by cache_id
+  WorkerPool pool;            // after what its threads use
   ServiceStats stats;
 };
 

@@ -64,31 +64,10 @@ TEST(EmbedClient, RefusesNumbersThatAreNotFinite) {
   }
 }
 
-TEST(EmbedClient, ErrorsKeepTheServersWords) {
-  const Status status =
-      StatusOfAnswer({400, 0, R"({"error":{"message":"input[3] is empty","param":"input[3]"}})"});
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.field(), "input[3]");
-  EXPECT_EQ(status.message(), "the server says 400: input[3] is empty");
-  EXPECT_THAT(StatusOfAnswer({502, 0, "<html>"}).message(), HasSubstr("<html>"));
-  EXPECT_EQ(StatusOfAnswer({502, 0, ""}).code(), StatusCode::kUnavailable);
-}
-
-TEST(EmbedClient, BacksOff) {
-  const EmbedClientOptions options{.backoff_ms = 100};
-  EXPECT_EQ(BackoffMs(options, 2, 0, 1), 100);
-  EXPECT_EQ(BackoffMs(options, 2, 0, 0), 50);
-  EXPECT_EQ(BackoffMs(options, 4, 0, 1), 400);
-  EXPECT_EQ(BackoffMs(options, 30, 0, 1), EmbedClient::kBackoffMsMax);
-  EXPECT_EQ(BackoffMs(options, 2, 3, 1), 3100);
-  EXPECT_EQ(BackoffMs(options, 2, 3600, 1), 60'100);
-  for (const int status : {408, 429, 502, 503, 504}) EXPECT_TRUE(IsWorthRetrying(status));
-  for (const int status : {200, 400, 404, 413, 500, 501}) EXPECT_FALSE(IsWorthRetrying(status));
-}
-
 // Nobody listens on port 1 of this host.
 TEST(EmbedClient, GivesUpAfterItsAttempts) {
-  EmbedClient client({.url = "http://127.0.0.1:1/v1/", .attempts_max = 3, .backoff_ms = 1});
+  EmbedClient client(
+      {.server = {.url = "http://127.0.0.1:1/v1/", .attempts_max = 3, .backoff_ms = 1}});
   const auto answer = client.Embed({"a"});
   EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(answer.status().message(), HasSubstr("http://127.0.0.1:1/v1/embeddings"));
@@ -97,7 +76,7 @@ TEST(EmbedClient, GivesUpAfterItsAttempts) {
 }
 
 TEST(EmbedClient, StopEndsTheWaiting) {
-  EmbedClient client({.url = "http://127.0.0.1:1", .backoff_ms = 20'000});
+  EmbedClient client({.server = {.url = "http://127.0.0.1:1", .backoff_ms = 20'000}});
   std::thread stopper([&] {
     while (client.retries() == 0) std::this_thread::yield();
     client.Stop();

@@ -81,6 +81,12 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
+// To the same place and in the same form, but with a level of its own.
+spdlog::logger& AccessLogger() {
+  static auto* const logger = new spdlog::logger("penstock", Logger().sinks().front());
+  return *logger;
+}
+
 std::atomic<bool> lines_are_json{false};
 
 }  // namespace
@@ -112,6 +118,15 @@ bool LogIsJson() { return lines_are_json; }
 void LogJsonFields(LogLevel level, std::string_view fields) {
   Logger().log(spdlog::source_loc("", kFieldsLine, ""), SpdlogLevel(level),
                spdlog::string_view_t(fields.data(), fields.size()));
+}
+
+void LogAccess(LogLevel level, std::string_view message) {
+  AccessLogger().log(SpdlogLevel(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+void LogAccessFields(LogLevel level, std::string_view fields) {
+  AccessLogger().log(spdlog::source_loc("", kFieldsLine, ""), SpdlogLevel(level),
+                     spdlog::string_view_t(fields.data(), fields.size()));
 }
 
 void FlushLog() { Logger().flush(); }

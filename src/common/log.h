@@ -34,6 +34,10 @@ bool LogIsJson();
 // as R"("message":"request","status":200)"; whoever makes it makes foreign text printable. They
 // come after "time" and "level".
 void LogJsonFields(LogLevel level, std::string_view fields);
+// A line of the access log, which is asked for by itself: it is written whatever the level is.
+// `fields` as of LogJsonFields.
+void LogAccess(LogLevel level, std::string_view message);
+void LogAccessFields(LogLevel level, std::string_view fields);
 void FlushLog();
 
 template <typename... Args>

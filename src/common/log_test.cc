@@ -40,6 +40,26 @@ TEST(Log, FieldsStandBesideTimeAndLevel) {
   EXPECT_FALSE(LogIsJson());
 }
 
+TEST(Log, AnAccessLogIsApartFromTheLevel) {
+  for (const bool json : {false, true}) {
+    InitLog({LogLevel::kOff, json});
+    testing::internal::CaptureStderr();
+    LogError("not this");
+    if (json) {
+      LogAccessFields(LogLevel::kInfo, R"("message":"request","status":200)");
+    } else {
+      LogAccess(LogLevel::kInfo, "GET /");
+    }
+    FlushLog();
+    const std::string line = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(line.ends_with(json ? "\"level\":\"info\",\"message\":\"request\",\"status\":200}\n"
+                                    : " info GET /\n"))
+        << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  }
+  InitLog({});
+}
+
 TEST(Log, ALineIsOneLineWhateverTheMessage) {
   for (const bool json : {false, true}) {
     InitLog({LogLevel::kInfo, json});

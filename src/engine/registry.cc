@@ -146,10 +146,15 @@ Status Registry::Impl::Check(const ModelSpec& spec) const {
   names.push_back(spec.name);
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) return Status::InvalidArgument("a model's name is empty", "model");
-    const bool twice = std::find(names.begin(), names.begin() + i, names[i]) != names.begin() + i;
-    if (twice || std::any_of(slots.begin(), slots.end(),
-                             [&](const Slot& slot) { return slot.IsNamed(names[i]); })) {
-      return Status::InvalidArgument(fmt::format("two models are named '{}'", names[i]), "model");
+    if (std::find(names.begin(), names.begin() + i, names[i]) != names.begin() + i) {
+      return Status::InvalidArgument(
+          fmt::format("the name '{}' is given twice to {}", names[i], spec.reference), "model");
+    }
+    for (const Slot& slot : slots) {
+      if (!slot.IsNamed(names[i])) continue;
+      return Status::InvalidArgument(fmt::format("two models are named '{}': {} and {}", names[i],
+                                                 slot.spec.reference, spec.reference),
+                                     "model");
     }
   }
   return Status::Ok();

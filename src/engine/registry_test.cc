@@ -140,6 +140,8 @@ TEST_F(RegistryTest, NamesAreUnique) {
   EXPECT_EQ(registry.Add(Spec("b", "y")).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(registry.Add(Spec("c", "y", {"a"})).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(registry.Add(Spec("c", "y", {"c"})).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry.Add(Spec("c", "y", {"b"})).message(), "two models are named 'b': x and y");
+  EXPECT_EQ(registry.Add(Spec("c", "y", {"c"})).message(), "the name 'c' is given twice to y");
   EXPECT_EQ(registry.Add(Spec("", "y")).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(registry.AddEngine(Make("a", ModelTask::kEmbedding)).code(),
             StatusCode::kInvalidArgument);

@@ -97,6 +97,14 @@ Input FromIds(std::vector<int32_t> ids) {
   return input;
 }
 
+Status NoTokenInput(const std::string& path) {
+  return Status::InvalidArgument(
+      "'" + path +
+          "' holds token ids, which this server does not take (--no-token-input); it must "
+          "hold texts",
+      path);
+}
+
 // The error of an entry that is not a token id.
 Status NotAnId(element value, const std::string& path) {
   if (!value.is_int64() && !value.is_uint64()) return WrongType(path, "a token id", value);
@@ -226,6 +234,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
   }
   if (items.begin() != items.end() && (*items.begin()).is_number()) {
     *single = true;
+    if (!limits.token_input) return NoTokenInput(path);
     PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ParseIds(items, path, limits));
     inputs->push_back(FromIds(std::move(ids)));
     inputs->back().single = true;
@@ -234,6 +243,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
   PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
   // What the first one is, all must be.
   const bool of_ids = items.begin() != items.end() && (*items.begin()).is_array();
+  if (of_ids && !limits.token_input) return NoTokenInput(path);
   for (const element item : items) {
     array ids;
     if (!of_ids && item.get(text) == simdjson::SUCCESS) {

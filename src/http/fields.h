@@ -48,7 +48,8 @@ Status CheckEntries(simdjson::dom::array array, const std::string& path,
 // An array of strings, or of {"text": string} where `objects` is true.
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
                                                 const ServiceLimits& limits, bool objects = false);
-// A string, an array of strings, of token ids, or of arrays of token ids. `single` tells whether
+// A string, an array of strings, of token ids, or of arrays of token ids (refused where
+// ServiceLimits::token_input is false). `single` tells whether
 // one input was given without an array around it.
 Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceLimits& limits,
                    std::vector<Input>* inputs, bool* single);

@@ -1,5 +1,6 @@
 #include "http/fields.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace penstock {
@@ -55,6 +56,20 @@ TEST(ParseInputs, EveryShape) {
   EXPECT_FALSE(single);
   EXPECT_EQ(inputs[1].ids, (std::vector<int32_t>{2, 3}));
   EXPECT_TRUE(parse(R"({"input":[]})", &single).empty());  // the Service says what it thinks of it
+}
+
+TEST(ParseInputs, IdsAreRefusedWhereTheServerTakesNone) {
+  ServiceLimits limits;
+  limits.token_input = false;
+  for (const char* json : {R"({"input":[1]})", R"({"input":[[1],[2]]})"}) {
+    std::vector<Input> inputs;
+    bool single = false;
+    const auto document = JsonDocument::Parse(json);
+    const Status status = ParseInputs(*document->Object(), "input", limits, &inputs, &single);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.field(), "input");
+    EXPECT_THAT(status.message(), testing::HasSubstr("--no-token-input"));
+  }
 }
 
 TEST(ParseInputs, WrongTypesNameTheField) {

@@ -229,14 +229,19 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
       }
     }
   }
-  const LogLevel level = options_.access_log ? LogLevel::kInfo : LogLevel::kDebug;
   // A broken server shows in the log whether requests are logged or not.
   const bool broken = status == 500;
-  if (!broken && !LogEnabled(level)) return;
+  if (options_.access_log) {
+    const LogLevel level = broken ? LogLevel::kError : LogLevel::kInfo;
+    if (json) return LogAccessFields(level, RequestFields("request", record));
+    return LogAccess(level, AccessSentence(record));
+  }
+  const LogLevel level = broken ? LogLevel::kError : LogLevel::kDebug;
+  if (!LogEnabled(level)) return;
   if (json) {
-    LogJsonFields(broken ? LogLevel::kError : level, RequestFields("request", record));
+    LogJsonFields(level, RequestFields("request", record));
   } else {
-    LogMessage(broken ? LogLevel::kError : level, AccessSentence(record));
+    LogMessage(level, AccessSentence(record));
   }
 }
 

@@ -243,7 +243,8 @@ std::string PrintTeiTokenize(const TokenizeResponse& response) {
     for (const auto& token : input) {
       json.BeginObject().Field("id", token.id).Field("text", token.text);
       json.Field("special", token.special);
-      if (token.special) {
+      // A special token that stands in the text has a place in it.
+      if (token.special && token.offset == TokenOffset{}) {
         json.Key("start").Null().Key("stop").Null();
       } else {
         json.Field("start", token.offset.begin).Field("stop", token.offset.end);

@@ -52,7 +52,8 @@ std::string PrintTeiSimilarity(const SimilarityResponse& response);
 Expected<TokenizeRequest> ParseTeiTokenize(const JsonObject& object,
                                            const ServiceLimits& limits = {});
 // [[{id, text, special, start, stop}, ...], ...]; start and stop count code points of the input
-// (with its prompt) and are null for special tokens; text is the piece of the vocabulary.
+// (with its prompt) and are null for special tokens that the template adds; text is the piece of
+// the vocabulary.
 std::string PrintTeiTokenize(const TokenizeResponse& response);
 
 // POST /decode: {ids: [int] | [[int]], skip_special_tokens}. The answer: [text, ...].

@@ -129,6 +129,8 @@ TEST(Tei, TokenizeAndDecode) {
   EXPECT_EQ(From<ParseTeiTokenize>(R"({"inputs":[1]})").status().field(), "inputs[0]");
   TokenizeResponse tokens;
   tokens.inputs = {{{101, "[CLS]", true, {0, 0}}, {7592, "hello", false, {0, 5}}}, {}};
+  EXPECT_EQ(PrintTeiTokenize({"", {{{102, "[SEP]", true, {3, 8}}}}}),
+            R"([[{"id":102,"text":"[SEP]","special":true,"start":3,"stop":8}]])");
   EXPECT_EQ(PrintTeiTokenize(tokens),
             R"([[{"id":101,"text":"[CLS]","special":true,"start":null,"stop":null},)"
             R"({"id":7592,"text":"hello","special":false,"start":0,"stop":5}],[]])");

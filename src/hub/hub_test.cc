@@ -304,6 +304,14 @@ TEST(ModelReference, Forms) {
   EXPECT_FALSE(ModelReference::Parse(std::string("a/b\0c", 5)).ok());
 }
 
+TEST(ModelReference, AFileIsNoModel) {
+  const std::string path = testing::TempDir() + "x.gguf";
+  std::ofstream(path) << "GGUF";
+  const Status status = ModelReference::Parse(path).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("x.gguf' is a file; a model is a folder"));
+}
+
 TEST(WantedFiles, OnlyWhatIsRead) {
   for (const char* file : {"config.json", "1_Pooling/config.json", "2_Dense/model.safetensors",
                            "10_Dense/config.json"}) {

@@ -53,6 +53,12 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
     reference.path = path;
     return reference;
   }
+  if (std::filesystem::exists(path, ignored)) {
+    return Status::InvalidArgument(
+        "'" + text +
+            "' is a file; a model is a folder with config.json, tokenizer.json and safetensors",
+        "model");
+  }
   if (LooksLikePath(text)) return Status::NotFound("no model folder at " + path, "model");
 
   const size_t at = text.find('@');

@@ -1,10 +1,13 @@
 """The commands, from the command line."""
 import json
+import os
+import re
+import subprocess
 
 import numpy as np
 import pytest
 
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, clean_environment, expected, run
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, binary, clean_environment, expected, run
 
 TEXTS = [case["text"] for case in expected(EMBED)["texts"]
          if not case.get("prompt_name") and case["text"].strip() and "\n" not in case["text"]]
@@ -74,7 +77,10 @@ def test_tokenize():
 def test_inspect_and_doctor():
     inspected = json.loads(run("inspect", "--json", "--model", GOLDEN / EMBED).stdout)
     assert inspected["task"] == "embedding" and inspected["dimensions"] == 32
-    assert b"WordPiece" in run("inspect", "--model", GOLDEN / EMBED).stdout
+    text = run("inspect", "--model", GOLDEN / EMBED).stdout.decode()
+    assert "WordPiece" in text
+    # 32 x 32 and 32 of the pooler.
+    assert re.search(r"^left out +1056 of those stored, .*: pooler.dense.bias, pooler.dense.weight$", text, re.M)
 
 
 @pytest.mark.parametrize("model", [EMBED, RERANK, CLASSIFY])
@@ -180,3 +186,15 @@ def test_dtypes():
         assert (cosines / np.linalg.norm(wanted, axis=1) > cosine_min).all(), dtype
     refused = run("embed", "--model", GOLDEN / EMBED, "--dtype", "int4", check=False)
     assert refused.returncode == 2 and b"--dtype" in refused.stderr
+
+
+def test_a_terminal_that_is_waited_for_is_told():
+    for command, model in (("embed", EMBED), ("tokenize", EMBED)):
+        ours, theirs = os.openpty()
+        process = subprocess.Popen([binary(), command, "--model", GOLDEN / model], stdin=theirs,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+        os.close(theirs)
+        assert process.stderr.readline() == b"reading from the terminal, to the end by Ctrl-D\n"
+        os.write(ours, b"dog\n\x04")
+        assert len(process.communicate(timeout=30)[0].splitlines()) == 1 and process.returncode == 0
+        os.close(ours)

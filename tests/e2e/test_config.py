@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, clean_environment, run
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, clean_environment, run, wait_for
 
 MODEL = GOLDEN / EMBED
 
@@ -185,7 +185,8 @@ def test_the_example_of_the_documentation(config):
     env = clean_environment()
     env.pop("PENSTOCK_DTYPE")
     table, _ = settings("serve", *flags, env=env)
-    assert table["model"] == ["minilm=sentence-transformers/all-MiniLM-L6-v2", "rank=/srv/models/reranker"]
+    assert table["model"] == ["minilm,text-embedding-3-small=sentence-transformers/all-MiniLM-L6-v2",
+                              "rank=/srv/models/reranker"]
     assert table["dtype"] == "minilm=int8" and table["int8-keep"] == "minilm=0,ff-out"
     assert settings("embed", *flags)[0]["batch"] == 128
     assert settings("rerank", *flags, "--model", "rank")[0]["model"] == "rank=/srv/models/reranker"
@@ -261,7 +262,14 @@ def test_more_threads_than_processors():
     assert b"--threads" not in run("embed", "--model", MODEL, "--threads", 1, stdin=b"dog").stderr
 
 
-def test_an_access_log_that_the_level_leaves_out(start):
-    said = "--access-log writes at level info"
-    assert said in "".join(start("--access-log", "--log-level", "error").log)
-    assert said not in "".join(start("--access-log").log)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_access_log_is_apart_from_the_level(start, form):
+    for level in ("warn", "off"):
+        server = start("--access-log", "--log-level", level, "--log-format", form)
+        server.post("/embed", {"inputs": "dog"})
+        assert wait_for(lambda: any("/embed" in line for line in server.log)), server.log
+        assert all("/embed" in line for line in server.log)  # and nothing else of that level
+    quiet = start("--log-level", "warn")
+    quiet.post("/embed", {"inputs": "dog"})
+    quiet.stop()
+    assert not quiet.log

@@ -4,7 +4,7 @@ import shutil
 import openai
 import pytest
 
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, model_args, wait_for
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, clean_environment, model_args, run, wait_for
 
 
 @pytest.fixture
@@ -73,3 +73,63 @@ def test_any_name_where_two_models_do_the_same(start):
     assert server.post("/v1/embeddings", {"input": "dog", "model": "any"}).status_code == 404
     assert server.post("/v1/embeddings", {"input": "dog", "model": "b"}).status_code == 200
     assert server.post("/v1/classify", {"input": "dog", "model": "any"}).json()["model"] == "any"
+
+
+def answered(server, name):
+    return server.post("/v1/embeddings", {"input": "dog", "model": name})
+
+
+def test_aliases(start):
+    server = start("--model", f"minilm, text-embedding-3-small,BAAI/x={GOLDEN / EMBED}", model=False)
+    assert listed(server) == {"minilm": ["text-embedding-3-small", "BAAI/x", "x"]}
+    assert server.get("/info").json()["models"][0]["aliases"] == ["text-embedding-3-small", "BAAI/x", "x"]
+    rows = {name: answered(server, name).json() for name in ("minilm", "text-embedding-3-small", "BAAI/x", "x")}
+    for name, answer in rows.items():
+        assert answer["model"] == name and answer["data"] == rows["minilm"]["data"]
+
+
+def test_names_with_a_slash(start, tmp_path):
+    shutil.copytree(GOLDEN / EMBED, tmp_path / "a=b")
+    server = start("--model", f"BAAI/x={GOLDEN / EMBED}", "--model", tmp_path / "a=b",
+                   "--model", f"last={tmp_path / 'a=b'}", model=False)
+    assert listed(server) == {"BAAI/x": ["x"], "a=b": [], "last": []}
+
+
+def test_aliases_in_variables_and_files(start, tmp_path):
+    folder, other = GOLDEN / EMBED, GOLDEN / CLASSIFY
+    # A value that has a comma ends with a line break.
+    server = start(env=clean_environment(PENSTOCK_MODEL=f"a,b={folder}\nc={other}"), model=False)
+    assert listed(server) == {"a": ["b"], "c": []}
+    done = run("serve", "--port", 0, env=clean_environment(PENSTOCK_MODEL=f"a,b={folder}"), check=False)
+    assert done.returncode == 2 and b"write a,b=" in done.stderr and b"line break" in done.stderr
+    config = tmp_path / "penstock.toml"
+    config.write_text(f"""model = ["a,b={folder}"]
+[models."owner/c"]
+path = "{other}"
+aliases = ["d", "e"]
+dtype = "f32"
+""")
+    server = start("--config", config, model=False)
+    assert listed(server) == {"a": ["b"], "owner/c": ["d", "e", "c"]}
+    config.write_text(f"[models.c]\npath = '{other}'\naliases = 'x=y'\n")
+    done = run("serve", "--port", 0, "--config", config, check=False)
+    assert done.returncode == 2 and b":3: aliases: 'x=y' cannot be a name" in done.stderr
+
+
+def test_a_name_given_twice_names_both():
+    one, two = GOLDEN / EMBED, GOLDEN / CLASSIFY
+    for models in ((f"a={one}", f"a={two}"), (f"a,b={one}", f"b={two}")):
+        done = run("serve", "--port", 0, *(arg for model in models for arg in ("--model", model)), check=False)
+        message = done.stderr.decode()
+        assert done.returncode == 2 and f": {one} and {two}" in message and "two models are named" in message
+    done = run("serve", "--port", 0, "--model", f"a,a={one}", check=False)
+    assert done.returncode == 2 and b"the name 'a' is given twice" in done.stderr
+
+
+def test_a_bad_reference_is_told_before_anything_is_started(tmp_path):
+    (tmp_path / "x.gguf").write_text("GGUF")
+    for reference, reason in (("./none", "no model folder at ./none"), ("x.gguf", "'x.gguf' is a file"),
+                              ("./x.gguf", "is a file"), ("none", "neither a folder that exists nor owner/name")):
+        done = run("serve", "--port", 0, "--model", reference, check=False, cwd=tmp_path)
+        message = done.stderr.decode()
+        assert done.returncode == 1 and reason in message and "listening" not in message, message

@@ -5,7 +5,7 @@ import numpy as np
 import openai
 import pytest
 
-from conftest import EMBED, expected
+from conftest import EMBED, expected, model_args, wait_for
 
 TEXTS = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")]
 
@@ -131,3 +131,29 @@ def test_an_id_beyond_the_vocabulary_is_named(server):
         message = answer.json()["error"]["message"]
         assert message.startswith(f"{where}: ") and "the vocabulary has 200" in message, message
     assert server.post("/v1/embeddings", {"input": [199]}).status_code == 200
+
+
+def test_ids_of_another_tokenizer_are_warned_of_once(start):
+    server = start(*model_args(("embed", EMBED), ("other", EMBED)))
+    said = lambda: [line for line in server.log if "check_embedding_ctx_length" in line]
+    own = [token["id"] for token in server.post("/tokenize", {"inputs": "dog"}).json()[0]]
+    assert server.post("/v1/embeddings", {"input": own}).status_code == 200
+    assert server.post("/v1/embeddings", {"input": own[:-1]}).status_code == 200  # cut by the client
+    assert not said()
+    for body in ({"input": [own, own[1:-1]]}, {"input": own[1:-1]}):
+        assert server.post("/v1/embeddings", body).status_code == 200
+    assert wait_for(said) and "model 'embed' gets token ids" in said()[0] and "--no-token-input" in said()[0]
+    server.post("/embed", {"inputs": own[1:-1], "model": "other"})
+    assert wait_for(lambda: len(said()) == 2) and "model 'other'" in said()[1]
+
+
+def test_no_token_input(start):
+    server = start("--no-token-input")
+    for path, field in (("/v1/embeddings", "input"), ("/embed", "inputs"), ("/embed_all", "inputs")):
+        for ids in ([5, 6], [[5, 6], [7]]):
+            answer = server.post(path, {field: ids})
+            assert answer.status_code == 400, answer.text
+            assert f"'{field}'" in answer.text and "--no-token-input" in answer.text
+        assert server.post(path, {field: "dog"}).status_code == 200
+    assert server.post("/v1/embeddings", {"input": [5]}).json()["error"]["param"] == "input"
+    assert server.post("/decode", {"ids": [5, 6]}).status_code == 200

@@ -1,0 +1,112 @@
+#include "server_flags.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "common/log.h"
+#include "common/regular_file.h"
+#include "local_models.h"
+
+namespace penstock {
+namespace {
+
+constexpr size_t kKeyFileBytesMax = 1 << 20;
+
+// The first line that is neither empty nor a comment.
+Expected<std::string> KeyOfFile(const std::string& path) {
+  const auto refuse = [](const std::string& why) {
+    return Status::InvalidArgument("--api-key-file: " + why, "api-key-file");
+  };
+  const auto text = ReadRegularFile(path, kKeyFileBytesMax);
+  if (!text.ok()) return refuse(text.status().message());
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t from = line.find_first_not_of(" \t\r");
+    if (from == std::string::npos || line[from] == '#') continue;
+    return line.substr(from, line.find_last_not_of(" \t\r") - from + 1);
+  }
+  return refuse(path + " holds no key");
+}
+
+bool IsOfLocalModels(const CLI::Option* option) {
+  const std::string name = option->get_single_name();
+  const std::string group = option->get_group();
+  return group == "Speed" || group == "Caches" || group == "Texts" || name == "pooling" ||
+         name == "dtype" || name == "int8-keep";
+}
+
+}  // namespace
+
+void AddServerFlags(CommandLine* line, ServerFlags* flags) {
+  CLI::App* const app = &line->app();
+  const std::string group = "By a server";
+  app->add_option("--url", flags->url,
+                  "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading "
+                  "a model. What may pass is tried again. --model is the name it serves, if it "
+                  "serves several.")
+      ->type_name("URL")
+      ->group(group);
+  app->add_option("--api-key", flags->api_key,
+                  "Key for that server. Better a file, or set as PENSTOCK_API_KEY: others can read "
+                  "command lines.")
+      ->type_name("KEY")
+      ->group(group);
+  app->add_option("--api-key-file", flags->api_key_file,
+                  "File whose first line that is no # comment is the key. --api-key goes before.")
+      ->type_name("FILE")
+      ->group(group);
+  app->add_option("--connect-timeout", flags->connect_timeout_s,
+                  "Seconds to wait for a server that has not answered once.")
+      ->check(CLI::Range(1, 3600))
+      ->type_name("S")
+      ->group(group);
+  app->add_option("--ca-cert", flags->ca_cert,
+                  "Certificates to trust, as PEM. Default: SSL_CERT_FILE, else the system's.")
+      ->type_name("FILE")
+      ->group(group);
+  app->add_flag("--insecure", flags->insecure, "Do not check the server's certificate.")
+      ->group(group);
+}
+
+Status CheckForServer(const CommandLine& line) {
+  for (const auto& [name, typed] : line.on_line()) {
+    const CLI::Option* const option = line.app().get_option_no_throw("--" + name);
+    if (option == nullptr || !IsOfLocalModels(option)) continue;
+    return Status::InvalidArgument(
+        fmt::format("{} is for a model in this process; with --url the server has its own", typed),
+        name);
+  }
+  return Status::Ok();
+}
+
+Expected<ServerClientOptions> ClientOptions(const ServerFlags& flags) {
+  ServerClientOptions options;
+  options.url = flags.url;
+  options.api_key = flags.api_key;
+  if (options.api_key.empty() && !flags.api_key_file.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(options.api_key, KeyOfFile(flags.api_key_file));
+  }
+  options.http.connect_timeout_ms = flags.connect_timeout_s * 1000;
+  options.http.ca_file = flags.ca_cert;
+  options.http.insecure = flags.insecure;
+  options.first_answer_ms = flags.connect_timeout_s * 1000;
+  return options;
+}
+
+std::string NameAtServer(const CommandLine& line, const std::vector<std::string>& models) {
+  if (models.empty()) return "";
+  const std::string& model = models.front();
+  if (line.on_line().contains("model")) return model;
+  const ModelNames names = SplitModel(model);
+  if (!names.names.empty()) return names.names.front();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(model, ignored)) return model;
+  LogWarn(
+      "--model {}, from a variable or a file, is a folder here and no name at the server; left out",
+      model);
+  return "";
+}
+
+}  // namespace penstock

@@ -1,0 +1,324 @@
+#include "client/text_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include <vector>
+
+#include "common/json.h"
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+
+constexpr int64_t kCountMax = int64_t{1} << 50;
+
+// A number that JSON holds as a float's shortest digits.
+bool ReadScore(element value, float* score) {
+  double number = 0;
+  if (value.get(number) != simdjson::SUCCESS) return false;
+  *score = static_cast<float>(number);
+  return std::isfinite(*score);
+}
+
+bool ReadOffset(element token, const char* key, uint32_t* offset) {
+  uint64_t number = 0;
+  const auto value = token[key];
+  if (value.error() != simdjson::SUCCESS || value.is_null()) return true;  // of no text
+  if (value.get(number) != simdjson::SUCCESS || number > std::numeric_limits<uint32_t>::max()) {
+    return false;
+  }
+  *offset = static_cast<uint32_t>(number);
+  return true;
+}
+
+Status ReadCounts(const JsonObject& object, Usage* usage, Truncation* truncation) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject used, object.GetObjectOrEmpty("usage"));
+  PENSTOCK_ASSIGN_OR_RETURN(usage->prompt_tokens, used.GetIntOr("prompt_tokens", 0, 0, kCountMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject cut, object.GetObjectOrEmpty("truncated"));
+  PENSTOCK_ASSIGN_OR_RETURN(truncation->inputs, cut.GetIntOr("inputs", 0, 0, kCountMax));
+  PENSTOCK_ASSIGN_OR_RETURN(truncation->tokens, cut.GetIntOr("tokens", 0, 0, kCountMax));
+  PENSTOCK_ASSIGN_OR_RETURN(truncation->unread_bytes,
+                            cut.GetIntOr("unread_bytes", 0, 0, kCountMax));
+  return Status::Ok();
+}
+
+void AddCounts(const Usage& usage, const Truncation& truncation, Usage* usage_sum,
+               Truncation* truncation_sum) {
+  usage_sum->prompt_tokens += usage.prompt_tokens;
+  truncation_sum->inputs += truncation.inputs;
+  truncation_sum->tokens += truncation.tokens;
+  truncation_sum->unread_bytes += truncation.unread_bytes;
+}
+
+// "documents[3]" of a part that begins at row 1024 is "documents[1027]" of the request.
+Status OfWhole(const Status& status, size_t begin) {
+  const std::string& field = status.field();
+  const size_t bracket = field.find('[');
+  size_t index = 0;
+  if (begin == 0 || bracket == std::string::npos ||
+      std::from_chars(field.data() + bracket + 1, field.data() + field.size(), index).ec !=
+          std::errc()) {
+    return status;
+  }
+  const std::string whole = fmt::format("{}[{}]", field.substr(0, bracket), begin + index);
+  const std::string part = fmt::format("{}[{}]", field.substr(0, bracket), index);
+  std::string message = status.message();
+  for (size_t at = 0; (at = message.find(part, at)) != std::string::npos; at += whole.size()) {
+    message.replace(at, part.size(), whole);
+  }
+  return {status.code(), std::move(message), whole};
+}
+
+Expected<std::vector<ClassifyResponse::Label>> ReadLabels(
+    element item, std::unordered_map<std::string_view, int32_t>* ids,
+    std::vector<std::string>* names) {
+  array predictions;
+  if (item["predictions"].get(predictions) != simdjson::SUCCESS) {
+    return Garbled("'data' holds no 'predictions'");
+  }
+  std::vector<ClassifyResponse::Label> labels;
+  for (const element prediction : predictions) {
+    std::string_view name;
+    ClassifyResponse::Label label;
+    const auto score = prediction["score"];
+    if (prediction["label"].get(name) != simdjson::SUCCESS || score.error() != simdjson::SUCCESS ||
+        !ReadScore(score.value_unsafe(), &label.score)) {
+      return Garbled("a prediction without label or score");
+    }
+    const auto [known, first] = ids->try_emplace(name, static_cast<int32_t>(names->size()));
+    if (first) names->emplace_back(name);
+    label.id = known->second;
+    labels.push_back(label);
+  }
+  return labels;
+}
+
+Expected<TokenizeResponse::Token> ReadToken(element item) {
+  TokenizeResponse::Token token;
+  int64_t id = 0;
+  std::string_view text;
+  if (item["id"].get(id) != simdjson::SUCCESS || id < 0 ||
+      id > std::numeric_limits<int32_t>::max() || item["text"].get(text) != simdjson::SUCCESS ||
+      item["special"].get(token.special) != simdjson::SUCCESS ||
+      !ReadOffset(item, "start", &token.offset.begin) ||
+      !ReadOffset(item, "stop", &token.offset.end)) {
+    return Garbled("a token without id, text, special, start or stop");
+  }
+  token.id = static_cast<int32_t>(id);
+  token.text = text;
+  return token;
+}
+
+}  // namespace
+
+std::string RerankBody(const RerankRequest& request, size_t begin, size_t count) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject();
+  if (!request.model.empty()) json.Field("model", request.model);
+  json.Field("query", request.query);
+  if (request.top_n) json.Field("top_n", *request.top_n);
+  if (request.raw_scores) json.Field("raw_scores", *request.raw_scores);
+  json.Key("documents").BeginArray();
+  for (size_t i = begin; i < begin + count; ++i) json.String(request.documents[i]);
+  json.EndArray().EndObject();
+  return body;
+}
+
+std::string ClassifyBody(const ClassifyRequest& request, size_t begin, size_t count) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject();
+  if (!request.model.empty()) json.Field("model", request.model);
+  if (request.raw_scores) json.Field("raw_scores", true);
+  json.Key("input").BeginArray();
+  for (size_t i = begin; i < begin + count; ++i) {
+    const ClassifyInput& input = request.inputs[i];
+    if (!input.second) {
+      json.String(input.first);
+    } else {
+      json.BeginArray().String(input.first).String(*input.second).EndArray();
+    }
+  }
+  json.EndArray().EndObject();
+  return body;
+}
+
+std::string TokenizeBody(const TokenizeRequest& request, size_t begin, size_t count) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject();
+  if (!request.model.empty()) json.Field("model", request.model);
+  json.Field("add_special_tokens", request.add_special_tokens);
+  if (request.prompt_name) json.Field("prompt_name", *request.prompt_name);
+  json.Key("inputs").BeginArray();
+  for (size_t i = begin; i < begin + count; ++i) json.String(request.inputs[i]);
+  json.EndArray().EndObject();
+  return body;
+}
+
+Expected<RerankResponse> ParseRerankAnswer(std::string_view body, size_t count) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
+  PENSTOCK_ASSIGN_OR_RETURN(const array results, object.GetArray("results"));
+  RerankResponse response;
+  std::vector<bool> seen(count);
+  for (const element item : results) {
+    RerankResponse::Item one;
+    uint64_t index = 0;
+    const auto score = item["relevance_score"];
+    if (item["index"].get(index) != simdjson::SUCCESS || index >= count || seen[index]) {
+      return Garbled("'results' holds no index, a strange one, or one twice");
+    }
+    if (score.error() != simdjson::SUCCESS || !ReadScore(score.value_unsafe(), &one.score)) {
+      return Garbled(fmt::format("document {} has no score", index));
+    }
+    seen[index] = true;
+    one.index = static_cast<int32_t>(index);
+    response.items.push_back(one);
+  }
+  PENSTOCK_RETURN_IF_ERROR(ReadCounts(object, &response.usage, &response.truncation));
+  return response;
+}
+
+Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t count) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
+  PENSTOCK_ASSIGN_OR_RETURN(const array data, object.GetArray("data"));
+  ClassifyResponse response;
+  std::unordered_map<std::string_view, int32_t> ids;
+  for (const element item : data) {
+    uint64_t index = response.inputs.size();
+    if (item["index"].get(index) == simdjson::SUCCESS && index != response.inputs.size()) {
+      return Garbled(fmt::format("input {} stands where {} should", index, response.inputs.size()));
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(auto labels, ReadLabels(item, &ids, &response.labels));
+    response.inputs.push_back(std::move(labels));
+  }
+  if (response.inputs.size() != count) {
+    return Garbled(fmt::format("labels of {} inputs for {}", response.inputs.size(), count));
+  }
+  PENSTOCK_RETURN_IF_ERROR(ReadCounts(object, &response.usage, &response.truncation));
+  return response;
+}
+
+Expected<TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t count) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
+  array inputs;
+  if (document.root().get(inputs) != simdjson::SUCCESS) return Garbled("no array of inputs");
+  TokenizeResponse response;
+  for (const element item : inputs) {
+    array tokens;
+    if (item.get(tokens) != simdjson::SUCCESS) return Garbled("an input is no array of tokens");
+    auto& read = response.inputs.emplace_back();
+    for (const element token : tokens) {
+      PENSTOCK_ASSIGN_OR_RETURN(auto one, ReadToken(token));
+      read.push_back(std::move(one));
+    }
+  }
+  if (response.inputs.size() != count) {
+    return Garbled(fmt::format("tokens of {} inputs for {}", response.inputs.size(), count));
+  }
+  return response;
+}
+
+Status TextClient::InParts(const std::string& path, size_t rows,
+                           const std::function<size_t(size_t)>& bytes_of,
+                           const std::function<std::string(const Part&)>& body_of,
+                           const std::function<Status(const Part&, std::string_view body)>& take) {
+  Part part;
+  do {  // once also without rows: the server says what is wrong with that
+    const size_t rows_max = std::min(rows_max_.load(), rows - part.begin);
+    size_t bytes = 0;
+    part.count = 0;
+    while (part.count < rows_max) {
+      bytes += bytes_of(part.begin + part.count);
+      if (bytes > kTextBytesMax && part.count > 0) break;
+      ++part.count;
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, server_.Post(path, body_of(part)));
+    if (answer.status != 200) {
+      const Status status = StatusOfAnswer(answer);
+      // One row over a limit stays over it.
+      const bool of_a_row = status.field().find('[') != std::string::npos;
+      if (answer.status != 413 || part.count < 2 || of_a_row) return OfWhole(status, part.begin);
+      rows_max_ = std::min(rows_max_.load(), part.count / 2);
+      continue;
+    }
+    PENSTOCK_RETURN_IF_ERROR(take(part, answer.body));
+    part.begin += part.count;
+  } while (part.begin < rows);
+  return Status::Ok();
+}
+
+Expected<RerankResponse> TextClient::Rerank(const RerankRequest& request) {
+  RerankResponse whole;
+  size_t parts = 0;
+  PENSTOCK_RETURN_IF_ERROR(InParts(
+      "/v1/rerank", request.documents.size(),
+      [&](size_t row) { return request.documents[row].size(); },
+      [&](const Part& part) { return RerankBody(request, part.begin, part.count); },
+      [&](const Part& part, std::string_view body) -> Status {
+        PENSTOCK_ASSIGN_OR_RETURN(auto response, ParseRerankAnswer(body, part.count));
+        for (RerankResponse::Item& item : response.items) {
+          item.index += static_cast<int32_t>(part.begin);
+          whole.items.push_back(item);
+        }
+        AddCounts(response.usage, response.truncation, &whole.usage, &whole.truncation);
+        ++parts;
+        return Status::Ok();
+      }));
+  if (parts < 2) return whole;
+  // Of equal scores those of earlier documents come first, as in each part.
+  std::stable_sort(whole.items.begin(), whole.items.end(),
+                   [](const auto& a, const auto& b) { return a.score > b.score; });
+  if (request.top_n && whole.items.size() > static_cast<size_t>(*request.top_n)) {
+    whole.items.resize(static_cast<size_t>(*request.top_n));
+  }
+  return whole;
+}
+
+Expected<ClassifyResponse> TextClient::Classify(const ClassifyRequest& request) {
+  ClassifyResponse whole;
+  PENSTOCK_RETURN_IF_ERROR(InParts(
+      "/v1/classify", request.inputs.size(),
+      [&](size_t row) {
+        const ClassifyInput& input = request.inputs[row];
+        return input.first.size() + (input.second ? input.second->size() : 0);
+      },
+      [&](const Part& part) { return ClassifyBody(request, part.begin, part.count); },
+      [&](const Part& part, std::string_view body) -> Status {
+        PENSTOCK_ASSIGN_OR_RETURN(auto response, ParseClassifyAnswer(body, part.count));
+        const auto offset = static_cast<int32_t>(whole.labels.size());
+        for (auto& labels : response.inputs) {
+          for (ClassifyResponse::Label& label : labels) label.id += offset;
+          whole.inputs.push_back(std::move(labels));
+        }
+        for (std::string& label : response.labels) whole.labels.push_back(std::move(label));
+        AddCounts(response.usage, response.truncation, &whole.usage, &whole.truncation);
+        return Status::Ok();
+      }));
+  return whole;
+}
+
+Expected<TokenizeResponse> TextClient::Tokenize(const TokenizeRequest& request) {
+  TokenizeResponse whole;
+  PENSTOCK_RETURN_IF_ERROR(InParts(
+      "/tokenize", request.inputs.size(), [&](size_t row) { return request.inputs[row].size(); },
+      [&](const Part& part) { return TokenizeBody(request, part.begin, part.count); },
+      [&](const Part& part, std::string_view body) -> Status {
+        PENSTOCK_ASSIGN_OR_RETURN(auto response, ParseTokenizeAnswer(body, part.count));
+        for (auto& tokens : response.inputs) whole.inputs.push_back(std::move(tokens));
+        return Status::Ok();
+      }));
+  return whole;
+}
+
+}  // namespace penstock

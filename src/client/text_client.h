@@ -1,0 +1,64 @@
+// A client that reranks, classifies and tokenizes by a server, with the requests and responses of
+// the service in this process. What is tried again: client/server_client.h. Any thread may call;
+// each call blocks.
+//
+// Rows are documents of a rerank request, inputs of the others. A request goes in as many parts as
+// it takes: kRowsMax rows and kTextBytesMax bytes of texts each, and where the server says that is
+// too much (413), half as many rows from then on. Each row's result is a function of that row
+// alone, so the parts make the same answer.
+//
+// TextOptions, `top_n` aside, are not sent: a server's own defaults are in force.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "api/types.h"
+#include "client/server_client.h"
+#include "common/status.h"
+
+namespace penstock {
+
+class TextClient {
+ public:
+  static constexpr size_t kRowsMax = 1024;
+  static constexpr size_t kTextBytesMax = 4 << 20;
+
+  explicit TextClient(ServerClientOptions options) : server_(std::move(options)) {}
+
+  // By POST /v1/rerank, /v1/classify and /tokenize. Errors are the server's, with field() as it
+  // names it ("documents[3]" is the request's fourth, in whichever part it went). kInternal: an
+  // answer that breaks the protocol. `model` of a response is empty.
+  Expected<RerankResponse> Rerank(const RerankRequest& request);
+  Expected<ClassifyResponse> Classify(const ClassifyRequest& request);
+  Expected<TokenizeResponse> Tokenize(const TokenizeRequest& request);
+
+  ServerClient& server() { return server_; }
+
+ private:
+  struct Part {
+    size_t begin = 0;
+    size_t count = 0;
+  };
+  // Posts rows 0 to `rows` in parts; `take` gets each answer's body.
+  Status InParts(const std::string& path, size_t rows,
+                 const std::function<size_t(size_t)>& bytes_of,
+                 const std::function<std::string(const Part&)>& body_of,
+                 const std::function<Status(const Part&, std::string_view body)>& take);
+
+  ServerClient server_;
+  std::atomic<size_t> rows_max_{kRowsMax};
+};
+
+// The pieces, for tests: rows `begin` to `begin + count` of a request, and what is read of the
+// answer for `count` rows.
+std::string RerankBody(const RerankRequest& request, size_t begin, size_t count);
+std::string ClassifyBody(const ClassifyRequest& request, size_t begin, size_t count);
+std::string TokenizeBody(const TokenizeRequest& request, size_t begin, size_t count);
+Expected<RerankResponse> ParseRerankAnswer(std::string_view body, size_t count);
+Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t count);
+Expected<TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t count);
+
+}  // namespace penstock
