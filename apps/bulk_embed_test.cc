@@ -53,7 +53,7 @@ TEST(BulkWindow, NamesTheLine) {
     const Status status = window.NameLine(Status::InvalidArgument("too long", field), rows);
     EXPECT_EQ(status.message(), "f:1: too long");
   }
-  for (const char* field : {"", "inputs[2]", "inputs[x]", "model"}) {
+  for (const char* field : {"", "inputs[2]", "inputs[x]", "inputs"}) {
     const Status status = window.NameLine(Status::InvalidArgument("broken", field), rows);
     EXPECT_EQ(status.message(), "f:3 or one of 1 lines like it: broken");
   }
@@ -184,14 +184,6 @@ TEST_F(EmbedInBulkTest, AFailureNamesTheLineAndKeepsWhatIsWhole) {
                               {.window_rows = 2, .request_rows = 2, .requests = 1}, "6");
   EXPECT_EQ(status.message(), path_ + ":6: bad");
   EXPECT_THAT(got_, ElementsAre(1, 1, 2, 1, 3, 1, 4, 1));
-}
-
-TEST_F(EmbedInBulkTest, SizeOfTheInput) {
-  ASSERT_TRUE(Embed({"12", "3"}, {}).ok());
-  EXPECT_EQ(done_bytes_, 3);
-  EXPECT_EQ(BytesOfFiles({path_, path_}), 10);
-  EXPECT_EQ(BytesOfFiles({path_, "-"}), 0);
-  EXPECT_EQ(BytesOfFiles({}), 0);
 }
 
 }  // namespace
