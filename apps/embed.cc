@@ -214,9 +214,10 @@ void TellSkipped(const BulkWindow& window) {
 
 // Everything before the first row is embedded: the model or server is asked, the rows that are done
 // are read over, and the output is opened.
-Status BeginRun(const EmbedRun& run, const Embedder& embedder, RowSource* source,
-                BulkOptions* options) {
+Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* source,
+                 BulkOptions* options) {
   EmbedOutput* const output = run.output;
+  if (output->rows_before() > 0) run.progress->Begin("reading the rows that are done");
   PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(source, embedder.embed_one));
   if (output->rows_before() > 0 && !run.flags.text.quiet) {
     ProgressLine::MakeRoom();
@@ -250,7 +251,7 @@ Status RunWith(const EmbedRun& run, const Embedder& embedder) {
     options.stop->Cancel();
     embedder.stop();
   });
-  PENSTOCK_RETURN_IF_ERROR(BeginRun(run, embedder, &source, &options));
+  PENSTOCK_RETURN_IF_ERROR(BeginWork(run, embedder, &source, &options));
   return EmbedInBulk(
       &source, options, embedder.start,
       [&run](const BulkWindow& window) {
@@ -322,7 +323,6 @@ int Finish(const EmbedRun& run, Status status, int32_t dimensions, int32_t max_t
     ReportSkipped(output->skipped(), errors_path);
     return kExitSkipped;
   }
-  ProgressLine::MakeRoom();
   const int number = run.interruption->signal();
   if (number == 0) {
     status = output->Abandon(status);
@@ -403,10 +403,7 @@ int EmbedByServer(const EmbedRun& run) {
 int EmbedLocally(const EmbedRun& run) {
   run.progress->Begin("loading the model");
   auto local = LocalModels::Load(run.flags.model);
-  if (!local.ok()) {
-    ProgressLine::MakeRoom();
-    return run.line.Fail(local.status());
-  }
+  if (!local.ok()) return run.line.Fail(local.status());
   Service& service = *(*local)->service;
   const ModelInfo model = service.Models().front();
   const Status status = RunWith(run, LocalEmbedder(run.flags, &service));
@@ -450,10 +447,7 @@ int RunEmbed(const std::vector<std::string>& args) {
       {flags.text.quiet || ReadsTerminal(flags.text), true, flags.bulk || !flags.url.empty()});
   progress.Begin("reading");
   auto scan = ScanInput(flags.text.files, flags.text.input, flags.bulk_options.skip);
-  if (!scan.ok()) {
-    ProgressLine::MakeRoom();
-    return line.Fail(scan.status());
-  }
+  if (!scan.ok()) return line.Fail(scan.status());
   const EmbedRun run{flags, line, &interruption, &output, &progress, *scan};
   return flags.url.empty() ? EmbedLocally(run) : EmbedByServer(run);
 }

@@ -297,6 +297,22 @@ TEST_F(EmbedOutputTest, SkippedRowsAreZerosAndNamed) {
               testing::StartsWith("{\"index\":0,\"embedding\":null,\"error\":\"the object"));
 }
 
+TEST_F(EmbedOutputTest, ErrorsThatWereRenamedAreGoneOnWith) {
+  format_ = InputFormat::kJsonl;
+  Put("in", "\"1\"\n7\n\"2\"\n");
+  ASSERT_TRUE(Run("whole.npy", kRows, false).ok());
+  before_finish_ = [this] { std::filesystem::create_directories(Path("x.npy/in the way")); };
+  ASSERT_FALSE(Run("x.npy", kRows, false).ok());
+  EXPECT_TRUE(Exists("x.npy.errors.jsonl") && !Exists("x.npy.errors.jsonl.part"));
+  std::filesystem::remove_all(Path("x.npy"));
+  before_finish_ = nullptr;
+  Put("in", "\"1\"\n7\n\"2\"\n8\n");
+  ASSERT_TRUE(Run("x.npy", kRows, true).ok());
+  const std::string errors = Contents(Path("x.npy.errors.jsonl"));
+  EXPECT_THAT(errors, testing::StartsWith(Contents(Path("whole.npy.errors.jsonl"))));
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 2);
+}
+
 TEST_F(EmbedOutputTest, ErrorsOfAnEarlierOutputGoWithIt) {
   PutRows(kRows);
   Put("x.npy.errors.jsonl", "old");

@@ -65,13 +65,8 @@ void ProgressLine::MakeRoom() {
   if (line_is_open.exchange(false)) std::fputc('\n', stderr);
 }
 
-ProgressLine::ProgressLine(bool quiet)
-    : terminal_(isatty(STDERR_FILENO) != 0),
-      shown_(!quiet && terminal_),
-      summary_(terminal_),
-      finishes_itself_(true),
-      start_(Clock::now()),
-      last_(start_) {
+ProgressLine::ProgressLine(bool quiet) : ProgressLine(Options{quiet, false, false}) {
+  finishes_itself_ = true;
   stage_.clear();
 }
 
@@ -79,7 +74,6 @@ ProgressLine::ProgressLine(const Options& options)
     : terminal_(isatty(STDERR_FILENO) != 0),
       shown_(!options.quiet && (terminal_ || options.bulk)),
       summary_(terminal_ || options.summary),
-      finishes_itself_(false),
       start_(Clock::now()),
       last_(start_) {
   SetLogPrelude(MakeRoom);

@@ -55,7 +55,7 @@ class ProgressLine {
   const bool terminal_;
   const bool shown_;
   const bool summary_;
-  const bool finishes_itself_;
+  bool finishes_itself_ = false;
   std::string stage_ = "embedding";
   int64_t bytes_total_ = 0;
   int64_t bytes_before_ = 0;
