@@ -33,7 +33,7 @@ std::string ProgressText(const ProgressFacts& facts, size_t columns) {
   std::vector<std::string> parts;
   if (facts.done > 0) {
     parts.push_back(fmt::format("{:.1f} %", 100 * std::min(facts.done, 1.0)));
-    parts.push_back(DurationText(facts.left_s) + " left");
+    if (facts.left_s >= 0) parts.push_back(DurationText(facts.left_s) + " left");
   }
   if (facts.texts > 0) {
     const double seconds = std::max(facts.seconds, 1e-9);
@@ -108,14 +108,17 @@ void ProgressLine::Add(size_t texts, const Usage& usage, const Truncation& trunc
 }
 
 std::string ProgressLine::Text() const {
-  ProgressFacts facts{stage_, texts_, tokens_, 0, 0, 0, cut_, skipped_};
+  ProgressFacts facts{stage_, texts_, tokens_, 0, 0, -1, cut_, skipped_};
   facts.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   if (bytes_total_ > 0 && bytes_ > 0) {
     const auto done = static_cast<double>(bytes_);
     const auto total = static_cast<double>(bytes_total_);
     facts.done = (static_cast<double>(bytes_before_) + done) / total;
     const double left = total - static_cast<double>(bytes_before_) - done;
-    facts.left_s = facts.seconds * std::max(left, 0.0) / done;
+    // The first requests are small and slow: nothing follows from them.
+    if (facts.seconds >= 2 || done >= 0.05 * total) {
+      facts.left_s = facts.seconds * std::max(left, 0.0) / done;
+    }
   }
   // The last column stays free: some terminals wrap when it is written.
   return ProgressText(facts, terminal_ ? TerminalColumns() - 1 : 1000);

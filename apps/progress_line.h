@@ -77,7 +77,7 @@ struct ProgressFacts {
   int64_t tokens = 0;
   double seconds = 0;  // since this run began to embed
   double done = 0;     // share of the whole input; 0 = unknown
-  double left_s = 0;   // where `done` is known
+  double left_s = -1;  // less than 0: unknown
   int64_t cut = 0;
   int64_t skipped = 0;
 };

@@ -24,8 +24,10 @@ TEST(ProgressText, SaysNoMoreThanIsKnown) {
             "embedding 10 texts, 5 texts/s, 20 tokens/s");
   EXPECT_EQ(ProgressText({.texts = 10, .tokens = 40, .seconds = 2}, 80),
             "10 texts, 5 texts/s, 20 tokens/s");
+  EXPECT_EQ(ProgressText({.stage = "embedding", .done = 0.01}, 80), "embedding 1.0 %");
   // An input that turned out longer than it looked.
-  EXPECT_EQ(ProgressText({.stage = "embedding", .done = 1.2}, 80), "embedding 100.0 %, 0 s left");
+  EXPECT_EQ(ProgressText({.stage = "embedding", .done = 1.2, .left_s = 0}, 80),
+            "embedding 100.0 %, 0 s left");
 }
 
 TEST(DurationText, IsShort) {
