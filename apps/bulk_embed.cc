@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <filesystem>
 #include <memory>
-#include <numeric>
+#include <utility>
 
 #include "request_window.h"
 
@@ -16,17 +15,39 @@ namespace penstock {
 Expected<std::optional<Row>> RowSource::Next() {
   PENSTOCK_ASSIGN_OR_RETURN(auto row, reader_->Next());
   if (!row) return row;
-  PENSTOCK_RETURN_IF_ERROR(row->status);
-  digest_.Add(row->text);
+  if (row->status.ok()) {
+    digest_.Add(row->text);
+  } else {
+    if (!keeps_bad_) return row->status;
+    // No text begins so: it would not be UTF-8.
+    digest_.Add("\xff" + row->Reason());
+  }
   if (row->id) digest_.Add(*row->id);
   ++rows_;
+  bytes_ += static_cast<int64_t>(row->text.size());
   return row;
 }
 
 void BulkWindow::Add(Row row) {
   const size_t bytes = row.text.size();
   bytes_ += bytes;
-  rows_.push_back({std::move(row.text), std::move(row.id), std::move(row.where), bytes});
+  std::optional<std::string> error;
+  if (!row.status.ok()) {
+    error = row.Reason();
+    ++skipped_;
+  }
+  rows_.push_back(
+      {std::move(row.text), std::move(row.id), std::move(row.where), std::move(error), bytes});
+}
+
+void BulkWindow::Skip(size_t row, std::string reason) {
+  rows_[row].error = std::move(reason);
+  ++skipped_;
+}
+
+void BulkWindow::SetDimensions(int32_t dimensions) {
+  dimensions_ = dimensions;
+  values_.resize(rows_.size() * static_cast<size_t>(dimensions));
 }
 
 void BulkWindow::Count(const Usage& usage, const Truncation& truncation) {
@@ -42,8 +63,11 @@ void WindowPace::Done(size_t rows, Clock::time_point now) {
 }
 
 std::vector<BulkWindow::Rows> BulkWindow::Cut(size_t rows_max) const {
-  Rows order(rows_.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  Rows order;
+  order.reserve(rows_.size());
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    if (!rows_[row].error) order.push_back(row);
+  }
   // Longest first: what is left when the window ends is quick.
   std::stable_sort(order.begin(), order.end(),
                    [this](size_t a, size_t b) { return rows_[a].bytes > rows_[b].bytes; });
@@ -61,10 +85,16 @@ std::vector<BulkWindow::Rows> BulkWindow::Cut(size_t rows_max) const {
   return requests;
 }
 
-std::vector<std::string> BulkWindow::TakeTexts(const Rows& rows) {
+std::vector<std::string> BulkWindow::Texts(const Rows& rows, bool keep) {
   std::vector<std::string> texts;
   texts.reserve(rows.size());
-  for (const size_t row : rows) texts.push_back(std::move(rows_[row].text));
+  for (const size_t row : rows) {
+    if (keep) {
+      texts.push_back(rows_[row].text);
+    } else {
+      texts.push_back(std::move(rows_[row].text));
+    }
+  }
   return texts;
 }
 
@@ -77,10 +107,7 @@ size_t BulkWindow::BytesOf(const Rows& rows) const {
 Expected<bool> BulkWindow::Place(const Rows& rows, std::span<const float> values,
                                  int32_t dimensions) {
   const auto width = static_cast<size_t>(dimensions);
-  if (dimensions_ == 0) {
-    dimensions_ = dimensions;
-    values_.resize(rows_.size() * width);
-  }
+  if (dimensions_ == 0) SetDimensions(dimensions);
   if (dimensions <= 0 || dimensions != dimensions_ || values.size() != rows.size() * width) {
     return Status(StatusCode::kInternal, fmt::format("{} numbers came for {} vectors of {}",
                                                      values.size(), rows.size(), dimensions_));
@@ -90,10 +117,26 @@ Expected<bool> BulkWindow::Place(const Rows& rows, std::span<const float> values
                 values_.begin() + static_cast<ptrdiff_t>(rows[i] * width));
   }
   placed_ += rows.size();
-  return placed_ == rows_.size();
+  return IsWhole();
+}
+
+bool IsOfRow(const Status& failure) {
+  const std::string& field = failure.field();
+  const bool entry = field.starts_with("input[") || field.starts_with("inputs[");
+  switch (failure.code()) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kPayloadTooLarge:
+    case StatusCode::kUnprocessable:
+      return entry || field.empty() || field == "input" || field == "inputs";
+    case StatusCode::kInternal:  // a vector with NaN
+      return entry;
+    default:
+      return false;
+  }
 }
 
 Status BulkWindow::NameLine(const Status& status, const Rows& rows) const {
+  if (!IsOfRow(status)) return status;
   const std::string& field = status.field();
   const size_t bracket = field.find('[');
   size_t index = 0;
@@ -110,64 +153,141 @@ Status BulkWindow::NameLine(const Status& status, const Rows& rows) const {
   return status.Annotate(where);
 }
 
-Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmbed& start,
-                   const TakeWindow& take, const TakeProgress& progress) {
-  struct Tag {
-    std::shared_ptr<BulkWindow> window;
-    BulkWindow::Rows rows;
-  };
-  WindowPace pace(options.window_rows, Clock::now());
-  RequestWindow<EmbedResponse, Tag> in_flight(
-      [&](const EmbedResponse& response, const Tag& tag) -> Status {
-        BulkWindow& window = *tag.window;
-        PENSTOCK_ASSIGN_OR_RETURN(const bool whole,
-                                  window.Place(tag.rows, response.values, response.dimensions));
-        window.Count(response.usage, response.truncation);
-        progress(tag.rows.size(), response, static_cast<int64_t>(window.BytesOf(tag.rows)));
-        if (!whole) return Status::Ok();
-        pace.Done(window.rows(), Clock::now());
-        return take(window);
-      },
-      options.requests);
-  auto window = std::make_shared<BulkWindow>();
-  const auto send = [&]() -> Status {
-    const auto full = std::exchange(window, std::make_shared<BulkWindow>());
-    full->SetMark(source->mark());
-    // Requests enough that all of them are at work.
-    const size_t request_rows =
-        std::min(options.request_rows, (full->rows() + options.requests - 1) / options.requests);
-    for (BulkWindow::Rows& rows : full->Cut(request_rows)) {
-      if (options.stop->cancelled()) return {StatusCode::kCancelled, "stopped"};
-      auto answer = Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
-        start(full->TakeTexts(rows), [full, rows, done](Expected<EmbedResponse> response) {
-          done(response.ok() ? std::move(response) : full->NameLine(response.status(), rows));
-        });
-      });
-      PENSTOCK_RETURN_IF_ERROR(in_flight.Push(std::move(answer), {full, std::move(rows)}));
-    }
+namespace {
+
+// What came of a request.
+struct BulkAnswer {
+  EmbedResponse response;
+  Status refused;  // not OK: there is no response, because of one of the rows
+};
+
+struct BulkTag {
+  std::shared_ptr<BulkWindow> window;
+  BulkWindow::Rows rows;
+};
+
+class BulkRun {
+ public:
+  BulkRun(const BulkOptions& options, const StartEmbed& start, const TakeWindow& take,
+          const TakeProgress& progress)
+      : options_(options),
+        start_(start),
+        take_(take),
+        progress_(progress),
+        pace_(options.window_rows, Clock::now()),
+        in_flight_([this](const BulkAnswer& answer,
+                          const BulkTag& tag) { return TakeAnswer(answer, tag); },
+                   options.requests) {}
+
+  Status Run(RowSource* source);
+
+ private:
+  std::future<Expected<BulkAnswer>> Start(const BulkTag& tag);
+  Status Send(std::shared_ptr<BulkWindow> window);
+  Status TakeAnswer(const BulkAnswer& answer, const BulkTag& tag);
+  // Vectors to their places, or rows to be skipped.
+  Status Settle(const BulkAnswer& answer, const BulkTag& tag);
+  Status Deliver(BulkWindow* window);
+  Status Stopped() const {
+    return options_.stop->cancelled() ? Status(StatusCode::kCancelled, "stopped") : Status::Ok();
+  }
+
+  const BulkOptions& options_;
+  const StartEmbed& start_;
+  const TakeWindow& take_;
+  const TakeProgress& progress_;
+  WindowPace pace_;
+  RequestWindow<BulkAnswer, BulkTag> in_flight_;
+};
+
+std::future<Expected<BulkAnswer>> BulkRun::Start(const BulkTag& tag) {
+  return Ask<BulkAnswer>([&](const Callback<BulkAnswer>& done) {
+    const bool skip = options_.skip;
+    start_(tag.window->Texts(tag.rows, skip), [tag, skip, done](Expected<EmbedResponse> response) {
+      if (response.ok()) return done(BulkAnswer{*std::move(response), {}});
+      if (skip && IsOfRow(response.status())) return done(BulkAnswer{{}, response.status()});
+      done(tag.window->NameLine(response.status(), tag.rows));
+    });
+  });
+}
+
+Status BulkRun::Settle(const BulkAnswer& answer, const BulkTag& tag) {
+  BulkWindow& window = *tag.window;
+  const auto bytes = static_cast<int64_t>(window.BytesOf(tag.rows));
+  if (answer.refused.ok()) {
+    const EmbedResponse& response = answer.response;
+    PENSTOCK_RETURN_IF_ERROR(window.Place(tag.rows, response.values, response.dimensions).status());
+    window.Count(response.usage, response.truncation);
+    progress_(tag.rows.size(), response, bytes);
     return Status::Ok();
+  }
+  if (tag.rows.size() == 1) {
+    window.Skip(tag.rows.front(), answer.refused.message());
+    progress_(0, {}, bytes);
+    return Status::Ok();
+  }
+  const auto middle = tag.rows.begin() + static_cast<ptrdiff_t>(tag.rows.size() / 2);
+  for (const BulkTag& half : {BulkTag{tag.window, {tag.rows.begin(), middle}},
+                              BulkTag{tag.window, {middle, tag.rows.end()}}}) {
+    PENSTOCK_RETURN_IF_ERROR(Stopped());
+    PENSTOCK_ASSIGN_OR_RETURN(const BulkAnswer again, Start(half).get());
+    PENSTOCK_RETURN_IF_ERROR(Settle(again, half));
+  }
+  return Status::Ok();
+}
+
+Status BulkRun::TakeAnswer(const BulkAnswer& answer, const BulkTag& tag) {
+  PENSTOCK_RETURN_IF_ERROR(Settle(answer, tag));
+  return tag.window->IsWhole() ? Deliver(tag.window.get()) : Status::Ok();
+}
+
+Status BulkRun::Deliver(BulkWindow* window) {
+  if (window->dimensions() == 0) window->SetDimensions(options_.dimensions);
+  pace_.Done(window->rows(), Clock::now());
+  return take_(*window);
+}
+
+Status BulkRun::Send(std::shared_ptr<BulkWindow> window) {
+  if (window->IsWhole()) {
+    // Nothing of it is to be embedded.
+    PENSTOCK_RETURN_IF_ERROR(in_flight_.Finish());
+    return Deliver(window.get());
+  }
+  // Requests enough that all of them are at work.
+  const size_t request_rows =
+      std::min(options_.request_rows, (window->rows() + options_.requests - 1) / options_.requests);
+  for (BulkWindow::Rows& rows : window->Cut(request_rows)) {
+    PENSTOCK_RETURN_IF_ERROR(Stopped());
+    BulkTag tag{window, std::move(rows)};
+    auto answer = Start(tag);
+    PENSTOCK_RETURN_IF_ERROR(in_flight_.Push(std::move(answer), std::move(tag)));
+  }
+  return Status::Ok();
+}
+
+Status BulkRun::Run(RowSource* source) {
+  auto window = std::make_shared<BulkWindow>();
+  const auto send = [&] {
+    window->SetMark(source->mark());
+    return Send(std::exchange(window, std::make_shared<BulkWindow>()));
   };
   while (true) {
     auto row = source->Next();
-    if (options.stop->cancelled()) return {StatusCode::kCancelled, "stopped"};
+    PENSTOCK_RETURN_IF_ERROR(Stopped());
     if (!row.ok()) return row.status();
     if (!*row) break;
     window->Add(std::move(**row));
-    if (window->IsFull(pace.rows())) PENSTOCK_RETURN_IF_ERROR(send());
+    if (window->IsFull(pace_.rows())) PENSTOCK_RETURN_IF_ERROR(send());
   }
   if (!window->empty()) PENSTOCK_RETURN_IF_ERROR(send());
-  return in_flight.Finish();
+  return in_flight_.Finish();
 }
 
-int64_t BytesOfFiles(const std::vector<std::string>& files) {
-  if (files.empty()) return 0;
-  int64_t bytes = 0;
-  for (const std::string& file : files) {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(file, error)) return 0;
-    bytes += static_cast<int64_t>(std::filesystem::file_size(file, error));
-  }
-  return bytes;
+}  // namespace
+
+Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmbed& start,
+                   const TakeWindow& take, const TakeProgress& progress) {
+  return BulkRun(options, start, take, progress).Run(source);
 }
 
 }  // namespace penstock

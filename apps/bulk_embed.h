@@ -29,8 +29,10 @@ namespace penstock {
 // The rows of the input, one after the other, and their digest.
 class RowSource {
  public:
-  explicit RowSource(RowReader* reader) : reader_(reader) {}
-  // Nothing at the end. A row that is bad is a failure.
+  // `keeps_bad`: rows that are bad are given, too; otherwise the first is a failure.
+  explicit RowSource(RowReader* reader, bool keeps_bad = false)
+      : reader_(reader), keeps_bad_(keeps_bad) {}
+  // Nothing at the end.
   Expected<std::optional<Row>> Next();
 
   // How far it is: rows so far, and their digest.
@@ -39,11 +41,15 @@ class RowSource {
     std::string digest;
   };
   Mark mark() const { return {rows_, digest_.Hex()}; }
+  // Of the texts so far.
+  int64_t bytes() const { return bytes_; }
 
  private:
-  RowReader* reader_;
+  RowReader* const reader_;
+  const bool keeps_bad_;
   RowsDigest digest_;
   int64_t rows_ = 0;
+  int64_t bytes_ = 0;
 };
 
 // Rows that are sorted, and put back in order, together.
@@ -52,6 +58,7 @@ class BulkWindow {
   static constexpr size_t kBytesMax = 64 << 20;  // of its texts
   static constexpr size_t kRequestBytesMax = 1 << 20;
 
+  // A bad row is skipped from the beginning.
   void Add(Row row);
   // Where the input is behind its last row.
   void SetMark(RowSource::Mark mark) { mark_ = std::move(mark); }
@@ -62,23 +69,34 @@ class BulkWindow {
   // Its rows cut into requests, longest texts first. All of it is added by now.
   using Rows = std::vector<size_t>;
   std::vector<Rows> Cut(size_t rows_max) const;
-  // The texts of a request; they are gone from the window then.
-  std::vector<std::string> TakeTexts(const Rows& rows);
+  // The texts of a request; unless `keep`, they are gone from the window then.
+  std::vector<std::string> Texts(const Rows& rows, bool keep);
   size_t BytesOf(const Rows& rows) const;
   // Puts a request's vectors in their place; true when those of all rows are there. An error: the
   // vectors are not as many, or not as long, as they should be.
   Expected<bool> Place(const Rows& rows, std::span<const float> values, int32_t dimensions);
-  // [rows, dimensions], in the order in which they were added.
+  // The row gets no vector, for this reason.
+  void Skip(size_t row, std::string reason);
+  // Every row has a vector or is skipped.
+  bool IsWhole() const { return placed_ + skipped_ == rows_.size(); }
+  // [rows, dimensions], in the order in which they were added; zeros where a row was skipped.
   std::span<const float> values() const { return values_; }
   int32_t dimensions() const { return dimensions_; }
+  // For a window none of whose rows has a vector.
+  void SetDimensions(int32_t dimensions);
   // Of the requests that were placed.
   void Count(const Usage& usage, const Truncation& truncation);
   int64_t tokens() const { return tokens_; }
   int64_t cut() const { return cut_; }
   size_t rows() const { return rows_.size(); }
+  size_t skipped() const { return skipped_; }
+  // Why the row was skipped; nothing: it was not.
+  const std::optional<std::string>& error(size_t row) const { return rows_[row].error; }
+  const std::string& where(size_t row) const { return rows_[row].where; }
   // Of a row, where the input has them.
   const std::optional<std::string>& id(size_t row) const { return rows_[row].id; }
-  // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all.
+  // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all. As
+  // it is where it is about no line (IsOfRow).
   Status NameLine(const Status& status, const Rows& rows) const;
 
  private:
@@ -86,6 +104,7 @@ class BulkWindow {
     std::string text;
     std::optional<std::string> id;
     std::string where;
+    std::optional<std::string> error;
     size_t bytes = 0;
   };
   std::vector<Waiting> rows_;
@@ -93,6 +112,7 @@ class BulkWindow {
   std::vector<float> values_;
   int32_t dimensions_ = 0;
   size_t placed_ = 0;
+  size_t skipped_ = 0;
   int64_t tokens_ = 0;
   int64_t cut_ = 0;
   RowSource::Mark mark_;
@@ -118,10 +138,18 @@ class WindowPace {
   Clock::time_point last_;
 };
 
+// Whether a failure may be that of a row: the model or the server refused it, or its vector cannot
+// be used. Others are those of the whole run: no such model, not allowed, nothing there.
+bool IsOfRow(const Status& failure);
+
 struct BulkOptions {
   size_t window_rows = 8192;  // at most
   size_t request_rows = 256;  // at most
   size_t requests = 4;        // at once
+  // Rows that are bad or refused are skipped instead of ending the run.
+  bool skip = false;
+  // Of the vectors; for windows of which every row is skipped.
+  int32_t dimensions = 0;
   // Where it is cancelled no more is begun, and the run ends (kCancelled).
   std::shared_ptr<CancelToken> stop = std::make_shared<CancelToken>();
 };
@@ -134,11 +162,10 @@ using TakeWindow = std::function<Status(const BulkWindow& window)>;
 using TakeProgress =
     std::function<void(size_t texts, const EmbedResponse& response, int64_t bytes)>;
 
-// Embeds every row of `source`. Ends at the first failure, which names the line.
+// Embeds every row of `source`. Ends at the first failure, which names the line. With `skip` a
+// request that is refused is halved and sent again until the rows at fault are alone; the reason
+// is what was said to the row alone.
 Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmbed& start,
                    const TakeWindow& take, const TakeProgress& progress);
-
-// Bytes of all files together; 0 where one is no regular file.
-int64_t BytesOfFiles(const std::vector<std::string>& files);
 
 }  // namespace penstock

@@ -53,7 +53,7 @@ TEST(BulkWindow, NamesTheLine) {
     const Status status = window.NameLine(Status::InvalidArgument("too long", field), rows);
     EXPECT_EQ(status.message(), "f:1: too long");
   }
-  for (const char* field : {"", "inputs[2]", "inputs[x]", "model"}) {
+  for (const char* field : {"", "inputs[2]", "inputs[x]", "inputs"}) {
     const Status status = window.NameLine(Status::InvalidArgument("broken", field), rows);
     EXPECT_EQ(status.message(), "f:3 or one of 1 lines like it: broken");
   }
@@ -66,7 +66,8 @@ class EmbedInBulkTest : public testing::Test {
 
   // Embeds texts of digits as [the number, its length], each request on a thread of its own.
   Status Embed(const std::vector<std::string>& texts, const BulkOptions& options,
-               const std::string& bad = "none") {
+               const std::string& bad = "none",
+               const Status& refusal = Status::InvalidArgument("bad")) {
     {
       std::ofstream file(path_);
       for (const std::string& text : texts) file << text << '\n';
@@ -77,27 +78,34 @@ class EmbedInBulkTest : public testing::Test {
     const auto start = [&](std::vector<std::string> rows, Callback<EmbedResponse> done) {
       at_once_max_ = std::max(at_once_max_, ++at_once);
       rows_max_ = std::max(rows_max_, rows.size());
-      threads.emplace_back([&at_once, &bad, rows = std::move(rows), done = std::move(done)] {
-        EmbedResponse response;
-        response.dimensions = 2;
-        for (size_t i = 0; i < rows.size(); ++i) {
-          if (rows[i] == bad) {
+      ++requests_;
+      threads.emplace_back(
+          [&at_once, &bad, &refusal, rows = std::move(rows), done = std::move(done)] {
+            EmbedResponse response;
+            response.dimensions = 2;
+            for (size_t i = 0; i < rows.size(); ++i) {
+              if (rows[i] == bad) {
+                --at_once;
+                const std::string field = refusal.field() + "[" + std::to_string(i) + "]";
+                return done(Status(refusal.code(), refusal.message(),
+                                   refusal.field().empty() ? "" : field));
+              }
+              response.values.push_back(std::stof(rows[i]));
+              response.values.push_back(static_cast<float>(rows[i].size()));
+            }
             --at_once;
-            return done(Status::InvalidArgument("bad", "inputs[" + std::to_string(i) + "]"));
-          }
-          response.values.push_back(std::stof(rows[i]));
-          response.values.push_back(static_cast<float>(rows[i].size()));
-        }
-        --at_once;
-        done(std::move(response));
-      });
+            done(std::move(response));
+          });
     };
-    RowSource source(&reader);
+    RowSource source(&reader, options.skip);
     return EmbedInBulk(
         &source, options, start,
         [&](const BulkWindow& window) {
           EXPECT_EQ(window.dimensions(), 2);
           got_.insert(got_.end(), window.values().begin(), window.values().end());
+          for (size_t row = 0; row < window.rows(); ++row) {
+            if (window.error(row)) errors_.push_back(window.where(row) + ": " + *window.error(row));
+          }
           EXPECT_EQ(window.mark().rows, static_cast<int64_t>(got_.size()) / 2);
           if (stop_after_ > 0 && window.mark().rows >= stop_after_) options.stop->Cancel();
           return Status::Ok();
@@ -110,7 +118,8 @@ class EmbedInBulkTest : public testing::Test {
 
   std::string path_;
   std::vector<float> got_;
-  size_t at_once_max_ = 0, rows_max_ = 0, done_rows_ = 0;
+  std::vector<std::string> errors_;
+  size_t at_once_max_ = 0, rows_max_ = 0, done_rows_ = 0, requests_ = 0;
   int64_t done_bytes_ = 0;
   int64_t stop_after_ = 0;  // rows
 };
@@ -181,17 +190,70 @@ TEST_F(EmbedInBulkTest, RestoresTheOrder) {
 
 TEST_F(EmbedInBulkTest, AFailureNamesTheLineAndKeepsWhatIsWhole) {
   const Status status = Embed({"1", "2", "3", "4", "5", "6", "7"},
-                              {.window_rows = 2, .request_rows = 2, .requests = 1}, "6");
+                              {.window_rows = 2, .request_rows = 2, .requests = 1}, "6",
+                              Status::InvalidArgument("bad", "inputs"));
   EXPECT_EQ(status.message(), path_ + ":6: bad");
   EXPECT_THAT(got_, ElementsAre(1, 1, 2, 1, 3, 1, 4, 1));
 }
 
-TEST_F(EmbedInBulkTest, SizeOfTheInput) {
-  ASSERT_TRUE(Embed({"12", "3"}, {}).ok());
-  EXPECT_EQ(done_bytes_, 3);
-  EXPECT_EQ(BytesOfFiles({path_, path_}), 10);
-  EXPECT_EQ(BytesOfFiles({path_, "-"}), 0);
-  EXPECT_EQ(BytesOfFiles({}), 0);
+TEST_F(EmbedInBulkTest, SkipsWhatIsRefused) {
+  for (const size_t bad : {0, 1, 30, 63}) {
+    for (const char* field : {"", "inputs"}) {
+      got_.clear();
+      errors_.clear();
+      std::vector<std::string> texts(64, "7");
+      texts[bad] = "8";
+      const Status status =
+          Embed(texts, {.window_rows = 64, .request_rows = 16, .skip = true, .dimensions = 2}, "8",
+                Status::InvalidArgument("bad", field));
+      ASSERT_TRUE(status.ok()) << status.message();
+      EXPECT_THAT(errors_, ElementsAre(path_ + ":" + std::to_string(bad + 1) + ": bad"));
+      ASSERT_EQ(got_.size(), 128u);
+      for (size_t i = 0; i < 64; ++i) EXPECT_EQ(got_[2 * i], i == bad ? 0 : 7);
+    }
+  }
+}
+
+TEST_F(EmbedInBulkTest, FindsTheRowAtFaultByHalves) {
+  std::vector<std::string> texts(1024, "7");
+  texts[900] = "8";
+  ASSERT_TRUE(
+      Embed(texts, {.window_rows = 1024, .request_rows = 256, .requests = 1, .skip = true}, "8")
+          .ok());
+  EXPECT_EQ(errors_.size(), 1u);
+  // Windows grow from 8 rows: some requests of 256 or fewer, and two for each halving of one.
+  EXPECT_LT(requests_, 40u);
+}
+
+TEST_F(EmbedInBulkTest, AllRowsMayBeSkipped) {
+  ASSERT_TRUE(Embed(std::vector<std::string>(50, "8"),
+                    {.window_rows = 10, .request_rows = 3, .skip = true, .dimensions = 2}, "8")
+                  .ok());
+  EXPECT_EQ(errors_.size(), 50u);
+  EXPECT_EQ(got_, std::vector<float>(100, 0.0f));
+}
+
+TEST_F(EmbedInBulkTest, AFailureOfTheRunSkipsNothing) {
+  for (const StatusCode code : {StatusCode::kNotFound, StatusCode::kUnauthenticated,
+                                StatusCode::kUnavailable, StatusCode::kInternal}) {
+    got_.clear();
+    const Status status = Embed({"1", "8", "3"}, {.skip = true}, "8", Status(code, "gone"));
+    EXPECT_EQ(status.message(), "gone");
+    EXPECT_THAT(errors_, testing::IsEmpty());
+    EXPECT_THAT(got_, testing::IsEmpty());
+  }
+}
+
+TEST(IsOfRow, LooksAtCodeAndField) {
+  EXPECT_TRUE(IsOfRow(Status::InvalidArgument("too long")));
+  EXPECT_TRUE(IsOfRow(Status::InvalidArgument("too long", "input[3]")));
+  EXPECT_TRUE(IsOfRow({StatusCode::kPayloadTooLarge, "too long", "inputs"}));
+  EXPECT_TRUE(IsOfRow({StatusCode::kInternal, "not finite", "inputs[3]"}));
+  EXPECT_FALSE(IsOfRow({StatusCode::kInternal, "broken"}));
+  for (const char* field : {"model", "dimensions", "prompt_name", "input_type"}) {
+    EXPECT_FALSE(IsOfRow(Status::InvalidArgument("no", field))) << field;
+  }
+  EXPECT_FALSE(IsOfRow({StatusCode::kUnavailable, "busy", "input[3]"}));
 }
 
 }  // namespace

@@ -55,9 +55,9 @@ Status Checkpoint::Write(const std::string& path) const {
   JsonWriter json(&text);
   json.BeginObject().Field("penstock_checkpoint", kVersion).Field("rows", rows);
   json.Field("bytes", bytes).Field("dimensions", dimensions).Field("tokens", tokens);
-  json.Field("id_bytes", id_bytes);
+  json.Field("id_bytes", id_bytes).Field("skipped", skipped).Field("error_bytes", error_bytes);
   json.Field("cut", cut).Field("input", input).Field("options", options);
-  json.Key("first_row");
+  json.Field("first_index", first_index).Key("first_row");
   json.Floats(first_row);
   json.EndObject();
   text += '\n';
@@ -77,6 +77,9 @@ Expected<std::optional<Checkpoint>> Checkpoint::Read(const std::string& path) {
     PENSTOCK_ASSIGN_OR_RETURN(made.rows, object.GetInt("rows", 1, kCountMax));
     PENSTOCK_ASSIGN_OR_RETURN(made.bytes, object.GetInt("bytes", 1, kCountMax));
     PENSTOCK_ASSIGN_OR_RETURN(made.id_bytes, object.GetIntOr("id_bytes", 0, 0, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(made.skipped, object.GetIntOr("skipped", 0, 0, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(made.error_bytes, object.GetIntOr("error_bytes", 0, 0, kCountMax));
+    PENSTOCK_ASSIGN_OR_RETURN(made.first_index, object.GetIntOr("first_index", 0, 0, kCountMax));
     PENSTOCK_ASSIGN_OR_RETURN(const int64_t dimensions,
                               object.GetInt("dimensions", 1, kDimensionsMax));
     made.dimensions = static_cast<int32_t>(dimensions);
@@ -92,7 +95,8 @@ Expected<std::optional<Checkpoint>> Checkpoint::Read(const std::string& path) {
       }
       made.first_row.push_back(static_cast<float>(value));
     }
-    if (static_cast<int64_t>(made.first_row.size()) != dimensions) {
+    const bool none = made.first_row.empty() && made.skipped == made.rows;
+    if (!none && static_cast<int64_t>(made.first_row.size()) != dimensions) {
       return Status::InvalidArgument("'first_row' is not as long as 'dimensions' says",
                                      "first_row");
     }

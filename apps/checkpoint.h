@@ -29,15 +29,19 @@ class RowsDigest {
 };
 
 struct Checkpoint {
-  int64_t rows = 0;      // of the input, from its beginning, that are in the output
-  int64_t bytes = 0;     // of the output that they take
-  int64_t id_bytes = 0;  // size of the file of ids at that point; 0 without ids
+  int64_t rows = 0;         // of the input, from its beginning, that are in the output
+  int64_t bytes = 0;        // of the output that they take
+  int64_t id_bytes = 0;     // size of the file of ids at that point; 0 without ids
+  int64_t skipped = 0;      // of the rows, those without a vector
+  int64_t error_bytes = 0;  // size of the file that names them at that point
   int32_t dimensions = 0;
-  int64_t tokens = 0;            // of those rows
-  int64_t cut = 0;               // rows that were longer than the model takes
-  std::string input;             // RowsDigest of them
-  std::string options;           // that shape the output, as text
-  std::vector<float> first_row;  // the vector of row 0: what the model must answer again
+  int64_t tokens = 0;   // of those rows
+  int64_t cut = 0;      // rows that were longer than the model takes
+  std::string input;    // RowsDigest of them
+  std::string options;  // that shape the output, as text
+  // The first row that has a vector, which the model must give again; empty: none has yet.
+  int64_t first_index = 0;
+  std::vector<float> first_row;
 
   static std::string PathFor(const std::string& output) { return output + ".checkpoint"; }
   // Replaces the file at `path`.

@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "common/printable.h"
 #include "help.h"
+#include "progress_line.h"
 
 namespace penstock {
 namespace {
@@ -116,11 +117,13 @@ Status CommandLine::ReadSettings(const Status& arguments, Settings* settings) co
 }
 
 int CommandLine::Fail(const Status& status) const {
+  ProgressLine::MakeRoom();
   std::fprintf(stderr, "%s: %s\n", program_.c_str(), OneLine(status.message()).c_str());
   return kExitFailure;
 }
 
 int CommandLine::FailUsage(const std::string& message) const {
+  ProgressLine::MakeRoom();
   std::fprintf(stderr, "%s: %s (see %s --help)\n", program_.c_str(), OneLine(message).c_str(),
                program_.c_str());
   return kExitUsage;

@@ -29,6 +29,7 @@ namespace penstock {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;   // the command could not do its work
 inline constexpr int kExitUsage = 2;     // the command line, a variable or the file is wrong
+inline constexpr int kExitSkipped = 3;   // the work is done, but for rows that were skipped
 inline constexpr int kExitSignal = 128;  // plus the number of the signal that ended the command
 
 class CommandLine {

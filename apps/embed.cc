@@ -10,8 +10,10 @@
 #include "commands.h"
 #include "common/json_writer.h"
 #include "common/log.h"
+#include "common/printable.h"
 #include "common/worker_pool.h"
 #include "embed_output.h"
+#include "input_scan.h"
 #include "interruption.h"
 #include "local_models.h"
 #include "request_window.h"
@@ -57,6 +59,16 @@ void AddRunFlags(CLI::App* app, EmbedFlags* flags) {
       ->group(group);
   app->add_flag("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
       ->excludes(app->get_option("--resume"))
+      ->group(group);
+  app->add_option_function<std::string>(
+         "--on-error",
+         [flags](const std::string& typed) { flags->bulk_options.skip = typed == "skip"; },
+         "A row that cannot be read, or that the model or server refuses: stop there; or skip it, "
+         "with zeros in a matrix and null in JSON lines, name it in OUTPUT.errors.jsonl, and leave "
+         "with exit code 3.")
+      ->check(CLI::IsMember({"stop", "skip"}).description(""))
+      ->default_str("stop")
+      ->type_name("stop|skip")
       ->group(group);
   app->add_option("--bulk-window", flags->bulk_options.window_rows,
                   "Texts that are sorted together, at most; fewer where the model does fewer in "
@@ -118,6 +130,7 @@ std::string SettingsText(const EmbedFlags& flags) {
   if (flags.prompt_name) json.Field("prompt-name", *flags.prompt_name);
   if (flags.dimensions) json.Field("dimensions", *flags.dimensions);
   if (flags.normalize_flag->count() > 0) json.Field("normalize", flags.normalize);
+  if (flags.bulk_options.skip) json.Field("on-error", "skip");
   const InputOptions& input = flags.text.input;
   if (!input.id_field.empty()) json.Field("id-field", input.id_field);
   if (!input.text_fields.empty()) {
@@ -139,27 +152,72 @@ struct Embedder {
   std::function<void()> stop;  // as soon as possible; from any thread
 };
 
-Status RunWith(const EmbedFlags& flags, const Embedder& embedder, Interruption* interruption,
-               EmbedOutput* output, ProgressLine* progress) {
-  InputOptions input = flags.text.input;
-  input.stop_fd = interruption->fd();
-  RowReader reader(flags.text.files, input);
-  RowSource source(&reader);
-  const Interruption::Stop stop(interruption, [&flags, &embedder] {
-    flags.bulk_options.stop->Cancel();
-    embedder.stop();
-  });
-  PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(&source, embedder.embed_one));
-  if (output->rows_before() > 0 && !flags.text.quiet) {
+// What every part of a run needs.
+struct EmbedRun {
+  const EmbedFlags& flags;
+  const CommandLine& line;
+  Interruption* interruption;
+  EmbedOutput* output;
+  ProgressLine* progress;
+  InputScan scan;
+};
+
+// Where no file names them.
+void TellSkipped(const BulkWindow& window) {
+  const int64_t first = window.mark().rows - static_cast<int64_t>(window.rows());
+  for (size_t row = 0; row < window.rows(); ++row) {
+    if (!window.error(row)) continue;
+    ProgressLine::MakeRoom();
+    std::fprintf(stderr, "penstock embed: row %lld is skipped: %s: %s\n",
+                 static_cast<long long>(first + static_cast<int64_t>(row)),
+                 Printable(window.where(row)).c_str(), Printable(*window.error(row)).c_str());
+  }
+}
+
+// Everything before the first row is embedded: the model or server is asked, the rows that are done
+// are read over, and the output is opened.
+Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* source,
+                 BulkOptions* options) {
+  EmbedOutput* const output = run.output;
+  if (output->rows_before() > 0) run.progress->Begin("reading the rows that are done");
+  PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(source, embedder.embed_one));
+  if (output->rows_before() > 0 && !run.flags.text.quiet) {
+    ProgressLine::MakeRoom();
     std::fprintf(stderr, "penstock embed: going on behind the %lld rows that are done\n",
                  static_cast<long long>(output->rows_before()));
   }
+  // A failure of this text is no row's.
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> vector, embedder.embed_one("a"));
+  options->dimensions = static_cast<int32_t>(vector.size());
+  PENSTOCK_RETURN_IF_ERROR(output->CheckRoom(run.scan.rows, options->dimensions));
+  output->Expect(run.scan.RowsExpected());
   PENSTOCK_RETURN_IF_ERROR(output->Open());
+  run.progress->Expect(run.scan.TextBytesExpected());
+  run.progress->GoOnBehind(output->rows_before(), source->bytes());
+  run.progress->Begin("embedding");
+  return Status::Ok();
+}
+
+Status RunWith(const EmbedRun& run, const Embedder& embedder) {
+  BulkOptions options = run.flags.bulk_options;
+  InputOptions input = run.flags.text.input;
+  input.stop_fd = run.interruption->fd();
+  RowReader reader(run.flags.text.files, input);
+  RowSource source(&reader, options.skip);
+  const Interruption::Stop stop(run.interruption, [&options, &embedder] {
+    options.stop->Cancel();
+    embedder.stop();
+  });
+  PENSTOCK_RETURN_IF_ERROR(BeginWork(run, embedder, &source, &options));
   return EmbedInBulk(
-      &source, flags.bulk_options, embedder.start,
-      [output](const BulkWindow& window) { return output->Append(window); },
-      [progress](size_t texts, const EmbedResponse& response, int64_t bytes) {
-        progress->Add(texts, response.usage, response.truncation, bytes);
+      &source, options, embedder.start,
+      [&run](const BulkWindow& window) {
+        run.progress->AddSkipped(static_cast<int64_t>(window.skipped()));
+        if (run.output->ErrorsPath().empty()) TellSkipped(window);
+        return run.output->Append(window);
+      },
+      [&run](size_t texts, const EmbedResponse& response, int64_t bytes) {
+        run.progress->Add(texts, response.usage, response.truncation, bytes);
       });
 }
 
@@ -201,17 +259,34 @@ Expected<EmbedResponse> AskServer(EmbedClient* client, const std::vector<std::st
   return response;
 }
 
+// "3 rows were skipped; x.errors.jsonl names them"
+void ReportSkipped(int64_t rows, const std::string& errors_path) {
+  std::fprintf(
+      stderr, "penstock embed: %lld row%s skipped%s%s\n", static_cast<long long>(rows),
+      rows == 1 ? " was" : "s were", errors_path.empty() ? "" : "; ",
+      errors_path.empty() ? "" : (errors_path + " names " + (rows == 1 ? "it" : "them")).c_str());
+}
+
 // The exit code after a run that ended with `status`: that of the signal where one ended it.
-int Finish(const CommandLine& line, const Interruption& interruption, EmbedOutput* output,
-           Status status, int32_t dimensions) {
+// `max_tokens`: of the model, 0 = not known here.
+int Finish(const EmbedRun& run, Status status, int32_t dimensions, int32_t max_tokens) {
+  EmbedOutput* const output = run.output;
+  const std::string errors_path = output->ErrorsPath();
   if (status.ok()) status = output->Finish(dimensions);
-  if (status.ok()) return kExitOk;
-  const int number = interruption.signal();
+  if (status.ok()) {
+    run.progress->Finish();
+    ReportCut(output->cut(), "embed", max_tokens);
+    if (output->skipped() == 0) return kExitOk;
+    ReportSkipped(output->skipped(), errors_path);
+    return kExitSkipped;
+  }
+  const int number = run.interruption->signal();
   if (number == 0) {
     status = output->Abandon(status);
-    return status.field() == "resume" ? line.FailUsage(status.message()) : line.Fail(status);
+    return status.field() == "resume" ? run.line.FailUsage(status.message())
+                                      : run.line.Fail(status);
   }
-  line.Fail(output->Abandon({StatusCode::kCancelled, "interrupted"}));
+  run.line.Fail(output->Abandon({StatusCode::kCancelled, "interrupted"}));
   return kExitSignal + number;
 }
 
@@ -227,18 +302,18 @@ Expected<EmbedClientOptions> EmbedOptions(const EmbedFlags& flags, const Command
 }
 
 // A thread for each request at work: the client's calls block.
-Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* interruption,
-                   EmbedOutput* output, ProgressLine* progress) {
+Status RunByServer(const EmbedRun& run, EmbedClient* client) {
   PENSTOCK_RETURN_IF_ERROR(client->BeginRun());
+  const BulkOptions& options = run.flags.bulk_options;
   std::mutex mutex;
   Status first_failure;  // guarded by mutex
-  WorkerPool pool(flags.bulk_options.requests, 2 * flags.bulk_options.requests);
+  WorkerPool pool(options.requests, 2 * options.requests);
   Embedder embedder;
   embedder.start = [&](std::vector<std::string> texts, const Callback<EmbedResponse>& done) {
     auto shared = std::make_shared<std::vector<std::string>>(std::move(texts));
     const Status taken = pool.Submit([&, shared, done] {
       auto response = AskServer(client, *shared);
-      if (!response.ok()) {
+      if (!response.ok() && !(options.skip && IsOfRow(response.status()))) {
         // The others need not be tried on and on.
         const std::lock_guard lock(mutex);
         if (first_failure.ok()) first_failure = response.status();
@@ -254,7 +329,7 @@ Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* i
     return std::move(response.values);
   };
   embedder.stop = [client] { client->Abort(); };
-  const Status status = RunWith(flags, embedder, interruption, output, progress);
+  const Status status = RunWith(run, embedder);
   if (!status.ok()) client->Abort();
   pool.Stop();
   const auto ended = client->EndRun();
@@ -265,21 +340,28 @@ Status RunByServer(const EmbedFlags& flags, EmbedClient* client, Interruption* i
   return Status::Ok();
 }
 
-int RunEmbedFromServer(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
-                       EmbedOutput* output) {
-  auto options = EmbedOptions(flags, line);
-  if (!options.ok()) return line.FailUsage(options.status().message());
+int EmbedByServer(const EmbedRun& run) {
+  auto options = EmbedOptions(run.flags, run.line);
+  if (!options.ok()) return run.line.FailUsage(options.status().message());
   EmbedClient client(*std::move(options));
-  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files), true);
-  Status status = RunByServer(flags, &client, interruption, output, &progress);
-  if (interruption->signal() != 0) status = {StatusCode::kCancelled, "interrupted"};
+  run.progress->Begin("asking the server");
+  Status status = RunByServer(run, &client);
+  if (run.interruption->signal() != 0) status = {StatusCode::kCancelled, "interrupted"};
   if (client.retries() > 0) {
-    LogWarn("{} requests were sent again, after waits of {:.1f} s in all", client.retries(),
-            client.waited_s());
+    LogWarn("{} {} sent again, after waits of {:.1f} s in all", client.retries(),
+            client.retries() == 1 ? "request was" : "requests were", client.waited_s());
   }
-  const int exit_code = Finish(line, *interruption, output, status, flags.dimensions.value_or(0));
-  if (exit_code == kExitOk) ReportCut(output->cut(), "embed", 0);
-  return exit_code;
+  return Finish(run, status, run.flags.dimensions.value_or(0), 0);
+}
+
+int EmbedLocally(const EmbedRun& run) {
+  run.progress->Begin("loading the model");
+  auto local = LocalModels::Load(run.flags.model);
+  if (!local.ok()) return run.line.Fail(local.status());
+  Service& service = *(*local)->service;
+  const ModelInfo model = service.Models().front();
+  const Status status = RunWith(run, LocalEmbedder(run.flags, &service));
+  return Finish(run, status, run.flags.dimensions.value_or(model.dimensions), model.max_tokens);
 }
 
 }  // namespace
@@ -293,6 +375,7 @@ int RunEmbed(const std::vector<std::string>& args) {
                    "  penstock embed --model MODEL texts.txt --output vectors.npy\n"
                    "  penstock embed --model MODEL --prompt-name query --dimensions 256 q.jsonl\n"
                    "  penstock embed --model MODEL corpus.jsonl -o vectors.npy --resume\n"
+                   "  penstock embed --model MODEL corpus.jsonl -o vectors.npy --on-error skip\n"
                    "  penstock embed --url http://127.0.0.1:8080 corpus.jsonl -o vectors.npy\n");
   EmbedFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
@@ -316,18 +399,14 @@ int RunEmbed(const std::vector<std::string>& args) {
   EmbedOutput output({flags.text.output, flags.precision, SettingsText(flags), flags.resume,
                       flags.restart, !flags.text.input.id_field.empty()});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
-  if (!flags.server.url.empty()) return RunEmbedFromServer(flags, line, &interruption, &output);
-  auto local = LocalModels::Load(flags.model);
-  if (!local.ok()) return line.Fail(local.status());
-  Service& service = *(*local)->service;
-  const ModelInfo model = service.Models().front();
-  ProgressLine progress(flags.text.quiet, BytesOfFiles(flags.text.files), flags.bulk);
-  const Embedder embedder = LocalEmbedder(flags, &service);
-  const Status status = RunWith(flags, embedder, &interruption, &output, &progress);
-  const int exit_code =
-      Finish(line, interruption, &output, status, flags.dimensions.value_or(model.dimensions));
-  if (exit_code == kExitOk) ReportCut(output.cut(), "embed", model.max_tokens);
-  return exit_code;
+  // What is typed is not disturbed.
+  ProgressLine progress(
+      {flags.text.quiet || ReadsTerminal(flags.text), true, flags.bulk || !flags.server.url.empty()});
+  progress.Begin("reading");
+  auto scan = ScanInput(flags.text.files, flags.text.input, flags.bulk_options.skip);
+  if (!scan.ok()) return line.Fail(scan.status());
+  const EmbedRun run{flags, line, &interruption, &output, &progress, *scan};
+  return flags.server.url.empty() ? EmbedLocally(run) : EmbedByServer(run);
 }
 
 }  // namespace penstock

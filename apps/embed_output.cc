@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "common/json_writer.h"
+#include "common/log.h"
+#include "disk_room.h"
 
 namespace penstock {
 namespace {
@@ -59,12 +61,13 @@ Status EmbedOutput::SkipRowsBefore(RowSource* source, const EmbedOne& embed_one)
       return NotTheSame(
           fmt::format("the input has {} rows, of which {} were done", i, before_->rows));
     }
-    if (i == 0) first = std::move(row->text);
+    if (i == before_->first_index) first = std::move(row->text);
   }
   if (source->mark().digest != before_->input) {
     return NotTheSame(
         fmt::format("the first {} rows of the input are not those that were done", before_->rows));
   }
+  if (before_->first_row.empty()) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> vector, embed_one(first));
   if (!SameVector(vector, before_->first_row)) {
     return NotTheSame(
@@ -86,21 +89,61 @@ Status EmbedOutput::Open() {
     if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
     done_.options = options_.settings;
   }
+  if (done_.error_bytes > 0) {
+    PENSTOCK_RETURN_IF_ERROR(OpenBeside(ErrorsPath(), done_.error_bytes, &errors_));
+  } else if (file_->HasPart()) {
+    unlink((ErrorsPath() + ".part").c_str());
+  }
   if (const auto format = MatrixFormatOf(options_.path)) {
     if (options_.ids) {
-      const std::string ids_part = IdsPath() + ".part";
-      // The earlier run may have ended when it had renamed the ids and not yet the matrix.
-      if (before_ && access(ids_part.c_str(), F_OK) != 0) {
-        (void)rename(IdsPath().c_str(), ids_part.c_str());
-      }
-      PENSTOCK_ASSIGN_OR_RETURN(
-          OutputFile ids,
-          before_ ? OutputFile::Resume(IdsPath(), before_->id_bytes) : OutputFile::Open(IdsPath()));
-      ids_.emplace(std::move(ids));
+      PENSTOCK_RETURN_IF_ERROR(OpenBeside(IdsPath(), done_.id_bytes, &ids_));
     }
     matrix_.emplace(&*file_, *format, options_.precision, done_.rows, done_.dimensions);
   }
   return Status::Ok();
+}
+
+Status EmbedOutput::OpenBeside(const std::string& path, int64_t bytes,
+                               std::optional<OutputFile>* file) const {
+  const std::string part = path + ".part";
+  // The earlier run may have ended when it had renamed this file and not yet the output.
+  if (bytes > 0 && access(part.c_str(), F_OK) != 0) (void)rename(path.c_str(), part.c_str());
+  PENSTOCK_ASSIGN_OR_RETURN(OutputFile opened,
+                            bytes > 0 ? OutputFile::Resume(path, bytes) : OutputFile::Open(path));
+  file->emplace(std::move(opened));
+  return Status::Ok();
+}
+
+std::string EmbedOutput::ErrorsPath() const {
+  return file_ && file_->HasPart() ? options_.path + ".errors.jsonl" : "";
+}
+
+Status EmbedOutput::CheckRoom(int64_t rows, int32_t dimensions) const {
+  if (!MatrixFormatOf(options_.path)) return Status::Ok();
+  const int64_t bytes =
+      static_cast<int64_t>(kMatrixHeaderBytes) + rows * RowBytes(dimensions, options_.precision);
+  const auto room = RoomFor(options_.path);
+  if (!room || bytes <= *room) return Status::Ok();
+  return {StatusCode::kUnavailable,
+          fmt::format("--output {}: {} rows of {} numbers take {}, and the disk has room for {}; "
+                      "make room, write to another disk, or take less by --precision or "
+                      "--dimensions",
+                      options_.path, rows, dimensions, SizeText(bytes), SizeText(*room))};
+}
+
+void EmbedOutput::WarnOfRoom() {
+  const int64_t rows_left = rows_expected_ - done_.rows;
+  if (warned_of_room_ || rows_left <= 0) return;
+  const auto room = RoomFor(options_.path);
+  // What it has already is part of the room.
+  const double bytes = static_cast<double>(done_.bytes) / static_cast<double>(done_.rows) *
+                       static_cast<double>(rows_expected_);
+  if (!room || bytes <= static_cast<double>(*room)) return;
+  warned_of_room_ = true;
+  LogWarn(
+      "{} will take about {}, and the disk has room for {}: make room, or the run ends when it is "
+      "full, and --resume goes on",
+      options_.path, SizeText(static_cast<int64_t>(bytes)), SizeText(*room));
 }
 
 void EmbedOutput::WriteJsonLines(const BulkWindow& window) {
@@ -110,10 +153,33 @@ void EmbedOutput::WriteJsonLines(const BulkWindow& window) {
     JsonWriter writer(&text);
     writer.BeginObject().Field("index", done_.rows + static_cast<int64_t>(row));
     if (window.id(row)) writer.Field("id", *window.id(row));
-    writer.Key("embedding").Floats(window.values().subspan(row * width, width)).EndObject();
+    writer.Key("embedding");
+    if (window.error(row)) {
+      writer.Null().Field("error", *window.error(row)).EndObject();
+    } else {
+      writer.Floats(window.values().subspan(row * width, width)).EndObject();
+    }
     text += '\n';
   }
   file_->Write(text);
+}
+
+Status EmbedOutput::WriteErrors(const BulkWindow& window) {
+  if (window.skipped() == 0 || !file_->HasPart()) return Status::Ok();
+  if (!errors_) PENSTOCK_RETURN_IF_ERROR(OpenBeside(ErrorsPath(), 0, &errors_));
+  std::string text;
+  for (size_t row = 0; row < window.rows(); ++row) {
+    if (!window.error(row)) continue;
+    const RowPlace place = PlaceOf(window.where(row));
+    JsonWriter writer(&text);
+    writer.BeginObject().Field("index", done_.rows + static_cast<int64_t>(row));
+    writer.Field("file", place.file).Field(place.element ? "element" : "line", place.number);
+    if (window.id(row)) writer.Field("id", *window.id(row));
+    writer.Field("error", *window.error(row)).EndObject();
+    text += '\n';
+  }
+  errors_->Write(text);
+  return errors_->status();
 }
 
 void EmbedOutput::WriteIds(const BulkWindow& window) {
@@ -146,16 +212,22 @@ Status EmbedOutput::Append(const BulkWindow& window) {
     WriteIds(window);
     PENSTOCK_RETURN_IF_ERROR(ids_->status());
   }
+  PENSTOCK_RETURN_IF_ERROR(WriteErrors(window));
   // Telling at once beats hours of work for a full disk.
   PENSTOCK_RETURN_IF_ERROR(file_->status());
-  if (done_.rows == 0) {
-    done_.first_row.assign(values.begin(), values.begin() + dimensions);
-    done_.dimensions = dimensions;
+  done_.dimensions = dimensions;
+  for (size_t row = 0; row < window.rows() && done_.first_row.empty(); ++row) {
+    if (window.error(row)) continue;
+    const auto vector =
+        values.subspan(row * static_cast<size_t>(dimensions), static_cast<size_t>(dimensions));
+    done_.first_row.assign(vector.begin(), vector.end());
+    done_.first_index = done_.rows + static_cast<int64_t>(row);
   }
   done_.rows = window.mark().rows;
   done_.input = window.mark().digest;
   done_.tokens += window.tokens();
   done_.cut += window.cut();
+  done_.skipped += static_cast<int64_t>(window.skipped());
   if (!file_->HasPart() || Clock::now() - last_checkpoint_ < kCheckpointEvery) return Status::Ok();
   return WriteCheckpoint();
 }
@@ -168,10 +240,16 @@ Status EmbedOutput::WriteCheckpoint() {
     done_.id_bytes = ids_->written();
     ids_->Keep();
   }
+  if (errors_) {
+    PENSTOCK_RETURN_IF_ERROR(errors_->Sync());
+    done_.error_bytes = errors_->written();
+    errors_->Keep();
+  }
   done_.bytes = file_->written();
   PENSTOCK_RETURN_IF_ERROR(done_.Write(Checkpoint::PathFor(options_.path)));
   file_->Keep();
   last_checkpoint_ = Clock::now();
+  WarnOfRoom();
   return Status::Ok();
 }
 
@@ -181,6 +259,11 @@ Status EmbedOutput::Finish(int32_t dimensions) {
   finishing_ = true;
   if (matrix_) matrix_->Finish(dimensions);
   if (ids_) PENSTOCK_RETURN_IF_ERROR(ids_->Close());
+  if (errors_) {
+    PENSTOCK_RETURN_IF_ERROR(errors_->Close());
+  } else if (file_->HasPart()) {
+    unlink(ErrorsPath().c_str());  // of an earlier output
+  }
   PENSTOCK_RETURN_IF_ERROR(file_->Close());
   if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
   return Status::Ok();

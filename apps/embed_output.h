@@ -3,6 +3,8 @@
 //
 //   X.part        what was written; X once it is whole
 //   X.ids         of a matrix whose rows have ids: a JSON string or null a line; X.ids.part first
+//   X.errors.jsonl  the rows that were skipped, an object a line: index, file, line (of a JSON
+//                   array: element), id, error; X.errors.jsonl.part first. None: no row was.
 //   X.checkpoint  how many rows of it count, of which input, with which settings (checkpoint.h)
 //
 // A run that ended early is gone on with (resume) or begun anew (restart); to begin anew without a
@@ -50,6 +52,12 @@ class EmbedOutput {
   // the model gives another vector for the first of them.
   Status SkipRowsBefore(RowSource* source, const EmbedOne& embed_one);
 
+  // Whether the disk has room for `rows` rows of `dimensions` numbers; there may be more of them.
+  // kUnavailable: it has not, with sizes. Before Open.
+  Status CheckRoom(int64_t rows, int32_t dimensions) const;
+  // How many rows are expected, 0 = unknown: a disk that will not do for them is told early.
+  void Expect(int64_t rows) { rows_expected_ = rows; }
+
   // Opens the output: X.part, anew or where the earlier run ended.
   Status Open();
   Status Append(const BulkWindow& window);
@@ -60,10 +68,18 @@ class EmbedOutput {
 
   int64_t tokens() const { return done_.tokens; }
   int64_t cut() const { return done_.cut; }
+  // Rows without a vector: of a matrix zeros, of JSON lines null with an "error".
+  int64_t skipped() const { return done_.skipped; }
+  // The file that names them; "": there is none, for the output is no regular file.
+  std::string ErrorsPath() const;
 
  private:
   void WriteJsonLines(const BulkWindow& window);
   void WriteIds(const BulkWindow& window);
+  Status WriteErrors(const BulkWindow& window);
+  // Opens `ids_` or `errors_`: anew, or behind the first `bytes` of an earlier run.
+  Status OpenBeside(const std::string& path, int64_t bytes, std::optional<OutputFile>* file) const;
+  void WarnOfRoom();
   std::string IdsPath() const { return options_.path + ".ids"; }
   Status WriteCheckpoint();
 
@@ -72,9 +88,12 @@ class EmbedOutput {
   Checkpoint done_;  // what has been written
   std::optional<OutputFile> file_;
   std::optional<OutputFile> ids_;       // none: there are none, or JSON lines have them
+  std::optional<OutputFile> errors_;    // none: no row was skipped so far
   std::optional<MatrixWriter> matrix_;  // none: JSON lines
   bool finishing_ = false;              // the header may be written, and files renamed
   Clock::time_point last_checkpoint_{};
+  int64_t rows_expected_ = 0;
+  bool warned_of_room_ = false;
 };
 
 }  // namespace penstock

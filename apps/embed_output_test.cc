@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+
+#include "disk_room.h"
 
 namespace penstock {
 namespace {
@@ -143,8 +146,8 @@ class EmbedOutputTest : public OutputTest {
     EmbedOutput out({Path(output), Precision::kFloat32, settings, resume, false, ids_});
     PENSTOCK_RETURN_IF_ERROR(out.Prepare());
     before_ = out.rows_before();
-    RowReader reader({Path("in")}, {.format = InputFormat::kText});
-    RowSource source(&reader);
+    RowReader reader({Path("in")}, {.format = format_});
+    RowSource source(&reader, true);
     const auto vector = [offset](const std::string& text) {
       return std::vector<float>{std::stof(text) + offset, 1};
     };
@@ -161,16 +164,22 @@ class EmbedOutputTest : public OutputTest {
       }
       if (source.mark().rows > end) return out.Abandon({StatusCode::kCancelled, "stopped"});
       BulkWindow window;
-      const std::vector<float> values = vector(row->text);
+      const bool bad = !row->status.ok();
+      const std::vector<float> values = bad ? std::vector<float>() : vector(row->text);
       window.Add(std::move(*row));
       window.SetMark(source.mark());
-      EXPECT_TRUE(*window.Place({0}, values, 2));
+      if (bad) {
+        window.SetDimensions(2);
+      } else {
+        EXPECT_TRUE(*window.Place({0}, values, 2));
+      }
       PENSTOCK_RETURN_IF_ERROR(out.Append(window));
     }
   }
 
   int64_t before_ = 0;
   bool ids_ = false;
+  InputFormat format_ = InputFormat::kText;
   std::function<void()> before_finish_;
 };
 
@@ -254,6 +263,84 @@ TEST_F(EmbedOutputTest, ResumeWithoutARunBeginsAtTheBeginning) {
   EXPECT_EQ(before_, 0);
   EXPECT_EQ(EmbedOutput({"-", Precision::kFloat32, "s", true, false, false}).Prepare().field(),
             "resume");
+}
+
+TEST_F(EmbedOutputTest, SkippedRowsAreZerosAndNamed) {
+  format_ = InputFormat::kJsonl;
+  std::string text;
+  for (int i = 0; i < kRows; ++i) {
+    const bool bad = i % 10 == 0 || i == kRows - 1;
+    text += bad ? "{\"no\": 1}\n" : "\"" + std::to_string(i) + "\"\n";
+  }
+  Put("in", text);
+  for (const char* name : {"x.npy", "x.jsonl"}) {
+    const std::string whole = std::string("whole_") + name;
+    ASSERT_TRUE(Run(whole, kRows, false).ok());
+    const std::string errors = Contents(Path(whole + ".errors.jsonl"));
+    EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 11);
+    EXPECT_THAT(errors, testing::StartsWith("{\"index\":0,\"file\":\"" + Path("in") +
+                                            "\",\"line\":1,\"error\":\"the object has no field"));
+    EXPECT_THAT(errors, HasSubstr("{\"index\":99,"));
+    // Ended where none has a vector yet, where the last is skipped, and between.
+    for (const int end : {1, 11, 12, 55, 99}) ASSERT_FALSE(Run(name, end, true).ok());
+    ASSERT_TRUE(Run(name, kRows, true).ok());
+    EXPECT_EQ(before_, 99);
+    EXPECT_EQ(Contents(Path(name)), Contents(Path(whole)));
+    EXPECT_EQ(Contents(Path(std::string(name) + ".errors.jsonl")), errors);
+    EXPECT_FALSE(Exists(std::string(name) + ".errors.jsonl.part"));
+  }
+  const std::string matrix = Contents(Path("x.npy")).substr(kMatrixHeaderBytes);
+  EXPECT_EQ(matrix.substr(0, 8), std::string(8, '\0'));
+  EXPECT_NE(matrix.substr(8, 8), std::string(8, '\0'));
+  EXPECT_EQ(matrix.substr(99 * 8), std::string(8, '\0'));
+  EXPECT_THAT(Contents(Path("x.jsonl")),
+              testing::StartsWith("{\"index\":0,\"embedding\":null,\"error\":\"the object"));
+}
+
+TEST_F(EmbedOutputTest, ErrorsThatWereRenamedAreGoneOnWith) {
+  format_ = InputFormat::kJsonl;
+  Put("in", "\"1\"\n7\n\"2\"\n");
+  ASSERT_TRUE(Run("whole.npy", kRows, false).ok());
+  before_finish_ = [this] { std::filesystem::create_directories(Path("x.npy/in the way")); };
+  ASSERT_FALSE(Run("x.npy", kRows, false).ok());
+  EXPECT_TRUE(Exists("x.npy.errors.jsonl") && !Exists("x.npy.errors.jsonl.part"));
+  std::filesystem::remove_all(Path("x.npy"));
+  before_finish_ = nullptr;
+  Put("in", "\"1\"\n7\n\"2\"\n8\n");
+  ASSERT_TRUE(Run("x.npy", kRows, true).ok());
+  const std::string errors = Contents(Path("x.npy.errors.jsonl"));
+  EXPECT_THAT(errors, testing::StartsWith(Contents(Path("whole.npy.errors.jsonl"))));
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 2);
+}
+
+TEST_F(EmbedOutputTest, ErrorsOfAnEarlierOutputGoWithIt) {
+  PutRows(kRows);
+  Put("x.npy.errors.jsonl", "old");
+  ASSERT_FALSE(Run("x.npy", 10, false).ok());
+  EXPECT_TRUE(Exists("x.npy.errors.jsonl"));
+  ASSERT_TRUE(Run("x.npy", kRows, true).ok());
+  EXPECT_FALSE(Exists("x.npy.errors.jsonl"));
+}
+
+TEST_F(EmbedOutputTest, ErrorsThatNoCheckpointCountsAreDropped) {
+  PutRows(kRows);
+  ASSERT_FALSE(Run("x.npy", 10, false).ok());
+  Put("x.npy.errors.jsonl.part", "of rows behind the checkpoint");
+  ASSERT_TRUE(Run("x.npy", kRows, true).ok());
+  EXPECT_FALSE(Exists("x.npy.errors.jsonl.part") || Exists("x.npy.errors.jsonl"));
+}
+
+TEST_F(EmbedOutputTest, ADiskThatIsTooSmallIsNamed) {
+  const EmbedOutput out({Path("x.npy"), Precision::kFloat32, "s", false, false, false});
+  EXPECT_TRUE(out.CheckRoom(10, 384).ok());
+  const Status status = out.CheckRoom(int64_t{1} << 45, 384);
+  // Not known of every file system.
+  if (RoomFor(Path("x.npy"))) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("rows of 384 numbers take 5.4e+04 TB"));
+  }
+  const EmbedOutput pipe({"-", Precision::kFloat32, "s", false, false, false});
+  EXPECT_TRUE(pipe.CheckRoom(int64_t{1} << 45, 384).ok());
 }
 
 }  // namespace

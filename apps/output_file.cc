@@ -24,12 +24,6 @@ Status CannotOpen(const std::string& path, int error) {
   return Status::InvalidArgument(fmt::format("--output {}: {}", path, strerror(error)), "output");
 }
 
-// The file that a chain of links ends at, so that the link stays when the file is replaced.
-std::string WithoutLinks(const std::string& path) {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
-  return real == nullptr ? path : std::string(real.get());
-}
-
 // A rename is on the disk when its folder is.
 void SyncFolder(const std::string& path) {
   const int folder = open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -39,6 +33,11 @@ void SyncFolder(const std::string& path) {
 }
 
 }  // namespace
+
+std::string WithoutLinks(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  return real == nullptr ? path : std::string(real.get());
+}
 
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');

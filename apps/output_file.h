@@ -60,6 +60,8 @@ class OutputFile {
   bool keep_ = false;
 };
 
+// The file that a chain of links ends at, so that the link stays when the file is replaced.
+std::string WithoutLinks(const std::string& path);
 // The folder of `path`, "." for a bare name.
 std::string FolderOf(const std::string& path);
 // Writes a small file so that it is either the old one or the new one, whatever happens meanwhile.

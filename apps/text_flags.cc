@@ -52,12 +52,17 @@ std::string WithEscapes(const std::string& typed) {
 
 }  // namespace
 
+bool ReadsTerminal(const TextFlags& flags) {
+  const auto& files = flags.files;
+  const bool reads_stdin =
+      files.empty() || std::find(files.begin(), files.end(), "-") != files.end();
+  return reads_stdin && isatty(STDIN_FILENO) != 0;
+}
+
 Status CheckInput(const TextFlags& flags) {
   PENSTOCK_RETURN_IF_ERROR(RowReader(flags.files, flags.input).Check());
-  const bool reads_stdin = flags.files.empty() || std::find(flags.files.begin(), flags.files.end(),
-                                                            "-") != flags.files.end();
-  if (reads_stdin && !flags.quiet && isatty(STDIN_FILENO) != 0) {
-    std::fputs("reading from the terminal, to the end by Ctrl-D\n", stderr);
+  if (!flags.quiet && ReadsTerminal(flags)) {
+    std::fputs("reading texts from the terminal, one a line; Ctrl-D ends them\n", stderr);
   }
   return Status::Ok();
 }

@@ -88,6 +88,14 @@ spdlog::logger& AccessLogger() {
 }
 
 std::atomic<bool> lines_are_json{false};
+std::atomic<void (*)()> log_prelude{nullptr};
+
+void Log(LogLevel level, spdlog::source_loc source, std::string_view text) {
+  spdlog::logger& logger = Logger();
+  if (!logger.should_log(SpdlogLevel(level))) return;
+  if (auto* const prelude = log_prelude.load()) prelude();
+  logger.log(source, SpdlogLevel(level), spdlog::string_view_t(text.data(), text.size()));
+}
 
 }  // namespace
 
@@ -109,15 +117,12 @@ void InitLog(const LogOptions& options) {
 
 bool LogEnabled(LogLevel level) { return Logger().should_log(SpdlogLevel(level)); }
 
-void LogMessage(LogLevel level, std::string_view message) {
-  Logger().log(SpdlogLevel(level), spdlog::string_view_t(message.data(), message.size()));
-}
+void LogMessage(LogLevel level, std::string_view message) { Log(level, {}, message); }
 
 bool LogIsJson() { return lines_are_json; }
 
 void LogJsonFields(LogLevel level, std::string_view fields) {
-  Logger().log(spdlog::source_loc("", kFieldsLine, ""), SpdlogLevel(level),
-               spdlog::string_view_t(fields.data(), fields.size()));
+  Log(level, {"", kFieldsLine, ""}, fields);
 }
 
 void LogAccess(LogLevel level, std::string_view message) {
@@ -130,5 +135,7 @@ void LogAccessFields(LogLevel level, std::string_view fields) {
 }
 
 void FlushLog() { Logger().flush(); }
+
+void SetLogPrelude(void (*prelude)()) { log_prelude = prelude; }
 
 }  // namespace penstock

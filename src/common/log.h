@@ -39,6 +39,9 @@ void LogJsonFields(LogLevel level, std::string_view fields);
 void LogAccess(LogLevel level, std::string_view message);
 void LogAccessFields(LogLevel level, std::string_view fields);
 void FlushLog();
+// Called before each line, by the thread that logs; null = none. For what stands on the terminal
+// without an end of line.
+void SetLogPrelude(void (*prelude)());
 
 template <typename... Args>
 void LogDebug(fmt::format_string<Args...> format, Args&&... args) {

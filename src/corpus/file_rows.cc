@@ -258,13 +258,17 @@ Status FileRows::Impl::FillFromJson(const std::string& json, Row* row) const {
         fmt::format("a string or an object is wanted, here is: {}", JsonTypeName(document.root())));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
+  // The id first: it names a row whose text cannot be used, too.
+  Status id_status;
+  if (!options_.id_field.empty()) {
+    auto id = IdOf(object, options_.id_field);
+    id_status = id.status();
+    if (id.ok()) row->id = *std::move(id);
+  }
   if (options_.needs_text) {
     PENSTOCK_ASSIGN_OR_RETURN(row->text, TextOf(object, options_));
   }
-  if (!options_.id_field.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(row->id, IdOf(object, options_.id_field));
-  }
-  return Status::Ok();
+  return id_status;
 }
 
 Status FileRows::Impl::FillFromCells(Row* row) const {
@@ -314,6 +318,7 @@ Expected<std::optional<Row>> FileRows::Impl::Next() {
   row.where = Where(raw);
   if (const Status status = Fill(std::move(raw), &row); !status.ok()) {
     Row bad;
+    bad.id = std::move(row.id);
     bad.where = std::move(row.where);
     bad.status = status.Annotate(bad.where);
     return std::optional<Row>(std::move(bad));

@@ -2,9 +2,25 @@
 
 #include <sys/stat.h>
 
+#include <charconv>
 #include <utility>
 
 namespace penstock {
+
+std::string Row::Reason() const {
+  const std::string& message = status.message();
+  return message.starts_with(where + ": ") ? message.substr(where.size() + 2) : message;
+}
+
+RowPlace PlaceOf(std::string_view where) {
+  RowPlace place;
+  place.element = where.ends_with(']');
+  const size_t mark = where.rfind(place.element ? '[' : ':');
+  PENSTOCK_CHECK(mark != std::string_view::npos);
+  place.file = where.substr(0, mark);
+  std::from_chars(where.data() + mark + 1, where.data() + where.size(), place.number);
+  return place;
+}
 
 RowReader::RowReader(std::vector<std::string> files, InputOptions options)
     : files_(std::move(files)), options_(std::move(options)) {

@@ -51,8 +51,21 @@ struct Row {
   std::optional<std::string> id;
   std::string object;  // the JSON object that the row is; of a table its columns as strings
   std::string where;   // "file.txt:12", of an array's element "file.json[11]"; for messages
-  Status status;       // not OK: this row alone is bad, the message begins with `where`
+  // Not OK: this row alone is bad, and the message begins with `where`. `id` is there where it
+  // could be read, the rest is empty.
+  Status status;
+
+  // What is wrong with a bad row, without `where`.
+  std::string Reason() const;
 };
+
+// The parts of Row::where.
+struct RowPlace {
+  std::string file;
+  int64_t number = 0;  // the line, from 1; of an array's element from 0
+  bool element = false;
+};
+RowPlace PlaceOf(std::string_view where);
 
 // One file.
 class FileRows {

@@ -449,5 +449,33 @@ TEST_F(RowReaderFiles, AStopEndsAWait) {
   for (const int fd : {stop[0], stop[1], input[0], input[1]}) close(fd);
 }
 
+TEST(RowPlace, IsTheFileAndTheLineOrElement) {
+  const RowPlace line = PlaceOf("a:b[2].txt:12");
+  EXPECT_EQ(line.file, "a:b[2].txt");
+  EXPECT_EQ(line.number, 12);
+  EXPECT_FALSE(line.element);
+  const RowPlace element = PlaceOf("a:b[2].json[0]");
+  EXPECT_EQ(element.file, "a:b[2].json");
+  EXPECT_EQ(element.number, 0);
+  EXPECT_TRUE(element.element);
+}
+
+TEST(Row, ABadOneKeepsItsIdAndItsReason) {
+  const std::string bytes = "{\"id\": 7, \"text\": 1}\n{\"id\": true, \"text\": \"a\"}\n";
+  InputOptions options;
+  options.id_field = "id";
+  auto rows = FileRows::Open(std::make_unique<MemorySource>(bytes, 1 << 16), "in", options);
+  ASSERT_TRUE(rows.ok());
+  const auto first = (*rows)->Next();
+  ASSERT_FALSE((*first)->status.ok());
+  EXPECT_EQ((*first)->id, "7");
+  EXPECT_EQ((*first)->text, "");
+  EXPECT_EQ((*first)->Reason(), "'text' must be a string, is number");
+  EXPECT_EQ((*first)->status.message(), "in:1: " + (*first)->Reason());
+  const auto second = (*rows)->Next();
+  EXPECT_FALSE((*second)->id.has_value());
+  EXPECT_EQ((*second)->where, "in:2");
+}
+
 }  // namespace
 }  // namespace penstock

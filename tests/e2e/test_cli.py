@@ -194,7 +194,7 @@ def test_a_terminal_that_is_waited_for_is_told():
         process = subprocess.Popen([binary(), command, "--model", GOLDEN / model], stdin=theirs,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
         os.close(theirs)
-        assert process.stderr.readline() == b"reading from the terminal, to the end by Ctrl-D\n"
+        assert process.stderr.readline() == b"reading texts from the terminal, one a line; Ctrl-D ends them\n"
         os.write(ours, b"dog\n\x04")
         assert len(process.communicate(timeout=30)[0].splitlines()) == 1 and process.returncode == 0
         os.close(ours)

@@ -1,0 +1,35 @@
+// A look at the input before the work begins: how much there is, and whether it can be read.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "corpus/row_reader.h"
+
+namespace penstock {
+
+struct InputScan {
+  // Longer is not looked; inputs that take longer are known in part.
+  static constexpr std::chrono::milliseconds kLongest{2000};
+
+  bool known = false;      // false: an input is no file (a pipe, standard input); the rest is 0
+  bool whole = false;      // everything was read; else the counts are of the part that was
+  int64_t rows = 0;        // bad ones, too
+  int64_t text_bytes = 0;  // of the texts
+  double part = 0;         // what share was read, by bytes on the disk
+
+  // Of the whole input: exact where `whole`; 0 = unknown.
+  int64_t RowsExpected() const;
+  int64_t TextBytesExpected() const;
+};
+
+// Reads the files as RowReader does, for `longest` at most. A bad row is a failure, unless
+// `keeps_bad`; so is what RowReader::Next fails for.
+Expected<InputScan> ScanInput(const std::vector<std::string>& files, const InputOptions& options,
+                              bool keeps_bad,
+                              std::chrono::milliseconds longest = InputScan::kLongest);
+
+}  // namespace penstock

@@ -1,0 +1,92 @@
+// How far a command is, on stderr.
+//
+// On a terminal: one line, rewritten a few times a second and cut to the terminal's width. In a
+// log: whole lines at intervals, for bulk work only. At the end a summary.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "api/types.h"
+
+namespace penstock {
+
+class ProgressLine {
+ public:
+  struct Options {
+    bool quiet = false;
+    bool bulk = false;     // lines in a log, too
+    bool summary = false;  // in a log also for work that takes less than the time between two lines
+  };
+  // For short work: shown on a terminal alone, with the summary when it is destroyed.
+  explicit ProgressLine(bool quiet);
+  explicit ProgressLine(const Options& options);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  // What is done from now on ("reading"); a terminal shows it at once.
+  void Begin(const std::string& stage);
+  // Bytes of text of the whole input; 0 = unknown.
+  void Expect(int64_t bytes) { bytes_total_ = bytes; }
+  // An earlier run did as much. The rate is that of this run.
+  void GoOnBehind(int64_t rows, int64_t bytes);
+  // `bytes`: of text.
+  void Add(size_t texts, const Usage& usage, const Truncation& truncation, int64_t bytes = 0);
+  void AddSkipped(int64_t rows) { skipped_ += rows; }
+  // The work is done well: the summary.
+  void Finish();
+
+  // Of this run.
+  int64_t cut() const { return cut_; }
+
+  // Ends the line that a terminal shows, so that a message can be printed. Any thread. The log does
+  // so by itself.
+  static void MakeRoom();
+
+ private:
+  static constexpr std::chrono::milliseconds kOnTerminal{200};
+  static constexpr std::chrono::milliseconds kInLog{5000};
+
+  std::string Text() const;
+  void Print();
+
+  const bool terminal_;
+  const bool shown_;
+  const bool summary_;
+  bool finishes_itself_ = false;
+  std::string stage_ = "embedding";
+  int64_t bytes_total_ = 0;
+  int64_t bytes_before_ = 0;
+  int64_t rows_before_ = 0;
+  Clock::time_point start_;
+  Clock::time_point last_;
+  bool printed_ = false;
+  size_t texts_ = 0;
+  int64_t bytes_ = 0;
+  int64_t tokens_ = 0;
+  int64_t cut_ = 0;
+  int64_t skipped_ = 0;
+};
+
+// What Text shows, for tests.
+struct ProgressFacts {
+  std::string stage;
+  size_t texts = 0;
+  int64_t tokens = 0;
+  double seconds = 0;  // since this run began to embed
+  double done = 0;     // share of the whole input; 0 = unknown
+  double left_s = -1;  // less than 0: unknown
+  int64_t cut = 0;
+  int64_t skipped = 0;
+};
+// "embedding 45.1 %, 12 min left, 8192 texts, 266 texts/s, 17066 tokens/s, 3 cut", as much of it as
+// fits `columns`.
+std::string ProgressText(const ProgressFacts& facts, size_t columns);
+// "59 s", "12 min", "3 h 20 min"
+std::string DurationText(double seconds);
+// Of the terminal that stderr is: as it says itself, else COLUMNS, else 80.
+size_t TerminalColumns();
+
+}  // namespace penstock
