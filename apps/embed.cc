@@ -400,8 +400,8 @@ int RunEmbed(const std::vector<std::string>& args) {
                       flags.restart, !flags.text.input.id_field.empty()});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
   // What is typed is not disturbed.
-  ProgressLine progress(
-      {flags.text.quiet || ReadsTerminal(flags.text), true, flags.bulk || !flags.server.url.empty()});
+  ProgressLine progress({flags.text.quiet || ReadsTerminal(flags.text), true,
+                         flags.bulk || !flags.server.url.empty()});
   progress.Begin("reading");
   auto scan = ScanInput(flags.text.files, flags.text.input, flags.bulk_options.skip);
   if (!scan.ok()) return line.Fail(scan.status());

@@ -13,7 +13,7 @@ from conftest import EMBED, GOLDEN, binary, clean_environment, run
 from test_resume import begin, safetensors, wait_for
 
 MODEL = ("--model", GOLDEN / EMBED)
-SKIP = ("--on-error", "skip", "--no-auto-truncate")
+SKIP = ("--on-error", "skip")
 LONG = "dog " * 300  # more tokens than the model takes
 # What cannot be read, and what the model or the server refuses.
 BAD = {"number": b'{"id": 1, "text": 7}', "absent": b'{"id": 2, "other": "a"}', "broken": b'{"id": 3, "text": "a"',
@@ -36,7 +36,7 @@ def errors_of(out):
 
 @pytest.fixture(params=["local", "url"])
 def way(request, server_without_cut):
-    return MODEL if request.param == "local" else ("--url", server_without_cut.url)
+    return (*MODEL, "--no-auto-truncate") if request.param == "local" else ("--url", server_without_cut.url)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_stop_names_the_line_before_any_work(way, tmp_path):
             assert done.stderr.count(b"\n") == 1
             assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl"]
     source.write_bytes(b"\n".join(rows_with({59: BAD["long"]})))
-    done = run("embed", *way, "--no-auto-truncate", source, "-o", out, check=False)
+    done = run("embed", *way, source, "-o", out, check=False)
     assert done.returncode == 1 and f"{source}:60: " in done.stderr.decode(), done.stderr
 
 
@@ -232,7 +232,7 @@ def test_what_was_skipped_goes_on_with_a_run(way, number, tmp_path):
     wait_for(folders[1] / "x.npy.checkpoint", process)
     process.send_signal(number)
     assert process.wait(20) in (128 + number, -number)
-    other = run("embed", *way, "--no-auto-truncate", "--id-field", "id", "--format", "jsonl", "-o", out, "--resume",
+    other = run("embed", *way, "--id-field", "id", "--format", "jsonl", "-o", out, "--resume",
                 stdin=b"", check=False, cwd=tmp_path)
     assert other.returncode == 2 and b"on-error" in other.stderr
     done = run("embed", *args, "stdin", "-o", out, "--resume", check=False, cwd=tmp_path)
