@@ -12,6 +12,7 @@ documentation of the machine, or from --input.
     reindex.lost_rows                rows missing in the results
     reindex.differing_bits           bits in which the results differ from the undisturbed one
     reindex.resume_overhead_percent  time of the ended runs with their resumes, over undisturbed ones
+    reindex.resume_overhead_cpu_percent  the same in processor time, where the machine is not idle
 """
 import argparse
 import gzip
@@ -55,6 +56,12 @@ def passages(count, seed):
     sys.exit(f"only {len(found)} passages on this machine: give --input, or fewer --rows")
 
 
+def children_cpu_s():
+    """Processor time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Job:
     """One output made of one input, by a model of its own or by a server."""
 
@@ -62,11 +69,11 @@ class Job:
         self.options, self.output = options, folder / f"{name}.npy"
         self.server = None
         self.attempts = self.ended = 0
-        self.busy_s = 0.0
+        self.busy_s = self.cpu_s = 0.0
 
     def environment(self):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
-        return {**kept, "PENSTOCK_DTYPE": "f32"}
+        return {**kept, "PENSTOCK_DTYPE": self.options.dtype}
 
     def start_server(self):
         if not self.options.url:
@@ -87,7 +94,7 @@ class Job:
         model = (["--url", f"http://127.0.0.1:{self.options.port}", "--connect-timeout", "20"] if self.options.url
                  else ["--model", self.options.model])
         limit = (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))) if file_bytes else None
-        begin = time.monotonic()
+        begin, cpu_begin = time.monotonic(), children_cpu_s()
         process = subprocess.Popen([self.options.program, "embed", *model, "-q", "--resume", "-o", self.output,
                                     self.options.input], env=self.environment(), preexec_fn=limit,
                                    # SIGXFSZ stays ignored, as Python has it: the write fails then.
@@ -106,6 +113,7 @@ class Job:
         errors = process.stderr.read().decode()
         code = process.wait()
         self.busy_s += time.monotonic() - begin
+        self.cpu_s += children_cpu_s() - cpu_begin
         # By the signal itself while the model loads: there is nothing to save yet.
         expected = {0, 1, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT,
                     -signal.SIGTERM}
@@ -149,6 +157,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--program", default=str(ROOT / "build" / "penstock"))
     parser.add_argument("--model", default=str(ROOT / "tests" / "golden" / "models" / "bert_mean_normalize"))
+    parser.add_argument("--dtype", default="f32")
     parser.add_argument("--input", help="a text a line; default: passages of this machine's documentation")
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=100)
@@ -169,7 +178,7 @@ def main():
         took_s = reference.busy_s
         print(f"undisturbed: {took_s:.1f} s, {len(whole)} bytes", flush=True)
         lost = bits = attempts = ended = 0
-        busy_s = 0.0
+        busy_s = cpu_s = 0.0
         row_bytes = (len(whole) - HEADER_BYTES) // options.rows
         runs = turn = 0
         while runs < options.runs:
@@ -183,15 +192,19 @@ def main():
             bits += differing_bits(whole, made)
             attempts += job.attempts
             busy_s += job.busy_s
+            cpu_s += job.cpu_s
             ended += job.ended
             left = [path.name for path in folder.iterdir() if path.suffix in (".part", ".checkpoint", ".new")]
             if left:
                 sys.exit(f"left behind after a whole run: {left}")
             job.output.unlink()
         overhead = 100 * (busy_s / (options.runs * took_s) - 1)
+        cpu_overhead = 100 * (cpu_s / (options.runs * reference.cpu_s) - 1)
     records = {"reindex.runs": options.runs, "reindex.attempts": attempts, "reindex.attempts_ended": ended,
                "reindex.lost_rows": lost,
                "reindex.differing_bits": bits, "reindex.resume_overhead_percent": round(overhead, 1)}
+    if not options.url:  # a server's time is not the run's
+        records["reindex.resume_overhead_cpu_percent"] = round(cpu_overhead, 1)
     for name, value in records.items():
         print(f"{name:34} {value}")
     if options.json:
