@@ -2,6 +2,8 @@
 import http.server
 import json
 import os
+import pathlib
+import re
 import resource
 import signal
 import socket
@@ -93,12 +95,24 @@ def test_signals_that_are_no_reason_to_end(start):
     assert server.stop() == 0
 
 
+def wait_until_handled(pid, number, timeout_s=10):
+    """Before main() begins a signal ends any process."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        masks = re.findall(r"^Sig(?:Blk|Ign|Cgt):\s*([0-9a-f]+)$", status, re.MULTILINE)
+        if any(int(mask, 16) >> (number - 1) & 1 for mask in masks):
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"process {pid} does nothing about signal {number}")
+
+
 def test_signals_while_it_starts():
     for number in (signal.SIGUSR1, signal.SIGHUP):
         process = subprocess.Popen([binary(), "serve", "--port", "0", "--model", MODEL],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    env=clean_environment())
-        time.sleep(0.03)
+        wait_until_handled(process.pid, number)
         process.send_signal(number)
         assert b"ready" in process.stdout.readline()
         process.terminate()
