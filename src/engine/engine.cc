@@ -187,6 +187,7 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
     parts.runners.push_back(std::make_unique<ModelRunner>(shared, backend));
   }
   EngineOptions measured = options;
+  measured.scheduler.gate = &backend->gate();
   PENSTOCK_RETURN_IF_ERROR(MeasureLimits(parts, &measured.scheduler));
   parts.runners[0]->ReleaseMemory();  // the largest batch tried may be larger than any to come
   TrimHeap();                         // what the tensors passed through while they were packed

@@ -16,16 +16,10 @@
 #include "formats/safetensors.h"
 #include "models/product_types.h"
 #include "tensor/backend.h"
+#include "tensor/encoder_runner.h"
 #include "tensor/packed_batch.h"
 
 namespace penstock {
-
-// What a forward pass is to give.
-enum class EncoderOutput {
-  kPooled,  // [sequences, embedding_size]: pooled, dense modules applied; not normalised
-  kTokens,  // [tokens, hidden_size]: the last hidden state
-  kLogits,  // [sequences, num_labels]: raw, before softmax or sigmoid
-};
 
 class EncoderModel {
  public:

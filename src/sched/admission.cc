@@ -42,8 +42,8 @@ void Average(double newest, std::atomic<double>* average) {
 
 }  // namespace
 
-Admission::Admission(const Amount& queue_max, const SchedulerMetrics* metrics)
-    : limits_{queue_max, BulkLimit(queue_max)}, metrics_(metrics) {
+Admission::Admission(const Amount& queue_max, const SchedulerMetrics* metrics, EventCount* drained)
+    : limits_{queue_max, BulkLimit(queue_max)}, metrics_(metrics), drained_(drained) {
   static_assert(static_cast<int>(Priority::kBulk) == 1);
 }
 
@@ -70,9 +70,7 @@ Status Admission::Full(const Amount& wanted, Priority priority) const {
       .WithRetryAfter(static_cast<int>(std::ceil(std::clamp(wait, 1.0, kRetryAfterMaxS))));
 }
 
-Status Admission::CountIn(const EncodeJob& job) {
-  const Priority priority = job.context.priority;
-  const Amount wanted = Of(job);
+Status Admission::Add(Priority priority, const Amount& wanted) {
   const Amount& most = limit(priority);
   if (wanted.tokens > most.tokens || wanted.rows > most.rows) return TooLarge(wanted, priority);
   if (!AddUpTo(most.rows, wanted.rows, std::memory_order_seq_cst, &rows_)) {
@@ -86,27 +84,46 @@ Status Admission::CountIn(const EncodeJob& job) {
   return Status::Ok();
 }
 
-void Admission::CountOut(const EncodeJob& job) {
-  const Amount counted = Of(job);
-  if (job.progress.discounted) {
-    dead_rows_.fetch_sub(counted.rows, std::memory_order_seq_cst);
-    return;
-  }
-  Show(job.context.priority, counted, -1);
+void Admission::Remove(Priority priority, const Amount& counted) {
+  Show(priority, counted, -1);
   tokens_.fetch_sub(counted.tokens, std::memory_order_relaxed);
   rows_.fetch_sub(counted.rows, std::memory_order_seq_cst);
 }
 
-void Admission::Discount(EncodeJob* job) {
-  const Amount counted = Of(*job);
+Status Admission::CountIn(Priority priority, const Amount& wanted) {
+  Status status = Add(priority, wanted);
+  const bool stops = stopping();
+  if (status.ok() && stops) {
+    Remove(priority, wanted);
+    status = {StatusCode::kUnavailable, "the model is stopping"};
+  }
+  // A refused job is counted for a moment, and an executor that is to stop may have seen it.
+  if (stops) drained_->NotifyAll();
+  return status;
+}
+
+void Admission::CountOut(Priority priority, const Amount& counted, bool discounted) {
+  if (discounted) {
+    dead_rows_.fetch_sub(counted.rows, std::memory_order_seq_cst);
+  } else {
+    Remove(priority, counted);
+  }
+  if (stopping()) drained_->NotifyAll();
+}
+
+void Admission::Discount(Priority priority, const Amount& counted) {
   // First here, then off: who finds no rows and then none here has missed none.
   dead_rows_.fetch_add(counted.rows, std::memory_order_seq_cst);
-  CountOut(*job);
-  job->progress.discounted = true;
+  Remove(priority, counted);
+}
+
+void Admission::Stop() {
+  stopping_.store(true, std::memory_order_seq_cst);
+  drained_->NotifyAll();
 }
 
 void Admission::Show(Priority priority, const Amount& wanted, int64_t sign) {
-  const SchedulerMetrics::Lane& series = metrics_->lanes[static_cast<size_t>(priority)];
+  const SchedulerMetrics::Class& series = metrics_->classes[static_cast<size_t>(priority)];
   series.queue_tokens->Add(sign * wanted.tokens);
   series.queue_rows->Add(sign * wanted.rows);
   series.queue_requests->Add(sign);

@@ -1,9 +1,13 @@
-// Admission: how much of a model's work has been taken and not answered, and how much may be.
+// Admission: how much of a model's work has been taken and not answered, how much may be, and
+// whether any more is.
 //
 // Bounds are by class: bulk is taken only as long as all that waits stays within kBulkShare of the
 // queue, so the rest of it is always there for interactive work. What was taken is counted until it
-// is answered, or until somebody notices that it is dead (cancelled, expired): dead work that still
-// lies in a ring holds nobody up.
+// is answered, or until it is found dead (cancelled, expired): dead work that still lies in a ring
+// keeps no other out.
+//
+// Stopping: CountIn counts before it reads `stopping_`; Stop sets it before the executors read the
+// count. So an executor that sees `stopping` and `empty` may go: who comes later is refused.
 //
 // Any thread; no lock.
 #pragma once
@@ -13,8 +17,8 @@
 #include <cstdint>
 
 #include "common/cancel.h"
+#include "common/event_count.h"
 #include "common/status.h"
-#include "sched/encode_job.h"
 #include "sched/scheduler_metrics.h"
 
 namespace penstock {
@@ -31,44 +35,50 @@ class Admission {
     int64_t rows = 0;
   };
 
-  // `queue_max`: what may wait or be worked on, of all classes; at least 1 each. `metrics` outlives
-  // this.
-  Admission(const Amount& queue_max, const SchedulerMetrics* metrics);
+  // `queue_max`: what may wait or be worked on, of all classes; at least 1 each. `drained` is
+  // notified when the last work of a stopping model may be gone. Both pointers outlive this.
+  Admission(const Amount& queue_max, const SchedulerMetrics* metrics, EventCount* drained);
 
   const Amount& limit(Priority priority) const { return limits_[static_cast<size_t>(priority)]; }
 
-  // Counts the job in, or refuses it and nothing is left behind:
+  // Counts a job of `wanted` in, or refuses it and nothing is left behind:
   //   kPayloadTooLarge    it is over the limit of its class by itself
   //   kResourceExhausted  it would be with what waits; retry_after_s from the rate of Drained
-  Status CountIn(const EncodeJob& job);
-  // Once for each job that was counted in; rows last, see empty(). Before the job is answered.
-  void CountOut(const EncodeJob& job);
+  //   kUnavailable        Stop was called
+  Status CountIn(Priority priority, const Amount& wanted);
+  // Once for each job that was counted in, before it is answered; rows last, see empty().
+  // `discounted`: after Discount.
+  void CountOut(Priority priority, const Amount& counted, bool discounted);
   // The job is dead and will be answered later: it counts no more. Its owner alone, once.
-  void Discount(EncodeJob* job);
+  void Discount(Priority priority, const Amount& counted);
 
   // A batch is through, while `replicas` work.
   void Drained(const Amount& batch, double seconds, size_t replicas);
 
+  void Stop();
+  bool stopping() const { return stopping_.load(std::memory_order_seq_cst); }
+
   int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
   int64_t rows() const { return rows_.load(std::memory_order_seq_cst); }
-  // Whether no job is left to be answered. seq_cst: for the Dekker argument of Stop.
+  // Whether no job is left to be answered.
   bool empty() const { return rows() == 0 && dead_rows_.load(std::memory_order_seq_cst) == 0; }
 
  private:
-  static Amount Of(const EncodeJob& job) {
-    return {static_cast<int64_t>(job.ids.size()), static_cast<int64_t>(job.rows())};
-  }
   Status TooLarge(const Amount& wanted, Priority priority) const;
   Status Full(const Amount& wanted, Priority priority) const;
+  Status Add(Priority priority, const Amount& wanted);
+  void Remove(Priority priority, const Amount& counted);
   void Show(Priority priority, const Amount& wanted, int64_t sign);
 
   const std::array<Amount, kPriorities> limits_;
   const SchedulerMetrics* const metrics_;
+  EventCount* const drained_;
   std::atomic<int64_t> tokens_{0};
   std::atomic<int64_t> rows_{0};
   std::atomic<int64_t> dead_rows_{0};    // discounted and not answered
   std::atomic<double> tokens_per_s_{0};  // moving averages; 0: not measured
   std::atomic<double> rows_per_s_{0};
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace penstock

@@ -17,7 +17,7 @@
 
 #include "common/cancel.h"
 #include "common/status.h"
-#include "sched/encode_job.h"
+#include "tensor/encoder_runner.h"
 
 namespace penstock {
 

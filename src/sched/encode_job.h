@@ -9,7 +9,7 @@
 
 #include "common/cancel.h"
 #include "common/status.h"
-#include "models/encoder.h"
+#include "tensor/encoder_runner.h"
 
 namespace penstock {
 
@@ -62,25 +62,7 @@ struct EncodeJob {
   }
 };
 
-// The model as the scheduler sees it; tests put a fake here. Run is used by one thread at a time;
-// the rest may be called from any thread at any time. What Run throws fails the batch, as an error
-// does; the runner must be able to go on with the next.
-class EncoderRunner {
- public:
-  virtual ~EncoderRunner() = default;
-  virtual int32_t OutputWidth(EncoderOutput output) const = 0;
-  // As EncoderSession::Run: sinks[s] gets the result of sequence s.
-  virtual Status Run(const PackedBatch& batch, EncoderOutput output,
-                     std::span<float* const> sinks) = 0;
-
-  // Chooses the processors of the calling thread, which runs batches for as long as it lives.
-  virtual void PlaceExecutor() const {}
-
-  // Bytes of activation memory that ReleaseMemory would give back to the system.
-  virtual uint64_t HeldBytes() const { return 0; }
-  // Gives them back and says how many they were; 0, and nothing happens, while Run is under way.
-  // The next Run makes its buffers again. For when the model has been idle for a while.
-  virtual uint64_t ReleaseMemory() { return 0; }
-};
+// kInvalidArgument: no sequences, an empty one, or lengths that do not add up.
+Status CheckJob(const EncodeJob& job);
 
 }  // namespace penstock

@@ -1,39 +1,43 @@
 // EncoderScheduler: turns requests of any size into batches for one model.
 //
-//   Submit, any thread        small job --> reserve, write and publish in the lane's ring
-//                             large job, full ring, or others wait --> the lane's backlog
-//                             nobody else there, may_lead --> runs the model itself, at once
-//   executor, one a replica   takes the oldest sealed batch, or seals the open one the moment it is
-//                             free; takes dead rows out; fills it up from the backlog; forward;
-//                             each row's result is already where the caller reads it; `done`
+//   Submit, any thread        small job --> reserve, write and publish in its class's ring
+//                             large job, full ring, or others wait --> its class's backlog
+//                             model and processor idle, may_lead --> runs the model itself, at once
+//   executor, one a replica   takes a turn at the processor; then the oldest sealed batch, or seals
+//                             the open one; takes dead rows out; fills it up from the backlog;
+//                             forward; gives the turn back; each row's result is already where the
+//                             caller reads it; `done`
+//
+// Its parts: Admission (bounds, stopping), a ClassQueue for each priority class, Executors
+// (threads, runners, leaders, turns), EncodeForward and JobAnswers (a batch's run and its answers).
 //
 // No timer and no thread in between: while one batch is worked on the next one gathers, so batches
-// grow with the load and an idle server adds no waiting. A batch holds whole sequences of one lane
+// grow with the load and an idle server adds no waiting. A batch holds whole sequences of one class
 // and one output kind, and is closed by tokens, rows and attention work (batch_limits.h); a
 // sequence that is over these goes alone.
 //
 // Who waits for whom
-//   within a lane  Ring and backlog are one queue: while a job waits in the backlog, later ones
+//   within a class Ring and backlog are one queue: while a job waits in the backlog, later ones
 //                  join it there instead of passing it in the ring, and what is in the ring is
 //                  older. In the backlog jobs take turns (backlog.h): each gives a row before one
 //                  gives two, and who gave some goes to the end of the line, so a request of
 //                  thousands of rows does not hold up the small ones behind it. Rows of a job may
 //                  run in several batches, at once on several replicas; they come back in the order
 //                  they were given.
-//   lanes          Interactive goes before bulk. Ageing: while both wait, bulk gets one part of the
-//                  model's time in bulk_every + 1 (bulk_share.h). While interactive work was seen
-//                  in the last second, a bulk batch takes at most about kBulkBatchS, where the
-//                  model's times are known. So an interactive job that finds its lane empty waits
-//                  for the batch under way and at most one aged batch. With several replicas bulk
-//                  never has the last one, be it led or not.
+//   classes        Interactive goes before bulk, over all models of a processor, and bulk ages
+//                  (tensor/compute_gate.h). While interactive work of any of them was seen in the
+//                  last second, a bulk batch takes at most about kBulkBatchS, where the model's
+//                  times are known. So an interactive job that finds its class empty waits for the
+//                  batch under way and at most one aged batch. With several replicas bulk never has
+//                  the last one, be it led or not.
 //   bound          Tokens and rows taken and not answered, of which bulk may fill three quarters
 //                  (admission.h); over it Submit refuses, and says when to come back from the rate
 //                  at which the model works them off.
 //   deadlines      Cancelled and expired rows are taken out when a batch is formed, and of those in
 //                  the backlog also when somebody submits. In a ring dead rows lie until their
-//                  batch is formed, which a bulk lane may put off by all the batches of its ring;
-//                  but they keep nobody out: before Submit refuses a job, they leave the bound.
-//                  They are counted by reason.
+//                  batch is formed, which the bulk class may put off by all the batches of its
+//                  ring; but they keep nobody out: before Submit refuses a job, they leave the
+//                  bound. They are counted by reason.
 //
 // Failures: if a batch of several jobs fails, each is run again alone, so only the one at fault
 // fails; an exception of the model is a failure as an error is. NaN or infinity in a row fails that
@@ -43,21 +47,8 @@
 // written by whoever holds a batch with rows of it; EncodeJob::Progress says what belongs to whom.
 // A runner belongs to the thread that took it from the RunnerSet.
 //
-// Leaving no work behind (the Dekker arguments)
-//   executor sleeps   Between PrepareWait and Wait on work_ready it looks at rings and backlogs;
-//                     a producer publishes (seq_cst) before it notifies. One sees the other.
-//   leader leaves     An executor that finds work but no runner sleeps on runner_free, having
-//                     looked at the set after PrepareWait; the leader gives the runner back
-//                     (seq_cst) before it notifies. Nobody else need be told: who published while
-//                     the leader ran has notified an executor. Of two releases close together
-//                     the second may wake nobody (event_count.h), so whoever gets a runner and
-//                     sees another free wakes the next that waits. A leader of a bulk job also
-//                     looks for work once it counts as bulk no more: executors may not have been
-//                     allowed it.
-//   Stop              Submit counts its rows before it reads `stopping`; Stop sets it before the
-//                     executors read the count. So an executor that sees 0 rows and `stopping` may
-//                     go: who comes later is refused. Then Stop waits for all who are in Submit,
-//                     so whoever has its answer may destroy the scheduler.
+// Leaving no work behind: executors.h. Stop waits, once the executors have ended, for all who are
+// in Submit, so whoever has its answer may destroy the scheduler.
 #pragma once
 
 #include <cstddef>
@@ -71,6 +62,8 @@
 #include "metrics/metrics.h"
 #include "sched/batch_limits.h"
 #include "sched/encode_job.h"
+#include "sched/scheduler_metrics.h"
+#include "tensor/compute_gate.h"
 
 namespace penstock {
 
@@ -95,7 +88,10 @@ struct EncoderSchedulerOptions {
   double lead_s_max = 0.02;
   // Idle so long, the runners' activation memory is released; 0: never.
   double idle_release_s = 0;
-  // For tests and simulations: another clock; and no threads, Step() does the work.
+  // Of the processor the runners compute on; outlives the scheduler. Null: it is this model's own.
+  ComputeGate* gate = nullptr;
+  // For tests and simulations: another clock; and no threads, Step() does the work. Where models
+  // share a gate in manual mode, all work is done before one is stopped.
   std::function<Clock::time_point()> now;
   bool manual = false;
   // Value of the `model` label of the metrics.
@@ -126,7 +122,8 @@ class EncoderScheduler {
   //   kInvalidArgument    no sequences, an empty one, or lengths that do not add up
   Status Submit(std::unique_ptr<EncodeJob> job);
 
-  // Manual mode: forms and runs one batch on this thread. False: there is nothing to do (yet).
+  // Manual mode: forms and runs one batch on this thread. False: there is nothing to do (yet), or
+  // another model has the processor; then this one is in line for it.
   bool Step();
 
   // Counts sequences of this model that a stage before it dropped, by the reason: kCancelled,
@@ -141,6 +138,7 @@ class EncoderScheduler {
   // but not while the scheduler is destroyed.
   void Stop();
 
+  SchedulerStats stats() const;
   int64_t queued_tokens() const;
   int64_t queued_rows() const;
   const BatchLimits& limits() const;

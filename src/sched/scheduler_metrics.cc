@@ -9,15 +9,28 @@ Counter& Dropped(Metrics* metrics, const std::string& label, const char* reason)
                              label + "," + MetricLabel("reason", reason));
 }
 
-SchedulerMetrics::Lane LaneSeries(Metrics* metrics, const std::string& model_label,
-                                  const char* lane) {
-  const std::string label = model_label + "," + MetricLabel("lane", lane);
+SchedulerMetrics::Class ClassSeries(Metrics* metrics, const std::string& model_label,
+                                    const char* priority) {
+  const std::string label = model_label + "," + MetricLabel("lane", priority);
+  const std::string gate_label = model_label + "," + MetricLabel("class", priority);
   return {
       &metrics->AddGauge("penstock_queue_tokens", "Tokens accepted and not yet answered.", label),
       &metrics->AddGauge("penstock_queue_rows", "Sequences accepted and not yet answered.", label),
       &metrics->AddGauge("penstock_queue_requests",
                          "Requests accepted by the scheduler and not yet answered.", label),
-      &metrics->AddCounter("penstock_batches_total", "Batches the model worked on.", label)};
+      &metrics->AddCounter("penstock_batches_total", "Batches the model worked on.", label),
+      &metrics->AddHistogram("penstock_gate_wait_seconds",
+                             "Time a model waited for its turn at the processor; one a grant.",
+                             DurationBounds(), gate_label),
+      &metrics->AddHistogram("penstock_gate_turn_seconds",
+                             "Time a model held its turn at the processor; the count is grants.",
+                             DurationBounds(), gate_label)};
+}
+
+uint64_t CountOf(const Histogram& histogram) {
+  uint64_t count = 0;
+  for (size_t i = 0; i <= histogram.bounds().size(); ++i) count += histogram.bucket(i);
+  return count;
 }
 
 }  // namespace
@@ -25,7 +38,7 @@ SchedulerMetrics::Lane LaneSeries(Metrics* metrics, const std::string& model_lab
 SchedulerMetrics SchedulerMetrics::Of(Metrics* m, const std::string& model) {
   const std::string label = MetricLabel("model", model);
   return {
-      {{LaneSeries(m, label, "interactive"), LaneSeries(m, label, "bulk")}},
+      {{ClassSeries(m, label, "interactive"), ClassSeries(m, label, "bulk")}},
       m->AddHistogram("penstock_batch_tokens", "Tokens in a batch.",
                       {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768},
                       label),
@@ -55,6 +68,19 @@ void SchedulerMetrics::CountDropped(StatusCode reason, size_t rows) {
   if (reason == StatusCode::kCancelled) cancelled.Add(rows);
   if (reason == StatusCode::kDeadlineExceeded) expired.Add(rows);
   if (reason == StatusCode::kResourceExhausted) queue_full.Add(rows);
+}
+
+SchedulerStats SchedulerMetrics::Read() const {
+  SchedulerStats stats;
+  stats.batches = CountOf(batch_tokens);
+  stats.tokens = static_cast<uint64_t>(batch_tokens.sum());
+  stats.rows = static_cast<uint64_t>(batch_sequences.sum());
+  stats.busy_s = batch_duration.sum();
+  for (const Class& of : classes) {
+    stats.queued_tokens += of.queue_tokens->value();
+    stats.queued_requests += of.queue_requests->value();
+  }
+  return stats;
 }
 
 }  // namespace penstock

@@ -13,6 +13,16 @@
 
 namespace penstock {
 
+// What a model has done so far and what waits, read at one moment and in no order.
+struct SchedulerStats {
+  uint64_t batches = 0;
+  uint64_t tokens = 0;  // in these batches
+  uint64_t rows = 0;
+  double busy_s = 0;  // of the model, all replicas together
+  int64_t queued_tokens = 0;
+  int64_t queued_requests = 0;
+};
+
 struct SchedulerMetrics {
   // `model`: value of the label of that name.
   static SchedulerMetrics Of(Metrics* metrics, const std::string& model);
@@ -20,14 +30,19 @@ struct SchedulerMetrics {
   // Counts `rows` as dropped for `reason`: kCancelled, kDeadlineExceeded, kResourceExhausted;
   // others are not counted.
   void CountDropped(StatusCode reason, size_t rows);
+  SchedulerStats Read() const;
 
-  struct Lane {
+  // By class.
+  struct Class {
     Gauge* queue_tokens;
     Gauge* queue_rows;
     Gauge* queue_requests;
     Counter* batches;
+    // Of the processor's turns (tensor/compute_gate.h), one a grant: waited for, and held.
+    Histogram* gate_wait;
+    Histogram* gate_turn;
   };
-  std::array<Lane, kPriorities> lanes;
+  std::array<Class, kPriorities> classes;
   Histogram& batch_tokens;
   Histogram& batch_sequences;
   Histogram& batch_fill;

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "common/dtype.h"
+#include "tensor/compute_gate.h"
 
 namespace penstock {
 
@@ -143,6 +144,10 @@ enum class BufferUse { kWeights, kActivations };
 class Backend {
  public:
   virtual ~Backend() = default;
+  // Whose turn it is to run batches here, over all models; who calls without a turn only waits for
+  // single operations.
+  ComputeGate& gate() { return gate_; }
+
   // "cpu (avx512, 2 threads)".
   virtual std::string name() const = 0;
 
@@ -203,6 +208,9 @@ class Backend {
   virtual void Norm(const float* x, size_t rows, int32_t width, const NormWeights& norm,
                     float* y) = 0;
   virtual void Pool(const PoolArgs& args) = 0;
+
+ private:
+  ComputeGate gate_;
 };
 
 }  // namespace penstock

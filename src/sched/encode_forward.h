@@ -1,0 +1,61 @@
+// EncodeForward: an encoder batch on its way through the model, from the batch that is formed to
+// the answers of its jobs.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "sched/batch_limits.h"
+#include "sched/encode_batch.h"
+#include "sched/executors.h"
+#include "sched/job_answers.h"
+#include "tensor/encoder_runner.h"
+
+namespace penstock {
+
+class EncodeForward {
+ public:
+  // `limits`: the largest batch, for its buffers. The pointers outlive this.
+  EncodeForward(std::vector<std::unique_ptr<EncoderRunner>> runners, const BatchLimits& limits,
+                JobAnswers* answers, Admission* admission, SchedulerMetrics* metrics);
+
+  size_t runners() const { return runners_.size(); }
+  const EncoderRunner& runner(size_t i) const { return *runners_[i]; }
+  int32_t OutputWidth(EncoderOutput output) const { return runners_[0]->OutputWidth(output); }
+  // The outputs the model has.
+  std::array<bool, kEncoderOutputs> Offered() const;
+  uint64_t HeldBytes() const;
+  uint64_t ReleaseMemory();
+
+  // The batch that belongs to who has the runner, for rows that are in no ring.
+  EncodeBatch& own_batch(size_t runner) { return own_batches_[runner]; }
+  // Takes the rows of dead jobs out of the batch and answers for them.
+  void DropDead(EncodeBatch* batch, size_t runner, Clock::time_point now);
+  // Runs a batch that has rows and answers its jobs; ends the turn in between. Afterwards no row is
+  // left.
+  void Run(EncodeBatch* batch, size_t runner, Priority priority, EncoderOutput output,
+           Clock::time_point sealed, Executors* executors, BatchTurn* turn);
+
+ private:
+  struct DeadRows {
+    EncodeJob* job;
+    uint32_t rows;
+  };
+  void RunRows(EncodeBatch* batch, size_t begin, size_t end, size_t runner, EncoderOutput output,
+               const Executors& executors);
+  Status RunModel(EncodeBatch* batch, size_t begin, size_t end, size_t runner,
+                  EncoderOutput output);
+  void CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t begin, size_t end);
+  void Observe(const EncodeBatch& batch, Priority priority, const BatchTimestamps& timestamps);
+
+  const BatchLimits limits_;
+  const std::vector<std::unique_ptr<EncoderRunner>> runners_;
+  JobAnswers* const answers_;
+  Admission* const admission_;
+  SchedulerMetrics* const metrics_;
+  std::vector<EncodeBatch> own_batches_;          // [runners]: for backlog and leaders
+  std::vector<std::vector<DeadRows>> dead_rows_;  // [runners]: room for a batch's, see DropDead
+};
+
+}  // namespace penstock

@@ -1,0 +1,228 @@
+// Executors: the threads that run a model's batches, its runners, and its turns at the processor.
+//
+//   executor, one a runner   sleeps until there is work, takes a runner and a turn, has a batch run
+//   leader                   a submitting thread that finds a runner and the processor free: it
+//   runs
+//                            its own job at once
+//   Step                     an executor's work on the caller's thread; for tests and simulations
+//
+// What a batch is made of is the scheduler's business: BatchSource. Who runs batches holds a runner
+// (batch/runner_set.h) and a turn of the gate (tensor/compute_gate.h). A runner is taken first, so
+// with one runner no job is led while the executor waits for its turn: what comes gathers in the
+// batch. With several runners bulk never has the last one.
+//
+// Leaving no work behind (the Dekker arguments)
+//   executor sleeps   Between PrepareWait and Wait on work_ready it asks HasWork; a producer
+//                     publishes (seq_cst) before it notifies. One sees the other.
+//   waits at the gate Work that arrives meanwhile is seen by the gate, which asks HasWork at each
+//                     decision and sends those back that have none; they come to the line above.
+//   leader leaves     An executor that finds work but no runner sleeps on runner_free, having
+//                     looked at the set after PrepareWait; the leader gives the runner back
+//                     (seq_cst) before it notifies. Nobody else need be told: who published while
+//                     the leader ran has notified an executor. Of two releases close together
+//                     the second may wake nobody (event_count.h), so whoever gets a runner and
+//                     sees another free wakes the next that waits. A leader of a bulk job also
+//                     looks for work once it counts as bulk no more: executors may not have been
+//                     allowed it. (tests/spin/batch_ring.pml, RUNNER_FREE.)
+//   Stop              See admission.h; BatchSource::AllAnswered is its count.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "batch/runner_set.h"
+#include "common/cancel.h"
+#include "common/event_count.h"
+#include "sched/scheduler_metrics.h"
+#include "tensor/compute_gate.h"
+
+namespace penstock {
+
+class BatchTurn;
+
+// What executors run: the queues of a scheduler and its model.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  // seq_cst loads only.
+  virtual bool HasWork(Priority priority) const = 0;
+  virtual int64_t EarliestDeadlineNs(Priority priority) const = 0;
+  virtual bool AllAnswered() const = 0;
+  virtual bool stopping() const = 0;
+  // Enough waits for a batch that need not wait for more.
+  virtual bool EnoughWaits() const = 0;
+  // Forms a batch of the class and runs it with this runner; tells `turn` between the forward pass
+  // and the answers.
+  virtual void RunBatch(Priority priority, size_t runner, BatchTurn* turn) = 0;
+  virtual void PlaceExecutor(size_t runner) = 0;
+  virtual void ReleaseMemory() = 0;
+};
+
+struct ExecutorsOptions {
+  size_t runners = 1;
+  ComputeGate* gate = nullptr;  // outlives the executors; null: one of their own
+  BulkShare::Rule bulk_rule;
+  int32_t linger_us = 0;
+  double idle_release_s = 0;
+  bool manual = false;
+  std::function<Clock::time_point()> now;  // null: the steady clock
+};
+
+class Executors : private GateClient {
+ public:
+  // All pointers outlive this.
+  Executors(const ExecutorsOptions& options, BatchSource* source, const SchedulerMetrics* metrics,
+            EventCount* work_ready);
+  ~Executors() override;  // joined
+  Executors(const Executors&) = delete;
+  Executors& operator=(const Executors&) = delete;
+
+  // Starts the threads; in manual mode there are none. Throws what std::thread does, with no thread
+  // left behind once Join was called.
+  void Start();
+  // Until all threads have ended: after stopping() they go once all is answered.
+  void Join();
+
+  // Runs one batch on this thread; manual mode only. False: there is nothing to do, or it is
+  // another engine's turn.
+  bool Step();
+  // Leads: run(runner, BatchTurn*) on this thread, if a runner and the processor are free. False:
+  // they are not, and nothing happened.
+  template <typename Run>
+  bool TryLead(Priority priority, Run run) {
+    const bool led = TryLeadOnce(priority, run);
+    // Executors may have seen bulk work that they could not begin.
+    if (priority == Priority::kBulk && options_.runners > 1 && HasWork()) work_ready_->NotifyOne();
+    return led;
+  }
+
+  // To be told once a batch is through.
+  void RanAt(Clock::time_point done);
+  // Wakes another executor if there is more it may begin.
+  void PassOn() {
+    if (options_.runners > 1 && HasWork()) work_ready_->NotifyOne();
+  }
+  Clock::time_point Now() const { return options_.now ? options_.now() : Clock::now(); }
+  ComputeGate& gate() { return *gate_; }
+  const ComputeGate& gate() const { return *gate_; }
+
+ private:
+  friend class BatchTurn;
+  using Turn = ComputeGate::Turn;
+  // A runner that is the holder's, if one was free.
+  class RunnerHold {
+   public:
+    explicit RunnerHold(Executors* executors);
+    ~RunnerHold();
+    RunnerHold(const RunnerHold&) = delete;
+    RunnerHold& operator=(const RunnerHold&) = delete;
+    bool held() const { return runner_ >= 0; }
+    size_t runner() const { return static_cast<size_t>(runner_); }
+
+   private:
+    Executors* const executors_;
+    const int runner_;
+  };
+  // The right to run a batch of a class. With several runners bulk never has the last one.
+  class Permit {
+   public:
+    Permit(Executors* executors, Priority priority);
+    ~Permit();
+    Permit(const Permit&) = delete;
+    Permit& operator=(const Permit&) = delete;
+    bool held() const { return held_; }
+    bool counted() const { return counted_; }
+
+   private:
+    Executors* const executors_;
+    bool counted_ = false;  // in bulk_running_
+    bool held_ = true;
+  };
+  GateDemand Demand() const override;
+  int64_t EarliestDeadlineNs(Priority priority) const override {
+    return source_->EarliestDeadlineNs(priority);
+  }
+  BulkShare::Rule bulk_rule() const override { return options_.bulk_rule; }
+
+  template <typename Run>
+  bool TryLeadOnce(Priority priority, Run run);
+  // Waits for a turn; false: there is nothing to run, or (manual) it is another engine's turn.
+  // *now becomes the time of the grant.
+  bool TakeTurn(Turn* turn, Clock::time_point* now);
+  // What a thread could run next that counts as running bulk, or not.
+  GateDemand DemandBeside(bool counted_as_bulk) const;
+  bool RunOnce(size_t runner, Turn* turn);
+  bool HasWork() const;
+  bool BulkMayRun() const;
+  bool Lingers(Clock::time_point now);
+  void ExecutorMain(size_t index);
+  // Sleeps until there may be work and a runner; false: stopped, and nothing is left.
+  bool AwaitWork(size_t index);
+  void WaitForRunner();
+  int64_t SleepNs(size_t index) const;
+  void ReleaseIfIdle();
+
+  const ExecutorsOptions options_;
+  BatchSource* const source_;
+  const SchedulerMetrics* const metrics_;
+  ComputeGate own_gate_;  // as many turns as runners
+  ComputeGate* const gate_;
+  EventCount* const work_ready_;  // executors without work
+  EventCount runner_free_;        // executors with work and without a runner
+  RunnerSet free_runners_;
+  std::atomic<uint32_t> bulk_running_{0};
+  std::atomic<int64_t> linger_from_ns_{0};  // when work was first seen; 0: none
+  std::atomic<int64_t> last_run_ns_{0};
+  std::atomic<bool> released_{false};  // memory was released and nothing ran since
+  Turn manual_turn_;
+  Clock::time_point asked_;  // manual mode: when the turn that is in line was asked for
+  std::vector<std::thread> threads_;
+};
+
+// The granted turn of one batch: ends with its forward pass, or when this is destroyed.
+class BatchTurn {
+ public:
+  ~BatchTurn() {
+    if (!ended_) turn_->End(0, More());
+  }
+  BatchTurn(const BatchTurn&) = delete;
+  BatchTurn& operator=(const BatchTurn&) = delete;
+
+  // Ends the turn and returns the time; once.
+  Clock::time_point ForwardDone();
+
+ private:
+  friend class Executors;
+  // `permit`: null for a leader, who runs nothing else.
+  BatchTurn(const Executors* executors, ComputeGate::Turn* turn, const Executors::Permit* permit,
+            Clock::time_point began)
+      : executors_(executors), turn_(turn), permit_(permit), began_(began) {}
+  GateDemand More() const {
+    return permit_ == nullptr ? GateDemand{} : executors_->DemandBeside(permit_->counted());
+  }
+
+  const Executors* const executors_;
+  ComputeGate::Turn* const turn_;
+  const Executors::Permit* const permit_;
+  const Clock::time_point began_;
+  bool ended_ = false;
+};
+
+template <typename Run>
+bool Executors::TryLeadOnce(Priority priority, Run run) {
+  const Permit permit(this, priority);
+  if (!permit.held()) return false;
+  const RunnerHold hold(this);
+  if (!hold.held()) return false;
+  Turn turn(gate_, this);
+  if (!turn.TryTake(priority)) return false;
+  metrics_->classes[static_cast<size_t>(priority)].gate_wait->Observe(0);
+  BatchTurn batch_turn(this, &turn, nullptr, Now());
+  run(hold.runner(), &batch_turn);
+  return true;
+}
+
+}  // namespace penstock

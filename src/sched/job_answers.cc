@@ -1,0 +1,54 @@
+#include "sched/job_answers.h"
+
+#include <utility>
+
+#include "common/exception_status.h"
+#include "common/log.h"
+#include "metrics/stages.h"
+
+namespace penstock {
+
+void JobAnswers::MarkDead(EncodeJob* job, Clock::time_point now, size_t rows) {
+  if (job->context.cancelled()) {
+    metrics_->CountDropped(StatusCode::kCancelled, rows);
+    Fail(job, MakeStatus(StatusCode::kCancelled, "the client left"));
+  } else if (job->context.deadline <= now) {
+    metrics_->CountDropped(StatusCode::kDeadlineExceeded, rows);
+    Fail(job, MakeStatus(StatusCode::kDeadlineExceeded,
+                         "the request's time ran out while it waited for the model"));
+  }
+}
+
+void JobAnswers::Fail(EncodeJob* job, Status status) {
+  const std::lock_guard lock(failure_mutex_);
+  if (job->progress.failed.load(std::memory_order_relaxed)) return;
+  job->progress.status = std::move(status);
+  job->progress.failed.store(true, std::memory_order_relaxed);
+}
+
+void JobAnswers::FinishRows(EncodeJob* job, uint32_t rows, const BatchTimestamps* timestamps) {
+  // The trace first: after the subtraction the job may be gone. If the rows open are these, no
+  // other thread has any and they are the last.
+  RequestTrace* const trace = job->context.trace.get();
+  const bool last = job->progress.rows_open.load(std::memory_order_acquire) == rows;
+  if (trace != nullptr && timestamps != nullptr) {
+    trace->Batched(timestamps->sealed, timestamps->forward, timestamps->done, last);
+  }
+  // acq_rel: the last one sees what all others wrote to the job.
+  if (job->progress.rows_open.fetch_sub(rows, std::memory_order_acq_rel) == rows) Complete(job);
+}
+
+void JobAnswers::Complete(EncodeJob* taken) {
+  std::unique_ptr<EncodeJob> job(taken);
+  if (RequestTrace* const trace = job->context.trace.get()) trace->Enter(Stage::kComplete, Now());
+  CountOut(*job);  // first: `done` may submit the next
+  const auto done = std::move(job->done);
+  Status status = std::move(job->progress.status);
+  try {
+    done(std::move(job), std::move(status));
+  } catch (...) {
+    LogException("the callback of a job");
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,7 @@
+#include "tensor/compute_gate-inl.h"
+
+namespace penstock {
+
+template class BasicComputeGate<SystemSync>;
+
+}  // namespace penstock

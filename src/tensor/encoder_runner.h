@@ -1,0 +1,42 @@
+// EncoderRunner: an encoder model as those see it who form batches; tests put a fake here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/status.h"
+#include "tensor/packed_batch.h"
+
+namespace penstock {
+
+// What a forward pass is to give.
+enum class EncoderOutput {
+  kPooled,  // [sequences, embedding_size]: pooled, dense modules applied; not normalised
+  kTokens,  // [tokens, hidden_size]: the last hidden state
+  kLogits,  // [sequences, num_labels]: raw, before softmax or sigmoid
+};
+inline constexpr size_t kEncoderOutputs = 3;
+
+// Run is used by one thread at a time; the rest may be called from any thread at any time. An
+// exception of Run fails the batch, as an error does; the runner must be able to go on with the
+// next.
+class EncoderRunner {
+ public:
+  virtual ~EncoderRunner() = default;
+  // Floats of a row of the result; 0: the output is not offered.
+  virtual int32_t OutputWidth(EncoderOutput output) const = 0;
+  // sinks[s] gets the result of sequence s: OutputWidth floats, or that many for each token.
+  virtual Status Run(const PackedBatch& batch, EncoderOutput output,
+                     std::span<float* const> sinks) = 0;
+
+  // Binds the calling thread, which runs batches for as long as it lives, to its processors.
+  virtual void PlaceExecutor() const {}
+
+  // Bytes of activation memory that ReleaseMemory would give back to the system.
+  virtual uint64_t HeldBytes() const { return 0; }
+  // Gives them back and returns how many they were; 0, and nothing happens, during Run. The next
+  // Run allocates again. For a model that has been idle for a while.
+  virtual uint64_t ReleaseMemory() { return 0; }
+};
+
+}  // namespace penstock
