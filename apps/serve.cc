@@ -35,6 +35,7 @@ struct ServeFlags {
   int64_t idle_timeout_ms = ServerOptions().idle_timeout.count();
   int64_t read_timeout_ms = ServerOptions().read_timeout.count();
   int64_t write_timeout_ms = ServerOptions().write_timeout.count();
+  int64_t stream_start_timeout_ms = 0;
   int64_t shutdown_timeout_s = 30;
   std::string stage_timers = "on";
   int64_t slow_request_ms = ServerOptions().slow_request.count();
@@ -144,9 +145,22 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("MS")
       ->group(limits);
   app->add_option("--write-timeout-ms", flags->write_timeout_ms,
-                  "Longest time a client may take no byte of an answer.")
+                  "Longest time a client may take no byte of an answer, or to take a piece of one "
+                  "that is streamed.")
       ->check(milliseconds)
       ->type_name("MS")
+      ->group(limits);
+  app->add_option("--stream-start-timeout-ms", flags->stream_start_timeout_ms,
+                  "Longest time to the first line of an answer in lines; 0 = as long as the whole "
+                  "request.")
+      ->check(milliseconds)
+      ->type_name("MS")
+      ->group(limits);
+  app->add_option("--max-stream-unread-bytes", flags->server.stream_unread_bytes_max,
+                  "What is made ahead of a client that reads an answer in lines slowly. It is "
+                  "dropped if it does not take a quarter of this within --write-timeout-ms.")
+      ->check(CLI::Range(int64_t{4096}, int64_t{1} << 30))
+      ->type_name("BYTES")
       ->group(limits);
   app->add_option("--shutdown-timeout-s", flags->shutdown_timeout_s,
                   "On SIGTERM or SIGINT, how long requests in flight may take to finish; a second "
@@ -339,6 +353,7 @@ int RunServe(const std::vector<std::string>& args) {
   flags.server.stage_timers = flags.stage_timers == "on";
   flags.server.slow_request = std::chrono::milliseconds(flags.slow_request_ms);
   flags.server.write_timeout = std::chrono::milliseconds(flags.write_timeout_ms);
+  flags.server.stream_start_timeout = std::chrono::milliseconds(flags.stream_start_timeout_ms);
 
   if (flags.model.limits.run_stages != RunStages::kAll) {
     LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");

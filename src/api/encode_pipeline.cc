@@ -99,7 +99,8 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   void Start() {
     if (RequestTrace* const trace = plan_.context.trace.get()) {
       trace->SetModel(plan_.engine->name());
-      trace->SetRows(static_cast<int64_t>(plan_.items.size()));
+      trace->SetRows(
+          static_cast<int64_t>(plan_.request_items > 0 ? plan_.request_items : plan_.items.size()));
       trace->Enter(Stage::kTokenize);
     }
     if (const Status status = CheckKnownOutput(); !status.ok()) return done_(status);
@@ -260,7 +261,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       done(std::move(outcome));
     };
     if (trace != nullptr) {
-      trace->SetTokens(static_cast<int64_t>(tokens));
+      trace->AddTokens(static_cast<int64_t>(tokens));
       trace->Enter(Stage::kQueue);
     }
     if (run_ == RunStages::kTokenize) return AnswerZeros(*plan_.engine, std::move(job));

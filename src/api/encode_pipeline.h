@@ -45,6 +45,7 @@ struct EncodePlan {
   // values made of it.
   int64_t printed_value_bytes = 0;
   int64_t response_value_bytes = 0;
+  size_t request_items = 0;  // of the request that this is a part of; 0: it is all of it
   RequestContext context;
 };
 

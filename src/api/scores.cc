@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/encoder.h"
+
 namespace penstock {
 
 float Sigmoid(float x) { return static_cast<float>(1.0 / (1.0 + std::exp(-double{x}))); }
@@ -14,6 +16,19 @@ void Softmax(std::span<float> row) {
   double sum = 0;
   for (const float x : row) sum += std::exp(x - max);
   for (float& x : row) x = static_cast<float>(std::exp(x - max) / sum);
+}
+
+void FinishEmbeddings(int32_t width, int32_t dimensions, bool normalize,
+                      std::vector<float>* values) {
+  // Rows move to the front as they get shorter, so a row never overwrites one still to come.
+  size_t to = 0;
+  for (size_t from = 0; from < values->size(); from += static_cast<size_t>(width)) {
+    const auto row = FinishEmbedding(std::span(*values).subspan(from, static_cast<size_t>(width)),
+                                     dimensions, normalize);
+    std::copy(row.begin(), row.end(), values->begin() + static_cast<ptrdiff_t>(to));
+    to += row.size();
+  }
+  values->resize(to);
 }
 
 ScoreFunction ClassifyFunction(const EncoderConfig& config, int32_t num_labels) {

@@ -15,6 +15,10 @@ float Sigmoid(float x);
 // In place, in double precision; the largest value is taken off first.
 void Softmax(std::span<float> row);
 
+// FinishEmbedding of rows of `width` values, which are cut to `dimensions` and moved together.
+void FinishEmbeddings(int32_t width, int32_t dimensions, bool normalize,
+                      std::vector<float>* values);
+
 enum class ScoreFunction { kIdentity, kSigmoid, kSoftmax };
 
 // What transformers' text-classification pipeline applies by default: nothing for regression,

@@ -223,20 +223,11 @@ void Service::Embed(EmbedRequest request, RequestContext context, Callback<Embed
   Engine* const engine = plan->engine;
   impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
     if (!outcome.ok()) return answer(outcome.status());
-    const auto width = static_cast<size_t>(outcome->width);
     EmbedResponse response;
     response.dimensions = owned->dimensions.value_or(outcome->width);
     const bool normalize = owned->normalize.value_or(engine->folder().normalize);
     response.values = std::move(outcome->values);
-    // Rows move to the front as they get shorter, so a row never overwrites one still to come.
-    size_t to = 0;
-    for (size_t from = 0; from < response.values.size(); from += width) {
-      const auto row = FinishEmbedding(std::span(response.values).subspan(from, width),
-                                       response.dimensions, normalize);
-      std::copy(row.begin(), row.end(), response.values.begin() + to);
-      to += row.size();
-    }
-    response.values.resize(to);
+    FinishEmbeddings(outcome->width, response.dimensions, normalize, &response.values);
     impl_->Finish(Behaviour::kEmbed, *engine, owned->model, *outcome, &response);
     answer(std::move(response));
   });

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "api/embed_stream.h"
 #include "api/stats.h"
 #include "api/types.h"
 #include "cache/redis_url.h"
@@ -55,6 +56,12 @@ class Service {
   ~Service();
 
   void Embed(EmbedRequest request, RequestContext context, Callback<EmbedResponse> done);
+  // Embed, with the rows as they are made: see embed_stream.h. `sink` has EmbedStream::kEvents
+  // slots and gets one EmbedEnd, last of all. No part is started yet. Null: the request was
+  // refused, and the end is in the sink.
+  std::shared_ptr<EmbedStream> EmbedInParts(EmbedRequest request, RequestContext context,
+                                            const EmbedPartOptions& options,
+                                            std::shared_ptr<Sink<EmbedEvent>> sink);
   void EmbedAll(EmbedRequest request, RequestContext context, Callback<EmbedAllResponse> done);
   void Rerank(RerankRequest request, RequestContext context, Callback<RerankResponse> done);
   void Classify(ClassifyRequest request, RequestContext context, Callback<ClassifyResponse> done);
@@ -102,6 +109,7 @@ class Service {
   bool Drain(std::chrono::milliseconds timeout);
 
  private:
+  friend class EmbedParts;
   struct Impl;
   ServiceLimits limits_;
   std::unique_ptr<Impl> impl_;

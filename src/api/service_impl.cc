@@ -71,6 +71,11 @@ void Service::Impl::LeavePlace() {
   metrics.in_flight().Add(-1);
 }
 
+void Service::Impl::ReturnToPlace() {
+  in_flight.fetch_add(1, std::memory_order_relaxed);
+  metrics.in_flight().Add(1);
+}
+
 void Service::Impl::CountAnswered() {
   // Notified under the lock: once it is released the Service may be gone.
   const std::lock_guard lock(mutex);

@@ -51,6 +51,8 @@ struct Service::Impl final : RequestPlaces {
   }
   Status TakePlace(const RequestContext& context, std::shared_ptr<const void>* in_run);
   void LeavePlace() override;
+  // For a request that left its place before its end: it is not refused.
+  void ReturnToPlace();
   void CountAnswered() override;
 
   // The model by name (or the default for the behaviour), which must offer it.

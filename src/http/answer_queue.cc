@@ -11,10 +11,69 @@
 
 namespace penstock {
 
+namespace {
+
+// News of one stream for its connection, posted again and again.
+class StreamPost final : public StreamWake,
+                         public IoPost,
+                         public std::enable_shared_from_this<StreamPost> {
+ public:
+  StreamPost(std::weak_ptr<Connection> connection, std::shared_ptr<IoThread> thread,
+             uint64_t number, std::shared_ptr<StreamBuffer> buffer)
+      : connection_(std::move(connection)),
+        thread_(std::move(thread)),
+        number_(number),
+        buffer_(std::move(buffer)) {}
+
+  void Wake() noexcept override {
+    // acq_rel: what was written before is seen by whoever takes the post that lies there.
+    if (queued_.exchange(true, std::memory_order_acq_rel)) return;
+    thread_->answers.Push(shared_from_this());
+  }
+
+ private:
+  void Arrive() noexcept override {
+    queued_.exchange(false, std::memory_order_acq_rel);
+    if (const auto connection = connection_.lock()) {
+      connection->OnStream(number_, buffer_);
+    } else {
+      buffer_->Leave();
+    }
+  }
+  void Lose() noexcept override { buffer_->Leave(); }
+
+  const std::weak_ptr<Connection> connection_;
+  const std::shared_ptr<IoThread> thread_;
+  const uint64_t number_;
+  const std::shared_ptr<StreamBuffer> buffer_;
+  std::atomic<bool> queued_{false};
+};
+
+}  // namespace
+
 void PendingAnswer::Post(Print print) noexcept {
   if (posted_.exchange(true)) return;
   print_ = std::move(print);
   thread_->answers.Push(shared_from_this());
+}
+
+std::unique_ptr<Stream> PendingAnswer::Begin(HttpResponse head, std::function<void()> ready) {
+  const auto unread_max = static_cast<size_t>(thread_->options->stream_unread_bytes_max);
+  auto buffer =
+      std::make_shared<StreamBuffer>(std::move(head), chunked_, unread_max, std::move(ready));
+  auto post = std::make_shared<StreamPost>(connection_, thread_, number_, buffer);
+  auto stream = std::make_unique<Stream>(buffer, post);
+  if (posted_.exchange(true)) {
+    buffer->Leave();
+  } else {
+    post->Wake();
+  }
+  return stream;
+}
+
+void PendingAnswer::Arrive() noexcept {
+  if (const auto connection = connection_.lock()) connection->OnAnswer(number_, print_);
+  print_ = nullptr;
 }
 
 // Memory for the asynchronous wait, which Asio allocates anew for each: one block, used again.
@@ -65,22 +124,26 @@ void AnswerQueue::Listen() {
   event_.async_wait(boost::asio::posix::stream_descriptor::wait_read, OnReady{this});
 }
 
-void AnswerQueue::Push(std::shared_ptr<PendingAnswer> answer) noexcept {
+void AnswerQueue::Push(std::shared_ptr<IoPost> post) noexcept {
   bool first = false;
+  bool closed = false;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) return;
-    first = first_ == nullptr;
-    PendingAnswer* const added = answer.get();
-    (first ? first_ : last_->next_) = std::move(answer);
-    last_ = added;
+    closed = closed_;
+    if (!closed) {
+      first = first_ == nullptr;
+      IoPost* const added = post.get();
+      (first ? first_ : last_->next_) = std::move(post);
+      last_ = added;
+    }
   }
+  if (closed) return post->Lose();
   if (!first) return;  // the io thread has been told
   const uint64_t one = 1;
   (void)!write(event_.native_handle(), &one, sizeof one);
 }
 
-std::shared_ptr<PendingAnswer> AnswerQueue::TakeAll() {
+std::shared_ptr<IoPost> AnswerQueue::TakeAll() {
   uint64_t count = 0;
   (void)!read(event_.native_handle(), &count, sizeof count);
   const std::lock_guard lock(mutex_);
@@ -89,25 +152,28 @@ std::shared_ptr<PendingAnswer> AnswerQueue::TakeAll() {
 }
 
 void AnswerQueue::Deliver() noexcept {
-  std::shared_ptr<PendingAnswer> answer = TakeAll();
-  while (answer != nullptr) {
-    if (const auto connection = answer->connection_.lock()) {
-      connection->OnAnswer(answer->number_, answer->print_);
-    }
-    answer->print_ = nullptr;
-    answer = std::move(answer->next_);
+  std::shared_ptr<IoPost> post = TakeAll();
+  while (post != nullptr) {
+    // Taken off first: the post may be pushed again from here on.
+    const std::shared_ptr<IoPost> one = std::exchange(post, nullptr);
+    post = std::move(one->next_);
+    one->Arrive();
   }
 }
 
 void AnswerQueue::Close() {
-  std::shared_ptr<PendingAnswer> answer;
+  std::shared_ptr<IoPost> post;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    answer = std::move(first_);
+    post = std::move(first_);
     last_ = nullptr;
   }
-  while (answer != nullptr) answer = std::move(answer->next_);
+  while (post != nullptr) {
+    const std::shared_ptr<IoPost> one = std::exchange(post, nullptr);
+    post = std::move(one->next_);
+    one->Lose();
+  }
 }
 
 }  // namespace penstock

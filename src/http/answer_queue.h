@@ -1,6 +1,7 @@
-// Answers on their way from other threads to the io thread of their connection. Posting allocates
-// nothing and does not throw, so an answer arrives also where memory has run out: the queue is a
-// list through the answers themselves, and the io thread is woken by an eventfd.
+// Answers, and news of streams, on their way from other threads to the io thread of their
+// connection. Posting allocates nothing and does not throw, so an answer arrives also where memory
+// has run out: the queue is a list through the posts themselves, and the io thread is woken by an
+// eventfd.
 #pragma once
 
 #include <array>
@@ -8,34 +9,61 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 
 #include "http/message.h"
+#include "http/stream.h"
 
 namespace penstock {
 
 class Connection;
 struct IoThread;
 
-// The way back of one request. Shared by its connection's responders.
-class PendingAnswer final : public Exchange, public std::enable_shared_from_this<PendingAnswer> {
+// What can lie in an AnswerQueue, once at a time.
+class IoPost {
  public:
-  // `number` tells the request from later ones of the connection.
-  PendingAnswer(std::weak_ptr<Connection> connection, std::shared_ptr<IoThread> thread,
-                uint64_t number)
-      : connection_(std::move(connection)), thread_(std::move(thread)), number_(number) {}
+  virtual ~IoPost() = default;
 
-  void Post(Print print) noexcept override;
+ protected:
+  // On the io thread, after the post has left the queue: it may be posted again meanwhile.
+  virtual void Arrive() noexcept = 0;
+  // The io thread has ended.
+  virtual void Lose() noexcept = 0;
 
  private:
   friend class AnswerQueue;
+  std::shared_ptr<IoPost> next_;  // in the queue, under its mutex
+};
+
+// The way back of one request. Shared by its connection's responders.
+class PendingAnswer final : public Exchange,
+                            public IoPost,
+                            public std::enable_shared_from_this<PendingAnswer> {
+ public:
+  // `number` tells the request from later ones of the connection. `chunked`: how a stream's body
+  // is framed.
+  PendingAnswer(std::weak_ptr<Connection> connection, std::shared_ptr<IoThread> thread,
+                uint64_t number, bool chunked)
+      : connection_(std::move(connection)),
+        thread_(std::move(thread)),
+        number_(number),
+        chunked_(chunked) {}
+
+  void Post(Print print) noexcept override;
+  std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) override;
+
+ private:
+  void Arrive() noexcept override;
+  void Lose() noexcept override { print_ = nullptr; }
+
   const std::weak_ptr<Connection> connection_;
   const std::shared_ptr<IoThread> thread_;
   const uint64_t number_;
+  const bool chunked_;
   std::atomic<bool> posted_{false};
-  Print print_;                          // from here on under the queue's mutex
-  std::shared_ptr<PendingAnswer> next_;  // in the queue
+  Print print_;  // from Post on handed over by the queue
 };
 
 class AnswerQueue {
@@ -45,7 +73,7 @@ class AnswerQueue {
   AnswerQueue& operator=(const AnswerQueue&) = delete;
 
   // Any thread.
-  void Push(std::shared_ptr<PendingAnswer> answer) noexcept;
+  void Push(std::shared_ptr<IoPost> post) noexcept;
   // On the io thread: hands out what comes from now on. May be called again.
   void Listen();
   // Once the io thread has ended: drops what waits and what comes.
@@ -61,15 +89,15 @@ class AnswerQueue {
   class WaitAllocator;
   struct OnReady;
 
-  std::shared_ptr<PendingAnswer> TakeAll();
+  std::shared_ptr<IoPost> TakeAll();
   void Deliver() noexcept;
 
   WaitMemory wait_memory_;
   bool listening_ = false;  // of the io thread
   boost::asio::posix::stream_descriptor event_;
   std::mutex mutex_;
-  std::shared_ptr<PendingAnswer> first_;  // guarded by mutex_, as all below
-  PendingAnswer* last_ = nullptr;
+  std::shared_ptr<IoPost> first_;  // guarded by mutex_, as all below
+  IoPost* last_ = nullptr;
   bool closed_ = false;
 };
 

@@ -17,6 +17,8 @@
 #include "common/exception_status.h"
 #include "http/chunk_check.h"
 #include "http/header_checks.h"
+#include "http/response_head.h"
+#include "http/stream.h"
 #include "metrics/stages.h"
 
 namespace penstock {
@@ -36,6 +38,8 @@ constexpr uint64_t kDrainBytesMax = 64 << 10;
 // A body up to this size is sent in one piece with the header.
 constexpr size_t kJoinBytesMax = 16 << 10;
 constexpr std::chrono::seconds kLinger{2};
+// How long a stream has, after the request's deadline, to say in its body that it ends early.
+constexpr std::chrono::seconds kStreamGrace{1};
 // What a request takes of memory for each byte of its body: the byte; what is parsed of it (an id
 // of two bytes takes four); and again where an answer repeats it (documents of a rerank request).
 constexpr int64_t kMemoryPerBodyByte = 4;
@@ -133,6 +137,14 @@ class ConnectionOn final : public Connection,
     });
   }
 
+  void OnStream(uint64_t number, const std::shared_ptr<StreamBuffer>& stream) noexcept override {
+    Guarded([&] {
+      if (state_ == State::kStreaming && outgoing_ == stream) return SendMore();
+      if (number != exchange_ || state_ != State::kWaiting) return stream->Leave();
+      BeginStream(stream);
+    });
+  }
+
  private:
   enum class State {
     kHandshake,
@@ -142,6 +154,7 @@ class ConnectionOn final : public Connection,
     kBody,
     kWaiting,
     kWriting,
+    kStreaming,
     kLingering,
     kClosed,
   };
@@ -195,6 +208,10 @@ class ConnectionOn final : public Connection,
       if (!ec && serial == self->timer_serial_) self->Guarded([&] { self->OnTimer(); });
     });
   }
+  void ArmOrNot(Clock::time_point at) {
+    if (at == Clock::time_point::max()) return Disarm();
+    Arm(at);
+  }
   void Disarm() {
     ++timer_serial_;
     timer_.cancel();
@@ -209,7 +226,12 @@ class ConnectionOn final : public Connection,
       case State::kWaiting:
         request_->context.cancel->Cancel();
         return Answer(thread_->handler->OnError(
-            *request_, 503, "the request's time ran out before it was answered"));
+            *request_, 503,
+            Clock::now() < request_->context.deadline
+                ? "the first part of the answer was not ready within --stream-start-timeout-ms"
+                : "the request's time ran out before it was answered"));
+      case State::kStreaming:
+        return OnStreamTimer();
       case State::kClosed:
         return;
       default:
@@ -270,7 +292,8 @@ class ConnectionOn final : public Connection,
     if (state_ == State::kIdle && !BeginRequest()) return ReadOrClose();
     if (state_ == State::kHeader) AdvanceHeader();
     if (state_ == State::kBody) AdvanceBody();
-    if (state_ == State::kWaiting && buffer_.size() < kReadAheadBytesMax) StartRead();
+    const bool at_work = state_ == State::kWaiting || state_ == State::kStreaming;
+    if (at_work && buffer_.size() < kReadAheadBytesMax) StartRead();
   }
 
   void ReadOrClose() {
@@ -303,6 +326,7 @@ class ConnectionOn final : public Connection,
     SetContext(Options(), request_.get());
     refusal_.reset();
     reported_ = false;
+    items_ = -1;
     state_ = State::kHeader;
     Arm(request_->begin + Options().read_timeout);
     return true;
@@ -454,13 +478,10 @@ class ConnectionOn final : public Connection,
     state_ = State::kWaiting;
     EnterStage(Stage::kParse);
     if (eof_) request_->context.cancel->Cancel();
-    if (request_->context.deadline != Clock::time_point::max()) {
-      Arm(request_->context.deadline);
-    } else {
-      Disarm();
-    }
-    const auto pending =
-        std::make_shared<PendingAnswer>(this->weak_from_this(), weak_thread_.lock(), ++exchange_);
+    ArmOrNot(std::min(request_->context.deadline, request_->start_deadline));
+    const bool chunked = parser_->get().version() >= 11;
+    const auto pending = std::make_shared<PendingAnswer>(this->weak_from_this(),
+                                                         weak_thread_.lock(), ++exchange_, chunked);
     Responder respond(pending);
     try {
       thread_->handler->OnRequest(request_, std::move(body), std::move(respond));
@@ -490,31 +511,7 @@ class ConnectionOn final : public Connection,
     const bool head_only = request_->method == "HEAD" || response.status == 204;
     head_.clear();
     head_.reserve(512 + (response.body.size() <= kJoinBytesMax ? response.body.size() : 0));
-    head_ += "HTTP/1.1 ";
-    head_ += std::to_string(response.status);
-    head_ += ' ';
-    head_ += ReasonPhrase(response.status);
-    head_ += "\r\nServer: penstock\r\nDate: ";
-    head_ += DateNow(thread_);
-    head_ += "\r\nX-Request-Id: ";
-    head_ += request_->id;
-    if (response.status != 204) {
-      head_ += "\r\nContent-Type: ";
-      head_ += response.content_type;
-      head_ += "\r\nContent-Length: ";
-      head_ += std::to_string(response.body.size());
-    }
-    // Said also where it is the default: HTTP/1.0 clients need it.
-    head_ += keep_alive_ ? "\r\nConnection: keep-alive" : "\r\nConnection: close";
-    for (const auto* headers : {&response.headers, &request_->response_headers}) {
-      for (const auto& [name, value] : *headers) {
-        head_ += "\r\n";
-        head_ += name;
-        head_ += ": ";
-        head_ += value;
-      }
-    }
-    head_ += "\r\n\r\n";
+    AppendHead(*request_, response, {.date = DateNow(thread_), .keep_alive = keep_alive_}, &head_);
     body_.clear();
     if (!head_only) {
       if (response.body.size() <= kJoinBytesMax) {
@@ -531,6 +528,10 @@ class ConnectionOn final : public Connection,
 
   void WriteSome() {
     Arm(Clock::now() + Options().write_timeout);
+    WriteOnce();
+  }
+
+  void WriteOnce() {
     const std::array<asio::const_buffer, 2> buffers = {asio::buffer(head_) + head_sent_,
                                                        asio::buffer(body_) + body_sent_};
     stream_.async_write_some(buffers, [self = this->shared_from_this()](error_code ec, size_t n) {
@@ -539,13 +540,19 @@ class ConnectionOn final : public Connection,
   }
 
   void OnWritten(error_code ec, size_t bytes) {
-    if (state_ != State::kWriting) return;
+    if (state_ != State::kWriting && state_ != State::kStreaming) return;
     thread_->handler->OnBytes(0, bytes);
     if (ec) return Close();
     const size_t of_head = std::min(bytes, head_.size() - head_sent_);
     head_sent_ += of_head;
     body_sent_ += bytes - of_head;
-    if (head_sent_ < head_.size() || body_sent_ < body_.size()) return WriteSome();
+    const bool all = head_sent_ == head_.size() && body_sent_ == body_.size();
+    if (state_ == State::kStreaming) return all ? OnBatchSent() : WriteOnce();
+    if (!all) return WriteSome();
+    FinishAnswer();
+  }
+
+  void FinishAnswer() {
     Report(status_);
     std::string().swap(body_);  // may be large
     parser_.reset();
@@ -559,7 +566,98 @@ class ConnectionOn final : public Connection,
     if (reported_ || request_ == nullptr) return;
     reported_ = true;
     RunGuarded("reporting a request",
-               [&] { thread_->handler->OnDone(*request_, status, body_bytes_); });
+               [&] { thread_->handler->OnDone(*request_, status, body_bytes_, items_); });
+  }
+
+  // ---- Streaming: the body is written while it is made, batch after batch.
+
+  void BeginStream(const std::shared_ptr<StreamBuffer>& stream) {
+    if (request_->method == "HEAD") {
+      stream->Leave();
+      const HttpResponse head = stream->TakeHead();
+      return Answer({.status = head.status, .content_type = head.content_type});
+    }
+    state_ = State::kStreaming;
+    outgoing_ = stream;
+    thread_->handler->OnStreams(+1);
+    const HttpResponse head = stream->TakeHead();
+    using Body = HeadOptions::Body;
+    const Body body = stream->chunked() ? Body::kChunked : Body::kUntilClose;
+    keep_alive_ = keep_alive_ && stream->chunked() && !thread_->stopping;
+    unread_ = false;
+    status_ = head.status;
+    body_bytes_ = 0;
+    items_ = 0;
+    head_.clear();
+    AppendHead(*request_, head, {.date = DateNow(thread_), .keep_alive = keep_alive_, .body = body},
+               &head_);
+    body_.clear();
+    late_ = false;
+    SendMore();
+  }
+
+  // Sends what waits, unless a write is under way.
+  void SendMore() {
+    if (outgoing_->overrun()) return DropSlowClient();
+    if (outgoing_->aborted()) return Close();
+    if (batch_) return;
+    auto batch = outgoing_->Take();
+    if (batch.text.empty() && head_.empty()) {
+      if (batch.last) return EndStream();
+      return ArmOrNot(StreamDeadline());  // until the producer has more
+    }
+    body_ = std::move(batch.text);
+    head_sent_ = body_sent_ = 0;
+    if (batch.last) EnterStage(Stage::kSend);
+    batch_ = std::move(batch);
+    // For the whole batch, so that a client cannot keep a stream by a byte now and then.
+    batch_deadline_ = Clock::now() + Options().write_timeout;
+    Arm(std::min(batch_deadline_, StreamDeadline()));
+    WriteOnce();
+  }
+
+  void OnBatchSent() {
+    const StreamBuffer::Batch sent = *std::exchange(batch_, std::nullopt);
+    head_.clear();
+    body_bytes_ += sent.body_bytes;
+    items_ += sent.items;
+    outgoing_->Sent(sent);
+    if (sent.last) return EndStream();
+    SendMore();
+  }
+
+  void EndStream() {
+    status_ = outgoing_->end_status();
+    LeaveStream();
+    FinishAnswer();
+  }
+
+  // When the stream's time is over: that of the request, and a moment to say so in the body.
+  Clock::time_point StreamDeadline() const {
+    const Clock::time_point deadline = request_->context.deadline;
+    return late_ && deadline != Clock::time_point::max() ? deadline + kStreamGrace : deadline;
+  }
+
+  void OnStreamTimer() {
+    const auto now = Clock::now();
+    if (batch_ && now >= batch_deadline_) return DropSlowClient();
+    if (late_) return Close();
+    late_ = true;
+    outgoing_->CallReady();
+    Arm(batch_ ? std::min(batch_deadline_, StreamDeadline()) : StreamDeadline());
+  }
+
+  void DropSlowClient() {
+    thread_->handler->OnStreamDropped();
+    Close();
+  }
+
+  void LeaveStream() {
+    if (outgoing_ == nullptr) return;
+    batch_.reset();
+    const auto left = std::exchange(outgoing_, nullptr);
+    thread_->handler->OnStreams(-1);
+    left->Leave();
   }
 
   // ---- Ending
@@ -603,13 +701,15 @@ class ConnectionOn final : public Connection,
 
   void Close() {
     if (state_ == State::kClosed) return;
-    const bool owed = state_ == State::kWaiting || state_ == State::kWriting;
+    const bool streaming = state_ == State::kStreaming;
+    const bool owed = streaming || state_ == State::kWaiting || state_ == State::kWriting;
     state_ = State::kClosed;
     if (owed && request_ != nullptr) {
       request_->context.cancel->Cancel();
-      body_bytes_ = 0;
+      if (!streaming) body_bytes_ = 0;
       Report(499);
     }
+    LeaveStream();
     Disarm();
     error_code ignored;
     Socket().close(ignored);
@@ -648,6 +748,13 @@ class ConnectionOn final : public Connection,
   size_t body_sent_ = 0;
   int status_ = 0;
   size_t body_bytes_ = 0;
+
+  // Of an answer that is streamed.
+  std::shared_ptr<StreamBuffer> outgoing_;
+  std::optional<StreamBuffer::Batch> batch_;  // being written; its text is body_
+  Clock::time_point batch_deadline_;
+  bool late_ = false;   // the request's deadline has passed
+  int64_t items_ = -1;  // sent; -1: no stream
 };
 
 }  // namespace

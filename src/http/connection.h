@@ -11,8 +11,12 @@
 //                   +-- done       | malformed     | passed         comes is thrown away)
 //                                  +-> kWriting <--+
 //
-// While the handler works (kWaiting) the connection keeps reading, to see the client leave: end of
-// file cancels the request's token. A client that only closes its sending side counts as gone.
+// Where the answer is a stream (stream.h), kStreaming stands in the place of kWriting: the body is
+// written in batches as the producer makes it.
+//
+// While the handler works (kWaiting) or the body is made (kStreaming) the connection keeps reading,
+// to see the client leave: end of file cancels the request's token. A client that only closes its
+// sending side counts as gone.
 #pragma once
 
 #include <atomic>
@@ -28,6 +32,7 @@
 #include "http/answer_queue.h"
 #include "http/message.h"
 #include "http/server.h"
+#include "http/stream.h"
 #include "http/tls_context.h"
 
 namespace penstock {
@@ -77,6 +82,8 @@ class Connection {
   virtual void Abort() = 0;          // cancel the request in flight and close
   // The answer to request `number` of this connection; empty: it was lost. Throws nothing.
   virtual void OnAnswer(uint64_t number, const Responder::Print& print) noexcept = 0;
+  // The answer to request `number` is a stream, or there is news of it. Throws nothing.
+  virtual void OnStream(uint64_t number, const std::shared_ptr<StreamBuffer>& stream) noexcept = 0;
 };
 
 // Takes over a socket that was counted in `thread->open_count`.

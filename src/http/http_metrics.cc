@@ -34,6 +34,10 @@ HttpMetrics::HttpMetrics(Metrics* metrics, const std::vector<Route>& routes) {
   connections_ = &metrics->AddGauge("penstock_http_connections", "Open connections");
   connections_refused_ = &metrics->AddCounter("penstock_http_connections_refused_total",
                                               "Connections over --max-connections, turned away");
+  streams_ = &metrics->AddGauge("penstock_http_streams", "Answers being streamed");
+  streams_dropped_ =
+      &metrics->AddCounter("penstock_http_streams_dropped_total",
+                           "Streams whose client was dropped since it did not read fast enough");
   for (size_t i = 0; i < kKeyReasons.size(); ++i) {
     keys_refused_[i] = &metrics->AddCounter(
         "penstock_http_keys_refused_total",

@@ -23,6 +23,8 @@ class HttpMetrics {
   void CountRequest(int32_t route, int status, double seconds);
   Gauge& connections() { return *connections_; }
   Counter& connections_refused() { return *connections_refused_; }
+  Gauge& streams() { return *streams_; }
+  Counter& streams_dropped() { return *streams_dropped_; }
   // `reason`: "missing", "unknown" or "not_admin".
   Counter& keys_refused(std::string_view reason);
   Counter& received_bytes() { return *received_bytes_; }
@@ -43,6 +45,8 @@ class HttpMetrics {
   std::vector<Series> series_;  // [routes + 1]
   Gauge* connections_;
   Counter* connections_refused_;
+  Gauge* streams_;
+  Counter* streams_dropped_;
   std::array<Counter*, kKeyReasons.size()> keys_refused_{};
   Counter* received_bytes_;
   Counter* sent_bytes_;

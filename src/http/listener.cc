@@ -40,6 +40,12 @@ Status CheckOptions(const ServerOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(positive(options.idle_timeout.count(), 86'400'000, "idle_timeout"));
   PENSTOCK_RETURN_IF_ERROR(positive(options.read_timeout.count(), 86'400'000, "read_timeout"));
   PENSTOCK_RETURN_IF_ERROR(positive(options.write_timeout.count(), 86'400'000, "write_timeout"));
+  PENSTOCK_RETURN_IF_ERROR(
+      positive(options.stream_unread_bytes_max, int64_t{1} << 30, "stream_unread_bytes_max"));
+  if (options.stream_start_timeout.count() != 0) {
+    PENSTOCK_RETURN_IF_ERROR(
+        positive(options.stream_start_timeout.count(), 86'400'000, "stream_start_timeout"));
+  }
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
     return Status::InvalidArgument(
         "a TLS certificate and its key are needed together",

@@ -59,7 +59,12 @@ class Handler : public HttpHandler {
   HttpResponse OnError(const HttpRequest&, int status, const std::string& message) override {
     return HttpResponse{.status = status, .body = message};
   }
-  void OnDone(const HttpRequest&, int status, size_t) override { last_status = status; }
+  void OnDone(const HttpRequest&, int status, size_t, int64_t items) override {
+    last_items = items;
+    last_status = status;
+  }
+  void OnStreams(int change) override { streams += change; }
+  void OnStreamDropped() override { ++dropped; }
   void OnConnections(int change) override { connections += change; }
   void OnConnectionRefused() override { ++refused; }
   void OnBytes(size_t, size_t) override {}
@@ -74,7 +79,8 @@ class Handler : public HttpHandler {
     return last_cancel_ && last_cancel_->cancelled();
   }
 
-  std::atomic<int> requests{0}, connections{0}, refused{0}, last_status{0};
+  std::atomic<int> requests{0}, connections{0}, refused{0}, last_status{0}, streams{0}, dropped{0};
+  std::atomic<int64_t> last_items{0};
 
  private:
   std::mutex mutex_;

@@ -2,7 +2,13 @@
 
 #include <random>
 
+#include "http/stream.h"
+
 namespace penstock {
+
+std::unique_ptr<Stream> Responder::Begin(HttpResponse head, std::function<void()> ready) const {
+  return exchange_->Begin(std::move(head), std::move(ready));
+}
 
 const char* ReasonPhrase(int status) {
   switch (status) {

@@ -34,6 +34,8 @@ struct HttpRequest {
   int32_t key_number = 0;   // of the API key, see KeyRights; 0 = none was needed or known
   int32_t route = -1;       // index into the route table; -1 = none
   Clock::time_point begin;  // first byte read
+  // Of a request whose answer is streamed: until when its first part is wanted.
+  Clock::time_point start_deadline = Clock::time_point::max();
   RequestContext context;
 
   // The first header of that name (lower case), or "".
@@ -54,6 +56,8 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
+class Stream;  // http/stream.h
+
 // The way of one answer to its connection, as Responder uses it.
 class Exchange {
  public:
@@ -61,6 +65,8 @@ class Exchange {
   virtual ~Exchange() = default;
   // Only the first counts; an empty `print` says that the request was lost. Any thread.
   virtual void Post(Print print) noexcept = 0;
+  // As Responder::Begin.
+  virtual std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) = 0;
 };
 
 // The way back to the connection. Copies share it; may be used from any thread, after the
@@ -81,6 +87,11 @@ class Responder {
     auto shared = std::make_shared<HttpResponse>(std::move(response));
     Send([shared] { return std::move(*shared); });
   }
+  // Sends status, type and headers now and the body through the stream. `ready` is called on the io
+  // thread when there is room (Stream::CallWhenBelow), once when the client is gone, and when the
+  // request's deadline has passed, after which a producer has a second to end; it must not block.
+  // It is let go with the end of the stream. Throws where memory has run out.
+  std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) const;
 
  private:
   std::shared_ptr<Exchange> exchange_;
@@ -103,8 +114,13 @@ class HttpHandler {
   virtual HttpResponse OnError(const HttpRequest& request, int status,
                                const std::string& message) = 0;
 
-  // The last byte of an answer was handed to the kernel, or the client left (status 499).
-  virtual void OnDone(const HttpRequest& request, int status, size_t body_bytes) = 0;
+  // The last byte of an answer was handed to the kernel, or the client left (status 499). `items`:
+  // what a stream sent of them; -1: it was no stream.
+  virtual void OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) = 0;
+
+  // A stream began (+1) or ended (-1); its client was dropped since it did not read.
+  virtual void OnStreams(int change) = 0;
+  virtual void OnStreamDropped() = 0;
 
   // Connections opened (+1) and closed (-1); those turned away because of connections_max.
   virtual void OnConnections(int change) = 0;

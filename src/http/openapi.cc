@@ -5,6 +5,7 @@
 
 #include "common/json_writer.h"
 #include "http/routes.h"
+#include "http/stream_formats.h"
 
 namespace penstock {
 namespace {
@@ -61,16 +62,26 @@ const char* ErrorSchema(Dialect dialect) {
   return "TeiError";
 }
 
-void WriteContent(const char* schema, JsonWriter* json) {
-  json->Key("content").BeginObject();
-  json->Key(schema == nullptr ? "text/plain" : "application/json").BeginObject();
+void WriteReference(const char* schema, JsonWriter* json) {
   json->Key("schema").BeginObject();
-  if (schema == nullptr) {
-    json->Field("type", "string");
-  } else {
-    json->Field("$ref", std::string("#/components/schemas/") + schema);
+  json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
+}
+
+// `lines`: of each line of an answer in lines; null: there is none.
+void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr) {
+  json->Key("content").BeginObject();
+  if (lines != nullptr) {
+    json->Key(kNdjsonType).BeginObject();
+    WriteReference(lines, json);
+    json->EndObject();
   }
-  json->EndObject().EndObject().EndObject();
+  json->Key(schema == nullptr ? "text/plain" : "application/json").BeginObject();
+  if (schema == nullptr) {
+    json->Key("schema").BeginObject().Field("type", "string").EndObject();
+  } else {
+    WriteReference(schema, json);
+  }
+  json->EndObject().EndObject();
 }
 
 // "post_v1_embeddings"
@@ -113,7 +124,7 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   const bool never = std::string_view(route.path) == "/embed_sparse";
   json->Key(never ? "424" : "200").BeginObject();
   json->Field("description", never ? "No such model" : "Success");
-  WriteContent(description.answer, json);
+  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr);
   json->EndObject().Key("default").BeginObject();
   json->Field("description", "An error, whose message names the field and the limit");
   WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.dialect),

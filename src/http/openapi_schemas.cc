@@ -101,6 +101,33 @@ const std::string_view kOpenApiSchemas = R"json({
     },
     "required": ["object", "data", "model", "usage", "truncated"]
   },
+  "EmbeddingLine": {
+    "description": "A line: an embedding; or the last one, which has the usage, or the error that ended the answer",
+    "oneOf": [
+      {
+        "type": "object",
+        "properties": {
+          "index": {"type": "integer"},
+          "embedding": {
+            "oneOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}],
+            "description": "Numbers, or base64 of little-endian float32"
+          }
+        },
+        "required": ["index", "embedding"]
+      },
+      {
+        "type": "object",
+        "properties": {
+          "model": {"type": "string"},
+          "usage": {"$ref": "#/components/schemas/Usage"},
+          "truncated": {"$ref": "#/components/schemas/Truncated"}
+        },
+        "required": ["model", "usage", "truncated"]
+      },
+      {"$ref": "#/components/schemas/OpenAiError"},
+      {"$ref": "#/components/schemas/TeiError"}
+    ]
+  },
   "Model": {
     "type": "object",
     "properties": {

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "http/stream_formats.h"
+
 namespace penstock {
 
 bool IsPostRoute(std::string_view path, const std::vector<Route>& routes) {
@@ -46,6 +48,7 @@ std::shared_ptr<const KeyRing> OrKeysOf(std::shared_ptr<const KeyRing> keys,
 RequestPolicy::RequestPolicy(const ServerOptions& options, const std::vector<Route>& routes,
                              std::shared_ptr<const KeyRing> keys)
     : timeout_max_(options.request_timeout),
+      start_timeout_(options.stream_start_timeout),
       admin_metrics_(options.admin_metrics),
       cors_allow_origins_(options.cors_allow_origins),
       keys_(OrKeysOf(std::move(keys), options)),
@@ -54,6 +57,7 @@ RequestPolicy::RequestPolicy(const ServerOptions& options, const std::vector<Rou
   const auto& bulk = options.bulk_routes;
   for (const Route& route : routes) {
     bulk_routes_.push_back(std::find(bulk.begin(), bulk.end(), route.path) != bulk.end());
+    line_routes_.push_back(route.lines);
   }
 }
 
@@ -143,6 +147,11 @@ Status RequestPolicy::SetDeadline(HttpRequest* request) const {
   }
   if (timeout_ms > 0) {
     request->context.deadline = request->begin + std::chrono::milliseconds(timeout_ms);
+  }
+  const bool in_lines = request->route >= 0 && line_routes_[static_cast<size_t>(request->route)] &&
+                        WantsNdjson(request->Header("accept"));
+  if (in_lines && start_timeout_.count() > 0) {
+    request->start_deadline = request->begin + start_timeout_;
   }
   return Status::Ok();
 }

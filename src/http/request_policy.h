@@ -55,6 +55,7 @@ class RequestPolicy {
 
   // Sets the context's deadline and priority. The request's headers and route are known.
   //   deadline  the server's limit from the first byte on, sooner if X-Request-Timeout-Ms says so
+  //   start     for an answer in lines, until when its first part is wanted; see ServerOptions
   //   priority  bulk for a bulk key or a request of a bulk run, whatever is asked for; else
   //             X-Penstock-Priority; else bulk for a bulk route; else interactive
   // kInvalidArgument names the header and what it may be.
@@ -66,12 +67,14 @@ class RequestPolicy {
   Status SetDeadline(HttpRequest* request) const;
   Status SetPriority(HttpRequest* request) const;
 
-  const std::chrono::milliseconds timeout_max_;  // 0 = none
+  const std::chrono::milliseconds timeout_max_;    // 0 = none
+  const std::chrono::milliseconds start_timeout_;  // 0 = none
   const bool admin_metrics_;
   const std::vector<std::string> cors_allow_origins_;
   const std::shared_ptr<const KeyRing> keys_;
   const AllowedHosts hosts_;
   std::vector<bool> bulk_routes_;  // by index of the route
+  std::vector<bool> line_routes_;
 };
 
 }  // namespace penstock

@@ -209,7 +209,7 @@ void Router::AddCors(HttpRequest* request) const {
                        "X-Penstock-Truncated-Tokens, X-Penstock-Unread-Bytes");
 }
 
-void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
+void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) {
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - request.begin).count();
   http_metrics_.CountRequest(request.route, status, seconds);
@@ -218,7 +218,7 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes) {
     // What never reached a model's texts (probes, refusals) would only blur the percentiles.
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
-  const RequestRecord record{&request, RouteOf(request), status, body_bytes, now};
+  const RequestRecord record{&request, RouteOf(request), status, body_bytes, now, items};
   const bool json = LogIsJson();
   if (slow_log_.IsSlow(request, now)) {
     if (const auto left_out = slow_log_.Pass(now)) {

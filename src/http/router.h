@@ -26,7 +26,9 @@ class Router final : public HttpHandler {
   void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
                  Responder respond) override;
   HttpResponse OnError(const HttpRequest& request, int status, const std::string& message) override;
-  void OnDone(const HttpRequest& request, int status, size_t body_bytes) override;
+  void OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) override;
+  void OnStreams(int change) override { http_metrics_.streams().Add(change); }
+  void OnStreamDropped() override { http_metrics_.streams_dropped().Add(); }
   void OnConnections(int change) override { http_metrics_.connections().Add(change); }
   void OnConnectionRefused() override { http_metrics_.connections_refused().Add(); }
   void OnBytes(size_t received, size_t sent) override;

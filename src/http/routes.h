@@ -52,6 +52,7 @@ struct Route {
   Dialect dialect;
   void (*handle)(const RouteCall& call);
   RouteFor who = RouteFor::kUsers;
+  bool lines = false;  // answers in lines too (embed_lines.h), where the request asks for it
 };
 
 std::span<const Route> OpenAiRoutes();
@@ -98,6 +99,9 @@ size_t PrintedBytes(const Response& response) {
   }
 }
 
+// X-Penstock-Run-Stages, where the answer is worthless since a stage was left out.
+void AddRunStages(const Service& service, HttpResponse* response);
+
 // A Service callback that answers `call`: with the error, in the route's dialect and with the
 // wire's field names, or with what print(response) gives, plus truncation headers where the
 // response reports truncation. `repeated_bytes`: of the request, that the answer repeats.
@@ -119,10 +123,7 @@ Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Prin
       if constexpr (requires { shared->value().truncation; }) {
         AddTruncationHeaders(shared->value().truncation, &response);
       }
-      if (const RunStages stages = service->limits().run_stages; stages != RunStages::kAll) {
-        response.headers.emplace_back("X-Penstock-Run-Stages",
-                                      stages == RunStages::kInfer ? "infer" : "tokenize");
-      }
+      AddRunStages(*service, &response);
       return response;
     };
     if (bytes <= kPrintOnIoBytesMax) return respond.Send(std::move(make));

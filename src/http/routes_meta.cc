@@ -99,6 +99,13 @@ std::string_view PathRest(const Route& route, std::string_view path) {
   return path.substr(std::min(path.size(), pattern.size() - 1));
 }
 
+void AddRunStages(const Service& service, HttpResponse* response) {
+  const RunStages stages = service.limits().run_stages;
+  if (stages == RunStages::kAll) return;
+  response->headers.emplace_back("X-Penstock-Run-Stages",
+                                 stages == RunStages::kInfer ? "infer" : "tokenize");
+}
+
 void RouteCall::Fail(const Status& status) const {
   respond.Send(PrintError(route->dialect, status, request->id));
 }

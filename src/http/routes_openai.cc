@@ -1,4 +1,5 @@
 // OpenAI: embeddings and the list of models.
+#include "http/embed_lines.h"
 #include "http/openai.h"
 #include "http/routes.h"
 
@@ -9,6 +10,9 @@ void Embeddings(const RouteCall& call) {
   auto parsed = ParseEmbeddingsCall(call.body, call.service->limits());
   if (!parsed.ok()) return call.Fail(parsed.status());
   const bool base64 = parsed->base64;
+  if (WantsLines(*call.request)) {
+    return AnswerInLines(call, std::move(parsed->request), base64, {{"inputs", "input"}});
+  }
   call.service->Embed(
       std::move(parsed->request), call.request->context,
       Answer<EmbedResponse>(call, {{"inputs", "input"}}, [base64](const EmbedResponse& response) {
@@ -27,8 +31,8 @@ void GetModel(const RouteCall& call) {
 }
 
 constexpr Route kRoutes[] = {
-    {"POST", "/v1/embeddings", Dialect::kOpenAi, Embeddings},
-    {"POST", "/embeddings", Dialect::kOpenAi, Embeddings},
+    {"POST", "/v1/embeddings", Dialect::kOpenAi, Embeddings, RouteFor::kUsers, true},
+    {"POST", "/embeddings", Dialect::kOpenAi, Embeddings, RouteFor::kUsers, true},
     {"GET", "/v1/models", Dialect::kOpenAi, ListModels},
     {"GET", "/v1/models/*", Dialect::kOpenAi, GetModel},
 };

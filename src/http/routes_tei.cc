@@ -1,4 +1,5 @@
 // The routes of text-embeddings-inference.
+#include "http/embed_lines.h"
 #include "http/routes.h"
 #include "http/tei.h"
 
@@ -10,6 +11,7 @@ void Embed(const RouteCall& call, const JsonObject& object) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   if (!parsed->normalize)
     parsed->normalize = true;  // TEI's default, whatever the model folder says
+  if (WantsLines(*call.request)) return AnswerInLines(call, *std::move(parsed), false, {});
   call.service->Embed(*std::move(parsed), call.request->context,
                       Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
 }
@@ -124,7 +126,7 @@ void WithObject(const RouteCall& call) {
 
 constexpr Route kRoutes[] = {
     {"POST", "/", Dialect::kTei, WithObject<Root>},
-    {"POST", "/embed", Dialect::kTei, WithObject<Embed>},
+    {"POST", "/embed", Dialect::kTei, WithObject<Embed>, RouteFor::kUsers, true},
     {"POST", "/embed_all", Dialect::kTei, WithObject<EmbedAll>},
     {"POST", "/embed_sparse", Dialect::kTei, EmbedSparse},
     {"POST", "/rerank", Dialect::kTei, WithObject<Rerank>},

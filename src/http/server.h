@@ -68,6 +68,14 @@ struct ServerOptions {
   // --write-timeout-ms: longest time without the client taking any byte of an answer.
   std::chrono::milliseconds write_timeout{30'000};
 
+  // --stream-start-timeout-ms: longest time to the first part of an answer that is streamed, from
+  // the request's first byte on; then it is a 503. 0 = as long as request_timeout.
+  std::chrono::milliseconds stream_start_timeout{0};
+  // --max-stream-unread-bytes: what a stream holds for a client that reads slowly. Work for it
+  // waits at that bound; a client that takes a piece of a quarter of it in no less than
+  // write_timeout is dropped.
+  int64_t stream_unread_bytes_max = 512 << 10;
+
   // --stage-timers: times the stages of every request for /v1/stats, /metrics and the slow log.
   bool stage_timers = true;
   // --slow-request-ms: requests that take longer are logged at level warn, a few a second at most.

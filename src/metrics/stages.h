@@ -99,6 +99,8 @@ class RequestTrace {
   const char* model() const { return model_; }
   void SetRows(int64_t rows) { rows_.store(rows, std::memory_order_relaxed); }
   void SetTokens(int64_t tokens) { tokens_.store(tokens, std::memory_order_relaxed); }
+  // For a request that is worked on part by part.
+  void AddTokens(int64_t tokens) { tokens_.fetch_add(tokens, std::memory_order_relaxed); }
   int64_t rows() const { return rows_.load(std::memory_order_relaxed); }
   int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
 

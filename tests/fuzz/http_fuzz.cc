@@ -39,7 +39,9 @@ class Recorder final : public HttpHandler {
     ++errors;
     return HttpResponse{.status = status, .body = "no"};
   }
-  void OnDone(const HttpRequest&, int, size_t) override { ++done; }
+  void OnDone(const HttpRequest&, int, size_t, int64_t) override { ++done; }
+  void OnStreams(int) override {}
+  void OnStreamDropped() override {}
   void OnConnections(int change) override { connections += change; }
   void OnConnectionRefused() override {}
   void OnBytes(size_t, size_t) override {}

@@ -1,0 +1,68 @@
+// EmbedStream: the embeddings of a request part by part, for front ends that send them while the
+// rest is made.
+//
+// The request is checked as a whole, then cut into parts of some rows. The front end starts part
+// after part, as its client takes the rows; each part passes tokenizer, caches and scheduler as a
+// request of its own would, so that streams take turns with other requests. The rows come through a
+// Sink, in the order of the inputs, and one EmbedEnd after them, however the request ends.
+//
+// A stream holds one place among the concurrent requests while a part of it is under way. One that
+// waits for its client holds none, and takes its place again without being asked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/sink.h"
+#include "api/types.h"
+#include "common/byte_budget.h"
+#include "common/status.h"
+
+namespace penstock {
+
+struct EmbedRows {
+  size_t first = 0;  // input of the first row
+  int32_t dimensions = 0;
+  std::vector<float> values;  // [rows, dimensions]
+  // Holds the values and their printed form, until it is let go. Null as the context's.
+  std::shared_ptr<RequestMemory> memory;
+};
+
+struct EmbedEnd {
+  Status status;      // OK: every row was sent
+  std::string model;  // as EmbedResponse; all of it of the rows that were sent
+  Usage usage;
+  Truncation truncation;
+};
+
+using EmbedEvent = std::variant<EmbedRows, EmbedEnd>;
+
+struct EmbedPartOptions {
+  int64_t printed_value_bytes = 16;  // of one number of a row
+  int64_t part_bytes = 128 << 10;    // of a part, printed; a part has a row at least
+};
+
+class EmbedStream {
+ public:
+  // Parts that are under way or wait in the sink.
+  static constexpr size_t kPartsMax = 4;
+  static constexpr size_t kPartRowsMax = 64;
+  // Of the texts of a part: some thousand tokens.
+  static constexpr size_t kPartTextBytesMax = 16 << 10;
+  // What the sink has to hold: the parts and the end.
+  static constexpr size_t kEvents = kPartsMax + 1;
+
+  virtual ~EmbedStream() = default;
+
+  // Starts the next part. False: there is none, kPartsMax are there already, or the stream ends.
+  // The rows may be in the sink before this returns. The consumer's thread.
+  virtual bool StartPart() = 0;
+  // Starts no more parts and ends with `status` once those under way are back.
+  virtual void Stop(Status status) = 0;
+};
+
+}  // namespace penstock
