@@ -138,7 +138,8 @@ double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 void CheckTokenizer(LocalModels* local, Report* report) {
-  const Tokenizer& tokenizer = local->registry->List().front().engine->tokenizer();
+  const EngineLease engine = local->registry->List().front().engine;
+  const Tokenizer& tokenizer = engine->tokenizer();
   const std::string text = "the water flows down the pipe and turns the wheel";
   Encoding first, second;
   EncodeOptions options;
@@ -285,8 +286,8 @@ int RunDoctor(const std::vector<std::string>& args) {
     return kExitFailure;
   }
   const ModelInfo info = (*local)->service->Models().front();
-  const Engine& engine = *(*local)->registry->List().front().engine;
-  const DType dtype = engine.facts().dtype;
+  const EngineLease engine = (*local)->registry->List().front().engine;
+  const DType dtype = engine->info().dtype;
   flags.dtypes = {FlagOf(dtype)};  // the same on every backend
   report.Line(true, "load",
               fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task,
@@ -297,7 +298,7 @@ int RunDoctor(const std::vector<std::string>& args) {
     report.Line(false, "finite", rows.status().message());
     return kExitFailure;
   }
-  CheckFinite(*rows, info.task == "embedding" && engine.folder().normalize, &report);
+  CheckFinite(*rows, info.task == "embedding" && engine->folder().normalize, &report);
   CheckBatch(local->get(), *rows, &report);
   CheckAnswers(local->get(), ToleranceOf(dtype).cosine, &report);
   local->reset();  // its memory and processors are needed for the others

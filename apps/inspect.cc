@@ -136,11 +136,11 @@ int RunInspect(const std::vector<std::string>& args) {
   auto local = LocalModels::Load(flags);
   if (!local.ok()) return line.Fail(local.status());
   const ModelInfo info = (*local)->service->Models().front();
-  const Engine& engine = *(*local)->registry->List().front().engine;
+  const EngineLease engine = (*local)->registry->List().front().engine;
   const auto store = TensorStore::OpenFolder(info.path);
   if (!store.ok()) return line.Fail(store.status());
   const std::string text =
-      json ? PrintJson(info, engine, **store) : PrintText(info, engine, **store);
+      json ? PrintJson(info, *engine, **store) : PrintText(info, *engine, **store);
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }

@@ -51,8 +51,8 @@ std::vector<Chunk> SplitIntoChunks(const std::vector<EncodeItem>& items) {
 // RunStages::kInfer.
 void MakeUpIds(const Engine& engine, const EncodeItem& item, TokenizedItems* out) {
   constexpr size_t kBytesPerToken = 6;  // of English text, the space included
-  const auto length = std::min(static_cast<size_t>(engine.facts().max_tokens),
-                               2 + ItemBytes(item) / kBytesPerToken);
+  const auto length =
+      std::min(static_cast<size_t>(engine.info().max_tokens), 2 + ItemBytes(item) / kBytesPerToken);
   const auto vocab_size = static_cast<size_t>(engine.folder().encoder.vocab_size);
   for (size_t i = 0; i < length; ++i) {
     out->ids.push_back(static_cast<int32_t>((out->ids.size() * 7919) % vocab_size));
@@ -62,10 +62,10 @@ void MakeUpIds(const Engine& engine, const EncodeItem& item, TokenizedItems* out
 }
 
 size_t OutputWidth(const Engine& engine, EncoderOutput output) {
-  const EngineParts& facts = engine.facts();
-  const int32_t width = output == EncoderOutput::kPooled   ? facts.embedding_size
-                        : output == EncoderOutput::kTokens ? facts.hidden_size
-                                                           : facts.num_labels;
+  const EngineInfo& info = engine.info();
+  const int32_t width = output == EncoderOutput::kPooled   ? info.embedding_size
+                        : output == EncoderOutput::kTokens ? info.hidden_size
+                                                           : info.num_labels;
   return static_cast<size_t>(width);
 }
 
@@ -79,7 +79,8 @@ void AnswerZeros(const Engine& engine, std::unique_ptr<EncodeJob> job) {
   done(std::move(job), Status::Ok());
 }
 
-// One request between Start and its job. Shared by the pool tasks that work on it.
+// One request from Start to its last callback. Shared by the pool tasks that work on it, and then
+// the job's; it keeps the engine leased.
 class Tokenization : public std::enable_shared_from_this<Tokenization> {
  public:
   Tokenization(EncodePlan plan, const EncodeStages& stages, EncodeDone done)
@@ -176,7 +177,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   // Before anything is tokenized or copied: what the request says by itself. A text has a token at
   // least.
   Status CheckKnownOutput() const {
-    const auto max_tokens = static_cast<size_t>(plan_.engine->facts().max_tokens);
+    const auto max_tokens = static_cast<size_t>(plan_.engine->info().max_tokens);
     size_t tokens = 0;
     for (const EncodeItem& item : plan_.items) {
       tokens += item.is_ids ? std::min(item.ids.size(), max_tokens) : 1;
@@ -215,6 +216,12 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     error_ = std::move(status);
   }
 
+  // What the job has now, or nothing needs any more. Tasks that come late look at neither.
+  void FreeInputs() {
+    for (Chunk& chunk : chunks_) chunk.made = {};
+    plan_.items = std::vector<EncodeItem>();
+  }
+
   void Finish() {
     duration_->Observe(std::chrono::duration<double>(Clock::now() - start_).count());
     RequestTrace* const trace = plan_.context.trace.get();
@@ -233,7 +240,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     Truncation truncation;
     job->ids.reserve(tokens);
     job->lengths.reserve(plan_.items.size());
-    const bool with_types = plan_.engine->facts().uses_type_ids;
+    const bool with_types = plan_.engine->info().uses_type_ids;
     const auto append = [](const std::vector<int32_t>& from, std::vector<int32_t>* to) {
       to->insert(to->end(), from.begin(), from.end());
     };
@@ -249,16 +256,19 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     job->output = plan_.output;
     job->context = plan_.context;
     job->may_lead = pool_->HasIdleThread();  // who tokenizes what comes meanwhile
-    // Copied: if the job is refused, `done_` is still needed.
-    job->done = [done = done_, truncation](std::unique_ptr<EncodeJob> back, Status status) {
-      if (!status.ok()) return done(std::move(status));
+    FreeInputs();
+    // With this object, and so with its lease of the engine.
+    job->done = [self = shared_from_this(), truncation](std::unique_ptr<EncodeJob> back,
+                                                        Status status) {
+      if (!status.ok()) return self->done_(std::move(status));
       EncodeOutcome outcome;
+      outcome.engine = self->plan_.engine.get();
       outcome.usage.prompt_tokens = static_cast<int64_t>(back->ids.size());
       outcome.values = std::move(back->values);
       outcome.width = back->width;
       outcome.lengths = std::move(back->lengths);
       outcome.truncation = truncation;
-      done(std::move(outcome));
+      self->done_(std::move(outcome));
     };
     if (trace != nullptr) {
       trace->AddTokens(static_cast<int64_t>(tokens));
@@ -269,7 +279,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     if (!submitted.ok()) done_(submitted);
   }
 
-  const EncodePlan plan_;
+  EncodePlan plan_;
   RequestTokenizer tokenizer_;
   std::vector<Chunk> chunks_;
   std::atomic<size_t> next_chunk_{0};

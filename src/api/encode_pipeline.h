@@ -19,6 +19,7 @@
 #include "api/types.h"
 #include "common/worker_pool.h"
 #include "engine/engine.h"
+#include "engine/engine_lease.h"
 #include "metrics/metrics.h"
 
 namespace penstock {
@@ -33,7 +34,7 @@ struct EncodeItem {
 };
 
 struct EncodePlan {
-  Engine* engine = nullptr;
+  EngineLease engine;
   std::vector<EncodeItem> items;
   std::shared_ptr<const void> owner;  // keeps what the items view
   std::string prompt;                 // put before `first`; not before ids
@@ -50,7 +51,8 @@ struct EncodePlan {
 };
 
 struct EncodeOutcome {
-  std::vector<float> values;  // [rows, width], as EncodeJob
+  const Engine* engine = nullptr;  // leased while `done` runs
+  std::vector<float> values;       // [rows, width], as EncodeJob
   int32_t width = 0;
   std::vector<int32_t> lengths;  // tokens of each item
   Usage usage;

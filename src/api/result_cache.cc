@@ -22,8 +22,8 @@ LruOptions Options(size_t bytes, std::chrono::seconds ttl) {
 
 // Floats of one row of this output; 0: rows of this output are not kept.
 size_t RowWidth(const Engine& engine, EncoderOutput output) {
-  if (output == EncoderOutput::kPooled) return static_cast<size_t>(engine.facts().embedding_size);
-  if (output == EncoderOutput::kLogits) return static_cast<size_t>(engine.facts().num_labels);
+  if (output == EncoderOutput::kPooled) return static_cast<size_t>(engine.info().embedding_size);
+  if (output == EncoderOutput::kLogits) return static_cast<size_t>(engine.info().num_labels);
   return 0;
 }
 
@@ -50,7 +50,7 @@ std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
 
 // One job on its way.
 struct ResultCache::Lookup {
-  Engine* engine;
+  EngineLease engine;
   std::unique_ptr<EncodeJob> job;  // the request's
   size_t width;
   std::vector<std::string> keys;  // of each row
@@ -187,7 +187,7 @@ bool ResultCache::AsksRemote(const Engine& engine) const {
   return remote_ != nullptr && remote_->up() && !engine.fingerprint().empty();
 }
 
-Status ResultCache::Submit(Engine* engine, std::unique_ptr<EncodeJob> job) {
+Status ResultCache::Submit(const EngineLease& engine, std::unique_ptr<EncodeJob> job) {
   if (!Takes(*engine, *job)) return engine->scheduler().Submit(std::move(job));
   const bool may_lead = job->may_lead;
   const auto lookup = LookUp(engine, std::move(job));
@@ -222,7 +222,7 @@ void ResultCache::AskRemote(const std::shared_ptr<Lookup>& lookup) {
   });
 }
 
-std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(Engine* engine,
+std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(const EngineLease& engine,
                                                          std::unique_ptr<EncodeJob> job) {
   auto lookup = std::make_shared<Lookup>();
   lookup->engine = engine;

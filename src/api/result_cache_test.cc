@@ -64,7 +64,8 @@ class ResultCacheTest : public testing::Test {
       promise.set_value({std::move(status), std::move(back)});
     };
     const Status submitted =
-        (cache ? cache : &cache_)->Submit(engine ? engine : engine_.get(), std::move(job));
+        (cache ? cache : &cache_)
+            ->Submit(EngineLease(engine ? engine : engine_.get()), std::move(job));
     if (!submitted.ok()) return {submitted, nullptr};
     return promise.get_future().get();
   }
@@ -83,7 +84,7 @@ class ResultCacheTest : public testing::Test {
     job->done = [promise](std::unique_ptr<EncodeJob> back, Status status) {
       promise->set_value({std::move(status), std::move(back)});
     };
-    EXPECT_TRUE(cache_.Submit(engine_.get(), std::move(job)).ok());
+    EXPECT_TRUE(cache_.Submit(EngineLease(engine_.get()), std::move(job)).ok());
     return promise->get_future();
   }
   // The model waits in its next batch until the returned function is called.

@@ -62,7 +62,7 @@ Status Service::Readiness() const {
     if (entry.state == ModelState::kFailed) {
       return {StatusCode::kUnavailable, entry.error.message()};
     }
-    if (entry.state != ModelState::kReady) {
+    if (entry.state == ModelState::kWaiting || entry.state == ModelState::kLoading) {
       return {StatusCode::kUnavailable, fmt::format("model '{}' is being loaded", entry.name)};
     }
   }
@@ -76,15 +76,15 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.name = entry.name;
   info.aliases = entry.aliases;
   info.path = entry.reference;
-  if (entry.engine == nullptr) return info;
+  if (!entry.engine) return info;
   const Engine& engine = *entry.engine;
   const ModelFolder& folder = engine.folder();
-  const EngineParts& facts = engine.facts();
+  const EngineInfo& loaded = engine.info();
   info.path = folder.path;
   info.revision = engine.revision();
   info.task = ModelTaskName(folder.task);
   info.architecture = folder.encoder.model_type;
-  switch (engine.facts().dtype) {
+  switch (loaded.dtype) {
     case DType::kBf16:
       info.dtype = "bfloat16";
       break;
@@ -94,20 +94,20 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
     default:
       info.dtype = "float32";
   }
-  info.int8_keep = KeptPartsText(facts.int8_keep);
+  info.int8_keep = KeptPartsText(loaded.int8_keep);
   if (folder.task == ModelTask::kEmbedding) {
     info.pooling = PoolingModeName(folder.pooling);
-    info.dimensions = facts.embedding_size;
+    info.dimensions = loaded.embedding_size;
   } else {
     info.labels = folder.encoder.labels;
   }
   info.tokenizer = engine.tokenizer().model_type();
-  info.backend = facts.backend;
-  info.max_tokens = facts.max_tokens;
+  info.backend = loaded.backend;
+  info.max_tokens = loaded.max_tokens;
   info.max_batch_tokens = static_cast<int32_t>(entry.engine->scheduler().limits().tokens);
-  info.hidden_size = facts.hidden_size;
-  info.parameters = static_cast<int64_t>(facts.parameters);
-  info.weight_bytes = static_cast<int64_t>(facts.weight_bytes);
+  info.hidden_size = loaded.hidden_size;
+  info.parameters = static_cast<int64_t>(loaded.parameters);
+  info.weight_bytes = static_cast<int64_t>(loaded.weight_bytes);
   info.created_unix_s = engine.loaded_unix_s();
   info.ready = true;
   return info;
@@ -154,9 +154,9 @@ Expected<ModelInfo> Service::Model(const std::string& name) const {
     }
   }
   // Where any name is accepted, it is the one model.
-  PENSTOCK_ASSIGN_OR_RETURN(const Engine* const engine, impl_->registry->Find(name));
+  PENSTOCK_ASSIGN_OR_RETURN(const EngineLease engine, impl_->registry->Find(name));
   for (const Registry::Entry& entry : entries) {
-    if (entry.engine == engine) return InfoOf(entry);
+    if (entry.engine.get() == engine.get()) return InfoOf(entry);
   }
   return Status::NotFound("no such model", "model");
 }
@@ -171,7 +171,7 @@ void Service::Impl::WarnOfForeignIds(const Engine& engine, const std::vector<Inp
   if (!foreign) return;
   {
     const std::lock_guard lock(warned_mutex);
-    if (!warned.insert(engine.cache_id()).second) return;
+    if (!warned.insert(engine.name()).second) return;
   }
   LogWarn(
       "model '{}' gets token ids without its special tokens: likely those of another tokenizer, "
@@ -182,10 +182,10 @@ void Service::Impl::WarnOfForeignIds(const Engine& engine, const std::vector<Inp
 
 Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest>& request,
                                               RequestContext context, Behaviour behaviour) {
-  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, behaviour));
+  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, EngineFor(request->model, behaviour));
   PENSTOCK_RETURN_IF_ERROR(CheckInputs(request->inputs, limits));
   if (request->dimensions) {
-    const int32_t size = engine->facts().embedding_size;
+    const int32_t size = engine->info().embedding_size;
     if (*request->dimensions < 1 || *request->dimensions > size) {
       return Status::InvalidArgument(fmt::format("dimensions is {}; model '{}' has 1 to {}",
                                                  *request->dimensions, engine->name(), size),
@@ -195,8 +195,9 @@ Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<EmbedRequest
   const bool with_ids = std::any_of(request->inputs.begin(), request->inputs.end(),
                                     [](const Input& input) { return input.is_ids; });
   if (with_ids) WarnOfForeignIds(*engine, request->inputs);
-  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
-  PENSTOCK_ASSIGN_OR_RETURN(plan.prompt, ResolvePrompt(*engine, request->text, with_ids, limits));
+  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
+  PENSTOCK_ASSIGN_OR_RETURN(plan.prompt,
+                            ResolvePrompt(*plan.engine, request->text, with_ids, limits));
   plan.owner = request;
   plan.add_special_tokens = request->add_special_tokens;
   plan.output = behaviour == Behaviour::kEmbedAll ? EncoderOutput::kTokens : EncoderOutput::kPooled;
@@ -220,15 +221,14 @@ void Service::Embed(EmbedRequest request, RequestContext context, Callback<Embed
   const auto owned = std::make_shared<EmbedRequest>(std::move(request));
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);
   if (!plan.ok()) return answer(plan.status());
-  Engine* const engine = plan->engine;
-  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+  impl_->Start(*std::move(plan), [this, owned, answer](Expected<EncodeOutcome> outcome) {
     if (!outcome.ok()) return answer(outcome.status());
     EmbedResponse response;
     response.dimensions = owned->dimensions.value_or(outcome->width);
-    const bool normalize = owned->normalize.value_or(engine->folder().normalize);
+    const bool normalize = owned->normalize.value_or(outcome->engine->folder().normalize);
     response.values = std::move(outcome->values);
     FinishEmbeddings(outcome->width, response.dimensions, normalize, &response.values);
-    impl_->Finish(Behaviour::kEmbed, *engine, owned->model, *outcome, &response);
+    impl_->Finish(Behaviour::kEmbed, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
@@ -244,8 +244,7 @@ void Service::EmbedAll(EmbedRequest request, RequestContext context,
   }
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbedAll);
   if (!plan.ok()) return answer(plan.status());
-  Engine* const engine = plan->engine;
-  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+  impl_->Start(*std::move(plan), [this, owned, answer](Expected<EncodeOutcome> outcome) {
     if (!outcome.ok()) return answer(outcome.status());
     EmbedAllResponse response;
     response.dimensions = outcome->width;
@@ -257,14 +256,14 @@ void Service::EmbedAll(EmbedRequest request, RequestContext context,
       }
     }
     response.token_counts = std::move(outcome->lengths);
-    impl_->Finish(Behaviour::kEmbedAll, *engine, owned->model, *outcome, &response);
+    impl_->Finish(Behaviour::kEmbedAll, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
 
 Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<RerankRequest>& request,
                                                RequestContext context) {
-  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, Behaviour::kRerank));
+  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, EngineFor(request->model, Behaviour::kRerank));
   if (request->query.empty()) return Status::InvalidArgument("query is empty", "query");
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->query, "query", limits));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->documents.size(), "documents", limits));
@@ -273,7 +272,7 @@ Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<RerankReque
                                    "top_n");
   }
   PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kRerank));
-  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
+  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   plan.owner = request;
   plan.output = EncoderOutput::kLogits;
   plan.printed_value_bytes = kPrintedScoreBytes;
@@ -296,30 +295,29 @@ void Service::Rerank(RerankRequest request, RequestContext context, Callback<Rer
   const auto owned = std::make_shared<RerankRequest>(std::move(request));
   auto plan = impl_->PlanRerank(owned, std::move(context));
   if (!plan.ok()) return answer(plan.status());
-  Engine* const engine = plan->engine;
-  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+  impl_->Start(*std::move(plan), [this, owned, answer](Expected<EncodeOutcome> outcome) {
     if (!outcome.ok()) return answer(outcome.status());
-    ScoreFunction function = RerankFunction(engine->folder().encoder);
+    ScoreFunction function = RerankFunction(outcome->engine->folder().encoder);
     if (owned->raw_scores) {
       function = *owned->raw_scores ? ScoreFunction::kIdentity : ScoreFunction::kSigmoid;
     }
     RerankResponse response;
     const auto all = static_cast<int32_t>(owned->documents.size());
     response.items = RankedItems(outcome->values, function, owned->top_n.value_or(all));
-    impl_->Finish(Behaviour::kRerank, *engine, owned->model, *outcome, &response);
+    impl_->Finish(Behaviour::kRerank, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
 
 Expected<EncodePlan> Service::Impl::PlanClassify(const std::shared_ptr<ClassifyRequest>& request,
                                                  RequestContext context) {
-  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, Behaviour::kClassify));
+  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, EngineFor(request->model, Behaviour::kClassify));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->inputs.size(), "inputs", limits));
   PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kClassify));
-  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
+  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   plan.owner = request;
   plan.output = EncoderOutput::kLogits;
-  plan.printed_value_bytes = PrintedLabelBytes(engine->folder().encoder);
+  plan.printed_value_bytes = PrintedLabelBytes(plan.engine->folder().encoder);
   plan.response_value_bytes = sizeof(ClassifyResponse::Label);
   plan.items.reserve(request->inputs.size());
   for (size_t i = 0; i < request->inputs.size(); ++i) {
@@ -344,10 +342,9 @@ void Service::Classify(ClassifyRequest request, RequestContext context,
   const auto owned = std::make_shared<ClassifyRequest>(std::move(request));
   auto plan = impl_->PlanClassify(owned, std::move(context));
   if (!plan.ok()) return answer(plan.status());
-  Engine* const engine = plan->engine;
-  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+  impl_->Start(*std::move(plan), [this, owned, answer](Expected<EncodeOutcome> outcome) {
     if (!outcome.ok()) return answer(outcome.status());
-    const EncoderConfig& config = engine->folder().encoder;
+    const EncoderConfig& config = outcome->engine->folder().encoder;
     const ScoreFunction function =
         owned->raw_scores ? ScoreFunction::kIdentity : ClassifyFunction(config, outcome->width);
     ClassifyResponse response;
@@ -361,18 +358,18 @@ void Service::Classify(ClassifyRequest request, RequestContext context,
       ApplyScoreFunction(function, row);
       response.inputs.push_back(SortedLabels(row));
     }
-    impl_->Finish(Behaviour::kClassify, *engine, owned->model, *outcome, &response);
+    impl_->Finish(Behaviour::kClassify, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }
 
 Expected<EncodePlan> Service::Impl::PlanSimilarity(
     const std::shared_ptr<SimilarityRequest>& request, RequestContext context) {
-  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, EngineFor(request->model, Behaviour::kSimilarity));
+  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, EngineFor(request->model, Behaviour::kSimilarity));
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->source, "source", limits));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->sentences.size(), "sentences", limits));
-  EncodePlan plan = NewPlan(engine, request->text, std::move(context));
-  PENSTOCK_ASSIGN_OR_RETURN(plan.prompt, ResolvePrompt(*engine, request->text, false, limits));
+  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
+  PENSTOCK_ASSIGN_OR_RETURN(plan.prompt, ResolvePrompt(*plan.engine, request->text, false, limits));
   plan.owner = request;
   plan.items.reserve(request->sentences.size() + 1);
   EncodeItem source;
@@ -396,19 +393,19 @@ void Service::Similarity(SimilarityRequest request, RequestContext context,
   const auto owned = std::make_shared<SimilarityRequest>(std::move(request));
   auto plan = impl_->PlanSimilarity(owned, std::move(context));
   if (!plan.ok()) return answer(plan.status());
-  Engine* const engine = plan->engine;
-  impl_->Start(*std::move(plan), [this, engine, owned, answer](Expected<EncodeOutcome> outcome) {
+  impl_->Start(*std::move(plan), [this, owned, answer](Expected<EncodeOutcome> outcome) {
     if (!outcome.ok()) return answer(outcome.status());
     const std::span<float> values = outcome->values;
     const auto row = [&](size_t i) { return values.subspan(i * outcome->width, outcome->width); };
+    const ModelFolder& folder = outcome->engine->folder();
     SimilarityResponse response;
     for (size_t i = 0; i <= owned->sentences.size(); ++i) {
-      if (engine->folder().normalize) FinishEmbedding(row(i), outcome->width, true);
+      if (folder.normalize) FinishEmbedding(row(i), outcome->width, true);
       if (i > 0) {
-        response.scores.push_back(SimilarityOf(engine->folder().similarity, row(0), row(i)));
+        response.scores.push_back(SimilarityOf(folder.similarity, row(0), row(i)));
       }
     }
-    impl_->Finish(Behaviour::kSimilarity, *engine, owned->model, *outcome, &response);
+    impl_->Finish(Behaviour::kSimilarity, owned->model, *outcome, &response);
     answer(std::move(response));
   });
 }

@@ -48,18 +48,12 @@ void Service::EndBulkRun(const std::string& id, Callback<BulkRunEnded> done) {
 }
 
 uint64_t Service::Impl::HeldBytes() const {
-  uint64_t held = FreeHeapBytes() + tokens.bytes() + results.bytes();
-  for (const Registry::Entry& entry : registry->List()) {
-    if (entry.engine != nullptr) held += entry.engine->scheduler().HeldBytes();
-  }
-  return held;
+  return FreeHeapBytes() + tokens.bytes() + results.bytes() + registry->HeldBytes();
 }
 
 uint64_t Service::Impl::ReleaseMemory() {
   const uint64_t before = ResidentBytes();
-  for (const Registry::Entry& entry : registry->List()) {
-    if (entry.engine != nullptr) entry.engine->scheduler().ReleaseMemory();
-  }
+  registry->ReleaseMemory();
   tokens.Clear();
   results.Clear();
   TrimHeap();

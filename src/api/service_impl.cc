@@ -83,7 +83,8 @@ void Service::Impl::CountAnswered() {
   answered.notify_all();
 }
 
-Expected<Engine*> Service::Impl::EngineFor(const std::string& model, Behaviour behaviour) const {
+Expected<EngineLease> Service::Impl::EngineFor(const std::string& model,
+                                               Behaviour behaviour) const {
   std::optional<ModelTask> task;
   if (behaviour == Behaviour::kRerank) task = ModelTask::kReranking;
   if (behaviour == Behaviour::kClassify) task = ModelTask::kClassification;
@@ -91,19 +92,19 @@ Expected<Engine*> Service::Impl::EngineFor(const std::string& model, Behaviour b
       behaviour == Behaviour::kSimilarity) {
     task = ModelTask::kEmbedding;
   }
-  PENSTOCK_ASSIGN_OR_RETURN(Engine * engine, registry->Find(model, task));
+  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, registry->Find(model, task));
   // No classifier among them: a reranker will do.
-  if (!registry->Has(model) && behaviour == Behaviour::kClassify && engine->task() != *task) {
+  if (behaviour == Behaviour::kClassify && engine->task() != *task && !registry->Has(model)) {
     PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find(model, ModelTask::kReranking));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckTask(*engine, behaviour));
   return engine;
 }
 
-EncodePlan Service::Impl::NewPlan(Engine* engine, const TextOptions& text,
+EncodePlan Service::Impl::NewPlan(EngineLease engine, const TextOptions& text,
                                   RequestContext context) const {
   EncodePlan plan;
-  plan.engine = engine;
+  plan.engine = std::move(engine);
   plan.truncate = text.truncate.value_or(limits.auto_truncate);
   plan.side = text.side;
   plan.context = std::move(context);

@@ -56,8 +56,8 @@ struct Service::Impl final : RequestPlaces {
   void CountAnswered() override;
 
   // The model by name (or the default for the behaviour), which must offer it.
-  Expected<Engine*> EngineFor(const std::string& model, Behaviour behaviour) const;
-  EncodePlan NewPlan(Engine* engine, const TextOptions& text, RequestContext context) const;
+  Expected<EngineLease> EngineFor(const std::string& model, Behaviour behaviour) const;
+  EncodePlan NewPlan(EngineLease engine, const TextOptions& text, RequestContext context) const;
   Expected<EncodePlan> PlanEmbed(const std::shared_ptr<EmbedRequest>& request,
                                  RequestContext context, Behaviour behaviour);
   Expected<EncodePlan> PlanRerank(const std::shared_ptr<RerankRequest>& request,
@@ -74,9 +74,9 @@ struct Service::Impl final : RequestPlaces {
   }
 
   template <typename Response>
-  void Finish(Behaviour behaviour, const Engine& engine, const std::string& asked_model,
-              const EncodeOutcome& outcome, Response* response) {
-    response->model = asked_model.empty() ? engine.name() : asked_model;
+  void Finish(Behaviour behaviour, const std::string& asked_model, const EncodeOutcome& outcome,
+              Response* response) {
+    response->model = asked_model.empty() ? outcome.engine->name() : asked_model;
     response->usage = outcome.usage;
     response->truncation = outcome.truncation;
     metrics.CountTokens(behaviour, outcome.usage, outcome.truncation);
@@ -106,8 +106,8 @@ struct Service::Impl final : RequestPlaces {
   std::condition_variable answered;
   int64_t unanswered = 0;  // guarded by mutex
   std::mutex warned_mutex;
-  std::set<uint64_t> warned;  // guarded by warned_mutex; engines, by cache_id
-  WorkerPool pool;            // after what its threads use
+  std::set<std::string> warned;  // guarded by warned_mutex; names of models
+  WorkerPool pool;               // after what its threads use
   ServiceStats stats;
 };
 

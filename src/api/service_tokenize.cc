@@ -103,7 +103,7 @@ struct TokenizeWork {
   TokenizeRequest request;
   TokenizeResponse response;
   std::string prompt;
-  const Engine* engine = nullptr;
+  EngineLease engine;
   StopCondition stop;
   ResponseBytes bytes;
 
@@ -143,7 +143,7 @@ struct TokenizeWork {
 struct DecodeWork {
   DecodeRequest request;
   DecodeResponse response;
-  const Engine* engine = nullptr;
+  EngineLease engine;
   ResponseBytes bytes;
 
   DecodeWork(RequestMemory* memory, int64_t response_bytes) : bytes(memory, response_bytes) {}

@@ -175,9 +175,7 @@ ServiceStats::Moment ServiceStats::Now() const {
   for (const Registry::Entry& entry : registry_->List()) {
     sums.models.push_back(ModelSums(*metrics_, entry.name));
     // Of several replicas: how busy they are on average.
-    if (entry.engine != nullptr) {
-      sums.models.back().busy_s /= static_cast<double>(entry.engine->scheduler().replicas());
-    }
+    sums.models.back().busy_s /= entry.replicas;
   }
   return now;
 }

@@ -32,7 +32,7 @@ Status RequestTokenizer::Add(size_t i, Scratch* scratch, TokenizedItems* out) {
         item.field + " has no tokens; an empty text needs a model that adds special tokens",
         item.field);
   }
-  const auto max_tokens = static_cast<size_t>(engine_.facts().max_tokens);
+  const auto max_tokens = static_cast<size_t>(engine_.info().max_tokens);
   if (length > max_tokens) {
     return {StatusCode::kPayloadTooLarge,
             fmt::format("{} has {} tokens; the model takes {}, and truncation is off", item.field,
@@ -75,7 +75,7 @@ Status RequestTokenizer::AddIds(const EncodeItem& item, TokenizedItems* out, Cut
         item.field);
   }
   auto ids = item.ids;
-  const size_t max_tokens = engine_.facts().max_tokens;
+  const size_t max_tokens = engine_.info().max_tokens;
   if (ids.size() > max_tokens && plan_.truncate) {
     cut->tokens = ids.size() - max_tokens;
     ids = plan_.side == TruncationSide::kRight ? ids.first(max_tokens) : ids.last(max_tokens);
@@ -90,7 +90,7 @@ Status RequestTokenizer::AddText(const EncodeItem& item, Scratch* scratch, Token
   const Tokenizer& tokenizer = engine_.tokenizer();
   EncodeOptions options;
   options.add_special_tokens = plan_.add_special_tokens;
-  options.max_tokens = plan_.truncate ? engine_.facts().max_tokens : 0;
+  options.max_tokens = plan_.truncate ? engine_.info().max_tokens : 0;
   options.side = plan_.side;
   const size_t added = !plan_.add_special_tokens ? 0
                        : item.second             ? tokenizer.special_tokens_pair()

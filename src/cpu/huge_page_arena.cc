@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <new>
+#include <utility>
 
 namespace penstock::cpu {
 namespace {
@@ -31,6 +33,64 @@ std::shared_ptr<void> NewChunk(size_t bytes) {
 
 }  // namespace
 
+// Blocks cut off one mapping, and how many of them lie in each of its pages.
+class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
+ public:
+  Chunk() : memory_(NewChunk(kChunkBytes)) {}
+
+  // data null: it does not fit.
+  Block Cut(size_t bytes) {
+    size_t begin = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (used_ + bytes > kChunkBytes) return {};
+      begin = used_;
+      used_ += bytes;
+      ++blocks_;
+      for (size_t page = begin / kPageBytes; page <= LastPage(begin, bytes); ++page) ++live_[page];
+    }
+    // Where there is no memory for the count, the block is given back at once.
+    void* const data = static_cast<char*>(memory_.get()) + begin;
+    const auto give_back = [chunk = shared_from_this(), begin, bytes](void*) {
+      chunk->GiveBack(begin, bytes);
+    };
+    return {std::shared_ptr<void>(data, give_back), data};
+  }
+  bool empty() const {
+    const std::lock_guard lock(mutex_);
+    return blocks_ == 0;
+  }
+
+ private:
+  static constexpr size_t kPages = kChunkBytes / kPageBytes;
+
+  static size_t LastPage(size_t begin, size_t bytes) { return (begin + bytes - 1) / kPageBytes; }
+
+  void GiveBack(size_t begin, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    --blocks_;
+    for (size_t page = begin / kPageBytes; page <= LastPage(begin, bytes); ++page) {
+      // The page that is being cut from waits until it is full.
+      if (--live_[page] == 0 && (page + 1) * kPageBytes <= used_) ReturnPages(page, page + 1);
+    }
+    if (blocks_ > 0) return;
+    ReturnPages(used_ / kPageBytes, RoundUp(used_, kPageBytes) / kPageBytes);
+    used_ = 0;
+  }
+  // They are zeros when they are touched again.
+  void ReturnPages(size_t begin, size_t end) const {
+    if (begin == end) return;
+    madvise(static_cast<char*>(memory_.get()) + begin * kPageBytes, (end - begin) * kPageBytes,
+            MADV_DONTNEED);
+  }
+
+  const std::shared_ptr<void> memory_;
+  mutable std::mutex mutex_;
+  size_t used_ = 0;                    // guarded by mutex_, and what follows
+  size_t blocks_ = 0;                  // that live
+  std::array<size_t, kPages> live_{};  // blocks in each page
+};
+
 HugePageArena::Block HugePageArena::Alloc(size_t bytes) {
   bytes = RoundUp(std::max<size_t>(bytes, 1), kAlignment);
   if (bytes >= kChunkBytes) {
@@ -38,19 +98,17 @@ HugePageArena::Block HugePageArena::Alloc(size_t bytes) {
     return {own, own.get()};
   }
   const std::lock_guard lock(mutex_);
-  if (chunk_ == nullptr || used_ + bytes > kChunkBytes) {
-    chunk_.reset();
-    chunk_ = NewChunk(kChunkBytes);
-    used_ = 0;
+  if (chunk_ != nullptr) {
+    if (Block block = chunk_->Cut(bytes); block.data != nullptr) return block;
   }
-  void* data = static_cast<char*>(chunk_.get()) + used_;
-  used_ += bytes;
-  return {chunk_, data};
+  chunk_.reset();
+  chunk_ = std::make_shared<Chunk>();
+  return chunk_->Cut(bytes);
 }
 
 void HugePageArena::Trim() {
   const std::lock_guard lock(mutex_);
-  if (chunk_.use_count() == 1) chunk_.reset();
+  if (chunk_ != nullptr && chunk_->empty()) chunk_.reset();
 }
 
 }  // namespace penstock::cpu

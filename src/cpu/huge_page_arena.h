@@ -4,8 +4,10 @@
 //
 //   chunk (whole 2 MiB pages)   | block | block | block |   free   |
 //
-// Blocks are cut off the end of the newest chunk. A chunk goes back to the system when its last
-// block is gone; space inside it is not used again before that. Any thread may call.
+// Blocks are cut off the end of the newest chunk. A page goes back to the system when its last
+// block is gone, so that a model that is unloaded takes all its pages with it but those it shares
+// with its neighbours, the first and the last of each chunk; a chunk without blocks is unmapped.
+// Space inside a chunk is not used again before that. Any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,7 @@ class HugePageArena {
   static constexpr size_t kChunkBytes = 8 << 20;  // larger blocks get a chunk of their own size
   static constexpr size_t kAlignment = 64;
 
-  // Keeps its chunk alive.
+  // Keeps its pages. May outlive the arena.
   struct Block {
     std::shared_ptr<void> chunk;
     void* data = nullptr;
@@ -33,9 +35,10 @@ class HugePageArena {
   void Trim();
 
  private:
+  class Chunk;
+
   std::mutex mutex_;
-  std::shared_ptr<void> chunk_;
-  size_t used_ = 0;
+  std::shared_ptr<Chunk> chunk_;
 };
 
 }  // namespace penstock::cpu

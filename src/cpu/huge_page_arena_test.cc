@@ -46,6 +46,45 @@ TEST(HugePageArena, WhatIsFreedGoesBackToTheSystem) {
   std::memset(arena.Alloc(kBytes).data, 1, kBytes);  // and it goes on
 }
 
+// Models that were loaded one after the other; the second goes.
+TEST(HugePageArena, ABlockThatStaysKeepsItsOwnPagesOnly) {
+  HugePageArena arena;
+  constexpr size_t kBytes = 7 << 20;
+  const HugePageArena::Block first = arena.Alloc(100);
+  std::memset(first.data, 7, 100);
+  const uint64_t before = ResidentBytes();
+  for (int i = 0; i < 3; ++i) {
+    HugePageArena::Block second = arena.Alloc(kBytes);
+    std::memset(second.data, 1, kBytes);
+    EXPECT_GE(ResidentBytes(), before + kBytes * 9 / 10);
+    second = {};
+    EXPECT_LE(ResidentBytes(), before + (3 << 20));
+  }
+  EXPECT_EQ(static_cast<char*>(first.data)[99], 7);
+}
+
+TEST(HugePageArena, AnEmptyChunkIsFilledAgainFromItsStart) {
+  HugePageArena arena;
+  const uint64_t before = ResidentBytes();
+  void* at = nullptr;
+  for (int i = 0; i < 5; ++i) {
+    const HugePageArena::Block block = arena.Alloc(3 << 20);
+    if (at != nullptr) EXPECT_EQ(block.data, at);
+    at = block.data;
+    std::memset(at, 1, 3 << 20);
+  }
+  EXPECT_LE(ResidentBytes(), before + HugePageArena::kPageBytes / 2);
+}
+
+TEST(HugePageArena, ABlockOutlivesItsArena) {
+  HugePageArena::Block block;
+  {
+    HugePageArena arena;
+    block = arena.Alloc(1000);
+  }
+  std::memset(block.data, 7, 1000);
+}
+
 TEST(HugePageArena, TrimLeavesWhatIsUsed) {
   HugePageArena arena;
   const HugePageArena::Block block = arena.Alloc(1000);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <span>
 
@@ -115,6 +115,18 @@ Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* schedule
   return Status::Ok();
 }
 
+// Fingerprints are kept for good: there are as many as models, not as loads.
+uint64_t CacheIdOf(const std::string& fingerprint) {
+  static std::mutex mutex;
+  static auto* const ids = new std::map<std::string, uint64_t>;
+  static uint64_t last = 0;
+  const std::lock_guard lock(mutex);
+  if (fingerprint.empty()) return ++last;
+  const auto [id, first] = ids->try_emplace(fingerprint, 0);
+  if (first) id->second = ++last;
+  return id->second;
+}
+
 }  // namespace
 
 Expected<PoolingMode> ParsePoolingMode(const std::string& name) {
@@ -208,9 +220,7 @@ Expected<std::unique_ptr<Engine>> Engine::LoadTokenizer(const std::string& path,
 }
 
 Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics)
-    : parts_(std::move(parts)), options_(options) {
-  static std::atomic<uint64_t> engines{0};
-  cache_id_ = ++engines;
+    : parts_(std::move(parts)), options_(options), cache_id_(CacheIdOf(parts_.fingerprint)) {
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();

@@ -1,4 +1,5 @@
-// Engine: one served model, ready to work: folder, tokenizer, weights and scheduler.
+// Engine: one encoder model, ready to work: folder, tokenizer, weights and scheduler. Who uses one
+// of the registry's holds a lease of it (engine_lease.h).
 //
 // The Engine owns all four; only the Backend is shared between models. Everything but the scheduler
 // is immutable after loading, so any thread may read it.
@@ -12,6 +13,7 @@
 
 #include "common/dtype.h"
 #include "common/status.h"
+#include "engine/model.h"
 #include "formats/model_folder.h"
 #include "metrics/metrics.h"
 #include "models/product_types.h"
@@ -30,7 +32,7 @@ struct EngineOptions {
   std::optional<DType> dtype;
   // Where dtype is kI8: these products take what the backend prefers.
   std::vector<KeptPart> int8_keep;
-  // Work out Engine::fingerprint(), which reads the whole folder.
+  // Work out EngineInfo::fingerprint, which reads the whole folder.
   bool fingerprint = false;
   // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded.
   EncoderSchedulerOptions scheduler;
@@ -44,24 +46,13 @@ Expected<PoolingMode> ParsePoolingMode(const std::string& name);
 Expected<std::optional<DType>> ParseDType(const std::string& name);
 
 // What an Engine is made of. Tests put their own tokenizer and runner in.
-struct EngineParts {
+struct EngineParts : EngineInfo {
   ModelFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<std::unique_ptr<EncoderRunner>> runners;
-  int32_t hidden_size = 0;
-  int32_t embedding_size = 0;
-  int32_t num_labels = 0;
-  int32_t max_tokens = 0;
-  bool uses_type_ids = false;
-  uint64_t parameters = 0;
-  uint64_t weight_bytes = 0;
-  std::string backend;
-  DType dtype = DType::kF32;
-  std::vector<KeptPart> int8_keep;  // in force
-  std::string fingerprint;
 };
 
-class Engine {
+class Engine final : public Model {
  public:
   // Reads the model folder at `path` and packs its weights; seconds for a big one. `backend` and
   // `metrics` must outlive the engine. Errors name the file, tensor or setting at fault.
@@ -75,13 +66,20 @@ class Engine {
                                                          Metrics* metrics);
   Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics);
 
-  const std::string& name() const { return options_.name; }
+  const std::string& name() const override { return options_.name; }
+  const EngineInfo& info() const override { return parts_; }
+  uint64_t HeldBytes() const override { return scheduler_->HeldBytes(); }
+  uint64_t ReleaseMemory() override { return scheduler_->ReleaseMemory(); }
+  void Stop() override { scheduler_->Stop(); }
+  Engine* encoder() override { return this; }
+
+  const EngineOptions& options() const { return options_; }
   const std::string& revision() const { return options_.revision; }
   ModelTask task() const { return parts_.folder.task; }
   const ModelFolder& folder() const { return parts_.folder; }
   const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
-  const EngineParts& facts() const { return parts_; }
-  // Of this engine alone as long as the process lives: caches tell engines apart by it.
+  // Caches tell engines apart by it. It belongs to the fingerprint, so that a model that is loaded
+  // again finds its entries; without one it is this engine's alone. Never used again for another.
   uint64_t cache_id() const { return cache_id_; }
   // Equal for equal models in every process (fingerprint.h); "" if it was not asked for.
   const std::string& fingerprint() const { return parts_.fingerprint; }

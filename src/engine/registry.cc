@@ -3,69 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <filesystem>
-#include <mutex>
-#include <new>
-#include <stdexcept>
-#include <thread>
 
 #include "common/log.h"
+#include "engine/registry_impl.h"
 #include "hub/hub.h"
 
 namespace penstock {
-
-struct Registry::Impl {
-  struct Slot {
-    ModelSpec spec;
-    ModelState state = ModelState::kWaiting;
-    Status error;
-    std::unique_ptr<Engine> engine;
-    std::vector<std::string> last_parts;  // of its names; see NameLastParts
-
-    // Whether it was given that name.
-    bool IsNamed(const std::string& name) const {
-      return spec.name == name ||
-             std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
-    }
-    bool Answers(const std::string& name) const {
-      return IsNamed(name) ||
-             std::find(last_parts.begin(), last_parts.end(), name) != last_parts.end();
-    }
-    bool IsPending() const {
-      return state == ModelState::kWaiting || state == ModelState::kLoading;
-    }
-    std::vector<std::string> Aliases() const {
-      std::vector<std::string> all = spec.aliases;
-      all.insert(all.end(), last_parts.begin(), last_parts.end());
-      return all;
-    }
-  };
-
-  Loader loader;
-  Metrics* metrics = nullptr;
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Slot> slots;             // guarded by mutex; never shrinks
-  bool loading_started = false;       // guarded by mutex
-  bool any_name = false;              // guarded by mutex
-  std::atomic<bool> stopping{false};  // set under mutex
-  std::thread thread;
-
-  Status Check(const ModelSpec& spec) const;
-  void NameLastParts();
-  void Load();
-  void LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
-  void Fail(Slot* slot, const Status& why);
-  Expected<Engine*> Get(const Slot& slot) const;
-  Expected<Engine*> FirstOf(std::optional<ModelTask> task) const;
-  Expected<Engine*> AnyOf(const std::string& name, std::optional<ModelTask> task) const;
-  Status Unknown(const std::string& name) const;
-  std::string Names() const;
-};
 
 namespace {
 
@@ -92,6 +36,7 @@ std::string CommitOfFolder(const std::string& folder) {
 
 Expected<std::unique_ptr<Engine>> LoadReference(ModelSpec spec, Backend* backend, Metrics* metrics,
                                                 const std::atomic<bool>& stopping) {
+  if (backend == nullptr) return Status::Unsupported("there is no backend to load a model for");
   ResolveOptions resolve;
   resolve.progress = [&, file = std::string()](const HubProgress& progress) mutable {
     if (file != progress.file) {
@@ -105,38 +50,30 @@ Expected<std::unique_ptr<Engine>> LoadReference(ModelSpec spec, Backend* backend
   return Engine::Load(folder, spec.options, backend, metrics);
 }
 
-// What the exception at hand means for the model that was being loaded. Its texts are short enough
-// to need no memory.
-Status StatusOfException() noexcept {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return {StatusCode::kResourceExhausted, "out of memory"};
-  } catch (const std::length_error&) {
-    return {StatusCode::kResourceExhausted, "size too large"};
-  } catch (const std::exception& error) {
-    try {
-      return Status::Internal(error.what());
-    } catch (...) {
-      return Status::Internal("");
-    }
-  } catch (...) {
-    return Status::Internal("unknown error");
-  }
-}
-
 }  // namespace
 
-Registry::Registry(Backend* backend, Metrics* metrics, Loader loader)
+Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, LoadBackOff back_off)
     : impl_(std::make_unique<Impl>()) {
   impl_->metrics = metrics;
-  impl_->loader =
-      loader ? std::move(loader) : [backend, metrics, impl = impl_.get()](const ModelSpec& spec) {
-        return LoadReference(spec, backend, metrics, impl->stopping);
-      };
+  impl_->back_off = back_off;
+  impl_->loader = loader ? std::move(loader)
+                         : [backend, metrics, impl = impl_.get()](
+                               const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+    return LoadReference(spec, backend, metrics, impl->stopping);
+  };
+  impl_->PublishNames();
 }
 
-Registry::~Registry() { Stop(); }
+bool Registry::Impl::Slot::IsNamed(const std::string& name) const {
+  return spec.name == name ||
+         std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
+}
+
+std::vector<std::string> Registry::Impl::Slot::Aliases() const {
+  std::vector<std::string> all = spec.aliases;
+  all.insert(all.end(), last_parts.begin(), last_parts.end());
+  return all;
+}
 
 Status Registry::Impl::Check(const ModelSpec& spec) const {
   if (slots.size() >= kModelsMax) {
@@ -189,202 +126,164 @@ void Registry::Impl::NameLastParts() {
   }
 }
 
+// With the lock held.
+void Registry::Impl::PublishNames() {
+  auto made = std::make_unique<Names>();
+  for (Slot& slot : slots) {
+    made->slots.push_back(&slot);
+    made->slot_of.emplace(slot.spec.name, &slot);
+    for (const std::string& alias : slot.Aliases()) made->slot_of.emplace(alias, &slot);
+  }
+  all_names.push_back(std::move(made));
+  published.store(all_names.back().get(), std::memory_order_release);
+}
+
+// With the lock held. Readers do not see it before PublishNames.
+Registry::Impl::Slot* Registry::Impl::AddSlot(ModelSpec spec) {
+  slots.emplace_back(this, std::move(spec));
+  NameLastParts();
+  return &slots.back();
+}
+
 Status Registry::Add(ModelSpec spec) {
   const std::lock_guard lock(impl_->mutex);
   PENSTOCK_CHECK(!impl_->loading_started);
   PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));
   spec.options.name = spec.name;
   EncoderScheduler::RegisterMetrics(spec.name, impl_->metrics);
-  Impl::Slot slot;
-  slot.spec = std::move(spec);
-  impl_->slots.push_back(std::move(slot));
-  impl_->NameLastParts();
+  impl_->AddSlot(std::move(spec));
+  impl_->PublishNames();
   return Status::Ok();
 }
 
 Status Registry::AddEngine(std::unique_ptr<Engine> engine, std::vector<std::string> aliases) {
   const std::lock_guard lock(impl_->mutex);
-  Impl::Slot slot;
-  slot.spec.name = engine->name();
-  slot.spec.aliases = std::move(aliases);
-  slot.spec.reference = engine->folder().path;
-  PENSTOCK_RETURN_IF_ERROR(impl_->Check(slot.spec));
-  slot.state = ModelState::kReady;
-  slot.engine = std::move(engine);
-  impl_->slots.push_back(std::move(slot));
-  impl_->NameLastParts();
+  ModelSpec spec;
+  spec.name = engine->name();
+  spec.aliases = std::move(aliases);
+  spec.reference = engine->folder().path;
+  spec.options = engine->options();
+  spec.options.replicas = static_cast<int32_t>(engine->scheduler().replicas());
+  PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));
+  impl_->SetReady(impl_->AddSlot(std::move(spec)), std::move(engine));
+  impl_->PublishNames();
   return Status::Ok();
 }
 
-void Registry::StartLoading() {
-  const std::lock_guard lock(impl_->mutex);
-  if (impl_->loading_started) return;
-  impl_->loading_started = true;
-  try {
-    impl_->thread = std::thread([impl = impl_.get()] { impl->Load(); });
-  } catch (...) {
-    const Status why = StatusOfException();
-    for (Impl::Slot& slot : impl_->slots) {
-      if (slot.state == ModelState::kWaiting) impl_->Fail(&slot, why);
-    }
-    impl_->changed.notify_all();
-  }
+void Registry::AcceptAnyName() { impl_->any_name = true; }
+
+Registry::Impl::Slot* Registry::Impl::SlotOf(const std::string& name) const {
+  const auto& slot_of = names().slot_of;
+  const auto found = slot_of.find(name);
+  return found == slot_of.end() ? nullptr : found->second;
 }
 
-void Registry::Impl::Load() {
-  std::unique_lock lock(mutex);
-  for (Slot& slot : slots) {
-    if (slot.state != ModelState::kWaiting || stopping) continue;
-    slot.state = ModelState::kLoading;
-    try {
-      LoadSlot(&slot, &lock);
-    } catch (...) {
-      // Nothing that loading one model throws may end the process, or keep others from loading.
-      if (!lock.owns_lock()) lock.lock();
-      if (slot.state == ModelState::kLoading) Fail(&slot, StatusOfException());
-    }
-    changed.notify_all();
-  }
-  changed.notify_all();
-}
+bool Registry::Has(const std::string& name) const { return impl_->SlotOf(name) != nullptr; }
 
-// With the lock held, but not while the model is loaded.
-void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
-  lock->unlock();  // spec does not change any more
-  const auto start = std::chrono::steady_clock::now();
-  auto loaded = loader(slot->spec);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  lock->lock();
-  if (!loaded.ok()) return Fail(slot, loaded.status());
-  slot->engine = *std::move(loaded);
-  slot->state = ModelState::kReady;
-  LogInfo("loaded {} in {:.2f} s", slot->spec.name, took.count());
-}
-
-// With the lock held. Throws nothing: where memory is short, the message is too.
-void Registry::Impl::Fail(Slot* slot, const Status& why) {
-  slot->state = ModelState::kFailed;
-  try {
-    slot->error = why.Annotate("cannot load model '" + slot->spec.name + "'");
-    LogDebug("{}", slot->error.ToString());  // whoever waits for it prints it
-  } catch (...) {
-    if (slot->error.ok()) slot->error = {StatusCode::kResourceExhausted, "out of memory"};
-  }
-}
-
-Status Registry::WaitLoaded() {
-  std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] {
-    return impl_->stopping || std::none_of(impl_->slots.begin(), impl_->slots.end(),
-                                           [](const auto& slot) { return slot.IsPending(); });
-  });
-  for (const Impl::Slot& slot : impl_->slots) {
-    PENSTOCK_RETURN_IF_ERROR(slot.error);
-    if (slot.IsPending())
-      return {StatusCode::kUnavailable, "stopped before every model was loaded"};
-  }
-  return Status::Ok();
-}
-
-std::string Registry::Impl::Names() const {
-  std::string names;
-  for (const Slot& slot : slots) {
-    names += names.empty() ? "" : ", ";
-    names += slot.spec.name;
-    for (const std::string& alias : slot.Aliases()) names += ", " + alias;
-  }
-  return names;
-}
-
-Expected<Engine*> Registry::Impl::Get(const Slot& slot) const {
-  if (slot.state == ModelState::kReady) return slot.engine.get();
-  if (slot.state == ModelState::kFailed) {
-    return Status(StatusCode::kUnavailable, slot.error.message(), "model");
-  }
+Status Registry::Impl::StillLoading(const Slot& slot) const {
   return Status(StatusCode::kUnavailable,
                 fmt::format("model '{}' is still being loaded", slot.spec.name), "model")
       .WithRetryAfter(1);
 }
 
-// With the lock held and at least one model.
-Expected<Engine*> Registry::Impl::FirstOf(std::optional<ModelTask> task) const {
-  // A model that is not loaded yet may be the one, so the first of the task is known only when
-  // those before it are.
-  for (const Slot& slot : slots) {
-    if (!task || slot.IsPending()) return Get(slot);
-    if (slot.engine != nullptr && slot.engine->task() == *task) return slot.engine.get();
+Expected<EngineLease> Registry::Impl::Get(Slot* slot) const {
+  bool leased = slot->TryAdd();
+  if (!leased) {
+    const std::lock_guard lock(mutex);
+    if (slot->IsPending()) return StillLoading(*slot);
+    if (slot->state == ModelState::kFailed) {
+      return Status(StatusCode::kUnavailable, slot->error.message(), "model");
+    }
+    leased = slot->TryAdd();  // it may have come meanwhile
+    if (!leased) {
+      return Status(StatusCode::kUnavailable,
+                    fmt::format("model '{}' is not loaded", slot->spec.name), "model");
+    }
   }
-  return Get(slots.front());
+  EngineLease lease(slot, slot->encoder);
+  if (lease) return lease;
+  return Status::Unsupported(fmt::format("model '{}' does not read texts", slot->spec.name),
+                             "model");
 }
 
-// With the lock held: what a name means that no model has, where any name is accepted.
-Expected<Engine*> Registry::Impl::AnyOf(const std::string& name,
-                                        std::optional<ModelTask> task) const {
-  std::vector<const Slot*> found;
-  for (const Slot& slot : slots) {
-    // It may be another of the task; then the name would mean neither.
-    if (slot.IsPending()) return Get(slot);
-    if (!task || (slot.engine != nullptr && slot.engine->task() == *task)) found.push_back(&slot);
+// With at least one model.
+Expected<EngineLease> Registry::Impl::FirstOf(std::optional<ModelTask> task) const {
+  // A model that was never loaded may be the one, so the first of the task is known only when those
+  // before it are.
+  for (Slot* slot : names().slots) {
+    if (slot->task == -1 && slot->IsPending()) return StillLoading(*slot);
+    if (slot->Does(task)) return Get(slot);
   }
-  if (found.empty()) return FirstOf(task);  // none does that: the caller says what is offered
-  if (found.size() == 1) return Get(*found.front());
-  return Unknown(name);
+  return Get(names().slots.front());
+}
+
+// What a name means that no model has, where any name is accepted.
+Expected<EngineLease> Registry::Impl::AnyOf(const std::string& name,
+                                            std::optional<ModelTask> task) const {
+  Slot* found = nullptr;
+  for (Slot* slot : names().slots) {
+    // It may be another of the task; then the name would mean neither.
+    if (slot->task == -1 && slot->IsPending()) return StillLoading(*slot);
+    if (!slot->Does(task)) continue;
+    if (found != nullptr) return Unknown(name);
+    found = slot;
+  }
+  if (found == nullptr) return FirstOf(task);  // none does that: the caller says what is offered
+  return Get(found);
 }
 
 Status Registry::Impl::Unknown(const std::string& name) const {
+  std::string served;
+  {
+    const std::lock_guard lock(mutex);
+    for (const Slot& slot : slots) {
+      served += served.empty() ? "" : ", ";
+      served += slot.spec.name;
+      for (const std::string& alias : slot.Aliases()) served += ", " + alias;
+    }
+  }
   // The name came from outside and may be long.
-  return Status::NotFound(fmt::format("no model is served as '{:.200}'; served: {}", name, Names()),
+  return Status::NotFound(fmt::format("no model is served as '{:.200}'; served: {}", name, served),
                           "model");
 }
 
-void Registry::AcceptAnyName() {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->any_name = true;
-}
-
-bool Registry::Has(const std::string& name) const {
-  const std::lock_guard lock(impl_->mutex);
-  return std::any_of(impl_->slots.begin(), impl_->slots.end(),
-                     [&](const Impl::Slot& slot) { return slot.Answers(name); });
-}
-
-Expected<Engine*> Registry::Find(const std::string& name, std::optional<ModelTask> task) const {
-  const std::lock_guard lock(impl_->mutex);
-  if (impl_->slots.empty()) return Status::NotFound("no model is served", "model");
+Expected<EngineLease> Registry::Find(const std::string& name, std::optional<ModelTask> task) const {
+  if (impl_->names().slots.empty()) return Status::NotFound("no model is served", "model");
   if (name.empty()) return impl_->FirstOf(task);
-  for (const Impl::Slot& slot : impl_->slots) {
-    if (slot.Answers(name)) return impl_->Get(slot);
-  }
+  if (Impl::Slot* slot = impl_->SlotOf(name)) return impl_->Get(slot);
   return impl_->any_name ? impl_->AnyOf(name, task) : impl_->Unknown(name);
 }
 
 std::vector<Registry::Entry> Registry::List() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<Entry> entries;
-  for (const Impl::Slot& slot : impl_->slots) {
+  for (Impl::Slot& slot : impl_->slots) {
+    EngineLease lease;
+    if (slot.TryAdd()) lease = EngineLease(&slot, slot.encoder);
     entries.push_back({slot.spec.name, slot.Aliases(), slot.spec.reference, slot.state, slot.error,
-                       slot.engine.get()});
+                       slot.spec.options.replicas, std::move(lease)});
   }
   return entries;
 }
 
 bool Registry::AllReady() const {
-  const std::lock_guard lock(impl_->mutex);
-  return !impl_->slots.empty() && !impl_->stopping &&
-         std::all_of(impl_->slots.begin(), impl_->slots.end(),
-                     [](const Impl::Slot& slot) { return slot.state == ModelState::kReady; });
+  const auto& slots = impl_->names().slots;
+  return !slots.empty() && !impl_->stopping &&
+         std::none_of(slots.begin(), slots.end(), [](const Impl::Slot* slot) {
+           return slot->IsPending() || slot->state == ModelState::kFailed;
+         });
 }
 
-void Registry::Stop() {
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->stopping = true;
-    impl_->changed.notify_all();
-  }
-  if (impl_->thread.joinable()) impl_->thread.join();
-  for (Impl::Slot& slot : impl_->slots) {
-    if (slot.engine != nullptr) slot.engine->scheduler().Stop();
-  }
+uint64_t Registry::HeldBytes() const {
+  uint64_t bytes = 0;
+  impl_->ForEachModel([&](const Model* model) { bytes += model->HeldBytes(); });
+  return bytes;
+}
+
+uint64_t Registry::ReleaseMemory() {
+  uint64_t bytes = 0;
+  impl_->ForEachModel([&](Model* model) { bytes += model->ReleaseMemory(); });
+  return bytes;
 }
 
 }  // namespace penstock

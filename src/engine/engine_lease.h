@@ -1,0 +1,94 @@
+// EngineLease: the right to use an engine that the registry may unload.
+//
+// While a lease lives its engine does: it is neither stopped nor freed. A lease frees nothing
+// itself: the last one to go after the engine was closed only hands it to the registry's reaper
+// (registry.h), so it may go on any thread, the engine's own executor included.
+//
+// Taking one is a compare-and-swap, copying one and dropping it an addition; no lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace penstock {
+
+class Engine;
+
+// The leases of one engine. A word: bit 63 says whether new ones are given, the rest counts.
+class LeaseCount {
+ public:
+  LeaseCount() = default;
+  LeaseCount(const LeaseCount&) = delete;
+  LeaseCount& operator=(const LeaseCount&) = delete;
+
+  // From here on leases are given. What the engine is was written before. Not while there are any.
+  void Open() { word_.store(kOpen, std::memory_order_release); }
+  // From here on none are given. True: there were none. Else Drained is called where the last goes.
+  bool Close() { return word_.fetch_and(~kOpen, std::memory_order_acq_rel) == kOpen; }
+
+  // False: closed.
+  bool TryAdd() {
+    uint64_t seen = word_.load(std::memory_order_relaxed);
+    while ((seen & kOpen) != 0) {
+      if (word_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+  // By someone who has a lease.
+  void Add() { word_.fetch_add(1, std::memory_order_relaxed); }
+  // acq_rel: who frees the engine sees all that was done with it.
+  void Drop() {
+    if (word_.fetch_sub(1, std::memory_order_acq_rel) == 1) Drained();
+  }
+  uint64_t leases() const { return word_.load(std::memory_order_relaxed) & ~kOpen; }
+
+ protected:
+  ~LeaseCount() = default;
+
+ private:
+  static constexpr uint64_t kOpen = uint64_t{1} << 63;
+
+  // Once for each Close that found leases. After it returns the count is touched no more.
+  virtual void Drained() = 0;
+
+  std::atomic<uint64_t> word_{0};
+};
+
+class EngineLease {
+ public:
+  EngineLease() = default;
+  // Of an engine that nobody unloads; it outlives the lease.
+  explicit EngineLease(Engine* engine) : engine_(engine) {}
+  // Takes over a lease that `count` has counted.
+  EngineLease(LeaseCount* count, Engine* engine) : count_(count), engine_(engine) {}
+
+  EngineLease(const EngineLease& other) : count_(other.count_), engine_(other.engine_) {
+    if (count_ != nullptr) count_->Add();
+  }
+  EngineLease(EngineLease&& other) noexcept
+      : count_(std::exchange(other.count_, nullptr)),
+        engine_(std::exchange(other.engine_, nullptr)) {}
+  EngineLease& operator=(EngineLease other) noexcept {
+    std::swap(count_, other.count_);
+    std::swap(engine_, other.engine_);
+    return *this;
+  }
+  ~EngineLease() {
+    if (count_ != nullptr) count_->Drop();
+  }
+
+  Engine* get() const { return engine_; }
+  Engine* operator->() const { return engine_; }
+  Engine& operator*() const { return *engine_; }
+  explicit operator bool() const { return engine_ != nullptr; }
+
+ private:
+  LeaseCount* count_ = nullptr;
+  Engine* engine_ = nullptr;
+};
+
+}  // namespace penstock

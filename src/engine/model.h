@@ -1,0 +1,55 @@
+// Model: what the registry keeps, whatever family it is of.
+//
+// What a model offers is asked of it: each capability has a function here that gives its interface,
+// or null. Another family of models adds its function (`generator()`, `tensors()`) and a class that
+// implements it; the registry, leases and unloading stay as they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/dtype.h"
+#include "models/product_types.h"
+
+namespace penstock {
+
+class Engine;  // engine.h
+
+// What is known of a loaded model besides its folder.
+struct EngineInfo {
+  int32_t hidden_size = 0;
+  int32_t embedding_size = 0;
+  int32_t num_labels = 0;
+  int32_t max_tokens = 0;
+  bool uses_type_ids = false;
+  uint64_t parameters = 0;
+  uint64_t weight_bytes = 0;
+  std::string backend;
+  DType dtype = DType::kF32;
+  std::vector<KeptPart> int8_keep;  // in force
+  std::string fingerprint;          // fingerprint.h; "" if it was not asked for
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // As served.
+  virtual const std::string& name() const = 0;
+  virtual const EngineInfo& info() const = 0;
+
+  // Activation memory that ReleaseMemory gives back to the system; the next request takes it again.
+  // Any thread.
+  virtual uint64_t HeldBytes() const = 0;
+  virtual uint64_t ReleaseMemory() = 0;
+
+  // Takes no more work, finishes what it took and joins its threads. May be called twice, but not
+  // on a thread of the model.
+  virtual void Stop() = 0;
+
+  // Pooled vectors, token vectors and scores of texts; null: not offered.
+  virtual Engine* encoder() { return nullptr; }
+};
+
+}  // namespace penstock

@@ -1,0 +1,310 @@
+// Registry: how models come and go. The thread that loads, and the reaper.
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "common/exception_status.h"
+#include "common/log.h"
+#include "common/memory.h"
+#include "engine/registry_impl.h"
+
+namespace penstock {
+namespace {
+
+// How long the end of the registry waits for leases before it says so.
+constexpr std::chrono::seconds kLongDrain{10};
+
+std::shared_future<Status> Known(Status status) {
+  std::promise<Status> promise;
+  promise.set_value(std::move(status));
+  return promise.get_future().share();
+}
+
+// What the exception at hand means for the model that was being loaded. Its texts are short enough
+// to need no memory.
+Status StatusOfException() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResourceExhausted, "out of memory"};
+  } catch (const std::length_error&) {
+    return {StatusCode::kResourceExhausted, "size too large"};
+  } catch (const std::exception& error) {
+    try {
+      return Status::Internal(error.what());
+    } catch (...) {
+      return Status::Internal("");
+    }
+  } catch (...) {
+    return Status::Internal("unknown error");
+  }
+}
+
+}  // namespace
+
+void Registry::Impl::Outcome::Set(const Status& status) noexcept {
+  try {
+    promise_.set_value(status);
+  } catch (const std::bad_alloc&) {
+    promise_.set_value({StatusCode::kResourceExhausted, "out of memory"});
+  }
+}
+
+// --- Loading ----------------------------------------------------------------------------------
+
+void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
+  slot->model = std::move(model);
+  slot->encoder = slot->model->encoder();
+  if (slot->encoder != nullptr) slot->task = static_cast<int>(slot->encoder->task());
+  slot->error = Status::Ok();
+  slot->failures = 0;
+  slot->state = ModelState::kReady;
+  slot->Open();
+}
+
+// Throws nothing: where memory is short, the message is too.
+void Registry::Impl::SetFailed(Slot* slot, const Status& why) noexcept {
+  slot->state = ModelState::kFailed;
+  const auto wait = back_off.min * (1 << std::min(slot->failures++, 16));
+  slot->failed_until = Clock::now() + std::min(wait, back_off.max);
+  try {
+    slot->error = why.Annotate("cannot load model '" + slot->spec.name + "'");
+    LogDebug("{}", slot->error.ToString());  // whoever waits for it prints it
+  } catch (...) {
+    slot->error = {StatusCode::kResourceExhausted, "out of memory"};
+  }
+}
+
+void Registry::Impl::SettleLoad(Slot* slot, const Status& status) noexcept {
+  if (!slot->loading) return;
+  slot->loading->Set(status);
+  slot->loading.reset();
+}
+
+Registry::Impl::Slot* Registry::Impl::First(bool Slot::*flag) {
+  const auto found =
+      std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.*flag; });
+  return found == slots.end() ? nullptr : &*found;
+}
+
+// Where there is no thread to be had, what was to be loaded fails.
+void Registry::Impl::StartLoader() {
+  changed.notify_all();
+  if (loader_thread.joinable()) return;
+  try {
+    loader_thread = std::thread([this] { LoadLoop(); });
+  } catch (...) {
+    const Status why = StatusOfException();
+    while (Slot* const slot = First(&Slot::to_load)) {
+      slot->to_load = false;
+      SetFailed(slot, why);
+      SettleLoad(slot, slot->error);
+    }
+  }
+}
+
+void Registry::StartLoading() {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->loading_started) return;
+  impl_->loading_started = true;
+  for (Impl::Slot& slot : impl_->slots) slot.to_load = slot.state == ModelState::kWaiting;
+  impl_->StartLoader();
+}
+
+void Registry::Impl::LoadLoop() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    changed.wait(lock, [this] { return stopping || First(&Slot::to_load) != nullptr; });
+    if (stopping) return;
+    Slot* const slot = First(&Slot::to_load);
+    slot->to_load = false;
+    slot->state = ModelState::kLoading;
+    try {
+      LoadSlot(slot, &lock);
+    } catch (...) {
+      // Nothing that loading one model throws may end the process, or keep others from loading.
+      if (!lock.owns_lock()) lock.lock();
+      if (slot->state == ModelState::kLoading) SetFailed(slot, StatusOfException());
+    }
+    SettleLoad(slot, slot->error);
+    changed.notify_all();
+  }
+}
+
+// With the lock held, but not while the model is loaded.
+void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  lock->unlock();
+  const auto start = Clock::now();
+  auto loaded = loader(slot->spec);
+  const std::chrono::duration<double> took = Clock::now() - start;
+  lock->lock();
+  if (!loaded.ok()) return SetFailed(slot, loaded.status());
+  SetReady(slot, *std::move(loaded));
+  LogInfo("loaded {} in {:.2f} s", slot->spec.name, took.count());
+}
+
+Status Registry::WaitLoaded() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] {
+    return impl_->stopping || std::none_of(impl_->slots.begin(), impl_->slots.end(),
+                                           [](const auto& slot) { return slot.IsPending(); });
+  });
+  for (const Impl::Slot& slot : impl_->slots) {
+    if (slot.state == ModelState::kFailed) return slot.error;
+    if (slot.IsPending()) {
+      return {StatusCode::kUnavailable, "stopped before every model was loaded"};
+    }
+  }
+  return Status::Ok();
+}
+
+std::shared_future<Status> Registry::Load(const std::string& name) {
+  Impl::Slot* const slot = impl_->SlotOf(name);
+  if (slot == nullptr) return Known(impl_->Unknown(name));
+  const std::lock_guard lock(impl_->mutex);
+  if (slot->state == ModelState::kReady) return Known(Status::Ok());
+  if (impl_->stopping) return Known({StatusCode::kUnavailable, "the models are being stopped"});
+  if (slot->state == ModelState::kFailed) {
+    const auto left = slot->failed_until - Clock::now();
+    if (left > Clock::duration::zero()) {
+      const auto seconds = std::chrono::ceil<std::chrono::seconds>(left).count();
+      return Known(Status(StatusCode::kUnavailable, slot->error.message(), "model")
+                       .WithRetryAfter(static_cast<int>(seconds)));
+    }
+  }
+  if (!slot->loading) slot->loading.emplace();
+  const std::shared_future<Status> outcome = slot->loading->future();
+  // The reaper passes on one that drains.
+  if (slot->state != ModelState::kDraining && slot->state != ModelState::kLoading) {
+    slot->state = ModelState::kWaiting;
+    slot->to_load = true;
+    impl_->StartLoader();
+  }
+  return outcome;
+}
+
+// --- Unloading --------------------------------------------------------------------------------
+
+std::shared_future<Status> Registry::Unload(const std::string& name) {
+  Impl::Slot* const slot = impl_->SlotOf(name);
+  if (slot == nullptr) return Known(impl_->Unknown(name));
+  const std::lock_guard lock(impl_->mutex);
+  if (slot->IsPending()) return Known(impl_->StillLoading(*slot));
+  if (slot->state == ModelState::kDraining) return slot->unloading->future();
+  if (slot->state != ModelState::kReady) {
+    slot->state = ModelState::kAbsent;
+    slot->error = Status::Ok();
+    slot->failures = 0;
+    return Known(Status::Ok());
+  }
+  if (!impl_->reaper_thread.joinable()) {
+    try {
+      impl_->reaper_thread = std::thread([impl = impl_.get()] { impl->ReapLoop(); });
+    } catch (...) {
+      return Known({StatusCode::kUnavailable, "there is no thread to unload a model"});
+    }
+  }
+  slot->unloading.emplace();
+  impl_->Close(slot);
+  return slot->unloading->future();
+}
+
+void Registry::Impl::Close(Slot* slot) {
+  slot->state = ModelState::kDraining;
+  if (!slot->Close()) return;
+  slot->to_reap = true;
+  changed.notify_all();
+}
+
+// Notified under the lock: once it is released the registry may be gone. Allocates nothing, as it
+// is called where a lease goes.
+void Registry::Impl::HandToReaper(Slot* slot) {
+  const std::lock_guard lock(mutex);
+  slot->to_reap = true;
+  changed.notify_all();
+}
+
+void Registry::Impl::ReapLoop() {
+  std::unique_lock lock(mutex);
+  const auto is_draining = [](const Slot& slot) { return slot.state == ModelState::kDraining; };
+  for (;;) {
+    while (Slot* const slot = First(&Slot::to_reap)) Reap(slot, &lock);
+    const auto left = std::find_if(slots.begin(), slots.end(), is_draining);
+    if (ending && left == slots.end()) return;
+    const auto drained = [this] { return First(&Slot::to_reap) != nullptr; };
+    if (!ending) {
+      changed.wait(lock, [&] { return ending || drained(); });
+    } else if (!changed.wait_for(lock, kLongDrain, drained)) {
+      RunGuarded("reaper", [&] {
+        LogWarn("model '{}' is still leased by {}; waiting for them", left->spec.name,
+                left->leases());
+      });
+    }
+  }
+}
+
+// With the lock held, but not while the model is stopped and freed.
+void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  slot->to_reap = false;
+  slot->encoder = nullptr;
+  std::unique_ptr<Model> model = std::move(slot->model);
+  const bool last = ending;
+  lock->unlock();
+  model->Stop();
+  model.reset();
+  if (!last) {
+    TrimHeap();
+    RunGuarded("reaper", [&] { LogInfo("unloaded {}", slot->spec.name); });
+  }
+  lock->lock();
+  slot->state = ModelState::kAbsent;
+  if (slot->unloading) slot->unloading->Set(Status::Ok());
+  slot->unloading.reset();
+  if (slot->loading && !stopping) {
+    slot->state = ModelState::kWaiting;
+    slot->to_load = true;
+    StartLoader();
+  }
+  changed.notify_all();
+}
+
+// --- The end ----------------------------------------------------------------------------------
+
+void Registry::Stop() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+    impl_->changed.notify_all();
+  }
+  if (impl_->loader_thread.joinable()) impl_->loader_thread.join();
+  {
+    const std::lock_guard lock(impl_->mutex);
+    for (Impl::Slot& slot : impl_->slots) {
+      impl_->SettleLoad(&slot, {StatusCode::kUnavailable, "stopped before the model was loaded"});
+    }
+  }
+  impl_->ForEachModel([](Model* model) { model->Stop(); });
+}
+
+void Registry::Impl::ShutDown() {
+  {
+    const std::lock_guard lock(mutex);
+    for (Slot& slot : slots) {
+      if (slot.state == ModelState::kReady) Close(&slot);
+    }
+    ending = true;
+    changed.notify_all();
+  }
+  if (reaper_thread.joinable()) {
+    reaper_thread.join();
+  } else {
+    ReapLoop();
+  }
+}
+
+Registry::~Registry() {
+  Stop();
+  impl_->ShutDown();
+}
+
+}  // namespace penstock
