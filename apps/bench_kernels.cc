@@ -31,7 +31,7 @@ std::string KnownShapes() {
 int RunBenchKernels(const std::vector<std::string>& args) {
   CommandLine line(
       "bench kernels",
-      "Every product of known encoder shapes, attention and norms: the share of the "
+      "Every linear layer of known encoder shapes, attention and norms: the share of the "
       "arithmetic\npeak and of the memory bandwidth, both measured in the same run; "
       "beside oneDNN where it is\ninstalled (Debian: libdnnl-dev). With --model, the whole model "
       "instead.",

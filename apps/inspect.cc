@@ -1,10 +1,16 @@
 // penstock inspect: what a model is, as Penstock sees it.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <memory>
+
 #include "commands.h"
 #include "common/json_writer.h"
 #include "formats/safetensors.h"
 #include "local_models.h"
+#include "models/encoder.h"
+#include "tensor/program_cost.h"
 
 namespace penstock {
 namespace {
@@ -38,7 +44,9 @@ std::string LeftOut(const ModelInfo& info, const TensorStore& store) {
                      known == left_out ? names : "");
 }
 
-std::string PrintJson(const ModelInfo& info, const Engine& engine, const TensorStore& store) {
+// `add_fields`: writes more fields of the object.
+std::string PrintJson(const ModelInfo& info, const Engine& engine, const TensorStore& store,
+                      const std::function<void(JsonWriter*)>& add_fields) {
   const std::map<std::string, int64_t> types = StoredTypes(store);
   const ModelFolder& folder = engine.folder();
   const EncoderConfig& config = folder.encoder;
@@ -70,7 +78,9 @@ std::string PrintJson(const ModelInfo& info, const Engine& engine, const TensorS
     for (const std::string& label : info.labels) writer.String(label);
     writer.EndArray();
   }
-  writer.Field("backend", info.backend).EndObject();
+  writer.Field("backend", info.backend);
+  add_fields(&writer);
+  writer.EndObject();
   return text + '\n';
 }
 
@@ -118,17 +128,99 @@ std::string PrintText(const ModelInfo& info, const Engine& engine, const TensorS
   return out;
 }
 
+// ---- --program
+
+struct ProgramFlags {
+  bool wanted = false;
+  int sequences = 1;
+  int length = 0;  // 0: kProgramLength, or what the model takes
+};
+constexpr int kProgramLength = 128;
+
+// The model again, with its programs: engines keep theirs to themselves.
+Expected<std::unique_ptr<EncoderModel>> LoadWithProgram(const Engine& engine, Backend* backend) {
+  ProductTypes types = engine.facts().dtype;
+  types.kept = engine.facts().int8_keep;
+  types.kept_dtype = backend->preferred_dtype();
+  return EncoderModel::Load(engine.folder(), backend, types);
+}
+
+const Program& ProgramOf(const EncoderModel& model) {
+  const Program* pooled = model.program(EncoderOutput::kPooled);
+  return pooled != nullptr ? *pooled : *model.program(EncoderOutput::kLogits);
+}
+
+void PrintProgramJson(const Program& program, const BatchShape& batch, JsonWriter* writer) {
+  const auto costs = [&](const Cost& cost) {
+    writer->Field("operations", cost.operations).Field("weight_bytes", cost.weight_bytes);
+    writer->Field("activation_bytes", cost.activation_bytes);
+  };
+  writer->BeginObject().Field("sequences", batch.sequences).Field("length", batch.length);
+  writer->Key("values").BeginArray();
+  for (const Value& value : program.values) {
+    writer->BeginObject().Field("rows", value.rows == Rows::kTokens ? "tokens" : "sequences");
+    writer->Field("width", value.width).EndObject();
+  }
+  writer->EndArray().Field("result", program.result).Key("ops").BeginArray();
+  for (const Op& op : program.ops) {
+    writer->BeginObject().Field("op", OpName(op)).Field("text", OpText(op));
+    costs(CostOf(program, op, batch));
+    writer->EndObject();
+  }
+  writer->EndArray().Field("value_bytes", ValueBytes(program, batch));
+  costs(CostOf(program, batch));
+  writer->EndObject();
+}
+
+std::string PrintProgram(const Program& program, const BatchShape& batch) {
+  std::string out = fmt::format("program of {} x {} tokens: result %{}\n", batch.sequences,
+                                batch.length, program.result);
+  for (size_t id = 0; id < program.values.size(); ++id) {
+    out += "  " + ValueText(program, static_cast<ValueId>(id)) + '\n';
+  }
+  const auto row = [&](const std::string& what, const Cost& cost) {
+    out += fmt::format("{:>12.3f} {:>12.1f} {:>14.1f}  {}\n", cost.operations / 1e6,
+                       static_cast<double>(cost.weight_bytes) / 1e3,
+                       static_cast<double>(cost.activation_bytes) / 1e3, what);
+  };
+  out += fmt::format("{:>12} {:>12} {:>14}  op\n", "operations M", "weights kB", "activations kB");
+  for (const Op& op : program.ops) row(OpText(op), CostOf(program, op, batch));
+  row(fmt::format("all; values take {:.1f} kB",
+                  static_cast<double>(ValueBytes(program, batch)) / 1e3),
+      CostOf(program, batch));
+  return out;
+}
+
 }  // namespace
 
 int RunInspect(const std::vector<std::string>& args) {
   CommandLine line("inspect",
                    "Describe a model: architecture, types and sizes, tokenizer, limits, prompts.",
                    "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
-                   "  penstock inspect --model ./folder --json\n");
+                   "  penstock inspect --model ./folder --json\n"
+                   "  penstock inspect --model ./folder --program --length 512\n");
   ModelFlags flags;
+  ProgramFlags program;
   bool json = false;
   AddModelFlags(&line, &flags, false, "warn");
   line.app().add_flag("--json", json, "One JSON object.")->group("Output");
+  CLI::Option* const shows =
+      line.app()
+          .add_flag("--program", program.wanted,
+                    "Also the operations it runs, with their shapes, bytes and multiply-adds.")
+          ->group("Output");
+  line.app()
+      .add_option("--sequences", program.sequences, "With --program: sequences of the batch.")
+      ->check(CLI::Range(1, 65536))
+      ->needs(shows)
+      ->type_name("N")
+      ->group("Output");
+  line.app()
+      .add_option("--length", program.length, "With --program: tokens of each sequence. [128]")
+      ->check(CLI::Range(1, 1'000'000))
+      ->needs(shows)
+      ->type_name("N")
+      ->group("Output");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
@@ -139,8 +231,29 @@ int RunInspect(const std::vector<std::string>& args) {
   const EngineLease engine = (*local)->registry->List().front().engine;
   const auto store = TensorStore::OpenFolder(info.path);
   if (!store.ok()) return line.Fail(store.status());
-  const std::string text =
-      json ? PrintJson(info, *engine, **store) : PrintText(info, *engine, **store);
+  std::unique_ptr<EncoderModel> model;
+  if (program.length == 0) program.length = std::min(kProgramLength, info.max_tokens);
+  const BatchShape batch = {program.sequences, program.length};
+  if (program.wanted) {
+    if (program.length > info.max_tokens) {
+      return line.FailUsage(fmt::format("--length: {} tokens; the model takes {} at most",
+                                        program.length, info.max_tokens));
+    }
+    auto loaded = LoadWithProgram(*engine, (*local)->backend.get());
+    if (!loaded.ok()) return line.Fail(loaded.status());
+    model = *std::move(loaded);
+  }
+  std::string text;
+  if (json) {
+    text = PrintJson(info, *engine, **store, [&](JsonWriter* writer) {
+      if (model == nullptr) return;
+      writer->Key("program");
+      PrintProgramJson(ProgramOf(*model), batch, writer);
+    });
+  } else {
+    text = PrintText(info, *engine, **store);
+    if (model != nullptr) text += '\n' + PrintProgram(ProgramOf(*model), batch);
+  }
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }

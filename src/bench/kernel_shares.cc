@@ -12,8 +12,9 @@
 
 #include "bench/table.h"
 #include "common/thread_pool.h"
-#include "cpu/cpu_backend.h"
+#include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
+#include "cpu/packed_linear.h"
 
 namespace penstock {
 namespace {
@@ -22,7 +23,7 @@ struct Model {
   const char* name;
   const char* record;                    // part of the record's name
   int32_t hidden, heads, ff_in, ff_out;  // ff_in: rows of the first matrix of the feed-forward
-  bool gelu;                             // applied by that product; gated models apply it later
+  bool gelu;  // applied by that linear layer; gated models apply it later
 };
 constexpr Model kModels[] = {
     {"MiniLM-L6", "minilm_l6", 384, 12, 1536, 1536, true},
@@ -46,7 +47,7 @@ struct Case {
   DType dtype = DType::kF32;
   double operations = 0;
   double bytes = 0;
-  bool product = false;
+  bool linear = false;
   std::function<void()> run;
   double seconds = 1e30;
   std::function<double()> peer;  // seconds of one run; empty: none
@@ -76,11 +77,11 @@ struct OneDnn {
 
 class Shares {
  public:
-  Shares(const KernelShareOptions& options, const cpu::Kernels* kernels,
-         std::unique_ptr<Backend> backend, size_t threads, OneDnn onednn)
+  Shares(const KernelShareOptions& options, const cpu::Kernels* kernels, size_t threads,
+         OneDnn onednn)
       : options_(options),
         kernels_(kernels),
-        backend_(std::move(backend)),
+        device_(kernels, threads, true),
         pool_(threads),
         onednn_(onednn),
         bulk_(kBandwidthBytes / sizeof(uint64_t), 1) {}
@@ -119,18 +120,17 @@ class Shares {
     return out;
   }
   float* NewBuffer(size_t n) {
-    buffers_.push_back(backend_->Alloc(n, BufferUse::kActivations));
-    const std::vector<float> values = Random(n);
-    backend_->CopyIn(values.data(), buffers_.back()->data(), n);
-    return buffers_.back()->data();
+    buffers_.emplace_back(n, &device_.work_arena);
+    std::ranges::copy(Random(n), buffers_.back().data());
+    return buffers_.back().data();
   }
 
   void AddModel(const Model& model, int tokens) {
     for (DType dtype : options_.dtypes) {
-      AddProduct(model, "qkv", tokens, model.hidden, 3 * model.hidden, false, dtype);
-      AddProduct(model, "attention out", tokens, model.hidden, model.hidden, false, dtype);
-      AddProduct(model, "feed-forward in", tokens, model.hidden, model.ff_in, model.gelu, dtype);
-      AddProduct(model, "feed-forward out", tokens, model.ff_out, model.hidden, false, dtype);
+      AddLinear(model, "qkv", tokens, model.hidden, 3 * model.hidden, false, dtype);
+      AddLinear(model, "attention out", tokens, model.hidden, model.hidden, false, dtype);
+      AddLinear(model, "feed-forward in", tokens, model.hidden, model.ff_in, model.gelu, dtype);
+      AddLinear(model, "feed-forward out", tokens, model.ff_out, model.hidden, false, dtype);
     }
     for (DType dtype : options_.dtypes) {
       if (dtype != DType::kI8) AddAttention(model, tokens, dtype);
@@ -138,26 +138,31 @@ class Shares {
     AddNorm(model, tokens);
   }
 
-  void AddProduct(const Model& model, const char* operation, int tokens, int32_t in, int32_t out,
-                  bool gelu, DType dtype) {
+  void AddLinear(const Model& model, const char* operation, int tokens, int32_t in, int32_t out,
+                 bool gelu, DType dtype) {
     const size_t rows = static_cast<size_t>(tokens);
     const size_t depth = static_cast<size_t>(in);
     const size_t width = static_cast<size_t>(out);
     const std::vector<float> weight = Random(depth * width);
     const std::vector<float> bias = Random(width);
-    weights_.push_back(backend_->Pack(weight.data(), bias.data(), out, in, dtype));
+    weights_.push_back(std::make_unique<cpu::PanelLinear>(
+        LinearRows{ViewOf(weight, in), ViewOf(bias, out)}, PackOptions{dtype, {}},
+        static_cast<size_t>(kernels_->panel), &device_.weight_arena));
+    device_.ReserveLinear(*weights_.back());
     Case c;
     c.model = &model;
     c.operation = operation;
     c.tokens = tokens;
     c.dtype = dtype;
-    c.product = true;
+    c.linear = true;
     c.operations = 2.0 * static_cast<double>(rows * depth * width);
     c.bytes =
         static_cast<double>(weights_.back()->bytes() + rows * (depth + width) * sizeof(float));
     const Activation activation = gelu ? Activation::kGelu : Activation::kNone;
     c.run = [this, x = NewBuffer(rows * depth), y = NewBuffer(rows * width), rows, activation,
-             linear = weights_.back().get()] { backend_->Linear(x, rows, *linear, activation, y); };
+             linear = weights_.back().get()] {
+      device_.ops.gemm().Linear(x, rows, *linear, activation, y);
+    };
     if (onednn_.make != nullptr) {
       void* product = onednn_.make(static_cast<int>(dtype), tokens, in, out, gelu ? 1 : 0,
                                    static_cast<int>(pool_.threads()));
@@ -180,35 +185,36 @@ class Shares {
       offsets.push_back(offsets.back() + length);
     }
     const size_t floats = static_cast<size_t>(tokens) * static_cast<size_t>(model.hidden);
-    AttentionArgs args;
+    cpu::AttentionArgs args;
     args.qkv = NewBuffer(3 * floats);
     args.out = NewBuffer(floats);
     args.offsets = offsets;
-    args.heads = model.heads;
-    args.head_size = model.hidden / model.heads;
-    args.scale = 0.125f;
-    args.dtype = dtype;
+    args.shape.heads = model.heads;
+    args.shape.head_size = model.hidden / model.heads;
+    args.shape.scale = 0.125f;
+    args.shape.dtype = dtype;
     c.model = &model;
     c.operation = "attention";
     c.dtype = dtype;
     c.tokens = tokens;
     c.bytes = static_cast<double>(4 * floats * sizeof(float));
-    c.run = [this, args] { backend_->Attention(args); };
+    c.run = [this, args] { device_.ops.Attention(args); };
     cases_.push_back(std::move(c));
   }
 
   void AddNorm(const Model& model, int tokens) {
     const size_t rows = static_cast<size_t>(tokens);
     const size_t width = static_cast<size_t>(model.hidden);
-    NormWeights norm{NewBuffer(width), NewBuffer(width), 1e-5f};
+    cpu::NormWeights norm{NewBuffer(width), NewBuffer(width), 1e-5f};
     Case c;
     c.model = &model;
     c.operation = "norm";
     c.tokens = tokens;
     c.operations = 8.0 * static_cast<double>(rows * width);
     c.bytes = 2.0 * static_cast<double>(rows * width * sizeof(float));
-    c.run = [this, norm, rows, x = NewBuffer(rows * width), y = NewBuffer(rows * width),
-             columns = model.hidden] { backend_->Norm(x, rows, columns, norm, y); };
+    c.run = [this, norm, rows, x = NewBuffer(rows * width), y = NewBuffer(rows * width), width] {
+      device_.ops.NormRows(x, rows, width, norm, y);
+    };
     cases_.push_back(std::move(c));
   }
 
@@ -233,7 +239,7 @@ class Shares {
   }
 
   void Print(BenchRecords* records) {
-    std::printf("%s\npeak:", backend_->name().c_str());
+    std::printf("%s\npeak:", device_.name().c_str());
     for (DType dtype : options_.dtypes) {
       std::printf(" %s %s GOP/s,", TypeName(dtype), ShortNumber(Peak(dtype) * 1e-9).c_str());
     }
@@ -246,9 +252,9 @@ class Shares {
     for (size_t i = 0; i < cases_.size(); ++i) {
       const Case& c = cases_[i];
       AddRow(c, &table);
-      // The products of a layer together, after their last.
-      if (!c.product || (i + 1 < cases_.size() && cases_[i + 1].product &&
-                         cases_[i + 1].dtype == c.dtype && cases_[i + 1].tokens == c.tokens)) {
+      // The linear layers of a model's layer together, after their last.
+      if (!c.linear || (i + 1 < cases_.size() && cases_[i + 1].linear &&
+                        cases_[i + 1].dtype == c.dtype && cases_[i + 1].tokens == c.tokens)) {
         continue;
       }
       Case all = Sum(i);
@@ -260,13 +266,13 @@ class Shares {
     table.Print();
   }
 
-  // Of the run of products that ends at `last`.
+  // Of the run of linear layers that ends at `last`.
   Case Sum(size_t last) const {
     Case all = cases_[last];
-    all.operation = "all products";
+    all.operation = "all linear";
     for (size_t i = last; i-- > 0;) {
       const Case& c = cases_[i];
-      if (!c.product || c.dtype != all.dtype || c.tokens != all.tokens || c.model != all.model) {
+      if (!c.linear || c.dtype != all.dtype || c.tokens != all.tokens || c.model != all.model) {
         break;
       }
       all.operations += c.operations;
@@ -300,13 +306,13 @@ class Shares {
 
   const KernelShareOptions& options_;
   const cpu::Kernels* kernels_;
-  std::unique_ptr<Backend> backend_;
+  cpu::CpuDevice device_;
   ThreadPool pool_;
   OneDnn onednn_;
   std::vector<uint64_t> bulk_;
   std::mt19937 random_{1};
-  std::vector<std::unique_ptr<Buffer>> buffers_;
-  std::vector<std::unique_ptr<PackedLinear>> weights_;
+  std::vector<cpu::AlignedBuffer> buffers_;
+  std::vector<std::unique_ptr<cpu::PanelLinear>> weights_;
   std::vector<std::unique_ptr<std::vector<int32_t>>> offsets_;
   std::vector<void*> onednn_products_;
   std::vector<Case> cases_;
@@ -354,12 +360,11 @@ Status MeasureKernelShares(const KernelShareOptions& options, BenchRecords* reco
   const size_t threads =
       options.threads > 0 ? static_cast<size_t>(options.threads) : UsableProcessors();
   PENSTOCK_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::DefaultKernels());
-  PENSTOCK_ASSIGN_OR_RETURN(auto backend, NewCpuBackend({.threads = static_cast<int>(threads)}));
   OneDnn onednn;
   if (!options.onednn_library.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(onednn, OneDnn::Open(options.onednn_library));
   }
-  Shares shares(options, kernels, std::move(backend), threads, onednn);
+  Shares shares(options, kernels, threads, onednn);
   shares.Run(records);
   return Status::Ok();
 }

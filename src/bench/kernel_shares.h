@@ -1,5 +1,6 @@
-// How much of the processor the kernels use: every product of known encoder shapes, and attention
-// and norms, beside the arithmetic peak and the memory bandwidth measured in the same run.
+// How much of the processor the kernels use: every linear layer of known encoder shapes, and
+// attention and norms, beside the arithmetic peak and the memory bandwidth measured in the same
+// run.
 //
 // Each kernel declares its operations and its bytes (operands read once, results written once);
 // the time is the best of several rounds, rounds of all kernels and of the peaks interleaved, so
@@ -39,8 +40,8 @@ double ArithmeticPeak(const cpu::Kernels& kernels, DType dtype, ThreadPool* pool
 // "MiniLM-L6", "bge-base", ...
 std::vector<std::string> KernelShareModels();
 
-// Prints a table; adds gemm.<type>.<model>_<tokens>.percent_of_peak for the products of a layer
-// together. kInvalidArgument: an unknown model.
+// Prints a table; adds gemm.<type>.<model>_<tokens>.percent_of_peak for the linear layers of a
+// layer together. kInvalidArgument: an unknown model.
 Status MeasureKernelShares(const KernelShareOptions& options, BenchRecords* records);
 
 }  // namespace penstock

@@ -14,20 +14,11 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
 #include "formats/model_folder.h"
-#include "models/architectures.h"
 #include "models/encoder.h"
+#include "tensor/program_cost.h"
 
 namespace penstock {
 namespace {
-
-// A token's operations in a layer: products, and attention over `length` keys that all are seen.
-double LayerOperations(const EncoderConfig& config, int length) {
-  const double hidden = config.hidden_size;
-  const double inner = config.intermediate_size;
-  const Architecture* architecture = FindArchitecture(config.model_type);
-  const bool gated = architecture != nullptr && architecture->gated;
-  return 2 * (4 * hidden * hidden + (gated ? 3 : 2) * hidden * inner) + 4.0 * length * hidden;
-}
 
 // The model in one type, and the batch it runs.
 class Model {
@@ -48,6 +39,10 @@ class Model {
     model->out_.resize(static_cast<size_t>(options.sequences) *
                        static_cast<size_t>(model->encoder_->OutputWidth(model->output_)));
     return model;
+  }
+
+  double Operations(int sequences, int length) const {
+    return CostOf(*encoder_->program(output_), {sequences, length}).operations;
   }
 
   Status Run() {
@@ -99,7 +94,7 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
 
   const double tokens = static_cast<double>(options.sequences) * options.length;
   const double operations =
-      tokens * folder.encoder.num_hidden_layers * LayerOperations(folder.encoder, options.length);
+      results.empty() ? 0 : results[0].model->Operations(options.sequences, options.length);
   std::printf("%s, %d x %d tokens\n\n", backend->name().c_str(), options.sequences, options.length);
   BenchTable table({"model", "type", "tokens/s", "GOP/s", "peak GOP/s", "% of limit"});
   for (size_t i = 0; i < results.size(); ++i) {

@@ -1,6 +1,37 @@
 #include "common/dtype.h"
 
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "common/status.h"
+
 namespace penstock {
+namespace {
+
+// IEEE half to float. Subnormals are normalised by a multiplication, which is exact.
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t rest = half & 0x7fffu;
+  uint32_t bits = 0;
+  if (rest >= 0x7c00u) {  // infinity, NaN
+    bits = 0x7f800000u | ((rest & 0x3ffu) << 13);
+  } else if (rest >= 0x0400u) {  // the exponent's bias goes from 15 to 127
+    bits = (rest << 13) + (112u << 23);
+  } else {
+    bits = std::bit_cast<uint32_t>(static_cast<float>(rest) * 0x1p-24f);
+  }
+  return std::bit_cast<float>(sign | bits);
+}
+
+template <typename T>
+T Load(const std::byte* from, size_t i) {
+  T value;
+  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+}  // namespace
 
 size_t DTypeBytes(DType dtype) {
   switch (dtype) {
@@ -43,6 +74,32 @@ const char* DTypeName(DType dtype) {
       return "BOOL";
   }
   return "?";
+}
+
+bool ConvertsToF32(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16 ||
+         dtype == DType::kF64;
+}
+
+void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to) {
+  switch (dtype) {
+    case DType::kF32:
+      if (count > 0) std::memcpy(to, from, count * sizeof(float));
+      return;
+    case DType::kF16:
+      for (size_t i = 0; i < count; ++i) to[i] = HalfToFloat(Load<uint16_t>(from, i));
+      return;
+    case DType::kBf16:
+      for (size_t i = 0; i < count; ++i) {
+        to[i] = std::bit_cast<float>(static_cast<uint32_t>(Load<uint16_t>(from, i)) << 16);
+      }
+      return;
+    case DType::kF64:
+      for (size_t i = 0; i < count; ++i) to[i] = static_cast<float>(Load<double>(from, i));
+      return;
+    default:
+      PENSTOCK_CHECK(ConvertsToF32(dtype));
+  }
 }
 
 }  // namespace penstock

@@ -12,4 +12,9 @@ size_t DTypeBytes(DType dtype);
 // "F32", "BF16", ... as safetensors spells them.
 const char* DTypeName(DType dtype);
 
+// Whether ConvertToF32 reads it: F32, F16, BF16 and F64.
+bool ConvertsToF32(DType dtype);
+// `count` elements at `from`, which need not be aligned, as floats.
+void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to);
+
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// Products of every data type on every instruction set: against double precision and exact
+// Linear layers of every data type on every instruction set: against double precision and exact
 // integers, over odd shapes; and the same bits however rows are cut and threads counted.
 #include <gtest/gtest.h>
 
@@ -33,21 +33,19 @@ float RoundBf16(float v) {
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
-class Products : public testing::TestWithParam<const Kernels*> {
+class Gemm : public testing::TestWithParam<const Kernels*> {
  protected:
-  std::unique_ptr<Backend> NewBackend(int threads) const {
-    return NewTestBackend(*GetParam(), threads);
+  std::unique_ptr<cpu::CpuDevice> NewDevice(int threads) const {
+    return NewTestDevice(*GetParam(), threads);
   }
   // x W^T + bias on two threads. `factors`: empty, or of the columns.
   std::vector<float> Multiply(const Shape& shape, const std::vector<float>& x,
                               const std::vector<float>& weight, const std::vector<float>& bias,
                               DType dtype, const std::vector<float>& factors = {}) const {
-    const std::unique_ptr<Backend> backend = NewBackend(2);
-    const auto packed = backend->Pack(weight.data(), bias.data(), static_cast<int32_t>(shape.out),
-                                      static_cast<int32_t>(shape.in), dtype,
-                                      factors.empty() ? nullptr : factors.data());
+    const auto device = NewDevice(2);
+    const auto packed = PackFor(device.get(), weight, bias, shape.in, dtype, factors);
     std::vector<float> y(shape.rows * shape.out);
-    backend->Linear(x.data(), shape.rows, *packed, Activation::kNone, y.data());
+    device->ops.gemm().Linear(x.data(), shape.rows, *packed, Activation::kNone, y.data());
     return y;
   }
 };
@@ -57,7 +55,7 @@ double Rounding(size_t in, double size) {
   return 6e-8 * (4 + std::sqrt(static_cast<double>(in))) * size;
 }
 
-TEST_P(Products, F32AndBf16AgreeWithDoublePrecision) {
+TEST_P(Gemm, F32AndBf16AgreeWithDoublePrecision) {
   for (DType dtype : {DType::kF32, DType::kBf16}) {
     for (const Shape& shape : kShapes) {
       std::vector<float> x = Random(shape.rows * shape.in, 1);
@@ -92,10 +90,9 @@ void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<flo
                const std::vector<float>& factors, const std::vector<float>& y) {
   const size_t in = shape.in;
   cpu::HugePageArena arena;
-  const cpu::PanelLinear packed(weight.data(), bias.data(), static_cast<int32_t>(shape.out),
-                                static_cast<int32_t>(in), DType::kI8,
-                                factors.empty() ? nullptr : factors.data(),
-                                static_cast<size_t>(kernels.panel), &arena);
+  const cpu::PanelLinear packed(
+      {ViewOf(weight, static_cast<int64_t>(in)), ViewOf(bias, static_cast<int64_t>(shape.out))},
+      {DType::kI8, factors}, static_cast<size_t>(kernels.panel), &arena);
   cpu::AlignedBuffer memory(shape.rows * cpu::PackedRowBytes(DType::kI8, in), &arena);
   const cpu::PackedRows rows(memory.data(), shape.rows, packed);
   kernels.pack_rows(rows.Pack(x.data(), in, shape.rows, 0, in));
@@ -135,7 +132,7 @@ void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<flo
   }
 }
 
-TEST_P(Products, Int8IsExactButForScales) {
+TEST_P(Gemm, Int8IsExactButForScales) {
   for (const Shape& shape : kShapes) {
     const std::vector<float> x = Random(shape.rows * shape.in, 1);
     const std::vector<float> weight = Random(shape.out * shape.in, 2);
@@ -150,7 +147,7 @@ TEST_P(Products, Int8IsExactButForScales) {
 }
 
 // A column far larger than the rest costs them their precision; factors give it back.
-TEST_P(Products, FactorsOfColumnsEvenOutliers) {
+TEST_P(Gemm, FactorsOfColumnsEvenOutliers) {
   const Shape shape = {9, 200, 33};
   std::vector<float> x = Random(shape.rows * shape.in, 10);
   const std::vector<float> weight = Random(shape.out * shape.in, 11);
@@ -169,7 +166,7 @@ TEST_P(Products, FactorsOfColumnsEvenOutliers) {
 }
 
 // Extremes do not saturate: every byte at its end, the sums of a whole group.
-TEST_P(Products, Int8HoldsExtremes) {
+TEST_P(Gemm, Int8HoldsExtremes) {
   const Shape shape = {2, 512, 33};
   std::vector<float> x(shape.rows * shape.in, 1);
   std::fill(x.begin() + static_cast<ptrdiff_t>(shape.in), x.end(), -1.0f);
@@ -182,20 +179,19 @@ TEST_P(Products, Int8HoldsExtremes) {
   }
 }
 
-TEST_P(Products, SameBitsForAnyCutAndThreads) {
+TEST_P(Gemm, SameBitsForAnyCutAndThreads) {
   for (DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
     const Shape shape = {131, 390, 100};
     const std::vector<float> x = Random(shape.rows * shape.in, 4);
     const std::vector<float> weight = Random(shape.out * shape.in, 5);
     const std::vector<float> bias = Random(shape.out, 6);
     const auto run = [&](int threads, size_t step) {
-      const std::unique_ptr<Backend> backend = NewBackend(threads);
-      const auto packed = backend->Pack(weight.data(), bias.data(), static_cast<int32_t>(shape.out),
-                                        static_cast<int32_t>(shape.in), dtype);
+      const auto device = NewDevice(threads);
+      const auto packed = PackFor(device.get(), weight, bias, shape.in, dtype);
       std::vector<float> y(shape.rows * shape.out);
       for (size_t r = 0; r < shape.rows; r += step) {
-        backend->Linear(x.data() + r * shape.in, std::min(step, shape.rows - r), *packed,
-                        Activation::kGelu, y.data() + r * shape.out);
+        device->ops.gemm().Linear(x.data() + r * shape.in, std::min(step, shape.rows - r), *packed,
+                                  Activation::kGelu, y.data() + r * shape.out);
       }
       return y;
     };
@@ -210,7 +206,44 @@ TEST_P(Products, SameBitsForAnyCutAndThreads) {
   }
 }
 
-TEST_P(Products, NanAndInfinityStayInTheirRow) {
+// Weights are packed from what a file stores: f16 and bf16 are what their floats are, parts are
+// what they are together.
+TEST_P(Gemm, PackedFromStoredTypesAndParts) {
+  const Shape shape = {5, 70, 40};
+  const std::vector<float> x = Random(shape.rows * shape.in, 12);
+  const std::vector<float> bias = Random(shape.out, 14);
+  std::vector<float> weight(shape.out * shape.in);
+  for (size_t i = 0; i < weight.size(); ++i) {  // exact in both
+    weight[i] = static_cast<float>(static_cast<int>(i * 37 % 129) - 64) / 64;
+  }
+  std::vector<uint16_t> bf16, f16;
+  for (const float v : weight) {
+    bf16.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16));
+    const uint32_t bits = std::bit_cast<uint32_t>(v);
+    const uint32_t rest = bits & 0x7fffffff;
+    f16.push_back(static_cast<uint16_t>(bits >> 16 & 0x8000) |
+                  static_cast<uint16_t>(rest == 0 ? 0 : (rest - (112u << 23)) >> 13));
+  }
+  const auto device = NewDevice(2);
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+    const std::vector<float> want = Multiply(shape, x, weight, bias, dtype);
+    for (const auto& [stored, bits] : {std::pair{DType::kBf16, &bf16}, {DType::kF16, &f16}}) {
+      const auto in = static_cast<int64_t>(shape.in), out = static_cast<int64_t>(shape.out);
+      const TensorView view = {stored, out, in, std::as_bytes(std::span(*bits)).data()};
+      const std::vector<LinearRows> parts = {
+          {view.Rows(0, 13), ViewOf(std::span(bias).first(13), 13)},
+          {view.Rows(13, 27), ViewOf(std::span(bias).subspan(13), 27)}};
+      const cpu::PanelLinear packed(parts, {dtype, {}}, static_cast<size_t>(GetParam()->panel),
+                                    &device->weight_arena);
+      device->ReserveLinear(packed);
+      std::vector<float> y(want.size());
+      device->ops.gemm().Linear(x.data(), shape.rows, packed, Activation::kNone, y.data());
+      EXPECT_EQ(y, want) << DTypeName(dtype) << " of " << DTypeName(stored);
+    }
+  }
+}
+
+TEST_P(Gemm, NanAndInfinityStayInTheirRow) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()}) {
     for (DType dtype : {DType::kBf16, DType::kI8}) {
@@ -227,7 +260,7 @@ TEST_P(Products, NanAndInfinityStayInTheirRow) {
   }
 }
 
-TEST_P(Products, Int8RowsOfZerosAndTinyValues) {
+TEST_P(Gemm, Int8RowsOfZerosAndTinyValues) {
   const Shape shape = {3, 40, 8};
   std::vector<float> x(shape.rows * shape.in, 0);
   std::fill(x.begin() + 40, x.begin() + 80, 1e-38f);
@@ -241,7 +274,7 @@ TEST_P(Products, Int8RowsOfZerosAndTinyValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Products, testing::ValuesIn(cpu::SupportedKernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, Gemm, testing::ValuesIn(cpu::SupportedKernels()),
                          [](const auto& test) {
                            return std::string(cpu::IsaName(test.param->isa));
                          });

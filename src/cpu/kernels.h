@@ -32,7 +32,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
-#include "tensor/backend.h"
+#include "tensor/op_kinds.h"
 
 namespace penstock::cpu {
 
@@ -101,6 +101,25 @@ struct GemmTask {
   const Word* next = nullptr;
 };
 
+// Scale and shift of a layer norm, [width] each; beta may be null. `gamma` null: no norm at all.
+struct NormWeights {
+  const float* gamma = nullptr;
+  const float* beta = nullptr;
+  float epsilon = 0;
+};
+
+// x[t] = norm(words[id] + positions[position] + types[type id]).
+struct EmbedTask {
+  const int32_t* ids = nullptr;           // [tokens]
+  const int32_t* type_ids = nullptr;      // [tokens], or null: all 0
+  const int32_t* position_ids = nullptr;  // [tokens], or null where positions is null
+  const float* words = nullptr;           // [vocab, width]
+  const float* positions = nullptr;       // [rows, width], or null
+  const float* types = nullptr;           // [types, width], or null
+  int32_t width = 0;
+  NormWeights norm;
+};
+
 struct AttentionTask {
   DType dtype = DType::kF32;  // of the two products: kF32 or kBf16
   const float* q = nullptr;   // [length, stride]: the head's columns of the first token
@@ -141,7 +160,7 @@ struct Kernels {
   void (*add_norm)(const float* x, const float* residual, size_t rows, size_t width,
                    const NormWeights& norm, float* sum, float* y);
   // x[token] = norm(words[id] + positions + types) for tokens [begin, end).
-  void (*embed)(const EmbedArgs& args, size_t begin, size_t end, float* x);
+  void (*embed)(const EmbedTask& task, size_t begin, size_t end, float* x);
   // Pools rows [skip, tokens) of one sequence; skip < tokens.
   void (*pool)(const float* x, size_t skip, size_t tokens, size_t width, Pooling pooling,
                float* out);

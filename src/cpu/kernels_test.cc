@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
-#include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
 #include "cpu/self_check.h"
+#include "cpu/test_util.h"
 
 namespace penstock {
 namespace {
@@ -30,24 +30,23 @@ TEST(Dispatch, ForcedSetsAndUnknownOnes) {
   EXPECT_NE(unknown.status().message().find("scalar"), std::string::npos);
 }
 
-// Runs a function of one number through the activation of a 1x1 product.
-std::vector<float> Apply(Backend* backend, Activation activation, const std::vector<float>& x,
+// Runs a function of one number through the activation of a 1x1 linear layer.
+std::vector<float> Apply(cpu::CpuDevice* device, Activation activation, const std::vector<float>& x,
                          DType dtype = DType::kF32) {
-  const float one = 1;
-  auto identity = backend->Pack(&one, nullptr, 1, 1, dtype);
+  const auto identity = PackFor(device, {1.0f}, {}, 1, dtype);
   std::vector<float> y(x.size());
-  backend->Linear(x.data(), x.size(), *identity, activation, y.data());
+  device->ops.gemm().Linear(x.data(), x.size(), *identity, activation, y.data());
   return y;
 }
 
 class EveryIsa : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = GetParam()});
-    ASSERT_TRUE(backend.ok());
-    backend_ = *std::move(backend);
+    const auto kernels = cpu::ChooseKernels(GetParam());
+    ASSERT_TRUE(kernels.ok());
+    device_ = NewTestDevice(**kernels, 2);
   }
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<cpu::CpuDevice> device_;
 };
 
 TEST_P(EveryIsa, ActivationsAgreeWithDoublePrecision) {
@@ -55,7 +54,7 @@ TEST_P(EveryIsa, ActivationsAgreeWithDoublePrecision) {
   for (float v = -12; v <= 12; v += 0.003f) x.push_back(v);
   for (float v : {0.0f, 1e-30f, -1e-30f, 1e-5f, 40.0f, -40.0f, 90.0f, -90.0f}) x.push_back(v);
   const auto check = [&](Activation activation, auto&& formula) {
-    const std::vector<float> y = Apply(backend_.get(), activation, x);
+    const std::vector<float> y = Apply(device_.get(), activation, x);
     for (size_t i = 0; i < x.size(); ++i) {
       const double want = formula(static_cast<double>(x[i]));
       EXPECT_NEAR(y[i], want, 4e-7 * std::max(1.0, std::abs(static_cast<double>(x[i])))) << x[i];
@@ -75,8 +74,8 @@ TEST_P(EveryIsa, CoarseGeluIsWithinItsBound) {
   std::vector<float> x;
   for (float v = -16; v <= 16; v += 0.0625f) x.push_back(v);
   for (float v : {0.0f, 4.2001953125f, 1e4f, -1e4f}) x.push_back(v);
-  const std::vector<float> y = Apply(backend_.get(), Activation::kGelu, x, DType::kBf16);
-  const std::vector<float> same = Apply(backend_.get(), Activation::kNone, x, DType::kBf16);
+  const std::vector<float> y = Apply(device_.get(), Activation::kGelu, x, DType::kBf16);
+  const std::vector<float> same = Apply(device_.get(), Activation::kNone, x, DType::kBf16);
   for (size_t i = 0; i < x.size(); ++i) {
     const double v = static_cast<double>(same[i]);
     EXPECT_NEAR(y[i], 0.5 * v * (1 + std::erf(v / std::sqrt(2.0))), 8e-5 + 4e-6 * std::abs(v));
@@ -87,7 +86,7 @@ TEST_P(EveryIsa, NanGoesThrough) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (Activation activation : {Activation::kNone, Activation::kGelu, Activation::kGeluTanh,
                                 Activation::kRelu, Activation::kSilu, Activation::kTanh}) {
-    const std::vector<float> y = Apply(backend_.get(), activation, {1.0f, nan, 2.0f});
+    const std::vector<float> y = Apply(device_.get(), activation, {1.0f, nan, 2.0f});
     EXPECT_FALSE(std::isnan(y[0]));
     EXPECT_TRUE(std::isnan(y[1])) << static_cast<int>(activation);
     EXPECT_FALSE(std::isnan(y[2]));
@@ -101,13 +100,13 @@ TEST_P(EveryIsa, AttentionKeepsSequencesApart) {
   qkv[3 * 3 * size] = std::numeric_limits<float>::quiet_NaN();  // q of token 3
   std::vector<float> out(20 * size);
   const std::vector<int32_t> offsets = {0, 7, 20};
-  AttentionArgs args;
+  cpu::AttentionArgs args;
   args.qkv = qkv.data();
   args.out = out.data();
   args.offsets = offsets;
-  args.heads = 1;
-  args.head_size = size;
-  backend_->Attention(args);
+  args.shape.heads = 1;
+  args.shape.head_size = size;
+  device_->ops.Attention(args);
   EXPECT_TRUE(std::isnan(out[3 * size]));
   for (size_t i = 7 * size; i < out.size(); ++i) EXPECT_FLOAT_EQ(out[i], 0.5f);
 }

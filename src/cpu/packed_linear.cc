@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "common/status.h"
+
 namespace penstock::cpu {
 namespace {
 
@@ -37,59 +39,75 @@ float Quantize(const float* from, size_t n, int8_t* to, int32_t* sum) {
   return largest / 127;
 }
 
+int32_t RowsOf(std::span<const LinearRows> parts) {
+  int64_t rows = 0;
+  for (const LinearRows& part : parts) rows += part.weight.rows;
+  return static_cast<int32_t>(rows);
+}
+
 }  // namespace
 
-PanelLinear::PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in,
-                         DType dtype, const float* column_factors, size_t panel,
-                         HugePageArena* arena)
-    : panel_(panel),
-      panels_(CeilDiv(static_cast<size_t>(out), panel)),
-      words_(RowWords(dtype, static_cast<size_t>(in))),
-      groups_(ScaleGroups(dtype, static_cast<size_t>(in))),
-      has_bias_(bias != nullptr),
-      has_factors_(dtype == DType::kI8 && column_factors != nullptr),
+PanelLinear::PanelLinear(std::span<const LinearRows> parts, const PackOptions& options,
+                         size_t panel, HugePageArena* arena)
+    : PackedLinear(static_cast<int32_t>(parts[0].weight.columns), RowsOf(parts), options.dtype),
+      panel_(panel),
+      panels_(CeilDiv(static_cast<size_t>(out()), panel)),
+      words_(RowWords(dtype(), static_cast<size_t>(in()))),
+      groups_(ScaleGroups(dtype(), static_cast<size_t>(in()))),
+      has_bias_(parts[0].bias.data != nullptr),
+      has_factors_(dtype() == DType::kI8 && !options.column_factors.empty()),
       weights_(panels_ * panel * words_, arena),
       bias_(panels_ * panel, arena),
       scales_(panels_ * panel * groups_, arena),
       sums_(panels_ * panel * groups_, arena),
-      row_factors_(has_factors_ ? static_cast<size_t>(in) : 0, arena) {
-  in_ = in;
-  out_ = out;
-  dtype_ = dtype;
+      row_factors_(has_factors_ ? static_cast<size_t>(in()) : 0, arena),
+      row_(words_ * sizeof(Word), 0),
+      scaled_(row_factors_.size()) {
   for (AlignedBuffer* buffer : {&weights_, &bias_, &scales_, &sums_}) {
     std::memset(buffer->data(), 0, buffer->size() * sizeof(float));
   }
-  const size_t depth = static_cast<size_t>(in);
-  for (size_t k = 0; k < row_factors_.size(); ++k) row_factors_.data()[k] = 1 / column_factors[k];
-  std::vector<int8_t> row(words_ * sizeof(Word), 0);
-  std::vector<float> scaled(row_factors_.size());
-  for (size_t r = 0; r < static_cast<size_t>(out); ++r) {
-    const float* from = weight + r * depth;
-    const size_t column = r / panel * panel * groups_ + r % panel;
-    if (dtype == DType::kF32) {
-      std::memcpy(row.data(), from, depth * sizeof(float));
-    } else if (dtype == DType::kBf16) {
-      for (size_t k = 0; k < depth; ++k) {
-        const uint16_t half = ToBf16(from[k]);
-        std::memcpy(row.data() + k * sizeof(half), &half, sizeof(half));
-      }
-    } else {
-      for (size_t k = 0; k < scaled.size(); ++k) scaled[k] = from[k] * column_factors[k];
-      if (has_factors_) from = scaled.data();
-      for (size_t g = 0; g < groups_; ++g) {
-        const size_t begin = g * kScaleGroup;
-        int32_t sum = 0;
-        scales_.data()[column + g * panel] =
-            Quantize(from + begin, std::min(kScaleGroup, depth - begin), row.data() + begin, &sum);
-        const int32_t start = -sum;
-        std::memcpy(sums_.data() + column + g * panel, &start, sizeof(start));
-      }
+  for (size_t k = 0; k < row_factors_.size(); ++k) {
+    row_factors_.data()[k] = 1 / options.column_factors[k];
+  }
+  std::vector<float> values(static_cast<size_t>(in()));
+  size_t row = 0;
+  for (const LinearRows& part : parts) {
+    PENSTOCK_CHECK(part.weight.columns == in() && (part.bias.data != nullptr) == has_bias_);
+    if (has_bias_) part.bias.CopyToF32(0, 1, bias_.data() + row);
+    for (int64_t r = 0; r < part.weight.rows; ++r) {
+      part.weight.CopyToF32(r, 1, values.data());
+      PackRow(row++, values.data(), options.column_factors.data());
     }
-    float* to = weights_.data() + r / panel * panel * words_ + r % panel;
-    for (size_t k = 0; k < words_; ++k) {
-      std::memcpy(to + k * panel, row.data() + k * sizeof(Word), sizeof(Word));
+  }
+  row_ = std::vector<int8_t>();
+  scaled_ = std::vector<float>();
+}
+
+void PanelLinear::PackRow(size_t row, const float* from, const float* column_factors) {
+  const size_t depth = static_cast<size_t>(in());
+  const size_t column = row / panel_ * panel_ * groups_ + row % panel_;
+  if (dtype() == DType::kF32) {
+    std::memcpy(row_.data(), from, depth * sizeof(float));
+  } else if (dtype() == DType::kBf16) {
+    for (size_t k = 0; k < depth; ++k) {
+      const uint16_t half = ToBf16(from[k]);
+      std::memcpy(row_.data() + k * sizeof(half), &half, sizeof(half));
     }
-    if (has_bias_) bias_.data()[r] = bias[r];
+  } else {
+    for (size_t k = 0; k < scaled_.size(); ++k) scaled_[k] = from[k] * column_factors[k];
+    if (has_factors_) from = scaled_.data();
+    for (size_t g = 0; g < groups_; ++g) {
+      const size_t begin = g * kScaleGroup;
+      int32_t sum = 0;
+      scales_.data()[column + g * panel_] =
+          Quantize(from + begin, std::min(kScaleGroup, depth - begin), row_.data() + begin, &sum);
+      const int32_t start = -sum;
+      std::memcpy(sums_.data() + column + g * panel_, &start, sizeof(start));
+    }
+  }
+  float* to = weights_.data() + row / panel_ * panel_ * words_ + row % panel_;
+  for (size_t k = 0; k < words_; ++k) {
+    std::memcpy(to + k * panel_, row_.data() + k * sizeof(Word), sizeof(Word));
   }
 }
 
@@ -98,15 +116,15 @@ uint64_t PanelLinear::bytes() const {
          sizeof(float);
 }
 
-void PanelLinear::Describe(size_t first, size_t count, GemmTask* task) const {
-  task->dtype = dtype_;
-  task->in = static_cast<size_t>(in_);
+void PanelLinear::FillTask(size_t first, size_t count, GemmTask* task) const {
+  task->dtype = dtype();
+  task->in = static_cast<size_t>(in());
   task->panel_count = count;
   task->panels = panel(first);
   task->scales = scales_.data() + first * panel_ * groups_;
   task->sums = reinterpret_cast<const int32_t*>(sums_.data()) + first * panel_ * groups_;
   task->bias = has_bias_ ? bias_.data() + first * panel_ : nullptr;
-  task->cols = std::min(static_cast<size_t>(out_), (first + count) * panel_) - first * panel_;
+  task->cols = std::min(static_cast<size_t>(out()), (first + count) * panel_) - first * panel_;
 }
 
 const Word* PanelLinear::panel(size_t index) const {

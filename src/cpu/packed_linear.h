@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "common/dtype.h"
 #include "cpu/huge_page_arena.h"
@@ -12,35 +14,52 @@
 
 namespace penstock::cpu {
 
-class AlignedBuffer final : public Buffer {
+// Uninitialised floats, 64-byte aligned.
+class AlignedBuffer {
  public:
   AlignedBuffer(size_t floats, HugePageArena* arena)
-      : block_(arena->Alloc(floats * sizeof(float))) {
-    data_ = static_cast<float*>(block_.data);
-    size_ = floats;
-  }
+      : block_(arena->Alloc(floats * sizeof(float))), size_(floats) {}
+  float* data() const { return static_cast<float*>(block_.data); }
+  size_t size() const { return size_; }
 
  private:
   HugePageArena::Block block_;
+  size_t size_;
+};
+
+class FloatTable final : public Table {
+ public:
+  FloatTable(int64_t rows, int32_t width, HugePageArena* arena)
+      : Table(rows, width),
+        values_(static_cast<size_t>(rows) * static_cast<size_t>(width), arena) {}
+  float* data() const { return values_.data(); }
+
+ private:
+  AlignedBuffer values_;
 };
 
 class PanelLinear final : public PackedLinear {
  public:
-  // weight: [out, in] row-major; bias: [out] or null. dtype: kF32, kBf16 (rounded to nearest even)
-  // or kI8. A weight that is not finite makes its column's results NaN. column_factors: see
-  // Backend::Pack.
-  PanelLinear(const float* weight, const float* bias, int32_t out, int32_t in, DType dtype,
-              const float* column_factors, size_t panel, HugePageArena* arena);
+  // See Backend::Pack. bf16 is rounded to nearest even. A weight that is not finite makes its
+  // column's results NaN.
+  PanelLinear(std::span<const LinearRows> parts, const PackOptions& options, size_t panel,
+              HugePageArena* arena);
+  PanelLinear(const LinearRows& rows, const PackOptions& options, size_t panel,
+              HugePageArena* arena)
+      : PanelLinear(std::span(&rows, 1), options, panel, arena) {}
 
   uint64_t bytes() const override;
   size_t panels() const { return panels_; }
-  // A GemmTask's fields of this matrix for panels from `first` on.
-  void Describe(size_t first, size_t count, GemmTask* task) const;
+  // Sets a GemmTask's fields of this matrix, for `count` panels from `first` on.
+  void FillTask(size_t first, size_t count, GemmTask* task) const;
   const Word* panel(size_t index) const;
   // What x is multiplied by where it is packed for this matrix, [in]; or null.
   const float* row_factors() const { return has_factors_ ? row_factors_.data() : nullptr; }
 
  private:
+  // Row `row` of the matrix, `in` floats.
+  void PackRow(size_t row, const float* from, const float* column_factors);
+
   size_t panel_;
   size_t panels_;
   size_t words_;   // of a row
@@ -52,6 +71,9 @@ class PanelLinear final : public PackedLinear {
   AlignedBuffer scales_;
   AlignedBuffer sums_;  // s32
   AlignedBuffer row_factors_;
+  // While it is packed: one row as words, and times its column factors.
+  std::vector<int8_t> row_;
+  std::vector<float> scaled_;
 };
 
 // Bytes of a packed row with its scales.
@@ -59,7 +81,7 @@ static constexpr size_t PackedRowBytes(DType dtype, size_t in) {
   return RowStride(dtype, in) * sizeof(Word) + ScaleGroups(dtype, in) * sizeof(RowScale);
 }
 
-// Rows of a product's input, packed. Owns nothing.
+// Rows of a linear layer's input, packed. Owns nothing.
 struct PackedRows {
   // `capacity` rows in `memory`, 64-byte aligned, PackedRowBytes for each.
   PackedRows(void* memory, size_t capacity, const PanelLinear& weight);

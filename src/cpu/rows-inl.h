@@ -59,18 +59,17 @@ void AddNorm(const float* x, const float* residual, size_t rows, size_t width,
   }
 }
 
-void EmbedTokens(const EmbedArgs& args, size_t begin, size_t end, float* x) {
-  const size_t width = static_cast<size_t>(args.width);
+void EmbedTokens(const EmbedTask& task, size_t begin, size_t end, float* x) {
+  const size_t width = static_cast<size_t>(task.width);
   for (size_t t = begin; t < end; ++t) {
     float* row = x + t * width;
-    const float* word = args.words + static_cast<size_t>(args.ids[t]) * width;
+    const float* word = task.words + static_cast<size_t>(task.ids[t]) * width;
     const float* position =
-        args.positions == nullptr
+        task.positions == nullptr
             ? nullptr
-            : args.positions + static_cast<size_t>(args.position_ids[t]) * width;
-    const size_t type_id =
-        args.type_ids.data() == nullptr ? 0 : static_cast<size_t>(args.type_ids[t]);
-    const float* type = args.types == nullptr ? nullptr : args.types + type_id * width;
+            : task.positions + static_cast<size_t>(task.position_ids[t]) * width;
+    const size_t type_id = task.type_ids == nullptr ? 0 : static_cast<size_t>(task.type_ids[t]);
+    const float* type = task.types == nullptr ? nullptr : task.types + type_id * width;
     const float total = SumOver(width, [&](size_t i, size_t n) {
       Vec v = LoadN(word + i, n);
       if (type != nullptr) v = Simd::Add(v, LoadN(type + i, n));
@@ -78,7 +77,7 @@ void EmbedTokens(const EmbedArgs& args, size_t begin, size_t end, float* x) {
       StoreN(row + i, v, n);
       return v;
     });
-    if (args.norm.gamma != nullptr) NormRow(row, total, width, args.norm, row);
+    if (task.norm.gamma != nullptr) NormRow(row, total, width, task.norm, row);
   }
 }
 

@@ -86,15 +86,15 @@ class Runner {
     const std::vector<float> x = inputs_.Make(rows * in);
     const std::vector<float> weight = inputs_.Make(out * in);
     const std::vector<float> shift = inputs_.Make(out);
-    const PanelLinear linear(weight.data(), shift.data(), static_cast<int32_t>(out),
-                             static_cast<int32_t>(in), dtype, nullptr,
-                             static_cast<size_t>(kernels_.panel), &arena_);
+    const PanelLinear linear(
+        {ViewOf(weight, static_cast<int64_t>(in)), ViewOf(shift, static_cast<int64_t>(out))},
+        {dtype, {}}, static_cast<size_t>(kernels_.panel), &arena_);
     AlignedBuffer memory(rows * PackedRowBytes(dtype, in) / sizeof(float), &arena_);
     const PackedRows packed(memory.data(), rows, linear);
     kernels_.pack_rows(packed.Pack(x.data(), in, rows, 0, in));
     std::vector<float> y(rows * out);
     GemmTask task;
-    linear.Describe(0, linear.panels(), &task);
+    linear.FillTask(0, linear.panels(), &task);
     task.x = packed.words;
     task.x_scales = packed.scales;
     task.y = y.data();
@@ -144,16 +144,16 @@ class Runner {
     const std::vector<int32_t> ids = {4, 0, 3};
     const std::vector<int32_t> type_ids = {0, 1, 1};
     const std::vector<int32_t> position_ids = {1, 2, 3};
-    EmbedArgs args;
-    args.ids = ids;
-    args.type_ids = type_ids;
-    args.position_ids = position_ids;
-    args.words = words.data();
-    args.positions = positions.data();
-    args.types = types.data();
-    args.width = static_cast<int32_t>(width);
+    EmbedTask task;
+    task.ids = ids.data();
+    task.type_ids = type_ids.data();
+    task.position_ids = position_ids.data();
+    task.words = words.data();
+    task.positions = positions.data();
+    task.types = types.data();
+    task.width = static_cast<int32_t>(width);
     std::vector<float> x(3 * width);
-    kernels_.embed(args, 0, 3, x.data());
+    kernels_.embed(task, 0, 3, x.data());
     Add("embed width=" + std::to_string(width), std::move(x), 0);
   }
 

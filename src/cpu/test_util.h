@@ -1,15 +1,14 @@
-// What tests of products share.
+// What tests of operations share.
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <memory>
 #include <random>
-#include <utility>
 #include <vector>
 
-#include "cpu/cpu_backend.h"
+#include "cpu/cpu_device.h"
 #include "cpu/kernels.h"
+#include "cpu/packed_linear.h"
+#include "tensor/view.h"
 
 namespace penstock {
 
@@ -22,11 +21,23 @@ inline std::vector<float> NormalFloats(size_t n, unsigned seed, float mean, floa
   return out;
 }
 
-inline std::unique_ptr<Backend> NewTestBackend(const cpu::Kernels& kernels, int threads) {
-  auto backend =
-      NewCpuBackend({.threads = threads, .pin = false, .isa = cpu::IsaName(kernels.isa)});
-  EXPECT_TRUE(backend.ok());
-  return *std::move(backend);
+inline std::unique_ptr<cpu::CpuDevice> NewTestDevice(const cpu::Kernels& kernels, int threads) {
+  return std::make_unique<cpu::CpuDevice>(&kernels, static_cast<size_t>(threads), false);
+}
+
+// weight: [out, in]; bias: [out], or empty; factors: of the columns, or empty.
+inline std::unique_ptr<cpu::PanelLinear> PackFor(cpu::CpuDevice* device,
+                                                 const std::vector<float>& weight,
+                                                 const std::vector<float>& bias, size_t in,
+                                                 DType dtype,
+                                                 const std::vector<float>& factors = {}) {
+  LinearRows rows = {ViewOf(weight, static_cast<int64_t>(in)), {}};
+  if (!bias.empty()) rows.bias = ViewOf(bias, static_cast<int64_t>(bias.size()));
+  auto packed = std::make_unique<cpu::PanelLinear>(rows, PackOptions{dtype, factors},
+                                                   static_cast<size_t>(device->kernels->panel),
+                                                   &device->weight_arena);
+  device->ReserveLinear(*packed);
+  return packed;
 }
 
 }  // namespace penstock

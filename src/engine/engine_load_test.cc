@@ -8,17 +8,23 @@
 
 #include "cpu/cpu_backend.h"
 #include "engine/engine.h"
+#include "models/encoder.h"
 
 namespace penstock {
 namespace {
 
-// Batches of another model, as far as the backend's threads are concerned.
-class OtherBatch final : public LaneWork {
- public:
-  void RunPiece(size_t, size_t, Backend*) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+// Runs batches of some milliseconds on a session of its own until it is told to stop.
+void KeepBusy(const EncoderModel* model, const std::atomic<bool>* stop) {
+  constexpr int32_t kTexts = 512, kLength = 32;
+  std::vector<int32_t> ids(kTexts * kLength, 5), offsets;
+  for (int32_t s = 0; s <= kTexts; ++s) offsets.push_back(s * kLength);
+  std::vector<float> out(kTexts * static_cast<size_t>(model->embedding_size()));
+  EncoderSession session(model);
+  while (!*stop) {
+    const Status status = session.Run({ids, {}, offsets, {}}, EncoderOutput::kPooled, out);
+    ASSERT_TRUE(status.ok()) << status.ToString();
   }
-};
+}
 
 TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
   const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
@@ -34,18 +40,17 @@ TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
   };
   const double alone_s = batch_s("alone");
   std::atomic<bool> stop{false};
+  const auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  const auto other = EncoderModel::Load(*folder, backend.get());
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
   // Several, so that there is always one to wait for.
   std::vector<std::thread> others;
-  for (int i = 0; i < 3; ++i) {
-    others.emplace_back([&] {
-      OtherBatch batch;
-      while (!stop) backend->RunLanes(2, &batch);
-    });
-  }
+  for (int i = 0; i < 3; ++i) others.emplace_back(KeepBusy, other->get(), &stop);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const double beside_s = batch_s("beside");
   stop = true;
-  for (std::thread& other : others) other.join();
+  for (std::thread& busy : others) busy.join();
   EXPECT_GT(alone_s, 0);
   EXPECT_LE(beside_s, std::max(4 * alone_s, 2e-3));
 }

@@ -1,7 +1,6 @@
 #include "formats/safetensors.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -25,21 +24,6 @@ std::optional<DType> DTypeNamed(std::string_view name) {
     if (name == DTypeName(dtype)) return dtype;
   }
   return std::nullopt;
-}
-
-// IEEE half to float. Subnormals are normalised by a multiplication, which is exact.
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t rest = half & 0x7fffu;
-  uint32_t bits = 0;
-  if (rest >= 0x7c00u) {  // infinity, NaN
-    bits = 0x7f800000u | ((rest & 0x3ffu) << 13);
-  } else if (rest >= 0x0400u) {  // the exponent's bias goes from 15 to 127
-    bits = (rest << 13) + (112u << 23);
-  } else {
-    bits = std::bit_cast<uint32_t>(static_cast<float>(rest) * 0x1p-24f);
-  }
-  return std::bit_cast<float>(sign | bits);
 }
 
 // Reads element i of an array that need not be aligned.
@@ -224,27 +208,17 @@ int64_t TensorRecord::elements() const {
   return count;
 }
 
+Status TensorRecord::CheckConvertible() const {
+  if (ConvertsToF32(dtype)) return Status::Ok();
+  return Status::Unsupported("tensor '" + name + "' is " + DTypeName(dtype) +
+                             "; weights must be F32, F16, BF16 or F64");
+}
+
 Status TensorRecord::CopyToF32(std::span<float> out) const {
   PENSTOCK_CHECK(out.size() == static_cast<size_t>(elements()));
-  switch (dtype) {
-    case DType::kF32:
-      if (!out.empty()) std::memcpy(out.data(), data.data(), data.size());
-      return Status::Ok();
-    case DType::kF16:
-      for (size_t i = 0; i < out.size(); ++i) out[i] = HalfToFloat(Load<uint16_t>(data, i));
-      return Status::Ok();
-    case DType::kBf16:
-      for (size_t i = 0; i < out.size(); ++i) {
-        out[i] = std::bit_cast<float>(static_cast<uint32_t>(Load<uint16_t>(data, i)) << 16);
-      }
-      return Status::Ok();
-    case DType::kF64:
-      for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(Load<double>(data, i));
-      return Status::Ok();
-    default:
-      return Status::Unsupported("tensor '" + name + "' is " + DTypeName(dtype) +
-                                 "; weights must be F32, F16, BF16 or F64");
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckConvertible());
+  ConvertToF32(dtype, data.data(), out.size(), out.data());
+  return Status::Ok();
 }
 
 Status TensorStore::AddFile(const std::string& path) {

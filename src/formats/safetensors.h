@@ -26,7 +26,9 @@ struct TensorRecord {
   std::span<const std::byte> data;
 
   int64_t elements() const;
-  // Converts F32, F16, BF16 (and F64) to float. out.size() == elements(). kUnsupported for others.
+  // kUnsupported: of a type that is not F32, F16, BF16 or F64, which weights must be.
+  Status CheckConvertible() const;
+  // Converts to float. out.size() == elements(). Errors: those of CheckConvertible.
   Status CopyToF32(std::span<float> out) const;
 };
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
+
+#include "models/encoder_program.h"
 
 namespace penstock {
 namespace {
@@ -15,19 +18,26 @@ bool Usable(float maximum) { return std::isfinite(maximum) && maximum > 0; }
 
 }  // namespace
 
-std::vector<float> ColumnFactors(std::span<const float> maxima, std::span<const float> weight) {
+std::vector<float> ColumnFactors(std::span<const float> maxima,
+                                 std::span<const LinearRows> weight) {
   const size_t in = maxima.size();
   std::vector<double> squares(in, 0);
-  for (size_t i = 0; i < weight.size(); i += in) {
-    for (size_t k = 0; k < in; ++k) {
-      squares[k] += static_cast<double>(weight[i + k]) * static_cast<double>(weight[i + k]);
+  std::vector<float> row(in);
+  int64_t rows = 0;
+  for (const LinearRows& part : weight) {
+    for (int64_t r = 0; r < part.weight.rows; ++r) {
+      part.weight.CopyToF32(r, 1, row.data());
+      for (size_t k = 0; k < in; ++k) {
+        squares[k] += static_cast<double>(row[k]) * static_cast<double>(row[k]);
+      }
     }
+    rows += part.weight.rows;
   }
+  const double elements = static_cast<double>(static_cast<size_t>(rows) * in);
   // Root mean squares.
   std::vector<float> sizes(in);
   for (size_t k = 0; k < in; ++k) {
-    sizes[k] = static_cast<float>(
-        std::sqrt(squares[k] * static_cast<double>(in) / static_cast<double>(weight.size())));
+    sizes[k] = static_cast<float>(std::sqrt(squares[k] * static_cast<double>(in) / elements));
   }
   std::vector<float> logs(in, 0);
   double sum = 0;
@@ -49,42 +59,67 @@ std::vector<float> ColumnFactors(std::span<const float> maxima, std::span<const 
 }
 
 Calibration::Calibration(const EncoderWeights& weights, int32_t max_tokens)
-    : weights_(weights), workspace_(weights) {
+    : weights_(weights), length_(std::min(max_tokens, kTextTokens)) {
   std::mt19937 random(kSeed);
-  const size_t length = static_cast<size_t>(std::min(max_tokens, kTextTokens));
-  ids_.resize(kTexts * length);
+  ids_.resize(kTexts * static_cast<size_t>(length_));
   for (int32_t& id : ids_) {
-    id = static_cast<int32_t>(random() % static_cast<uint32_t>(weights.vocab));
+    id = static_cast<int32_t>(random() % static_cast<uint32_t>(weights.words->rows()));
   }
-  types_.resize(ids_.size(), 0);
   for (size_t text = 1; text <= kTexts; ++text) {
-    offsets_.push_back(static_cast<int32_t>(text * length));
+    offsets_.push_back(static_cast<int32_t>(text) * length_);
   }
-  batch_ = {ids_, types_, offsets_, {}};
-  workspace_.Reserve(weights.backend, ids_.size());
-  workspace_.Begin(batch_);
 }
 
-std::vector<float> Calibration::AttentionMaxima(const EncoderLayer& layer) {
-  attention_input_ = workspace_.AttentionInput(layer, batch_.tokens());
-  return Maxima(attention_input_);
+Status Calibration::Start() { return Advance(EmbeddingProgram(weights_, length_)); }
+
+Expected<std::vector<float>> Calibration::AttentionMaxima(const EncoderLayer& layer) {
+  return Maxima(weights_.architecture->pre_norm ? layer.attention_norm : Norm());
 }
 
-std::vector<float> Calibration::FeedForwardMaxima(const EncoderLayer& layer) {
-  return Maxima(workspace_.FeedForwardInput(layer, attention_input_, batch_));
+Status Calibration::EndAttention(const EncoderLayer& layer) {
+  return Advance(AttentionProgram(weights_, layer, length_));
 }
 
-void Calibration::EndLayer(const EncoderLayer& layer) {
-  workspace_.EndLayer(layer, batch_.tokens());
+Expected<std::vector<float>> Calibration::FeedForwardMaxima(const EncoderLayer& layer) {
+  return Maxima(weights_.architecture->pre_norm ? layer.ff_norm : Norm());
 }
 
-std::vector<float> Calibration::Maxima(const float* x) const {
+Status Calibration::EndLayer(const EncoderLayer& layer) {
+  return Advance(FeedForwardProgram(weights_, layer, length_));
+}
+
+Status Calibration::Run(const Program& program) {
+  PENSTOCK_RETURN_IF_ERROR(CheckProgram(program));
   const size_t width = static_cast<size_t>(weights_.hidden);
-  std::vector<float> host(batch_.tokens() * width);
-  weights_.backend->CopyOut(x, host.data(), host.size());
+  result_.resize(ids_.size() * width);
+  std::vector<float*> sinks;
+  for (size_t text = 0; text < kTexts; ++text) {
+    sinks.push_back(result_.data() + static_cast<size_t>(offsets_[text]) * width);
+  }
+  PackedBatch batch;
+  batch.ids = ids_;
+  batch.offsets = offsets_;
+  batch.input = hidden_;  // none yet for the embeddings
+  const Program* const programs[] = {&program};
+  return weights_.backend->Prepare(programs)->Run(0, batch, sinks);
+}
+
+Status Calibration::Advance(const Program& program) {
+  PENSTOCK_RETURN_IF_ERROR(Run(program));
+  std::swap(hidden_, result_);
+  return Status::Ok();
+}
+
+Expected<std::vector<float>> Calibration::Maxima(const Norm& norm) {
+  const std::vector<float>* x = &hidden_;
+  if (norm.gamma != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(Run(NormProgram(weights_, norm, length_)));
+    x = &result_;
+  }
+  const size_t width = static_cast<size_t>(weights_.hidden);
   std::vector<float> maxima(width, 0);
-  for (size_t i = 0; i < host.size(); i += width) {
-    for (size_t k = 0; k < width; ++k) maxima[k] = std::max(maxima[k], std::abs(host[i + k]));
+  for (size_t i = 0; i < x->size(); i += width) {
+    for (size_t k = 0; k < width; ++k) maxima[k] = std::max(maxima[k], std::abs((*x)[i + k]));
   }
   return maxima;
 }

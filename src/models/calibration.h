@@ -1,56 +1,67 @@
-// What int8 wants to know of a model's activations: how large each column of a product's input
+// What int8 wants to know of a model's activations: how large each column of a linear layer's input
 // gets. A few columns of a norm's output are many times larger than the rest and would cost them
 // their precision; part of their size is moved to the weights (Xiao et al., "SmoothQuant", 2022).
 //
-// Measured while the model loads, a layer at a time, on the layers packed so far: nothing is held
-// twice. The texts are made up, tokens drawn from all of the vocabulary: what makes a column large
-// lies in the weights (MiniLM-L6: as near to f32 as with maxima of real texts). Always the same
-// ones, so a model has the same bits each time.
+// Measured while the model loads, by programs of half a layer on the layers packed so far: nothing
+// is held twice. The texts are made up, tokens drawn from all of the vocabulary: what makes a
+// column large lies in the weights (MiniLM-L6: as near to f32 as with maxima of real texts). Always
+// the same ones, so a model has the same bits each time.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "models/forward_pass.h"
+#include "common/status.h"
 #include "models/weights.h"
+#include "tensor/backend.h"
 #include "tensor/packed_batch.h"
+#include "tensor/program.h"
 
 namespace penstock {
 
 // sqrt(maxima / root mean square of the column's weights), 1 on (geometric) average, within
 // [kColumnFactorMin, kColumnFactorMax]; 1 for a column without a maximum, or with one that is not
-// finite, on either side. maxima: [in]; weight: [rows, in].
-std::vector<float> ColumnFactors(std::span<const float> maxima, std::span<const float> weight);
+// finite, on either side. maxima: [in]; weight: [rows, in], in parts.
+std::vector<float> ColumnFactors(std::span<const float> maxima, std::span<const LinearRows> weight);
 
 // A column that is small here may be larger in another text; one that is large stays so.
 constexpr float kColumnFactorMin = 0.125f;
 constexpr float kColumnFactorMax = 64;
 
-// For each layer in turn, the three steps in this order.
+// For each layer in turn: AttentionMaxima, EndAttention, FeedForwardMaxima, EndLayer. The maxima
+// may be left out. Errors: those of ProgramRun::Run.
 class Calibration {
  public:
-  // `weights`, which has all but its layers and must outlive this, takes texts of up to
-  // `max_tokens`.
+  // `weights` must outlive this and have all but its layers when Start is called; it takes texts of
+  // up to `max_tokens`.
   Calibration(const EncoderWeights& weights, int32_t max_tokens);
+  // Embeds the texts.
+  Status Start();
 
   // The largest |x| of each column, [hidden], of what qkv reads. `layer` has its norms.
-  std::vector<float> AttentionMaxima(const EncoderLayer& layer);
-  // The same of what ff_in reads. `layer` has its attention's products too.
-  std::vector<float> FeedForwardMaxima(const EncoderLayer& layer);
+  Expected<std::vector<float>> AttentionMaxima(const EncoderLayer& layer);
+  // `layer` has its attention's weights too.
+  Status EndAttention(const EncoderLayer& layer);
+  // Of what ff_in reads.
+  Expected<std::vector<float>> FeedForwardMaxima(const EncoderLayer& layer);
   // `layer` is complete.
-  void EndLayer(const EncoderLayer& layer);
+  Status EndLayer(const EncoderLayer& layer);
 
  private:
-  std::vector<float> Maxima(const float* x) const;
+  // Runs a program on the hidden states, to result_.
+  Status Run(const Program& program);
+  // The same; its result are the hidden states from now on.
+  Status Advance(const Program& program);
+  // Of the norm of the hidden states, or of themselves without one.
+  Expected<std::vector<float>> Maxima(const Norm& norm);
 
   const EncoderWeights& weights_;
+  const int32_t length_;  // tokens of a text
   std::vector<int32_t> ids_;
-  std::vector<int32_t> types_;
   std::vector<int32_t> offsets_{0};
-  PackedBatch batch_;
-  Workspace workspace_;
-  const float* attention_input_ = nullptr;
+  std::vector<float> hidden_;  // [tokens, hidden size]: the residual stream
+  std::vector<float> result_;
 };
 
 }  // namespace penstock

@@ -1,8 +1,8 @@
-// The encoder family: BERT and its kin as configuration over one forward pass.
+// The encoder family: BERT and its kin as programs (encoder_program.h) over packed weights.
 //
-// EncoderModel holds packed weights and is immutable: any number of EncoderSessions may share it.
-// An EncoderSession owns the activation buffers of one forward pass at a time; it belongs to one
-// executor thread. The Backend's threads work inside each operation.
+// EncoderModel holds weights and programs and is immutable: any number of EncoderSessions may share
+// it. An EncoderSession owns the activations of one batch at a time; it belongs to one executor
+// thread. The Backend's threads work inside each run.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@
 #include "tensor/backend.h"
 #include "tensor/encoder_runner.h"
 #include "tensor/packed_batch.h"
+#include "tensor/program.h"
 
 namespace penstock {
 
 class EncoderModel {
  public:
-  // Packs the weights named by `folder` for `backend`, which must outlive the model. `types`: what
-  // the layers' products take, kF32, kBf16 or kI8 (see Backend::Pack). kUnsupported or
+  // Packs the weights named by `folder` for `backend`, which must outlive the model. `types`: of
+  // the layers' linear layers, kF32, kBf16 or kI8 (see PackOptions). kUnsupported or
   // kInvalidArgument name the tensor, setting or kept part at fault.
   static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend,
                                                       const ProductTypes& types = {});
@@ -38,8 +39,10 @@ class EncoderModel {
   bool uses_type_ids() const;
   uint64_t parameters() const;
   uint64_t weight_bytes() const;  // packed, in memory
-  // Row width of an output, in floats.
+  // Row width of an output, in floats; 0: not offered.
   int32_t OutputWidth(EncoderOutput output) const;
+  // What is run for an output; null: not offered.
+  const Program* program(EncoderOutput output) const;
 
  private:
   friend class EncoderSession;
@@ -50,22 +53,22 @@ class EncoderModel {
 
 class EncoderSession {
  public:
-  // Buffers grow to the largest batch seen, in steps of 128 tokens; Reserve makes them at once.
+  // Room for activations grows to the largest batch seen, in steps; Reserve makes it at once.
   explicit EncoderSession(const EncoderModel* model);
   ~EncoderSession();
-  void Reserve(size_t tokens, size_t sequences);
-  // Gives the buffers back to the system, and the backend's scratch unless other sessions use it;
-  // the next Run makes them anew. Not while Run is under way. Returns the bytes given back.
+  Status Reserve(size_t tokens, size_t sequences);
+  // Gives the activations back to the system, and the backend's scratch unless other sessions use
+  // it; the next Run makes them anew. Not while Run is under way. Returns the bytes given back.
   uint64_t Release();
-  // Bytes of the buffers, and of the scratch that models of one backend share. Any thread.
+  // Bytes of activations, and of the scratch that models of one backend share. Any thread.
   uint64_t HeldBytes() const;
 
   // Runs the model. sinks[s] is where the result of sequence s goes: OutputWidth(output) floats, or
   // that many for each of its tokens. Refuses (kInvalidArgument): an id outside the vocabulary, a
-  // type id outside its table, an empty sequence or one longer than max_tokens. Does not allocate
-  // once buffers fit; where there is no memory for them it throws std::bad_alloc, and the session
-  // is as good as before. The bits of a sequence's result depend on that sequence alone, whatever
-  // shares the batch.
+  // type id outside its table, an empty sequence or one longer than max_tokens, an output that is
+  // not offered. Does not allocate once there is room; kResourceExhausted: there is no memory for
+  // it, and the session is as good as before. The bits of a sequence's result depend on that
+  // sequence alone, whatever shares the batch.
   Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float* const> sinks);
   // The same, results end to end: [rows, OutputWidth], rows being sequences or tokens.
   Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out);

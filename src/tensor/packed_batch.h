@@ -15,6 +15,8 @@ struct PackedBatch {
   std::span<const int32_t> offsets;   // [sequences + 1], offsets[0] == 0, non-decreasing
   // Leading tokens of each sequence that pooling leaves out (a prompt); or empty: none.
   std::span<const int32_t> pool_skip;  // [sequences], each below the sequence's length
+  // Rows that a program with an InputOp begins with, [tokens, width of its y]; else empty.
+  std::span<const float> input;
 
   size_t tokens() const { return ids.size(); }
   size_t sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }

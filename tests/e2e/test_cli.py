@@ -84,6 +84,33 @@ def test_inspect_and_doctor():
 
 
 @pytest.mark.parametrize("model", [EMBED, RERANK, CLASSIFY])
+def test_inspect_prints_the_program(model):
+    args = ("inspect", "--model", GOLDEN / model, "--dtype", "f32", "--program")
+    shown = json.loads(run(*args, "--json", "--sequences", 3, "--length", 20).stdout)
+    program, hidden, heads = shown["program"], shown["hidden_size"], shown["heads"]
+    assert program["sequences"] == 3 and program["length"] == 20
+    ops = program["ops"]
+    assert ops[0]["op"] == "embed" and [op["op"] for op in ops].count("attention") == shown["layers"]
+    qkv = next(op for op in ops if op["op"] == "linear")
+    assert qkv["operations"] == 2 * 60 * 3 * hidden * hidden
+    assert f"[{3 * hidden}, {hidden}] f32" in qkv["text"]
+    first = next(op for op in ops if op["op"] == "attention")
+    assert first["text"].endswith(f"{heads} heads of {hidden // heads})")
+    assert first["operations"] == 4 * 3 * 20 * 20 * hidden
+    for key in ("operations", "weight_bytes", "activation_bytes"):
+        assert program[key] == sum(op[key] for op in ops)
+    # The last layer of a reranker is done for one token of each sequence.
+    last = [op for op in ops if op["op"] == "attention"][-1]
+    assert last["operations"] == first["operations"] // (20 if model == RERANK else 1), last
+    text = run(*args).stdout.decode()
+    for op in ops:
+        assert op["text"] in text
+    too_long = run(*args, "--length", 99999, check=False)
+    assert too_long.returncode == 2 and b"--length" in too_long.stderr
+    assert run("inspect", "--model", GOLDEN / model, "--length", 20, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("model", [EMBED, RERANK, CLASSIFY])
 def test_doctor_compares_the_types(model, tmp_path):
     args = ("doctor", "--model", GOLDEN / model, "--accuracy-texts", 120)
     records = tmp_path / "records.jsonl"

@@ -95,10 +95,9 @@ class Multiplied {
   Multiplied(const Kernels& kernels, const Product& product)
       : kernels_(kernels),
         product_(product),
-        linear_(product.weight.data(), product.bias.data(), static_cast<int32_t>(product.out),
-                static_cast<int32_t>(product.in), product.dtype,
-                product.factors.empty() ? nullptr : product.factors.data(),
-                static_cast<size_t>(kernels.panel), Arena()),
+        linear_({ViewOf(product.weight, static_cast<int64_t>(product.in)),
+                 ViewOf(product.bias, static_cast<int64_t>(product.out))},
+                {product.dtype, product.factors}, static_cast<size_t>(kernels.panel), Arena()),
         memory_(product.rows * PackedRowBytes(product.dtype, product.in) / sizeof(float), Arena()),
         packed_(memory_.data(), product.rows, linear_) {
     kernels_.pack_rows(packed_.Pack(product.x.data(), product.in, product.rows, 0, product.in));
@@ -113,7 +112,7 @@ class Multiplied {
       for (const auto& [begin, end] : {std::pair{size_t{0}, panel}, {panel, panels}}) {
         if (row_begin == row_end || begin == end) continue;
         GemmTask task;
-        linear_.Describe(begin, end - begin, &task);
+        linear_.FillTask(begin, end - begin, &task);
         const PackedRows part = from.From(row_begin);
         task.x = part.words;
         task.x_scales = part.scales;
@@ -321,25 +320,25 @@ void FuzzEmbed(fuzz::Input* input) {
     type_ids.push_back(input->Byte() % 2);
     position_ids.push_back(input->Byte() % 9);
   }
-  EmbedArgs args;
-  args.ids = ids;
-  args.words = words.data();
+  EmbedTask task;
+  task.ids = ids.data();
+  task.words = words.data();
   if (types) {
-    args.types = type.data();
-    args.type_ids = type_ids;
+    task.types = type.data();
+    task.type_ids = type_ids.data();
   }
   if (positions) {
-    args.positions = place.data();
-    args.position_ids = position_ids;
+    task.positions = place.data();
+    task.position_ids = position_ids.data();
   }
-  args.width = static_cast<int32_t>(width);
+  task.width = static_cast<int32_t>(width);
   const size_t begin = input->Number(0, tokens - 1);
   Floats want(tokens * width), got(tokens * width);
-  ScalarKernels()->embed(args, 0, tokens, want.data());
+  ScalarKernels()->embed(task, 0, tokens, want.data());
   for (const Kernels* kernels : SupportedKernels()) {
     got.assign(tokens * width, 0);
-    kernels->embed(args, 0, begin, got.data());
-    kernels->embed(args, begin, tokens, got.data());
+    kernels->embed(task, 0, begin, got.data());
+    kernels->embed(task, begin, tokens, got.data());
     PENSTOCK_CHECK(SameBits(got.data(), want.data(), want.size()));
   }
 }

@@ -1,12 +1,15 @@
-// Products spread over threads: linear maps, and the operations that begin or end with one.
+// GemmOps: linear layers, and the operations that begin or end with one, spread over threads.
 //
 // Rows are cut into blocks whose packed rows and intermediate results fit half of a thread's L2,
 // while panels of weights stream by. With at least as many blocks as threads, a thread takes a
 // block through a whole operation; with fewer, threads share each block's panels. The bits are the
 // same.
 //
-// Memory is made when weights are packed (MakeRoom); nothing is allocated afterwards. Not
+// Memory is made when weights are packed (Reserve); nothing is allocated afterwards. Not
 // thread-safe: one operation at a time.
+//
+// `next`: the matrix that is multiplied by after an operation, to fetch its first panels into L2
+// meanwhile; or null.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +20,49 @@
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 #include "cpu/packed_linear.h"
-#include "tensor/backend.h"
+#include "tensor/op_kinds.h"
 
 namespace penstock::cpu {
 
 // Rows a thread takes at a time in row-wise operations.
 constexpr size_t kRowsPerTask = 16;
 
-class Products {
+// See FeedForwardOp. Rows end to end; y may be x or residual, sum may be residual.
+struct FeedForwardArgs {
+  const float* x = nullptr;  // [rows, in->in()]
+  size_t rows = 0;
+  const PanelLinear* in = nullptr;
+  const PanelLinear* gate = nullptr;
+  Activation activation = Activation::kNone;
+  const PanelLinear* out = nullptr;
+  const float* residual = nullptr;  // [rows, out->out()]
+  NormWeights norm;
+  float* sum = nullptr;  // or null
+  float* y = nullptr;
+  const PanelLinear* next = nullptr;
+};
+
+// What is done to the rows of x W^T: y = norm(residual + them), or without a norm their sum.
+struct Epilogue {
+  const float* residual = nullptr;  // or null
+  NormWeights norm;
+  float* sum = nullptr;  // takes the sum before the norm; or null. May be the residual.
+  float* y = nullptr;    // may be the residual
+};
+
+class GemmOps {
  public:
   // `cache_bytes`: a thread's L2. The three outlive this.
-  Products(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena, size_t cache_bytes);
+  GemmOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena, size_t cache_bytes);
 
   // Must have been called for every matrix that the operations below are given.
-  void MakeRoom(const PanelLinear& weight);
+  void Reserve(const PanelLinear& weight);
 
-  // See Backend.
+  // y = activation(x W^T + bias).
   void Linear(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
-              float* y);
-  void LinearAddNorm(const float* x, size_t rows, const PanelLinear& weight, const float* residual,
-                     const NormWeights& norm, float* sum, float* y);
+              float* y, const PanelLinear* next = nullptr);
+  void LinearNorm(const float* x, size_t rows, const PanelLinear& weight, const Epilogue& epilogue,
+                  const PanelLinear* next = nullptr);
   void FeedForward(const FeedForwardArgs& args);
 
  private:
@@ -47,13 +73,6 @@ class Products {
     size_t rows_per_block = 0;
     size_t begin(size_t block) const { return block * rows_per_block; }
     size_t end(size_t block) const;
-  };
-  // What becomes of a product's rows.
-  struct Ending {
-    const float* residual;
-    const NormWeights* norm;
-    float* sum;
-    float* y;
   };
   struct Output {
     float* y;
@@ -71,9 +90,9 @@ class Products {
   // work.
   size_t SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const;
   // The panel that follows task `index` of `count` on the same thread, as threads take them in
-  // turn.
-  const Word* Ahead(const PanelLinear& weight, size_t index, size_t count, size_t groups,
-                    size_t unit) const;
+  // turn: one of `weight`, after the last task one of `next`.
+  const Word* Ahead(const PanelLinear& weight, const PanelLinear* next, size_t index, size_t count,
+                    size_t groups, size_t unit) const;
 
   void Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
             const Output& output, const Word* next) const;
@@ -81,16 +100,16 @@ class Products {
   void PackShared(const float* x, size_t rows, const PackedRows& to);
   // y = activation(x W^T + bias): panels of a block shared by the threads.
   void LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
-                    Activation activation, float* y);
+                    Activation activation, float* y, const PanelLinear* next);
   // Columns of the feed-forward's inner rows, packed into `inner`. `strip`: rows x kScaleGroup.
   void Inner(const FeedForwardArgs& args, const PackedRows& x, size_t rows, Panels panels,
              const PackedRows& inner, float* strip, const Word* next) const;
   void FeedForwardShared(const FeedForwardArgs& args, const Blocks& blocks);
-  // Rows [begin, end): product + residual, normed. `product` is row `begin`.
+  // Rows [begin, end) of x W^T; `product` is row `begin`.
   void FinishRows(const float* product, size_t begin, size_t end, size_t width,
-                  const Ending& ending) const;
+                  const Epilogue& epilogue) const;
   // All rows, spread over the threads.
-  void FinishShared(const float* product, size_t rows, size_t width, const Ending& ending);
+  void FinishShared(const float* product, size_t rows, size_t width, const Epilogue& epilogue);
 
   const Kernels* kernels_;
   ThreadPool* pool_;

@@ -1,4 +1,4 @@
-// The operations made of products, against the products they are made of: to the bit, for every
+// The operations made of linear layers, against the layers they are made of: to the bit, for every
 // instruction set and type, however many rows and threads.
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ bool Same(const std::vector<float>& a, const std::vector<float>& b) {
 
 class Operations : public testing::TestWithParam<const cpu::Kernels*> {
  protected:
-  std::unique_ptr<Backend> NewBackend(int threads) const {
-    return NewTestBackend(*GetParam(), threads);
+  std::unique_ptr<cpu::CpuDevice> NewDevice(int threads) const {
+    return NewTestDevice(*GetParam(), threads);
   }
 };
 
@@ -34,12 +34,10 @@ struct FeedForwardCase {
 
 class Layer {
  public:
-  Layer(Backend* backend, const FeedForwardCase& c) : backend_(backend), case_(c) {
+  Layer(cpu::CpuDevice* device, const FeedForwardCase& c) : device_(device), case_(c) {
     in_ = Pack(kInner, kHidden, 1, c.in);
     if (c.gated) gate_ = Pack(kInner, kHidden, 2, c.in);
     out_ = Pack(kHidden, kInner, 3, c.out);
-    in_->set_next(out_.get());
-    out_->set_next(in_.get());
     if (c.norm) norm_ = {gamma_.data(), beta_.data(), 1e-5f};
   }
 
@@ -50,7 +48,7 @@ class Layer {
     std::vector<float> sum(y.size());
     const size_t rows = x.size() / kHidden;
     for (size_t r = 0; r < rows; r += step) {
-      FeedForwardArgs args;
+      cpu::FeedForwardArgs args;
       args.x = x.data() + r * kHidden;
       args.rows = std::min(step, rows - r);
       args.in = in_.get();
@@ -61,7 +59,8 @@ class Layer {
       args.norm = norm_;
       args.sum = case_.sum ? sum.data() + r * kHidden : nullptr;
       args.y = y.data() + r * kHidden;
-      backend_->FeedForward(args);
+      args.next = in_.get();
+      device_->ops.gemm().FeedForward(args);
     }
     y.insert(y.end(), sum.begin(), sum.end());
     return y;
@@ -70,38 +69,40 @@ class Layer {
   std::vector<float> InSteps(const std::vector<float>& x,
                              const std::vector<float>& residual) const {
     const size_t rows = x.size() / kHidden;
+    cpu::GemmOps& gemm = device_->ops.gemm();
     std::vector<float> inner(rows * kInner);
-    backend_->Linear(x.data(), rows, *in_, Activation::kGelu, inner.data());
+    gemm.Linear(x.data(), rows, *in_, Activation::kGelu, inner.data());
     if (gate_ != nullptr) {
       std::vector<float> factor(inner.size());
-      backend_->Linear(x.data(), rows, *gate_, Activation::kNone, factor.data());
+      gemm.Linear(x.data(), rows, *gate_, Activation::kNone, factor.data());
       for (size_t i = 0; i < inner.size(); ++i) inner[i] *= factor[i];
     }
     std::vector<float> y(residual.size());
     std::vector<float> sum(residual.size());
-    backend_->LinearAddNorm(inner.data(), rows, *out_, residual.data(), norm_,
-                            case_.sum ? sum.data() : nullptr, y.data());
+    gemm.LinearNorm(inner.data(), rows, *out_,
+                    {residual.data(), norm_, case_.sum ? sum.data() : nullptr, y.data()});
     y.insert(y.end(), sum.begin(), sum.end());
     return y;
   }
 
  private:
-  std::unique_ptr<PackedLinear> Pack(int32_t out, int32_t in, unsigned seed, DType dtype) const {
+  std::unique_ptr<cpu::PanelLinear> Pack(int32_t out, int32_t in, unsigned seed,
+                                         DType dtype) const {
     const std::vector<float> weight =
         Random(static_cast<size_t>(out) * static_cast<size_t>(in), seed);
     const std::vector<float> bias = Random(static_cast<size_t>(out), seed + 10);
-    return backend_->Pack(weight.data(), bias.data(), out, in, dtype);
+    return PackFor(device_, weight, bias, static_cast<size_t>(in), dtype);
   }
 
-  Backend* backend_;
+  cpu::CpuDevice* device_;
   FeedForwardCase case_;
-  std::unique_ptr<PackedLinear> in_, gate_, out_;
+  std::unique_ptr<cpu::PanelLinear> in_, gate_, out_;
   std::vector<float> gamma_ = Random(kHidden, 21);
   std::vector<float> beta_ = Random(kHidden, 22);
-  NormWeights norm_;
+  cpu::NormWeights norm_;
 };
 
-TEST_P(Operations, FeedForwardIsTheSameAsItsProducts) {
+TEST_P(Operations, FeedForwardIsTheSameAsItsLinears) {
   const DType kF = DType::kF32, kB = DType::kBf16, kI = DType::kI8;
   const std::vector<FeedForwardCase> cases = {
       {kF, kF, false, true, false}, {kF, kF, true, true, true},   {kB, kB, false, true, false},
@@ -111,11 +112,11 @@ TEST_P(Operations, FeedForwardIsTheSameAsItsProducts) {
   const std::vector<float> x = Random(kRows * kHidden, 31);
   const std::vector<float> residual = Random(kRows * kHidden, 32);
   for (size_t i = 0; i < cases.size(); ++i) {
-    const std::unique_ptr<Backend> one = NewBackend(1);
+    const auto one = NewDevice(1);
     const std::vector<float> want = Layer(one.get(), cases[i]).InSteps(x, residual);
     for (int threads : {1, 2, 3}) {
-      const std::unique_ptr<Backend> backend = NewBackend(threads);
-      const Layer layer(backend.get(), cases[i]);
+      const auto device = NewDevice(threads);
+      const Layer layer(device.get(), cases[i]);
       for (size_t step : {size_t{1}, size_t{16}, size_t{45}, kRows}) {
         EXPECT_TRUE(Same(layer.Fused(x, residual, step), want))
             << "case " << i << ", " << threads << " threads, " << step << " rows a call";
@@ -125,33 +126,37 @@ TEST_P(Operations, FeedForwardIsTheSameAsItsProducts) {
 }
 
 TEST_P(Operations, AttentionOfOneTokenIsThatOfAll) {
-  const std::unique_ptr<Backend> backend = NewBackend(2);
+  const auto device = NewDevice(2);
   constexpr size_t kHeads = 3, kSize = 8, kWidth = kHeads * kSize;
   // The last one takes several blocks of keys.
   const std::vector<int32_t> offsets = {0, 1, 40, 97, 1297};
-  const std::vector<int32_t> queries = {0, 38, 20, 515};
+  const std::vector<int32_t> skip = {0, 37, 20, 515};
   constexpr size_t kTokens = 1297;
   const std::vector<float> qkv = Random(kTokens * 3 * kWidth, 41);
   for (DType dtype : {DType::kF32, DType::kBf16}) {
     for (int32_t window : {0, 5, 600}) {
-      std::vector<float> all(kTokens * kWidth), chosen(4 * kWidth);
-      AttentionArgs args;
+      std::vector<float> all(kTokens * kWidth), one(4 * kWidth);
+      cpu::AttentionArgs args;
       args.qkv = qkv.data();
       args.out = all.data();
       args.offsets = offsets;
-      args.heads = kHeads;
-      args.head_size = kSize;
-      args.scale = 2;
-      args.dtype = dtype;
-      args.window = window;
-      backend->Attention(args);
-      args.out = chosen.data();
-      args.queries = queries;
-      backend->Attention(args);
-      for (size_t s = 0; s < queries.size(); ++s) {
-        const auto* want = all.data() + static_cast<size_t>(offsets[s] + queries[s]) * kWidth;
-        EXPECT_EQ(std::memcmp(chosen.data() + s * kWidth, want, kWidth * sizeof(float)), 0)
-            << DTypeName(dtype) << " window " << window << " sequence " << s;
+      args.shape = {.heads = kHeads, .head_size = kSize, .scale = 2, .dtype = dtype};
+      args.shape.window = window;
+      device->ops.Attention(args);
+      args.out = one.data();
+      for (const Pick pick : {Pick::kFirst, Pick::kLast}) {
+        for (const bool skips : {false, true}) {
+          args.queries = pick;
+          args.skip = skips ? std::span<const int32_t>(skip) : std::span<const int32_t>();
+          device->ops.Attention(args);
+          for (size_t s = 0; s < skip.size(); ++s) {
+            const int32_t query =
+                pick == Pick::kLast ? offsets[s + 1] - 1 : offsets[s] + (skips ? skip[s] : 0);
+            const float* want = all.data() + static_cast<size_t>(query) * kWidth;
+            EXPECT_EQ(std::memcmp(one.data() + s * kWidth, want, kWidth * sizeof(float)), 0)
+                << DTypeName(dtype) << " window " << window << " sequence " << s;
+          }
+        }
       }
     }
   }

@@ -1,4 +1,4 @@
-#include "cpu/products.h"
+#include "cpu/gemm_ops.h"
 
 #include <algorithm>
 
@@ -14,9 +14,10 @@ constexpr size_t kPartsMax = 4;  // of a scratch
 size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 // Hands out the parts of a scratch.
-class Carver {
+class ScratchCarver {
  public:
-  explicit Carver(const AlignedBuffer& memory) : next_(reinterpret_cast<char*>(memory.data())) {}
+  explicit ScratchCarver(const AlignedBuffer& memory)
+      : next_(reinterpret_cast<char*>(memory.data())) {}
   PackedRows Rows(size_t rows, const PanelLinear& weight) {
     const size_t bytes = PackedRowBytes(weight.dtype(), static_cast<size_t>(weight.in()));
     return PackedRows(Take(rows * bytes), rows, weight);
@@ -32,11 +33,8 @@ class Carver {
   char* next_;
 };
 
-const PanelLinear& Panel(const PackedLinear* weight) {
-  return *static_cast<const PanelLinear*>(weight);
-}
-const Word* FirstPanel(const PackedLinear* weight) {
-  return weight == nullptr ? nullptr : Panel(weight).panel(0);
+const Word* FirstPanel(const PanelLinear* weight) {
+  return weight == nullptr ? nullptr : weight->panel(0);
 }
 
 // f32 results are their own packed form; others pass through a strip of floats.
@@ -49,15 +47,14 @@ size_t InputBytes(const PackedLinear& weight) {
 
 }  // namespace
 
-Products::Products(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena,
-                   size_t cache_bytes)
+GemmOps::GemmOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena, size_t cache_bytes)
     : kernels_(kernels),
       pool_(pool),
       arena_(arena),
       block_bytes_(cache_bytes / 2),
       scratch_(pool->threads()) {}
 
-void Products::MakeRoom(const PanelLinear& weight) {
+void GemmOps::Reserve(const PanelLinear& weight) {
   // A block has one tile at least. The three matrices of a feed-forward: twice the largest covers
   // what goes in, the inner rows and what comes out.
   const size_t tile = static_cast<size_t>(kernels_->tile_rows);
@@ -72,11 +69,11 @@ void Products::MakeRoom(const PanelLinear& weight) {
   if (pool_->threads() > 1) keep(&shared_, floats * (pool_->threads() - 1));
 }
 
-size_t Products::Blocks::end(size_t block) const {
+size_t GemmOps::Blocks::end(size_t block) const {
   return std::min(rows, (block + 1) * rows_per_block);
 }
 
-Products::Blocks Products::SplitRows(size_t rows, size_t row_bytes) const {
+GemmOps::Blocks GemmOps::SplitRows(size_t rows, size_t row_bytes) const {
   const size_t tile = static_cast<size_t>(kernels_->tile_rows);
   const size_t tiles_max = std::clamp<size_t>(block_bytes_ / (row_bytes * tile), 1, kBlockTilesMax);
   const size_t tiles = CeilDiv(rows, tile);
@@ -87,7 +84,7 @@ Products::Blocks Products::SplitRows(size_t rows, size_t row_bytes) const {
   return {rows, CeilDiv(tiles, per_block), per_block * tile};
 }
 
-size_t Products::SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const {
+size_t GemmOps::SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const {
   const size_t ops =
       blocks.rows * static_cast<size_t>(weight.in()) * Columns(weight) / WordValues(weight.dtype());
   // Two a thread: the first to finish takes another.
@@ -101,21 +98,20 @@ size_t Products::SplitPanels(const Blocks& blocks, const PanelLinear& weight, si
   return wanted;
 }
 
-const Word* Products::Ahead(const PanelLinear& weight, size_t index, size_t count, size_t groups,
-                            size_t unit) const {
+const Word* GemmOps::Ahead(const PanelLinear& weight, const PanelLinear* next, size_t index,
+                           size_t count, size_t groups, size_t unit) const {
   const size_t after = index + pool_->threads();
   const size_t units = CeilDiv(weight.panels(), unit);
   if (after < count) return weight.panel(units * (after % groups) / groups * unit);
-  if (weight.next() == nullptr) return nullptr;
-  const PanelLinear& next = Panel(weight.next());
-  return next.panel(next.panels() * (after - count) / pool_->threads());
+  if (next == nullptr) return nullptr;
+  return next->panel(next->panels() * (after - count) / pool_->threads());
 }
 
-void Products::Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
-                    const Output& output, const Word* next) const {
+void GemmOps::Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
+                   const Output& output, const Word* next) const {
   if (panels.begin >= panels.end || rows == 0) return;
   GemmTask task;
-  weight.Describe(panels.begin, panels.end - panels.begin, &task);
+  weight.FillTask(panels.begin, panels.end - panels.begin, &task);
   task.x = x.words;
   task.x_scales = x.scales;
   task.rows = rows;
@@ -127,22 +123,24 @@ void Products::Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight,
   kernels_->gemm(task);
 }
 
-void Products::FinishRows(const float* product, size_t begin, size_t end, size_t width,
-                          const Ending& ending) const {
+void GemmOps::FinishRows(const float* product, size_t begin, size_t end, size_t width,
+                         const Epilogue& epilogue) const {
   const size_t at = begin * width;
-  kernels_->add_norm(product, ending.residual == nullptr ? nullptr : ending.residual + at,
-                     end - begin, width, *ending.norm,
-                     ending.sum == nullptr ? nullptr : ending.sum + at, ending.y + at);
+  kernels_->add_norm(product, epilogue.residual == nullptr ? nullptr : epilogue.residual + at,
+                     end - begin, width, epilogue.norm,
+                     epilogue.sum == nullptr ? nullptr : epilogue.sum + at, epilogue.y + at);
 }
 
-void Products::FinishShared(const float* product, size_t rows, size_t width, const Ending& ending) {
+void GemmOps::FinishShared(const float* product, size_t rows, size_t width,
+                           const Epilogue& epilogue) {
   pool_->ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
     const size_t begin = task * kRowsPerTask;
-    FinishRows(product + begin * width, begin, std::min(rows, begin + kRowsPerTask), width, ending);
+    FinishRows(product + begin * width, begin, std::min(rows, begin + kRowsPerTask), width,
+               epilogue);
   });
 }
 
-void Products::PackShared(const float* x, size_t rows, const PackedRows& to) {
+void GemmOps::PackShared(const float* x, size_t rows, const PackedRows& to) {
   pool_->ParallelFor(CeilDiv(rows, kRowsPerTask), [&](size_t task, size_t) {
     const size_t begin = task * kRowsPerTask;
     kernels_->pack_rows(to.From(begin).Pack(x + begin * to.in, to.in,
@@ -150,8 +148,8 @@ void Products::PackShared(const float* x, size_t rows, const PackedRows& to) {
   });
 }
 
-void Products::LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
-                            Activation activation, float* y) {
+void GemmOps::LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
+                           Activation activation, float* y, const PanelLinear* next) {
   const size_t groups = SplitPanels(blocks, weight, 1);
   const size_t tasks = blocks.count * groups;
   const size_t width = Columns(weight);
@@ -163,65 +161,64 @@ void Products::LinearShared(const PackedRows& x, const Blocks& blocks, const Pan
     const size_t column = panels.begin * static_cast<size_t>(kernels_->panel);
     Gemm(x.From(begin), blocks.end(task / groups) - begin, weight, panels,
          {y + begin * width + column, width, activation, false},
-         Ahead(weight, task, tasks, groups, 1));
+         Ahead(weight, next, task, tasks, groups, 1));
   });
 }
 
-void Products::Linear(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
-                      float* y) {
+void GemmOps::Linear(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
+                     float* y, const PanelLinear* next) {
   const size_t in = static_cast<size_t>(weight.in());
   const size_t width = Columns(weight);
   const Blocks blocks = SplitRows(rows, InputBytes(weight));
   if (blocks.count < pool_->threads()) {
-    const PackedRows packed = Carver(*shared_).Rows(rows, weight);
+    const PackedRows packed = ScratchCarver(*shared_).Rows(rows, weight);
     PackShared(x, rows, packed);
-    LinearShared(packed, blocks, weight, activation, y);
+    LinearShared(packed, blocks, weight, activation, y, next);
     return;
   }
   pool_->ParallelFor(blocks.count, [&](size_t block, size_t thread) {
     const size_t begin = blocks.begin(block);
     const size_t count = blocks.end(block) - begin;
-    const PackedRows packed = Carver(*scratch_[thread]).Rows(count, weight);
+    const PackedRows packed = ScratchCarver(*scratch_[thread]).Rows(count, weight);
     kernels_->pack_rows(packed.Pack(x + begin * in, in, count, 0, in));
     const bool last = block + pool_->threads() >= blocks.count;
     Gemm(packed, count, weight, {0, weight.panels()}, {y + begin * width, width, activation, false},
-         last ? FirstPanel(weight.next()) : weight.panel(0));
+         last ? FirstPanel(next) : weight.panel(0));
   });
 }
 
-void Products::LinearAddNorm(const float* x, size_t rows, const PanelLinear& weight,
-                             const float* residual, const NormWeights& norm, float* sum, float* y) {
+void GemmOps::LinearNorm(const float* x, size_t rows, const PanelLinear& weight,
+                         const Epilogue& epilogue, const PanelLinear* next) {
   const size_t in = static_cast<size_t>(weight.in());
   const size_t width = Columns(weight);
-  const Ending ending = {residual, &norm, sum, y};
   const Blocks blocks = SplitRows(rows, InputBytes(weight) + width * sizeof(float));
   if (blocks.count < pool_->threads()) {
-    Carver carver(*shared_);
+    ScratchCarver carver(*shared_);
     const PackedRows packed = carver.Rows(rows, weight);
     float* product = carver.Floats(rows * width);
     PackShared(x, rows, packed);
-    LinearShared(packed, blocks, weight, Activation::kNone, product);
-    FinishShared(product, rows, width, ending);
+    LinearShared(packed, blocks, weight, Activation::kNone, product, next);
+    FinishShared(product, rows, width, epilogue);
     return;
   }
   // A block's rows are normed while they are still in the cache.
   pool_->ParallelFor(blocks.count, [&](size_t block, size_t thread) {
     const size_t begin = blocks.begin(block);
     const size_t count = blocks.end(block) - begin;
-    Carver carver(*scratch_[thread]);
+    ScratchCarver carver(*scratch_[thread]);
     const PackedRows packed = carver.Rows(count, weight);
     float* product = carver.Floats(count * width);
     kernels_->pack_rows(packed.Pack(x + begin * in, in, count, 0, in));
     const bool last = block + pool_->threads() >= blocks.count;
     Gemm(packed, count, weight, {0, weight.panels()}, {product, width, Activation::kNone, false},
-         last ? FirstPanel(weight.next()) : weight.panel(0));
-    FinishRows(product, begin, begin + count, width, ending);
+         last ? FirstPanel(next) : weight.panel(0));
+    FinishRows(product, begin, begin + count, width, epilogue);
   });
 }
 
-void Products::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t rows, Panels panels,
-                     const PackedRows& inner, float* strip, const Word* next) const {
-  const PanelLinear& in = Panel(args.in);
+void GemmOps::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t rows, Panels panels,
+                    const PackedRows& inner, float* strip, const Word* next) const {
+  const PanelLinear& in = *args.in;
   const size_t panel = static_cast<size_t>(kernels_->panel);
   const size_t step = kScaleGroup / panel;
   for (size_t first = panels.begin; first < panels.end; first += step) {
@@ -237,7 +234,7 @@ void Products::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t ro
     if (args.gate == nullptr) {
       Gemm(x, rows, in, part, output, after);
     } else {
-      const PanelLinear& gate = Panel(args.gate);
+      const PanelLinear& gate = *args.gate;
       Gemm(x, rows, in, part, output, gate.panel(part.begin));
       output.activation = Activation::kNone;
       output.multiply = true;
@@ -249,12 +246,12 @@ void Products::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t ro
   }
 }
 
-void Products::FeedForward(const FeedForwardArgs& args) {
-  const PanelLinear& in = Panel(args.in);
-  const PanelLinear& out = Panel(args.out);
+void GemmOps::FeedForward(const FeedForwardArgs& args) {
+  const PanelLinear& in = *args.in;
+  const PanelLinear& out = *args.out;
   const size_t hidden = static_cast<size_t>(in.in());
   const size_t width = Columns(out);
-  const Ending ending = {args.residual, &args.norm, args.sum, args.y};
+  const Epilogue epilogue = {args.residual, args.norm, args.sum, args.y};
   const Blocks blocks =
       SplitRows(args.rows, InputBytes(in) + InputBytes(out) +
                                (StripFloats(out.dtype()) + width) * sizeof(float));
@@ -265,7 +262,7 @@ void Products::FeedForward(const FeedForwardArgs& args) {
   pool_->ParallelFor(blocks.count, [&](size_t block, size_t thread) {
     const size_t begin = blocks.begin(block);
     const size_t count = blocks.end(block) - begin;
-    Carver carver(*scratch_[thread]);
+    ScratchCarver carver(*scratch_[thread]);
     const PackedRows packed = carver.Rows(count, in);
     const PackedRows inner = carver.Rows(count, out);
     float* strip = carver.Floats(count * StripFloats(out.dtype()));
@@ -274,16 +271,16 @@ void Products::FeedForward(const FeedForwardArgs& args) {
     Inner(args, packed, count, {0, in.panels()}, inner, strip, out.panel(0));
     const bool last = block + pool_->threads() >= blocks.count;
     Gemm(inner, count, out, {0, out.panels()}, {product, width, Activation::kNone, false},
-         last ? FirstPanel(out.next()) : in.panel(0));
-    FinishRows(product, begin, begin + count, width, ending);
+         last ? FirstPanel(args.next) : in.panel(0));
+    FinishRows(product, begin, begin + count, width, epilogue);
   });
 }
 
-void Products::FeedForwardShared(const FeedForwardArgs& args, const Blocks& blocks) {
-  const PanelLinear& in = Panel(args.in);
-  const PanelLinear& out = Panel(args.out);
+void GemmOps::FeedForwardShared(const FeedForwardArgs& args, const Blocks& blocks) {
+  const PanelLinear& in = *args.in;
+  const PanelLinear& out = *args.out;
   const size_t width = Columns(out);
-  Carver carver(*shared_);
+  ScratchCarver carver(*shared_);
   const PackedRows packed = carver.Rows(args.rows, in);
   const PackedRows inner = carver.Rows(args.rows, out);
   float* product = carver.Floats(args.rows * width);
@@ -300,10 +297,10 @@ void Products::FeedForwardShared(const FeedForwardArgs& args, const Blocks& bloc
     const Panels panels = {units * group / groups * unit,
                            std::min(units * (group + 1) / groups * unit, in.panels())};
     Inner(args, packed.From(begin), blocks.end(task / groups) - begin, panels, inner.From(begin),
-          scratch_[thread]->data(), Ahead(in, task, tasks, groups, unit));
+          scratch_[thread]->data(), Ahead(in, args.out, task, tasks, groups, unit));
   });
-  LinearShared(inner, blocks, out, Activation::kNone, product);
-  FinishShared(product, args.rows, width, {args.residual, &args.norm, args.sum, args.y});
+  LinearShared(inner, blocks, out, Activation::kNone, product, args.next);
+  FinishShared(product, args.rows, width, {args.residual, args.norm, args.sum, args.y});
 }
 
 }  // namespace penstock::cpu

@@ -1,4 +1,4 @@
-#include "models/weights.h"
+#include "models/load_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,11 +61,11 @@ TEST_F(WeightsTest, PositionTablesAreAsLongAsTheLongestInput) {
   ModelFolder folder = Golden("bert_mean_normalize");
   const auto whole = Load(folder);
   ASSERT_TRUE(whole.ok());
-  EXPECT_EQ((*whole)->position_rows, folder.max_tokens);
+  EXPECT_EQ((*whole)->positions->rows(), folder.max_tokens);
   folder.max_tokens = 7;
   const auto cut = Load(folder);
   ASSERT_TRUE(cut.ok());
-  EXPECT_EQ((*cut)->position_rows, 7);
+  EXPECT_EQ((*cut)->positions->rows(), 7);
   EXPECT_EQ((*cut)->parameters, (*whole)->parameters);
   EXPECT_LT((*cut)->bytes, (*whole)->bytes);
   folder.max_tokens = 1 << 20;
@@ -74,7 +74,7 @@ TEST_F(WeightsTest, PositionTablesAreAsLongAsTheLongestInput) {
   ModelFolder padded = Golden("roberta_rerank");
   const auto roberta = Load(padded);
   ASSERT_TRUE(roberta.ok());
-  EXPECT_EQ((*roberta)->position_rows, padded.max_tokens + (*roberta)->position_padding + 1);
+  EXPECT_EQ((*roberta)->positions->rows(), padded.max_tokens + (*roberta)->position_padding + 1);
 }
 
 // At whichever moment: an error, not the end of the process.

@@ -1,0 +1,50 @@
+#include "cpu/cpu_device.h"
+
+#include "common/waiting_lock.h"
+
+namespace penstock::cpu {
+
+CpuDevice::CpuDevice(const Kernels* table, size_t threads, bool pin)
+    : kernels(table), pool(threads, pin), ops(table, &pool, &weight_arena, &work_arena) {
+  if (pool.threads() == 1) return;
+  for (size_t worker = 0; worker < pool.threads(); ++worker) {
+    alone_.push_back(std::make_unique<Alone>(kernels));
+  }
+}
+
+std::string CpuDevice::name() const {
+  return std::string("cpu (") + IsaName(kernels->isa) + ", " + std::to_string(pool.threads()) +
+         (pool.threads() == 1 ? " thread)" : " threads)");
+}
+
+void CpuDevice::ReserveLinear(const PanelLinear& weight) {
+  const WaitingLock lock(&mutex);
+  for (const std::unique_ptr<Alone>& worker : alone_) worker->ops.Reserve(weight);
+  ops.Reserve(weight);
+}
+
+void CpuDevice::ReserveAttention(size_t length, size_t head_size) {
+  for (const std::unique_ptr<Alone>& worker : alone_) {
+    worker->ops.ReserveAttention(length, head_size);
+  }
+  ops.ReserveAttention(length, head_size);
+}
+
+uint64_t CpuDevice::ScratchBytes() const {
+  uint64_t bytes = ops.scratch_bytes();
+  for (const std::unique_ptr<Alone>& worker : alone_) bytes += worker->ops.scratch_bytes();
+  return bytes;
+}
+
+uint64_t CpuDevice::ReleaseScratch() {
+  uint64_t bytes = 0;
+  if (--scratch_holders_ == 0) {
+    bytes = ops.ReleaseScratch();
+    for (const std::unique_ptr<Alone>& worker : alone_) bytes += worker->ops.ReleaseScratch();
+  }
+  for (const std::unique_ptr<Alone>& worker : alone_) worker->work_arena.Trim();
+  work_arena.Trim();
+  return bytes;
+}
+
+}  // namespace penstock::cpu

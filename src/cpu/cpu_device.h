@@ -1,0 +1,76 @@
+// CpuDevice: what the models of one CpuBackend share: kernels, threads, memory, and the turn to
+// use them.
+//
+// Work is done in one of two ways: an operation spread over all threads (`ops`), or pieces that
+// each thread takes through several operations alone (its Worker's ops). Both use the threads and
+// the scratch, so only the holder of `mutex` may run operations, reserve or release.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/thread_pool.h"
+#include "cpu/cpu_ops.h"
+#include "cpu/huge_page_arena.h"
+#include "cpu/kernels.h"
+
+namespace penstock::cpu {
+
+class CpuDevice {
+ public:
+  CpuDevice(const Kernels* kernels, size_t threads, bool pin);
+
+  // "cpu (avx512, 2 threads)".
+  std::string name() const;
+  size_t workers() const { return pool.threads(); }
+  // Calls piece(index, worker_ops, worker) for every index below count, begun in order; the
+  // operations given run on the calling thread alone. Returns when all are done.
+  template <typename Piece>
+  void RunPieces(size_t count, Piece&& piece) {
+    if (alone_.empty()) {
+      for (size_t index = 0; index < count; ++index) piece(index, &ops, size_t{0});
+      return;
+    }
+    pool.ParallelFor(
+        count, [&](size_t index, size_t worker) { piece(index, &alone_[worker]->ops, worker); });
+  }
+
+  // Makes room for operations with `weight` on all threads and on each. Takes the mutex.
+  void ReserveLinear(const PanelLinear& weight);
+
+  // The rest, but for ScratchBytes: the caller holds the mutex.
+  // Makes room for attention over sequences of up to `length` tokens.
+  void ReserveAttention(size_t length, size_t head_size);
+  // Of all scratch. Any thread.
+  uint64_t ScratchBytes() const;
+  // Count a user of the scratch in and out; the last one's release gives it back, and returns its
+  // bytes.
+  void HoldScratch() { ++scratch_holders_; }
+  uint64_t ReleaseScratch();
+
+  const Kernels* const kernels;
+  HugePageArena weight_arena;  // and all else that stays
+  HugePageArena work_arena;    // activations and scratch
+  ThreadPool pool;
+  CpuOps ops;
+  std::mutex mutex;
+
+ private:
+  struct Alone {
+    explicit Alone(const Kernels* kernels)
+        : pool(1, false), ops(kernels, &pool, &weight_arena, &work_arena) {}
+    HugePageArena weight_arena;
+    HugePageArena work_arena;
+    ThreadPool pool;
+    CpuOps ops;
+  };
+
+  std::vector<std::unique_ptr<Alone>> alone_;  // one a thread; empty where there is but one
+  size_t scratch_holders_ = 0;
+};
+
+}  // namespace penstock::cpu

@@ -1,0 +1,367 @@
+#include "cpu/program_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <variant>
+
+#include "common/exception_status.h"
+#include "common/waiting_lock.h"
+
+namespace penstock::cpu {
+namespace {
+
+size_t RoundUp(size_t n, size_t step) { return (n + step - 1) / step * step; }
+
+const float* Data(const Table* table) {
+  return table == nullptr ? nullptr : static_cast<const FloatTable*>(table)->data();
+}
+const PanelLinear* Panels(const PackedLinear* weight) {
+  return static_cast<const PanelLinear*>(weight);
+}
+NormWeights ToWeights(const Norm& norm) {
+  return {Data(norm.gamma), Data(norm.beta), norm.epsilon};
+}
+
+// What an op over rows of tokens or sequences reads: the latter come after all of the former.
+struct ReadsSequences {
+  const Program& program;
+  bool operator()(const EmbedOp&) const { return false; }
+  bool operator()(const InputOp&) const { return false; }
+  bool operator()(const AttentionOp&) const { return false; }
+  bool operator()(const PoolOp&) const { return false; }
+  template <typename T>
+  bool operator()(const T& op) const {
+    return program.values[op.x].rows == Rows::kSequences;
+  }
+};
+
+size_t MostTokenWidth(std::span<const Program* const> programs) {
+  size_t most = 1;
+  for (const Program* program : programs) {
+    size_t width = 0;
+    for (const Value& value : program->values) {
+      if (value.rows == Rows::kTokens) width += static_cast<size_t>(value.width);
+    }
+    most = std::max(most, width);
+  }
+  return most;
+}
+
+}  // namespace
+
+CpuProgramRun::Prepared::Prepared(const Program& given) : program(&given) {
+  for (const Value& value : given.values) {
+    size_t& width = value.rows == Rows::kTokens ? token_width : sequence_width;
+    columns_before.push_back(width);
+    width += static_cast<size_t>(value.width);
+  }
+  while (token_ops < given.ops.size() && !std::visit(ReadsSequences{given}, given.ops[token_ops])) {
+    ++token_ops;
+  }
+  next.resize(given.ops.size(), nullptr);
+  const PanelLinear* ahead = nullptr;
+  for (size_t i = given.ops.size(); i-- > 0;) {
+    next[i] = ahead;
+    const std::vector<const PackedLinear*> weights = WeightsOf(given.ops[i]);
+    if (!weights.empty()) ahead = Panels(weights.front());
+  }
+}
+
+void CpuProgramRun::TokenRows::Reserve(size_t tokens, size_t width, HugePageArena* arena) {
+  if (tokens <= capacity) return;
+  Release();  // first, so that old and new are never there at once
+  const size_t rows = RoundUp(tokens, kTokenStep);
+  values = std::make_unique<AlignedBuffer>(rows * width, arena);
+  position_ids.resize(rows);
+  capacity = rows;  // last: what throws leaves none
+}
+
+void CpuProgramRun::TokenRows::Release() {
+  capacity = 0;
+  values.reset();
+  position_ids = std::vector<int32_t>();  // ({} would keep the room)
+}
+
+uint64_t CpuProgramRun::TokenRows::bytes() const {
+  return position_ids.capacity() * sizeof(int32_t) +
+         (values == nullptr ? 0 : values->size() * sizeof(float));
+}
+
+// Runs ops over a part of the batch: some of its sequences, or all of them.
+class CpuProgramRun::Interpreter {
+ public:
+  // Rows of sequences: those of `part` begin at row `first` of the values and of `sinks`.
+  Interpreter(const Prepared& prepared, CpuOps* ops, const PackedBatch& part, TokenRows* tokens,
+              float* sequence_values, size_t sequence_capacity, size_t first)
+      : prepared_(prepared),
+        ops_(ops),
+        part_(part),
+        tokens_(tokens),
+        sequence_values_(sequence_values),
+        sequence_capacity_(sequence_capacity),
+        first_(first) {}
+
+  // Ops [begin, end).
+  void Run(size_t begin, size_t end) {
+    for (index_ = begin; index_ < end; ++index_) {
+      std::visit([this](const auto& op) { RunOp(op); }, prepared_.program->ops[index_]);
+    }
+  }
+
+  // Where the rows of value `id` begin.
+  float* Data(ValueId id) const {
+    const Value& value = prepared_.program->values[id];
+    const size_t before = prepared_.columns_before[id];
+    if (value.rows == Rows::kTokens) return tokens_->values->data() + before * tokens_->capacity;
+    return sequence_values_ + before * sequence_capacity_ + first_ * Width(id);
+  }
+  size_t Width(ValueId id) const {
+    return static_cast<size_t>(prepared_.program->values[id].width);
+  }
+
+ private:
+  float* Optional(ValueId id) const { return id == kNoValue ? nullptr : Data(id); }
+  size_t RowsOf(ValueId id) const {
+    return prepared_.program->values[id].rows == Rows::kTokens ? part_.tokens() : part_.sequences();
+  }
+  const PanelLinear* next() const { return prepared_.next[index_]; }
+
+  void NumberPositions(int32_t padding) {
+    for (size_t s = 0; s < part_.sequences(); ++s) {
+      int32_t next = padding + 1;
+      for (int32_t t = part_.offsets[s]; t < part_.offsets[s + 1]; ++t) {
+        const size_t token = static_cast<size_t>(t);
+        tokens_->position_ids[token] = part_.ids[token] == padding ? padding : next++;
+      }
+    }
+  }
+
+  void RunOp(const EmbedOp& op) {
+    EmbedTask task;
+    task.ids = part_.ids.data();
+    if (op.types != nullptr && op.types->rows() > 1 && !part_.type_ids.empty()) {
+      task.type_ids = part_.type_ids.data();
+    }
+    if (op.positions != nullptr) {
+      NumberPositions(op.position_padding);
+      task.position_ids = tokens_->position_ids.data();
+    }
+    task.words = cpu::Data(op.words);
+    task.positions = cpu::Data(op.positions);
+    task.types = cpu::Data(op.types);
+    task.width = op.words->width();
+    task.norm = ToWeights(op.norm);
+    ops_->Embed(task, part_.tokens(), Data(op.y));
+  }
+  void RunOp(const InputOp& op) {
+    std::memcpy(Data(op.y), part_.input.data(), part_.input.size_bytes());
+  }
+  void RunOp(const NormOp& op) {
+    ops_->NormRows(Data(op.x), RowsOf(op.x), Width(op.x), ToWeights(op.norm), Data(op.y));
+  }
+  void RunOp(const LinearOp& op) {
+    ops_->gemm().Linear(Data(op.x), RowsOf(op.x), *Panels(op.weight), op.activation, Data(op.y),
+                        next());
+  }
+  void RunOp(const LinearNormOp& op) {
+    ops_->gemm().LinearNorm(Data(op.x), RowsOf(op.x), *Panels(op.weight),
+                            {Data(op.residual), ToWeights(op.norm), Optional(op.sum), Data(op.y)},
+                            next());
+  }
+  void RunOp(const FeedForwardOp& op) {
+    FeedForwardArgs args;
+    args.x = Data(op.x);
+    args.rows = RowsOf(op.x);
+    args.in = Panels(op.in);
+    args.gate = Panels(op.gate);
+    args.activation = op.activation;
+    args.out = Panels(op.out);
+    args.residual = Data(op.residual);
+    args.norm = ToWeights(op.norm);
+    args.sum = Optional(op.sum);
+    args.y = Data(op.y);
+    args.next = next();
+    ops_->gemm().FeedForward(args);
+  }
+  void RunOp(const AttentionOp& op) {
+    ops_->Attention(
+        {Data(op.qkv), part_.offsets, op.shape, op.queries, part_.pool_skip, Data(op.y)});
+  }
+  void RunOp(const PoolOp& op) {
+    ops_->Pool({Data(op.x), part_.offsets, part_.pool_skip, Width(op.x), op.pooling,
+                Data(op.y) + op.column, Width(op.y)});
+  }
+
+  const Prepared& prepared_;
+  CpuOps* const ops_;
+  const PackedBatch& part_;
+  TokenRows* const tokens_;
+  float* const sequence_values_;
+  const size_t sequence_capacity_;
+  const size_t first_;
+  size_t index_ = 0;  // of the op under way
+};
+
+CpuProgramRun::CpuProgramRun(CpuDevice* device, std::span<const Program* const> programs)
+    : device_(device),
+      plan_(device->workers(), MostTokenWidth(programs) * sizeof(float), CacheBytes()),
+      workers_(device->workers()) {
+  for (const Program* program : programs) {
+    const Prepared& prepared = programs_.emplace_back(*program);
+    token_width_ = std::max(token_width_, prepared.token_width);
+    sequence_width_ = std::max(sequence_width_, prepared.sequence_width);
+    max_length_ = std::max(max_length_, static_cast<size_t>(program->max_length));
+    for (const Op& op : program->ops) {
+      const AttentionOp* attention = std::get_if<AttentionOp>(&op);
+      if (attention == nullptr) continue;
+      head_size_ = std::max(head_size_, static_cast<size_t>(attention->shape.head_size));
+    }
+  }
+}
+
+Status CpuProgramRun::Reserve(size_t tokens, size_t sequences) {
+  try {
+    const WaitingLock lock(&device_->mutex);
+    MakeRoom(tokens, sequences);
+    return Status::Ok();
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
+void CpuProgramRun::MakeRoom(size_t tokens, size_t sequences) {
+  for (Worker& worker : workers_) worker.offsets.reserve(sequences + 1);
+  plan_.Reserve(sequences);
+  if (tokens <= token_capacity_ && sequences <= sequence_capacity_) return;
+  try {
+    if (tokens > token_capacity_) MakeTokenRoom(RoundUp(tokens, kTokenStep));
+    if (sequences > sequence_capacity_) {
+      const size_t rows = RoundUp(sequences, kSequenceStep);
+      sequence_capacity_ = 0;
+      sequence_values_.reset();
+      if (sequence_width_ > 0) {
+        sequence_values_ =
+            std::make_unique<AlignedBuffer>(rows * sequence_width_, &device_->work_arena);
+      }
+      sequence_capacity_ = rows;
+    }
+  } catch (...) {
+    CountHeld();
+    throw;
+  }
+  CountHeld();
+}
+
+void CpuProgramRun::MakeTokenRoom(size_t tokens) {
+  if (!holds_scratch_) device_->HoldScratch();
+  holds_scratch_ = true;
+  const size_t longest = std::min(max_length_, tokens);
+  const size_t group = std::min(tokens, std::max(longest, plan_.group_tokens()));
+  token_capacity_ = 0;
+  for (Worker& worker : workers_) worker.rows.Reserve(group, token_width_, &device_->work_arena);
+  whole_.Reserve(tokens, token_width_, &device_->work_arena);
+  if (head_size_ > 0) device_->ReserveAttention(longest, head_size_);
+  token_capacity_ = tokens;
+}
+
+uint64_t CpuProgramRun::Release() {
+  const WaitingLock lock(&device_->mutex);
+  uint64_t released = held_bytes_.load(std::memory_order_relaxed);
+  whole_.Release();
+  for (Worker& worker : workers_) {
+    worker.rows.Release();
+    worker.offsets = std::vector<int32_t>();
+  }
+  plan_.Release();
+  sequence_values_.reset();
+  token_capacity_ = 0;
+  sequence_capacity_ = 0;
+  if (holds_scratch_) released += device_->ReleaseScratch();
+  holds_scratch_ = false;
+  CountHeld();
+  return released;
+}
+
+void CpuProgramRun::CountHeld() {
+  uint64_t bytes = whole_.bytes();
+  for (const Worker& worker : workers_) bytes += worker.rows.bytes();
+  if (sequence_values_ != nullptr) bytes += sequence_values_->size() * sizeof(float);
+  held_bytes_.store(bytes, std::memory_order_relaxed);
+}
+
+uint64_t CpuProgramRun::HeldBytes() const {
+  return held_bytes_.load(std::memory_order_relaxed) + device_->ScratchBytes();
+}
+
+Status CpuProgramRun::Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) {
+  const Prepared& prepared = programs_[index];
+  PENSTOCK_RETURN_IF_ERROR(CheckBatch(*prepared.program, batch, sinks));
+  try {
+    const WaitingLock lock(&device_->mutex);
+    MakeRoom(batch.tokens(), batch.sequences());
+    RunLocked(prepared, batch, sinks);
+    return Status::Ok();
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
+void CpuProgramRun::RunLocked(const Prepared& prepared, const PackedBatch& batch,
+                              std::span<float* const> sinks) {
+  const Program& program = *prepared.program;
+  float* const sequence_values = sequence_values_ == nullptr ? nullptr : sequence_values_->data();
+  Interpreter all(prepared, &device_->ops, batch, &whole_, sequence_values, sequence_capacity_, 0);
+  const bool tokens_wanted = program.values[program.result].rows == Rows::kTokens;
+  if (plan_.Make(batch)) {
+    device_->RunPieces(plan_.groups().size(), [&](size_t group, CpuOps* ops, size_t worker) {
+      RunGroup(prepared, batch, sinks, plan_.groups()[group], ops, &workers_[worker]);
+    });
+    if (tokens_wanted) return;
+  } else {
+    all.Run(0, prepared.token_ops);
+  }
+  all.Run(prepared.token_ops, program.ops.size());
+  const size_t width = all.Width(program.result);
+  const float* const result = all.Data(program.result);
+  for (size_t s = 0; s < sinks.size(); ++s) {
+    const size_t first = tokens_wanted ? static_cast<size_t>(batch.offsets[s]) : s;
+    const size_t rows = tokens_wanted ? static_cast<size_t>(batch.length(s)) : 1;
+    std::memcpy(sinks[s], result + first * width, rows * width * sizeof(float));
+  }
+}
+
+void CpuProgramRun::RunGroup(const Prepared& prepared, const PackedBatch& batch,
+                             std::span<float* const> sinks, const GroupPlan::Group& group,
+                             CpuOps* ops, Worker* worker) {
+  const int32_t first = batch.offsets[group.begin];
+  worker->offsets.clear();
+  for (size_t s = group.begin; s <= group.end; ++s) {
+    worker->offsets.push_back(batch.offsets[s] - first);
+  }
+  const size_t token = static_cast<size_t>(first);
+  PackedBatch part;
+  part.ids = batch.ids.subspan(token, group.tokens);
+  if (!batch.type_ids.empty()) part.type_ids = batch.type_ids.subspan(token, group.tokens);
+  part.offsets = worker->offsets;
+  if (!batch.pool_skip.empty()) {
+    part.pool_skip = batch.pool_skip.subspan(group.begin, group.end - group.begin);
+  }
+  if (!batch.input.empty()) {
+    const size_t width = batch.input.size() / batch.tokens();
+    part.input = batch.input.subspan(token * width, group.tokens * width);
+  }
+  Interpreter interpreter(prepared, ops, part, &worker->rows,
+                          sequence_values_ == nullptr ? nullptr : sequence_values_->data(),
+                          sequence_capacity_, group.begin);
+  interpreter.Run(0, prepared.token_ops);
+  const ValueId result = prepared.program->result;
+  if (prepared.program->values[result].rows == Rows::kSequences) return;
+  const size_t width = interpreter.Width(result);
+  for (size_t s = 0; s < part.sequences(); ++s) {
+    std::memcpy(sinks[group.begin + s],
+                interpreter.Data(result) + static_cast<size_t>(part.offsets[s]) * width,
+                static_cast<size_t>(part.length(s)) * width * sizeof(float));
+  }
+}
+
+}  // namespace penstock::cpu

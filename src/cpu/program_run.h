@@ -1,0 +1,99 @@
+// CpuProgramRun: interprets programs on a CpuDevice.
+//
+// The ops over tokens run in one of two ways; the bits are the same.
+//   groups  the batch is cut into groups of whole sequences (group_plan.h); a worker takes each
+//           through all of these ops alone: its activations stay in that worker's L2, and no
+//           worker waits for another between ops
+//   whole   one op after the other, each spread over all threads: for a batch that does not cut
+//           into even groups, above all a single text
+// What sequences become (pooled rows, the one token of the last layer that is wanted) is gathered
+// for the whole batch; the ops over sequences then run once, spread over all threads.
+//
+// Values over tokens lie in one array for each worker and one for the whole batch, values over
+// sequences in one; the programs of a run share them. Arrays grow by whole steps.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/cpu_device.h"
+#include "cpu/group_plan.h"
+#include "tensor/backend.h"
+#include "tensor/program.h"
+
+namespace penstock::cpu {
+
+class CpuProgramRun final : public ProgramRun {
+ public:
+  static constexpr size_t kTokenStep = 128;
+  static constexpr size_t kSequenceStep = 16;
+
+  // Device and programs must outlive this.
+  CpuProgramRun(CpuDevice* device, std::span<const Program* const> programs);
+  ~CpuProgramRun() override { Release(); }
+
+  Status Reserve(size_t tokens, size_t sequences) override;
+  uint64_t HeldBytes() const override;
+  uint64_t Release() override;
+  Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) override;
+
+ private:
+  // A program, and what is known before it runs.
+  struct Prepared {
+    explicit Prepared(const Program& program);
+
+    const Program* program;
+    size_t token_ops = 0;                // how many; the ops over sequences follow
+    std::vector<size_t> columns_before;  // of each value, among those of its rows
+    size_t token_width = 0;              // of all values over tokens, floats
+    size_t sequence_width = 0;
+    std::vector<const PanelLinear*> next;  // of each op: what is multiplied by after it, or null
+  };
+  // Room for the values over tokens of a part of a batch.
+  struct TokenRows {
+    void Reserve(size_t tokens, size_t width, HugePageArena* arena);
+    void Release();
+    uint64_t bytes() const;
+
+    std::unique_ptr<AlignedBuffer> values;
+    std::vector<int32_t> position_ids;
+    size_t capacity = 0;  // tokens
+  };
+  struct Worker {
+    TokenRows rows;
+    std::vector<int32_t> offsets;  // of the group, from 0
+  };
+  class Interpreter;
+
+  // Under the device's mutex. What throws leaves less room than there was, and the next call makes
+  // it again.
+  void MakeRoom(size_t tokens, size_t sequences);
+  void MakeTokenRoom(size_t tokens);
+  void CountHeld();
+  void RunLocked(const Prepared& prepared, const PackedBatch& batch, std::span<float* const> sinks);
+  void RunGroup(const Prepared& prepared, const PackedBatch& batch, std::span<float* const> sinks,
+                const GroupPlan::Group& group, CpuOps* ops, Worker* worker);
+
+  CpuDevice* const device_;
+  std::vector<Prepared> programs_;
+  // The most of any program.
+  size_t token_width_ = 0;
+  size_t sequence_width_ = 0;
+  size_t max_length_ = 0;
+  size_t head_size_ = 0;
+
+  GroupPlan plan_;
+  TokenRows whole_;
+  std::vector<Worker> workers_;
+  std::unique_ptr<AlignedBuffer> sequence_values_;
+  size_t token_capacity_ = 0;
+  size_t sequence_capacity_ = 0;
+  bool holds_scratch_ = false;
+  std::atomic<uint64_t> held_bytes_{0};  // of all arrays above
+};
+
+}  // namespace penstock::cpu

@@ -1,0 +1,30 @@
+// The programs of an encoder: what its architecture computes, written down once for a backend.
+//
+// Post-norm models (BERT) norm the sum behind attention and behind the feed-forward; pre-norm ones
+// (ModernBERT) what goes into them. Where an output is made of one token of each sequence (CLS or
+// last-token pooling, classifiers), the last layer's attention looks up that token alone, and what
+// follows it, most of the layer's work, is done once for each sequence.
+#pragma once
+
+#include "models/encoder.h"
+#include "models/weights.h"
+#include "tensor/program.h"
+
+namespace penstock {
+
+// For an output that the weights offer. Pooled rows are not normalised, logits are raw. The weights
+// must outlive it.
+Program EncoderProgram(const EncoderWeights& weights, EncoderOutput output);
+
+// Parts of it, for calibration while the layers come up. All but the first begin with rows of
+// hidden states and take sequences of up to `max_length` tokens; results are rows of tokens.
+Program EmbeddingProgram(const EncoderWeights& weights, int32_t max_length);
+Program NormProgram(const EncoderWeights& weights, const Norm& norm, int32_t max_length);
+// x plus attention, normed in post-norm models. `layer` has its norms and attention's weights.
+Program AttentionProgram(const EncoderWeights& weights, const EncoderLayer& layer,
+                         int32_t max_length);
+// x plus the feed-forward, normed in post-norm models.
+Program FeedForwardProgram(const EncoderWeights& weights, const EncoderLayer& layer,
+                           int32_t max_length);
+
+}  // namespace penstock

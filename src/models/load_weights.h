@@ -1,0 +1,33 @@
+// Reads a model folder's tensors by the names its architecture gives them, and packs them for a
+// backend. Tensors are never inflated before: they are converted a row at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/status.h"
+#include "formats/model_folder.h"
+#include "models/product_types.h"
+#include "models/weights.h"
+#include "tensor/backend.h"
+
+namespace penstock {
+
+// Of the tables of cos and sin together, and of a learned table of positions; both have a row for
+// each token a model may take.
+inline constexpr uint64_t kRopeBytesMax = uint64_t{128} << 20;
+inline constexpr uint64_t kPositionBytesMax = uint64_t{1} << 30;
+
+// The linear layers of `folder`'s encoder layers take `types`, those after pooling f32 (they are
+// few, and nothing evens their errors out). Errors name the tensor or setting at fault;
+// kPayloadTooLarge, field max_position_embeddings: the tables of positions are over their limits;
+// kUnavailable: a file was cut while it was read.
+Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
+                                                             Backend* backend,
+                                                             const ProductTypes& types);
+
+// MPNet's bucket of key - query (transformers, MPNetEncoder.relative_position_bucket): 32 buckets,
+// half for keys after the query; distances below 8 exact, then logarithmic up to 128.
+int32_t RelativeBucket(int32_t distance);
+
+}  // namespace penstock

@@ -1,0 +1,12 @@
+#include "tensor/backend.h"
+
+namespace penstock {
+
+std::unique_ptr<Table> Backend::Keep(const TensorView& view) {
+  return Keep(
+      view.rows, static_cast<int32_t>(view.columns), [&view](int64_t first, std::span<float> rows) {
+        view.CopyToF32(first, static_cast<int64_t>(rows.size()) / view.columns, rows.data());
+      });
+}
+
+}  // namespace penstock

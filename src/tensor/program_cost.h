@@ -1,0 +1,38 @@
+// What a program costs on a batch, and how it is written: the figures that memory, benchmarks and
+// `penstock inspect --program` are computed from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tensor/program.h"
+
+namespace penstock {
+
+// Sequences of equal length.
+struct BatchShape {
+  int64_t sequences = 1;
+  int64_t length = 1;  // tokens of each
+};
+
+struct Cost {
+  // Multiplications and additions of linear layers and of attention; all else (norms, activations,
+  // softmax, pooling) is not counted.
+  double operations = 0;
+  uint64_t weight_bytes = 0;      // in memory: what is read at least once. Of tables: all rows.
+  uint64_t activation_bytes = 0;  // values read and written, each once
+};
+
+Cost CostOf(const Program& program, const Op& op, const BatchShape& batch);
+// Of all ops together. Tables and weights count each time they are read.
+Cost CostOf(const Program& program, const BatchShape& batch);
+
+// Bytes that the values of a batch take if each has memory of its own.
+uint64_t ValueBytes(const Program& program, const BatchShape& batch);
+
+// "%4 = linear(%1, [1152, 384] bf16, gelu)": what an op does, with values and shapes.
+std::string OpText(const Op& op);
+// "%4: tokens x 384".
+std::string ValueText(const Program& program, ValueId id);
+
+}  // namespace penstock

@@ -1,0 +1,37 @@
+// TensorView: rows of numbers as a file stores them, in memory that belongs to somebody else. Of
+// any type that ConvertToF32 reads, at any alignment; what packs them converts a row at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/dtype.h"
+
+namespace penstock {
+
+struct TensorView {
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  const std::byte* data = nullptr;  // [rows, columns] row-major; null: no tensor
+
+  size_t row_bytes() const { return static_cast<size_t>(columns) * DTypeBytes(dtype); }
+  // Rows [first, first + count); all of them exist.
+  TensorView Rows(int64_t first, int64_t count) const {
+    return {dtype, count, columns, data + static_cast<size_t>(first) * row_bytes()};
+  }
+  // `count` rows from `first` on, to out[count * columns].
+  void CopyToF32(int64_t first, int64_t count, float* out) const {
+    ConvertToF32(dtype, data + static_cast<size_t>(first) * row_bytes(),
+                 static_cast<size_t>(count * columns), out);
+  }
+};
+
+// Floats as a view; values.size() is a multiple of `columns`.
+inline TensorView ViewOf(std::span<const float> values, int64_t columns) {
+  return {DType::kF32, static_cast<int64_t>(values.size()) / columns, columns,
+          std::as_bytes(values).data()};
+}
+
+}  // namespace penstock
