@@ -115,9 +115,11 @@ def main():
         }
         for stream in streams:
             stream.close()
-        while metrics(port)["penstock_http_streams"] > 0:
+        for _ in range(100):
+            figures["inflight_bytes_after"] = metrics(port)["penstock_inflight_bytes"]
+            if figures["inflight_bytes_after"] == 0:
+                break
             time.sleep(0.1)
-        figures["inflight_bytes_after"] = metrics(port)["penstock_inflight_bytes"]
     finally:
         process.terminate()
         process.wait()
