@@ -1,5 +1,9 @@
 #include "http/connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
@@ -38,6 +42,9 @@ constexpr uint64_t kDrainBytesMax = 64 << 10;
 // A body up to this size is sent in one piece with the header.
 constexpr size_t kJoinBytesMax = 16 << 10;
 constexpr std::chrono::seconds kLinger{2};
+// What the kernel may hold of a stream that is not on its way yet. Without this it takes megabytes
+// for a client that does not read.
+constexpr int kStreamNotSentBytes = 64 << 10;
 // How long a stream has, after the request's deadline, to say in its body that it ends early.
 constexpr std::chrono::seconds kStreamGrace{1};
 // What a request takes of memory for each byte of its body: the byte; what is parsed of it (an id
@@ -63,16 +70,6 @@ const std::string& DateNow(IoThread* thread) {
     thread->date_unix_s = now;
   }
   return thread->date;
-}
-
-// "/p?q" of "http://host/p?q", "*" and "/p?q" as they are.
-std::string OriginForm(std::string_view target) {
-  for (const std::string_view scheme : {"http://", "https://"}) {
-    if (Lower(target.substr(0, scheme.size())) != scheme) continue;
-    const size_t slash = target.find('/', scheme.size());
-    return slash == std::string_view::npos ? "/" : std::string(target.substr(slash));
-  }
-  return std::string(target);
 }
 
 // What connection and workers share about a request, in one allocation.
@@ -580,6 +577,7 @@ class ConnectionOn final : public Connection,
     state_ = State::kStreaming;
     outgoing_ = stream;
     thread_->handler->OnStreams(+1);
+    SetNotSentMax(kStreamNotSentBytes);
     const HttpResponse head = stream->TakeHead();
     using Body = HeadOptions::Body;
     const Body body = stream->chunked() ? Body::kChunked : Body::kUntilClose;
@@ -626,7 +624,13 @@ class ConnectionOn final : public Connection,
     SendMore();
   }
 
+  // 0: as the system has it.
+  void SetNotSentMax(int bytes) {
+    setsockopt(Socket().native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+  }
+
   void EndStream() {
+    SetNotSentMax(0);
     status_ = outgoing_->end_status();
     LeaveStream();
     FinishAnswer();

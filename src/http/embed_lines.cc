@@ -11,6 +11,9 @@ namespace {
 
 // A part of the body is about a quarter of what may be unread, so that some are under way.
 constexpr int64_t kPartsOfUnread = 4;
+// Parts under way at once: one with the model, one on its way there. More would fill the model's
+// queue where many streams begin at once.
+constexpr int64_t kPartsOutMax = 2;
 constexpr int64_t kPrintedFloatBytesMax = 16;  // "-1.17549435e-38,"
 constexpr int64_t kBase64FloatBytes = 6;
 
@@ -120,7 +123,7 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
       return parts_->Stop({StatusCode::kDeadlineExceeded,
                            "the request's time ran out before all of it was answered"});
     }
-    for (;;) {
+    while (parts_out_ < kPartsOutMax) {
       const int64_t unread = stream_ == nullptr ? 0 : static_cast<int64_t>(stream_->unread());
       const int64_t held = parts_out_ * part_bytes_ + unread;
       if (held > 0 && held + part_bytes_ > unread_max_) {

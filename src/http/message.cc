@@ -1,5 +1,6 @@
 #include "http/message.h"
 
+#include <algorithm>
 #include <random>
 
 #include "http/stream.h"
@@ -66,6 +67,20 @@ int HexDigit(char c) {
 }
 
 }  // namespace
+
+std::string OriginForm(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    const bool same =
+        target.size() >= scheme.size() &&
+        std::equal(scheme.begin(), scheme.end(), target.begin(), [](char wanted, char c) {
+          return wanted == (c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+        });
+    if (!same) continue;
+    const size_t slash = target.find('/', scheme.size());
+    return slash == std::string_view::npos ? "/" : std::string(target.substr(slash));
+  }
+  return std::string(target);
+}
 
 bool PercentDecode(std::string_view text, std::string* out) {
   out->clear();

@@ -131,6 +131,9 @@ class HttpHandler {
 // "Not Found"; "Unknown" for a status that Penstock does not use.
 const char* ReasonPhrase(int status);
 
+// The target without scheme and host: "/p?q" of "http://host/p?q"; "*" and "/p?q" as they are.
+std::string OriginForm(std::string_view target);
+
 // Decodes %XX. False for a broken escape or a NUL.
 bool PercentDecode(std::string_view text, std::string* out);
 
