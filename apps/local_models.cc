@@ -415,7 +415,7 @@ Status ApplyRedis(const ModelFlags& flags, ServiceLimits* limits) {
 }
 
 // A folder, a hub reference, or the path of a tokenizer.json.
-Expected<std::unique_ptr<Engine>> LoadTokenizer(const ModelSpec& spec, Metrics* metrics) {
+Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* metrics) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   std::string path = spec.reference;
@@ -424,7 +424,9 @@ Expected<std::unique_ptr<Engine>> LoadTokenizer(const ModelSpec& spec, Metrics* 
     resolve.tokenizer_only = true;
     PENSTOCK_ASSIGN_OR_RETURN(path, ResolveModel(path, resolve));
   }
-  return Engine::LoadTokenizer(path, spec.options, metrics);
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                            Engine::LoadTokenizer(path, spec.options, metrics));
+  return model;
 }
 
 // What is wrong with a reference however the hub answers: before anything is started.

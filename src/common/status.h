@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -79,11 +78,6 @@ class [[nodiscard]] Expected {
  public:
   Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT
   Expected(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
-  // One of a derived class, say.
-  template <typename U>
-  requires(!std::is_same_v<T, U> && std::is_convertible_v<U&&, T>)
-      Expected(Expected<U> other)  // NOLINT
-      : Expected(other.ok() ? Expected(T(*std::move(other))) : Expected(other.status())) {}
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }

@@ -34,8 +34,8 @@ std::string CommitOfFolder(const std::string& folder) {
   return path.parent_path().filename() == "snapshots" ? path.filename().string() : "";
 }
 
-Expected<std::unique_ptr<Engine>> LoadReference(ModelSpec spec, Backend* backend, Metrics* metrics,
-                                                const std::atomic<bool>& stopping) {
+Expected<std::unique_ptr<Model>> LoadReference(ModelSpec spec, Backend* backend, Metrics* metrics,
+                                               const std::atomic<bool>& stopping) {
   if (backend == nullptr) return Status::Unsupported("there is no backend to load a model for");
   ResolveOptions resolve;
   resolve.progress = [&, file = std::string()](const HubProgress& progress) mutable {
@@ -47,7 +47,9 @@ Expected<std::unique_ptr<Engine>> LoadReference(ModelSpec spec, Backend* backend
   };
   PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, ResolveModel(spec.reference, resolve));
   spec.options.revision = CommitOfFolder(folder);
-  return Engine::Load(folder, spec.options, backend, metrics);
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                            Engine::Load(folder, spec.options, backend, metrics));
+  return model;
 }
 
 }  // namespace

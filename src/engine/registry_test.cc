@@ -24,11 +24,12 @@ class RegistryTest : public testing::Test {
     return std::make_unique<Engine>(FakeParts(task), options, &metrics_);
   }
   Registry::Loader LoaderThat(std::function<void(const ModelSpec&)> waits) {
-    return [this, waits](const ModelSpec& spec) -> Expected<std::unique_ptr<Engine>> {
+    return [this, waits](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
       waits(spec);
       if (spec.reference == "broken") return Status::NotFound("no such folder");
-      return Make(spec.options.name,
-                  spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
+      return std::unique_ptr<Model>(Make(spec.options.name, spec.reference == "reranker"
+                                                                ? ModelTask::kReranking
+                                                                : ModelTask::kEmbedding));
     };
   }
   static ModelSpec Spec(std::string name, std::string reference,
@@ -226,10 +227,14 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
     bool loaded = false;
     for (int64_t nth = 1; !loaded; nth += 1 + nth / 12) {
       std::optional<FailingNew> failing;
-      Registry registry(nullptr, &metrics_, [&](const ModelSpec& spec) {
-        failing.emplace(nth, count);
-        return Engine::Load(spec.reference, options, backend->get(), &metrics_);
-      });
+      Registry registry(nullptr, &metrics_,
+                        [&](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+                          failing.emplace(nth, count);
+                          PENSTOCK_ASSIGN_OR_RETURN(
+                              std::unique_ptr<Model> model,
+                              Engine::Load(spec.reference, options, backend->get(), &metrics_));
+                          return model;
+                        });
       ASSERT_TRUE(registry.Add(Spec("a", folder)).ok());
       registry.StartLoading();
       const Status status = registry.WaitLoaded();
