@@ -99,9 +99,9 @@ def test_inspect_prints_the_program(model):
     assert first["operations"] == 4 * 3 * 20 * 20 * hidden
     for key in ("operations", "weight_bytes", "activation_bytes"):
         assert program[key] == sum(op[key] for op in ops)
-    # The last layer of a reranker is done for one token of each sequence.
+    # Where the first token is the result, the last layer is done for that token of each sequence alone.
     last = [op for op in ops if op["op"] == "attention"][-1]
-    assert last["operations"] == first["operations"] // (20 if model == RERANK else 1), last
+    assert last["operations"] == first["operations"] // (1 if model == EMBED else 20), last
     text = run(*args).stdout.decode()
     for op in ops:
         assert op["text"] in text
