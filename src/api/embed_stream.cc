@@ -27,7 +27,7 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
         plan_(std::move(plan)),
         request_(std::move(request)),
         options_(options),
-        dimensions_(request_->dimensions.value_or(plan_.engine->facts().embedding_size)),
+        dimensions_(request_->dimensions.value_or(plan_.engine->info().embedding_size)),
         sink_(std::move(sink)),
         answer_(std::move(answer)) {}
 
