@@ -139,8 +139,8 @@ constexpr int kProgramLength = 128;
 
 // The model again, with its programs: engines keep theirs to themselves.
 Expected<std::unique_ptr<EncoderModel>> LoadWithProgram(const Engine& engine, Backend* backend) {
-  ProductTypes types = engine.facts().dtype;
-  types.kept = engine.facts().int8_keep;
+  ProductTypes types = engine.info().dtype;
+  types.kept = engine.info().int8_keep;
   types.kept_dtype = backend->preferred_dtype();
   return EncoderModel::Load(engine.folder(), backend, types);
 }
