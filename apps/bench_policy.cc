@@ -1,5 +1,6 @@
 // penstock bench policy: batching policies, simulated.
 #include "bench/policy_compare.h"
+#include "bench/policy_shared.h"
 #include "command_line.h"
 #include "commands.h"
 #include "local_models.h"
@@ -78,6 +79,7 @@ int RunBenchPolicy(const std::vector<std::string>& args) {
   }
   BenchRecords records;
   Status status = RunPolicyBench(flags.options, &records);
+  if (status.ok()) status = RunSharedPolicyBench(flags.options, &records);
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }

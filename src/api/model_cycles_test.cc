@@ -178,7 +178,6 @@ TEST_F(ModelCycles, LoseNoRequestAndLeaveMemoryFlat) {
 TEST_F(ModelCycles, UnloadingGivesMemoryBack) {
   const uint64_t none = BytesOfNoModel();
   EXPECT_EQ(registry_->HeldBytes(), 0u);
-  EXPECT_EQ(backend_->ScratchBytes(), 0u);
   for (int i = 0; i < 3; ++i) {
     for (const char* model : kModels) ASSERT_TRUE(registry_->Load(model).get().ok());
     for (const char* model : kModels) ASSERT_TRUE(Embed(model, texts_[0], {}).ok());

@@ -21,28 +21,6 @@ int64_t Nanoseconds(Clock::time_point at) {
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-uint64_t CountOf(const Histogram& histogram) {
-  uint64_t count = 0;
-  for (size_t i = 0; i <= histogram.bounds().size(); ++i) count += histogram.bucket(i);
-  return count;
-}
-
-LoadSums::Model ModelSums(const Metrics& metrics, const std::string& name) {
-  const std::string label = MetricLabel("model", name);
-  LoadSums::Model sums;
-  if (const auto* tokens = metrics.FindHistogram("penstock_batch_tokens", label)) {
-    sums.batches = CountOf(*tokens);
-    sums.tokens = static_cast<uint64_t>(tokens->sum());
-  }
-  if (const auto* rows = metrics.FindHistogram("penstock_batch_sequences", label)) {
-    sums.rows = static_cast<uint64_t>(rows->sum());
-  }
-  if (const auto* busy = metrics.FindHistogram("penstock_batch_duration_seconds", label)) {
-    sums.busy_s = busy->sum();
-  }
-  return sums;
-}
-
 const char* WhyStage(Stage stage) {
   switch (stage) {
     case Stage::kReceive:
@@ -173,9 +151,14 @@ ServiceStats::Moment ServiceStats::Now() const {
   sums.tokenize_busy_s = static_cast<double>(pool_->load()->busy_ns.load()) / 1e9;
   sums.processor_s = ProcessorSeconds();
   for (const Registry::Entry& entry : registry_->List()) {
-    sums.models.push_back(ModelSums(*metrics_, entry.name));
+    const SchedulerStats done = EncoderScheduler::StatsOf(entry.name, metrics_);
+    LoadSums::Model& model = sums.models.emplace_back();
+    model.batches = done.batches;
+    model.tokens = done.tokens;
+    model.rows = done.rows;
+    model.busy_s = done.busy_s;
     // Of several replicas: how busy they are on average.
-    sums.models.back().busy_s /= entry.replicas;
+    model.busy_s /= entry.replicas;
   }
   return now;
 }
@@ -225,11 +208,11 @@ Stats ServiceStats::Read() const {
       model.tokens = static_cast<int64_t>(window.models[m].tokens);
       model.busy_s = window.models[m].busy_s;
     }
-    const std::string label = MetricLabel("model", entry.name);
     model.name = entry.name;
     model.ready = entry.state == ModelState::kReady;
-    model.queued_tokens = metrics_->SumOfGauges("penstock_queue_tokens", label);
-    model.queued_requests = metrics_->SumOfGauges("penstock_queue_requests", label);
+    const SchedulerStats waits = EncoderScheduler::StatsOf(entry.name, metrics_);
+    model.queued_tokens = waits.queued_tokens;
+    model.queued_requests = waits.queued_requests;
     names.push_back(entry.name);
     stats.models.push_back(std::move(model));
   }

@@ -33,7 +33,7 @@ enum class Arrivals { kPoisson, kBursty, kMixed };
 std::vector<PolicyJob> MakeArrivals(Arrivals arrivals, double tokens_per_s, double seconds,
                                     const PolicyBenchOptions& options);
 
-// Prints the table and adds policy.p95_ms by row and policy.worst_p95_ratio_vs_best_other.
+// Prints the tables and adds policy.p95_ms by row and policy.worst_p95_ratio_vs_best_other.
 Status RunPolicyBench(const PolicyBenchOptions& options, BenchRecords* records);
 
 }  // namespace penstock

@@ -70,42 +70,67 @@ PolicyOutcome SimulateLine(
 
 // --- Ours: the real scheduler -----------------------------------------------------------------
 
-class SimulatedModel {
+// Models that share a processor, one batch of theirs at a time.
+class SimulatedProcessor {
  public:
-  SimulatedModel(const OurPolicy& policy, const BatchTimes& times,
-                 const std::vector<PolicyJob>& jobs)
-      : times_(times), jobs_(jobs) {
-    EncoderSchedulerOptions options;
-    options.max_batch_tokens = policy.max_batch_tokens;
-    options.length_max = policy.length_max;
-    options.times = times;
-    options.max_queued_tokens = INT64_MAX / 2;
-    options.max_queued_rows = INT64_MAX / 2;
-    options.manual = true;
-    options.now = [this] { return Now(); };
-    options.model = "simulated";
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
-    runners.push_back(std::make_unique<Runner>(this));
-    scheduler_ = std::make_unique<EncoderScheduler>(std::move(runners), options, &metrics_);
+  explicit SimulatedProcessor(const std::vector<EngineLoad>& loads) {
+    for (const EngineLoad& load : loads) {
+      engines_.push_back(std::make_unique<Engine>(load));
+      Engine* const engine = engines_.back().get();
+      EncoderSchedulerOptions options;
+      options.max_batch_tokens = load.policy.max_batch_tokens;
+      options.length_max = load.policy.length_max;
+      options.times = load.times;
+      options.max_queued_tokens = INT64_MAX / 2;
+      options.max_queued_rows = INT64_MAX / 2;
+      options.manual = true;
+      options.now = [this] { return Now(); };
+      options.gate = &gate_;
+      options.model = "simulated-" + std::to_string(engines_.size());
+      std::vector<std::unique_ptr<EncoderRunner>> runners;
+      runners.push_back(std::make_unique<Runner>(this, engine));
+      engine->scheduler =
+          std::make_unique<EncoderScheduler>(std::move(runners), options, &metrics_);
+    }
   }
 
-  Expected<PolicyOutcome> Run() {
-    outcome_.latency_s.resize(jobs_.size());
-    while (status_.ok() && answered_ < jobs_.size()) {
-      if (scheduler_->Step()) continue;
-      PENSTOCK_CHECK(next_ < jobs_.size());
-      AdvanceTo(std::max(now_s_, jobs_[next_].arrival_s));
+  // Until all is answered, or that moment.
+  Expected<std::vector<EngineOutcome>> Run(double until_s) {
+    while (status_.ok() && now_s_ < until_s && !AllAnswered()) {
+      if (StepAny()) continue;
+      const double next_s = NextArrival();
+      PENSTOCK_CHECK(next_s < INFINITY);
+      AdvanceTo(std::max(now_s_, next_s), nullptr);
     }
     if (!status_.ok()) return status_;
-    outcome_.end_s = now_s_;
-    return std::move(outcome_);
+    std::vector<EngineOutcome> outcomes;
+    for (const auto& engine : engines_) {
+      engine->outcome.jobs.end_s = now_s_;
+      outcomes.push_back(engine->outcome);
+      engine->next = engine->load.jobs.size();
+    }
+    while (StepAny()) {  // what was submitted is answered before a scheduler ends
+    }
+    return outcomes;
   }
 
  private:
+  struct Engine {
+    explicit Engine(const EngineLoad& load_in) : load(load_in) {
+      outcome.jobs.latency_s.resize(load.jobs.size());
+      outcome.own_batch_s.resize(load.jobs.size());
+    }
+    const EngineLoad& load;
+    size_t next = 0;  // job to come
+    size_t answered = 0;
+    EngineOutcome outcome;
+    std::unique_ptr<EncoderScheduler> scheduler;
+  };
   // What comes while a batch is worked on is submitted while it is worked on.
   class Runner final : public EncoderRunner {
    public:
-    explicit Runner(SimulatedModel* model) : model_(model) {}
+    Runner(SimulatedProcessor* processor, Engine* engine)
+        : processor_(processor), engine_(engine) {}
     int32_t OutputWidth(EncoderOutput output) const override {
       return output == EncoderOutput::kPooled ? 1 : 0;
     }
@@ -114,14 +139,23 @@ class SimulatedModel {
       for (size_t s = 0; s < batch.sequences(); ++s) {
         work += static_cast<double>(AttentionWork(batch.length(s)));
       }
-      ++model_->outcome_.batches;
-      model_->AdvanceTo(model_->now_s_ +
-                        model_->times_.Seconds(static_cast<double>(batch.tokens()), work));
+      const double took_s = engine_->load.times.Seconds(static_cast<double>(batch.tokens()), work);
+      EngineOutcome& outcome = engine_->outcome;
+      ++outcome.jobs.batches;
+      outcome.busy_s += took_s;
+      for (size_t s = 0; s < batch.sequences(); ++s) {
+        double& own_s =
+            outcome
+                .own_batch_s[static_cast<size_t>(batch.ids[static_cast<size_t>(batch.offsets[s])])];
+        own_s = std::max(own_s, took_s);
+      }
+      processor_->AdvanceTo(processor_->now_s_ + took_s, engine_);
       return Status::Ok();
     }
 
    private:
-    SimulatedModel* const model_;
+    SimulatedProcessor* const processor_;
+    Engine* const engine_;
   };
 
   Clock::time_point Now() const {
@@ -129,39 +163,69 @@ class SimulatedModel {
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1.0 + now_s_)));
   }
 
-  void AdvanceTo(double until_s) {
-    for (; next_ < jobs_.size() && jobs_[next_].arrival_s <= until_s; ++next_) {
-      now_s_ = std::max(now_s_, jobs_[next_].arrival_s);
-      Submit(next_);
+  bool AllAnswered() const {
+    return std::all_of(engines_.begin(), engines_.end(), [](const auto& engine) {
+      return engine->answered == engine->load.jobs.size();
+    });
+  }
+  double NextArrival() const {
+    double next_s = INFINITY;
+    for (const auto& engine : engines_) next_s = std::min(next_s, ArrivalOf(*engine));
+    return next_s;
+  }
+
+  // Each model has a thread that comes for the processor. Two rounds: who gives it up in the first
+  // may have handed it to one that was asked before.
+  bool StepAny() {
+    bool ran = false;
+    for (int round = 0; round < 2 && !ran; ++round) {
+      for (const auto& engine : engines_) ran = engine->scheduler->Step() || ran;
+    }
+    return ran;
+  }
+
+  // Submits what comes until then, while `running` has the processor.
+  void AdvanceTo(double until_s, const Engine* running) {
+    while (true) {
+      const auto first = std::min_element(
+          engines_.begin(), engines_.end(),
+          [](const auto& a, const auto& b) { return ArrivalOf(*a) < ArrivalOf(*b); });
+      const double arrival_s = ArrivalOf(**first);
+      if (arrival_s > until_s) break;
+      now_s_ = std::max(now_s_, arrival_s);
+      Submit(first->get());
+      // Its thread gets into line at once.
+      if (running != nullptr && first->get() != running) (*first)->scheduler->Step();
     }
     now_s_ = until_s;
   }
+  static double ArrivalOf(const Engine& engine) {
+    return engine.next == engine.load.jobs.size() ? INFINITY
+                                                  : engine.load.jobs[engine.next].arrival_s;
+  }
 
-  void Submit(size_t index) {
-    const PolicyJob& from = jobs_[index];
+  void Submit(Engine* engine) {
+    const size_t index = engine->next++;
+    const PolicyJob& from = engine->load.jobs[index];
     auto job = std::make_unique<EncodeJob>();
     job->lengths = from.lengths;
     size_t tokens = 0;
     for (const int32_t length : from.lengths) tokens += static_cast<size_t>(length);
-    job->ids.resize(tokens);
+    job->ids.assign(tokens, static_cast<int32_t>(index));
     job->context.priority = from.priority;
-    job->done = [this, index](std::unique_ptr<EncodeJob>, Status status) {
+    job->done = [this, engine, index](std::unique_ptr<EncodeJob>, Status status) {
       if (!status.ok()) status_ = std::move(status);
-      outcome_.latency_s[index] = now_s_ - jobs_[index].arrival_s;
-      ++answered_;
+      engine->outcome.jobs.latency_s[index] = now_s_ - engine->load.jobs[index].arrival_s;
+      ++engine->answered;
     };
-    if (Status status = scheduler_->Submit(std::move(job)); !status.ok()) status_ = status;
+    if (Status status = engine->scheduler->Submit(std::move(job)); !status.ok()) status_ = status;
   }
 
-  const BatchTimes times_;
-  const std::vector<PolicyJob>& jobs_;
+  ComputeGate gate_;
   Metrics metrics_;
   Status status_;
   double now_s_ = 0;
-  size_t next_ = 0;
-  size_t answered_ = 0;
-  PolicyOutcome outcome_;
-  std::unique_ptr<EncoderScheduler> scheduler_;
+  std::vector<std::unique_ptr<Engine>> engines_;
 };
 
 }  // namespace
@@ -189,7 +253,14 @@ PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const BatchTimes& tim
 
 Expected<PolicyOutcome> Simulate(const OurPolicy& policy, const BatchTimes& times,
                                  const std::vector<PolicyJob>& jobs) {
-  return SimulatedModel(policy, times, jobs).Run();
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<EngineOutcome> outcomes,
+                            SimulateShared({{policy, times, jobs}}));
+  return std::move(outcomes.front().jobs);
+}
+
+Expected<std::vector<EngineOutcome>> SimulateShared(const std::vector<EngineLoad>& engines,
+                                                    double until_s) {
+  return SimulatedProcessor(engines).Run(until_s);
 }
 
 }  // namespace penstock

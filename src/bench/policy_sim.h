@@ -3,11 +3,13 @@
 // batch_limits.h), and what matters is how long each job took. Nothing waits for a real clock. One
 // thread.
 //
-// SimulateOurs drives the real EncoderScheduler, in its manual mode and on a clock of the
-// simulation. The others are models of what usual servers do, each in its best case: batches cost
-// them no padding and forming one no time.
+// Our policy is the real EncoderScheduler, in its manual mode and on a clock of the simulation; of
+// several models that share a processor, with the real ComputeGate between them. The others are
+// models of what usual servers do, each in its best case: batches cost them no padding and forming
+// one no time.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -56,5 +58,21 @@ PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const BatchTimes& tim
 // An error of the scheduler ends it (its queue is not bounded here).
 Expected<PolicyOutcome> Simulate(const OurPolicy& policy, const BatchTimes& times,
                                  const std::vector<PolicyJob>& jobs);
+
+// One of several models on a processor.
+struct EngineLoad {
+  OurPolicy policy;
+  BatchTimes times;
+  std::vector<PolicyJob> jobs;  // by arrival
+};
+struct EngineOutcome {
+  PolicyOutcome jobs;               // of those not answered by the end the latency is 0
+  std::vector<double> own_batch_s;  // of each job: the longest batch with rows of it
+  double busy_s = 0;                // of its batches, until the end
+};
+
+// Runs them until all jobs are answered, or until `until_s`. An error of a scheduler ends it.
+Expected<std::vector<EngineOutcome>> SimulateShared(const std::vector<EngineLoad>& engines,
+                                                    double until_s = INFINITY);
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/policy_compare.h"
+#include "bench/policy_shared.h"
 
 namespace penstock {
 namespace {
@@ -70,6 +71,28 @@ TEST(PolicyBench, RecordsTheWorstRatio) {
   ASSERT_TRUE(status.ok()) << status.ToString();
   EXPECT_NE(table.find("bursty load=0.5"), std::string::npos);
   EXPECT_NE(records.ToJsonLines().find("policy.worst_p95_ratio_vs_best_other"), std::string::npos);
+}
+
+TEST(PolicyBench, TwoModelsOnOneProcessor) {
+  PolicyBenchOptions options;
+  options.times = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 111e-9};
+  options.simulated_s = 20;
+  BenchRecords records;
+  testing::internal::CaptureStdout();
+  const Status status = RunSharedPolicyBench(options, &records);
+  const std::string table = testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_NE(table.find("interactive load=0.1, bulk"), std::string::npos);
+  const std::string lines = records.ToJsonLines();
+  const auto value = [&](const std::string& name) {
+    const size_t at = lines.find("\"name\":\"" + name + "\"");
+    EXPECT_NE(at, std::string::npos) << name << " in " << lines;
+    return std::stod(lines.substr(lines.find("\"value\":", at) + 8));
+  };
+  EXPECT_LE(value("policy.gate_interactive_p95_over_bound"), 1);
+  EXPECT_GE(value("policy.gate_interactive_p95_over_bound"), 0.1);
+  EXPECT_NEAR(value("policy.gate_bulk_share"), 1.0 / 9, 0.02);
+  EXPECT_LE(value("policy.gate_share_error"), 0.025);
 }
 
 }  // namespace

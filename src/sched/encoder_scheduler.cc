@@ -235,7 +235,9 @@ void EncoderScheduler::RegisterMetrics(const std::string& model, Metrics* metric
   SchedulerMetrics::Of(metrics, model);
 }
 
-SchedulerStats EncoderScheduler::stats() const { return impl_->metrics.Read(); }
+SchedulerStats EncoderScheduler::StatsOf(const std::string& model, Metrics* metrics) {
+  return SchedulerMetrics::Of(metrics, model).Read();
+}
 int64_t EncoderScheduler::queued_tokens() const { return impl_->admission.tokens(); }
 int64_t EncoderScheduler::queued_rows() const { return impl_->admission.rows(); }
 const BatchLimits& EncoderScheduler::limits() const { return impl_->queues.limits(); }

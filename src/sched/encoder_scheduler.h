@@ -132,13 +132,14 @@ class EncoderScheduler {
 
   // Makes the series of a model that is not loaded yet, so that they are there from the start.
   static void RegisterMetrics(const std::string& model, Metrics* metrics);
+  // What the schedulers of that model have done since the start, loaded or not.
+  static SchedulerStats StatsOf(const std::string& model, Metrics* metrics);
 
   // Takes no more jobs, finishes those taken, joins the executors and waits for calls of Submit
   // that have begun. May be called twice, but not within `done`. Submit may be called meanwhile,
   // but not while the scheduler is destroyed.
   void Stop();
 
-  SchedulerStats stats() const;
   int64_t queued_tokens() const;
   int64_t queued_rows() const;
   const BatchLimits& limits() const;

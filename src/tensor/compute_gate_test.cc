@@ -1,0 +1,310 @@
+#include "tensor/compute_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+using Answer = ComputeGate::Answer;
+using Turn = ComputeGate::Turn;
+
+// An engine with so many batches of each class to run.
+class Engine : public GateClient {
+ public:
+  explicit Engine(int interactive = 0, int bulk = 0) : interactive_(interactive), bulk_(bulk) {}
+  GateDemand Demand() const override {
+    return {interactive_.load() > 0, bulk_.load() > 0, bulk_.load() > 0};
+  }
+  int64_t EarliestDeadlineNs(Priority) const override { return deadline_ns; }
+  // False: another thread took it.
+  bool Take(Priority priority) {
+    std::atomic<int>& count = priority == Priority::kBulk ? bulk_ : interactive_;
+    int had = count.load();
+    while (had > 0 && !count.compare_exchange_weak(had, had - 1)) {
+    }
+    return had > 0;
+  }
+  void Add(Priority priority) { ++(priority == Priority::kBulk ? bulk_ : interactive_); }
+  int64_t deadline_ns = INT64_MAX;
+
+ private:
+  std::atomic<int> interactive_;
+  std::atomic<int> bulk_;
+};
+
+// Runs one batch of the turn's class.
+void RunBatch(Turn* turn, Engine* engine, int64_t took_ns) {
+  ASSERT_TRUE(turn->held());
+  engine->Take(turn->priority());
+  turn->End(took_ns, engine->Demand());
+}
+
+TEST(ComputeGate, OneTurnAtATime) {
+  ComputeGate gate;
+  Engine a(1), b(1);
+  Turn first(&gate, &a), second(&gate, &b);
+  EXPECT_EQ(first.Ask(), Answer::kGranted);
+  EXPECT_EQ(first.priority(), Priority::kInteractive);
+  EXPECT_EQ(second.Ask(), Answer::kWaits);
+  EXPECT_EQ(second.Ask(), Answer::kWaits);
+  EXPECT_EQ(gate.taken(), 1u);
+  EXPECT_EQ(gate.waiting(), 1u);
+  RunBatch(&first, &a, 1000);
+  EXPECT_FALSE(first.held());
+  EXPECT_EQ(second.Ask(), Answer::kGranted);
+  RunBatch(&second, &b, 1000);
+  EXPECT_EQ(gate.taken(), 0u);
+  EXPECT_EQ(gate.waiting(), 0u);
+}
+
+TEST(ComputeGate, InteractiveOfAnyEngineGoesBeforeBulk) {
+  ComputeGate gate;
+  Engine a(3), b(0, 1);
+  Turn first(&gate, &a), second(&gate, &b);
+  EXPECT_EQ(second.Ask(), Answer::kGranted);
+  EXPECT_EQ(second.priority(), Priority::kBulk);
+  b.Add(Priority::kBulk);
+  EXPECT_EQ(first.Ask(), Answer::kWaits);
+  RunBatch(&second, &b, 1'000'000);  // has more, which does not go now
+  EXPECT_FALSE(second.held());
+  EXPECT_EQ(second.Ask(), Answer::kWaits);
+  EXPECT_EQ(first.Ask(), Answer::kGranted);
+  RunBatch(&first, &a, 1000);
+  EXPECT_TRUE(first.held());  // kept over the answers: it has more, and goes first
+  EXPECT_EQ(first.Ask(), Answer::kGranted);
+  RunBatch(&first, &a, 1000);
+  EXPECT_EQ(first.Ask(), Answer::kGranted);
+  RunBatch(&first, &a, 1000);
+  EXPECT_FALSE(first.held());
+  EXPECT_EQ(second.Ask(), Answer::kGranted);
+}
+
+TEST(ComputeGate, BulkAgesBySecondsOverAllEngines) {
+  ComputeGate gate;
+  Engine a(1 << 20), b(0, 1 << 20);
+  Turn interactive(&gate, &a), bulk(&gate, &b);
+  int64_t bulk_ns = 0, interactive_ns = 0;
+  while (bulk_ns + interactive_ns < 10'000'000'000) {
+    if (interactive.Ask() == Answer::kGranted) {
+      bulk.Ask();
+      interactive_ns += 1'000'000;
+      RunBatch(&interactive, &a, 1'000'000);
+    } else {
+      ASSERT_EQ(bulk.Ask(), Answer::kGranted);
+      bulk_ns += 20'000'000;
+      RunBatch(&bulk, &b, 20'000'000);
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(bulk_ns) / static_cast<double>(bulk_ns + interactive_ns), 1.0 / 9,
+              0.01);
+}
+
+class Shares : public testing::TestWithParam<Priority> {};
+
+// Engines whose batches take 1, 5 and 12 ms.
+TEST_P(Shares, AreEqualInSecondsWhateverABatchTakes) {
+  ComputeGate gate;
+  const std::vector<int64_t> batch_ns = {1'000'000, 5'000'000, 12'000'000};
+  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<std::unique_ptr<Turn>> turns;
+  const bool bulk = GetParam() == Priority::kBulk;
+  for (size_t i = 0; i < batch_ns.size(); ++i) {
+    engines.push_back(std::make_unique<Engine>(bulk ? 0 : 1 << 20, bulk ? 1 << 20 : 0));
+    turns.push_back(std::make_unique<Turn>(&gate, engines[i].get()));
+  }
+  std::vector<int64_t> had_ns(batch_ns.size());
+  int64_t total_ns = 0;
+  while (total_ns < 20'000'000'000) {
+    for (auto& turn : turns) turn->Ask();
+    for (size_t i = 0; i < turns.size(); ++i) {
+      if (turns[i]->Ask() != Answer::kGranted) continue;
+      had_ns[i] += batch_ns[i];
+      total_ns += batch_ns[i];
+      RunBatch(turns[i].get(), engines[i].get(), batch_ns[i]);
+      break;
+    }
+  }
+  for (const int64_t ns : had_ns) {
+    EXPECT_NEAR(static_cast<double>(ns) / static_cast<double>(total_ns), 1.0 / 3, 0.05 / 3);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Classes, Shares, testing::Values(Priority::kInteractive, Priority::kBulk));
+
+TEST(ComputeGate, AnEngineThatWasIdleHasSavedNothingUp) {
+  ComputeGate gate;
+  Engine a(1000), b(0);
+  Turn busy(&gate, &a), late(&gate, &b);
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_EQ(busy.Ask(), Answer::kGranted);
+    RunBatch(&busy, &a, 1'000'000);
+  }
+  for (int i = 0; i < 1000; ++i) b.Add(Priority::kInteractive);
+  int in_a_row = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (late.Ask() == Answer::kGranted) {
+      busy.Ask();
+      EXPECT_LE(++in_a_row, 2);
+      RunBatch(&late, &b, 1'000'000);
+    } else if (busy.Ask() == Answer::kGranted) {
+      in_a_row = 0;
+      RunBatch(&busy, &a, 1'000'000);
+    }
+  }
+}
+
+TEST(ComputeGate, TheEarliestDeadlineBreaksTies) {
+  ComputeGate gate;
+  Engine a(1), b(1), c(1), d(1);
+  c.deadline_ns = 5;
+  d.deadline_ns = 9;
+  Turn holder(&gate, &a), none(&gate, &b), early(&gate, &c), later(&gate, &d);
+  EXPECT_EQ(holder.Ask(), Answer::kGranted);
+  EXPECT_EQ(none.Ask(), Answer::kWaits);
+  EXPECT_EQ(later.Ask(), Answer::kWaits);
+  EXPECT_EQ(early.Ask(), Answer::kWaits);
+  RunBatch(&holder, &a, 1000);
+  EXPECT_EQ(early.Ask(), Answer::kGranted);
+  RunBatch(&early, &c, 1000);
+  EXPECT_EQ(later.Ask(), Answer::kGranted);
+  RunBatch(&later, &d, 1000);
+  EXPECT_EQ(none.Ask(), Answer::kGranted);
+}
+
+// Work that comes while an engine is in line counts, and decides its class.
+TEST(ComputeGate, AsksForWorkWhenItDecides) {
+  ComputeGate gate;
+  Engine a(1), b(0, 1), c(0, 1);
+  Turn holder(&gate, &a), first(&gate, &b), second(&gate, &c);
+  EXPECT_EQ(holder.Ask(), Answer::kGranted);
+  EXPECT_EQ(first.Ask(), Answer::kWaits);
+  EXPECT_EQ(second.Ask(), Answer::kWaits);
+  c.Add(Priority::kInteractive);
+  b.Take(Priority::kBulk);  // by another replica
+  RunBatch(&holder, &a, 1000);
+  EXPECT_EQ(first.Ask(), Answer::kNoWork);  // sent back
+  EXPECT_EQ(second.Ask(), Answer::kGranted);
+  EXPECT_EQ(second.priority(), Priority::kInteractive);
+  second.Drop();
+  EXPECT_EQ(gate.taken(), 0u);
+  EXPECT_EQ(gate.waiting(), 0u);
+}
+
+TEST(ComputeGate, ALeaderNeverWaits) {
+  ComputeGate gate;
+  Engine a(1), b(1);
+  Turn holder(&gate, &a), leader(&gate, &b);
+  EXPECT_TRUE(leader.TryTake(Priority::kBulk));
+  EXPECT_EQ(holder.Ask(), Answer::kWaits);
+  leader.End(1000, {});
+  EXPECT_FALSE(leader.TryTake(Priority::kInteractive));
+  EXPECT_EQ(holder.Ask(), Answer::kGranted);
+  holder.Drop();
+  EXPECT_TRUE(leader.TryTake(Priority::kInteractive));
+}
+
+TEST(ComputeGate, ATurnThatEndsItsLifeLeavesTheLine) {
+  ComputeGate gate;
+  Engine a(1), c(1);
+  Turn holder(&gate, &a), waits(&gate, &c);
+  EXPECT_EQ(holder.Ask(), Answer::kGranted);
+  {
+    Engine b(1);
+    Turn leaves(&gate, &b);
+    EXPECT_EQ(leaves.Ask(), Answer::kWaits);
+    EXPECT_EQ(waits.Ask(), Answer::kWaits);
+  }
+  EXPECT_EQ(gate.waiting(), 1u);
+  RunBatch(&holder, &a, 1000);
+  EXPECT_EQ(waits.Ask(), Answer::kGranted);
+  {
+    Engine b(1);
+    Turn granted(&gate, &b);
+    EXPECT_EQ(granted.Ask(), Answer::kWaits);
+    RunBatch(&waits, &c, 1000);  // granted, and never asked again
+  }
+  EXPECT_EQ(gate.taken(), 0u);
+}
+
+TEST(ComputeGate, AKeptTurnIsDecidedAnewWhereOthersHaveCome) {
+  ComputeGate gate;
+  Engine a(1, 1), b(1);
+  Turn keeps(&gate, &a), comes(&gate, &b);
+  EXPECT_EQ(keeps.Ask(), Answer::kGranted);
+  RunBatch(&keeps, &a, 1000);
+  EXPECT_TRUE(keeps.held());  // for its bulk work
+  EXPECT_EQ(comes.Ask(), Answer::kWaits);
+  EXPECT_EQ(keeps.Ask(), Answer::kWaits);  // interactive goes first
+  EXPECT_EQ(comes.Ask(), Answer::kGranted);
+  RunBatch(&comes, &b, 1000);
+  EXPECT_EQ(keeps.Ask(), Answer::kGranted);
+  EXPECT_EQ(keeps.priority(), Priority::kBulk);
+}
+
+TEST(ComputeGate, RemembersInteractiveWorkForASecond) {
+  ComputeGate gate;
+  EXPECT_FALSE(gate.InteractiveSeen(0));
+  gate.SeeInteractive(5'000'000'000);
+  EXPECT_TRUE(gate.InteractiveSeen(5'500'000'000));
+  EXPECT_FALSE(gate.InteractiveSeen(6'100'000'000));
+}
+
+// Threads of several engines, replicas and leaders among them; engines come and go meanwhile.
+TEST(ComputeGate, ThreadsTakeTurns) {
+  ComputeGate gate;
+  std::atomic<int> inside{0};
+  std::atomic<int> batches{0};
+  const auto run = [&](Turn* turn) {
+    EXPECT_EQ(++inside, 1);
+    ++batches;
+    if (batches % 16 == 0) std::this_thread::yield();
+    --inside;
+    return turn;
+  };
+  const auto engine_life = [&](unsigned seed, int work) {
+    Engine engine(work, work);
+    const auto replica = [&] {
+      Turn turn(&gate, &engine);
+      while (engine.Demand().any()) {
+        Answer answer = turn.Ask();
+        if (answer == Answer::kWaits) answer = turn.Wait();
+        if (answer != Answer::kGranted) continue;
+        run(&turn);
+        engine.Take(turn.priority());
+        turn.End(1000 + seed, engine.Demand());
+      }
+    };
+    std::thread other(replica);
+    std::thread leader([&] {
+      for (int i = 0; i < work; ++i) {
+        Turn turn(&gate, &engine);
+        if (!turn.TryTake(Priority::kInteractive)) continue;
+        run(&turn);
+        turn.End(500, {});
+      }
+    });
+    replica();
+    leader.join();
+    other.join();
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int life = 0; life < 20; ++life) engine_life(i, 25 * (1 + static_cast<int>(i)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(batches, 20 * 2 * 25 * (1 + 2 + 3 + 4));
+  EXPECT_EQ(gate.taken(), 0u);
+  EXPECT_EQ(gate.waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace penstock
