@@ -10,6 +10,7 @@ PORT ?= 8080
 MODEL ?=
 DURATION ?= 600
 FUZZ_SECONDS ?= 20
+FUZZ_SEED ?= 0
 FUZZ ?=
 DEFAULT_MODEL := sentence-transformers/all-MiniLM-L6-v2
 
@@ -129,11 +130,11 @@ tsan:  ## unit tests under the thread sanitizer
 	cmake --build build-tsan -j $(JOBS)
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
-fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regular expression)
+fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regular expression, FUZZ_SEED=)
 	@tools/install_deps.sh build fuzz
 	cmake --preset fuzz > /dev/null
 	cmake --build build-fuzz -j $(JOBS) --target fuzz_targets
-	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --only '$(FUZZ)'
+	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --only '$(FUZZ)'
 
 # What a processor decides: kernels and models (the sets neon and scalar), the sign of char in text.
 ARM_TESTS := common formats text cpu models

@@ -70,7 +70,7 @@ class EmbedOutput {
   int64_t cut() const { return done_.cut; }
   // Rows without a vector: of a matrix zeros, of JSON lines null with an "error".
   int64_t skipped() const { return done_.skipped; }
-  // The file that names them; "": there is none, for the output is no regular file.
+  // The path of the file that names skipped rows; "" where the output is not a regular file.
   std::string ErrorsPath() const;
 
  private:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the fuzz targets of a build and says what each did; fails if any found something.
 
-Usage: tools/run_fuzz.py BUILD [--seconds N] [--only REGEX] [--jobs N]
+Usage: tools/run_fuzz.py BUILD [--seconds N] [--seed N] [--only REGEX] [--jobs N]
 
 Each target starts from tests/fuzz/corpus/NAME and from what earlier runs kept in BUILD/corpus/NAME.
 What it finds lies in BUILD/crashes, with its log as NAME.log beside it. A target ends at its first
@@ -25,11 +25,11 @@ RSS_MB = 2048
 BLOCK_MB = 512  # one allocation's; none of what is fuzzed needs it for such inputs
 
 
-def command(build, name, seconds):
+def command(build, name, seconds, seed):
     crashes, kept, seeds = build / "crashes", build / "corpus" / name, ROOT / "tests/fuzz/corpus" / name
     crashes.mkdir(parents=True, exist_ok=True)
     kept.mkdir(parents=True, exist_ok=True)
-    line = [build / "tests/fuzz" / f"{name}_fuzz", f"-max_total_time={seconds}",
+    line = [build / "tests/fuzz" / f"{name}_fuzz", f"-max_total_time={seconds}", f"-seed={seed}",
             f"-timeout={INPUT_SECONDS}", f"-rss_limit_mb={RSS_MB}", f"-malloc_limit_mb={BLOCK_MB}",
             f"-max_len={LENGTHS.get(name, LENGTH)}",
             "-len_control=20", "-print_final_stats=1", f"-artifact_prefix={crashes}/{name}-"]
@@ -48,10 +48,10 @@ def finding(log):
     return "it failed; see the log"
 
 
-def run(build, name, seconds):
+def run(build, name, seconds, seed):
     begin = time.monotonic()
     try:
-        done = subprocess.run(command(build, name, seconds), capture_output=True, text=True,
+        done = subprocess.run(command(build, name, seconds, seed), capture_output=True, text=True,
                               errors="replace", timeout=seconds + 60 + 3 * INPUT_SECONDS)
         log, failed = done.stderr + done.stdout, done.returncode != 0
     except subprocess.TimeoutExpired as stuck:
@@ -75,6 +75,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--seconds", type=int, default=20, help="for each target")
+    parser.add_argument("--seed", type=int, default=0, help="the same inputs again; 0: new ones")
     parser.add_argument("--only", default="", help="targets whose name this expression matches")
     parser.add_argument("--jobs", type=int, default=2, choices=(1, 2))
     arguments = parser.parse_args()
@@ -84,7 +85,8 @@ def main():
     if not names:
         sys.exit("run_fuzz: no such target")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        failed = list(pool.map(lambda name: run(build, name, arguments.seconds), names))
+        failed = list(pool.map(lambda name: run(build, name, arguments.seconds, arguments.seed),
+                               names))
     print(f"fuzz: {len(names)} targets, {arguments.seconds} s each, {sum(failed)} with findings")
     if any(failed):
         sys.exit(f"fuzz: inputs and logs are in {build / 'crashes'}; docs/FUZZING.md says how to go on")

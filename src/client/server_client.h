@@ -75,8 +75,8 @@ class ServerClient {
   std::atomic<bool> told_{false};      // that it does not answer
 };
 
-// An answer that is none: the message and the field of the error, in whichever of the server's
-// dialects (http/dialect.h) it is, or the body's beginning.
+// The Status of an answer that is an error: the message and the field of the error, in whichever of
+// the server's dialects (http/dialect.h) it is, or the body's beginning.
 Status StatusOfAnswer(const PostAnswer& answer);
 // An answer that breaks the protocol.
 Status Garbled(const std::string& what);

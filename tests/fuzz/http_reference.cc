@@ -49,7 +49,7 @@ class Reader {
     const size_t before = rest_.size();
     ReferenceRequest request;
     fields_ = {};
-    if (!RequestLine(&request) || !FieldLines(true)) return std::nullopt;
+    if (!RequestLine(&request) || !FieldLines(nullptr)) return std::nullopt;
     if (before - rest_.size() > limits_.header_bytes_max / 2) request.plain = false;
     if (!Body(&request)) return std::nullopt;
     Judge(&request);
@@ -90,8 +90,9 @@ class Reader {
            (old_ || version == "HTTP/1.1");
   }
 
-  // Up to the empty line. `header`: not a trailer, whose fields mean nothing.
-  bool FieldLines(bool header) {
+  // Up to the empty line. The fields of a trailer mean nothing; one that is about framing must not
+  // stand there (RFC 9110 6.5.1), and the server may refuse it. `trailer_of` null: a header.
+  bool FieldLines(ReferenceRequest* trailer_of) {
     for (;;) {
       std::string_view line;
       if (!Line(&line)) return false;
@@ -100,7 +101,12 @@ class Reader {
       if (colon == std::string_view::npos || !IsToken(line.substr(0, colon))) return false;
       const std::string_view value = Trim(line.substr(colon + 1));
       if (!IsFieldText(value)) return false;
-      if (header) Keep(Lower(line.substr(0, colon)), value);
+      const std::string name = Lower(line.substr(0, colon));
+      if (trailer_of == nullptr) {
+        Keep(name, value);
+      } else if (name == "transfer-encoding" || name == "content-length" || name == "connection") {
+        trailer_of->plain = false;
+      }
     }
   }
 
@@ -156,7 +162,7 @@ class Reader {
         if (!IsDigit(c) && (c < 'a' || c > 'f')) return false;
         size = size * 16 + static_cast<size_t>(IsDigit(c) ? c - '0' : c - 'a' + 10);
       }
-      if (size == 0) return FieldLines(false);
+      if (size == 0) return FieldLines(request);
       if (!Take(size, &request->body) || rest_.substr(0, 2) != "\r\n") return false;
       rest_.remove_prefix(2);
     }

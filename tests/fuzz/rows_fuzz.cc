@@ -34,14 +34,14 @@ class BlockSource : public ByteSource {
 
 void CheckRow(const Row& row) {
   PENSTOCK_CHECK(row.where.starts_with("in"));
+  if (row.id) PENSTOCK_CHECK(FindNotUtf8(*row.id) == std::string_view::npos);
   if (!row.status.ok()) {
     PENSTOCK_CHECK(row.status.message().starts_with(row.where + ": "));
-    PENSTOCK_CHECK(row.text.empty() && row.object.empty() && !row.id);
+    PENSTOCK_CHECK(row.text.empty() && row.object.empty());
     return;
   }
   PENSTOCK_CHECK(FindNotUtf8(row.text) == std::string_view::npos);
   PENSTOCK_CHECK(row.text.size() <= 2 * kRowBytes);  // a field may be asked for twice
-  if (row.id) PENSTOCK_CHECK(FindNotUtf8(*row.id) == std::string_view::npos);
   if (!row.object.empty()) {
     const auto document = JsonDocument::Parse(row.object);
     PENSTOCK_CHECK(document.ok() && document->root().is_object());
