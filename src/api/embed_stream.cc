@@ -50,7 +50,7 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
 
   size_t EndOfPart(size_t begin) const;
   EncodePlan PlanPart(size_t begin, size_t end) const;
-  void OnPart(size_t slot, Expected<EncodeOutcome> outcome);
+  void OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept;
   void Emit(std::unique_lock<std::mutex> lock);
 
   Service::Impl* const service_;  // waits for the answer before it ends
@@ -146,19 +146,23 @@ void EmbedParts::Stop(Status status) {
   Emit(std::move(lock));
 }
 
-void EmbedParts::OnPart(size_t slot, Expected<EncodeOutcome> outcome) {
+void EmbedParts::OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept {
   Part made;
   made.done = true;
-  if (outcome.ok()) {
-    made.usage = outcome->usage;
-    made.truncation = outcome->truncation;
-    made.rows.values = std::move(outcome->values);
-    FinishEmbeddings(outcome->width, dimensions_,
-                     request_->normalize.value_or(plan_.engine->folder().normalize),
-                     &made.rows.values);
-    made.rows.dimensions = dimensions_;
-  } else {
-    made.status = outcome.status();
+  try {
+    if (outcome.ok()) {
+      made.usage = outcome->usage;
+      made.truncation = outcome->truncation;
+      made.rows.values = std::move(outcome->values);
+      FinishEmbeddings(outcome->width, dimensions_,
+                       request_->normalize.value_or(plan_.engine->folder().normalize),
+                       &made.rows.values);
+      made.rows.dimensions = dimensions_;
+    } else {
+      made.status = outcome.status();
+    }
+  } catch (...) {
+    made.status = ExceptionStatus();
   }
   std::unique_lock lock(mutex_);
   made.rows.first = parts_[slot].rows.first;

@@ -72,7 +72,8 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
     uint32_t seen = 0;
     do {
       seen = signals_.load(std::memory_order_acquire);
-      if (!RunGuarded("stream", [this] { Drain(); })) Lose();
+      // Again where it failed: what waits in the sink besides gives no signal of its own.
+      while (!RunGuarded("stream", [this] { Drain(); })) Lose();
     } while (signals_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
   }
 
