@@ -115,9 +115,11 @@ std::optional<std::string> HostOf(std::string_view authority) {
 std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
                                          HttpRequest* request) {
   std::vector<std::string_view> hosts, codings;
+  size_t lengths = 0;
   for (const auto& [name, value] : request->headers) {
     if (name == "host") hosts.push_back(value);
     if (name == "transfer-encoding") codings.push_back(value);
+    if (name == "content-length") ++lengths;
   }
   const auto malformed = [](const std::string& why) {
     return HeaderRefusal{400, "malformed HTTP request: " + why};
@@ -136,6 +138,8 @@ std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
     if (!host) return malformed("the host of the request target is not host[:port]");
     request->host = *host;
   }
+  // The parser takes equal ones as one; a reader before this server may join them to "2,2".
+  if (lengths > 1) return malformed("more than one Content-Length");
   if (codings.empty()) return std::nullopt;
   // RFC 9112 6.1: such framing is to be taken as faulty.
   if (version < 11) return malformed("HTTP/1.0 has no Transfer-Encoding");

@@ -91,6 +91,12 @@ TEST(HeaderChecks, TheAuthorityOfAnAbsoluteTargetGoesFirst) {
   EXPECT_TRUE(Check(11, {{"host", "a b"}}, "http://h/").starts_with("400 "));
 }
 
+TEST(HeaderChecks, OneContentLength) {
+  EXPECT_EQ(Check(11, {{"host", "h"}, {"content-length", "2"}}), "");
+  EXPECT_TRUE(Check(11, {{"host", "h"}, {"content-length", "2"}, {"content-length", "2"}})
+                  .starts_with("400 "));
+}
+
 TEST(HeaderChecks, ChunkedIsTheOnlyCoding) {
   EXPECT_EQ(Check(11, {{"host", "h"}, {"transfer-encoding", "chunked"}}), "");
   EXPECT_EQ(Check(11, {{"host", "h"}, {"transfer-encoding", "Chunked"}}), "");
