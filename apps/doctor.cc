@@ -286,8 +286,10 @@ int RunDoctor(const std::vector<std::string>& args) {
     return kExitFailure;
   }
   const ModelInfo info = (*local)->service->Models().front();
-  const EngineLease engine = (*local)->registry->List().front().engine;
+  EngineLease engine = (*local)->registry->List().front().engine;
   const DType dtype = engine->info().dtype;
+  const bool normalize = engine->folder().normalize;
+  engine = {};  // LocalModels end before this function does, and wait for leases
   flags.dtypes = {FlagOf(dtype)};  // the same on every backend
   report.Line(true, "load",
               fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task,
@@ -298,7 +300,7 @@ int RunDoctor(const std::vector<std::string>& args) {
     report.Line(false, "finite", rows.status().message());
     return kExitFailure;
   }
-  CheckFinite(*rows, info.task == "embedding" && engine->folder().normalize, &report);
+  CheckFinite(*rows, info.task == "embedding" && normalize, &report);
   CheckBatch(local->get(), *rows, &report);
   CheckAnswers(local->get(), ToleranceOf(dtype).cosine, &report);
   local->reset();  // its memory and processors are needed for the others
