@@ -77,6 +77,7 @@ unit: $(BUILD)/build.ninja  ## the unit tests only (TESTS=regular expression)
 	ctest --test-dir $(BUILD) -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
 e2e: release  ## the end-to-end tests only
+	cmake --build $(BUILD) -j $(JOBS) --target penstock_queue_peers
 	@tools/run_tests.sh $(BUILD) e2e
 
 bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the records)

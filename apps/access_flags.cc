@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "common/log.h"
-#include "http/allowed_hosts.h"
+#include "frontend/allowed_hosts.h"
 #include "http/descriptors.h"
 
 namespace penstock {

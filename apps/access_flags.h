@@ -2,7 +2,7 @@
 #pragma once
 
 #include "command_line.h"
-#include "http/server.h"
+#include "http/server_options.h"
 
 namespace penstock {
 

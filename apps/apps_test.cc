@@ -14,7 +14,7 @@
 #include "bulk_embed.h"
 #include "command_line.h"
 #include "corpus/row_reader.h"
-#include "local_models.h"
+#include "model_flags.h"
 #include "output_file.h"
 #include "request_window.h"
 #include "text_flags.h"
@@ -55,7 +55,7 @@ class AppsTest : public testing::Test {
   }
   std::string root_;
   std::string folder_;
-  ModelFlags flags_;
+  ModelOptions flags_;
   std::string error_;
 };
 
@@ -147,7 +147,7 @@ TEST_F(AppsTest, NamesOfModels) {
   EXPECT_EQ(NameOfReference(folder_), "penstock_apps_test");
   EXPECT_EQ(NameOfReference("owner/name@v2"), "owner/name");
 
-  ModelFlags flags;
+  ModelOptions flags;
   flags.models = {"short=owner/name", folder_};
   auto specs = ModelSpecs(flags);
   ASSERT_TRUE(specs.ok());
@@ -181,7 +181,7 @@ TEST_F(AppsTest, NamesOfModels) {
 }
 
 TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
-  ModelFlags flags;
+  ModelOptions flags;
   flags.models = {"a=owner/a", "b=owner/b", "c=owner/c"};
   flags.dtypes = {"int8", "b=f32,c=auto"};
   flags.int8_keep = {"0,ff-out,b=-1,2.qkv"};
@@ -190,9 +190,9 @@ TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
   EXPECT_EQ((*specs)[0].options.dtype, DType::kI8);
   EXPECT_EQ((*specs)[1].options.dtype, DType::kF32);
   EXPECT_FALSE((*specs)[2].options.dtype);
-  EXPECT_EQ(KeptPartsText((*specs)[0].options.int8_keep), "0,ff-out");
-  EXPECT_EQ(KeptPartsText((*specs)[1].options.int8_keep), "-1,2.qkv");
-  EXPECT_EQ(KeptPartsText((*specs)[2].options.int8_keep), "0,ff-out");
+  EXPECT_EQ(TypeOverridesText((*specs)[0].options.int8_keep), "0,ff-out");
+  EXPECT_EQ(TypeOverridesText((*specs)[1].options.int8_keep), "-1,2.qkv");
+  EXPECT_EQ(TypeOverridesText((*specs)[2].options.int8_keep), "0,ff-out");
 
   const auto refused = [&](std::vector<std::string> dtypes) {
     flags.dtypes = std::move(dtypes);

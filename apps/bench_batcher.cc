@@ -2,6 +2,7 @@
 #include "bench/batcher.h"
 #include "command_line.h"
 #include "commands.h"
+#include "load/self_process.h"
 
 namespace penstock {
 
@@ -10,7 +11,8 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
       "bench batcher",
       "Forming batches of rows that several threads submit: Penstock's ring beside a batcher\n"
       "thread on moodycamel's queue, oneTBB's, Boost.Lockfree's, and a mutex with a condition\n"
-      "variable. The model does next to nothing. Then the ring alone: reservations a second, what\n"
+      "variable (built beside the program, not installed). The model does next to nothing. Then "
+      "the ring alone: reservations a second, what\n"
       "it adds to a lone request, and what it costs while nothing is to be done. Takes 4 minutes.",
       "  penstock bench batcher\n"
       "  penstock bench batcher --producers 2 --row-bytes 128 --json batcher.json\n");
@@ -51,6 +53,7 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
   for (const uint32_t bytes : options.row_bytes) {
     if (bytes % 4 != 0) return line.FailUsage("--row-bytes: a multiple of 4");
   }
+  options.peers_library = FileBesideProgram("penstock_queue_peers.so");
   BenchRecords records;
   Status status = RunBatcherBench(options, &records);
   if (status.ok()) status = records.WriteFile(json_file);

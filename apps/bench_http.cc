@@ -4,10 +4,10 @@
 #include <map>
 #include <memory>
 
-#include "bench/http_sweep.h"
-#include "bench/server_process.h"
 #include "command_line.h"
 #include "commands.h"
+#include "load/http_sweep.h"
+#include "load/server_process.h"
 
 namespace penstock {
 namespace {
@@ -109,7 +109,7 @@ void AddLoadFlags(CLI::App* app, HttpFlags* flags) {
       ->group(group);
   app->add_option("--priority", sweep.load.priority, "interactive or bulk; none = left out.")
       ->check(CLI::IsMember({"interactive", "bulk"}))
-      ->type_name("LANE")
+      ->type_name("CLASS")
       ->group(group);
   app->add_option("--timeout-ms", sweep.load.timeout_ms,
                   "Time the server is given for a request; 0 = not said.")

@@ -3,7 +3,7 @@
 #include "bench/policy_shared.h"
 #include "command_line.h"
 #include "commands.h"
-#include "local_models.h"
+#include "model_flags.h"
 
 namespace penstock {
 namespace {
@@ -70,7 +70,7 @@ int RunBenchPolicy(const std::vector<std::string>& args) {
   AddFlags(&line.app(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (!flags.model.empty()) {
-    ModelFlags model;
+    ModelOptions model;
     model.models = {flags.model};
     model.threads = flags.threads;
     auto local = LocalModels::Load(model);

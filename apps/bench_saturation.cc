@@ -15,7 +15,7 @@ struct SaturationFlags {
   std::string json_file;
 };
 
-void AddFlags(CLI::App* app, SaturationFlags* flags) {
+void AddServerFlags(CLI::App* app, SaturationFlags* flags) {
   SaturationOptions& options = flags->options;
   const std::string server = "Server and kernels";
   app->add_option("-m,--model", flags->model, "Folder, or owner/name on the Hugging Face hub.")
@@ -36,7 +36,10 @@ void AddFlags(CLI::App* app, SaturationFlags* flags) {
       ->type_name("FLAG")
       ->allow_extra_args(false)
       ->group(server);
+}
 
+void AddLoadFlags(CLI::App* app, SaturationFlags* flags) {
+  SaturationOptions& options = flags->options;
   const std::string load = "Load";
   app->add_option("--lengths", flags->lengths,
                   "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
@@ -98,7 +101,8 @@ int RunBenchSaturation(const std::vector<std::string>& args) {
       "  penstock bench saturation --model MODEL --json saturation.json\n");
   SaturationFlags flags;
   flags.options.batch_tokens = static_cast<size_t>(EncoderSchedulerOptions().max_batch_tokens);
-  AddFlags(&line.app(), &flags);
+  AddServerFlags(&line.app(), &flags);
+  AddLoadFlags(&line.app(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   auto lengths = LengthSpec::Parse(flags.lengths);
   if (!lengths.ok()) return line.FailUsage("--lengths: " + lengths.status().message());

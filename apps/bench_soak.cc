@@ -1,7 +1,7 @@
 // penstock bench soak: a server under several times the load it can carry, and hostile clients.
-#include "bench/soak.h"
 #include "command_line.h"
 #include "commands.h"
+#include "load/soak.h"
 
 namespace penstock {
 namespace {

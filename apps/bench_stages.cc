@@ -2,7 +2,7 @@
 #include "bench/stages_overhead.h"
 #include "command_line.h"
 #include "commands.h"
-#include "local_models.h"
+#include "model_flags.h"
 
 namespace penstock {
 
@@ -12,7 +12,7 @@ int RunBenchStages(const std::vector<std::string>& args) {
                    "without, share a model and take turns under the same load over loopback.",
                    "  penstock bench stages --model sentence-transformers/all-MiniLM-L6-v2\n"
                    "  penstock bench stages --model MODEL --concurrency 1 --rounds 200\n");
-  ModelFlags model;
+  ModelOptions model;
   StagesOverheadOptions options;
   std::string lengths = "fixed:8";
   std::string json_file;

@@ -20,7 +20,7 @@
 
 #include "api/types.h"
 #include "checkpoint.h"
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "corpus/row_reader.h"
 

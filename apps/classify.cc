@@ -13,7 +13,7 @@ namespace penstock {
 namespace {
 
 struct ClassifyFlags {
-  ModelFlags model;
+  ModelOptions model;
   ServerFlags server;
   TextFlags text;
   int32_t top_k = 0;

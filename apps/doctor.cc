@@ -20,7 +20,7 @@
 #include "commands.h"
 #include "cpu/self_check.h"
 #include "doctor_accuracy.h"
-#include "local_models.h"
+#include "model_flags.h"
 #include "request_window.h"
 
 namespace penstock {
@@ -49,7 +49,7 @@ const std::vector<std::string>& Texts() {
 // float sums of a few thousand terms in another order, through some tens of layers.
 constexpr double kKernelToleranceRelative = 1e-3;
 
-// How far results may be from others of the same model, by the type of its products: where two
+// How far results may be from others of the same model, by the type of its linear layers: where two
 // instruction sets round a bf16 or an int8 value to different sides, layers carry it on.
 struct Tolerance {
   double kernels;  // between instruction sets, of the largest number
@@ -186,7 +186,7 @@ void CheckBatch(LocalModels* local, const std::vector<std::vector<float>>& toget
 }
 
 // Results of the same model on another backend.
-Expected<std::vector<std::vector<float>>> OutputsWith(ModelFlags flags, int threads,
+Expected<std::vector<std::vector<float>>> OutputsWith(ModelOptions flags, int threads,
                                                       const std::string& isa) {
   flags.threads = threads;
   flags.isa = isa;
@@ -194,7 +194,7 @@ Expected<std::vector<std::vector<float>>> OutputsWith(ModelFlags flags, int thre
   return Outputs(local.get(), Texts());
 }
 
-void CheckThreads(const ModelFlags& flags, const std::vector<std::vector<float>>& rows,
+void CheckThreads(const ModelOptions& flags, const std::vector<std::vector<float>>& rows,
                   Report* report) {
   const auto other = OutputsWith(flags, 1, flags.isa);
   if (!other.ok()) return report->Line(false, "threads", other.status().message());
@@ -215,7 +215,7 @@ void CheckEachKernel(Report* report) {
                fmt::format("{} checks of vector kernels against plain ones", checks.size()));
 }
 
-void CheckKernels(const ModelFlags& flags, const std::vector<std::vector<float>>& rows,
+void CheckKernels(const ModelOptions& flags, const std::vector<std::vector<float>>& rows,
                   const std::string& backend, double tolerance, Report* report) {
   const auto plain = OutputsWith(flags, flags.threads, "scalar");
   if (!plain.ok()) return report->Line(false, "kernels", plain.status().message());
@@ -270,7 +270,7 @@ int RunDoctor(const std::vector<std::string>& args) {
                    "  penstock doctor --model sentence-transformers/all-MiniLM-L6-v2\n"
                    "  penstock doctor --model MODEL --texts corpus.txt --json accuracy.json\n"
                    "  penstock doctor --model MODEL --int8-keep qkv,-1 --try-keep\n");
-  ModelFlags flags;
+  ModelOptions flags;
   AccuracyFlags accuracy;
   AddModelFlags(&line, &flags, false, "warn");
   AddAccuracyFlags(&line, &accuracy);
@@ -289,7 +289,7 @@ int RunDoctor(const std::vector<std::string>& args) {
   EngineLease engine = (*local)->registry->List().front().engine;
   const DType dtype = engine->info().dtype;
   const bool normalize = engine->folder().normalize;
-  engine = {};  // LocalModels end before this function does, and wait for leases
+  engine = {};                     // LocalModels end before this function does, and wait for leases
   flags.dtypes = {FlagOf(dtype)};  // the same on every backend
   report.Line(true, "load",
               fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task,

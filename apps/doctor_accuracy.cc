@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "bench/accuracy.h"
-#include "bench/records.h"
-#include "bench/varied_texts.h"
 #include "corpus/row_reader.h"
-#include "models/product_types.h"
+#include "doctor/accuracy.h"
+#include "doctor/varied_texts.h"
+#include "load/records.h"
+#include "models/linear_types.h"
 #include "request_window.h"
 #include "text_flags.h"
 
@@ -180,7 +180,7 @@ Outcome Compare(const Workload& work, const ResultRows& f32, const ResultRows& o
 
 class TypeComparison {
  public:
-  TypeComparison(ModelFlags model, const AccuracyFlags& flags, const AccuracyLine& line)
+  TypeComparison(ModelOptions model, const AccuracyFlags& flags, const AccuracyLine& line)
       : model_(std::move(model)), flags_(flags), line_(line) {
     model_.redis_url.clear();
     model_.limits.result_cache_bytes = 0;  // each answer is the model's
@@ -209,7 +209,7 @@ class TypeComparison {
 
   // Answers to `work` (made here where it is empty), of the model in a type of its own.
   Expected<ResultRows> Answers(const std::string& dtype, const std::string& keep, Workload* work) {
-    ModelFlags model = model_;
+    ModelOptions model = model_;
     model.dtypes = {dtype};
     model.int8_keep.clear();
     if (!keep.empty()) model.int8_keep = {keep};
@@ -244,7 +244,7 @@ class TypeComparison {
     TakeTrialInputs(&some);
     PENSTOCK_ASSIGN_OR_RETURN(const ResultRows wanted, Answers("f32", "", &some));
     std::vector<std::string> parts = {""};
-    for (const Product product : kProducts) parts.emplace_back(ProductName(product));
+    for (const LinearKind product : kLinearKinds) parts.emplace_back(LinearName(product));
     for (int32_t i = 0; flags_.try_keep && i < layers_; ++i) parts.push_back(std::to_string(i));
     std::vector<Trial> trials;
     for (const std::string& part : parts) {
@@ -272,7 +272,8 @@ class TypeComparison {
             fmt::format("int8 with --int8-keep {}: {}", keep, outcome.text));
       if (outcome.beyond.empty()) return Status::Ok();
     }
-    line_(false, "no three kinds of products kept higher bring int8 within its limits: use bf16");
+    line_(false,
+          "no three kinds of linear layers kept higher bring int8 within its limits: use bf16");
     return Status::Ok();
   }
 
@@ -290,7 +291,7 @@ class TypeComparison {
     if (work->lists != 0) work->lists = taken;
   }
 
-  ModelFlags model_;
+  ModelOptions model_;
   const AccuracyFlags& flags_;
   const AccuracyLine& line_;
   std::vector<std::string> texts_;
@@ -317,7 +318,7 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
       ->group(group);
   app.add_flag("--try-keep", flags->try_keep,
                "Find out what every layer and kind of product, kept higher with --int8-keep, "
-               "gains. Kinds of products are tried anyway where int8 is not advisable.")
+               "gains. Kinds of linear layers are tried anyway where int8 is not advisable.")
       ->group(group);
   app.add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
       ->type_name("FILE")
@@ -326,7 +327,8 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
   AddInputFlags(line, &flags->input);
 }
 
-Status CompareTypes(const ModelFlags& model, const AccuracyFlags& flags, const AccuracyLine& line) {
+Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags,
+                    const AccuracyLine& line) {
   return TypeComparison(model, flags, line).Run();
 }
 

@@ -9,7 +9,7 @@
 #include "command_line.h"
 #include "common/status.h"
 #include "corpus/row_reader.h"
-#include "local_models.h"
+#include "model_flags.h"
 
 namespace penstock {
 
@@ -32,6 +32,7 @@ using AccuracyLine = std::function<void(bool advisable, const std::string& text)
 
 // Loads the model of `model` as f32, bf16 and int8, one after the other. An error is that of the
 // texts, the records' file or of loading.
-Status CompareTypes(const ModelFlags& model, const AccuracyFlags& flags, const AccuracyLine& line);
+Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags,
+                    const AccuracyLine& line);
 
 }  // namespace penstock

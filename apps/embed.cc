@@ -15,7 +15,7 @@
 #include "embed_output.h"
 #include "input_scan.h"
 #include "interruption.h"
-#include "local_models.h"
+#include "model_flags.h"
 #include "request_window.h"
 #include "server_flags.h"
 #include "text_flags.h"
@@ -24,7 +24,7 @@ namespace penstock {
 namespace {
 
 struct EmbedFlags {
-  ModelFlags model;
+  ModelOptions model;
   TextFlags text;
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_name;

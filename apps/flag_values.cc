@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "common/split_list.h"
+
 namespace penstock {
 namespace {
 
@@ -32,13 +34,6 @@ constexpr std::array kTimes = {
 std::string Lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
-}
-
-std::string Trimmed(const std::string& text) {
-  constexpr const char* kBlanks = " \t\r\n";
-  const size_t from = text.find_first_not_of(kBlanks);
-  if (from == std::string::npos) return "";
-  return text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
 }
 
 // Of one of that unit in the unit of the table.
@@ -135,18 +130,6 @@ std::optional<bool> ParseBoolean(const std::string& text) {
     if (word == no) return false;
   }
   return std::nullopt;
-}
-
-std::vector<std::string> SplitList(const std::string& text) {
-  const bool lines = text.find('\n') != std::string::npos;
-  std::vector<std::string> items;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t end = std::min(text.find(lines ? '\n' : ',', from), text.size());
-    std::string item = Trimmed(text.substr(from, end - from));
-    if (!lines || !item.empty()) items.push_back(std::move(item));
-    from = end + 1;
-  }
-  return items;
 }
 
 bool IsBlank(const std::string& text) { return Trimmed(text).empty(); }

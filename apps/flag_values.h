@@ -23,10 +23,6 @@ Expected<std::string> InUnit(const std::string& text, Unit unit);
 // true, yes, on, 1; false, no, off, 0; in any case.
 std::optional<bool> ParseBoolean(const std::string& text);
 
-// The items of a list in a variable: a line each where there is a line break, else separated by
-// commas. Blanks around items and empty lines are dropped; items between commas may come out empty.
-std::vector<std::string> SplitList(const std::string& text);
-
 bool IsBlank(const std::string& text);
 
 // The one of `known` that `given` most likely means, '_' and '-' being the same; "" = none is near.

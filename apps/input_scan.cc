@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 
 namespace penstock {
 namespace {

@@ -8,7 +8,7 @@
 #include "commands.h"
 #include "common/json_writer.h"
 #include "formats/safetensors.h"
-#include "local_models.h"
+#include "model_flags.h"
 #include "models/encoder.h"
 #include "tensor/program_cost.h"
 
@@ -139,9 +139,9 @@ constexpr int kProgramLength = 128;
 
 // The model again, with its programs: engines keep theirs to themselves.
 Expected<std::unique_ptr<EncoderModel>> LoadWithProgram(const Engine& engine, Backend* backend) {
-  ProductTypes types = engine.info().dtype;
+  LinearTypes types = engine.info().dtype;
   types.kept = engine.info().int8_keep;
-  types.kept_dtype = backend->preferred_dtype();
+  types.override_dtype = backend->preferred_dtype();
   return EncoderModel::Load(engine.folder(), backend, types);
 }
 
@@ -199,7 +199,7 @@ int RunInspect(const std::vector<std::string>& args) {
                    "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
                    "  penstock inspect --model ./folder --json\n"
                    "  penstock inspect --model ./folder --program --length 512\n");
-  ModelFlags flags;
+  ModelOptions flags;
   ProgramFlags program;
   bool json = false;
   AddModelFlags(&line, &flags, false, "warn");

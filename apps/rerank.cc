@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kDocumentsMax = 1 << 20;  // of a query: they are ranked together, in memory
 
 struct RerankFlags {
-  ModelFlags model;
+  ModelOptions model;
   ServerFlags server;
   TextFlags text;
   std::optional<std::string> query;

@@ -20,8 +20,8 @@
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/printable.h"
-#include "http/server.h"
-#include "local_models.h"
+#include "model_flags.h"
+#include "routes/server.h"
 #include "service_manager.h"
 #include "signals.h"
 
@@ -29,7 +29,7 @@ namespace penstock {
 namespace {
 
 struct ServeFlags {
-  ModelFlags model;
+  ModelOptions model;
   ServerOptions server;
   int64_t request_timeout_ms = 0;
   int64_t idle_timeout_ms = ServerOptions().idle_timeout.count();
@@ -72,7 +72,6 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
 void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
   const std::string limits = "Limits";
   const auto at_least_one = CLI::Range(int64_t{1}, int64_t{1} << 40);
-  const auto milliseconds = CLI::Range(int64_t{0}, int64_t{86'400'000});
   app->add_option("--max-client-batch-size", flags->model.limits.inputs_per_request,
                   "Inputs or documents of one request.")
       ->check(CLI::Range(1, 1 << 20))
@@ -128,6 +127,11 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);
+}
+
+void AddTimeFlags(CLI::App* app, ServeFlags* flags) {
+  const std::string limits = "Limits";
+  const auto milliseconds = CLI::Range(int64_t{0}, int64_t{86'400'000});
   app->add_option("--request-timeout-ms", flags->request_timeout_ms,
                   "Longest time of a request; what was not begun by then is dropped. "
                   "X-Request-Timeout-Ms can shorten it. 0 = as long as that header says.")
@@ -337,6 +341,7 @@ int RunServe(const std::vector<std::string>& args) {
   AddServerFlags(&line.app(), &flags);
   AddAccessFlags(&line, &flags.server);
   AddLimitFlags(&line.app(), &flags);
+  AddTimeFlags(&line.app(), &flags);
   AddLogFlags(&line.app(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   const Signals signals;  // before any thread

@@ -7,7 +7,7 @@
 
 #include "common/log.h"
 #include "common/regular_file.h"
-#include "local_models.h"
+#include "model_flags.h"
 
 namespace penstock {
 namespace {

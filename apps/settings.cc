@@ -10,6 +10,7 @@
 #include <regex>
 #include <string_view>
 
+#include "common/split_list.h"
 #include "flag_values.h"
 
 namespace penstock {

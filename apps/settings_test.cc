@@ -10,9 +10,10 @@
 #include <fstream>
 
 #include "command_line.h"
+#include "common/split_list.h"
 #include "flag_values.h"
 #include "help.h"
-#include "local_models.h"
+#include "model_flags.h"
 
 namespace penstock {
 namespace {
@@ -113,7 +114,7 @@ class SettingsTest : public testing::Test {
 
   const std::string folder_;
   std::vector<std::string> variables_;
-  ModelFlags flags_;
+  ModelOptions flags_;
   int port_ = 0;
   std::string secret_;
   std::string prompt_;
@@ -261,7 +262,7 @@ TEST_F(SettingsTest, TablesOfModels) {
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
   EXPECT_EQ((*specs)[0].options.dtype, DType::kF32);
   EXPECT_EQ((*specs)[1].options.dtype, DType::kI8);
-  EXPECT_EQ(KeptPartsText((*specs)[1].options.int8_keep), "0,ff-out");
+  EXPECT_EQ(TypeOverridesText((*specs)[1].options.int8_keep), "0,ff-out");
   EXPECT_EQ((*specs)[2].options.pooling, PoolingMode::kCls);
   EXPECT_FALSE((*specs)[1].options.pooling);
   // A name on the line takes the model of that name, and leaves out the others.
@@ -328,7 +329,7 @@ TEST_F(SettingsTest, PrintedSettingsAreAFileAndSayTheirSource) {
 
 TEST(HelpTest, ShowsWhatACommandUses) {
   CommandLine line("tokenize", "A test.", "");
-  ModelFlags flags;
+  ModelOptions flags;
   std::vector<int> numbers = {16, 256};
   AddModelFlags(&line, &flags, false, "warn");
   line.app().add_option("--number", numbers)->type_name("N");

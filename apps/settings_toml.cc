@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/printable.h"
+#include "common/split_list.h"
 #include "flag_values.h"
 #include "settings.h"
 

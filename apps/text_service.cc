@@ -22,7 +22,8 @@ Expected<std::unique_ptr<TextService>> Open(const TextCommand& command) {
 
 }  // namespace
 
-Expected<std::unique_ptr<TextService>> TextService::Load(const ModelFlags& flags, bool tokenizers) {
+Expected<std::unique_ptr<TextService>> TextService::Load(const ModelOptions& flags,
+                                                         bool tokenizers) {
   std::unique_ptr<TextService> service(new TextService);
   PENSTOCK_ASSIGN_OR_RETURN(
       service->local_, tokenizers ? LocalModels::LoadTokenizers(flags) : LocalModels::Load(flags));

@@ -12,7 +12,7 @@
 #include "client/text_client.h"
 #include "command_line.h"
 #include "common/worker_pool.h"
-#include "local_models.h"
+#include "model_flags.h"
 #include "output_file.h"
 #include "server_flags.h"
 #include "text_flags.h"
@@ -23,7 +23,7 @@ namespace penstock {
 class TextService {
  public:
   // Loads the model; of `tokenizers` only that.
-  static Expected<std::unique_ptr<TextService>> Load(const ModelFlags& flags, bool tokenizers);
+  static Expected<std::unique_ptr<TextService>> Load(const ModelOptions& flags, bool tokenizers);
   // Asks nothing yet. `model`: the name at the server, "" = its default.
   static std::unique_ptr<TextService> ByServer(ServerClientOptions options, std::string model);
   ~TextService();
@@ -69,7 +69,7 @@ Callback<Response> NamingRows(std::vector<std::string> where, Callback<Response>
 
 struct TextCommand {
   const CommandLine* line;
-  ModelFlags* model;
+  ModelOptions* model;
   ServerFlags* server;
   TextFlags* text;
   bool tokenizers = false;

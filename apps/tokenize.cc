@@ -12,7 +12,7 @@ namespace penstock {
 namespace {
 
 struct TokenizeFlags {
-  ModelFlags model;
+  ModelOptions model;
   ServerFlags server;
   TextFlags text;
   std::optional<std::string> prompt_name;

@@ -5,7 +5,10 @@
   penstock_module(MODULE ...) in CMakeLists.txt; its tests and benchmarks also those of TEST_DEPS.
   apps/ may include every module; nothing includes apps/.
 - No cycle among the modules.
-- A source file has at most 800 lines (generated ones, which say so on top, may have more).
+- No module is named on a DEPS or TEST_DEPS line that nothing there includes.
+- A source file has at most 800 lines (generated ones, which say so on top, may have more), a function
+  at most 70, or its comment says "Long: why".
+- Files that docs/ARCHITECTURE.md and CONTRIBUTING.md name under "Adding" exist.
 - A header begins with a comment that says what it is for, and has #pragma once (x-inl.h is
   included once per instruction set and has not).
 - No absolute path of somebody's machine in any file under version control.
@@ -24,11 +27,18 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES_MAX = 800
+FUNCTION_LINES_MAX = 70
 SOURCES = {".cc", ".h", ".cu", ".py"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 MODULE = re.compile(r"^penstock_module\(([^)]*)\)", re.MULTILINE)
 MACHINE_PATH = re.compile(r"(?<![\w.:/~$}-])/(?:root|work|home/[a-z_][\w-]*)/")
 TEXT_BYTES_MAX = 1 << 20
+# The first line of a function's body, as clang-format leaves it: a parameter list, then the brace.
+# Class members stand two columns in.
+BODY_BEGIN = re.compile(r"^( {0,2}| {4,})[^#\s/].*\)(?: const| noexcept| override| final| mutable|\s*->.*)* \{$")
+CONTROL = re.compile(r"^\s*(if|for|while|switch|else|do|catch|}|return|EXPECT|ASSERT)\b|^\s*}")
+ADDING = re.compile(r"^## Adding.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|cmake|py|md|json|txt))`")
 
 Module = collections.namedtuple("Module", "deps test_deps")
 
@@ -109,6 +119,55 @@ def check_shape(path, text):
             yield f"{name}: a header begins with a comment that says what it is for"
 
 
+def check_functions(path, text):
+    """Bodies that begin at column 0 or 2, to the brace in the column of their first line."""
+    lines = text.split("\n")
+    begin = 0  # of the declaration whose body comes
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith(("}", "  }")) or not line.strip() or line.endswith((";", ":", "{")) and not BODY_BEGIN.match(line):
+            begin = at + 1
+        if BODY_BEGIN.match(line) and not CONTROL.match(line):
+            comment = begin
+            while begin < at and lines[begin].lstrip().startswith("//"):
+                begin += 1
+            indent = len(lines[begin]) - len(lines[begin].lstrip()) if begin <= at else 0
+            if indent in (0, 2):
+                close = " " * indent + "}"
+                end = next((i for i in range(at + 1, len(lines)) if lines[i].startswith(close)), at)
+                length = end - begin + 1
+                if length > FUNCTION_LINES_MAX and not any("// Long: " in one for one in lines[comment:begin]):
+                    yield (f"{path.relative_to(ROOT)}:{begin + 1}: a function of {length} lines, at most "
+                           f"{FUNCTION_LINES_MAX} without a comment 'Long: why'")
+                at = begin = end
+                begin += 1
+        at += 1
+
+
+def check_unused(modules, used):
+    for name, module in modules.items():
+        for dep in module.deps:
+            if dep not in used[name, False]:
+                yield f"CMakeLists.txt: {name} names {dep} in DEPS and does not include it"
+        for dep in module.test_deps:
+            if dep not in used[name, True]:
+                yield f"CMakeLists.txt: {name} names {dep} in TEST_DEPS and no test includes it"
+
+
+def check_named_files():
+    """A name may be relative to src/, to the folder of the section's subject, or a mere file name."""
+    names = {path.name for path in tracked_files()}
+    for document in ("docs/ARCHITECTURE.md", "CONTRIBUTING.md"):
+        for section in ADDING.findall((ROOT / document).read_text()):
+            for name in NAMED_FILE.findall(section):
+                if re.search(r"NAME|_x\b|[a-z]+_x[-.]|\*", name):
+                    continue
+                found = (ROOT / name).exists() or (ROOT / "src" / name).exists() or ("/" not in name and name in names)
+                if not found:
+                    yield f"{document}: names {name}, which is not there"
+
+
 def tracked_files():
     """Files under version control and new ones that are not ignored."""
     listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -148,6 +207,7 @@ def main():
     modules = read_modules()
     findings = list(check_cycles(modules))
     headers = []
+    used = collections.defaultdict(set)  # (module, by tests): modules
     for path in sorted(tracked_files()):
         findings += check_paths(path)
         if path.suffix not in SOURCES:
@@ -157,8 +217,15 @@ def main():
         top = path.relative_to(ROOT).parts[0]
         if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
             findings += check_includes(path, text, modules)
+            findings += check_functions(path, text)
+        if top == "src" and path.suffix != ".py":
+            by_tests = path.stem.endswith(("_test", "_bench"))
+            used[path.relative_to(ROOT).parts[1], by_tests].update(
+                include.split("/")[0] for include in INCLUDE.findall(text))
         if path.suffix == ".h" and top == "src" and not path.stem.endswith("-inl"):
             headers.append(path)
+    findings += check_unused(modules, used)
+    findings += check_named_files()
     if arguments.headers:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for found in pool.map(lambda header: list(check_header(header)), headers):

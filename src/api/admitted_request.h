@@ -14,22 +14,22 @@
 namespace penstock {
 
 // What a request gives back at its end; Service::Impl implements it.
-class RequestPlaces {
+class RequestSlots {
  public:
   // Before the answer: its client may send the next request at once.
-  virtual void LeavePlace() = 0;
+  virtual void ReleaseSlot() = 0;
   // Last of all: the Service may be destroyed as soon as no request is left.
   virtual void CountAnswered() = 0;
 
  protected:
-  ~RequestPlaces() = default;
+  ~RequestSlots() = default;
 };
 
 template <typename Response>
 class AdmittedRequest {
  public:
   // Counted already by `places`. `run` is kept until the end.
-  AdmittedRequest(RequestPlaces* places, ServiceMetrics* metrics, Behaviour behaviour,
+  AdmittedRequest(RequestSlots* places, ServiceMetrics* metrics, Behaviour behaviour,
                   Callback<Response> done)
       : places_(places), metrics_(metrics), behaviour_(behaviour), done_(std::move(done)) {}
   ~AdmittedRequest() {
@@ -40,7 +40,7 @@ class AdmittedRequest {
                              "the server says more"));
       });
     }
-    if (placed_ && !answered_.load()) places_->LeavePlace();
+    if (placed_ && !answered_.load()) places_->ReleaseSlot();
     done_ = nullptr;
     run_.reset();
     if (counted_) places_->CountAnswered();
@@ -50,7 +50,7 @@ class AdmittedRequest {
 
   // From here on the destructor answers what is not answered, and counts it.
   void SetCounted() { counted_ = true; }
-  void SetPlace(std::shared_ptr<const void> run) {
+  void SetSlot(std::shared_ptr<const void> run) {
     placed_ = true;
     run_ = std::move(run);
   }
@@ -60,12 +60,12 @@ class AdmittedRequest {
     if (answered_.exchange(true)) return;
     const std::chrono::duration<double> took = Clock::now() - start_;
     metrics_->CountRequest(behaviour_, result.status().code(), placed_ ? took.count() : 0);
-    if (placed_) places_->LeavePlace();
+    if (placed_) places_->ReleaseSlot();
     done_(std::move(result));
   }
 
  private:
-  RequestPlaces* const places_;
+  RequestSlots* const places_;
   ServiceMetrics* const metrics_;
   const Behaviour behaviour_;
   const Clock::time_point start_ = Clock::now();

@@ -33,7 +33,7 @@ void BulkRuns::State::ForgetIdle() {
 }
 
 // The run that was idle longest goes, if it was idle for long enough.
-void BulkRuns::State::MakeRoom() {
+void BulkRuns::State::EvictIdle() {
   if (runs.size() < kRunsMax) return;
   auto oldest = runs.end();
   for (auto at = runs.begin(); at != runs.end(); ++at) {
@@ -53,7 +53,7 @@ Expected<std::string> BulkRuns::Begin(uint64_t served, uint64_t client) {
                   fmt::format("this client has {} bulk runs open, the limit; end one of them",
                               kRunsOfClientMax));
   }
-  state_->MakeRoom();
+  state_->EvictIdle();
   if (state_->runs.size() >= kRunsMax) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("{} bulk runs are open, the limit; one that is idle for {} s makes "

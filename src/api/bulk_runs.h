@@ -16,7 +16,7 @@
 #include <mutex>
 #include <string>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 
 namespace penstock {
@@ -63,7 +63,7 @@ class BulkRuns {
   struct State {
     explicit State(std::function<Clock::time_point()> now_in) : now(std::move(now_in)) {}
     void ForgetIdle();  // under mutex
-    void MakeRoom();    // under mutex
+    void EvictIdle();   // under mutex
 
     const std::function<Clock::time_point()> now;
     std::mutex mutex;

@@ -33,7 +33,7 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
 
   // Let go without an end: the answer's last owner answers.
   ~EmbedParts() override {
-    if (paused_) service_->ReturnToPlace();
+    if (paused_) service_->ReacquireSlot();
   }
 
   bool StartPart() override;
@@ -116,7 +116,7 @@ bool EmbedParts::StartPart() {
     std::unique_lock lock(mutex_);
     if (!answer_ || !failure_.ok() || next_item_ == plan_.items.size()) return false;
     if (under_way_ + sink_->size() >= kPartsMax) return false;
-    if (paused_) service_->ReturnToPlace();
+    if (paused_) service_->ReacquireSlot();
     paused_ = false;
     begin = next_item_;
     end = next_item_ = EndOfPart(begin);
@@ -194,11 +194,11 @@ void EmbedParts::Emit(std::unique_lock<std::mutex> lock) {
   if (under_way_ > 0 || !answer_) return;
   const size_t left = plan_.items.size() - next_item_;
   if (failure_.ok() && left > 0) {
-    if (!paused_) service_->LeavePlace();
+    if (!paused_) service_->ReleaseSlot();
     paused_ = true;
     return;
   }
-  if (paused_) service_->ReturnToPlace();
+  if (paused_) service_->ReacquireSlot();
   paused_ = false;
   const Callback<EmbedEnd> answer = std::exchange(answer_, nullptr);
   Status failure = std::move(failure_);
@@ -230,7 +230,7 @@ std::shared_ptr<EmbedStream> Service::EmbedInParts(EmbedRequest request, Request
         sink->Push(std::move(end));
       });
   if (!answer) return nullptr;
-  const auto owned = std::make_shared<EmbedRequest>(std::move(request));
+  const auto owned = std::make_shared<const EmbedRequest>(std::move(request));
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);
   if (!plan.ok()) {
     answer(plan.status());

@@ -56,7 +56,7 @@ class EmbedStreamTest : public testing::Test {
         registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     Start({});
   }
-  void Start(ServiceLimits limits) {
+  void Start(ServiceOptions limits) {
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
   }
   static EmbedRequest Request(size_t count) {
@@ -140,7 +140,7 @@ TEST_F(EmbedStreamTest, NoMorePartsAreThereThanStated) {
 }
 
 TEST_F(EmbedStreamTest, AStreamThatWaitsForItsClientHoldsNoPlace) {
-  ServiceLimits limits;
+  ServiceOptions limits;
   limits.concurrent_requests = 2;
   Start(limits);
   const auto stream = Begin(Request(100));

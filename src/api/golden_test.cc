@@ -65,7 +65,7 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
     const Status loaded = registry_->WaitLoaded();
     ASSERT_TRUE(loaded.ok()) << loaded.ToString();
     // Scores are asked for twice, raw and not: the second time they come from here.
-    ServiceLimits limits;
+    ServiceOptions limits;
     limits.result_cache_bytes = 1 << 20;
     service_ = std::make_unique<Service>(registry_.get(), limits, &metrics_);
     auto expected = JsonDocument::ParseFile(folder + "/expected.json", kExpectedBytesMax);

@@ -50,7 +50,7 @@ class ModelCycles : public testing::Test {
     }
     registry_->StartLoading();
     ASSERT_TRUE(registry_->WaitLoaded().ok());
-    ServiceLimits limits;
+    ServiceOptions limits;
     limits.result_cache_bytes = 64 << 10;  // some are found, some are pushed out
     limits.tokenization_workers = 3;
     service_ = std::make_unique<Service>(registry_.get(), limits, &metrics_);

@@ -45,7 +45,7 @@ Status CheckTask(const Engine& engine, Behaviour behaviour) {
       "model"};
 }
 
-Status CheckCount(size_t count, const char* field, const ServiceLimits& limits) {
+Status CheckCount(size_t count, const char* field, const ServiceOptions& limits) {
   if (count == 0) return Status::InvalidArgument(fmt::format("{} is empty", field), field);
   if (count > static_cast<size_t>(limits.inputs_per_request)) {
     return {StatusCode::kPayloadTooLarge,
@@ -56,20 +56,12 @@ Status CheckCount(size_t count, const char* field, const ServiceLimits& limits) 
   return Status::Ok();
 }
 
-Status CheckBytes(std::string_view text, const std::string& field, const ServiceLimits& limits) {
+Status CheckBytes(std::string_view text, const std::string& field, const ServiceOptions& limits) {
   if (text.size() <= static_cast<size_t>(limits.input_bytes)) return Status::Ok();
   return {StatusCode::kPayloadTooLarge,
           fmt::format("{} has {} bytes; the limit is {} (--max-input-bytes)", field, text.size(),
                       limits.input_bytes),
           field};
-}
-
-Status CheckResponseBytes(int64_t bytes, int64_t limit) {
-  if (bytes <= limit) return Status::Ok();
-  return {StatusCode::kPayloadTooLarge,
-          fmt::format("the response would have up to {} bytes; the limit is {} "
-                      "(--max-response-bytes)",
-                      bytes, limit)};
 }
 
 Expected<std::string> PromptByName(const Engine& engine, const std::string& name) {
@@ -121,7 +113,7 @@ Expected<Choice> ChoosePrompt(const Engine& engine, const TextOptions& options) 
 }  // namespace
 
 Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& options, bool with_ids,
-                                    const ServiceLimits& limits) {
+                                    const ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(auto choice, ChoosePrompt(engine, options));
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(choice.prompt, "prompt", limits));
   if (choice.prompt.empty()) return std::string();

@@ -12,20 +12,20 @@
 
 namespace penstock {
 
+// {"index":1234,"score":0.123456789}, besides the label or document.
+inline constexpr int64_t kPrintedScoreBytes = 64;
+
 // kUnprocessable, saying what the model can do, unless it offers the behaviour.
 Status CheckTask(const Engine& engine, Behaviour behaviour);
 
 // A list of `count` entries: neither empty nor over the limit.
-Status CheckCount(size_t count, const char* field, const ServiceLimits& limits);
-Status CheckBytes(std::string_view text, const std::string& field, const ServiceLimits& limits);
-
-// A response of about `bytes`, printed: kPayloadTooLarge over --max-response-bytes.
-Status CheckResponseBytes(int64_t bytes, int64_t limit);
+Status CheckCount(size_t count, const char* field, const ServiceOptions& limits);
+Status CheckBytes(std::string_view text, const std::string& field, const ServiceOptions& limits);
 
 // The text to put before each input, "" for none. `with_ids`: some inputs are token ids, which a
 // prompt cannot be put before: only asking for one is an error.
 Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& options, bool with_ids,
-                                    const ServiceLimits& limits);
+                                    const ServiceOptions& limits);
 // The prompt by its name; kInvalidArgument lists the names the model has.
 Expected<std::string> PromptByName(const Engine& engine, const std::string& name);
 // For behaviours that take no prompt.

@@ -20,7 +20,7 @@
 #include "api/types.h"
 #include "cache/redis_url.h"
 #include "common/byte_budget.h"
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "metrics/metrics.h"
 
@@ -29,7 +29,7 @@ namespace penstock {
 class Registry;  // engine/
 
 // Limits of one server; each is a flag of `penstock serve`.
-struct ServiceLimits {
+struct ServiceOptions {
   int32_t inputs_per_request = 2048;  // --max-client-batch-size
   int64_t input_bytes = 1 << 20;      // longest text, in bytes: --max-input-bytes
   int32_t concurrent_requests = 512;  // --max-concurrent-requests; bulk takes 3/4 at most
@@ -52,7 +52,7 @@ struct ServiceLimits {
 class Service {
  public:
   // Registry and metrics must outlive the service.
-  Service(Registry* registry, const ServiceLimits& limits, Metrics* metrics);
+  Service(Registry* registry, const ServiceOptions& options, Metrics* metrics);
   ~Service();
 
   void Embed(EmbedRequest request, RequestContext context, Callback<EmbedResponse> done);
@@ -83,7 +83,7 @@ class Service {
   Expected<ModelInfo> Model(const std::string& name) const;
   bool Ready() const;  // every model is loaded and not stopping
   // As they are in force: tokenization_workers is the number of them.
-  const ServiceLimits& limits() const { return limits_; }
+  const ServiceOptions& options() const { return options_; }
 
   // Why Ready() is false, or OK.
   Status Readiness() const;
@@ -111,7 +111,7 @@ class Service {
  private:
   friend class EmbedParts;
   struct Impl;
-  ServiceLimits limits_;
+  ServiceOptions options_;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -12,45 +12,45 @@
 namespace penstock {
 namespace {
 
-std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceLimits& limits, Metrics* metrics) {
-  if (!limits.redis) return nullptr;
-  RemoteStoreOptions options;
-  options.url = *limits.redis;
-  options.secret = limits.redis_secret;
-  options.timeout = std::chrono::milliseconds(limits.redis_timeout_ms);
-  options.ttl = std::chrono::seconds(limits.cache_ttl_s);
-  return std::make_unique<RemoteStore>(options, metrics);
+std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceOptions& options, Metrics* metrics) {
+  if (!options.redis) return nullptr;
+  RemoteStoreOptions remote;
+  remote.url = *options.redis;
+  remote.secret = options.redis_secret;
+  remote.timeout = std::chrono::milliseconds(options.redis_timeout_ms);
+  remote.ttl = std::chrono::seconds(options.cache_ttl_s);
+  return std::make_unique<RemoteStore>(remote, metrics);
 }
 
 }  // namespace
 
-Service::Impl::Impl(Registry* registry_in, const ServiceLimits& limits_in, Metrics* metrics_in)
+Service::Impl::Impl(Registry* registry_in, const ServiceOptions& options_in, Metrics* metrics_in)
     : registry(registry_in),
-      limits(limits_in),
-      budget(std::make_shared<ByteBudget>(limits_in.inflight_bytes)),
+      options(options_in),
+      budget(std::make_shared<ByteBudget>(options_in.inflight_bytes)),
       metrics(metrics_in),
-      remote(NewRemoteStore(limits_in, metrics_in)),
-      tokens(static_cast<size_t>(limits_in.token_cache_bytes),
-             std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
-      results(static_cast<size_t>(limits_in.result_cache_bytes),
-              std::chrono::seconds(limits_in.cache_ttl_s), remote.get(), metrics_in),
+      remote(NewRemoteStore(options_in, metrics_in)),
+      tokens(static_cast<size_t>(options_in.token_cache_bytes),
+             std::chrono::seconds(options_in.cache_ttl_s), remote.get(), metrics_in),
+      results(static_cast<size_t>(options_in.result_cache_bytes),
+              std::chrono::seconds(options_in.cache_ttl_s), remote.get(), metrics_in),
       // A request puts at most one task a worker there.
-      pool(static_cast<size_t>(limits_in.tokenization_workers),
-           static_cast<size_t>(limits_in.concurrent_requests) *
-               static_cast<size_t>(limits_in.tokenization_workers)),
+      pool(static_cast<size_t>(options_in.tokenization_workers),
+           static_cast<size_t>(options_in.concurrent_requests) *
+               static_cast<size_t>(options_in.tokenization_workers)),
       stats(registry, &pool, metrics_in) {
   metrics_in->AddFunction(
       "penstock_inflight_bytes", "Memory that requests hold: bodies, ids, results and answers.",
       Metrics::Kind::kGauge, [kept = budget] { return static_cast<double>(kept->used()); });
 }
 
-Status Service::Impl::TakePlace(const RequestContext& context,
-                                std::shared_ptr<const void>* in_run) {
+Status Service::Impl::AcquireSlot(const RequestContext& context,
+                                  std::shared_ptr<const void>* in_run) {
   if (!accepting) return {StatusCode::kUnavailable, "the server is shutting down"};
   if (!context.bulk_run.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(*in_run, bulk_runs.Enter(context.bulk_run));
   }
-  const int64_t limit = ClassLimit(limits.concurrent_requests, context.priority);
+  const int64_t limit = ClassLimit(options.concurrent_requests, context.priority);
   if (const int32_t before = in_flight.fetch_add(1, std::memory_order_relaxed); before >= limit) {
     in_flight.fetch_sub(1, std::memory_order_relaxed);
     return Status(StatusCode::kResourceExhausted,
@@ -66,12 +66,12 @@ Status Service::Impl::TakePlace(const RequestContext& context,
   return Status::Ok();
 }
 
-void Service::Impl::LeavePlace() {
+void Service::Impl::ReleaseSlot() {
   in_flight.fetch_sub(1, std::memory_order_relaxed);
   metrics.in_flight().Add(-1);
 }
 
-void Service::Impl::ReturnToPlace() {
+void Service::Impl::ReacquireSlot() {
   in_flight.fetch_add(1, std::memory_order_relaxed);
   metrics.in_flight().Add(1);
 }
@@ -105,7 +105,7 @@ EncodePlan Service::Impl::NewPlan(EngineLease engine, const TextOptions& text,
                                   RequestContext context) const {
   EncodePlan plan;
   plan.engine = std::move(engine);
-  plan.truncate = text.truncate.value_or(limits.auto_truncate);
+  plan.truncate = text.truncate.value_or(options.auto_truncate);
   plan.side = text.side;
   plan.context = std::move(context);
   return plan;

@@ -1,4 +1,4 @@
-// The inside of Service, shared by service.cc and service_tokenize.cc.
+// The inside of Service, shared by the files of its behaviours.
 //
 // Every request passes Admit, which counts it in and wraps its callback so that the answer,
 // whichever way it comes, is counted out exactly once.
@@ -13,19 +13,19 @@
 
 #include "api/admitted_request.h"
 #include "api/bulk_runs.h"
-#include "api/encode_pipeline.h"
 #include "api/service.h"
 #include "api/service_metrics.h"
 #include "api/stats.h"
 #include "common/byte_budget.h"
 #include "common/worker_pool.h"
+#include "encode/encode_pipeline.h"
 #include "engine/registry.h"
 
 namespace penstock {
 
-struct Service::Impl final : RequestPlaces {
-  // tokenization_workers of the limits is the number of them, not 0.
-  Impl(Registry* registry_in, const ServiceLimits& limits_in, Metrics* metrics_in);
+struct Service::Impl final : RequestSlots {
+  // tokenization_workers of the options is the number of them, not 0.
+  Impl(Registry* registry_in, const ServiceOptions& options_in, Metrics* metrics_in);
 
   // The callback to answer with; null when the request was refused (and answered).
   template <typename Response>
@@ -42,44 +42,59 @@ struct Service::Impl final : RequestPlaces {
     }
     request->SetCounted();
     std::shared_ptr<const void> in_run;
-    if (const Status refused = TakePlace(context, &in_run); !refused.ok()) {
+    if (const Status refused = AcquireSlot(context, &in_run); !refused.ok()) {
       answer(refused);
       return nullptr;
     }
-    request->SetPlace(std::move(in_run));
+    request->SetSlot(std::move(in_run));
     return answer;
   }
-  Status TakePlace(const RequestContext& context, std::shared_ptr<const void>* in_run);
-  void LeavePlace() override;
+  Status AcquireSlot(const RequestContext& context, std::shared_ptr<const void>* in_run);
+  void ReleaseSlot() override;
   // For a request that left its place before its end: it is not refused.
-  void ReturnToPlace();
+  void ReacquireSlot();
   void CountAnswered() override;
 
   // The model by name (or the default for the behaviour), which must offer it.
   Expected<EngineLease> EngineFor(const std::string& model, Behaviour behaviour) const;
   EncodePlan NewPlan(EngineLease engine, const TextOptions& text, RequestContext context) const;
-  Expected<EncodePlan> PlanEmbed(const std::shared_ptr<EmbedRequest>& request,
+  Expected<EncodePlan> PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
                                  RequestContext context, Behaviour behaviour);
-  Expected<EncodePlan> PlanRerank(const std::shared_ptr<RerankRequest>& request,
-                                  RequestContext context);
-  Expected<EncodePlan> PlanClassify(const std::shared_ptr<ClassifyRequest>& request,
-                                    RequestContext context);
-  Expected<EncodePlan> PlanSimilarity(const std::shared_ptr<SimilarityRequest>& request,
-                                      RequestContext context);
+  Expected<EncodePlan> PlanRerank(const std::shared_ptr<const RerankRequest>& request,
+                                  RequestContext context) const;
+  Expected<EncodePlan> PlanClassify(const std::shared_ptr<const ClassifyRequest>& request,
+                                    RequestContext context) const;
+  Expected<EncodePlan> PlanSimilarity(const std::shared_ptr<const SimilarityRequest>& request,
+                                      RequestContext context) const;
   void Start(EncodePlan plan, EncodeDone done) {
     StartEncode(std::move(plan),
-                {&pool, &tokens, &results, &metrics.tokenize_duration(), limits.run_stages,
-                 limits.response_bytes},
+                {&pool, &tokens, &results, &metrics.tokenize_duration(), options.run_stages,
+                 options.response_bytes},
                 std::move(done));
   }
 
-  template <typename Response>
-  void Finish(Behaviour behaviour, const std::string& asked_model, const EncodeOutcome& outcome,
-              Response* response) {
-    response->model = asked_model.empty() ? outcome.engine->name() : asked_model;
-    response->usage = outcome.usage;
-    response->truncation = outcome.truncation;
-    metrics.CountTokens(behaviour, outcome.usage, outcome.truncation);
+  // The way of every request that the model computes something for. plan(request, context) checks
+  // it and says what is encoded; fill(request, outcome, response) makes the answer of that. Both
+  // are called once at most; `fill` on the thread that ended the encoding.
+  template <typename Request, typename Response, typename Plan, typename Fill>
+  void Run(Behaviour behaviour, Request request, RequestContext context, Callback<Response> done,
+           const Plan& plan, Fill fill) {
+    auto answer = Admit(behaviour, context, std::move(done));
+    if (!answer) return;
+    const auto owned = std::make_shared<const Request>(std::move(request));
+    Expected<EncodePlan> planned = plan(owned, std::move(context));
+    if (!planned.ok()) return answer(planned.status());
+    Start(*std::move(planned),
+          [this, behaviour, owned, answer, fill](Expected<EncodeOutcome> outcome) {
+            if (!outcome.ok()) return answer(outcome.status());
+            Response response;
+            response.model = owned->model.empty() ? outcome->engine->name() : owned->model;
+            response.usage = outcome->usage;
+            response.truncation = outcome->truncation;
+            fill(*owned, &*outcome, &response);
+            metrics.CountTokens(behaviour, response.usage, response.truncation);
+            answer(std::move(response));
+          });
   }
 
   // Says in the log, once for a model, that ids come which another tokenizer must have made: they
@@ -92,7 +107,7 @@ struct Service::Impl final : RequestPlaces {
   uint64_t ReleaseMemory();
 
   Registry* const registry;
-  const ServiceLimits limits;
+  const ServiceOptions options;
   const std::shared_ptr<ByteBudget> budget;  // of all requests
   ServiceMetrics metrics;
   const std::unique_ptr<RemoteStore> remote;  // null without --redis-url

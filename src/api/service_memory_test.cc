@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 class ServiceMemoryTest : public testing::Test {
  protected:
-  void Start(ServiceLimits limits, int32_t max_tokens = 4096) {
+  void Start(ServiceOptions limits, int32_t max_tokens = 4096) {
     EngineParts parts = FakeParts(ModelTask::kEmbedding, 1, [this] {
       if (hold_.valid()) hold_.wait();
     });
@@ -73,7 +73,7 @@ class ServiceMemoryTest : public testing::Test {
 TEST_F(ServiceMemoryTest, BulkTakesThreeQuartersOfThePlaces) {
   std::promise<void> open;
   hold_ = open.get_future().share();
-  ServiceLimits limits;
+  ServiceOptions limits;
   limits.concurrent_requests = 4;
   Start(limits);
   std::vector<std::future<Expected<EmbedResponse>>> taken;
@@ -90,7 +90,7 @@ TEST_F(ServiceMemoryTest, BulkTakesThreeQuartersOfThePlaces) {
 }
 
 TEST_F(ServiceMemoryTest, AResponseThatWouldBeTooLongIsRefusedBeforeItIsMade) {
-  ServiceLimits limits;
+  ServiceOptions limits;
   limits.response_bytes = 64 << 10;
   Start(limits);
   // 4 values a token, 16 bytes each: 1024 tokens fit.
@@ -112,7 +112,7 @@ TEST_F(ServiceMemoryTest, AResponseThatWouldBeTooLongIsRefusedBeforeItIsMade) {
 TEST_F(ServiceMemoryTest, MemoryIsTakenBeforeTheModelIsAskedAndComesBack) {
   std::promise<void> open;
   hold_ = open.get_future().share();
-  ServiceLimits limits;
+  ServiceOptions limits;
   limits.inflight_bytes = 256 << 10;
   Start(limits);
   // 1000 tokens: 24,000 bytes of ids, 4,000 values of 8 + 16 bytes.
@@ -137,7 +137,7 @@ TEST_F(ServiceMemoryTest, MemoryIsTakenBeforeTheModelIsAskedAndComesBack) {
 }
 
 TEST_F(ServiceMemoryTest, TokenizeAndDecodeAreBoundedInBytes) {
-  ServiceLimits limits;
+  ServiceOptions limits;
   limits.response_bytes = 4096;
   Start(limits);
   TokenizeRequest tokenize;
@@ -158,7 +158,7 @@ TEST_F(ServiceMemoryTest, TokenizeAndDecodeAreBoundedInBytes) {
 
 // One worker: while a request tokenizes 100 texts of 64 KiB, another waits for one of them.
 TEST_F(ServiceMemoryTest, TokenizeTakesTurnsByBytes) {
-  ServiceLimits limits;
+  ServiceOptions limits;
   limits.tokenization_workers = 1;
   limits.token_cache_bytes = 0;
   Start(limits);
@@ -179,7 +179,7 @@ TEST_F(ServiceMemoryTest, TokenizeTakesTurnsByBytes) {
 }
 
 TEST_F(ServiceMemoryTest, WhatAnExceptionLosesIsAnsweredAndGivesItsPlaceBack) {
-  ServiceLimits limits;
+  ServiceOptions limits;
   limits.concurrent_requests = 2;
   Start(limits);
   for (int i = 0; i < 10; ++i) {

@@ -53,7 +53,7 @@ class ServiceTest : public testing::Test {
     ASSERT_TRUE(
         registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
   }
-  void Start(ServiceLimits limits) {
+  void Start(ServiceOptions limits) {
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
   }
   Expected<EmbedResponse> Embed(EmbedRequest request, RequestContext context = {}) {
@@ -401,11 +401,11 @@ TEST_F(ServiceTest, TheAnswerCarriesTheNameThatWasAsked) {
 }
 
 TEST_F(ServiceTest, TokenizationWorkersAreTold) {
-  EXPECT_GT(service_->limits().tokenization_workers, 0);
-  ServiceLimits limits;
+  EXPECT_GT(service_->options().tokenization_workers, 0);
+  ServiceOptions limits;
   limits.tokenization_workers = 3;
   Start(limits);
-  EXPECT_EQ(service_->limits().tokenization_workers, 3);
+  EXPECT_EQ(service_->options().tokenization_workers, 3);
   EXPECT_EQ(service_->GetStats().tokenization_workers, 3);
 }
 

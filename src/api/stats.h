@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/worker_pool.h"
 #include "metrics/duration_histogram.h"
 #include "metrics/metrics.h"

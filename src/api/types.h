@@ -1,4 +1,4 @@
-// Requests and responses of every behaviour, as native types: what http/ (later grpc/) parses
+// Requests and responses of every behaviour, as native types: what routes/ (later grpc/) parses
 // into and prints from, and what the command line calls too. No wire format in here.
 #pragma once
 
@@ -8,15 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
+#include "encode/encode_types.h"
 #include "text/tokenizer.h"
 
 namespace penstock {
-
-// For measuring: which stages of the way of a request are run. kTokenize stops before the model and
-// answers zeros; kInfer makes up as many ids as a text may have, from its length in bytes.
-enum class RunStages { kAll, kTokenize, kInfer };
 
 // One input: a text, or token ids that are taken as they are (special tokens included).
 struct Input {
@@ -39,18 +36,6 @@ struct TextOptions {
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_name;
   InputType input_type = InputType::kUnset;
-};
-
-struct Usage {
-  int64_t prompt_tokens = 0;  // of all inputs, those a cache knew included
-};
-
-struct Truncation {
-  int64_t inputs = 0;  // how many inputs were cut
-  int64_t tokens = 0;  // how many tokens were cut off, of what was read
-  // Bytes of texts that were cut off without being read (limited_text.h). Where this is not 0,
-  // `tokens` is less than what there was to cut.
-  int64_t unread_bytes = 0;
 };
 
 struct EmbedRequest {
@@ -191,7 +176,7 @@ struct ModelInfo {
   std::string revision;              // commit if known, else ""
   std::string task;                  // "embedding", "reranking", "classification"
   std::string architecture;          // model_type
-  std::string dtype;                 // of the products: "float32", "bfloat16", "int8"
+  std::string dtype;                 // of the linear layers: "float32", "bfloat16", "int8"
   std::string int8_keep;             // parts of an int8 model that stay higher: "0,ff-out"
   std::string pooling;               // embedding models
   std::string tokenizer;             // "WordPiece", ...

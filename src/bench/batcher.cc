@@ -1,12 +1,14 @@
 #include "bench/batcher.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
 #include "bench/batcher_cell.h"
 #include "bench/batcher_ring.h"
-#include "bench/table.h"
+#include "load/table.h"
 
 namespace penstock {
 namespace {
@@ -100,9 +102,27 @@ void AddCellRows(const CellRounds& rounds, const std::vector<BatcherContender>& 
   records->Add("batcher.ratio_vs_best_mpmc", rounds.ratio, "1", row);
 }
 
+// The library stays loaded.
+Expected<std::vector<BatcherContender>> PeerContenders(const std::string& library) {
+  std::vector<BatcherContender> peers;
+  if (library.empty()) return peers;
+  void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (loaded == nullptr) return Status(StatusCode::kUnavailable, dlerror());
+  using Peers = const BatcherContender*(size_t * count);
+  const auto list = reinterpret_cast<Peers*>(dlsym(loaded, "penstock_queue_peers"));
+  if (list == nullptr) {
+    return Status(StatusCode::kUnavailable, library + " is not a library of bench/queue_peers.cc");
+  }
+  size_t count = 0;
+  const BatcherContender* const first = list(&count);
+  peers.assign(first, first + count);
+  return peers;
+}
+
 Status RunContest(const BatcherOptions& options, BenchRecords* records) {
   std::vector<BatcherContender> contenders = RingContenders();
-  for (const BatcherContender& peer : PeerContenders()) contenders.push_back(peer);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto peers, PeerContenders(options.peers_library));
+  contenders.insert(contenders.end(), peers.begin(), peers.end());
   BenchTable table({"contender", "row bytes", "producers", "burst", "M rows/s",
                     "submit->sealed us p50/p99/p99.9", "submit->result us p50/p99/p99.9"});
   BenchTable ratios({"row bytes", "producers", "burst", "penstock, leaders / best peer"});

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "bench/records.h"
 #include "common/status.h"
+#include "load/records.h"
 
 namespace penstock {
 
@@ -23,6 +24,7 @@ struct BatcherOptions {
   double rate = 10;      // lone requests a second
   double latency_seconds = 20;
   double idle_seconds = 3;
+  std::string peers_library;  // of bench/queue_peers.cc; "": the ring alone
 };
 
 // Prints the tables. Fails if a result was wrong: then no number means anything.

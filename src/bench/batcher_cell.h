@@ -23,7 +23,7 @@
 #include <optional>
 #include <vector>
 
-#include "bench/latency.h"
+#include "load/latency.h"
 
 namespace penstock {
 
@@ -49,9 +49,8 @@ struct BatcherContender {
   BatcherMeasurement (*run)(const BatcherCell& cell);
 };
 
-// Penstock's ring first, then the peers that this build has.
+// Penstock's ring. The peers are in bench/queue_peers.cc.
 std::vector<BatcherContender> RingContenders();
-std::vector<BatcherContender> PeerContenders();
 
 constexpr uint32_t kRowsPerLook = 64;
 constexpr uint32_t kRowsPerSample = 64;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "bench/process_stat.h"
 #include "cpu/cpu_backend.h"
 #include "formats/model_folder.h"
+#include "load/process_stat.h"
 
 namespace penstock {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/latency.h"
 #include "common/status.h"
+#include "load/latency.h"
 #include "models/encoder.h"
 #include "text/tokenizer.h"
 

@@ -10,11 +10,11 @@
 #include <memory>
 #include <random>
 
-#include "bench/table.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
 #include "cpu/packed_linear.h"
+#include "load/table.h"
 
 namespace penstock {
 namespace {

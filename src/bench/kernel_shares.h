@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/records.h"
 #include "common/dtype.h"
 #include "common/status.h"
 #include "common/thread_pool.h"
 #include "cpu/kernels.h"
+#include "load/records.h"
 
 namespace penstock {
 

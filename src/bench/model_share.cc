@@ -9,11 +9,11 @@
 #include <random>
 
 #include "bench/kernel_shares.h"
-#include "bench/table.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
 #include "formats/model_folder.h"
+#include "load/table.h"
 #include "models/encoder.h"
 #include "tensor/program_cost.h"
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/records.h"
 #include "common/dtype.h"
 #include "common/status.h"
+#include "load/records.h"
 
 namespace penstock {
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "bench/table.h"
+#include "load/table.h"
 #include "sched/encode_batch.h"
 
 namespace penstock {

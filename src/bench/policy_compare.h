@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/policy_sim.h"
-#include "bench/records.h"
+#include "load/records.h"
 
 namespace penstock {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/table.h"
+#include "load/table.h"
 #include "sched/encoder_scheduler.h"
 
 namespace penstock {

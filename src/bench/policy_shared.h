@@ -3,8 +3,8 @@
 #pragma once
 
 #include "bench/policy_compare.h"
-#include "bench/records.h"
 #include "common/status.h"
+#include "load/records.h"
 
 namespace penstock {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "sched/batch_limits.h"
 

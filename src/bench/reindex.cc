@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "bench/kernel_loop.h"
-#include "bench/self_process.h"
-#include "bench/server_process.h"
-#include "bench/table.h"
-#include "bench/text_file.h"
+#include "load/self_process.h"
+#include "load/server_process.h"
+#include "load/table.h"
+#include "load/text_file.h"
 
 namespace penstock {
 namespace {

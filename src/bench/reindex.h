@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <string>
 
-#include "bench/http_texts.h"
-#include "bench/records.h"
 #include "common/status.h"
+#include "load/http_texts.h"
+#include "load/records.h"
 
 namespace penstock {
 

@@ -7,10 +7,10 @@
 #include <memory>
 #include <random>
 
-#include "bench/http_load.h"
 #include "bench/kernel_loop.h"
-#include "bench/server_process.h"
-#include "bench/table.h"
+#include "load/http_load.h"
+#include "load/server_process.h"
+#include "load/table.h"
 
 namespace penstock {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/http_texts.h"
-#include "bench/records.h"
+#include "load/http_texts.h"
+#include "load/records.h"
 
 namespace penstock {
 

@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "api/stats.h"
-#include "bench/http_load.h"
-#include "bench/http_sweep.h"
-#include "bench/process_stat.h"
-#include "bench/table.h"
 #include "engine/registry.h"
-#include "http/server.h"
+#include "load/http_load.h"
+#include "load/http_sweep.h"
+#include "load/process_stat.h"
+#include "load/table.h"
 #include "metrics/process_stats.h"
+#include "routes/server.h"
 
 namespace penstock {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <vector>
 
-#include "bench/http_texts.h"
-#include "bench/records.h"
 #include "common/status.h"
+#include "load/http_texts.h"
+#include "load/records.h"
 
 namespace penstock {
 

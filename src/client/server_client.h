@@ -76,7 +76,7 @@ class ServerClient {
 };
 
 // The Status of an answer that is an error: the message and the field of the error, in whichever of
-// the server's dialects (http/dialect.h) it is, or the body's beginning.
+// the server's dialects (routes/error_body.h) it is, or the body's beginning.
 Status StatusOfAnswer(const PostAnswer& answer);
 // An answer that breaks the protocol.
 Status Garbled(const std::string& what);

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 
 namespace penstock {

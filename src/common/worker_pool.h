@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 
 namespace penstock {

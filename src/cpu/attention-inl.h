@@ -247,6 +247,7 @@ inline void AddScaled(float* y, float factor, const float* x, size_t n) {
   });
 }
 
+// Long: the passes over one block of keys share a dozen pointers into the scratch.
 template <typename Dot>
 void AttendHead(const AttentionTask& task) {
   const size_t length = static_cast<size_t>(task.length);

@@ -1,4 +1,4 @@
-// Which kernels this process runs: chosen once by cpuid, or forced by PENSTOCK_CPU_ISA
+// Which kernels this process runs: selected once by cpuid, or forced by PENSTOCK_CPU_ISA
 // (scalar, avx2, avxvnni, avx512, avx512vnni, avx512bf16, neon) for tests and for comparing
 // machines.
 #pragma once

@@ -222,19 +222,19 @@ CpuProgramRun::CpuProgramRun(CpuDevice* device, std::span<const Program* const> 
 Status CpuProgramRun::Reserve(size_t tokens, size_t sequences) {
   try {
     const WaitingLock lock(&device_->mutex);
-    MakeRoom(tokens, sequences);
+    ReserveLocked(tokens, sequences);
     return Status::Ok();
   } catch (...) {
     return ExceptionStatus();
   }
 }
 
-void CpuProgramRun::MakeRoom(size_t tokens, size_t sequences) {
+void CpuProgramRun::ReserveLocked(size_t tokens, size_t sequences) {
   for (Worker& worker : workers_) worker.offsets.reserve(sequences + 1);
   plan_.Reserve(sequences);
   if (tokens <= token_capacity_ && sequences <= sequence_capacity_) return;
   try {
-    if (tokens > token_capacity_) MakeTokenRoom(RoundUp(tokens, kTokenStep));
+    if (tokens > token_capacity_) ReserveTokens(RoundUp(tokens, kTokenStep));
     if (sequences > sequence_capacity_) {
       const size_t rows = RoundUp(sequences, kSequenceStep);
       sequence_capacity_ = 0;
@@ -252,7 +252,7 @@ void CpuProgramRun::MakeRoom(size_t tokens, size_t sequences) {
   CountHeld();
 }
 
-void CpuProgramRun::MakeTokenRoom(size_t tokens) {
+void CpuProgramRun::ReserveTokens(size_t tokens) {
   if (!holds_scratch_) device_->HoldScratch();
   holds_scratch_ = true;
   const size_t longest = std::min(max_length_, tokens);
@@ -298,7 +298,7 @@ Status CpuProgramRun::Run(size_t index, const PackedBatch& batch, std::span<floa
   PENSTOCK_RETURN_IF_ERROR(CheckBatch(*prepared.program, batch, sinks));
   try {
     const WaitingLock lock(&device_->mutex);
-    MakeRoom(batch.tokens(), batch.sequences());
+    ReserveLocked(batch.tokens(), batch.sequences());
     RunLocked(prepared, batch, sinks);
     return Status::Ok();
   } catch (...) {

@@ -71,8 +71,8 @@ class CpuProgramRun final : public ProgramRun {
 
   // Under the device's mutex. What throws leaves less room than there was, and the next call makes
   // it again.
-  void MakeRoom(size_t tokens, size_t sequences);
-  void MakeTokenRoom(size_t tokens);
+  void ReserveLocked(size_t tokens, size_t sequences);
+  void ReserveTokens(size_t tokens);
   void CountHeld();
   void RunLocked(const Prepared& prepared, const PackedBatch& batch, std::span<float* const> sinks);
   void RunGroup(const Prepared& prepared, const PackedBatch& batch, std::span<float* const> sinks,

@@ -157,10 +157,10 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
   PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::FromFile(parts.folder.tokenizer_path));
   parts.dtype = options.dtype.value_or(backend->preferred_dtype());
-  ProductTypes types = parts.dtype;
+  LinearTypes types = parts.dtype;
   if (parts.dtype == DType::kI8) {
     parts.int8_keep = types.kept = options.int8_keep;
-    types.kept_dtype = backend->preferred_dtype();
+    types.override_dtype = backend->preferred_dtype();
     if (const Status kept = types.Check(parts.folder.encoder.num_hidden_layers); !kept.ok()) {
       return Status::InvalidArgument("--int8-keep " + kept.message(), "int8-keep");
     }
@@ -191,7 +191,7 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   if (options.fingerprint) {
     const std::string settings =
         fmt::format("{} {} {} {}", parts.backend, PoolingModeName(parts.folder.pooling),
-                    DTypeName(parts.dtype), KeptPartsText(parts.int8_keep));
+                    DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep));
     PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(path, settings));
   }
   const std::shared_ptr<const EncoderModel> shared = std::move(model);

@@ -16,7 +16,7 @@
 #include "engine/model.h"
 #include "formats/model_folder.h"
 #include "metrics/metrics.h"
-#include "models/product_types.h"
+#include "models/linear_types.h"
 #include "sched/encoder_scheduler.h"
 #include "tensor/backend.h"
 #include "text/tokenizer.h"
@@ -28,10 +28,10 @@ struct EngineOptions {
   std::string revision;  // commit if known
   // Used where the folder does not say how to pool; refused where it says otherwise.
   std::optional<PoolingMode> pooling;
-  // Of the products of the model's layers: kF32, kBf16 or kI8; none: what the backend prefers.
+  // Of the model's linear layers: kF32, kBf16 or kI8; none: what the backend prefers.
   std::optional<DType> dtype;
-  // Where dtype is kI8: these products take what the backend prefers.
-  std::vector<KeptPart> int8_keep;
+  // Where dtype is kI8: these linear layers take what the backend prefers.
+  std::vector<TypeOverride> int8_keep;
   // Work out EngineInfo::fingerprint, which reads the whole folder.
   bool fingerprint = false;
   // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/dtype.h"
-#include "models/product_types.h"
+#include "models/linear_types.h"
 
 namespace penstock {
 
@@ -27,8 +27,8 @@ struct EngineInfo {
   uint64_t weight_bytes = 0;
   std::string backend;
   DType dtype = DType::kF32;
-  std::vector<KeptPart> int8_keep;  // in force
-  std::string fingerprint;          // fingerprint.h; "" if it was not asked for
+  std::vector<TypeOverride> int8_keep;  // in force
+  std::string fingerprint;              // fingerprint.h; "" if it was not asked for
 };
 
 class Model {

@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "engine/registry.h"
 
 namespace penstock {

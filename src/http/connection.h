@@ -31,7 +31,7 @@
 
 #include "http/answer_queue.h"
 #include "http/message.h"
-#include "http/server.h"
+#include "http/server_options.h"
 #include "http/stream.h"
 #include "http/tls_context.h"
 

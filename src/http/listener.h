@@ -12,7 +12,7 @@
 
 #include "common/status.h"
 #include "http/message.h"
-#include "http/server.h"
+#include "http/server_options.h"
 
 namespace penstock {
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 
 namespace penstock {
 

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "common/status.h"
-#include "http/server.h"
+#include "http/server_options.h"
 
 namespace penstock {
 

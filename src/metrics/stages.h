@@ -30,7 +30,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 
 namespace penstock {
 

@@ -37,7 +37,7 @@ EncoderModel::~EncoderModel() = default;
 
 Expected<std::unique_ptr<EncoderModel>> EncoderModel::Load(const ModelFolder& folder,
                                                            Backend* backend,
-                                                           const ProductTypes& types) {
+                                                           const LinearTypes& types) {
   auto impl = std::make_unique<Impl>();
   impl->folder = folder;
   auto weights = LoadEncoderWeights(folder, backend, types);

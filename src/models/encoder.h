@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "formats/model_folder.h"
 #include "formats/safetensors.h"
-#include "models/product_types.h"
+#include "models/linear_types.h"
 #include "tensor/backend.h"
 #include "tensor/encoder_runner.h"
 #include "tensor/packed_batch.h"
@@ -28,7 +28,7 @@ class EncoderModel {
   // the layers' linear layers, kF32, kBf16 or kI8 (see PackOptions). kUnsupported or
   // kInvalidArgument name the tensor, setting or kept part at fault.
   static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend,
-                                                      const ProductTypes& types = {});
+                                                      const LinearTypes& types = {});
   ~EncoderModel();
 
   const ModelFolder& folder() const;

@@ -156,7 +156,7 @@ TEST_P(GoldenModel, AgreesWithReference) {
 
 // `first`: each case's result as it came out first; filled where empty.
 void CheckBits(const ModelFolder& folder, const std::vector<Case>& cases, EncoderOutput output,
-               const ProductTypes& types, int threads, std::vector<std::vector<float>>* first) {
+               const LinearTypes& types, int threads, std::vector<std::vector<float>>* first) {
   auto backend = NewCpuBackend({.threads = threads, .pin = false});
   ASSERT_TRUE(backend.ok());
   auto model = EncoderModel::Load(folder, backend->get(), types);
@@ -188,16 +188,16 @@ TEST_P(GoldenModel, BitsDoNotDependOnTheBatchOrThreads) {
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
   const EncoderOutput output =
       folder->task == ModelTask::kEmbedding ? EncoderOutput::kPooled : EncoderOutput::kLogits;
-  std::vector<ProductTypes> all = {DType::kF32, DType::kBf16, DType::kI8};
+  std::vector<LinearTypes> all = {DType::kF32, DType::kBf16, DType::kI8};
   for (const char* kept : {"ff-in,0.attention-out", "-1,0.qkv,ff-out"}) {
     for (const DType higher : {DType::kF32, DType::kBf16}) {
-      ProductTypes& types = all.emplace_back(DType::kI8);
-      types.kept_dtype = higher;
-      types.kept = *ParseKeptParts(kept);
+      LinearTypes& types = all.emplace_back(DType::kI8);
+      types.override_dtype = higher;
+      types.kept = *ParseTypeOverrides(kept);
     }
   }
-  for (const ProductTypes& types : all) {
-    SCOPED_TRACE(std::string(DTypeName(types.dtype)) + " " + KeptPartsText(types.kept));
+  for (const LinearTypes& types : all) {
+    SCOPED_TRACE(std::string(DTypeName(types.dtype)) + " " + TypeOverridesText(types.kept));
     std::vector<std::vector<float>> first;
     for (int threads : {1, 2, 3, 5}) CheckBits(*folder, cases, output, types, threads, &first);
   }
@@ -213,18 +213,18 @@ TEST_P(GoldenModel, KeptPartsAreOfTheirType) {
   ASSERT_TRUE(backend.ok());
   Batch all;
   for (const Case& c : cases) all.Add(c);
-  const auto hidden = [&](const ProductTypes& types) {
+  const auto hidden = [&](const LinearTypes& types) {
     auto model = EncoderModel::Load(*folder, backend->get(), types);
     EXPECT_TRUE(model.ok()) << model.status().ToString();
     return RunBatch(**model, all, EncoderOutput::kTokens);
   };
-  ProductTypes types = DType::kI8;
-  types.kept_dtype = DType::kF32;
-  types.kept = *ParseKeptParts("qkv,attention-out,ff-in,ff-out");
+  LinearTypes types = DType::kI8;
+  types.override_dtype = DType::kF32;
+  types.kept = *ParseTypeOverrides("qkv,attention-out,ff-in,ff-out");
   EXPECT_EQ(hidden(types), hidden(DType::kF32));
-  types.kept = *ParseKeptParts("-1");
+  types.kept = *ParseTypeOverrides("-1");
   EXPECT_NE(hidden(types), hidden(DType::kI8));
-  types.kept = *ParseKeptParts("99.qkv");
+  types.kept = *ParseTypeOverrides("99.qkv");
   EXPECT_THAT(EncoderModel::Load(*folder, backend->get(), types).status().message(),
               testing::HasSubstr("'99.qkv': the model has"));
 }

@@ -160,7 +160,7 @@ Expected<RopeTables> MakeRopes(const ModelFolder& folder, WeightReader* reader,
 // Reads and packs the layers, one after the other.
 class LayerLoader {
  public:
-  LayerLoader(const ModelFolder& folder, const ProductTypes& types, const RopeTables& ropes,
+  LayerLoader(const ModelFolder& folder, const LinearTypes& types, const RopeTables& ropes,
               WeightReader* reader, EncoderWeights* out)
       : folder_(folder),
         types_(types),
@@ -189,7 +189,7 @@ class LayerLoader {
 
  private:
   std::string Name(std::string_view part) const { return base_ + std::string(part); }
-  DType Type(Product product) const {
+  DType Type(LinearKind product) const {
     return types_.Of(index_, folder_.encoder.num_hidden_layers, product);
   }
 
@@ -216,7 +216,7 @@ class LayerLoader {
 
   Status LoadAttention(EncoderLayer* layer) {
     const int32_t hidden = out_->hidden;
-    const DType type = Type(Product::kQkv);
+    const DType type = Type(LinearKind::kQkv);
     std::vector<std::string> names = {Name(arch_.qkv)};
     if (arch_.qkv.empty()) names = {Name(arch_.query), Name(arch_.key), Name(arch_.value)};
     PENSTOCK_ASSIGN_OR_RETURN(
@@ -229,9 +229,9 @@ class LayerLoader {
       factors = ColumnFactors(maxima, qkv);
     }
     layer->qkv = reader_->Pack(qkv, type, factors);
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer->attention_out,
-        reader_->Linear(Name(arch_.attention_out), hidden, hidden, Type(Product::kAttentionOut)));
+    PENSTOCK_ASSIGN_OR_RETURN(layer->attention_out,
+                              reader_->Linear(Name(arch_.attention_out), hidden, hidden,
+                                              Type(LinearKind::kAttentionOut)));
     return Status::Ok();
   }
 
@@ -243,7 +243,7 @@ class LayerLoader {
     if (arch_.model_type == "nomic_bert" && ff_out != nullptr && ff_out->shape.size() == 2) {
       width = static_cast<int32_t>(ff_out->shape[1]);
     }
-    const DType type = Type(Product::kFfIn);
+    const DType type = Type(LinearKind::kFfIn);
     // Gated: the activated part's rows first.
     std::vector<std::string> names = {Name(arch_.ff_in)};
     if (!arch_.ff_gate.empty()) names.insert(names.begin(), Name(arch_.ff_gate));
@@ -260,13 +260,13 @@ class LayerLoader {
     }
     layer->ff_in = reader_->Pack(RowsOf(in, 0, width), type, factors);
     if (arch_.gated) layer->ff_gate = reader_->Pack(RowsOf(in, width, width), type, factors);
-    PENSTOCK_ASSIGN_OR_RETURN(
-        layer->ff_out, reader_->Linear(Name(arch_.ff_out), hidden, width, Type(Product::kFfOut)));
+    PENSTOCK_ASSIGN_OR_RETURN(layer->ff_out, reader_->Linear(Name(arch_.ff_out), hidden, width,
+                                                             Type(LinearKind::kFfOut)));
     return Status::Ok();
   }
 
   const ModelFolder& folder_;
-  const ProductTypes& types_;
+  const LinearTypes& types_;
   const Architecture& arch_;
   WeightReader* reader_;
   EncoderWeights* out_;
@@ -369,7 +369,7 @@ int32_t RelativeBucket(int32_t distance) {
 
 Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
                                                              Backend* backend,
-                                                             const ProductTypes& types) {
+                                                             const LinearTypes& types) {
   auto out = std::make_unique<EncoderWeights>();
   out->architecture = FindArchitecture(folder.encoder.model_type);
   if (out->architecture == nullptr) {

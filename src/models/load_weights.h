@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 #include "formats/model_folder.h"
-#include "models/product_types.h"
+#include "models/linear_types.h"
 #include "models/weights.h"
 #include "tensor/backend.h"
 
@@ -24,7 +24,7 @@ inline constexpr uint64_t kPositionBytesMax = uint64_t{1} << 30;
 // kUnavailable: a file was cut while it was read.
 Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
                                                              Backend* backend,
-                                                             const ProductTypes& types);
+                                                             const LinearTypes& types);
 
 // MPNet's bucket of key - query (transformers, MPNetEncoder.relative_position_bucket): 32 buckets,
 // half for keys after the query; distances below 8 exact, then logarithmic up to 128.

@@ -16,8 +16,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/cancel.h"
 #include "common/event_count.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "sched/scheduler_metrics.h"
 

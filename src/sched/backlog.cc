@@ -29,7 +29,7 @@ EncodeJob* Backlog::Unlink(EncodeJob** link, EncodeJob* before) {
   return Cut(link, before);
 }
 
-bool Backlog::MakeRoom(EncodeBatch* batch, size_t tokens, size_t rows) {
+bool Backlog::TryReserve(EncodeBatch* batch, size_t tokens, size_t rows) {
   try {
     batch->Reserve(tokens, rows);
     return true;

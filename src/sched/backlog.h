@@ -1,5 +1,5 @@
-// Backlog: jobs of one lane and output that wait to be put into batches: those of many rows, and
-// all others while one waits, so that nobody overtakes for ever.
+// Backlog: jobs of one priority class and output that wait to be put into batches: those of many
+// rows, and all others while one waits, so that nobody overtakes for ever.
 //
 // A list through the jobs themselves: nothing is allocated. A mutex, held for as long as it takes
 // to link a job or to copy a batch's ids (microseconds); `empty` is what others look at first. Its
@@ -36,7 +36,7 @@ class Backlog {
     const std::lock_guard lock(mutex_);
     Share(*batch, limits);
     if (candidates_ == 0) return nullptr;
-    if (batch->rows() == 0 && !MakeRoom(batch, head_->progress.take_tokens, limits.rows)) {
+    if (batch->rows() == 0 && !TryReserve(batch, head_->progress.take_tokens, limits.rows)) {
       return Unlink(&head_, nullptr);
     }
     Take(batch, [&](const EncodeJob& job) { on_first(job); });
@@ -73,7 +73,7 @@ class Backlog {
   EncodeJob* Unlink(EncodeJob** link, EncodeJob* before);
   EncodeJob* Cut(EncodeJob** link, EncodeJob* before);
   void Append(EncodeJob* job);
-  static bool MakeRoom(EncodeBatch* batch, size_t tokens, size_t rows);
+  static bool TryReserve(EncodeBatch* batch, size_t tokens, size_t rows);
   // Writes take_rows of the jobs that are to give some.
   void Share(const EncodeBatch& batch, const BatchLimits& limits);
   template <typename OnFirst>

@@ -2,9 +2,9 @@
 //
 //   seconds of a batch = a + b * tokens + c * (sum of squared lengths)
 //
-// a: what every batch pays; b: the products; c: attention. The fit comes from a few runs of the
-// real model (MeasureBatchTimes), and gives the knee: the smallest batch that works at nearly the
-// full rate. A larger one would only make those wait longer who come meanwhile.
+// a: what every batch pays; b: the linear layers; c: attention. The fit comes from a few runs of
+// the real model (MeasureBatchTimes), and gives the knee: the smallest batch that works at nearly
+// the full rate. A larger one would only make those wait longer who come meanwhile.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "tensor/encoder_runner.h"
 
@@ -62,7 +62,7 @@ int32_t KneeTokens(const BatchTimes& times, int32_t length, int32_t tokens_max);
 // the 3 % that 0.97 leaves cost 13 % of the 95th percentile (penstock bench policy, bursts).
 inline constexpr double kKneeShare = 0.99;
 
-// Attention work that takes as long as the products of `tokens` tokens, but never less than
+// Attention work that takes as long as the linear layers of `tokens` tokens, but never less than
 // `tokens` of the length `length`: so a batch of maximal length takes at most twice the time of one
 // of short rows.
 uint64_t WorkLimit(const BatchTimes& times, int32_t tokens, int32_t length);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "batch/batch_ring.h"
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "sched/backlog.h"
 #include "sched/batch_limits.h"
 #include "sched/encode_batch.h"

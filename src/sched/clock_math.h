@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 
 namespace penstock {
 

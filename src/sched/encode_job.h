@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "tensor/encoder_runner.h"
 

@@ -34,8 +34,8 @@
 #include <vector>
 
 #include "batch/runner_set.h"
-#include "common/cancel.h"
 #include "common/event_count.h"
+#include "common/request_context.h"
 #include "sched/scheduler_metrics.h"
 #include "tensor/compute_gate.h"
 

@@ -8,7 +8,7 @@
 #include <functional>
 #include <mutex>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "sched/admission.h"
 #include "sched/encode_job.h"

@@ -7,7 +7,7 @@
 #include <array>
 #include <string>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "metrics/metrics.h"
 

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 
 namespace penstock {
 

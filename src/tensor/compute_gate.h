@@ -63,8 +63,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/cancel.h"
 #include "common/event_count.h"
+#include "common/request_context.h"
 #include "tensor/bulk_share.h"
 
 namespace penstock {
@@ -215,7 +215,7 @@ class BasicComputeGate<Sync>::Turn {
   BasicComputeGate* const gate_;
   GateClient* const client_;
   bool held_ = false;
-  bool decided_ = false;  // held, and the class is chosen
+  bool decided_ = false;  // held, and the class is selected
   bool in_line_ = false;  // Ask has said kWaits and nothing else since
   // Written under the gate's lock before `state_` says kGranted, else by the thread itself.
   Priority priority_ = Priority::kInteractive;

@@ -81,6 +81,7 @@ struct Broken {
   std::function<void(Encoder*)> damage;
 };
 
+// Long: one row a damage.
 TEST(CheckProgram, NamesWhatIsBroken) {
   static const FakeTable narrow(50, kHidden - 1), brief(kLength - 1, kHidden),
       brief_rope(kLength - 1, 2), row(1, kHidden + 1), even(2, 6);

@@ -1,7 +1,7 @@
 #include "text/added_tokens.h"
 
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "unicode/unicode.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 

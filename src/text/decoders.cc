@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "text/byte_level.h"
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

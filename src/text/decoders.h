@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "text/regex.h"
+#include "regex/regex.h"
 
 namespace penstock {
 

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {
@@ -43,6 +43,7 @@ class RandomTexts {
       if (tokenizer.IsSpecial(id)) pieces_.emplace_back(tokenizer.IdToToken(id));
     }
   }
+  // Long: lists of words.
   std::string Make(size_t bytes) {
     static const std::vector<std::string> kWords = {
         "the",

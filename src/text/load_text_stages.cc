@@ -1,7 +1,7 @@
 // Loads "normalizer" and "pre_tokenizer".
 #include "text/tokenizer_loader.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "unicode/unicode.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 

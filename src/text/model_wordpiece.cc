@@ -1,6 +1,6 @@
 #include "text/model_wordpiece.h"
 
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 

@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/work.h"
+#include "common/work.h"
+#include "unicode/normal_form.h"
 
 namespace penstock {
 
@@ -19,13 +20,6 @@ inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581, Sente
 struct Align {
   uint32_t begin = 0;
   uint32_t end = 0;
-};
-
-// One character of the new text. `change`: 0 = replaces the next old character; n > 0 = new,
-// shares the alignment of the byte before; -n = replaces one and swallows n more.
-struct CharChange {
-  char32_t c;
-  int32_t change;
 };
 
 class NormalizedText {

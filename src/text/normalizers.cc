@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "text/byte_level.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "unicode/unicode.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "common/status.h"
-#include "text/normal_form.h"
+#include "regex/regex.h"
 #include "text/normalized_text.h"
 #include "text/precompiled_charsmap.h"
-#include "text/regex.h"
+#include "unicode/normal_form.h"
 
 namespace penstock {
 

@@ -7,8 +7,8 @@
 #include "text/byte_level.h"
 #include "text/cut_points.h"
 #include "text/tokenizer_parts.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "unicode/unicode.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

@@ -1,8 +1,8 @@
 #include "text/pre_tokenizers.h"
 
 #include "text/byte_level.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "unicode/unicode.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/status.h"
+#include "regex/regex.h"
+#include "regex/split_patterns.h"
 #include "text/normalized_text.h"
-#include "text/regex.h"
-#include "text/split_patterns.h"
 
 namespace penstock {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

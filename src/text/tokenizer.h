@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/cancel.h"
+#include "common/request_context.h"
 #include "common/status.h"
 
 namespace penstock {
@@ -26,13 +26,6 @@ struct TokenOffset {
 
 enum class TruncationSide { kRight, kLeft };  // which end is cut off
 enum class TruncationStrategy { kLongestFirst, kOnlyFirst, kOnlySecond };
-
-// Until when a text is worth tokenizing. Looked at every 64 KiB of work, which is about a
-// millisecond; shorter texts are done before anything is looked at.
-struct StopCondition {
-  const CancelToken* cancel = nullptr;  // null: cannot be cancelled; outlives the call
-  Clock::time_point deadline = Clock::time_point::max();
-};
 
 struct EncodeOptions {
   bool add_special_tokens = true;

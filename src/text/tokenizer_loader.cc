@@ -5,7 +5,7 @@
 #include <map>
 
 #include "text/byte_level.h"
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

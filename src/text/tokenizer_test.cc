@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

@@ -4,13 +4,13 @@
 
 #include "common/json.h"
 #include "fuzz_util.h"
-#include "http/bulk.h"
-#include "http/classify.h"
-#include "http/dialect.h"
-#include "http/fields.h"
-#include "http/openai.h"
-#include "http/rerank.h"
-#include "http/tei.h"
+#include "routes/bulk.h"
+#include "routes/classify.h"
+#include "routes/error_body.h"
+#include "routes/fields.h"
+#include "routes/openai.h"
+#include "routes/rerank.h"
+#include "routes/tei.h"
 
 namespace penstock {
 namespace {
@@ -89,8 +89,8 @@ void CheckGetters(const JsonObject& object) {
 void CheckError(const Status& status) {
   PENSTOCK_CHECK(!status.ok() && !status.message().empty());
   const Status renamed = WithWireNames(status, {{"inputs", "input"}, {"source", "inputs.source"}});
-  for (const Dialect dialect : {Dialect::kOpenAi, Dialect::kRerank, Dialect::kTei}) {
-    const HttpResponse response = PrintError(dialect, renamed, "id");
+  for (const ErrorBody error_body : {ErrorBody::kOpenAi, ErrorBody::kRerank, ErrorBody::kTei}) {
+    const HttpResponse response = PrintError(error_body, renamed, "id");
     PENSTOCK_CHECK(response.status >= 400);
     PENSTOCK_CHECK(JsonDocument::Parse(response.body).ok());
   }

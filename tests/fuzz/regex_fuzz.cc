@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fuzz_util.h"
-#include "text/regex.h"
-#include "text/utf8.h"
+#include "regex/regex.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "fuzz_util.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {

@@ -1,0 +1,241 @@
+// Tokens of texts, and texts of tokens: no model takes part.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/request_checks.h"
+#include "api/service_impl.h"
+#include "metrics/stages.h"
+
+namespace penstock {
+namespace {
+
+// A printed token besides its text: {"id":1234567,"text":"","special":false,"start":1234567,
+// "stop":1234567}, and what a control character becomes: \u0001.
+constexpr int64_t kPrintedTokenBytes = 80;
+constexpr int64_t kPrintedTextFactor = 6;
+
+// Calls step(i) for i = 0, 1, ... count - 1 on the pool, some in a turn, until one fails; then
+// done(status).
+struct PoolLoop {
+  // A turn: a millisecond or so.
+  static constexpr size_t kTurnSteps = 32;
+  static constexpr size_t kTurnBytes = 64 << 10;
+  // A step with this many bytes of input runs as a long turn.
+  static constexpr size_t kLongStepBytes = 256 << 10;
+
+  RequestContext context;
+  size_t count = 0;
+  std::function<size_t(size_t)> bytes;  // of a step's input
+  std::function<Status(size_t)> step;
+  std::function<void(Status)> done;
+  size_t next = 0;
+
+  static void Start(WorkerPool* pool, const Engine& engine, PoolLoop settings) {
+    const auto loop = std::make_shared<PoolLoop>(std::move(settings));
+    if (RequestTrace* const trace = loop->context.trace.get()) {
+      trace->SetModel(engine.name());
+      trace->SetRows(static_cast<int64_t>(loop->count));
+      trace->Enter(Stage::kTokenize);
+    }
+    const auto length = loop->IsLong() ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
+    const Status status =
+        pool->Submit([loop] { return loop->Run(); }, loop->context.priority, length);
+    if (!status.ok()) loop->done(status);
+  }
+
+  WorkerPool::Turn Run() {
+    try {
+      size_t turn_bytes = 0;
+      for (size_t i = 0; i < kTurnSteps && turn_bytes < kTurnBytes && next < count; ++i) {
+        turn_bytes += bytes(next);
+        if (i > 0 && IsLong()) break;
+        Status status = Check();
+        if (status.ok()) status = step(next);
+        if (!status.ok()) return Done(std::move(status));
+        ++next;
+      }
+    } catch (...) {
+      return Done(ExceptionStatus());
+    }
+    if (next == count) return Done(Status::Ok());
+    return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
+  }
+
+  bool IsLong() const { return next < count && bytes(next) >= kLongStepBytes; }
+
+  Status Check() const {
+    if (context.cancelled()) return {StatusCode::kCancelled, "the client left"};
+    if (context.deadline <= Clock::now()) {
+      return {StatusCode::kDeadlineExceeded, "the request's time ran out before its turn came"};
+    }
+    return Status::Ok();
+  }
+
+  WorkerPool::Turn Done(Status status) {
+    if (context.trace != nullptr) context.trace->Enter(Stage::kComplete);
+    done(std::move(status));
+    return WorkerPool::Turn::kDone;
+  }
+};
+
+// Bytes that a response takes while it is made: its values, and the text that is printed of them.
+class ResponseBytes {
+ public:
+  ResponseBytes(RequestMemory* memory, int64_t printed_max)
+      : memory_(memory), printed_max_(printed_max) {}
+
+  // 413 over --max-response-bytes, else as RequestMemory::Take. Before the memory is allocated.
+  Status Add(int64_t values, int64_t printed) {
+    if (memory_ == nullptr) return Status::Ok();
+    printed_ += printed;
+    PENSTOCK_RETURN_IF_ERROR(CheckResponseBytes(printed_, printed_max_));
+    return memory_->Take(values + printed);
+  }
+
+ private:
+  RequestMemory* const memory_;
+  const int64_t printed_max_;
+  int64_t printed_ = 0;
+};
+
+struct TokenizeWork {
+  TokenizeRequest request;
+  TokenizeResponse response;
+  std::string prompt;
+  EngineLease engine;
+  StopCondition stop;
+  ResponseBytes bytes;
+
+  TokenizeWork(const RequestContext& context, int64_t response_bytes)
+      : stop{context.cancel.get(), context.deadline}, bytes(context.memory.get(), response_bytes) {}
+
+  Status Step(size_t i) {
+    const Tokenizer& tokenizer = engine->tokenizer();
+    EncodeOptions options;
+    options.add_special_tokens = request.add_special_tokens;
+    options.with_offsets = true;
+    options.stop = stop;
+    Encoding encoding;
+    const Status status =
+        tokenizer.Encode(PreparedText(*engine, prompt, request.inputs[i]), options, &encoding);
+    if (!status.ok()) return status.Annotate(fmt::format("inputs[{}]", i));
+    int64_t texts = 0;
+    for (const int32_t id : encoding.ids) {
+      texts += static_cast<int64_t>(tokenizer.IdToToken(id).size());
+    }
+    const auto count = static_cast<int64_t>(encoding.ids.size());
+    PENSTOCK_RETURN_IF_ERROR(
+        bytes.Add(count * static_cast<int64_t>(sizeof(TokenizeResponse::Token)) + texts,
+                  count * kPrintedTokenBytes + texts * kPrintedTextFactor));
+    auto& tokens = response.inputs[i];
+    tokens.resize(encoding.ids.size());
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      tokens[t].id = encoding.ids[t];
+      tokens[t].text = tokenizer.IdToToken(encoding.ids[t]);
+      tokens[t].special = tokenizer.IsSpecial(encoding.ids[t]);
+      tokens[t].offset = encoding.offsets[t];
+    }
+    return Status::Ok();
+  }
+};
+
+struct DecodeWork {
+  DecodeRequest request;
+  DecodeResponse response;
+  EngineLease engine;
+  ResponseBytes bytes;
+
+  DecodeWork(RequestMemory* memory, int64_t response_bytes) : bytes(memory, response_bytes) {}
+
+  Status Step(size_t i) {
+    const std::vector<int32_t>& ids = request.inputs[i];
+    const int32_t vocab_size = engine->tokenizer().vocab_size();
+    for (size_t t = 0; t < ids.size(); ++t) {
+      if (ids[t] >= 0 && ids[t] < vocab_size) continue;
+      const std::string field = fmt::format("inputs[{}]", i);
+      return Status::InvalidArgument(fmt::format("{}[{}]: {} is not a token id; they are 0 to {}",
+                                                 field, t, ids[t], vocab_size - 1),
+                                     field);
+    }
+    // A text is as long as its tokens, but for characters that decoding adds (a space a token).
+    int64_t text_bytes = 0;
+    for (const int32_t id : ids) {
+      text_bytes += 1 + static_cast<int64_t>(engine->tokenizer().IdToToken(id).size());
+    }
+    PENSTOCK_RETURN_IF_ERROR(bytes.Add(text_bytes, text_bytes * kPrintedTextFactor));
+    response.texts[i] = engine->tokenizer().Decode(ids, request.skip_special_tokens);
+    return Status::Ok();
+  }
+};
+
+}  // namespace
+
+void Service::Tokenize(TokenizeRequest request, RequestContext context,
+                       Callback<TokenizeResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kTokenize, context, std::move(done));
+  if (!answer) return;
+  const auto work = std::make_shared<TokenizeWork>(context, options_.response_bytes);
+  const Status checked = [&]() -> Status {
+    PENSTOCK_ASSIGN_OR_RETURN(work->engine, impl_->EngineFor(request.model, Behaviour::kTokenize));
+    PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", options_));
+    for (size_t i = 0; i < request.inputs.size(); ++i) {
+      PENSTOCK_RETURN_IF_ERROR(
+          CheckBytes(request.inputs[i], fmt::format("inputs[{}]", i), options_));
+    }
+    if (request.prompt_name) {
+      PENSTOCK_ASSIGN_OR_RETURN(work->prompt, PromptByName(*work->engine, *request.prompt_name));
+    }
+    return Status::Ok();
+  }();
+  if (!checked.ok()) return answer(checked);
+  work->request = std::move(request);
+  work->response.model = work->request.model.empty() ? work->engine->name() : work->request.model;
+  work->response.inputs.resize(work->request.inputs.size());
+  PoolLoop loop;
+  loop.context = std::move(context);
+  loop.count = work->request.inputs.size();
+  loop.bytes = [work](size_t i) { return work->request.inputs[i].size(); };
+  loop.step = [work](size_t i) { return work->Step(i); };
+  loop.done = [work, answer](Status status) {
+    if (!status.ok()) return answer(std::move(status));
+    answer(std::move(work->response));
+  };
+  PoolLoop::Start(&impl_->pool, *work->engine, std::move(loop));
+}
+
+void Service::Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kDecode, context, std::move(done));
+  if (!answer) return;
+  const auto work = std::make_shared<DecodeWork>(context.memory.get(), options_.response_bytes);
+  const Status checked = [&]() -> Status {
+    PENSTOCK_ASSIGN_OR_RETURN(work->engine, impl_->EngineFor(request.model, Behaviour::kDecode));
+    PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", options_));
+    // As many ids as the longest text may have bytes.
+    for (size_t i = 0; i < request.inputs.size(); ++i) {
+      if (request.inputs[i].size() > static_cast<size_t>(options_.input_bytes)) {
+        const std::string field = fmt::format("inputs[{}]", i);
+        return {StatusCode::kPayloadTooLarge,
+                fmt::format("{} has {} ids; the limit is {} (--max-input-bytes)", field,
+                            request.inputs[i].size(), options_.input_bytes),
+                field};
+      }
+    }
+    return Status::Ok();
+  }();
+  if (!checked.ok()) return answer(checked);
+  work->request = std::move(request);
+  work->response.texts.resize(work->request.inputs.size());
+  PoolLoop loop;
+  loop.context = std::move(context);
+  loop.count = work->request.inputs.size();
+  loop.bytes = [work](size_t i) { return work->request.inputs[i].size() * sizeof(int32_t); };
+  loop.step = [work](size_t i) { return work->Step(i); };
+  loop.done = [work, answer](Status status) {
+    if (!status.ok()) return answer(std::move(status));
+    answer(std::move(work->response));
+  };
+  PoolLoop::Start(&impl_->pool, *work->engine, std::move(loop));
+}
+
+}  // namespace penstock

@@ -1,0 +1,58 @@
+#include "encode/token_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+LruOptions Options(size_t bytes, std::chrono::seconds ttl) {
+  LruOptions options;
+  options.bytes_max = bytes;
+  options.ttl = ttl;
+  return options;
+}
+
+}  // namespace
+
+TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote,
+                       Metrics* metrics)
+    : remote_(remote),
+      metrics_(MakeCacheMetrics("token", metrics)),
+      lru_(Options(bytes, ttl), &metrics_) {}
+
+Status TokenCache::EncodeText(const Engine& engine, std::string_view text,
+                              const StopCondition& stop, std::vector<int32_t>* ids) {
+  if (!lru_.enabled() || text.size() < kTextBytesMin) {
+    return engine.tokenizer().EncodeTextUntil(text, stop, ids);
+  }
+  const bool found = lru_.Get(engine.cache_id(), text, [&](std::span<const std::byte> value) {
+    ids->resize(value.size() / sizeof(int32_t));
+    if (!value.empty()) std::memcpy(ids->data(), value.data(), value.size());
+  });
+  if (found) return Status::Ok();
+  const bool shared = remote_ != nullptr && text.size() >= kRemoteTextBytesMin && remote_->up() &&
+                      !engine.fingerprint().empty();
+  const std::string key = shared ? RemoteKey('t', {engine.fingerprint(), text}) : std::string();
+  if (!shared || !FromRemote(key, engine, ids)) {
+    PENSTOCK_RETURN_IF_ERROR(engine.tokenizer().EncodeTextUntil(text, stop, ids));
+    const auto bytes = std::as_bytes(std::span(*ids));
+    if (shared) remote_->Put(key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  lru_.Put(engine.cache_id(), text, {std::as_bytes(std::span(*ids))});
+  return Status::Ok();
+}
+
+// Blocks this worker for some milliseconds at most.
+bool TokenCache::FromRemote(const std::string& key, const Engine& engine,
+                            std::vector<int32_t>* ids) {
+  const auto value = remote_->GetNow(key);
+  if (!value || value->size() % sizeof(int32_t) != 0) return false;
+  ids->resize(value->size() / sizeof(int32_t));
+  if (!ids->empty()) std::memcpy(ids->data(), value->data(), value->size());
+  const int32_t vocab_size = engine.tokenizer().vocab_size();
+  return std::all_of(ids->begin(), ids->end(),
+                     [&](int32_t id) { return id >= 0 && id < vocab_size; });
+}
+
+}  // namespace penstock

@@ -1,0 +1,143 @@
+#include "frontend/api_keys.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace penstock {
+
+namespace {
+
+std::string_view Trimmed(std::string_view line) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  while (!line.empty() && blank(line.front())) line.remove_prefix(1);
+  while (!line.empty() && blank(line.back())) line.remove_suffix(1);
+  return line;
+}
+
+// A buffer for secrets: wiped at its end, and never grown, which would leave copies behind.
+class WipedBuffer {
+ public:
+  explicit WipedBuffer(size_t bytes) : bytes_(bytes) {}
+  ~WipedBuffer() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+  WipedBuffer(const WipedBuffer&) = delete;
+  WipedBuffer& operator=(const WipedBuffer&) = delete;
+  char* data() { return bytes_.data(); }
+  size_t size() const { return bytes_.size(); }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+// Reads at most `size` bytes; what kept it from that, or 0.
+int ReadAll(int fd, char* to, size_t size, size_t* read_bytes) {
+  *read_bytes = 0;
+  while (*read_bytes < size) {
+    const ssize_t n = read(fd, to + *read_bytes, size - *read_bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) break;
+    *read_bytes += static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace
+
+KeyDigest DigestOfKey(std::string_view key) {
+  KeyDigest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return digest;
+}
+
+Status CheckApiKey(std::string_view key) {
+  if (key.empty()) return Status::InvalidArgument("a key is empty");
+  if (key.size() > kApiKeyBytesMax) {
+    return Status::InvalidArgument("a key has more than " + std::to_string(kApiKeyBytesMax) +
+                                   " bytes");
+  }
+  if (key.front() == ' ' || key.back() == ' ') {
+    return Status::InvalidArgument("a key begins or ends with a space, which no header can carry");
+  }
+  for (const char byte : key) {
+    const auto c = static_cast<unsigned char>(byte);
+    if (c < 0x20 || c == 0x7f) {
+      return Status::InvalidArgument(
+          "a key holds a line break or another control character, which no header can carry");
+    }
+  }
+  return Status::Ok();
+}
+
+Status ApiKeys::AddFile(const std::string& path) {
+  const auto wrong = [&](const std::string& why) {
+    return Status::InvalidArgument("key file " + path + ": " + why);
+  };
+  // Not blocking: opening a pipe would wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return wrong(std::strerror(errno));
+  struct stat info {};
+  const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  WipedBuffer text(regular ? kApiKeyFileBytesMax + 1 : 0);
+  size_t size = 0;
+  const int error = regular ? ReadAll(fd, text.data(), text.size(), &size) : 0;
+  close(fd);
+  if (!regular) return wrong("is not a regular file");
+  if (error != 0) return wrong(std::strerror(error));
+  if (size > kApiKeyFileBytesMax) {
+    return wrong("has more than " + std::to_string(kApiKeyFileBytesMax) + " bytes");
+  }
+  std::string_view rest(text.data(), size);
+  if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // some editors begin a file so
+  std::vector<KeyDigest> found;
+  for (int line_number = 1; !rest.empty(); ++line_number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view key = Trimmed(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (key.empty() || key.starts_with('#')) continue;
+    if (const Status status = CheckApiKey(key); !status.ok()) {
+      return wrong("line " + std::to_string(line_number) + ": " + status.message());
+    }
+    found.push_back(DigestOfKey(key));
+  }
+  if (found.empty()) return wrong("holds no key");
+  digests_.insert(digests_.end(), found.begin(), found.end());
+  return Status::Ok();
+}
+
+size_t ApiKeys::Find(const KeyDigest& digest) const {
+  // No early exit: which key matched, and whether one did, takes the same time.
+  size_t found = 0;
+  for (size_t i = 0; i < digests_.size(); ++i) {
+    const bool match = CRYPTO_memcmp(digests_[i].data(), digest.data(), digest.size()) == 0;
+    found += (i + 1) * static_cast<size_t>(match & (found == 0));
+  }
+  return found;
+}
+
+std::string_view ApiKeys::KeyOf(const HttpRequest& request) {
+  std::string_view authorization = request.Header("authorization");
+  constexpr std::string_view kBearer = "bearer ";
+  if (authorization.size() > kBearer.size()) {
+    bool bearer = true;
+    for (size_t i = 0; i < kBearer.size(); ++i) {
+      const char c = authorization[i];
+      bearer = bearer && (c >= 'A' && c <= 'Z' ? c + 32 : c) == kBearer[i];
+    }
+    if (bearer) {
+      authorization.remove_prefix(kBearer.size());
+      while (authorization.starts_with(' ')) authorization.remove_prefix(1);
+      return authorization;
+    }
+  }
+  const std::string_view key = request.Header("x-api-key");
+  return key.empty() ? request.Header("api-key") : key;
+}
+
+}  // namespace penstock

@@ -1,0 +1,55 @@
+// The HTTP server's own series. All are registered at start, and those of a route and a code are
+// printed once there was such a request; labels come from the route table and a fixed list of
+// codes, so nobody can grow them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "metrics/metrics.h"
+
+namespace penstock {
+
+struct RouteInfo;
+
+class HttpMetrics {
+ public:
+  HttpMetrics(Metrics* metrics, const std::vector<RouteInfo>& routes);
+
+  // `route` indexes the table; -1 = none matched.
+  void CountRequest(int32_t route, int status, double seconds);
+  Gauge& connections() { return *connections_; }
+  Counter& connections_refused() { return *connections_refused_; }
+  Gauge& streams() { return *streams_; }
+  Counter& streams_dropped() { return *streams_dropped_; }
+  // `reason`: "missing", "unknown" or "not_admin".
+  Counter& keys_refused(std::string_view reason);
+  Counter& received_bytes() { return *received_bytes_; }
+  Counter& sent_bytes() { return *sent_bytes_; }
+
+ private:
+  // The last stands for every other code.
+  static constexpr std::array<int, 16> kCodes = {200, 204, 400, 401, 403, 404, 405, 408,
+                                                 413, 415, 422, 429, 499, 500, 503, 0};
+  static constexpr std::array<std::string_view, 3> kKeyReasons = {"missing", "unknown",
+                                                                  "not_admin"};
+  struct Series {
+    std::array<Counter*, kCodes.size()> by_code{};
+    Histogram* seconds = nullptr;
+  };
+  Series AddSeries(Metrics* metrics, const char* path, const char* method);
+
+  std::vector<Series> series_;  // [routes + 1]
+  Gauge* connections_;
+  Counter* connections_refused_;
+  Gauge* streams_;
+  Counter* streams_dropped_;
+  std::array<Counter*, kKeyReasons.size()> keys_refused_{};
+  Counter* received_bytes_;
+  Counter* sent_bytes_;
+};
+
+}  // namespace penstock

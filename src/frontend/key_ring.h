@@ -1,0 +1,60 @@
+// Who may do what: the keys of users, of bulk work and of administrators, from flags and files. The
+// files are read again on Reload, while requests are answered.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "common/status.h"
+#include "frontend/api_keys.h"
+#include "http/server_options.h"
+
+namespace penstock {
+
+// What a key may do.
+struct KeyRights {
+  bool known = false;  // any of the keys
+  bool bulk = false;   // what comes with it is bulk work
+  bool admin = false;  // may do what only administrators may
+  // Tells keys apart in the log: from 1 on, those of users first, then of bulk work, then of
+  // administrators, each as flags and then files list them. 0: unknown.
+  int32_t number = 0;
+};
+
+// Immutable.
+struct KeySets {
+  ApiKeys users;
+  ApiKeys bulk;
+  ApiKeys admins;
+
+  // Routes ask for a key. (Keys of administrators alone guard the administrators' routes only.)
+  bool Required() const { return !users.empty() || !bulk.empty(); }
+  KeyRights RightsOf(std::string_view key) const;
+};
+
+class KeyRing {
+ public:
+  // Reads flags and files. kInvalidArgument names the flag's field and what is wrong.
+  static Expected<std::shared_ptr<KeyRing>> Make(const ServerOptions& options);
+
+  // Reads the files again; all of them, or the keys stay as they were.
+  Status Reload();
+  // Whether there is a file to read again.
+  bool HasFiles() const;
+
+  // Any thread.
+  std::shared_ptr<const KeySets> Get() const;
+
+ private:
+  KeyRing() = default;
+
+  KeySets of_flags_;
+  std::vector<std::string> user_files_, bulk_files_, admin_files_;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<const KeySets> sets_;  // guarded by mutex_
+};
+
+}  // namespace penstock

@@ -1,0 +1,109 @@
+#include "frontend/request_log.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "common/json_writer.h"
+#include "common/printable.h"
+#include "frontend/route_info.h"
+#include "metrics/stages.h"
+
+namespace penstock {
+namespace {
+
+constexpr size_t kLoggedTargetBytesMax = 200;
+
+std::string_view Target(const HttpRequest& request) {
+  return std::string_view(request.target).substr(0, kLoggedTargetBytesMax);
+}
+
+// The trace of a request that came to a model, else null.
+const RequestTrace* ModelTrace(const HttpRequest& request) {
+  const RequestTrace* const trace = request.context.trace.get();
+  return trace != nullptr && *trace->model() != '\0' ? trace : nullptr;
+}
+
+std::string ModelPhrase(const HttpRequest& request) {
+  const RequestTrace* const trace = ModelTrace(request);
+  if (trace == nullptr) return "";
+  return fmt::format(", model '{}', {} rows, {} tokens", trace->model(), trace->rows(),
+                     trace->tokens());
+}
+
+std::string StreamPhrase(const RequestRecord& record) {
+  return record.items < 0 ? "" : fmt::format(", {} rows streamed", record.items);
+}
+
+// Microseconds are enough.
+double Rounded(double ms) { return std::round(ms * 1e3) / 1e3; }
+
+std::string Shown(std::string_view text) {
+  return Printable(text, kPrintableBytesMax, AsciiControls::kKept);
+}
+
+}  // namespace
+
+std::string AccessSentence(const RequestRecord& record) {
+  const HttpRequest& request = *record.request;
+  return fmt::format("{} {} {} {:.1f} ms, {} bytes in, {} out{}{}, id {}, from {}", request.method,
+                     Target(request), record.status, record.ms(), request.body_bytes,
+                     record.body_bytes, StreamPhrase(record), ModelPhrase(request), request.id,
+                     request.remote);
+}
+
+std::string SlowSentence(const RequestRecord& record, int64_t left_out) {
+  const HttpRequest& request = *record.request;
+  std::string line = fmt::format(
+      "slow request: {:.1f} ms, {}, status {}{}{}", record.ms(),
+      record.route == nullptr ? "no route"
+                              : fmt::format("{} {}", record.route->method, record.route->path),
+      record.status, StreamPhrase(record), ModelPhrase(request));
+  if (const RequestTrace* const trace = request.context.trace.get()) {
+    line += ';';
+    for (size_t s = 0; s < kStages; ++s) {
+      const auto stage = static_cast<Stage>(s);
+      line +=
+          fmt::format(" {} {:.3f}", StageName(stage), static_cast<double>(trace->ns(stage)) / 1e6);
+    }
+    line += " ms";
+  }
+  line += fmt::format("; id {}, from {}", request.id, request.remote);
+  if (left_out > 0) line += fmt::format("; {} more were slow since the last line", left_out);
+  return line;
+}
+
+std::string RequestFields(const char* message, const RequestRecord& record, int64_t left_out) {
+  const HttpRequest& request = *record.request;
+  std::string out;
+  JsonWriter json(&out);
+  json.Field("message", message).Field("method", Shown(request.method)).Key("route");
+  if (record.route == nullptr) {
+    json.Null();
+  } else {
+    json.String(record.route->path);
+  }
+  json.Field("target", Shown(Target(request))).Field("status", record.status);
+  json.Field("ms", Rounded(record.ms())).Field("bytes_in", request.body_bytes);
+  json.Field("bytes_out", record.body_bytes);
+  if (record.items >= 0) json.Field("rows_streamed", record.items);
+  json.Field("class", request.context.priority == Priority::kBulk ? "bulk" : "interactive");
+  if (request.key_number > 0) json.Field("key", request.key_number);
+  if (const RequestTrace* const trace = ModelTrace(request)) {
+    json.Field("model", Shown(trace->model())).Field("rows", trace->rows());
+    json.Field("tokens", trace->tokens());
+  }
+  json.Field("request_id", Shown(request.id)).Field("remote", Shown(request.remote));
+  if (const RequestTrace* const trace = request.context.trace.get()) {
+    json.Key("stages").BeginObject();
+    for (size_t s = 0; s < kStages; ++s) {
+      const auto stage = static_cast<Stage>(s);
+      json.Field(StageName(stage), Rounded(static_cast<double>(trace->ns(stage)) / 1e6));
+    }
+    json.EndObject();
+  }
+  if (left_out > 0) json.Field("left_out", left_out);
+  return out;
+}
+
+}  // namespace penstock

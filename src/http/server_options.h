@@ -1,0 +1,85 @@
+// ServerOptions: how the HTTP server listens, what it lets in, and how long it waits.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// Each is a flag of `penstock serve`.
+struct ServerOptions {
+  std::string host =
+      "127.0.0.1";         // --host: a name or an address; "0.0.0.0", "::" = every interface
+  uint16_t port = 8080;    // --port; 0 = any free one, see Server::port()
+  int32_t io_threads = 2;  // --io-threads, 1..256
+
+  // --api-key, repeatable; none = no key is asked for. Guards all but health and readiness.
+  std::vector<std::string> api_keys;
+  // --bulk-api-key, repeatable: as api_keys, and all that comes with them is bulk work.
+  std::vector<std::string> bulk_api_keys;
+  // --admin-api-key, repeatable: as api_keys, and with any of them set, resetting statistics and
+  // opening and closing bulk runs ask for one of them.
+  std::vector<std::string> admin_api_keys;
+  // --api-key-file, --bulk-api-key-file, --admin-api-key-file, repeatable: one key a line (see
+  // ApiKeys::AddFile). Read at start and by Server::Reload.
+  std::vector<std::string> api_key_files;
+  std::vector<std::string> bulk_api_key_files;
+  std::vector<std::string> admin_api_key_files;
+  // --admin-metrics: /metrics and /v1/stats ask for a key of an administrator too.
+  bool admin_metrics = false;
+  // --allowed-host, repeatable: see AllowedHosts. None = any host; without keys and on a loopback
+  // address, those that no stranger can own.
+  std::vector<std::string> allowed_hosts;
+  // --bulk-route, repeatable: paths of the route table; their requests are bulk work unless
+  // X-Penstock-Priority says otherwise.
+  std::vector<std::string> bulk_routes;
+  // --cors-allow-origin, repeatable; "*" = any; none = no CORS headers.
+  std::vector<std::string> cors_allow_origins;
+  // --tls-cert, --tls-key: PEM files, chain first; both or neither.
+  std::string tls_cert_file;
+  std::string tls_key_file;
+  std::string tls_min_version = "1.2";  // --tls-min-version: "1.2" or "1.3"
+
+  int64_t body_bytes_max = 8 << 20;     // --max-body-bytes: else 413
+  int32_t header_bytes_max = 16 << 10;  // --max-header-bytes: else 431
+  int32_t connections_max = 4096;       // --max-connections: else 503 and closed
+
+  // --request-timeout-ms: the longest time of a request; X-Request-Timeout-Ms can shorten it. 0 =
+  // as long as that header says, else without end.
+  std::chrono::milliseconds request_timeout{0};
+  // --idle-timeout-ms: how long a kept-alive connection may be silent.
+  std::chrono::milliseconds idle_timeout{75'000};
+  // --read-timeout-ms: for the header, and again for the body, each from its first byte to its
+  // last.
+  std::chrono::milliseconds read_timeout{30'000};
+  // --write-timeout-ms: longest time without the client taking any byte of an answer.
+  std::chrono::milliseconds write_timeout{30'000};
+
+  // --stream-start-timeout-ms: longest time to the first part of an answer that is streamed, from
+  // the request's first byte on; then it is a 503. 0 = as long as request_timeout.
+  std::chrono::milliseconds stream_start_timeout{0};
+  // --max-stream-unread-bytes: what a stream holds for a client that reads slowly. Work for it
+  // waits at that bound; a client that takes a piece of a quarter of it in no less than
+  // write_timeout is dropped.
+  int64_t stream_unread_bytes_max = 512 << 10;
+
+  // --stage-timers: times the stages of every request for /v1/stats, /metrics and the slow log.
+  bool stage_timers = true;
+  // --slow-request-ms: requests that take longer are logged at level warn, a few a second at most.
+  // 0 = none.
+  std::chrono::milliseconds slow_request{1000};
+
+  // --access-log: one line a request at level info; otherwise at level debug.
+  bool access_log = false;
+
+  // Whether routes ask for a key.
+  bool AsksForKey() const {
+    return !api_keys.empty() || !bulk_api_keys.empty() || !api_key_files.empty() ||
+           !bulk_api_key_files.empty();
+  }
+  bool HasAdminKeys() const { return !admin_api_keys.empty() || !admin_api_key_files.empty(); }
+};
+
+}  // namespace penstock

@@ -1,0 +1,56 @@
+// HttpLink: one connection of the load generator, plain or TLS. One event loop; Boost types show,
+// so only .cc files of the generator include it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/status.h"
+#include "load/http_load.h"
+
+namespace penstock {
+
+// Certificates are checked as the target says. Null for a target without TLS. kInvalidArgument: its
+// ca_file is no good.
+Expected<std::unique_ptr<boost::asio::ssl::context>> MakeTlsContext(const HttpTarget& target);
+
+// Operations hold on to their link, so that one that is under way may be dropped: it ends with an
+// error. One operation at a time.
+class HttpLink : public std::enable_shared_from_this<HttpLink> {
+ public:
+  using ErrorCode = boost::system::error_code;
+  using Done = std::function<void(const ErrorCode&)>;
+  using Response = boost::beast::http::response<boost::beast::http::string_body>;
+  static constexpr uint64_t kAnswerBytesMax = uint64_t{1} << 30;
+
+  // `tls`: null = plain; outlives the link.
+  HttpLink(boost::asio::io_context* context, boost::asio::ssl::context* tls);
+
+  // `host`: what the certificate must be for.
+  void Connect(const boost::asio::ip::tcp::endpoint& endpoint, const std::string& host, Done done);
+  void Write(std::string bytes, Done done);
+  void Read(Done done);
+  void Close();
+  // Of the last Read.
+  const Response& response() const { return parser_->get(); }
+  bool keep_alive() const { return parser_->keep_alive(); }
+
+ private:
+  using Tcp = boost::asio::ip::tcp;
+
+  Tcp::socket socket_;
+  std::optional<boost::asio::ssl::stream<Tcp::socket&>> tls_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::response_parser<boost::beast::http::string_body>> parser_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,65 @@
+// penstock bench soak: a server offered several times what it can do, by clients that do not
+// behave, and what must hold all the same.
+//
+// A server of its own with small queues; its capacity is measured with a closed loop first. Then
+// requests arrive at `overload` times that rate: single texts and bulk, some with deadlines, some
+// from clients that leave before their answer. Every expectation is a row of the table; one that
+// does not hold makes the run fail.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "load/http_texts.h"
+#include "load/records.h"
+
+namespace penstock {
+
+struct SoakOptions {
+  std::string model;
+  std::vector<std::string> server_flags;
+  double duration_s = 60;
+  double overload = 4;
+  double capacity_s = 5;  // how long capacity is measured
+  LengthSpec lengths;
+  uint64_t seed = 1;
+  double interactive_share = 0.1;  // of the texts; the rest is bulk
+  int bulk_batch = 16;
+  int64_t timeout_ms = 1000;  // of half the requests
+  double leave_share = 0.2;   // of the clients, within leave_ms_max
+  double leave_ms_max = 1000;
+  // Hostile clients (hostile_requests.h) in a second phase; each phase takes `duration_s`.
+  // Instead of interactive_share, interactive work alone is kInteractiveOfCapacity of what the
+  // server can do of it.
+  bool hostile = false;
+  double hostile_rate = 40;  // requests a second, see HostileOptions
+  std::string hostile_only;  // kinds whose name contains this
+  // Limits of what is expected.
+  double livez_ms_max = 10;  // not judged where other programs are busy
+  double deadline_over_ms_max = 250;
+  // Over the resident memory after the capacity was measured; unset = kMemoryGrowthMb, and with
+  // hostile clients kInflightMb and the token cache on top.
+  std::optional<double> memory_growth_mb_max;
+  // With hostile clients.
+  double livez_p999_ms_max = 20;  // not judged where other programs are busy
+  double p99_ratio_max = 1.5;     // of interactive requests; not judged where they are busy
+  uint64_t interactive_refused_max = 0;
+  uint64_t hostile_wrong_max = 0;
+  double hostile_not_sent_max = 0.1;  // share; with more, the load was another one
+
+  static constexpr double kMemoryGrowthMb = 64;
+  // What the server's --max-inflight-bytes is by default.
+  static constexpr double kInflightMb = 512;
+  static constexpr double kInteractiveOfCapacity = 0.4;
+};
+
+// kInternal: an expectation did not hold (the table, on stdout, says which). kUnavailable: the
+// server could not be started or did not answer.
+Status RunSoak(const SoakOptions& options, BenchRecords* records);
+// The overload alone, then the same beside hostile clients, on one server. A server that ends
+// meanwhile is a failed expectation. Of RunSoak.
+Status RunHostileSoak(const SoakOptions& options, BenchRecords* records);
+
+}  // namespace penstock

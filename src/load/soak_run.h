@@ -1,0 +1,75 @@
+// What the kinds of soak share: the server, its capacity, the overload, and what is expected of the
+// answers and the counters. One thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "load/hostile_load.h"
+#include "load/http_load.h"
+#include "load/records.h"
+#include "load/server_process.h"
+#include "load/soak.h"
+#include "load/soak_verdict.h"
+
+namespace penstock {
+
+// One stretch of load and what was measured meanwhile.
+struct SoakPhase {
+  HttpRunResult run;
+  LivenessProbe::Result livez;
+  HostileResult hostile;
+  double others = 0;          // processors that other programs took
+  double memory_max = 0;      // resident bytes of the server
+  std::string before, after;  // its metrics
+  bool ended = false;         // the server did; `after` is empty then
+
+  // Whether times of milliseconds can be judged: who shares the processors with other programs
+  // waits for them too.
+  bool Quiet() const;
+};
+
+class SoakRun {
+ public:
+  static constexpr double kMb = 1 << 20;
+  // Small: what the cache takes counts as growth of memory too.
+  static constexpr int kTokenCacheBytes = 16 << 20;
+
+  SoakRun(const SoakOptions& options, BenchRecords* records);
+
+  // `load_s`: how long there will be load. `more_flags`: of the server.
+  Status StartServer(double load_s, const std::vector<std::string>& more_flags);
+  // Texts a second of the same mix, from clients that wait for their answers.
+  Expected<double> MeasureCapacity();
+  // ... of single texts alone, of which a server may manage fewer.
+  Expected<double> MeasureInteractiveCapacity();
+  // Single texts and bulk, `texts_per_s` together; `interactive_share` of them are single.
+  std::vector<HttpLoad> Overload(double texts_per_s, double interactive_share) const;
+  // `hostile`: null = none. With `may_end`, a server that ended is told by the phase; else it is
+  // kUnavailable.
+  Expected<SoakPhase> RunPhase(const std::vector<HttpLoad>& loads, HostileLoad* hostile,
+                               bool may_end);
+
+  // `bulk_refused`: the load must have been more than the queues hold.
+  void JudgeAnswers(const HttpRunResult& run, bool bulk_refused);
+  // `prefix`: of the table's rows. `all_by_loads`: no client but the loads asked for embeddings.
+  void JudgeCounters(const SoakPhase& phase, const std::string& prefix, bool all_by_loads);
+  // The server works as before, and stops as it should.
+  Status JudgeAfterwards();
+
+  ServerProcess* server() { return server_.get(); }
+  SoakVerdict* verdict() { return &verdict_; }
+
+ private:
+  HttpLoad NewLoad(const char* name, int batch, const char* priority) const;
+  Expected<double> MeasureTextsPerSecond(const std::vector<HttpLoad>& loads);
+
+  const SoakOptions& options_;
+  BenchRecords* const records_;
+  const std::shared_ptr<TextSource> texts_;
+  std::unique_ptr<ServerProcess> server_;
+  SoakVerdict verdict_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,91 @@
+#include "routes/classify.h"
+
+#include "routes/fields.h"
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+
+Status ParseOne(element item, const std::string& path, std::vector<ClassifyInput>* inputs) {
+  std::string_view text;
+  if (item.get(text) == simdjson::SUCCESS) {
+    inputs->push_back({std::string(text), std::nullopt});
+    return Status::Ok();
+  }
+  array pair;
+  std::string_view second;
+  if (item.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
+      pair.at(0).get(text) != simdjson::SUCCESS || pair.at(1).get(second) != simdjson::SUCCESS) {
+    return Status::InvalidArgument("'" + path + "' must be a string or a pair of strings", path);
+  }
+  inputs->push_back({std::string(text), std::string(second)});
+  return Status::Ok();
+}
+
+void WriteInput(const ClassifyResponse& response, size_t index, JsonWriter* json) {
+  const auto& labels = response.inputs[index];
+  const auto name = [&](const ClassifyResponse::Label& label) -> const std::string& {
+    return response.labels.at(static_cast<size_t>(label.id));
+  };
+  json->BeginObject().Field("object", "classification").Field("index", index);
+  if (!labels.empty()) {
+    json->Field("label", name(labels[0])).Field("prediction", name(labels[0]));
+    json->Field("score", labels[0].score);
+  }
+  std::vector<float> by_id(labels.size());
+  for (const auto& label : labels) by_id.at(static_cast<size_t>(label.id)) = label.score;
+  json->Field("num_classes", labels.size()).Key("probs").Floats(by_id);
+  json->Key("predictions").BeginArray();
+  for (const auto& label : labels) {
+    json->BeginObject().Field("label", name(label)).Field("score", label.score).EndObject();
+  }
+  json->EndArray().EndObject();
+}
+
+}  // namespace
+
+Expected<ClassifyRequest> ParseClassifyCall(std::string_view body, const ServiceOptions& limits) {
+  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
+  const JsonObject& object = parsed.object();
+  ClassifyRequest request;
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
+  const std::string key = !object.Has("input") && object.Has("inputs") ? "inputs" : "input";
+  const auto value = object.Find(key);
+  if (!value) return Status::InvalidArgument("'input' is missing", "input");
+  array items;
+  if (value->is_string()) {
+    PENSTOCK_RETURN_IF_ERROR(ParseOne(*value, key, &request.inputs));
+  } else if (value->get(items) == simdjson::SUCCESS) {
+    PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, key, limits));
+    for (const element item : items) {
+      const std::string path = key + "[" + std::to_string(request.inputs.size()) + "]";
+      PENSTOCK_RETURN_IF_ERROR(ParseOne(item, path, &request.inputs));
+    }
+  } else {
+    return Status::InvalidArgument(
+        "'" + key + "' must be a string or an array of strings, is " + JsonTypeName(*value), key);
+  }
+  PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
+  PENSTOCK_ASSIGN_OR_RETURN(request.raw_scores, object.GetBoolOr("raw_scores", false));
+  return request;
+}
+
+std::string PrintClassify(const ClassifyResponse& response, std::string_view id,
+                          int64_t created_unix_s) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Field("id", id).Field("object", "list");
+  json.Field("created", created_unix_s).Field("model", response.model);
+  json.Key("data").BeginArray();
+  for (size_t i = 0; i < response.inputs.size(); ++i) WriteInput(response, i, &json);
+  json.EndArray().Key("usage").BeginObject();
+  json.Field("prompt_tokens", response.usage.prompt_tokens);
+  json.Field("total_tokens", response.usage.prompt_tokens).EndObject();
+  WriteTruncation(response.truncation, &json);
+  json.EndObject();
+  return out;
+}
+
+}  // namespace penstock

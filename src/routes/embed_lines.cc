@@ -1,0 +1,232 @@
+#include "routes/embed_lines.h"
+
+#include <atomic>
+
+#include "common/json_writer.h"
+#include "http/stream.h"
+#include "http/stream_formats.h"
+
+namespace penstock {
+namespace {
+
+// A part of the body is about a quarter of what may be unread, so that some are under way.
+constexpr int64_t kPartsOfUnread = 4;
+// Parts under way at once: one with the model, one on its way there. More would fill the model's
+// queue where many streams begin at once.
+constexpr int64_t kPartsOutMax = 2;
+constexpr int64_t kPrintedFloatBytesMax = 16;  // "-1.17549435e-38,"
+constexpr int64_t kBase64FloatBytes = 6;
+
+// Takes rows from the Service, prints them on a worker and hands them to the connection. Starts
+// parts as long as what is under way and what is unread stay below the bound.
+//
+// Run is called by one thread at a time: whoever raises signals_ from 0 has a worker call it, which
+// goes on until it has seen all signals. Ends with the EmbedEnd, which lets go of everything.
+class LinePump : public std::enable_shared_from_this<LinePump> {
+ public:
+  LinePump(const RouteCall& call, bool base64, FieldNames names)
+      : service_(call.service),
+        request_(call.request),
+        respond_(call.respond),
+        error_body_(call.route->error_body),
+        base64_(base64),
+        names_(std::move(names)),
+        unread_max_(call.options->stream_unread_bytes_max),
+        part_bytes_(std::max<int64_t>(1, unread_max_ / kPartsOfUnread)) {}
+
+  void Start(EmbedRequest request) {
+    // It holds this until the end is taken from it.
+    sink_ = std::make_shared<Sink<EmbedEvent>>(EmbedStream::kEvents,
+                                               [self = shared_from_this()] { self->Signal(); });
+    EmbedPartOptions options;
+    options.part_bytes = part_bytes_;
+    options.printed_value_bytes = base64_ ? kBase64FloatBytes : kPrintedFloatBytesMax;
+    signals_ = 1;  // what comes at once waits
+    try {
+      parts_ = service_->EmbedInParts(std::move(request), request_->context, options, sink_);
+    } catch (...) {
+      sink_.reset();
+      throw;
+    }
+    if (parts_ != nullptr && !RunGuarded("stream", [this] { StartParts(); })) Lose();
+    // Rows are printed on a worker. A refusal is in the sink already.
+    if (signals_.fetch_sub(1, std::memory_order_acq_rel) > 1) RunOnWorker();
+  }
+
+ private:
+  void Signal() noexcept {
+    if (signals_.fetch_add(1, std::memory_order_acq_rel) == 0) RunOnWorker();
+  }
+
+  // By whoever may call Run.
+  void RunOnWorker() noexcept {
+    const bool handed = RunGuarded("stream", [this] {
+      service_->FinishOnWorker(request_->context.priority, static_cast<size_t>(part_bytes_),
+                               [self = shared_from_this()] { self->Run(); });
+    });
+    if (!handed) Run();
+  }
+
+  void Run() noexcept {
+    const auto self = shared_from_this();  // the end lets go of the last other owner
+    uint32_t seen = 0;
+    do {
+      seen = signals_.load(std::memory_order_acquire);
+      // Again where it failed: what waits in the sink besides gives no signal of its own.
+      while (!RunGuarded("stream", [this] { Drain(); })) Lose();
+    } while (signals_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
+  }
+
+  void Drain() {
+    while (sink_ != nullptr) {
+      auto event = sink_->Pop();
+      if (!event) break;
+      if (auto* const rows = std::get_if<EmbedRows>(&*event)) {
+        --parts_out_;
+        Write(std::move(*rows));
+      } else {
+        End(std::get<EmbedEnd>(*event));
+      }
+    }
+    if (parts_ != nullptr) StartParts();
+  }
+
+  void Write(EmbedRows rows) {
+    if (stream_ == nullptr) {
+      if (lost_) return;
+      HttpResponse head;
+      head.content_type = kNdjsonType;
+      AddRunStages(*service_, &head);
+      stream_ = respond_.Begin(std::move(head), [self = shared_from_this()] { self->Signal(); });
+    }
+    if (stream_->gone()) return;
+    const auto dimensions = static_cast<size_t>(rows.dimensions);
+    const size_t count = rows.values.size() / dimensions;
+    std::string text;
+    text.reserve(rows.values.size() * (base64_ ? 6 : 13) + count * 48);
+    for (size_t i = 0; i < count; ++i) {
+      AppendEmbeddingLine(rows.first + i,
+                          std::span(rows.values).subspan(i * dimensions, dimensions), base64_,
+                          &text);
+    }
+    std::vector<float>().swap(rows.values);
+    // From here on the text is what the part holds.
+    if (rows.memory) rows.memory->Give(rows.memory->held() - static_cast<int64_t>(text.size()));
+    stream_->Write(text, static_cast<int64_t>(count), std::move(rows.memory));
+  }
+
+  void StartParts() {
+    if (stream_ != nullptr && stream_->gone()) {
+      return parts_->Stop({StatusCode::kCancelled, "the client left"});
+    }
+    if (lost_) return parts_->Stop(MakeStatus(StatusCode::kInternal, "the stream was lost"));
+    if (request_->context.deadline <= Clock::now()) {
+      return parts_->Stop({StatusCode::kDeadlineExceeded,
+                           "the request's time ran out before all of it was answered"});
+    }
+    while (parts_out_ < kPartsOutMax) {
+      const int64_t unread = stream_ == nullptr ? 0 : static_cast<int64_t>(stream_->unread());
+      const int64_t held = parts_out_ * part_bytes_ + unread;
+      if (held > 0 && held + part_bytes_ > unread_max_) {
+        if (parts_out_ > 0) return;  // its rows come, and with them another look
+        // Until half of it is taken: a client that reads on finds more.
+        if (stream_->CallWhenBelow(static_cast<size_t>(unread_max_ / 2))) return;
+        if (stream_->gone()) return StartParts();
+      }
+      ++parts_out_;
+      if (!parts_->StartPart()) {
+        --parts_out_;
+        return;
+      }
+    }
+  }
+
+  void End(const EmbedEnd& end) {
+    sink_.reset();
+    parts_.reset();
+    const auto stream = std::move(stream_);
+    if (lost_) return;
+    if (stream == nullptr) {
+      return respond_.Send(
+          PrintError(error_body_, WithWireNames(end.status, names_), request_->id));
+    }
+    std::string text;
+    int status = 200;
+    if (end.status.ok()) {
+      AppendUsageLine(end, &text);
+    } else {
+      const HttpResponse error =
+          PrintError(error_body_, WithWireNames(end.status, names_), request_->id);
+      status = error.status;
+      text = error.body + "\n";
+    }
+    stream->End(text, status);
+  }
+
+  // Without memory for a part of the answer: the connection is closed, so that the client sees it
+  // is not whole.
+  void Lose() noexcept {
+    lost_ = true;
+    stream_.reset();
+    if (parts_ != nullptr) {
+      RunGuarded("stream", [this] {
+        const auto parts = parts_;
+        parts->Stop(MakeStatus(StatusCode::kInternal, "the stream was lost"));
+      });
+    }
+  }
+
+  Service* const service_;
+  const std::shared_ptr<const HttpRequest> request_;
+  const Responder respond_;
+  const ErrorBody error_body_;
+  const bool base64_;
+  const FieldNames names_;
+  const int64_t unread_max_;
+  const int64_t part_bytes_;
+
+  std::atomic<uint32_t> signals_{0};
+  // Of Run alone.
+  std::shared_ptr<Sink<EmbedEvent>> sink_;
+  std::shared_ptr<EmbedStream> parts_;
+  std::unique_ptr<Stream> stream_;
+  int64_t parts_out_ = 0;  // started, and their rows not seen
+  bool lost_ = false;
+};
+
+}  // namespace
+
+bool WantsLines(const HttpRequest& request) { return WantsNdjson(request.Header("accept")); }
+
+void AnswerInLines(const RouteCall& call, EmbedRequest request, bool base64,
+                   const FieldNames& native_to_wire) {
+  FieldNames names = native_to_wire;
+  names.emplace_back("bulk_run", kBulkIdHeader);
+  std::make_shared<LinePump>(call, base64, std::move(names))->Start(std::move(request));
+}
+
+void AppendEmbeddingLine(size_t index, std::span<const float> row, bool base64, std::string* out) {
+  JsonWriter json(out);
+  json.BeginObject().Field("index", index).Key("embedding");
+  if (base64) {
+    json.Raw("\"");  // then the text, which needs no escapes
+    AppendBase64(row, out);
+    *out += '"';
+  } else {
+    json.Floats(row);
+  }
+  json.EndObject();
+  *out += '\n';
+}
+
+void AppendUsageLine(const EmbedEnd& end, std::string* out) {
+  JsonWriter json(out);
+  json.BeginObject().Field("model", end.model).Key("usage").BeginObject();
+  json.Field("prompt_tokens", end.usage.prompt_tokens);
+  json.Field("total_tokens", end.usage.prompt_tokens).EndObject();
+  WriteTruncation(end.truncation, &json);
+  json.EndObject();
+  *out += '\n';
+}
+
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// Embeddings as lines of JSON (NDJSON), sent while the rest is made; for routes of any dialect.
+//
+//   {"index":0,"embedding":[x, ...]}        one an input, in the order of the inputs; base64 where
+//   ...                                     the request asks for it
+//   {"model":"m","usage":{...},"truncated":{...}}   last of all; or, where a part failed, the error
+//                                           as the route's dialect prints it
+#pragma once
+
+#include "api/types.h"
+#include "routes/error_body.h"
+#include "routes/routes.h"
+
+namespace penstock {
+
+// Whether the answer is to be lines, by the request's Accept header.
+bool WantsLines(const HttpRequest& request);
+
+// Answers `call`. A request that is refused, or whose first rows fail, gets an answer with the
+// status of the error, as without streaming.
+void AnswerInLines(const RouteCall& call, EmbedRequest request, bool base64,
+                   const FieldNames& native_to_wire);
+
+// One line, with its end.
+void AppendEmbeddingLine(size_t index, std::span<const float> row, bool base64, std::string* out);
+void AppendUsageLine(const EmbedEnd& end, std::string* out);
+
+}  // namespace penstock

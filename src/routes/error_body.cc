@@ -1,0 +1,167 @@
+#include "routes/error_body.h"
+
+#include <algorithm>
+
+#include "common/json_writer.h"
+
+namespace penstock {
+namespace {
+
+const char* OpenAiType(int http_status) {
+  if (http_status == 401) return "authentication_error";
+  if (http_status == 403) return "permission_error";
+  if (http_status == 429) return "rate_limit_error";
+  if (http_status >= 500) return "server_error";
+  return "invalid_request_error";
+}
+
+std::string_view OpenAiCode(int http_status, const Status& status) {
+  switch (http_status) {
+    case 401:
+      return "invalid_api_key";
+    case 403:
+      return "forbidden";
+    case 404:
+      return status.field() == "model" ? "model_not_found" : "not_found";
+    case 405:
+      return "method_not_allowed";
+    case 408:
+      return "request_timeout";
+    case 415:
+      return "unsupported_media_type";
+    case 429:
+      return "rate_limit_exceeded";
+    case 431:
+      return "header_too_large";
+  }
+  return StatusCodeName(status.code());
+}
+
+// TEI's ErrorType names; "Authentication", "Forbidden", "NotFound" and "Timeout" are additions.
+const char* TeiType(int http_status) {
+  switch (http_status) {
+    case 401:
+      return "Authentication";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "NotFound";
+    case 408:
+      return "Timeout";
+    case 429:
+      return "Overloaded";
+    case 503:
+      return "Unhealthy";
+  }
+  return http_status >= 500 || http_status == 424 ? "Backend" : "Validation";
+}
+
+bool IsNameChar(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         c == '.';
+}
+
+// Replaces `from` where it stands as a field: in quotes, indexed, or as what the sentence is about.
+std::string Rename(const std::string& text, std::string_view from, std::string_view to) {
+  std::string renamed;
+  size_t done = 0;
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + 1)) {
+    const char before = at == 0 ? ' ' : text[at - 1];
+    const size_t end = at + from.size();
+    const std::string_view after = std::string_view(text).substr(end);
+    const bool field = !IsNameChar(before) &&
+                       (after.starts_with('[') || (before == '\'' && after.starts_with('\'')) ||
+                        after.starts_with(" is ") || after.starts_with(" has "));
+    if (!field || at < done) continue;
+    renamed.append(text, done, at - done);
+    renamed += to;
+    done = end;
+  }
+  return renamed.append(text, done, std::string::npos);
+}
+
+}  // namespace
+
+int HttpStatusOf(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return 200;
+    case StatusCode::kInvalidArgument:
+      return 400;
+    case StatusCode::kUnauthenticated:
+      return 401;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kPayloadTooLarge:
+      return 413;
+    case StatusCode::kUnprocessable:
+      return 422;
+    case StatusCode::kResourceExhausted:
+      return 429;
+    case StatusCode::kUnavailable:
+      return 503;
+    case StatusCode::kDeadlineExceeded:
+      return 503;
+    case StatusCode::kCancelled:
+      return 499;
+    case StatusCode::kUnsupported:
+      return 422;
+    case StatusCode::kInternal:
+      return 500;
+  }
+  return 500;
+}
+
+HttpResponse PrintError(ErrorBody error_body, const Status& status, std::string_view request_id) {
+  return PrintError(error_body, HttpStatusOf(status.code()), status, request_id);
+}
+
+HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& status,
+                        std::string_view request_id) {
+  HttpResponse response;
+  response.status = http_status;
+  JsonWriter json(&response.body);
+  json.BeginObject();
+  switch (error_body) {
+    case ErrorBody::kOpenAi:
+      json.Key("error").BeginObject().Field("message", status.message());
+      json.Field("type", OpenAiType(http_status)).Key("param");
+      if (status.field().empty()) {
+        json.Null();
+      } else {
+        json.String(status.field());
+      }
+      json.Field("code", OpenAiCode(http_status, status)).EndObject();
+      break;
+    case ErrorBody::kRerank:
+      json.Field("message", status.message()).Field("detail", status.message());
+      if (!status.field().empty()) json.Field("field", status.field());
+      json.Field("code", OpenAiCode(http_status, status)).Field("id", request_id);
+      break;
+    case ErrorBody::kTei:
+      json.Field("error", status.message()).Field("error_type", TeiType(http_status));
+      if (!status.field().empty()) json.Field("field", status.field());
+      break;
+  }
+  json.EndObject();
+  if (http_status == 429 || http_status == 503) {
+    response.headers.emplace_back("Retry-After",
+                                  std::to_string(std::max(1, status.retry_after_s())));
+  }
+  if (http_status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+Status WithWireNames(const Status& status, const FieldNames& native_to_wire) {
+  std::string message = status.message();
+  std::string field = status.field();
+  for (const auto& [from, to] : native_to_wire) {
+    message = Rename(message, from, to);
+    const bool is_field = field == from || (field.starts_with(from) && field[from.size()] == '[');
+    if (is_field) field = std::string(to) + field.substr(from.size());
+  }
+  return Status(status.code(), std::move(message), std::move(field))
+      .WithRetryAfter(status.retry_after_s());
+}
+
+}  // namespace penstock

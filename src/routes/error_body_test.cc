@@ -1,0 +1,82 @@
+#include "routes/error_body.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+std::string HeaderOf(const HttpResponse& response, std::string_view name) {
+  for (const auto& [key, value] : response.headers) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+TEST(ErrorBody, OpenAiError) {
+  const auto response = PrintError(
+      ErrorBody::kOpenAi, Status::InvalidArgument("'input' must be a string", "input"), "id");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.body,
+            R"({"error":{"message":"'input' must be a string","type":"invalid_request_error",)"
+            R"("param":"input","code":"invalid_argument"}})");
+  const auto missing = PrintError(ErrorBody::kOpenAi, Status::NotFound("no", "model"), "id");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_NE(missing.body.find(R"("code":"model_not_found")"), std::string::npos);
+  const auto other = PrintError(ErrorBody::kOpenAi, Status::Internal("x"), "id");
+  EXPECT_EQ(other.status, 500);
+  EXPECT_NE(other.body.find(R"("param":null)"), std::string::npos);
+}
+
+TEST(ErrorBody, TeiError) {
+  const auto response = PrintError(
+      ErrorBody::kTei, Status(StatusCode::kResourceExhausted, "full").WithRetryAfter(7), "id");
+  EXPECT_EQ(response.status, 429);
+  EXPECT_EQ(response.body, R"({"error":"full","error_type":"Overloaded"})");
+  EXPECT_EQ(HeaderOf(response, "Retry-After"), "7");
+  EXPECT_EQ(PrintError(ErrorBody::kTei, 424, Status::Unsupported("x"), "id").body,
+            R"({"error":"x","error_type":"Backend"})");
+}
+
+TEST(ErrorBody, RerankErrorCarriesTheRequestId) {
+  const auto response =
+      PrintError(ErrorBody::kRerank, Status::InvalidArgument("bad \"x\"", "query"), "r1");
+  EXPECT_EQ(response.body, R"({"message":"bad \"x\"","detail":"bad \"x\"","field":"query",)"
+                           R"("code":"invalid_argument","id":"r1"})");
+}
+
+TEST(ErrorBody, StatusCodes) {
+  EXPECT_EQ(HttpStatusOf(StatusCode::kPayloadTooLarge), 413);
+  EXPECT_EQ(HttpStatusOf(StatusCode::kUnprocessable), 422);
+  EXPECT_EQ(HttpStatusOf(StatusCode::kUnsupported), 422);
+  EXPECT_EQ(HttpStatusOf(StatusCode::kDeadlineExceeded), 503);
+  const auto unavailable = PrintError(ErrorBody::kTei, Status(StatusCode::kUnavailable, "x"), "");
+  EXPECT_EQ(HeaderOf(unavailable, "Retry-After"), "1");
+  const auto key = PrintError(ErrorBody::kTei, Status(StatusCode::kUnauthenticated, "x"), "");
+  EXPECT_EQ(HeaderOf(key, "WWW-Authenticate"), "Bearer");
+}
+
+TEST(ErrorBody, FieldsGetTheNamesOfTheWire) {
+  const auto indexed =
+      WithWireNames(Status::InvalidArgument(
+                        "inputs[3] is empty; 'inputs' has 4 inputs, noinputs[1]", "inputs[3]"),
+                    {{"inputs", "input"}});
+  EXPECT_EQ(indexed.message(), "input[3] is empty; 'input' has 4 inputs, noinputs[1]");
+  EXPECT_EQ(indexed.field(), "input[3]");
+  const auto plain = WithWireNames(
+      Status::InvalidArgument("documents is empty; the documents are needed", "documents"),
+      {{"documents", "texts"}});
+  EXPECT_EQ(plain.message(), "texts is empty; the documents are needed");
+  const auto source =
+      WithWireNames(Status::InvalidArgument("'source' is too long", "source"),
+                    {{"source", "inputs.source_sentence"}, {"sentences", "inputs.sentences"}});
+  EXPECT_EQ(source.message(), "'inputs.source_sentence' is too long");
+  EXPECT_EQ(source.field(), "inputs.source_sentence");
+  const auto other = WithWireNames(
+      Status(StatusCode::kResourceExhausted, "documents", "inputs_max").WithRetryAfter(3),
+      {{"inputs", "input"}});
+  EXPECT_EQ(other.field(), "inputs_max");
+  EXPECT_EQ(other.retry_after_s(), 3);
+}
+
+}  // namespace
+}  // namespace penstock

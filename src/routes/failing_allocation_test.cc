@@ -1,0 +1,238 @@
+// A whole server in which one allocation fails: the n-th after a request was sent, for every n
+// until the request needs no more. Whatever fails, the request is answered or its connection
+// closed, the server goes on, and nothing of the request stays behind.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "api/service.h"
+#include "common/failing_new.h"
+#include "common/log.h"
+#include "engine/fake_engine.h"
+#include "engine/registry.h"
+#include "routes/server.h"
+
+namespace penstock {
+namespace {
+
+// A request by itself: sends, reads to the end of the connection, which it asks to be closed.
+// Empty: closed without an answer. "timeout": neither.
+std::string Ask(uint16_t port, const std::string& request) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const timeval limit{.tv_sec = 5, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string answer;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0) {
+    std::string_view rest = request;
+    while (!rest.empty()) {
+      const ssize_t sent = send(fd, rest.data(), rest.size(), MSG_NOSIGNAL);
+      if (sent <= 0) break;  // refused before it was read
+      rest.remove_prefix(static_cast<size_t>(sent));
+    }
+    char block[16384];
+    ssize_t got = 0;
+    while ((got = recv(fd, block, sizeof block, 0)) > 0) answer.append(block, got);
+    if (got < 0 && errno != ECONNRESET) answer = "timeout";
+  }
+  close(fd);
+  return answer;
+}
+
+std::string Post(const std::string& path, const std::string& body) {
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+         "Content-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+std::string Get(const std::string& path) {
+  return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+}
+
+std::string BodyOf(const std::string& answer) {
+  const size_t at = answer.find("\r\n\r\n");
+  return at == std::string::npos ? "" : answer.substr(at + 4);
+}
+
+class FailingAllocationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    InitLog({LogLevel::kOff, false});  // thousands of lines
+  }
+  void TearDown() override { InitLog({}); }
+
+  void Start(ServiceOptions limits = {}, double lead_s_max = EncoderSchedulerOptions().lead_s_max) {
+    for (const auto& [name, task] : {std::pair("embedder", ModelTask::kEmbedding),
+                                     std::pair("reranker", ModelTask::kReranking),
+                                     std::pair("classifier", ModelTask::kClassification)}) {
+      EngineParts parts = FakeParts(task, task == ModelTask::kReranking ? 1 : 3);
+      parts.max_tokens = 4096;
+      EngineOptions options;
+      options.name = name;
+      options.scheduler.lead_s_max = lead_s_max;
+      ASSERT_TRUE(
+          registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+    }
+    limits.tokenization_workers = 2;
+    service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
+    ServerOptions options;
+    options.port = 0;
+    options.slow_request = std::chrono::milliseconds(0);
+    auto server = Server::Start(service_.get(), &metrics_, options);
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+  }
+
+  void FailEveryRoute();
+  // Fails allocation after allocation of `request`; how many there are.
+  int64_t FailEach(const std::string& request, int64_t step = 1) {
+    const std::string right = BodyOf(Ask(server_->port(), request));
+    EXPECT_FALSE(right.empty());
+    for (int64_t n = 1;; n += step) {
+      std::string answer;
+      bool failed = false;
+      {
+        const FailingNewElsewhere fail(n);
+        answer = Ask(server_->port(), request);
+        failed = fail.failed();
+      }
+      if (answer == "timeout") {
+        ADD_FAILURE() << "no answer where allocation " << n << " fails: " << request.substr(0, 80);
+        return n;
+      }
+      if (!answer.empty()) {
+        EXPECT_TRUE(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 429") ||
+                    answer.starts_with("HTTP/1.1 500") || answer.starts_with("HTTP/1.1 503"))
+            << n << ": " << answer.substr(0, 400);
+      }
+      if (answer.starts_with("HTTP/1.1 200") && Stable(request) && IsWhole(request, answer)) {
+        EXPECT_EQ(BodyOf(answer), right);
+      }
+      if (n % (16 * step) == 1 || !failed) {
+        const std::string after = Ask(server_->port(), request);
+        EXPECT_TRUE(after.starts_with("HTTP/1.1 200")) << n << ": " << after.substr(0, 400);
+        if (Stable(request)) {
+          EXPECT_EQ(BodyOf(after), right) << n;
+        }
+      }
+      if (!failed || HasNonfatalFailure()) return n;
+    }
+  }
+  // Whether the answer to a request is the same each time.
+  static bool Stable(const std::string& request) {
+    return request.find("/v1/rerank") == std::string::npos &&
+           request.find("/v1/classify") == std::string::npos &&
+           request.find("/v1/stats") == std::string::npos &&
+           request.find("/metrics") == std::string::npos &&
+           request.find("/v1/bulk") == std::string::npos;
+  }
+  // Lines may end early, as their reader sees: with an error, or without the end of the body.
+  static bool IsWhole(const std::string& request, const std::string& answer) {
+    return request.find("ndjson") == std::string::npos ||
+           (answer.ends_with("0\r\n\r\n") && answer.find("\"error\"") == std::string::npos);
+  }
+  void ExpectNothingLeft() {
+    // Threads let go of a request a moment after it was answered.
+    for (const char* line : {"penstock_requests_in_flight 0\n", "penstock_inflight_bytes 0\n",
+                             "penstock_queue_rows{model=\"embedder\",lane=\"interactive\"} 0\n"}) {
+      bool found = false;
+      for (int i = 0; i < 200 && !found; ++i) {
+        if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        found = BodyOf(Ask(server_->port(), Get("/metrics"))).find(line) != std::string::npos;
+      }
+      EXPECT_TRUE(found) << line;
+    }
+  }
+
+  Metrics metrics_;
+  Registry registry_{nullptr, &metrics_};
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<Server> server_;
+};
+
+void FailingAllocationTest::FailEveryRoute() {
+  const std::string texts = R"(["t2 t3 t4", "t5", "t6 t7"])";
+  for (const std::string& request : {
+           Post("/v1/embeddings", R"({"model":"embedder","input":)" + texts + "}"),
+           Post("/v1/embeddings", R"({"input":[[2,3],[4]],"encoding_format":"base64"})"),
+           Post("/embed", R"({"inputs":)" + texts + "}"),
+           Post("/embed_all", R"({"inputs":)" + texts + "}"),
+           Post("/", R"({"inputs":)" + texts + "}"),
+           Post("/similarity", R"({"inputs":{"source_sentence":"t2","sentences":["t3","t4"]}})"),
+           Post("/rerank", R"({"query":"t2","texts":["t3","t4"],"return_text":true})"),
+           Post("/v1/rerank", R"({"query":"t2","documents":["t3","t4"],"return_documents":true})"),
+           Post("/predict", R"({"model":"classifier","inputs":[["t3"],["t4"]]})"),
+           Post("/v1/classify", R"({"model":"classifier","input":["t3","t4"]})"),
+           Post("/tokenize", R"({"inputs":)" + texts + "}"),
+           Post("/decode", R"({"ids":[[2,3],[4]]})"),
+           Get("/v1/models"),
+           Get("/v1/models/embedder"),
+           Get("/info"),
+           Get("/"),
+           Get("/livez"),
+           Get("/readyz"),
+           Get("/metrics"),
+           Get("/v1/stats"),
+       }) {
+    const int64_t allocations = FailEach(request);
+    EXPECT_GT(allocations, 5) << request;
+    if (HasFatalFailure() || HasNonfatalFailure()) break;
+  }
+  ExpectNothingLeft();
+}
+
+TEST_F(FailingAllocationTest, EveryRoute) {
+  Start();
+  FailEveryRoute();
+}
+
+TEST_F(FailingAllocationTest, EveryRouteWhereAnExecutorRunsTheModel) {
+  Start({}, 0);
+  FailEveryRoute();
+}
+
+TEST_F(FailingAllocationTest, LargeBodiesAndAnswersOnWorkers) {
+  Start();
+  std::string ids = "2", padding(300 << 10, ' ');
+  for (int i = 0; i < 3000; ++i) ids += ",3";
+  FailEach(Post("/embed_all", "{" + padding + R"("inputs":[[)" + ids + "]]}"));
+  ExpectNothingLeft();
+}
+
+TEST_F(FailingAllocationTest, AnswersInLines) {
+  Start({}, 0);
+  std::string texts = "\"t2\"";
+  for (int i = 0; i < 150; ++i) texts += ",\"t3\"";
+  std::string request = Post("/embed", "{\"inputs\":[" + texts + "]}");
+  request.insert(request.find("Connection:"), "Accept: application/x-ndjson\r\n");
+  EXPECT_GT(FailEach(request), 20);
+  ExpectNothingLeft();
+}
+
+TEST_F(FailingAllocationTest, ResultCache) {
+  ServiceOptions limits;
+  limits.result_cache_bytes = 1 << 20;
+  Start(limits);
+  // Row by row another text, so that there is something to compute each time.
+  for (int i = 0; i < 40; ++i) {
+    const std::string text = "t" + std::to_string(10 + i);
+    FailEach(Post("/embed", R"({"inputs":[")" + text + R"(","t2",")" + text + R"("]})"), 1 + i * 3);
+    if (HasNonfatalFailure()) break;
+  }
+  ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace penstock

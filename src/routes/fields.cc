@@ -1,0 +1,315 @@
+#include "routes/fields.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return lower;
+}
+
+Status WrongType(const std::string& path, std::string_view wanted, element value) {
+  return Status::InvalidArgument(
+      "'" + path + "' must be " + std::string(wanted) + ", is " + JsonTypeName(value), path);
+}
+
+Status NotOneOf(const std::string& path, std::string_view choices, std::string_view is) {
+  constexpr size_t kShownMax = 40;
+  // Cut at a byte, so maybe inside a character: the writer repairs that.
+  const std::string shown(is.substr(0, kShownMax));
+  return Status::InvalidArgument(
+      "'" + path + "' must be one of " + std::string(choices) + ", is \"" + shown + "\"", path);
+}
+
+Status ParseTruncate(const JsonObject& object, TextOptions* options) {
+  const auto value = object.Find("truncate");
+  if (!value) return Status::Ok();
+  const std::string path = object.PathOf("truncate");
+  bool truth = false;
+  std::string_view text;
+  if (value->get(truth) == simdjson::SUCCESS) {
+    options->truncate = truth;
+    return Status::Ok();
+  }
+  if (value->get(text) != simdjson::SUCCESS) {
+    return WrongType(path, "true, false, \"NONE\", \"START\" or \"END\"", *value);
+  }
+  const std::string word = Lower(text);
+  if (word != "none" && word != "start" && word != "end") {
+    return NotOneOf(path, "true, false, \"NONE\", \"START\", \"END\"", text);
+  }
+  options->truncate = word != "none";
+  options->side = word == "start" ? TruncationSide::kLeft : TruncationSide::kRight;
+  return Status::Ok();
+}
+
+Status ParseInputType(const JsonObject& object, TextOptions* options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(object, "input_type"));
+  if (type == "query" || type == "search_query") {
+    options->input_type = InputType::kQuery;
+  } else if (type == "document" || type == "search_document" || type == "passage") {
+    options->input_type = InputType::kDocument;
+  } else if (!type.empty() && type != "classification" && type != "clustering") {
+    return NotOneOf(object.PathOf("input_type"),
+                    "\"query\", \"search_query\", \"document\", \"search_document\", \"passage\", "
+                    "\"classification\", \"clustering\"",
+                    type);
+  }
+  return Status::Ok();
+}
+
+Expected<std::string> ParseString(element value, const std::string& path, bool objects) {
+  std::string_view text;
+  if (value.get(text) == simdjson::SUCCESS) return std::string(text);
+  simdjson::dom::object object;
+  if (objects && value.get(object) == simdjson::SUCCESS) {
+    return JsonObject(object, path).GetString("text");
+  }
+  return WrongType(path, objects ? "a string or an object with \"text\"" : "a string", value);
+}
+
+std::string Indexed(const std::string& path, size_t index) {
+  return path + "[" + std::to_string(index) + "]";
+}
+
+Input FromText(std::string_view text) {
+  Input input;
+  input.text = std::string(text);
+  return input;
+}
+
+Input FromIds(std::vector<int32_t> ids) {
+  Input input;
+  input.ids = std::move(ids);
+  input.is_ids = true;
+  return input;
+}
+
+Status NoTokenInput(const std::string& path) {
+  return Status::InvalidArgument(
+      "'" + path +
+          "' holds token ids, which this server does not take (--no-token-input); it must "
+          "hold texts",
+      path);
+}
+
+// The error of an entry that is not a token id.
+Status NotAnId(element value, const std::string& path) {
+  if (!value.is_int64() && !value.is_uint64()) return WrongType(path, "a token id", value);
+  return Status::InvalidArgument("'" + path + "' must be a token id from 0 to 2147483647", path);
+}
+
+}  // namespace
+
+Expected<RequestBody> RequestBody::Parse(std::string_view body) {
+  if (body.empty()) {
+    return Status::InvalidArgument("the request has no body; a JSON object is needed");
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(JsonDocument document, JsonDocument::Parse(body));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonObject object, document.Object());
+  // Parsers differ in which of two values counts, so neither does.
+  std::vector<std::string_view> keys;
+  bool too_many = false;
+  object.ForEach([&](std::string_view key, element) {
+    too_many = too_many || keys.size() == kFieldsMax;
+    if (!too_many) keys.push_back(key);
+  });
+  if (too_many) {
+    return Status::InvalidArgument("the request has more than " + std::to_string(kFieldsMax) +
+                                   " fields");
+  }
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) {
+    const std::string key(twice->substr(0, kNameBytesMax));
+    return Status::InvalidArgument("'" + key + "' is given twice", key);
+  }
+  return RequestBody(std::move(document), std::move(object));
+}
+
+Expected<std::string> GetName(const JsonObject& object, std::string_view key) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::string name, object.GetStringOr(key, "", kNameBytesMax));
+  if (name.find('\0') != std::string::npos) {
+    const std::string path = object.PathOf(key);
+    return Status::InvalidArgument("'" + path + "' must not hold a NUL character", path);
+  }
+  return name;
+}
+
+Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
+  PENSTOCK_RETURN_IF_ERROR(ParseTruncate(object, options));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string side, GetName(object, "truncation_direction"));
+  if (!side.empty()) {
+    const std::string word = Lower(side);
+    if (word != "left" && word != "right") {
+      return NotOneOf(object.PathOf("truncation_direction"), "\"left\", \"right\"", side);
+    }
+    options->side = word == "left" ? TruncationSide::kLeft : TruncationSide::kRight;
+  }
+  PENSTOCK_RETURN_IF_ERROR(ParseInputType(object, options));
+  if (object.Has("prompt_name")) {
+    PENSTOCK_ASSIGN_OR_RETURN(options->prompt_name, GetName(object, "prompt_name"));
+  }
+  if (object.Has("prompt")) {
+    PENSTOCK_ASSIGN_OR_RETURN(options->prompt, object.GetString("prompt", kPromptBytesMax));
+  }
+  return Status::Ok();
+}
+
+Status CheckEntries(array items, const std::string& path, const ServiceOptions& limits) {
+  const auto limit = static_cast<size_t>(limits.inputs_per_request);
+  size_t entries = 0;
+  for ([[maybe_unused]] const element item : items) {
+    if (++entries <= limit) continue;
+    return {StatusCode::kPayloadTooLarge,
+            "'" + path + "' has more than " + std::to_string(limit) +
+                " entries, the limit (--max-client-batch-size)",
+            path};
+  }
+  return Status::Ok();
+}
+
+Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
+                                                const ServiceOptions& limits, bool objects) {
+  PENSTOCK_ASSIGN_OR_RETURN(const array items, object.GetArray(key));
+  const std::string path = object.PathOf(key);
+  PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
+  std::vector<std::string> strings;
+  for (const element item : items) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string text,
+                              ParseString(item, Indexed(path, strings.size()), objects));
+    strings.push_back(std::move(text));
+  }
+  return strings;
+}
+
+Expected<std::vector<int32_t>> ParseIds(array items, const std::string& path,
+                                        const ServiceOptions& limits) {
+  const auto limit = static_cast<size_t>(limits.input_bytes);
+  std::vector<int32_t> ids;
+  for (const element item : items) {
+    if (ids.size() == limit) {
+      return Status(StatusCode::kPayloadTooLarge,
+                    "'" + path + "' has more than " + std::to_string(limit) +
+                        " ids, the limit (--max-input-bytes)",
+                    path);
+    }
+    int64_t id = 0;
+    if (item.get(id) != simdjson::SUCCESS || id < 0 || id > std::numeric_limits<int32_t>::max()) {
+      return NotAnId(item, Indexed(path, ids.size()));
+    }
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceOptions& limits,
+                   std::vector<Input>* inputs, bool* single) {
+  const std::string path = object.PathOf(key);
+  const auto value = object.Find(key);
+  if (!value) return Status::InvalidArgument("'" + path + "' is missing", path);
+  inputs->clear();
+  *single = false;
+  std::string_view text;
+  if (value->get(text) == simdjson::SUCCESS) {
+    *single = true;
+    inputs->push_back(FromText(text));
+    return Status::Ok();
+  }
+  array items;
+  if (value->get(items) != simdjson::SUCCESS) {
+    return WrongType(path, "a string, an array of strings, or token ids", *value);
+  }
+  if (items.begin() != items.end() && (*items.begin()).is_number()) {
+    *single = true;
+    if (!limits.token_input) return NoTokenInput(path);
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ParseIds(items, path, limits));
+    inputs->push_back(FromIds(std::move(ids)));
+    inputs->back().single = true;
+    return Status::Ok();
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
+  // What the first one is, all must be.
+  const bool of_ids = items.begin() != items.end() && (*items.begin()).is_array();
+  if (of_ids && !limits.token_input) return NoTokenInput(path);
+  for (const element item : items) {
+    array ids;
+    if (!of_ids && item.get(text) == simdjson::SUCCESS) {
+      inputs->push_back(FromText(text));
+    } else if (of_ids && item.get(ids) == simdjson::SUCCESS) {
+      PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> parsed,
+                                ParseIds(ids, Indexed(path, inputs->size()), limits));
+      inputs->push_back(FromIds(std::move(parsed)));
+    } else {
+      return WrongType(Indexed(path, inputs->size()), of_ids ? "an array of token ids" : "a string",
+                       item);
+    }
+  }
+  return Status::Ok();
+}
+
+Expected<std::optional<bool>> GetOptionalBool(const JsonObject& object, std::string_view key) {
+  if (!object.Has(key)) return std::optional<bool>();
+  PENSTOCK_ASSIGN_OR_RETURN(const bool truth, object.GetBool(key));
+  return std::optional<bool>(truth);
+}
+
+Expected<std::optional<int32_t>> GetOptionalInt(const JsonObject& object, std::string_view key,
+                                                int32_t min, int32_t max) {
+  if (!object.Has(key)) return std::optional<int32_t>();
+  PENSTOCK_ASSIGN_OR_RETURN(const int64_t number, object.GetInt(key, min, max));
+  return std::optional<int32_t>(static_cast<int32_t>(number));
+}
+
+void AddTruncationHeaders(const Truncation& truncation, HttpResponse* response) {
+  response->headers.emplace_back("X-Penstock-Truncated-Inputs", std::to_string(truncation.inputs));
+  response->headers.emplace_back("X-Penstock-Truncated-Tokens", std::to_string(truncation.tokens));
+  response->headers.emplace_back("X-Penstock-Unread-Bytes",
+                                 std::to_string(truncation.unread_bytes));
+}
+
+void WriteTruncation(const Truncation& truncation, JsonWriter* json) {
+  json->Key("truncated").BeginObject().Field("inputs", truncation.inputs);
+  json->Field("tokens", truncation.tokens);
+  json->Field("unread_bytes", truncation.unread_bytes).EndObject();
+}
+
+void WriteModelFacts(const ModelInfo& model, JsonWriter* json) {
+  json->Key("aliases").BeginArray();
+  for (const std::string& alias : model.aliases) json->String(alias);
+  json->EndArray().Field("task", model.task).Field("ready", model.ready);
+  json->Field("dtype", model.dtype).Field("max_tokens", model.max_tokens);
+  json->Field("max_batch_tokens", model.max_batch_tokens);
+  if (model.dimensions > 0) json->Field("dimensions", model.dimensions);
+}
+
+void AppendBase64(std::span<const float> numbers, std::string* out) {
+  static_assert(std::endian::native == std::endian::little);
+  // EVP_EncodeBlock counts in int; a multiple of 3 floats makes whole groups, so pieces join.
+  constexpr size_t kFloatsMax = 3 << 20;
+  while (!numbers.empty()) {
+    const auto piece = numbers.subspan(0, std::min(numbers.size(), kFloatsMax));
+    const size_t text_bytes = (piece.size_bytes() + 2) / 3 * 4;
+    const size_t at = out->size();
+    out->resize(at + text_bytes + 1);  // it ends with a NUL
+    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out->data() + at),
+                    reinterpret_cast<const unsigned char*>(piece.data()),
+                    static_cast<int>(piece.size_bytes()));
+    out->resize(at + text_bytes);
+    numbers = numbers.subspan(piece.size());
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,78 @@
+// Pieces of requests and responses that several dialects share. Pure functions; errors name the
+// field as the client wrote it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/service.h"
+#include "api/types.h"
+#include "common/json.h"
+#include "common/status.h"
+#include "http/message.h"
+
+namespace penstock {
+
+constexpr size_t kNameBytesMax = 512;         // models, prompt names
+constexpr size_t kPromptBytesMax = 64 << 10;  // literal prompts
+constexpr size_t kFieldsMax = 256;            // of a request's object
+
+// A request's JSON, which must be an object without a key twice (kInvalidArgument).
+class RequestBody {
+ public:
+  static Expected<RequestBody> Parse(std::string_view body);
+  const JsonObject& object() const { return object_; }
+  const JsonObject* operator->() const { return &object_; }
+
+ private:
+  RequestBody(JsonDocument document, JsonObject object)
+      : document_(std::move(document)), object_(std::move(object)) {}
+  JsonDocument document_;
+  JsonObject object_;
+};
+
+// The string `key`, or "": a name, so without NUL and at most kNameBytesMax bytes.
+Expected<std::string> GetName(const JsonObject& object, std::string_view key);
+
+// truncate: true | false | "NONE" | "START" | "END" (Cohere: the end that is cut off);
+// truncation_direction: "left" | "right"; prompt; prompt_name; input_type: "query" |
+// "search_query" | "document" | "search_document" | "passage" | "classification" | "clustering".
+Status ParseTextOptions(const JsonObject& object, TextOptions* options);
+
+// kPayloadTooLarge if the array at `path` has more entries than a request may have. Looked at
+// before the entries are copied.
+Status CheckEntries(simdjson::dom::array array, const std::string& path,
+                    const ServiceOptions& limits);
+
+// An array of strings, or of {"text": string} where `objects` is true.
+Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
+                                                const ServiceOptions& limits, bool objects = false);
+// A string, an array of strings, of token ids, or of arrays of token ids (refused where
+// ServiceOptions::token_input is false). `single` tells whether
+// one input was given without an array around it.
+Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceOptions& limits,
+                   std::vector<Input>* inputs, bool* single);
+// An array of integers from 0 to 2^31 - 1; kPayloadTooLarge if there are more of them than the
+// longest text may have bytes.
+Expected<std::vector<int32_t>> ParseIds(simdjson::dom::array array, const std::string& path,
+                                        const ServiceOptions& limits);
+
+// Absent = nullopt.
+Expected<std::optional<bool>> GetOptionalBool(const JsonObject& object, std::string_view key);
+Expected<std::optional<int32_t>> GetOptionalInt(const JsonObject& object, std::string_view key,
+                                                int32_t min, int32_t max);
+
+// X-Penstock-Truncated-Inputs and -Tokens.
+void AddTruncationHeaders(const Truncation& truncation, HttpResponse* response);
+// "truncated":{"inputs":n,"tokens":m,"unread_bytes":b}
+void WriteTruncation(const Truncation& truncation, JsonWriter* json);
+
+// "aliases", "task", "ready", "dtype", "max_tokens", "max_batch_tokens" and, where the model makes
+// embeddings, "dimensions": what /info and /v1/models say of each model besides its name.
+void WriteModelFacts(const ModelInfo& model, JsonWriter* json);
+
+// Standard base64 with padding of the numbers as little-endian float32.
+void AppendBase64(std::span<const float> numbers, std::string* out);
+
+}  // namespace penstock

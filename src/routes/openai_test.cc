@@ -1,0 +1,92 @@
+#include "routes/openai.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace penstock {
+namespace {
+
+TEST(ParseEmbeddingsCall, AllFields) {
+  const auto call = ParseEmbeddingsCall(
+      R"({"model":"m","input":["a"],"encoding_format":"base64","dimensions":64,"user":{"x":1},)"
+      R"("truncate":"END","normalize":false,"prompt_name":"q","input_type":"query","zzz":[]})");
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  EXPECT_TRUE(call->base64);
+  EXPECT_EQ(call->request.model, "m");
+  EXPECT_EQ(call->request.dimensions, 64);
+  EXPECT_EQ(call->request.normalize, false);
+  EXPECT_EQ(call->request.text.truncate, true);
+  EXPECT_EQ(call->request.text.prompt_name, "q");
+  EXPECT_EQ(call->request.text.input_type, InputType::kQuery);
+}
+
+TEST(ParseEmbeddingsCall, DefaultsAndJina) {
+  const auto call = ParseEmbeddingsCall(R"({"input":"a","task":"retrieval.passage"})");
+  ASSERT_TRUE(call.ok());
+  EXPECT_FALSE(call->base64);
+  EXPECT_EQ(call->request.model, "");
+  EXPECT_EQ(call->request.dimensions, std::nullopt);
+  EXPECT_EQ(call->request.normalize, std::nullopt);
+  EXPECT_EQ(call->request.text.input_type, InputType::kDocument);
+  EXPECT_TRUE(ParseEmbeddingsCall(R"({"input":"a","embedding_type":"base64"})")->base64);
+}
+
+TEST(ParseEmbeddingsCall, RefusalsNameTheField) {
+  const auto expect = [](std::string_view json, const char* field) {
+    const auto call = ParseEmbeddingsCall(json);
+    ASSERT_FALSE(call.ok()) << json;
+    EXPECT_EQ(call.status().field(), field) << json;
+  };
+  expect(R"({"input":"a","model":3})", "model");
+  expect(R"({"input":"a","encoding_format":"int8"})", "encoding_format");
+  expect(R"({"input":"a","encoding_format":1})", "encoding_format");
+  expect(R"({"input":"a","dimensions":0})", "dimensions");
+  expect(R"({"input":"a","dimensions":-5})", "dimensions");
+  expect(R"({"input":"a","dimensions":"64"})", "dimensions");
+  expect(R"({"input":"a","dimensions":1e30})", "dimensions");
+  expect(R"({"input":"a","normalize":"yes"})", "normalize");
+}
+
+TEST(PrintEmbeddings, FloatsAndBase64) {
+  EmbedResponse response;
+  response.model = "m\"";
+  response.dimensions = 2;
+  response.values = {0.1f, -1.0f, 1e-10f, 3.0f};
+  response.usage.prompt_tokens = 7;
+  response.truncation = {1, 5};
+  EXPECT_EQ(PrintEmbeddings(response, false),
+            R"({"object":"list","data":[)"
+            R"({"object":"embedding","index":0,"embedding":[0.1,-1.0]},)"
+            R"({"object":"embedding","index":1,"embedding":[1e-10,3.0]}],)"
+            R"("model":"m\"","usage":{"prompt_tokens":7,"total_tokens":7},)"
+            R"("truncated":{"inputs":1,"tokens":5,"unread_bytes":0}})");
+  EXPECT_NE(PrintEmbeddings(response, true).find(R"("index":0,"embedding":"zczMPQAAgL8="})"),
+            std::string::npos);
+}
+
+TEST(PrintEmbeddings, NoInputs) {
+  EXPECT_NE(PrintEmbeddings(EmbedResponse(), false).find(R"("data":[])"), std::string::npos);
+}
+
+TEST(PrintModels, ListAndOne) {
+  ModelInfo model;
+  model.name = "org/m";
+  model.task = "embedding";
+  model.created_unix_s = 12;
+  model.max_tokens = 512;
+  model.dimensions = 384;
+  model.ready = true;
+  model.aliases = {"m", "b"};
+  model.dtype = "int8";
+  model.max_batch_tokens = 1024;
+  const std::string one =
+      R"({"id":"org/m","object":"model","created":12,"owned_by":"penstock",)"
+      R"("aliases":["m","b"],"task":"embedding","ready":true,"dtype":"int8","max_tokens":512,)"
+      R"("max_batch_tokens":1024,"dimensions":384})";
+  EXPECT_EQ(PrintModel(model), one);
+  EXPECT_EQ(PrintModels({model, model}), R"({"object":"list","data":[)" + one + "," + one + "]}");
+}
+
+}  // namespace
+}  // namespace penstock

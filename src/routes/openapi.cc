@@ -1,0 +1,196 @@
+#include "routes/openapi.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/json_writer.h"
+#include "http/stream_formats.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+constexpr RouteDescription kDescriptions[] = {
+    {"POST", "/v1/embeddings", "Embeddings, as OpenAI's API has them", "EmbeddingsRequest",
+     "Embeddings"},
+    {"POST", "/embeddings", "The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings"},
+    {"GET", "/v1/models", "The models that are served", nullptr, "Models"},
+    {"GET", "/v1/models/*", "One model, by its name or an alias", nullptr, "Model"},
+    {"POST", "/v1/rerank", "Documents by relevance to a query, as Jina's and Cohere's APIs have it",
+     "RerankRequest", "Ranking"},
+    {"POST", "/v2/rerank", "The same as /v1/rerank", "RerankRequest", "Ranking"},
+    {"POST", "/v1/classify", "Labels of texts or of pairs", "ClassifyRequest", "Classification"},
+    {"POST", "/classify", "The same as /v1/classify", "ClassifyRequest", "Classification"},
+    {"POST", "/", "What the first model is for: /embed, /similarity, /rerank or /predict",
+     "RootRequest", "RootAnswer"},
+    {"POST", "/embed", "Embeddings, as text-embeddings-inference has them", "TeiEmbedRequest",
+     "TeiEmbeddings"},
+    {"POST", "/embed_all", "An embedding of each token", "TeiEmbedAllRequest",
+     "TeiTokenEmbeddings"},
+    {"POST", "/embed_sparse", "Always 424: no sparse model is served", "TeiEmbedRequest",
+     "TeiError"},
+    {"POST", "/rerank", "Texts by relevance to a query", "TeiRerankRequest", "TeiRanking"},
+    {"POST", "/predict", "Labels of a text, of a pair or of several", "TeiPredictRequest",
+     "TeiPredictions"},
+    {"POST", "/similarity", "How similar sentences are to one", "TeiSimilarityRequest",
+     "TeiSimilarities"},
+    {"POST", "/tokenize", "The tokens of texts", "TeiTokenizeRequest", "TeiTokens"},
+    {"POST", "/decode", "The texts of token ids", "TeiDecodeRequest", "TeiTexts"},
+    {"GET", "/info", "The models and the limits", nullptr, "Info"},
+    {"POST", "/v1/bulk", "Begins or ends a bulk run", "BulkRequest", "BulkRun"},
+    {"GET", "/", "The models and the routes", nullptr, "Index"},
+    {"GET", "/openapi.json", "This document", nullptr, "OpenApi"},
+    {"GET", "/health", "200 while the process lives", nullptr, "State"},
+    {"GET", "/healthz", "The same as /health", nullptr, "State"},
+    {"GET", "/livez", "The same as /health", nullptr, "State"},
+    {"GET", "/ping", "The same as /health", nullptr, "State"},
+    {"GET", "/readyz", "200 when every model is loaded, else 503", nullptr, "State"},
+    {"GET", "/metrics", "Counters and histograms in Prometheus text format 0.0.4"},
+    {"GET", "/v1/stats", "Where the time of requests goes", nullptr, "Stats"},
+    {"POST", "/v1/stats/reset", "The statistics begin a new window", nullptr, "State"},
+};
+
+const char* ErrorSchema(ErrorBody error_body) {
+  switch (error_body) {
+    case ErrorBody::kOpenAi:
+      return "OpenAiError";
+    case ErrorBody::kRerank:
+      return "RerankError";
+    case ErrorBody::kTei:
+      break;
+  }
+  return "TeiError";
+}
+
+void WriteReference(const char* schema, JsonWriter* json) {
+  json->Key("schema").BeginObject();
+  json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
+}
+
+// `lines`: of each line of an answer in lines; null: there is none.
+void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr) {
+  json->Key("content").BeginObject();
+  if (lines != nullptr) {
+    json->Key(kNdjsonType).BeginObject();
+    WriteReference(lines, json);
+    json->EndObject();
+  }
+  json->Key(schema == nullptr ? "text/plain" : "application/json").BeginObject();
+  if (schema == nullptr) {
+    json->Key("schema").BeginObject().Field("type", "string").EndObject();
+  } else {
+    WriteReference(schema, json);
+  }
+  json->EndObject().EndObject();
+}
+
+// "post_v1_embeddings"
+std::string OperationId(const Route& route) {
+  std::string id = std::string_view(route.method) == "POST" ? "post" : "get";
+  std::string path = route.path;
+  if (path.ends_with('*')) path.replace(path.size() - 1, 1, "id");
+  for (const char c : path) id += c == '/' || c == '.' ? '_' : c;
+  return id;
+}
+
+void WriteParameters(const Route& route, JsonWriter* json) {
+  const std::string_view path = route.path;
+  std::vector<std::string_view> names = {"RequestId"};
+  if (path.ends_with('*')) names.push_back("Id");
+  if (path == "/info") names.push_back("Model");
+  if (std::string_view(route.method) == "POST") {
+    names.insert(names.end(), {"TimeoutMs", "Priority", "BulkId"});
+  }
+  json->Key("parameters").BeginArray();
+  for (const std::string_view name : names) {
+    json->BeginObject().Field("$ref", "#/components/parameters/" + std::string(name)).EndObject();
+  }
+  json->EndArray();
+}
+
+void WriteOperation(const Route& route, JsonWriter* json) {
+  const RouteDescription* const found = FindRouteDescription(route);
+  const RouteDescription plain = {route.method, route.path, ""};
+  const RouteDescription& description = found == nullptr ? plain : *found;
+  json->BeginObject().Field("operationId", OperationId(route));
+  json->Field("summary", description.summary);
+  WriteParameters(route, json);
+  if (description.request != nullptr) {
+    json->Key("requestBody").BeginObject().Field("required", true);
+    WriteContent(description.request, json);
+    json->EndObject();
+  }
+  json->Key("responses").BeginObject();
+  const bool never = std::string_view(route.path) == "/embed_sparse";
+  json->Key(never ? "424" : "200").BeginObject();
+  json->Field("description", never ? "No such model" : "Success");
+  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr);
+  json->EndObject().Key("default").BeginObject();
+  json->Field("description", "An error, whose message names the field and the limit");
+  WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.error_body),
+               json);
+  json->EndObject().EndObject();
+  if (route.who == RouteFor::kEveryone) json->Key("security").BeginArray().EndArray();
+  json->EndObject();
+}
+
+constexpr std::string_view kParameters = R"({
+"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
+"Model":{"name":"model","in":"query","schema":{"type":"string"},"description":"Name of a model; default: the first"},
+"RequestId":{"name":"X-Request-Id","in":"header","schema":{"type":"string","pattern":"^[A-Za-z0-9\\-_.:+=/@]{1,128}$"},"description":"Named in the answer and in the log"},
+"TimeoutMs":{"name":"X-Request-Timeout-Ms","in":"header","schema":{"type":"integer","minimum":1,"maximum":86400000},"description":"Then the answer is 503"},
+"Priority":{"name":"X-Penstock-Priority","in":"header","schema":{"type":"string","enum":["interactive","bulk"]},"description":"Bulk work goes after interactive work"},
+"BulkId":{"name":"X-Penstock-Bulk-Id","in":"header","schema":{"type":"string"},"description":"The bulk run that the request belongs to"}
+})";
+
+constexpr std::string_view kSecuritySchemes = R"({
+"bearer":{"type":"http","scheme":"bearer"},
+"apiKey":{"type":"apiKey","in":"header","name":"X-API-Key"}
+})";
+
+}  // namespace
+
+std::span<const RouteDescription> RouteDescriptions() { return kDescriptions; }
+
+const RouteDescription* FindRouteDescription(const Route& route) {
+  const auto found =
+      std::find_if(std::begin(kDescriptions), std::end(kDescriptions), [&](const auto& each) {
+        return std::string_view(each.method) == route.method &&
+               std::string_view(each.path) == route.path;
+      });
+  return found == std::end(kDescriptions) ? nullptr : found;
+}
+
+std::string PrintOpenApi(std::span<const Route> routes) {
+  std::string out;
+  out.reserve(64 << 10);
+  JsonWriter json(&out);
+  json.BeginObject().Field("openapi", "3.1.0").Key("info").BeginObject();
+  json.Field("title", "Penstock").Field("version", PENSTOCK_VERSION);
+  json.Key("license").BeginObject().Field("name", "Apache-2.0");
+  json.Field("identifier", "Apache-2.0").EndObject().EndObject();
+  json.Key("servers").BeginArray().BeginObject().Field("url", "/").EndObject().EndArray();
+  // No key, where the server asks for none.
+  json.Key("security").Raw(R"([{},{"bearer":[]},{"apiKey":[]}])");
+  json.Key("paths").BeginObject();
+  std::vector<std::string_view> written;
+  for (const Route& route : routes) {
+    if (std::find(written.begin(), written.end(), route.path) != written.end()) continue;
+    written.emplace_back(route.path);
+    std::string path = route.path;
+    if (path.ends_with('*')) path.replace(path.size() - 1, 1, "{id}");
+    json.Key(path).BeginObject();
+    for (const Route& same : routes) {
+      if (std::string_view(same.path) != route.path) continue;
+      json.Key(std::string_view(same.method) == "POST" ? "post" : "get");
+      WriteOperation(same, &json);
+    }
+    json.EndObject();
+  }
+  json.EndObject().Key("components").BeginObject();
+  json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
+  json.Key("schemas").Raw(kOpenApiSchemas).EndObject().EndObject();
+  return out;
+}
+
+}  // namespace penstock

@@ -1,0 +1,60 @@
+#include "routes/openapi.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "common/json.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+std::string NameOf(const char* method, const char* path) {
+  return std::string(method) + " " + path;
+}
+
+TEST(OpenApi, EveryRouteIsDescribedAndNothingElse) {
+  std::set<std::string> routes, described;
+  for (const Route& route : AllRoutes()) routes.insert(NameOf(route.method, route.path));
+  for (const RouteDescription& each : RouteDescriptions()) {
+    EXPECT_TRUE(described.insert(NameOf(each.method, each.path)).second) << each.path;
+    EXPECT_STRNE(each.summary, "") << each.path;
+  }
+  EXPECT_EQ(described, routes);
+}
+
+TEST(OpenApi, TheDocumentHoldsTheRoutesAndTheSchemasTheyName) {
+  const auto document = JsonDocument::Parse(PrintOpenApi(AllRoutes()));
+  ASSERT_TRUE(document.ok()) << document.status().ToString();
+  const JsonObject root = *document->Object();
+  const JsonObject paths = *root.GetObject("paths");
+  const JsonObject schemas = *(*root.GetObject("components")).GetObject("schemas");
+  size_t operations = 0;
+  paths.ForEach([&](std::string_view, simdjson::dom::element operation) {
+    operations += operation.get_object().size();
+  });
+  EXPECT_EQ(operations, AllRoutes().size());
+  EXPECT_TRUE((*paths.GetObject("/v1/models/{id}")).Has("get"));
+  EXPECT_TRUE((*paths.GetObject("/")).Has("get"));
+  EXPECT_TRUE((*paths.GetObject("/")).Has("post"));
+  for (const RouteDescription& each : RouteDescriptions()) {
+    for (const char* schema : {each.request, each.answer}) {
+      if (schema != nullptr) {
+        EXPECT_TRUE(schemas.Has(schema)) << schema;
+      }
+    }
+  }
+}
+
+TEST(OpenApi, ARouteWithoutADescriptionIsInItAllTheSame) {
+  const Route added = {"POST", "/added", ErrorBody::kRerank, nullptr};
+  EXPECT_EQ(FindRouteDescription(added), nullptr);
+  const std::string text = PrintOpenApi({&added, 1});
+  EXPECT_THAT(text, testing::HasSubstr(R"("/added":{"post":{"operationId":"post_added",)"));
+  EXPECT_THAT(text, testing::HasSubstr("schemas/RerankError"));
+}
+
+}  // namespace
+}  // namespace penstock

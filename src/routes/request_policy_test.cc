@@ -1,0 +1,243 @@
+#include "frontend/request_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+int32_t RouteOf(std::string_view path) {
+  const std::vector<RouteInfo> routes = AllRouteInfos();
+  for (size_t i = 0; i < routes.size(); ++i) {
+    if (path == routes[i].path && std::string_view(routes[i].method) == "POST") {
+      return static_cast<int32_t>(i);
+    }
+  }
+  return -1;
+}
+
+HttpRequest RequestFor(const char* path,
+                       std::vector<std::pair<std::string, std::string>> headers = {}) {
+  HttpRequest request;
+  request.route = RouteOf(path);
+  request.headers = std::move(headers);
+  request.begin = Clock::now();
+  return request;
+}
+
+Priority PriorityOf(const ServerOptions& options, HttpRequest request) {
+  const Status status = RequestPolicy(options, AllRouteInfos()).Apply(&request);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return request.context.priority;
+}
+
+TEST(RequestPolicy, PriorityOfTheHeader) {
+  EXPECT_EQ(PriorityOf({}, RequestFor("/embed")), Priority::kInteractive);
+  EXPECT_EQ(PriorityOf({}, RequestFor("/embed", {{"x-penstock-priority", "bulk"}})),
+            Priority::kBulk);
+  EXPECT_EQ(PriorityOf({}, RequestFor("/embed", {{"x-penstock-priority", "interactive"}})),
+            Priority::kInteractive);
+}
+
+TEST(RequestPolicy, OtherPrioritiesAreRefusedByName) {
+  for (const char* wrong : {"Bulk", "high", "bulk ", "1"}) {
+    HttpRequest request = RequestFor("/embed", {{"x-penstock-priority", wrong}});
+    const Status status = RequestPolicy({}, AllRouteInfos()).Apply(&request);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << wrong;
+    EXPECT_EQ(status.field(), "X-Penstock-Priority");
+    EXPECT_EQ(status.message(), "X-Penstock-Priority must be interactive or bulk");
+  }
+}
+
+TEST(RequestPolicy, ABulkRouteIsADefault) {
+  ServerOptions options;
+  options.bulk_routes = {"/embed"};
+  EXPECT_EQ(PriorityOf(options, RequestFor("/embed")), Priority::kBulk);
+  EXPECT_EQ(PriorityOf(options, RequestFor("/v1/embeddings")), Priority::kInteractive);
+  EXPECT_EQ(PriorityOf(options, RequestFor("/embed", {{"x-penstock-priority", "interactive"}})),
+            Priority::kInteractive);
+}
+
+TEST(RequestPolicy, ABulkKeyIsAlwaysBulk) {
+  ServerOptions options;
+  options.api_keys = {"mine"};
+  options.bulk_api_keys = {"theirs"};
+  const auto with_key = [](const char* key) {
+    return RequestFor("/embed", {{"authorization", key}, {"x-penstock-priority", "interactive"}});
+  };
+  EXPECT_EQ(PriorityOf(options, with_key("Bearer theirs")), Priority::kBulk);
+  EXPECT_EQ(PriorityOf(options, with_key("Bearer mine")), Priority::kInteractive);
+}
+
+TEST(RequestPolicy, RequestsOfABulkRunAreBulk) {
+  HttpRequest request = RequestFor(
+      "/embed", {{"x-penstock-bulk-id", "bulk-1"}, {"x-penstock-priority", "interactive"}});
+  ASSERT_TRUE(RequestPolicy({}, AllRouteInfos()).Apply(&request).ok());
+  EXPECT_EQ(request.context.priority, Priority::kBulk);
+  EXPECT_EQ(request.context.bulk_run, "bulk-1");
+  request = RequestFor("/embed", {{"x-penstock-bulk-id", "\xff"}});
+  EXPECT_EQ(RequestPolicy({}, AllRouteInfos()).Apply(&request).field(), "X-Penstock-Bulk-Id");
+}
+
+TEST(RequestPolicy, Deadlines) {
+  ServerOptions options;
+  const RequestPolicy none(options, AllRouteInfos());
+  HttpRequest request = RequestFor("/embed");
+  ASSERT_TRUE(none.Apply(&request).ok());
+  EXPECT_EQ(request.context.deadline, Clock::time_point::max());
+
+  options.request_timeout = std::chrono::milliseconds(50);
+  const RequestPolicy some(options, AllRouteInfos());
+  ASSERT_TRUE(some.Apply(&request).ok());
+  EXPECT_EQ(request.context.deadline, request.begin + std::chrono::milliseconds(50));
+
+  // A request can shorten the operator's limit, not lift it.
+  request = RequestFor("/embed", {{"x-request-timeout-ms", "86400000"}});
+  ASSERT_TRUE(some.Apply(&request).ok());
+  EXPECT_EQ(request.context.deadline, request.begin + std::chrono::milliseconds(50));
+  ASSERT_TRUE(none.Apply(&request).ok());
+  EXPECT_EQ(request.context.deadline, request.begin + std::chrono::hours(24));
+  request = RequestFor("/embed", {{"x-request-timeout-ms", "20"}});
+  ASSERT_TRUE(some.Apply(&request).ok());
+  EXPECT_EQ(request.context.deadline, request.begin + std::chrono::milliseconds(20));
+
+  for (const char* wrong : {"0", "-1", "86400001", "1.5", "1s", "99999999999999999999"}) {
+    request = RequestFor("/embed", {{"x-request-timeout-ms", wrong}});
+    const Status status = some.Apply(&request);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << wrong;
+    EXPECT_EQ(status.field(), "X-Request-Timeout-Ms") << wrong;
+  }
+}
+
+// The status of refusal, 0 for none.
+int OriginStatus(const ServerOptions& options,
+                 std::vector<std::pair<std::string, std::string>> headers,
+                 const char* method = "POST") {
+  HttpRequest request = RequestFor("/embed", std::move(headers));
+  request.method = method;
+  const auto refusal = RequestPolicy(options, AllRouteInfos()).CheckOrigin(request);
+  return refusal ? refusal->http_status : 0;
+}
+
+TEST(RequestPolicy, PagesOfOtherOriginsCannotSendWhatIsNotAskedFor) {
+  const std::pair<std::string, std::string> origin{"origin", "https://evil.example"};
+  const std::pair<std::string, std::string> host{"host", "127.0.0.1:8080"};
+  for (const char* type :
+       {"text/plain", "text/plain;charset=UTF-8", "Text/Plain ; x",
+        "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"}) {
+    EXPECT_EQ(OriginStatus({}, {host, origin, {"content-type", type}}), 415) << type;
+    EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "cross-site"}, {"content-type", type}}),
+              415);
+    EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "same-site"}, {"content-type", type}}),
+              415);
+    EXPECT_EQ(OriginStatus({}, {host, {"content-type", type}}), 0);  // curl -d, without -H
+  }
+  EXPECT_EQ(OriginStatus({}, {host, origin}), 403);
+  EXPECT_EQ(OriginStatus({}, {host, {"origin", "null"}}), 403);
+  EXPECT_EQ(OriginStatus({}, {host, {"origin", "http://127.0.0.1:3000"}}), 403);
+  EXPECT_EQ(OriginStatus({}, {host, {"origin", "http://127.0.0.1"}}), 403);
+  EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "cross-site"}}), 403);
+  EXPECT_EQ(OriginStatus({}, {host}), 0);
+  EXPECT_EQ(OriginStatus({}, {host, origin}, "GET"), 0);
+  // A browser asks before it sends JSON; who sends it without asking is none.
+  EXPECT_EQ(OriginStatus({}, {host, origin, {"content-type", "application/json"}}), 0);
+}
+
+TEST(RequestPolicy, ThePagesOfTheServersOwnOriginAndAllowedOnesMay) {
+  const std::pair<std::string, std::string> host{"host", "App.example:8080"};
+  EXPECT_EQ(OriginStatus({}, {host, {"origin", "https://app.example:8080"}}), 0);
+  EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "same-origin"}, {"origin", "https://a"}}),
+            0);
+  EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "none"}}), 0);
+  ServerOptions options;
+  options.cors_allow_origins = {"https://a.example"};
+  EXPECT_EQ(OriginStatus(options, {host, {"origin", "https://a.example"}}), 0);
+  EXPECT_EQ(OriginStatus(options, {host, {"origin", "https://b.example"}}), 403);
+  EXPECT_EQ(OriginStatus(options, {host, {"sec-fetch-site", "cross-site"}}), 403);
+  options.cors_allow_origins = {"*"};
+  EXPECT_EQ(OriginStatus(options, {host, {"origin", "https://b.example"}}), 0);
+}
+
+int KeyStatus(const ServerOptions& options, const char* method, std::string_view path,
+              const char* key) {
+  HttpRequest request;
+  if (key != nullptr) request.headers = {{"x-api-key", key}};
+  for (const RouteInfo& route : AllRouteInfos()) {
+    if (path != route.path || std::string_view(method) != route.method) continue;
+    const auto refusal = RequestPolicy(options, AllRouteInfos()).CheckKey(&request, &route);
+    EXPECT_EQ(refusal && refusal->key_reason == nullptr, false);
+    return refusal ? refusal->http_status : 0;
+  }
+  return -1;
+}
+
+TEST(RequestPolicy, KeysOfAdministrators) {
+  ServerOptions options;
+  options.api_keys = {"user"};
+  options.bulk_api_keys = {"bulk"};
+  for (const char* key : {"user", "bulk"}) {  // without such keys everybody is one
+    EXPECT_EQ(KeyStatus(options, "POST", "/v1/stats/reset", key), 0);
+    EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", key), 0);
+  }
+  options.admin_api_keys = {"admin"};
+  for (const char* path : {"/v1/stats/reset", "/v1/bulk"}) {
+    EXPECT_EQ(KeyStatus(options, "POST", path, "admin"), 0);
+    EXPECT_EQ(KeyStatus(options, "POST", path, "user"), 403);
+    EXPECT_EQ(KeyStatus(options, "POST", path, "bulk"), 403);
+    EXPECT_EQ(KeyStatus(options, "POST", path, "wrong"), 401);
+    EXPECT_EQ(KeyStatus(options, "POST", path, nullptr), 401);
+  }
+  EXPECT_EQ(KeyStatus(options, "POST", "/embed", "admin"), 0);
+  EXPECT_EQ(KeyStatus(options, "POST", "/embed", "user"), 0);
+  EXPECT_EQ(KeyStatus(options, "POST", "/embed", "wrong"), 401);
+  EXPECT_EQ(KeyStatus(options, "GET", "/livez", nullptr), 0);
+  for (const char* path : {"/metrics", "/v1/stats"}) {
+    EXPECT_EQ(KeyStatus(options, "GET", path, "user"), 0);
+  }
+  options.admin_metrics = true;
+  for (const char* path : {"/metrics", "/v1/stats"}) {
+    EXPECT_EQ(KeyStatus(options, "GET", path, "user"), 403);
+    EXPECT_EQ(KeyStatus(options, "GET", path, "admin"), 0);
+  }
+  EXPECT_EQ(KeyStatus(options, "GET", "/readyz", nullptr), 0);
+  // Alone they guard what is theirs, and the rest is open.
+  options.api_keys = options.bulk_api_keys = {};
+  EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", nullptr), 401);
+  EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", "admin"), 0);
+  EXPECT_EQ(KeyStatus(options, "POST", "/embed", nullptr), 0);
+  EXPECT_EQ(KeyStatus(options, "POST", "/embed", "none"), 0);
+}
+
+int HostStatus(const ServerOptions& options, const char* host) {
+  HttpRequest request;
+  request.host = host;
+  const auto refusal = RequestPolicy(options, AllRouteInfos()).CheckHost(request);
+  return refusal ? refusal->http_status : 0;
+}
+
+TEST(RequestPolicy, HostsOfAServerWithoutKeys) {
+  ServerOptions options;
+  EXPECT_EQ(HostStatus(options, "evil.example"), 403);
+  EXPECT_EQ(HostStatus(options, "localhost"), 0);
+  options.allowed_hosts = {"*"};
+  EXPECT_EQ(HostStatus(options, "evil.example"), 0);
+  options.allowed_hosts = {};
+  options.api_keys = {"k"};  // a page does not know it
+  EXPECT_EQ(HostStatus(options, "any.example"), 0);
+  options.allowed_hosts = {"api.example"};
+  EXPECT_EQ(HostStatus(options, "any.example"), 403);
+  EXPECT_EQ(HostStatus(options, "api.example"), 0);
+  options = {};
+  options.host = "0.0.0.0";  // named as its network names it
+  EXPECT_EQ(HostStatus(options, "any.example"), 0);
+}
+
+TEST(RequestPolicy, PathsOfTheTable) {
+  EXPECT_TRUE(IsPostRoute("/v1/embeddings", AllRouteInfos()));
+  EXPECT_FALSE(IsPostRoute("/info", AllRouteInfos()));
+  EXPECT_FALSE(IsPostRoute("/embed/", AllRouteInfos()));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,31 @@
+// The rerank dialect of Jina and Cohere (/v1/rerank, /v2/rerank), as bytes in and out. Pure
+// functions.
+//
+// Request: model, query (string or {"text"}), documents (strings or {"text"}), top_n,
+// return_documents (default false), raw_scores (default: as the model folder says), truncate,
+// truncation_direction. max_tokens_per_doc is checked and otherwise ignored: the model's own limit
+// holds, and what it cuts is reported.
+// Response: both Cohere's fields (id, results, meta) and Jina's (model, results, usage).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/service.h"
+#include "api/types.h"
+#include "common/status.h"
+
+namespace penstock {
+
+struct RerankCall {
+  RerankRequest request;
+  bool return_documents = false;
+};
+
+Expected<RerankCall> ParseRerankCall(std::string_view body, const ServiceOptions& limits = {});
+// `documents` are printed beside the scores unless null; `id` is the request id.
+std::string PrintRerank(const RerankResponse& response, const std::vector<std::string>* documents,
+                        std::string_view id);
+
+}  // namespace penstock

@@ -1,0 +1,253 @@
+#include "routes/router.h"
+
+#include <algorithm>
+
+#include "common/byte_budget.h"
+#include "common/exception_status.h"
+#include "common/log.h"
+#include "frontend/request_log.h"
+#include "metrics/stages.h"
+
+namespace penstock {
+namespace {
+
+// A body up to this size is parsed on the io thread: in less than a millisecond.
+constexpr size_t kParseOnIoBytesMax = 256 << 10;
+// What the JSON parser takes for each byte of a body while it runs: a copy, 4 bytes of index, two
+// words of the tape for every number of two bytes ("1,"), strings.
+constexpr int64_t kParseMemoryPerByte = 16;
+
+bool Matches(const Route& route, std::string_view path) {
+  const std::string_view pattern = route.path;
+  if (!pattern.ends_with('*')) return path == pattern;
+  return path.size() >= pattern.size() && path.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+}  // namespace
+
+Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
+               std::shared_ptr<const KeyRing> keys)
+    : service_(service),
+      metrics_(metrics),
+      options_(options),
+      routes_(AllRoutes()),
+      policy_(options, AllRouteInfos(), std::move(keys)),
+      http_metrics_(metrics, AllRouteInfos()),
+      slow_log_(options.slow_request, metrics) {}
+
+Router::Match Router::Find(std::string_view method, std::string_view path) const {
+  Match match;
+  for (size_t i = 0; i < routes_.size(); ++i) {
+    if (!Matches(routes_[i], path)) continue;
+    const std::string_view has = routes_[i].method;
+    if (has == method || (has == "GET" && method == "HEAD")) {
+      match.route = static_cast<int32_t>(i);
+      return match;
+    }
+    if (match.allow.find(has) == std::string::npos) {
+      match.allow += std::string(has) + ", " + (has == "GET" ? "HEAD, " : "");
+    }
+  }
+  if (!match.allow.empty()) match.allow += "OPTIONS";
+  return match;
+}
+
+ErrorBody Router::ErrorBodyOf(const HttpRequest& request) const {
+  if (request.route >= 0) return routes_[static_cast<size_t>(request.route)].error_body;
+  for (const Route& route : routes_) {  // the method may be wrong
+    if (Matches(route, request.path)) return route.error_body;
+  }
+  return request.path.starts_with("/v1/") ? ErrorBody::kOpenAi : ErrorBody::kTei;
+}
+
+const Route* Router::RouteOf(const HttpRequest& request) const {
+  return request.route >= 0 ? &routes_[static_cast<size_t>(request.route)] : nullptr;
+}
+
+std::string Router::RouteName(const HttpRequest& request) const {
+  const Route* const route = RouteOf(request);
+  return route == nullptr ? "no route" : std::string(route->method) + " " + route->path;
+}
+
+HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal) {
+  if (refusal.key_reason != nullptr) {
+    http_metrics_.keys_refused(refusal.key_reason).Add();
+    if (const auto left_out = refused_keys_.Pass()) {
+      LogInfo("key refused ({}): {}, id {}, from {}{}", refusal.key_reason, RouteName(request),
+              request.id, request.remote, LogLimit::LeftOut(*left_out));
+    }
+  }
+  return PrintError(ErrorBodyOf(request), refusal.http_status, refusal.status, request.id);
+}
+
+std::optional<HttpResponse> Router::Check(HttpRequest* request) {
+  const Match match = Find(request->method, request->path);
+  request->route = match.route;
+  const Route* const route = RouteOf(*request);
+  if (route == nullptr || route->who != RouteFor::kEveryone) {
+    if (const auto refusal = policy_.CheckHost(*request)) return Refuse(*request, *refusal);
+  }
+  if (request->method == "OPTIONS") return Preflight(*request, match.allow);
+  if (const auto refusal = policy_.CheckKey(request, route)) return Refuse(*request, *refusal);
+  if (match.route < 0 && !match.allow.empty()) {
+    HttpResponse response = PrintError(
+        ErrorBodyOf(*request), 405,
+        Status::InvalidArgument("this path does not take " + request->method.substr(0, 32) +
+                                "; it takes " + match.allow),
+        request->id);
+    response.headers.emplace_back("Allow", match.allow);
+    return response;
+  }
+  if (match.route < 0) {
+    return PrintError(ErrorBodyOf(*request),
+                      Status::NotFound("there is no route " + request->path.substr(0, 200) +
+                                       "; GET / lists them"),
+                      request->id);
+  }
+  if (const auto refusal = policy_.CheckOrigin(*request)) return Refuse(*request, *refusal);
+  if (const Status status = policy_.Apply(request); !status.ok()) {
+    return PrintError(ErrorBodyOf(*request), status, request->id);
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
+  AddCors(request);
+  if (auto refusal = Check(request)) return refusal;
+  const Route& route = routes_[static_cast<size_t>(request->route)];
+  if (std::string_view(route.method) == "POST") {
+    request->context.memory = service_->NewRequestMemory(request->context.priority);
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+void Handle(const RouteCall& call) {
+  try {
+    call.route->handle(call);
+  } catch (...) {
+    call.Fail(ExceptionStatus());
+  }
+}
+
+// A large body on a worker, where the client or the deadline may have gone meanwhile.
+void HandleLarge(const RouteCall& call) {
+  const RequestContext& context = call.request->context;
+  if (context.cancelled()) return call.Fail({StatusCode::kCancelled, "the client left"});
+  if (context.deadline <= Clock::now()) {
+    return call.Fail(
+        {StatusCode::kDeadlineExceeded, "the request's time ran out before its body was read"});
+  }
+  ScopedMemory parsing(context.memory.get());
+  const Status taken = parsing.Take(static_cast<int64_t>(call.body.size()) * kParseMemoryPerByte);
+  if (!taken.ok()) return call.Fail(taken);
+  Handle(call);
+}
+
+}  // namespace
+
+void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
+                       Responder respond) {
+  const Route& route = routes_[static_cast<size_t>(request->route)];
+  RouteCall call{service_,           metrics_,        &options_,         &route,
+                 std::move(request), std::move(body), std::move(respond)};
+  if (call.body.size() <= kParseOnIoBytesMax) return Handle(call);
+  const Priority priority = call.request->context.priority;
+  const size_t bytes = call.body.size();
+  const auto shared = std::make_shared<RouteCall>(std::move(call));
+  const Status taken = service_->RunOnWorker(priority, bytes, [shared] {
+    HandleLarge(*shared);
+    std::string().swap(shared->body);
+  });
+  if (!taken.ok()) shared->Fail(taken);
+}
+
+HttpResponse Router::OnError(const HttpRequest& request, int status, const std::string& message) {
+  StatusCode code = StatusCode::kInvalidArgument;
+  if (status == 413) code = StatusCode::kPayloadTooLarge;
+  if (status == 429) code = StatusCode::kResourceExhausted;
+  if (status == 500) code = StatusCode::kInternal;
+  if (status == 503) code = StatusCode::kDeadlineExceeded;
+  const int retry_after_s = status == 429 ? 1 : 0;
+  return PrintError(ErrorBodyOf(request), status,
+                    Status(code, message).WithRetryAfter(retry_after_s), request.id);
+}
+
+HttpResponse Router::Preflight(const HttpRequest& request, const std::string& allow) const {
+  HttpResponse response;
+  response.status = 204;
+  response.headers.emplace_back("Allow", allow.empty() ? "GET, HEAD, POST, OPTIONS" : allow);
+  if (!options_.cors_allow_origins.empty() && !request.Header("origin").empty()) {
+    response.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+    // Asked for by the browser for this very request; a header name is a token, so it is safe.
+    const std::string_view asked = request.Header("access-control-request-headers");
+    response.headers.emplace_back(
+        "Access-Control-Allow-Headers",
+        asked.empty()
+            ? "authorization, content-type, x-penstock-bulk-id, x-penstock-priority, x-request-id, "
+              "x-request-timeout-ms"
+            : std::string(asked));
+    response.headers.emplace_back("Access-Control-Max-Age", "600");
+  }
+  return response;
+}
+
+void Router::AddCors(HttpRequest* request) const {
+  const auto& origins = options_.cors_allow_origins;
+  if (origins.empty()) return;
+  auto& headers = request->response_headers;
+  const bool any = std::find(origins.begin(), origins.end(), "*") != origins.end();
+  const std::string origin(request->Header("origin"));
+  if (!any) {
+    headers.emplace_back("Vary", "Origin");
+    if (std::find(origins.begin(), origins.end(), origin) == origins.end()) return;
+  }
+  headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : origin);
+  headers.emplace_back("Access-Control-Expose-Headers",
+                       "X-Request-Id, Retry-After, X-Penstock-Truncated-Inputs, "
+                       "X-Penstock-Truncated-Tokens, X-Penstock-Unread-Bytes");
+}
+
+void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - request.begin).count();
+  http_metrics_.CountRequest(request.route, status, seconds);
+  if (RequestTrace* const trace = request.context.trace.get()) {
+    trace->Finish(now);
+    // What never reached a model's texts (probes, refusals) would only blur the percentiles.
+    if (trace->rows() > 0) service_->RecordTrace(*trace);
+  }
+  const RequestRecord record{&request, RouteOf(request), status, body_bytes, now, items};
+  const bool json = LogIsJson();
+  if (slow_log_.IsSlow(request, now)) {
+    if (const auto left_out = slow_log_.Pass(now)) {
+      if (json) {
+        LogJsonFields(LogLevel::kWarn, RequestFields("slow request", record, *left_out));
+      } else {
+        LogMessage(LogLevel::kWarn, SlowSentence(record, *left_out));
+      }
+    }
+  }
+  // A broken server shows in the log whether requests are logged or not.
+  const bool broken = status == 500;
+  if (options_.access_log) {
+    const LogLevel level = broken ? LogLevel::kError : LogLevel::kInfo;
+    if (json) return LogAccessFields(level, RequestFields("request", record));
+    return LogAccess(level, AccessSentence(record));
+  }
+  const LogLevel level = broken ? LogLevel::kError : LogLevel::kDebug;
+  if (!LogEnabled(level)) return;
+  if (json) {
+    LogJsonFields(level, RequestFields("request", record));
+  } else {
+    LogMessage(level, AccessSentence(record));
+  }
+}
+
+void Router::OnBytes(size_t received, size_t sent) {
+  if (received > 0) http_metrics_.received_bytes().Add(received);
+  if (sent > 0) http_metrics_.sent_bytes().Add(sent);
+}
+
+}  // namespace penstock

@@ -1,0 +1,137 @@
+// The route table. Each routes_*.cc holds the handlers of one dialect and contributes its rows; to
+// add a route is to add a row.
+//
+// Handlers run on an io thread, or on a worker where the body is large: parse, hand over to the
+// Service, return. Small answers are printed on the io thread, through Responder::Send, large ones
+// on a worker.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/service.h"
+#include "common/exception_status.h"
+#include "frontend/request_policy.h"
+#include "frontend/route_info.h"
+#include "http/message.h"
+#include "http/server_options.h"
+#include "metrics/metrics.h"
+#include "routes/error_body.h"
+#include "routes/fields.h"
+
+namespace penstock {
+
+struct Route;
+
+// One request at its handler.
+struct RouteCall {
+  Service* service;
+  Metrics* metrics;
+  const ServerOptions* options;
+  const Route* route;
+  std::shared_ptr<const HttpRequest> request;
+  std::string body;  // freed once the handler has returned
+  Responder respond;
+
+  void Fail(const Status& status) const;
+  void Ok(std::string text, const char* content_type = "application/json") const;
+};
+
+struct Route : RouteInfo {
+  constexpr Route(const char* method_in, const char* path_in, ErrorBody error_body_in,
+                  void (*handle_in)(const RouteCall& call), RouteFor who_in = RouteFor::kUsers,
+                  bool lines_in = false)
+      : RouteInfo{method_in, path_in, who_in, lines_in},
+        error_body(error_body_in),
+        handle(handle_in) {}
+
+  ErrorBody error_body;
+  void (*handle)(const RouteCall& call);
+};
+
+std::span<const Route> OpenAiRoutes();
+std::span<const Route> RerankRoutes();
+std::span<const Route> TeiRoutes();
+std::span<const Route> ClassifyRoutes();
+std::span<const Route> BulkRoutes();
+std::span<const Route> MetaRoutes();  // index, health, readiness, metrics, statistics
+
+// All rows, most specific first.
+const std::vector<Route>& AllRoutes();
+// Without their handlers, in the same order.
+std::vector<RouteInfo> AllRouteInfos();
+
+// The part of the path that the '*' of `route` stands for.
+std::string_view PathRest(const Route& route, std::string_view path);
+
+// An answer up to this size is printed on the io thread.
+inline constexpr size_t kPrintOnIoBytesMax = 64 << 10;
+
+// About the bytes of a response, printed.
+template <typename Response>
+size_t PrintedBytes(const Response& response) {
+  if constexpr (
+      requires { response.token_counts; } || requires { response.dimensions; }) {
+    return response.values.size() * 12;
+  } else if constexpr (requires { response.items; }) {
+    return response.items.size() * 50;
+  } else if constexpr (requires { response.scores; }) {
+    return response.scores.size() * 12;
+  } else if constexpr (requires { response.labels; }) {
+    return response.inputs.size() * response.labels.size() * 60;
+  } else if constexpr (requires { response.texts; }) {
+    size_t bytes = 0;
+    for (const std::string& text : response.texts) bytes += text.size();
+    return bytes;
+  } else if constexpr (requires { response.inputs; }) {
+    size_t tokens = 0;
+    for (const auto& input : response.inputs) tokens += input.size();
+    return tokens * 72;
+  } else {
+    return 0;
+  }
+}
+
+// X-Penstock-Run-Stages, where the answer is worthless since a stage was left out.
+void AddRunStages(const Service& service, HttpResponse* response);
+
+// A Service callback that answers `call`: with the error, in the route's dialect and with the
+// wire's field names, or with what print(response) gives, plus truncation headers where the
+// response reports truncation. `repeated_bytes`: of the request, that the answer repeats.
+template <typename Response, typename Print>
+Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Print print,
+                          size_t repeated_bytes = 0) {
+  native_to_wire.emplace_back("bulk_run", kBulkIdHeader);
+  return [respond = call.respond, request = call.request, error_body = call.route->error_body,
+          service = call.service, names = std::move(native_to_wire), print = std::move(print),
+          repeated_bytes](Expected<Response> result) {
+    const size_t bytes = result.ok() ? PrintedBytes(*result) + repeated_bytes : 0;
+    auto shared = std::make_shared<Expected<Response>>(std::move(result));
+    auto make = [shared, request, error_body, service, names, print]() -> HttpResponse {
+      if (!shared->ok()) {
+        return PrintError(error_body, WithWireNames(shared->status(), names), request->id);
+      }
+      HttpResponse response;
+      response.body = print(shared->value());
+      if constexpr (requires { shared->value().truncation; }) {
+        AddTruncationHeaders(shared->value().truncation, &response);
+      }
+      AddRunStages(*service, &response);
+      return response;
+    };
+    if (bytes <= kPrintOnIoBytesMax) return respond.Send(std::move(make));
+    service->FinishOnWorker(
+        request->context.priority, bytes, [respond, request, error_body, make = std::move(make)] {
+          try {
+            respond.Send(make());
+          } catch (...) {
+            respond.Send(PrintError(error_body, ExceptionStatus(), request->id));
+          }
+        });
+  };
+}
+
+}  // namespace penstock

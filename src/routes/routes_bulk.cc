@@ -1,0 +1,26 @@
+// Bulk runs: Penstock's own.
+#include "routes/bulk.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+void Bulk(const RouteCall& call) {
+  const auto parsed = ParseBulkCall(call.body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  if (parsed->begin) {
+    const auto begun = call.service->BeginBulkRun(call.request->context.client);
+    return begun.ok() ? call.Ok(PrintBulkRunBegun(*begun)) : call.Fail(begun.status());
+  }
+  call.service->EndBulkRun(parsed->id, Answer<BulkRunEnded>(call, {}, PrintBulkRunEnded));
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/bulk", ErrorBody::kOpenAi, Bulk, RouteFor::kAdmins},
+};
+
+}  // namespace
+
+std::span<const Route> BulkRoutes() { return kRoutes; }
+
+}  // namespace penstock

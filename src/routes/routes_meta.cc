@@ -1,0 +1,122 @@
+// Health, readiness, metrics, statistics, the index and the OpenAPI document. None of them touches
+// a model.
+#include <algorithm>
+
+#include "common/json_writer.h"
+#include "routes/openapi.h"
+#include "routes/routes.h"
+#include "routes/stats.h"
+
+namespace penstock {
+namespace {
+
+void Live(const RouteCall& call) { call.Ok(R"({"status":"ok"})"); }
+
+void Ready(const RouteCall& call) {
+  HttpResponse response;
+  const Status readiness = call.service->Readiness();
+  JsonWriter json(&response.body);
+  json.BeginObject().Field("status", readiness.ok() ? "ready" : "not ready");
+  if (!readiness.ok()) {
+    json.Field("reason", readiness.message());
+    response.status = 503;
+    response.headers.emplace_back("Retry-After", "1");
+  }
+  json.EndObject();
+  call.respond.Send(std::move(response));
+}
+
+void RenderMetrics(const RouteCall& call) {
+  call.Ok(call.metrics->Render(), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+void GetStats(const RouteCall& call) {
+  call.Ok(PrintStats(call.service->GetStats(), call.options->stage_timers));
+}
+
+void ResetStats(const RouteCall& call) {
+  call.service->ResetStats();
+  call.Ok(R"({"status":"ok"})");
+}
+
+void Index(const RouteCall& call) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Field("name", "penstock").Field("version", PENSTOCK_VERSION);
+  json.Field("ready", call.service->Ready()).Key("models").BeginArray();
+  for (const ModelInfo& model : call.service->Models()) {
+    json.BeginObject().Field("id", model.name).Field("task", model.task).EndObject();
+  }
+  json.EndArray().Key("routes").BeginArray();
+  for (const Route& route : AllRoutes()) {
+    json.String(std::string(route.method) + " " + route.path);
+  }
+  json.EndArray().EndObject();
+  call.Ok(std::move(body));
+}
+
+// It never changes.
+void OpenApi(const RouteCall& call) {
+  static const std::string document = PrintOpenApi(AllRoutes());
+  call.Ok(document);
+}
+
+constexpr Route kRoutes[] = {
+    {"GET", "/", ErrorBody::kTei, Index},
+    {"GET", "/openapi.json", ErrorBody::kTei, OpenApi},
+    {"GET", "/health", ErrorBody::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/healthz", ErrorBody::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/livez", ErrorBody::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/ping", ErrorBody::kTei, Live, RouteFor::kEveryone},
+    {"GET", "/readyz", ErrorBody::kTei, Ready, RouteFor::kEveryone},
+    {"GET", "/metrics", ErrorBody::kTei, RenderMetrics, RouteFor::kMonitors},
+    {"GET", "/v1/stats", ErrorBody::kTei, GetStats, RouteFor::kMonitors},
+    {"POST", "/v1/stats/reset", ErrorBody::kTei, ResetStats, RouteFor::kAdmins},
+};
+
+}  // namespace
+
+std::span<const Route> MetaRoutes() { return kRoutes; }
+
+const std::vector<Route>& AllRoutes() {
+  static const std::vector<Route> routes = [] {
+    std::vector<Route> all;
+    for (const auto part : {OpenAiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(),
+                            BulkRoutes(), MetaRoutes()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    std::stable_partition(all.begin(), all.end(), [](const Route& route) {
+      return !std::string_view(route.path).ends_with('*');
+    });
+    return all;
+  }();
+  return routes;
+}
+
+std::vector<RouteInfo> AllRouteInfos() { return {AllRoutes().begin(), AllRoutes().end()}; }
+
+std::string_view PathRest(const Route& route, std::string_view path) {
+  const std::string_view pattern = route.path;
+  if (!pattern.ends_with('*')) return {};
+  return path.substr(std::min(path.size(), pattern.size() - 1));
+}
+
+void AddRunStages(const Service& service, HttpResponse* response) {
+  const RunStages stages = service.options().run_stages;
+  if (stages == RunStages::kAll) return;
+  response->headers.emplace_back("X-Penstock-Run-Stages",
+                                 stages == RunStages::kInfer ? "infer" : "tokenize");
+}
+
+void RouteCall::Fail(const Status& status) const {
+  respond.Send(PrintError(route->error_body, status, request->id));
+}
+
+void RouteCall::Ok(std::string text, const char* content_type) const {
+  HttpResponse response;
+  response.content_type = content_type;
+  response.body = std::move(text);
+  respond.Send(std::move(response));
+}
+
+}  // namespace penstock

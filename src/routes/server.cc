@@ -1,0 +1,108 @@
+#include "routes/server.h"
+
+#include <openssl/crypto.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/log.h"
+#include "frontend/key_ring.h"
+#include "frontend/request_policy.h"
+#include "http/listener.h"
+#include "routes/router.h"
+
+namespace penstock {
+
+namespace {
+
+// Options whose lists of keys are wiped at the end. Copies of them are made nowhere else.
+ServerOptions WithoutKeys(const ServerOptions& options) {
+  ServerOptions bare = options;
+  for (auto* keys : {&bare.api_keys, &bare.bulk_api_keys, &bare.admin_api_keys}) {
+    for (std::string& key : *keys) OPENSSL_cleanse(key.data(), key.size());
+    keys->clear();
+  }
+  return bare;
+}
+
+Status CheckOptions(const ServerOptions& options) {
+  if (options.request_timeout.count() < 0 || options.request_timeout.count() > kTimeoutMsMax) {
+    return Status::InvalidArgument(
+        "request_timeout must be from 0 to " + std::to_string(kTimeoutMsMax) + " ms",
+        "request_timeout");
+  }
+  if (options.admin_metrics && !options.HasAdminKeys()) {
+    return Status::InvalidArgument(
+        "--admin-metrics asks for a key of --admin-api-key, and there is none", "admin_metrics");
+  }
+  PENSTOCK_RETURN_IF_ERROR(AllowedHosts::Check(options.allowed_hosts));
+  for (const std::string& path : options.bulk_routes) {
+    if (!IsPostRoute(path, AllRouteInfos())) {
+      return Status::InvalidArgument(
+          "a bulk route must be the path of a POST route, such as /v1/embeddings; '" +
+              path.substr(0, 200) + "' is none",
+          "bulk_routes");
+    }
+  }
+  for (const std::string& origin : options.cors_allow_origins) {
+    const bool clean = std::none_of(origin.begin(), origin.end(),
+                                    [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+    if (!clean || origin.empty()) {
+      return Status::InvalidArgument(
+          "an allowed origin must look like https://example.org, or be *", "cors_allow_origins");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+struct Server::Impl {
+  Impl(Service* service, Metrics* metrics, const ServerOptions& options,
+       std::shared_ptr<KeyRing> keys_in)
+      : keys(std::move(keys_in)),
+        router(service, metrics, options, keys),
+        tls(!options.tls_cert_file.empty()) {}
+  const std::shared_ptr<KeyRing> keys;
+  Router router;
+  const bool tls;
+  std::unique_ptr<Listener> listener;  // last: ends before the router it calls
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metrics,
+                                                const ServerOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
+  PENSTOCK_ASSIGN_OR_RETURN(auto keys, KeyRing::Make(options));
+  const ServerOptions bare = WithoutKeys(options);
+  auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys));
+  PENSTOCK_ASSIGN_OR_RETURN(impl->listener, Listener::Start(&impl->router, bare));
+  if (!options.AsksForKey() && !IsLoopback(options.host)) {
+    LogWarn(
+        "no API key is asked for, and {} can be reached from other machines: anybody there can use "
+        "this server. Set a key with --api-key-file, PENSTOCK_API_KEY or --api-key, or listen on "
+        "127.0.0.1",
+        options.host);
+  }
+  LogInfo("listening on {}://{}:{}", impl->tls ? "https" : "http", options.host,
+          impl->listener->port());
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Status Server::Reload() {
+  Status first;
+  for (const Status& status : {impl_->keys->Reload(), impl_->listener->ReloadTls()}) {
+    if (status.ok()) continue;
+    LogError("not reloaded, what was there stays: {}", status.message());
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+void Server::Shutdown(std::chrono::milliseconds timeout) { impl_->listener->Shutdown(timeout); }
+uint16_t Server::port() const { return impl_->listener->port(); }
+bool Server::tls() const { return impl_->tls; }
+
+}  // namespace penstock

@@ -1,0 +1,54 @@
+// The HTTP/1.1 server: accepts connections, routes requests to the Service in the dialect of the
+// route (OpenAI, Jina/Cohere rerank, TEI, Penstock's own), and prints the answers.
+//
+// Threads: `io_threads` of the server read, parse, print and write; none of them ever waits for
+// inference, so health, readiness and metrics answer while models are busy. The Service calls back
+// on its own threads; the answer is printed on the connection's io thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "common/status.h"
+#include "http/server_options.h"
+
+namespace penstock {
+
+class Metrics;
+class Service;
+
+class Server {
+ public:
+  // Binds, listens and serves at once. Service and metrics must outlive the server. Fails with
+  // kInvalidArgument (an option, named in field()) or kUnavailable (the address is taken).
+  // Routes that need a model answer 503 until Service::Ready().
+  static Expected<std::unique_ptr<Server>> Start(Service* service, Metrics* metrics,
+                                                 const ServerOptions& options);
+  // As Shutdown(0).
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Reads the files of keys, of the certificate and of its key again; new requests and new
+  // connections have what they say. Keys, and certificate with key, each stay as they were where
+  // one of their files is at fault: the log says why, and so does the Status. Any thread, one at a
+  // time. Also OK where there is no such file.
+  Status Reload();
+
+  // Stops accepting, closes idle connections, lets requests in flight finish (answered with
+  // "Connection: close"), and after `timeout` cancels and closes what is left. Returns when no
+  // connection is left and the threads have ended. Call it before Service::StopAccepting(). Not
+  // from an io thread. The second call does nothing.
+  void Shutdown(std::chrono::milliseconds timeout);
+
+  uint16_t port() const;
+  bool tls() const;
+
+ private:
+  struct Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+#include "routes/stats.h"
+
+#include <cmath>
+
+#include "common/json_writer.h"
+
+namespace penstock {
+namespace {
+
+// Nanoseconds in seconds. More digits would only be noise.
+double Rounded(double x) { return std::round(x * 1e9) / 1e9; }
+
+void WriteLatency(const DurationSnapshot& latency, JsonWriter* json) {
+  const auto ms = [json](const char* key, double ns) { json->Field(key, Rounded(ns / 1e6)); };
+  json->Field("count", latency.count()).Field("total_s", Rounded(latency.total_s()));
+  ms("mean_ms", latency.mean_ns());
+  ms("p50_ms", latency.percentile_ns(0.5));
+  ms("p90_ms", latency.percentile_ns(0.9));
+  ms("p95_ms", latency.percentile_ns(0.95));
+  ms("p99_ms", latency.percentile_ns(0.99));
+  ms("p999_ms", latency.percentile_ns(0.999));
+  ms("max_ms", latency.max_ns());
+}
+
+double Ratio(double a, double b) { return b > 0 ? Rounded(a / b) : 0; }
+
+void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
+  const auto tokens = static_cast<double>(model.tokens);
+  const auto batches = static_cast<double>(model.batches);
+  json->BeginObject().Field("model", model.name).Field("ready", model.ready);
+  json->Field("queued_requests", model.queued_requests);
+  json->Field("queued_tokens", model.queued_tokens).Field("batches", model.batches);
+  json->Field("rows", model.rows).Field("tokens", model.tokens);
+  json->Field("rows_per_batch", Ratio(static_cast<double>(model.rows), batches));
+  json->Field("tokens_per_batch", Ratio(tokens, batches));
+  json->Field("batch_mean_ms", Ratio(model.busy_s * 1e3, batches));
+  json->Field("tokens_per_s", Ratio(tokens, window_s));
+  json->Field("busy_percent", Ratio(100 * model.busy_s, window_s)).EndObject();
+}
+
+}  // namespace
+
+std::string PrintStats(const Stats& stats, bool stage_timers) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Field("uptime_s", Rounded(stats.uptime_s));
+  json.Field("window_s", Rounded(stats.window_s)).Field("stage_timers", stage_timers);
+  if (stage_timers) {
+    json.Key("requests").BeginObject();
+    json.Field("per_s", Ratio(static_cast<double>(stats.requests.count()), stats.window_s));
+    WriteLatency(stats.requests, &json);
+    json.EndObject().Key("stages").BeginArray();
+    for (const StageStats& stage : stats.stages) {
+      json.BeginObject().Field("stage", StageName(stage.stage));
+      json.Field("percent", Rounded(stage.percent));
+      WriteLatency(stage.latency, &json);
+      json.EndObject();
+    }
+    json.EndArray();
+  }
+  json.Key("models").BeginArray();
+  for (const ModelStats& model : stats.models) WriteModel(model, stats.window_s, &json);
+  json.EndArray().Key("tokenization").BeginObject();
+  json.Field("workers", stats.tokenization_workers);
+  json.Field("waiting_tasks", stats.tokenization_waiting);
+  json.Field("busy_percent", Rounded(100 * stats.tokenization_busy)).EndObject();
+  json.Key("process").BeginObject().Field("processors_busy", Rounded(stats.processors));
+  json.Field("processors_max", stats.processors_max);
+  json.Field("resident_bytes", stats.resident_bytes).EndObject();
+  json.Key("bottleneck").BeginObject().Field("name", stats.bottleneck.name);
+  json.Field("why", stats.bottleneck.why).Field("saturated", stats.bottleneck.saturated);
+  json.Field("window_s", Rounded(stats.bottleneck.window_s)).EndObject().EndObject();
+  return out;
+}
+
+}  // namespace penstock

@@ -1,0 +1,140 @@
+#include "runtime/local_models.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cache/remote_seal.h"
+#include "common/log.h"
+#include "common/regular_file.h"
+#include "common/thread_pool.h"
+#include "cpu/cpu_backend.h"
+#include "hub/hub.h"
+#include "hub/reference.h"
+
+namespace penstock {
+
+namespace {
+
+// The secret of --redis-key or its file; "" = none is given.
+Expected<std::string> RedisSecret(const ModelOptions& flags) {
+  const auto refuse = [](const std::string& why) {
+    return Status::InvalidArgument("--redis-key: " + why, "redis-key");
+  };
+  const char* const variable = std::getenv("PENSTOCK_REDIS_KEY");
+  // A secret that failed to arrive must not mean no secret.
+  if (variable != nullptr && *variable == '\0' && !flags.redis_key) {
+    return refuse("PENSTOCK_REDIS_KEY is set, but empty");
+  }
+  std::string secret = flags.redis_key.value_or("");
+  if (!flags.redis_key_file.empty()) {
+    if (flags.redis_key) return refuse("give either the secret or --redis-key-file");
+    auto text = ReadRegularFile(flags.redis_key_file, RemoteSeal::kSecretBytesMax + 2);
+    if (!text.ok()) return refuse(text.status().message());
+    secret = *std::move(text);
+    while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
+  } else if (!flags.redis_key) {
+    return secret;
+  }
+  if (secret.size() < RemoteSeal::kSecretBytesMin || secret.size() > RemoteSeal::kSecretBytesMax) {
+    return refuse(fmt::format("the secret has {} bytes; it must have {} to {}", secret.size(),
+                              RemoteSeal::kSecretBytesMin, RemoteSeal::kSecretBytesMax));
+  }
+  return secret;
+}
+
+Status ApplyRedis(const ModelOptions& flags, ServiceOptions* limits) {
+  PENSTOCK_ASSIGN_OR_RETURN(limits->redis_secret, RedisSecret(flags));
+  if (flags.redis_url.empty()) return Status::Ok();
+  auto redis = RedisUrl::Parse(flags.redis_url);
+  if (!redis.ok()) {
+    return Status::InvalidArgument("--redis-url: " + redis.status().message(), "redis-url");
+  }
+  if (limits->redis_secret.empty() && !redis->IsLocal()) {
+    LogWarn(
+        "redis at {} is another machine and there is no --redis-key: whoever can write there can "
+        "make up results",
+        redis->ToString());
+  }
+  limits->redis = *std::move(redis);
+  return Status::Ok();
+}
+
+// A folder, a hub reference, or the path of a tokenizer.json.
+Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* metrics) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::string path = spec.reference;
+  if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
+    ResolveOptions resolve;
+    resolve.tokenizer_only = true;
+    PENSTOCK_ASSIGN_OR_RETURN(path, ResolveModel(path, resolve));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                            Engine::LoadTokenizer(path, spec.options, metrics));
+  return model;
+}
+
+// What is wrong with a reference however the hub answers: before anything is started.
+Status CheckReferences(const std::vector<ModelSpec>& specs) {
+  for (const ModelSpec& spec : specs) {
+    const Status status = ModelReference::Parse(spec.reference).status();
+    if (status.ok()) continue;
+    return {status.code(), fmt::format("cannot load model '{}': {}", spec.name, status.message())};
+  }
+  return Status::Ok();
+}
+
+// Registry, with its models, and service.
+Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels* local) {
+  PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(flags));
+  if (loader == nullptr) PENSTOCK_RETURN_IF_ERROR(CheckReferences(specs));
+  local->registry =
+      std::make_unique<Registry>(local->backend.get(), &local->metrics, std::move(loader));
+  for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
+  ServiceOptions limits = flags.limits;
+  PENSTOCK_RETURN_IF_ERROR(ApplyRedis(flags, &limits));
+  local->service = std::make_unique<Service>(local->registry.get(), limits, &local->metrics);
+  local->registry->StartLoading();
+  return Status::Ok();
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& given) {
+  ModelOptions flags = given;
+  TakeDefaultModel(&flags);
+  auto local = std::make_unique<LocalModels>();
+  if (const size_t usable = UsableProcessors(); static_cast<size_t>(flags.threads) > usable) {
+    LogWarn("--threads {}: this process may use {} processors; more threads than that only wait",
+            flags.threads, usable);
+  }
+  CpuOptions cpu;
+  cpu.threads = flags.threads;
+  cpu.pin = flags.pin;
+  cpu.isa = flags.isa;
+  PENSTOCK_ASSIGN_OR_RETURN(local->backend, NewCpuBackend(cpu));
+  PENSTOCK_RETURN_IF_ERROR(Assemble(flags, nullptr, local.get()));
+  return local;
+}
+
+Expected<std::unique_ptr<LocalModels>> LocalModels::Load(const ModelOptions& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(auto local, Start(flags));
+  PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
+  return local;
+}
+
+Expected<std::unique_ptr<LocalModels>> LocalModels::LoadTokenizers(const ModelOptions& given) {
+  ModelOptions flags = given;
+  TakeDefaultModel(&flags);
+  auto local = std::make_unique<LocalModels>();
+  Metrics* const metrics = &local->metrics;
+  PENSTOCK_RETURN_IF_ERROR(Assemble(
+      flags, [metrics](const ModelSpec& spec) { return LoadTokenizer(spec, metrics); },
+      local.get()));
+  PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
+  return local;
+}
+
+}  // namespace penstock

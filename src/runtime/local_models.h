@@ -1,0 +1,31 @@
+// LocalModels: backend, registry and service of one process, made from options.
+#pragma once
+
+#include <memory>
+
+#include "api/service.h"
+#include "engine/registry.h"
+#include "metrics/metrics.h"
+#include "runtime/model_options.h"
+#include "tensor/backend.h"
+
+namespace penstock {
+
+// Everything that answers requests in this process. Destroyed in reverse: service, registry,
+// backend.
+struct LocalModels {
+  // Makes everything and starts loading; does not wait for it.
+  static Expected<std::unique_ptr<LocalModels>> Start(const ModelOptions& flags);
+  // Start and wait: for commands.
+  static Expected<std::unique_ptr<LocalModels>> Load(const ModelOptions& flags);
+  // Their tokenizers alone: --model may also be a folder with nothing but tokenizer.json, or such a
+  // file. For Service::Tokenize.
+  static Expected<std::unique_ptr<LocalModels>> LoadTokenizers(const ModelOptions& flags);
+
+  Metrics metrics;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Registry> registry;
+  std::unique_ptr<Service> service;
+};
+
+}  // namespace penstock

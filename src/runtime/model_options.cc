@@ -1,0 +1,143 @@
+#include "runtime/model_options.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "common/log.h"
+#include "common/split_list.h"
+#include "hub/default_model.h"
+#include "runtime/per_model.h"
+
+namespace penstock {
+
+void TakeDefaultModel(ModelOptions* flags) {
+  if (!flags->models.empty()) return;
+  const DefaultModel found = FindDefaultModel();
+  flags->models = {found.reference};
+  flags->default_name = found.name;
+  // Who did not name a model wants to know which one it is, whatever the level.
+  LogMessage(LogEnabled(LogLevel::kInfo) ? LogLevel::kInfo : LogLevel::kWarn,
+             fmt::format("no --model is given; taking the default, {}", found.reference));
+}
+
+std::string NameOfReference(const std::string& reference) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(reference, ignored)) return reference.substr(0, reference.rfind('@'));
+  fs::path path = fs::weakly_canonical(reference, ignored);
+  if (path.filename().empty()) path = path.parent_path();
+  constexpr std::string_view kPrefix = "models--";
+  if (path.parent_path().filename() == "snapshots") {
+    std::string cached = path.parent_path().parent_path().filename().string();
+    if (cached.starts_with(kPrefix)) {
+      cached.erase(0, kPrefix.size());
+      const size_t slash = cached.find("--");
+      return slash == std::string::npos ? cached : cached.replace(slash, 2, "/");
+    }
+  }
+  return path.filename().string();
+}
+
+ModelNames SplitModel(const std::string& model) {
+  const size_t equals = model.find('=');
+  std::error_code ignored;
+  if (equals == std::string::npos || model.find_first_of("/.~") == 0 ||
+      std::filesystem::exists(model, ignored)) {
+    return {{}, model};
+  }
+  return {SplitList(model.substr(0, equals)), model.substr(equals + 1)};
+}
+
+namespace {
+
+// A list in a variable has commas between its items, so "a,b=./x" came as "a" and "b=./x".
+Status CheckCutNames(const std::vector<std::string>& models) {
+  for (size_t i = 0; i + 1 < models.size(); ++i) {
+    const ModelNames next = SplitModel(models[i + 1]);
+    std::error_code ignored;
+    if (next.names.empty() || models[i].find_first_of("/=") != std::string::npos ||
+        std::filesystem::exists(models[i], ignored)) {
+      continue;
+    }
+    return Status::InvalidArgument(
+        fmt::format("--model '{0}' is no folder and no owner/name; if it is to be a name of the "
+                    "model '{1}', write {0},{1}, in PENSTOCK_MODEL with a line break at its end",
+                    models[i], models[i + 1]),
+        "model");
+  }
+  return Status::Ok();
+}
+
+// --pooling, --dtype and --int8-keep, once the names are settled.
+Status ApplyPerModel(const ModelOptions& flags, std::vector<ModelSpec>* specs) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto dtypes, PerModel::Parse("dtype", flags.dtypes));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto kept, PerModel::Parse("int8-keep", flags.int8_keep));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto poolings, PerModel::Parse("pooling", flags.poolings));
+  PENSTOCK_RETURN_IF_ERROR(poolings.CheckNames(*specs));
+  PENSTOCK_RETURN_IF_ERROR(dtypes.CheckNames(*specs));
+  PENSTOCK_RETURN_IF_ERROR(kept.CheckNames(*specs));
+  for (ModelSpec& spec : *specs) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string mode, poolings.Of(spec));
+    if (!mode.empty()) {
+      auto pooling = ParsePoolingMode(mode);
+      if (!pooling.ok()) {
+        return Status::InvalidArgument("--pooling: " + pooling.status().message(), "pooling");
+      }
+      spec.options.pooling = *pooling;
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string dtype, dtypes.Of(spec));
+    if (!dtype.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(dtype));
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string parts, kept.Of(spec));
+    if (!parts.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(spec.options.int8_keep, ParseTypeOverrides(parts));
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
+  PENSTOCK_RETURN_IF_ERROR(CheckCutNames(flags.models));
+  std::vector<ModelSpec> specs;
+  for (const std::string& model : flags.models) {
+    ModelSpec spec;
+    ModelNames split = SplitModel(model);
+    spec.reference = std::move(split.reference);
+    if (split.names.empty()) split.names = {NameOfReference(spec.reference)};
+    spec.name = split.names.front();
+    spec.aliases.assign(split.names.begin() + 1, split.names.end());
+    if (!flags.default_name.empty()) {
+      spec.name = flags.default_name;
+      spec.aliases = {spec.name.substr(spec.name.rfind('/') + 1)};
+    }
+    if (spec.reference.empty()) {
+      return Status::InvalidArgument(
+          fmt::format("--model '{}' names no folder or hub reference", model), "model");
+    }
+    spec.options.fingerprint = !flags.redis_url.empty();
+    spec.options.scheduler = flags.scheduler;
+    spec.options.replicas = flags.replicas;
+    specs.push_back(std::move(spec));
+  }
+  const auto& names = flags.served_names;
+  if (specs.size() == 1 && !names.empty()) {
+    specs[0].name = names[0];
+    specs[0].aliases.insert(specs[0].aliases.begin(), names.begin() + 1, names.end());
+  } else if (!names.empty()) {
+    if (names.size() != specs.size()) {
+      return Status::InvalidArgument(
+          fmt::format("--served-model-name is given {} times for {} models: one each, or none",
+                      names.size(), specs.size()),
+          "served-model-name");
+    }
+    for (size_t i = 0; i < specs.size(); ++i) specs[i].name = names[i];
+  }
+  PENSTOCK_RETURN_IF_ERROR(ApplyPerModel(flags, &specs));
+  return specs;
+}
+
+}  // namespace penstock

@@ -1,0 +1,55 @@
+// Which models a process loads and how, and what the registry is told of each. No command line in
+// here: the flags that fill it are in apps/model_flags.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/service.h"
+#include "engine/registry.h"
+
+namespace penstock {
+
+struct ModelOptions {
+  std::vector<std::string> models;        // --model; none: the default model
+  std::string default_name;               // set by TakeDefaultModel
+  std::vector<std::string> served_names;  // --served-model-name
+  int threads = 0;
+  bool pin = true;
+  std::string isa;                             // of CpuOptions; no flag, doctor compares
+  std::vector<std::string> dtypes = {"auto"};  // --dtype, [NAME=]TYPE
+  std::vector<std::string> int8_keep;          // --int8-keep, [NAME=]PARTS
+  std::vector<std::string> poolings;           // --pooling, [NAME=]MODE
+  EncoderSchedulerOptions scheduler = {
+      .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
+  int32_t replicas = 1;
+  std::string log_level = "info";
+  std::string log_format = "text";
+  std::string redis_url;
+  std::optional<std::string> redis_key;
+  std::string redis_key_file;
+  ServiceOptions limits;
+};
+
+// The name a model is served under when none is given: "owner/name" of a hub reference or of a
+// folder in the hub's cache, else the folder's own name.
+std::string NameOfReference(const std::string& reference);
+
+// Where no model is named: the default one (hub/default_model.h), and a line of the log that says
+// so. LocalModels do it themselves; for those who start several times.
+void TakeDefaultModel(ModelOptions* flags);
+
+// What a --model says: "REF", or "NAME[,ALIAS...]=REF".
+struct ModelNames {
+  std::vector<std::string> names;  // none: none was given
+  std::string reference;
+};
+// Splits at the first '='. What exists as a path, or what stands before '=' begins as a path does
+// ('/', '.' or '~'), is a reference as a whole.
+ModelNames SplitModel(const std::string& model);
+
+// Registry specs of the --model and --served-model-name flags.
+Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags);
+
+}  // namespace penstock
