@@ -1,5 +1,6 @@
 """Every example of README.md and docs/API.md, run as it is printed, and of docs/OPERATING.md what
-changes no machine (test_service.py has its files).
+changes no machine (test_service.py has its files). docs/CONFIGURATION.md's table beside the program;
+test_architecture.py has docs/ARCHITECTURE.md.
 
 A server is started by the documents' own commands; only its port is another one. Blocks of shell run
 in a folder that holds what they name. What the API document prints as an answer is compared with the
@@ -15,7 +16,8 @@ import sys
 
 import pytest
 
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, Server, binary, clean_environment, find_minilm
+from conftest import (CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, Server, binary, clean_environment, find_minilm,
+                      run)
 from test_openapi import check_answer
 
 DEFAULT = "sentence-transformers/all-MiniLM-L6-v2"
@@ -243,3 +245,136 @@ def test_operating_commands(place, environment):
     assert ran >= 2
     assert (place / "etc/api-keys").stat().st_mode & 0o777 == 0o640
     assert len((place / "etc/api-keys").read_text().strip()) == 48
+
+
+CONFIGURATION = (ROOT / "docs/CONFIGURATION.md").read_text()
+# The unit of a flag, by the placeholder of its value in the help.
+UNITS = {None: "switch", "BYTES": "bytes", "MS": "ms", "S": "s", "US": "us", "TOKENS": "tokens", "N": "number",
+         "PORT": "number", "FILE": "file"}
+UNITLESS = "text"
+
+
+def table_of_flags():
+    """{first name: (all names, variable, key, default, unit)} of the table; "" where a cell is empty."""
+    section = CONFIGURATION.split("## Flags of penstock serve")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    assert lines[0] == "| flag | variable | key | default | unit | meaning |"
+    table = {}
+    for line in lines[2:]:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert len(cells) == 6 and cells[5], line
+        names = re.findall(r"`([^`]+)`", cells[0])
+        first = next(name for name in names if name.startswith("--"))
+        assert first not in table, first
+        table[first] = (names, *(cell.strip("`") for cell in cells[1:5]))
+    return table
+
+
+def flags_of_help():
+    """{first name: (all names, unit)} of the help with every flag."""
+    text = run("serve", "--help-all").stdout.decode()
+    flags = {}
+    for names, value in re.findall(r"^  ((?:-\w, )?--[a-z0-9-]+(?:, --[a-z0-9-]+)*)(?: (\S+))?$", text, re.MULTILINE):
+        names = names.split(", ")
+        first = next(name for name in names if name.startswith("--"))
+        flags[first] = (names, UNITS.get(value or None, UNITLESS))
+    return flags
+
+
+def printed_config(**variables):
+    """{key: (value, where it is from)} of --print-config; the value is None where it is not shown."""
+    done = run("serve", "--print-config", env={**clean_environment(), "PENSTOCK_DTYPE": "", **variables})
+    keys = {}
+    for line in done.stdout.decode().splitlines():
+        if found := re.fullmatch(r"# ([a-z0-9-]+) is not set", line):
+            keys[found[1]] = (None, "default")
+        elif found := re.fullmatch(r"# ([a-z0-9-]+) is set, and secret  # (.*)", line):
+            keys[found[1]] = (None, found[2])
+        elif found := re.fullmatch(r"([a-z0-9-]+) = (.*)  # (.*)", line):
+            keys[found[1]] = (json.loads(found[2]), found[3])
+    return keys
+
+
+def shown(value, unit):
+    """A value as the table has it."""
+    if value is None:
+        return "none"
+    if unit == "switch":
+        return "on" if value else "off"
+    if unit == "bytes":
+        for name, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+            if value and value % (1 << bits) == 0:
+                return f"{value >> bits} {name}"
+    return str(value)
+
+
+def test_the_table_of_flags_is_the_programs():
+    table, flags, keys = table_of_flags(), flags_of_help(), printed_config()
+    assert {first: row[0] for first, row in table.items()} == {first: row[0] for first, row in flags.items()}
+    assert {first: row[4] for first, row in table.items()} == {first: unit for first, (_, unit) in flags.items()}
+    assert {row[2] for row in table.values() if row[2]} == set(keys)
+    for first, (_, variable, key, default, unit) in table.items():
+        if not key:
+            assert first in ("--help", "--help-all", "--config", "--print-config"), first
+            continue
+        assert key == first[2:]
+        assert default == shown(keys[key][0], unit), first
+        assert keys[key][1] == "default", first
+
+
+def test_the_variables_of_the_table_are_the_programs():
+    """Each is set, and the program says that the value is from there."""
+    made_up = {"text": "x", "file": "/dev/null", "PENSTOCK_MODEL": "x=./x", "PENSTOCK_REDIS_URL": "redis://h",
+               "PENSTOCK_REDIS_KEY": "0123456789abcdef", "PENSTOCK_POOLING": "cls", "PENSTOCK_INT8_KEEP": "0",
+               "PENSTOCK_BULK_ROUTE": "/embed"}
+    variables = {}
+    table = {first: row for first, row in table_of_flags().items() if row[2]}
+    for _, variable, _, default, unit in table.values():
+        is_set = default != "none" and variable not in made_up
+        variables[variable] = default.replace(" ", "") if is_set else made_up.get(variable, made_up.get(unit))
+    keys = printed_config(**variables)
+    for _, variable, key, _, _ in table.values():
+        assert keys[key][1] == f"variable {variable}", key
+    assert table_of_flags()["--config"][1] == "PENSTOCK_CONFIG"
+
+
+def test_the_example_file_starts_a_server(serve, place, tmp_path):
+    examples = [body for _, body in blocks(CONFIGURATION, "toml")]
+    assert len(examples) == 1
+    example = examples[0].replace("/srv/models/", f"{place}/").replace("/etc/penstock/", f"{tmp_path}/")
+    (tmp_path / "keys").write_text("key-one\n")
+    (tmp_path / "penstock.toml").write_text(example)
+    checked = run("serve", "--config", tmp_path / "penstock.toml", "--print-config").stdout.decode()
+    for key in re.findall(r"^([a-z-]+) = ", example.split("[serve]")[1].split("\n[")[0], re.MULTILINE):
+        assert re.search(rf"^{key} = .*penstock.toml:\d+$", checked, re.MULTILINE), key
+    server = serve(f"penstock serve --config {tmp_path / 'penstock.toml'}")
+    key = {"Authorization": "Bearer key-one"}
+    assert server.post("/v1/embeddings", {"model": "text-embedding-3-small", "input": "x"}, headers=key).status_code == 200
+    assert server.post("/v1/rerank", {"model": "rank", "query": "x", "documents": ["y"]}, headers=key).status_code == 200
+    assert server.get("/v1/models").status_code == 401
+    assert server.get("/readyz", headers={"Host": "elsewhere.example"}).status_code == 200
+    assert server.get("/info", headers={"Host": "elsewhere.example", **key}).status_code == 403
+
+
+def test_the_probes_answer(readme_server, place, environment):
+    probes = [body for _, body in blocks(CONFIGURATION.split("## Probes")[1].split("\n## ")[0], "sh")]
+    assert len(probes) == 1
+    done = sh(probes[0], readme_server, place, environment)
+    check_statuses(probes[0], done)
+
+
+def test_links_between_documents_lead_somewhere():
+    """Files that are there, and headings of them."""
+    documents = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    for document in [*documents, *sorted((ROOT / "docs").glob("*.md"))]:
+        text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if "://" in link:
+                continue
+            path, _, anchor = link.partition("#")
+            target = document.parent / path if path else document
+            assert target.exists(), (document.name, link)
+            if anchor:
+                heads = [re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-")
+                         for head in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)]
+                assert anchor in heads, (document.name, link)
