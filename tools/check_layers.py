@@ -8,7 +8,9 @@
 - No module is named on a DEPS or TEST_DEPS line that nothing there includes.
 - A source file has at most 800 lines (generated ones, which say so on top, may have more), a function
   at most 70, or its comment says "Long: why".
-- Files that docs/ARCHITECTURE.md and CONTRIBUTING.md name under "Adding" exist.
+- The picture of the modules in docs/ARCHITECTURE.md has every module, in lines that use lower ones
+  only; so has the table below it. Files that the page names, and CONTRIBUTING.md under "Adding",
+  exist.
 - A header begins with a comment that says what it is for, and has #pragma once (x-inl.h is
   included once per instruction set and has not).
 - No absolute path of somebody's machine in any file under version control.
@@ -38,6 +40,8 @@ TEXT_BYTES_MAX = 1 << 20
 BODY_BEGIN = re.compile(r"^( {0,2}| {4,})[^#\s/].*\)(?: const| noexcept| override| final| mutable|\s*->.*)* \{$")
 CONTROL = re.compile(r"^\s*(if|for|while|switch|else|do|catch|}|return|EXPECT|ASSERT)\b|^\s*}")
 ADDING = re.compile(r"^## Adding.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+PICTURE = re.compile(r"^## Modules$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"^\| module \| holds \|$.*?(?=\n\n)", re.MULTILINE | re.DOTALL)
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|cmake|py|md|json|txt))`")
 
 Module = collections.namedtuple("Module", "deps test_deps")
@@ -155,11 +159,32 @@ def check_unused(modules, used):
                 yield f"CMakeLists.txt: {name} names {dep} in TEST_DEPS and no test includes it"
 
 
+def check_picture(modules):
+    """ARCHITECTURE's picture and table beside the modules there are; apps is not a penstock_module."""
+    document = "docs/ARCHITECTURE.md"
+    text = (ROOT / document).read_text()
+    picture, table = PICTURE.search(text), TABLE.search(text)
+    if not picture or not table:
+        yield f"{document}: no picture, or no table, of the modules"
+        return
+    lines = [line.split("|")[0].split() for line in picture[1].splitlines()]
+    line_of = {name: at for at, line in enumerate(lines) for name in line}
+    rows = [line.split("|")[1] for line in table[0].splitlines() if line.startswith("| `")]
+    every = sorted({*modules, "apps"})
+    for name, drawn in (("picture", sorted(sum(lines, []))), ("table", sorted(re.findall(r"`(\w+)/`", " ".join(rows))))):
+        if drawn != every:
+            yield f"{document}: the {name} of the modules differs in {sorted(set(drawn) ^ set(every)) or 'names twice'}"
+    for name, module in modules.items():
+        for dep in module.deps:
+            if line_of.get(dep, len(lines)) <= line_of.get(name, -1):
+                yield f"{document}: {name} uses {dep}, which is no lower line of the picture"
+
+
 def check_named_files():
-    """A name may be relative to src/, to the folder of the section's subject, or a mere file name."""
+    """A name may be relative to src/, or a mere file name."""
     names = {path.name for path in tracked_files()}
-    for document in ("docs/ARCHITECTURE.md", "CONTRIBUTING.md"):
-        for section in ADDING.findall((ROOT / document).read_text()):
+    for document, sections in (("docs/ARCHITECTURE.md", re.compile(r".+", re.DOTALL)), ("CONTRIBUTING.md", ADDING)):
+        for section in sections.findall((ROOT / document).read_text()):
             for name in NAMED_FILE.findall(section):
                 if re.search(r"NAME|_x\b|[a-z]+_x[-.]|\*", name):
                     continue
@@ -225,6 +250,7 @@ def main():
         if path.suffix == ".h" and top == "src" and not path.stem.endswith("-inl"):
             headers.append(path)
     findings += check_unused(modules, used)
+    findings += check_picture(modules)
     findings += check_named_files()
     if arguments.headers:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -50,7 +50,7 @@ struct PoolLoop {
       for (size_t i = 0; i < kTurnSteps && turn_bytes < kTurnBytes && next < count; ++i) {
         turn_bytes += bytes(next);
         if (i > 0 && IsLong()) break;
-        Status status = Check();
+        Status status = context.CheckWanted(Clock::now());
         if (status.ok()) status = step(next);
         if (!status.ok()) return Done(std::move(status));
         ++next;
@@ -63,14 +63,6 @@ struct PoolLoop {
   }
 
   bool IsLong() const { return next < count && bytes(next) >= kLongStepBytes; }
-
-  Status Check() const {
-    if (context.cancelled()) return {StatusCode::kCancelled, "the client left"};
-    if (context.deadline <= Clock::now()) {
-      return {StatusCode::kDeadlineExceeded, "the request's time ran out before its turn came"};
-    }
-    return Status::Ok();
-  }
 
   WorkerPool::Turn Done(Status status) {
     if (context.trace != nullptr) context.trace->Enter(Stage::kComplete);

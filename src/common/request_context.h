@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "common/status.h"
+
 namespace penstock {
 
 class CancelToken {
@@ -47,6 +49,10 @@ struct RequestContext {
   std::shared_ptr<RequestMemory> memory;
   uint64_t client = 0;  // tells clients apart: a hash of the API key, or of the address
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
+  // OK while the answer is wanted. kCancelled: the client left; kDeadlineExceeded, with `message`.
+  Status CheckWanted(
+      Clock::time_point now,
+      const char* message = "the request's time ran out before its turn came") const noexcept;
 };
 
 }  // namespace penstock

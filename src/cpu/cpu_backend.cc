@@ -18,7 +18,7 @@ class CpuBackend final : public Backend {
 
   std::string name() const override { return device_.name(); }
   DType preferred_dtype() const override {
-    return device_.kernels->isa == Isa::kAvx512Bf16 ? DType::kBf16 : DType::kF32;
+    return device_.kernels->multiplies_bf16 ? DType::kBf16 : DType::kF32;
   }
   void PlaceCaller() const override { device_.pool.PlaceCaller(); }
 

@@ -13,7 +13,7 @@ CpuDevice::CpuDevice(const Kernels* table, size_t threads, bool pin)
 }
 
 std::string CpuDevice::name() const {
-  return std::string("cpu (") + IsaName(kernels->isa) + ", " + std::to_string(pool.threads()) +
+  return std::string("cpu (") + kernels->name + ", " + std::to_string(pool.threads()) +
          (pool.threads() == 1 ? " thread)" : " threads)");
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "common/int_math.h"
+
 namespace penstock::cpu {
 namespace {
-
-size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 const float* Data(const Table* table) {
   return table == nullptr ? nullptr : static_cast<const FloatTable*>(table)->data();
@@ -22,7 +22,7 @@ size_t CacheBytes() {
 }
 
 DType AttentionDType(const Kernels& kernels, DType linear) {
-  return linear != DType::kF32 && kernels.isa == Isa::kAvx512Bf16 ? DType::kBf16 : DType::kF32;
+  return linear != DType::kF32 && kernels.multiplies_bf16 ? DType::kBf16 : DType::kF32;
 }
 
 CpuOps::CpuOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* resident,

@@ -22,45 +22,43 @@ bool HasAvxVnni() {
 }  // namespace
 #endif
 
-const char* IsaName(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return "scalar";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvxVnni:
-      return "avxvnni";
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kAvx512Vnni:
-      return "avx512vnni";
-    case Isa::kAvx512Bf16:
-      return "avx512bf16";
-    case Isa::kNeon:
-      return "neon";
-  }
-  return "?";
-}
+namespace {
 
-std::vector<const Kernels*> SupportedKernels() {
-  std::vector<const Kernels*> out = {ScalarKernels()};
-  const auto add = [&out](const Kernels* kernels, bool supported) {
-    if (kernels != nullptr && supported) out.push_back(kernels);
+// Features of this processor.
+uint32_t SupportedFeatures() {
+  uint32_t features = 0;
+  const auto add = [&features](Feature feature, bool supported) {
+    if (supported) features |= feature;
   };
 #if defined(__x86_64__)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-  add(Avx2Kernels(), avx2);
-  add(AvxVnniKernels(), avx2 && HasAvxVnni());
-  add(Avx512Kernels(), avx512);
-  add(Avx512VnniKernels(), vnni);
-  add(Avx512Bf16Kernels(), vnni && __builtin_cpu_supports("avx512bf16"));
+  add(kAvx2, avx2);
+  add(kAvxVnni, avx2 && HasAvxVnni());
+  add(kAvx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+  add(kAvx512Vnni, __builtin_cpu_supports("avx512vnni"));
+  add(kAvx512Bf16, __builtin_cpu_supports("avx512bf16"));
 #elif defined(__aarch64__)
-  add(NeonKernels(), true);  // every 64-bit ARM processor has it
+  add(kNeon, true);  // every 64-bit ARM processor has it
 #endif
+  return features;
+}
+
+// Slowest first.
+constexpr const Kernels* (*kTables[])() = {ScalarKernels, Avx2Kernels,       AvxVnniKernels,
+                                           Avx512Kernels, Avx512VnniKernels, Avx512Bf16Kernels,
+                                           NeonKernels};
+
+}  // namespace
+
+std::vector<const Kernels*> SupportedKernels() {
+  const uint32_t features = SupportedFeatures();
+  std::vector<const Kernels*> out;
+  for (const auto table : kTables) {
+    const Kernels* const kernels = table();
+    if (kernels != nullptr && (kernels->needs & ~features) == 0) out.push_back(kernels);
+  }
   return out;
 }
 
@@ -69,8 +67,8 @@ Expected<const Kernels*> ChooseKernels(const std::string& forced) {
   if (forced.empty()) return supported.back();
   std::string names;
   for (const Kernels* kernels : supported) {
-    if (forced == IsaName(kernels->isa)) return kernels;
-    names += (names.empty() ? "" : ", ") + std::string(IsaName(kernels->isa));
+    if (forced == kernels->name) return kernels;
+    names += (names.empty() ? "" : ", ") + std::string(kernels->name);
   }
   return Status::Unsupported("PENSTOCK_CPU_ISA=" + forced + ": this processor offers " + names,
                              "PENSTOCK_CPU_ISA");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/int_math.h"
+
 namespace penstock::cpu {
 namespace {
 
@@ -10,8 +12,6 @@ constexpr size_t kBlockTilesMax = 8;
 constexpr size_t kTaskOpsMin = 64 << 10;
 constexpr size_t kAlignment = 64;
 constexpr size_t kPartsMax = 4;  // of a scratch
-
-size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 // Hands out the parts of a scratch.
 class ScratchCarver {

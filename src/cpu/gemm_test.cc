@@ -275,9 +275,7 @@ TEST_P(Gemm, Int8RowsOfZerosAndTinyValues) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Gemm, testing::ValuesIn(cpu::SupportedKernels()),
-                         [](const auto& test) {
-                           return std::string(cpu::IsaName(test.param->isa));
-                         });
+                         [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace
 }  // namespace penstock

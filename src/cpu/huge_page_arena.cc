@@ -8,10 +8,10 @@
 #include <new>
 #include <utility>
 
+#include "common/int_math.h"
+
 namespace penstock::cpu {
 namespace {
-
-size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Whole pages straight from the system, so that they go back to it when they are not used; the heap
 // would keep them. Pages that are never touched take no memory.

@@ -14,7 +14,8 @@ namespace {
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
-    Isa::kAvx2,
+    "avx2", kAvx2,
+    false,  // bf16
 #include "cpu/table-inl.h"
 };
 }  // namespace

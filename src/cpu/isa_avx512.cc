@@ -14,7 +14,8 @@ namespace {
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
-    Isa::kAvx512,
+    "avx512", kAvx512,
+    false,  // bf16
 #include "cpu/table-inl.h"
 };
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
-    Isa::kAvx512Bf16,
+    "avx512bf16", kAvx512 | kAvx512Vnni | kAvx512Bf16,
+    true,  // bf16
 #include "cpu/table-inl.h"
 };
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
-    Isa::kAvx512Vnni,
+    "avx512vnni", kAvx512 | kAvx512Vnni,
+    false,  // bf16
 #include "cpu/table-inl.h"
 };
 }  // namespace

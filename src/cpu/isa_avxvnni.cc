@@ -14,7 +14,8 @@ namespace {
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
-    Isa::kAvxVnni,
+    "avxvnni", kAvx2 | kAvxVnni,
+    false,  // bf16
 #include "cpu/table-inl.h"
 };
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
-    Isa::kNeon,
+    "neon", kNeon,
+    false,  // bf16
 #include "cpu/table-inl.h"
 };
 }  // namespace

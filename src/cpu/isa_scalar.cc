@@ -12,7 +12,8 @@ namespace {
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {
-    Isa::kScalar,
+    "scalar", 0,
+    false,  // bf16
 #include "cpu/table-inl.h"
 };
 }  // namespace

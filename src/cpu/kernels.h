@@ -36,8 +36,16 @@
 
 namespace penstock::cpu {
 
-enum class Isa { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeon };
-const char* IsaName(Isa isa);  // "scalar", "avx2", "avxvnni", "avx512", ...
+// Extensions of a processor that kernels use, as bits. Each implies those that the compiler flags
+// of its kernels name besides.
+enum Feature : uint32_t {
+  kAvx2 = 1 << 0,  // and FMA
+  kAvxVnni = 1 << 1,
+  kAvx512 = 1 << 2,  // F, BW, DQ and VL
+  kAvx512Vnni = 1 << 3,
+  kAvx512Bf16 = 1 << 4,
+  kNeon = 1 << 5,
+};
 
 // May stand for floats, bf16 or bytes in memory.
 typedef uint32_t __attribute__((__may_alias__)) Word;
@@ -145,9 +153,11 @@ struct AttentionTask {
 };
 
 struct Kernels {
-  Isa isa;
-  int32_t panel;      // columns of a weight panel
-  int32_t tile_rows;  // rows a GEMM tile works on at once
+  const char* name;      // as PENSTOCK_CPU_ISA has it: "avx512bf16"
+  uint32_t needs;        // Features
+  bool multiplies_bf16;  // in the processor; else bf16 is widened first
+  int32_t panel;         // columns of a weight panel
+  int32_t tile_rows;     // rows a GEMM tile works on at once
 
   // An int8 group with a NaN or an infinity has the scale NaN: all of its row's results are NaN.
   void (*pack_rows)(const PackRowsTask& task);

@@ -20,9 +20,9 @@ TEST(Kernels, EveryInstructionSetAgreesWithScalar) {
 
 TEST(Dispatch, ForcedSetsAndUnknownOnes) {
   for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
-    auto chosen = cpu::ChooseKernels(cpu::IsaName(kernels->isa));
-    ASSERT_TRUE(chosen.ok());
-    EXPECT_EQ(*chosen, kernels);
+    auto selected = cpu::ChooseKernels(kernels->name);
+    ASSERT_TRUE(selected.ok());
+    EXPECT_EQ(*selected, kernels);
   }
   auto unknown = cpu::ChooseKernels("sse9");
   ASSERT_FALSE(unknown.ok());
@@ -114,7 +114,7 @@ TEST_P(EveryIsa, AttentionKeepsSequencesApart) {
 INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, testing::ValuesIn([] {
                            std::vector<std::string> names;
                            for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
-                             names.push_back(cpu::IsaName(kernels->isa));
+                             names.push_back(kernels->name);
                            }
                            return names;
                          }()),

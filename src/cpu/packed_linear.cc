@@ -7,12 +7,11 @@
 #include <limits>
 #include <vector>
 
+#include "common/int_math.h"
 #include "common/status.h"
 
 namespace penstock::cpu {
 namespace {
-
-size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 uint16_t ToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

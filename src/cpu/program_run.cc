@@ -5,12 +5,11 @@
 #include <variant>
 
 #include "common/exception_status.h"
+#include "common/int_math.h"
 #include "common/waiting_lock.h"
 
 namespace penstock::cpu {
 namespace {
-
-size_t RoundUp(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
 const float* Data(const Table* table) {
   return table == nullptr ? nullptr : static_cast<const FloatTable*>(table)->data();

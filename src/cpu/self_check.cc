@@ -221,10 +221,10 @@ std::vector<KernelCheck> CheckKernels() {
   const std::vector<Runner::Result> reference = Runner(*ScalarKernels()).RunAll();
   std::vector<KernelCheck> checks;
   for (const Kernels* kernels : SupportedKernels()) {
-    if (kernels->isa == Isa::kScalar) continue;
+    if (kernels == ScalarKernels()) continue;
     const std::vector<Runner::Result> results = Runner(*kernels).RunAll();
     for (size_t i = 0; i < results.size(); ++i) {
-      checks.push_back({IsaName(kernels->isa), results[i].kernel,
+      checks.push_back({kernels->name, results[i].kernel,
                         Error(results[i].values, reference[i].values), results[i].error_max});
     }
   }

@@ -1,4 +1,4 @@
-// The rows of the dispatch table, in the order of struct Kernels after `isa`.
+// The rows of the dispatch table, in the order of struct Kernels after `multiplies_bf16`.
 // clang-format off
     kPanel,
     kTileRows,

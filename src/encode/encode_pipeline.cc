@@ -154,7 +154,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   void RunChunk(Chunk* chunk) {
     RequestTokenizer::Scratch scratch;
     for (size_t i = chunk->begin; i < chunk->end; ++i) {
-      Status status = CheckContext();
+      Status status = plan_.context.CheckWanted(Clock::now());
       if (status.ok() && run_ == RunStages::kInfer) {
         MakeUpIds(*plan_.engine, plan_.items[i], &chunk->made);
       } else if (status.ok()) {
@@ -198,15 +198,6 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     return plan_.context.memory->Take(
         static_cast<int64_t>(values) *
         (kValueBytes + plan_.printed_value_bytes + plan_.response_value_bytes));
-  }
-
-  Status CheckContext() const {
-    if (plan_.context.cancelled()) return {StatusCode::kCancelled, "the client left"};
-    if (plan_.context.deadline != Clock::time_point::max() &&
-        plan_.context.deadline <= Clock::now()) {
-      return {StatusCode::kDeadlineExceeded, "the request's time ran out before its turn came"};
-    }
-    return Status::Ok();
   }
 
   // Of several failures that of the first item counts, whichever thread comes first.

@@ -122,8 +122,8 @@ TEST_P(GoldenModel, AgreesWithReference) {
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
   ASSERT_FALSE(cases.empty());
   for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
-    SCOPED_TRACE(cpu::IsaName(kernels->isa));
-    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = cpu::IsaName(kernels->isa)});
+    SCOPED_TRACE(kernels->name);
+    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
     auto model = EncoderModel::Load(*folder, backend->get());
     ASSERT_TRUE(model.ok()) << model.status().ToString();
@@ -150,7 +150,7 @@ TEST_P(GoldenModel, AgreesWithReference) {
       }
       EXPECT_LE(worst, kErrorMax) << "case " << i << " of " << cases[i].ids.size() << " tokens";
     }
-    RecordProperty(std::string("error_max_") + cpu::IsaName(kernels->isa), std::to_string(worst));
+    RecordProperty(std::string("error_max_") + kernels->name, std::to_string(worst));
   }
 }
 
@@ -236,7 +236,7 @@ TEST_P(GoldenModel, Bf16AndInt8StayClose) {
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
   for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
-    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = cpu::IsaName(kernels->isa)});
+    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
     for (const auto& [dtype, cosine_min] : {std::pair{DType::kBf16, 0.999}, {DType::kI8, 0.99}}) {
       auto model = EncoderModel::Load(*folder, backend->get(), dtype);
@@ -258,7 +258,7 @@ TEST_P(GoldenModel, Bf16AndInt8StayClose) {
           }
         }
         EXPECT_GT(dot / std::sqrt(ours * theirs), cosine_min)
-            << cpu::IsaName(kernels->isa) << " " << DTypeName(dtype);
+            << kernels->name << " " << DTypeName(dtype);
       }
     }
   }

@@ -120,9 +120,10 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
       return parts_->Stop({StatusCode::kCancelled, "the client left"});
     }
     if (lost_) return parts_->Stop(MakeStatus(StatusCode::kInternal, "the stream was lost"));
-    if (request_->context.deadline <= Clock::now()) {
-      return parts_->Stop({StatusCode::kDeadlineExceeded,
-                           "the request's time ran out before all of it was answered"});
+    if (Status wanted = request_->context.CheckWanted(
+            Clock::now(), "the request's time ran out before all of it was answered");
+        !wanted.ok()) {
+      return parts_->Stop(std::move(wanted));
     }
     while (parts_out_ < kPartsOutMax) {
       const int64_t unread = stream_ == nullptr ? 0 : static_cast<int64_t>(stream_->unread());

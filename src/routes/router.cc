@@ -134,11 +134,9 @@ void Handle(const RouteCall& call) {
 // A large body on a worker, where the client or the deadline may have gone meanwhile.
 void HandleLarge(const RouteCall& call) {
   const RequestContext& context = call.request->context;
-  if (context.cancelled()) return call.Fail({StatusCode::kCancelled, "the client left"});
-  if (context.deadline <= Clock::now()) {
-    return call.Fail(
-        {StatusCode::kDeadlineExceeded, "the request's time ran out before its body was read"});
-  }
+  const Status wanted =
+      context.CheckWanted(Clock::now(), "the request's time ran out before its body was read");
+  if (!wanted.ok()) return call.Fail(wanted);
   ScopedMemory parsing(context.memory.get());
   const Status taken = parsing.Take(static_cast<int64_t>(call.body.size()) * kParseMemoryPerByte);
   if (!taken.ok()) return call.Fail(taken);

@@ -9,14 +9,11 @@
 namespace penstock {
 
 void JobAnswers::MarkDead(EncodeJob* job, Clock::time_point now, size_t rows) {
-  if (job->context.cancelled()) {
-    metrics_->CountDropped(StatusCode::kCancelled, rows);
-    Fail(job, MakeStatus(StatusCode::kCancelled, "the client left"));
-  } else if (job->context.deadline <= now) {
-    metrics_->CountDropped(StatusCode::kDeadlineExceeded, rows);
-    Fail(job, MakeStatus(StatusCode::kDeadlineExceeded,
-                         "the request's time ran out while it waited for the model"));
-  }
+  Status status =
+      job->context.CheckWanted(now, "the request's time ran out while it waited for the model");
+  if (status.ok()) return;
+  metrics_->CountDropped(status.code(), rows);
+  Fail(job, std::move(status));
 }
 
 void JobAnswers::Fail(EncodeJob* job, Status status) {
