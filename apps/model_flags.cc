@@ -133,8 +133,8 @@ void AddSpeedFlags(CLI::App* app, ModelOptions* flags) {
       ->default_str("auto")
       ->type_name("TOKENS")
       ->group(speed);
-  app->add_option("--max-batch-sequences", flags->scheduler.max_batch_sequences,
-                  "Sequences of one batch.")
+  app->add_option("--max-batch-rows,--max-batch-sequences", flags->scheduler.max_batch_rows,
+                  "Rows (sequences) of one batch.")
       ->check(CLI::Range(1, 8191))
       ->type_name("N")
       ->group(speed);

@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As the scheduler's max_batch_sequences.
+// As the scheduler's max_batch_rows.
 constexpr size_t kBatchTextsMax = 512;
 
 // A folder that goes with its object.

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kStrata = 64;
 constexpr int kKernelRepeats = 4;  // of the same texts, cut into batches at other places
 constexpr double kWarmupS = 0.5;
-// The scheduler's max_batch_sequences: far more than texts of these lengths come to.
+// The scheduler's max_batch_rows: far more than texts of these lengths come to.
 constexpr size_t kBatchTextsMax = 512;
 
 // Hands the texts out in turn, the words rotated once more each time round.

@@ -13,12 +13,11 @@ namespace penstock {
 namespace {
 
 BatchLimits LimitsFrom(const EncoderSchedulerOptions& options) {
-  PENSTOCK_CHECK(options.max_batch_tokens > 0 && options.max_batch_sequences > 0);
+  PENSTOCK_CHECK(options.max_batch_tokens > 0 && options.max_batch_rows > 0);
   BatchLimits limits;
   limits.tokens =
       std::min(static_cast<uint32_t>(options.max_batch_tokens), BatchRing::kLimitMax.units);
-  limits.rows =
-      std::min(static_cast<uint32_t>(options.max_batch_sequences), BatchRing::kLimitMax.rows);
+  limits.rows = std::min(static_cast<uint32_t>(options.max_batch_rows), BatchRing::kLimitMax.rows);
   limits.work = WorkLimit(options.times, static_cast<int32_t>(limits.tokens), options.length_max);
   return limits;
 }

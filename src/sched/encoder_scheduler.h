@@ -71,7 +71,7 @@ struct EncoderSchedulerOptions {
   // Tokens of one batch; Engine measures the knee where it is kAutoBatchTokens.
   static constexpr int32_t kAutoBatchTokens = 0;
   int32_t max_batch_tokens = 1024;
-  int32_t max_batch_sequences = 512;
+  int32_t max_batch_rows = 512;
   // What batches cost, where known: bounds their attention work and how long a thread may lead.
   BatchTimes times;
   // Longest sequence of the model, for the bound of attention work.

@@ -179,7 +179,7 @@ TEST_F(EncoderSchedulerTest, WaitingRequestsShareABatch) {
 }
 
 TEST_F(EncoderSchedulerTest, BatchesAreBoundedByTokensAndRowsAndRejoined) {
-  Start({.max_batch_tokens = 10, .max_batch_sequences = 4});
+  Start({.max_batch_tokens = 10, .max_batch_rows = 4});
   const std::vector<int32_t> lengths = {4, 4, 4, 10, 25, 1, 1, 1, 1, 1, 7, 3};
   std::future<Result> result;
   ASSERT_TRUE(scheduler_->Submit(MakeJob(lengths, 1, &result)).ok());
@@ -449,7 +449,7 @@ class EncoderSchedulerStress : public EncoderSchedulerTest,
 INSTANTIATE_TEST_SUITE_P(Replicas, EncoderSchedulerStress, testing::Values(1, 3));
 
 TEST_P(EncoderSchedulerStress, ManyThreadsSubmitAndCancel) {
-  Start({.max_batch_tokens = 64, .max_batch_sequences = 8, .max_queued_tokens = 400}, GetParam());
+  Start({.max_batch_tokens = 64, .max_batch_rows = 8, .max_queued_tokens = 400}, GetParam());
   constexpr int kThreads = 4;
   constexpr int kRounds = 300;
   std::atomic<int> ok{0}, cancelled{0}, refused{0};

@@ -153,7 +153,7 @@ class NoMemory : public testing::Test {
   NoMemory()
       : scheduler_(Runners(1),
                    {.max_batch_tokens = 64,
-                    .max_batch_sequences = 16,
+                    .max_batch_rows = 16,
                     .max_queued_tokens = 10'000,
                     .manual = true,
                     .model = "m"},

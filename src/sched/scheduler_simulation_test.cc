@@ -190,7 +190,7 @@ class RandomSchedule : public SchedulerSimulation, public testing::WithParamInte
 
 TEST_P(RandomSchedule, EveryJobOnceEveryRowRightEveryBatchWithinItsLimits) {
   Start({.max_batch_tokens = 64,
-         .max_batch_sequences = 16,
+         .max_batch_rows = 16,
          .times = {.fixed_s = 1e-4, .token_s = 1e-5, .work_s = 1e-6},
          .length_max = 64,
          .max_queued_tokens = 6000,
@@ -260,7 +260,7 @@ TEST_P(RandomSchedule, EveryJobOnceEveryRowRightEveryBatchWithinItsLimits) {
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomSchedule, testing::Range(0, 40));
 
 TEST_F(SchedulerSimulation, InteractiveGoesFirstAndBulkAgesIn) {
-  Start({.max_batch_tokens = 64, .max_batch_sequences = 16, .bulk_every = 4});
+  Start({.max_batch_tokens = 64, .max_batch_rows = 16, .bulk_every = 4});
   const size_t bulk =
       Submit({.lengths = std::vector<int32_t>(400, 16), .priority = Priority::kBulk});
   // There is always interactive work: more of it comes with each batch.
@@ -288,7 +288,7 @@ TEST_F(SchedulerSimulation, InteractiveGoesFirstAndBulkAgesIn) {
 }
 
 TEST_F(SchedulerSimulation, AnInteractiveJobWaitsForTheBatchUnderWayOnly) {
-  Start({.max_batch_tokens = 64, .max_batch_sequences = 16});
+  Start({.max_batch_tokens = 64, .max_batch_rows = 16});
   Submit({.lengths = std::vector<int32_t>(500, 16), .priority = Priority::kBulk});
   std::vector<size_t> interactive;
   during_run_ = [&] {
@@ -305,7 +305,7 @@ TEST_F(SchedulerSimulation, AnInteractiveJobWaitsForTheBatchUnderWayOnly) {
 }
 
 TEST_F(SchedulerSimulation, WaitingJobsGetEvenSharesAndNobodyStarves) {
-  Start({.max_batch_tokens = 64, .max_batch_sequences = 16});
+  Start({.max_batch_tokens = 64, .max_batch_rows = 16});
   const size_t large = Submit({.lengths = std::vector<int32_t>(1000, 4)});
   std::vector<size_t> small;
   for (int i = 0; i < 3; ++i) small.push_back(Submit({.lengths = {4, 4, 4, 4}}));
@@ -369,7 +369,7 @@ TEST_F(SchedulerSimulation, RetryAfterComesFromTheDrainRate) {
 }
 
 TEST_F(SchedulerSimulation, ExpiredWorkInABacklogIsToldWhenSomebodySubmits) {
-  Start({.max_batch_tokens = 64, .max_batch_sequences = 16});
+  Start({.max_batch_tokens = 64, .max_batch_rows = 16});
   Submit({.lengths = std::vector<int32_t>(100, 4)});
   size_t expiring = 0;
   bool submitted = false;
@@ -458,7 +458,7 @@ TEST_F(SchedulerSimulation, BulkMayFillThreeQuartersOfTheQueue) {
 }
 
 TEST_F(SchedulerSimulation, DeadRowsKeepNobodyOut) {
-  Start({.max_batch_tokens = 64, .max_batch_sequences = 16, .max_queued_rows = 8});
+  Start({.max_batch_tokens = 64, .max_batch_rows = 16, .max_queued_rows = 8});
   std::vector<size_t> dead;
   for (int i = 0; i < 8; ++i) {
     dead.push_back(Submit({.lengths = {4}, .output = EncoderOutput::kPooled}));
@@ -493,7 +493,7 @@ class BulkAndInteractive : public SchedulerSimulation {
   static constexpr double kTokenS = 10e-6;
   void StartSlow(int32_t bulk_every) {
     Start({.max_batch_tokens = 8192,
-           .max_batch_sequences = 512,
+           .max_batch_rows = 512,
            .times = {.fixed_s = kFixedS, .token_s = kTokenS, .work_s = 0},
            .bulk_every = bulk_every});
   }

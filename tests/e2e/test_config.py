@@ -108,6 +108,7 @@ def test_two_keys_in_a_variable(keys, start):
     ("PENSTOCK_NO_PIN", "1", "pin", False), ("PENSTOCK_NO_PIN", "no", "pin", True),
     ("PENSTOCK_PIN", "FALSE", "pin", False), ("PENSTOCK_ACCESS_LOG", "yes", "access-log", True),
     ("PENSTOCK_NO_AUTO_TRUNCATE", "true", "auto-truncate", False), ("PENSTOCK_HTTP_THREADS", "3", "io-threads", 3),
+    ("PENSTOCK_MAX_BATCH_SEQUENCES", "7", "max-batch-rows", 7),
     ("PENSTOCK_MAX_BODY_BYTES", "1MiB", "max-body-bytes", "1MiB"),
 ])
 def test_every_flag_is_a_variable(variable, value, name, wanted):
