@@ -21,7 +21,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve install install-strip uninstall deb check-deb test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan fuzz check-arm clean
+.PHONY: help release deps serve install install-strip uninstall deb check-deb test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -130,6 +130,17 @@ tsan:  ## unit tests under the thread sanitizer
 	cmake --preset tsan -DPENSTOCK_BUILD_BENCHES=OFF
 	cmake --build build-tsan -j $(JOBS)
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
+
+# What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
+ASAN_TESTS := http routes corpus
+TSAN_TESTS := batch tensor sched engine
+sanitizers:  ## a part of asan and tsan, in some minutes
+	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
+	cmake --build build-asan -j $(JOBS) --target $(ASAN_TESTS:=_test)
+	ctest --test-dir build-asan -j 2 --output-on-failure --progress -R '^($(subst $() ,|,$(ASAN_TESTS)))\.'
+	cmake --preset tsan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
+	cmake --build build-tsan -j $(JOBS) --target $(TSAN_TESTS:=_test)
+	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure --progress -R '^($(subst $() ,|,$(TSAN_TESTS)))\.'
 
 fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regular expression, FUZZ_SEED=)
 	@tools/install_deps.sh build fuzz
