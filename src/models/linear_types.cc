@@ -43,8 +43,8 @@ Expected<TypeOverride> ParseKeptPart(std::string_view text) {
     if (part.layer && part.linear) return part;
   }
   return Status::InvalidArgument(fmt::format(
-      "'{}' is no layer (0, -1), product (qkv, attention-out, ff-in, ff-out) or product "
-      "of a layer (-1.ff-out)",
+      "'{}' is no layer (0, -1), linear layer (qkv, attention-out, ff-in, ff-out) or linear layer "
+      "of one layer (-1.ff-out)",
       text));
 }
 

@@ -168,7 +168,7 @@ class LayerLoader {
         reader_(reader),
         out_(out),
         ropes_(ropes) {
-    // Parts that are kept are kept because int8 is too coarse for them.
+    // Decided by the main type: overrides are higher types, which need no calibration.
     if (types.dtype == DType::kI8) calibration_.emplace(*out, folder.max_tokens);
   }
 
