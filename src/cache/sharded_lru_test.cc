@@ -88,7 +88,7 @@ TEST_F(ShardedLruTest, TimeToLive) {
   EXPECT_EQ(counters_.expired->value(), 1u);
   EXPECT_EQ(cache->entries(), 1u);
   EXPECT_TRUE(Get(cache.get(), "b"));
-  // Nobody asks for b again: the next entry clears it away.
+  // b is not asked for again: the next entry evicts it.
   now_ += seconds(100);
   Put(cache.get(), "c", "3");
   EXPECT_EQ(cache->entries(), 1u);

@@ -5,7 +5,7 @@
 // end of its queue, so a request with thousands of texts takes turns with the others instead of
 // keeping a thread to itself.
 //
-// Which turn is next:
+// Order of turns:
 //   - interactive tasks go before bulk ones; while both wait, one turn in kTurnsPerBulk is bulk's;
 //   - long turns (more than about 10 ms: parsing and printing of megabytes) run on threads of their
 //     own, at a low priority of the system: neither short turns nor the model wait for them.

@@ -1,4 +1,3 @@
-// Compares every kernel this processor can run with the scalar one, on seeded random inputs.
 // Compares every kernel this processor can run with the scalar one, on seeded random inputs. Used
 // by tests and by `penstock doctor`.
 #pragma once
