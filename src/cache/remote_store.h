@@ -112,7 +112,7 @@ class RemoteStore {
   std::deque<Write> writes_;    // guarded by mutex_
   size_t write_bytes_ = 0;      // guarded by mutex_
   bool stopping_ = false;       // guarded by mutex_
-  std::thread thread_;          // last: uses what is above
+  std::thread thread_;          // last: uses the members above
 };
 
 }  // namespace penstock

@@ -122,8 +122,8 @@ TEST_F(ShardedLruTest, BigEntriesAreNotTaken) {
   EXPECT_TRUE(Get(cache.get(), "a"));
 }
 
-// Against a map that never forgets: a hit is always the last value put; memory stays in bounds and
-// the gauge is what is held.
+// Against a map that never forgets: a hit is always the last value put; memory stays in bounds, and
+// the gauge equals it.
 TEST_F(ShardedLruTest, RandomUse) {
   for (const size_t shards : {1, 16}) {
     const size_t bound = 8 << 20;

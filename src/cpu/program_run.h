@@ -42,7 +42,7 @@ class CpuProgramRun final : public ProgramRun {
   Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) override;
 
  private:
-  // A program, and what is known before it runs.
+  // A program, and figures computed before it runs.
   struct Prepared {
     explicit Prepared(const Program& program);
 

@@ -53,7 +53,8 @@
 //               others wait.
 //   no cycle    Under the lock only Demand and EarliestDeadlineNs are called, which load atomics.
 //               A leader never waits, so a callback that submits under a kept turn cannot either.
-// After the decision has changed a waiter's word the waiter may be gone; only its address is used.
+// After the decision has changed a waiter's word the waiter may be destroyed; only its address is
+// used.
 //
 // Checked by compute_gate_test.cc and, over seeded schedules of single steps with runners and
 // leaders, batch/compute_gate_steps_test.cc.
