@@ -1,4 +1,4 @@
-# The front door: `make help`. CMake does the work; see CMakePresets.json for the builds.
+# Begin with `make help`. CMake does the work; see CMakePresets.json for the builds.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := release
@@ -29,7 +29,7 @@ help:  ## this list
 release: $(BUILD)/build.ninja  ## build/penstock (the default)
 	cmake --build $(BUILD) -j $(JOBS) --target penstock
 
-# CMake itself finds out when it must run again; this only starts it.
+# Only the first run: CMake itself runs again when it must.
 $(BUILD)/build.ninja:
 	cmake --preset release || { echo 'packages missing? `make deps` installs them' >&2; exit 1; }
 
@@ -54,7 +54,7 @@ install-strip: release
 uninstall:  ## remove what install put there, with the same variables
 	@packaging/install.sh uninstall
 
-# Without what only benchmarks link, so that the package does not depend on it.
+# Without the libraries that only benchmarks link, so that the package does not depend on them.
 deb: deps  ## the Debian package, build-deb/penstock_VERSION_ARCHITECTURE.deb
 	@tools/install_deps.sh package
 	cmake --preset release -B build-deb -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
@@ -148,7 +148,7 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 	cmake --build build-fuzz -j $(JOBS) --target fuzz_targets
 	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --only '$(FUZZ)'
 
-# What a processor decides: kernels and models (the sets neon and scalar), the sign of char in text.
+# Modules that depend on the processor: kernels and models (sets neon and scalar), text (sign of char).
 ARM_TESTS := common formats text cpu models
 
 check-arm:  ## cross-compile for 64-bit ARM; under qemu the tests from kernels to models, an embedding

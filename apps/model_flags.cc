@@ -104,7 +104,7 @@ void AddModelTypeFlags(CLI::App* app, ModelOptions* flags, bool several) {
          "--int8-keep", flags->int8_keep,
          "Parts of int8 models that take auto's type instead, with commas between: layers "
          "from 0, or -1 from the end; linear layers in every layer: qkv, attention-out, ff-in, "
-         "ff-out; a product of a layer: -1.ff-out. penstock doctor says what helps." +
+         "ff-out; a linear layer of one layer: -1.ff-out. penstock doctor says what helps." +
              one)
       ->check(CLI::Validator(CheckKeep, ""))
       ->allow_extra_args(false)

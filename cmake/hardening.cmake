@@ -1,6 +1,6 @@
-# What makes a bug harder to exploit: canaries before return addresses, checked copies into buffers
-# of known size, and a table of imported functions that is read-only once the program runs. In
-# optimised builds without sanitizers, which check more and do not go with it. Without
+# Hardening, which makes a bug harder to exploit: canaries before return addresses, checked copies
+# into buffers of known size, and a table of imported functions that is read-only once the program
+# runs. Only in optimised builds without sanitizers, which check more and do not go with it. Without
 # -fcf-protection: Linux does not enforce marked jump targets in programs, and the marks are
 # instructions in every function. tests/e2e/test_binary.py reads the properties off the program.
 option(PENSTOCK_HARDEN "Build with stack protector, _FORTIFY_SOURCE and full RELRO" ON)

@@ -2,7 +2,7 @@
 #
 # Makes the library penstock_NAME of src/NAME/*.cc; of the *_test.cc beside them
 # the test program NAME_test; of each *_bench.cc the program of that name.
-# isa_<level>.cc files are compiled for their instruction set and nothing else is.
+# Only isa_<level>.cc files are compiled for an instruction set: the one they name.
 function(penstock_module name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
   set(dir ${PROJECT_SOURCE_DIR}/src/${name})

@@ -26,7 +26,7 @@ destdir=${DESTDIR:-}
 install=${INSTALL:-install}
 config=$sysconfdir/penstock/penstock.toml
 
-# They become words of the unit; DESTDIR does not, and may be any folder.
+# These appear in the unit; DESTDIR does not, and may be any folder.
 for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir"; do
   if [[ ! $folder =~ ^/[A-Za-z0-9/._+~-]*$ ]]; then
     echo "install.sh: '$folder' is not an absolute path of letters, digits and /._+~-" >&2

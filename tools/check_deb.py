@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "tests/golden/models/bert_mean_normalize"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONFIG = "etc/penstock/penstock.toml"
-# Run by the systemd of the new Debian; what it prints is read by check_boot.
+# Run by the systemd of the new Debian; check_boot reads its output.
 BOOT = """#!/bin/bash
 exec > /srv/told 2>&1
 post() {
@@ -56,7 +56,7 @@ systemctl poweroff --force
 TOLD = ["ActiveState=active", "HTTP/1.1 200 OK", "reload 0", "HTTP/1.1 200 OK", "another process", "ActiveState=active",
         "HTTP/1.1 200 OK", "Result=success", "Result=exit-code", "ExecMainStatus=2", "NRestarts=0", "end"]
 UNITS = ("usr/lib/systemd/system/penstock.service", "lib/systemd/system/penstock.service")
-# What the package managers, the linker and the database of users write; all else must be as before.
+# Files of the package managers, the linker and the user database; all others must be as before.
 FOREIGN = re.compile(r"/(proc|sys|dev|run|tmp)/|/var/lib/(dpkg|apt|systemd)/|/var/cache/(apt|debconf|ldconfig)/"
                      r"|/var/log/|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$|/etc/ld.so.cache$|/srv/")
 

@@ -30,7 +30,7 @@ if [[ ${#files[@]} -eq 0 ]]; then
   exit 0
 fi
 echo "tidy: ${#files[@]} files"
-# -fno-... flags of g++ that clang does not know are no finding of ours.
+# g++'s -fno-... flags, which clang does not know, are not findings.
 printf '%s\0' "${files[@]}" |
   xargs -0 -n 1 -P "${JOBS:-2}" clang-tidy -p "$build" --quiet --warnings-as-errors='*' \
     --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE 'warnings? (generated|treated)|^Suppressed|^Use -header' >&2) ||

@@ -1,4 +1,4 @@
-// What every cache counts: penstock_cache_*{cache="token" | "result" | "redis"}.
+// The counters of every cache: penstock_cache_*{cache="token" | "result" | "redis"}.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@ struct CacheMetrics {
   Gauge* bytes;
 };
 
-// `cache` is one of a fixed few names. Makes the series, or gives those made before.
+// `cache` is one of a few fixed names. Makes the series, or returns those made before.
 CacheMetrics MakeCacheMetrics(std::string_view cache, Metrics* metrics);
 
 }  // namespace penstock

@@ -13,15 +13,15 @@
 namespace penstock {
 namespace {
 
-// More than any answer to what we ask: 1024 values of at most 1 MiB would be cut short, but such
-// answers are too slow to be of use.
+// Limit of one reply. A full look-up, 1024 values of at most 1 MiB, could exceed it, but would be
+// too slow to be of use.
 constexpr size_t kAnswerBytesMax = 64 << 20;
-// hiredis makes room for an array's elements before they come, 8 bytes for each that is claimed:
-// 17 GB for a line of 13 bytes. Ours are as long as a look-up has keys, and hold no arrays.
+// hiredis allocates an array's elements before they come, 8 bytes for each one claimed: 17 GB for a
+// line of 13 bytes. Our replies are as long as a look-up has keys, and hold no arrays.
 constexpr size_t kElementsMax = 1 << 16;
 
-// hiredis' own functions, but for arrays. A null answer counts as out of memory, which fails the
-// connection. (The type of the count is another in each version of hiredis.)
+// hiredis' own functions, except for arrays. A null reply counts as out of memory, which fails the
+// connection. (The type of the count differs between versions of hiredis.)
 redisReplyObjectFunctions* LimitedReplies(redisReplyObjectFunctions* own) {
   [[maybe_unused]] static const auto create_array = own->createArray;  // g++ 12 sees no use of it
   static redisReplyObjectFunctions limited = [own] {
@@ -103,7 +103,7 @@ bool RedisConnection::Command(const std::vector<std::string_view>& command, Dead
   const std::string name(command[0]);
   return Fail(reply->type == REDIS_REPLY_ERROR
                   ? name + ": " + std::string(reply->str, std::min(reply->len, kErrorBytesMax))
-                  : name + ": an answer that is none");
+                  : name + ": an answer of the wrong type");
 }
 
 bool RedisConnection::Append(const std::vector<std::string_view>& command) {

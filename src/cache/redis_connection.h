@@ -1,7 +1,7 @@
 // One connection to Redis through hiredis, every exchange under a deadline. One thread.
 //
-// hiredis' own time-outs count from byte to byte, so a server that dribbles could hold the thread
-// for long; here the socket does not block, and poll waits for what is left of the time.
+// hiredis' own time-outs count from byte to byte, so a server that sends slowly could hold the
+// thread for long; here the socket does not block, and poll waits for the rest of the time.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -29,18 +29,18 @@ class RedisConnection {
 
   // Connects, logs in, chooses the database, and waits for the answer to a PING.
   bool Open(const RedisUrl& url, Deadline deadline);
-  // `why`, which lives as long as the program, is the error. Takes no memory.
+  // Closes with the error `why`, which must live as long as the program. Allocates nothing.
   void Close(const char* why);
 
   // False: out of memory; the connection is closed.
   bool Append(const std::vector<std::string_view>& command);
   bool Flush(Deadline deadline);
-  // The next answer; null: failed. An answer may be an error of the server's.
+  // The next reply; null: failed. A reply may be an error of the server.
   RedisReplyPtr Read(Deadline deadline);
 
-  // Closes; `what`, of which the first kErrorBytesMax bytes are kept, is the error. False, always.
+  // Closes with the error `what`, cut to kErrorBytesMax bytes. Always false.
   bool Fail(std::string_view what);
-  // What went wrong last.
+  // The last error.
   const std::string& error() const { return error_; }
 
  private:

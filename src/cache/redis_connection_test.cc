@@ -1,4 +1,4 @@
-// Against a server whose answers are those of the test.
+// Against a server whose replies the test writes.
 #include "cache/redis_connection.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class OneAnswer {
   std::thread thread_;
 };
 
-// What a request is answered with; null: the connection has failed, *error says why.
+// The reply to a request; null: the connection has failed, *error says why.
 RedisReplyPtr Ask(const std::string& answer, std::string* error) {
   const OneAnswer server(answer);
   RedisConnection connection;
@@ -76,8 +76,8 @@ TEST(RedisConnection, ReadsAnArray) {
   EXPECT_EQ(reply->element[1]->type, REDIS_REPLY_NIL);
 }
 
-// Room is made for what an array claims, so it may not claim much: refused at once, not when the
-// time is up.
+// hiredis allocates what an array claims, so the claim is limited: refused at once, not after the
+// time-out.
 TEST(RedisConnection, RefusesArraysThatAreTooLongOrNested) {
   for (const std::string answer : {"*65537\r\n", "*2147483647\r\n", "*1\r\n*1\r\n$1\r\na\r\n"}) {
     std::string error;

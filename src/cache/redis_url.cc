@@ -100,7 +100,7 @@ Status ParseSocket(std::string_view rest, RedisUrl* url) {
   if (!Decode(rest.substr(0, query), &url->path) || !url->path.starts_with('/')) {
     return Bad("the path of a Unix socket begins with '/'");
   }
-  // sockaddr_un has room for so many.
+  // The limit of sockaddr_un.
   if (url->path.size() > 107) return Bad("the path of a Unix socket has 107 bytes at most");
   return Status::Ok();
 }

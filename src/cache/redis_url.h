@@ -1,4 +1,4 @@
-// What --redis-url may say.
+// RedisUrl: the parsed value of --redis-url.
 #pragma once
 
 #include <cstdint>

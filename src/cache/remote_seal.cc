@@ -24,7 +24,7 @@ constexpr size_t kMacBytes = 16;
 using Mac = std::array<unsigned char, kMacBytes>;
 
 void Failed(bool failed) {
-  if (failed) throw std::bad_alloc();  // the one reason that is left
+  if (failed) throw std::bad_alloc();  // the only other reason
 }
 
 // HMAC-SHA256 over the key's length, the key and the value.

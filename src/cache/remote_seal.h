@@ -1,12 +1,12 @@
-// How values are stored in Redis, and what of what comes back is believed.
+// How values are stored in Redis, and which replies are trusted.
 //
 //   with a secret     "PNS2", the value's length (u32), HMAC-SHA256 cut to 128 bits, the value
 //   without           "PNS1", the value's length (u32), XXH3 of 64 bits, the value
 //
 // Both are over the entry's key and the value, so a value under another key is refused. The first
-// is authentication: who has no secret can make no value that is believed, and the worst a hostile
-// Redis can do is to answer with nothing or with an older value of the same key, which, as keys
-// name all a value depends on, is the same. The second finds accidents only: anyone can compute it.
+// is authentication: only a holder of the secret can make a trusted value, and the worst a hostile
+// Redis can do is to return nothing or an older value of the same key, which is the same, as keys
+// name all that a value depends on. The second finds accidents only: anyone can compute it.
 // Integers are little-endian, as on all machines this runs on.
 #pragma once
 
@@ -26,7 +26,7 @@ class RemoteSeal {
   explicit RemoteSeal(std::string secret) : secret_(std::move(secret)) {}
 
   bool authenticates() const { return !secret_.empty(); }
-  // The value as it is stored, and back; nothing if it is not one of ours under this key.
+  // The value as stored, and back; nothing if it was not sealed under this key.
   std::string Seal(std::string_view key, std::string_view value) const;
   std::optional<std::string_view> Open(std::string_view key, std::string_view sealed) const;
 

@@ -26,7 +26,7 @@ constexpr size_t kWriteBytesAtATime = 256 << 10;
 
 constexpr size_t kLoggedBytesMax = 200;
 
-// What a server said, fit for a line of the log.
+// A server's message, made fit for a log line.
 std::string Printable(const std::string& text) {
   std::string out = text.substr(0, kLoggedBytesMax);
   for (char& c : out) {
@@ -84,7 +84,7 @@ RemoteStore::~RemoteStore() {
   thread_.join();
 }
 
-// Once, whatever it throws.
+// Calls `done` once, even if it throws.
 void RemoteStore::Lookup::Answer() {
   const GetDone call = std::exchange(done, nullptr);
   call(std::move(values));
@@ -133,13 +133,13 @@ void RemoteStore::Put(std::string key, std::string_view value) {
       }
     }
   } catch (const std::bad_alloc&) {
-    // Not written, as when it is down.
+    // Dropped, as when the store is down.
   }
   dropped_.Add();
 }
 
 void RemoteStore::Run() {
-  // A server that went away is an error of write, not our end.
+  // A lost server is an error of write, not a SIGPIPE that ends the process.
   sigset_t pipe;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -178,13 +178,13 @@ void RemoteStore::Serve(Connection* connection, std::chrono::milliseconds* back_
   const auto since = Clock::now();
   while (Work(connection)) {
   }
-  // One that answers a PING and nothing more is no better than one that is away.
+  // A server that answers a PING and then fails is treated like one that is away.
   if (Clock::now() - since > options_.back_off_max) *back_off = options_.back_off_min;
 }
 
 void RemoteStore::SetDown(const std::string& why) noexcept {
   const bool was_up = up_.exchange(false, std::memory_order_acq_rel);
-  // Once for each time it goes down, and for the first attempt of all.
+  // Logged once for each time it goes down, and for the very first attempt.
   if (was_up || errors_.value() == 0) {
     try {
       LogWarn("redis at {}: {}; working without it", options_.url.ToString(), Printable(why));
@@ -214,12 +214,12 @@ void RemoteStore::MissAll() {
     try {
       Miss(&lookup);
     } catch (...) {
-      // `done` was called; what it throws is no matter of the store's.
+      // `done` was called; its exceptions do not concern the store.
     }
   }
 }
 
-// Look-ups first: somebody waits for them.
+// Look-ups first: requests wait for them.
 bool RemoteStore::Work(Connection* connection) {
   std::optional<Lookup> lookup;
   std::vector<Write> writes;
@@ -247,7 +247,7 @@ bool RemoteStore::Work(Connection* connection) {
   return Ask(connection, &*lookup);
 }
 
-// Read, and what is waited for is answered whatever happens.
+// Read, but the look-up is always answered.
 bool RemoteStore::Ask(Connection* connection, Lookup* lookup) {
   bool kept = false;
   try {
@@ -270,7 +270,7 @@ bool RemoteStore::Read(Connection* connection, Lookup* lookup) {
   if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY || reply->elements != count) {
     if (reply != nullptr) {
       connection->Fail(reply->type == REDIS_REPLY_ERROR ? std::string_view(reply->str, reply->len)
-                                                        : "MGET: an answer that is none");
+                                                        : "MGET: not one value for each key");
     }
     Miss(lookup);
     return false;
@@ -308,7 +308,7 @@ bool RemoteStore::WriteSome(Connection* connection, const std::vector<Write>& wr
   for (size_t i = 0; ok && i < writes.size(); ++i) {
     const RedisReplyPtr reply = connection->Read(deadline);
     ok = reply != nullptr;
-    // Full, or a replica: it may still answer look-ups.
+    // The server is full or a replica: it may still answer look-ups.
     if (ok && reply->type == REDIS_REPLY_ERROR) errors_.Add();
   }
   return ok;

@@ -2,17 +2,17 @@
 //
 //   GetMany, Put (any thread) --> bounded queues --> the store's thread: MGET | SET, pipelined
 //
-// The thread alone owns the connection, so no request ever touches a socket; what waits for an
-// answer waits a few milliseconds at most. After a failure (no connection, no answer in time, an
-// answer that is none) the store is down: look-ups are misses and writes are dropped, at once and
+// The thread alone owns the connection, so no request ever touches a socket; a request waits for a
+// reply for a few milliseconds at most. After a failure (no connection, no reply in time, a reply
+// of the wrong type) the store is down: look-ups are misses and writes are dropped, at once and
 // without the thread, which tries again after 100 ms, 200 ms, ... 10 s. It is up again when the
 // server has answered a PING.
 //
-// What is stored says whom to believe (cache/remote_seal.h); whatever does not fit is a miss. Keys
-// are SHA-256 of what the value depends on, the model's fingerprint included,
-// so that a value found is the value asked for: two inputs with one SHA-256 are not known.
+// Stored values are sealed (cache/remote_seal.h); a value whose seal does not fit is a miss. Keys
+// are SHA-256 of all that the value depends on, the model's fingerprint included, so the value
+// found is the value asked for: no two inputs with one SHA-256 are known.
 //
-// Memory that runs out on the store's thread is one more failure: who waits gets misses, the
+// Running out of memory on the store's thread is one more failure: waiting look-ups are misses, the
 // connection is made anew.
 #pragma once
 
@@ -48,7 +48,7 @@ struct RemoteStoreOptions {
   std::chrono::milliseconds back_off_min{100};
   std::chrono::milliseconds back_off_max{10'000};
   std::chrono::seconds ttl{3600};    // 0: the server's own rules decide
-  size_t value_bytes_max = 1 << 20;  // longer ones are neither written nor believed
+  size_t value_bytes_max = 1 << 20;  // longer ones are neither written nor accepted
   size_t queue_bytes_max = 8 << 20;  // writes that wait; more are dropped
   size_t lookups_max = 1024;         // look-ups that wait; more are misses
 };
@@ -57,19 +57,19 @@ class RemoteStore {
  public:
   // Starts the thread; does not wait for the server.
   RemoteStore(const RemoteStoreOptions& options, Metrics* metrics);
-  ~RemoteStore();  // answers what waits, drops what is not written
+  ~RemoteStore();  // answers waiting look-ups, drops unwritten values
   RemoteStore(const RemoteStore&) = delete;
   RemoteStore& operator=(const RemoteStore&) = delete;
 
   // One for each key, in their order.
   using Values = std::vector<std::optional<std::string>>;
   using GetDone = std::function<void(Values)>;
-  // Calls `done` exactly once: here when the store is down, else from its thread, which it must
-  // not hold up. Where memory for the question is short it throws std::bad_alloc instead.
+  // Calls `done` exactly once: here when the store is down, else from its thread, which `done` must
+  // not hold up. Throws std::bad_alloc, without calling `done`, if the keys cannot be queued.
   void GetMany(std::vector<std::string> keys, GetDone done);
-  // GetMany of one key that waits; at most about `timeout` after a write under way.
+  // GetMany of one key, waiting for it: at most about `timeout` after a write under way.
   std::optional<std::string> GetNow(std::string key);
-  // Written some time later, if all goes well. Throws nothing.
+  // Queues a write; it may be dropped. Throws nothing.
   void Put(std::string key, std::string_view value);
 
   bool up() const { return up_.load(std::memory_order_acquire); }
@@ -112,7 +112,7 @@ class RemoteStore {
   std::deque<Write> writes_;    // guarded by mutex_
   size_t write_bytes_ = 0;      // guarded by mutex_
   bool stopping_ = false;       // guarded by mutex_
-  std::thread thread_;          // last: uses what is above
+  std::thread thread_;          // last: uses the members above
 };
 
 }  // namespace penstock

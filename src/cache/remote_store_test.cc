@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-// Generous: the machine may be busy. What is measured is that nobody waits for seconds.
+// Generous: the machine may be busy. The tests only rule out waits of seconds.
 constexpr milliseconds kSoon{1000};
 
 bool Eventually(const std::function<bool()>& condition, milliseconds limit = milliseconds(10'000)) {
@@ -379,7 +379,7 @@ TEST_F(RemoteStoreTest, WhatWaitsIsBounded) {
   StopServing();
 }
 
-// Whatever fails on the store's thread for want of memory: who waits is answered, and the store
+// Any allocation that fails on the store's thread: waiting look-ups are answered, and the store
 // comes up again.
 TEST_F(RemoteStoreTest, OutOfMemoryOnItsThreadIsAFailureLikeOthers) {
   START_REDIS_OR_SKIP();
@@ -430,7 +430,7 @@ TEST_F(RemoteStoreTest, WhatAnAnswerIsHandedToMayThrow) {
   }
 }
 
-// Its words go into the log: bounded, on one line, without what a terminal would obey.
+// A server's message goes into the log: bounded, on one line, without terminal controls.
 TEST_F(RemoteStoreTest, WhatAServerSaysIsFitForTheLog) {
   const std::string bad = "-ERR \x1b[2J\x9b" + std::string(300'000, 'x') + "\r\n";
   Serve([&](int client) {
@@ -461,7 +461,7 @@ TEST(RemoteSealTest, IsHmacCutInHalf) {
   EXPECT_EQ(hex, "504e53320500000007b2e72eb0de7c850200b6b78e615aee76616c7565");
   EXPECT_EQ(seal.Open("the key", sealed), "value");
   EXPECT_EQ(seal.Open("the kez", sealed), std::nullopt);
-  // What one takes from the key, the other gains: lengths are part of it.
+  // A byte moved from the key to the value: lengths are part of the seal.
   EXPECT_EQ(seal.Open("the keyv", sealed), std::nullopt);
 }
 

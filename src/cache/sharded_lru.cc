@@ -14,7 +14,7 @@
 namespace penstock {
 namespace {
 
-// What malloc adds to a block, about.
+// malloc's overhead per block, about.
 constexpr size_t kMallocBytes = 16;
 constexpr size_t kBucketsMin = 64;
 // A shard smaller than this holds too few entries to be worth a lock of its own.
@@ -38,7 +38,7 @@ struct ShardedLru::Entry {
   }
 };
 
-// On a cache line of its own: its neighbours' locks are others' business.
+// On a cache line of its own, so that locks of neighbours do not disturb each other.
 struct alignas(64) ShardedLru::Shard {
   mutable std::mutex mutex;
   // All guarded by mutex.
@@ -202,8 +202,8 @@ void ShardedLru::Put(uint64_t space, std::string_view key,
     if (Entry* const old = shard.Find(entry->hash, space, key)) shard.Remove(old);
     shard.Insert(entry);
     const size_t shard_bytes = bytes_max_ / shard_count_;
-    // What nobody asked for in its lifetime lies at the end and leaves whether there is room or
-    // not, so that an idle cache does not keep a full one's memory for ever.
+    // Expired entries that were not used lie at the end and leave even if there is room, so that an
+    // idle cache does not keep a full one's memory for ever.
     while (shard.oldest != entry) {
       const bool over = shard.oldest->expires_ns != 0 && shard.oldest->expires_ns <= now;
       if (!over && shard.bytes <= shard_bytes) break;

@@ -2,11 +2,11 @@
 //
 //   key --hash--> shard: mutex | buckets -> entries chained | list by last use, newest first
 //
-// A key is a number, which names what the bytes belong to (a model), and bytes. An entry is one
-// block of memory: links, hash, times, then the bytes of key and value. The bound counts these
-// blocks and the buckets, so it is memory, not payload. Keys are compared whole: equal hashes cost
-// a comparison and never give a wrong answer. The hash is seeded anew in each process, so that
-// nobody can prepare keys that fall together.
+// A key is a number, which names the owner of the bytes (a model), and bytes. An entry is one block
+// of memory: links, hash, times, then the bytes of key and value. The bound counts these blocks and
+// the buckets, so it is memory, not payload. Keys are compared whole: equal hashes cost a
+// comparison and never give a wrong answer. The hash is seeded anew in each process, so that
+// clients cannot prepare keys that collide.
 //
 // Any thread may call anything. A shard's lock is held for a look-up and the copy of one value.
 #pragma once
@@ -29,7 +29,7 @@ struct LruOptions {
   size_t bytes_max = 0;  // of all shards together; 0: nothing is ever held
   // An entry bigger than this is not taken. 0: an eighth of a shard.
   size_t entry_bytes_max = 0;
-  std::chrono::seconds ttl{0};  // since it was put there; 0: for ever
+  std::chrono::seconds ttl{0};  // from Put on; 0: for ever
   size_t shards = 16;           // 1 to 256; fewer where bytes_max is small
   std::function<std::chrono::steady_clock::time_point()> now;  // for tests
 };
@@ -44,8 +44,8 @@ class ShardedLru {
 
   bool enabled() const { return bytes_max_ > 0; }
 
-  // True: there was one and `use` was called with its value, under the shard's lock: it copies and
-  // returns. Counts a hit or a miss.
+  // True: found, and `use` was called with the value under the shard's lock, so it should copy and
+  // return. Counts a hit or a miss.
   template <typename Use>
   bool Get(uint64_t space, std::string_view key, Use&& use) {
     const UseFn call = [](void* context, std::span<const std::byte> value) {
@@ -53,7 +53,7 @@ class ShardedLru {
     };
     return GetWith(space, key, call, &use);
   }
-  // Replaces what there was under this key. The value is the parts, one after the other.
+  // Replaces the entry of this key. The value is the parts, one after the other.
   void Put(uint64_t space, std::string_view key,
            std::initializer_list<std::span<const std::byte>> parts);
 

@@ -88,7 +88,7 @@ TEST_F(ShardedLruTest, TimeToLive) {
   EXPECT_EQ(counters_.expired->value(), 1u);
   EXPECT_EQ(cache->entries(), 1u);
   EXPECT_TRUE(Get(cache.get(), "b"));
-  // Nobody asks for b again: the next entry clears it away.
+  // b is not asked for again: the next entry evicts it.
   now_ += seconds(100);
   Put(cache.get(), "c", "3");
   EXPECT_EQ(cache->entries(), 1u);
@@ -122,8 +122,8 @@ TEST_F(ShardedLruTest, BigEntriesAreNotTaken) {
   EXPECT_TRUE(Get(cache.get(), "a"));
 }
 
-// Against a map that never forgets: a hit is always the last value put; memory stays in bounds and
-// the gauge is what is held.
+// Against a map that never forgets: a hit is always the last value put; memory stays in bounds, and
+// the gauge equals it.
 TEST_F(ShardedLruTest, RandomUse) {
   for (const size_t shards : {1, 16}) {
     const size_t bound = 8 << 20;

@@ -10,7 +10,7 @@ namespace {
 
 // A client that fills the budget is through within seconds, or its time-out ends it.
 constexpr int kRetryAfterS = 1;
-// Blocks that are let go together are trimmed together.
+// Blocks that are freed together are trimmed together.
 constexpr std::chrono::milliseconds kSettle{200};
 
 }  // namespace

@@ -1,6 +1,6 @@
-// ByteBudget: a bound on the bytes that all requests hold together, and RequestMemory, what one of
-// them holds. Memory is taken from the budget before it is allocated: bodies as they arrive, ids,
-// results and printed answers before they are made.
+// ByteBudget: a bound on the bytes that all requests hold together; RequestMemory: the bytes that
+// one of them holds. Memory is taken from the budget before it is allocated: bodies as they arrive,
+// ids, results and printed answers before they are made.
 //
 // Any thread may call. Bulk work may fill three quarters of the budget, so that there is room for
 // interactive work at any time.
@@ -52,7 +52,7 @@ class ByteBudget {
   std::condition_variable wake_;
   bool trim_ = false;      // guarded by mutex_
   bool stopping_ = false;  // guarded by mutex_
-  std::thread trimmer_;    // trimming takes milliseconds: no request's thread does it
+  std::thread trimmer_;    // trimming takes milliseconds, too long for a request's thread
 };
 
 class RequestMemory {
@@ -63,11 +63,11 @@ class RequestMemory {
   RequestMemory(const RequestMemory&) = delete;
   RequestMemory& operator=(const RequestMemory&) = delete;
 
-  // Counts `bytes` as held until Give or the end of this object. Else nothing is taken:
+  // Counts `bytes` as held until Give or the end of this object. On an error nothing is taken:
   //   kPayloadTooLarge    this request alone is over the bound of its class
-  //   kResourceExhausted  with what others hold it is; retry_after_s is set
+  //   kResourceExhausted  with the bytes of other requests it is; retry_after_s is set
   Status Take(int64_t bytes);
-  // At most what is held.
+  // `bytes`: at most held().
   void Give(int64_t bytes);
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
 

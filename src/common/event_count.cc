@@ -14,7 +14,7 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t tim
   timespec timeout{};
   timeout.tv_sec = timeout_ns / 1'000'000'000;
   timeout.tv_nsec = timeout_ns % 1'000'000'000;
-  // Whatever it returns (woken, changed already, timed out, interrupted), the caller looks again.
+  // Whatever the result (woken, changed already, timed out, interrupted), the caller looks again.
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns < 0 ? nullptr : &timeout,
           nullptr, 0);
 }

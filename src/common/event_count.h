@@ -8,16 +8,17 @@
 //
 // Why no wake-up is lost: PrepareWait counts the waiter in before it reads the condition; the
 // notifier changes the condition before it reads the count. All four are seq_cst, so at least one
-// of the two sees the other. A notifier that finds nobody pays one load of a line that is only
-// written when somebody goes to sleep.
+// of the two sees the other. A notification without waiters costs one load of a line that is only
+// written when a thread goes to sleep.
 //
 // While a wake-up is on its way (`waking_`) NotifyOne does not send another: the thread that wakes
-// clears the flag before it looks at the condition, so it sees what those said. Hence a rule: who
-// wakes and finds more to do than it can take calls NotifyOne for the next. A thread that is about
-// to sleep reads its key before it clears the flag. So whoever raises the flag after that moves
-// the epoch after the key was read, and this thread does not sleep on it; in the other order a
-// thread could sleep with the flag up, its wake-up spent on one that did not sleep, and nobody
-// would be woken until a third came by. tests/spin/batch_ring.pml checks this, both ways round.
+// clears the flag before it looks at the condition, so it sees all changes announced meanwhile.
+// Hence a rule: a thread that wakes and finds more work than it can take calls NotifyOne for the
+// next. A thread about to sleep reads its key before it clears the flag. So a notifier that raises
+// the flag after that moves the epoch after the key was read, and this thread does not sleep on it;
+// in the other order a thread could sleep with the flag up, its wake-up spent on one that did not
+// sleep, and no thread would be woken until a third came by. tests/spin/batch_ring.pml checks both
+// orders.
 //
 // (Source: the Dekker argument of folly's and Eigen's event counts; the sleeping is a futex.)
 #pragma once
@@ -32,7 +33,7 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t tim
 void FutexWake(const std::atomic<uint32_t>* word, int32_t count);
 
 // One turn of a loop that waits for another thread to do a few instructions: pauses at first, then
-// gives the processor away, then sleeps, should that thread have lost its own.
+// yields the processor, then sleeps, in case the other thread has lost its own.
 class SpinWait {
  public:
   void Once();
@@ -41,14 +42,14 @@ class SpinWait {
   uint32_t turns_ = 0;
 };
 
-// What lock-free code is built from: this, or in tests a stand-in that lets a seeded scheduler
+// The primitives of lock-free code: this, or in tests a stand-in that lets a seeded scheduler
 // choose which thread takes the next step (src/batch/step_sync.h).
 struct SystemSync {
   template <typename T>
   using Atomic = std::atomic<T>;
   using Spin = SpinWait;
-  // How often to look before going to sleep: a wake-up costs 15 to 20 µs; to spin about as long is
-  // at most twice the best.
+  // Looks before a thread sleeps: a wake-up costs 15 to 20 µs; spinning for about as long costs at
+  // most twice the best.
   static constexpr int kWaitSpins = 400;
   static constexpr int kYieldsBeforeSleep = 40;
   static void Wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns) {
@@ -85,7 +86,7 @@ class alignas(64) BasicEventCount {
     waiters_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  // Whether a notification would find anybody.
+  // Whether there are waiters.
   bool HasWaiters() const { return waiters_.load(std::memory_order_seq_cst) != 0; }
   void NotifyOne() {
     if (HasWaiters()) WakeOne();

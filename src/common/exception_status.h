@@ -1,5 +1,5 @@
-// The exception barrier of a thread: nothing throws across modules on purpose, so what is caught
-// there is a failed allocation, or a bug; it ends the request or the model at work and no other.
+// The exception barrier of a thread: no module throws to another on purpose, so an exception here
+// is a failed allocation or a bug; it ends the request or the model at work and no other.
 #pragma once
 
 #include <utility>
@@ -8,10 +8,10 @@
 
 namespace penstock {
 
-// In a catch block: logs "`where`: what()"; drops the line where there is no memory for it.
+// In a catch block: logs "`where`: what()"; drops the line if out of memory.
 void LogException(const char* where) noexcept;
 
-// Runs `work`; an exception is logged and goes no further. True: there was none.
+// Runs `work`; logs an exception and stops it. True: there was none.
 template <typename Work>
 bool RunGuarded(const char* where, Work&& work) noexcept {
   try {
@@ -23,12 +23,12 @@ bool RunGuarded(const char* where, Work&& work) noexcept {
   }
 }
 
-// Of the exception being handled; to be called within catch (...). std::bad_alloc and
-// std::length_error, which is what too large a container throws: kResourceExhausted, try again in a
-// second. All others: kInternal with their text. Throws nothing, whatever memory is left.
+// The Status of the exception being handled; to be called within catch (...). std::bad_alloc and
+// std::length_error (a container became too large): kResourceExhausted, try again in a second. All
+// others: kInternal with their text. Throws nothing, even when out of memory.
 Status ExceptionStatus() noexcept;
 
-// A Status with `message`, or without memory for it one that says so.
+// A Status with `message`; when out of memory, one that says so.
 Status MakeStatus(StatusCode code, const char* message) noexcept;
 
 }  // namespace penstock

@@ -32,7 +32,7 @@ class FailingNew {
   // All allocations so far, of all threads.
   static long Allocations() { return allocations_.load(std::memory_order_relaxed); }
 
-  // What the operators are made of; null: this one fails.
+  // The allocation behind all operators; null: this one fails.
   static void* Alloc(size_t size, size_t alignment) noexcept {
     allocations_.fetch_add(1, std::memory_order_relaxed);
     if (left_ > 0) --left_;
@@ -93,7 +93,7 @@ class FailingNewElsewhere {
 
 }  // namespace penstock
 
-// All of them: a sanitizer brings its own for those that are left out, and they do not mix.
+// All operators, since a sanitizer brings its own for those left out, and the two do not mix.
 void* operator new(size_t size) { return penstock::FailingNew::AllocOrThrow(size, 1); }
 void* operator new[](size_t size) { return penstock::FailingNew::AllocOrThrow(size, 1); }
 void* operator new(size_t size, std::align_val_t alignment) {

@@ -12,11 +12,11 @@ namespace {
 using simdjson::dom::element;
 using simdjson::dom::element_type;
 
-// Above this a parser is not kept for the thread's next text.
+// Larger parsers are not kept for the thread's next text.
 constexpr size_t kKeptParserBytesMax = 1 << 20;
 
-// simdjson chooses its code for this processor at first use, inside functions that may not throw;
-// done here, that need not find memory later.
+// simdjson selects its code for this processor at first use, inside functions that may not throw;
+// selecting it here keeps that from allocating later.
 [[maybe_unused]] const auto kChosenHere = simdjson::get_active_implementation() -> name();
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }

@@ -12,7 +12,7 @@
 namespace penstock {
 
 // Use: JsonWriter w(&out); w.BeginObject().Field("id", 3).Key("xs").Floats(xs).EndObject();
-// Commas are placed by the writer; that Begin and End match is up to the caller.
+// The writer places commas; the caller must match Begin and End.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string* out) : out_(*out) {}
@@ -28,7 +28,7 @@ class JsonWriter {
   JsonWriter& Int(int64_t number);
   JsonWriter& Uint(uint64_t number);
   // The fewest digits that read back as the same number; always with a '.' or an exponent. NaN and
-  // infinities, which JSON has not, become null.
+  // infinities, which JSON lacks, become null.
   JsonWriter& Double(double number);
   JsonWriter& Float(float number);
   JsonWriter& Bool(bool truth);

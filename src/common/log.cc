@@ -36,8 +36,8 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
 // The line number that marks a message as fields of a JSON object. Penstock logs no source lines.
 constexpr int kFieldsLine = 1;
 
-// %* of a pattern: the message, which may quote what came from elsewhere (%v would leave it as it
-// is), as text on one line, or as the last fields of a JSON object.
+// %* of a pattern: the message, which may quote foreign text (%v would leave that as it is), as
+// text on one line, or as the last fields of a JSON object.
 class MessageFlag : public spdlog::custom_flag_formatter {
  public:
   explicit MessageFlag(bool json) : json_(json) {}

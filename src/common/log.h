@@ -1,8 +1,8 @@
 // The program's log: one line an event, on stderr, as text or as JSON. Any thread.
 //
-// Lines never hold what a client sent as input (texts, documents, keys): logs are kept longer
-// and read by more people than requests are. What else a line quotes (a target, another server's
-// error) is made printable and cut to kPrintableBytesMax (common/printable.h).
+// Lines never hold a client's input (texts, documents, keys): logs are kept longer and read by more
+// people than requests. Other foreign text in a line (a target, another server's error) is made
+// printable and cut to kPrintableBytesMax (common/printable.h).
 #pragma once
 
 #include <fmt/core.h>
@@ -24,23 +24,23 @@ struct LogOptions {
 // "debug", "info", "warn", "error", "off".
 Expected<LogLevel> ParseLogLevel(std::string_view name);
 
-// Before it is called: text, kInfo. May be called again.
+// Until the first call: text, kInfo. May be called again.
 void InitLog(const LogOptions& options);
 bool LogEnabled(LogLevel level);
 void LogMessage(LogLevel level, std::string_view message);
 // Whether lines are JSON.
 bool LogIsJson();
-// A line of an event that has fields, where lines are JSON. `fields`: the inside of an object, such
-// as R"("message":"request","status":200)"; whoever makes it makes foreign text printable. They
-// come after "time" and "level".
+// Logs an event with fields, where lines are JSON. `fields`: the inside of an object, such as
+// R"("message":"request","status":200)"; the caller makes foreign text in it printable. They come
+// after "time" and "level".
 void LogJsonFields(LogLevel level, std::string_view fields);
-// A line of the access log, which is asked for by itself: it is written whatever the level is.
-// `fields` as of LogJsonFields.
+// Logs a line of the access log whatever the level is, as a flag of its own asks for it. `fields`
+// as of LogJsonFields.
 void LogAccess(LogLevel level, std::string_view message);
 void LogAccessFields(LogLevel level, std::string_view fields);
 void FlushLog();
-// Called before each line, by the thread that logs; null = none. For what stands on the terminal
-// without an end of line.
+// Sets a function called before each line, by the thread that logs; null = none. For text that
+// stands on the terminal without an end of line.
 void SetLogPrelude(void (*prelude)());
 
 template <typename... Args>

@@ -1,5 +1,5 @@
-// Keeps lines that clients can cause from filling the log: a few a second, the rest is counted and
-// told with the next line. Any thread.
+// LogLimit: keeps lines that clients can cause from filling the log. A few pass each second; the
+// rest is counted, and the next line that passes tells the count. Any thread.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ class LogLimit {
 
   explicit LogLimit(int lines_per_second_max) : lines_per_second_max_(lines_per_second_max) {}
 
-  // Nothing: the line is to be left out. Else how many were left out since the last one.
+  // Nothing: leave the line out. Else the number of lines left out since the last one.
   std::optional<int64_t> Pass(Clock::time_point now = Clock::now()) {
     const std::lock_guard lock(mutex_);
     if (now - second_begin_ >= std::chrono::seconds(1)) {

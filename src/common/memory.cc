@@ -8,8 +8,8 @@
 namespace penstock {
 namespace {
 
-// Blocks from here on are mappings of their own. They cost a fault for each page, 60 µs a MiB: less
-// than it takes to fill them.
+// Blocks of this size or more are mappings of their own. They cost a fault for each page, 60 µs per
+// MiB: less than filling them.
 constexpr int kLargeBlockBytes = 1 << 20;
 // Free memory at the end of the heap that is kept.
 constexpr int kHeapEndBytes = 8 << 20;

@@ -1,11 +1,11 @@
-// How much memory the process has, and giving free heap back to the system. Any thread may call.
+// The memory the process has, and giving free heap back to the system. Any thread may call.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock {
 
-// Memory of the process that lies in RAM; 0 if the system does not say.
+// Memory of the process in RAM; 0 if the system does not tell.
 uint64_t ResidentBytes();
 
 // Free blocks that the heap keeps for later.
@@ -15,8 +15,8 @@ uint64_t FreeHeapBytes();
 // of other threads wait meanwhile; does nothing where there is little to give.
 void TrimHeap();
 
-// At the start of a process that lives long: large blocks go back to the system as they are freed.
-// (By default glibc learns from the first large block freed to keep blocks of its size.)
+// Call at the start of a process that lives long: large blocks go back to the system as they are
+// freed. (By default glibc learns from the first large block freed to keep blocks of its size.)
 void ReturnLargeBlocks();
 
 }  // namespace penstock

@@ -20,7 +20,7 @@ TEST(Memory, FreeBlocksGoBack) {
   constexpr size_t kBlockBytes = 64 << 10, kBlocks = 1024;
   const uint64_t before = ResidentBytes();
   ASSERT_GT(before, 0u);
-  // Two kinds of blocks in turn: what is freed lies between blocks that stay.
+  // Two kinds of blocks in turn: the freed ones lie between blocks that stay.
   std::vector<std::unique_ptr<char[]>> freed, kept;
   for (size_t i = 0; i < kBlocks; ++i) {
     freed.push_back(std::make_unique_for_overwrite<char[]>(kBlockBytes));

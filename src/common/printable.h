@@ -1,6 +1,6 @@
-// Text that came from elsewhere (a request, a file, another server) in a form that a log line or a
-// terminal can take: it stays on its line, cannot move the cursor or turn the direction of what
-// follows, and has a bounded length.
+// Makes foreign text (of a request, a file, another server) fit for a log line or a terminal: it
+// stays on its line, cannot move the cursor or turn the direction of the text after it, and has a
+// bounded length.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ enum class AsciiControls {
 
 // Well-formed UTF-8, with these escaped:
 //   ASCII controls and DEL    \n \r \t, else \x1b
-//   bytes that are no UTF-8   \xff
+//   bytes that are not UTF-8  \xff
 //   C1 controls, marks and overrides of direction, separators of lines and paragraphs, invisible
 //   tags, noncharacters       \u{202e}
-// Other characters, the backslash among them, stay as they are. Of a longer text about `bytes_max`
-// bytes are kept, whole characters, and the number of bytes left out is told.
+// Other characters, the backslash among them, stay as they are. A longer text keeps about
+// `bytes_max` bytes, whole characters, and ends with the number of bytes left out.
 std::string Printable(std::string_view text, size_t bytes_max = kPrintableBytesMax,
                       AsciiControls controls = AsciiControls::kEscaped);
 

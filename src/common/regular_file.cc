@@ -39,10 +39,10 @@ FileDescriptor::~FileDescriptor() {
 
 Expected<FileDescriptor> OpenRegularFile(const std::string& path) {
   struct stat info {};
-  // Before it is opened, for opening a device may do something.
+  // Checked before it is opened, as opening a device may have effects.
   if (::stat(path.c_str(), &info) != 0) return CannotOpen(path, errno);
   PENSTOCK_RETURN_IF_ERROR(CheckKind(path, info));
-  // Without waiting, and checked again: it may be another file by now.
+  // Opened without waiting, and checked again: it may be another file by now.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return CannotOpen(path, errno);
   if (::fstat(file.get(), &info) != 0) return CannotOpen(path, errno);

@@ -1,5 +1,5 @@
 // Files of models and settings: regular files only. A FIFO, a device or a socket in their place is
-// refused at once, not waited for.
+// refused at once, without waiting.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +29,11 @@ class FileDescriptor {
 };
 
 // Opens for reading; links are followed. kNotFound: no such file. kInvalidArgument: it cannot be
-// opened, or is no regular file; the message says what it is.
+// opened, or is not a regular file; the message names its kind.
 Expected<FileDescriptor> OpenRegularFile(const std::string& path);
 
-// The whole file. As OpenRegularFile; kInvalidArgument also: more than `bytes_max` bytes, of which
-// no more than that are read; kUnavailable: reading failed.
+// Reads the whole file. Errors: those of OpenRegularFile; kInvalidArgument also: more than
+// `bytes_max` bytes, of which no more are read; kUnavailable: reading failed.
 Expected<std::string> ReadRegularFile(const std::string& path, size_t bytes_max);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// RequestContext: who asks, how urgently and until when; and the flag by which the side that waits
-// tells the side that works to stop.
+// RequestContext: a request's client, priority, deadline and cancel flag, by which the waiting side
+// tells the working side to stop.
 #pragma once
 
 #include <atomic>
@@ -18,34 +18,34 @@ class CancelToken {
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
-  // Relaxed: the flag orders nothing; a late reader merely does work nobody wants.
+  // Relaxed: the flag orders nothing; a late reader merely does work in vain.
   std::atomic<bool> cancelled_{false};
 };
 
 using Clock = std::chrono::steady_clock;
 
-// Until when work is wanted. Looked at every 64 Ki units of work (common/work.h), which is about a
-// millisecond; shorter work is done before anything is looked at.
+// When to stop work. Checked every 64 Ki units of work (common/work.h), about a millisecond;
+// shorter work ends unchecked.
 struct StopCondition {
   const CancelToken* cancel = nullptr;  // null: cannot be cancelled; outlives the call
   Clock::time_point deadline = Clock::time_point::max();
 };
 
-// Interactive work goes before bulk; bulk moves on all the same (sched/ ages it).
+// Interactive work goes before bulk; ageing in sched/ keeps bulk moving.
 enum class Priority { kInteractive, kBulk };
 inline constexpr int kPriorities = 2;
 
 class RequestTrace;   // metrics/stages.h
 class RequestMemory;  // common/byte_budget.h
 
-// Who asks, how urgently and until when. Travels with a request through every stage.
+// A request's client, priority and deadline. Travels with it through every stage.
 struct RequestContext {
   std::shared_ptr<CancelToken> cancel;  // null: cannot be cancelled
   Clock::time_point deadline = Clock::time_point::max();
   Priority priority = Priority::kInteractive;
   std::string bulk_run;                 // id of the run it belongs to (api/bulk_runs.h), "": none
   std::shared_ptr<RequestTrace> trace;  // null: its stages are not timed
-  // What the request holds of the budget of bytes in flight; null: not bounded (local commands).
+  // The request's share of the budget of bytes in flight; null: not bounded (local commands).
   std::shared_ptr<RequestMemory> memory;
   uint64_t client = 0;  // tells clients apart: a hash of the API key, or of the address
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }

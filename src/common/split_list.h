@@ -1,4 +1,4 @@
-// Lists of words as people write them in a flag, a variable or a file.
+// Splits lists of words as written in a flag, a variable or a file.
 #pragma once
 
 #include <string>

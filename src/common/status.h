@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-// What kind of failure; http/ maps each to one HTTP status (in brackets).
+// The kind of failure; routes/error_body.cc maps each to one HTTP status (in brackets).
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument,    // the request is malformed [400]
@@ -72,7 +72,7 @@ class [[nodiscard]] Status {
   std::string field_;
 };
 
-// A value, or the Status that says why there is none. (std::expected is C++23.)
+// A value, or the Status that says why it is missing. (std::expected is C++23.)
 template <typename T>
 class [[nodiscard]] Expected {
  public:

@@ -1,12 +1,11 @@
-// What a thread asks of the processor scheduler. Calling thread only.
+// Requests to the processor scheduler for the calling thread.
 #pragma once
 
 namespace penstock {
 
 // For a thread that works in short bursts and should begin them at once, beside threads that
-// compute all the time: asks for short slices, so that it is let in before a longer one has ended.
-// It gets no larger share by it. Needs no rights; Linux before 6.12 does not know it, and nothing
-// happens.
+// compute all the time: asks for short slices, so that it need not wait for the end of a longer
+// one. Its share does not grow. Needs no rights; without effect before Linux 6.12.
 void PreferShortSlices();
 
 }  // namespace penstock

@@ -107,7 +107,7 @@ void ThreadPool::Call(LoopFn fn, void* context, size_t index, size_t thread) {
 }
 
 void ThreadPool::Run(size_t count, LoopFn fn, void* context) {
-  // Thread 0's scratch belongs to whoever holds the mutex.
+  // Thread 0's scratch belongs to the holder of the mutex.
   const WaitingLock lock(&caller_mutex_);
   if (count <= 1 || workers_.empty()) {
     for (size_t i = 0; i < count; ++i) Call(fn, context, i, 0);

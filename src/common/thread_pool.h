@@ -5,15 +5,15 @@
 // allocated by ParallelFor.
 //
 // How a loop is handed out: one 64-bit word, {epoch:24 | count:20 | next:20}. Publishing a loop
-// stores a new epoch with next = 0; whoever wants work adds 1 and owns index `next` of exactly
-// the loop whose epoch it got back, if next < count. A loop is over when `done_` reached its
-// count, so its function stays valid for whoever claimed an index, and nobody ever waits for a
-// worker that is asleep or late: a late one just finds next >= count.
+// stores a new epoch with next = 0; a thread that wants work adds 1 and owns index `next` of
+// exactly the loop whose epoch it got back, if next < count. A loop is over when `done_` reached
+// its count, so its function stays valid for every thread that claimed an index, and no thread
+// waits for a worker that is asleep or late: a late one finds next >= count.
 //   publish (release)  ->  claim (acquire): the claimer sees fn_ and context_
 //   done_ add (release) ->  caller's load (acquire): the caller sees the results
 //
-// A function that throws ends no thread: the loop goes on to its end, and the caller gets the first
-// exception there was.
+// A function that throws ends no thread: the loop runs to its end, and the caller gets the first
+// exception.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,9 @@ class ThreadPool {
  public:
   static constexpr size_t kThreadsMax = 256;
 
-  // `threads` counts the caller: threads - 1 workers are started. With `pin`, worker i runs on
-  // the i-th processor this process may use, processor 0 being left to the caller. Throws what
-  // std::thread throws, once the workers it had started are joined.
+  // `threads` counts the caller: threads - 1 workers are started. With `pin`, worker i runs on the
+  // i-th processor this process may use, processor 0 being left to the caller. An exception of
+  // std::thread passes on once the workers started are joined.
   explicit ThreadPool(size_t threads, bool pin = true);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -41,9 +41,9 @@ class ThreadPool {
 
   size_t threads() const { return workers_.size() + 1; }
 
-  // Keeps the calling thread off the processors that workers are pinned to, for as long as it
-  // lives: for a thread that calls ParallelFor all the time. On a worker's processor each would
-  // wait for the other until the system moves the caller away.
+  // Keeps the calling thread off the workers' pinned processors for as long as it lives: for a
+  // thread that calls ParallelFor all the time. On a worker's processor the two would wait for each
+  // other until the system moves the caller away.
   void PlaceCaller() const;
 
   // Calls fn(index, thread) for every index below count, begun in order, on any thread; `thread`
@@ -61,7 +61,7 @@ class ThreadPool {
   }
 
  private:
-  // What 20 bits count, with room for every thread to ask once too often.
+  // The range of 20 bits, less room for every thread to ask once too often.
   static constexpr size_t kCountMax = (size_t{1} << 20) - 2 * kThreadsMax;
 
   using LoopFn = void (*)(void* context, size_t index, size_t thread);
@@ -81,7 +81,7 @@ class ThreadPool {
   void* context_ = nullptr;
   size_t first_ = 0;
   std::atomic<bool> failed_{false};
-  std::exception_ptr error_;  // written by who raised failed_, read by the caller after the loop
+  std::exception_ptr error_;  // set by the thread that raised failed_; read after the loop
 
   // Apart by 128 bytes: two lines are fetched at a time.
   alignas(128) std::atomic<uint64_t> ticket_{0};

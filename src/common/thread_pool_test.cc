@@ -118,7 +118,7 @@ TEST(ThreadPool, AnExceptionOfAnyIndexComesToTheCallerAfterTheLoop) {
       EXPECT_EQ(caught, "index " + std::to_string(bad));
       for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
     }
-    // All at once: one of them is told, and the next loop knows nothing of it.
+    // All throw: the caller gets one exception, and the next loop none.
     EXPECT_THROW(pool.ParallelFor(kCount, [](size_t, size_t) { throw std::bad_alloc(); }),
                  std::bad_alloc);
     std::atomic<int> sum{0};

@@ -1,7 +1,7 @@
 // WaitingLock: holds a mutex, and counts how long this thread has waited for mutexes so locked.
 //
-// Callers of one processor take turns by such mutexes; wall time less what was waited is the time
-// a caller's own work took. A mutex that is free costs what std::mutex does.
+// Callers of one processor take turns by such mutexes; wall time less waiting time is the time of
+// the caller's own work. A mutex that is free costs what std::mutex does.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class WaitingLock {
   WaitingLock(const WaitingLock&) = delete;
   WaitingLock& operator=(const WaitingLock&) = delete;
 
-  // Of the calling thread, since it began.
+  // Time the calling thread has waited since it began.
   static Duration Waited() { return waited_; }
 
  private:

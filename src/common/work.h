@@ -1,8 +1,8 @@
-// What the work on one text may cost: bytes of memory, steps, and until when.
+// Work: bounds the work on one text: bytes of memory, steps, and a deadline.
 //
 // A tokenizer.json comes from strangers and a text from clients; together they must not hold a
-// thread or take its memory. Every stage counts what it reads or tries in a Work, which looks from
-// time to time whether the work is still wanted.
+// thread or take its memory. Every stage counts the bytes it reads and the steps it tries in a
+// Work, which checks from time to time whether the work is still wanted.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-// Bytes that a text of `bytes` may become in normalizers and pre-tokenizers.
+// Limit of the bytes that normalizers and pre-tokenizers make of a text of `bytes`.
 constexpr size_t kGrowthFactor = 64;
 constexpr size_t kGrowthBase = size_t(1) << 20;
 constexpr size_t GrowthLimit(size_t bytes) { return kGrowthFactor * bytes + kGrowthBase; }
@@ -47,8 +47,8 @@ class Work {
   bool Look();
 
   StopCondition stop_;
-  int64_t granted_ = kSlice, slice_ = kSlice;  // of the slice in hand: at first, and left
-  int64_t left_ = kUnlimited;                  // the slice in hand included
+  int64_t granted_ = kSlice, slice_ = kSlice;  // of the current slice: at first, and left
+  int64_t left_ = kUnlimited;                  // the current slice included
   Status status_;
 };
 

@@ -69,7 +69,7 @@ Status WorkerPool::Submit(Task task, Priority priority, Length length) {
 bool WorkerPool::SubmitAdmitted(Task task, Priority priority, Length length) {
   {
     const std::lock_guard lock(mutex_);
-    // Whoever runs a task now may add to what is finished before the threads go.
+    // A task that runs now may still add tasks before the threads end.
     if (stopping_ && running_ == 0) return false;
     Push({std::move(task), priority, length});
   }
@@ -116,7 +116,7 @@ void WorkerPool::Run(Length length) {
     const auto start = std::chrono::steady_clock::now();
     Turn turn = Turn::kDone;
     RunGuarded("worker pool", [&] { turn = item.task(); });
-    if (turn == Turn::kDone) item.task = nullptr;  // what it captured goes outside the lock
+    if (turn == Turn::kDone) item.task = nullptr;  // destroys its captures outside the lock
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     load_->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
     lock.lock();

@@ -5,7 +5,7 @@
 // end of its queue, so a request with thousands of texts takes turns with the others instead of
 // keeping a thread to itself.
 //
-// Which turn is next:
+// Order of turns:
 //   - interactive tasks go before bulk ones; while both wait, one turn in kTurnsPerBulk is bulk's;
 //   - long turns (more than about 10 ms: parsing and printing of megabytes) run on threads of their
 //     own, at a low priority of the system: neither short turns nor the model wait for them.
@@ -32,7 +32,7 @@ namespace penstock {
 
 class WorkerPool {
  public:
-  // What a task wants after a turn.
+  // A task's answer after a turn: done, or another turn.
   enum class Turn { kDone, kAgain, kAgainLong };
   using Task = std::function<Turn()>;
   enum class Length { kShort, kLong };  // of the first turn
@@ -49,7 +49,7 @@ class WorkerPool {
   // kResourceExhausted: the queue is full; kUnavailable: stopped. The task is not run then.
   Status Submit(Task task, Priority priority = Priority::kInteractive,
                 Length length = Length::kShort);
-  // As Submit, whatever waits already: for another step of a request that was let in before.
+  // As Submit, even if the queue is full: for another step of a request that was let in before.
   // False: stopped.
   bool SubmitAdmitted(Task task, Priority priority, Length length);
   // Runs all that was accepted to its end, then joins. Not from a task.
@@ -57,15 +57,15 @@ class WorkerPool {
 
   size_t threads() const { return short_threads_; }  // for short turns
 
-  // How much the pool has to do. Shared, so that whoever watches may outlive the pool.
+  // The pool's load. Shared, so that an observer may outlive the pool.
   struct Load {
     std::atomic<int64_t> busy_ns{0};  // time of tasks that have run, over all threads
     std::atomic<int64_t> waiting_tasks{0};
     std::atomic<int64_t> running_tasks{0};
   };
   std::shared_ptr<const Load> load() const { return load_; }
-  // Whether a thread for short turns has nothing to do: the caller's may then do something else for
-  // a while. A hint.
+  // Whether a thread for short turns is idle, so that the caller's may do other work for a while. A
+  // hint.
   bool HasIdleThread() const {
     return short_at_work_.load(std::memory_order_relaxed) < short_threads_;
   }

@@ -1,4 +1,4 @@
-// softmax(q k^T * scale + bias) v for one head of one sequence, its two products in f32 or bf16.
+// softmax(q k^T * scale + bias) v for one head of one sequence, its two GEMMs in f32 or bf16.
 // Included inside namespace penstock::cpu::<isa>, after gemm-inl.h.
 //
 // A tile of queries goes over the keys in blocks: the largest score and the sum so far are kept,
@@ -6,7 +6,7 @@
 // and Gimelshein, 2018). Blocks begin at multiples of kKeyBlock, so a query's bits do not depend on
 // its tile.
 //
-// k^T and v are packed into panels as a weight matrix would be, so both products are GemmPanel. In
+// k^T and v are packed into panels as a weight matrix would be, so both GEMMs are GemmPanel. In
 // words (of one f32 or two bf16, see kernels.h):
 //
 //   keys    [length / kPanel][head_size words][kPanel]
@@ -27,7 +27,7 @@ inline size_t OddLines(size_t words) {
   return ((words + kLineWords - 1) / kLineWords | 1) * kLineWords;
 }
 
-// Words of the parts, as they lie one behind the other.
+// Words of each part of the scratch, in order.
 struct AttentionSizes {
   AttentionSizes(DType dtype, size_t length, size_t head_size) {
     const size_t per_word = WordValues(dtype);
@@ -73,7 +73,7 @@ inline void Rotate(const AttentionTask& task, const float* from, size_t position
   for (size_t i = 2 * half; i < static_cast<size_t>(task.head_size); ++i) to[i] = from[i];
 }
 
-// x as words of the products' type; `to` has room for them.
+// x as words of the GEMMs' type; `to` has room for them.
 template <typename Dot>
 inline void RoundRow(const float* x, size_t n, Word* to) {
   if constexpr (Dot::kCoarse) {
@@ -153,8 +153,7 @@ inline Vec ExpOf(Vec x) {
 
 // Keys [begin, end) of a block, of which the query sees [lo, hi); row[0] is the score of `begin`.
 // weights[0 .. end - begin) become e^(score - max), 0 for keys that the query does not see; f32
-// weights take the place of the scores. Returns what the results of earlier blocks are to be
-// multiplied with.
+// weights take the place of the scores. Returns the factor for the results of earlier blocks.
 template <bool kCoarse, typename Weight>
 inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, Weight* weights,
                           size_t begin, size_t lo, size_t hi, size_t end, SoftmaxState* state) {

@@ -15,7 +15,7 @@ struct CpuOptions {
   std::string isa;  // "" = PENSTOCK_CPU_ISA, else the fastest this processor has
 };
 
-// kUnsupported if the instruction set asked for is not to be had here.
+// kUnsupported: this build or processor lacks the instruction set asked for.
 Expected<std::unique_ptr<Backend>> NewCpuBackend(const CpuOptions& options);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// CpuDevice: what the models of one CpuBackend share: kernels, threads, memory, and the turn to
-// use them.
+// CpuDevice: the kernels, threads and memory that the models of one CpuBackend share, and the mutex
+// that guards them.
 //
 // Work is done in one of two ways: an operation spread over all threads (`ops`), or pieces that
 // each thread takes through several operations alone (its Worker's ops). Both use the threads and
@@ -27,8 +27,8 @@ class CpuDevice {
   // "cpu (avx512, 2 threads)".
   std::string name() const;
   size_t workers() const { return pool.threads(); }
-  // Calls piece(index, worker_ops, worker) for every index below count, begun in order; the
-  // operations given run on the calling thread alone. Returns when all are done.
+  // Calls piece(index, worker_ops, worker) for every index below count, begun in order; worker_ops
+  // run on the calling worker alone. Returns when all are done.
   template <typename Piece>
   void RunPieces(size_t count, Piece&& piece) {
     if (alone_.empty()) {
@@ -39,21 +39,20 @@ class CpuDevice {
         count, [&](size_t index, size_t worker) { piece(index, &alone_[worker]->ops, worker); });
   }
 
-  // Makes room for operations with `weight` on all threads and on each. Takes the mutex.
+  // Allocates scratch for `weight`, in `ops` and in every worker's ops. Takes the mutex.
   void ReserveLinear(const PanelLinear& weight);
 
-  // The rest, but for ScratchBytes: the caller holds the mutex.
-  // Makes room for attention over sequences of up to `length` tokens.
+  // The rest, except ScratchBytes: the caller holds the mutex.
+  // Allocates scratch for attention over sequences of up to `length` tokens.
   void ReserveAttention(size_t length, size_t head_size);
-  // Of all scratch. Any thread.
+  // Bytes of all scratch. Any thread.
   uint64_t ScratchBytes() const;
-  // Count a user of the scratch in and out; the last one's release gives it back, and returns its
-  // bytes.
+  // Count the users of the scratch; the last one's release gives it back and returns its bytes.
   void HoldScratch() { ++scratch_holders_; }
   uint64_t ReleaseScratch();
 
   const Kernels* const kernels;
-  HugePageArena weight_arena;  // and all else that stays
+  HugePageArena weight_arena;  // and other memory that stays
   HugePageArena work_arena;    // activations and scratch
   ThreadPool pool;
   CpuOps ops;

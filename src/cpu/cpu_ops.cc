@@ -43,7 +43,7 @@ void CpuOps::ReserveAttention(size_t length, size_t head_size) {
   for (std::unique_ptr<AlignedBuffer>& buffer : attention_scratch_) {
     const size_t had = buffer == nullptr ? 0 : buffer->size();
     if (had >= floats) continue;
-    buffer.reset();  // first, so that old and new are never there at once
+    buffer.reset();  // first, so that old and new are never held at once
     scratch_bytes_.fetch_sub(had * sizeof(float), std::memory_order_relaxed);
     buffer = std::make_unique<AlignedBuffer>(floats, scratch_arena_);
     scratch_bytes_.fetch_add(floats * sizeof(float), std::memory_order_relaxed);

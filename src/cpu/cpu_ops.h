@@ -1,5 +1,5 @@
-// CpuOps: the operations programs are made of, over arrays of floats, each spread over the threads
-// of one pool. Owns the scratch they need. One operation at a time.
+// CpuOps: the operations of programs, over arrays of floats, each spread over the threads of one
+// pool. Owns the scratch they need. One operation at a time.
 #pragma once
 
 #include <atomic>
@@ -44,9 +44,10 @@ class CpuOps {
   // must outlive this.
   CpuOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* resident, HugePageArena* scratch);
 
-  // Makes room for operations with `weight`. Must have been called for every matrix they are given.
+  // Allocates scratch for operations with `weight`. Required for every matrix passed to them.
   void Reserve(const PanelLinear& weight) { gemm_.Reserve(weight); }
-  // Makes room for attention over sequences of up to `length` tokens, which allocates nothing then.
+  // Allocates scratch for attention over sequences of up to `length` tokens, which then allocates
+  // nothing.
   void ReserveAttention(size_t length, size_t head_size);
   uint64_t scratch_bytes() const { return scratch_bytes_.load(std::memory_order_relaxed); }
   // Returns the bytes given back.
@@ -70,9 +71,9 @@ class CpuOps {
   std::atomic<uint64_t> scratch_bytes_{0};
 };
 
-// Bytes of a thread's own cache (L2), as the system says; 256 KiB to 4 MiB.
+// Bytes of a core's own cache (L2), as the system reports it; 256 KiB to 4 MiB.
 size_t CacheBytes();
-// Of attention over a model's linear layers of type `linear` with these kernels.
+// The type of attention with these kernels in a model whose linear layers have type `linear`.
 DType AttentionDType(const Kernels& kernels, DType linear);
 
 }  // namespace penstock::cpu

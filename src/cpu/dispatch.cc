@@ -11,8 +11,8 @@ namespace penstock::cpu {
 #if defined(__x86_64__)
 namespace {
 
-// clang 14's __builtin_cpu_supports does not know "avxvnni": leaf 7, subleaf 1, EAX bit 4. (That
-// the system saves the registers is what "avx2" has told.)
+// clang 14's __builtin_cpu_supports does not know "avxvnni": leaf 7, subleaf 1, EAX bit 4. ("avx2"
+// already implies that the system saves the registers.)
 bool HasAvxVnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || eax < 1) return false;

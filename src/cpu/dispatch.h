@@ -1,6 +1,5 @@
-// Which kernels this process runs: selected once by cpuid, or forced by PENSTOCK_CPU_ISA
-// (scalar, avx2, avxvnni, avx512, avx512vnni, avx512bf16, neon) for tests and for comparing
-// machines.
+// Selects the kernels this process runs: once by cpuid, or forced by PENSTOCK_CPU_ISA (scalar,
+// avx2, avxvnni, avx512, avx512vnni, avx512bf16, neon) for tests and for comparing machines.
 #pragma once
 
 #include <string>
@@ -14,7 +13,7 @@ namespace penstock::cpu {
 // Every set of kernels that was built and that this processor can run, slowest first.
 std::vector<const Kernels*> SupportedKernels();
 
-// `forced`: "" for the fastest. kUnsupported names what can be had.
+// `forced`: "" for the fastest. kUnsupported names the instruction sets available.
 Expected<const Kernels*> ChooseKernels(const std::string& forced);
 
 // ChooseKernels(PENSTOCK_CPU_ISA).

@@ -1,10 +1,9 @@
-// What a GEMM tile does with one 32-bit word of k's, for each data type. Included inside namespace
+// The step of a GEMM tile over one 32-bit word of k, for each data type. Included inside namespace
 // penstock::cpu::<isa>, after that set's Simd.
 //
 // A word holds 1 f32, 2 bf16 or 4 int8 values of neighbouring k. A set without an instruction for
-// the whole word takes it in two phases: even values, then odd ones. Weights<phase> and
-// Rows<phase> give what Add multiplies, lane by lane. kCoarse: results of its precision may be
-// rounded further by the activation.
+// the whole word takes it in two phases: even values, then odd ones. Weights<phase> and Rows<phase>
+// give what Add multiplies, lane by lane. kCoarse: the activation may round the results further.
 
 struct DotF32 {
   using Acc = Simd::Vec;

@@ -5,10 +5,10 @@ constexpr int kTileVecs = Simd::kTileVecs;
 constexpr int kTileRows = Simd::kTileRows;
 constexpr size_t kPanel = kTileVecs * kLanes;
 static_assert(kScaleGroup % kPanel == 0, "groups of int8 scales begin with a panel");
-// A panel's cache lines a word of k.
+// Cache lines of a panel for each word of k.
 constexpr size_t kPanelLines = (kPanel + kLineWords - 1) / kLineWords;
 
-// What a tile fetches into L2 while it multiplies: `lines` cache lines for each word of k.
+// A tile's prefetch into L2 while it multiplies: `lines` cache lines for each word of k.
 struct Fetch {
   const Word* from;
   size_t lines;  // 1 or kPanelLines
@@ -49,9 +49,9 @@ template <typename Dot, int kRows, int kPhase>
   }
 }
 
-// Products of kRows x kPanel held in registers over k. With 14 x 2 AVX-512 accumulators one step
-// costs 28 multiply-adds, 2 weight loads and 14 broadcasts: bound by the multipliers (95-99 % of
-// their peak on Zen 4 in each type).
+// A tile of kRows x kPanel sums, held in registers over k. With 14 x 2 AVX-512 accumulators one
+// step costs 28 multiply-adds, 2 weight loads and 14 broadcasts: bound by the multipliers (95-99 %
+// of their peak on Zen 4 in each type).
 template <typename Dot, int kRows>
 [[gnu::always_inline]] inline void Multiply(typename Dot::Acc (&sums)[kRows][kTileVecs],
                                             const Word* x, size_t x_stride, const Word* panel,
@@ -214,15 +214,15 @@ void RunTile(const PanelTask& task, size_t first, size_t rows, Fetch fetch) {
   if (!direct) Finish<Dot::kCoarse>(task, kRows, tile, y);
 }
 
-// Rows are cut into the fewest tiles, all but equal: a tile of one or two rows would wait for its
-// own sums.
+// Rows are cut into the fewest tiles, of nearly equal size: a tile of one or two rows would wait
+// for its own sums.
 template <typename Dot>
 void GemmPanel(const PanelTask& task) {
   const size_t tiles = (task.rows + kTileRows - 1) / kTileRows;
   for (size_t t = 0; t < tiles; ++t) {
     const size_t begin = task.rows * t / tiles;
     const size_t end = task.rows * (t + 1) / tiles;
-    // What is in the cache already costs nothing to fetch.
+    // Prefetching a line that is in the cache costs nothing.
     Fetch fetch = {task.panel, 1};
     if (task.next != nullptr && tiles == 1) {
       fetch = {task.next, kPanelLines};

@@ -55,8 +55,8 @@ GemmOps::GemmOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena,
       scratch_(pool->threads()) {}
 
 void GemmOps::Reserve(const PanelLinear& weight) {
-  // A block has one tile at least. The three matrices of a feed-forward: twice the largest covers
-  // what goes in, the inner rows and what comes out.
+  // A block has one tile at least. A feed-forward has three matrices: twice the largest covers
+  // input, inner and output rows.
   const size_t tile = static_cast<size_t>(kernels_->tile_rows);
   const size_t least = tile * (2 * (InputBytes(weight) + Columns(weight) * sizeof(float)) +
                                kScaleGroup * sizeof(float));
@@ -87,11 +87,11 @@ GemmOps::Blocks GemmOps::SplitRows(size_t rows, size_t row_bytes) const {
 size_t GemmOps::SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const {
   const size_t ops =
       blocks.rows * static_cast<size_t>(weight.in()) * Columns(weight) / WordValues(weight.dtype());
-  // Two a thread: the first to finish takes another.
+  // Two groups per thread: the first to finish takes another.
   const size_t units = CeilDiv(weight.panels(), unit);
   const size_t wanted = std::clamp<size_t>(
       std::min(CeilDiv(2 * pool_->threads(), blocks.count), CeilDiv(ops, kTaskOpsMin)), 1, units);
-  // More if they are then all equal, and as many for each thread.
+  // More groups if they are then of equal size and every thread gets as many.
   for (size_t groups = wanted; groups <= std::min(units, 2 * wanted); ++groups) {
     if (units % groups == 0 && blocks.count * groups % pool_->threads() == 0) return groups;
   }

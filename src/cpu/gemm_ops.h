@@ -5,11 +5,10 @@
 // block through a whole operation; with fewer, threads share each block's panels. The bits are the
 // same.
 //
-// Memory is made when weights are packed (Reserve); nothing is allocated afterwards. Not
-// thread-safe: one operation at a time.
+// Memory is allocated when weights are packed (Reserve), and none afterwards. Not thread-safe: one
+// operation at a time.
 //
-// `next`: the matrix that is multiplied by after an operation, to fetch its first panels into L2
-// meanwhile; or null.
+// `next`: the matrix of the next operation, whose first panels are prefetched into L2; or null.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +41,7 @@ struct FeedForwardArgs {
   const PanelLinear* next = nullptr;
 };
 
-// What is done to the rows of x W^T: y = norm(residual + them), or without a norm their sum.
+// Epilogue of a GEMM: residual add and norm. y = norm(residual + x W^T), or without a norm the sum.
 struct Epilogue {
   const float* residual = nullptr;  // or null
   NormWeights norm;
@@ -55,7 +54,7 @@ class GemmOps {
   // `cache_bytes`: a thread's L2. The three outlive this.
   GemmOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena, size_t cache_bytes);
 
-  // Must have been called for every matrix that the operations below are given.
+  // Required for every matrix passed to the operations below.
   void Reserve(const PanelLinear& weight);
 
   // y = activation(x W^T + bias).
@@ -86,17 +85,17 @@ class GemmOps {
   };
 
   Blocks SplitRows(size_t rows, size_t row_bytes) const;
-  // Into how many groups of `unit` panels those of each block are cut so that every thread has
-  // work.
+  // Number of groups of `unit` panels that each block's panels are cut into, so that every thread
+  // has work.
   size_t SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const;
-  // The panel that follows task `index` of `count` on the same thread, as threads take them in
-  // turn: one of `weight`, after the last task one of `next`.
+  // The first panel of the task that follows task `index` of `count` on the same thread, if threads
+  // take tasks in turn: of `weight`, or after the last task of `next`.
   const Word* Ahead(const PanelLinear& weight, const PanelLinear* next, size_t index, size_t count,
                     size_t groups, size_t unit) const;
 
   void Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
             const Output& output, const Word* next) const;
-  // Packs x[rows, in] where all threads find it.
+  // Packs x[rows, in] for all threads.
   void PackShared(const float* x, size_t rows, const PackedRows& to);
   // y = activation(x W^T + bias): panels of a block shared by the threads.
   void LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
@@ -105,17 +104,17 @@ class GemmOps {
   void Inner(const FeedForwardArgs& args, const PackedRows& x, size_t rows, Panels panels,
              const PackedRows& inner, float* strip, const Word* next) const;
   void FeedForwardShared(const FeedForwardArgs& args, const Blocks& blocks);
-  // Rows [begin, end) of x W^T; `product` is row `begin`.
+  // Epilogue of rows [begin, end) of x W^T; `product` is row `begin`.
   void FinishRows(const float* product, size_t begin, size_t end, size_t width,
                   const Epilogue& epilogue) const;
-  // All rows, spread over the threads.
+  // Epilogue of all rows, spread over the threads.
   void FinishShared(const float* product, size_t rows, size_t width, const Epilogue& epilogue);
 
   const Kernels* kernels_;
   ThreadPool* pool_;
   HugePageArena* arena_;
   size_t block_bytes_;
-  // One for each thread, and what threads share.
+  // Scratch of each thread, and scratch that threads share.
   std::vector<std::unique_ptr<AlignedBuffer>> scratch_;
   std::unique_ptr<AlignedBuffer> shared_;
 };

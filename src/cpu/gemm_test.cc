@@ -83,8 +83,8 @@ TEST_P(Gemm, F32AndBf16AgreeWithDoublePrecision) {
   }
 }
 
-// What the kernel quantised a row to, checked against the row, then multiplied exactly. `factors`:
-// empty, or of the columns.
+// Checks the kernel's quantised rows against x, and its result against an exact GEMM of them.
+// `factors`: empty, or of the columns.
 void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<float>& x,
                const std::vector<float>& weight, const std::vector<float>& bias,
                const std::vector<float>& factors, const std::vector<float>& y) {
@@ -206,8 +206,8 @@ TEST_P(Gemm, SameBitsForAnyCutAndThreads) {
   }
 }
 
-// Weights are packed from what a file stores: f16 and bf16 are what their floats are, parts are
-// what they are together.
+// Weights are packed from any stored type: f16 and bf16 give the bits of their floats, several
+// parts those of one matrix.
 TEST_P(Gemm, PackedFromStoredTypesAndParts) {
   const Shape shape = {5, 70, 40};
   const std::vector<float> x = Random(shape.rows * shape.in, 12);

@@ -1,8 +1,8 @@
-// GroupPlan: cuts a batch into groups of whole neighbouring sequences, of which each worker takes
-// one after the other through a program's ops over tokens.
+// GroupPlan: cuts a batch into groups of whole neighbouring sequences; a worker takes one group at
+// a time through a program's ops over tokens.
 //
-// A group's activations fit a share of the worker's cache, so nothing waits in memory between ops;
-// but not fewer than kTokensMin tokens, below which reading the weights again would cost more than
+// A group's activations fit a share of the worker's cache, so they stay there between ops; but a
+// group has at least kTokensMin tokens, below which reading the weights again would cost more than
 // the cache saves. Groups are begun largest first.
 #pragma once
 
@@ -28,7 +28,7 @@ class GroupPlan {
   // `token_bytes`: of one token's activations; `cache_bytes`: of a worker's own cache.
   GroupPlan(size_t workers, size_t token_bytes, size_t cache_bytes);
 
-  // Tokens of a group, but for a sequence that is longer by itself.
+  // Most tokens of a group, unless a single sequence has more.
   size_t group_tokens() const { return group_tokens_; }
   // Make then allocates nothing for up to `sequences`.
   void Reserve(size_t sequences) { groups_.reserve(sequences); }

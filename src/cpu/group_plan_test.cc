@@ -46,8 +46,8 @@ TEST(GroupPlan, TellsEvenFromUneven) {
     const Batch batch(lengths);
     return GroupPlan(workers, 160, 2 << 20).Make(batch.view());
   };
-  EXPECT_TRUE(even(1, {17}));   // whoever is alone ends with the mean
-  EXPECT_FALSE(even(2, {17}));  // a text that does not cut
+  EXPECT_TRUE(even(1, {17}));   // one worker's load is the mean
+  EXPECT_FALSE(even(2, {17}));  // one sequence is not cut
   EXPECT_TRUE(even(2, {256, 256}));
   EXPECT_FALSE(even(2, {256, 256, 256}));
   EXPECT_TRUE(even(3, {256, 256, 256}));

@@ -13,8 +13,8 @@
 namespace penstock::cpu {
 namespace {
 
-// Whole pages straight from the system, so that they go back to it when they are not used; the heap
-// would keep them. Pages that are never touched take no memory.
+// Whole pages straight from the system, which take no memory until touched and go back when freed;
+// the heap would keep them.
 std::shared_ptr<void> NewChunk(size_t bytes) {
   constexpr size_t kAlign = HugePageArena::kPageBytes;
   // One page more than needed: what lies before and behind the aligned piece goes back at once.
@@ -26,7 +26,7 @@ std::shared_ptr<void> NewChunk(size_t bytes) {
   const size_t before = static_cast<size_t>(data - begin);
   if (before > 0) munmap(begin, before);
   if (before < kAlign) munmap(data + bytes, kAlign - before);
-  // Advice: where there are no huge pages, small ones do.
+  // A hint: without huge pages, small ones are used.
   madvise(data, bytes, MADV_HUGEPAGE);
   return {data, [bytes](void* p) { munmap(p, bytes); }};
 }
@@ -49,7 +49,7 @@ class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
       ++blocks_;
       for (size_t page = begin / kPageBytes; page <= LastPage(begin, bytes); ++page) ++live_[page];
     }
-    // Where there is no memory for the count, the block is given back at once.
+    // If the count cannot be allocated, the block is given back at once.
     void* const data = static_cast<char*>(memory_.get()) + begin;
     const auto give_back = [chunk = shared_from_this(), begin, bytes](void*) {
       chunk->GiveBack(begin, bytes);
@@ -70,7 +70,7 @@ class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
     const std::lock_guard lock(mutex_);
     --blocks_;
     for (size_t page = begin / kPageBytes; page <= LastPage(begin, bytes); ++page) {
-      // The page that is being cut from waits until it is full.
+      // The page still being cut stays until it is full.
       if (--live_[page] == 0 && (page + 1) * kPageBytes <= used_) ReturnPages(page, page + 1);
     }
     if (blocks_ > 0) return;
@@ -87,7 +87,7 @@ class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
   const std::shared_ptr<void> memory_;
   mutable std::mutex mutex_;
   size_t used_ = 0;                    // guarded by mutex_, and what follows
-  size_t blocks_ = 0;                  // that live
+  size_t blocks_ = 0;                  // not yet freed
   std::array<size_t, kPages> live_{};  // blocks in each page
 };
 

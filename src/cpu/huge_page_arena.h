@@ -1,13 +1,13 @@
 // Memory in huge pages, for weights and activations. Two reasons: the hardware prefetcher stops at
 // the end of each page, and L2 is indexed by physical address, so that with small pages a working
-// set that should fit evicts itself (a third of the speed of a product was lost to that).
+// set that should fit evicts itself (that took a third of a GEMM's speed).
 //
 //   chunk (whole 2 MiB pages)   | block | block | block |   free   |
 //
 // Blocks are cut off the end of the newest chunk. A page goes back to the system when its last
-// block is gone, so that a model that is unloaded takes all its pages with it but those it shares
-// with its neighbours, the first and the last of each chunk; a chunk without blocks is unmapped.
-// Space inside a chunk is not used again before that. Any thread may call.
+// block is gone. So an unloaded model frees all its pages but those it shares with its neighbours,
+// the first and the last of each chunk; a chunk without blocks is unmapped. Space inside a chunk is
+// never used again. Any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class HugePageArena {
   // Uninitialised. Running out of memory throws std::bad_alloc.
   Block Alloc(size_t bytes);
 
-  // Lets go of the newest chunk too if none of its blocks is left.
+  // Unmaps the newest chunk too if it has no blocks left.
   void Trim();
 
  private:

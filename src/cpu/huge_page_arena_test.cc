@@ -43,10 +43,10 @@ TEST(HugePageArena, WhatIsFreedGoesBackToTheSystem) {
   blocks.clear();
   arena.Trim();
   EXPECT_LE(ResidentBytes(), before + (4 << 20));
-  std::memset(arena.Alloc(kBytes).data, 1, kBytes);  // and it goes on
+  std::memset(arena.Alloc(kBytes).data, 1, kBytes);  // the arena is still usable
 }
 
-// Models that were loaded one after the other; the second goes.
+// Two models loaded one after the other; the second is unloaded.
 TEST(HugePageArena, ABlockThatStaysKeepsItsOwnPagesOnly) {
   HugePageArena arena;
   constexpr size_t kBytes = 7 << 20;

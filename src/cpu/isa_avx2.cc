@@ -10,7 +10,7 @@ namespace penstock::cpu {
 namespace avx2 {
 namespace {
 #include "cpu/simd_avx2-inl.h"
-// Keeps its place.
+// After Simd: this line keeps clang-format from sorting the two.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

@@ -10,7 +10,7 @@ namespace penstock::cpu {
 namespace avx512vnni {
 namespace {
 #include "cpu/simd_avx512-inl.h"
-// Keeps its place.
+// After Simd: this line keeps clang-format from sorting the two.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

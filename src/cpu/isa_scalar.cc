@@ -8,7 +8,7 @@ namespace penstock::cpu {
 namespace scalar {
 namespace {
 #include "cpu/simd_scalar-inl.h"
-// Keeps its place.
+// After Simd: this line keeps clang-format from sorting the two.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

@@ -1,9 +1,9 @@
 // The table of kernels one instruction set offers. Kernels are single-threaded, take raw pointers
-// and shapes, allocate nothing; cpu_backend.cc spreads them over threads.
+// and shapes, allocate nothing; cpu_ops.cc and gemm_ops.cc spread them over threads.
 //
-// Words. A product's operands are rows of 32-bit words, each of 1 f32, 2 bf16 or 4 int8 values of
+// Words. A GEMM's operands are rows of 32-bit words, each of 1 f32, 2 bf16 or 4 int8 values of
 // neighbouring k (the last one zero-padded), so that one tile serves all types. The layout is the
-// same for every instruction set but for the width of a panel.
+// same for every instruction set except for the width of a panel.
 //
 // Packed weights. A [out, in] matrix is cut into panels of `panel` output columns (the last one
 // zero-padded); a panel is [words][panel], so that the GEMM tile reads it front to back:
@@ -24,7 +24,7 @@
 // columns give part of their size to the weights, which have precision to spare (SmoothQuant, Xiao
 // et al., 2022; MiniLM-L6: 0.99951 rather than 0.99912 over 5,000 passages).
 //
-// Order of additions. An element of a product is one chain of additions over k from 0 up, whatever
+// Order of additions. A result of a GEMM is one chain of additions over k from 0 up, whatever
 // tile computes it, so a row's bits do not depend on its neighbours.
 #pragma once
 
@@ -47,13 +47,13 @@ enum Feature : uint32_t {
   kNeon = 1 << 5,
 };
 
-// May stand for floats, bf16 or bytes in memory.
+// May alias floats, bf16 or bytes in memory.
 typedef uint32_t __attribute__((__may_alias__)) Word;
 
 constexpr size_t kScaleGroup = 128;
 constexpr size_t kLineWords = 16;
 
-// Static, so that no file compiled for an instruction set lends the others its copy.
+// Static: else the linker might keep one instruction set's copy for the whole program.
 static constexpr size_t WordValues(DType dtype) {
   return dtype == DType::kF32 ? 1 : (dtype == DType::kBf16 ? 2 : 4);
 }
@@ -67,7 +67,7 @@ static constexpr size_t ScaleGroups(DType dtype, size_t in) {
   return dtype == DType::kI8 ? (in + kScaleGroup - 1) / kScaleGroup : 0;
 }
 
-// One group of an int8 row.
+// Quantisation of one group of an int8 row.
 struct RowScale {
   float scale = 0;
   int32_t zero = 0;
@@ -105,7 +105,7 @@ struct GemmTask {
   size_t y_stride = 0;
   Activation activation = Activation::kNone;
   bool multiply = false;  // not with an activation
-  // Panel that this thread multiplies by next, to fetch into its L2 meanwhile; or null.
+  // The next panel of this thread, prefetched into its L2 meanwhile; or null.
   const Word* next = nullptr;
 };
 
@@ -129,7 +129,7 @@ struct EmbedTask {
 };
 
 struct AttentionTask {
-  DType dtype = DType::kF32;  // of the two products: kF32 or kBf16
+  DType dtype = DType::kF32;  // of the two GEMMs: kF32 or kBf16
   const float* q = nullptr;   // [length, stride]: the head's columns of the first token
   const float* k = nullptr;
   const float* v = nullptr;
@@ -137,7 +137,7 @@ struct AttentionTask {
   size_t stride = 0;
   size_t out_stride = 0;
   int32_t length = 0;
-  int32_t query_begin = 0;  // tokens whose result is wanted
+  int32_t query_begin = 0;  // tokens to compute
   int32_t query_end = 0;
   int32_t head_size = 0;
   float scale = 1;
@@ -163,10 +163,10 @@ struct Kernels {
   void (*pack_rows)(const PackRowsTask& task);
   void (*gemm)(const GemmTask& task);
   // The multiply-adds of `gemm` on registers alone, in as many independent sums as its tile has:
-  // the most this processor can do. Returns how many operations `steps` were.
+  // the processor's arithmetic peak. Returns the number of operations in `steps`.
   double (*peak)(DType dtype, size_t steps);
-  // y[rows, width] = norm(x + residual); with `sum` the un-normed sum goes there; residual may be
-  // null. Any of the four may be the same array.
+  // y[rows, width] = norm(x + residual); `sum` takes the sum before the norm; sum and residual may
+  // be null. Any of the four may be the same array.
   void (*add_norm)(const float* x, const float* residual, size_t rows, size_t width,
                    const NormWeights& norm, float* sum, float* y);
   // x[token] = norm(words[id] + positions + types) for tokens [begin, end).

@@ -69,7 +69,7 @@ TEST_P(EveryIsa, ActivationsAgreeWithDoublePrecision) {
   check(Activation::kTanh, [](double v) { return std::tanh(v); });
 }
 
-// bf16 products take GELU with a polynomial; its inputs here are exact in bf16.
+// bf16 GEMMs take GELU with a polynomial; its inputs here are exact in bf16.
 TEST_P(EveryIsa, CoarseGeluIsWithinItsBound) {
   std::vector<float> x;
   for (float v = -16; v <= 16; v += 0.0625f) x.push_back(v);

@@ -96,9 +96,9 @@ inline Vec Activate(Vec x, Activation activation) {
   return x;
 }
 
-// GELU (erf) within 8e-5 + 4e-6 |x| of the true value: what bf16 and int8 products resolve no
-// finer. x Phi(x) with Phi(x) = 1/2 + x P(x^2) on |x| <= 4.2, P of degree 7 through Phi(+-4.2) = 1
-// and 0 (Lawson's weighted least squares). No division; a third of the time of the exact form.
+// GELU (erf) within 8e-5 + 4e-6 |x| of the true value, which bf16 and int8 GEMMs resolve no finer.
+// x Phi(x) with Phi(x) = 1/2 + x P(x^2) on |x| <= 4.2, P of degree 7 through Phi(+-4.2) = 1 and 0
+// (Lawson's weighted least squares). No division; a third of the time of the exact form.
 inline Vec CoarseGelu(Vec x) {
   const Vec c = Simd::Max(Simd::Set(-4.2f), Simd::Min(Simd::Set(4.2f), x));
   const Vec t = Simd::Mul(c, c);

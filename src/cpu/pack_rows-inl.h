@@ -1,4 +1,4 @@
-// Activations as words of the product's data type (see kernels.h). Included inside namespace
+// Packs activations as words of the GEMM's data type (see kernels.h). Included inside namespace
 // penstock::cpu::<isa>, after math-inl.h.
 
 inline void CopyRow(const float* x, size_t in, float* to) {

@@ -53,7 +53,7 @@ class PanelLinear final : public PackedLinear {
   // Sets a GemmTask's fields of this matrix, for `count` panels from `first` on.
   void FillTask(size_t first, size_t count, GemmTask* task) const;
   const Word* panel(size_t index) const;
-  // What x is multiplied by where it is packed for this matrix, [in]; or null.
+  // Factors that x is multiplied by when packed for this matrix, [in]; or null.
   const float* row_factors() const { return has_factors_ ? row_factors_.data() : nullptr; }
 
  private:
@@ -88,7 +88,8 @@ struct PackedRows {
 
   // The rows from `row` on.
   PackedRows From(size_t row) const;
-  // How x[rows, x_stride] becomes columns [begin, end) of them; begin: a multiple of kScaleGroup.
+  // The task that packs x[rows, x_stride] into columns [begin, end) of them; begin: a multiple of
+  // kScaleGroup.
   PackRowsTask Pack(const float* x, size_t x_stride, size_t rows, size_t begin, size_t end) const;
 
   DType dtype;

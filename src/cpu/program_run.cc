@@ -21,7 +21,7 @@ NormWeights ToWeights(const Norm& norm) {
   return {Data(norm.gamma), Data(norm.beta), norm.epsilon};
 }
 
-// What an op over rows of tokens or sequences reads: the latter come after all of the former.
+// Whether an op reads rows of sequences; such ops come after all ops over rows of tokens.
 struct ReadsSequences {
   const Program& program;
   bool operator()(const EmbedOp&) const { return false; }
@@ -68,17 +68,17 @@ CpuProgramRun::Prepared::Prepared(const Program& given) : program(&given) {
 
 void CpuProgramRun::TokenRows::Reserve(size_t tokens, size_t width, HugePageArena* arena) {
   if (tokens <= capacity) return;
-  Release();  // first, so that old and new are never there at once
+  Release();  // first, so that old and new are never held at once
   const size_t rows = RoundUp(tokens, kTokenStep);
   values = std::make_unique<AlignedBuffer>(rows * width, arena);
   position_ids.resize(rows);
-  capacity = rows;  // last: what throws leaves none
+  capacity = rows;  // last: an exception leaves none
 }
 
 void CpuProgramRun::TokenRows::Release() {
   capacity = 0;
   values.reset();
-  position_ids = std::vector<int32_t>();  // ({} would keep the room)
+  position_ids = std::vector<int32_t>();  // ({} would keep the capacity)
 }
 
 uint64_t CpuProgramRun::TokenRows::bytes() const {

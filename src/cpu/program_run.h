@@ -6,8 +6,8 @@
 //           worker waits for another between ops
 //   whole   one op after the other, each spread over all threads: for a batch that does not cut
 //           into even groups, above all a single text
-// What sequences become (pooled rows, the one token of the last layer that is wanted) is gathered
-// for the whole batch; the ops over sequences then run once, spread over all threads.
+// Rows of sequences (pooled rows, or one token's row of the last layer) are gathered for the whole
+// batch; the ops over sequences then run once, spread over all threads.
 //
 // Values over tokens lie in one array for each worker and one for the whole batch, values over
 // sequences in one; the programs of a run share them. Arrays grow by whole steps.
@@ -42,16 +42,16 @@ class CpuProgramRun final : public ProgramRun {
   Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) override;
 
  private:
-  // A program, and what is known before it runs.
+  // A program, and figures computed before it runs.
   struct Prepared {
     explicit Prepared(const Program& program);
 
     const Program* program;
-    size_t token_ops = 0;                // how many; the ops over sequences follow
-    std::vector<size_t> columns_before;  // of each value, among those of its rows
+    size_t token_ops = 0;                // number of ops over tokens, which come first
+    std::vector<size_t> columns_before;  // of each value: width of those of its kind before it
     size_t token_width = 0;              // of all values over tokens, floats
     size_t sequence_width = 0;
-    std::vector<const PanelLinear*> next;  // of each op: what is multiplied by after it, or null
+    std::vector<const PanelLinear*> next;  // of each op: the matrix used next, or null
   };
   // Room for the values over tokens of a part of a batch.
   struct TokenRows {
@@ -69,7 +69,7 @@ class CpuProgramRun final : public ProgramRun {
   };
   class Interpreter;
 
-  // Under the device's mutex. What throws leaves less room than there was, and the next call makes
+  // Under the device's mutex. An exception leaves less room than there was; the next call allocates
   // it again.
   void ReserveLocked(size_t tokens, size_t sequences);
   void ReserveTokens(size_t tokens);

@@ -121,8 +121,8 @@ class Programs : public testing::TestWithParam<int> {
 
 INSTANTIATE_TEST_SUITE_P(Threads, Programs, testing::Values(1, 2, 3, 5));
 
-// Batches that are cut into groups and such that are not: each sequence as it is alone, and the
-// same with any number of threads.
+// Whether or not a batch is cut into groups, and with any number of threads: each sequence's result
+// is the one it has alone.
 TEST_P(Programs, RowsAreThoseOfTheirSequenceAlone) {
   const auto other_backend = *NewCpuBackend({.threads = 1, .pin = false});
   const Layer other_layer(other_backend.get());

@@ -43,7 +43,7 @@ void AddNorm(const float* x, const float* residual, size_t rows, size_t width,
     const float* row = x + r * width;
     const float* other = residual == nullptr ? nullptr : residual + r * width;
     float* to = (sum != nullptr ? sum : y) + r * width;
-    // Also where nothing is added: x may have to be kept in `sum`.
+    // Also without a residual: `sum` may have to hold x.
     const float total = SumOver(width, [&](size_t i, size_t n) {
       Vec v = LoadN(row + i, n);
       if (other != nullptr) v = Simd::Add(v, LoadN(other + i, n));

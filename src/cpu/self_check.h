@@ -1,5 +1,5 @@
-// Compares every kernel this processor can run with the scalar one, on seeded random inputs.
-// What the tests assert and what `penstock doctor` prints.
+// Compares every kernel this processor can run with the scalar one, on seeded random inputs. Used
+// by tests and by `penstock doctor`.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct KernelCheck {
   std::string isa;
   std::string kernel;    // "gemm k=64", "attention rotary", ...
   double error = 0;      // largest difference from scalar, relative to the largest scalar result
-  double error_max = 0;  // what rounding in another order explains
+  double error_max = 0;  // bound on the error of another order of rounding
   bool ok() const { return error <= error_max; }
 };
 

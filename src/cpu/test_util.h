@@ -1,4 +1,4 @@
-// What tests of operations share.
+// Helpers for tests of operations.
 #pragma once
 
 #include <memory>

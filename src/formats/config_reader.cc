@@ -33,7 +33,7 @@ constexpr Defaults kDistilBert = {30522, 768, 6, 12, 3072, 512, 0, 0, 1e-12};
 constexpr Defaults kNomic = {30528, 768, 12, 12, 3072, 2048, 2, 0, 1e-12};
 constexpr Defaults kModernBert = {50368, 768, 22, 12, 1152, 8192, 0, 50283, 1e-5};
 
-// The names one setting has had, the file's own choice first; kept short by the caller.
+// All names of one setting; the first one present counts.
 using Names = std::initializer_list<std::string_view>;
 
 std::string_view Present(const JsonObject& config, Names names) {
@@ -97,7 +97,7 @@ Status RefuseIfFalse(const JsonObject& config, std::string_view name) {
       config.PathOf(name));
 }
 
-// What the encoder families share; every name is its newer and, where there is one, its older.
+// Settings that all encoder families share, each by its newer and, if any, its older name.
 Status ReadSizes(const JsonObject& config, const Defaults& d, EncoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(
       ReadInt(config, {"vocab_size"}, d.vocab_size, 1, kVocabularyMax, &out->vocab_size));
@@ -257,7 +257,7 @@ Status ReadNomicOriginal(const JsonObject& config, EncoderConfig* out) {
                             config.GetBoolOr("rotary_emb_interleaved", false));
   PENSTOCK_RETURN_IF_ERROR(
       ReadFloat(config, {"rotary_emb_base"}, 10000.0, 1, 1e12, &out->rope_theta));
-  // With a scaling factor the angles change beyond the trained length; up to it they do not.
+  // A scaling factor changes the angles only beyond the trained length.
   if (config.Has("rotary_scaling_factor")) {
     int32_t trained = 0;
     PENSTOCK_RETURN_IF_ERROR(
@@ -275,7 +275,7 @@ Status ReadNomic(const JsonObject& config, EncoderConfig* out) {
 
 // ---- ModernBERT
 
-// layer_types, the newer form: each layer named; the older says every how many one is global.
+// layer_types, the newer form, names each layer; the older form says that every n-th is global.
 Status ReadLayerTypes(const JsonObject& config, EncoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(ReadInt(config, {"global_attn_every_n_layers"}, 3, 1, kLayersMax,
                                    &out->global_attn_every_n_layers));
@@ -402,7 +402,7 @@ Status ReadCrossEncoderActivation(const JsonObject& config, EncoderConfig* out) 
   return Status::Ok();
 }
 
-// What would change the numbers in any architecture.
+// Refuses settings that would change the numbers in any architecture.
 Status RefuseCommon(const JsonObject& config) {
   return RefuseIfSet(config, {"is_decoder", "add_cross_attention", "is_encoder_decoder",
                               "quantization_config", "pruned_heads"});

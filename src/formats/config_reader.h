@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-// kUnsupported names what is not implemented; kInvalidArgument what is malformed.
+// kUnsupported names a setting that is not implemented; kInvalidArgument one that is malformed.
 Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config);
 
 // Tokens the position scheme can tell apart: the rows of the table a token may use, or the rotary

@@ -15,8 +15,8 @@
 
 namespace penstock {
 
-// What the handler of signals may see. A place is taken by setting `taken`; `begin` is set last
-// and cleared first, so a place with a `begin` is whole.
+// The state that the signal handler may read. A place is taken by setting `taken`; `begin` is set
+// last and cleared first, so a place with a `begin` is complete.
 struct MappedFile::Mapping {
   std::atomic<bool> taken{false};
   std::atomic<uintptr_t> begin{0};
@@ -57,8 +57,8 @@ struct MappedFile::Handler {
     });
   }
 
-  // Puts zeros from the page touched to the end of the mapping. mmap is no function that POSIX
-  // lists for handlers, but on Linux a system call and nothing else.
+  // Maps zeros from the page touched to the end of the mapping. POSIX does not list mmap as safe in
+  // handlers, but on Linux it is a plain system call.
   static bool Mend(uintptr_t address) {
     const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     for (Mapping& mapping : mappings) {
@@ -83,7 +83,7 @@ struct MappedFile::Handler {
     if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
       return before.sa_handler(number);
     }
-    // As if this handler had never been: what was touched is touched again, a signal of kill() is
+    // Restores the previous handler and returns: the access faults again; a signal of kill() is
     // sent again.
     ::sigaction(SIGBUS, &before, nullptr);
     if (info->si_code <= 0) ::raise(number);
@@ -126,7 +126,7 @@ Expected<MappedFile> MappedFile::Open(const std::string& path) {
 Status MappedFile::Check() const {
   struct stat info {};
   const bool damaged = mapping_ != nullptr && mapping_->damaged.load();
-  // Within its last page a file is cut without a signal.
+  // Truncation within the last page raises no signal.
   if (!damaged && ::fstat(file_.get(), &info) == 0 && static_cast<size_t>(info.st_size) >= size_) {
     return Status::Ok();
   }

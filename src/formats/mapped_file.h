@@ -1,10 +1,10 @@
 // A file mapped read-only. Views into it live as long as the MappedFile.
 //
-// A file that is cut while it is mapped has pages without contents; the kernel answers a touch of
+// A file that is truncated while mapped has pages without contents; the kernel answers a touch of
 // one with SIGBUS, which would end the process. So the first Open installs a handler of SIGBUS: a
 // touch inside a mapping of this module finds zeros instead, and the file is marked as damaged.
-// Everything else goes to the handler that was there before. Readers ask Check() before they
-// believe what they have read.
+// Every other SIGBUS goes to the previous handler. Readers call Check() before they use what they
+// have read.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class MappedFile {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::string& path() const { return path_; }
 
-  // kUnavailable: the file was cut after it was mapped; what was read of it may be zeros. One
+  // kUnavailable: the file was truncated after it was mapped; bytes read from it may be zeros. One
   // system call.
   Status Check() const;
 

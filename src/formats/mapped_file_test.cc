@@ -57,7 +57,7 @@ TEST_F(MappedFileTest, AFileCutWhileItIsReadGivesZerosAndAnError) {
   ASSERT_TRUE(opened.ok());
   const MappedFile file = *std::move(opened);
   ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(3 * Page())), 0);
-  // Several threads may touch what is gone.
+  // Several threads may touch pages that are gone.
   std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&file] {
@@ -69,7 +69,7 @@ TEST_F(MappedFileTest, AFileCutWhileItIsReadGivesZerosAndAnError) {
   const Status status = file.Check();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr(path));
-  // What is read stays what was read, even if the file grows again.
+  // Zeros once read stay zeros, even if the file grows again.
   ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(pages * Page())), 0);
   EXPECT_FALSE(file.Check().ok());
 }
@@ -139,7 +139,7 @@ TEST_F(MappedFileTest, AsManyAsTheLimitSays) {
     for (;;) {
       auto file = MappedFile::Open(path);
       if (!file.ok()) {
-        // Where the system gives fewer descriptors, it is the one to refuse.
+        // On a system with fewer descriptors, the system refuses.
         const bool limit = file.status().code() == StatusCode::kPayloadTooLarge;
         EXPECT_TRUE(limit || file.status().message().find("open files") != std::string::npos);
         break;

@@ -1,6 +1,6 @@
 // A Hugging Face model folder read into plain values: config.json, tokenizer_config.json,
 // special_tokens_map.json, modules.json and the sentence-transformers folders it names.
-// What is unknown or unsupported is refused by name (kUnsupported), never guessed.
+// Unknown or unsupported settings are refused by name (kUnsupported), never guessed.
 #pragma once
 
 #include <cstdint>
@@ -77,9 +77,9 @@ struct ModelFolder {
   // Reads every configuration file in `path`; weights and tokenizer.json are not opened.
   static Expected<ModelFolder> Read(const std::string& path);
 
-  // Of a folder with tokenizer.json, or of such a file itself, what tokenizing needs: of a folder
-  // also prompts, do_lower_case and max_tokens where they are said. config.json, modules.json and
-  // weights need not be there.
+  // Reads only the settings that tokenizing needs, of a folder with tokenizer.json, or of such a
+  // file itself; of a folder also prompts, do_lower_case and max_tokens where present. config.json,
+  // modules.json and weights need not be there.
   static Expected<ModelFolder> ReadForTokenizer(const std::string& path);
 
   std::string path;

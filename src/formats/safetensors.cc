@@ -92,8 +92,8 @@ Expected<ParsedTensor> ReadTensor(const JsonObject& object, uint64_t data_bytes)
   return tensor;
 }
 
-// The tensors must lie end to end and fill the data: what the format demands, and what leaves no
-// room for overlaps or hidden bytes.
+// The tensors must lie end to end and fill the data: the format demands it, and it leaves no room
+// for overlaps or hidden bytes.
 Status CheckLayout(const std::vector<ParsedTensor>& tensors, uint64_t data_bytes) {
   std::vector<const ParsedTensor*> sorted;
   sorted.reserve(tensors.size());

@@ -26,7 +26,7 @@ struct TensorRecord {
   std::span<const std::byte> data;
 
   int64_t elements() const;
-  // kUnsupported: of a type that is not F32, F16, BF16 or F64, which weights must be.
+  // kUnsupported: the type is not F32, F16, BF16 or F64, as weights must be.
   Status CheckConvertible() const;
   // Converts to float. out.size() == elements(). Errors: those of CheckConvertible.
   Status CopyToF32(std::span<float> out) const;
@@ -47,8 +47,8 @@ class TensorStore {
   // In the order of the files and of the bytes in each.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }
   uint64_t bytes_total() const { return bytes_total_; }
-  // Once the tensors are read: kUnavailable names a file that was cut meanwhile, whose tensors may
-  // be zeros.
+  // Call once the tensors are read. kUnavailable names a file that was truncated meanwhile, whose
+  // tensors may be zeros.
   Status Check() const;
 
  private:

@@ -247,7 +247,7 @@ Expected<std::vector<Module>> ReadModules(const std::string& folder) {
   return modules;
 }
 
-// Pooling, then dense layers, then normalise: the one order that is carried out.
+// Pooling, then dense layers, then normalise: the only order implemented.
 Status ApplyModule(const Module& module, ModelFolder* out) {
   const std::string file = module.folder.empty() ? "config.json" : module.folder + "/config.json";
   const auto out_of_order = [&] {
@@ -285,7 +285,7 @@ Status ReadHead(ModelFolder* out) {
     }
     return Status::Ok();
   }
-  // Some folders carry the pooling without the list of modules; what it says is plain enough.
+  // Some folders have the pooling without the list of modules; its meaning is clear.
   if (FileExists((root / "1_Pooling" / "config.json").string())) {
     return ApplyModule({"Pooling", "1_Pooling"}, out);
   }
@@ -294,8 +294,8 @@ Status ReadHead(ModelFolder* out) {
 
 // ---- sentence_bert_config.json
 
-// processing_kwargs.{text,common}: how the tokenizer is called. Only what cannot change the ids,
-// and the length, are known.
+// processing_kwargs.{text,common}: arguments of the tokenizer. Accepts only the length, and
+// arguments that cannot change the ids.
 Status ReadProcessing(const JsonObject& config, SentenceTransformersSettings* settings) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject processing,
                             config.GetObjectOrEmpty("processing_kwargs"));
@@ -407,7 +407,7 @@ Status ReadModelConfig(const JsonObject& config, ModelFolder* out,
   PENSTOCK_RETURN_IF_ERROR(
       ExpectOneOf(config, "similarity_fn_name", {"cosine", "dot", "euclidean", "manhattan"}));
   PENSTOCK_ASSIGN_OR_RETURN(out->similarity, config.GetStringOr("similarity_fn_name", "cosine"));
-  // config.json's own word on the activation, where there is one, comes first.
+  // An activation in config.json comes first.
   std::string& activation = out->encoder.cross_encoder_activation;
   if (settings->cross_encoder && activation.empty() && config.Has("activation_fn")) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string name, config.GetString("activation_fn"));
@@ -432,7 +432,7 @@ Expected<SentenceTransformersSettings> ReadTextSettings(ModelFolder* out) {
         WithFile(out->path, "config_sentence_transformers.json",
                  [&](const JsonObject& c) { return ReadModelConfig(c, out, &settings); }));
   }
-  // The file was once named after the architecture; the first that is there counts.
+  // The file was once named after the architecture; the first that exists counts.
   for (const char* file : {"sentence_bert_config.json", "sentence_roberta_config.json",
                            "sentence_distilbert_config.json", "sentence_camembert_config.json",
                            "sentence_xlm-roberta_config.json"}) {

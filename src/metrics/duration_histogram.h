@@ -6,10 +6,10 @@
 // value in it. Below 64 ns each value has its own bucket. Values from 2^40 ns (18 minutes) on are
 // counted as that.
 //
-// Each thread has a shard of its own (thread_slot.h), which it alone writes, with plain relaxed
+// Each thread has a shard of its own (thread_slot.h), which only it writes, with plain relaxed
 // stores: a record is a handful of instructions. Threads beyond the slots share one shard, with
 // atomic adds. Readers add the shards up. Counts only grow; a window is the difference of two
-// snapshots, so to begin a new window loses nothing that is being recorded meanwhile.
+// snapshots, so a new window loses no record made meanwhile.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class DurationSnapshot {
   // Records of less than 2^log2_ns nanoseconds; exact.
   uint64_t CountBelowPowerOfTwo(int log2_ns) const;
 
-  // What was recorded since `earlier`, a snapshot of the same histogram.
+  // The records since `earlier`, a snapshot of the same histogram.
   DurationSnapshot Since(const DurationSnapshot& earlier) const;
 
  private:
@@ -65,7 +65,7 @@ class DurationHistogram {
     Shard* shard = shards_[slot].load(std::memory_order_acquire);
     if (shard == nullptr) shard = MakeShard(slot);
     std::atomic<uint64_t>& count = shard->counts[BucketOf(ns)];
-    if (slot < kThreadSlots) {  // nobody else writes here
+    if (slot < kThreadSlots) {  // no other thread writes here
       count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       shard->sum_ns.store(shard->sum_ns.load(std::memory_order_relaxed) + ns,
                           std::memory_order_relaxed);
@@ -75,10 +75,10 @@ class DurationHistogram {
     }
   }
 
-  // Everything recorded so far. Records made meanwhile are in it or not; a count may be in it whose
-  // nanoseconds are not in the sum yet.
+  // All records so far. Those made meanwhile may be in it or not; a count may be in it before its
+  // nanoseconds are in the sum.
   DurationSnapshot Snapshot() const;
-  // Of the snapshot, the sum alone; cheap.
+  // The sum of a snapshot alone; cheap.
   uint64_t sum_ns() const;
 
   static size_t BucketOf(int64_t ns) {

@@ -133,7 +133,7 @@ void AppendDurations(const Family& family, const std::string& labels,
   AppendLine(family, "_count", labels, total, out);
 }
 
-// Prints one series, whatever its instrument is.
+// Prints one series of any instrument.
 struct AppendSeries {
   const Family& family;
   const std::string& labels;

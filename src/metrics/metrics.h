@@ -1,9 +1,9 @@
 // The server's counters, gauges and histograms, and their Prometheus text form.
 //
-// One Metrics lives as long as the process. Updating is lock-free and wait-free from any thread;
-// Render walks everything. Every series exists from the start (value 0), so that a dashboard never
-// shows a gap, but for those of large tables of labels, which are printed once they are used
-// (Shown::kOnceUsed). Labels come from fixed lists only, never from what a client sent.
+// One Metrics lives as long as the process. Updating takes no lock, from any thread; Render walks
+// everything. Every series exists from the start (value 0), so that a dashboard never shows a gap,
+// but for those of large tables of labels, which are printed once they are used (Shown::kOnceUsed).
+// Labels come from fixed lists only, never from what a client sent.
 #pragma once
 
 #include <array>
@@ -88,15 +88,15 @@ class Metrics {
   // it.
   DurationHistogram& AddDurations(std::string_view name, std::string_view help,
                                   std::string_view labels = "");
-  // A value that is asked for when it is printed. `read` must neither block nor use this
-  // object, and must work as long as it is printed; the same name and labels again replace it.
+  // A value read when it is printed. `read` must neither block nor use this object, and must work
+  // as long as it is printed; the same name and labels again replace it.
   enum class Kind { kCounter, kGauge };
   void AddFunction(std::string_view name, std::string_view help, Kind kind,
                    std::function<double()> read, std::string_view labels = "");
 
   // The histogram of that name and labels; null if there is none.
   const Histogram* FindHistogram(std::string_view name, std::string_view labels) const;
-  // The sum of the gauges of that name whose labels are `labels`, or begin with them.
+  // The sum of the gauges of that name whose labels equal or begin with `labels`.
   int64_t SumOfGauges(std::string_view name, std::string_view labels) const;
 
   // The text exposition format 0.0.4.

@@ -1,4 +1,4 @@
-// What the process uses, as the kernel tells it.
+// The process's use of resources, as the kernel reports it.
 #pragma once
 
 #include "metrics/metrics.h"

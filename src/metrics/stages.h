@@ -1,4 +1,4 @@
-// Where the time of a request goes: the stages it passes, and RequestTrace, which adds them up.
+// The stages of a request, and RequestTrace, which adds up the time in each.
 //
 // A request is in exactly one stage at any moment, from its first byte until the last byte of its
 // answer was handed to the kernel: Enter() ends one stage and begins the next. So the stages of a
@@ -7,16 +7,16 @@
 //   kReceive    first byte read .. body complete
 //   kParse      .. checked, planned and handed to the tokenization workers
 //   kTokenize   .. the last text has its ids; waiting for a worker included
-//   kQueue      none of its rows is being worked on: they wait for the model
+//   kQueue      none of its rows is in a batch: they wait for the model
 //   kForm       a batch with rows of it is sealed and laid out
 //   kForward    the model works on a batch with rows of it
 //   kComplete   results taken out, finished (cut, normalised, sorted), waiting for the io thread
 //   kSerialise  the answer is printed
 //   kSend       .. its last byte is with the kernel
 //
-// A request of many rows goes through queue, form and forward again for each of its batches. Rows
-// of one request that are in several batches at once count where the stage was entered last; go
-// back to kQueue only when no row of it is under way.
+// A request of many rows goes through queue, form and forward again for each of its batches. With
+// rows in several batches at once, the stage entered last counts; kQueue comes again only when no
+// row is under way.
 //
 // The front end makes the trace and ends it (Finish); every thread that moves the request on calls
 // Enter. Writers synchronise through one compare-exchange; nothing is allocated.
@@ -64,20 +64,20 @@ class RequestTrace {
   RequestTrace& operator=(const RequestTrace&) = delete;
 
   // The stage so far ends at `now`, `stage` begins. A `now` before the last one counts as the last
-  // one. Any thread. Nothing happens after Finish, and a thread that is late (the answer went out
-  // without it: a deadline) cannot take the request back from kSerialise and kSend.
+  // one. Any thread. Has no effect after Finish; a late thread (a deadline sent the answer without
+  // it) cannot take the request back from kSerialise and kSend.
   void Enter(Stage stage, Clock::time_point now = Clock::now()) {
     Move(static_cast<uint64_t>(stage), now);
   }
-  // A batch that held rows of this request, told when it is over: what a scheduler knows anyway,
-  // in one call. `last`: no row is left, else the rest is in the queue again.
+  // A batch that held rows of this request, reported once it is over, with the times the scheduler
+  // has anyway. `last`: no row is left, else the rest is in the queue again.
   void Batched(Clock::time_point sealed, Clock::time_point forward, Clock::time_point done,
                bool last) {
     Enter(Stage::kForm, sealed);
     Enter(Stage::kForward, forward);
     Enter(last ? Stage::kComplete : Stage::kQueue, done);
   }
-  // The request is over. Called once, by its owner; what follows is ignored.
+  // The request is over. Called once, by its owner; later calls are ignored.
   void Finish(Clock::time_point now = Clock::now()) { Move(kFinished, now); }
 
   // Nanoseconds in a stage, the present one left out. Complete after Finish, but for a thread that
@@ -90,7 +90,7 @@ class RequestTrace {
     return static_cast<int64_t>(state_.load(std::memory_order_relaxed) >> kStageBits);
   }
 
-  // What the request is about, for the log. SetModel before the request leaves the io thread.
+  // Figures for the log. SetModel before the request leaves the io thread.
   void SetModel(std::string_view name) {
     const size_t size = std::min(name.size(), kModelBytesMax);
     std::memcpy(model_, name.data(), size);
@@ -120,7 +120,7 @@ class RequestTrace {
       constexpr auto kAnswering = static_cast<uint64_t>(Stage::kSerialise);
       if (from == kFinished || (from >= kAnswering && stage < kAnswering)) return;
       next = std::max(at_ns, old >> kStageBits) << kStageBits | stage;
-      // Relaxed: the intervals are disjoint by the order of changes of this one word; whoever reads
+      // Relaxed: the intervals are disjoint by the order of changes of this one word; a reader of
       // the sums was handed the request by the thread that wrote them.
     } while (!state_.compare_exchange_weak(old, next, std::memory_order_relaxed));
     ns_[old & kStageMask].fetch_add(

@@ -8,7 +8,7 @@ namespace {
 
 // Leaked: threads may outlive static objects.
 struct Slots {
-  std::mutex mutex;  // hands what an owner wrote over to the next one, too
+  std::mutex mutex;  // also orders an owner's writes before the next one's
   std::bitset<kThreadSlots> taken;
 };
 Slots& AllSlots() {

@@ -1,6 +1,6 @@
-// A small number for each living thread, so that what threads write often can lie in shards of
-// their own. A number is given back when its thread ends and the next thread goes on with it: what
-// was written under it stays and nothing is handed over.
+// A small number for each living thread, so that data that threads write often can lie in shards of
+// their own. A number is given back when its thread ends, and the next thread goes on with it: data
+// written under it stays, and nothing is handed over.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@ namespace penstock {
 
 inline constexpr size_t kThreadSlots = 128;
 
-// 0 .. kThreadSlots - 1, this thread's alone until it ends; what an earlier owner wrote under the
-// number happened before. kThreadSlots: all are taken (or this thread is ending), the caller shares
-// that one with others.
+// 0 .. kThreadSlots - 1, this thread's alone until it ends; an earlier owner's writes under the
+// number happened before. kThreadSlots, shared with others: all numbers are taken, or this thread
+// is ending.
 size_t ThreadSlot();
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// No allocation in the forward pass once its buffers fit, and none that fails does harm.
+// The forward pass allocates nothing once its buffers fit, and a failed allocation does no harm.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -15,7 +15,7 @@ enum class PositionScheme {
   kPadded,    // from padding index + 1; a padding token keeps the padding row (RoBERTa, MPNet)
 };
 
-// What turns pooled states into logits: [dense, activation, [norm]], classifier.
+// The head that turns pooled states into logits: [dense, activation, [norm]], classifier.
 struct HeadSpec {
   std::string_view dense;  // "" = none; the weight may be absent only if `dense` is ""
   HiddenActivation activation = HiddenActivation::kIdentity;

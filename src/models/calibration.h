@@ -1,11 +1,11 @@
-// What int8 wants to know of a model's activations: how large each column of a linear layer's input
-// gets. A few columns of a norm's output are many times larger than the rest and would cost them
-// their precision; part of their size is moved to the weights (Xiao et al., "SmoothQuant", 2022).
+// Calibration for int8: the largest |x| of each column of a linear layer's input. A few columns of
+// a norm's output are many times larger than the rest and would cost them their precision; part of
+// their size is moved to the weights (Xiao et al., "SmoothQuant", 2022).
 //
 // Measured while the model loads, by programs of half a layer on the layers packed so far: nothing
-// is held twice. The texts are made up, tokens drawn from all of the vocabulary: what makes a
-// column large lies in the weights (MiniLM-L6: as near to f32 as with maxima of real texts). Always
-// the same ones, so a model has the same bits each time.
+// is held twice. The texts are random tokens of the whole vocabulary, as the weights decide which
+// columns are large (MiniLM-L6: as near to f32 as with maxima of real texts). They are always the
+// same, so a model has the same bits each time.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ class Calibration {
   // Embeds the texts.
   Status Start();
 
-  // The largest |x| of each column, [hidden], of what qkv reads. `layer` has its norms.
+  // The largest |x| of each column of qkv's input, [hidden]. `layer` has its norms.
   Expected<std::vector<float>> AttentionMaxima(const EncoderLayer& layer);
   // `layer` has its attention's weights too.
   Status EndAttention(const EncoderLayer& layer);
-  // Of what ff_in reads.
+  // The same of ff_in's input.
   Expected<std::vector<float>> FeedForwardMaxima(const EncoderLayer& layer);
   // `layer` is complete.
   Status EndLayer(const EncoderLayer& layer);
@@ -51,9 +51,9 @@ class Calibration {
  private:
   // Runs a program on the hidden states, to result_.
   Status Run(const Program& program);
-  // The same; its result are the hidden states from now on.
+  // As Run; the result becomes the hidden states.
   Status Advance(const Program& program);
-  // Of the norm of the hidden states, or of themselves without one.
+  // Maxima of the normed hidden states, or without a norm of the hidden states.
   Expected<std::vector<float>> Maxima(const Norm& norm);
 
   const EncoderWeights& weights_;

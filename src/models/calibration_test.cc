@@ -43,8 +43,8 @@ TEST(ColumnFactors, StayWithinBounds) {
   EXPECT_THAT(factors[5], FloatEq(1));
 }
 
-// A column never active, one without weights, and what is no number get 1; the others are as if
-// those were not there.
+// A column that is never active, has no weights or is not finite gets 1; it does not change the
+// others.
 TEST(ColumnFactors, GuardAgainstUselessColumns) {
   const std::vector<float> maxima = {16, 0, 3, kInfinity, kNan, 3, 3, 1};
   const std::vector<float> weight = {1, 2, 0, 2, 2, kInfinity, kNan, 16};

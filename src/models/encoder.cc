@@ -23,7 +23,7 @@ bool Offers(const EncoderWeights& weights, EncoderOutput output) {
 }  // namespace
 
 struct EncoderModel::Impl {
-  // Where the program of an output stands; none: SIZE_MAX.
+  // The index of an output's program; SIZE_MAX: none.
   size_t IndexOf(EncoderOutput output) const { return indices[static_cast<size_t>(output)]; }
 
   ModelFolder folder;
@@ -117,7 +117,7 @@ Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output,
     return Status::InvalidArgument("this model does not give that output", "model");
   }
   if (output != EncoderOutput::kLogits) return impl_->run->Run(index, batch, sinks);
-  // A prompt is left out of embeddings alone.
+  // Only embeddings leave a prompt out of pooling.
   PackedBatch whole = batch;
   whole.pool_skip = {};
   return impl_->run->Run(index, whole, sinks);

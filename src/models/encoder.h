@@ -25,8 +25,8 @@ namespace penstock {
 class EncoderModel {
  public:
   // Packs the weights named by `folder` for `backend`, which must outlive the model. `types`: of
-  // the layers' linear layers, kF32, kBf16 or kI8 (see PackOptions). kUnsupported or
-  // kInvalidArgument name the tensor, setting or kept part at fault.
+  // the linear layers of encoder layers, kF32, kBf16 or kI8 (see PackOptions). kUnsupported or
+  // kInvalidArgument name the tensor, setting or type override at fault.
   static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend,
                                                       const LinearTypes& types = {});
   ~EncoderModel();
@@ -41,7 +41,7 @@ class EncoderModel {
   uint64_t weight_bytes() const;  // packed, in memory
   // Row width of an output, in floats; 0: not offered.
   int32_t OutputWidth(EncoderOutput output) const;
-  // What is run for an output; null: not offered.
+  // The program of an output; null: not offered.
   const Program* program(EncoderOutput output) const;
 
  private:
@@ -53,12 +53,13 @@ class EncoderModel {
 
 class EncoderSession {
  public:
-  // Room for activations grows to the largest batch seen, in steps; Reserve makes it at once.
+  // Memory of activations grows to the largest batch seen, in steps; Reserve allocates it
+  // beforehand.
   explicit EncoderSession(const EncoderModel* model);
   ~EncoderSession();
   Status Reserve(size_t tokens, size_t sequences);
   // Gives the activations back to the system, and the backend's scratch unless other sessions use
-  // it; the next Run makes them anew. Not while Run is under way. Returns the bytes given back.
+  // it; the next Run allocates again. Not while Run is under way. Returns the bytes given back.
   uint64_t Release();
   // Bytes of activations, and of the scratch that models of one backend share. Any thread.
   uint64_t HeldBytes() const;
@@ -66,9 +67,9 @@ class EncoderSession {
   // Runs the model. sinks[s] is where the result of sequence s goes: OutputWidth(output) floats, or
   // that many for each of its tokens. Refuses (kInvalidArgument): an id outside the vocabulary, a
   // type id outside its table, an empty sequence or one longer than max_tokens, an output that is
-  // not offered. Does not allocate once there is room; kResourceExhausted: there is no memory for
-  // it, and the session is as good as before. The bits of a sequence's result depend on that
-  // sequence alone, whatever shares the batch.
+  // not offered. Does not allocate for batches that fit; kResourceExhausted: out of memory, and the
+  // session can go on. The bits of a sequence's result depend on that sequence alone, whatever
+  // shares the batch.
   Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float* const> sinks);
   // The same, results end to end: [rows, OutputWidth], rows being sequences or tokens.
   Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out);
@@ -78,9 +79,8 @@ class EncoderSession {
   std::unique_ptr<Impl> impl_;
 };
 
-// Applies what the model folder says comes after pooling: normalise to length 1 in double
-// precision (rows with zero norm stay zero). `dimensions` < row.size() first cuts the row
-// (Matryoshka). Returns the row as it is to be sent.
+// Finishes a pooled row: `dimensions` < row.size() cuts it (Matryoshka), then `normalize` scales it
+// to length 1 in double precision (rows with zero norm stay zero). Returns the row to send.
 std::span<float> FinishEmbedding(std::span<float> row, int32_t dimensions, bool normalize);
 
 }  // namespace penstock

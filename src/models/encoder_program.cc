@@ -33,20 +33,20 @@ class Builder {
   }
   void Input() { program_.ops.push_back(InputOp{tokens_.x}); }
 
-  // What `norm` makes of x, where there is one.
+  // norm(x), or x itself if there is no norm.
   ValueId Normed(const Norm& norm) {
     if (norm.gamma == nullptr) return tokens_.x;
     if (tokens_.normed == tokens_.x) tokens_.normed = program_.AddValue(Rows::kTokens, Hidden());
     program_.ops.push_back(NormOp{tokens_.x, norm, tokens_.normed});
     return tokens_.normed;
   }
-  // What the layer's attention reads, if nothing before it has normed x.
+  // The input of the layer's attention, if x has not been normed yet.
   ValueId AttentionInput(const EncoderLayer& layer) {
     return pre_norm() ? Normed(layer.attention_norm) : tokens_.x;
   }
 
-  // Attention of `input`, of all tokens or of one of each sequence. Returns the values the rest of
-  // the layer works on.
+  // Attention over `input`, for all tokens or for one of each sequence. Returns the values that the
+  // rest of the layer works on.
   LayerValues Attention(const EncoderLayer& layer, ValueId input, Pick queries) {
     if (tokens_.context == kNoValue) {
       qkv_ = program_.AddValue(Rows::kTokens, 3 * Hidden());
@@ -83,7 +83,7 @@ class Builder {
     return values.normed;
   }
 
-  // All layers; the last one's result as `last` says. Returns it.
+  // All layers. `last`: the tokens wanted of the last one. Returns its result.
   ValueId Layers(Pick last) {
     const std::vector<EncoderLayer>& layers = weights_.layers;
     ValueId input = layers.empty() ? tokens_.x : AttentionInput(layers[0]);
@@ -91,7 +91,7 @@ class Builder {
       const EncoderLayer& layer = layers[i];
       const bool is_last = i + 1 == layers.size();
       const LayerValues values = Attention(layer, input, is_last ? last : Pick::kAll);
-      // Each norm is that of what reads the sum next.
+      // Each sum takes the norm of its next reader.
       input = AddAttention(layer, values, pre_norm() ? layer.ff_norm : layer.attention_norm);
       const Norm& next = is_last ? weights_.final_norm : layers[i + 1].attention_norm;
       input = AddFeedForward(layer, values, input, pre_norm() ? next : layer.ff_norm);
@@ -130,7 +130,7 @@ class Builder {
   bool pre_norm() const { return weights_.architecture->pre_norm; }
   int32_t Hidden() const { return weights_.hidden; }
 
-  // Without a context.
+  // Values without a context.
   LayerValues NewValues(Rows rows) {
     LayerValues values;
     values.x = program_.AddValue(rows, Hidden());

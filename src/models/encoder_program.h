@@ -1,9 +1,9 @@
 // The programs of an encoder: what its architecture computes, written down once for a backend.
 //
-// Post-norm models (BERT) norm the sum behind attention and behind the feed-forward; pre-norm ones
-// (ModernBERT) what goes into them. Where an output is made of one token of each sequence (CLS or
-// last-token pooling, classifiers), the last layer's attention looks up that token alone, and what
-// follows it, most of the layer's work, is done once for each sequence.
+// Post-norm models (BERT) norm the sums after attention and after the feed-forward; pre-norm ones
+// (ModernBERT) their inputs. If an output needs one token of each sequence (CLS or last-token
+// pooling, classifiers), the last layer's attention computes that token alone, and the rest of the
+// layer, most of its work, runs once for each sequence.
 #pragma once
 
 #include "models/encoder.h"
@@ -12,11 +12,11 @@
 
 namespace penstock {
 
-// For an output that the weights offer. Pooled rows are not normalised, logits are raw. The weights
-// must outlive it.
+// The program of an output that the weights offer. Pooled rows are not normalised, logits are raw.
+// The weights must outlive it.
 Program EncoderProgram(const EncoderWeights& weights, EncoderOutput output);
 
-// Parts of it, for calibration while the layers come up. All but the first begin with rows of
+// Parts of the model, for calibration while its layers load. All but the first begin with rows of
 // hidden states and take sequences of up to `max_length` tokens; results are rows of tokens.
 Program EmbeddingProgram(const EncoderWeights& weights, int32_t max_length);
 Program NormProgram(const EncoderWeights& weights, const Norm& norm, int32_t max_length);

@@ -203,8 +203,8 @@ TEST_P(GoldenModel, BitsDoNotDependOnTheBatchOrThreads) {
   }
 }
 
-// A model whose products are all kept is one of the kept type, to the bit; a layer it lacks is
-// refused.
+// A model whose linear layers are all overridden equals one of that type, to the bit; an override
+// of a layer it lacks is refused.
 TEST_P(GoldenModel, KeptPartsAreOfTheirType) {
   auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();

@@ -18,7 +18,7 @@ std::optional<int32_t> ToLayer(std::string_view text) {
 }
 
 std::optional<LinearKind> ToLinearKind(std::string_view text) {
-  for (const LinearKind product : kLinearKinds) {
+  for (const LinearKind linear : kLinearKinds) {
     if (text == LinearName(product)) return product;
   }
   return std::nullopt;
@@ -43,14 +43,14 @@ Expected<TypeOverride> ParseKeptPart(std::string_view text) {
     if (part.layer && part.linear) return part;
   }
   return Status::InvalidArgument(fmt::format(
-      "'{}' is no layer (0, -1), product (qkv, attention-out, ff-in, ff-out) or product "
-      "of a layer (-1.ff-out)",
+      "'{}' is no layer (0, -1), linear layer (qkv, attention-out, ff-in, ff-out) or linear layer "
+      "of one layer (-1.ff-out)",
       text));
 }
 
 }  // namespace
 
-const char* LinearName(LinearKind product) {
+const char* LinearName(LinearKind linear) {
   switch (product) {
     case LinearKind::kQkv:
       return "qkv";
@@ -99,7 +99,7 @@ Status LinearTypes::Check(int32_t layers) const {
   return Status::Ok();
 }
 
-DType LinearTypes::Of(int32_t layer, int32_t layers, LinearKind product) const {
+DType LinearTypes::Of(int32_t layer, int32_t layers, LinearKind linear) const {
   const bool keep = std::any_of(kept.begin(), kept.end(), [&](const TypeOverride& part) {
     return (!part.layer || *part.layer == layer || *part.layer + layers == layer) &&
            (!part.linear || *part.linear == product);

@@ -1,4 +1,4 @@
-// The types that the linear layers of a model compute in: one for all, and what stays higher.
+// The types that the linear layers of a model compute in: one for all, and overrides.
 //
 // Errors of int8 are not spread evenly: in most models a few linear layers (often the
 // feed-forward's output, or the first and last layers) make most of them. Those can be kept in a
@@ -20,7 +20,7 @@ enum class LinearKind { kQkv, kAttentionOut, kFfIn, kFfOut };
 inline constexpr LinearKind kLinearKinds[] = {LinearKind::kQkv, LinearKind::kAttentionOut,
                                               LinearKind::kFfIn, LinearKind::kFfOut};
 // "qkv", "attention-out", "ff-in", "ff-out".
-const char* LinearName(LinearKind product);
+const char* LinearName(LinearKind linear);
 
 // A layer, a kind of linear layer in every layer, or one linear layer of one layer.
 struct TypeOverride {
@@ -33,8 +33,8 @@ struct TypeOverride {
 
 inline constexpr size_t kTypeOverridesMax = 1024;
 
-// Parts as TypeOverride::Text writes them, with commas between. kInvalidArgument says which part is
-// wrong; kPayloadTooLarge: more than kTypeOverridesMax.
+// Overrides as TypeOverride::Text writes them, with commas between. kInvalidArgument names the
+// wrong one; kPayloadTooLarge: more than kTypeOverridesMax.
 Expected<std::vector<TypeOverride>> ParseTypeOverrides(std::string_view text);
 std::string TypeOverridesText(const std::vector<TypeOverride>& parts);
 
@@ -42,13 +42,13 @@ struct LinearTypes {
   // NOLINTNEXTLINE(google-explicit-constructor): one type for all is what most callers mean.
   LinearTypes(DType type = DType::kF32) : dtype(type), override_dtype(type) {}
 
-  // kInvalidArgument: a part names a layer that a model of `layers` layers does not have.
+  // kInvalidArgument: an override names a layer that a model of `layers` layers does not have.
   Status Check(int32_t layers) const;
-  // Of a linear layer in layer `layer` of `layers`.
-  DType Of(int32_t layer, int32_t layers, LinearKind product) const;
+  // The type of a linear layer in layer `layer` of `layers`.
+  DType Of(int32_t layer, int32_t layers, LinearKind linear) const;
 
   DType dtype;
-  DType override_dtype;  // of the parts below
+  DType override_dtype;  // of the linear layers in `kept`
   std::vector<TypeOverride> kept;
 };
 

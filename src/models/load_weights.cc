@@ -168,7 +168,7 @@ class LayerLoader {
         reader_(reader),
         out_(out),
         ropes_(ropes) {
-    // Parts that are kept are kept because int8 is too coarse for them.
+    // Decided by the main type: overrides are higher types, which need no calibration.
     if (types.dtype == DType::kI8) calibration_.emplace(*out, folder.max_tokens);
   }
 
@@ -189,7 +189,7 @@ class LayerLoader {
 
  private:
   std::string Name(std::string_view part) const { return base_ + std::string(part); }
-  DType Type(LinearKind product) const {
+  DType Type(LinearKind linear) const {
     return types_.Of(index_, folder_.encoder.num_hidden_layers, product);
   }
 

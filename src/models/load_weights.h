@@ -1,5 +1,5 @@
 // Reads a model folder's tensors by the names its architecture gives them, and packs them for a
-// backend. Tensors are never inflated before: they are converted a row at a time.
+// backend. Tensors are converted a row at a time, never held in f32 as a whole.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace penstock {
 
-// Of the tables of cos and sin together, and of a learned table of positions; both have a row for
-// each token a model may take.
+// Limits of the cos and sin tables together, and of a learned position table; both have a row for
+// each token of the longest input.
 inline constexpr uint64_t kRopeBytesMax = uint64_t{128} << 20;
 inline constexpr uint64_t kPositionBytesMax = uint64_t{1} << 30;
 

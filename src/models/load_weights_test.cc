@@ -56,7 +56,7 @@ TEST_F(WeightsTest, RotaryTablesAreBounded) {
   }
 }
 
-// What no input can reach is not kept.
+// Rows that no input can reach are not kept.
 TEST_F(WeightsTest, PositionTablesAreAsLongAsTheLongestInput) {
   ModelFolder folder = Golden("bert_mean_normalize");
   const auto whole = Load(folder);

@@ -31,7 +31,7 @@ class Release : public testing::TestWithParam<int> {
     return out;
   }
 
-  // Of the scratch that sessions of the backend share: what one holds that has nothing of its own.
+  // Bytes of the scratch that sessions of the backend share: a new session has nothing of its own.
   uint64_t ScratchBytes() const { return EncoderSession(model_.get()).HeldBytes(); }
 
   std::unique_ptr<Backend> backend_;

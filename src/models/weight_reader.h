@@ -19,8 +19,8 @@ namespace penstock {
 
 class WeightReader {
  public:
-  // Counts what it reads and keeps in `out`, whose tables take what Keep makes. Names may or may
-  // not stand behind `prefix`. All must outlive this.
+  // Counts parameters and bytes in `out`, whose tables own what Keep makes. Names may or may not
+  // begin with `prefix`. All must outlive this.
   WeightReader(const TensorStore& store, std::string_view prefix, EncoderWeights* out)
       : store_(store), prefix_(prefix), out_(out) {}
 
@@ -28,18 +28,18 @@ class WeightReader {
   // The tensor of that name and shape, of one or two dimensions; -1 takes any length there. One
   // dimension: a view of one row.
   Expected<TensorView> View(const std::string& name, const std::vector<int64_t>& shape);
-  // As View, and in the backend's memory.
+  // As View, copied into the backend's memory.
   Expected<const Table*> ReadTable(const std::string& name, const std::vector<int64_t>& shape);
 
   const Table* Keep(const TensorView& view);
   const Table* Keep(int64_t rows, int32_t width, const Backend::FillRows& fill);
 
-  // Linears of [out_each, in] that are put on top of each other; all have a bias or none has.
+  // Linear layers of [out_each, in], to be stacked by rows; all have a bias or none has.
   Expected<std::vector<LinearRows>> Linears(const std::vector<std::string>& names, int32_t out_each,
                                             int32_t in);
   std::unique_ptr<PackedLinear> Pack(std::span<const LinearRows> parts, DType dtype,
                                      std::span<const float> factors = {});
-  // One of them, packed.
+  // One linear layer, packed.
   Expected<std::unique_ptr<PackedLinear>> Linear(const std::string& name, int32_t out, int32_t in,
                                                  DType dtype);
   // Old checkpoints call the two parts gamma and beta.
@@ -53,7 +53,7 @@ class WeightReader {
   EncoderWeights* out_;
 };
 
-// Rows [first, first + count) of parts that are put on top of each other.
+// Rows [first, first + count) of stacked parts.
 std::vector<LinearRows> RowsOf(std::span<const LinearRows> parts, int64_t first, int64_t count);
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// What an encoder keeps in memory: tables and matrices packed for a backend, and how its layers are
+// EncoderWeights: an encoder's tables and matrices, packed for a backend, and how its layers are
 // wired. Programs (encoder_program.h) point into it.
 #pragma once
 
@@ -25,7 +25,7 @@ struct EncoderLayer {
   int32_t window = 0;  // 0: all keys
 };
 
-// A linear layer and what follows it.
+// A linear layer, its activation and its norm.
 struct DenseStep {
   std::unique_ptr<PackedLinear> linear;
   Activation activation = Activation::kNone;
@@ -35,7 +35,7 @@ struct DenseStep {
 struct EncoderWeights {
   const Architecture* architecture = nullptr;
   Backend* backend = nullptr;
-  std::vector<std::unique_ptr<Table>> tables;  // what the pointers below point to
+  std::vector<std::unique_ptr<Table>> tables;  // the Tables pointed to below
 
   const Table* words = nullptr;      // [vocab, hidden]
   const Table* positions = nullptr;  // as many rows as the longest input needs, or null

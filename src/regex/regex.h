@@ -4,10 +4,10 @@
 // and look-behind of one character class, greedy, lazy and possessive quantifiers, classes with
 // \p{..}, nesting and &&, ^ and $ at lines, \b. Anything else is refused by name. Leftmost match,
 // first alternative wins, by backtracking; loops over one class take no stack. Without captures,
-// what follows a point of the program depends on the place in the text alone, so what failed once
-// is remembered (after Davis et al., "Using Selective Memoization to Defeat Regular Expression
-// Denial of Service", 2021). A search that takes too many steps all the same fails instead of
-// hanging, as does one that would keep too many places to go back to.
+// the rest of a match depends only on the point of the program and the place in the text, so
+// failures are remembered (after Davis et al., "Using Selective Memoization to Defeat Regular
+// Expression Denial of Service", 2021). A search that still takes too many steps fails instead of
+// hanging, as does one that would keep too many places to backtrack to.
 //
 // Patterns come from strangers. Limits of a pattern: 64 KiB; groups and classes 100 deep, the tree
 // of a pattern 500 high; 20,000 instructions once counted loops are unrolled, for which a tree is
@@ -41,9 +41,10 @@ class CharClass {
   // Adds the other case of each ASCII letter; false if the set holds cased characters that this
   // engine cannot fold.
   bool FoldCase();
-  // Merges what can be merged; call once when complete. False if more than kMaxParts are left.
+  // Merges its parts where possible; call once when complete. False if more than kMaxParts are
+  // left.
   bool Finish();
-  // What a look at a character past ASCII costs, in looks at a plain class.
+  // Cost of a test of a character past ASCII, in tests of a plain class.
   uint32_t cost() const;
 
   bool Matches(char32_t c) const {
@@ -80,7 +81,8 @@ class CharClass {
   std::array<uint64_t, 2> ascii_{};
 };
 
-// Steps that searches of one text may take together, if it is cut into pieces first.
+// The steps that all searches in one text may take together, as the text may be cut into pieces
+// first.
 struct RegexBudget {
   explicit RegexBudget(size_t text_bytes, Work* counts_in = nullptr)
       : steps(1'000'000 + 400 * static_cast<int64_t>(text_bytes)), work(counts_in) {}
@@ -94,8 +96,8 @@ class Regex {
   // A pattern that matches `literal` and nothing else.
   static Regex Literal(std::string_view literal);
 
-  // All matches from left to right; an empty one right after another match is skipped.
-  // False if the text took more than the budget, or more than 50 MiB of places to go back to, or if
+  // All matches from left to right; an empty one right after another match is skipped. False if the
+  // text took more than the budget, or more than 50 MiB of places to backtrack to, or if
   // budget->work was stopped.
   bool FindAll(std::string_view text, RegexBudget* budget, std::vector<ByteRange>* matches) const;
   bool FindAll(std::string_view text, std::vector<ByteRange>* matches) const {
@@ -114,7 +116,7 @@ class Regex {
     kLoop,
     kLazyLoop,
     kHardLoop,  // one class, min to max times
-    kSplit,     // try x, then y; the min-th of its kind
+    kSplit,     // try x, then y; min: its number among the splits
     kJump,
     kMatch,
     kLineBegin,
@@ -136,8 +138,8 @@ class Regex {
     uint32_t min = 0, max = 0;
   };
   struct Frame {
-    // What to try when all after it failed: the second way of a split; a greedy loop with a
-    // character less; a lazy one with one more; or nothing more, which is to be remembered.
+    // The next thing to try after a failure: the second way of a split; a greedy loop with a
+    // character less; a lazy one with one more; or nothing, only to remember the failure.
     enum Kind : uint8_t { kSecondWay, kGiveBack, kTakeMore, kSpentSplit, kSpentLoop };
     uint16_t pc;
     Kind kind;
@@ -152,10 +154,10 @@ class Regex {
 
   // The first match at or after byte `from`.
   Found Find(Search* search, size_t from, ByteRange* match) const;
-  // `look`: only whether there is a match counts, not where it ends.
+  // `look`: for look-ahead, which needs no end of the match.
   Found Run(Search* search, uint32_t pc, size_t at, bool look, size_t* end) const;
   bool Loop(Search* search, uint32_t pc, size_t* at) const;
-  // Takes the next thing to try off the stack; false if there is none above `base`.
+  // Pops the next thing to try off the stack; false if there is none above `base`.
   bool Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) const;
   // The first byte from `at` where a match could start, or the end; only if first_known_.
   size_t NextStart(std::string_view text, size_t at) const {

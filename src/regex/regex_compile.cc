@@ -19,14 +19,14 @@ constexpr int kMaxNesting = 100;       // of groups and classes
 constexpr int kMaxHeight = 500;        // of the tree of nodes, which is walked by recursion
 static_assert(kMaxProgram < 1 << 16);  // Regex::Frame
 constexpr uint32_t kUnbounded = 0xFFFFFFFF;
-constexpr size_t kShortLiteral = 64;  // up to here the plain search is quick, whatever it meets
+constexpr size_t kShortLiteral = 64;  // up to this size the plain search is quick on any text
 
 enum class NodeKind { kEmpty, kOne, kConcat, kAlternate, kRepeat, kAssert, kLook, kAtomic };
 enum class Repeat { kGreedy, kLazy, kPossessive };
 
 }  // namespace
 
-// Recursive descent; the pattern's errors stop it through error_.
+// Recursive descent; an error in the pattern sets error_, which stops it.
 class RegexCompiler {
  public:
   explicit RegexCompiler(std::string_view pattern) : pattern_(pattern) {}
@@ -64,7 +64,7 @@ class RegexCompiler {
     uint32_t min = 0, max = 0;
     Repeat repeat = Repeat::kGreedy;
     int height = 1;
-    bool can_be_empty = false;     // once MarkEmpty has run
+    bool can_be_empty = false;     // valid after MarkEmpty
     std::optional<uint32_t> loop;  // kRepeat of one character: its class, once it was emitted
   };
 

@@ -64,25 +64,25 @@ bool Regex::Assertion(Op op, uint32_t x, std::string_view text, size_t at) const
   }
 }
 
-// A search of one text for all matches, with what is known of the text. All that is remembered
-// holds for any start: nothing in a program looks at how a point was reached.
+// A search of one text for all matches, with the failures and matches it remembers. They hold for
+// any start: no instruction depends on how a point was reached.
 struct Regex::Search {
   std::string_view text;
   RegexBudget* budget = nullptr;
-  int64_t steps = 0;    // left of the slice in hand
-  int64_t granted = 0;  // steps of that slice at first
-  int64_t remember_below =
-      0;                    // of `steps`: from here on splits are remembered, at a cost of memory
-  int64_t remember_at = 0;  // the same, of the whole budget
+  int64_t steps = 0;           // left of the current slice
+  int64_t granted = 0;         // steps of that slice at first
+  int64_t remember_below = 0;  // of `steps`: below it splits are remembered, which costs memory
+  int64_t remember_at = 0;     // the same, of the whole budget
   std::vector<Frame> stack;
-  // For a place in the program: a loop without end, wherever in this range its minimum is reached,
-  // fails. {1, 0}: not known of any place, as all are but those in failed_at.
+  // By place in the program: range in which an endless loop fails if it reaches its minimum there.
+  // {1, 0}: unknown, as for all places not in failed_at.
   std::vector<ByteRange> failed_loops;
   std::vector<uint32_t> failed_at;
-  // Bit split * (text size + 1) + byte: the split fails there, or leads to the end of its look.
+  // Bit split * (text size + 1) + byte: the split is known to fail there, or to lead to the end of
+  // its lookahead.
   std::vector<bool> failed_splits, good_splits;
 
-  // Forgets the last text, however its search ended.
+  // Begins a new text and forgets the last one, even if its search was cut short.
   void Start(std::string_view new_text, size_t program_size, RegexBudget* new_budget) {
     Forget();
     text = new_text;
@@ -96,7 +96,7 @@ struct Regex::Search {
     Forget();
     if (stack.capacity() > kMaxKeptFrames) std::vector<Frame>().swap(stack);
   }
-  // Called where the slice is spent: takes the next one, if there is one.
+  // Called when the slice is spent: takes the next one; false if there is none.
   bool Refill() {
     Return();
     if (budget->steps <= 0) return false;
@@ -290,7 +290,7 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
   }
   if (result == Found::kYes) {
     *end = at;
-    // The splits still on the stack are those of the way that led here.
+    // The splits still on the stack are those of the path to this match.
     for (size_t i = stack.size(); look && search->remembers() && i > base; --i) {
       const Frame& frame = stack[i - 1];
       if (frame.kind != Frame::kSecondWay && frame.kind != Frame::kSpentSplit) continue;
@@ -301,8 +301,8 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
   return result;
 }
 
-// Runs one class as often as the loop wants at first; false if that is not often enough, or is
-// known to lead nowhere.
+// Runs one class as often as the loop wants at first; false if that is too seldom, or is known to
+// fail.
 bool Regex::Loop(Search* search, uint32_t pc, size_t* at) const {
   const Inst& inst = program_[pc];
   const CharClass& set = classes_[inst.x];
@@ -327,7 +327,7 @@ bool Regex::Loop(Search* search, uint32_t pc, size_t* at) const {
     search->Push({uint16_t(pc), Frame::kTakeMore, uint32_t(low), endless ? uint32_t(low) : count});
     return true;
   }
-  // From where a run has failed before, this one would go on the same way.
+  // From a byte where an earlier run has failed, this one would fail too.
   const bool may_meet = endless && low < failed.begin && failed.begin <= failed.end;
   take(inst.max, may_meet ? failed.begin : text.size());
   const bool met = may_meet && *at == failed.begin;

@@ -64,8 +64,8 @@ TEST(Regex, RefusesWhatItCannotDo) {
   EXPECT_FALSE(Regex::Compile(std::string(500, '(') + std::string(500, ')')).ok());
 }
 
-// What failed once is not tried again: patterns that take backtracking quadratic or exponential
-// time are linear here.
+// Failures are remembered: patterns that take backtracking quadratic or exponential time are linear
+// here.
 TEST(Regex, RemembersWhatFailed) {
   const std::string a(100'000, 'a'), spaces(1 << 20, ' ');
   EXPECT_EQ(Matches("\\s+x", spaces), "");
@@ -152,7 +152,7 @@ TEST(Regex, BoundsTheWorkOfUnrolling) {
   EXPECT_TRUE(Regex::Compile(Times("(?:(?:(?:ab)+)+)+", 100)).ok());
 }
 
-// What a class of many parts matches, and that it is matched at the cost of a few.
+// The matches of a class of many parts, and their cost, which is that of a few.
 TEST(Regex, MergesThePartsOfAClass) {
   std::string singles = "[";
   for (char32_t c = 0x4E00; c < 0x4E00 + 4000; ++c) {
@@ -190,11 +190,11 @@ TEST(Regex, FoldsRangesWithoutWalkingThem) {
   EXPECT_NE(Matches("(?i)[\\x{100}-\\x{200}]", "a").find("class under"), std::string::npos);
 }
 
-// A search that would need gigabytes of places to go back to.
+// A search that would need gigabytes of places to backtrack to.
 TEST(Regex, BoundsItsMemory) {
   const std::string pattern = "(?:a" + Times("(?:xy)??", 3000) + ")*";
   EXPECT_EQ(Matches(pattern, std::string(200'000, 'a')), "too many steps");
-  // What fits is found, and nothing stays behind.
+  // Matches before that are kept, and nothing stays behind.
   EXPECT_EQ(Matches(pattern, "aaaxy"), "[aaa][][]");
   const std::string a(500'000, 'a');
   EXPECT_EQ(Matches("(?:a|b)*", a), "[" + a + "]");

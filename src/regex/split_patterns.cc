@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-// What a character is to these patterns, as bits.
+// The classes of a character in these patterns, as bits.
 enum Kind : uint16_t {
   kLetter = 1,
   kNumber = 2,

@@ -1,9 +1,10 @@
-// BulkShare: when bulk work goes although interactive work waits, over all engines of a processor.
+// BulkShare: decides when a bulk batch runs while interactive work waits, over all engines of a
+// processor.
 //
-// Counted in time: while both wait, the time of interactive batches adds up, and when it is
-// `bulk_every` times that of a bulk batch, bulk gets one. So it gets about 1 / (bulk_every + 1) of
-// the processor's time, however long the batches of the two are. What a bulk batch will take is the
-// average of the last ones; what it took more or less is made up for at the next.
+// Counted in time: while both wait, the time of interactive batches adds up, and when it reaches
+// `bulk_every` times that of a bulk batch, bulk gets one. So bulk gets about 1 / (bulk_every + 1)
+// of the processor's time, however long the batches of the two are. A bulk batch's time is
+// estimated as the average of the last ones; the error is made up for at the next.
 //
 // Any thread; no lock.
 #pragma once
@@ -18,20 +19,20 @@ namespace penstock {
 
 class BulkShare {
  public:
-  // What an engine says of its bulk batches.
+  // An engine's settings of its bulk batches.
   struct Rule {
     int32_t bulk_every = 8;   // bulk's share of the time is 1 / (bulk_every + 1); at least 1
-    int64_t bulk_ns_max = 0;  // of a bulk batch while both wait; 0: unknown
+    int64_t bulk_ns_max = 0;  // longest bulk batch while both wait; 0: unknown
   };
   // One batch's account, from the choice of its class to its end.
   struct Turn {
     bool counts = false;     // both classes waited
-    int64_t charged_ns = 0;  // what the choice of bulk cost in advance
+    int64_t charged_ns = 0;  // taken from the time saved up when bulk was chosen
     int64_t every = 1;       // bulk_every of the engine whose bulk batch it is
   };
 
-  // Both wait, and `rule` is that of the engine whose bulk batch would be next: the class of the
-  // next batch.
+  // The class of the next batch, while both wait. `rule`: of the engine whose bulk batch would be
+  // next.
   Priority Choose(const Rule& rule, Turn* turn) {
     turn->counts = true;
     turn->every = std::max(1, rule.bulk_every);
@@ -45,13 +46,13 @@ class BulkShare {
     }
     return Priority::kInteractive;
   }
-  // One of them does not wait: nothing is owed.
+  // To be called when one class does not wait: drops the time saved up.
   void Forget() {
     if (saved_ns_.load(std::memory_order_relaxed) != 0) {
       saved_ns_.store(0, std::memory_order_relaxed);
     }
   }
-  // The batch is over. took_ns 0: there was none after all.
+  // The batch is over. took_ns 0: no batch was run.
   void Ended(const Turn& turn, Priority priority, int64_t took_ns) {
     const bool bulk = priority == Priority::kBulk;
     if (took_ns > 0) Average(took_ns, bulk ? &bulk_ns_ : &interactive_ns_);
@@ -66,13 +67,14 @@ class BulkShare {
     if (ns == 0) ns = interactive_ns_.load(std::memory_order_relaxed);
     return bulk_ns_max > 0 ? std::min(ns, bulk_ns_max) : ns;
   }
-  // Two at once may lose one of them; it is an estimate.
+  // Concurrent calls may lose an update; the average is an estimate.
   static void Average(int64_t newest, std::atomic<int64_t>* average) {
     const int64_t old = average->load(std::memory_order_relaxed);
     average->store(old == 0 ? newest : old + (newest - old) / 4, std::memory_order_relaxed);
   }
 
-  // Interactive time since bulk's last batch, less bulk_every times what bulk had beyond its share.
+  // Interactive time since bulk's last batch, less bulk_every times the time bulk took beyond its
+  // share.
   std::atomic<int64_t> saved_ns_{0};
   std::atomic<int64_t> bulk_ns_{0};  // of a batch; 0: none yet
   std::atomic<int64_t> interactive_ns_{0};

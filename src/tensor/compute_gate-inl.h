@@ -1,4 +1,4 @@
-// The parts of ComputeGate, for compute_gate.cc and for tests that drive it step by step.
+// The implementation of ComputeGate, for compute_gate.cc and for tests that run it step by step.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace penstock {
 template <typename Sync>
 bool BasicComputeGate<Sync>::TryTake() {
   uint32_t word = word_.load(std::memory_order_relaxed);
-  while (word < turns_) {  // and nobody waits
+  while (word < turns_) {  // so there are no waiters
     if (word_.compare_exchange_weak(word, word + 1, std::memory_order_seq_cst)) return true;
   }
   return false;
@@ -74,7 +74,7 @@ template <typename Sync>
 auto BasicComputeGate<Sync>::Enqueue(Turn* turn, const GateDemand& demand) -> Answer {
   const Lock lock(&locked_);
   const uint32_t before = word_.fetch_add(kOneWaiting, std::memory_order_seq_cst);
-  if ((before & kTakenMask) < turns_) {  // given back meanwhile, so nobody waits
+  if ((before & kTakenMask) < turns_) {  // given back meanwhile: no waiters
     word_.fetch_sub(kOneWaiting - 1, std::memory_order_seq_cst);
     ChooseAlone(turn, demand);
     return Answer::kGranted;
@@ -155,7 +155,7 @@ void BasicComputeGate<Sync>::HandOver(Turn* turn, const GateDemand& demand, bool
     decision = Decide(turn, demand);
     uint32_t less = decision.unlinked * kOneWaiting;
     if (decision.next == nullptr) {
-      ++less;  // the turn is free; nobody is left in line
+      ++less;  // the turn is free: the line is empty
     } else if (decision.next == turn) {
       turn->held_ = turn->decided_ = true;
     } else if (wait) {
@@ -200,7 +200,7 @@ auto BasicComputeGate<Sync>::Turn::Ask() -> Answer {
 template <typename Sync>
 auto BasicComputeGate<Sync>::Turn::Wait() -> Answer {
   PENSTOCK_CHECK(in_line_);
-  // As before every sleep: a wake-up costs about as much as these looks.
+  // Yields before it sleeps: a wake-up costs about as much as these looks.
   for (int looks = 0; looks < Sync::kYieldsBeforeSleep; ++looks) {
     if (state_.load(std::memory_order_acquire) != kWaiting) return Ask();
     Sync::Yield();
@@ -251,7 +251,7 @@ void BasicComputeGate<Sync>::Turn::Drop() {
         return;
       }
     }
-    // Decided: granted or sent back, and said at once.
+    // Unlinked by a decision, which is about to store kGranted or kSentBack.
     for (typename Sync::Spin spin; Ask() == Answer::kWaits;) spin.Once();
   }
   if (!held_) return;

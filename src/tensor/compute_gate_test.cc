@@ -15,7 +15,7 @@ namespace {
 using Answer = ComputeGate::Answer;
 using Turn = ComputeGate::Turn;
 
-// An engine with so many batches of each class to run.
+// An engine with a given number of batches of each class to run.
 class Engine : public GateClient {
  public:
   explicit Engine(int interactive = 0, int bulk = 0) : interactive_(interactive), bulk_(bulk) {}
@@ -72,12 +72,12 @@ TEST(ComputeGate, InteractiveOfAnyEngineGoesBeforeBulk) {
   EXPECT_EQ(second.priority(), Priority::kBulk);
   b.Add(Priority::kBulk);
   EXPECT_EQ(first.Ask(), Answer::kWaits);
-  RunBatch(&second, &b, 1'000'000);  // has more, which does not go now
+  RunBatch(&second, &b, 1'000'000);  // has more, but is not next
   EXPECT_FALSE(second.held());
   EXPECT_EQ(second.Ask(), Answer::kWaits);
   EXPECT_EQ(first.Ask(), Answer::kGranted);
   RunBatch(&first, &a, 1000);
-  EXPECT_TRUE(first.held());  // kept over the answers: it has more, and goes first
+  EXPECT_TRUE(first.held());  // kept while it answers: it has more, and is next
   EXPECT_EQ(first.Ask(), Answer::kGranted);
   RunBatch(&first, &a, 1000);
   EXPECT_EQ(first.Ask(), Answer::kGranted);

@@ -1,4 +1,4 @@
-// EncoderRunner: an encoder model as those see it who form batches; tests put a fake here.
+// EncoderRunner: an encoder model as the scheduler sees it; tests use a fake.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-// What a forward pass is to give.
+// The output of a forward pass.
 enum class EncoderOutput {
   kPooled,  // [sequences, embedding_size]: pooled, dense modules applied; not normalised
   kTokens,  // [tokens, hidden_size]: the last hidden state
@@ -34,7 +34,7 @@ class EncoderRunner {
 
   // Bytes of activation memory that ReleaseMemory would give back to the system.
   virtual uint64_t HeldBytes() const { return 0; }
-  // Gives them back and returns how many they were; 0, and nothing happens, during Run. The next
+  // Gives it back and returns the number of bytes; during Run does nothing and returns 0. The next
   // Run allocates again. For a model that has been idle for a while.
   virtual uint64_t ReleaseMemory() { return 0; }
 };

@@ -1,5 +1,5 @@
-// The kinds of activation and pooling that operations name. Apart from program.h, for files that
-// are compiled for one instruction set.
+// The kinds of activation and pooling that operations name. Not in program.h, so that files
+// compiled for one instruction set can include it alone.
 #pragma once
 
 namespace penstock {

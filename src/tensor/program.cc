@@ -51,7 +51,7 @@ class Checker {
     return id < program_.values.size() ? program_.values[id].width : 0;
   }
 
-  // Of what one op reads and writes.
+  // Checks of the values that one op reads and writes.
   void Read(const char* name, ValueId id) {
     if (!Known(name, id)) return;
     Expect(written_[id] == Width(id), fmt::format("{} is read before it is written", name));
@@ -101,7 +101,7 @@ class Checker {
            fmt::format("{} takes width {}, it is given {}", name, weight->in(), width));
     return weight->out();
   }
-  // The end of linear_norm and feed_forward.
+  // The residual, norm and outputs of linear_norm and feed_forward.
   template <typename T>
   void CheckSum(const T& op, Rows rows, int32_t width) {
     ReadRows("residual", op.residual, rows);

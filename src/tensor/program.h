@@ -9,16 +9,16 @@
 //   ...
 //   pool           %pooled = mean of each sequence of %x
 //
-// A value is rows of floats, one a token or one a sequence of the batch. Ops write and may write
-// again; they run in their order. Those that read rows of tokens come first, those that read rows
-// of sequences after them, so that a backend may take a part of the batch (whole sequences) through
-// the first ones alone.
+// A value is rows of floats, one for each token or each sequence of the batch. Ops run in order;
+// several may write one value. Ops over rows of tokens come first, ops over rows of sequences after
+// them, so that a backend may take a part of the batch (whole sequences) through the first ones
+// alone.
 //
 // Numbers: every row of every value is a function of that row's inputs alone (attention and
 // pooling: of its sequence), to the bit, whatever else is in the batch and however many threads
 // work on it.
 //
-// A Program owns nothing: its tables and weights must outlive it and what was prepared from it.
+// A Program owns nothing: its tables and weights must outlive it and every run prepared from it.
 #pragma once
 
 #include <cstddef>
@@ -146,7 +146,7 @@ struct AttentionShape {
   int32_t heads = 0;
   int32_t head_size = 0;
   float scale = 1;  // positive
-  // Of the model's linear layers. Where it is not kF32, attention may multiply in bf16.
+  // The type of the model's linear layers. If it is not kF32, attention may multiply in bf16.
   DType dtype = DType::kF32;
   // Rotary tables [positions, rope_size / 2], or null. The first rope_size dimensions of q and k
   // are rotated: pairs (i, i + rope_size / 2), or (2i, 2i + 1) when interleaved.
@@ -207,7 +207,7 @@ std::vector<const PackedLinear*> WeightsOf(const Op& op);
 // max_length, ops over tokens after ops over sequences.
 Status CheckProgram(const Program& program);
 
-// What a backend asks of a batch before it runs a program that CheckProgram passed.
+// Checks a batch for a program that CheckProgram passed.
 // kInvalidArgument, field: inputs (an empty batch or sequence, one longer than max_length, an id
 // outside the vocabulary), type_ids, offsets, pool_skip, out (not a sink for each sequence).
 Status CheckBatch(const Program& program, const PackedBatch& batch, std::span<float* const> sinks);

@@ -14,7 +14,7 @@ uint64_t RowCount(Rows rows, const BatchShape& batch) {
 
 uint64_t Bytes(const Table* table) { return table == nullptr ? 0 : table->bytes(); }
 
-// Adds one op up.
+// Counts the cost of one op.
 struct Counter {
   const Program& program;
   const BatchShape& batch;

@@ -1,5 +1,5 @@
-// What a program costs on a batch, and how it is written: the figures that memory, benchmarks and
-// `penstock inspect --program` are computed from.
+// The cost of a program on a batch, and its text form: for memory estimates, benchmarks and
+// `penstock inspect --program`.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct Cost {
   // Multiplications and additions of linear layers and of attention; all else (norms, activations,
   // softmax, pooling) is not counted.
   double operations = 0;
-  uint64_t weight_bytes = 0;      // in memory: what is read at least once. Of tables: all rows.
+  uint64_t weight_bytes = 0;      // weights and tables (all rows) in memory, each once
   uint64_t activation_bytes = 0;  // values read and written, each once
 };
 
 Cost CostOf(const Program& program, const Op& op, const BatchShape& batch);
-// Of all ops together. Tables and weights count each time they are read.
+// The sum over all ops. Tables and weights count each time they are read.
 Cost CostOf(const Program& program, const BatchShape& batch);
 
 // Bytes that the values of a batch take if each has memory of its own.

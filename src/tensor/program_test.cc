@@ -1,4 +1,4 @@
-// Programs that are right, and every way they can be broken.
+// Valid programs, and every way they can be broken.
 #include "tensor/program.h"
 
 #include <gmock/gmock.h>
@@ -81,7 +81,7 @@ struct Broken {
   std::function<void(Encoder*)> damage;
 };
 
-// Long: one row a damage.
+// Long: one row per defect.
 TEST(CheckProgram, NamesWhatIsBroken) {
   static const FakeTable narrow(50, kHidden - 1), brief(kLength - 1, kHidden),
       brief_rope(kLength - 1, 2), row(1, kHidden + 1), even(2, 6);

@@ -1,5 +1,5 @@
-// TensorView: rows of numbers as a file stores them, in memory that belongs to somebody else. Of
-// any type that ConvertToF32 reads, at any alignment; what packs them converts a row at a time.
+// TensorView: rows of numbers as a file stores them, in memory it does not own. Any type that
+// ConvertToF32 reads, at any alignment; packing converts a row at a time.
 #pragma once
 
 #include <cstddef>

@@ -30,8 +30,8 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
 
 namespace {
 
-// The first byte from `at` with starts[byte], or `end`. Most of the time of Cut goes into this
-// loop, which is why it is not part of it: there is no register left there.
+// The first byte from `at` with starts[byte], or `end`. Cut spends most of its time in this loop,
+// which is a function of its own because Cut has no register left for it.
 [[gnu::noinline]] const unsigned char* NextStart(const bool* starts, const unsigned char* at,
                                                  const unsigned char* end) {
   while (at < end && !starts[*at]) ++at;

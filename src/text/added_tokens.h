@@ -22,7 +22,7 @@ struct AddedToken {
   bool rstrip = false;       // takes whitespace on its right
   bool normalized = true;
   bool special = false;
-  std::string pattern;  // what is looked for: content, or its normalised form
+  std::string pattern;  // string searched for: content, or its normalised form
 };
 
 class AddedTokenMatcher {
@@ -31,9 +31,9 @@ class AddedTokenMatcher {
   Status Build(const std::vector<AddedToken>& tokens, bool normalized);
   bool empty() const { return trie_.empty(); }
 
-  // Cuts text[begin, end): appends pieces that cover it; token = index into `tokens`, or -1.
-  // Pieces may overlap where rstrip reached over a following match; none is empty. kUnprocessable
-  // if they cover the text so often that they have more than GrowthLimit of it.
+  // Cuts text[begin, end): appends pieces that cover it; token = index into `tokens`, or -1. Pieces
+  // may overlap where rstrip reached over a following match; none is empty. kUnprocessable if
+  // overlaps make them longer than GrowthLimit of the text.
   Status Cut(std::string_view text, uint32_t begin, uint32_t end, std::vector<Piece>* out) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-// Characters tried out: the scripts that put spaces between words.
+// Characters to try out: the scripts that put spaces between words.
 constexpr struct {
   char32_t begin, end;
 } kScripts[] = {
@@ -59,11 +59,11 @@ bool HasSpace(std::string_view text) {
   return false;
 }
 
-// All probes together, in units of Work, and what one may become.
+// Limit of all probes together, in units of Work, and of the text one may become.
 constexpr int64_t kMaxProbeWork = int64_t(1) << 26;
 constexpr size_t kMaxProbeBytes = 1024;
 
-// Tries out what a normalizer does.
+// Tries a normalizer out on short texts.
 class Probe {
  public:
   explicit Probe(const Normalizer* normalizer) : normalizer_(normalizer) {}
@@ -74,7 +74,8 @@ class Probe {
     if (normalizer_ != nullptr && !normalizer_->Normalize(&normalized_).ok()) return {};
     return normalized_.text;
   }
-  // Remembers what a word and a space between words become; false if that cannot be told.
+  // Finds the normalised forms of a word and of the space between words; false if they cannot be
+  // told.
   bool FindSpace() {
     word_ = Normalized("a");
     const std::string two = Normalized("a a");
@@ -86,7 +87,7 @@ class Probe {
   }
   const std::string& space() const { return space_; }
 
-  // Whether `c` between spaces stays by itself and keeps characters that are no spaces at its ends.
+  // Whether `c` between spaces is normalised by itself, to a form without spaces.
   bool StaysByItself(char32_t c) {
     std::string alone;
     AppendUtf8(c, &alone);

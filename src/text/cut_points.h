@@ -1,17 +1,17 @@
-// Where a text may be cut in two so that its tokens are those of the left part, then those of the
-// right part: what lets a long text be read only as far as its limit needs (limited_text.h), and a
-// prompt be tokenized once for all the texts it stands before.
+// CutPoints: where a text may be cut in two so that its tokens are those of the left part, then
+// those of the right part. So a long text is read only as far as its limit needs (limited_text.h),
+// and a prompt is tokenized once for all texts after it.
 //
 // A cut lies before a single space between two words: "the|_cat", and for BERT's tokenizers between
-// two Han characters. Why nothing reaches across:
+// two Han characters. Why nothing depends on both sides:
 //   - bytes: a space and the characters beside it are whole, whatever is ill-formed elsewhere;
-//   - added tokens: none that could begin at the word after the cut, reach over the space, or take
-//     whitespace on their right is allowed, or the tokenizer has no cuts;
-//   - normalizer: each step says itself that it treats both sides by themselves (CutRule), and
-//     what it makes of each character beside a cut was tried out when the tokenizer was built;
-//   - pre-tokenizers: one of them says that no piece reaches across; the model then works piece by
-//     piece. A tokenizer without such a step (a BPE over whole texts) has no cuts;
-//   - the model can always answer, so that a part unread cannot hide a failure.
+//   - added tokens: with one that could begin at the word after the cut, reach over the space, or
+//     take whitespace on its right, the tokenizer has no cuts;
+//   - normalizer: each step declares that it treats both sides separately (CutRule), and its result
+//     for each character beside a cut was tried out when the tokenizer was built;
+//   - pre-tokenizers: one of them declares that no piece reaches across; the model then works piece
+//     by piece. A tokenizer without such a step (a BPE over whole texts) has no cuts;
+//   - the model cannot fail, so an unread part cannot hide a failure.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ struct TokenizerParts;
 
 class CutPoints {
  public:
-  // `parts` with the patterns of added tokens set. Some thousand short texts are normalised. No
-  // cuts where that takes more than a normalizer of some ten steps would (kMaxProbeWork).
+  // Normalises some thousand short texts; finds no cuts if that takes longer than with a normalizer
+  // of some ten steps (kMaxProbeWork). `parts`: with the patterns of added tokens set.
   void Build(const TokenizerParts& parts);
 
   // The last cut in text[low, high], or npos. `both`: the right part's tokens count too, not only

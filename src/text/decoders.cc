@@ -11,8 +11,8 @@ namespace {
 
 using Sink = DecodeStep::Sink;
 
-// Most steps work on whole tokens: this base puts parts that join back together, and gives a
-// token on once the next one starts.
+// Most steps work on whole tokens: this base joins parts again, and passes a token on once the next
+// one starts.
 class WholeTokenStep : public DecodeStep {
  public:
   void Push(std::string_view text, bool joins, Sink* sink) final {
@@ -180,7 +180,7 @@ class MetaspaceStep : public DecodeStep {
   size_t tokens_ = 0;
 };
 
-// The suffix becomes a space, but nothing in the last token: what follows the first suffix of a
+// The suffix becomes a space, but nothing in the last token: the text after the first suffix of a
 // token waits for the next token.
 class BpeStep : public WholeTokenStep {
  public:
@@ -261,7 +261,7 @@ class ByteFallbackStep : public WholeTokenStep {
   }
   std::string bytes_;
   bool by_character_ = false;
-  bool started_ = false;  // a part of this run is out already
+  bool started_ = false;  // a part of this run is given out
 };
 
 class FuseStep : public DecodeStep {
@@ -280,7 +280,7 @@ class FuseStep : public DecodeStep {
 };
 
 // Up to `start` characters `content` off the front of a token and up to `stop` off its back.
-// Gives out what is sure while parts of one long token still come.
+// Passes text on as soon as it is sure to stay, while parts of one long token still come.
 class StripStep : public DecodeStep {
  public:
   StripStep(const std::string& content, size_t start, size_t stop)

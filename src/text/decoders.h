@@ -34,11 +34,12 @@ class DecodeStep {
   };
   virtual ~DecodeStep() = default;
   virtual Parts parts() const = 0;
-  // Where the run counts the bytes of its tokens; steps that could make gigabytes of little look.
+  // `pushed_bytes`: the run's count of token bytes, for steps that could turn few bytes into
+  // gigabytes.
   virtual void CountsIn(const size_t* pushed_bytes) { (void)pushed_bytes; }
-  // Tokens will come to this step in parts.
+  // Called if tokens come to this step in parts.
   virtual void ExpectParts() {}
-  // The steps after this one do well with parts: a stream wants text as early as it is there.
+  // Called if the steps after this one take parts: a stream wants text as early as possible.
   virtual void OfferParts() {}
   virtual void Push(std::string_view text, bool joins, Sink* sink) = 0;
   virtual void Finish(Sink* sink) = 0;
@@ -59,8 +60,8 @@ std::unique_ptr<DecoderSpec> MakeBpeDecoder(std::string suffix);
 std::unique_ptr<DecoderSpec> MakeByteFallbackDecoder();
 std::unique_ptr<DecoderSpec> MakeFuseDecoder();
 std::unique_ptr<DecoderSpec> MakeStripDecoder(std::string content, size_t start, size_t stop);
-// Leaves a token as it is where the pattern takes too many steps, or where the step would have made
-// more than GrowthLimit (work.h) of all tokens so far.
+// Leaves a token as it is where the pattern takes too many steps, or where the result would exceed
+// GrowthLimit (work.h) of all tokens so far.
 std::unique_ptr<DecoderSpec> MakeReplaceDecoder(Regex pattern, std::string content);
 std::unique_ptr<DecoderSpec> MakeCtcDecoder(std::string pad, std::string delimiter, bool cleanup);
 
@@ -69,9 +70,9 @@ using DecoderChain = std::vector<std::unique_ptr<DecoderSpec>>;
 // A run of tokens through a chain; collects the text.
 class DecodeRun {
  public:
-  // `stream`: a run of byte tokens comes out character by character, not once it has ended. That
-  // makes another text only where the run is not UTF-8: all of such a run is U+FFFD, but in a
-  // stream its leading whole characters are out already.
+  // `stream`: gives a run of byte tokens out character by character, not once it has ended. The
+  // text differs only where the run is not UTF-8: then all of it is U+FFFD, but a stream has given
+  // out its leading whole characters.
   explicit DecodeRun(const DecoderChain& chain, bool stream = false);
   DecodeRun(const DecodeRun&) = delete;
   DecodeRun& operator=(const DecodeRun&) = delete;
@@ -80,7 +81,7 @@ class DecodeRun {
     PushAt(0, token, false);
   }
   void Finish();
-  // The text so far, which is then forgotten.
+  // Returns and forgets the text so far.
   std::string Take() { return std::exchange(text_, {}); }
 
  private:

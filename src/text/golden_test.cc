@@ -98,7 +98,7 @@ class TokenizerGolden : public testing::TestWithParam<std::string> {
     const std::string skipped = Member(json, "skipped").value_or(kept);
     EXPECT_EQ(tokenizer_->Decode(ids, false), kept);
     EXPECT_EQ(tokenizer_->Decode(ids, true), skipped);
-    // Byte tokens that are not UTF-8 decode otherwise as a whole than one by one; see
+    // Byte tokens that are not UTF-8 decode differently as a whole and one by one; see
     // StreamDecoder.
     if (kept.find("\xEF\xBF\xBD") == std::string::npos) {
       EXPECT_EQ(StreamAll(*tokenizer_, ids, false), kept);

@@ -229,7 +229,7 @@ TEST(LongTokens, KeysAreThoseATrieFinds) {
   }
 }
 
-// The plainest form of what the models do.
+// The models' algorithms in their plainest form.
 std::vector<ModelToken> PlainWordPiece(const std::vector<std::string>& tokens,
                                        std::string_view text) {
   std::vector<ModelToken> out;
@@ -415,7 +415,7 @@ uint64_t Inverse(uint64_t odd) {
 }
 
 // Tokens of eight bytes that would all fall into one slot of the table if HashBytes were a product
-// and a shift without a seed (as it was once): each step of that can be undone.
+// and a shift without a seed (as it once was): each step of that can be undone.
 TEST(HostileLoad, TokensCannotBeMadeToMeet) {
   constexpr uint64_t kStep = 0xD6E8FEB86659FD93ull, kLast = 0x9E3779B97F4A7C15ull;
   Vocabulary vocabulary;
@@ -512,7 +512,7 @@ TEST_P(StopsInside, WhenCancelledOrLate) {
   options.stop.cancel = &cancel;
   options.stop.deadline = Clock::now() + std::chrono::hours(1);
   const double whole = SecondsOf([&] { ASSERT_TRUE(t->Encode(text, options, &out).ok()); });
-  // The flag is looked at nowhere but inside.
+  // The flag is checked only inside.
   cancel.Cancel();
   const double cancelled = SecondsOf([&] {
     EXPECT_EQ(t->EncodeTextUntil(text, options.stop, &ids).code(), StatusCode::kCancelled);

@@ -1,4 +1,4 @@
-// Tokens of a text that will be cut to a limit, read no further than the limit needs.
+// Tokens of a text that will be cut to a limit; reads the text only as far as the limit needs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-// As Tokenizer::EncodeText; a cache may stand behind it.
+// As Tokenizer::EncodeText, perhaps through a cache.
 using EncodeTextFn = std::function<Status(std::string_view text, std::vector<int32_t>* ids)>;
 
 struct LimitedTokens {
@@ -25,15 +25,15 @@ struct LimitedTokens {
 // number of tokens cut off is exact. English prose has 4 to 5 bytes a token.
 inline constexpr size_t kWholeTextBytesPerToken = 12;
 
-// `limit` > 0. A Tokenizer::Combine of the ids to at most `limit` tokens of this text gives what it
-// gives for all tokens, but that truncated_tokens does not count what was not read. Reads windows
-// of 6, 12, ... bytes a token; all of it where the tokenizer knows no cut in a window.
+// `limit` > 0. Tokenizer::Combine of the ids to at most `limit` tokens of this text gives the same
+// as for all its tokens, except that truncated_tokens does not count unread ones. Reads windows of
+// 6, 12, ... bytes for each token; all of the text where the tokenizer finds no cut in a window.
 Status EncodeLimited(const Tokenizer& tokenizer, std::string_view text, size_t limit,
                      TruncationSide side, const EncodeTextFn& encode, LimitedTokens* out);
 
-// Whether a pair cut to `limit` tokens together (longest first) comes out right though texts were
-// not read to their ends: where both are over the limit and it is odd, the longer one keeps a token
-// more, so their lengths must be known.
+// Whether a pair can be cut to `limit` tokens together (longest first) though texts were not read
+// to their ends: if both are over the limit and it is odd, the longer one keeps a token more, so
+// their lengths must be known.
 bool PairCanBeCut(const LimitedTokens& first, const LimitedTokens& second, size_t limit);
 
 }  // namespace penstock

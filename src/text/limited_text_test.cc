@@ -1,5 +1,5 @@
-// Property tests of cut points, EncodeLimited and Combine: whatever is read less, the result must
-// be that of reading everything. Over the golden tokenizers, those of the test data, random texts.
+// Property tests of cut points, EncodeLimited and Combine: the result must be that of reading
+// everything. Over the golden tokenizers, those of the test data, random texts.
 #include "text/limited_text.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::vector<std::string> GoldenFiles() {
   return {files.begin(), files.end()};
 }
 
-// What real texts and hostile ones are made of.
+// Random texts of parts of real and hostile ones.
 class RandomTexts {
  public:
   RandomTexts(uint32_t seed, const Tokenizer& tokenizer) : random_(seed) {

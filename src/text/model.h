@@ -21,10 +21,10 @@ class Model {
  public:
   virtual ~Model() = default;
   // Appends the tokens of `piece`, which is not empty and whose bytes are counted in `work`
-  // already. False if something is unknown and the model has no token for unknown things, or if
-  // `work` was stopped.
+  // already. False if a part is unknown and the model has no unknown token, or if `work` was
+  // stopped.
   virtual bool Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const = 0;
-  // Whether something can be unknown to Tokenize.
+  // Whether Tokenize can fail on an unknown part.
   virtual bool can_fail() const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
   virtual std::string_view type() const = 0;

@@ -10,9 +10,9 @@
 namespace penstock {
 namespace {
 
-// A heap pays off from about this many symbols; below, scanning for the lowest rank is quicker.
+// From about this many symbols a heap pays off; below, scanning for the lowest rank is quicker.
 constexpr size_t kShortPiece = 48;
-// A merge of a long piece, in units of Work, and how many are made between two counts of them.
+// Cost of a merge of a long piece, in units of Work, and the merges between two counts.
 constexpr size_t kPopCost = 64, kPopsALook = 1024;
 
 // Per-thread memory of short pieces: two-way, one line of 64 bytes an entry, so a thread never
@@ -37,7 +37,7 @@ class PieceCache {
       if (cache.instance_ == instance) return cache;
     }
     PieceCache& cache = caches[victim++ % kCaches];
-    cache.instance_ = 0;  // of no model, should there be no memory
+    cache.instance_ = 0;  // of no model, in case the allocation fails
     cache.entries_.assign(kEntries, Entry());
     cache.instance_ = instance;
     return cache;

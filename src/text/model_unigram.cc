@@ -152,7 +152,7 @@ bool UnigramModel::Tokenize(std::string_view piece, Work* work,
       out->push_back(*it);
       continue;
     }
-    // What was put together may still be a token, and its id is looked up by its text.
+    // The joined text may still be a token, so its id is looked up by its text.
     const std::string_view text = piece.substr(it->begin, it->end - it->begin);
     const int32_t id = vocabulary_.Find(text);
     if (id >= 0) {

@@ -1,9 +1,9 @@
 // Unigram language model (SentencePiece): the segmentation with the highest sum of scores, by
 // Viterbi. Neighbouring unknown characters become one unknown token, or one <0xNN> a byte.
 //
-// The tokens that start at a place are found by a walk down a trie. Where tokens are so long that
-// such walks could go over the same bytes again and again, those that end at a place are found
-// instead, longest first: the same candidates in the same order, so the same choice.
+// A walk down a trie finds the tokens that start at a place. If tokens are so long that such walks
+// could go over the same bytes again and again, the tokens that end at a place are found instead,
+// longest first: the same candidates in the same order, so the same choice.
 #pragma once
 
 #include <array>
@@ -33,7 +33,8 @@ class UnigramModel : public Model {
   };
   static constexpr uint32_t kUnset = 0xFFFFFFFF;
 
-  // Fills best[1..]; false if something is unknown and must not be, or `work` was stopped.
+  // Fills best[1..]; false if a part is unknown and there is no unknown token, or `work` was
+  // stopped.
   bool ForwardShort(std::string_view piece, Work* work, Best* best) const;
   bool ForwardLong(std::string_view piece, Work* work, Best* best) const;
   bool OfferUnknown(uint32_t at, uint32_t end, Best* best) const;

@@ -24,7 +24,7 @@ class WordPieceModel : public Model {
 
  private:
   // Words of more than kLongKey bytes, by walks or by longest_. False if the word cannot be covered
-  // or `work` was stopped; what they put out then is to be taken back.
+  // or `work` was stopped; the caller then removes the tokens they appended.
   bool WalkLong(std::string_view piece, Work* work, std::vector<ModelToken>* out) const;
   bool CoverLong(std::string_view piece, std::vector<ModelToken>* out) const;
 

@@ -5,7 +5,7 @@
 namespace penstock {
 
 namespace {
-constexpr size_t kStageCost = 64;  // of a stage, however short the text
+constexpr size_t kStageCost = 64;  // of a stage, for any text
 }
 
 void NormalizedText::Assign(std::string_view original, uint32_t begin, uint32_t end, bool track,

@@ -1,7 +1,7 @@
 // A text under normalisation, and for each byte of it the bytes of the original it came from.
 //
 // The rules of alignment are those of Hugging Face `tokenizers` (NormalizedString), since token
-// offsets must be the same. When nobody asks for offsets, no alignment is kept.
+// offsets must be the same. Without offsets, no alignment is kept.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ struct Align {
 
 class NormalizedText {
  public:
-  // A copy of original[begin, end) of valid UTF-8, which stages may make `max_bytes` long, counting
-  // in `work`; that outlives the stages.
+  // Copies original[begin, end) of valid UTF-8. Stages may make it `max_bytes` long, counting in
+  // `work`, which outlives them.
   void Assign(std::string_view original, uint32_t begin, uint32_t end, bool track, size_t max_bytes,
               Work* work);
 
-  // To be asked by a stage before it makes the text `bytes` long, or soon after if it could not
-  // tell. kUnprocessable if that is too long; why the work was stopped, if it was.
+  // A stage calls this before it makes the text `bytes` long, or soon after if it could not tell.
+  // kUnprocessable: too long; or the Status by which the work was stopped.
   Status Bound(size_t bytes);
   size_t max_bytes() const { return max_bytes_; }
   Work* work() const { return work_; }
@@ -56,10 +56,10 @@ class NormalizedText {
   std::vector<Align> old_align_;
 };
 
-// What a step of the pipeline does at a cut point (cut_points.h), where a text is cut in two before
+// How a step of the pipeline treats a cut point (cut_points.h), where a text is cut in two before
 // the space between two words.
 enum class CutRule {
-  kUnsafe,  // may treat the parts otherwise than the whole; also: not known
+  kUnsafe,  // may treat the parts differently from the whole, or unknown
   kPrefix,  // the left part comes out as in the whole, the right one may not
   kSafe,    // both parts come out as in the whole
   kSplits,  // pre-tokenizers: and no piece reaches across the cut

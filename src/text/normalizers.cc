@@ -11,9 +11,9 @@ namespace {
 
 constexpr size_t kPollBytes = 64 << 10;  // between two looks at the work, in a pass over the text
 
-// Rewrites each character by itself: rewrite(c, put) calls put(char) any number of times.
-// All that a character becomes keeps the character's alignment. The text is cut short if its work
-// is stopped, which Bound then tells.
+// Rewrites each character by itself: rewrite(c, put) calls put(char) any number of times. New
+// characters keep the alignment of the old one. If its work is stopped, the text is cut short, as
+// Bound then reports.
 template <typename Rewrite>
 void RewriteChars(NormalizedText* text, Rewrite rewrite) {
   std::string out;
@@ -142,8 +142,8 @@ Status BertNormalizer::Normalize(NormalizedText* text) const {
   return text->Bound(text->text.size());
 }
 
-// Rewrites the leading ASCII characters that are kept; returns where it stopped. What it has
-// rewritten may go through the full rules again: they change nothing more.
+// Rewrites the leading ASCII characters that are kept; returns where it stopped. Applying the full
+// rules to the rewritten ones again changes nothing.
 size_t BertNormalizer::FastAscii(NormalizedText* text) const {
   size_t at = 0;
   for (; at < text->text.size(); ++at) {
@@ -296,7 +296,7 @@ CutRule ReplaceNormalizer::CutRuleOfLiteral(std::string_view literal) {
 }
 
 CutRule ReplaceNormalizer::CutRuleOfRegex(std::string_view pattern) {
-  // At a cut one space stands between characters that are none.
+  // At a cut a single space stands between other characters.
   return pattern == " {2,}" || pattern == "\\s+" ? CutRule::kSafe : CutRule::kUnsafe;
 }
 
@@ -372,7 +372,7 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
   std::vector<CharChange> changes;
   changes.reserve(text->text.size());
   bool modified = false;
-  size_t made = 0;  // bytes of what replaces
+  size_t made = 0;  // bytes of replacements
   const auto replace = [&](std::string_view old_part, std::string_view new_part) {
     const int old_count = int(Utf8Count(old_part));
     int new_count = 0;

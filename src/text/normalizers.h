@@ -1,4 +1,4 @@
-// Normalizers: what a tokenizer.json's "normalizer" does to a text before it is split.
+// Normalizers: the "normalizer" of a tokenizer.json, applied to a text before it is split.
 // Immutable; a Normalize call touches only its arguments.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace penstock {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // Asks text->Bound for what it makes. Fails where that says no, or where a regex takes too many
-  // steps; the text is then to be given up.
+  // Calls text->Bound for its result. Fails if that does, or if a regex takes too many steps; the
+  // text is then unusable.
   virtual Status Normalize(NormalizedText* text) const = 0;
   virtual CutRule AtCut() const { return CutRule::kUnsafe; }
 };
@@ -29,7 +29,7 @@ class BertNormalizer : public Normalizer {
  public:
   BertNormalizer(bool clean_text, bool chinese, bool strip_accents, bool lowercase);
   Status Normalize(NormalizedText* text) const override;
-  // Characters by themselves, and marks that follow one another: a space ends those.
+  // Treats characters one by one, and orders neighbouring marks, which a space separates.
   CutRule AtCut() const override { return CutRule::kSafe; }
   bool splits_chinese() const { return chinese_; }
 
@@ -39,7 +39,7 @@ class BertNormalizer : public Normalizer {
   void Tracked(NormalizedText* text) const;
 
   bool clean_, chinese_, strip_accents_, lowercase_;
-  std::array<unsigned char, 128> ascii_;  // what becomes of an ASCII character; 0xFF = dropped
+  std::array<unsigned char, 128> ascii_;  // replacement of an ASCII character; 0xFF = dropped
 };
 
 class FormNormalizer : public Normalizer {
@@ -60,7 +60,7 @@ class ReplaceNormalizer : public Normalizer {
       : regex_(std::move(regex)), content_(std::move(content)), at_cut_(at_cut) {}
   Status Normalize(NormalizedText* text) const override;
   CutRule AtCut() const override { return at_cut_; }
-  // What is known of a pattern: a literal, or the text of a regex.
+  // The rule for a pattern: of a literal, or of a regex by its text.
   static CutRule CutRuleOfLiteral(std::string_view literal);
   static CutRule CutRuleOfRegex(std::string_view pattern);
 
@@ -108,8 +108,8 @@ class PrecompiledNormalizer : public Normalizer {
  public:
   explicit PrecompiledNormalizer(PrecompiledCharsmap map) : map_(std::move(map)) {}
   Status Normalize(NormalizedText* text) const override;
-  // Graphemes by themselves. No letter joins a space after it to its grapheme but a Prepend, and
-  // those are not solid (cut_points.cc).
+  // Treats graphemes one by one. No letter joins a space after it to its grapheme except a Prepend,
+  // and those are not solid (cut_points.cc).
   CutRule AtCut() const override { return CutRule::kSafe; }
 
  private:

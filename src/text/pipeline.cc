@@ -13,11 +13,11 @@
 namespace penstock {
 namespace {
 
-// Above this many bytes a thread's buffers are given back after a text.
+// A thread's buffers of more than this are freed after a text.
 constexpr size_t kKeepBytes = 4 << 20;
 constexpr size_t kMaxTextBytes = (size_t(1) << 31) - 1;
-// What the added tokens of a file may take: bytes, as written and once normalised, and units of
-// Work to normalise them.
+// Limits of a file's added tokens: bytes, as written and once normalised, and units of Work to
+// normalise them.
 constexpr size_t kMaxAddedBytes = 8 << 20;
 constexpr int64_t kMaxAddedWork = int64_t(1) << 28;
 
@@ -31,7 +31,7 @@ struct Tokens {
   std::vector<int32_t> ids;
   std::vector<TokenOffset> offsets;
   std::vector<Trim> trims;
-  size_t begin = 0, end = 0;  // what truncation leaves
+  size_t begin = 0, end = 0;  // tokens left after truncation
 
   void Clear() {
     ids.clear();
@@ -77,12 +77,12 @@ struct HashId {
   size_t operator()(int32_t id) const { return MixWords(seed ^ uint32_t(id), seed | 1); }
 };
 
-// What one text may still cost.
+// The remaining budget of one text.
 struct TextBudget {
   TextBudget(const StopCondition& stop, size_t text_bytes)
       : work(stop), growth(std::min(GrowthLimit(text_bytes), kMaxTextBytes)) {}
   Work work;
-  size_t growth;  // bytes that its sections may still become
+  size_t growth;  // bytes its sections may still grow to
 };
 
 Trim CountSpaces(std::string_view token) {
@@ -174,7 +174,7 @@ class Pipeline : public Tokenizer {
   std::vector<TemplatePart> plain_single_, plain_pair_;  // without a template
 };
 
-// Sets their patterns.
+// Sets the patterns of added tokens.
 Status Pipeline::NormalizeAddedTokens() {
   Work work({}, kMaxAddedWork);
   size_t bytes = 0;
@@ -373,7 +373,7 @@ Status Truncate(const EncodeOptions& options, size_t limit, Tokens* first, Token
     return {};
   }
   if (options.strategy == TruncationStrategy::kLongestFirst) {
-    // The longer one gives; once equal, both do, and the longer keeps the odd token.
+    // The longer one loses tokens; once equal, both do, and the longer keeps the odd token.
     size_t low = first->size(), high = second->size();
     const bool swapped = low > high;
     if (swapped) std::swap(low, high);

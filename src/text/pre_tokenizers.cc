@@ -139,7 +139,7 @@ CutRule ClassSplit::AtCut(std::string_view space) const {
   if (on_char_ || space != " ") return CutRule::kUnsafe;
   const bool removes = behavior_ == SplitBehavior::kRemoved;
   if (removes && (bits_ & kUniSpace)) return CutRule::kSplits;
-  // Cuts within both parts as in the whole: no match reaches over a space that is none.
+  // Cuts inside both parts as in the whole: no match reaches across a space that does not match.
   const bool local =
       removes || behavior_ == SplitBehavior::kIsolated || behavior_ == SplitBehavior::kContiguous;
   return local && !(UnicodeProps(' ') & bits_) ? CutRule::kSafe : CutRule::kUnsafe;

@@ -1,4 +1,4 @@
-// Pre-tokenizers: how a normalised text is cut into pieces that the model sees one by one.
+// Pre-tokenizers cut a normalised text into the pieces that the model sees one by one.
 //
 // Each takes the pieces of the one before it and cuts them further; some also rewrite the text.
 // Pieces that are added tokens pass untouched; empty pieces vanish. Immutable, any thread.
@@ -18,13 +18,12 @@ namespace penstock {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Asks text->Bound for what it makes. Fails where that says no, or where a regex takes too many
-  // steps.
+  // Calls text->Bound for its result. Fails if that does, or if a regex takes too many steps.
   virtual Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const = 0;
   // True if Apply must know where in the original a piece begins.
   virtual bool needs_alignment() const { return false; }
-  // At a cut where the normalised text has `space` for the space: " " or U+2581. Asked of the steps
-  // in order, up to the first that splits; later ones see equal pieces.
+  // The rule at a cut where the normalised text has `space` for the space: " " or U+2581. The steps
+  // are asked in order, up to the first that splits; later ones see equal pieces.
   virtual CutRule AtCut(std::string_view space) const = 0;
 };
 
@@ -74,7 +73,7 @@ class SplitPreTokenizer : public PreTokenizer {
       : regex_(std::move(regex)), known_(known), behavior_(behavior), invert_(invert) {}
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
   // In the known patterns a space is either the first character of a match or part of a run of
-  // spaces; so a match begins at a space after something else. What they look ahead for is a
+  // spaces; so a match begins at a space after another character. Their look-ahead is for a
   // character after spaces.
   CutRule AtCut(std::string_view space) const override {
     const bool known = known_ != nullptr && behavior_ == SplitBehavior::kIsolated;
@@ -114,7 +113,7 @@ class MetaspacePreTokenizer : public PreTokenizer {
       : replacement_(std::move(replacement)), scheme_(scheme), split_(split) {}
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
   bool needs_alignment() const override { return scheme_ == Scheme::kFirst; }
-  // The right part begins with what becomes the replacement, and gets no other.
+  // The right part begins with the replacement (or a space that becomes it), and gets no other.
   CutRule AtCut(std::string_view space) const override {
     const bool own = space == " " || space == replacement_;
     return split_ && own ? CutRule::kSplits : CutRule::kUnsafe;

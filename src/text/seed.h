@@ -1,5 +1,5 @@
-// A seed for hashes that strangers choose the keys of: random, another one in each process. It
-// decides where things lie in a table and nothing else, so no result depends on it.
+// A seed for hashes whose keys strangers choose: random, another one in each process. It decides
+// only the places in a table, so no result depends on it.
 #pragma once
 
 #include <cstdint>

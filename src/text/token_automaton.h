@@ -1,9 +1,9 @@
 // All keys that occur in a text, found in time linear in the text, however long the keys are.
 //
-// Walking a trie from every place of a text costs as much as the longest key at each place. That
-// is the quickest way for the vocabularies that are published, whose tokens have some ten bytes,
-// and hopeless for one with a token of 50,000 bytes. Vocabularies with a key of more than kLongKey
-// bytes go through what stands here (Aho and Corasick, "Efficient string matching", 1975).
+// Walking a trie from every place of a text costs up to the longest key at each place. That is
+// quickest for published vocabularies, whose tokens have some ten bytes, and hopeless for one with
+// a token of 50,000 bytes. Vocabularies with a key of more than kLongKey bytes use this automaton
+// (Aho and Corasick, "Efficient string matching", 1975).
 #pragma once
 
 #include <cstdint>

@@ -51,14 +51,14 @@ struct Encoding {
 
 // Turns ids that arrive one by one into text, holding bytes back until they are whole characters.
 // The pieces add up to what Decode gives for all the ids, unless a run of byte tokens (<0xNN>) is
-// not UTF-8: Decode makes all bytes of such a run U+FFFD, a stream only those after its leading
-// whole characters, which it has given out by then.
+// not UTF-8: Decode turns all bytes of such a run into U+FFFD, a stream only those after its
+// leading whole characters, which are out by then.
 class StreamDecoder {
  public:
   virtual ~StreamDecoder() = default;
   // The text that this id completes; may be empty.
   virtual std::string Push(int32_t id) = 0;
-  // What is still held back (incomplete bytes become U+FFFD).
+  // The text still held back (incomplete bytes become U+FFFD).
   virtual std::string Finish() = 0;
 };
 
@@ -77,7 +77,7 @@ class Tokenizer {
   //   - the text holds 2^31 bytes or more (kPayloadTooLarge);
   //   - the tokenizer would make more than 64 bytes of each byte and 1 MiB, or its patterns or its
   //     vocabulary take too many steps, which no published one does (kUnprocessable);
-  //   - options.stop says so (kCancelled, kDeadlineExceeded).
+  //   - options.stop ends it (kCancelled, kDeadlineExceeded).
   virtual Status Encode(std::string_view text, const EncodeOptions& options,
                         Encoding* out) const = 0;
   virtual Status EncodePair(std::string_view first, std::string_view second,
@@ -98,8 +98,8 @@ class Tokenizer {
 
   static constexpr size_t kNoCut = std::string_view::npos;
   // The last byte in [low, high] where the text may be cut in two: the tokens of the left part are
-  // the first tokens of the whole, and with `both` those of the right part are the rest. kNoCut if
-  // there is none, or none that is known to be one.
+  // the first tokens of the whole, and with `both` those of the right part are the rest. kNoCut: no
+  // cut is known.
   virtual size_t CutBefore(std::string_view text, size_t low, size_t high, bool both) const {
     (void)text, (void)low, (void)high, (void)both;
     return kNoCut;

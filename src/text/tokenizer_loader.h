@@ -1,5 +1,5 @@
-// The parts of tokenizer_loader.cc that lie in files of their own: one for each section of a
-// tokenizer.json. All refuse unknown types by name, and what is over a limit below.
+// The loaders of a tokenizer.json's sections, some in files of their own. All refuse unknown types
+// by name, and sections over a limit below.
 #pragma once
 
 #include "text/json_fields.h"

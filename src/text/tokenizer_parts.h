@@ -1,4 +1,4 @@
-// What a tokenizer is made of, as the loader hands it to the pipeline.
+// The parts of a tokenizer, as the loader hands them to the pipeline.
 #pragma once
 
 #include <memory>

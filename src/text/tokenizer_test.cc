@@ -268,7 +268,7 @@ TEST(TokenizerDecode, SkipsSpecialTokensAndUnknownIds) {
 }
 
 // Of ByteFallbackJson: in each run of byte tokens that is not UTF-8, the token U+FFFD in place of
-// each byte after the leading whole characters. Decodes to what a stream must add up to.
+// each byte after the leading whole characters. Its text is the one that a stream must add up to.
 Ids AsStreamed(const Ids& ids) {
   Ids out;
   for (size_t i = 0; i < ids.size();) {

@@ -10,8 +10,8 @@
 
 namespace penstock {
 
-// 64-bit hash of a short string. With HashSeed() (seed.h) those who choose the strings cannot
-// choose which of them meet.
+// 64-bit hash of a short string. With HashSeed() (seed.h) a stranger who chooses the strings cannot
+// make them collide.
 uint64_t HashBytes(std::string_view bytes, uint64_t seed);
 
 // String to id; immutable after Build. About 2 slots a token; keys live in one pool.

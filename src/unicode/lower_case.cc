@@ -33,7 +33,7 @@ bool IsCased(char32_t c) {
   return category == kCatLu || category == kCatLl || category == kCatLt;
 }
 
-// Of the capital sigma of two bytes at `at`.
+// Whether the capital sigma (two bytes) at `at` ends a word.
 bool EndsWord(std::string_view text, size_t at) {
   bool cased_before = false;
   int length = 0;

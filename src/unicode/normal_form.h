@@ -1,6 +1,7 @@
-// Unicode normalisation forms (UAX #15) with the character-change counts that alignment needs.
-// The counts follow the observable behaviour of Hugging Face `tokenizers`: the first character
-// of a decomposition replaces, the others are new; composing takes the sum less one.
+// Unicode normalisation forms (UAX #15) with the character-change counts that alignment needs. The
+// counts follow the observable behaviour of Hugging Face `tokenizers`: the first character of a
+// decomposition replaces, the others are new; a composed character takes the sum of the counts less
+// one.
 #pragma once
 
 #include <cstdint>

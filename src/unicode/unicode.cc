@@ -183,7 +183,7 @@ std::vector<char32_t> CaseVariants(char letter) {
 
 namespace {
 
-// What the rules of UAX #29 need to remember about the cluster so far.
+// The state of the cluster so far that the rules of UAX #29 need.
 struct ClusterState {
   GraphemeBreak last;
   bool pictograph_then_extends;  // Extended_Pictographic Extend* [ZWJ]

@@ -1,8 +1,8 @@
 // Character classes and mappings, the way Hugging Face `tokenizers` sees them.
 //
-// The tables come from tools/gen_unicode_tables.py, which asks that package; its parts use
-// different Unicode versions, hence classes that look alike (two kinds of whitespace, two of
-// word characters). All functions are pure and safe in any thread.
+// The tables come from tools/gen_unicode_tables.py, which queries that package; its parts use
+// different Unicode versions, hence classes that look alike (two kinds of whitespace, two of word
+// characters). All functions are pure and safe in any thread.
 #pragma once
 
 #include <cstdint>
