@@ -237,14 +237,14 @@ class TypeComparison {
     line_(false, what + " is not advisable for this model: " + outcome.beyond);
   }
 
-  // Each kind of product kept by itself, and each layer if asked; then, where int8 is not
+  // Each kind of linear layer kept by itself, and each layer if asked; then, where int8 is not
   // advisable, the kinds that help most together.
   Status TryKept(bool suggest) {
     Workload some = work_;
     TakeTrialInputs(&some);
     PENSTOCK_ASSIGN_OR_RETURN(const ResultRows wanted, Answers("f32", "", &some));
     std::vector<std::string> parts = {""};
-    for (const LinearKind product : kLinearKinds) parts.emplace_back(LinearName(product));
+    for (const LinearKind linear : kLinearKinds) parts.emplace_back(LinearName(linear));
     for (int32_t i = 0; flags_.try_keep && i < layers_; ++i) parts.push_back(std::to_string(i));
     std::vector<Trial> trials;
     for (const std::string& part : parts) {
@@ -317,7 +317,7 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
       ->type_name("FILE")
       ->group(group);
   app.add_flag("--try-keep", flags->try_keep,
-               "Find out what every layer and kind of product, kept higher with --int8-keep, "
+               "Find out what every layer and kind of linear layer, kept higher with --int8-keep, "
                "gains. Kinds of linear layers are tried anyway where int8 is not advisable.")
       ->group(group);
   app.add_option("--json", flags->json_file, "File for the records, a JSON object a line.")

@@ -19,7 +19,7 @@ std::optional<int32_t> ToLayer(std::string_view text) {
 
 std::optional<LinearKind> ToLinearKind(std::string_view text) {
   for (const LinearKind linear : kLinearKinds) {
-    if (text == LinearName(product)) return product;
+    if (text == LinearName(linear)) return linear;
   }
   return std::nullopt;
 }
@@ -51,7 +51,7 @@ Expected<TypeOverride> ParseKeptPart(std::string_view text) {
 }  // namespace
 
 const char* LinearName(LinearKind linear) {
-  switch (product) {
+  switch (linear) {
     case LinearKind::kQkv:
       return "qkv";
     case LinearKind::kAttentionOut:
@@ -102,7 +102,7 @@ Status LinearTypes::Check(int32_t layers) const {
 DType LinearTypes::Of(int32_t layer, int32_t layers, LinearKind linear) const {
   const bool keep = std::any_of(kept.begin(), kept.end(), [&](const TypeOverride& part) {
     return (!part.layer || *part.layer == layer || *part.layer + layers == layer) &&
-           (!part.linear || *part.linear == product);
+           (!part.linear || *part.linear == linear);
   });
   return keep ? override_dtype : dtype;
 }

@@ -190,7 +190,7 @@ class LayerLoader {
  private:
   std::string Name(std::string_view part) const { return base_ + std::string(part); }
   DType Type(LinearKind linear) const {
-    return types_.Of(index_, folder_.encoder.num_hidden_layers, product);
+    return types_.Of(index_, folder_.encoder.num_hidden_layers, linear);
   }
 
   // Attention's window and rotary tables. Local layers: all but every n-th, counted from 0.
