@@ -32,6 +32,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "cpu/block_types.h"
 #include "tensor/op_kinds.h"
 
 namespace penstock::cpu {
@@ -109,6 +110,55 @@ struct GemmTask {
   const Word* next = nullptr;
 };
 
+// How a matrix of GGUF blocks multiplies (see block_layout.h): codes as they are by u8 rows, or
+// both sides as bf16 or f32. F32, F16 and BF16 have no kInt8.
+enum class BlockMode : uint8_t { kInt8, kBf16, kF32 };
+
+static constexpr DType BlockModeDType(BlockMode mode) {
+  return mode == BlockMode::kF32 ? DType::kF32
+                                 : (mode == BlockMode::kBf16 ? DType::kBf16 : DType::kI8);
+}
+
+// Quantisation of 32 values of a row: x = scale (q - zero).
+struct BlockScale {
+  float scale = 0;
+  float sum = 0;  // scale times the sum of q - zero
+  int16_t zero = 0;
+  int16_t steps = 0;  // the sum of q - zero
+};
+
+// Whole rows as words, zero-padded to groups of 32.
+struct PackBlockRowsTask {
+  BlockMode mode = BlockMode::kInt8;
+  const float* x = nullptr;  // [rows, x_stride]
+  size_t x_stride = 0;
+  size_t rows = 0;
+  size_t in = 0;
+  Word* words = nullptr;         // [rows][BlockRowStride]
+  BlockScale* scales = nullptr;  // [rows][BlockGroups]; kInt8 only
+};
+
+// As GemmTask, over neighbouring panels of GGUF blocks.
+struct BlockGemmTask {
+  BlockType type = BlockType::kF32;
+  BlockMode mode = BlockMode::kInt8;
+  const Word* x = nullptr;               // [rows][BlockRowStride]
+  const BlockScale* x_scales = nullptr;  // [rows][BlockGroups]; kInt8 only
+  const uint8_t* panels = nullptr;       // [panel_count][BlockPanelBytes]
+  const float* bias = nullptr;           // [panel_count * panel], or null
+  float* y = nullptr;                    // [rows, y_stride], the columns of the first panel
+  size_t rows = 0;
+  size_t in = 0;
+  size_t panel_count = 0;
+  size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
+  size_t y_stride = 0;
+  Activation activation = Activation::kNone;
+  bool multiply = false;            // y times the product; not with an activation
+  const float* residual = nullptr;  // [rows, y_stride], added last; may be y; or null
+  void* scratch = nullptr;          // kBlockScratchBytes, 64-byte aligned
+  const uint8_t* next = nullptr;    // what this thread reads next, prefetched; or null
+};
+
 // Scale and shift of a layer norm, [width] each; beta may be null. `gamma` null: no norm at all.
 struct NormWeights {
   const float* gamma = nullptr;
@@ -176,6 +226,9 @@ struct Kernels {
                float* out);
   void (*attention)(const AttentionTask& task);
   size_t (*attention_scratch_floats)(DType dtype, size_t length, size_t head_size);
+  // A group with a NaN or an infinity has the scale NaN, as in pack_rows.
+  void (*pack_block_rows)(const PackBlockRowsTask& task);
+  void (*block_gemm)(const BlockGemmTask& task);
 };
 
 // Null where the compiler did not build that instruction set.

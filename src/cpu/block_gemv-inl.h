@@ -1,0 +1,209 @@
+// Up to kSmallRows rows by panels of GGUF blocks: codes are unpacked in registers, each byte of a
+// panel is read once, and memory is asked for ahead of its use. Included inside namespace
+// penstock::cpu::<isa>, after block_codes-inl.h.
+
+// With more rows the panel is unpacked first (block_gemm-inl.h). The bits are the same.
+constexpr size_t kSmallRows = Simd::kTileRows >= 14 ? 8 : (kLanes == 1 ? 2 : 4);
+
+// How far ahead of the use memory is asked for: further than the hardware does by itself.
+constexpr size_t kAheadBytes = 4096;
+
+// Panels this thread reads front to back, and what it reads after them, or null.
+struct Stream {
+  const uint8_t* end;
+  const uint8_t* next;
+
+  // Asks for the `bytes` that lie kAheadBytes behind p.
+  [[gnu::always_inline]] void Ahead(const uint8_t* p, size_t bytes) const {
+    const uint8_t* from = p + kAheadBytes;
+    if (from >= end) {
+      if (next == nullptr) return;
+      from = next + (from - end);
+    }
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 3);
+  }
+};
+
+// Rows of a task; those past the last one are its first.
+template <int kRows>
+struct SmallRows {
+  const Word* words[kRows];
+  const BlockScale* scales[kRows];
+
+  explicit SmallRows(const BlockGemmTask& task) {
+    for (size_t r = 0; r < kRows; ++r) {
+      const size_t row = r < task.rows ? r : 0;
+      words[r] = task.x + row * BlockRowStride(BlockMode::kInt8, task.in);
+      scales[r] = task.x_scales + row * BlockGroups(task.in);
+    }
+  }
+};
+
+// Adds half `kHalf` of group `group` (all of it where the type has no halves) to `sums`.
+template <BlockType kType, int kRows, int kHalf>
+[[gnu::always_inline]] inline void AddHalf(const SmallRows<kRows>& rows, size_t group,
+                                           const uint8_t* codes, const Vec (&scales)[kTileVecs],
+                                           Vec (&sums)[kRows][kTileVecs]) {
+  constexpr int kPairs = 4 / Block<kType>::kHalves;
+  Simd::Words dots[kRows][kTileVecs];
+  Simd::Words totals[kTileVecs];  // of the codes
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    totals[v] = Simd::ZeroWords();
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) dots[r][v] = Simd::ZeroWords();
+  }
+  const Simd::Words ones = Simd::SetWord(0x01010101);
+  const auto add_pair = [&]<int kPair>() __attribute__((always_inline)) {
+    Simd::Words a[kTileVecs], b[kTileVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVecs; ++v) {
+      Block<kType>::template Pair<kPair>(codes, v, &a[v], &b[v]);
+      totals[v] = DotWords(DotWords(totals[v], ones, a[v]), ones, b[v]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Word* x = rows.words[r] + group * kGroupWords + 2 * kPair;
+      const Simd::Words x0 = Simd::SetWord(x[0]), x1 = Simd::SetWord(x[1]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        dots[r][v] = DotWords(DotWords(dots[r][v], x0, a[v]), x1, b[v]);
+      }
+    }
+  };
+  add_pair.template operator()<kHalf * kPairs>();
+  add_pair.template operator()<kHalf * kPairs + 1>();
+  if constexpr (kPairs == 4) {
+    add_pair.template operator()<2>();
+    add_pair.template operator()<3>();
+  }
+  const Simd::Words offset = Simd::SetWord(static_cast<uint32_t>(Block<kType>::kOffset) << 16);
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    totals[v] = Simd::OrWords(Simd::AndWords(totals[v], Simd::SetWord(0xffff)), offset);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const BlockScale& scale = rows.scales[r][group];
+    const Simd::Words zero = ZeroAndSteps(scale);
+    const Vec row_scale = Simd::Set(scale.scale);
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVecs; ++v) {
+      const Simd::Words sum = Simd::SubWords(dots[r][v], Simd::DotHalves(totals[v], zero));
+      sums[r][v] = Simd::Fma(Simd::Mul(Simd::ToFloat(sum), scales[v]), row_scale, sums[r][v]);
+    }
+  }
+}
+
+// Group `index` of a head, `group` of the row.
+template <BlockType kType, int kRows>
+[[gnu::always_inline]] inline void AddBlockGroup(const SmallRows<kRows>& rows, size_t group,
+                                                 const uint8_t* head, int index,
+                                                 const uint8_t* codes,
+                                                 Vec (&sums)[kRows][kTileVecs]) {
+  constexpr int kHalves = Block<kType>::kHalves;
+  Vec scales[kHalves][kTileVecs];
+  Vec mins[kTileVecs];
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    Vec one[kHalves];
+    Block<kType>::Scales(head, index, v, one, &mins[v]);
+    for (int h = 0; h < kHalves; ++h) scales[h][v] = one[h];
+  }
+  AddHalf<kType, kRows, 0>(rows, group, codes, scales[0], sums);
+  if constexpr (kHalves == 2) AddHalf<kType, kRows, 1>(rows, group, codes, scales[1], sums);
+  if constexpr (Block<kType>::kHasMin) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vec row_sum = Simd::Set(rows.scales[r][group].sum);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) sums[r][v] = Simd::Fma(mins[v], row_sum, sums[r][v]);
+    }
+  }
+}
+
+// tile[kRows][kPanel] = the rows by one panel, from `bias` (or 0) on.
+template <BlockType kType, int kRows>
+void SmallPanel(const SmallRows<kRows>& rows, size_t groups, const uint8_t* panel,
+                const Stream& stream, const float* bias, float* tile) {
+  using B = Block<kType>;
+  Vec sums[kRows][kTileVecs];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVecs; ++v) {
+      sums[r][v] = bias == nullptr ? Simd::Zero() : Simd::Load(bias + v * kLanes);
+    }
+  }
+  constexpr size_t kHeadBytes = B::kHead * kPanel;
+  constexpr size_t kCodeBytes = B::kGroupBytes * kPanel;
+  for (size_t group = 0; group < groups;) {
+    const uint8_t* head = panel;
+    panel += kHeadBytes;
+    if constexpr (B::kGroups == 1) {
+      stream.Ahead(head, kHeadBytes + kCodeBytes);
+    } else {
+      stream.Ahead(head, kHeadBytes);
+    }
+#pragma GCC unroll 1
+    for (int index = 0; index < static_cast<int>(B::kGroups); ++index) {
+      if constexpr (B::kGroups > 1) stream.Ahead(panel, kCodeBytes);
+      AddBlockGroup<kType, kRows>(rows, group++, head, index, panel, sums);
+      panel += kCodeBytes;
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVecs; ++v) Simd::Store(tile + r * kPanel + v * kLanes, sums[r][v]);
+  }
+}
+
+// One panel's epilogue: rows [0, rows) of the tile, [rows][kPanel], to y.
+template <bool kCoarse>
+inline void FinishBlocks(const BlockGemmTask& task, size_t first, size_t row, size_t rows,
+                         const float* tile) {
+  PanelTask part = {};
+  part.activation = task.activation;
+  part.multiply = task.multiply;
+  part.y_stride = task.y_stride;
+  part.cols = task.cols - first < kPanel ? task.cols - first : kPanel;
+  float* y = task.y + row * task.y_stride + first;
+  if (task.residual == nullptr) return Finish<kCoarse>(part, rows, tile, y);
+  const float* residual = task.residual + row * task.y_stride + first;
+  for (size_t r = 0; r < rows; ++r) {
+    ForVectors(part.cols, [&](size_t i, size_t n) {
+      StoreN(y + r * task.y_stride + i,
+             Simd::Add(LoadN(residual + r * task.y_stride + i, n), LoadN(tile + r * kPanel + i, n)),
+             n);
+    });
+  }
+}
+
+template <BlockType kType, int kRows>
+void SmallGemm(const BlockGemmTask& task) {
+  const SmallRows<kRows> rows(task);
+  const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
+  const Stream stream = {task.panels + task.panel_count * panel_bytes, task.next};
+  alignas(64) float tile[kRows * kPanel];
+  for (size_t p = 0; p < task.panel_count; ++p) {
+    const size_t first = p * kPanel;
+    SmallPanel<kType, kRows>(rows, BlockGroups(task.in), task.panels + p * panel_bytes, stream,
+                             task.bias == nullptr ? nullptr : task.bias + first, tile);
+    FinishBlocks<true>(task, first, 0, task.rows, tile);
+  }
+}
+
+// task.rows <= kSmallRows.
+template <BlockType kType>
+void SmallGemmOf(const BlockGemmTask& task) {
+  if (task.rows == 1) return SmallGemm<kType, 1>(task);
+  if (task.rows == 2) return SmallGemm<kType, 2>(task);
+  if constexpr (kSmallRows >= 4) {
+    if (task.rows <= 4) return SmallGemm<kType, 4>(task);
+  }
+  if constexpr (kSmallRows >= 8) {
+    if (task.rows <= 6) return SmallGemm<kType, 6>(task);
+    return SmallGemm<kType, 8>(task);
+  }
+}

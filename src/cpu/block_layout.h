@@ -1,0 +1,82 @@
+// How GGUF blocks lie in memory once repacked, and the table entries that multiply them.
+//
+// Panels. As in kernels.h, a [out, in] matrix is cut into panels of `panel` output columns, the
+// last one padded with zeros; k is cut into groups of 32. A panel is read front to back and has as
+// many bytes as its columns have in the file. For each block of the file, 1 or 8 groups:
+//
+//   head:  d of each column, f16 | m of each column, f16 | words of scales:
+//          Q4_K, Q5_K  [3][panel]: the low 4 bits of scales 0 .. 7; those of mins; the high 2 bits
+//                      of the scales, then of the mins
+//          Q6_K        [4][panel]: 16 s8
+//   group: words of high bits: 1 bit: [1][panel], bit 8 j + w is of value j of word w (see
+//          kernels.h: word w holds k = 4 w + j); 2 bits: [2][panel], bits 8 j + 2 (w % 4) of [w /
+//          4] codes: 4 bits: [4][panel], low halves word 2 p, high halves word 2 p + 1; 8 bits:
+//          [8][panel], as in kernels.h
+//
+// So a load of 16 lanes, a shift and a mask give two words of 16 columns. F32, F16 and BF16 have no
+// head, and their words are in order of k; `in` is padded with zeros to whole groups.
+//
+// Rows (BlockMode::kInt8). In each group of 32 a row of x is u8 with a scale and a zero point, as
+// int8 rows in kernels.h are in groups of 128.
+//
+// Order of additions. Let sum be a group's (Q6_K: half a group's) exact integer sum of
+// (code - offset) (q - zero). Then, from the bias (or 0) on, with a fused multiply-add where the
+// instruction set has one:
+//   y = fma(float(sum) * scale, x.scale, y)    Q6_K: twice, by halves
+//   y = fma(min, x.scale * sum(q - zero), y)   types with a min; the second factor is x.sum
+// group by group from k = 0 up, whatever kernel does it. In the float modes it is the chain of
+// kernels.h over the words' values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/block_types.h"
+#include "cpu/kernels.h"
+
+namespace penstock::cpu {
+
+constexpr size_t kBlockGroup = 32;
+constexpr size_t kGroupWords = kBlockGroup / 4;  // of int8
+
+template <BlockType kType>
+struct BlockLayout {
+  static constexpr BlockFormat kFormat = FormatOf(kType);
+  static constexpr bool kFloat = kFormat.low_bits == 0;
+  static constexpr bool kHasMin = kFormat.has_min;
+  static constexpr bool kSixBits = kFormat.has_scales && kHasMin;
+  static constexpr bool kByteScales = kFormat.has_scales && !kHasMin;
+  // Groups that share a head.
+  static constexpr size_t kGroups = kFormat.elements == 256 ? 8 : 1;
+  static constexpr int kHalves = kByteScales ? 2 : 1;  // of a group, with a scale each
+  static constexpr size_t kScaleWords = kSixBits ? 3 : (kByteScales ? 4 : 0);
+  // Bytes of a column.
+  static constexpr size_t kHead = kFloat ? 0 : 2 + (kHasMin ? 2 : 0) + 4 * kScaleWords;
+  static constexpr size_t kHigh = 4 * kFormat.high_bits;
+  static constexpr size_t kGroupBytes =
+      kFloat ? kBlockGroup * kFormat.bytes : kHigh + 4 * static_cast<size_t>(kFormat.low_bits);
+  static_assert(kFloat || kHead + kGroups * kGroupBytes == kFormat.bytes, "as in the file");
+};
+
+static constexpr size_t BlockGroups(size_t in) { return (in + kBlockGroup - 1) / kBlockGroup; }
+
+// Bytes of a panel.
+static constexpr size_t BlockPanelBytes(BlockType type, size_t in, size_t panel) {
+  const BlockFormat format = FormatOf(type);
+  return BlockGroups(in) * kBlockGroup / format.elements * format.bytes * panel;
+}
+
+// A matrix's rows in the file are whole blocks; floats may end anywhere.
+static constexpr bool ValidBlockRow(BlockType type, size_t in) {
+  return in > 0 && in % FormatOf(type).elements == 0;
+}
+
+// Words of packed rows.
+static constexpr size_t BlockRowStride(BlockMode mode, size_t in) {
+  return RowStride(BlockModeDType(mode), BlockGroups(in) * kBlockGroup);
+}
+
+// Bytes of BlockGemmTask::scratch.
+constexpr size_t kBlockScratchBytes = size_t{224} << 10;
+
+}  // namespace penstock::cpu
