@@ -102,7 +102,20 @@ struct Block : BlockLayout<kType> {
   return acc;
 }
 
-// A group's zero point and steps, as s16 halves.
-inline Simd::Words ZeroAndSteps(const BlockScale& scale) {
-  return Simd::SetWord(*reinterpret_cast<const Word*>(&scale.zero));
-}
+// Scales of a group of an int8 tile of kRows rows (see block_layout.h); `x` is its first word.
+template <int kRows>
+struct TileScales {
+  const Word* x;
+
+  Vec Scale(int r) const { return At(kGroupWords, r); }
+  Vec Sum(int r) const { return At(kGroupWords + 1, r); }
+  // As s16 halves.
+  Simd::Words ZeroAndSteps(int r) const {
+    return Simd::SetWord(x[(kGroupWords + 2) * kRows + static_cast<size_t>(r)]);
+  }
+
+ private:
+  Vec At(size_t word, int r) const {
+    return Simd::Set(*(reinterpret_cast<const float*>(x) + word * kRows + static_cast<size_t>(r)));
+  }
+};

@@ -155,75 +155,113 @@ inline const Word* Unpack(const uint8_t* panel, size_t groups, Piece* piece) {
   return piece->words;
 }
 
-// Rows of a piece's k.
-struct PieceRows {
-  const Word* x;
-  size_t x_stride;
-  const BlockScale* scales;
-  size_t scale_stride;
+// What a pass over a piece brings into L2 meanwhile: `lines` of them a group, from `from` on.
+struct PieceFetch {
+  const uint8_t* from;
+  size_t lines;
+
+  [[gnu::always_inline]] void Next() {
+    for (size_t i = 0; i < lines; ++i) __builtin_prefetch(from + i * 64, 0, 2);
+    from += lines * 64;
+  }
 };
 
-template <BlockType kType, int kRows>
-inline void AddCodes(const PieceRows& rows, const Piece& piece, size_t groups, Fetch fetch,
+// Products of word 0 of kRows rows, `x`, with a word of the panel. A word of the next row is
+// loaded when the sums of the one before are done: more would not fit in the registers.
+template <typename Dot, int kRows, int kPhase>
+[[gnu::always_inline]] inline void AddRows(typename Dot::Acc (&sums)[kRows][kTileVecs],
+                                           const Word* x, const Word* panel) {
+  Simd::Words weights[kTileVecs];
+#pragma GCC unroll 4
+  for (int c = 0; c < kTileVecs; ++c) {
+    weights[c] = Dot::template Weights<kPhase>(Simd::LoadWords(panel + c * kLanes));
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const Simd::Words row = Dot::template Rows<kPhase>(Simd::SetWord(x[r]));
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Dot::Add(sums[r][c], row, weights[c]);
+  }
+}
+
+template <typename Dot, int kRows>
+[[gnu::always_inline]] inline void AddWords(typename Dot::Acc (&sums)[kRows][kTileVecs],
+                                            const Word* x, const Word* panel, size_t words) {
+  for (size_t w = 0; w < words; ++w) {
+    AddRows<Dot, kRows, 0>(sums, x + w * kRows, panel + w * kPanel);
+    if constexpr (Dot::kPhases == 2) {
+      AddRows<Dot, kRows, 1>(sums, x + w * kRows, panel + w * kPanel);
+    }
+  }
+}
+
+// Adds the scaled sums of half a group (or a whole one) to the tile.
+template <int kRows, bool kMin>
+[[gnu::always_inline]] inline void AddScaled(const DotInt8::Acc (&sums)[kRows][kTileVecs],
+                                             const Word* x, const float* scales, const float* mins,
+                                             float* tile) {
+  Vec scale[kTileVecs];
+  Vec min[kTileVecs];
+#pragma GCC unroll 4
+  for (int c = 0; c < kTileVecs; ++c) {
+    scale[c] = Simd::Load(scales + c * kLanes);
+    if constexpr (kMin) min[c] = Simd::Load(mins + c * kLanes);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const Vec row_scale = TileScales<kRows>{x}.Scale(r);
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) {
+      float* to = tile + r * kPanel + c * kLanes;
+      Vec sum =
+          Simd::Fma(Simd::Mul(Simd::ToFloat(sums[r][c]), scale[c]), row_scale, Simd::Load(to));
+      if constexpr (kMin) sum = Simd::Fma(min[c], TileScales<kRows>{x}.Sum(r), sum);
+      Simd::Store(to, sum);
+    }
+  }
+}
+
+template <int kRows, int kHalves, bool kMin>
+inline void AddCodes(const Word* x, const Piece& piece, size_t groups, PieceFetch fetch,
                      float* tile) {
-  using B = Block<kType>;
-  constexpr size_t kWords = kGroupWords / B::kHalves;
-  for (size_t g = 0; g < groups; ++g) {
-    const BlockScale* row_scales = rows.scales + g;
+  constexpr size_t kWords = kGroupWords / kHalves;
+  for (size_t g = 0; g < groups; ++g, x += BlockRowWords(BlockMode::kInt8) * kRows) {
+    fetch.Next();
+    // The sums stay in the tile: kept on the stack, they would only be further away.
+    asm volatile("" : "+r"(tile));
 #pragma GCC unroll 2
-    for (size_t h = 0; h < B::kHalves; ++h) {
-      const size_t half = (g * B::kHalves + h) * kPanel;
+    for (size_t h = 0; h < kHalves; ++h) {
+      const size_t half = (g * kHalves + h) * kPanel;
       DotInt8::Acc sums[kRows][kTileVecs];
-      Simd::Words starts[kTileVecs];
-      Vec scales[kTileVecs];
-      Vec mins[kTileVecs];
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) {
-        starts[c] = Simd::LoadWords(piece.sums + half + c * kLanes);
-      }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const Simd::Words zero = ZeroAndSteps(row_scales[r * rows.scale_stride]);
-#pragma GCC unroll 4
-        for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Simd::DotHalves(starts[c], zero);
-      }
-      const size_t word = g * kGroupWords + h * kWords;
-      Multiply<DotInt8, kRows>(sums, rows.x + word, rows.x_stride, piece.words + word * kPanel,
-                               kWords, {fetch.from + word * fetch.lines * kLineWords, fetch.lines});
-      const bool add_min = B::kHasMin && h + 1 == B::kHalves;
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) {
-        scales[c] = Simd::Load(piece.scales + half + c * kLanes);
-        if (add_min) mins[c] = Simd::Load(piece.mins + g * kPanel + c * kLanes);
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const BlockScale& row = row_scales[r * rows.scale_stride];
-        const Vec row_scale = Simd::Set(row.scale);
-        const Vec row_sum = Simd::Set(row.sum);
+        const Simd::Words zero = TileScales<kRows>{x}.ZeroAndSteps(r);
 #pragma GCC unroll 4
         for (int c = 0; c < kTileVecs; ++c) {
-          float* to = tile + r * kPanel + c * kLanes;
-          const Vec product = Simd::Mul(Simd::ToFloat(sums[r][c]), scales[c]);
-          Vec sum = Simd::Fma(product, row_scale, Simd::Load(to));
-          if (add_min) sum = Simd::Fma(mins[c], row_sum, sum);
-          Simd::Store(to, sum);
+          sums[r][c] = Simd::DotHalves(Simd::LoadWords(piece.sums + half + c * kLanes), zero);
         }
       }
+      AddWords<DotInt8, kRows>(sums, x + h * kWords * kRows,
+                               piece.words + (g * kGroupWords + h * kWords) * kPanel, kWords);
+      AddScaled<kRows, kMin>(sums, x, piece.scales + half, piece.mins + g * kPanel, tile);
     }
   }
 }
 
 template <typename Dot, int kRows>
-inline void AddFloats(const PieceRows& rows, const Word* words, size_t count, Fetch fetch,
+inline void AddFloats(const Word* x, const Word* words, size_t groups, PieceFetch fetch,
                       float* tile) {
+  constexpr size_t kWords = kGroupWords * (Dot::kCoarse ? 2 : 4);
   Vec sums[kRows][kTileVecs];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Simd::Load(tile + r * kPanel + c * kLanes);
   }
-  Multiply<Dot, kRows>(sums, rows.x, rows.x_stride, words, count, fetch);
+  for (size_t g = 0; g < groups; ++g) {
+    fetch.Next();
+    AddWords<Dot, kRows>(sums, x + g * kWords * kRows, words + g * kWords * kPanel, kWords);
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -231,50 +269,55 @@ inline void AddFloats(const PieceRows& rows, const Word* words, size_t count, Fe
   }
 }
 
-// Adds a piece to `count` <= kRows rows of the tile.
+// Adds a piece to the `count` <= kRows rows of a tile.
 template <BlockType kType, typename Dot, int kRows>
-void AddPiece(const PieceRows& rows, size_t count, const Word* words, const Piece& piece,
-              size_t groups, Fetch fetch, float* tile) {
+void AddPiece(const Word* x, size_t count, const Word* words, const Piece& piece, size_t groups,
+              PieceFetch fetch, float* tile) {
   if constexpr (kRows > 1) {
     if (count < kRows) {
-      return AddPiece<kType, Dot, kRows - 1>(rows, count, words, piece, groups, fetch, tile);
+      return AddPiece<kType, Dot, kRows - 1>(x, count, words, piece, groups, fetch, tile);
     }
   }
   if constexpr (Dot::kInt8) {
-    AddCodes<kType, kRows>(rows, piece, groups, fetch, tile);
+    AddCodes<kRows, Block<kType>::kHalves, Block<kType>::kHasMin>(x, piece, groups, fetch, tile);
   } else {
-    AddFloats<Dot, kRows>(rows, words, groups * kGroupWords * (Dot::kCoarse ? 2 : 4), fetch, tile);
+    AddFloats<Dot, kRows>(x, words, groups, fetch, tile);
   }
 }
 
-// Rows [begin, end) of the task by one panel; the tile is piece->tile. `next`: read after the
-// panel.
+// Tiles [begin, end) of the task's rows.
+struct TileRange {
+  size_t begin;
+  size_t end;
+  size_t rows;   // of the task, padded
+  size_t tiles;  // of the task
+
+  size_t row(size_t tile) const { return rows * tile / tiles; }
+};
+
+// A range of rows by one panel, added to piece->tile. `next`: read after the panel.
 template <BlockType kType, typename Dot>
-void BlockPanel(const BlockGemmTask& task, size_t begin, size_t end, const uint8_t* panel,
+void BlockPanel(const BlockGemmTask& task, const TileRange& range, const uint8_t* panel,
                 const uint8_t* next, Piece* piece) {
   constexpr size_t kGroups = kPieceGroups / (Dot::kInt8 ? 1 : (Dot::kCoarse ? 2 : 4));
   const size_t all = BlockGroups(task.in);
-  const size_t stride = BlockRowStride(task.mode, task.in);
-  const size_t tiles = (end - begin + kTileRows - 1) / kTileRows;
+  const size_t words = BlockRowWords(task.mode);
   for (size_t g = 0; g < all; g += kGroups) {
     const size_t groups = all - g < kGroups ? all - g : kGroups;
     const size_t bytes = BlockPanelBytes(kType, groups * kBlockGroup, kPanel);
-    const Word* words = Unpack<kType, Dot>(panel, groups, piece);
+    const Word* unpacked = Unpack<kType, Dot>(panel, groups, piece);
     panel += bytes;
     const uint8_t* ahead = g + groups < all ? panel : next;
-    for (size_t t = 0; t < tiles; ++t) {
-      const size_t first = begin + (end - begin) * t / tiles;
-      const size_t last = begin + (end - begin) * (t + 1) / tiles;
-      const size_t word = g * kPieceWords / kGroups;
-      const PieceRows rows = {task.x + first * stride + word, stride,
-                              task.x_scales + first * all + g, all};
-      // A line for each word, until the next piece is there.
-      Fetch fetch = {words, 0};
-      if (ahead != nullptr && t * kPieceWords * 64 < bytes) {
-        fetch = {reinterpret_cast<const Word*>(ahead + t * kPieceWords * 64), 1};
-      }
-      AddPiece<kType, Dot, kTileRows>(rows, last - first, words, *piece, groups, fetch,
-                                      piece->tile + (first - begin) * kPanel);
+    // The next piece, spread over this one's tiles.
+    const size_t passes = (range.end - range.begin) * groups;
+    const size_t lines = ahead == nullptr ? 0 : (bytes / 64 + passes - 1) / passes;
+    for (size_t t = range.begin; t < range.end; ++t) {
+      const size_t first = range.row(t);
+      const size_t count = range.row(t + 1) - first;
+      const PieceFetch fetch = {ahead + (t - range.begin) * groups * lines * 64, lines};
+      AddPiece<kType, Dot, kTileRows>(task.x + first * all * words + g * words * count, count,
+                                      unpacked, *piece, groups, fetch,
+                                      piece->tile + (first - range.row(range.begin)) * kPanel);
     }
   }
 }
@@ -283,15 +326,18 @@ template <BlockType kType, typename Dot>
 void BlockGemmBy(const BlockGemmTask& task) {
   Piece* piece = static_cast<Piece*>(task.scratch);
   const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
-  const size_t row_bytes = BlockRowStride(task.mode, task.in) * sizeof(Word) +
-                           (Dot::kInt8 ? BlockGroups(task.in) * sizeof(BlockScale) : 0);
-  size_t rows_max = kBlockRowBytes / row_bytes / kTileRows * kTileRows;
-  if (rows_max < 2 * kTileRows) rows_max = 2 * kTileRows;
-  if (rows_max > kBlockRowsMax) rows_max = kBlockRowsMax;
-  const size_t blocks = (task.rows + rows_max - 1) / rows_max;
+  const size_t tile_bytes =
+      kTileRows * BlockGroups(task.in) * BlockRowWords(task.mode) * sizeof(Word);
+  size_t tiles_max = kBlockRowBytes / tile_bytes;
+  if (tiles_max < 2) tiles_max = 2;
+  if (tiles_max > kBlockRowsMax / kTileRows) tiles_max = kBlockRowsMax / kTileRows;
+  const size_t rows = PaddedRows(task.rows);
+  const size_t tiles = (rows + kTileRows - 1) / kTileRows;
+  const size_t blocks = (tiles + tiles_max - 1) / tiles_max;
   for (size_t b = 0; b < blocks; ++b) {
-    const size_t begin = task.rows * b / blocks;
-    const size_t end = task.rows * (b + 1) / blocks;
+    const TileRange range = {tiles * b / blocks, tiles * (b + 1) / blocks, rows, tiles};
+    const size_t begin = range.row(range.begin);
+    const size_t end = range.row(range.end);
     for (size_t p = 0; p < task.panel_count; ++p) {
       const size_t first = p * kPanel;
       const float* bias = task.bias == nullptr ? nullptr : task.bias + first;
@@ -304,8 +350,9 @@ void BlockGemmBy(const BlockGemmTask& task) {
       const uint8_t* panel = task.panels + p * panel_bytes;
       const uint8_t* after = b + 1 < blocks ? task.panels : task.next;
       const uint8_t* next = p + 1 < task.panel_count ? panel + panel_bytes : after;
-      BlockPanel<kType, Dot>(task, begin, end, panel, next, piece);
-      FinishBlocks<Dot::kCoarse>(task, first, begin, end - begin, piece->tile);
+      BlockPanel<kType, Dot>(task, range, panel, next, piece);
+      const size_t last = end < task.rows ? end : task.rows;
+      FinishBlocks<Dot::kCoarse>(task, first, begin, last - begin, piece->tile);
     }
   }
 }

@@ -24,25 +24,10 @@ struct Stream {
   }
 };
 
-// Rows of a task; those past the last one are its first.
-template <int kRows>
-struct SmallRows {
-  const Word* words[kRows];
-  const BlockScale* scales[kRows];
-
-  explicit SmallRows(const BlockGemmTask& task) {
-    for (size_t r = 0; r < kRows; ++r) {
-      const size_t row = r < task.rows ? r : 0;
-      words[r] = task.x + row * BlockRowStride(BlockMode::kInt8, task.in);
-      scales[r] = task.x_scales + row * BlockGroups(task.in);
-    }
-  }
-};
-
 // Adds half `kHalf` of group `group` (all of it where the type has no halves) to `sums`.
 template <BlockType kType, int kRows, int kHalf>
-[[gnu::always_inline]] inline void AddHalf(const SmallRows<kRows>& rows, size_t group,
-                                           const uint8_t* codes, const Vec (&scales)[kTileVecs],
+[[gnu::always_inline]] inline void AddHalf(const Word* rows, const uint8_t* codes,
+                                           const Vec (&scales)[kTileVecs],
                                            Vec (&sums)[kRows][kTileVecs]) {
   constexpr int kPairs = 4 / Block<kType>::kHalves;
   Simd::Words dots[kRows][kTileVecs];
@@ -63,8 +48,8 @@ template <BlockType kType, int kRows, int kHalf>
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Word* x = rows.words[r] + group * kGroupWords + 2 * kPair;
-      const Simd::Words x0 = Simd::SetWord(x[0]), x1 = Simd::SetWord(x[1]);
+      const Word* x = rows + 2 * kPair * kRows + r;
+      const Simd::Words x0 = Simd::SetWord(x[0]), x1 = Simd::SetWord(x[kRows]);
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVecs; ++v) {
         dots[r][v] = DotWords(DotWords(dots[r][v], x0, a[v]), x1, b[v]);
@@ -84,9 +69,8 @@ template <BlockType kType, int kRows, int kHalf>
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    const BlockScale& scale = rows.scales[r][group];
-    const Simd::Words zero = ZeroAndSteps(scale);
-    const Vec row_scale = Simd::Set(scale.scale);
+    const Simd::Words zero = TileScales<kRows>{rows}.ZeroAndSteps(r);
+    const Vec row_scale = TileScales<kRows>{rows}.Scale(r);
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVecs; ++v) {
       const Simd::Words sum = Simd::SubWords(dots[r][v], Simd::DotHalves(totals[v], zero));
@@ -95,10 +79,9 @@ template <BlockType kType, int kRows, int kHalf>
   }
 }
 
-// Group `index` of a head, `group` of the row.
+// Group `index` of a head; `rows`: the same group of the tile.
 template <BlockType kType, int kRows>
-[[gnu::always_inline]] inline void AddBlockGroup(const SmallRows<kRows>& rows, size_t group,
-                                                 const uint8_t* head, int index,
+[[gnu::always_inline]] inline void AddBlockGroup(const Word* rows, const uint8_t* head, int index,
                                                  const uint8_t* codes,
                                                  Vec (&sums)[kRows][kTileVecs]) {
   constexpr int kHalves = Block<kType>::kHalves;
@@ -110,12 +93,12 @@ template <BlockType kType, int kRows>
     Block<kType>::Scales(head, index, v, one, &mins[v]);
     for (int h = 0; h < kHalves; ++h) scales[h][v] = one[h];
   }
-  AddHalf<kType, kRows, 0>(rows, group, codes, scales[0], sums);
-  if constexpr (kHalves == 2) AddHalf<kType, kRows, 1>(rows, group, codes, scales[1], sums);
+  AddHalf<kType, kRows, 0>(rows, codes, scales[0], sums);
+  if constexpr (kHalves == 2) AddHalf<kType, kRows, 1>(rows, codes, scales[1], sums);
   if constexpr (Block<kType>::kHasMin) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Vec row_sum = Simd::Set(rows.scales[r][group].sum);
+      const Vec row_sum = TileScales<kRows>{rows}.Sum(r);
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVecs; ++v) sums[r][v] = Simd::Fma(mins[v], row_sum, sums[r][v]);
     }
@@ -124,8 +107,8 @@ template <BlockType kType, int kRows>
 
 // tile[kRows][kPanel] = the rows by one panel, from `bias` (or 0) on.
 template <BlockType kType, int kRows>
-void SmallPanel(const SmallRows<kRows>& rows, size_t groups, const uint8_t* panel,
-                const Stream& stream, const float* bias, float* tile) {
+void SmallPanel(const Word* rows, size_t groups, const uint8_t* panel, const Stream& stream,
+                const float* bias, float* tile) {
   using B = Block<kType>;
   Vec sums[kRows][kTileVecs];
 #pragma GCC unroll 8
@@ -137,7 +120,7 @@ void SmallPanel(const SmallRows<kRows>& rows, size_t groups, const uint8_t* pane
   }
   constexpr size_t kHeadBytes = B::kHead * kPanel;
   constexpr size_t kCodeBytes = B::kGroupBytes * kPanel;
-  for (size_t group = 0; group < groups;) {
+  for (size_t group = 0; group < groups; group += B::kGroups) {
     const uint8_t* head = panel;
     panel += kHeadBytes;
     if constexpr (B::kGroups == 1) {
@@ -148,7 +131,8 @@ void SmallPanel(const SmallRows<kRows>& rows, size_t groups, const uint8_t* pane
 #pragma GCC unroll 1
     for (int index = 0; index < static_cast<int>(B::kGroups); ++index) {
       if constexpr (B::kGroups > 1) stream.Ahead(panel, kCodeBytes);
-      AddBlockGroup<kType, kRows>(rows, group++, head, index, panel, sums);
+      AddBlockGroup<kType, kRows>(rows, head, index, panel, sums);
+      rows += BlockRowWords(BlockMode::kInt8) * kRows;
       panel += kCodeBytes;
     }
   }
@@ -159,7 +143,7 @@ void SmallPanel(const SmallRows<kRows>& rows, size_t groups, const uint8_t* pane
   }
 }
 
-// One panel's epilogue: rows [0, rows) of the tile, [rows][kPanel], to y.
+// One panel's epilogue: the tile, [rows][kPanel], to y from row `row` and column `first` on.
 template <bool kCoarse>
 inline void FinishBlocks(const BlockGemmTask& task, size_t first, size_t row, size_t rows,
                          const float* tile) {
@@ -182,13 +166,12 @@ inline void FinishBlocks(const BlockGemmTask& task, size_t first, size_t row, si
 
 template <BlockType kType, int kRows>
 void SmallGemm(const BlockGemmTask& task) {
-  const SmallRows<kRows> rows(task);
   const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
   const Stream stream = {task.panels + task.panel_count * panel_bytes, task.next};
   alignas(64) float tile[kRows * kPanel];
   for (size_t p = 0; p < task.panel_count; ++p) {
     const size_t first = p * kPanel;
-    SmallPanel<kType, kRows>(rows, BlockGroups(task.in), task.panels + p * panel_bytes, stream,
+    SmallPanel<kType, kRows>(task.x, BlockGroups(task.in), task.panels + p * panel_bytes, stream,
                              task.bias == nullptr ? nullptr : task.bias + first, tile);
     FinishBlocks<true>(task, first, 0, task.rows, tile);
   }
@@ -197,13 +180,14 @@ void SmallGemm(const BlockGemmTask& task) {
 // task.rows <= kSmallRows.
 template <BlockType kType>
 void SmallGemmOf(const BlockGemmTask& task) {
-  if (task.rows == 1) return SmallGemm<kType, 1>(task);
-  if (task.rows == 2) return SmallGemm<kType, 2>(task);
+  const size_t rows = PaddedRows(task.rows);
+  if (rows == 1) return SmallGemm<kType, 1>(task);
+  if (rows == 2) return SmallGemm<kType, 2>(task);
   if constexpr (kSmallRows >= 4) {
-    if (task.rows <= 4) return SmallGemm<kType, 4>(task);
+    if (rows == 4) return SmallGemm<kType, 4>(task);
   }
   if constexpr (kSmallRows >= 8) {
-    if (task.rows <= 6) return SmallGemm<kType, 6>(task);
+    if (rows == 6) return SmallGemm<kType, 6>(task);
     return SmallGemm<kType, 8>(task);
   }
 }

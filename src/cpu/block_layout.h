@@ -16,8 +16,14 @@
 // So a load of 16 lanes, a shift and a mask give two words of 16 columns. F32, F16 and BF16 have no
 // head, and their words are in order of k; `in` is padded with zeros to whole groups.
 //
-// Rows (BlockMode::kInt8). In each group of 32 a row of x is u8 with a scale and a zero point, as
-// int8 rows in kernels.h are in groups of 128.
+// Rows. They are cut into the fewest tiles of at most tile_rows, of nearly equal size, and a tile
+// of n rows lies in the order its kernel reads it (BlockRowAt gives a row's place):
+//
+//   group:  words [8 int8, 16 bf16 or 32 f32][n] | int8: scale [n], f32 | sum [n], f32 |
+//           zero and steps [n], s16 each: BlockScale
+//
+// In each group an int8 row is u8 with a scale and a zero point, as int8 rows in kernels.h are in
+// groups of 128. Up to 8 rows are padded with zeros to an even number, but for a single one.
 //
 // Order of additions. Let sum be a group's (Q6_K: half a group's) exact integer sum of
 // (code - offset) (q - zero). Then, from the bias (or 0) on, with a fused multiply-add where the
@@ -71,9 +77,35 @@ static constexpr bool ValidBlockRow(BlockType type, size_t in) {
   return in > 0 && in % FormatOf(type).elements == 0;
 }
 
+// Words of one row in a group, with its scales.
+static constexpr size_t BlockRowWords(BlockMode mode) {
+  return mode == BlockMode::kInt8 ? kGroupWords + 3 : (mode == BlockMode::kBf16 ? 16 : 32);
+}
+
+// Rows with those that pad them.
+static constexpr size_t PaddedRows(size_t rows) {
+  return rows > 1 && rows < 8 ? (rows + 1) / 2 * 2 : rows;
+}
+
 // Words of packed rows.
-static constexpr size_t BlockRowStride(BlockMode mode, size_t in) {
-  return RowStride(BlockModeDType(mode), BlockGroups(in) * kBlockGroup);
+static constexpr size_t BlockRowsWords(BlockMode mode, size_t in, size_t rows) {
+  return PaddedRows(rows) * BlockGroups(in) * BlockRowWords(mode);
+}
+
+// Where a row lies: word w of group g is first[(g * BlockRowWords + w) * width].
+struct BlockRowPlace {
+  size_t first = 0;
+  size_t width = 0;  // rows of its tile
+};
+static constexpr BlockRowPlace BlockRowAt(BlockMode mode, size_t in, size_t rows, size_t tile_rows,
+                                          size_t row) {
+  rows = PaddedRows(rows);
+  const size_t tiles = (rows + tile_rows - 1) / tile_rows;
+  size_t tile = row * tiles / rows;
+  while (rows * (tile + 1) / tiles <= row) ++tile;
+  const size_t begin = rows * tile / tiles;
+  const size_t end = rows * (tile + 1) / tiles;
+  return {begin * BlockGroups(in) * BlockRowWords(mode) + row - begin, end - begin};
 }
 
 // Bytes of BlockGemmTask::scratch.

@@ -9,8 +9,6 @@
 namespace penstock::cpu {
 namespace {
 
-constexpr size_t kCacheLine = 64;
-
 // The columns of one panel in the file, and where they go.
 struct PanelCopy {
   std::span<const std::byte* const> columns;  // rows of the file; null: padding
@@ -202,26 +200,14 @@ const uint8_t* BlockLinear::panel(size_t index) const {
   return static_cast<const uint8_t*>(weights_.data) + index * panel_bytes_;
 }
 
-size_t BlockLinear::RowsBytes(size_t rows) const {
-  const size_t scales = mode_ == BlockMode::kInt8 ? BlockGroups(in_) * sizeof(BlockScale) : 0;
-  return RoundUp(rows * (BlockRowStride(mode_, in_) * sizeof(Word) + scales), kCacheLine);
-}
-
-BlockRows BlockLinear::RowsIn(void* memory, size_t rows) const {
-  Word* words = static_cast<Word*>(memory);
-  return {words, reinterpret_cast<BlockScale*>(words + rows * BlockRowStride(mode_, in_))};
-}
-
-void BlockLinear::PackRows(const float* x, size_t x_stride, size_t rows,
-                           const BlockRows& to) const {
+void BlockLinear::PackRows(const float* x, size_t x_stride, size_t rows, Word* packed) const {
   PackBlockRowsTask task;
   task.mode = mode_;
   task.x = x;
   task.x_stride = x_stride;
   task.rows = rows;
   task.in = in_;
-  task.words = to.words;
-  task.scales = to.scales;
+  task.packed = packed;
   kernels_->pack_block_rows(task);
 }
 
@@ -230,8 +216,7 @@ void BlockLinear::Run(const BlockRun& run, size_t first_panel, size_t panel_coun
   BlockGemmTask task;
   task.type = type_;
   task.mode = mode_;
-  task.x = run.x.words;
-  task.x_scales = run.x.scales;
+  task.x = run.x;
   task.panels = panel(first_panel);
   task.bias = bias_.data == nullptr ? nullptr : static_cast<const float*>(bias_.data) + first;
   task.y = run.y + first;

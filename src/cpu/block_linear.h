@@ -5,8 +5,7 @@
 // A step is run by threads that each take a range of panels, without waiting for each other inside
 // the layer and without allocating:
 //
-//   BlockRows rows = linear.RowsIn(memory, n);  // memory: linear.RowsBytes(n)
-//   linear.PackRows(x, stride, n, rows);        // by one thread, or by each for itself
+//   linear.PackRows(x, stride, rows, packed);   // by one thread, or by each for itself
 //   linear.Run(run, first_panel, panel_count);  // by each thread
 //
 // The bits of a row depend neither on the other rows nor on how panels are shared out.
@@ -34,16 +33,10 @@ struct BlockMatrix {
   const std::byte* data = nullptr;
 };
 
-// Rows of a layer's input, packed. Owns nothing.
-struct BlockRows {
-  Word* words = nullptr;         // [rows][BlockRowStride]
-  BlockScale* scales = nullptr;  // [rows][BlockGroups]; BlockMode::kInt8 only
-};
-
 // What a layer does to its rows: y = activation(x W^T + bias), or with `multiply` that times y, or
 // with `residual` that plus residual; at most one of the three.
 struct BlockRun {
-  BlockRows x;
+  const Word* x = nullptr;  // by PackRows, all `rows` at once
   size_t rows = 0;
   float* y = nullptr;  // [rows, y_stride], the matrix's first column
   size_t y_stride = 0;
@@ -76,12 +69,10 @@ class BlockLinear {
   uint64_t bytes() const { return panels_ * panel_bytes_; }
   const uint8_t* panel(size_t index) const;
 
-  // Bytes of `rows` packed rows.
-  size_t RowsBytes(size_t rows) const;
-  // Rows in `memory`, 64-byte aligned, RowsBytes(rows).
-  BlockRows RowsIn(void* memory, size_t rows) const;
-  // x[rows, x_stride] into `to`.
-  void PackRows(const float* x, size_t x_stride, size_t rows, const BlockRows& to) const;
+  // Words of `rows` packed rows.
+  size_t PackedWords(size_t rows) const { return BlockRowsWords(mode_, in_, rows); }
+  // x[rows, x_stride] into `packed`, PackedWords(rows).
+  void PackRows(const float* x, size_t x_stride, size_t rows, Word* packed) const;
 
   void Run(const BlockRun& run, size_t first_panel, size_t panel_count) const;
 

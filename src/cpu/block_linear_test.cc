@@ -67,21 +67,40 @@ class Layer {
 
   struct Rows {
     HugePageArena::Block memory;
-    BlockRows rows;
+    const Word* packed = nullptr;
+    // Of kInt8, row by row.
+    std::vector<uint8_t> codes;      // [rows][in]
+    std::vector<BlockScale> scales;  // [rows][in / 32]
   };
   Rows Pack(const std::vector<float>& x) {
     const size_t rows = x.size() / in_;
     Rows out;
-    out.memory = arena_.Alloc(linear_->RowsBytes(rows));
-    out.rows = linear_->RowsIn(out.memory.data, rows);
-    linear_->PackRows(x.data(), in_, rows, out.rows);
+    out.memory = arena_.Alloc(linear_->PackedWords(rows) * sizeof(Word));
+    auto* packed = static_cast<Word*>(out.memory.data);
+    linear_->PackRows(x.data(), in_, rows, packed);
+    out.packed = packed;
+    if (linear_->mode() != BlockMode::kInt8) return out;
+    out.codes.resize(x.size());
+    out.scales.resize(x.size() / 32);
+    for (size_t r = 0; r < rows; ++r) {
+      const BlockRowPlace place =
+          BlockRowAt(BlockMode::kInt8, in_, rows, static_cast<size_t>(kernels_->tile_rows), r);
+      for (size_t g = 0; g < in_ / 32; ++g) {
+        Word words[11];
+        for (size_t w = 0; w < 11; ++w) {
+          words[w] = packed[place.first + (11 * g + w) * place.width];
+        }
+        std::memcpy(out.codes.data() + r * in_ + 32 * g, words, 32);
+        std::memcpy(&out.scales[r * (in_ / 32) + g], words + 8, sizeof(BlockScale));
+      }
+    }
     return out;
   }
 
   // By `threads`, each a range of panels.
   std::vector<float> Multiply(const std::vector<float>& x, size_t threads = 1, BlockRun run = {}) {
     const Rows packed = Pack(x);
-    run.x = packed.rows;
+    run.x = packed.packed;
     run.rows = x.size() / in_;
     std::vector<float> y(run.rows * out_, -7.0f);
     if (run.y == nullptr) run.y = y.data();
@@ -116,7 +135,7 @@ class Layer {
     std::vector<float> y(x.size() / in_ * out_);
     for (size_t c = 0; c < out_; ++c) {
       for (size_t r = 0; r < x.size() / in_; ++r) {
-        y[r * out_ + c] = EmulateOne(packed.rows, r, c, bias.empty() ? 0 : bias[c]);
+        y[r * out_ + c] = EmulateOne(packed, r, c, bias.empty() ? 0 : bias[c]);
       }
     }
     return y;
@@ -127,11 +146,10 @@ class Layer {
     return kernels_->needs == 0 ? a * b + c : std::fma(a, b, c);
   }
 
-  float EmulateOne(const BlockRows& rows, size_t row, size_t column, float y) const {
+  float EmulateOne(const Rows& rows, size_t row, size_t column, float y) const {
     const BlockFormat format = FormatOf(type_);
-    const uint8_t* q =
-        reinterpret_cast<const uint8_t*>(rows.words + row * BlockRowStride(BlockMode::kInt8, in_));
-    const BlockScale* scales = rows.scales + row * BlockGroups(in_);
+    const uint8_t* q = rows.codes.data() + row * in_;
+    const BlockScale* scales = rows.scales.data() + row * (in_ / 32);
     const size_t step = type_ == BlockType::kQ6K ? 16 : 32;
     BlockFields block;
     for (size_t k = 0; k < in_; k += step) {
@@ -177,10 +195,9 @@ TEST_P(BlockLinearTest, RowsAreQuantisedInGroupsOf32) {
   Layer layer(GetParam(), BlockType::kQ8_0, BlockMode::kInt8, in, 5);
   const Layer::Rows packed = layer.Pack(x);
   for (size_t r = 0; r < 2; ++r) {
-    const auto* q = reinterpret_cast<const uint8_t*>(packed.rows.words +
-                                                     r * BlockRowStride(BlockMode::kInt8, in));
+    const uint8_t* q = packed.codes.data() + r * in;
     for (size_t g = 0; g < in / 32; ++g) {
-      const BlockScale& scale = packed.rows.scales[r * (in / 32) + g];
+      const BlockScale& scale = packed.scales[r * (in / 32) + g];
       int steps = 0;
       for (size_t k = 32 * g; k < 32 * g + 32; ++k) {
         EXPECT_NEAR(scale.scale * static_cast<float>(q[k] - scale.zero), x[r * in + k],
@@ -191,8 +208,8 @@ TEST_P(BlockLinearTest, RowsAreQuantisedInGroupsOf32) {
       EXPECT_EQ(scale.sum, scale.scale * static_cast<float>(steps));
     }
   }
-  EXPECT_EQ(packed.rows.scales[0].scale, 0);
-  EXPECT_EQ(packed.rows.scales[1].zero, 0);
+  EXPECT_EQ(packed.scales[0].scale, 0);
+  EXPECT_EQ(packed.scales[1].zero, 0);
 }
 
 // The small kernel (to 8 rows) and the large one, both sides of every border between tiles; pieces
@@ -230,12 +247,9 @@ TEST_P(BlockLinearTest, AgreesWithDoublePrecision) {
         for (float& v : weights) v = RoundBf16(v);
       } else if (mode == BlockMode::kInt8) {
         const Layer::Rows packed = layer.Pack(x);
-        const size_t stride = BlockRowStride(mode, in);
         for (size_t i = 0; i < x.size(); ++i) {
-          const BlockScale& scale = packed.rows.scales[i / in * (in / 32) + i % in / 32];
-          const int q =
-              reinterpret_cast<const uint8_t*>(packed.rows.words + i / in * stride)[i % in];
-          x[i] = scale.scale * static_cast<float>(q - scale.zero);
+          const BlockScale& scale = packed.scales[i / in * (in / 32) + i % in / 32];
+          x[i] = scale.scale * static_cast<float>(packed.codes[i] - scale.zero);
         }
       }
       for (size_t r = 0; r < rows; ++r) {
@@ -431,7 +445,7 @@ TEST_P(BlockLinearTest, WritesItsOwnColumns) {
       std::vector<float> y(rows * stride, -7.0f);
       HugePageArena arena;
       BlockRun run;
-      run.x = packed.rows;
+      run.x = packed.packed;
       run.rows = rows;
       run.y = y.data();
       run.y_stride = stride;

@@ -51,22 +51,50 @@ inline void QuantizeBlocks(const float* x, size_t in, uint8_t* to, BlockScale* s
   }
 }
 
+// Part of a row, as it is before it goes to its place.
+constexpr size_t kRowPiece = 1024;
+struct RowPiece {
+  alignas(64) Word words[kRowPiece];
+  BlockScale scales[kRowPiece / kBlockGroup];
+};
+
+// `count` values, zero-padded to whole groups.
+inline void PackRowPiece(BlockMode mode, const float* x, size_t count, RowPiece* piece) {
+  const size_t end = BlockGroups(count) * kBlockGroup;
+  if (mode == BlockMode::kF32) {
+    CopyRow(x, count, reinterpret_cast<float*>(piece->words));
+    __builtin_memset(piece->words + count, 0, (end - count) * sizeof(float));
+  } else if (mode == BlockMode::kBf16) {
+    uint16_t* halves = reinterpret_cast<uint16_t*>(piece->words);
+    RoundRowBf16(x, count, halves);
+    __builtin_memset(halves + count, 0, (end - count) * sizeof(uint16_t));
+  } else {
+    QuantizeBlocks(x, count, reinterpret_cast<uint8_t*>(piece->words), piece->scales);
+  }
+}
+
 void PackBlockRows(const PackBlockRowsTask& task) {
-  const size_t stride = BlockRowStride(task.mode, task.in);
-  const size_t groups = BlockGroups(task.in);
-  const size_t rest = groups * kBlockGroup - task.in;
+  const size_t words = BlockRowWords(task.mode);
+  const size_t codes = task.mode == BlockMode::kInt8 ? kGroupWords : words;
+  const size_t padded = PaddedRows(task.rows);
+  if (padded > task.rows) {
+    __builtin_memset(task.packed, 0, BlockRowsWords(task.mode, task.in, task.rows) * sizeof(Word));
+  }
+  RowPiece piece;
   for (size_t r = 0; r < task.rows; ++r) {
-    const float* from = task.x + r * task.x_stride;
-    Word* to = task.words + r * stride;
-    if (task.mode == BlockMode::kF32) {
-      CopyRow(from, task.in, reinterpret_cast<float*>(to));
-      __builtin_memset(to + task.in, 0, rest * sizeof(Word));
-    } else if (task.mode == BlockMode::kBf16) {
-      uint16_t* halves = reinterpret_cast<uint16_t*>(to);
-      RoundRowBf16(from, task.in, halves);
-      __builtin_memset(halves + task.in, 0, rest * sizeof(uint16_t));
-    } else {
-      QuantizeBlocks(from, task.in, reinterpret_cast<uint8_t*>(to), task.scales + r * groups);
+    const BlockRowPlace place = BlockRowAt(task.mode, task.in, task.rows, kTileRows, r);
+    Word* to = task.packed + place.first;
+    for (size_t begin = 0; begin < task.in; begin += kRowPiece) {
+      const size_t count = task.in - begin < kRowPiece ? task.in - begin : kRowPiece;
+      PackRowPiece(task.mode, task.x + r * task.x_stride + begin, count, &piece);
+      for (size_t g = 0; g < BlockGroups(count); ++g) {
+        for (size_t w = 0; w < codes; ++w) to[w * place.width] = piece.words[g * codes + w];
+        if (task.mode == BlockMode::kInt8) {
+          const Word* scale = reinterpret_cast<const Word*>(&piece.scales[g]);
+          for (size_t w = 0; w < 3; ++w) to[(codes + w) * place.width] = scale[w];
+        }
+        to += words * place.width;
+      }
     }
   }
 }

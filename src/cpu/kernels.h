@@ -127,26 +127,24 @@ struct BlockScale {
   int16_t steps = 0;  // the sum of q - zero
 };
 
-// Whole rows as words, zero-padded to groups of 32.
+// Rows x to what block_gemm reads (see block_layout.h).
 struct PackBlockRowsTask {
   BlockMode mode = BlockMode::kInt8;
   const float* x = nullptr;  // [rows, x_stride]
   size_t x_stride = 0;
   size_t rows = 0;
   size_t in = 0;
-  Word* words = nullptr;         // [rows][BlockRowStride]
-  BlockScale* scales = nullptr;  // [rows][BlockGroups]; kInt8 only
+  Word* packed = nullptr;  // BlockRowsWords
 };
 
 // As GemmTask, over neighbouring panels of GGUF blocks.
 struct BlockGemmTask {
   BlockType type = BlockType::kF32;
   BlockMode mode = BlockMode::kInt8;
-  const Word* x = nullptr;               // [rows][BlockRowStride]
-  const BlockScale* x_scales = nullptr;  // [rows][BlockGroups]; kInt8 only
-  const uint8_t* panels = nullptr;       // [panel_count][BlockPanelBytes]
-  const float* bias = nullptr;           // [panel_count * panel], or null
-  float* y = nullptr;                    // [rows, y_stride], the columns of the first panel
+  const Word* x = nullptr;          // packed by pack_block_rows, all `rows` at once
+  const uint8_t* panels = nullptr;  // [panel_count][BlockPanelBytes]
+  const float* bias = nullptr;      // [panel_count * panel], or null
+  float* y = nullptr;               // [rows, y_stride], the columns of the first panel
   size_t rows = 0;
   size_t in = 0;
   size_t panel_count = 0;
