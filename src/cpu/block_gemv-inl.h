@@ -5,29 +5,38 @@
 // With more rows the panel is unpacked first (block_gemm-inl.h). The bits are the same.
 constexpr size_t kSmallRows = Simd::kTileRows >= 14 ? 8 : (kLanes == 1 ? 2 : 4);
 
-// How far ahead of the use memory is asked for: further than the hardware does by itself.
-constexpr size_t kAheadBytes = 4096;
+// How far ahead of its use memory is asked for: into L2 further than the hardware does by itself,
+// then into L1, which has room for few requests. Both together read a tenth faster than either.
+constexpr size_t kAheadBytes = 3072;
+constexpr size_t kNearBytes = 512;
 
 // Panels this thread reads front to back, and what it reads after them, or null.
 struct Stream {
   const uint8_t* end;
   const uint8_t* next;
 
-  // Asks for the `bytes` that lie kAheadBytes behind p.
-  [[gnu::always_inline]] void Ahead(const uint8_t* p, size_t bytes) const {
+  // What lies kAheadBytes behind p. A request for what does not exist does nothing.
+  [[gnu::always_inline]] const uint8_t* Ahead(const uint8_t* p) const {
     const uint8_t* from = p + kAheadBytes;
-    if (from >= end) {
-      if (next == nullptr) return;
-      from = next + (from - end);
-    }
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 3);
+    if (from < end || next == nullptr) return from;
+    return next + (from - end);
   }
 };
+
+// `from`: by Stream::Ahead.
+template <size_t kBytes>
+[[gnu::always_inline]] inline void FetchLines(const uint8_t* from) {
+#pragma GCC unroll 32
+  for (size_t i = 0; i < kBytes; i += 64) {
+    __builtin_prefetch(from + i, 0, 2);
+    __builtin_prefetch(from + i - kAheadBytes + kNearBytes, 0, 3);
+  }
+}
 
 // Adds half `kHalf` of group `group` (all of it where the type has no halves) to `sums`.
 template <BlockType kType, int kRows, int kHalf>
 [[gnu::always_inline]] inline void AddHalf(const Word* rows, const uint8_t* codes,
-                                           const Vec (&scales)[kTileVecs],
+                                           const uint8_t* ahead, const Vec (&scales)[kTileVecs],
                                            Vec (&sums)[kRows][kTileVecs]) {
   constexpr int kPairs = 4 / Block<kType>::kHalves;
   Simd::Words dots[kRows][kTileVecs];
@@ -40,6 +49,9 @@ template <BlockType kType, int kRows, int kHalf>
   }
   const Simd::Words ones = Simd::SetWord(0x01010101);
   const auto add_pair = [&]<int kPair>() __attribute__((always_inline)) {
+    // A quarter of the group's bytes at a time, so that requests do not queue up.
+    constexpr size_t kPairBytes = Block<kType>::kGroupBytes * kPanel / 4;
+    FetchLines<kPairBytes>(ahead + kPair * kPairBytes);
     Simd::Words a[kTileVecs], b[kTileVecs];
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVecs; ++v) {
@@ -82,7 +94,7 @@ template <BlockType kType, int kRows, int kHalf>
 // Group `index` of a head; `rows`: the same group of the tile.
 template <BlockType kType, int kRows>
 [[gnu::always_inline]] inline void AddBlockGroup(const Word* rows, const uint8_t* head, int index,
-                                                 const uint8_t* codes,
+                                                 const uint8_t* codes, const uint8_t* ahead,
                                                  Vec (&sums)[kRows][kTileVecs]) {
   constexpr int kHalves = Block<kType>::kHalves;
   Vec scales[kHalves][kTileVecs];
@@ -93,8 +105,8 @@ template <BlockType kType, int kRows>
     Block<kType>::Scales(head, index, v, one, &mins[v]);
     for (int h = 0; h < kHalves; ++h) scales[h][v] = one[h];
   }
-  AddHalf<kType, kRows, 0>(rows, codes, scales[0], sums);
-  if constexpr (kHalves == 2) AddHalf<kType, kRows, 1>(rows, codes, scales[1], sums);
+  AddHalf<kType, kRows, 0>(rows, codes, ahead, scales[0], sums);
+  if constexpr (kHalves == 2) AddHalf<kType, kRows, 1>(rows, codes, ahead, scales[1], sums);
   if constexpr (Block<kType>::kHasMin) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -123,15 +135,10 @@ void SmallPanel(const Word* rows, size_t groups, const uint8_t* panel, const Str
   for (size_t group = 0; group < groups; group += B::kGroups) {
     const uint8_t* head = panel;
     panel += kHeadBytes;
-    if constexpr (B::kGroups == 1) {
-      stream.Ahead(head, kHeadBytes + kCodeBytes);
-    } else {
-      stream.Ahead(head, kHeadBytes);
-    }
+    FetchLines<kHeadBytes>(stream.Ahead(head));
 #pragma GCC unroll 1
     for (int index = 0; index < static_cast<int>(B::kGroups); ++index) {
-      if constexpr (B::kGroups > 1) stream.Ahead(panel, kCodeBytes);
-      AddBlockGroup<kType, kRows>(rows, head, index, panel, sums);
+      AddBlockGroup<kType, kRows>(rows, head, index, panel, stream.Ahead(panel), sums);
       rows += BlockRowWords(BlockMode::kInt8) * kRows;
       panel += kCodeBytes;
     }

@@ -24,8 +24,8 @@
 #include "common/int_math.h"
 #include "common/thread_pool.h"
 #include "cpu/block_linear.h"
-#include "cpu/block_test_util.h"
 #include "cpu/dispatch.h"
+#include "cpu/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {

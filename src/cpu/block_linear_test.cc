@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "common/dtype.h"
-#include "cpu/block_test_util.h"
 #include "cpu/dispatch.h"
+#include "cpu/random_blocks.h"
 #include "cpu/test_util.h"
 
 namespace penstock::cpu {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cpu/block_test_util.h"
+#include "cpu/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {

@@ -40,7 +40,7 @@ namespace penstock::cpu {
 // Extensions of a processor that kernels use, as bits. Each implies those that the compiler flags
 // of its kernels name besides.
 enum Feature : uint32_t {
-  kAvx2 = 1 << 0,  // and FMA
+  kAvx2 = 1 << 0,  // and FMA, F16C
   kAvxVnni = 1 << 1,
   kAvx512 = 1 << 2,  // F, BW, DQ and VL
   kAvx512Vnni = 1 << 3,

@@ -65,6 +65,7 @@ struct Simd {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
   }
 #endif
+
   static Words LowHalves(Words v) { return _mm512_slli_epi32(v, 16); }
   static Words HighHalves(Words v) { return _mm512_and_si512(v, SetWord(0xffff0000)); }
   // a in the low halves, b in the high ones.

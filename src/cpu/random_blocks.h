@@ -1,4 +1,4 @@
-// Blocks for tests and benchmarks.
+// Blocks for tests, benchmarks and the self check.
 #pragma once
 
 #include <cstddef>
