@@ -3,6 +3,7 @@
 // namespace penstock::cpu::<isa>, after block_gemv-inl.h.
 
 constexpr size_t kPieceWords = 512;  // of k: 2048 int8, 1024 bf16, 512 f32
+static_assert(kSmallRows >= kTileRows / 2, "AddPiece");
 constexpr size_t kPieceGroups = kPieceWords / kGroupWords;
 constexpr size_t kBlockRowsMax = 224 / kTileRows * kTileRows;
 // Bytes of packed rows that are multiplied by a panel while they are in L2.
@@ -166,8 +167,7 @@ struct PieceFetch {
   }
 };
 
-// Products of word 0 of kRows rows, `x`, with a word of the panel. A word of the next row is
-// loaded when the sums of the one before are done: more would not fit in the registers.
+// As AddProducts, with the rows' words side by side: no row needs a pointer of its own.
 template <typename Dot, int kRows, int kPhase>
 [[gnu::always_inline]] inline void AddRows(typename Dot::Acc (&sums)[kRows][kTileVecs],
                                            const Word* x, const Word* panel) {
@@ -273,7 +273,8 @@ inline void AddFloats(const Word* x, const Word* words, size_t groups, PieceFetc
 template <BlockType kType, typename Dot, int kRows>
 void AddPiece(const Word* x, size_t count, const Word* words, const Piece& piece, size_t groups,
               PieceFetch fetch, float* tile) {
-  if constexpr (kRows > 1) {
+  // Tiles of more rows than the small kernel takes are at least half full.
+  if constexpr (kRows > (Dot::kInt8 ? kTileRows / 2 : 1)) {
     if (count < kRows) {
       return AddPiece<kType, Dot, kRows - 1>(x, count, words, piece, groups, fetch, tile);
     }
