@@ -740,7 +740,7 @@ TEST_F(ListenerTest, ShutdownIsBounded) {
   EXPECT_LT(Clock::now() - begin, milliseconds(2000));
   EXPECT_TRUE(handler_.LastCancelled());
   EXPECT_EQ(handler_.connections, 0);
-  handler_.Release();  // answers to nobody
+  handler_.Release();  // no client is left
   listener_.reset();
 }
 
