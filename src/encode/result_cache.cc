@@ -32,8 +32,8 @@ void AppendBytes(const T* from, size_t count, std::string* to) {
   to->append(reinterpret_cast<const char*>(from), count * sizeof(T));
 }
 
-// All that a row's result depends on besides the model. The numbers in front have fixed sizes, and
-// type ids are as many as ids, so no two rows have one key.
+// Key of a row: all its result depends on besides the model. The numbers in front have fixed sizes,
+// and type ids are as many as ids, so no two rows have one key.
 std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
   const auto length = static_cast<size_t>(job.lengths[row]);
   const int32_t head[3] = {static_cast<int32_t>(job.output),

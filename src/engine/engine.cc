@@ -51,7 +51,7 @@ class ModelRunner : public EncoderRunner {
   EncoderSession session_;
 };
 
-// In the place of a model that is not there.
+// Stands in for a missing model.
 class NoRunner : public EncoderRunner {
  public:
   int32_t OutputWidth(EncoderOutput) const override { return 0; }
@@ -98,7 +98,7 @@ Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* schedule
   MeasureOptions measure;
   measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
   measure.length_max = parts.max_tokens;
-  // This model's own time: batches of others that run meanwhile are waited for, not counted.
+  // This model's own time: waiting for other models' batches is not counted.
   measure.now = [] { return Clock::now() - WaitingLock::Waited(); };
   const bool automatic = scheduler->max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
   if (!automatic) measure.tokens_max = std::min(measure.tokens_max, scheduler->max_batch_tokens);

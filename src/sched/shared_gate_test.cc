@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// The processor: one batch at a time, whoever's.
+// The processor: one batch of any model at a time.
 class Processor {
  public:
   void Enter(int32_t id) {
