@@ -153,7 +153,7 @@ int RunBenchSoak(const std::vector<std::string>& args) {
   }
   BenchRecords records;
   const Status status = RunSoak(options, &records);
-  // Also of a run that failed: what was measured says why.
+  // Also of a failed run: the measurements say why.
   const Status written = records.WriteFile(json_file);
   if (!status.ok()) return line.Fail(status);
   return written.ok() ? kExitOk : line.Fail(written);

@@ -209,7 +209,7 @@ void Reload(Server* server) {
   if (server->Reload().ok()) LogInfo("reloaded");
 }
 
-// Waits for the end of loading, and ends the process if it is to stop before.
+// Waits for the end of loading, and ends the process on a signal before.
 Status WaitLoaded(Registry* registry, Server* server, const Signals& signals) {
   const int done = eventfd(0, EFD_CLOEXEC);
   PENSTOCK_CHECK(done >= 0);
@@ -303,7 +303,7 @@ void PrintReady(const ServeFlags& flags, const Server& server, const Service& se
 void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_t timeout_s) {
   TellServiceManager("STOPPING=1");
   LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
-  // Somebody who asks twice does not want to wait.
+  // A second signal ends the process at once.
   std::thread([fd = signals.fd()] {
     signalfd_siginfo info{};
     while (read(fd, &info, sizeof info) == sizeof info) {

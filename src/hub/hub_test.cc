@@ -159,7 +159,7 @@ struct FakeHub {
       {"README.md", "not wanted"},
   };
   std::string token;                     // asked for if not empty
-  int failures = 0;                      // so many replies of 503 first
+  int failures = 0;                      // replies of 503 before the first other
   std::optional<size_t> cut_once_after;  // the first download of weights is cut
   bool ignore_ranges = false;
   std::string wrong_weights;  // sent instead of the weights, as often as wrong_times
