@@ -119,7 +119,7 @@ EmbedRequest NewRequest(const EmbedFlags& flags) {
   return request;
 }
 
-// All that shapes the vectors besides the model and the input.
+// The settings that shape the vectors, besides the model and the input.
 std::string SettingsText(const EmbedFlags& flags) {
   std::string text;
   JsonWriter json(&text);

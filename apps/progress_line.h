@@ -70,7 +70,7 @@ class ProgressLine {
   int64_t skipped_ = 0;
 };
 
-// What Text shows, for tests.
+// The content of Text, for tests.
 struct ProgressFacts {
   std::string stage;
   size_t texts = 0;

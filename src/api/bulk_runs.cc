@@ -130,7 +130,7 @@ ReleaseDecision DecideRelease(const ReleaseFacts& facts) {
   if (facts.held_bytes < kReleaseBytesMin) {
     return {false, fmt::format("{} bytes are held, too little to matter", facts.held_bytes)};
   }
-  return {true, fmt::format("{} bytes were held and nobody else is busy", facts.held_bytes)};
+  return {true, fmt::format("{} bytes were held and no other work is in flight", facts.held_bytes)};
 }
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// What all behaviours of the Service share.
+// The parts of the Service that its behaviours share.
 #include "api/service_impl.h"
 
 #include <fmt/format.h>

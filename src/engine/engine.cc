@@ -93,7 +93,7 @@ EncoderSchedulerOptions Named(EncoderSchedulerOptions options, const std::string
   return options;
 }
 
-// What a batch of this model costs, and with it the limits of one.
+// Measures the batch times of this model, and with them its batch limits.
 Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* scheduler) {
   MeasureOptions measure;
   measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;

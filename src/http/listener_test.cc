@@ -331,7 +331,7 @@ TEST_F(ListenerTest, MalformedRequestsGet400AndAreClosed) {
   EXPECT_EQ(handler_.requests, 0);
 }
 
-// What a proxy that ends chunk lines at LF takes as one request must not be several.
+// Bytes that a proxy that ends chunk lines at LF takes as one request must not be several.
 TEST_F(ListenerTest, ABareLfInAChunkExtensionHidesNoRequest) {
   Start();
   const std::string hidden = "GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";

@@ -39,7 +39,7 @@ struct Response {
   int status = 200;
   std::vector<std::string> headers;
   std::string body;
-  std::optional<size_t> cut_after;  // sends so much of the body, then hangs up
+  std::optional<size_t> cut_after;  // bytes of the body to send before hanging up
   bool no_length = false;           // the body ends where the connection does
 };
 

@@ -98,7 +98,7 @@ class Client {
   uint64_t serial_ = 0;  // of the request: a timer that has fired cannot be cancelled
 };
 
-// What all streams of a run share.
+// State shared by all streams of a run.
 struct Run {
   asio::io_context context{1};
   HttpTarget target;

@@ -3,7 +3,7 @@
 //   {"index":0,"embedding":[x, ...]}        one an input, in the order of the inputs; base64 where
 //   ...                                     the request asks for it
 //   {"model":"m","usage":{...},"truncated":{...}}   last of all; or, where a part failed, the error
-//                                           as the route's dialect prints it
+//                                           in the route's error body
 #pragma once
 
 #include "api/types.h"

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What the runners are doing.
+// The state of the runners.
 class Stage {
  public:
   // A batch whose first id is kWaits goes on once `open`; kMeets, once two such are here at a time.
