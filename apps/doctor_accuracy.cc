@@ -48,7 +48,7 @@ Expected<std::vector<std::string>> ReadTexts(const AccuracyFlags& flags) {
   return texts;
 }
 
-// What a model is asked, and its answers as rows.
+// The inputs of a comparison, and the model's answers as rows.
 struct Workload {
   std::string task;
   std::vector<ClassifyInput> inputs;  // embeddings: `first` alone
@@ -136,7 +136,7 @@ ResultRows AsLists(const Workload& work, const ResultRows& rows) {
   return lists;
 }
 
-// The accuracy of one type, whatever the model is for.
+// The accuracy of one type, for any task.
 struct Outcome {
   std::string text;
   std::string beyond;  // "" = within the limits

@@ -1,4 +1,4 @@
-// penstock inspect: what a model is, as Penstock sees it.
+// penstock inspect: the properties of a model, as Penstock reads them.
 #include <fmt/format.h>
 
 #include <algorithm>

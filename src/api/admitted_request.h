@@ -1,6 +1,6 @@
-// One request that was let in: its place among the concurrent ones, and the callback that answers
-// it. However the request ends, the place is given back and the callback called exactly once: also
-// where an exception lost the request on its way.
+// One admitted request: its slot among the concurrent ones, and the callback that answers it.
+// However the request ends, also by an exception, the slot is released and the callback called
+// exactly once.
 #pragma once
 
 #include <atomic>
@@ -13,12 +13,12 @@
 
 namespace penstock {
 
-// What a request gives back at its end; Service::Impl implements it.
+// Releases what a request holds at its end; Service::Impl implements it.
 class RequestSlots {
  public:
-  // Before the answer: its client may send the next request at once.
+  // Called before the answer, as the client may send its next request at once.
   virtual void ReleaseSlot() = 0;
-  // Last of all: the Service may be destroyed as soon as no request is left.
+  // Called last: the Service may be destroyed as soon as no request is left.
   virtual void CountAnswered() = 0;
 
  protected:
@@ -28,7 +28,7 @@ class RequestSlots {
 template <typename Response>
 class AdmittedRequest {
  public:
-  // Counted already by `places`. `run` is kept until the end.
+  // Releases to `places` what SetCounted and SetSlot say it holds.
   AdmittedRequest(RequestSlots* places, ServiceMetrics* metrics, Behaviour behaviour,
                   Callback<Response> done)
       : places_(places), metrics_(metrics), behaviour_(behaviour), done_(std::move(done)) {}
@@ -48,7 +48,7 @@ class AdmittedRequest {
   AdmittedRequest(const AdmittedRequest&) = delete;
   AdmittedRequest& operator=(const AdmittedRequest&) = delete;
 
-  // From here on the destructor answers what is not answered, and counts it.
+  // The request is counted: the destructor answers it if it is not answered, and counts it out.
   void SetCounted() { counted_ = true; }
   void SetSlot(std::shared_ptr<const void> run) {
     placed_ = true;

@@ -31,7 +31,7 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
         sink_(std::move(sink)),
         answer_(std::move(answer)) {}
 
-  // Let go without an end: the answer's last owner answers.
+  // If the stream did not end, the answer's last owner answers.
   ~EmbedParts() override {
     if (paused_) service_->ReacquireSlot();
   }
@@ -67,8 +67,8 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
   std::array<Part, kPartsMax> parts_;  // a ring, in the order of the inputs
   size_t begin_ = 0;
   size_t under_way_ = 0;
-  bool emitting_ = false;  // a thread moves parts to the sink, and takes what comes meanwhile along
-  bool paused_ = false;    // without a place
+  bool emitting_ = false;  // a thread moves parts to the sink, later ones too
+  bool paused_ = false;    // without a slot
   Status failure_;
   Usage usage_;
   Truncation truncation_;
@@ -171,8 +171,8 @@ void EmbedParts::OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept {
   RunGuarded("a part of a stream", [&] { Emit(std::move(lock)); });
 }
 
-// Moves what is done to the sink, and ends the stream where nothing is left. One thread at a time,
-// without the lock: the consumer may be woken on it, and may call in here.
+// Moves finished parts to the sink, and ends the stream after the last. One thread at a time,
+// without the lock: Push may wake the consumer, which may call back into this stream.
 void EmbedParts::Emit(std::unique_lock<std::mutex> lock) {
   if (emitting_) return;
   emitting_ = true;

@@ -51,7 +51,7 @@ class ModelRunner : public EncoderRunner {
   EncoderSession session_;
 };
 
-// In the place of a model that is not there.
+// Stands in for a missing model.
 class NoRunner : public EncoderRunner {
  public:
   int32_t OutputWidth(EncoderOutput) const override { return 0; }
@@ -93,12 +93,12 @@ EncoderSchedulerOptions Named(EncoderSchedulerOptions options, const std::string
   return options;
 }
 
-// What a batch of this model costs, and with it the limits of one.
+// Measures the batch times of this model, and with them its batch limits.
 Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* scheduler) {
   MeasureOptions measure;
   measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
   measure.length_max = parts.max_tokens;
-  // This model's own time: batches of others that run meanwhile are waited for, not counted.
+  // This model's own time: waiting for other models' batches is not counted.
   measure.now = [] { return Clock::now() - WaitingLock::Waited(); };
   const bool automatic = scheduler->max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
   if (!automatic) measure.tokens_max = std::min(measure.tokens_max, scheduler->max_batch_tokens);

@@ -54,7 +54,7 @@ Status CheckOptions(const ServerOptions& options) {
   return Status::Ok();
 }
 
-// A connection that is not taken: says so and closes.
+// Refuses a connection: answers 503 and closes.
 void TurnAway(tcp::socket socket, const std::string& body) {
   const std::string text =
       "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
@@ -156,7 +156,7 @@ void Listener::Impl::Accept() {
   });
 }
 
-// An exception may have taken the handler that accepts with it: Asio allocates before it calls.
+// An exception may have destroyed the accept handler: Asio allocates before it calls.
 void Listener::Impl::KeepAccepting() {
   if (accept_waits == 0 && !stopping && acceptor->is_open()) Accept();
 }
@@ -262,7 +262,7 @@ void Listener::Impl::Run(IoThread* thread) {
       thread->context.run();
       ended = true;
     });
-    // Out of memory: a moment, then the others go on.
+    // Out of memory: pause, then serve the other connections.
     if (!went_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

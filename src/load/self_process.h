@@ -1,4 +1,4 @@
-// This very program: run again as a child, and what lies beside it. Any thread.
+// This program: run again as a child, and files beside it. Any thread.
 #pragma once
 
 #include <sys/types.h>
