@@ -59,6 +59,9 @@ class EmbedStream {
 
   virtual ~EmbedStream() = default;
 
+  // Bytes that a part has at most, printed: options.part_bytes, or one row where that is more.
+  virtual int64_t part_bytes() const = 0;
+
   // Starts the next part. False: no part is left, kPartsMax are under way or in the sink, or the
   // stream ends. The rows may be in the sink before this returns. The consumer's thread.
   virtual bool StartPart() = 0;

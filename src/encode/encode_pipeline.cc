@@ -101,9 +101,11 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
 
   void Start() {
     if (RequestTrace* const trace = plan_.context.trace.get()) {
-      trace->SetModel(plan_.engine->name());
-      trace->SetRows(
-          static_cast<int64_t>(plan_.request_items > 0 ? plan_.request_items : plan_.items.size()));
+      // Who cut the request into parts has said so: other threads may read it by now.
+      if (plan_.request_items == 0) {
+        trace->SetModel(plan_.engine->name());
+        trace->SetRows(static_cast<int64_t>(plan_.items.size()));
+      }
       trace->Enter(Stage::kTokenize);
     }
     if (const Status status = CheckKnownOutput(); !status.ok()) return done_(status);

@@ -27,11 +27,15 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 Status CheckOptions(const ServerOptions& options) {
-  const auto positive = [](int64_t value, int64_t max, const char* name) {
-    if (value >= 1 && value <= max) return Status::Ok();
-    return Status::InvalidArgument(std::string(name) + " must be from 1 to " + std::to_string(max) +
-                                       ", is " + std::to_string(value),
+  const auto within = [](int64_t min, int64_t value, int64_t max, const char* name) {
+    if (value >= min && value <= max) return Status::Ok();
+    return Status::InvalidArgument(std::string(name) + " must be from " + std::to_string(min) +
+                                       " to " + std::to_string(max) + ", is " +
+                                       std::to_string(value),
                                    name);
+  };
+  const auto positive = [&](int64_t value, int64_t max, const char* name) {
+    return within(1, value, max, name);
   };
   PENSTOCK_RETURN_IF_ERROR(positive(options.io_threads, 256, "io_threads"));
   PENSTOCK_RETURN_IF_ERROR(positive(options.body_bytes_max, int64_t{4} << 30, "body_bytes_max"));
@@ -41,7 +45,7 @@ Status CheckOptions(const ServerOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(positive(options.read_timeout.count(), 86'400'000, "read_timeout"));
   PENSTOCK_RETURN_IF_ERROR(positive(options.write_timeout.count(), 86'400'000, "write_timeout"));
   PENSTOCK_RETURN_IF_ERROR(
-      positive(options.stream_unread_bytes_max, int64_t{1} << 30, "stream_unread_bytes_max"));
+      within(4096, options.stream_unread_bytes_max, int64_t{1} << 30, "stream_unread_bytes_max"));
   if (options.stream_start_timeout.count() != 0) {
     PENSTOCK_RETURN_IF_ERROR(
         positive(options.stream_start_timeout.count(), 86'400'000, "stream_start_timeout"));

@@ -1,5 +1,6 @@
 #include "routes/embed_lines.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "common/json_writer.h"
@@ -127,11 +128,14 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
     }
     while (parts_out_ < kPartsOutMax) {
       const int64_t unread = stream_ == nullptr ? 0 : static_cast<int64_t>(stream_->unread());
-      const int64_t held = parts_out_ * part_bytes_ + unread;
-      if (held > 0 && held + part_bytes_ > unread_max_) {
+      const int64_t part_bytes = parts_->part_bytes();
+      const int64_t held = parts_out_ * part_bytes + unread;
+      if (held > 0 && held + part_bytes > unread_max_) {
         if (parts_out_ > 0) return;  // Drain runs again when its rows come
-        // Until half of it is taken: a client that reads on finds more.
-        if (stream_->CallWhenBelow(static_cast<size_t>(unread_max_ / 2))) return;
+        // Until half of it is taken: a client that reads on finds more. A part of more than half
+        // has to fit too; one of more than all goes alone.
+        const int64_t below = std::clamp<int64_t>(unread_max_ - part_bytes, 1, unread_max_ / 2);
+        if (stream_->CallWhenBelow(static_cast<size_t>(below))) return;
         if (stream_->gone()) return StartParts();
       }
       ++parts_out_;
