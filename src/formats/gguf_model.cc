@@ -1,7 +1,6 @@
 // The files of a model: opened, put in order, and checked against each other.
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -110,25 +109,20 @@ Status CheckTensors(const std::string& path, const std::vector<TensorRecord>& te
 }  // namespace
 
 Expected<GgufModel> GgufModel::Open(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(OpenFile given, OpenPart(path));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<std::string> paths, PartPaths(path, given.part));
-  const Part said = given.part;
+  auto given = OpenPart(path);
+  if (!given.ok()) return given.status();
+  const Part said = given->part;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<std::string> paths, PartPaths(path, said));
   GgufModel model;
   for (int64_t i = 0; i < said.count; ++i) {
     const std::string& name = paths[static_cast<size_t>(i)];
-    std::optional<OpenFile> read;
-    if (i == said.number) {
-      read = std::move(given);
-    } else {
-      auto opened = OpenPart(name);
-      const Part wanted = {i, said.count, said.tensors};
-      if (!opened.ok()) return opened.status().Annotate(PartName(wanted));
-      PENSTOCK_RETURN_IF_ERROR(CheckPart(name, opened->part, wanted));
-      read = *std::move(opened);
-    }
-    if (i == 0) model.metadata = std::move(read->file.metadata);
-    for (TensorRecord& tensor : read->file.tensors) model.tensors.push_back(std::move(tensor));
-    model.files.push_back(std::move(read->mapped));
+    const Part wanted = {i, said.count, said.tensors};
+    auto opened = i == said.number ? std::exchange(given, Status::Ok()) : OpenPart(name);
+    if (!opened.ok()) return opened.status().Annotate(PartName(wanted));
+    PENSTOCK_RETURN_IF_ERROR(CheckPart(name, opened->part, wanted));
+    if (i == 0) model.metadata = std::move(opened->file.metadata);
+    for (TensorRecord& tensor : opened->file.tensors) model.tensors.push_back(std::move(tensor));
+    model.files.push_back(std::move(opened->mapped));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckTensors(path, model.tensors, said));
   return model;

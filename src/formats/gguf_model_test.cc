@@ -341,7 +341,8 @@ TEST_F(GgufTestData, KTypesHaveTheValuesOfOthers) {
     if (!IsBlockType(tensor.dtype)) continue;
     const std::string type = DTypeName(tensor.dtype);
     std::vector<float> want;
-    for (const auto number : *values.GetArray(type))
+    const simdjson::dom::array numbers = *values.GetArray(type);
+    for (const auto number : numbers)
       want.push_back(static_cast<float>(number.get_double().value()));
     ExpectSameBits(Floats(tensor), want, type);
     ++compared;
