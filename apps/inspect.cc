@@ -7,7 +7,7 @@
 
 #include "commands.h"
 #include "common/json_writer.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_store.h"
 #include "model_flags.h"
 #include "models/encoder.h"
 #include "tensor/program_cost.h"
