@@ -8,8 +8,9 @@
 namespace penstock {
 namespace {
 
-// Independent sums and maxima in a loop: a vector of 512 bits, four of 128.
-constexpr size_t kLanes = 16;
+// Vectors that are added up or compared independently of each other.
+constexpr size_t kChains = 4;
+constexpr size_t kStep = kChains * kFloats;
 constexpr size_t kKeptMax = 2 * kCandidatesMax;
 
 struct BlockRange {
@@ -19,15 +20,15 @@ struct BlockRange {
 
 // `count` > 0. A comparison with NaN is false, so NaN never becomes the maximum.
 BlockRange RangeOf(const float* logits, size_t count) {
-  float largest[kLanes];
-  uint32_t bad[kLanes] = {};
-  std::fill_n(largest, kLanes, -kLogitMax);
+  const Floats limit = AllFloats(kLogitMax);
+  Floats largest[kChains] = {-limit, -limit, -limit, -limit};
+  Ints good[kChains] = {~Ints{}, ~Ints{}, ~Ints{}, ~Ints{}};
   size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) {
-      const float x = logits[i + j];
-      largest[j] = x > largest[j] ? x : largest[j];
-      bad[j] |= std::fabs(x) <= kLogitMax ? 0 : 1;
+  for (; i + kStep <= count; i += kStep) {
+    for (size_t c = 0; c < kChains; ++c) {
+      const Floats x = LoadFloats(logits + i + c * kFloats);
+      largest[c] = x > largest[c] ? x : largest[c];
+      good[c] &= Masked(x, Ints{} + INT32_MAX) <= limit;
     }
   }
   BlockRange range{-kLogitMax, true};
@@ -35,22 +36,24 @@ BlockRange RangeOf(const float* logits, size_t count) {
     range.max = std::max(range.max, logits[i]);
     range.finite &= std::fabs(logits[i]) <= kLogitMax;
   }
-  for (size_t j = 0; j < kLanes; ++j) {
-    range.max = std::max(range.max, largest[j]);
-    range.finite &= bad[j] == 0;
+  for (size_t c = 0; c < kChains; ++c) {
+    for (size_t j = 0; j < kFloats; ++j) range.max = std::max(range.max, largest[c][j]);
+    range.finite &= !Any(~good[c]);
   }
   return range;
 }
 
 float SumOfExp(const float* logits, size_t count, float max) {
-  float sums[kLanes] = {};
+  Floats sums[kChains] = {};
   size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) sums[j] += ExpNeg(max - logits[i + j]);
+  for (; i + kStep <= count; i += kStep) {
+    for (size_t c = 0; c < kChains; ++c) {
+      sums[c] += ExpNeg(max - LoadFloats(logits + i + c * kFloats));
+    }
   }
-  for (size_t j = 0; i < count; ++i, ++j) sums[j] += ExpNeg(max - logits[i]);
   float sum = 0;
-  for (const float lane : sums) sum += lane;
+  for (; i < count; ++i) sum += ExpNeg(max - logits[i]);
+  for (const Floats& v : sums) sum += (v[0] + v[1]) + (v[2] + v[3]);
   return sum;
 }
 
@@ -77,14 +80,23 @@ void LogitScan::Shrink() {
 }
 
 void LogitScan::AddBlock(const float* logits, size_t count, size_t first_id) {
-  for (size_t i = 0; i < count; ++i) {
-    const Candidate candidate{logits[i], static_cast<int32_t>(first_id + i)};
-    if (full_ && !Before(candidate, last_)) {
-      dropped_ = true;
-      continue;
+  const auto add = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const Candidate candidate{logits[i], static_cast<int32_t>(first_id + i)};
+      if (!full_ || Before(candidate, last_)) kept_.push_back(candidate);
     }
-    kept_.push_back(candidate);
+  };
+  const size_t before = kept_.size();
+  size_t i = 0;
+  for (; full_ && i + kStep <= count; i += kStep) {
+    Ints any = {};
+    for (size_t c = 0; c < kChains; ++c) {
+      any |= LoadFloats(logits + i + c * kFloats) >= AllFloats(last_.logit);
+    }
+    if (Any(any)) add(i, i + kStep);
   }
+  add(i, count);
+  dropped_ |= kept_.size() - before < count;
   if (kept_.size() > kKeptMax || keep_ == 1) Shrink();
 }
 

@@ -28,7 +28,7 @@ class RowDraw {
   void Reserve(size_t vocabulary, const RowFilter& filter);
 
   // The id drawn by `uniform` in [0, 1). `blocks` has the maxima of the row's blocks. Probabilities
-  // are exact to about 1e-6 of their value, their sums are in double.
+  // and sums are exact to about 1e-6 of their value.
   int32_t Draw(std::span<const float> row, std::span<const LogitBlock> blocks,
                const RowFilter& filter, double uniform);
 
@@ -43,17 +43,24 @@ class RowDraw {
   };
 
   float Distance(float logit) const { return (max_ - logit) * inverse_temperature_; }
-  float Weight(float logit) const;
-  void FillBins(std::span<const float> row);
+  double WeightOf(float logit) const;
+  // Fills block_sums_ with what the cut leaves; the sum of all.
+  double SumBlocks(std::span<const float> row, std::span<const LogitBlock> blocks, const Cut& cut);
+  float KeptSum(const float* logits, size_t count, size_t first_id, const Cut& cut) const;
+  // A logit that the last token of top-k has at least; and one that the last of top-p has.
+  float LowestOfTopK(std::span<const LogitBlock> blocks, size_t top_k);
+  float LowestOfTopP(double total, size_t vocabulary, float top_p) const;
+  // Fills near_ and bins_ with the tokens whose logit is at least `lowest`.
+  void FillBins(std::span<const float> row, std::span<const LogitBlock> blocks, float lowest);
   // Tokens of one bin, in order; valid until the next call.
-  std::span<const Candidate> SortedBin(std::span<const float> row,
-                                       std::span<const LogitBlock> blocks, size_t bin);
+  std::span<const Candidate> SortedBin(size_t bin);
   Candidate LastKept(std::span<const float> row, std::span<const LogitBlock> blocks,
                      const RowFilter& filter);
-  double KeptSum(const float* logits, size_t count, size_t first_id, const Cut& cut) const;
 
   std::vector<Bin> bins_;
+  std::vector<Candidate> near_;
   std::vector<Candidate> sorted_;
+  std::vector<float> maxima_;
   std::vector<double> block_sums_;
   float max_ = 0;
   float inverse_temperature_ = 1;
