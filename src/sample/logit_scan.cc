@@ -36,10 +36,10 @@ BlockRange RangeOf(const float* logits, size_t count) {
     range.max = std::max(range.max, logits[i]);
     range.finite &= std::fabs(logits[i]) <= kLogitMax;
   }
-  for (size_t c = 0; c < kChains; ++c) {
-    for (size_t j = 0; j < kFloats; ++j) range.max = std::max(range.max, largest[c][j]);
-    range.finite &= !Any(~good[c]);
-  }
+  const auto larger = [](Floats a, Floats b) { return a > b ? a : b; };
+  const Floats four = larger(larger(largest[0], largest[1]), larger(largest[2], largest[3]));
+  range.max = std::max({range.max, std::max(four[0], four[1]), std::max(four[2], four[3])});
+  range.finite &= !Any(~((good[0] & good[1]) & (good[2] & good[3])));
   return range;
 }
 
