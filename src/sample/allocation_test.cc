@@ -9,12 +9,22 @@
 #include "sample/sampler.h"
 #include "sample/stop_strings.h"
 #include "sample/test_util.h"
+#include "sample/token_counts.h"
 
 namespace penstock {
 namespace {
 
 constexpr size_t kVocabulary = 3000;
 constexpr size_t kTokens = 400;
+
+// A window of more tokens than the vocabulary has.
+TEST(TokenCounts, AllocatesNothingUpToItsTokens) {
+  TokenCounts counts;
+  counts.Reset(300, 1000, 20);
+  const long before = FailingNew::Allocations();
+  for (int32_t i = 0; i < 1000; ++i) counts.AddGenerated(i % 20);
+  EXPECT_EQ(FailingNew::Allocations() - before, 0);
+}
 
 TEST(Sampling, AllocatesNothingBetweenTokens) {
   SamplingOptions kinds[6];

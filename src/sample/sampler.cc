@@ -68,7 +68,7 @@ Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t toke
              options.top_p, options.min_p};
   if (options.penalizes()) {
     const bool by_prompt = options.repetition_penalty != 1;
-    counts_.Reset(by_prompt ? options.repetition_window : 0, std::min(tokens_max, vocabulary_));
+    counts_.Reset(by_prompt ? options.repetition_window : 0, tokens_max, vocabulary_);
   }
   scan_.Reset(kCandidatesMax, false);
   if (!small()) row_draw_.Reserve(vocabulary_, filter_);

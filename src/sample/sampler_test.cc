@@ -145,6 +145,38 @@ TEST(Sampler, DrawsByExactProbabilities) {
   }
 }
 
+// More blocks than top_k, so that their maxima bound it: the best one a block, all in one block,
+// and anywhere.
+TEST(Sampler, AgreesWithPlainSamplingInLargeVocabularies) {
+  constexpr size_t kVocabulary = 50001;
+  std::mt19937 random(29);
+  int checked = 0;
+  for (int round = 0; round < 24; ++round) {
+    std::vector<float> row =
+        RandomLogits(kVocabulary, random(), 1.5f, round % 4 == 3 ? 0.25f : 0.0f);
+    for (size_t i = 0; i < 120; ++i) {
+      const float best = 8 + static_cast<float>(i) / 100;
+      if (round % 3 == 0) row[i * kLogitBlock + i] = best;
+      if (round % 3 == 1) row[4096 + i] = best;
+    }
+    SamplingOptions options;
+    options.seed = random();
+    options.top_k = round % 2 == 0 ? 65 + round * 4 : 0;
+    options.top_p = round % 2 == 0 && round % 4 != 0 ? 1.0f : 0.9f;
+    options.temperature = 0.5f + static_cast<float>(round % 5) / 3;
+    const PlainDistribution plain = Plain(row, options);
+    if (plain.close) continue;
+    Sampler sampler = Made(options, kVocabulary);
+    for (uint64_t position = 0; position < 40; ++position) {
+      ++checked;
+      ASSERT_TRUE(Draws(plain, true, UniformAt(*options.seed, position),
+                        Sampled(sampler, row, position).id))
+          << "round " << round << " position " << position;
+    }
+  }
+  EXPECT_GT(checked, 12 * 40);
+}
+
 TEST(Sampler, GivesOneTextASeedInAnyCompany) {
   const size_t vocabulary = 2000;
   for (const int32_t top_k : {0, 40}) {

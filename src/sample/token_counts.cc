@@ -26,8 +26,9 @@ void TokenCounts::Grow(size_t slots) {
   }
 }
 
-void TokenCounts::Reset(int32_t window, size_t tokens_max) {
-  const size_t slots = std::bit_ceil(std::max(kSlotsMin, 2 * tokens_max));
+void TokenCounts::Reset(int32_t window, size_t tokens_max, size_t distinct_max) {
+  const size_t distinct = std::min(tokens_max, distinct_max);
+  const size_t slots = std::bit_ceil(std::max(kSlotsMin, 2 * distinct));
   if (slots > slots_.size()) {
     entries_.clear();
     Grow(slots);
@@ -37,7 +38,7 @@ void TokenCounts::Reset(int32_t window, size_t tokens_max) {
     for (const Entry& entry : entries_) slots_[entry.generated] = 0;
     entries_.clear();
   }
-  entries_.reserve(tokens_max);
+  entries_.reserve(distinct);
   window_ = window;
   ring_.clear();
   ring_next_ = 0;

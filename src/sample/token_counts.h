@@ -18,16 +18,16 @@ class TokenCounts {
   };
 
   // Forgets all. `window`: the last so many tokens of prompt and generated text count as recent;
-  // -1: all; 0: none. Memory for `tokens_max` tokens is kept ready: up to so many nothing is
-  // allocated, beyond it the table grows.
-  void Reset(int32_t window, size_t tokens_max);
+  // -1: all; 0: none. Memory for `tokens_max` tokens, at most `distinct_max` of them distinct, is
+  // kept ready: up to so many nothing is allocated, beyond it the tables grow.
+  void Reset(int32_t window, size_t tokens_max, size_t distinct_max = SIZE_MAX);
 
   // Ids are at least 0. Of a prompt longer than the window only its end is read.
   void AddPrompt(std::span<const int32_t> ids);
   void AddGenerated(int32_t id);
 
-  // Null: did not occur, or left the window uncounted elsewhere long ago; else both counts may be
-  // 0.
+  // Null: was not counted since Reset. Both counts are 0 once a token of the prompt left the
+  // window.
   const Entry* Find(int32_t id) const;
   // Distinct tokens in the order in which they came first.
   std::span<const Entry> entries() const { return entries_; }
