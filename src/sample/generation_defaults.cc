@@ -1,9 +1,11 @@
 #include "sample/generation_defaults.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/json.h"
 #include "common/printable.h"
+#include "sample/stop_strings.h"
 
 namespace penstock {
 namespace {
@@ -41,7 +43,6 @@ constexpr Inactive kUnsupportedFields[] = {
     {"exponential_decay_length_penalty", {}},
     {"watermarking_config", {}},
     {"dola_layers", {}},
-    {"stop_strings", {}},
 };
 
 Status RefuseUnsupported(const JsonObject& config) {
@@ -105,6 +106,22 @@ Status ReadEos(const JsonObject& config, int32_t vocabulary, std::vector<int32_t
   return Status::Ok();
 }
 
+// A string or a list of them.
+Status ReadStopStrings(const JsonObject& config, std::vector<std::string>* out) {
+  constexpr const char* kName = "stop_strings";
+  const auto value = config.Find(kName);
+  if (!value) return Status::Ok();
+  if (value->is_string()) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string stop, config.GetString(kName));
+    out->push_back(std::move(stop));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(*out, config.GetStringsOrEmpty(kName, kStopStringsMax));
+  }
+  const Status status = CheckStopStrings(*out);
+  if (status.ok()) return status;
+  return Status::InvalidArgument(std::string("'") + kName + "': " + status.message(), kName);
+}
+
 Expected<GenerationDefaults> Read(const JsonDocument& document, int32_t vocabulary) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject config, document.Object());
   GenerationDefaults out;
@@ -123,6 +140,7 @@ Expected<GenerationDefaults> Read(const JsonDocument& document, int32_t vocabula
   PENSTOCK_RETURN_IF_ERROR(ReadInt(config, "top_k", -1, INT32_MAX, &out.top_k));
   PENSTOCK_RETURN_IF_ERROR(ReadInt(config, "max_new_tokens", 1, INT32_MAX, &out.max_new_tokens));
   PENSTOCK_RETURN_IF_ERROR(ReadEos(config, vocabulary, &out.eos_token_ids));
+  PENSTOCK_RETURN_IF_ERROR(ReadStopStrings(config, &out.stop_strings));
   PENSTOCK_RETURN_IF_ERROR(ReadInt(config, "bos_token_id", 0, vocabulary - 1, &out.bos_token_id));
   // Some files name -1 for "none".
   PENSTOCK_RETURN_IF_ERROR(ReadInt(config, "pad_token_id", -1, vocabulary - 1, &out.pad_token_id));
@@ -155,6 +173,7 @@ void GenerationDefaults::ApplyTo(SamplingOptions* options) const {
   if (min_p) options->min_p = *min_p;
   if (repetition_penalty) options->repetition_penalty = *repetition_penalty;
   if (max_new_tokens) options->max_tokens = *max_new_tokens;
+  if (!stop_strings.empty()) options->stop = stop_strings;
 }
 
 }  // namespace penstock

@@ -17,7 +17,7 @@ constexpr const char* kFile = R"({
   "bos_token_id": 151643, "pad_token_id": 151643, "do_sample": true,
   "eos_token_id": [151645, 151643, 151645], "repetition_penalty": 1.1, "temperature": 0.7,
   "top_p": 0.8, "top_k": 20, "min_p": 0.05, "max_new_tokens": 2048,
-  "num_beams": 1, "suppress_tokens": [], "transformers_version": "4.37.0",
+  "num_beams": 1, "stop_strings": ["<|end|>", "\n\n"], "max_length": 99, "suppress_tokens": [], "transformers_version": "4.37.0",
   "cache_implementation": "hybrid"
 })";
 
@@ -35,6 +35,7 @@ TEST(GenerationDefaults, ReadsWhatTheFileSays) {
   EXPECT_EQ(options.min_p, 0.05f);
   EXPECT_EQ(options.repetition_penalty, 1.1f);
   EXPECT_EQ(options.max_tokens, 2048);
+  EXPECT_EQ(options.stop, (std::vector<std::string>{"<|end|>", "\n\n"}));
   EXPECT_EQ(options.seed, 3u);
   EXPECT_TRUE(options.Check(kVocabulary).ok());
 }
@@ -91,6 +92,10 @@ TEST(GenerationDefaults, NamesWhatIsWrong) {
       {R"({"eos_token_id": [1, null]})", kInvalid, "eos_token_id[1]"},
       {R"({"bos_token_id": 200000})", kInvalid, "bos_token_id"},
       {R"({"pad_token_id": -2})", kInvalid, "pad_token_id"},
+      {R"({"stop_strings": [1]})", kInvalid, "stop_strings[0]"},
+      {R"({"stop_strings": ["a", ""]})", kInvalid, "stop_strings"},
+      {R"({"stop_strings": ""})", kInvalid, "stop_strings"},
+      {R"({"stop_strings": {}})", kInvalid, "stop_strings"},
       {R"({"num_beams": 4})", StatusCode::kUnsupported, "num_beams"},
       {R"({"suppress_tokens": [1]})", StatusCode::kUnsupported, "suppress_tokens"},
       {R"({"no_repeat_ngram_size": 3})", StatusCode::kUnsupported, "no_repeat_ngram_size"},
