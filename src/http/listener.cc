@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <future>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -75,16 +76,17 @@ void TurnAway(tcp::socket socket, const std::string& body) {
 
 }  // namespace
 
-// Counts the handlers of a kind that wait to be called.
+// Counts the handlers of a kind that wait to be called. The count is shared: a context destroys its
+// handlers with itself, which a late answer may put off until after the listener.
 class Counted {
  public:
-  explicit Counted(int* count) : count_(count) { ++*count_; }
+  explicit Counted(std::shared_ptr<int> count) : count_(std::move(count)) { ++*count_; }
   Counted(const Counted& other) : Counted(other.count_) {}
   Counted& operator=(const Counted&) = delete;
   ~Counted() { --*count_; }
 
  private:
-  int* const count_;
+  const std::shared_ptr<int> count_;
 };
 
 struct Listener::Impl {
@@ -116,7 +118,7 @@ struct Listener::Impl {
   SpareDescriptor spare;
   LogLimit accept_errors{1};
   size_t next_thread = 0;
-  int accept_waits = 0;
+  const std::shared_ptr<int> accept_waits = std::make_shared<int>(0);
   bool stopping = false;
 
   uint16_t port = 0;
@@ -148,7 +150,7 @@ Status Listener::Impl::Bind() {
 
 void Listener::Impl::Accept() {
   const size_t thread = next_thread++ % io.size();
-  acceptor->async_accept(io[thread]->context, [this, thread, alive = Counted(&accept_waits)](
+  acceptor->async_accept(io[thread]->context, [this, thread, alive = Counted(accept_waits)](
                                                   error_code ec, tcp::socket socket) {
     // Out of memory: this connection only, not all to come.
     RunGuarded("accepting a connection", [&] {
@@ -162,12 +164,12 @@ void Listener::Impl::Accept() {
 
 // An exception may have destroyed the accept handler: Asio allocates before it calls.
 void Listener::Impl::KeepAccepting() {
-  if (accept_waits == 0 && !stopping && acceptor->is_open()) Accept();
+  if (*accept_waits == 0 && !stopping && acceptor->is_open()) Accept();
 }
 
 void Listener::Impl::AcceptLater() {
   pause->expires_after(std::chrono::milliseconds(50));
-  pause->async_wait([this, alive = Counted(&accept_waits)](error_code cancelled) {
+  pause->async_wait([this, alive = Counted(accept_waits)](error_code cancelled) {
     if (!cancelled && !stopping) Accept();
   });
 }
