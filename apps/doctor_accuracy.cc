@@ -237,8 +237,8 @@ class TypeComparison {
     line_(false, what + " is not advisable for this model: " + outcome.beyond);
   }
 
-  // Each kind of linear layer kept by itself, and each layer if asked; then, where int8 is not
-  // advisable, the kinds that help most together.
+  // Measures int8 with one kind of linear layer kept in the higher type, for each kind in turn (and
+  // for each layer if asked). If int8 is not advisable, then tries the most helpful kinds together.
   Status TryKept(bool suggest) {
     Workload some = work_;
     TakeTrialInputs(&some);

@@ -13,9 +13,10 @@
 //
 // is the only data that producers contend for. `units` are places in the slot's arrays (tokens),
 // `work` is a cost that takes no place (attention). An add that ends within the limits is a
-// reservation: the value before it says where. The first add that does not fit is told so by the
-// value it gets back, and it alone: so exactly one producer knows where the batch ends, and stores
-// that in the slot (`sealed`). Any thread may then open the next epoch with a compare-and-swap.
+// reservation: the value before it says where. The first add that does not fit sees
+// this in the value it gets back, and no other add does. So exactly one producer knows where the
+// batch ends; it stores that in the slot (`sealed`). Any thread may then open the next epoch with a
+// compare-and-swap.
 //
 // A slot's life
 //

@@ -131,7 +131,7 @@ class Registry {
   };
   // In the order they were added.
   std::vector<Entry> List() const;
-  // Whether each is ready, or was unloaded; false when there is none.
+  // True if there are models and each is ready or was unloaded.
   bool AllReady() const;
 
   // Of all models, see Model.

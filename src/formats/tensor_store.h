@@ -25,7 +25,7 @@ class TensorStore {
   // A GGUF file, with all files of its model if it is one of several (formats/gguf.h).
   static Expected<std::unique_ptr<TensorStore>> OpenGguf(const std::string& path);
 
-  // nullptr if there is none of that name.
+  // nullptr: no tensor has that name.
   const TensorRecord* Find(std::string_view name) const;
   // In the order of the files and of the bytes in each.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }

@@ -16,8 +16,8 @@ namespace penstock {
 inline constexpr size_t kGenerationConfigBytesMax = 1 << 20;
 inline constexpr size_t kEosTokensMax = 64;
 
-// What the file says; what it does not say is absent, and nothing is made up for it (transformers
-// would put top_k 50 beside do_sample).
+// The settings that the file gives. A setting that the file lacks is absent here: no default takes
+// its place (transformers would add top_k 50 to do_sample).
 struct GenerationDefaults {
   std::optional<bool> do_sample;
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
