@@ -132,8 +132,8 @@ tsan:  ## unit tests under the thread sanitizer
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
 # What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
-ASAN_TESTS := http routes corpus
-TSAN_TESTS := batch tensor sched engine
+ASAN_TESTS := http formats corpus
+TSAN_TESTS := batch tensor sched http
 sanitizers:  ## a part of asan and tsan, in some minutes
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
 	cmake --build build-asan -j $(JOBS) --target $(ASAN_TESTS:=_test)

@@ -26,18 +26,18 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
   AddList(app, "--api-key-file", &server->api_key_files,
           "File of keys that clients must send as a bearer token." + files, "FILE");
   AddList(app, "--api-key", &server->api_keys,
-          "Such a key itself. Better a file, or set as PENSTOCK_API_KEY: others can read command "
+          "One such key. Better a file, or set as PENSTOCK_API_KEY: others can read command "
           "lines.",
           "KEY");
   AddList(app, "--bulk-api-key-file", &server->bulk_api_key_files,
           "As --api-key-file; everything that comes with these keys is bulk work, which goes after "
           "interactive work.",
           "FILE");
-  AddList(app, "--bulk-api-key", &server->bulk_api_keys, "Such a key itself.", "KEY");
+  AddList(app, "--bulk-api-key", &server->bulk_api_keys, "One such key.", "KEY");
   AddList(app, "--admin-api-key-file", &server->admin_api_key_files,
           "As --api-key-file; with such keys, /v1/stats/reset and /v1/bulk ask for one of them.",
           "FILE");
-  AddList(app, "--admin-api-key", &server->admin_api_keys, "Such a key itself.", "KEY");
+  AddList(app, "--admin-api-key", &server->admin_api_keys, "One such key.", "KEY");
   app->add_flag("--admin-metrics", server->admin_metrics,
                 "/metrics and /v1/stats ask for a key of --admin-api-key too.")
       ->group("Access");

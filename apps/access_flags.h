@@ -1,4 +1,4 @@
-// The flags of `penstock serve` that say who may use it, and how.
+// The access flags of `penstock serve`: keys, hosts, origins, TLS.
 #pragma once
 
 #include "command_line.h"
@@ -11,8 +11,8 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server);
 // Raises the limit of open files, and lowers connections_max to what fits in it, with a warning.
 void FitConnections(ServerOptions* server);
 
-// Tells of a server that asks for no key and can be reached from elsewhere on stderr, where the
-// log's level keeps its own warning from being seen.
+// Warns on stderr of a server without keys that other machines can reach, where the log's level
+// hides the log's own warning.
 void WarnIfOpen(const ServerOptions& server);
 
 }  // namespace penstock

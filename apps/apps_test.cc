@@ -43,7 +43,7 @@ class AppsTest : public testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  // The exit code, or -1 to go on; flags_ and error_ get what was read and printed.
+  // The exit code, or -1 to go on; flags_ and error_ get the flags read and the text printed.
   int Parse(std::vector<std::string> args) {
     flags_ = {};
     CommandLine line("test", "A test.", "");

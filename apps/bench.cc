@@ -35,7 +35,7 @@ const std::vector<Command>& Benchmarks() {
        RunBenchReindex},
       {"stages", "What timing the stages of requests costs", RunBenchStages},
       {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
-      {"soak", "A server offered several times what it can do: what must hold all the same",
+      {"soak", "A server under several times its capacity: limits that must still hold",
        RunBenchSoak},
       {"policy", "Batching policies on simulated arrivals: latencies and throughput",
        RunBenchPolicy},

@@ -143,7 +143,7 @@ void AddRunFlags(CLI::App* app, HttpFlags* flags) {
       ->type_name("S")
       ->group(run);
   app->add_option("--requests", sweep.window.requests_max,
-                  "End a row after so many requests, warm-up included; 0 = by time alone.")
+                  "End a row after this many requests, warm-up included; 0 = by time alone.")
       ->type_name("N")
       ->group(run);
 

@@ -65,9 +65,9 @@ void AddHostileFlags(CLI::App* app, SoakOptions* options) {
   auto* const with_hostile =
       app->add_flag(
              "--hostile", options->hostile,
-             "The same overload a second time, beside clients that send what is huge, broken "
-             "or never finished, a quarter of all. Each time takes --duration. Interactive "
-             "work alone is 0.4 of what the server can do of it.")
+             "The same overload a second time, beside clients that send huge, broken "
+             "or unfinished requests, a quarter of all. Each time takes --duration. Interactive "
+             "work alone is 0.4 of the server's capacity for it.")
           ->excludes(app->get_option("--interactive-share"))
           ->group(hostile);
   app->add_option("--hostile-rate", options->hostile_rate,
@@ -128,7 +128,7 @@ void AddLimitFlags(CLI::App* app, SoakOptions* options) {
 int RunBenchSoak(const std::vector<std::string>& args) {
   CommandLine line(
       "bench soak",
-      "Offer a server several times what it can do, from clients that leave before "
+      "Offer a server several times its capacity, from clients that leave before "
       "their answer,\nand check that it refuses in good order: every request answered, "
       "refused or expired, memory\nbounded, /livez prompt, counters right. Starts a "
       "server of its own; fails if anything fails.",
@@ -153,7 +153,7 @@ int RunBenchSoak(const std::vector<std::string>& args) {
   }
   BenchRecords records;
   const Status status = RunSoak(options, &records);
-  // Also of a run that failed: what was measured says why.
+  // Also of a failed run: the measurements say why.
   const Status written = records.WriteFile(json_file);
   if (!status.ok()) return line.Fail(status);
   return written.ok() ? kExitOk : line.Fail(written);

@@ -68,7 +68,7 @@ std::vector<BulkWindow::Rows> BulkWindow::Cut(size_t rows_max) const {
   for (size_t row = 0; row < rows_.size(); ++row) {
     if (!rows_[row].error) order.push_back(row);
   }
-  // Longest first: what is left when the window ends is quick.
+  // Longest first: the requests left at the window's end are quick.
   std::stable_sort(order.begin(), order.end(),
                    [this](size_t a, size_t b) { return rows_[a].bytes > rows_[b].bytes; });
   std::vector<Rows> requests;
@@ -155,7 +155,7 @@ Status BulkWindow::NameLine(const Status& status, const Rows& rows) const {
 
 namespace {
 
-// What came of a request.
+// The outcome of a request.
 struct BulkAnswer {
   EmbedResponse response;
   Status refused;  // not OK: there is no response, because of one of the rows

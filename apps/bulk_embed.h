@@ -6,7 +6,7 @@
 // Texts of like length go together, which evens out what requests cost; the order is restored
 // window by window, so that memory is bounded by two windows, the one being read and the one being
 // worked on, and output can be a pipe. A window is as large as the model does in
-// WindowPace::kWindowS: what is lost when the program is killed is the work of two windows.
+// WindowPace::kWindowS: a program that is killed loses the work of two windows.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class RowSource {
   // Nothing at the end.
   Expected<std::optional<Row>> Next();
 
-  // How far it is: rows so far, and their digest.
+  // A position: rows so far, and their digest.
   struct Mark {
     int64_t rows = 0;
     std::string digest;
@@ -60,13 +60,13 @@ class BulkWindow {
 
   // A bad row is skipped from the beginning.
   void Add(Row row);
-  // Where the input is behind its last row.
+  // The input's position after the window's last row.
   void SetMark(RowSource::Mark mark) { mark_ = std::move(mark); }
   const RowSource::Mark& mark() const { return mark_; }
   bool IsFull(size_t rows_max) const { return rows_.size() >= rows_max || bytes_ >= kBytesMax; }
   bool empty() const { return rows_.empty(); }
 
-  // Its rows cut into requests, longest texts first. All of it is added by now.
+  // Its rows cut into requests, longest texts first. Called once all rows are added.
   using Rows = std::vector<size_t>;
   std::vector<Rows> Cut(size_t rows_max) const;
   // The texts of a request; unless `keep`, they are gone from the window then.
@@ -95,8 +95,8 @@ class BulkWindow {
   const std::string& where(size_t row) const { return rows_[row].where; }
   // Of a row, where the input has them.
   const std::optional<std::string>& id(size_t row) const { return rows_[row].id; }
-  // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all. As
-  // it is where it is about no line (IsOfRow).
+  // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all.
+  // Unchanged where it is about no line (IsOfRow).
   Status NameLine(const Status& status, const Rows& rows) const;
 
  private:
@@ -118,8 +118,8 @@ class BulkWindow {
   RowSource::Mark mark_;
 };
 
-// How many rows a window has: what is done in kWindowS, as the windows before say. The first ones
-// are small, for a model may do one row a second.
+// Rows of a window: as many as take kWindowS at the rate of earlier windows. The first ones are
+// small, as a model may do one row a second.
 class WindowPace {
  public:
   static constexpr double kWindowS = 1.5;
@@ -139,7 +139,7 @@ class WindowPace {
 };
 
 // Whether a failure may be that of a row: the model or the server refused it, or its vector cannot
-// be used. Others are those of the whole run: no such model, not allowed, nothing there.
+// be used. Others are those of the whole run: unknown model, not allowed, no server.
 bool IsOfRow(const Status& failure);
 
 struct BulkOptions {
@@ -150,7 +150,7 @@ struct BulkOptions {
   bool skip = false;
   // Of the vectors; for windows of which every row is skipped.
   int32_t dimensions = 0;
-  // Where it is cancelled no more is begun, and the run ends (kCancelled).
+  // Once cancelled, no request is begun and the run ends (kCancelled).
   std::shared_ptr<CancelToken> stop = std::make_shared<CancelToken>();
 };
 
@@ -158,13 +158,13 @@ struct BulkOptions {
 using StartEmbed = std::function<void(std::vector<std::string> texts, Callback<EmbedResponse>)>;
 // Gets the windows in the order of the input, each with all its vectors.
 using TakeWindow = std::function<Status(const BulkWindow& window)>;
-// Hears of every request that is done; `bytes` of the input.
+// Called for every finished request; `bytes` of the input.
 using TakeProgress =
     std::function<void(size_t texts, const EmbedResponse& response, int64_t bytes)>;
 
 // Embeds every row of `source`. Ends at the first failure, which names the line. With `skip` a
-// request that is refused is halved and sent again until the rows at fault are alone; the reason
-// is what was said to the row alone.
+// request that is refused is halved and sent again until the rows at fault are alone; the reason is
+// the error of the row alone.
 Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmbed& start,
                    const TakeWindow& take, const TakeProgress& progress);
 

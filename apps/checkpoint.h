@@ -1,5 +1,5 @@
 // How far a run of `penstock embed` has come, in a file beside its output, so that --resume can go
-// on where the run was when it ended, whatever ended it.
+// on where the run ended, for any reason.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace penstock {
 
-// SHA-256 over rows of text in their order; where one row ends and the next begins counts.
+// SHA-256 over rows of text in their order; boundaries of rows count.
 class RowsDigest {
  public:
   RowsDigest();
@@ -46,7 +46,7 @@ struct Checkpoint {
   static std::string PathFor(const std::string& output) { return output + ".checkpoint"; }
   // Replaces the file at `path`.
   Status Write(const std::string& path) const;
-  // Nothing where there is no file. kInvalidArgument: it is not one of these.
+  // Nothing where there is no file. kInvalidArgument: it is no checkpoint.
   static Expected<std::optional<Checkpoint>> Read(const std::string& path);
 };
 

@@ -1,5 +1,4 @@
-// What every subcommand's command line has in common: where a value comes from, how help reads,
-// how mistakes are reported.
+// CommandLine: shared by all subcommands: sources of values, help, reports of mistakes.
 //
 // A value is taken from the flag, else from PENSTOCK_<FLAG> in the environment (upper case, '_'
 // for '-'), else from the TOML file of --config, else it is the default.
@@ -42,8 +41,8 @@ class CommandLine {
   const std::string& name() const { return rules_.command; }
 
   // Flags that guard something, without the dashes. For them an empty value, wherever it comes
-  // from, is a mistake: a secret that failed to arrive must not leave the door open. (Of other
-  // flags an empty variable is as none.) Before Parse.
+  // from, is a mistake: a secret that failed to arrive must not leave the door open. (For other
+  // flags an empty variable counts as unset.) Before Parse.
   void RefuseEmpty(std::vector<std::string> flags) { rules_.not_empty = std::move(flags); }
 
   // Flags that take NAME=VALUE (per_model.h), without the dashes: keys of [models.NAME].
@@ -71,7 +70,7 @@ class CommandLine {
   SettingRules rules_;
   std::vector<std::string> hidden_;
   std::map<std::string, std::string> on_line_;
-  // What --help, --help-all, --print-config and --config set.
+  // Set by --help, --help-all, --print-config and --config.
   bool help_ = false;
   bool help_all_ = false;
   bool print_config_ = false;

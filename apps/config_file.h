@@ -1,5 +1,5 @@
-// The TOML file of --config as a list of keys, each with its table and line. What they mean is for
-// Settings to say.
+// The TOML file of --config as a list of keys, each with its table and line. Settings gives them
+// their meaning.
 #pragma once
 
 #include <string>

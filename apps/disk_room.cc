@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-// f_type of file systems that may need less than what is written.
+// f_type of file systems that may need less than the bytes written.
 constexpr uint64_t kBtrfs = 0x9123683E;
 constexpr uint64_t kZfs = 0x2FC12FC1;
 

@@ -7,8 +7,8 @@
 
 namespace penstock {
 
-// Bytes that a file at `path` can come to have, counting those that `path`.part has. Nothing where
-// that is not known: stdout, a pipe, a file system that compresses.
+// Size that a file at `path` can reach, counting the bytes of `path`.part. Nothing where unknown:
+// stdout, a pipe, a file system that compresses.
 std::optional<int64_t> RoomFor(const std::string& path);
 
 // "512 bytes", "3.1 GB"

@@ -45,8 +45,8 @@ const std::vector<std::string>& Texts() {
   return texts;
 }
 
-// Sum of absolute errors relative to the size of the row that still counts as the same number:
-// float sums of a few thousand terms in another order, through some tens of layers.
+// Largest error, relative to the largest number, at which results still count as equal: float sums
+// of a few thousand terms in another order, through some tens of layers.
 constexpr double kKernelToleranceRelative = 1e-3;
 
 // How far results may be from others of the same model, by the type of its linear layers: where two

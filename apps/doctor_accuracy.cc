@@ -48,7 +48,7 @@ Expected<std::vector<std::string>> ReadTexts(const AccuracyFlags& flags) {
   return texts;
 }
 
-// What a model is asked, and its answers as rows.
+// The inputs of a comparison, and the model's answers as rows.
 struct Workload {
   std::string task;
   std::vector<ClassifyInput> inputs;  // embeddings: `first` alone
@@ -136,7 +136,7 @@ ResultRows AsLists(const Workload& work, const ResultRows& rows) {
   return lists;
 }
 
-// The accuracy of one type, whatever the model is for.
+// The accuracy of one type, for any task.
 struct Outcome {
   std::string text;
   std::string beyond;  // "" = within the limits
@@ -237,8 +237,8 @@ class TypeComparison {
     line_(false, what + " is not advisable for this model: " + outcome.beyond);
   }
 
-  // Each kind of linear layer kept by itself, and each layer if asked; then, where int8 is not
-  // advisable, the kinds that help most together.
+  // Measures int8 with one kind of linear layer kept in the higher type, for each kind in turn (and
+  // for each layer if asked). If int8 is not advisable, then tries the most helpful kinds together.
   Status TryKept(bool suggest) {
     Workload some = work_;
     TakeTrialInputs(&some);

@@ -119,7 +119,7 @@ EmbedRequest NewRequest(const EmbedFlags& flags) {
   return request;
 }
 
-// All that shapes the vectors besides the model and the input.
+// The settings that shape the vectors, besides the model and the input.
 std::string SettingsText(const EmbedFlags& flags) {
   std::string text;
   JsonWriter json(&text);
@@ -145,14 +145,14 @@ std::string SettingsText(const EmbedFlags& flags) {
   return text;
 }
 
-// What embeds: a model in this process, or a server.
+// Embeds by a model in this process, or by a server.
 struct Embedder {
   StartEmbed start;
   EmbedOutput::EmbedOne embed_one;
   std::function<void()> stop;  // as soon as possible; from any thread
 };
 
-// What every part of a run needs.
+// Shared by the parts of a run.
 struct EmbedRun {
   const EmbedFlags& flags;
   const CommandLine& line;
@@ -162,7 +162,7 @@ struct EmbedRun {
   InputScan scan;
 };
 
-// Where no file names them.
+// Prints skipped rows, where no file names them.
 void TellSkipped(const BulkWindow& window) {
   const int64_t first = window.mark().rows - static_cast<int64_t>(window.rows());
   for (size_t row = 0; row < window.rows(); ++row) {
@@ -186,7 +186,7 @@ Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* sourc
     std::fprintf(stderr, "penstock embed: going on behind the %lld rows that are done\n",
                  static_cast<long long>(output->rows_before()));
   }
-  // A failure of this text is no row's.
+  // A failure of this text is not a row's.
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> vector, embedder.embed_one("a"));
   options->dimensions = static_cast<int32_t>(vector.size());
   PENSTOCK_RETURN_IF_ERROR(output->CheckRoom(run.scan.rows, options->dimensions));
@@ -314,7 +314,7 @@ Status RunByServer(const EmbedRun& run, EmbedClient* client) {
     const Status taken = pool.Submit([&, shared, done] {
       auto response = AskServer(client, *shared);
       if (!response.ok() && !(options.skip && IsOfRow(response.status()))) {
-        // The others need not be tried on and on.
+        // Stops the retries of other requests.
         const std::lock_guard lock(mutex);
         if (first_failure.ok()) first_failure = response.status();
         client->Stop();
@@ -334,7 +334,7 @@ Status RunByServer(const EmbedRun& run, EmbedClient* client) {
   pool.Stop();
   const auto ended = client->EndRun();
   if (!status.ok()) return status.code() == StatusCode::kCancelled ? first_failure : status;
-  // The vectors are there; what the server does with its memory is its own affair.
+  // The vectors are complete; a failure to end the bulk run is only logged.
   if (!ended.ok()) LogWarn("the bulk run was not ended: {}", ended.status().message());
   if (ended.ok() && !ended->empty()) LogInfo("{}", *ended);
   return Status::Ok();
@@ -399,7 +399,7 @@ int RunEmbed(const std::vector<std::string>& args) {
   EmbedOutput output({flags.text.output, flags.precision, SettingsText(flags), flags.resume,
                       flags.restart, !flags.text.input.id_field.empty()});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
-  // What is typed is not disturbed.
+  // Typed input is not disturbed.
   ProgressLine progress({flags.text.quiet || ReadsTerminal(flags.text), true,
                          flags.bulk || !flags.server.url.empty()});
   progress.Begin("reading");

@@ -135,7 +135,7 @@ void EmbedOutput::WarnOfRoom() {
   const int64_t rows_left = rows_expected_ - done_.rows;
   if (warned_of_room_ || rows_left <= 0) return;
   const auto room = RoomFor(options_.path);
-  // What it has already is part of the room.
+  // Bytes it has already are part of the room.
   const double bytes = static_cast<double>(done_.bytes) / static_cast<double>(done_.rows) *
                        static_cast<double>(rows_expected_);
   if (!room || bytes <= static_cast<double>(*room)) return;
@@ -213,7 +213,7 @@ Status EmbedOutput::Append(const BulkWindow& window) {
     PENSTOCK_RETURN_IF_ERROR(ids_->status());
   }
   PENSTOCK_RETURN_IF_ERROR(WriteErrors(window));
-  // Telling at once beats hours of work for a full disk.
+  // A full disk is reported at once, not after hours of work.
   PENSTOCK_RETURN_IF_ERROR(file_->status());
   done_.dimensions = dimensions;
   for (size_t row = 0; row < window.rows() && done_.first_row.empty(); ++row) {
@@ -233,7 +233,7 @@ Status EmbedOutput::Append(const BulkWindow& window) {
 }
 
 Status EmbedOutput::WriteCheckpoint() {
-  // The rows first: what the checkpoint counts must be there.
+  // The rows first: those that the checkpoint counts must be on the disk.
   PENSTOCK_RETURN_IF_ERROR(file_->Sync());
   if (ids_) {
     PENSTOCK_RETURN_IF_ERROR(ids_->Sync());

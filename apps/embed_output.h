@@ -1,14 +1,14 @@
 // The output of `penstock embed`: vectors in the order of the input, and beside them a checkpoint
 // that says how far they go.
 //
-//   X.part        what was written; X once it is whole
+//   X.part        the output so far; X once it is whole
 //   X.ids         of a matrix whose rows have ids: a JSON string or null a line; X.ids.part first
 //   X.errors.jsonl  the rows that were skipped, an object a line: index, file, line (of a JSON
-//                   array: element), id, error; X.errors.jsonl.part first. None: no row was.
+//                   array: element), id, error; X.errors.jsonl.part first. Absent if no row was.
 //   X.checkpoint  how many rows of it count, of which input, with which settings (checkpoint.h)
 //
-// A run that ended early is gone on with (resume) or begun anew (restart); to begin anew without a
-// word would throw away hours of work, so one of the two must be asked for.
+// After a run that ended early one of --resume and --restart must be given: starting anew silently
+// would throw away hours of work.
 #pragma once
 
 #include <functional>
@@ -32,9 +32,9 @@ class EmbedOutput {
   static constexpr std::chrono::milliseconds kCheckpointEvery{500};
 
   struct Options {
-    std::string path;                           // "" or "-": stdout, which cannot be gone on with
+    std::string path;                           // "" or "-": stdout, which cannot be resumed
     Precision precision = Precision::kFloat32;  // of a matrix; JSON has float32
-    std::string settings;  // all that shapes the vectors besides model and input, as text
+    std::string settings;  // settings that shape the vectors, besides model and input, as text
     bool resume = false;
     bool restart = false;
     bool ids = false;  // rows have ids: in JSON lines, or in X.ids beside a matrix
@@ -42,28 +42,28 @@ class EmbedOutput {
   explicit EmbedOutput(Options options);
 
   // Looks for an earlier run. Writes nothing. kInvalidArgument, field "resume": there is one, and
-  // it is not said what to do with it, or it had other settings.
+  // neither resume nor restart is set, or it had other settings.
   Status Prepare();
   int64_t rows_before() const { return before_ ? before_->rows : 0; }
 
   // The vector of a text.
   using EmbedOne = std::function<Expected<std::vector<float>>(const std::string& text)>;
-  // Reads over the rows that the earlier run did. kInvalidArgument: they are not the same rows, or
-  // the model gives another vector for the first of them.
+  // Skips the rows of the earlier run. kInvalidArgument: they are not the same rows, or the model
+  // gives another vector for the first of them.
   Status SkipRowsBefore(RowSource* source, const EmbedOne& embed_one);
 
   // Whether the disk has room for `rows` rows of `dimensions` numbers; there may be more of them.
   // kUnavailable: it has not, with sizes. Before Open.
   Status CheckRoom(int64_t rows, int32_t dimensions) const;
-  // How many rows are expected, 0 = unknown: a disk that will not do for them is told early.
+  // How many rows are expected, 0 = unknown: a disk too small for them is reported early.
   void Expect(int64_t rows) { rows_expected_ = rows; }
 
   // Opens the output: X.part, anew or where the earlier run ended.
   Status Open();
   Status Append(const BulkWindow& window);
-  // What is there is whole. `dimensions`: of an output without rows.
+  // The output is whole. `dimensions`: of an output without rows.
   Status Finish(int32_t dimensions);
-  // The run ends before its end, for this reason: `why`, with what is left behind. No more calls.
+  // Ends an incomplete run. Returns `why`, with the files that are left. No more calls.
   Status Abandon(const Status& why);
 
   int64_t tokens() const { return done_.tokens; }

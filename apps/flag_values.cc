@@ -143,7 +143,7 @@ std::string Nearest(const std::string& given, const std::vector<std::string>& kn
   for (const std::string& name : known) {
     const std::string other = Comparable(name);
     size_t distance = EditDistance(wanted, other);
-    // What was begun right counts as near: --max-batch-tok.
+    // A correct beginning counts as near: --max-batch-tok.
     if (wanted.size() >= 4 && other.starts_with(wanted)) distance = std::min<size_t>(distance, 1);
     if (distance < least) {
       least = distance;

@@ -1,5 +1,4 @@
-// What the text of a flag may be: sizes and times with a suffix, booleans, lists, names nearly
-// right.
+// Values of flags as text: sizes and times with a suffix, booleans, lists, misspelt names.
 #pragma once
 
 #include <optional>
@@ -16,8 +15,8 @@ enum class Unit { kNone, kBytes, kMicroseconds, kMilliseconds, kSeconds };
 Unit UnitOf(const std::string& type_name);
 // "a number of bytes, or one with B, kB, ..."; "" for kNone.
 std::string SuffixesOf(Unit unit);
-// "32MB" as the number of those units, "32000000"; what has no suffix stays as it is. A time may
-// come out with a fraction: "500ms" is "0.5" s. kInvalidArgument: the suffix is unknown.
+// "32MB" as the number of those units, "32000000"; a number without suffix stays as it is. A time
+// may come out with a fraction: "500ms" is "0.5" s. kInvalidArgument: the suffix is unknown.
 Expected<std::string> InUnit(const std::string& text, Unit unit);
 
 // true, yes, on, 1; false, no, off, 0; in any case.

@@ -37,7 +37,7 @@ std::string Default(const CLI::Option* option) {
   return text.empty() || text == "{}" || text == "\"\"" ? "" : " [" + text + "]";
 }
 
-// One flag: its names and type on a line, below it what it does, with unit and default.
+// One flag: its names and type on a line, below it the description, with unit and default.
 std::string OptionText(const CLI::Option* option) {
   const bool positional = option->get_positional();
   std::string names = positional ? option->get_name(true) : "";

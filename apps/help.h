@@ -1,4 +1,4 @@
-// What --help prints.
+// The text of --help.
 #pragma once
 
 #include <CLI/CLI.hpp>

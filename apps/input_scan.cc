@@ -23,7 +23,7 @@ Expected<InputScan> ScanInput(const std::vector<std::string>& files, const Input
   InputScan scan;
   RowReader reader(files, options);
   const auto total = reader.disk_bytes_total();
-  // What is read of standard input is gone, even where it is a file.
+  // Rows read from standard input are gone, even where it is a file.
   const bool stdin_is_read =
       files.empty() || std::find(files.begin(), files.end(), "-") != files.end();
   if (!total || stdin_is_read) return scan;

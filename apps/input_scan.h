@@ -12,14 +12,14 @@
 namespace penstock {
 
 struct InputScan {
-  // Longer is not looked; inputs that take longer are known in part.
+  // Time limit of a scan; longer inputs are known in part.
   static constexpr std::chrono::milliseconds kLongest{2000};
 
   bool known = false;      // false: an input is no file (a pipe, standard input); the rest is 0
   bool whole = false;      // everything was read; else the counts are of the part that was
   int64_t rows = 0;        // bad ones, too
   int64_t text_bytes = 0;  // of the texts
-  double part = 0;         // what share was read, by bytes on the disk
+  double part = 0;         // the share that was read, by bytes on the disk
 
   // Of the whole input: exact where `whole`; 0 = unknown.
   int64_t RowsExpected() const;
@@ -27,7 +27,7 @@ struct InputScan {
 };
 
 // Reads the files as RowReader does, for `longest` at most. A bad row is a failure, unless
-// `keeps_bad`; so is what RowReader::Next fails for.
+// `keeps_bad`; so is a failure of RowReader::Next.
 Expected<InputScan> ScanInput(const std::vector<std::string>& files, const InputOptions& options,
                               bool keeps_bad,
                               std::chrono::milliseconds longest = InputScan::kLongest);

@@ -1,4 +1,4 @@
-// penstock inspect: what a model is, as Penstock sees it.
+// penstock inspect: the properties of a model, as Penstock reads them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "commands.h"
 #include "common/json_writer.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_store.h"
 #include "model_flags.h"
 #include "models/encoder.h"
 #include "tensor/program_cost.h"

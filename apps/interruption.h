@@ -33,7 +33,7 @@ class Interruption {
 
   // The signal that came, 0: none.
   int signal() const { return signal_.load(std::memory_order_acquire); }
-  // Readable once a signal came: for those who wait for input.
+  // Readable once a signal came: for threads that wait for input.
   int fd() const { return came_; }
 
  private:

@@ -33,7 +33,7 @@ NumberType TypeOf(Precision precision) {
   return {"", ""};
 }
 
-// The nearest half, ties to even; what is too large becomes infinity.
+// The nearest half, ties to even; numbers too large become infinity.
 uint16_t ToHalf(float number) {
   const uint32_t bits = std::bit_cast<uint32_t>(number);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);

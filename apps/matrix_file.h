@@ -31,7 +31,7 @@ enum class Precision {
 int64_t RowBytes(int64_t width, Precision precision);
 // Appends the row as the file holds it, little-endian.
 void AppendRow(std::span<const float> row, Precision precision, std::string* out);
-// What stands before the rows: kMatrixHeaderBytes.
+// The header before the rows, of kMatrixHeaderBytes.
 inline constexpr size_t kMatrixHeaderBytes = 256;
 std::string MatrixHeader(MatrixFormat format, Precision precision, int64_t rows, int64_t width);
 

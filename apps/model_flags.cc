@@ -22,7 +22,7 @@ std::string CheckBatchTokens(std::string& value) {
   return fmt::format("'{}' is not auto, or 1 to {}", value, (1 << 19) - 1);
 }
 
-// What is wrong with one flag's values; empty: nothing.
+// The error of one flag's values; empty: none.
 template <typename ParseValue>
 std::string CheckPerModel(const std::string& flag, const std::string& given, ParseValue parse) {
   const auto read = PerModel::Parse(flag, {given});
@@ -44,8 +44,8 @@ std::string CheckPooling(std::string& given) {
   return CheckPerModel("pooling", given, ParsePoolingMode);
 }
 
-// What --help-all alone shows of the flags of models: a command works on texts once, and two look
-// at no more than tokens or a model.
+// Model flags that only --help-all shows: a command works on texts once, and two look at no more
+// than tokens or a model.
 void HideUnused(CommandLine* line) {
   line->HideInHelp({"Caches", "replicas", "linger-us", "idle-release-s", "log-format"});
   const std::string& name = line->name();

@@ -14,9 +14,9 @@ void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
 // Sets the log up; an error names the flag.
 Status ApplyLogFlags(const ModelOptions& flags);
 
-// For commands the default model is not made for: takes it out of the help.
+// Takes the default model out of the help of commands that it does not fit.
 void DropDefaultModel(CommandLine* line);
-// What such a command says where --model is missing. `what`: "reranker".
+// The message of such a command without --model. `what`: "reranker".
 std::string ModelRequired(const std::string& what);
 
 }  // namespace penstock

@@ -1,11 +1,10 @@
-// Where a command writes: stdout, or a file that takes the place of an older one only when it is
-// whole.
+// OutputFile: stdout, or a file that replaces an older one only when it is whole.
 //
 //   PATH.part  --Close-->  PATH
 //
 // PATH.part is locked while it is written, so two commands cannot mix their output. Without Close
 // it is removed, unless Keep was called: then Resume goes on with it. Failures of writing are kept
-// and told by status() and Close.
+// and reported by status() and Close.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,8 @@ namespace penstock {
 
 class OutputFile {
  public:
-  // "" or "-": stdout. What exists and is no regular file (a pipe, /dev/null) is written as it is.
+  // "" or "-": stdout. A path that exists and is no regular file (a pipe, /dev/null) is written in
+  // place.
   static Expected<OutputFile> Open(const std::string& path);
   // Goes on with PATH.part, which must have at least `bytes` bytes; what follows them is cut off.
   static Expected<OutputFile> Resume(const std::string& path, int64_t bytes);
@@ -40,7 +40,7 @@ class OutputFile {
   void Keep() { keep_ = true; }
   // After Sync puts PATH.part in the place of PATH. No more calls.
   Status Close();
-  // Close where `done` is ok. Else `done`, which says then that PATH.part holds what was written.
+  // Close where `done` is OK. Else returns `done`, adding that PATH.part holds the output so far.
   Status CloseAfter(Status done);
 
   // Whether it is a regular file, which Resume can go on with.

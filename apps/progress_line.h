@@ -1,4 +1,4 @@
-// How far a command is, on stderr.
+// ProgressLine: the progress of a command, on stderr.
 //
 // On a terminal: one line, rewritten a few times a second and cut to the terminal's width. In a
 // log: whole lines at intervals, for bulk work only. At the end a summary.
@@ -26,16 +26,16 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // What is done from now on ("reading"); a terminal shows it at once.
+  // Names the stage from now on ("reading"); a terminal shows it at once.
   void Begin(const std::string& stage);
   // Bytes of text of the whole input; 0 = unknown.
   void Expect(int64_t bytes) { bytes_total_ = bytes; }
-  // An earlier run did as much. The rate is that of this run.
+  // Counts the rows and bytes of an earlier run. The rate is that of this run.
   void GoOnBehind(int64_t rows, int64_t bytes);
   // `bytes`: of text.
   void Add(size_t texts, const Usage& usage, const Truncation& truncation, int64_t bytes = 0);
   void AddSkipped(int64_t rows) { skipped_ += rows; }
-  // The work is done well: the summary.
+  // The work succeeded: prints the summary.
   void Finish();
 
   // Of this run.
@@ -70,7 +70,7 @@ class ProgressLine {
   int64_t skipped_ = 0;
 };
 
-// What Text shows, for tests.
+// The content of Text, for tests.
 struct ProgressFacts {
   std::string stage;
   size_t texts = 0;
@@ -86,7 +86,7 @@ struct ProgressFacts {
 std::string ProgressText(const ProgressFacts& facts, size_t columns);
 // "59 s", "12 min", "3 h 20 min"
 std::string DurationText(double seconds);
-// Of the terminal that stderr is: as it says itself, else COLUMNS, else 80.
+// Width of the terminal on stderr: by its own report, else COLUMNS, else 80.
 size_t TerminalColumns();
 
 }  // namespace penstock

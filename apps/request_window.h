@@ -31,7 +31,7 @@ class RequestWindow {
 
   explicit RequestWindow(Sink sink, size_t requests = kRequests)
       : sink_(std::move(sink)), requests_(requests) {}
-  // Answers use what the command owns; none may be left behind.
+  // Waits for all answers, as they use objects of the command.
   ~RequestWindow() {
     for (auto& [future, tag] : waiting_) future.wait();
   }

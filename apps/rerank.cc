@@ -96,7 +96,7 @@ Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFil
                           query = flags.query.has_value()](Expected<RerankResponse> response) {
             if (response.ok()) return done(std::move(response));
             const Status& status = response.status();
-            // Rows of queries: what is wrong with a field of one is wrong with its line.
+            // Rows of queries: an error in a field is reported for its line.
             const bool of_line = !query && !status.field().empty() && status.field() != "model" &&
                                  (status.code() == StatusCode::kInvalidArgument ||
                                   status.code() == StatusCode::kPayloadTooLarge);

@@ -96,7 +96,7 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
       ->group(limits);
   app->add_option("--bulk-every", flags->model.scheduler.bulk_every,
                   "While interactive and bulk work wait, bulk gets one part of the model's time, "
-                  "interactive work so many.")
+                  "interactive work this many.")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(limits);
@@ -133,7 +133,7 @@ void AddTimeFlags(CLI::App* app, ServeFlags* flags) {
   const std::string limits = "Limits";
   const auto milliseconds = CLI::Range(int64_t{0}, int64_t{86'400'000});
   app->add_option("--request-timeout-ms", flags->request_timeout_ms,
-                  "Longest time of a request; what was not begun by then is dropped. "
+                  "Longest time of a request; work not begun by then is dropped. "
                   "X-Request-Timeout-Ms can shorten it. 0 = as long as that header says.")
       ->check(milliseconds)
       ->type_name("MS")
@@ -161,7 +161,7 @@ void AddTimeFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("MS")
       ->group(limits);
   app->add_option("--max-stream-unread-bytes", flags->server.stream_unread_bytes_max,
-                  "What is made ahead of a client that reads an answer in lines slowly. It is "
+                  "Bytes made ahead for a client that reads an answer in lines slowly. It is "
                   "dropped if it does not take a quarter of this within --write-timeout-ms.")
       ->check(CLI::Range(int64_t{4096}, int64_t{1} << 30))
       ->type_name("BYTES")
@@ -209,7 +209,7 @@ void Reload(Server* server) {
   if (server->Reload().ok()) LogInfo("reloaded");
 }
 
-// Waits for the end of loading, and ends the process if it is to stop before.
+// Waits for the end of loading, and ends the process on a signal before.
 Status WaitLoaded(Registry* registry, Server* server, const Signals& signals) {
   const int done = eventfd(0, EFD_CLOEXEC);
   PENSTOCK_CHECK(done >= 0);
@@ -303,7 +303,7 @@ void PrintReady(const ServeFlags& flags, const Server& server, const Service& se
 void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_t timeout_s) {
   TellServiceManager("STOPPING=1");
   LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
-  // Somebody who asks twice does not want to wait.
+  // A second signal ends the process at once.
   std::thread([fd = signals.fd()] {
     signalfd_siginfo info{};
     while (read(fd, &info, sizeof info) == sizeof info) {

@@ -64,7 +64,7 @@ std::string ValueAtFault(const std::vector<std::string>& values, const std::stri
   return values.front();
 }
 
-// What is wrong, from what CLI11 says.
+// The error, from CLI11's message.
 std::string Reason(const CLI::Option* option, const std::vector<std::string>& values,
                    const CLI::Error& error) {
   std::string text = error.what();
@@ -94,7 +94,7 @@ constexpr std::array kOtherVariables = {
     "SOAK_LIVEZ_MS", "TOKENIZER", "GOLDEN_DIR", "ENCODE_BENCH", "ARM_SYSROOT", "CONFIG",
 };
 
-// What Kubernetes sets in containers beside a service called penstock.
+// Variables that Kubernetes sets in containers beside a service called penstock.
 bool IsOfAService(const std::string& name) {
   return name.starts_with("PENSTOCK_SERVICE_") || name.starts_with("PENSTOCK_PORT_");
 }
@@ -321,7 +321,7 @@ std::vector<std::string> Settings::UnknownVariables(const std::vector<CommandFla
   return unknown;
 }
 
-// ---- What is done with the values
+// ---- Checks and conversions of values
 
 Status Settings::Apply() {
   for (CLI::Option* option : app_->get_options()) {
@@ -335,7 +335,7 @@ Status Settings::ApplyOne(CLI::Option* option, const Given& given) const {
   const bool guards = Contains(rules_->not_empty, option->get_single_name());
   const Unit unit = UnitOf(BareType(option));
   const bool list = MayBeGivenAgain(option);
-  // What may be given again takes one value each time; "[a,b]" is no list.
+  // A flag that may be given again takes one value each time; "[a,b]" is no list.
   if (list) option->expected(CLI::detail::expected_max_vector_size)->allow_extra_args(false);
   for (const std::string& value : given.values) {
     const bool from_line = given.source.starts_with('-');

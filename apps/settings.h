@@ -1,7 +1,7 @@
 // The value of every flag of a command and where it comes from: the command line, else the
-// variable, else the file. CLI11 holds the flags, checks and converts; here is what reads them.
+// variable, else the file. Settings reads the values; CLI11 holds the flags, checks and converts.
 //
-// Call ReadArguments, ReadVariables and ReadFile in that order: what is set stays. Then Apply.
+// Call ReadArguments, ReadVariables and ReadFile in that order: the first value stays. Then Apply.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -41,7 +41,7 @@ class Settings {
   // Both outlive this.
   Settings(CLI::App* app, const SettingRules* rules) : app_(app), rules_(rules) {}
 
-  // The arguments after the command. Reads all of them, whatever the first mistake is.
+  // The arguments after the command. Reads all of them, also after a mistake.
   Status ReadArguments(const std::vector<std::string>& args);
   Status ReadVariables();
   // `others`: of all commands, whose keys may stand in the file too.
@@ -57,13 +57,13 @@ class Settings {
   // The first value of a flag, as given; "" = none.
   std::string ValueOf(const std::string& flag) const;
 
-  // Variables that begin with PENSTOCK_ and mean nothing, each with the nearest, a line each.
+  // Unknown variables that begin with PENSTOCK_, each with the nearest known one, a line each.
   std::vector<std::string> UnknownVariables(const std::vector<CommandFlags>& others) const;
 
   // All settings as a table of TOML, each with where it comes from. Secrets stay out.
   std::string ToToml() const;
 
-  // Without dashes, of all that can be set by a variable or in the file.
+  // Names without dashes of all flags that a variable or the file can set.
   std::vector<std::string> Names() const;
 
  private:

@@ -1,4 +1,4 @@
-// The file of --config: which of its tables and keys are for this command, and what they set.
+// The file of --config: the tables and keys for this command, and the settings they give.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ bool IsNamed(const std::string& model, const std::string& name) {
          (model.starts_with(name + ",") && model.find('=') != std::string::npos);
 }
 
-// One more place that a list comes from.
+// Adds a source to a list's sources.
 void AlsoFrom(const std::string& place, std::string* origin) {
   *origin += (origin->empty() ? "" : ", ") + place;
 }

@@ -1,4 +1,4 @@
-// Where settings come from, and what their texts may be.
+// Sources of settings, and their values as text.
 #include "settings.h"
 
 #include <gmock/gmock.h>
@@ -106,7 +106,7 @@ class SettingsTest : public testing::Test {
     error_ = testing::internal::GetCapturedStderr();
     return exit_code.value_or(-1);
   }
-  // What is said about a file at fault.
+  // The message about a file at fault.
   std::string Refused(const std::string& toml) {
     EXPECT_EQ(Parse({"--config", File(toml)}), kExitUsage) << toml;
     return error_;

@@ -72,8 +72,8 @@ void AddInputFlags(CommandLine* line, InputOptions* options) {
   const std::string group = "Input";
   AddChoice(&app, "--format", &options->format, kFormats,
             "text: a line each. jsonl: a JSON string or object a line. json: an array of "
-            "these. csv, tsv: a table, its first line names the columns. auto: what the first "
-            "bytes, then the name of a file say. gzip and zstd are unpacked in any case.")
+            "these. csv, tsv: a table, its first line names the columns. auto: by the first "
+            "bytes, then the name of a file. gzip and zstd are unpacked in any case.")
       ->type_name("FORMAT")
       ->group(group);
   app.add_option("--text-field", options->text_fields,
@@ -85,7 +85,7 @@ void AddInputFlags(CommandLine* line, InputOptions* options) {
       ->group(group);
   app.add_option_function<std::string>(
          "--join", [options](const std::string& typed) { options->join = WithEscapes(typed); },
-         "What stands between the texts of several fields; \\n is a newline. [a blank]")
+         "Separator of the texts of several fields; \\n is a newline. [a blank]")
       ->type_name("TEXT")
       ->group(group);
   app.add_option("--id-field", options->id_field,
@@ -93,7 +93,7 @@ void AddInputFlags(CommandLine* line, InputOptions* options) {
       ->type_name("NAME")
       ->group(group);
   AddChoice(&app, "--encoding", &options->encoding, kEncodings,
-            "Of the files: utf-8, latin1, windows-1252 or utf-16.")
+            "Encoding of the files: utf-8, latin1, windows-1252 or utf-16.")
       ->type_name("NAME")
       ->group(group);
 }

@@ -27,13 +27,13 @@ using RowIds = std::vector<std::optional<std::string>>;
 // Whether standard input is read, and is a terminal.
 bool ReadsTerminal(const TextFlags& flags);
 
-// Whether the files can be read, as RowReader::Check. Says on stderr where a terminal is waited
-// for. Once a command, before the first row.
+// Whether the files can be read, as RowReader::Check. Says on stderr that it waits for a terminal.
+// Once a command, before the first row.
 Status CheckInput(const TextFlags& flags);
 
 // How files are read: --format and its like.
 void AddInputFlags(CommandLine* line, InputOptions* options);
-// These, FILES and what is written. `what`: is in the files.
+// These, FILES and the flags of the output. `what`: the contents of the files.
 void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what);
 
 // Truncation is never silent. `max_tokens`: of the model, 0 = not known here.

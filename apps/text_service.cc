@@ -59,7 +59,7 @@ void TextService::Start(Request request, Callback<Response> done,
     if (!response.ok()) {
       const std::lock_guard lock(mutex_);
       if (first_failure_.ok()) first_failure_ = response.status();
-      client_->server().Stop();  // the others need not be tried on and on
+      client_->server().Stop();  // stops the retries of other calls
     }
     done(std::move(response));
     return WorkerPool::Turn::kDone;

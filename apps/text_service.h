@@ -1,5 +1,5 @@
-// Who answers the commands rerank, classify and tokenize: models in this process, or a server; and
-// what the three have in common from flags to exit code.
+// TextService: answers the commands rerank, classify and tokenize by models in this process or by a
+// server; and the frame of the three from flags to exit code.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ namespace penstock {
 // Calls return at once; callbacks come from other threads, one for each call.
 class TextService {
  public:
-  // Loads the model; of `tokenizers` only that.
+  // Loads the model; with `tokenizers` only its tokenizer.
   static Expected<std::unique_ptr<TextService>> Load(const ModelOptions& flags, bool tokenizers);
   // Asks nothing yet. `model`: the name at the server, "" = its default.
   static std::unique_ptr<TextService> ByServer(ServerClientOptions options, std::string model);
@@ -34,8 +34,8 @@ class TextService {
 
   // Calls under way and later ones end as soon as possible (kCancelled). Any thread.
   void Stop();
-  // Why the work ended, where `status` is what it ended with: after a first failure other calls are
-  // merely stopped. Says in the log what was sent again.
+  // The cause of an end with `status`: the first failure, after which other calls are merely
+  // stopped. Logs the number of retries.
   Status End(const Status& status);
 
   int32_t max_tokens() const;  // of the model; 0 = not known here
@@ -74,8 +74,8 @@ struct TextCommand {
   TextFlags* text;
   bool tokenizers = false;
 };
-// After Parse: opens what answers and the output, does `work` and says how it went; the exit code.
-// A signal ends the work; what was written stays in the part of the output.
+// After Parse: opens service and output, does `work` and reports its outcome; returns the exit
+// code. A signal ends the work; the output so far stays in its part file.
 int RunTextCommand(const TextCommand& command,
                    const std::function<Status(TextService*, OutputFile*, ProgressLine*)>& work);
 

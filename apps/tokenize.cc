@@ -1,4 +1,4 @@
-// penstock tokenize: what a model sees of a text.
+// penstock tokenize: the tokens that a model gets of a text.
 #include <fmt/format.h>
 
 #include <optional>

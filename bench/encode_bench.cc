@@ -52,7 +52,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A loaded model and what its rows are.
+// A loaded model and the kind of its rows.
 class Bench {
  public:
   explicit Bench(const EncoderModel* model)

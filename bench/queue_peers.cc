@@ -1,11 +1,10 @@
 // The peers of `penstock bench batcher`, in a library of their own beside the program: a queue of
-// rows, and a batcher thread that takes what is there (up to a batch), copies the rows together,
+// rows, and a batcher thread that takes the waiting rows (up to a batch), copies the rows together,
 // runs the model and hands the results back.
 //
 // Each gets its best case: moodycamel with a token for each producer and taking in bulk; a small
 // row travels in the item itself; items are 16 bytes; results go back with one counter store a
-// producer and batch; nobody sleeps except in the queue that is made of a mutex and a condition
-// variable.
+// producer and batch; only the queue made of a mutex and a condition variable sleeps.
 #include <algorithm>
 #include <array>
 #include <boost/lockfree/queue.hpp>
@@ -64,7 +63,7 @@ class MutexQueue {
   struct Consumer {
     explicit Consumer(MutexQueue* q) : queue(q) {}
     size_t Pop(Item* items, size_t count) {
-      // All that is there is taken with the lock held once; then given out in batches.
+      // All waiting rows are taken with the lock held once; then given out in batches.
       if (next == taken.size()) {
         taken.clear();
         next = 0;

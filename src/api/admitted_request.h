@@ -1,6 +1,6 @@
-// One request that was let in: its place among the concurrent ones, and the callback that answers
-// it. However the request ends, the place is given back and the callback called exactly once: also
-// where an exception lost the request on its way.
+// One admitted request: its slot among the concurrent ones, and the callback that answers it.
+// However the request ends, also by an exception, the slot is released and the callback called
+// exactly once.
 #pragma once
 
 #include <atomic>
@@ -13,12 +13,12 @@
 
 namespace penstock {
 
-// What a request gives back at its end; Service::Impl implements it.
+// Releases what a request holds at its end; Service::Impl implements it.
 class RequestSlots {
  public:
-  // Before the answer: its client may send the next request at once.
+  // Called before the answer, as the client may send its next request at once.
   virtual void ReleaseSlot() = 0;
-  // Last of all: the Service may be destroyed as soon as no request is left.
+  // Called last: the Service may be destroyed as soon as no request is left.
   virtual void CountAnswered() = 0;
 
  protected:
@@ -28,51 +28,52 @@ class RequestSlots {
 template <typename Response>
 class AdmittedRequest {
  public:
-  // Counted already by `places`. `run` is kept until the end.
-  AdmittedRequest(RequestSlots* places, ServiceMetrics* metrics, Behaviour behaviour,
+  // Releases to `slots` what SetCounted and SetSlot say it holds.
+  AdmittedRequest(RequestSlots* slots, ServiceMetrics* metrics, Behaviour behaviour,
                   Callback<Response> done)
-      : places_(places), metrics_(metrics), behaviour_(behaviour), done_(std::move(done)) {}
+      : slots_(slots), metrics_(metrics), behaviour_(behaviour), done_(std::move(done)) {}
   ~AdmittedRequest() {
     if (counted_ && !answered_.load()) {
       RunGuarded("request", [this] {
-        Answer(
-            Status::Internal("the request was lost by a failed allocation or a bug; the log of "
-                             "the server says more"));
+        Answer(MakeStatus(StatusCode::kInternal,
+                          "the request was lost by a failed allocation or a bug; the log of the "
+                          "server says more"));
       });
     }
-    if (placed_ && !answered_.load()) places_->ReleaseSlot();
+    if (has_slot_ && !answered_.load()) slots_->ReleaseSlot();
     done_ = nullptr;
     run_.reset();
-    if (counted_) places_->CountAnswered();
+    if (counted_) slots_->CountAnswered();
   }
   AdmittedRequest(const AdmittedRequest&) = delete;
   AdmittedRequest& operator=(const AdmittedRequest&) = delete;
 
-  // From here on the destructor answers what is not answered, and counts it.
+  // The request is counted: the destructor answers it if it is not answered, and counts it out.
   void SetCounted() { counted_ = true; }
   void SetSlot(std::shared_ptr<const void> run) {
-    placed_ = true;
+    has_slot_ = true;
     run_ = std::move(run);
   }
 
   // Only the first answer counts.
   void Answer(Expected<Response> result) {
     if (answered_.exchange(true)) return;
+    // Nothing that allocates before the slot is released: the destructor leaves it to this.
+    if (has_slot_) slots_->ReleaseSlot();
     const std::chrono::duration<double> took = Clock::now() - start_;
-    metrics_->CountRequest(behaviour_, result.status().code(), placed_ ? took.count() : 0);
-    if (placed_) places_->ReleaseSlot();
+    metrics_->CountRequest(behaviour_, result.code(), has_slot_ ? took.count() : 0);
     done_(std::move(result));
   }
 
  private:
-  RequestSlots* const places_;
+  RequestSlots* const slots_;
   ServiceMetrics* const metrics_;
   const Behaviour behaviour_;
   const Clock::time_point start_ = Clock::now();
   Callback<Response> done_;
   std::shared_ptr<const void> run_;  // the bulk run it belongs to
   bool counted_ = false;
-  bool placed_ = false;
+  bool has_slot_ = false;
   std::atomic<bool> answered_{false};
 };
 

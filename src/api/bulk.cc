@@ -1,4 +1,4 @@
-// Service: bulk runs, and giving memory back at the end of one.
+// Service: bulk runs, and the release of memory at their end.
 #include "api/bulk_runs.h"
 #include "api/service.h"
 #include "api/service_impl.h"

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-// Nobody should end the run of another by chance; an id is no secret.
+// Random, so that no client ends another's run by chance; an id is no secret.
 std::string NewId() {
   std::random_device device;
   std::string id = "bulk-";
@@ -32,7 +32,7 @@ void BulkRuns::State::ForgetIdle() {
   });
 }
 
-// The run that was idle longest goes, if it was idle for long enough.
+// Removes the run that was idle longest, if it was idle for kIdleWhenFull.
 void BulkRuns::State::EvictIdle() {
   if (runs.size() < kRunsMax) return;
   auto oldest = runs.end();
@@ -130,7 +130,7 @@ ReleaseDecision DecideRelease(const ReleaseFacts& facts) {
   if (facts.held_bytes < kReleaseBytesMin) {
     return {false, fmt::format("{} bytes are held, too little to matter", facts.held_bytes)};
   }
-  return {true, fmt::format("{} bytes were held and nobody else is busy", facts.held_bytes)};
+  return {true, fmt::format("{} bytes were held and no other work is in flight", facts.held_bytes)};
 }
 
 }  // namespace penstock

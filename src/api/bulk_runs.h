@@ -1,9 +1,9 @@
 // Bulk runs: the long jobs, such as embedding a whole collection anew, that clients announce. A
-// request that carries a run's id is bulk work; at the end of a run the server decides whether the
-// memory that the run made it take goes back to the system.
+// request that carries a run's id is bulk work; at the end of a run the server decides whether
+// memory taken for the run goes back to the system.
 //
 //   Begin --> open --> End
-//                 \--> forgotten when no request of it was there for kIdleMax
+//                 \--> forgotten after kIdleMax without a request
 //
 // Any thread may call; one mutex, which requests without an id never take.
 #pragma once
@@ -26,7 +26,7 @@ class BulkRuns {
   static constexpr size_t kRunsMax = 16;
   static constexpr size_t kRunsOfClientMax = 4;
   static constexpr std::chrono::seconds kIdleMax{600};
-  // Where all kRunsMax are taken, a run that was idle so long makes room for a new one.
+  // Where kRunsMax runs are open, one that was idle this long makes room for a new one.
   static constexpr std::chrono::seconds kIdleWhenFull{60};
   static constexpr size_t kIdBytesMax = 64;
 
@@ -37,7 +37,7 @@ class BulkRuns {
   // kResourceExhausted: the client has kRunsOfClientMax open, or all clients kRunsMax.
   Expected<std::string> Begin(uint64_t served, uint64_t client = 0);
 
-  // A request of the run has come; it is there until the place is let go, which may be after the
+  // Counts a request of the run in until the returned pointer is released, which may be after the
   // end of this object. kNotFound names the field "bulk_run".
   Expected<std::shared_ptr<const void>> Enter(const std::string& id);
 
@@ -59,7 +59,7 @@ class BulkRuns {
     int64_t in_flight = 0;
     Clock::time_point used_at;
   };
-  // Shared with the places of requests.
+  // Shared with the requests counted in.
   struct State {
     explicit State(std::function<Clock::time_point()> now_in) : now(std::move(now_in)) {}
     void ForgetIdle();  // under mutex
@@ -67,7 +67,7 @@ class BulkRuns {
 
     const std::function<Clock::time_point()> now;
     std::mutex mutex;
-    std::map<std::string, std::shared_ptr<Run>> runs;  // guarded by mutex, and what they hold
+    std::map<std::string, std::shared_ptr<Run>> runs;  // guarded by mutex, as the runs themselves
   };
   struct Place;
   static Status Unknown(const std::string& id, std::string field);
@@ -75,7 +75,7 @@ class BulkRuns {
   const std::shared_ptr<State> state_;
 };
 
-// What is known when a run has ended.
+// The state at the end of a run.
 struct ReleaseFacts {
   uint64_t served_since = 0;
   size_t other_runs = 0;
@@ -86,7 +86,7 @@ struct ReleaseDecision {
   bool release = false;
   std::string reason;
 };
-// Below, taking memory again would cost more than it saves: a chunk of the activations' arena.
+// Releasing less saves less than taking it again costs: a chunk of the activations' arena.
 inline constexpr uint64_t kReleaseBytesMin = 8 << 20;
 ReleaseDecision DecideRelease(const ReleaseFacts& facts);
 

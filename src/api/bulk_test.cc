@@ -85,7 +85,7 @@ TEST_F(ServiceBulk, NothingRanOrAnotherRunIsOpen) {
   const auto idle = service_->BeginBulkRun();
   EXPECT_EQ(End(idle->id)->reason, "nothing ran since the run began");
   const auto one = service_->BeginBulkRun(), two = service_->BeginBulkRun();
-  ASSERT_TRUE(Embed("").get().ok());  // whoever ran
+  ASSERT_TRUE(Embed("").get().ok());  // part of no run
   const auto first = End(one->id);
   EXPECT_FALSE(first->released);
   EXPECT_EQ(first->reason, "1 other bulk run is open");

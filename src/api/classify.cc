@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-// Bytes of the longest label, printed; names that are made up here are shorter.
+// Bytes of the longest label, printed; generated names are shorter.
 int64_t PrintedLabelBytes(const EncoderConfig& config) {
   size_t longest = 16;
   for (const std::string& label : config.labels) longest = std::max(longest, label.size());

@@ -16,6 +16,27 @@ namespace {
 // {"index":1234,"embedding":[...]}
 constexpr int64_t kPrintedLineBytes = 48;
 
+// Pushes the end of a stream exactly once, also where memory ran out on the way: the consumer waits
+// for it and holds the model's lease until then.
+class StreamEnd {
+ public:
+  explicit StreamEnd(std::shared_ptr<Sink<EmbedEvent>> sink) : sink_(std::move(sink)) {}
+  ~StreamEnd() {
+    if (!pushed_) Push({.status = MakeStatus(StatusCode::kInternal, "lost")});
+  }
+  StreamEnd(const StreamEnd&) = delete;
+  StreamEnd& operator=(const StreamEnd&) = delete;
+
+  void Push(EmbedEnd end) noexcept {
+    pushed_ = true;
+    sink_->Push(std::move(end));
+  }
+
+ private:
+  const std::shared_ptr<Sink<EmbedEvent>> sink_;
+  bool pushed_ = false;
+};
+
 }  // namespace
 
 class EmbedParts final : public EmbedStream, public std::enable_shared_from_this<EmbedParts> {
@@ -31,11 +52,12 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
         sink_(std::move(sink)),
         answer_(std::move(answer)) {}
 
-  // Let go without an end: the answer's last owner answers.
+  // If the stream did not end, the answer's last owner answers.
   ~EmbedParts() override {
     if (paused_) service_->ReacquireSlot();
   }
 
+  int64_t part_bytes() const override { return std::max(options_.part_bytes, LineBytes()); }
   bool StartPart() override;
   void Stop(Status status) override;
 
@@ -48,6 +70,9 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
     Truncation truncation;
   };
 
+  int64_t LineBytes() const {
+    return kPrintedLineBytes + dimensions_ * options_.printed_value_bytes;
+  }
   size_t EndOfPart(size_t begin) const;
   EncodePlan PlanPart(size_t begin, size_t end) const;
   void OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept;
@@ -67,17 +92,16 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
   std::array<Part, kPartsMax> parts_;  // a ring, in the order of the inputs
   size_t begin_ = 0;
   size_t under_way_ = 0;
-  bool emitting_ = false;  // a thread moves parts to the sink, and takes what comes meanwhile along
-  bool paused_ = false;    // without a place
+  bool emitting_ = false;  // a thread moves parts to the sink, later ones too
+  bool paused_ = false;    // without a slot
   Status failure_;
   Usage usage_;
   Truncation truncation_;
 };
 
 size_t EmbedParts::EndOfPart(size_t begin) const {
-  const int64_t line = kPrintedLineBytes + dimensions_ * options_.printed_value_bytes;
-  const auto rows = static_cast<size_t>(
-      std::clamp<int64_t>(options_.part_bytes / line, 1, static_cast<int64_t>(kPartRowsMax)));
+  const auto rows = static_cast<size_t>(std::clamp<int64_t>(options_.part_bytes / LineBytes(), 1,
+                                                            static_cast<int64_t>(kPartRowsMax)));
   size_t bytes = 0;
   size_t end = begin;
   while (end < plan_.items.size() && end - begin < rows && bytes < kPartTextBytesMax) {
@@ -159,7 +183,7 @@ void EmbedParts::OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept {
                        &made.rows.values);
       made.rows.dimensions = dimensions_;
     } else {
-      made.status = outcome.status();
+      made.status = std::move(outcome).status();
     }
   } catch (...) {
     made.status = ExceptionStatus();
@@ -171,8 +195,8 @@ void EmbedParts::OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept {
   RunGuarded("a part of a stream", [&] { Emit(std::move(lock)); });
 }
 
-// Moves what is done to the sink, and ends the stream where nothing is left. One thread at a time,
-// without the lock: the consumer may be woken on it, and may call in here.
+// Moves finished parts to the sink, and ends the stream after the last. One thread at a time,
+// without the lock: Push may wake the consumer, which may call back into this stream.
 void EmbedParts::Emit(std::unique_lock<std::mutex> lock) {
   if (emitting_) return;
   emitting_ = true;
@@ -220,21 +244,22 @@ std::shared_ptr<EmbedStream> Service::EmbedInParts(EmbedRequest request, Request
                                                    const EmbedPartOptions& options,
                                                    std::shared_ptr<Sink<EmbedEvent>> sink) {
   auto answer =
-      impl_->Admit<EmbedEnd>(Behaviour::kEmbed, context, [sink](Expected<EmbedEnd> result) {
-        EmbedEnd end;
-        if (result.ok()) {
-          end = *std::move(result);
-        } else {
-          end.status = result.status();
-        }
-        sink->Push(std::move(end));
-      });
+      impl_->Admit<EmbedEnd>(Behaviour::kEmbed, context,
+                             [end = std::make_shared<StreamEnd>(sink)](Expected<EmbedEnd> result) {
+                               if (result.ok()) return end->Push(*std::move(result));
+                               end->Push({.status = std::move(result).status()});
+                             });
   if (!answer) return nullptr;
   const auto owned = std::make_shared<const EmbedRequest>(std::move(request));
+  RequestTrace* const trace = context.trace.get();
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);
   if (!plan.ok()) {
-    answer(plan.status());
+    answer(std::move(plan).status());
     return nullptr;
+  }
+  if (trace != nullptr) {
+    trace->SetModel(plan->engine->name());
+    trace->SetRows(static_cast<int64_t>(plan->items.size()));
   }
   return std::make_shared<EmbedParts>(impl_.get(), *std::move(plan), owned, options,
                                       std::move(sink), std::move(answer));

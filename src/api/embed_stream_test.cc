@@ -131,7 +131,7 @@ TEST_F(EmbedStreamTest, NoMorePartsAreThereThanStated) {
   size_t started = 0;
   while (stream->StartPart()) ++started;
   EXPECT_EQ(started, EmbedStream::kPartsMax);
-  // What was made and not taken counts.
+  // Rows that were computed and not taken count.
   while (InFlight() != 0) std::this_thread::yield();
   EXPECT_FALSE(stream->StartPart());
   consumer_.Next();

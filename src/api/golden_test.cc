@@ -108,7 +108,7 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
       SCOPED_TRACE(input.first);
       if (text.Has("text_pair")) input.second = *text.GetString("text_pair");
       for (const bool raw : {true, false}) {
-        // What classify gives of a cross-encoder is the pipeline's matter, not the folder's.
+        // The pipeline, not the folder, decides how classify scores a cross-encoder.
         const bool reranks = registry_->List()[0].engine->task() == ModelTask::kReranking;
         if (!raw && reranks) continue;
         ClassifyRequest request;

@@ -119,7 +119,7 @@ class ModelCycles : public testing::Test {
         while (!stop) {
           ++asked_;
           Ask(&random);
-          // Now and then nobody is there, so that submitting threads lead.
+          // Now and then the clients pause, so that submitting threads lead.
           if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
         }
       });
@@ -174,9 +174,9 @@ TEST_F(ModelCycles, LoseNoRequestAndLeaveMemoryFlat) {
               static_cast<double>(before) / (1 << 20), static_cast<double>(after) / (1 << 20));
 }
 
-// One model of two is unloaded: what it held goes back to the system, not only to the heap.
+// One model of two is unloaded: its memory goes back to the system, not only to the heap.
 TEST_F(ModelCycles, UnloadingGivesMemoryBack) {
-  const uint64_t none = BytesOfNoModel();
+  [[maybe_unused]] const uint64_t none = BytesOfNoModel();  // not under sanitizers
   EXPECT_EQ(registry_->HeldBytes(), 0u);
   for (int i = 0; i < 3; ++i) {
     for (const char* model : kModels) ASSERT_TRUE(registry_->Load(model).get().ok());

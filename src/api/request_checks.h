@@ -1,5 +1,4 @@
-// What is checked of a request before any work is done on it. Each Status names the field and the
-// limit.
+// Checks of a request before any work is done on it. Each Status names the field and the limit.
 #pragma once
 
 #include <string>
@@ -18,12 +17,12 @@ inline constexpr int64_t kPrintedScoreBytes = 64;
 // kUnprocessable, saying what the model can do, unless it offers the behaviour.
 Status CheckTask(const Engine& engine, Behaviour behaviour);
 
-// A list of `count` entries: neither empty nor over the limit.
+// Checks that a list of `count` entries is neither empty nor over the limit.
 Status CheckCount(size_t count, const char* field, const ServiceOptions& limits);
 Status CheckBytes(std::string_view text, const std::string& field, const ServiceOptions& limits);
 
-// The text to put before each input, "" for none. `with_ids`: some inputs are token ids, which a
-// prompt cannot be put before: only asking for one is an error.
+// The text to put before each input, "" for none. `with_ids`: some inputs are token ids, which take
+// no prompt: only an explicit one is an error.
 Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& options, bool with_ids,
                                     const ServiceOptions& limits);
 // The prompt by its name; kInvalidArgument lists the names the model has.

@@ -1,4 +1,4 @@
-// From what the model gives to what is sent: activations, labels, similarities. Plain arithmetic.
+// From model outputs to response values: score functions, labels, similarities. Plain arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ float Sigmoid(float x);
 // In place, in double precision; the largest value is taken off first.
 void Softmax(std::span<float> row);
 
-// FinishEmbedding of rows of `width` values, which are cut to `dimensions` and moved together.
+// FinishEmbedding of each row of `width` values; rows are cut to `dimensions` and moved together.
 void FinishEmbeddings(int32_t width, int32_t dimensions, bool normalize,
                       std::vector<float>* values);
 
 enum class ScoreFunction { kIdentity, kSigmoid, kSoftmax };
 
-// What transformers' text-classification pipeline applies by default: nothing for regression,
-// sigmoid for multi-label or a single label, else softmax.
+// The default of transformers' text-classification pipeline: none for regression, sigmoid for
+// multi-label or a single label, else softmax.
 ScoreFunction ClassifyFunction(const EncoderConfig& config, int32_t num_labels);
-// What a cross-encoder's scores go through: as the model folder says, else sigmoid
+// The score function of a cross-encoder: as the model folder says, else sigmoid
 // (sentence-transformers' default for one label).
 ScoreFunction RerankFunction(const EncoderConfig& config);
 void ApplyScoreFunction(ScoreFunction function, std::span<float> row);
@@ -37,9 +37,9 @@ std::vector<ClassifyResponse::Label> SortedLabels(std::span<const float> row);
 std::vector<RerankResponse::Item> RankedItems(std::span<const float> logits, ScoreFunction function,
                                               size_t top_n);
 
-// "cosine", "dot", "euclidean", "manhattan" (distances are negated: more is more alike), "" =
-// cosine; as sentence-transformers' similarity functions. Sums in double precision. A vector of
-// length 0 has cosine 0 with everything.
+// "cosine", "dot", "euclidean", "manhattan" (distances are negated, so that larger is more
+// similar), "" = cosine; as sentence-transformers' similarity functions. Sums in double precision.
+// A vector of length 0 has cosine 0 with everything.
 float SimilarityOf(const std::string& function, std::span<const float> a, std::span<const float> b);
 
 }  // namespace penstock

@@ -1,11 +1,11 @@
-// Every behaviour of Penstock, once. Routes and commands parse, call this, and print.
+// Service: every behaviour of Penstock. Routes and commands parse, call this, and print.
 //
 // Calls return at once: texts are tokenized on worker threads, the model runs on its executor,
 // and the callback comes from one of them (or from the caller, when a request is refused). A
 // callback holds the executor up while it runs, so it hands long work (printing) to another thread.
 // An empty text is embedded as the special tokens the model's template adds; where it adds none,
-// it is refused. Requests are checked here: a Status names the field
-// (as the native type spells it: "inputs", "dimensions", ...) and the limit.
+// it is refused. Requests are checked here: a Status names the field (as the native type spells it:
+// "inputs", "dimensions", ...) and the limit.
 #pragma once
 
 #include <chrono>
@@ -56,9 +56,9 @@ class Service {
   ~Service();
 
   void Embed(EmbedRequest request, RequestContext context, Callback<EmbedResponse> done);
-  // Embed, with the rows as they are made: see embed_stream.h. `sink` has EmbedStream::kEvents
-  // slots and gets one EmbedEnd, last of all. No part is started yet. Null: the request was
-  // refused, and the end is in the sink.
+  // Embed, with rows delivered as they are computed: see embed_stream.h. `sink` has
+  // EmbedStream::kEvents slots and gets one EmbedEnd, as the last event. No part is started yet.
+  // Null: the request was refused, and the end is in the sink.
   std::shared_ptr<EmbedStream> EmbedInParts(EmbedRequest request, RequestContext context,
                                             const EmbedPartOptions& options,
                                             std::shared_ptr<Sink<EmbedEvent>> sink);
@@ -70,10 +70,9 @@ class Service {
   void Tokenize(TokenizeRequest request, RequestContext context, Callback<TokenizeResponse> done);
   void Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done);
 
-  // A long job is announced: see api/bulk_runs.h. Requests carry the id in their context. At the
-  // end the server decides whether to give memory back. kResourceExhausted: too many are open;
-  // kNotFound: no such run.
-  // `client` as in RequestContext: each may hold a few.
+  // Begin and end of a bulk run: see api/bulk_runs.h. Its requests carry the id in their context.
+  // At the end the server decides whether to release memory. kResourceExhausted: too many are open;
+  // kNotFound: no such run. `client` as in RequestContext: each may have a few open.
   Expected<BulkRunBegun> BeginBulkRun(uint64_t client = 0);
   void EndBulkRun(const std::string& id, Callback<BulkRunEnded> done);
 
@@ -82,7 +81,7 @@ class Service {
   // "" = the default model's; kNotFound. One that is still loading has its name and ready == false.
   Expected<ModelInfo> Model(const std::string& name) const;
   bool Ready() const;  // every model is loaded and not stopping
-  // As they are in force: tokenization_workers is the number of them.
+  // The options in force: tokenization_workers is the actual number.
   const ServiceOptions& options() const { return options_; }
 
   // Why Ready() is false, or OK.
@@ -90,12 +89,12 @@ class Service {
 
   // For RequestContext::memory.
   std::shared_ptr<RequestMemory> NewRequestMemory(Priority priority) const;
-  // Runs `work` on a worker thread: what would hold up an io thread. It counts as a long turn from
-  // kLongWorkBytes on. kResourceExhausted: too much waits.
+  // Runs `work` that would hold up an io thread on a worker. It counts as a long turn from
+  // kLongWorkBytes on. kResourceExhausted: the queue is full.
   static constexpr size_t kLongWorkBytes = 1 << 20;
   Status RunOnWorker(Priority priority, size_t bytes, std::function<void()> work);
-  // As RunOnWorker, for the end of a request that was let in: it is not refused, but where the
-  // service has stopped it is run at once.
+  // As RunOnWorker, for the end of an admitted request: never refused; where the service has
+  // stopped, `work` runs on this thread.
   void FinishOnWorker(Priority priority, size_t bytes, std::function<void()> work);
 
   // Statistics, see stats.h. The front end hands over the trace of each request that it timed.

@@ -1,4 +1,4 @@
-// What all behaviours of the Service share.
+// The parts of the Service that its behaviours share.
 #include "api/service_impl.h"
 
 #include <fmt/format.h>
@@ -93,7 +93,7 @@ Expected<EngineLease> Service::Impl::EngineFor(const std::string& model,
     task = ModelTask::kEmbedding;
   }
   PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, registry->Find(model, task));
-  // No classifier among them: a reranker will do.
+  // Without a classifier a reranker will do.
   if (behaviour == Behaviour::kClassify && engine->task() != *task && !registry->Has(model)) {
     PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find(model, ModelTask::kReranking));
   }

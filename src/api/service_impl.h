@@ -24,7 +24,7 @@
 namespace penstock {
 
 struct Service::Impl final : RequestSlots {
-  // tokenization_workers of the options is the number of them, not 0.
+  // tokenization_workers of the options is the actual number, not 0.
   Impl(Registry* registry_in, const ServiceOptions& options_in, Metrics* metrics_in);
 
   // The callback to answer with; null when the request was refused (and answered).
@@ -51,11 +51,11 @@ struct Service::Impl final : RequestSlots {
   }
   Status AcquireSlot(const RequestContext& context, std::shared_ptr<const void>* in_run);
   void ReleaseSlot() override;
-  // For a request that left its place before its end: it is not refused.
+  // For a request that released its slot before its end: it is not refused.
   void ReacquireSlot();
   void CountAnswered() override;
 
-  // The model by name (or the default for the behaviour), which must offer it.
+  // The model by name (or the default for the behaviour), which must offer the behaviour.
   Expected<EngineLease> EngineFor(const std::string& model, Behaviour behaviour) const;
   EncodePlan NewPlan(EngineLease engine, const TextOptions& text, RequestContext context) const;
   Expected<EncodePlan> PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
@@ -73,9 +73,9 @@ struct Service::Impl final : RequestSlots {
                 std::move(done));
   }
 
-  // The way of every request that the model computes something for. plan(request, context) checks
-  // it and says what is encoded; fill(request, outcome, response) makes the answer of that. Both
-  // are called once at most; `fill` on the thread that ended the encoding.
+  // Runs every request that needs the model. plan(request, context) checks it and gives the
+  // EncodePlan; fill(request, outcome, response) fills the response. Both are called once at most;
+  // `fill` on the thread that ended the encoding.
   template <typename Request, typename Response, typename Plan, typename Fill>
   void Run(Behaviour behaviour, Request request, RequestContext context, Callback<Response> done,
            const Plan& plan, Fill fill) {
@@ -97,12 +97,12 @@ struct Service::Impl final : RequestSlots {
           });
   }
 
-  // Says in the log, once for a model, that ids come which another tokenizer must have made: they
-  // neither begin nor end with a special token, where the model's template adds some.
+  // Warns, once for a model, of ids that another tokenizer must have made: they neither begin nor
+  // end with a special token, where the model's template adds some.
   void WarnOfForeignIds(const Engine& engine, const std::vector<Input>& inputs);
 
-  // What could be given back to the system, and giving it back; by how many bytes resident memory
-  // fell.
+  // Bytes that can go back to the system; and their release, which returns by how many bytes
+  // resident memory fell.
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 

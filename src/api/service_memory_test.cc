@@ -1,5 +1,5 @@
-// What requests may take: places by priority class, bytes of responses, memory in flight; and
-// that they go to workers by turns.
+// Bounds of requests: slots by priority class, bytes of responses, memory in flight; and their
+// turns on the workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ TEST_F(ServiceMemoryTest, BulkTakesThreeQuartersOfThePlaces) {
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("3 requests are being worked on; the limit for bulk "
                                            "requests is 3"));
-  taken.push_back(Begin(&Service::Embed, Ids(1, 2), Context()));  // a person gets in
+  taken.push_back(Begin(&Service::Embed, Ids(1, 2), Context()));  // interactive work gets in
   open.set_value();
   for (auto& one : taken) EXPECT_TRUE(one.get().ok());
 }

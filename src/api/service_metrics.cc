@@ -49,7 +49,7 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) {
                                            "Inputs that were cut to the model's limit.");
   truncated_tokens_ =
       &metrics->AddCounter("penstock_truncated_tokens_total",
-                           "Tokens that were cut off inputs, of what was read of them.");
+                           "Tokens that were cut off inputs, of the text that was read.");
   unread_bytes_ = &metrics->AddCounter("penstock_unread_bytes_total",
                                        "Bytes that were cut off inputs without being read.");
   in_flight_ =

@@ -1,10 +1,10 @@
-// Where the time goes: what GET /v1/stats tells, as native types, and ServiceStats, which gathers
-// it.
+// Where the time goes: the content of GET /v1/stats as native types, and ServiceStats, which
+// gathers it.
 //
 // A front end hands over the trace of each finished request. Times are kept in latency histograms,
 // whose percentiles are right within 2 %. They only grow; Reset() takes a snapshot and later
-// reports leave it out, so nothing recorded meanwhile is lost. The present bottleneck is told from
-// the last 10 to 20 seconds, whenever the last reset was.
+// reports leave it out, so nothing recorded meanwhile is lost. The present bottleneck is found from
+// the last 10 to 20 seconds, regardless of resets.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ struct Bottleneck {
   std::string name;
   std::string why;         // one sentence
   bool saturated = false;  // a resource is used up; else: where most of the time goes
-  double window_s = 0;     // the time it is told from
+  double window_s = 0;     // the time it was found from
 };
 
 struct Stats {
@@ -64,7 +64,7 @@ struct Stats {
   Bottleneck bottleneck;
 };
 
-// What bottlenecks are told from: sums over a stretch of time.
+// Sums over a period, from which bottlenecks are found.
 struct LoadSums {
   double seconds = 0;
   uint64_t requests = 0;
@@ -82,7 +82,7 @@ struct LoadSums {
   LoadSums Since(const LoadSums& earlier) const;
 };
 
-// Names what holds requests up. A saturated resource comes first (a model, the tokenization
+// Finds the bottleneck of requests. A saturated resource comes first (a model, the tokenization
 // workers, the processors), else the stage that took most of the requests' time.
 Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& models,
                           size_t tokenization_workers, int processors);
@@ -112,7 +112,7 @@ class ServiceStats {
   std::array<DurationHistogram*, kStages> stages_{};
   DurationHistogram requests_;
 
-  mutable std::mutex mutex_;  // guards what follows; never taken by Record but every 10 s
+  mutable std::mutex mutex_;  // guards the members below; Record takes it only every 10 s
   Moment reset_;
   std::array<DurationSnapshot, kStages> reset_stages_;
   DurationSnapshot reset_requests_;

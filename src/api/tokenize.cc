@@ -1,4 +1,4 @@
-// Tokens of texts, and texts of tokens: no model takes part.
+// Tokens of texts, and texts of tokens, without the model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace penstock {
 namespace {
 
 // A printed token besides its text: {"id":1234567,"text":"","special":false,"start":1234567,
-// "stop":1234567}, and what a control character becomes: \u0001.
+// "stop":1234567}, and a control character as \u0001.
 constexpr int64_t kPrintedTokenBytes = 80;
 constexpr int64_t kPrintedTextFactor = 6;
 

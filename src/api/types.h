@@ -1,5 +1,5 @@
-// Requests and responses of every behaviour, as native types: what routes/ (later grpc/) parses
-// into and prints from, and what the command line calls too. No wire format in here.
+// Requests and responses of every behaviour, as native types, for routes/ (later grpc/) and the
+// command line. No wire format in here.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ enum class InputType { kUnset, kQuery, kDocument };
 
 // How a text is prepared.
 struct TextOptions {
-  // What is done with an input over the model's limit: nullopt = the server's default
-  // (--auto-truncate), true = cut it and report, false = refuse it with the limit.
+  // An input over the model's limit: nullopt = the server's default (--auto-truncate), true = cut
+  // it and report, false = refuse it with the limit.
   std::optional<bool> truncate;
   TruncationSide side = TruncationSide::kRight;
   // Put before the text. `prompt` is literal; `prompt_name` is looked up in the model's prompts;
@@ -157,7 +157,7 @@ struct DecodeResponse {
 
 struct BulkRunBegun {
   std::string id;
-  int64_t idle_s_max = 0;  // without a request for so long, the run is forgotten
+  int64_t idle_s_max = 0;  // after so long without a request the run is forgotten
 };
 
 struct BulkRunEnded {
@@ -168,7 +168,7 @@ struct BulkRunEnded {
   uint64_t released_bytes = 0;  // by which the process's resident memory fell
 };
 
-// What is served, for /v1/models, /info, inspect.
+// A served model, for /v1/models, /info, inspect.
 struct ModelInfo {
   std::string name;                  // as served
   std::vector<std::string> aliases;  // other names it answers to

@@ -1,5 +1,5 @@
-// The parts of BatchRing that run once a batch. Included by batch_ring.cc, which makes the ring for
-// all, and by tests that drive it step by step.
+// The parts of BatchRing that run once a batch. Included by batch_ring.cc, which instantiates the
+// ring, and by tests that drive it step by step.
 #pragma once
 
 #include "batch/batch_ring.h"
@@ -42,13 +42,13 @@ void BasicBatchRing<Sync>::Seal(uint64_t word) {
       kSealed | uint64_t{RowsOf(word)} << 32 | UnitsOf(word), std::memory_order_release);
 }
 
-// Moves the word from `word` to the next epoch. False: its slot is not free. True: somebody has
-// moved it; look again.
+// Moves the word from `word` to the next epoch. False: its slot is not free. True: it was moved;
+// look again.
 template <typename Sync>
 bool BasicBatchRing<Sync>::OpenNext(uint64_t word) {
   const auto next = static_cast<uint32_t>((EpochOf(word) + 1) & kEpochMask);
   if (!IsFree(next)) {
-    // What was read may be stale; a full ring must be full now.
+    // The word may be stale; a full ring must be full now.
     return word_.load(std::memory_order_acquire) != word;
   }
   const bool moved = word_.compare_exchange_strong(word, OpenWord(next), std::memory_order_acq_rel);

@@ -2,20 +2,21 @@
 //
 // A ring of `batches` slots. One is open: producers reserve rows in it with one atomic add, write
 // their input in place, and publish. A batch is sealed by the producer that does not fit any more,
-// or by an executor the moment it is free; the next one opens in the same step. What a row holds
-// (token ids, a tensor, a struct) is the caller's: arrays of its own, a set for each slot, found
-// by Reservation::slot. The ring only says who may touch which part when.
+// or by an executor the moment it is free; the next one opens in the same step. The contents of
+// rows (token ids, a tensor, a struct) are the caller's: arrays of its own, a set for each slot,
+// found by Reservation::slot. The ring only decides which thread may touch which part when.
 //
 // The word
 //
 //   63        46 45        32 31                12 11         0
 //   |  epoch   |    rows     |       units        |    work    |
 //
-// is all that producers contend for. `units` are places in the slot's arrays (tokens), `work` is a
-// cost that takes no place (attention). An add that ends within the limits is a reservation: the
-// value before it says where. The first add that does not fit is told so by the value it gets
-// back, and it alone: so exactly one producer knows where the batch ends, and stores that in the
-// slot (`sealed`). Anybody may then open the next epoch with a compare-and-swap.
+// is the only data that producers contend for. `units` are places in the slot's arrays (tokens),
+// `work` is a cost that takes no place (attention). An add that ends within the limits is a
+// reservation: the value before it says where. The first add that does not fit sees
+// this in the value it gets back, and no other add does. So exactly one producer knows where the
+// batch ends; it stores that in the slot (`sealed`). Any thread may then open the next epoch with a
+// compare-and-swap.
 //
 // A slot's life
 //
@@ -24,9 +25,9 @@
 //           |                    |            |           `- last reader, or the executor if none
 //           |                    |            `- one executor: waits for every stamp, runs
 //           |                    `- first producer that does not fit, or a free executor
-//           `- whoever moves the word to epoch e; only if the slot is free
+//           `- any thread moves the word to epoch e; only if the slot is free
 //
-// Who orders what (x: writes before it are seen after y)
+// Memory order
 //   word        reserve is an acq_rel add, opening an acq_rel CAS. A producer that reserves in
 //               epoch e reads a word that descends from the CAS that opened e, whose thread had
 //               read `open_epoch` == e with acquire: so it sees all that earlier users of the slot
@@ -34,11 +35,11 @@
 //   stamp       publish is a release store, the executor's read an acquire load: it sees the input.
 //   sealed      release store, acquire load: the counts.
 //   head        acq_rel CAS: of several executors one gets the batch.
-//   done        release store after the results are written, acquire load by those who wait. It is
-//               written for every batch, awaited or not: a value left from 2^18 epochs ago would
-//               tell a waiter that its rows are done.
+//   done        release store after the results are written, acquire load by waiters. It is written
+//               for every batch, awaited or not: a value left from 2^18 epochs ago would tell a
+//               waiter that its rows are done.
 //   readers     acq_rel decrement: the last reader frees the slot after all others have read.
-//   open_epoch  release store by whoever frees, acquire load by whoever opens.
+//   open_epoch  release store on freeing, acquire load on opening.
 //   sleeping    reserve is seq_cst as well, and so are the loads of EventCount: an executor that
 //               goes to sleep has counted itself in before it reads the word, a producer has
 //               changed the word before it reads the count; one of them sees the other. The same
@@ -46,21 +47,21 @@
 //
 // Blocking: Reserve, Publish, Claim never wait for a lock. An executor that claimed a batch waits
 // for producers that reserved in it and have not published yet (as every ring that is written in
-// place must); producers never wait for anybody.
+// place must); producers never wait.
 //
-// Who wakes whom: Publish notifies `work_ready` once its rows are readable; who frees a slot does
-// so if the open batch waits for just that one. Claim wakes the next executor if
-// there is more to do, because while one is being woken others are not (event_count.h). Where
-// rings share an EventCount, who claims from one of them must look at the others.
+// Wake-ups: Publish notifies `work_ready` once its rows are readable; freeing a slot does so if the
+// open batch waits for that slot. Claim wakes the next executor if there is more to do, because
+// while one is being woken others are not (event_count.h). Where rings share an EventCount, a
+// thread that claims from one of them must look at the others.
 //
 // Limits: 2^13 - 1 rows, 2^19 - 1 units and 2^11 - 1 work a batch: half of what the word's fields
-// hold; batches <= kBatchesMax. A field must not run over when many producers at once add what
-// does not fit: a producer looks before it adds, so each thread adds at most once too much; what is
-// larger than kSmall, 1/256 of the other half, goes by compare-and-swap instead. So up to 256
-// threads may reserve at once. That half also makes the comparison with all three limits one
-// addition: a bias lifts a field that is over its limit into its top bit, and none beyond it.
-// Epochs wrap at 2^18: a thread would have to stand still between two instructions for exactly
-// that many batches, and find the same counts, to be confused.
+// hold; batches <= kBatchesMax. A field must not overflow when many producers at once add costs
+// that do not fit: a producer looks before it adds, so each thread adds at most once too much;
+// costs over kSmall, 1/256 of the other half, go by compare-and-swap instead. So up to 256 threads
+// may reserve at once. That half also makes the comparison with all three limits one addition: a
+// bias lifts a field that is over its limit into its top bit, and none beyond it. Epochs wrap at
+// 2^18: a thread would have to stand still between two instructions for exactly that many batches,
+// and find the same counts, to be confused.
 //
 // An open batch is sealed only when the next slot is free. So have two batches more than
 // executors, and more where results are awaited: a slot is taken until its last reader released it.
@@ -69,8 +70,7 @@
 // batch_ring_stress_test.cc (threads, thread sanitizer), tests/spin/batch_ring.pml (all schedules
 // of a small model).
 //
-// Source of the idea: performance notes on reserving by one fetch_add on {epoch, rows, units}; the
-// stamps are those of the LMAX Disruptor's availability buffer.
+// Source of the stamps: the LMAX Disruptor's availability buffer.
 #pragma once
 
 #include <atomic>
@@ -82,7 +82,7 @@
 
 namespace penstock {
 
-// The cost of what is put into a batch; also the limits of one.
+// The cost of rows in a batch; also the limits of a batch.
 struct BatchCost {
   uint32_t rows = 1;
   uint32_t units = 0;
@@ -91,13 +91,13 @@ struct BatchCost {
 
 enum class RowsOutcome : uint8_t { kDone, kCancelled, kFailed };
 
-// What a producer may attach to the rows it reserves. It must live until `done` was called or, for
+// An object that a producer may attach to its rows. It must live until `done` was called or, for
 // awaited rows, until Release.
 struct alignas(8) RowTicket {
-  // Called by the executor once the rows are finished, whatever became of them; null: none.
-  // It must not throw and not wait for this ring.
+  // Called by the executor once the rows are finished, with any outcome; null: no call. It must not
+  // throw and not wait for this ring.
   void (*done)(RowTicket* ticket) = nullptr;
-  // Set by anybody at any time before the end: rows not begun are skipped.
+  // Set by any thread at any time before the end: rows not begun are skipped.
   std::atomic<bool> cancelled{false};
   // Written by the executor before `done` or the end of Wait.
   RowsOutcome outcome = RowsOutcome::kDone;
@@ -143,8 +143,9 @@ class BasicBatchRing {
   // Takes rows that lie side by side in one batch. On kOk the caller must Publish soon: the whole
   // batch waits for it.
   ReserveResult Reserve(const BatchCost& cost, Reservation* reservation);
-  // The rows' input is written. `ticket` (may be null) hears of the end. `notify` = false: no
-  // executor is woken; for a caller that goes on to run batches itself, or sees that somebody does.
+  // The rows' input is written. `ticket` (may be null) is told of the end. `notify` = false: no
+  // executor is woken; for a caller that goes on to run batches itself, or sees that another thread
+  // does.
   void Publish(const Reservation& reservation, RowTicket* ticket, bool notify = true) {
     Stamp(reservation, ticket, kStampPublished, notify);
   }
@@ -173,7 +174,7 @@ class BasicBatchRing {
     uint32_t rows = 0;
     uint32_t units = 0;
     uint32_t tickets = 0;       // reservations in it
-    uint32_t awaited = 0;       // of them, those somebody waits for
+    uint32_t awaited = 0;       // of them, awaited ones
     bool with_objects = false;  // some have a RowTicket
   };
 
@@ -192,9 +193,9 @@ class BasicBatchRing {
       row += rows;
     }
   }
-  // The results are written, or the batch failed as a whole. Outcomes of tickets are theirs to
-  // keep: rows the executor set to kCancelled or kFailed stay so. Calls their `done`, wakes those
-  // who wait (one call, if anybody sleeps), and frees the slot when nobody has to read it.
+  // The results are written, or the batch failed as a whole. Tickets that the executor set to
+  // kCancelled or kFailed keep their outcome. Calls their `done`, wakes waiters (one call, if any
+  // sleeps), and frees the slot if no reader is left.
   void Complete(const Claimed& claimed, RowsOutcome outcome = RowsOutcome::kDone);
 
   // Whether Claim would find something: for use between PrepareWait and Wait.
@@ -230,7 +231,7 @@ class BasicBatchRing {
   static constexpr uint64_t kEpochMask = kEpochs - 1;
   // The top bit of each field below the epoch.
   static constexpr uint64_t kOver = uint64_t{1} << 45 | uint64_t{1} << 31 | uint64_t{1} << 11;
-  // At most this goes by a plain add.
+  // Costs up to this are added by fetch_add.
   static constexpr BatchCost kSmall = {(1 << 13) / 256, (1 << 19) / 256, (1 << 11) / 256};
 
   static constexpr uint64_t kStampPublished = 1;
@@ -288,7 +289,7 @@ class BasicBatchRing {
   // [batches, stamp_stride]: 0, or rows << 48 | ticket | flags in the first row of a reservation.
   const std::unique_ptr<Atomic<uint64_t>[]> stamps_;
   alignas(kLine) Atomic<uint64_t> word_;
-  alignas(kLine) Atomic<uint64_t> head_;  // the oldest epoch nobody has claimed
+  alignas(kLine) Atomic<uint64_t> head_;  // the oldest unclaimed epoch
 };
 
 using BatchRing = BasicBatchRing<SystemSync>;
@@ -316,7 +317,7 @@ ReserveResult BasicBatchRing<Sync>::Reserve(const BatchCost& cost, Reservation* 
       continue;
     }
     if (Fits(word + add)) break;
-    // Only the first that does not fit finds a word before its add that did.
+    // Only the first add that does not fit finds a word that did before it.
     if (Fits(word)) Seal(word);
     word += add;
   }

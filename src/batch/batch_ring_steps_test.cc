@@ -1,6 +1,6 @@
 // Property test of the ring over seeded schedules: a scheduler chooses which thread takes the next
 // step between any two operations on atomics (step_sync.h). Whatever it chooses, every row gets its
-// own result exactly once, no slot is reused while somebody reads it, and nobody sleeps for ever.
+// own result exactly once, no slot is reused while a thread reads it, and none sleeps for ever.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,7 +22,7 @@ constexpr uint32_t kBatchesMax = 8;
 
 uint64_t ResultOf(uint64_t id) { return id * 7919 + 1; }
 
-// What a seed stands for.
+// The parameters that a seed gives.
 struct Plan {
   explicit Plan(uint64_t seed) : random(seed) {
     producers = 1 + Below(4);
@@ -151,7 +151,7 @@ class World {
       const ReserveResult result = ring_.Reserve(cost, &piece->place);
       if (result == ReserveResult::kOk) break;
       Check(result == ReserveResult::kFull, "too large");
-      // Back-pressure: results not read keep slots; who holds some reads them.
+      // Back-pressure: results not read keep slots; a producer that holds some reads them.
       if (!held->empty()) {
         ReadOne(held);
       } else {
@@ -168,7 +168,7 @@ class World {
       StepSync::Step();
     }
     RowTicket* ticket = piece->with_ticket ? piece : nullptr;
-    // Leaders wake nobody: they look for a runner next.
+    // Leaders wake no thread: they look for a runner next.
     const bool notify = !piece->leads;
     if (piece->awaited) {
       ring_.PublishAwaited(place, ticket, notify);

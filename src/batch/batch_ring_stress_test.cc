@@ -1,7 +1,7 @@
 // The ring under many more threads than cores: rows by callback and awaited, one and many a
 // reservation, small costs and those that go by compare-and-swap, cancellation, failing batches,
 // leaders, a ring that is full most of the time. Every row gets its own result exactly once. Short
-// under the thread sanitizer, which is who looks at the memory orders.
+// under the thread sanitizer, which checks the memory orders.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,7 +1,6 @@
-// Property test over seeded schedules (step_sync.h) of the gate with what stands around it in
-// sched/executors.h: executors that sleep without work or without a runner, leaders, replicas,
-// several engines. Whatever the schedule, one batch is run at a time, every job is run exactly once
-// and nobody sleeps for ever.
+// Property test over seeded schedules (step_sync.h) of the gate and its users in sched/executors.h:
+// executors that sleep without work or without a runner, leaders, replicas, several engines. In any
+// schedule one batch is run at a time, every job is run exactly once and no thread sleeps for ever.
 #include <gtest/gtest.h>
 
 #include <array>

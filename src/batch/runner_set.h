@@ -1,21 +1,22 @@
-// RunnerSet: which of a model's runners (replicas) are free; whoever takes one may run batches.
+// RunnerSet: which of a model's runners (replicas) are free; a thread that takes one may run
+// batches.
 //
 // Two kinds of thread do. An executor thread sleeps until there is work. A leader is a thread that
 // just published rows and finds a runner free: it runs the batch itself, so a lone request pays for
 // no hand-off; rows that others publish meanwhile follow in the next batch. A leader stops when its
-// own rows are done and leaves what is left to an executor thread.
+// own rows are done and leaves the rest to an executor thread.
 //
 //   leader                                executor thread
 //   ------                                ---------------
 //   Publish(rows, notify = false)         PrepareWait
-//   TryAcquire; none: somebody runs       if HasWork and AnyFree: CancelWait, go on
+//   TryAcquire; none: another runs       if HasWork and AnyFree: CancelWait, go on
 //   Claim, run, Complete, Release         else Wait
 //   if HasWork: again, or NotifyOne       TryAcquire; Claim, run, Complete until none; Release
 //
-// Why no work is left lying: who finds no runner free changed the ring's word before it read the
-// set; who releases one changes the set before it reads the word; so one of them sees the other.
-// An executor thread counts itself in as a sleeper before it reads either. All are seq_cst.
-// tests/spin/batch_ring.pml and batch_ring_steps_test.cc check this with the ring.
+// Why no work is left behind: a thread that finds no runner free changed the ring's word before it
+// read the set; one that releases a runner changes the set before it reads the word; so one of them
+// sees the other. An executor thread counts itself in as a sleeper before it reads either. All are
+// seq_cst. tests/spin/batch_ring.pml and batch_ring_steps_test.cc check this with the ring.
 #pragma once
 
 #include <atomic>
@@ -64,7 +65,7 @@ void LeadBatches(BasicBatchRing<Sync>* ring, BasicRunnerSet<Sync>* runners,
   typename BasicBatchRing<Sync>::Claimed claimed;
   while (true) {
     const int runner = runners->TryAcquire();
-    if (runner < 0) return;  // whoever releases it looks after our rows
+    if (runner < 0) return;  // the thread that releases it sees to our rows
     while (!enough() && ring->Claim(&claimed)) run(runner, claimed);
     runners->Release(runner);
     if (!ring->HasWork()) return;
@@ -72,7 +73,8 @@ void LeadBatches(BasicBatchRing<Sync>* ring, BasicRunnerSet<Sync>* runners,
   }
 }
 
-// An executor thread: runs batches until stop() is true; who makes it true calls NotifyAll.
+// An executor thread: runs batches until stop() is true; the thread that makes it true calls
+// NotifyAll.
 template <typename Sync, typename Run, typename Stop>
 void ExecuteBatches(BasicBatchRing<Sync>* ring, BasicRunnerSet<Sync>* runners,
                     BasicEventCount<Sync>* work_ready, Run run, Stop stop) {
@@ -82,7 +84,7 @@ void ExecuteBatches(BasicBatchRing<Sync>* ring, BasicRunnerSet<Sync>* runners,
       while (ring->Claim(&claimed)) run(runner, claimed);
       runners->Release(runner);
     }
-    // A wake-up costs 15 to 20 µs: it pays to look about as long before going to sleep.
+    // A wake-up costs 15 to 20 µs: it pays to spin as long before sleeping.
     int looks = 0;
     while (looks < Sync::kYieldsBeforeSleep && !ring->HasWork()) {
       ++looks;

@@ -3,8 +3,8 @@
 //
 // The threads are fibers of one real thread. Each operation on an atomic is a step: before it the
 // scheduler may go on with another fiber. So a seed names one interleaving, which can be run again,
-// and a state in which all fibers sleep is seen as what it is: a wake-up that was lost. The memory
-// is sequentially consistent; weaker orders are for the thread sanitizer and for argument.
+// and a state in which all fibers sleep shows a lost wake-up. The memory is sequentially
+// consistent; weaker orders are checked by the thread sanitizer and by argument.
 #pragma once
 
 #include <ucontext.h>

@@ -1,6 +1,6 @@
 // TensorBatches: the arrays of a BatchRing's slots where a row is a tensor of fixed shape, e.g.
 // rows of [1, 32, 32] in batches of [128, 32, 32]. One contiguous [rows, ...shape] array a slot,
-// all allocated when made; who may touch which row when is the ring's say. Any thread.
+// all allocated when made; the ring decides which thread may touch a row. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class TensorBatches {
   std::span<Element> RowsOf(const Reservation& reservation) {
     return Part(reservation.slot, reservation.row, reservation.rows);
   }
-  // What the model works on: [claimed.rows, ...shape].
+  // The model's input: [claimed.rows, ...shape].
   std::span<Element> BatchOf(const BatchRing::Claimed& claimed) {
     return Part(claimed.slot, 0, claimed.rows);
   }

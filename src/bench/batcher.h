@@ -1,5 +1,5 @@
-// `penstock bench batcher`: how fast rows become batches and results find their way back, beside
-// what others would build a batcher from; and the ring alone.
+// `penstock bench batcher`: the speed of forming batches and returning results, beside batchers
+// built of common queues; and the ring alone.
 #pragma once
 
 #include <cstdint>

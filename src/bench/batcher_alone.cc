@@ -88,7 +88,7 @@ double ProcessorSeconds() {
 }
 
 void SleepUntilNs(int64_t at_ns) {
-  // The timer may be late by more than what is measured: the last part is spent looking.
+  // The timer may be late by more than the measured time: the last part is spent spinning.
   constexpr int64_t kLookNs = 300'000;
   const int64_t sleep_ns = at_ns - kLookNs - BenchNowNs();
   if (sleep_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(sleep_ns));

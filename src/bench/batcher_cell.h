@@ -87,14 +87,14 @@ inline uint32_t ResultOfRow(uint64_t n, uint32_t row_bytes) {
   return static_cast<uint32_t>(2 * n) + row_bytes / 4 - 1;
 }
 
-// What a producer owns. Row number n has place n % window.
+// The state of a producer. Row number n has place n % window.
 class alignas(128) BatcherProducer {
  public:
   explicit BatcherProducer(const BatcherCell& cell) : cell_(cell), submitted_ns_(cell.window) {}
 
   uint32_t PlaceOf(uint64_t n) const { return static_cast<uint32_t>(n & (cell_.window - 1)); }
   static bool IsSampled(uint32_t place) { return place % kRowsPerSample == 0; }
-  // The row is made next.
+  // Called before the row is made.
   void Begin(uint64_t n) {
     const uint32_t place = PlaceOf(n);
     if (IsSampled(place)) submitted_ns_[place] = BenchNowNs();
@@ -116,7 +116,7 @@ class alignas(128) BatcherProducer {
     return std::min<uint64_t>(cell_.window - (submitted - rows_taken), kRowsPerLook);
   }
 
-  // Rows whose results were taken. Written by the producer, read by who measures.
+  // Rows whose results were taken. Written by the producer, read by the measuring thread.
   std::atomic<uint64_t> taken{0};
   uint64_t wrong_ = 0;
   LatencyHistogram sealed_, result_;

@@ -1,4 +1,5 @@
-// What `penstock bench batcher` measures of Penstock's ring alone (beside peers: batcher_cell.h).
+// Measurements of Penstock's ring alone, for `penstock bench batcher` (beside peers:
+// batcher_cell.h).
 #pragma once
 
 #include <cstdint>

@@ -14,9 +14,10 @@
 namespace penstock {
 namespace {
 
-// The other model is so much larger: its batches take longer and its share is not one of batches.
+// How many times larger the other model is: its batches take longer and its share is not one of
+// batches.
 constexpr double kLargerModel = 3;
-// Simulated for so long at most; queues grow all the time where there is more than enough work.
+// Longest simulated time; queues grow all the time where there is more than enough work.
 constexpr double kSecondsMax = 60;
 constexpr size_t kBulkRows = 256;
 

@@ -12,8 +12,8 @@ namespace penstock {
 //   policy.gate_interactive_p95_over_bound  interactive work on one model beside bulk work on the
 //                                           other: 95th percentile of a job's latency over that of
 //                                           its own batch + 25 ms, worst of the loads; at most 1
-//   policy.gate_bulk_share                  what bulk gets of the processor where interactive work
-//                                           could take all of it; 1 / 9 is its share
+//   policy.gate_bulk_share                  bulk's share of the processor where interactive work
+//                                           could take all of it; 1 / 9 is due
 //   policy.gate_share_error                 two models that always have work of one class: how far
 //                                           one is from half the time, the worst; at most 0.05
 Status RunSharedPolicyBench(const PolicyBenchOptions& options, BenchRecords* records);

@@ -109,7 +109,7 @@ class SimulatedProcessor {
       outcomes.push_back(engine->outcome);
       engine->next = engine->load.jobs.size();
     }
-    while (StepAny()) {  // what was submitted is answered before a scheduler ends
+    while (StepAny()) {  // all submitted jobs are answered before a scheduler ends
     }
     return outcomes;
   }
@@ -126,7 +126,7 @@ class SimulatedProcessor {
     EngineOutcome outcome;
     std::unique_ptr<EncoderScheduler> scheduler;
   };
-  // What comes while a batch is worked on is submitted while it is worked on.
+  // Jobs that arrive while a batch runs are submitted while it runs.
   class Runner final : public EncoderRunner {
    public:
     Runner(SimulatedProcessor* processor, Engine* engine)
@@ -174,8 +174,8 @@ class SimulatedProcessor {
     return next_s;
   }
 
-  // Each model has a thread that comes for the processor. Two rounds: who gives it up in the first
-  // may have handed it to one that was asked before.
+  // Each model has a thread that asks for the processor. Two rounds: a model that gives it up in
+  // the first may hand it to one that was asked before.
   bool StepAny() {
     bool ran = false;
     for (int round = 0; round < 2 && !ran; ++round) {
@@ -184,7 +184,7 @@ class SimulatedProcessor {
     return ran;
   }
 
-  // Submits what comes until then, while `running` has the processor.
+  // Submits the jobs that arrive until then, while `running` has the processor.
   void AdvanceTo(double until_s, const Engine* running) {
     while (true) {
       const auto first = std::min_element(

@@ -1,6 +1,6 @@
 // A discrete-event simulation of one model behind a batching policy: jobs arrive at given times, a
 // batch takes fixed + token * tokens + work * (sum of squared lengths) seconds (sched/
-// batch_limits.h), and what matters is how long each job took. Nothing waits for a real clock. One
+// batch_limits.h), and the result is each job's latency. Nothing waits for a real clock. One
 // thread.
 //
 // Our policy is the real EncoderScheduler, in its manual mode and on a clock of the simulation; of
@@ -32,14 +32,14 @@ struct PolicyOutcome {
   uint64_t batches = 0;
 };
 
-// Rows wait in one line. When the model is free: `rows` of them as soon as there are so many, else
-// what is there once the oldest has waited `timeout_s`.
+// Rows wait in one queue. When the model is free it takes `rows` of them as soon as that many wait,
+// else all once the oldest has waited `timeout_s`.
 struct FixedBatchPolicy {
   size_t rows = 32;
   double timeout_s = 0.005;
 };
-// As dynamic batching with preferred sizes does it: when the model is free, the largest preferred
-// size that can be filled; else what is there once the oldest has waited `delay_s`.
+// Dynamic batching with preferred sizes: when the model is free it takes the largest preferred size
+// that can be filled, else all rows once the oldest has waited `delay_s`.
 struct PreferredSizesPolicy {
   std::vector<size_t> sizes;  // rising
   double delay_s = 0;

@@ -1,4 +1,4 @@
-// penstock bench reindex: how much of what the kernels alone reach is left of `penstock embed`.
+// penstock bench reindex: the rate of `penstock embed` as a share of that of the kernels alone.
 //
 // One run, rounds in turn: (a) the kernel loop over the ids of all texts; (b) `penstock embed` of a
 // file of them; (c) the same by --url, from a server on loopback that is started for it. The rate

@@ -170,7 +170,7 @@ void Saturation::ReportRatio() {
     const double rate = phase.texts / phase.seconds;
     const double client = phase.client_cpu_s / phase.seconds;
     const double raw = rate / kernel_rate;
-    // The client ran on the same processors: what it took, the server could not have.
+    // The client ran on the same processors: its time was not left for the server.
     const double corrected = raw / ((cores() - client) / cores());
     const double cpu_ratio = kernel_cpu / (phase.worker_cpu_s / phase.texts);
     table.AddRow({name, ShortNumber(rate), ShortNumber(phase.tokens / phase.seconds),

@@ -1,4 +1,4 @@
-// penstock bench saturation: how much of what the kernels alone reach is left of a whole server.
+// penstock bench saturation: the rate of a whole server as a share of that of the kernels alone.
 //
 // One run, rounds in turn: (a) a server of its own, closed loop over loopback; (b) the kernel loop
 // on the same texts' ids, with the scheduler's batch size, on as many threads, while the server is

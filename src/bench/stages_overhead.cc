@@ -60,8 +60,8 @@ Status RunRound(const StagesOverheadOptions& options, const HttpLoad& load, bool
   return Status::Ok();
 }
 
-// What a request's trace costs when nothing else is in the way: made, every stage entered, kept.
-// The fastest of several tries, the rest being disturbed.
+// The cost of a request's trace by itself: made, every stage entered, kept. The fastest of several
+// tries, the rest being disturbed.
 double NanosecondsOfOneTrace() {
   Metrics metrics;
   const Registry registry(nullptr, &metrics);
@@ -144,7 +144,7 @@ Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverhea
   load.next_text = [texts] { return texts->Next(); };
   constexpr int kWarmUpRounds = 4;
   for (int round = -kWarmUpRounds; round < options.rounds; ++round) {
-    // On, off, off, on: what drifts hits both alike.
+    // On, off, off, on: a drift hits both alike.
     Side* const first = round % 2 == 0 ? &on : &off;
     Side* const second = round % 2 == 0 ? &off : &on;
     PENSTOCK_RETURN_IF_ERROR(RunRound(options, load, round >= 0, first));

@@ -1,8 +1,8 @@
-// penstock bench stages: what timing the stages of requests costs.
+// penstock bench stages: the cost of timing the stages of requests.
 //
 // Two HTTP servers of this process share one Service, one with stage timers and one without, and
 // take turns under the same load, over loopback. So both have the same model, memory and threads,
-// and what else the machine does hits both: what is compared is a round with its neighbour.
+// and other work of the machine hits both: each round is compared with its neighbour.
 #pragma once
 
 #include <vector>

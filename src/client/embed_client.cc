@@ -141,13 +141,13 @@ Expected<PostAnswer> EmbedClient::Post(const std::string& path, const std::strin
 
 Status EmbedClient::BeginRun() {
   PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, Post("/v1/bulk", R"({"action":"begin"})"));
-  // No Penstock, or one where runs are for administrators: it goes without.
+  // Not a Penstock, or one where runs are for administrators: goes on without a run.
   if (answer.status == 403 || answer.status == 404 || answer.status == 405) return Status::Ok();
   if (answer.status != 200) return StatusOfAnswer(answer);
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(answer.body));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
   PENSTOCK_ASSIGN_OR_RETURN(std::string id, object.GetString("id", 64));
-  // It goes into a header.
+  // The id is sent in a header.
   if (id.find_first_of("\r\n") != std::string::npos) return Garbled("a strange 'id'");
   const std::lock_guard lock(mutex_);
   run_ = std::move(id);
@@ -181,11 +181,11 @@ Expected<EmbeddedTexts> EmbedClient::Embed(const std::vector<std::string>& texts
   const std::string id = run();
   PENSTOCK_ASSIGN_OR_RETURN(PostAnswer answer, Post("/v1/embeddings", body));
   if (answer.status == 404) {
-    // A server that was started anew, or forgot the run, knows a new one.
+    // A server that was restarted, or forgot the run, gets a new one.
     const Status status = StatusOfAnswer(answer);
     if (status.field() != "X-Penstock-Bulk-Id") return status;
     {
-      // Of several calls that are told so, the first begins it.
+      // Of concurrent calls with this error the first begins the new run.
       const std::lock_guard lock(renew_mutex_);
       if (run() == id) PENSTOCK_RETURN_IF_ERROR(BeginRun());
     }

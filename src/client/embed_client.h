@@ -1,8 +1,8 @@
 // A client of /v1/embeddings for bulk work: texts in, vectors out. Any thread may call; each call
-// blocks until it has its answer; client/server_client.h has what is tried again.
+// blocks until it has its answer. Retries: client/server_client.h.
 //
-// The server may be any that speaks OpenAI's protocol; one that is no Penstock has no bulk runs,
-// and gets none.
+// The server may be any that speaks OpenAI's protocol; without /v1/bulk (not a Penstock) the client
+// goes on without a bulk run.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ class EmbedClient {
  public:
   explicit EmbedClient(EmbedClientOptions options);
 
-  // Announces the job, and ends it; what the server says about the memory it released, or "".
+  // Begin and end a bulk run; EndRun returns the server's message about released memory, or "".
   Status BeginRun();
   Expected<std::string> EndRun();
 
-  // Errors that will not pass: the server's message; field() as the server names it ("input[3]").
+  // Permanent errors have the server's message, and field() as the server names it ("input[3]").
   Expected<EmbeddedTexts> Embed(const std::vector<std::string>& texts);
 
   // As of ServerClient; EndRun is tried once after them.

@@ -64,7 +64,7 @@ TEST(EmbedClient, RefusesNumbersThatAreNotFinite) {
   }
 }
 
-// Nobody listens on port 1 of this host.
+// No server listens on port 1 of this host.
 TEST(EmbedClient, GivesUpAfterItsAttempts) {
   EmbedClient client(
       {.server = {.url = "http://127.0.0.1:1/v1/", .attempts_max = 3, .backoff_ms = 1}});

@@ -32,7 +32,7 @@ class HttpPost {
   ~HttpPost();
 
   // Any HTTP status is an answer. kUnavailable: no connection, or it was lost; kInvalidArgument:
-  // the URL or its certificate is no good, or there is no TLS; kPayloadTooLarge: more than
+  // the URL or its certificate is invalid, or there is no TLS; kPayloadTooLarge: more than
   // kAnswerBytesMax; kCancelled: Abort was called.
   Expected<PostAnswer> Post(const std::string& url, const std::vector<std::string>& headers,
                             const std::string& body);

@@ -66,7 +66,7 @@ int BackoffMs(const ServerClientOptions& options, int attempt, int retry_after_s
   const int doublings = std::clamp(attempt - 2, 0, 20);
   const double most = std::min<double>(ServerClient::kBackoffMsMax,
                                        options.backoff_ms * static_cast<double>(1 << doublings));
-  // Never before the server wants it, and never all at the same moment.
+  // Never before Retry-After, and spread, so that clients do not come back at once.
   retry_after_s = std::clamp(retry_after_s, 0, HttpPost::kRetryAfterMaxS);
   return retry_after_s * 1000 + static_cast<int>(most * (0.5 + 0.5 * chance));
 }

@@ -1,10 +1,10 @@
-// A client of one inference server: JSON posted, whatever the network and a busy server do in
-// between. Any thread may call; each call blocks until it has its answer.
+// ServerClient: posts JSON to one inference server, and retries where the network fails or the
+// server is busy. Any thread may call; each call blocks until it has its answer.
 //
-// Retries what may pass: 408, 429, 502, 503, 504 and lost connections, after Retry-After or a
+// Retries transient failures: 408, 429, 502, 503, 504 and lost connections, after Retry-After or a
 // back-off that doubles with each attempt and is spread by chance, so that clients do not come back
 // all at once. A server can make a client wait kRetryAfterMaxS for each attempt, not longer; the
-// waits are counted. So requests must be such that two of the same do no harm.
+// waits are counted. Requests must be idempotent.
 #pragma once
 
 #include <atomic>
@@ -36,9 +36,8 @@ class ServerClient {
 
   explicit ServerClient(ServerClientOptions options);
 
-  // Posts to `path` ("/v1/embeddings") as bulk work, with the key and `more` headers. Any HTTP
-  // status that will not pass is an answer, and so is the last of those that may. kCancelled: Stop
-  // was called.
+  // Posts to `path` ("/v1/embeddings") as bulk work, with the key and `more` headers. Any permanent
+  // HTTP status is an answer, and so is the last transient one. kCancelled: Stop was called.
   Expected<PostAnswer> Post(const std::string& path, const std::string& body,
                             const std::vector<std::string>& more = {});
   // The same without retries, also after Stop.
@@ -53,12 +52,13 @@ class ServerClient {
   void Continue() { http_.Continue(); }
 
   int64_t retries() const { return retries_.load(std::memory_order_relaxed); }
-  // How long they waited, of all calls together.
+  // Seconds waited before retries, of all calls together.
   double waited_s() const { return static_cast<double>(waited_ms_.load()) / 1000; }
 
  private:
   std::vector<std::string> Headers(const std::vector<std::string>& more) const;
-  // How long a server that has not answered once is still waited for; 0: no longer. Says so, once.
+  // How much longer to wait for a server that has never answered; 0: no longer. Logs the wait,
+  // once.
   int PatienceMs(const Status& failure);
   bool Sleep(int ms);  // false: stopped
 
@@ -71,12 +71,12 @@ class ServerClient {
   std::condition_variable stop_;
   bool stopped_ = false;  // guarded by mutex_
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::atomic<bool> answered_{false};  // any HTTP status, once
-  std::atomic<bool> told_{false};      // that it does not answer
+  std::atomic<bool> answered_{false};  // with any HTTP status
+  std::atomic<bool> told_{false};      // PatienceMs has logged the wait
 };
 
-// The Status of an answer that is an error: the message and the field of the error, in whichever of
-// the server's dialects (routes/error_body.h) it is, or the body's beginning.
+// The Status of an answer that is an error: the message and the field of the error, of any
+// ErrorBody (routes/error_body.h), or the body's beginning.
 Status StatusOfAnswer(const PostAnswer& answer);
 // An answer that breaks the protocol.
 Status Garbled(const std::string& what);

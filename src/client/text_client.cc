@@ -234,7 +234,7 @@ Status TextClient::InParts(const std::string& path, size_t rows,
                            const std::function<std::string(const Part&)>& body_of,
                            const std::function<Status(const Part&, std::string_view body)>& take) {
   Part part;
-  do {  // once also without rows: the server says what is wrong with that
+  do {  // at least once: without rows the server reports the error
     const size_t rows_max = std::min(rows_max_.load(), rows - part.begin);
     size_t bytes = 0;
     part.count = 0;

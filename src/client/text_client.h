@@ -1,11 +1,9 @@
-// A client that reranks, classifies and tokenizes by a server, with the requests and responses of
-// the service in this process. What is tried again: client/server_client.h. Any thread may call;
-// each call blocks.
+// TextClient: reranks, classifies and tokenizes by a server, with the Service's types of requests
+// and responses. Retries: client/server_client.h. Any thread may call; each call blocks.
 //
-// Rows are documents of a rerank request, inputs of the others. A request goes in as many parts as
-// it takes: kRowsMax rows and kTextBytesMax bytes of texts each, and where the server says that is
-// too much (413), half as many rows from then on. Each row's result is a function of that row
-// alone, so the parts make the same answer.
+// Rows are documents of a rerank request, inputs of the others. A request goes in parts of at most
+// kRowsMax rows and kTextBytesMax bytes of texts; after a 413 parts have half as many rows. Each
+// row's result is a function of that row alone, so the parts make the same answer.
 //
 // TextOptions, `top_n` aside, are not sent: a server's own defaults are in force.
 #pragma once
@@ -52,8 +50,8 @@ class TextClient {
   std::atomic<size_t> rows_max_{kRowsMax};
 };
 
-// The pieces, for tests: rows `begin` to `begin + count` of a request, and what is read of the
-// answer for `count` rows.
+// The pieces, for tests: rows `begin` to `begin + count` of a request, and the response read from
+// the answer for `count` rows.
 std::string RerankBody(const RerankRequest& request, size_t begin, size_t count);
 std::string ClassifyBody(const ClassifyRequest& request, size_t begin, size_t count);
 std::string TokenizeBody(const TokenizeRequest& request, size_t begin, size_t count);

@@ -4,25 +4,14 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/block_types.h"
 #include "common/status.h"
 
 namespace penstock {
 namespace {
 
-// IEEE half to float. Subnormals are normalised by a multiplication, which is exact.
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t rest = half & 0x7fffu;
-  uint32_t bits = 0;
-  if (rest >= 0x7c00u) {  // infinity, NaN
-    bits = 0x7f800000u | ((rest & 0x3ffu) << 13);
-  } else if (rest >= 0x0400u) {  // the exponent's bias goes from 15 to 127
-    bits = (rest << 13) + (112u << 23);
-  } else {
-    bits = std::bit_cast<uint32_t>(static_cast<float>(rest) * 0x1p-24f);
-  }
-  return std::bit_cast<float>(sign | bits);
-}
+constexpr size_t kSmall = 32;   // elements of a block
+constexpr size_t kSuper = 256;  // of the K types: eight or sixteen runs with scales of their own
 
 template <typename T>
 T Load(const std::byte* from, size_t i) {
@@ -33,23 +22,51 @@ T Load(const std::byte* from, size_t i) {
 
 }  // namespace
 
-size_t DTypeBytes(DType dtype) {
+DTypeBlock BlockOf(DType dtype) {
   switch (dtype) {
     case DType::kF64:
     case DType::kI64:
-      return 8;
+      return {1, 8};
     case DType::kF32:
     case DType::kI32:
-      return 4;
+      return {1, 4};
     case DType::kF16:
     case DType::kBf16:
-      return 2;
+      return {1, 2};
     case DType::kI8:
     case DType::kU8:
     case DType::kBool:
-      return 1;
+      return {1, 1};
+    case DType::kQ8_0:
+      return {kSmall, 34};
+    case DType::kQ4_0:
+      return {kSmall, 18};
+    case DType::kQ4_1:
+      return {kSmall, 20};
+    case DType::kQ5_0:
+      return {kSmall, 22};
+    case DType::kQ5_1:
+      return {kSmall, 24};
+    case DType::kQ4K:
+      return {kSuper, 144};
+    case DType::kQ5K:
+      return {kSuper, 176};
+    case DType::kQ6K:
+      return {kSuper, 210};
   }
-  return 0;
+  return {1, 0};
+}
+
+bool IsBlockType(DType dtype) { return BlockOf(dtype).elements > 1; }
+
+size_t DTypeBytes(DType dtype) {
+  PENSTOCK_CHECK(!IsBlockType(dtype));
+  return BlockOf(dtype).bytes;
+}
+
+size_t StoredBytes(DType dtype, size_t elements) {
+  const DTypeBlock block = BlockOf(dtype);
+  return elements / block.elements * block.bytes;
 }
 
 const char* DTypeName(DType dtype) {
@@ -72,13 +89,44 @@ const char* DTypeName(DType dtype) {
       return "U8";
     case DType::kBool:
       return "BOOL";
+    case DType::kQ8_0:
+      return "Q8_0";
+    case DType::kQ4_0:
+      return "Q4_0";
+    case DType::kQ4_1:
+      return "Q4_1";
+    case DType::kQ5_0:
+      return "Q5_0";
+    case DType::kQ5_1:
+      return "Q5_1";
+    case DType::kQ4K:
+      return "Q4_K";
+    case DType::kQ5K:
+      return "Q5_K";
+    case DType::kQ6K:
+      return "Q6_K";
   }
   return "?";
 }
 
+// Subnormals are normalised by a multiplication, which is exact.
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t rest = half & 0x7fffu;
+  uint32_t bits = 0;
+  if (rest >= 0x7c00u) {  // infinity, NaN
+    bits = 0x7f800000u | ((rest & 0x3ffu) << 13);
+  } else if (rest >= 0x0400u) {  // the exponent's bias goes from 15 to 127
+    bits = (rest << 13) + (112u << 23);
+  } else {
+    bits = std::bit_cast<uint32_t>(static_cast<float>(rest) * 0x1p-24f);
+  }
+  return std::bit_cast<float>(sign | bits);
+}
+
 bool ConvertsToF32(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16 ||
-         dtype == DType::kF64;
+         dtype == DType::kF64 || IsBlockType(dtype);
 }
 
 void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to) {
@@ -98,7 +146,8 @@ void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to) {
       for (size_t i = 0; i < count; ++i) to[i] = static_cast<float>(Load<double>(from, i));
       return;
     default:
-      PENSTOCK_CHECK(ConvertsToF32(dtype));
+      PENSTOCK_CHECK(IsBlockType(dtype) && count % BlockOf(dtype).elements == 0);
+      BlocksToF32(dtype, from, count / BlockOf(dtype).elements, to);
   }
 }
 

@@ -1,20 +1,55 @@
 // Element types of tensors, in files and in memory.
+//
+// The types from kQ8_0 on are block types, as GGUF files have them: a run of elements is stored
+// together, as codes of a few bits and the scales that they share (common/block_types.h).
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace penstock {
 
-enum class DType { kF32, kF16, kBf16, kF64, kI64, kI32, kI8, kU8, kBool };
+enum class DType {
+  kF32,
+  kF16,
+  kBf16,
+  kF64,
+  kI64,
+  kI32,
+  kI8,
+  kU8,
+  kBool,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+};
 
-// Bytes of one element.
+// What a type stores together. Of types that are no block types: one element.
+struct DTypeBlock {
+  size_t elements = 0;
+  size_t bytes = 0;
+};
+DTypeBlock BlockOf(DType dtype);
+bool IsBlockType(DType dtype);
+
+// Bytes of one element; not of a block type.
 size_t DTypeBytes(DType dtype);
-// "F32", "BF16", ... as safetensors spells them.
+// Bytes of `elements` elements, which are whole blocks.
+size_t StoredBytes(DType dtype, size_t elements);
+// "F32", "BF16", ... as safetensors spells them; "Q4_K", ... as GGUF does.
 const char* DTypeName(DType dtype);
 
-// Whether ConvertToF32 reads it: F32, F16, BF16 and F64.
+// IEEE half to float; exact.
+float HalfToFloat(uint16_t half);
+
+// Whether ConvertToF32 reads it: F32, F16, BF16, F64 and the block types.
 bool ConvertsToF32(DType dtype);
-// `count` elements at `from`, which need not be aligned, as floats.
+// `count` elements at `from`, which need not be aligned, as floats. Of a block type: whole blocks.
 void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to);
 
 }  // namespace penstock

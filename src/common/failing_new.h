@@ -31,10 +31,13 @@ class FailingNew {
 
   // All allocations so far, of all threads.
   static long Allocations() { return allocations_.load(std::memory_order_relaxed); }
+  // And their bytes together, whether freed since or not.
+  static uint64_t AllocatedBytes() { return allocated_bytes_.load(std::memory_order_relaxed); }
 
   // The allocation behind all operators; null: this one fails.
   static void* Alloc(size_t size, size_t alignment) noexcept {
     allocations_.fetch_add(1, std::memory_order_relaxed);
+    allocated_bytes_.fetch_add(size, std::memory_order_relaxed);
     if (left_ > 0) --left_;
     if ((left_ == 0 && count_ > 0 && count_-- > 0) || size > size_max_) return nullptr;
     if (elsewhere_nth_.load(std::memory_order_relaxed) > 0 && !spared_) {
@@ -52,6 +55,7 @@ class FailingNew {
 
  private:
   inline static std::atomic<long> allocations_{0};
+  inline static std::atomic<uint64_t> allocated_bytes_{0};
   inline static thread_local long left_ = 0;
   inline static thread_local long count_ = 0;
   inline static thread_local size_t size_max_ = SIZE_MAX;

@@ -92,7 +92,10 @@ class [[nodiscard]] Expected {
   const T* operator->() const { return &value(); }
 
   // OK when there is a value.
-  Status status() const { return ok() ? Status::Ok() : std::get<1>(state_); }
+  Status status() const& { return ok() ? Status::Ok() : std::get<1>(state_); }
+  // Moves the message: allocates nothing.
+  Status status() && { return ok() ? Status::Ok() : std::get<1>(std::move(state_)); }
+  StatusCode code() const { return ok() ? StatusCode::kOk : std::get<1>(state_).code(); }
 
  private:
   std::variant<T, Status> state_;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <set>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 
 #include "common/failing_new.h"
 #include "common/waiting_lock.h"
+#include "common/worker_pool.h"
 
 namespace penstock {
 namespace {
@@ -162,6 +164,27 @@ TEST(ThreadPool, TellsHowLongACallerWaitedForOthers) {
   EXPECT_GT(waited, std::chrono::milliseconds(10));
   EXPECT_LE(waited, wall - std::chrono::milliseconds(5));
   other.join();
+}
+
+// Here, as one file of the program has the failing operators.
+TEST(WorkerPool, ATaskHasItsNextTurnWithoutMemoryForAPlaceInTheQueue) {
+  constexpr int kTurns = 5000;
+  std::atomic<bool> begin{false};
+  std::atomic<int> turns{0};
+  WorkerPool pool(1, 10);
+  ASSERT_TRUE(pool.Submit([&] {
+                    begin.wait(false);
+                    return ++turns < kTurns ? WorkerPool::Turn::kAgain : WorkerPool::Turn::kDone;
+                  })
+                  .ok());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  {
+    const FailingNewElsewhere fail(1, 1 << 30);
+    begin = true;
+    begin.notify_all();
+    while (turns < kTurns && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  }
+  EXPECT_EQ(turns, kTurns);
 }
 
 }  // namespace

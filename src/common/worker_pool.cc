@@ -76,10 +76,11 @@ bool WorkerPool::SubmitAdmitted(Task task, Priority priority, Length length) {
   return true;
 }
 
-void WorkerPool::Push(Item item) {
+void WorkerPool::Push(Item&& item) {
   const Length length = item.length;
   Queues& queues = queues_[static_cast<size_t>(length)];
-  queues.of_class[static_cast<size_t>(item.priority)].push_back(std::move(item));
+  auto& queue = queues.of_class[static_cast<size_t>(item.priority)];
+  queue.push_back(std::move(item));
   if (length == Length::kShort) short_at_work_.fetch_add(1, std::memory_order_relaxed);
   ++waiting_;
   load_->waiting_tasks.store(static_cast<int64_t>(waiting_), std::memory_order_relaxed);
@@ -101,6 +102,24 @@ bool WorkerPool::TakeNext(Length length, Item* item) {
   return true;
 }
 
+void WorkerPool::RunTurns(Item* item, std::unique_lock<std::mutex>* lock) {
+  bool queued = false;
+  // Without memory for a place in the queue the task has its next turn here at once.
+  while (!queued) {
+    lock->unlock();
+    const auto start = std::chrono::steady_clock::now();
+    Turn turn = Turn::kDone;
+    RunGuarded("worker pool", [&] { turn = item->task(); });
+    if (turn == Turn::kDone) item->task = nullptr;  // its captures are freed outside the lock
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+    load_->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
+    lock->lock();
+    if (turn == Turn::kDone) return;
+    item->length = turn == Turn::kAgainLong ? Length::kLong : Length::kShort;
+    queued = RunGuarded("worker pool", [&] { Push(std::move(*item)); });
+  }
+}
+
 void WorkerPool::Run(Length length) {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -112,21 +131,9 @@ void WorkerPool::Run(Length length) {
     if (item.task == nullptr) return;
     load_->waiting_tasks.store(static_cast<int64_t>(waiting_), std::memory_order_relaxed);
     load_->running_tasks.store(static_cast<int64_t>(++running_), std::memory_order_relaxed);
-    lock.unlock();
-    const auto start = std::chrono::steady_clock::now();
-    Turn turn = Turn::kDone;
-    RunGuarded("worker pool", [&] { turn = item.task(); });
-    if (turn == Turn::kDone) item.task = nullptr;  // destroys its captures outside the lock
-    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
-    load_->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
-    lock.lock();
+    RunTurns(&item, &lock);
     load_->running_tasks.store(static_cast<int64_t>(--running_), std::memory_order_relaxed);
     if (length == Length::kShort) short_at_work_.fetch_sub(1, std::memory_order_relaxed);
-    if (turn != Turn::kDone) {
-      item.length = turn == Turn::kAgainLong ? Length::kLong : Length::kShort;
-      // The place in the deque may want memory: then the task ends as if it had thrown.
-      RunGuarded("worker pool", [&] { Push(std::move(item)); });
-    }
     if (stopping_) {
       for (Queues& queues : queues_) queues.wake.notify_all();
     }

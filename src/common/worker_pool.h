@@ -10,7 +10,8 @@
 //   - long turns (more than about 10 ms: parsing and printing of megabytes) run on threads of their
 //     own, at a low priority of the system: neither short turns nor the model wait for them.
 //
-// An exception that leaves a task is logged and ends the task; the rest goes on.
+// An exception that leaves a task is logged and ends the task; the rest goes on. A task that wants
+// another turn has it, whatever memory is left.
 #pragma once
 
 #include <array>
@@ -83,7 +84,10 @@ class WorkerPool {
     std::condition_variable wake;
   };
 
-  void Push(Item item);
+  // An item that could not be queued for want of memory stays as it was.
+  void Push(Item&& item);
+  // Runs a task until it is done, or queued for its next turn. `lock` is held before and after.
+  void RunTurns(Item* item, std::unique_lock<std::mutex>* lock);
   // The next task for a turn of this length; false: none. mutex_ held, as for Push.
   bool TakeNext(Length length, Item* item);
   void Run(Length length);

@@ -1,7 +1,7 @@
 // The bytes of an input file, unpacked. Of one thread.
 //
 // gzip (RFC 1952, any number of members, by zlib) and Zstandard (RFC 8878, any number of frames, by
-// libzstd) are told by their first bytes, whatever the file is called. Memory is bounded by blocks
+// libzstd) are recognised by their first bytes, not by the file's name. Memory is bounded by blocks
 // of 64 KiB and by the window of the packer: 32 KiB of gzip, at most 128 MiB of Zstandard.
 #pragma once
 
@@ -27,10 +27,10 @@ class ByteSource {
 // a read ends with kCancelled once this descriptor is readable.
 Expected<std::unique_ptr<ByteSource>> OpenFile(const std::string& name, int stop_fd = -1);
 
-// What `packed` holds, unpacked; itself where it is not packed. Reads its first bytes.
+// Unpacks `packed`; returns it as it is where it is not packed. Reads its first bytes.
 //
-// Reading fails with kInvalidArgument where packed data are damaged or cut off, or where something
-// else stands behind them.
+// Reading fails with kInvalidArgument where packed data are damaged or cut off, or followed by
+// other data.
 Expected<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed);
 
 }  // namespace penstock

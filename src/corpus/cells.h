@@ -12,13 +12,12 @@ namespace penstock {
 // The first line of `text`, without its end.
 std::string_view FirstLine(std::string_view text);
 
-// What parts the cells of CSV whose first line is `header`: ',', or where it has none outside of
-// quotes ';' or a tab.
+// The delimiter of CSV whose first line is `header`: ',', or where it has none outside of quotes
+// ';' or a tab.
 char DelimiterOf(std::string_view header);
 
 // Cells of one record, without its end, quotes taken off; at least one. A quote inside of a bare
-// cell is itself. kInvalidArgument: something stands behind a closing quote, or a quote is not
-// closed.
+// cell is literal. kInvalidArgument: text behind a closing quote, or a quote that is not closed.
 Status ParseCells(std::string_view record, char delimiter, std::vector<std::string>* cells);
 
 }  // namespace penstock

@@ -21,7 +21,7 @@ struct Signature {
   const char* what;
 };
 
-// The first bytes of what people have beside texts.
+// The first bytes of common files that are not text.
 constexpr Signature kSignatures[] = {
     {string_view("PAR1", 4), "Parquet"},
     {string_view("PK\x03\x04", 4), "a zip archive (as .xlsx, .docx and .npz are)"},
@@ -196,7 +196,7 @@ Expected<InputFormat> Recognise(const TextStream& stream, const std::string& nam
   // The header of a table may be a word in quotes.
   if (!table && line.starts_with('"') && JsonDocument::Parse(line).ok()) return InputFormat::kJsonl;
   if (named == InputFormat::kJson && !head.starts_with('[')) {
-    // Not the array its name promises; strings and objects a line were told above.
+    // Not the array its name promises; JSON lines were recognised above.
     if (!head.empty()) return Refused("no JSON in spite of its name");
     return InputFormat::kText;
   }

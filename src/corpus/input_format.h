@@ -1,5 +1,5 @@
-// Which form an input has, told by its first bytes; its name decides only where these leave a
-// choice.
+// The format of an input, recognised by its first bytes; its name decides only where these are
+// ambiguous.
 #pragma once
 
 #include <string>
@@ -36,8 +36,8 @@ Status FillHead(TextStream* stream);
 //                around it
 //   text         all else
 //
-// kUnsupported, with what it looks like: archives, documents, images, matrices and other binary
-// data; UTF-16; XML and HTML; JSON objects over several lines.
+// kUnsupported, naming the form: archives, documents, images, matrices and other binary data;
+// UTF-16; XML and HTML; JSON objects over several lines.
 Expected<InputFormat> Recognise(const TextStream& stream, const std::string& name,
                                 const std::vector<std::string>& columns);
 

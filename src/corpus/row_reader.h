@@ -55,7 +55,7 @@ struct Row {
   // could be read, the rest is empty.
   Status status;
 
-  // What is wrong with a bad row, without `where`.
+  // The error of a bad row, without `where`.
   std::string Reason() const;
 };
 
@@ -102,7 +102,7 @@ class RowReader {
   // Blank lines of JSONL and of tables are no rows; of text they are empty texts.
   Expected<std::optional<Row>> Next();
 
-  // Opens every regular file and looks at its head, so that what cannot be read is known before
+  // Opens every regular file and looks at its head, so that unreadable files are reported before
   // work begins. To be called before Next or not at all; reads nothing of standard input or pipes.
   Status Check() const;
 

@@ -45,8 +45,8 @@ class LineSplitter : public RowSplitter {
   }
 
  private:
-  // What is left of the line is passed over when the next row is asked for, not before: a caller
-  // that stops here need not wait for a line of any length.
+  // The rest of the line is skipped when the next row is asked for, not before: a caller that stops
+  // here need not wait for a line of any length.
   bool Refuse(RawRow* row) {
     row->text = {};
     row->status = TooLong("the line", bytes_max_);

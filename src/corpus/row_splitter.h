@@ -11,7 +11,7 @@
 namespace penstock {
 
 struct RawRow {
-  std::string text;     // without the end of the line, or what stands between elements
+  std::string text;     // without the line's end or separators of elements
   uint64_t offset = 0;  // of its first byte in the text
   uint64_t number = 0;  // of its first line, from 1; of an array's element from 0
   Status status;        // not OK: this row alone is broken; `text` is empty

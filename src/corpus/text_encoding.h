@@ -1,4 +1,4 @@
-// From other encodings to UTF-8, and where a text stops being UTF-8.
+// Conversion of other encodings to UTF-8, and the check of UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ const char* TextEncodingName(TextEncoding encoding);
 // The position of the first byte that belongs to no UTF-8 character; npos if all bytes do.
 size_t FindNotUtf8(std::string_view text);
 
-// Turns a stream of bytes into UTF-8, block by block. What has no character in the encoding becomes
-// kNoCharacter, a byte that stands in no UTF-8, so that the row it is in is found to be broken.
+// Turns a stream of bytes into UTF-8, block by block. Bytes without a character in the encoding
+// become kNoCharacter, which is not valid UTF-8, so that their row is found to be broken.
 class Transcoder {
  public:
   static constexpr char kNoCharacter = '\xff';

@@ -1,5 +1,5 @@
 // The text of one input file, unpacked and as UTF-8, as a window that moves over it. Of one thread.
-// Memory: what was filled and not consumed.
+// Memory: the bytes filled and not consumed.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class TextStream {
   // `source` is unpacked already.
   TextStream(std::unique_ptr<ByteSource> source, TextEncoding encoding);
 
-  // What was read and not consumed. Valid until Fill or Consume.
+  // The text read and not consumed. Valid until Fill or Consume.
   std::string_view view() const { return std::string_view(text_).substr(begin_); }
   // Makes view() longer; false at the end. A byte order mark in front is left out.
   Expected<bool> Fill();

@@ -149,7 +149,8 @@ class ZstdSource : public ByteSource {
       if (ZSTD_isError(wanted_)) return Failure(ZSTD_getErrorCode(wanted_), at_begin);
       bytes_.Consume(in.pos);
       if (wanted_ == 0) ++frames_;
-      // The decoder may hold back what found no room before; without more there is nothing left.
+      // The decoder may hold back output that found no room before; without more there is nothing
+      // left.
       if (!more && out.pos == 0 && wanted_ != 0)
         return Status::InvalidArgument("the zstd data are cut off");
     }

@@ -42,7 +42,7 @@ struct EmbeddingAccuracy {
   double spearman_difference = 0;    // 1 - Spearman of the cosines of pairs of texts
   double top10_overlap_percent = 0;  // of each text's 10 nearest neighbours among the others
 
-  // What is beyond the limits, "cosine mean 0.9981 (limit 0.999), ..."; "" = nothing.
+  // The values beyond the limits, "cosine mean 0.9981 (limit 0.999), ..."; "" = nothing.
   std::string Beyond(const AccuracyLimits& limits) const;
 };
 

@@ -13,10 +13,10 @@ namespace penstock {
 
 inline constexpr size_t kVariedTextsMax = 100'000;
 
-// The first `count` texts of an endless row; no two are equal. count <= kVariedTextsMax.
+// The first `count` texts of an endless sequence; no two are equal. count <= kVariedTextsMax.
 std::vector<std::string> VariedTexts(size_t count);
 
-// What they are made of (varied_sentences.cc).
+// The sentences they are made of (varied_sentences.cc).
 std::span<const std::string_view> VariedSentences();
 
 }  // namespace penstock

@@ -101,9 +101,11 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
 
   void Start() {
     if (RequestTrace* const trace = plan_.context.trace.get()) {
-      trace->SetModel(plan_.engine->name());
-      trace->SetRows(
-          static_cast<int64_t>(plan_.request_items > 0 ? plan_.request_items : plan_.items.size()));
+      // Who cut the request into parts has said so: other threads may read it by now.
+      if (plan_.request_items == 0) {
+        trace->SetModel(plan_.engine->name());
+        trace->SetRows(static_cast<int64_t>(plan_.items.size()));
+      }
       trace->Enter(Stage::kTokenize);
     }
     if (const Status status = CheckKnownOutput(); !status.ok()) return done_(status);
@@ -176,8 +178,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     return CheckResponseBytes(static_cast<int64_t>(values) * plan_.printed_value_bytes,
                               response_bytes_max_);
   }
-  // Before anything is tokenized or copied: what the request says by itself. A text has a token at
-  // least.
+  // Checked before anything is tokenized or copied. A text has at least one token.
   Status CheckKnownOutput() const {
     const auto max_tokens = static_cast<size_t>(plan_.engine->info().max_tokens);
     size_t tokens = 0;
@@ -200,7 +201,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
         (kValueBytes + plan_.printed_value_bytes + plan_.response_value_bytes));
   }
 
-  // Of several failures that of the first item counts, whichever thread comes first.
+  // Of several failures that of the first item counts, in any order of threads.
   void Fail(size_t item, Status status) noexcept {
     const std::lock_guard lock(error_mutex_);
     failed_.store(true, std::memory_order_relaxed);
@@ -209,7 +210,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     error_ = std::move(status);
   }
 
-  // What the job has now, or nothing needs any more. Tasks that come late look at neither.
+  // The job has copied these, or they are no longer needed. Late tasks do not read them.
   void FreeInputs() {
     for (Chunk& chunk : chunks_) chunk.made = {};
     plan_.items = std::vector<EncodeItem>();
@@ -248,9 +249,9 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     }
     job->output = plan_.output;
     job->context = plan_.context;
-    job->may_lead = pool_->HasIdleThread();  // who tokenizes what comes meanwhile
+    job->may_lead = pool_->HasIdleThread();  // it tokenizes meanwhile
     FreeInputs();
-    // With this object, and so with its lease of the engine.
+    // Keeps this object, and so its lease of the engine.
     job->done = [self = shared_from_this(), truncation](std::unique_ptr<EncodeJob> back,
                                                         Status status) {
       if (!status.ok()) return self->done_(std::move(status));
@@ -310,7 +311,7 @@ std::string PreparedText(const Engine& engine, std::string_view prompt, std::str
 
 void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done) {
   PENSTOCK_CHECK(!plan.items.empty());
-  // It comes on threads of others, who could not tell the request what went wrong.
+  // `done` runs on other modules' threads, which could not report its exceptions to the request.
   EncodeDone guarded = [done = std::move(done)](Expected<EncodeOutcome> outcome) {
     try {
       done(std::move(outcome));

@@ -1,4 +1,4 @@
-// The way from texts to model outputs that every behaviour shares: tokenize on the worker pool, in
+// The path from texts to model outputs, for every behaviour: tokenize on the worker pool, in
 // chunks; join the chunks into one job; hand it to the model's scheduler.
 //
 //   Start --> [chunk][chunk][chunk] on the pool, taking turns with other requests
@@ -38,17 +38,17 @@ struct EncodeItem {
 struct EncodePlan {
   EngineLease engine;
   std::vector<EncodeItem> items;
-  std::shared_ptr<const void> owner;  // keeps what the items view
+  std::shared_ptr<const void> owner;  // keeps the viewed texts and ids
   std::string prompt;                 // put before `first`; not before ids
   bool truncate = true;
   TruncationSide side = TruncationSide::kRight;
   bool add_special_tokens = true;
   EncoderOutput output = EncoderOutput::kPooled;
-  // What the response takes for each value of the output, besides the value: printed, and in
-  // values made of it.
+  // Bytes of the response for each output value, besides the value: printed, and of values derived
+  // from it.
   int64_t printed_value_bytes = 0;
   int64_t response_value_bytes = 0;
-  size_t request_items = 0;  // of the request that this is a part of; 0: it is all of it
+  size_t request_items = 0;  // of the whole request; 0: this plan is all of it
   RequestContext context;
 };
 
@@ -66,12 +66,12 @@ using EncodeDone = std::function<void(Expected<EncodeOutcome>)>;
 // The text as the tokenizer gets it: prompt before it, lower case where the model wants that.
 std::string PreparedText(const Engine& engine, std::string_view prompt, std::string_view text);
 
-// What a plan passes through. All outlive it.
+// The stages of a plan. All outlive it.
 struct EncodeStages {
   WorkerPool* pool = nullptr;
   TokenCache* tokens = nullptr;
   ResultCache* results = nullptr;
-  // Gets the time from the call until all is tokenized.
+  // Observes the time from the call until all items are tokenized.
   Histogram* tokenize_duration = nullptr;
   RunStages run = RunStages::kAll;
   int64_t response_bytes_max = INT64_MAX;  // printed
@@ -87,8 +87,8 @@ Status CheckResponseBytes(int64_t bytes, int64_t limit);
 // results and the printed response before the model is asked.
 //
 // Calls `done` exactly once: on this thread when the plan is refused at once, else on a worker or
-// on the model's executor. Errors: what is wrong with an item (the first of them in order), the
-// refusals of pool and scheduler, of memory, cancellation.
+// on the model's executor. Errors: a bad item (the first in order), refusal by pool, scheduler or
+// memory budget, cancellation.
 void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done);
 
 }  // namespace penstock

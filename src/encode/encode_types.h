@@ -1,12 +1,12 @@
-// What encoding a request counts, and which of its stages are run.
+// Counts of an encoded request, and the stages to run.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock {
 
-// For measuring: which stages of the way of a request are run. kTokenize stops before the model and
-// answers zeros; kInfer makes up as many ids as a text may have, from its length in bytes.
+// For measurements: which stages of a request are run. kTokenize stops before the model and answers
+// zeros; kInfer makes up as many ids as a text may have, from its length in bytes.
 enum class RunStages { kAll, kTokenize, kInfer };
 
 struct Usage {
@@ -15,9 +15,9 @@ struct Usage {
 
 struct Truncation {
   int64_t inputs = 0;  // how many inputs were cut
-  int64_t tokens = 0;  // how many tokens were cut off, of what was read
+  int64_t tokens = 0;  // how many tokens were cut off, of the text that was read
   // Bytes of texts that were cut off without being read (limited_text.h). Where this is not 0,
-  // `tokens` is less than what there was to cut.
+  // `tokens` is less than the number cut.
   int64_t unread_bytes = 0;
 };
 

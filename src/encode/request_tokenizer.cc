@@ -41,7 +41,7 @@ Status RequestTokenizer::Add(size_t i, Scratch* scratch, TokenizedItems* out) {
   }
   out->lengths.push_back(static_cast<int32_t>(length));
   if (skips_prompt && prompt_tokens_ > 0) {
-    // What was cut off on the left was prompt first; one token is always left to pool.
+    // A cut on the left removes the prompt first; one token is always left to pool.
     size_t skip = item.is_ids ? 0 : prompt_tokens_;
     if (plan_.side == TruncationSide::kLeft) skip -= std::min(skip, cut.tokens);
     out->pool_skip.push_back(static_cast<int32_t>(std::min(skip, length - 1)));

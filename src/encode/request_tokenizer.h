@@ -1,10 +1,10 @@
 // The inputs of one request as the model takes them: ids, cut to its limit, special tokens around.
 //
 // A RequestTokenizer is made for a request and works on its items in any order, in any number of
-// threads. Of every text no more is read than the limit needs (text/limited_text.h). What items
-// have in common is tokenized once: the query of a rerank request, and the prompt, up to the last
-// word of it where a cut is exact (Tokenizer::CutBefore); a prompt without such a place is
-// tokenized with its text.
+// threads. Of every text no more is read than the limit needs (text/limited_text.h). Text that
+// items share is tokenized once: the query of a rerank request, and the prompt, up to the last word
+// of it where a cut is exact (Tokenizer::CutBefore); a prompt without such a place is tokenized
+// with its text.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace penstock {
 
-// What a run of items became. `lengths` and `pool_skip` as EncodeJob.
+// The tokens of a run of items. `lengths` and `pool_skip` as EncodeJob.
 struct TokenizedItems {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;
@@ -42,7 +42,7 @@ class RequestTokenizer {
   Status Add(size_t i, Scratch* scratch, TokenizedItems* out);
 
  private:
-  // What one text, or pair, came to.
+  // The part of one text or pair that was cut off.
   struct Cut {
     size_t tokens = 0;
     size_t unread_bytes = 0;
@@ -64,7 +64,7 @@ class RequestTokenizer {
   const StopCondition stop_;
   const std::string prompt_;  // as the tokenizer gets it
 
-  // Made by the first that needs it.
+  // Made by the first item that needs them.
   std::once_flag prompt_once_;
   Status prompt_status_;
   size_t prompt_tokens_ = 0;  // of the prompt alone, where pooling leaves it out

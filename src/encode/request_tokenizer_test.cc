@@ -35,7 +35,7 @@ class RequestTokenizerTest : public testing::TestWithParam<std::string> {
     engine_ = std::make_unique<Engine>(std::move(parts), options, &metrics_);
   }
 
-  // What the request has to come to.
+  // The expected result.
   Status Plainly(const EncodePlan& plan, TokenizedItems* out) {
     const Tokenizer& tokenizer = engine_->tokenizer();
     EncodeOptions options;
@@ -157,7 +157,7 @@ TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
         plan.add_special_tokens = random_() % 4 != 0;
         const bool pairs = plan.prompt.empty() && random_() % 2 == 0;
         const bool one_query = random_() % 2 == 0;
-        // What the items view; a few of the texts come again.
+        // The texts that items view; a few are repeated.
         std::vector<std::string> texts;
         for (int i = 0; i < 12; ++i) {
           texts.push_back(i % 4 == 3 ? texts[i - 2] : Text(random_() % (i % 2 == 0 ? 6 : 300)));
@@ -185,7 +185,7 @@ TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
 INSTANTIATE_TEST_SUITE_P(Tokenizers, RequestTokenizerTest, testing::ValuesIn(TokenizerNames()),
                          [](const auto& test) { return test.param; });
 
-// Counts what it is asked.
+// Records the texts it is given.
 class CountingTokenizer : public FakeTokenizer {
  public:
   Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const override {

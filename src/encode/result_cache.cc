@@ -13,13 +13,6 @@
 namespace penstock {
 namespace {
 
-LruOptions Options(size_t bytes, std::chrono::seconds ttl) {
-  LruOptions options;
-  options.bytes_max = bytes;
-  options.ttl = ttl;
-  return options;
-}
-
 // Floats of one row of this output; 0: rows of this output are not kept.
 size_t RowWidth(const Engine& engine, EncoderOutput output) {
   if (output == EncoderOutput::kPooled) return static_cast<size_t>(engine.info().embedding_size);
@@ -32,8 +25,8 @@ void AppendBytes(const T* from, size_t count, std::string* to) {
   to->append(reinterpret_cast<const char*>(from), count * sizeof(T));
 }
 
-// All that a row's result depends on besides the model. The numbers in front have fixed sizes, and
-// type ids are as many as ids, so no two rows have one key.
+// Key of a row: all its result depends on besides the model. The numbers in front have fixed sizes,
+// and type ids are as many as ids, so no two rows have one key.
 std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
   const auto length = static_cast<size_t>(job.lengths[row]);
   const int32_t head[3] = {static_cast<int32_t>(job.output),
@@ -174,7 +167,7 @@ ResultCache::ResultCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* re
                          Metrics* metrics)
     : remote_(remote),
       metrics_(MakeCacheMetrics("result", metrics)),
-      lru_(Options(bytes, ttl), &metrics_),
+      lru_(LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_),
       flights_(std::make_unique<Flights>()) {}
 
 ResultCache::~ResultCache() = default;

@@ -1,12 +1,12 @@
-// Results of sequences that come again: the same model, output and ids give the same bits, so the
-// model need not work them out anew. Off unless asked for.
+// ResultCache: results of repeated sequences. The same model, output and ids give the same bits, so
+// the model need not compute them again. Off by default.
 //
 //   Submit --> known rows are taken out --> (Redis is asked for the others) --> scheduler
 //         <-- rows put together in their order <-- results of the others, kept for the next time
 //
 // Equal rows that miss at once are computed once: the first leads, later ones follow and get its
-// values. A row never follows bulk work where it is interactive, nor a request much larger than its
-// own; where the leader fails, its followers are computed by themselves.
+// values. An interactive row never follows bulk work, and no row a request much larger than its
+// own. If the leader fails, its followers are computed by themselves.
 //
 // One row a sequence: pooled vectors and logits. Token embeddings are not kept; they are long.
 #pragma once

@@ -173,7 +173,7 @@ TEST_F(ResultCacheTest, RefusalsAndFailures) {
   Values(Job({{9, 9}}), 1);  // nothing was kept of it
   engine_->scheduler().Stop();
   EXPECT_EQ(Run(Job({{1}})).status.code(), StatusCode::kUnavailable);
-  // What is known is answered all the same.
+  // Known rows are answered all the same.
   Values(Job({{9, 9}}), 0);
 }
 

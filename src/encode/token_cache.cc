@@ -4,22 +4,11 @@
 #include <cstring>
 
 namespace penstock {
-namespace {
-
-LruOptions Options(size_t bytes, std::chrono::seconds ttl) {
-  LruOptions options;
-  options.bytes_max = bytes;
-  options.ttl = ttl;
-  return options;
-}
-
-}  // namespace
-
 TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote,
                        Metrics* metrics)
     : remote_(remote),
       metrics_(MakeCacheMetrics("token", metrics)),
-      lru_(Options(bytes, ttl), &metrics_) {}
+      lru_(LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_) {}
 
 Status TokenCache::EncodeText(const Engine& engine, std::string_view text,
                               const StopCondition& stop, std::vector<int32_t>* ids) {

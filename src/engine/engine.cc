@@ -14,6 +14,7 @@
 #include "common/waiting_lock.h"
 #include "engine/fingerprint.h"
 #include "models/encoder.h"
+#include "tensor/bulk_turn.h"
 
 namespace penstock {
 namespace {
@@ -37,10 +38,13 @@ class ModelRunner : public EncoderRunner {
   void PlaceExecutor() const override { backend_->PlaceCaller(); }
   uint64_t HeldBytes() const override { return session_.HeldBytes(); }
   uint64_t ReleaseMemory() override {
-    const std::unique_lock lock(session_mutex_, std::try_to_lock);
-    if (!lock) return 0;
-    const uint64_t released = session_.Release();
-    TrimHeap();
+    uint64_t released = 0;
+    {
+      const std::unique_lock lock(session_mutex_, std::try_to_lock);
+      if (!lock) return 0;
+      released = session_.Release();
+    }
+    TrimHeap();  // takes milliseconds, in which a batch may run
     return released;
   }
 
@@ -51,7 +55,7 @@ class ModelRunner : public EncoderRunner {
   EncoderSession session_;
 };
 
-// In the place of a model that is not there.
+// Stands in for a missing model.
 class NoRunner : public EncoderRunner {
  public:
   int32_t OutputWidth(EncoderOutput) const override { return 0; }
@@ -93,17 +97,38 @@ EncoderSchedulerOptions Named(EncoderSchedulerOptions options, const std::string
   return options;
 }
 
-// What a batch of this model costs, and with it the limits of one.
+// Runs batches in turns of the gate: a model that loads beside others that serve.
+class TurnRunner : public EncoderRunner {
+ public:
+  TurnRunner(EncoderRunner* runner, ComputeGate* gate) : runner_(runner), gate_(gate) {}
+  int32_t OutputWidth(EncoderOutput output) const override { return runner_->OutputWidth(output); }
+  Status Run(const PackedBatch& batch, EncoderOutput output,
+             std::span<float* const> sinks) override {
+    if (gate_ == nullptr) return runner_->Run(batch, output, sinks);
+    const auto begin = Clock::now();
+    const BulkTurn turn(gate_);
+    waited_ += Clock::now() - begin;
+    return runner_->Run(batch, output, sinks);
+  }
+  Clock::duration waited() const { return waited_; }
+
+ private:
+  EncoderRunner* const runner_;
+  ComputeGate* const gate_;
+  Clock::duration waited_{};
+};
+
+// Measures the batch times of this model, and with them its batch limits.
 Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* scheduler) {
   MeasureOptions measure;
   measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
   measure.length_max = parts.max_tokens;
-  // This model's own time: batches of others that run meanwhile are waited for, not counted.
-  measure.now = [] { return Clock::now() - WaitingLock::Waited(); };
+  // This model's own time: waiting for other models' batches is not counted.
+  TurnRunner runner(parts.runners[0].get(), scheduler->gate);
+  measure.now = [&runner] { return Clock::now() - WaitingLock::Waited() - runner.waited(); };
   const bool automatic = scheduler->max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
   if (!automatic) measure.tokens_max = std::min(measure.tokens_max, scheduler->max_batch_tokens);
-  PENSTOCK_ASSIGN_OR_RETURN(const BatchMeasurement measured,
-                            MeasureBatchTimes(parts.runners[0].get(), measure));
+  PENSTOCK_ASSIGN_OR_RETURN(const BatchMeasurement measured, MeasureBatchTimes(&runner, measure));
   scheduler->times = measured.times;
   scheduler->length_max = parts.max_tokens;
   if (automatic) scheduler->max_batch_tokens = measured.knee_tokens;

@@ -1,5 +1,5 @@
-// Engine: one encoder model, ready to work: folder, tokenizer, weights and scheduler. Who uses one
-// of the registry's holds a lease of it (engine_lease.h).
+// Engine: one encoder model, ready to work: folder, tokenizer, weights and scheduler. Users of a
+// registered engine hold a lease (engine_lease.h).
 //
 // The Engine owns all four; only the Backend is shared between models. Everything but the scheduler
 // is immutable after loading, so any thread may read it.
@@ -45,7 +45,7 @@ Expected<PoolingMode> ParsePoolingMode(const std::string& name);
 // "auto" (none), "f32", "bf16", "int8"; kInvalidArgument lists them.
 Expected<std::optional<DType>> ParseDType(const std::string& name);
 
-// What an Engine is made of. Tests put their own tokenizer and runner in.
+// The parts of an Engine. Tests supply their own tokenizer and runner.
 struct EngineParts : EngineInfo {
   ModelFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -60,7 +60,7 @@ class Engine final : public Model {
                                                 const EngineOptions& options, Backend* backend,
                                                 Metrics* metrics);
   // A tokenizer and no model, from a folder with tokenizer.json or from such a file: for
-  // Service::Tokenize alone, what needs a model fails. As ModelFolder::ReadForTokenizer.
+  // Service::Tokenize alone; calls that need a model fail. As ModelFolder::ReadForTokenizer.
   static Expected<std::unique_ptr<Engine>> LoadTokenizer(const std::string& path,
                                                          const EngineOptions& options,
                                                          Metrics* metrics);
@@ -78,8 +78,8 @@ class Engine final : public Model {
   ModelTask task() const { return parts_.folder.task; }
   const ModelFolder& folder() const { return parts_.folder; }
   const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
-  // Caches tell engines apart by it. It belongs to the fingerprint, so that a model that is loaded
-  // again finds its entries; without one it is this engine's alone. Never used again for another.
+  // The engine's number in cache keys. Engines of one fingerprint share it, so that a reloaded
+  // model finds its entries; without a fingerprint it is this engine's alone. Never reused.
   uint64_t cache_id() const { return cache_id_; }
   // Equal for equal models in every process (fingerprint.h); "" if it was not asked for.
   const std::string& fingerprint() const { return parts_.fingerprint; }

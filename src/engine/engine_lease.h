@@ -22,9 +22,9 @@ class LeaseCount {
   LeaseCount(const LeaseCount&) = delete;
   LeaseCount& operator=(const LeaseCount&) = delete;
 
-  // From here on leases are given. What the engine is was written before. Not while there are any.
+  // From here on leases are given; the engine is complete. Not while there are leases.
   void Open() { word_.store(kOpen, std::memory_order_release); }
-  // From here on none are given. True: there were none. Else Drained is called where the last goes.
+  // From here on none are given. True: there were none. Else dropping the last one calls Drained.
   bool Close() { return word_.fetch_and(~kOpen, std::memory_order_acq_rel) == kOpen; }
 
   // False: closed.
@@ -38,9 +38,9 @@ class LeaseCount {
     }
     return false;
   }
-  // By someone who has a lease.
+  // Only by a holder of a lease.
   void Add() { word_.fetch_add(1, std::memory_order_relaxed); }
-  // acq_rel: who frees the engine sees all that was done with it.
+  // acq_rel: the thread that frees the engine sees all earlier use of it.
   void Drop() {
     if (word_.fetch_sub(1, std::memory_order_acq_rel) == 1) Drained();
   }
@@ -52,7 +52,7 @@ class LeaseCount {
  private:
   static constexpr uint64_t kOpen = uint64_t{1} << 63;
 
-  // Once for each Close that found leases. After it returns the count is touched no more.
+  // Once for each Close that found leases. The count is not touched after it returns.
   virtual void Drained() = 0;
 
   std::atomic<uint64_t> word_{0};
@@ -61,7 +61,7 @@ class LeaseCount {
 class EngineLease {
  public:
   EngineLease() = default;
-  // Of an engine that nobody unloads; it outlives the lease.
+  // Of an engine that is never unloaded and outlives the lease.
   explicit EngineLease(Engine* engine) : engine_(engine) {}
   // Takes over a lease that `count` has counted.
   EngineLease(LeaseCount* count, Engine* engine) : count_(count), engine_(engine) {}

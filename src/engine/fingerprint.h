@@ -1,5 +1,5 @@
-// What makes a model's results what they are, in 64 hexadecimal digits: for caches that processes
-// share.
+// A digest of all that a model's results depend on, in 64 hexadecimal digits: for caches that
+// processes share.
 #pragma once
 
 #include <string>

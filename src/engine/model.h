@@ -1,7 +1,7 @@
-// Model: what the registry keeps, whatever family it is of.
+// Model: the registry's view of a model of any family.
 //
-// What a model offers is asked of it: each capability has a function here that gives its interface,
-// or null. Another family of models adds its function (`generator()`, `tensors()`) and a class that
+// Each capability has a function here that gives its interface, or null where the model lacks it.
+// Another family of models adds its function (`generator()`, `tensors()`) and a class that
 // implements it; the registry, leases and unloading stay as they are.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace penstock {
 
 class Engine;  // engine.h
 
-// What is known of a loaded model besides its folder.
+// Properties of a loaded model besides its folder.
 struct EngineInfo {
   int32_t hidden_size = 0;
   int32_t embedding_size = 0;
@@ -44,7 +44,7 @@ class Model {
   virtual uint64_t HeldBytes() const = 0;
   virtual uint64_t ReleaseMemory() = 0;
 
-  // Takes no more work, finishes what it took and joins its threads. May be called twice, but not
+  // Takes no more work, finishes accepted work and joins its threads. May be called twice, but not
   // on a thread of the model.
   virtual void Stop() = 0;
 

@@ -210,8 +210,8 @@ Expected<EngineLease> Registry::Impl::Get(Slot* slot) const {
 
 // With at least one model.
 Expected<EngineLease> Registry::Impl::FirstOf(std::optional<ModelTask> task) const {
-  // A model that was never loaded may be the one, so the first of the task is known only when those
-  // before it are.
+  // The task of a model that was never loaded is unknown, so the first of a task is known only when
+  // all before it were loaded.
   for (Slot* slot : names().slots) {
     if (slot->task == -1 && slot->IsPending()) return StillLoading(*slot);
     if (slot->Does(task)) return Get(slot);
@@ -219,18 +219,18 @@ Expected<EngineLease> Registry::Impl::FirstOf(std::optional<ModelTask> task) con
   return Get(names().slots.front());
 }
 
-// What a name means that no model has, where any name is accepted.
+// The model of an unknown name, where any name is accepted.
 Expected<EngineLease> Registry::Impl::AnyOf(const std::string& name,
                                             std::optional<ModelTask> task) const {
   Slot* found = nullptr;
   for (Slot* slot : names().slots) {
-    // It may be another of the task; then the name would mean neither.
+    // This may be a second model of the task; then the name would be unknown.
     if (slot->task == -1 && slot->IsPending()) return StillLoading(*slot);
     if (!slot->Does(task)) continue;
     if (found != nullptr) return Unknown(name);
     found = slot;
   }
-  if (found == nullptr) return FirstOf(task);  // none does that: the caller says what is offered
+  if (found == nullptr) return FirstOf(task);  // no model of the task: the caller refuses
   return Get(found);
 }
 

@@ -1,7 +1,7 @@
 // Registry: the models of this process by served name. It loads them and unloads them, while others
 // are at work.
 //
-//   Add                        Load, one load however many ask
+//   Add                        Load; concurrent callers share it
 //   ---> waiting --> loading --> ready --> draining --> absent --> waiting ...
 //                           \--> failed ----------------- Load, after a back-off --> waiting ...
 //
@@ -10,21 +10,20 @@
 // would answer to that, too. Names are settled before loading starts; a model keeps them while it
 // is absent.
 //
-// Who may destroy what, and on which thread
+// Ownership and threads
 //   registry  The registry alone owns models. All others have leases (engine_lease.h), which Find
-//             gives. What a loader makes is the registry's as soon as it is returned; one thread
-//             loads, a model at a time.
+//             gives. A model is the registry's as soon as the loader returns it; one thread loads,
+//             a model at a time.
 //   request   Holds a lease from the moment it has looked its model up until its last callback is
 //             gone; so a thread that submits, and perhaps leads, holds one until Submit has
 //             returned.
-//   Unload    Closes the model: Find gives no more leases, those that were given stay good. Whoever
-//             drops the last one tells the reaper and touches the model no more. It may be an
-//             executor of this very model that is on its way out of `done`, so it frees nothing.
+//   Unload    Closes the model: Find gives no more leases, those that were given stay good. The
+//             thread that drops the last one tells the reaper and touches the model no more. It may
+//             be an executor of this very model, returning from `done`, so it frees nothing.
 //   reaper    One thread. When a model comes to it, no thread is in the model any more but its own
 //             executors: it stops the model, which joins them, frees it and gives the heap's free
-//             memory back to the system; only then is the model absent. Nothing else frees a model,
-//             but for the destructor of the registry, which does the reaper's work where no reaper
-//             was started.
+//             memory back to the system; only then is the model absent. Only the registry's
+//             destructor frees models too: it does the reaper's work where no reaper was started.
 //   slots     One a name, made by Add, they live as long as the registry, which waits for the end
 //             of all leases before it goes. So a lease may be dropped at any time, on any thread.
 //
@@ -66,7 +65,7 @@ enum class ModelState {
   kAbsent,    // unloaded
 };
 
-// For how long a failure to load is the answer of Load: doubled with each in a row.
+// For how long Load returns the last failure: doubled with each in a row.
 struct LoadBackOff {
   std::chrono::milliseconds min{1000};
   std::chrono::milliseconds max{60000};
@@ -96,30 +95,29 @@ class Registry {
   // Waits until no model is waiting or loading; the first failure, if any.
   Status WaitLoaded();
 
-  // Has a model loaded that is absent or failed; one being unloaded is loaded again after that. All
-  // who ask meanwhile get the outcome of the one load:
+  // Loads a model that is absent or failed; one being unloaded is loaded again after that.
+  // Concurrent callers get the outcome of the one load:
   //   kNotFound     no model has the name, or the loader says so
   //   kUnavailable  the last load failed, and its back-off is not over: retry_after_s; or Stop()
   //                 was called
-  // and what else the loader says. A model that is ready may be unloaded again before the caller
+  // and other errors of the loader. A model that is ready may be unloaded again before the caller
   // finds it.
   std::shared_future<Status> Load(const std::string& name);
-  // Has a model unloaded: Find refuses it from here on, what is under way is finished. Ready when
-  // its memory is free. kNotFound; kUnavailable: it is being loaded, or there is no thread.
+  // Unloads a model: Find refuses it from here on, work under way is finished. The future is ready
+  // when its memory is free. kNotFound; kUnavailable: it is being loaded, or there is no thread.
   std::shared_future<Status> Unload(const std::string& name);
 
-  // Before the first Find. A name that no model has means the one model that does the task asked
-  // for, where there is one; where there are several, or a task is not given and there are several
-  // models, it is kNotFound as ever.
+  // Before the first Find. An unknown name means the only model of the requested task (without a
+  // task: the only model). Where there are several, it is kNotFound as ever.
   void AcceptAnyName();
 
   // The engine served as `name`; "" = the first that does `task`, or else the first of all. An
-  // absent model counts as doing what it did when it was last loaded.
-  // kNotFound lists the names; kUnavailable: still loading, failed to load, or unloaded;
-  // kUnsupported: the model is no encoder.
+  // absent model counts with the task it had when last loaded. kNotFound lists the names;
+  // kUnavailable: still loading, failed to load, or unloaded; kUnsupported: the model is no
+  // encoder.
   Expected<EngineLease> Find(const std::string& name,
                              std::optional<ModelTask> task = std::nullopt) const;
-  // Whether a model answers to that name, whatever AcceptAnyName says.
+  // Whether a model answers to that name, regardless of AcceptAnyName.
   bool Has(const std::string& name) const;
 
   struct Entry {
@@ -133,15 +131,15 @@ class Registry {
   };
   // In the order they were added.
   std::vector<Entry> List() const;
-  // Whether each is ready, or was unloaded; false when there is none.
+  // True if there are models and each is ready or was unloaded.
   bool AllReady() const;
 
   // Of all models, see Model.
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 
-  // Ends loading after the model at hand and stops every model; what they accepted is finished.
-  // Waits for no lease.
+  // Ends loading after the current model and stops every model; accepted work is finished. Waits
+  // for no lease.
   void Stop();
 
  private:

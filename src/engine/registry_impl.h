@@ -1,5 +1,5 @@
-// The inside of Registry: registry.cc has names and look-ups, registry_loading.cc the states. The
-// header says who owns what.
+// The inside of Registry: registry.cc has names and look-ups, registry_loading.cc the states.
+// Ownership: registry.h.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 namespace penstock {
 
 struct Registry::Impl {
-  // What all who wait for one load or unload get.
+  // The outcome of one load or unload, shared by its waiters.
   class Outcome {
    public:
     const std::shared_future<Status>& future() const { return future_; }
@@ -52,8 +52,8 @@ struct Registry::Impl {
     std::atomic<ModelState> state{ModelState::kWaiting};  // changed under the registry's mutex
     std::atomic<int> task{-1};                            // ModelTask when last loaded; -1: never
 
-    // The loader's until the count is opened, the reaper's once it was closed and has drained; in
-    // between whoever has a lease may read them.
+    // Owned by the loader until the count is opened, and by the reaper once it is closed and
+    // drained; in between holders of leases may read them.
     std::unique_ptr<Model> model;
     Engine* encoder = nullptr;
 
@@ -62,7 +62,7 @@ struct Registry::Impl {
     Status error;                         // kFailed
     bool to_load = false;                 // the loader's next, or one of them
     bool to_reap = false;                 // kDraining: no lease is left
-    std::optional<Outcome> loading;       // somebody waits for it to be loaded
+    std::optional<Outcome> loading;       // set while callers wait for the load
     std::optional<Outcome> unloading;     // kDraining
     int failures = 0;                     // in a row
     Clock::time_point failed_until;       // kFailed: Load tries again from then on
@@ -71,7 +71,7 @@ struct Registry::Impl {
     void Drained() override { registry->HandToReaper(this); }
   };
 
-  // Who answers to what. Never changed once it is published.
+  // The table of names. Never changed once it is published.
   struct Names {
     std::vector<Slot*> slots;  // in the order they were added
     std::unordered_map<std::string, Slot*> slot_of;
@@ -89,7 +89,7 @@ struct Registry::Impl {
   Expected<EngineLease> FirstOf(std::optional<ModelTask> task) const;
   Expected<EngineLease> AnyOf(const std::string& name, std::optional<ModelTask> task) const;
   Status Unknown(const std::string& name) const;
-  // Of those that are ready, each leased meanwhile.
+  // Calls function(model) for each ready model, under a lease.
   template <typename Function>
   void ForEachModel(Function function) const {
     for (Slot* slot : names().slots) {

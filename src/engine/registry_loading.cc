@@ -1,4 +1,4 @@
-// Registry: how models come and go. The thread that loads, and the reaper.
+// Registry: loading and unloading. The loading thread and the reaper.
 #include <algorithm>
 #include <new>
 #include <stdexcept>
@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-// How long the end of the registry waits for leases before it says so.
+// How long the registry's destructor waits for leases before it logs that.
 constexpr std::chrono::seconds kLongDrain{10};
 
 std::shared_future<Status> Known(Status status) {
@@ -20,8 +20,8 @@ std::shared_future<Status> Known(Status status) {
   return promise.get_future().share();
 }
 
-// What the exception at hand means for the model that was being loaded. Its texts are short enough
-// to need no memory.
+// The current exception as the failure of the model being loaded. Messages are short enough to need
+// no memory.
 Status StatusOfException() noexcept {
   try {
     throw;
@@ -62,14 +62,14 @@ void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
   slot->Open();
 }
 
-// Throws nothing: where memory is short, the message is too.
+// Throws nothing: where memory is short, the message is short.
 void Registry::Impl::SetFailed(Slot* slot, const Status& why) noexcept {
   slot->state = ModelState::kFailed;
   const auto wait = back_off.min * (1 << std::min(slot->failures++, 16));
   slot->failed_until = Clock::now() + std::min(wait, back_off.max);
   try {
     slot->error = why.Annotate("cannot load model '" + slot->spec.name + "'");
-    LogDebug("{}", slot->error.ToString());  // whoever waits for it prints it
+    LogDebug("{}", slot->error.ToString());  // the waiting caller prints it
   } catch (...) {
     slot->error = {StatusCode::kResourceExhausted, "out of memory"};
   }
@@ -87,7 +87,7 @@ Registry::Impl::Slot* Registry::Impl::First(bool Slot::*flag) {
   return found == slots.end() ? nullptr : &*found;
 }
 
-// Where there is no thread to be had, what was to be loaded fails.
+// Where the thread cannot be started, the models to load fail.
 void Registry::Impl::StartLoader() {
   changed.notify_all();
   if (loader_thread.joinable()) return;
@@ -122,7 +122,7 @@ void Registry::Impl::LoadLoop() {
     try {
       LoadSlot(slot, &lock);
     } catch (...) {
-      // Nothing that loading one model throws may end the process, or keep others from loading.
+      // An exception from loading one model must not end the process or keep others from loading.
       if (!lock.owns_lock()) lock.lock();
       if (slot->state == ModelState::kLoading) SetFailed(slot, StatusOfException());
     }
@@ -174,7 +174,7 @@ std::shared_future<Status> Registry::Load(const std::string& name) {
   }
   if (!slot->loading) slot->loading.emplace();
   const std::shared_future<Status> outcome = slot->loading->future();
-  // The reaper passes on one that drains.
+  // The reaper hands on a model that drains.
   if (slot->state != ModelState::kDraining && slot->state != ModelState::kLoading) {
     slot->state = ModelState::kWaiting;
     slot->to_load = true;

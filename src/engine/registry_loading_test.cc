@@ -31,7 +31,7 @@ class MortalRunner final : public FakeEncoderRunner {
 
 class RegistryLoadingTest : public testing::Test {
  protected:
-  // Counts what it loads; "broken" fails while broken_ says so.
+  // Counts its calls; "broken" fails while broken_ is set.
   Registry::Loader Loader() {
     return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
       ++loads_;
@@ -185,7 +185,7 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
       std::this_thread::sleep_for(milliseconds(5));
       answered.set_value(std::move(status));
     };
-    // Who leads has a lease of its own until Submit returns, as Submit asks for.
+    // A leader has a lease of its own until Submit returns, as Submit requires.
     std::thread submitter([&, own = lead ? *lease : EngineLease()] {
       EXPECT_TRUE(engine->scheduler().Submit(std::move(job)).ok());
       std::this_thread::sleep_for(milliseconds(5));
@@ -290,7 +290,7 @@ TEST_F(RegistryLoadingTest, AfterStopNothingIsLoadedAndLeasesStayGood) {
   EXPECT_EQ(registry->Load("b").get().code(), StatusCode::kUnavailable);
   EXPECT_EQ(lease->name(), "a");
   EXPECT_EQ(destroyed_, 1);
-  // The end of the registry waits for who has a lease.
+  // The registry's destructor waits for leases.
   std::thread holder([&, kept = std::move(lease)]() mutable {
     std::this_thread::sleep_for(milliseconds(30));
     EXPECT_EQ(destroyed_, 1);
@@ -315,7 +315,7 @@ TEST_F(RegistryLoadingTest, WithoutALoaderAnAddedEngineIsGoneForGood) {
   EXPECT_EQ(registry.Load("a").get().code(), StatusCode::kUnsupported);
 }
 
-// A lease that was got works, whatever is unloaded meanwhile.
+// A lease works whatever is unloaded meanwhile.
 TEST_F(RegistryLoadingTest, LookingUpWhileModelsComeAndGo) {
   const auto registry = With({{"a", "embedder"}, {"b", "reranker"}});
   std::atomic<bool> stop{false};

@@ -219,7 +219,7 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
   ASSERT_TRUE(backend.ok());
   EngineOptions options;
   options.scheduler.max_batch_tokens = 64;
-  // What is made once in a process is made now.
+  // Makes objects that are made once in a process.
   const std::string folder = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
   ASSERT_TRUE(Engine::Load(folder, options, backend->get(), &metrics_).ok());
   int failed = 0;

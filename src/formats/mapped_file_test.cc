@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "formats/safetensors.h"
+#include "formats/tensor_store.h"
 
 namespace penstock {
 namespace {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <optional>
-#include <set>
 #include <unordered_set>
 
 #include "common/json.h"
@@ -119,17 +117,18 @@ Status CheckLayout(const std::vector<ParsedTensor>& tensors, uint64_t data_bytes
   return Status::Ok();
 }
 
-Expected<std::vector<ParsedTensor>> ParseFile(const MappedFile& file) {
-  const auto bytes = file.bytes();
+}  // namespace
+
+Expected<std::vector<TensorRecord>> ParseSafetensors(std::span<const std::byte> bytes) {
   if (bytes.size() < kLengthBytes) {
     return Status::InvalidArgument("truncated: " + std::to_string(bytes.size()) +
                                    " bytes, shorter than the header's length field");
   }
   const auto header_bytes = Load<uint64_t>(bytes, 0);
-  if (header_bytes > TensorStore::kHeaderBytesMax) {
+  if (header_bytes > kSafetensorsHeaderBytesMax) {
     return Status::InvalidArgument("the header claims " + std::to_string(header_bytes) +
-                                   " bytes; at most " +
-                                   std::to_string(TensorStore::kHeaderBytesMax) + " are allowed");
+                                   " bytes; at most " + std::to_string(kSafetensorsHeaderBytesMax) +
+                                   " are allowed");
   }
   if (header_bytes > bytes.size() - kLengthBytes) {
     return Status::InvalidArgument("truncated: the header claims " + std::to_string(header_bytes) +
@@ -137,8 +136,8 @@ Expected<std::vector<ParsedTensor>> ParseFile(const MappedFile& file) {
                                    std::to_string(bytes.size() - kLengthBytes) + " after it");
   }
   const auto data = bytes.subspan(kLengthBytes + static_cast<size_t>(header_bytes));
-  auto document =
-      JsonDocument::Parse(file.text().substr(kLengthBytes, static_cast<size_t>(header_bytes)));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  auto document = JsonDocument::Parse(text.substr(kLengthBytes, static_cast<size_t>(header_bytes)));
   if (!document.ok()) return document.status().Annotate("header");
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject header, document->Object());
 
@@ -151,9 +150,8 @@ Expected<std::vector<ParsedTensor>> ParseFile(const MappedFile& file) {
       status = Status::InvalidArgument("tensor '" + std::string(name) + "' is there twice");
       return;
     }
-    if (tensors.size() == TensorStore::kTensorsMax) {
-      status = Status::InvalidArgument("more than " + std::to_string(TensorStore::kTensorsMax) +
-                                       " tensors");
+    if (tensors.size() == kTensorsMax) {
+      status = Status::InvalidArgument("more than " + std::to_string(kTensorsMax) + " tensors");
       return;
     }
     simdjson::dom::object object;
@@ -175,13 +173,15 @@ Expected<std::vector<ParsedTensor>> ParseFile(const MappedFile& file) {
   // Writers sort the header by type and name; readers are better served by the order of the bytes.
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const ParsedTensor& a, const ParsedTensor& b) { return a.begin < b.begin; });
-  return tensors;
+  std::vector<TensorRecord> records;
+  records.reserve(tensors.size());
+  for (ParsedTensor& tensor : tensors) records.push_back(std::move(tensor.record));
+  return records;
 }
 
-// The files model.safetensors.index.json names, each once; tensor name -> file in `weight_map`.
-Expected<std::map<std::string, std::string>> ReadIndex(const std::string& path) {
+Expected<std::map<std::string, std::string>> ReadSafetensorsIndex(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document,
-                            JsonDocument::ParseFile(path, TensorStore::kHeaderBytesMax));
+                            JsonDocument::ParseFile(path, kSafetensorsHeaderBytesMax));
   auto object = document.Object();
   if (!object.ok()) return object.status().Annotate(path);
   auto weight_map = object->GetStringMapOrEmpty("weight_map");
@@ -198,106 +198,6 @@ Expected<std::map<std::string, std::string>> ReadIndex(const std::string& path) 
     }
   }
   return weight_map;
-}
-
-}  // namespace
-
-int64_t TensorRecord::elements() const {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return count;
-}
-
-Status TensorRecord::CheckConvertible() const {
-  if (ConvertsToF32(dtype)) return Status::Ok();
-  return Status::Unsupported("tensor '" + name + "' is " + DTypeName(dtype) +
-                             "; weights must be F32, F16, BF16 or F64");
-}
-
-Status TensorRecord::CopyToF32(std::span<float> out) const {
-  PENSTOCK_CHECK(out.size() == static_cast<size_t>(elements()));
-  PENSTOCK_RETURN_IF_ERROR(CheckConvertible());
-  ConvertToF32(dtype, data.data(), out.size(), out.data());
-  return Status::Ok();
-}
-
-Status TensorStore::AddFile(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  auto parsed = ParseFile(file);
-  PENSTOCK_RETURN_IF_ERROR(file.Check());
-  if (!parsed.ok()) return parsed.status().Annotate(path);
-  if (parsed->size() > kTensorsMax - tensors_.size()) {
-    return Status::InvalidArgument(path + ": more than " + std::to_string(kTensorsMax) +
-                                   " tensors in all files");
-  }
-  for (ParsedTensor& tensor : *parsed) {
-    bytes_total_ += tensor.record.data.size();
-    tensors_.push_back(std::move(tensor.record));
-  }
-  files_.push_back(std::move(file));
-  return Status::Ok();
-}
-
-Status TensorStore::IndexNames() {
-  by_name_.reserve(tensors_.size());
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (!by_name_.emplace(tensors_[i].name, i).second) {
-      return Status::InvalidArgument("tensor '" + tensors_[i].name + "' is in two files");
-    }
-  }
-  return Status::Ok();
-}
-
-Expected<std::unique_ptr<TensorStore>> TensorStore::OpenFile(const std::string& path) {
-  auto store = std::make_unique<TensorStore>();
-  PENSTOCK_RETURN_IF_ERROR(store->AddFile(path));
-  PENSTOCK_RETURN_IF_ERROR(store->IndexNames());
-  return store;
-}
-
-Expected<std::unique_ptr<TensorStore>> TensorStore::OpenFolder(const std::string& folder) {
-  namespace fs = std::filesystem;
-  const fs::path root(folder);
-  std::error_code ignored;
-  if (fs::exists(root / "model.safetensors", ignored)) {
-    return OpenFile((root / "model.safetensors").string());
-  }
-  const std::string index = (root / "model.safetensors.index.json").string();
-  if (!fs::exists(index, ignored)) {
-    if (fs::exists(root / "pytorch_model.bin", ignored) ||
-        fs::exists(root / "pytorch_model.bin.index.json", ignored)) {
-      return Status::Unsupported(folder +
-                                 " has its weights as pytorch_model.bin only; convert them to "
-                                 "model.safetensors");
-    }
-    return Status::NotFound("neither model.safetensors nor model.safetensors.index.json in " +
-                            folder);
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(const auto weight_map, ReadIndex(index));
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : weight_map) names.insert(file);
-  auto store = std::make_unique<TensorStore>();
-  for (const std::string& name : names) {
-    PENSTOCK_RETURN_IF_ERROR(store->AddFile((root / name).string()));
-  }
-  const Status indexed = store->IndexNames();
-  if (!indexed.ok()) return indexed.Annotate(index);
-  for (const auto& [tensor, file] : weight_map) {
-    if (store->Find(tensor) == nullptr) {
-      return Status::InvalidArgument(index + ": tensor '" + tensor + "' is not in " + file);
-    }
-  }
-  return store;
-}
-
-Status TensorStore::Check() const {
-  for (const MappedFile& file : files_) PENSTOCK_RETURN_IF_ERROR(file.Check());
-  return Status::Ok();
-}
-
-const TensorRecord* TensorStore::Find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
 }  // namespace penstock

@@ -1,5 +1,3 @@
-#include "formats/safetensors.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+
+#include "formats/tensor_store.h"
 
 namespace penstock {
 namespace {

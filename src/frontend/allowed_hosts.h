@@ -1,6 +1,6 @@
-// Which hosts a request may name. A web page can make its own name resolve to 127.0.0.1 (DNS
-// rebinding) and then reads the answers of a server there as if they were its own; the request
-// still names the page's host, and so is known.
+// AllowedHosts: the hosts a request may name. A web page can make its own name resolve to 127.0.0.1
+// (DNS rebinding) and then read the answers of a server there as if they were its own; but the
+// request still names the page's host, which is not allowed.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ bool IsLoopback(const std::string& host);
 
 class AllowedHosts {
  public:
-  // kInvalidArgument for what is not a host without a port, "*.example.org" or "*".
+  // kInvalidArgument for a name that is not a host without a port, "*.example.org" or "*".
   static Status Check(const std::vector<std::string>& names);
 
-  // `names`, checked: those hosts, "*.example.org" = every host below example.org, "*" = any; and
-  // localhost and the addresses of the loopback. None: any host, but with `local`, for a server
-  // that only this machine reaches and that asks for no key, those that no stranger can own:
-  // addresses, names without a dot, below .localhost, this machine's name, `listen_host`.
+  // Allows `names` (checked: hosts, "*.example.org" = every host below example.org, "*" = any),
+  // localhost and loopback addresses. No names: any host, but with `local` (a server without keys
+  // that only this machine reaches) only hosts that no stranger can own: addresses, names without a
+  // dot, names below .localhost, this machine's name, `listen_host`.
   AllowedHosts(const std::vector<std::string>& names, bool local, const std::string& listen_host);
 
   // `host` as HostOf gives it; "" (HTTP/1.0 without Host) is allowed: no browser sends that.

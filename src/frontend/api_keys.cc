@@ -35,7 +35,7 @@ class WipedBuffer {
   std::vector<char> bytes_;
 };
 
-// Reads at most `size` bytes; what kept it from that, or 0.
+// Reads at most `size` bytes. Returns errno of a failure, or 0.
 int ReadAll(int fd, char* to, size_t size, size_t* read_bytes) {
   *read_bytes = 0;
   while (*read_bytes < size) {

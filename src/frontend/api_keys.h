@@ -31,16 +31,16 @@ class ApiKeys {
   }
   void Add(std::string_view key) { digests_.push_back(DigestOfKey(key)); }
   // Adds the keys of a file: one a line; spaces around them, empty lines and lines that begin with
-  // '#' are skipped; lines may end with CRLF. What was read is wiped. kInvalidArgument, naming the
-  // file: it cannot be read, is no regular file (a pipe cannot be read again on a reload), has more
-  // than kApiKeyFileBytesMax bytes, no key, or a line that CheckApiKey refuses.
+  // '#' are skipped; lines may end with CRLF. The bytes read are wiped. kInvalidArgument, naming
+  // the file: it cannot be read, is no regular file (a pipe cannot be read again on a reload), has
+  // more than kApiKeyFileBytesMax bytes, no key, or a line that CheckApiKey refuses.
   Status AddFile(const std::string& path);
 
   bool empty() const { return digests_.empty(); }
   size_t size() const { return digests_.size(); }
   bool Allows(std::string_view key) const { return !key.empty() && Has(DigestOfKey(key)); }
   bool Has(const KeyDigest& digest) const { return Find(digest) != 0; }
-  // Which of the keys it is, from 1 on, in the order they were added; 0: none of them.
+  // The number of the key, from 1 on, in the order of adding; 0: unknown.
   size_t Find(const KeyDigest& digest) const;
 
   // Takes the key of "Authorization: Bearer", "X-API-Key" or "api-key"; "" = none was sent.

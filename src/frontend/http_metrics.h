@@ -1,6 +1,6 @@
-// The HTTP server's own series. All are registered at start, and those of a route and a code are
-// printed once there was such a request; labels come from the route table and a fixed list of
-// codes, so nobody can grow them.
+// The HTTP server's own series. All are registered at start; those of a route and a code are
+// printed after their first request. Labels come from the route table and a fixed list of codes, so
+// clients cannot add series.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Who may do what: the keys of users, of bulk work and of administrators, from flags and files. The
-// files are read again on Reload, while requests are answered.
+// KeyRing: the keys of users, of bulk work and of administrators, from flags and files. The files
+// are read again on Reload, while requests are answered.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace penstock {
 
-// What a key may do.
+// The rights of a key.
 struct KeyRights {
   bool known = false;  // any of the keys
-  bool bulk = false;   // what comes with it is bulk work
-  bool admin = false;  // may do what only administrators may
-  // Tells keys apart in the log: from 1 on, those of users first, then of bulk work, then of
+  bool bulk = false;   // its requests are bulk work
+  bool admin = false;  // may use the routes of administrators
+  // The key's number in the log: from 1 on, those of users first, then of bulk work, then of
   // administrators, each as flags and then files list them. 0: unknown.
   int32_t number = 0;
 };
@@ -29,17 +29,17 @@ struct KeySets {
   ApiKeys bulk;
   ApiKeys admins;
 
-  // Routes ask for a key. (Keys of administrators alone guard the administrators' routes only.)
+  // Whether routes require a key. (Administrators' keys alone guard only their own routes.)
   bool Required() const { return !users.empty() || !bulk.empty(); }
   KeyRights RightsOf(std::string_view key) const;
 };
 
 class KeyRing {
  public:
-  // Reads flags and files. kInvalidArgument names the flag's field and what is wrong.
+  // Reads flags and files. kInvalidArgument names the flag's field and the fault.
   static Expected<std::shared_ptr<KeyRing>> Make(const ServerOptions& options);
 
-  // Reads the files again; all of them, or the keys stay as they were.
+  // Rereads the files; if one fails, all keys stay as they were.
   Status Reload();
   // Whether there is a file to read again.
   bool HasFiles() const;

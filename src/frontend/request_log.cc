@@ -18,7 +18,7 @@ std::string_view Target(const HttpRequest& request) {
   return std::string_view(request.target).substr(0, kLoggedTargetBytesMax);
 }
 
-// The trace of a request that came to a model, else null.
+// The trace of a request that reached a model, else null.
 const RequestTrace* ModelTrace(const HttpRequest& request) {
   const RequestTrace* const trace = request.context.trace.get();
   return trace != nullptr && *trace->model() != '\0' ? trace : nullptr;

@@ -1,6 +1,5 @@
-// A request that is over, as the log tells it: a sentence where the log is text, fields where it is
-// JSON. Pure functions; what the client chose is made printable by the log (sentences) or here
-// (fields).
+// Log records of finished requests: a sentence in a text log, fields in a JSON log. Pure functions;
+// text chosen by the client is made printable by the log (sentences) or here (fields).
 #pragma once
 
 #include <cstddef>
@@ -26,9 +25,9 @@ struct RequestRecord {
   }
 };
 
-// "POST /embed 200 1.5 ms, 20 bytes in, 90 out, model 'm', 1 rows, 4 tokens, id ..., from ...". The
-// model and its counts are there where stages are timed and the request came to a model; ", 3 rows
-// streamed" after the bytes where the answer was a stream.
+// "POST /embed 200 1.5 ms, 20 bytes in, 90 out, model 'm', 1 rows, 4 tokens, id ..., from ...".
+// Model and counts are printed where stages are timed and the request reached a model; ", 3 rows
+// streamed" follows the bytes of a streamed answer.
 std::string AccessSentence(const RequestRecord& record);
 // "slow request: 126.0 ms, POST /embed, status 200, model 'm', 3 rows, 45 tokens; receive 1.000 ...
 // ms; id ..., from ...". `left_out`: slow requests that got no line before this one.

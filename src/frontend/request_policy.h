@@ -1,5 +1,5 @@
-// What a request's headers and the server's configuration say about how it is treated: whether it
-// is refused unread, until when it is wanted, and how urgently. Any io thread may ask.
+// RequestPolicy: from a request's headers and the server's configuration, whether it is refused
+// before its body is read, its deadline and its priority. Any io thread may call it.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ inline constexpr std::string_view kBulkIdHeader = "X-Penstock-Bulk-Id";
 
 inline constexpr int64_t kTimeoutMsMax = 86'400'000;  // a day
 
-// Whether `path` is that of a row for POST, as written in the table.
+// Whether the route table has a POST row with exactly this `path`.
 bool IsPostRoute(std::string_view path, const std::vector<RouteInfo>& routes);
 
 class RequestPolicy {
@@ -38,34 +38,33 @@ class RequestPolicy {
     const char* key_reason = nullptr;  // "missing", "unknown", "not_admin": a key was refused
   };
 
-  // 403 for a host that is not allowed (AllowedHosts). For all routes but those for
-  // everyone.
+  // 403 for a host that is not allowed (AllowedHosts). For all routes but those of kEveryone.
   std::optional<Refusal> CheckHost(const HttpRequest& request) const;
 
-  // 401 without a key that is known, 403 for a route of administrators without a key of theirs.
-  // `route` null: no route has that path. Sets the request's key_number.
+  // 401 without a known key, 403 for a route of administrators without one of their keys. `route`
+  // null: no route has that path. Sets the request's key_number.
   std::optional<Refusal> CheckKey(HttpRequest* request, const RouteInfo* route) const;
 
-  // What a web page can have a browser send without asking the server first (a "simple" request of
-  // the Fetch standard) is refused where it comes from a page of another origin:
-  //   415  a POST whose Content-Type is one that needs no asking: text/plain,
+  // Refuses requests of a page of another origin that a browser sends without a preflight ("simple"
+  // requests of the Fetch standard):
+  //   415  a POST whose Content-Type needs no preflight: text/plain,
   //        application/x-www-form-urlencoded, multipart/form-data
   //   403  a POST without Content-Type
   // A page of another origin: Sec-Fetch-Site is there and neither same-origin nor none, or else
-  // Origin is there and does not name the request's own host. Origins of cors_allow_origins are not
-  // asked. Programs that are no browsers send neither header.
+  // Origin is there and does not name the request's own host. Origins in cors_allow_origins are let
+  // in. Programs other than browsers send neither header.
   std::optional<Refusal> CheckOrigin(const HttpRequest& request) const;
 
   // Sets the context's deadline and priority. The request's headers and route are known.
   //   deadline  the server's limit from the first byte on, sooner if X-Request-Timeout-Ms says so
-  //   start     for an answer in lines, until when its first part is wanted; see ServerOptions
+  //   start     for an answer in lines, the deadline of its first part; see ServerOptions
   //   priority  bulk for a bulk key or a request of a bulk run, whatever is asked for; else
   //             X-Penstock-Priority; else bulk for a bulk route; else interactive
-  // kInvalidArgument names the header and what it may be.
+  // kInvalidArgument names the header and its allowed values.
   Status Apply(HttpRequest* request) const;
 
  private:
-  // Equal for the same key or, where no keys are asked for, the same address.
+  // Identifies the client: equal for the same key or, where no key is required, the same address.
   uint64_t ClientOf(const HttpRequest& request) const;
   Status SetDeadline(HttpRequest* request) const;
   Status SetPriority(HttpRequest* request) const;

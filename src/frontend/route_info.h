@@ -1,5 +1,5 @@
-// What the front ends' shared parts know of a route: keys, priority, log and metrics go by it. The
-// handlers are in routes/.
+// RouteInfo: the properties of a route that keys, priority, log and metrics depend on. The handlers
+// are in routes/.
 #pragma once
 
 namespace penstock {
@@ -7,9 +7,9 @@ namespace penstock {
 // Whose key a route asks for; see RequestPolicy::CheckKey.
 enum class RouteFor {
   kUsers,
-  kEveryone,  // none, and it answers whatever host is named
+  kEveryone,  // no key; and requests may name any host
   kMonitors,  // kAdmins with --admin-metrics, else kUsers
-  kAdmins,    // that of an administrator, where there are such keys, else kUsers
+  kAdmins,    // an administrator's where there are such keys, else kUsers
 };
 
 struct RouteInfo {

@@ -23,8 +23,8 @@ class SlowLog {
     return limit_.count() > 0 && now - request.begin >= limit_ &&
            request.context.priority == Priority::kInteractive;  // bulk waits by design
   }
-  // Counts a slow request that ended at `now`. How many were left out since the last line, if this
-  // one is to have a line; nothing if there were too many lately.
+  // Counts a slow request that ended at `now`. Returns the number left out since the last line if
+  // this request gets a line, nothing if it is left out.
   std::optional<int64_t> Pass(Clock::time_point now);
 
  private:

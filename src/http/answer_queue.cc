@@ -13,7 +13,7 @@ namespace penstock {
 
 namespace {
 
-// News of one stream for its connection, posted again and again.
+// A wake-up of one stream for its connection, posted again and again.
 class StreamPost final : public StreamWake,
                          public IoPost,
                          public std::enable_shared_from_this<StreamPost> {
@@ -26,7 +26,7 @@ class StreamPost final : public StreamWake,
         buffer_(std::move(buffer)) {}
 
   void Wake() noexcept override {
-    // acq_rel: what was written before is seen by whoever takes the post that lies there.
+    // acq_rel: the thread that takes the queued post sees all writes before this.
     if (queued_.exchange(true, std::memory_order_acq_rel)) return;
     thread_->answers.Push(shared_from_this());
   }

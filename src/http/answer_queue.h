@@ -1,6 +1,6 @@
-// Answers, and news of streams, on their way from other threads to the io thread of their
-// connection. Posting allocates nothing and does not throw, so an answer arrives also where memory
-// has run out: the queue is a list through the posts themselves, and the io thread is woken by an
+// AnswerQueue: carries answers and stream wake-ups from other threads to their connection's io
+// thread. Posting allocates nothing and does not throw, so an answer arrives also where memory has
+// run out: the queue is a list through the posts themselves, and the io thread is woken by an
 // eventfd.
 #pragma once
 
@@ -21,13 +21,13 @@ namespace penstock {
 class Connection;
 struct IoThread;
 
-// What can lie in an AnswerQueue, once at a time.
+// An entry of an AnswerQueue; it may be queued only once at a time.
 class IoPost {
  public:
   virtual ~IoPost() = default;
 
  protected:
-  // On the io thread, after the post has left the queue: it may be posted again meanwhile.
+  // Runs on the io thread after the post has left the queue, so it may be posted again meanwhile.
   virtual void Arrive() noexcept = 0;
   // The io thread has ended.
   virtual void Lose() noexcept = 0;
@@ -37,7 +37,7 @@ class IoPost {
   std::shared_ptr<IoPost> next_;  // in the queue, under its mutex
 };
 
-// The way back of one request. Shared by its connection's responders.
+// The answer's path of one request, shared by its connection's responders.
 class PendingAnswer final : public Exchange,
                             public IoPost,
                             public std::enable_shared_from_this<PendingAnswer> {
@@ -74,13 +74,13 @@ class AnswerQueue {
 
   // Any thread.
   void Push(std::shared_ptr<IoPost> post) noexcept;
-  // On the io thread: hands out what comes from now on. May be called again.
+  // On the io thread: delivers posts from now on. May be called again.
   void Listen();
-  // Once the io thread has ended: drops what waits and what comes.
+  // Once the io thread has ended: drops queued posts and later ones.
   void Close();
 
  private:
-  // The one wait that is ever pending takes its memory from here.
+  // Memory of the asynchronous wait; at most one is pending.
   struct WaitMemory {
     alignas(std::max_align_t) std::array<std::byte, 512> bytes;
     bool taken = false;

@@ -1,13 +1,13 @@
-// The framing of a chunked body, held to the letter of RFC 9112 7.1. It is fed the same bytes as
-// the parser that takes the body apart, before it: where two readers could differ about the end of
-// a line, and so of a request, the request is refused. The parser accepts more than the grammar.
+// ChunkCheck: checks the framing of a chunked body strictly by RFC 9112 7.1. It gets the bytes
+// before the parser, which accepts more than the grammar: where two readers could differ about the
+// end of a line, and so of a request, the request is refused.
 //
 //   chunked-body = *( size [ext] CRLF data CRLF ) 1*"0" [ext] CRLF trailers CRLF
 //   size         = 1*HEXDIG
 //   ext          = *( BWS ";" BWS token [ BWS "=" BWS ( token / quoted-string ) ] )
 //   trailers     = *( token ":" value CRLF ), without folded lines
 //
-// No control character but HTAB stands anywhere outside data; CR and LF stand as CRLF only.
+// Outside data HTAB is the only control character allowed; CR and LF occur as CRLF only.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ class ChunkCheck {
   // All trailers together have at most `trailer_bytes_max` bytes.
   explicit ChunkCheck(size_t trailer_bytes_max) : trailer_bytes_max_(trailer_bytes_max) {}
 
-  // `unread`: what has come of the body and was not used yet. Bytes seen by an earlier call are
-  // skipped; those behind the end of the body are not looked at. Null, or what is wrong; a body
-  // once found wrong stays so.
+  // `unread`: received bytes of the body that the parser has not consumed. Bytes seen by an earlier
+  // call are skipped; bytes behind the end of the body are not read. Returns null or the error; an
+  // error is final.
   const char* Check(std::string_view unread);
   // Tells how many of the checked bytes the parser has consumed.
   void Used(size_t bytes) { seen_ -= bytes < seen_ ? bytes : seen_; }

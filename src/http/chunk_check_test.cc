@@ -13,8 +13,8 @@ namespace {
 
 using namespace std::string_literals;
 
-// "ok" for a whole body, "more" for one that is not at its end, else what is wrong; the same
-// whether it comes at once or byte by byte.
+// "ok" for a whole body, "more" for an incomplete one, else the error; the same whether it comes at
+// once or byte by byte.
 std::string Verdict(const std::string& body, size_t trailer_bytes_max = 1000) {
   const auto say = [](const char* wrong, const ChunkCheck& check) -> std::string {
     return wrong != nullptr ? wrong : check.AtEnd() ? "ok" : "more";

@@ -35,20 +35,20 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr size_t kReadBytes = 16 << 10;  // a TLS record
-// How much of later requests is taken in while one is worked on.
+// Bytes of pipelined requests read while one is worked on.
 constexpr size_t kReadAheadBytesMax = 64 << 10;
 // A refused request's body of at most this size is read, to keep the connection.
 constexpr uint64_t kDrainBytesMax = 64 << 10;
 // A body up to this size is sent in one piece with the header.
 constexpr size_t kJoinBytesMax = 16 << 10;
 constexpr std::chrono::seconds kLinger{2};
-// What the kernel may hold of a stream that is not on its way yet. Without this it takes megabytes
-// for a client that does not read.
+// Unsent bytes of a stream that the kernel may hold. Without this bound it takes megabytes for a
+// client that does not read.
 constexpr int kStreamNotSentBytes = 64 << 10;
-// How long a stream has, after the request's deadline, to say in its body that it ends early.
+// Time after the request's deadline for a stream to report its early end in the body.
 constexpr std::chrono::seconds kStreamGrace{1};
-// What a request takes of memory for each byte of its body: the byte; what is parsed of it (an id
-// of two bytes takes four); and again where an answer repeats it (documents of a rerank request).
+// Memory of a request for each byte of its body: the byte, its parsed form (an id of two bytes
+// takes four), and a copy where the answer repeats it (documents of a rerank request).
 constexpr int64_t kMemoryPerBodyByte = 4;
 
 std::string Lower(std::string_view text) {
@@ -72,7 +72,7 @@ const std::string& DateNow(IoThread* thread) {
   return thread->date;
 }
 
-// What connection and workers share about a request, in one allocation.
+// State of a request that connection and workers share, in one allocation.
 struct Watched {
   explicit Watched(Clock::time_point begin) : trace(begin) {}
   CancelToken cancel;
@@ -195,7 +195,7 @@ class ConnectionOn final : public Connection,
     }
   }
 
-  // ---- Timer: one, whose meaning is the state's.
+  // ---- The timer; the state decides its meaning.
 
   void Arm(Clock::time_point at) {
     const uint64_t serial = ++timer_serial_;
@@ -284,7 +284,7 @@ class ConnectionOn final : public Connection,
     Advance();
   }
 
-  // Does what can be done with the bytes at hand, and asks for more where more is needed.
+  // Processes the bytes at hand, and reads more where needed.
   void Advance() {
     if (state_ == State::kIdle && !BeginRequest()) return ReadOrClose();
     if (state_ == State::kHeader) AdvanceHeader();
@@ -309,7 +309,7 @@ class ConnectionOn final : public Connection,
     if (buffer_.size() == 0) return false;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(Options().header_bytes_max));
-    // Checked in OnHeader, where the answer can be in the dialect of the route. (boost::none would
+    // Checked in OnHeader, where the answer can have the format of the route. (boost::none would
     // refuse every body: Beast 1.74 compares it as the least of all limits.)
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
     parser_->eager(false);
@@ -454,7 +454,7 @@ class ConnectionOn final : public Connection,
     Dispatch();
   }
 
-  // Of the request's memory, before more of the body is taken in.
+  // Takes from the request's memory budget before more of the body is read.
   Status TakeBodyMemory() {
     RequestMemory* const memory = request_->context.memory.get();
     if (memory == nullptr || refusal_) return Status::Ok();
@@ -482,18 +482,17 @@ class ConnectionOn final : public Connection,
     Responder respond(pending);
     try {
       thread_->handler->OnRequest(request_, std::move(body), std::move(respond));
-    } catch (...) {  // its responder has gone, so the loss is answered for
+    } catch (...) {  // its responder, now destroyed, has answered it
       LogException("handling a request");
     }
   }
 
   // ---- Writing
 
-  // Answers an error of the connection's and closes: what follows cannot be trusted to be a
-  // request.
+  // Answers an error of the connection and closes: the bytes that follow may not be a request.
   void Fail(int status, const std::string& message) {
     keep_alive_ = false;
-    if (request_->method.empty() && parser_) {  // so that the log line says what there is
+    if (request_->method.empty() && parser_) {  // for the log line
       request_->method = std::string(parser_->get().method_string());
     }
     Answer(thread_->handler->OnError(*request_, status, message));
@@ -624,7 +623,7 @@ class ConnectionOn final : public Connection,
     SendMore();
   }
 
-  // 0: as the system has it.
+  // 0: the system's default.
   void SetNotSentMax(int bytes) {
     setsockopt(Socket().native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
   }
@@ -636,7 +635,7 @@ class ConnectionOn final : public Connection,
     FinishAnswer();
   }
 
-  // When the stream's time is over: that of the request, and a moment to say so in the body.
+  // The stream's deadline: that of the request, later with time to report it in the body.
   Clock::time_point StreamDeadline() const {
     const Clock::time_point deadline = request_->context.deadline;
     return late_ && deadline != Clock::time_point::max() ? deadline + kStreamGrace : deadline;

@@ -1,8 +1,8 @@
 // One HTTP/1.1 connection, plain or TLS. Internal to the connection layer; the only header of
 // src/http that shows Boost.
 //
-// Life of a connection (one request at a time; what the client sends ahead waits in a bounded
-// buffer, so answers keep the order of the requests):
+// Life of a connection (one request at a time; pipelined requests wait in a bounded buffer, so
+// answers keep the order of the requests):
 //
 //   kHandshake -> kIdle -> kHeader -> kBody -> kWaiting -> kWriting -> kIdle ...
 //      (TLS)        ^         |         |          |           |
@@ -45,7 +45,7 @@ class OpenCount {
   // False, and nothing counted, if there are `max` already.
   bool TryAdd(int32_t max);
   void Remove();
-  // Waits for none; false after `timeout`.
+  // Waits until none is open; false after `timeout`.
   bool WaitForZero(std::chrono::milliseconds timeout);
 
  private:
@@ -64,7 +64,7 @@ struct IoThread {
   const TlsContext* tls = nullptr;  // null = plain
   OpenCount* open_count = nullptr;
 
-  // Set before the first connection is closed, so that no answer after that promises more.
+  // Set before the first connection is closed, so that no later answer promises keep-alive.
   std::atomic<bool> stopping{false};
 
   // Touched by the thread that runs `context` only.
@@ -80,9 +80,9 @@ class Connection {
   virtual void Start() = 0;
   virtual void BeginShutdown() = 0;  // close if idle, else after the request in flight
   virtual void Abort() = 0;          // cancel the request in flight and close
-  // The answer to request `number` of this connection; empty: it was lost. Throws nothing.
+  // The answer to request `number` of this connection; empty `print`: it was lost. Throws nothing.
   virtual void OnAnswer(uint64_t number, const Responder::Print& print) noexcept = 0;
-  // The answer to request `number` is a stream, or there is news of it. Throws nothing.
+  // The answer to request `number` is a stream that has begun or changed. Throws nothing.
   virtual void OnStream(uint64_t number, const std::shared_ptr<StreamBuffer>& stream) noexcept = 0;
 };
 

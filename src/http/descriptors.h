@@ -1,25 +1,25 @@
-// File descriptors: how many this process may have open, how many connections fit in them, and one
-// held back for the moment when there are none left.
+// File descriptors: the limit of this process, the connections that fit in it, and a spare one for
+// when the limit is reached.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock {
 
-// Descriptors that connections leave to the rest of the process: models that load, Redis, the hub;
-// and to each io thread, for its event loop.
+// Descriptors kept for the rest of the process (loading models, Redis, the hub) and for each io
+// thread's event loop.
 inline constexpr int64_t kReservedDescriptors = 128;
 inline constexpr int64_t kDescriptorsPerIoThread = 3;
 
-// Raises the soft limit of this process to the hard one. The limit then, INT64_MAX for none.
+// Raises the soft limit of this process to the hard one. Returns the new limit; INT64_MAX: none.
 int64_t RaiseOpenFilesMax();
 
-// How many of `wanted` connections fit: all but the reserved ones of the limit, or half of a limit
-// below twice that; at least 1.
+// How many of `wanted` connections fit: the limit less the reserved descriptors, but at least half
+// the limit; at least 1.
 int32_t ConnectionsThatFit(int64_t open_files_max, int32_t io_threads, int32_t wanted);
 
-// One descriptor that is given up to accept, and turn away, a client that no other is left for:
-// unaccepted, the client would wait, and the listening socket would stay readable. One thread.
+// A spare descriptor, given up to accept and turn away a client when no other is left: unaccepted,
+// the client would wait and the listening socket would stay readable. One thread.
 class SpareDescriptor {
  public:
   SpareDescriptor() { Take(); }

@@ -1,5 +1,5 @@
-// What a request's header must be, beyond what the parser asks for. Everything that two readers of
-// the same bytes (a proxy in front and this server) could take differently is refused.
+// Checks of a request's header that the parser does not make. A header that two readers of the same
+// bytes (a proxy in front and this server) could read differently is refused.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace penstock {
 
-// RFC 9110 5.6.2: what names of fields and methods are made of.
+// RFC 9110 5.6.2: a character of a field name or method.
 bool IsTokenChar(unsigned char c);
 
-// The bytes of a header as they come, for what is gone once they are parsed: lines folded into the
-// next (obs-fold), CR or LF that are not CRLF, other control characters.
+// Checks a header's raw bytes for faults that parsing hides: folded lines (obs-fold), CR or LF
+// outside CRLF, other control characters.
 class HeaderLines {
  public:
-  // All bytes of a header, in pieces, none of them twice. Null, or what is wrong.
+  // Takes the bytes of a header in pieces, each byte once. Returns null or the error.
   const char* Feed(std::string_view bytes);
 
  private:

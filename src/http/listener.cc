@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <future>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -27,11 +28,15 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 Status CheckOptions(const ServerOptions& options) {
-  const auto positive = [](int64_t value, int64_t max, const char* name) {
-    if (value >= 1 && value <= max) return Status::Ok();
-    return Status::InvalidArgument(std::string(name) + " must be from 1 to " + std::to_string(max) +
-                                       ", is " + std::to_string(value),
+  const auto within = [](int64_t min, int64_t value, int64_t max, const char* name) {
+    if (value >= min && value <= max) return Status::Ok();
+    return Status::InvalidArgument(std::string(name) + " must be from " + std::to_string(min) +
+                                       " to " + std::to_string(max) + ", is " +
+                                       std::to_string(value),
                                    name);
+  };
+  const auto positive = [&](int64_t value, int64_t max, const char* name) {
+    return within(1, value, max, name);
   };
   PENSTOCK_RETURN_IF_ERROR(positive(options.io_threads, 256, "io_threads"));
   PENSTOCK_RETURN_IF_ERROR(positive(options.body_bytes_max, int64_t{4} << 30, "body_bytes_max"));
@@ -41,7 +46,7 @@ Status CheckOptions(const ServerOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(positive(options.read_timeout.count(), 86'400'000, "read_timeout"));
   PENSTOCK_RETURN_IF_ERROR(positive(options.write_timeout.count(), 86'400'000, "write_timeout"));
   PENSTOCK_RETURN_IF_ERROR(
-      positive(options.stream_unread_bytes_max, int64_t{1} << 30, "stream_unread_bytes_max"));
+      within(4096, options.stream_unread_bytes_max, int64_t{1} << 30, "stream_unread_bytes_max"));
   if (options.stream_start_timeout.count() != 0) {
     PENSTOCK_RETURN_IF_ERROR(
         positive(options.stream_start_timeout.count(), 86'400'000, "stream_start_timeout"));
@@ -54,7 +59,7 @@ Status CheckOptions(const ServerOptions& options) {
   return Status::Ok();
 }
 
-// A connection that is not taken: says so and closes.
+// Refuses a connection: answers 503 and closes.
 void TurnAway(tcp::socket socket, const std::string& body) {
   const std::string text =
       "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
@@ -71,16 +76,17 @@ void TurnAway(tcp::socket socket, const std::string& body) {
 
 }  // namespace
 
-// Counts the handlers of a kind that wait to be called.
+// Counts the handlers of a kind that wait to be called. The count is shared: a context destroys its
+// handlers with itself, which a late answer may put off until after the listener.
 class Counted {
  public:
-  explicit Counted(int* count) : count_(count) { ++*count_; }
+  explicit Counted(std::shared_ptr<int> count) : count_(std::move(count)) { ++*count_; }
   Counted(const Counted& other) : Counted(other.count_) {}
   Counted& operator=(const Counted&) = delete;
   ~Counted() { --*count_; }
 
  private:
-  int* const count_;
+  const std::shared_ptr<int> count_;
 };
 
 struct Listener::Impl {
@@ -112,7 +118,7 @@ struct Listener::Impl {
   SpareDescriptor spare;
   LogLimit accept_errors{1};
   size_t next_thread = 0;
-  int accept_waits = 0;
+  const std::shared_ptr<int> accept_waits = std::make_shared<int>(0);
   bool stopping = false;
 
   uint16_t port = 0;
@@ -144,7 +150,7 @@ Status Listener::Impl::Bind() {
 
 void Listener::Impl::Accept() {
   const size_t thread = next_thread++ % io.size();
-  acceptor->async_accept(io[thread]->context, [this, thread, alive = Counted(&accept_waits)](
+  acceptor->async_accept(io[thread]->context, [this, thread, alive = Counted(accept_waits)](
                                                   error_code ec, tcp::socket socket) {
     // Out of memory: this connection only, not all to come.
     RunGuarded("accepting a connection", [&] {
@@ -156,14 +162,14 @@ void Listener::Impl::Accept() {
   });
 }
 
-// An exception may have taken the handler that accepts with it: Asio allocates before it calls.
+// An exception may have destroyed the accept handler: Asio allocates before it calls.
 void Listener::Impl::KeepAccepting() {
-  if (accept_waits == 0 && !stopping && acceptor->is_open()) Accept();
+  if (*accept_waits == 0 && !stopping && acceptor->is_open()) Accept();
 }
 
 void Listener::Impl::AcceptLater() {
   pause->expires_after(std::chrono::milliseconds(50));
-  pause->async_wait([this, alive = Counted(&accept_waits)](error_code cancelled) {
+  pause->async_wait([this, alive = Counted(accept_waits)](error_code cancelled) {
     if (!cancelled && !stopping) Accept();
   });
 }
@@ -262,7 +268,7 @@ void Listener::Impl::Run(IoThread* thread) {
       thread->context.run();
       ended = true;
     });
-    // Out of memory: a moment, then the others go on.
+    // Out of memory: pause, then serve the other connections.
     if (!went_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -1,7 +1,7 @@
 // The connection layer: sockets, TLS and HTTP/1.1 framing; hands requests to an HttpHandler.
 //
-// One io_context with one thread per io thread. A connection belongs to the context it was dealt to
-// and is touched by that thread only, so nothing here is locked; answers from other threads are
+// One io_context with one thread per io thread. A connection belongs to the context it was assigned
+// to and is touched by that thread only, so nothing here is locked; answers from other threads are
 // posted to it. The listener owns contexts and threads; connections own themselves while an
 // operation of theirs is pending.
 #pragma once
@@ -25,7 +25,7 @@ class Listener {
 
   // See Server::Shutdown.
   void Shutdown(std::chrono::milliseconds timeout);
-  // Reads certificate and key again, where there are any; see TlsContext::Reload. Any thread.
+  // Rereads certificate and key where TLS is on; see TlsContext::Reload. Any thread.
   Status ReloadTls();
   uint16_t port() const;
 

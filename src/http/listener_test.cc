@@ -331,7 +331,7 @@ TEST_F(ListenerTest, MalformedRequestsGet400AndAreClosed) {
   EXPECT_EQ(handler_.requests, 0);
 }
 
-// What a proxy that ends chunk lines at LF takes as one request must not be several.
+// Bytes that a proxy that ends chunk lines at LF takes as one request must not be several.
 TEST_F(ListenerTest, ABareLfInAChunkExtensionHidesNoRequest) {
   Start();
   const std::string hidden = "GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -740,7 +740,7 @@ TEST_F(ListenerTest, ShutdownIsBounded) {
   EXPECT_LT(Clock::now() - begin, milliseconds(2000));
   EXPECT_TRUE(handler_.LastCancelled());
   EXPECT_EQ(handler_.connections, 0);
-  handler_.Release();  // answers to nobody
+  handler_.Release();  // no client is left
   listener_.reset();
 }
 

@@ -1,5 +1,5 @@
-// What the connection layer (listener, connection) and the routes say to each other. No socket and
-// no Boost in here, so routes are compiled and tested without them.
+// The interface between the connection layer (listener, connection) and the routes. It has no
+// sockets and no Boost, so routes are compiled and tested without them.
 //
 // A request is owned by its connection and shared with the handler through a shared_ptr; it does
 // not change after OnRequest. Each call of HttpHandler comes from the connection's io thread and
@@ -27,14 +27,14 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string host;       // of an absolute target, else of Host; see HostOf; "" = none was sent
   size_t body_bytes = 0;  // of the body that came with it
-  // Written into every answer to this request, besides the answer's own.
+  // Headers added to every answer to this request.
   std::vector<std::pair<std::string, std::string>> response_headers;
   std::string id;           // X-Request-Id, the client's or a generated one
   std::string remote;       // "127.0.0.1:51234"
   int32_t key_number = 0;   // of the API key, see KeyRights; 0 = none was needed or known
   int32_t route = -1;       // index into the route table; -1 = none
   Clock::time_point begin;  // first byte read
-  // Of a request whose answer is streamed: until when its first part is wanted.
+  // Deadline of the first part of a streamed answer.
   Clock::time_point start_deadline = Clock::time_point::max();
   RequestContext context;
 
@@ -58,29 +58,29 @@ struct HttpResponse {
 
 class Stream;  // http/stream.h
 
-// The way of one answer to its connection, as Responder uses it.
+// The path of one answer to its connection, for Responder.
 class Exchange {
  public:
   using Print = std::function<HttpResponse()>;
   virtual ~Exchange() = default;
-  // Only the first counts; an empty `print` says that the request was lost. Any thread.
+  // Only the first call counts; an empty `print`: the request was lost. Any thread.
   virtual void Post(Print print) noexcept = 0;
   // As Responder::Begin.
   virtual std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) = 0;
 };
 
-// The way back to the connection. Copies share it; may be used from any thread, after the
-// connection has gone too. Only the first answer counts. If the last copy goes without an answer,
-// an exception has lost the request, and the connection answers for it.
+// Sends the answer to the connection. Copies share one answer; any thread may use them, also after
+// the connection has closed. Only the first answer counts. If the last copy is destroyed without an
+// answer, an exception has lost the request, and the connection answers it.
 class Responder {
  public:
   using Print = Exchange::Print;
   explicit Responder(std::shared_ptr<Exchange> exchange)
       : exchange_(exchange.get(), [exchange](Exchange*) { exchange->Post(nullptr); }) {}
 
-  // Runs `print` on the connection's io thread, unless nobody waits any more, and sends the result:
-  // a model's thread is not held up by printing. What takes longer than a millisecond is printed
-  // by the caller, or by a worker.
+  // Runs `print` on the connection's io thread, unless the client has left, and sends the result,
+  // so that printing does not hold up a model's thread. The caller or a worker prints answers that
+  // take longer than a millisecond.
   void Send(Print print) const { exchange_->Post(std::move(print)); }
   void Send(HttpResponse response) const {
     // std::function wants copyable captures.
@@ -90,7 +90,7 @@ class Responder {
   // Sends status, type and headers now and the body through the stream. `ready` is called on the io
   // thread when there is room (Stream::CallWhenBelow), once when the client is gone, and when the
   // request's deadline has passed, after which a producer has a second to end; it must not block.
-  // It is let go with the end of the stream. Throws where memory has run out.
+  // It is released at the end of the stream. Throws where memory has run out.
   std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) const;
 
  private:
@@ -115,10 +115,10 @@ class HttpHandler {
                                const std::string& message) = 0;
 
   // The last byte of an answer was handed to the kernel, or the client left (status 499). `items`:
-  // what a stream sent of them; -1: it was no stream.
+  // items that a stream sent; -1: no stream.
   virtual void OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) = 0;
 
-  // A stream began (+1) or ended (-1); its client was dropped since it did not read.
+  // A stream began (+1) or ended (-1); a stream's client was dropped because it did not read.
   virtual void OnStreams(int change) = 0;
   virtual void OnStreamDropped() = 0;
 

@@ -1,4 +1,4 @@
-// ServerOptions: how the HTTP server listens, what it lets in, and how long it waits.
+// ServerOptions: addresses, access, limits and timeouts of the HTTP server.
 #pragma once
 
 #include <chrono>
@@ -15,12 +15,12 @@ struct ServerOptions {
   uint16_t port = 8080;    // --port; 0 = any free one, see Server::port()
   int32_t io_threads = 2;  // --io-threads, 1..256
 
-  // --api-key, repeatable; none = no key is asked for. Guards all but health and readiness.
+  // --api-key, repeatable; none = no key is required. Guards all but health and readiness.
   std::vector<std::string> api_keys;
-  // --bulk-api-key, repeatable: as api_keys, and all that comes with them is bulk work.
+  // --bulk-api-key, repeatable: as api_keys; requests with such a key are bulk work.
   std::vector<std::string> bulk_api_keys;
-  // --admin-api-key, repeatable: as api_keys, and with any of them set, resetting statistics and
-  // opening and closing bulk runs ask for one of them.
+  // --admin-api-key, repeatable: as api_keys; if any is set, resetting statistics and opening and
+  // closing bulk runs require one.
   std::vector<std::string> admin_api_keys;
   // --api-key-file, --bulk-api-key-file, --admin-api-key-file, repeatable: one key a line (see
   // ApiKeys::AddFile). Read at start and by Server::Reload.
@@ -30,7 +30,7 @@ struct ServerOptions {
   // --admin-metrics: /metrics and /v1/stats ask for a key of an administrator too.
   bool admin_metrics = false;
   // --allowed-host, repeatable: see AllowedHosts. None = any host; without keys and on a loopback
-  // address, those that no stranger can own.
+  // address, only hosts that no stranger can own.
   std::vector<std::string> allowed_hosts;
   // --bulk-route, repeatable: paths of the route table; their requests are bulk work unless
   // X-Penstock-Priority says otherwise.
@@ -47,7 +47,7 @@ struct ServerOptions {
   int32_t connections_max = 4096;       // --max-connections: else 503 and closed
 
   // --request-timeout-ms: the longest time of a request; X-Request-Timeout-Ms can shorten it. 0 =
-  // as long as that header says, else without end.
+  // only that header limits it.
   std::chrono::milliseconds request_timeout{0};
   // --idle-timeout-ms: how long a kept-alive connection may be silent.
   std::chrono::milliseconds idle_timeout{75'000};
@@ -57,12 +57,12 @@ struct ServerOptions {
   // --write-timeout-ms: longest time without the client taking any byte of an answer.
   std::chrono::milliseconds write_timeout{30'000};
 
-  // --stream-start-timeout-ms: longest time to the first part of an answer that is streamed, from
-  // the request's first byte on; then it is a 503. 0 = as long as request_timeout.
+  // --stream-start-timeout-ms: longest time from the request's first byte to the first part of a
+  // streamed answer, else 503. 0 = request_timeout.
   std::chrono::milliseconds stream_start_timeout{0};
-  // --max-stream-unread-bytes: what a stream holds for a client that reads slowly. Work for it
-  // waits at that bound; a client that takes a piece of a quarter of it in no less than
-  // write_timeout is dropped.
+  // --max-stream-unread-bytes: bytes a stream buffers for a client that reads slowly. Work for the
+  // stream pauses at this bound; a client that needs write_timeout or longer for a piece of a
+  // quarter of it is dropped.
   int64_t stream_unread_bytes_max = 512 << 10;
 
   // --stage-timers: times the stages of every request for /v1/stats, /metrics and the slow log.

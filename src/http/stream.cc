@@ -57,7 +57,7 @@ void StreamBuffer::End(std::string_view text, int status) {
   std::string framed;
   if (!text.empty()) framed = chunked_ ? Chunk(text) : std::string(text);
   if (chunked_) framed += kLastChunk;
-  std::shared_ptr<const Ready> ready;  // let go once the lock is
+  std::shared_ptr<const Ready> ready;  // released after the lock
   const std::lock_guard lock(mutex_);
   if (gone() || ended_ || aborted_) return;
   if (!framed.empty()) Add(std::move(framed), text.size(), 0, nullptr);

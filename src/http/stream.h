@@ -4,10 +4,10 @@
 //   Stream::Write --> StreamBuffer --> Take --> socket
 //                 <-- gone, room   <-- Sent, Leave
 //
-// Back-pressure: unread() says how much the client has yet to take, and CallWhenBelow has the
-// producer called once it has taken enough. A producer that goes on regardless loses its client:
-// over the bound of unread bytes the connection is closed. A client that takes a piece of the body
-// too slowly (ServerOptions::write_timeout) is dropped as well.
+// Back-pressure: unread() says how much the client has yet to take, and CallWhenBelow calls the
+// producer once the client has taken enough. If the producer exceeds the bound of unread bytes, the
+// connection is closed. A client that takes a piece of the body too slowly
+// (ServerOptions::write_timeout) is dropped as well.
 //
 // Ownership: the producer owns the Stream; stream and connection share the StreamBuffer. A Stream
 // that goes without End() closes the connection, so the client sees that the answer is not whole.
@@ -29,7 +29,7 @@ namespace penstock {
 
 struct HttpResponse;
 
-// What both sides share. Any thread, unless stated.
+// The buffer that both sides share. Any thread, unless stated.
 class StreamBuffer {
  public:
   using Ready = std::function<void()>;
@@ -49,7 +49,7 @@ class StreamBuffer {
 
   // ---- The connection's side, on its io thread.
 
-  // What is sent next: small pieces joined.
+  // The bytes to send next: small pieces joined.
   struct Batch {
     std::string text;  // framed
     size_t bytes = 0;  // of the text
@@ -59,17 +59,17 @@ class StreamBuffer {
     bool last = false;  // the body is complete with it
   };
   HttpResponse TakeHead();
-  // An empty text: nothing waits.
+  // An empty text: nothing to send.
   Batch Take();
-  // A batch is with the kernel.
+  // The kernel has taken the batch.
   void Sent(const Batch& batch);
   // Whether the stream cannot go on: it was aborted, or its client is over the bound.
   bool aborted() const;
   bool overrun() const;
   int end_status() const;
-  // No more is sent: drops what waits and tells the producer. Twice is as once.
+  // Stops sending: drops waiting pieces and tells the producer. A second call does nothing.
   void Leave() noexcept;
-  // Calls the producer without a cause of the buffer's: the request's time is over.
+  // Calls the producer because the request's deadline has passed.
   void CallReady() noexcept;
 
   bool chunked() const { return chunked_; }
@@ -115,20 +115,20 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Hands over a part of the body. `items` (rows, tokens) are for the log; `kept` is let go once
-  // the text is with the kernel or the client is gone. False: the client is gone, or this was one
-  // piece too many and it is dropped.
+  // Hands over a part of the body. `items` (rows, tokens) are for the log; `kept` is released once
+  // the kernel has the text or the client is gone. False: the client is gone, or this piece
+  // exceeded the bound and the client is dropped.
   bool Write(std::string_view text, int64_t items = 0, std::shared_ptr<const void> kept = nullptr);
-  // The body is complete with `text`, for which there is always room. `status` is what log and
-  // metrics say of the request: 200, or that of an error told in the body.
+  // Ends the body with `text`, which no bound limits. `status` is for log and metrics: 200, or the
+  // status of an error printed in the body.
   void End(std::string_view text = {}, int status = 200);
 
   // Whether the client has left, was dropped, or the server ends.
   bool gone() const { return buffer_->gone(); }
-  // Bytes that are not with the kernel yet.
+  // Bytes that the kernel has not taken yet.
   size_t unread() const { return buffer_->unread(); }
   // False: less than `bytes` are unread already, or the client is gone. Else `ready` is called once
-  // that is so.
+  // either holds.
   bool CallWhenBelow(size_t bytes) { return buffer_->CallWhenBelow(bytes); }
 
  private:

@@ -1,4 +1,4 @@
-// What a streamed body is made of: lines of JSON (NDJSON) and server-sent events. Pure functions.
+// Formats of streamed bodies: lines of JSON (NDJSON) and server-sent events. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace penstock {
 inline constexpr const char* kNdjsonType = "application/x-ndjson";
 inline constexpr const char* kEventStreamType = "text/event-stream";
 
-// Whether a request with this Accept header is to be answered in lines: application/x-ndjson is in
-// it by name, is not refused (q=0), and is liked no less than application/json.
+// Whether this Accept header asks for lines: it names application/x-ndjson with q > 0, and not with
+// a lower q than application/json.
 bool WantsNdjson(std::string_view accept);
 
 // One event of text/event-stream (WHATWG HTML, 9.2): each line of `data` in a field of its own, and

@@ -1,4 +1,4 @@
-// The certificate, its key and what of TLS is spoken. Internal to the connection layer.
+// The certificate, its key and the TLS settings. Internal to the connection layer.
 //
 // TLS 1.2 with key exchange by ECDHE and authenticated encryption only (AES-GCM,
 // ChaCha20-Poly1305), and TLS 1.3; no renegotiation.
@@ -21,10 +21,10 @@ class TlsContext {
   static Expected<std::unique_ptr<TlsContext>> Load(const ServerOptions& options);
 
   // Reads the files again: connections accepted later have the new certificate. On an error the
-  // context stays as it was; a key behind a passphrase is one, for it would have to be typed in.
+  // context stays as it was; a key with a passphrase is an error, as it would have to be typed.
   Status Reload();
 
-  // For a connection about to be made, which keeps what it needs of it. Any thread.
+  // The context for a new connection, which itself keeps the parts it needs. Any thread.
   std::shared_ptr<Context> Get() const;
 
  private:

@@ -157,8 +157,8 @@ std::vector<std::string> RepositoryCache::Missing(const std::string& commit, boo
   AddMissingWeights(snapshot, &missing);
   if (Has(commit, "modules.json")) AddMissingModules(snapshot, &missing);
   if (certain) return missing;
-  // A program that wanted less may have fetched less: without a note that the repository has no
-  // such file, its absence here says nothing.
+  // Another program may have fetched fewer files: without a note that the repository lacks a file,
+  // its absence here says nothing.
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "modules.json"}) {
     if (!Has(commit, file) && !KnownAbsent(commit, file)) missing.push_back(file);
   }

@@ -36,10 +36,10 @@ class RepositoryCache {
 
   bool Has(const std::string& commit, const std::string& file) const;
   bool KnownAbsent(const std::string& commit, const std::string& file) const;
-  // Files a model cannot be run without and that are not in the snapshot; with `certain` false
-  // also those that it may or may not have (pooling, the list of modules).
+  // Files that the model needs and the snapshot lacks; with `certain` false also optional ones
+  // (pooling, the list of modules).
   std::vector<std::string> Missing(const std::string& commit, bool certain) const;
-  // The same for one who tokenizes only.
+  // The same for tokenizing only.
   std::vector<std::string> MissingForTokenizer(const std::string& commit, bool certain) const;
 
   // Puts blobs/<etag> into the snapshot: a link, or the file itself where links cannot be made.

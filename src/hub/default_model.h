@@ -13,7 +13,7 @@ struct DefaultModel {
   std::string name;       // to serve it under; "" = as any reference
 };
 
-// The first of: what $PENSTOCK_DEFAULT_MODEL says; the model in the Hugging Face cache; the folder
+// The first of: $PENSTOCK_DEFAULT_MODEL; the model in the Hugging Face cache; the folder
 // ${XDG_CACHE_HOME:-~/.cache}/penstock/models/OWNER--NAME, which the script fills; the model on the
 // hub, for ResolveModel to download.
 DefaultModel FindDefaultModel();

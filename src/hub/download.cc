@@ -245,7 +245,7 @@ class Downloader {
       bytes_total_ += file.bytes;
       files.push_back(std::move(file));
     }
-    // Small ones first: what is wrong with a model shows before the weights are here.
+    // Small ones first: a faulty model shows before its weights are downloaded.
     std::stable_sort(files.begin(), files.end(),
                      [](const RemoteFile& a, const RemoteFile& b) { return a.bytes < b.bytes; });
     for (const RemoteFile& file : files) {

@@ -29,7 +29,7 @@ struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-// What one transfer collects; lives on the stack of the call, curl's callbacks fill it.
+// The results of one transfer; lives on the stack of the call, curl's callbacks fill it.
 struct Transfer {
   CURL* curl = nullptr;
   HttpReply reply;
@@ -77,7 +77,7 @@ size_t OnBody(char* data, size_t, size_t bytes, void* user) {
   return bytes;
 }
 
-// Makes the file ready for what the server chose to send: the rest (206), or all of it (200).
+// Prepares the file for the server's choice of body: the rest (206), or all of it (200).
 bool StartFile(Transfer& transfer) {
   transfer.started = true;
   if (transfer.reply.status == 206) {
@@ -126,8 +126,8 @@ bool MayPass(int status) {
   return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
 }
 
-// What the network did, and may not do again. Others say the same each time: a scheme that is not
-// allowed, redirects in a circle, a certificate that is no good.
+// Whether a network failure may be transient. Others repeat: a scheme that is not allowed,
+// redirects in a circle, a bad certificate.
 bool MayPass(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -402,7 +402,7 @@ Status HttpFetch::Download(const std::string& url, const std::string& path, uint
     CURLcode code = CURLE_OK;
     Status status =
         impl_->Part(url, path, bytes_total, progress, unknown_bytes_max, &again, &wait_ms, &code);
-    // Attempts that bring something are not held against a long download.
+    // Attempts that receive bytes do not count against a long download.
     std::error_code ignored;
     const uint64_t bytes = fs::file_size(path, ignored);
     if (!ignored && bytes > bytes_before) attempt = 0;

@@ -32,7 +32,7 @@ struct HttpReply {
 class HttpFetch {
  public:
   static constexpr size_t kRedirectsMax = 5;
-  // Most that is taken of a file whose length is not known.
+  // Largest download of unknown length.
   static constexpr uint64_t kUnknownLengthBytesMax = uint64_t{256} << 20;
 
   explicit HttpFetch(HttpFetchOptions options);
@@ -41,16 +41,16 @@ class HttpFetch {
   // Follows redirects, but not from https to http. Any status is a reply; kUnavailable: the host
   // did not answer, named in the message; kPayloadTooLarge: more than bytes_max.
   Expected<HttpReply> Get(const std::string& url, size_t bytes_max);
-  // HEAD; follows redirects only within the host, for the hub answers with the facts about a
-  // large file in the redirect itself.
+  // HEAD; follows redirects only within the host, as the hub describes a large file in the redirect
+  // itself.
   Expected<HttpReply> Head(const std::string& url);
 
   // Called with the bytes in the file so far, resumed ones included; false gives up (kCancelled).
   using Progress = std::function<bool(uint64_t bytes_done)>;
   // Downloads into `path`, going on where an earlier download stopped. When it returns OK the file
   // has bytes_total bytes (0 = whatever came, up to `unknown_bytes_max`; kPayloadTooLarge, as soon
-  // as more comes). Retries what may pass: lost connections, 408, 429, 500, 502, 503, 504. What has
-  // come stays in the file when it fails, unless it is too much.
+  // as more comes). Retries transient failures: lost connections, 408, 429, 500, 502, 503, 504.
+  // On failure the received bytes stay in the file, unless they are too many.
   Status Download(const std::string& url, const std::string& path, uint64_t bytes_total,
                   const Progress& progress, uint64_t unknown_bytes_max = kUnknownLengthBytesMax);
 
@@ -63,8 +63,8 @@ class HttpFetch {
 std::string HostOf(const std::string& url);
 // Whether a token may go there: https, or this machine.
 bool MayCarryToken(const std::string& url);
-// Milliseconds a header Retry-After asks for, in seconds; 0 for a date and whatever else is no
-// number, and never more than an hour.
+// Milliseconds a header Retry-After asks for, in seconds; 0 for a date or any other text, and never
+// more than an hour.
 int RetryAfterMs(const std::string& header);
 // Percent-encodes all but unreserved characters and '/'.
 std::string EncodePath(const std::string& path);

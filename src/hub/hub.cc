@@ -75,12 +75,12 @@ Expected<std::string> ResolveModel(const std::string& text, const ResolveOptions
                      cached.empty() ? std::vector<std::string>() : missing(/*certain=*/true));
   }
 
-  // What is begun is finished at the commit it was begun at, unless the newest is wanted.
+  // A partial download is finished at its own commit, unless the newest is wanted.
   ModelReference wanted = reference;
   if (!cached.empty() && !options.refresh) wanted.revision = cached;
   const auto commit = DownloadSnapshot(wanted, cache, options);
   if (commit.ok()) return cache.SnapshotFolder(*commit);
-  // Without an answer from the hub, what is here has to do.
+  // Without an answer from the hub the cached snapshot is used.
   if (usable && commit.status().code() == StatusCode::kUnavailable) {
     LogWarn("{}; using {} as it is in the cache", commit.status().message(), text);
     return cache.SnapshotFolder(cached);

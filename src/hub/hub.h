@@ -1,7 +1,7 @@
-// hub: from what the user calls a model to a folder on this machine. Looks in the Hugging Face
-// cache first and downloads only what is missing, into the same cache. Runs on the caller's
-// thread and blocks; several threads and processes may resolve the same model at once, for each
-// blob is downloaded under a lock.
+// hub: resolves a user's name of a model to a folder on this machine. Looks in the Hugging Face
+// cache first and downloads only what is missing, into the same cache. Runs on the caller's thread
+// and blocks; several threads and processes may resolve the same model at once, for each blob is
+// downloaded under a lock.
 //
 // Protocol: the public HTTP interface of huggingface.co, as huggingface_hub speaks it:
 // GET /api/models/OWNER/NAME/revision/REV, HEAD and GET /OWNER/NAME/resolve/COMMIT/FILE.
@@ -34,11 +34,11 @@ struct ResolveOptions {
   bool offline = false;
   // Asks the hub which commit the revision is at now, even if the cache has the model.
   bool refresh = false;
-  // Only what tokenizing needs: tokenizer.json, and the settings beside it.
+  // Only the files for tokenizing: tokenizer.json, and the settings beside it.
   bool tokenizer_only = false;
   HttpFetchOptions http;  // .token is taken from above
-  // Called from time to time while bytes come in; false gives the download up (kCancelled), what
-  // has come is kept for the next time.
+  // Called from time to time while bytes come in; false gives the download up (kCancelled),
+  // received bytes are kept for the next time.
   std::function<bool(const HubProgress&)> progress;
 };
 

@@ -39,7 +39,7 @@ struct Response {
   int status = 200;
   std::vector<std::string> headers;
   std::string body;
-  std::optional<size_t> cut_after;  // sends so much of the body, then hangs up
+  std::optional<size_t> cut_after;  // bytes of the body to send before hanging up
   bool no_length = false;           // the body ends where the connection does
 };
 
@@ -159,7 +159,7 @@ struct FakeHub {
       {"README.md", "not wanted"},
   };
   std::string token;                     // asked for if not empty
-  int failures = 0;                      // so many replies of 503 first
+  int failures = 0;                      // replies of 503 before the first other
   std::optional<size_t> cut_once_after;  // the first download of weights is cut
   bool ignore_ranges = false;
   std::string wrong_weights;  // sent instead of the weights, as often as wrong_times

@@ -1,5 +1,5 @@
-// What a user may write for a model: a local folder, or "owner/name" or "owner/name@revision" on
-// the Hugging Face hub.
+// ModelReference: a user's name of a model: a local folder, or "owner/name" or
+// "owner/name@revision" on the Hugging Face hub.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ struct ModelReference {
   bool local() const { return !path.empty(); }
   std::string repository() const { return owner + "/" + name; }
 
-  // A folder that exists is always taken as one; "~/" is the home folder. kInvalidArgument says
-  // which forms there are; kNotFound: a path, and nothing is there.
+  // A folder that exists is always taken as one; "~/" is the home folder. kInvalidArgument lists
+  // the forms; kNotFound: a path that does not exist.
   static Expected<ModelReference> Parse(const std::string& text);
 };
 

@@ -35,7 +35,7 @@ using Manner = HostileManner;
 using Right = HostileAnswer;
 
 constexpr size_t kReadBytes = 64 << 10;
-// Of those that do not take their answer, so that it stays with the server.
+// For clients that do not take their answer, so that it stays with the server.
 constexpr int kSmallWindowBytes = 4096;
 
 Clock::duration Seconds(double s) {
@@ -60,7 +60,7 @@ class Visit : public std::enable_shared_from_this<Visit> {
         pace_(*context) {}
 
   void Start(const tcp::endpoint& endpoint);
-  // The run is over: who only holds a connection leaves.
+  // The run is over: clients that only hold a connection leave.
   void Hurry() {
     if (Holds() || request_.manner == Manner::kDrip) End(Ending::kLeft);
   }
@@ -303,7 +303,7 @@ struct HostileLoad::Impl {
   asio::steady_timer arrival;
   Clock::time_point next;
   double weight_sum = 0;
-  std::vector<double> owed;  // of each kind: what it has to get until its next turn
+  std::vector<double> owed;  // of each kind: requests that are due
   std::unordered_set<std::shared_ptr<Visit>> visits;
   bool stopping = false;
   HostileResult result;

@@ -1,5 +1,4 @@
-// HostileLoad: clients that mean a server no good, beside a load that does, and what each kind of
-// request met with.
+// HostileLoad: hostile clients beside a normal load, and the outcome of each kind of request.
 //
 // A thread of its own with one event loop. Requests are sent at a fixed rate, the kinds in fixed
 // proportion, each on a connection of its own; their bytes are made once and sent from memory. A
@@ -22,7 +21,7 @@ struct HostileOptions {
   // it, most of that on reading some 40 MB a second.
   double rate = 40;
   int clients = 32;
-  // How long an answer, or the end of the connection, is waited for.
+  // How long clients wait for an answer or the end of the connection.
   double patience_s = 30;
   double hold_s = 8;         // of clients that read slowly, or nothing
   double idle_s = 20;        // of clients that are silent
@@ -40,7 +39,7 @@ struct HostileKind {
   uint64_t closed = 0;           // by the server, answers missing
   uint64_t left = 0;             // by the client, as meant
   uint64_t late = 0;             // neither answered nor closed in time
-  uint64_t wrong = 0;            // an answer, or none, that is not right for the kind
+  uint64_t wrong = 0;            // wrong or missing answers for the kind
   double slowest_ms = 0;         // from the first byte sent to the last of the answers
   std::string first_wrong;       // "status 200", "closed", ...
 };

@@ -12,7 +12,7 @@ using Manner = HostileManner;
 using Right = HostileAnswer;
 
 constexpr size_t kMiB = size_t{1} << 20;
-// Below and above what a server takes as a body by default.
+// Below and above a server's default limit of bodies.
 constexpr size_t kBodyBelow = 15 * kMiB / 2;
 constexpr size_t kBodyAbove = 30 * kMiB;
 // Three bytes that NFKC makes into 18 characters.
@@ -113,8 +113,8 @@ void AddLargeBodies(Maker* make) {
   make->Add("idle after a body of 7.5 MiB", 0.5, below, Right::kRefusal, Manner::kStayIdle);
 }
 
-// Bulk, as an honest client would mark it: a request that may claim to be interactive takes part
-// in what is meant for interactive work, and by right.
+// Bulk, as an honest client would mark it: a request that may claim to be interactive rightly
+// shares the capacity for interactive work.
 void AddHeavyWork(Maker* make) {
   constexpr const char* kBulk = "X-Penstock-Priority: bulk\r\n";
   const auto text = [](size_t bytes) { return Quoted(Repeat("hydro ", bytes / 6)); };
@@ -154,7 +154,7 @@ void AddBrokenFraming(Maker* make) {
   refused("chunk size of 2^64", make->Chunked("10000000000000000\r\nab\r\n0\r\n\r\n"));
   refused("negative chunk size", make->Chunked("-1\r\nab\r\n0\r\n\r\n"));
   refused("chunk longer than it says", make->Chunked("2\r\n{\"inputs\":\"a\"}\r\n0\r\n\r\n"));
-  // One request to who ends chunk lines at CR LF, two to who ends them at LF.
+  // One request to a reader that ends chunk lines at CR LF, two to one that ends them at LF.
   refused(
       "line feed in a quoted chunk extension",
       make->Chunked("10\r\n{\"inputs\":\"abc\"}\r\n0;a=\"\nGET /v1/stats HTTP/1.1\nHost: a\n\n\""

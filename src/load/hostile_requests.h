@@ -1,5 +1,5 @@
-// What hostile clients send: requests that are huge, broken or never finished, what the client does
-// besides, and which answers are right. Pure functions.
+// Requests of hostile clients: huge, broken or never finished, with the client's manner and the
+// right answers. Pure functions.
 #pragma once
 
 #include <string>
@@ -40,7 +40,7 @@ struct HostileRequest {
 // little: broken framing, broken JSON, pipelines, clients that drip. About 180 MiB of bytes.
 std::vector<HostileRequest> MakeHostileRequests(const HttpTarget& target);
 
-// Of a body of `bytes` bytes at least: {"inputs":["","",...]}. Shown for tests.
+// A body of at least `bytes` bytes: {"inputs":["","",...]}. Public for tests.
 std::string EmptyTextsBody(size_t bytes);
 
 }  // namespace penstock

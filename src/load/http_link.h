@@ -1,5 +1,5 @@
-// HttpLink: one connection of the load generator, plain or TLS. One event loop; Boost types show,
-// so only .cc files of the generator include it.
+// HttpLink: one connection of the load generator, plain or TLS. One event loop. Exposes Boost
+// types, so only .cc files of the generator include it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -20,11 +20,11 @@
 namespace penstock {
 
 // Certificates are checked as the target says. Null for a target without TLS. kInvalidArgument: its
-// ca_file is no good.
+// ca_file cannot be used.
 Expected<std::unique_ptr<boost::asio::ssl::context>> MakeTlsContext(const HttpTarget& target);
 
-// Operations hold on to their link, so that one that is under way may be dropped: it ends with an
-// error. One operation at a time.
+// Operations keep their link alive, so a link may be dropped during one: that ends with an error.
+// One operation at a time.
 class HttpLink : public std::enable_shared_from_this<HttpLink> {
  public:
   using ErrorCode = boost::system::error_code;
@@ -35,7 +35,7 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   // `tls`: null = plain; outlives the link.
   HttpLink(boost::asio::io_context* context, boost::asio::ssl::context* tls);
 
-  // `host`: what the certificate must be for.
+  // `host`: the name that the certificate must have.
   void Connect(const boost::asio::ip::tcp::endpoint& endpoint, const std::string& host, Done done);
   void Write(std::string bytes, Done done);
   void Read(Done done);

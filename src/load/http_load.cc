@@ -70,7 +70,7 @@ class Client {
   Client(asio::io_context* context, Stream* stream) : leave_timer_(*context), stream_(stream) {}
 
   void Start(Request request);
-  // Gives up what is under way; the stream is not told.
+  // Abandons the request under way without telling the stream.
   void Abandon() {
     busy_ = false;
     Close();
@@ -98,7 +98,7 @@ class Client {
   uint64_t serial_ = 0;  // of the request: a timer that has fired cannot be cancelled
 };
 
-// What all streams of a run share.
+// State shared by all streams of a run.
 struct Run {
   asio::io_context context{1};
   HttpTarget target;
@@ -413,7 +413,7 @@ class Conductor {
   double server_cpu_s_ = 0;
 };
 
-// A server that is not there, or has another certificate, would give a table of failures.
+// Checked first: a missing server, or one with another certificate, would give a table of failures.
 Status TryToConnect(Run* run) {
   error_code result;
   const auto link = std::make_shared<HttpLink>(&run->context, run->tls.get());

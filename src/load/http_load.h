@@ -1,13 +1,13 @@
 // The load generator: drives an HTTP server with one or more streams of requests at once and
-// measures what comes back.
+// measures the answers.
 //
 // Closed loop: `concurrency` clients, each sending its next request when it has the answer to the
 // last. Open loop: requests arrive at `rate` whether or not the server keeps up, and a request's
 // time is counted from when it was to be sent, not from when a connection was free for it, so
 // that a stalled server cannot hide its stall (no coordinated omission).
 //
-// RunHttpLoads runs everything on the calling thread with one event loop, so what the client costs
-// is that thread's processor time. HTTP/1.1 with keep-alive, plain or TLS.
+// RunHttpLoads runs everything on the calling thread with one event loop, so the client's cost is
+// that thread's processor time. HTTP/1.1 with keep-alive, plain or TLS.
 #pragma once
 
 #include <cstdint>
@@ -123,9 +123,9 @@ class LivenessProbe {
  public:
   struct Result {
     LatencyHistogram answer;  // from the request's write to the answer's end
-    // As `answer`, but until the kernel had the answer, so that a probe which waits for a processor
-    // is left out; and with the probes that would have been sent while one was waiting, so that one
-    // long stall weighs as much as it lasted. An answer that did not come counts as waited for.
+    // As `answer`, but until the kernel had the answer, so that the probe's own wait for a
+    // processor is left out; and with the probes that would have been sent while one was waiting,
+    // so that a stall weighs as long as it lasted. A missing answer counts as the time waited.
     LatencyHistogram arrival;
     LatencyHistogram self_late;  // how late this thread itself was woken: its share of a starving
     uint64_t failures = 0;       // no answer, or not 200

@@ -65,7 +65,7 @@ TEST(HttpLoadTest, ClosedLoopKeepsItsConnections) {
   EXPECT_EQ(one.latency.count(), 300u);
   EXPECT_TRUE(one.errors.empty());
   EXPECT_LT(one.seconds, 10);
-  EXPECT_EQ(server.connections(), 4);  // and one to see that somebody listens
+  EXPECT_EQ(server.connections(), 4);  // with one that checks for the server
 }
 
 // While the server stalls, requests go on arriving, and the time they could not be sent counts.

@@ -1,4 +1,4 @@
-// The bytes of a load's requests, and what is read from their answers. Pure functions.
+// Builds the requests of a load and reads their answers. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -29,8 +29,8 @@ struct HttpSweepOptions {
 };
 
 // Prints the table on stdout as its rows come and adds their records. kUnavailable, after the table
-// is printed: a row had not one answer of status 2xx, or, without allow_errors, a request was not
-// answered so.
+// is printed: a row had no answer of status 2xx, or, without allow_errors, a request had another
+// outcome.
 Status RunHttpSweep(const HttpSweepOptions& options, BenchRecords* records);
 
 // Measured requests without an answer of status 2xx, and those that could not be sent.

@@ -25,7 +25,7 @@ struct LinePlot {
   std::string x_label;  // with the unit
   std::string y_label;
   std::vector<Series> series;
-  std::string label_note;  // what the labels of points are; under the legend
+  std::string label_note;  // meaning of the points' labels; under the legend
 
   // x from 0, linear; y logarithmic where its values span more than a factor of 20, else from 0.
   // Points that are not finite, and those not above 0 on a logarithmic axis, are left out.

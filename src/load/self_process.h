@@ -1,4 +1,4 @@
-// This very program: run again as a child, and what lies beside it. Any thread.
+// This program: run again as a child, and files beside it. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ int ExitCodeOf(int wait_status);
 // Runs `penstock WORDS...` to its end, its standard output dropped. Its exit code.
 Expected<int> RunSelf(std::vector<std::string> words);
 
-// The path of a file beside this program, or "" where there is none.
+// The path of a file in the folder of this program; "": no such file.
 std::string FileBesideProgram(const std::string& name);
 
 }  // namespace penstock

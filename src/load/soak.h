@@ -1,5 +1,5 @@
-// penstock bench soak: a server offered several times what it can do, by clients that do not
-// behave, and what must hold all the same.
+// penstock bench soak: a server under several times its capacity, from misbehaving clients, and the
+// expectations that must hold all the same.
 //
 // A server of its own with small queues; its capacity is measured with a closed loop first. Then
 // requests arrive at `overload` times that rate: single texts and bulk, some with deadlines, some
@@ -31,12 +31,12 @@ struct SoakOptions {
   double leave_share = 0.2;   // of the clients, within leave_ms_max
   double leave_ms_max = 1000;
   // Hostile clients (hostile_requests.h) in a second phase; each phase takes `duration_s`.
-  // Instead of interactive_share, interactive work alone is kInteractiveOfCapacity of what the
-  // server can do of it.
+  // Instead of interactive_share, interactive work is kInteractiveOfCapacity of the server's
+  // capacity for it alone.
   bool hostile = false;
   double hostile_rate = 40;  // requests a second, see HostileOptions
   std::string hostile_only;  // kinds whose name contains this
-  // Limits of what is expected.
+  // Limits of the expectations.
   double livez_ms_max = 10;  // not judged where other programs are busy
   double deadline_over_ms_max = 250;
   // Over the resident memory after the capacity was measured; unset = kMemoryGrowthMb, and with
@@ -50,7 +50,7 @@ struct SoakOptions {
   double hostile_not_sent_max = 0.1;  // share; with more, the load was another one
 
   static constexpr double kMemoryGrowthMb = 64;
-  // What the server's --max-inflight-bytes is by default.
+  // The default of the server's --max-inflight-bytes.
   static constexpr double kInflightMb = 512;
   static constexpr double kInteractiveOfCapacity = 0.4;
 };

@@ -16,7 +16,7 @@ namespace penstock {
 namespace {
 
 constexpr double kLivezIntervalMs = 20;
-// Many times what the small queues take to empty.
+// Many times the time in which the small queues empty.
 constexpr double kDrainS = 30;
 // Processors that other programs may take before the machine is too busy to judge milliseconds.
 constexpr double kOthersMax = 0.1;
@@ -206,8 +206,7 @@ void SoakRun::JudgeAnswers(const HttpRunResult& run, bool bulk_refused) {
               run.server_cpu_s / run.seconds);
 }
 
-// What the server counted is what the clients saw; of those that left only the server knows what
-// became of their requests.
+// The server's counts equal the clients'; for clients that left, only the server knows the outcome.
 void SoakRun::JudgeCounters(const SoakPhase& phase, const std::string& prefix, bool all_by_loads) {
   const auto counted = [&](std::string_view name, std::initializer_list<std::string_view> labels) {
     return SumOfSeries(phase.after, name, labels) - SumOfSeries(phase.before, name, labels);

@@ -1,5 +1,5 @@
-// What the kinds of soak share: the server, its capacity, the overload, and what is expected of the
-// answers and the counters. One thread.
+// Shared by the kinds of soak: the server, its capacity, the overload, and the expectations of
+// answers and counters. One thread.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-// One stretch of load and what was measured meanwhile.
+// A period of load and its measurements.
 struct SoakPhase {
   HttpRunResult run;
   LivenessProbe::Result livez;
@@ -25,15 +25,15 @@ struct SoakPhase {
   std::string before, after;  // its metrics
   bool ended = false;         // the server did; `after` is empty then
 
-  // Whether times of milliseconds can be judged: who shares the processors with other programs
-  // waits for them too.
+  // Whether milliseconds can be judged: on processors shared with other programs they include
+  // waiting.
   bool Quiet() const;
 };
 
 class SoakRun {
  public:
   static constexpr double kMb = 1 << 20;
-  // Small: what the cache takes counts as growth of memory too.
+  // Small, as the cache counts as growth of memory too.
   static constexpr int kTokenCacheBytes = 16 << 20;
 
   SoakRun(const SoakOptions& options, BenchRecords* records);

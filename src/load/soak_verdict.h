@@ -1,4 +1,4 @@
-// SoakVerdict: what a soak expects, what it measured, and whether that held. One thread.
+// SoakVerdict: the expectations of a soak, its measurements, and whether they held. One thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-// Finish() prints the table; kInternal names what did not hold.
+// Finish() prints the table; kInternal names those that did not hold.
 class SoakVerdict {
  public:
   SoakVerdict() : table_({"expected", "measured", "limit", ""}) {}

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/encoder_program.h"
+#include "tensor/bulk_turn.h"
 
 namespace penstock {
 namespace {
@@ -101,7 +102,9 @@ Status Calibration::Run(const Program& program) {
   batch.offsets = offsets_;
   batch.input = hidden_;  // none yet for the embeddings
   const Program* const programs[] = {&program};
-  return weights_.backend->Prepare(programs)->Run(0, batch, sinks);
+  const auto run = weights_.backend->Prepare(programs);
+  const BulkTurn turn(&weights_.backend->gate());
+  return run->Run(0, batch, sinks);
 }
 
 Status Calibration::Advance(const Program& program) {

@@ -13,7 +13,7 @@
 
 #include "common/status.h"
 #include "formats/model_folder.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_store.h"
 #include "models/linear_types.h"
 #include "tensor/backend.h"
 #include "tensor/encoder_runner.h"

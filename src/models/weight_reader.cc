@@ -34,8 +34,13 @@ Expected<TensorView> WeightReader::View(const std::string& name,
                                    name);
   }
   PENSTOCK_RETURN_IF_ERROR(record->CheckConvertible().Annotate("tensor '" + name + "'"));
-  out_->parameters += static_cast<uint64_t>(record->elements());
   const bool matrix = shape.size() == 2;
+  if (!matrix && IsBlockType(record->dtype)) {  // RowsOf cuts vectors anywhere
+    return Status::Unsupported("tensor '" + name + "' is a vector of type " +
+                                   DTypeName(record->dtype) + "; only matrices may be",
+                               name);
+  }
+  out_->parameters += static_cast<uint64_t>(record->elements());
   return TensorView{record->dtype, matrix ? record->shape[0] : 1, record->shape.back(),
                     record->data.data()};
 }

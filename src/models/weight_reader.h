@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_store.h"
 #include "models/weights.h"
 #include "tensor/backend.h"
 #include "tensor/view.h"

@@ -157,7 +157,7 @@ class Regex {
   // `look`: for look-ahead, which needs no end of the match.
   Found Run(Search* search, uint32_t pc, size_t at, bool look, size_t* end) const;
   bool Loop(Search* search, uint32_t pc, size_t* at) const;
-  // Pops the next thing to try off the stack; false if there is none above `base`.
+  // Pops the next alternative to try off the stack; false: the stack is down to `base`.
   bool Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) const;
   // The first byte from `at` where a match could start, or the end; only if first_known_.
   size_t NextStart(std::string_view text, size_t at) const {

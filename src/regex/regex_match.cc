@@ -96,7 +96,7 @@ struct Regex::Search {
     Forget();
     if (stack.capacity() > kMaxKeptFrames) std::vector<Frame>().swap(stack);
   }
-  // Called when the slice is spent: takes the next one; false if there is none.
+  // Called when the slice is spent: takes the next one; false: the budget of steps is spent.
   bool Refill() {
     Return();
     if (budget->steps <= 0) return false;

@@ -1,4 +1,4 @@
-// POST /v1/bulk as bytes in and out. Pure functions.
+// Parses and prints POST /v1/bulk. Pure functions.
 //
 // Request: {action: "begin"} or {action: "end", id}.
 // Response: {object: "bulk_run", id, state: "open", idle_s_max} or

@@ -1,4 +1,4 @@
-// POST /v1/classify, a superset of vLLM's and Jina's, as bytes in and out. Pure functions.
+// Parses and prints POST /v1/classify, a superset of vLLM's and Jina's. Pure functions.
 //
 // Request: {model, input: string | [string | [string, string]], raw_scores, truncate,
 // truncation_direction}; a pair is classified together. "inputs" is taken for "input".

@@ -1,5 +1,6 @@
 #include "routes/embed_lines.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "common/json_writer.h"
@@ -18,10 +19,10 @@ constexpr int64_t kPrintedFloatBytesMax = 16;  // "-1.17549435e-38,"
 constexpr int64_t kBase64FloatBytes = 6;
 
 // Takes rows from the Service, prints them on a worker and hands them to the connection. Starts
-// parts as long as what is under way and what is unread stay below the bound.
+// parts while the bytes under way and unread stay below the bound.
 //
-// Run is called by one thread at a time: whoever raises signals_ from 0 has a worker call it, which
-// goes on until it has seen all signals. Ends with the EmbedEnd, which lets go of everything.
+// One thread at a time is in Run: a thread that raises signals_ from 0 queues it on a worker, which
+// loops until it has seen all signals. The EmbedEnd is the last event and releases everything.
 class LinePump : public std::enable_shared_from_this<LinePump> {
  public:
   LinePump(const RouteCall& call, bool base64, FieldNames names)
@@ -35,13 +36,13 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
         part_bytes_(std::max<int64_t>(1, unread_max_ / kPartsOfUnread)) {}
 
   void Start(EmbedRequest request) {
-    // It holds this until the end is taken from it.
+    // The sink holds this object until the EmbedEnd is taken.
     sink_ = std::make_shared<Sink<EmbedEvent>>(EmbedStream::kEvents,
                                                [self = shared_from_this()] { self->Signal(); });
     EmbedPartOptions options;
     options.part_bytes = part_bytes_;
     options.printed_value_bytes = base64_ ? kBase64FloatBytes : kPrintedFloatBytesMax;
-    signals_ = 1;  // what comes at once waits
+    signals_ = 1;  // early events wait
     try {
       parts_ = service_->EmbedInParts(std::move(request), request_->context, options, sink_);
     } catch (...) {
@@ -58,7 +59,7 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
     if (signals_.fetch_add(1, std::memory_order_acq_rel) == 0) RunOnWorker();
   }
 
-  // By whoever may call Run.
+  // Only by the thread that may call Run.
   void RunOnWorker() noexcept {
     const bool handed = RunGuarded("stream", [this] {
       service_->FinishOnWorker(request_->context.priority, static_cast<size_t>(part_bytes_),
@@ -68,11 +69,11 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
   }
 
   void Run() noexcept {
-    const auto self = shared_from_this();  // the end lets go of the last other owner
+    const auto self = shared_from_this();  // the EmbedEnd releases the last other owner
     uint32_t seen = 0;
     do {
       seen = signals_.load(std::memory_order_acquire);
-      // Again where it failed: what waits in the sink besides gives no signal of its own.
+      // Again after a failure: other events in the sink give no signal of their own.
       while (!RunGuarded("stream", [this] { Drain(); })) Lose();
     } while (signals_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
   }
@@ -127,11 +128,14 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
     }
     while (parts_out_ < kPartsOutMax) {
       const int64_t unread = stream_ == nullptr ? 0 : static_cast<int64_t>(stream_->unread());
-      const int64_t held = parts_out_ * part_bytes_ + unread;
-      if (held > 0 && held + part_bytes_ > unread_max_) {
-        if (parts_out_ > 0) return;  // its rows come, and with them another look
-        // Until half of it is taken: a client that reads on finds more.
-        if (stream_->CallWhenBelow(static_cast<size_t>(unread_max_ / 2))) return;
+      const int64_t part_bytes = parts_->part_bytes();
+      const int64_t held = parts_out_ * part_bytes + unread;
+      if (held > 0 && held + part_bytes > unread_max_) {
+        if (parts_out_ > 0) return;  // Drain runs again when its rows come
+        // Until half of it is taken: a client that reads on finds more. A part of more than half
+        // has to fit too; one of more than all goes alone.
+        const int64_t below = std::clamp<int64_t>(unread_max_ - part_bytes, 1, unread_max_ / 2);
+        if (stream_->CallWhenBelow(static_cast<size_t>(below))) return;
         if (stream_->gone()) return StartParts();
       }
       ++parts_out_;
@@ -187,7 +191,7 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
   const int64_t part_bytes_;
 
   std::atomic<uint32_t> signals_{0};
-  // Of Run alone.
+  // Used by Run only.
   std::shared_ptr<Sink<EmbedEvent>> sink_;
   std::shared_ptr<EmbedStream> parts_;
   std::unique_ptr<Stream> stream_;

@@ -1,9 +1,9 @@
-// Embeddings as lines of JSON (NDJSON), sent while the rest is made; for routes of any dialect.
+// Embeddings as lines of JSON (NDJSON), sent while later rows are computed; for routes of any API.
 //
 //   {"index":0,"embedding":[x, ...]}        one an input, in the order of the inputs; base64 where
 //   ...                                     the request asks for it
 //   {"model":"m","usage":{...},"truncated":{...}}   last of all; or, where a part failed, the error
-//                                           as the route's dialect prints it
+//                                           in the route's error body
 #pragma once
 
 #include "api/types.h"
@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-// Whether the answer is to be lines, by the request's Accept header.
+// Whether the request's Accept header asks for lines.
 bool WantsLines(const HttpRequest& request);
 
 // Answers `call`. A request that is refused, or whose first rows fail, gets an answer with the

@@ -61,7 +61,8 @@ bool IsNameChar(char c) {
          c == '.';
 }
 
-// Replaces `from` where it stands as a field: in quotes, indexed, or as what the sentence is about.
+// Replaces `from` where it stands as a field: in quotes, indexed, or as the subject of the
+// sentence.
 std::string Rename(const std::string& text, std::string_view from, std::string_view to) {
   std::string renamed;
   size_t done = 0;

@@ -21,13 +21,13 @@ enum class ErrorBody {
 int HttpStatusOf(StatusCode code);
 
 // An error found by the server itself or by a route's parser, or returned by the Service. 429 and
-// 503 carry Retry-After. `request_id` is part of the rerank dialect.
+// 503 carry Retry-After. `request_id` is part of kRerank.
 HttpResponse PrintError(ErrorBody error_body, const Status& status, std::string_view request_id);
 // The same with an HTTP status that no StatusCode stands for (405, 408, 424, 431, ...).
 HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& status,
                         std::string_view request_id);
 
-// The Service names fields as the native types do; clients know them by the names of the wire.
+// The Service names fields as the native types do; clients know their wire names.
 using FieldNames = std::vector<std::pair<std::string_view, std::string_view>>;
 // Renames field() and mentions of it ("'inputs'", "inputs[3]") in the message.
 Status WithWireNames(const Status& status, const FieldNames& native_to_wire);

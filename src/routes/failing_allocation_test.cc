@@ -98,7 +98,8 @@ class FailingAllocationTest : public testing::Test {
   void FailEveryRoute();
   // Fails allocation after allocation of `request`; how many there are.
   int64_t FailEach(const std::string& request, int64_t step = 1) {
-    const std::string right = BodyOf(Ask(server_->port(), request));
+    const std::string whole = Ask(server_->port(), request);
+    const std::string right = BodyOf(whole), status = whole.substr(0, 12);  // "HTTP/1.1 200"
     EXPECT_FALSE(right.empty());
     for (int64_t n = 1;; n += step) {
       std::string answer;
@@ -113,16 +114,16 @@ class FailingAllocationTest : public testing::Test {
         return n;
       }
       if (!answer.empty()) {
-        EXPECT_TRUE(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 429") ||
+        EXPECT_TRUE(answer.starts_with(status) || answer.starts_with("HTTP/1.1 429") ||
                     answer.starts_with("HTTP/1.1 500") || answer.starts_with("HTTP/1.1 503"))
             << n << ": " << answer.substr(0, 400);
       }
-      if (answer.starts_with("HTTP/1.1 200") && Stable(request) && IsWhole(request, answer)) {
+      if (answer.starts_with(status) && Stable(request) && IsWhole(request, answer)) {
         EXPECT_EQ(BodyOf(answer), right);
       }
       if (n % (16 * step) == 1 || !failed) {
         const std::string after = Ask(server_->port(), request);
-        EXPECT_TRUE(after.starts_with("HTTP/1.1 200")) << n << ": " << after.substr(0, 400);
+        EXPECT_TRUE(after.starts_with(status)) << n << ": " << after.substr(0, 400);
         if (Stable(request)) {
           EXPECT_EQ(BodyOf(after), right) << n;
         }
@@ -218,6 +219,32 @@ TEST_F(FailingAllocationTest, AnswersInLines) {
   std::string request = Post("/embed", "{\"inputs\":[" + texts + "]}");
   request.insert(request.find("Connection:"), "Accept: application/x-ndjson\r\n");
   EXPECT_GT(FailEach(request), 20);
+  ExpectNothingLeft();
+}
+
+TEST_F(FailingAllocationTest, RequestsThatAreRefused) {
+  Start({}, 0);
+  for (const std::string& request : {
+           Post("/embed", R"({"inputs":[[2,3],[999999]]})"),
+           Post("/v1/embeddings", R"({"model":"embedder","input":["t2"],"dimensions":4000})"),
+           Post("/v1/embeddings", R"({"model":"another","input":["t2"]})"),
+       }) {
+    EXPECT_GT(FailEach(request), 5) << request;
+  }
+  ExpectNothingLeft();
+}
+
+// The second part of a stream fails: what was sent before stays, and the error is its last line.
+TEST_F(FailingAllocationTest, LinesThatEndInAnError) {
+  Start({}, 0);
+  std::string ids = "[2,3]";
+  for (int i = 0; i < 150; ++i) ids += i == 100 ? ",[999999]" : ",[2,3]";
+  std::string late = Post("/embed", "{\"inputs\":[" + ids + "]}");
+  std::string refused = Post("/embed", R"({"inputs":[[999999]]})");
+  for (std::string* request : {&late, &refused}) {
+    request->insert(request->find("Connection:"), "Accept: application/x-ndjson\r\n");
+    EXPECT_GT(FailEach(*request), 5);
+  }
   ExpectNothingLeft();
 }
 

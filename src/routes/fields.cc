@@ -119,7 +119,7 @@ Expected<RequestBody> RequestBody::Parse(std::string_view body) {
   }
   PENSTOCK_ASSIGN_OR_RETURN(JsonDocument document, JsonDocument::Parse(body));
   PENSTOCK_ASSIGN_OR_RETURN(JsonObject object, document.Object());
-  // Parsers differ in which of two values counts, so neither does.
+  // Parsers differ in which of two values counts, so both are refused.
   std::vector<std::string_view> keys;
   bool too_many = false;
   object.ForEach([&](std::string_view key, element) {
@@ -241,7 +241,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
     return Status::Ok();
   }
   PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
-  // What the first one is, all must be.
+  // All must be of the first one's kind.
   const bool of_ids = items.begin() != items.end() && (*items.begin()).is_array();
   if (of_ids && !limits.token_input) return NoTokenInput(path);
   for (const element item : items) {

@@ -1,5 +1,5 @@
-// Pieces of requests and responses that several dialects share. Pure functions; errors name the
-// field as the client wrote it.
+// Pieces of requests and responses that several APIs share. Pure functions; errors name the field
+// as the client wrote it.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ constexpr size_t kNameBytesMax = 512;         // models, prompt names
 constexpr size_t kPromptBytesMax = 64 << 10;  // literal prompts
 constexpr size_t kFieldsMax = 256;            // of a request's object
 
-// A request's JSON, which must be an object without a key twice (kInvalidArgument).
+// A request's JSON, which must be an object without duplicate keys (kInvalidArgument).
 class RequestBody {
  public:
   static Expected<RequestBody> Parse(std::string_view body);
@@ -40,8 +40,8 @@ Expected<std::string> GetName(const JsonObject& object, std::string_view key);
 // "search_query" | "document" | "search_document" | "passage" | "classification" | "clustering".
 Status ParseTextOptions(const JsonObject& object, TextOptions* options);
 
-// kPayloadTooLarge if the array at `path` has more entries than a request may have. Looked at
-// before the entries are copied.
+// kPayloadTooLarge if the array at `path` has more entries than a request may have. Call it before
+// the entries are copied.
 Status CheckEntries(simdjson::dom::array array, const std::string& path,
                     const ServiceOptions& limits);
 

@@ -55,7 +55,7 @@ TEST(ParseInputs, EveryShape) {
   ASSERT_EQ(inputs.size(), 2u);
   EXPECT_FALSE(single);
   EXPECT_EQ(inputs[1].ids, (std::vector<int32_t>{2, 3}));
-  EXPECT_TRUE(parse(R"({"input":[]})", &single).empty());  // the Service says what it thinks of it
+  EXPECT_TRUE(parse(R"({"input":[]})", &single).empty());  // the Service checks the count
 }
 
 TEST(ParseInputs, IdsAreRefusedWhereTheServerTakesNone) {

@@ -1,8 +1,8 @@
-// OpenAI's dialect: POST /v1/embeddings and GET /v1/models, as bytes in and out. Pure functions.
+// Parses and prints OpenAI's POST /v1/embeddings and GET /v1/models. Pure functions.
 //
 // Beyond OpenAI's fields: truncate, truncation_direction, prompt, prompt_name, input_type,
-// normalize, and Jina's embedding_type and task. Fields that are not known are ignored, as OpenAI's
-// clients send some that mean nothing here ("user").
+// normalize, and Jina's embedding_type and task. Unknown fields are ignored, as OpenAI's clients
+// send some that mean nothing here ("user").
 #pragma once
 
 #include <string>

@@ -67,7 +67,7 @@ void WriteReference(const char* schema, JsonWriter* json) {
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
 }
 
-// `lines`: of each line of an answer in lines; null: there is none.
+// `lines`: schema of each line of an answer in lines; null: no such answer.
 void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr) {
   json->Key("content").BeginObject();
   if (lines != nullptr) {

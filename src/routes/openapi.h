@@ -1,6 +1,6 @@
-// The description of the HTTP API in the form of OpenAPI 3.1, for GET /openapi.json. Made from the
-// route table, so every route is in it; what a route takes and answers is in a table beside it,
-// which a test compares with the routes.
+// The OpenAPI 3.1 description of the HTTP API, for GET /openapi.json. Made from the route table, so
+// every route is in it; requests and answers are in a second table, which a test compares with the
+// routes.
 // Source: the OpenAPI Specification 3.1.0, spec.openapis.org.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace penstock {
 
 struct Route;
 
-// What a route takes and answers. Schemas are names below components/schemas.
+// Request and answer of a route. Schemas are names below components/schemas.
 struct RouteDescription {
   const char* method;
   const char* path;  // as in the route table
@@ -22,7 +22,7 @@ struct RouteDescription {
 };
 
 std::span<const RouteDescription> RouteDescriptions();
-// Those of a route, or null.
+// The description of `route`, or null.
 const RouteDescription* FindRouteDescription(const Route& route);
 
 // The schemas of requests and answers: a JSON object.

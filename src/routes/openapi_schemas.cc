@@ -51,7 +51,7 @@ const std::string_view kOpenApiSchemas = R"json({
       "unread_bytes": {"type": "integer"}
     },
     "required": ["inputs", "tokens", "unread_bytes"],
-    "description": "What was cut off"
+    "description": "Truncation: inputs cut, tokens and unread bytes cut off"
   },
   "EmbeddingsRequest": {
     "allOf": [

@@ -140,7 +140,7 @@ TEST(RequestPolicy, PagesOfOtherOriginsCannotSendWhatIsNotAskedFor) {
   EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "cross-site"}}), 403);
   EXPECT_EQ(OriginStatus({}, {host}), 0);
   EXPECT_EQ(OriginStatus({}, {host, origin}, "GET"), 0);
-  // A browser asks before it sends JSON; who sends it without asking is none.
+  // A browser sends JSON only after a preflight; a client that skips it is no browser.
   EXPECT_EQ(OriginStatus({}, {host, origin, {"content-type", "application/json"}}), 0);
 }
 
@@ -176,7 +176,7 @@ TEST(RequestPolicy, KeysOfAdministrators) {
   ServerOptions options;
   options.api_keys = {"user"};
   options.bulk_api_keys = {"bulk"};
-  for (const char* key : {"user", "bulk"}) {  // without such keys everybody is one
+  for (const char* key : {"user", "bulk"}) {  // without administrators' keys any key will do
     EXPECT_EQ(KeyStatus(options, "POST", "/v1/stats/reset", key), 0);
     EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", key), 0);
   }
@@ -201,7 +201,7 @@ TEST(RequestPolicy, KeysOfAdministrators) {
     EXPECT_EQ(KeyStatus(options, "GET", path, "admin"), 0);
   }
   EXPECT_EQ(KeyStatus(options, "GET", "/readyz", nullptr), 0);
-  // Alone they guard what is theirs, and the rest is open.
+  // Alone, administrators' keys guard only their own routes.
   options.api_keys = options.bulk_api_keys = {};
   EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", nullptr), 401);
   EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", "admin"), 0);

@@ -1,10 +1,9 @@
-// The rerank dialect of Jina and Cohere (/v1/rerank, /v2/rerank), as bytes in and out. Pure
-// functions.
+// Parses and prints the rerank API of Jina and Cohere (/v1/rerank, /v2/rerank). Pure functions.
 //
 // Request: model, query (string or {"text"}), documents (strings or {"text"}), top_n,
 // return_documents (default false), raw_scores (default: as the model folder says), truncate,
 // truncation_direction. max_tokens_per_doc is checked and otherwise ignored: the model's own limit
-// holds, and what it cuts is reported.
+// holds, and truncation is reported.
 // Response: both Cohere's fields (id, results, meta) and Jina's (model, results, usage).
 #pragma once
 

@@ -13,7 +13,7 @@ namespace {
 
 // A body up to this size is parsed on the io thread: in less than a millisecond.
 constexpr size_t kParseOnIoBytesMax = 256 << 10;
-// What the JSON parser takes for each byte of a body while it runs: a copy, 4 bytes of index, two
+// Memory of the JSON parser for each byte of a body while it runs: a copy, 4 bytes of index, two
 // words of the tape for every number of two bytes ("1,"), strings.
 constexpr int64_t kParseMemoryPerByte = 16;
 
@@ -131,7 +131,7 @@ void Handle(const RouteCall& call) {
   }
 }
 
-// A large body on a worker, where the client or the deadline may have gone meanwhile.
+// Handles a large body on a worker; client or deadline may be gone by then.
 void HandleLarge(const RouteCall& call) {
   const RequestContext& context = call.request->context;
   const Status wanted =
@@ -213,7 +213,7 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, i
   http_metrics_.CountRequest(request.route, status, seconds);
   if (RequestTrace* const trace = request.context.trace.get()) {
     trace->Finish(now);
-    // What never reached a model's texts (probes, refusals) would only blur the percentiles.
+    // Requests that never reached a model (probes, refusals) would only blur the percentiles.
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
   const RequestRecord record{&request, RouteOf(request), status, body_bytes, now, items};

@@ -1,4 +1,4 @@
-// What stands between connections and handlers: finds the route, has host, key and origin checked,
+// Router: stands between connections and handlers. Finds the route, checks host, key and origin,
 // sets deadline and priority, adds CORS headers, counts and logs. Any io thread may call it at any
 // time.
 #pragma once
@@ -18,7 +18,7 @@ namespace penstock {
 
 class Router final : public HttpHandler {
  public:
-  // Service and metrics must outlive the router. It asks `keys`, not the options, for keys.
+  // Service and metrics must outlive the router. Keys are those of `keys`, not of the options.
   Router(Service* service, Metrics* metrics, const ServerOptions& options,
          std::shared_ptr<const KeyRing> keys);
 

@@ -1,5 +1,5 @@
-// The route table. Each routes_*.cc holds the handlers of one dialect and contributes its rows; to
-// add a route is to add a row.
+// The route table. Each routes_*.cc holds the handlers of one API and its rows; a new route is a
+// new row.
 //
 // Handlers run on an io thread, or on a worker where the body is large: parse, hand over to the
 // Service, return. Small answers are printed on the io thread, through Responder::Send, large ones
@@ -61,7 +61,7 @@ std::span<const Route> MetaRoutes();  // index, health, readiness, metrics, stat
 
 // All rows, most specific first.
 const std::vector<Route>& AllRoutes();
-// Without their handlers, in the same order.
+// The rows without their handlers, in the same order.
 std::vector<RouteInfo> AllRouteInfos();
 
 // The part of the path that the '*' of `route` stands for.
@@ -70,7 +70,7 @@ std::string_view PathRest(const Route& route, std::string_view path);
 // An answer up to this size is printed on the io thread.
 inline constexpr size_t kPrintOnIoBytesMax = 64 << 10;
 
-// About the bytes of a response, printed.
+// Estimated bytes of the printed response.
 template <typename Response>
 size_t PrintedBytes(const Response& response) {
   if constexpr (
@@ -95,12 +95,12 @@ size_t PrintedBytes(const Response& response) {
   }
 }
 
-// X-Penstock-Run-Stages, where the answer is worthless since a stage was left out.
+// Adds X-Penstock-Run-Stages where a stage was left out, which makes the answer worthless.
 void AddRunStages(const Service& service, HttpResponse* response);
 
-// A Service callback that answers `call`: with the error, in the route's dialect and with the
-// wire's field names, or with what print(response) gives, plus truncation headers where the
-// response reports truncation. `repeated_bytes`: of the request, that the answer repeats.
+// A Service callback that answers `call`: with the error in the route's error body and with wire
+// field names, or with print(response) and, where the response reports truncation, its headers.
+// `repeated_bytes`: bytes of the request that the answer repeats.
 template <typename Response, typename Print>
 Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Print print,
                           size_t repeated_bytes = 0) {

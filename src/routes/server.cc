@@ -95,7 +95,7 @@ Status Server::Reload() {
   Status first;
   for (const Status& status : {impl_->keys->Reload(), impl_->listener->ReloadTls()}) {
     if (status.ok()) continue;
-    LogError("not reloaded, what was there stays: {}", status.message());
+    LogError("not reloaded, the old keys or certificate stay in use: {}", status.message());
     if (first.ok()) first = status;
   }
   return first;

@@ -1,5 +1,5 @@
-// The HTTP/1.1 server: accepts connections, routes requests to the Service in the dialect of the
-// route (OpenAI, Jina/Cohere rerank, TEI, Penstock's own), and prints the answers.
+// The HTTP/1.1 server: accepts connections, routes requests to the Service in the API of the route
+// (OpenAI, Jina/Cohere rerank, TEI, Penstock's own), and prints the answers.
 //
 // Threads: `io_threads` of the server read, parse, print and write; none of them ever waits for
 // inference, so health, readiness and metrics answer while models are busy. The Service calls back
@@ -31,15 +31,15 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   // Reads the files of keys, of the certificate and of its key again; new requests and new
-  // connections have what they say. Keys, and certificate with key, each stay as they were where
-  // one of their files is at fault: the log says why, and so does the Status. Any thread, one at a
-  // time. Also OK where there is no such file.
+  // connections use them. If one of the files is at fault, the set of keys, or the certificate with
+  // its key, stays as it was; log and Status say why. Any thread, one at a time. OK if there is no
+  // such file.
   Status Reload();
 
   // Stops accepting, closes idle connections, lets requests in flight finish (answered with
-  // "Connection: close"), and after `timeout` cancels and closes what is left. Returns when no
-  // connection is left and the threads have ended. Call it before Service::StopAccepting(). Not
-  // from an io thread. The second call does nothing.
+  // "Connection: close"), and after `timeout` cancels the rest and closes their connections.
+  // Returns when no connection is left and the threads have ended. Call it before
+  // Service::StopAccepting(). Not from an io thread. The second call does nothing.
   void Shutdown(std::chrono::milliseconds timeout);
 
   uint16_t port() const;

@@ -1,4 +1,4 @@
-// GET /v1/stats as bytes. A pure function.
+// Prints GET /v1/stats. A pure function.
 #pragma once
 
 #include <string>

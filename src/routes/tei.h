@@ -1,4 +1,4 @@
-// The dialect of text-embeddings-inference, as bytes in and out. Pure functions.
+// Parses and prints the API of text-embeddings-inference. Pure functions.
 // Source: its OpenAPI description (docs/openapi.json of huggingface/text-embeddings-inference).
 //
 // Every request may also name a "model"; TEI serves one only. Differences are noted at each call.
@@ -33,7 +33,7 @@ Expected<TeiRerankCall> ParseTeiRerank(const JsonObject& object, const ServiceOp
 std::string PrintTeiRerank(const RerankResponse& response, const std::vector<std::string>* texts);
 
 // POST /predict: inputs is a string, a pair ["a", "b"], or an array of arrays of one or two
-// strings. An array of three strings or more is refused: one text, or a pair, is meant.
+// strings. An array of three strings or more is refused, as an input is one text or a pair.
 struct TeiPredictCall {
   ClassifyRequest request;
   bool single = false;
@@ -60,11 +60,12 @@ std::string PrintTeiTokenize(const TokenizeResponse& response);
 Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceOptions& limits = {});
 std::string PrintTeiDecode(const DecodeResponse& response);
 
-// GET /info: TEI's fields tell of `model`; "models", which TEI has not, of each of `models`.
+// GET /info: TEI's fields describe `model`; "models", an addition to TEI, describes each of
+// `models`.
 std::string PrintTeiInfo(const ModelInfo& model, const std::vector<ModelInfo>& models,
                          const ServiceOptions& limits);
 
-// What POST / is for: TEI chooses by the model that is served.
+// The task of POST /: TEI chooses by the served model.
 enum class TeiRootTask { kEmbed, kSimilarity, kRerank, kPredict };
 TeiRootTask ChooseTeiRootTask(const JsonObject& object, std::string_view model_task);
 

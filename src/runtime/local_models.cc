@@ -76,7 +76,7 @@ Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* m
   return model;
 }
 
-// What is wrong with a reference however the hub answers: before anything is started.
+// Checks references without the hub, before anything is started.
 Status CheckReferences(const std::vector<ModelSpec>& specs) {
   for (const ModelSpec& spec : specs) {
     const Status status = ModelReference::Parse(spec.reference).status();

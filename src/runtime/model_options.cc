@@ -16,7 +16,7 @@ void TakeDefaultModel(ModelOptions* flags) {
   const DefaultModel found = FindDefaultModel();
   flags->models = {found.reference};
   flags->default_name = found.name;
-  // Who did not name a model wants to know which one it is, whatever the level.
+  // At every level: a user who named no model must see which one is taken.
   LogMessage(LogEnabled(LogLevel::kInfo) ? LogLevel::kInfo : LogLevel::kWarn,
              fmt::format("no --model is given; taking the default, {}", found.reference));
 }

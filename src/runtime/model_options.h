@@ -1,5 +1,5 @@
-// Which models a process loads and how, and what the registry is told of each. No command line in
-// here: the flags that fill it are in apps/model_flags.h.
+// ModelOptions: the models a process loads and how, and their specs for the registry. No command
+// line in here: the flags that fill it are in apps/model_flags.h.
 #pragma once
 
 #include <optional>
@@ -37,16 +37,16 @@ struct ModelOptions {
 std::string NameOfReference(const std::string& reference);
 
 // Where no model is named: the default one (hub/default_model.h), and a line of the log that says
-// so. LocalModels do it themselves; for those who start several times.
+// so. LocalModels do it themselves; for callers that start several times.
 void TakeDefaultModel(ModelOptions* flags);
 
-// What a --model says: "REF", or "NAME[,ALIAS...]=REF".
+// The parts of a --model: "REF", or "NAME[,ALIAS...]=REF".
 struct ModelNames {
   std::vector<std::string> names;  // none: none was given
   std::string reference;
 };
-// Splits at the first '='. What exists as a path, or what stands before '=' begins as a path does
-// ('/', '.' or '~'), is a reference as a whole.
+// Splits at the first '='. A value that exists as a path, or that begins as a path does ('/', '.'
+// or '~'), is a reference as a whole.
 ModelNames SplitModel(const std::string& model);
 
 // Registry specs of the --model and --served-model-name flags.

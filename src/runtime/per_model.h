@@ -1,5 +1,5 @@
 // Flags that may differ between the models of a process: "VALUE" is for all of them, "NAME=VALUE"
-// for the one served as NAME, which goes before. Several stand in several flags, or with commas
+// for the one served as NAME, and takes precedence. Several stand in several flags, or with commas
 // between them (for a variable): "int8,NAME=f32".
 #pragma once
 
@@ -14,8 +14,8 @@ namespace penstock {
 
 class PerModel {
  public:
-  // `flag`: "dtype", for messages. `given`: the flag's values. A value may itself have commas: what
-  // follows one belongs to the value before, unless it has a name. kInvalidArgument: two values for
+  // `flag`: "dtype", for messages. `given`: the flag's values. A value may itself have commas: text
+  // behind one belongs to the value before, unless it has a name. kInvalidArgument: two values for
   // the same model, or an empty name.
   static Expected<PerModel> Parse(const std::string& flag, const std::vector<std::string>& given);
 

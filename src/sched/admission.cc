@@ -112,7 +112,7 @@ void Admission::CountOut(Priority priority, const Amount& counted, bool discount
 }
 
 void Admission::Discount(Priority priority, const Amount& counted) {
-  // First here, then off: who finds no rows and then none here has missed none.
+  // Added here before it is taken off: empty(), which reads rows and then this, misses none.
   dead_rows_.fetch_add(counted.rows, std::memory_order_seq_cst);
   Remove(priority, counted);
 }

@@ -1,13 +1,12 @@
-// Admission: how much of a model's work has been taken and not answered, how much may be, and
-// whether any more is.
+// Admission: counts a model's work that is taken and not answered, bounds it, and refuses more.
 //
-// Bounds are by class: bulk is taken only as long as all that waits stays within kBulkShare of the
-// queue, so the rest of it is always there for interactive work. What was taken is counted until it
-// is answered, or until it is found dead (cancelled, expired): dead work that still lies in a ring
+// Bounds are by class: bulk is taken only while all waiting work stays within its part of the queue
+// (kInteractivePart), so the rest is always left for interactive work. Work counts until it is
+// answered, or until it is found dead (cancelled, expired): dead work that still lies in a ring
 // keeps no other out.
 //
 // Stopping: CountIn counts before it reads `stopping_`; Stop sets it before the executors read the
-// count. So an executor that sees `stopping` and `empty` may go: who comes later is refused.
+// count. So an executor that sees `stopping` and `empty` may end: later jobs are refused.
 //
 // Any thread; no lock.
 #pragma once
@@ -27,7 +26,7 @@ class Admission {
  public:
   // Of the queue that bulk may fill: 1 - 1 / kInteractivePart.
   static constexpr int64_t kInteractivePart = 4;
-  // A longer wait is not worth promising: the load will have changed.
+  // Largest retry_after_s: later the load will have changed.
   static constexpr double kRetryAfterMaxS = 60;
 
   struct Amount {
@@ -35,24 +34,24 @@ class Admission {
     int64_t rows = 0;
   };
 
-  // `queue_max`: what may wait or be worked on, of all classes; at least 1 each. `drained` is
-  // notified when the last work of a stopping model may be gone. Both pointers outlive this.
+  // `queue_max`: work that may wait or run, of all classes; at least 1 each. `drained` is notified
+  // when the last work of a stopping model may be gone. Both pointers outlive this.
   Admission(const Amount& queue_max, const SchedulerMetrics* metrics, EventCount* drained);
 
   const Amount& limit(Priority priority) const { return limits_[static_cast<size_t>(priority)]; }
 
-  // Counts a job of `wanted` in, or refuses it and nothing is left behind:
+  // Counts a job of `wanted` in, or refuses it without effect:
   //   kPayloadTooLarge    it is over the limit of its class by itself
-  //   kResourceExhausted  it would be with what waits; retry_after_s from the rate of Drained
+  //   kResourceExhausted  it would be, with waiting work; retry_after_s from the rate of Drained
   //   kUnavailable        Stop was called
   Status CountIn(Priority priority, const Amount& wanted);
   // Once for each job that was counted in, before it is answered; rows last, see empty().
   // `discounted`: after Discount.
   void CountOut(Priority priority, const Amount& counted, bool discounted);
-  // The job is dead and will be answered later: it counts no more. Its owner alone, once.
+  // Stops counting a dead job that is answered later. Called once, by the job's owner.
   void Discount(Priority priority, const Amount& counted);
 
-  // A batch is through, while `replicas` work.
+  // A batch is done; `replicas` work at once.
   void Drained(const Amount& batch, double seconds, size_t replicas);
 
   void Stop();

@@ -40,7 +40,7 @@ bool Backlog::TryReserve(EncodeBatch* batch, size_t tokens, size_t rows) {
 
 namespace {
 
-// A batch while it is decided what goes into it.
+// A batch being planned.
 class Plan {
  public:
   Plan(const EncodeBatch& batch, const BatchLimits& limits)
@@ -53,7 +53,7 @@ class Plan {
     return rows_ < limits_.rows && tokens_ + length <= limits_.tokens && work <= limits_.work &&
            limits_.SecondsFit(tokens_ + length, work);
   }
-  // The next row of the job.
+  // Adds the next row of the job.
   void Take(EncodeJob* job) {
     EncodeJob::Progress& progress = job->progress;
     const int32_t length = job->lengths[progress.next_row + progress.take_rows];
@@ -63,7 +63,7 @@ class Plan {
     tokens_ += static_cast<uint32_t>(length);
     work_ += AttentionWork(length);
   }
-  // Rows of the job while they fit, up to so many in all.
+  // Adds rows of the job while they fit, up to these totals.
   void TakeUpTo(EncodeJob* job, size_t job_rows_max, size_t job_tokens_max) {
     const EncodeJob::Progress& progress = job->progress;
     while (progress.take_rows < job_rows_max &&

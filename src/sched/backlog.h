@@ -1,8 +1,8 @@
 // Backlog: jobs of one priority class and output that wait to be put into batches: those of many
-// rows, and all others while one waits, so that nobody overtakes for ever.
+// rows, and all others while one waits, so that none is overtaken for ever.
 //
 // A list through the jobs themselves: nothing is allocated. A mutex, held for as long as it takes
-// to link a job or to copy a batch's ids (microseconds); `empty` is what others look at first. Its
+// to link a job or to copy a batch's ids (microseconds); other threads read `empty` first. Its
 // bound is the scheduler's, which counts all rows and tokens it has taken.
 #pragma once
 
@@ -22,14 +22,14 @@ class Backlog {
   bool empty() const { return jobs_.load(std::memory_order_seq_cst) == 0; }
 
   // Adds rows to `batch` up to `limits`, by turns: first one row of every waiting job, as far as
-  // they fit, then rows up to an even share of the room, then what is left from the front. Jobs
-  // that gave rows and have more go to the end of the line. So while n jobs wait, and any k of
+  // they fit, then rows up to an even share of the room, then the remaining rows from the front.
+  // Jobs that gave rows and have more go to the end of the line. So while n jobs wait, and any k of
   // their rows fit in a batch, a job gives a row to one of each ceil(n / k) batches that were empty
   // before. In an empty batch the first job gives one row whatever its size; a row that is over the
   // limits stays alone. `on_first(job)` is called for jobs whose first rows go.
   //
   // Returns null; or, where there is no memory for a row that is over the limits, its job,
-  // unlinked, and the batch is left empty. The caller answers for its rows from next_row on.
+  // unlinked, and the batch is left empty. The caller answers its rows from next_row on.
   template <typename OnFirst>
   [[nodiscard]] EncodeJob* Fill(EncodeBatch* batch, const BatchLimits& limits, OnFirst on_first) {
     if (empty()) return nullptr;
@@ -43,9 +43,9 @@ class Backlog {
     return nullptr;
   }
 
-  // Unlinks jobs for which is_dead(job), from the first on until `live_max` were not; a list of
-  // them through progress.next. The caller answers for their rows from next_row on, without this
-  // mutex: `done` may submit again.
+  // Unlinks jobs for which is_dead(job), from the first on until `live_max` live ones were seen.
+  // Returns a list of them through progress.next. The caller answers their rows from next_row on,
+  // without this mutex: `done` may submit again.
   template <typename IsDead>
   EncodeJob* Sweep(IsDead is_dead, size_t live_max) {
     if (empty()) return nullptr;
@@ -74,7 +74,7 @@ class Backlog {
   EncodeJob* Cut(EncodeJob** link, EncodeJob* before);
   void Append(EncodeJob* job);
   static bool TryReserve(EncodeBatch* batch, size_t tokens, size_t rows);
-  // Writes take_rows of the jobs that are to give some.
+  // Sets take_rows of the jobs that give rows.
   void Share(const EncodeBatch& batch, const BatchLimits& limits);
   template <typename OnFirst>
   void Take(EncodeBatch* batch, OnFirst on_first) {

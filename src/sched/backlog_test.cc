@@ -63,7 +63,7 @@ TEST_F(BacklogTest, SharesAreEvenAndNothingIsLeftEmpty) {
   EncodeJob* const a = Push(std::vector<int32_t>(100, 1));
   EncodeJob* const b = Push(std::vector<int32_t>(100, 1));
   EncodeJob* const c = Push({1});
-  // Rows are what limits: 4 each, and what c does not need is a's.
+  // Rows are the limit: 4 each, and a gets the rows that c does not need.
   auto rows = Fill({.tokens = 1000, .rows = 12});
   EXPECT_EQ(rows[a], 7u);
   EXPECT_EQ(rows[b], 4u);
@@ -83,8 +83,8 @@ TEST_F(BacklogTest, SecondsLimitABatch) {
   EXPECT_EQ(batch_.tokens(), 240u);
 }
 
-// Whatever jobs come, and whatever it is that limits: where any k of the rows fit in a batch, two
-// rows of a job are at most ceil(jobs / k) + 1 batches apart.
+// For any jobs and any limit: where any k of the rows fit in a batch, two rows of a job are at most
+// ceil(jobs / k) + 1 batches apart.
 class Turns : public BacklogTest, public testing::WithParamInterface<int> {};
 
 TEST_P(Turns, NoJobWaitsLongerThanItsTurn) {

@@ -40,7 +40,7 @@ bool Solve(const std::vector<BatchSample>& samples, const std::array<bool, 3>& u
     if (!used[i]) m[i][i] = 1;
   }
   for (int i = 0; i < 3; ++i) {
-    if (std::abs(m[i][i]) < 1e-9) return false;  // columns that say the same
+    if (std::abs(m[i][i]) < 1e-9) return false;  // columns that are dependent
     for (int row = 0; row < 3; ++row) {
       if (row == i) continue;
       const double factor = m[row][i] / m[i][i];
@@ -117,7 +117,7 @@ class Prober {
   }
 
   std::vector<BatchSample> samples;
-  BatchSample warm_up;  // better than nothing, if nothing else fits in the budget
+  BatchSample warm_up;  // used if no other run fits in the budget
 
  private:
   double Now() const {
@@ -129,7 +129,7 @@ class Prober {
   double end_ = 0;
 };
 
-// What the line does not show: sizes that do not divide well among the backend's threads.
+// Accounts for sizes that divide badly among the backend's threads, which the fit does not show.
 int32_t MeasuredKnee(const std::vector<BatchSample>& samples, int32_t length) {
   const auto is_short = [&](const BatchSample& sample) {
     return sample.work <= sample.tokens * length;
@@ -185,7 +185,7 @@ uint64_t WorkLimit(const BatchTimes& times, int32_t tokens, int32_t length) {
 }
 
 Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const MeasureOptions& options) {
-  // Cheap runs first: a budget that ends early still leaves what is told apart best.
+  // Cheap runs first, so that a cut-short budget still fits the two largest terms.
   const int32_t short_length = std::min(32, options.length_max);
   const int32_t long_length = std::min(256, options.length_max);
   Prober prober(runner, options);

@@ -2,9 +2,9 @@
 //
 //   seconds of a batch = a + b * tokens + c * (sum of squared lengths)
 //
-// a: what every batch pays; b: the linear layers; c: attention. The fit comes from a few runs of
-// the real model (MeasureBatchTimes), and gives the knee: the smallest batch that works at nearly
-// the full rate. A larger one would only make those wait longer who come meanwhile.
+// a: the fixed cost of a batch; b: the linear layers; c: attention. The fit comes from a few runs
+// of the real model (MeasureBatchTimes), and gives the knee: the smallest batch that works at
+// nearly the full rate. A larger one would only make later jobs wait longer.
 #pragma once
 
 #include <chrono>
@@ -51,15 +51,15 @@ struct BatchSample {
   double seconds = 0;
 };
 
-// Least squares of relative errors with no coefficient below 0. Fewer than three samples, or all of
-// one length, leave out what they cannot tell: work_s, then fixed_s.
+// Least squares of relative errors with no coefficient below 0. With fewer than three samples, or
+// samples of one length, terms that cannot be told apart are 0: work_s, then fixed_s.
 BatchTimes FitBatchTimes(const std::vector<BatchSample>& samples);
 
 // Smallest number of tokens, a multiple of 128, within kKneeShare of the best rate there is in
 // sequences of `length` tokens; at least `length`, at most `tokens_max`.
 int32_t KneeTokens(const BatchTimes& times, int32_t length, int32_t tokens_max);
-// The rate at the knee, in parts of that of an endless batch. At nine tenths of the possible load,
-// the 3 % that 0.97 leaves cost 13 % of the 95th percentile (penstock bench policy, bursts).
+// The rate at the knee, as a share of an endless batch's. At nine tenths of the possible load, the
+// 3 % that 0.97 leaves cost 13 % of the 95th percentile (penstock bench policy, bursts).
 inline constexpr double kKneeShare = 0.99;
 
 // Attention work that takes as long as the linear layers of `tokens` tokens, but never less than
@@ -80,13 +80,13 @@ struct MeasureOptions {
 
 struct BatchMeasurement {
   BatchTimes times;
-  int32_t knee_tokens = 0;  // what was measured: the fit's knee, or the fall-back
+  int32_t knee_tokens = 0;  // the measured knee, or the fall-back
   bool complete = false;    // the budget was enough
 };
 
 // Runs the model on made-up sequences. An error of the model is passed on. The knee is the larger
 // of the fit's and the smallest size that ran at kMeasuredShare of the best rate seen (a single run
-// tells no finer); 1024 where the budget ended too early to tell. It is never more than what runs
+// is no more exact); 1024 where the budget ended too early to tell. It is never more than what runs
 // in about kSlowBatchS (a huge model), but at least kKneeTokensMin.
 Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const MeasureOptions& options);
 inline constexpr double kMeasuredShare = 0.97;

@@ -71,7 +71,7 @@ TEST(BatchLimits, AttentionMayTakeAsLongAsTheRest) {
   EXPECT_EQ(WorkLimit({0, 1e-5, 1e-7}, 1000, 500), 500'000u);
 }
 
-// Takes as long as it is told to, on a clock of its own.
+// Runs take given times, on a clock of its own.
 class TimedRunner final : public EncoderRunner {
  public:
   explicit TimedRunner(const BatchTimes& times) : times_(times) {}

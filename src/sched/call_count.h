@@ -1,8 +1,8 @@
-// CallCount: how many threads are inside an object, so that who ends it can wait for them.
+// CallCount: how many threads are inside an object, so that its end can wait for them.
 //
-// A thread counts in a line of memory of its own: two uncontended additions a call. Who calls for
-// the first time while the object is destroyed is not protected; who called before is, up to its
-// last instruction.
+// A thread counts in a line of memory of its own: two uncontended additions a call. A call that
+// begins while the object is destroyed is not protected; an earlier one is, up to its last
+// instruction.
 #pragma once
 
 #include <array>

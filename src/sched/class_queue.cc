@@ -7,8 +7,8 @@
 namespace penstock {
 namespace {
 
-// Batches of a ring: one under way, one open, the rest for bursts. What does not fit waits in the
-// backlog, so more would only move the place of waiting.
+// Batches of a ring: one under way, one open, the rest for bursts. Other jobs wait in the backlog,
+// so more batches would only move the place of waiting.
 constexpr size_t kRingBatches = 8;
 // A job larger than 1 / kSmallParts of a batch goes to the backlog, which splits it: in the ring it
 // could close a batch that is not full.

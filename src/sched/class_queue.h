@@ -2,9 +2,9 @@
 //
 // Of each kind a ring and a backlog are one queue: a small job reserves rows in the ring's open
 // batch and writes its ids in place; a large one, and all while one waits in the backlog, join the
-// backlog. So what is in the ring is older than what is in the backlog.
+// backlog. So jobs in the ring are older than those in the backlog.
 //
-// Any thread may Put; NextKind, Claim, Fill and the sweeps are for those who run batches.
+// Any thread may Put; NextKind, Claim, Fill and the sweeps are for threads that run batches.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace penstock {
 class ClassQueue {
  public:
   // `limits` are those of its batches. `with_rings` has an entry for each output kind.
-  // `work_ready` is notified of what was put in; it outlives the queue.
+  // `work_ready` is notified of new jobs; it outlives the queue.
   ClassQueue(const BatchLimits& limits, const std::array<bool, kEncoderOutputs>& with_rings,
              EventCount* work_ready);
   ClassQueue(const ClassQueue&) = delete;
@@ -59,8 +59,7 @@ class ClassQueue {
   EncodeJob* Sweep(int kind, IsDead is_dead, size_t live_max) {
     return Of(kind).backlog.Sweep(is_dead, live_max);
   }
-  // Calls visit(job) for each job in batches of rings that nobody has claimed. They are alive
-  // meanwhile.
+  // Calls visit(job) for each job in unclaimed batches of rings. The jobs stay alive meanwhile.
   template <typename Visit>
   void ForEachInRings(Visit visit) {
     for (Kind& kind : kinds_) {

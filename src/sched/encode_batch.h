@@ -7,7 +7,7 @@
 //   sink      a's values   b's values, row by row
 //
 // So the model reads what the submitting thread wrote and writes where the caller will read:
-// nothing is copied in between. Two lives:
+// nothing is copied in between. Two uses:
 //   slot of a ring   Put by many threads at once, each in the rows and tokens it reserved; then,
 //                    after the ring has handed it over, one executor's until it is completed
 //   executor's own   filled from a backlog by Append
@@ -32,7 +32,8 @@ class EncodeBatch {
   EncodeBatch() = default;
   EncodeBatch(size_t tokens_max, size_t rows_max) { Reserve(tokens_max, rows_max); }
 
-  // Room for so much; what is in the batch is lost. Throws std::bad_alloc, the batch as it was.
+  // Makes room for these sizes; the contents are lost. Throws std::bad_alloc and leaves the batch
+  // as it was.
   void Reserve(size_t tokens_max, size_t rows_max);
 
   // Writes `rows` sequences of `job`, the first of which begins at `job_token` of its ids, as rows
@@ -59,7 +60,7 @@ class EncodeBatch {
       visit(owners_[begin], begin, end);
     }
   }
-  // Takes the rows out whose job is_dead(job); closes the gaps.
+  // Removes the rows whose job is_dead(job), and closes the gaps.
   template <typename IsDead>
   void Remove(IsDead is_dead) {
     size_t kept = 0;

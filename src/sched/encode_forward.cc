@@ -62,8 +62,8 @@ void EncodeForward::DropDead(EncodeBatch* batch, size_t runner, Clock::time_poin
     answers_->MarkDead(job, now, end - begin);
   });
   if (dead.empty()) return;
-  // Failed by now are those above, and whatever failed meanwhile and still has to be run: so not
-  // `failed` but membership decides.
+  // Not by `failed`: a job that failed after the loop above still has rows to finish. Only members
+  // of `dead` are removed.
   batch->Remove([&](const EncodeJob* job) {
     return std::any_of(dead.begin(), dead.end(), [&](const DeadRows& d) { return d.job == job; });
   });
@@ -103,7 +103,7 @@ void EncodeForward::RunRows(EncodeBatch* batch, size_t begin, size_t end, size_t
   metrics_->batch_failures.Add();
   const EncodeJob* const first = batch->owner(begin);
   if (batch->owner(end - 1) == first) return answers_->Fail(batch->owner(begin), std::move(status));
-  // One of them is at fault, maybe: each gets another chance without the others.
+  // Perhaps only one job is at fault: each is run again alone.
   batch->ForEachSegment([&](EncodeJob* job, size_t from, size_t to) {
     const Clock::time_point now = executors.Now();
     if (JobAnswers::IsDead(*job, now)) return answers_->MarkDead(job, now, to - from);

@@ -1,5 +1,4 @@
-// EncodeForward: an encoder batch on its way through the model, from the batch that is formed to
-// the answers of its jobs.
+// EncodeForward: runs a formed encoder batch through the model and answers its jobs.
 #pragma once
 
 #include <array>
@@ -28,12 +27,12 @@ class EncodeForward {
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 
-  // The batch that belongs to who has the runner, for rows that are in no ring.
+  // The batch of the runner's holder, for rows that are in no ring.
   EncodeBatch& own_batch(size_t runner) { return own_batches_[runner]; }
-  // Takes the rows of dead jobs out of the batch and answers for them.
+  // Removes the rows of dead jobs from the batch and answers them.
   void DropDead(EncodeBatch* batch, size_t runner, Clock::time_point now);
-  // Runs a batch that has rows and answers its jobs; ends the turn in between. Afterwards no row is
-  // left.
+  // Runs a batch that has rows and answers its jobs; ends the turn in between. Afterwards all rows
+  // are answered.
   void Run(EncodeBatch* batch, size_t runner, Priority priority, EncoderOutput output,
            Clock::time_point sealed, Executors* executors, BatchTurn* turn);
 

@@ -14,8 +14,8 @@
 namespace penstock {
 
 struct EncodeJob {
-  // In, set by the caller and left as they are. Sequences laid end to end, `lengths` says where
-  // each ends: the sum of lengths == ids.size(), every length > 0.
+  // Inputs, set by the caller and not changed. Sequences laid end to end, `lengths` says where each
+  // ends: the sum of lengths == ids.size(), every length > 0.
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;  // empty: all 0, or as long as ids
   std::vector<int32_t> lengths;
@@ -23,8 +23,8 @@ struct EncodeJob {
   std::vector<int32_t> pool_skip;
   EncoderOutput output = EncoderOutput::kPooled;
   RequestContext context;
-  // The thread that submits may run the model itself, if nobody else wants it: it is nobody's io
-  // thread, and others can take over what it does meanwhile.
+  // Set on a tokenization worker while another worker is idle: Submit may then run the model on
+  // this thread.
   bool may_lead = false;
 
   // Out: [rows, width] in the order of the input, rows being sequences, or tokens for kTokens.
@@ -33,15 +33,14 @@ struct EncodeJob {
   int32_t width = 0;
 
   // Called exactly once for a job that Submit took, and gets the job back. It runs on an executor
-  // thread of the model or, within Submit, on a submitting one: what takes long is to be done
-  // elsewhere, or the model waits. It must not call Stop(). What it throws is logged and goes no
-  // further.
+  // thread of the model or, within Submit, on a submitting one: long work belongs elsewhere, as the
+  // model waits. It must not call Stop(). Its exceptions are logged and go no further.
   std::function<void(std::unique_ptr<EncodeJob> job, Status status)> done;
 
-  // How far the job has come: the scheduler's own from Submit to `done`, so that it allocates
-  // nothing for a job.
+  // Progress of the job: the scheduler's from Submit to `done`, so that it allocates nothing for a
+  // job.
   struct Progress {
-    std::atomic<uint32_t> rows_open{0};  // not answered; who takes the last one off calls `done`
+    std::atomic<uint32_t> rows_open{0};  // not answered; taking off the last calls `done`
     std::atomic<bool> failed{false};     // the rest need not be run
     Status status;                       // first failure; written under the scheduler's mutex
     Clock::time_point submitted;
@@ -50,7 +49,7 @@ struct EncodeJob {
     EncodeJob* next = nullptr;
     uint32_t next_row = 0;    // first sequence in no batch yet
     uint32_t next_token = 0;  // where it begins in ids
-    uint32_t take_rows = 0;   // what the batch being filled gets
+    uint32_t take_rows = 0;   // rows for the batch being filled
     uint32_t take_tokens = 0;
   };
   Progress progress;

@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-// Any thread; FormBatch is for those who hold a runner.
+// Any thread; Claim, Fill and Complete are for holders of a runner.
 class EncoderQueues {
  public:
   // `bulk_limits` hold for bulk while interactive work is about. `offered`: outputs the model has.
@@ -34,9 +34,9 @@ class EncoderQueues {
     return Of(priority).earliest_deadline_ns();
   }
 
-  // Every 20 ms answers all dead jobs of backlogs, whoever calls.
+  // Answers all dead jobs of backlogs, every 20 ms over all callers.
   void SweepSometimes(Clock::time_point now);
-  // As often, dead jobs in rings count no more.
+  // Discounts dead jobs in rings, as often.
   void DiscountSometimes(Clock::time_point now);
 
   struct Batch {
@@ -45,12 +45,12 @@ class EncoderQueues {
     bool from_ring = false;
     ClassQueue::Claimed claimed;
   };
-  // The next batch of the class: the oldest of a ring, or `own`; Fill goes on with it. False: there
+  // The next batch of the class: the oldest of a ring, or `own`; Fill adds rows to it. False: there
   // is no work.
   bool Claim(Priority priority, Clock::time_point now, EncodeBatch* own, Batch* batch);
   // Fills the batch up from the backlog; `cut`: bulk is held to bulk_limits.
   void Fill(Priority priority, bool cut, Clock::time_point now, Batch* batch);
-  // No row of the batch is left to be answered.
+  // All rows of the batch are answered.
   void Complete(Priority priority, const Batch& batch);
   void ObserveQueued(const EncodeJob& job, Clock::time_point now);
 

@@ -50,7 +50,7 @@ struct EncoderScheduler::Impl final : BatchSource {
   Impl(std::vector<std::unique_ptr<EncoderRunner>> runners,
        const EncoderSchedulerOptions& options_in, Metrics* metrics_in);
 
-  // Counts the job in and makes room for its results; throws or fails with nothing left behind.
+  // Counts the job in and makes room for its results; throws or fails without effect.
   Status Accept(EncodeJob* job);
   Status Submit(std::unique_ptr<EncodeJob> job);
   bool MayLead(const EncodeJob& job, uint64_t work) const;
@@ -109,14 +109,14 @@ Status EncoderScheduler::Impl::Accept(EncodeJob* job) {
   const Clock::time_point now = job->progress.submitted = executors.Now();
   Status counted = admission.CountIn(job->context.priority, AmountOf(*job));
   if (counted.code() == StatusCode::kResourceExhausted) {
-    // What is dead by now is not to keep others out.
+    // Dead jobs must not keep others out.
     queues.SweepSometimes(now);
     queues.DiscountSometimes(now);
     counted = admission.CountIn(job->context.priority, AmountOf(*job));
   }
   PENSTOCK_RETURN_IF_ERROR(std::move(counted));
   try {
-    // On the caller's thread, as an executor's time is the model's; and of what was admitted only.
+    // On the caller's thread, as an executor's time is the model's; and for admitted jobs only.
     job->values.resize(job->ValueOffset(job->rows(), job->ids.size()));
   } catch (...) {
     answers.CountOut(*job);

@@ -16,11 +16,11 @@
 // and one output kind, and is closed by tokens, rows and attention work (batch_limits.h); a
 // sequence that is over these goes alone.
 //
-// Who waits for whom
+// Order of jobs
 //   within a class Ring and backlog are one queue: while a job waits in the backlog, later ones
-//                  join it there instead of passing it in the ring, and what is in the ring is
-//                  older. In the backlog jobs take turns (backlog.h): each gives a row before one
-//                  gives two, and who gave some goes to the end of the line, so a request of
+//                  join it there instead of passing it in the ring, and jobs in the ring are older.
+//                  In the backlog jobs take turns (backlog.h): each gives a row before one gives
+//                  two, and a job that gave some goes to the end of the line, so a request of
 //                  thousands of rows does not hold up the small ones behind it. Rows of a job may
 //                  run in several batches, at once on several replicas; they come back in the order
 //                  they were given.
@@ -31,24 +31,23 @@
 //                  batch under way and at most one aged batch. With several replicas bulk never has
 //                  the last one, be it led or not.
 //   bound          Tokens and rows taken and not answered, of which bulk may fill three quarters
-//                  (admission.h); over it Submit refuses, and says when to come back from the rate
-//                  at which the model works them off.
-//   deadlines      Cancelled and expired rows are taken out when a batch is formed, and of those in
-//                  the backlog also when somebody submits. In a ring dead rows lie until their
-//                  batch is formed, which the bulk class may put off by all the batches of its
-//                  ring; but they keep nobody out: before Submit refuses a job, they leave the
-//                  bound. They are counted by reason.
+//                  (admission.h); over it Submit refuses, with retry_after_s from the rate at which
+//                  the model works.
+//   deadlines      Cancelled and expired rows are taken out when a batch is formed, and those in
+//                  the backlog also by Submit. In a ring dead rows lie until their batch is formed,
+//                  for bulk perhaps after all batches of its ring; but they keep no job out: before
+//                  Submit refuses one, they leave the bound. They are counted by reason.
 //
 // Failures: if a batch of several jobs fails, each is run again alone, so only the one at fault
 // fails; an exception of the model is a failure as an error is. NaN or infinity in a row fails that
 // row's job only. Without memory Submit refuses, and nothing is left behind.
 //
-// Ownership: Submit takes the job. Until `done` gives it back, its inputs are read and its results
-// written by whoever holds a batch with rows of it; EncodeJob::Progress says what belongs to whom.
-// A runner belongs to the thread that took it from the RunnerSet.
+// Ownership: Submit takes the job. Until `done` gives it back, threads that hold a batch with its
+// rows read its inputs and write its results; EncodeJob::Progress states who owns what. A runner
+// belongs to the thread that took it from the RunnerSet.
 //
-// Leaving no work behind: executors.h. Stop waits, once the executors have ended, for all who are
-// in Submit, so whoever has its answer may destroy the scheduler.
+// Leaving no work behind: executors.h. Once the executors have ended, Stop waits for all calls of
+// Submit, so a caller may destroy the scheduler when it has its answer.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +71,7 @@ struct EncoderSchedulerOptions {
   static constexpr int32_t kAutoBatchTokens = 0;
   int32_t max_batch_tokens = 1024;
   int32_t max_batch_rows = 512;
-  // What batches cost, where known: bounds their attention work and how long a thread may lead.
+  // Times of batches, where known: bound their attention work and how long a thread may lead.
   BatchTimes times;
   // Longest sequence of the model, for the bound of attention work.
   int32_t length_max = 512;
@@ -86,9 +85,9 @@ struct EncoderSchedulerOptions {
   int32_t bulk_every = 8;
   // Longest batch that a submitting thread runs itself; 0: none.
   double lead_s_max = 0.02;
-  // Idle so long, the runners' activation memory is released; 0: never.
+  // After so long idle the runners' activation memory is released; 0: never.
   double idle_release_s = 0;
-  // Of the processor the runners compute on; outlives the scheduler. Null: it is this model's own.
+  // Gate of the processor the runners compute on; outlives the scheduler. Null: one of its own.
   ComputeGate* gate = nullptr;
   // For tests and simulations: another clock; and no threads, Step() does the work. Where models
   // share a gate in manual mode, all work is done before one is stopped.
@@ -101,7 +100,7 @@ struct EncoderSchedulerOptions {
 class EncoderScheduler {
  public:
   static constexpr size_t kReplicasMax = 64;  // as RunnerSet
-  // What a bulk batch may take while interactive work was seen in the last second.
+  // Longest bulk batch while interactive work was seen in the last second.
   static constexpr double kBulkBatchS = 0.025;
 
   // Starts an executor thread for each runner. `metrics` must outlive the scheduler. Throws what
@@ -126,18 +125,18 @@ class EncoderScheduler {
   // another model has the processor; then this one is in line for it.
   bool Step();
 
-  // Counts sequences of this model that a stage before it dropped, by the reason: kCancelled,
+  // Counts sequences of this model that an earlier stage dropped, by reason: kCancelled,
   // kDeadlineExceeded or kResourceExhausted; others are not counted.
   void CountDropped(StatusCode reason, size_t sequences);
 
   // Makes the series of a model that is not loaded yet, so that they are there from the start.
   static void RegisterMetrics(const std::string& model, Metrics* metrics);
-  // What the schedulers of that model have done since the start, loaded or not.
+  // Totals of that model's schedulers since the start, loaded or not.
   static SchedulerStats StatsOf(const std::string& model, Metrics* metrics);
 
-  // Takes no more jobs, finishes those taken, joins the executors and waits for calls of Submit
-  // that have begun. May be called twice, but not within `done`. Submit may be called meanwhile,
-  // but not while the scheduler is destroyed.
+  // Refuses new jobs, finishes those taken, joins the executors and waits for calls of Submit that
+  // have begun. May be called twice, but not within `done`. Submit may be called meanwhile, but not
+  // while the scheduler is destroyed.
   void Stop();
 
   int64_t queued_tokens() const;

@@ -367,7 +367,7 @@ TEST_F(EncoderSchedulerTest, AThreadThatMayLeadRunsALoneJobItself) {
   EXPECT_EQ(ran_on, std::this_thread::get_id());
   EXPECT_EQ(result.get().values, ExpectedRows({3, 1}, 10));
   EXPECT_THAT(Rendered(), HasSubstr("penstock_batches_led_total{model=\"m\"} 1\n"));
-  // Not while others work, nor what is more than a batch.
+  // No leading while others work, nor of more than a batch.
   Block();
   job = MakeJob({2}, 1, &result);
   job->may_lead = true;

@@ -42,8 +42,8 @@ void Executors::Join() {
 
 Executors::RunnerHold::RunnerHold(Executors* executors)
     : executors_(executors), runner_(executors->free_runners_.TryAcquire()) {
-  // Of several releases at once only the first wakes somebody (event_count.h): who was woken, or
-  // was faster, passes it on while a runner is free.
+  // Of several releases at once only the first wakes a waiter (event_count.h): the woken thread, or
+  // a faster one, wakes the next while a runner is free.
   if (held() && executors_->runner_free_.HasWaiters() && executors_->free_runners_.AnyFree()) {
     executors_->runner_free_.NotifyOne();
   }
@@ -167,11 +167,11 @@ void Executors::ExecutorMain(size_t index) {
       Turn turn(gate_, this);
       while (RunOnce(hold.runner(), &turn)) {
       }
-    } catch (...) {  // all that can throw is caught nearer to the job it is about
+    } catch (...) {  // exceptions are caught nearer to their job
       LogException("an executor");
     }
-    // To wake up costs 15 to 20 µs: it pays to look about as long before going to sleep. Without
-    // the runner, which a leader may want.
+    // Waking up costs 15 to 20 µs: it pays to spin as long before sleeping. Without the runner,
+    // which a leader may want.
     for (int looks = 0; looks < SystemSync::kYieldsBeforeSleep && !HasWork(); ++looks) {
       SystemSync::Yield();
     }
@@ -197,7 +197,7 @@ bool Executors::AwaitWork(size_t index) {
   }
 }
 
-// While a leader has the runner, those who publish need not wake this executor again.
+// While a leader has the runner, producers need not wake this executor again.
 void Executors::WaitForRunner() {
   const EventCount::Key key = runner_free_.PrepareWait();
   if (free_runners_.AnyFree()) return runner_free_.CancelWait();
@@ -206,7 +206,7 @@ void Executors::WaitForRunner() {
 
 // --- Memory of a model that idles ---------------------------------------------------------------
 
-// For ever, but for the one sleep after which memory is released.
+// -1: for ever; else until memory is to be released.
 int64_t Executors::SleepNs(size_t index) const {
   if (options_.idle_release_s <= 0 || index != 0 || released_.load(std::memory_order_seq_cst)) {
     return -1;
@@ -234,7 +234,7 @@ void Executors::ReleaseIfIdle() {
 void Executors::RanAt(Clock::time_point done) {
   if (options_.idle_release_s <= 0) return;
   last_run_ns_.store(Nanoseconds(done), std::memory_order_relaxed);
-  // The executor that sleeps for ever is to sleep for a time again.
+  // Executor 0 sleeps for ever; it must sleep with a timeout again.
   if (released_.load(std::memory_order_relaxed) && released_.exchange(false)) {
     work_ready_->NotifyAll();
   }

@@ -2,28 +2,27 @@
 //
 //   executor, one a runner   sleeps until there is work, takes a runner and a turn, has a batch run
 //   leader                   a submitting thread that finds a runner and the processor free: it
-//   runs
-//                            its own job at once
+//                            runs its own job at once
 //   Step                     an executor's work on the caller's thread; for tests and simulations
 //
-// What a batch is made of is the scheduler's business: BatchSource. Who runs batches holds a runner
+// The scheduler decides what a batch holds: BatchSource. A thread that runs batches holds a runner
 // (batch/runner_set.h) and a turn of the gate (tensor/compute_gate.h). A runner is taken first, so
-// with one runner no job is led while the executor waits for its turn: what comes gathers in the
+// with one runner no job is led while the executor waits for its turn: new jobs gather in the
 // batch. With several runners bulk never has the last one.
 //
-// Leaving no work behind (the Dekker arguments)
+// Why no work is left behind (the Dekker arguments)
 //   executor sleeps   Between PrepareWait and Wait on work_ready it asks HasWork; a producer
 //                     publishes (seq_cst) before it notifies. One sees the other.
 //   waits at the gate Work that arrives meanwhile is seen by the gate, which asks HasWork at each
 //                     decision and sends those back that have none; they come to the line above.
 //   leader leaves     An executor that finds work but no runner sleeps on runner_free, having
 //                     looked at the set after PrepareWait; the leader gives the runner back
-//                     (seq_cst) before it notifies. Nobody else need be told: who published while
-//                     the leader ran has notified an executor. Of two releases close together
-//                     the second may wake nobody (event_count.h), so whoever gets a runner and
-//                     sees another free wakes the next that waits. A leader of a bulk job also
-//                     looks for work once it counts as bulk no more: executors may not have been
-//                     allowed it. (tests/spin/batch_ring.pml, RUNNER_FREE.)
+//                     (seq_cst) before it notifies. No other thread need be told: a producer that
+//                     published while the leader ran has notified an executor. Of two releases
+//                     close together the second may wake none (event_count.h), so a thread that
+//                     gets a runner and sees another free wakes the next waiter. A leader of a bulk
+//                     job also looks for work once it counts as bulk no more: executors may not
+//                     have been allowed it. (tests/spin/batch_ring.pml, RUNNER_FREE.)
 //   Stop              See admission.h; BatchSource::AllAnswered is its count.
 #pragma once
 
@@ -43,7 +42,7 @@ namespace penstock {
 
 class BatchTurn;
 
-// What executors run: the queues of a scheduler and its model.
+// The work of executors: the queues of a scheduler and its model.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -52,7 +51,7 @@ class BatchSource {
   virtual int64_t EarliestDeadlineNs(Priority priority) const = 0;
   virtual bool AllAnswered() const = 0;
   virtual bool stopping() const = 0;
-  // Enough waits for a batch that need not wait for more.
+  // Whether enough work waits for a batch, so that it need not linger.
   virtual bool EnoughWaits() const = 0;
   // Forms a batch of the class and runs it with this runner; tells `turn` between the forward pass
   // and the answers.
@@ -83,7 +82,7 @@ class Executors : private GateClient {
   // Starts the threads; in manual mode there are none. Throws what std::thread does, with no thread
   // left behind once Join was called.
   void Start();
-  // Until all threads have ended: after stopping() they go once all is answered.
+  // Waits until all threads have ended; after stopping() they end once all is answered.
   void Join();
 
   // Runs one batch on this thread; manual mode only. False: there is nothing to do, or it is
@@ -99,7 +98,7 @@ class Executors : private GateClient {
     return led;
   }
 
-  // To be told once a batch is through.
+  // Called after each batch.
   void RanAt(Clock::time_point done);
   // Wakes another executor if there is more it may begin.
   void PassOn() {
@@ -112,7 +111,7 @@ class Executors : private GateClient {
  private:
   friend class BatchTurn;
   using Turn = ComputeGate::Turn;
-  // A runner that is the holder's, if one was free.
+  // Holds a runner, if one was free.
   class RunnerHold {
    public:
     explicit RunnerHold(Executors* executors);
@@ -152,7 +151,7 @@ class Executors : private GateClient {
   // Waits for a turn; false: there is nothing to run, or (manual) it is another engine's turn.
   // *now becomes the time of the grant.
   bool TakeTurn(Turn* turn, Clock::time_point* now);
-  // What a thread could run next that counts as running bulk, or not.
+  // Work that a thread could run next, given whether it counts as running bulk.
   GateDemand DemandBeside(bool counted_as_bulk) const;
   bool RunOnce(size_t runner, Turn* turn);
   bool HasWork() const;
@@ -196,7 +195,7 @@ class BatchTurn {
 
  private:
   friend class Executors;
-  // `permit`: null for a leader, who runs nothing else.
+  // `permit`: null for a leader, which runs nothing else.
   BatchTurn(const Executors* executors, ComputeGate::Turn* turn, const Executors::Permit* permit,
             Clock::time_point began)
       : executors_(executors), turn_(turn), permit_(permit), began_(began) {}

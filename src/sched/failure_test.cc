@@ -1,4 +1,4 @@
-// What fails, fails alone: models and callbacks that throw, and memory that is not there.
+// A failure hits only its own job: models and callbacks that throw, and allocations that fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -215,7 +215,7 @@ TEST_F(NoMemory, SubmitIsAllOrNothing) {
   EXPECT_EQ(status.retry_after_s(), 1);
   ExpectEmpty();
 
-  // Whichever allocation fails, also where the answer is a refusal.
+  // Any allocation may fail, also where the answer is a refusal.
   for (const size_t tokens : {size_t{5}, size_t{100}, size_t{10'001}}) {
     int failures = 0;
     for (long nth = 1;; ++nth) {
@@ -320,7 +320,8 @@ TEST(CallCount, AwaitsThoseInside) {
   waiter.join();
 }
 
-// Whoever has its answer may end the scheduler, while the thread that submitted is on its way out.
+// A caller that has its answer may destroy the scheduler while the submitting thread is still in
+// Submit.
 TEST(SchedulerEnd, WaitsForThoseThatSubmitted) {
   for (int round = 0; round < 200; ++round) {
     Metrics metrics;

@@ -31,7 +31,7 @@ void JobAnswers::FinishRows(EncodeJob* job, uint32_t rows, const BatchTimestamps
   if (trace != nullptr && timestamps != nullptr) {
     trace->Batched(timestamps->sealed, timestamps->forward, timestamps->done, last);
   }
-  // acq_rel: the last one sees what all others wrote to the job.
+  // acq_rel: the last thread sees what all others wrote to the job.
   if (job->progress.rows_open.fetch_sub(rows, std::memory_order_acq_rel) == rows) Complete(job);
 }
 

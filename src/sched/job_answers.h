@@ -1,7 +1,7 @@
-// JobAnswers: when a job has failed, when it is through, and its `done`.
+// JobAnswers: failure and end of jobs, and the call of their `done`.
 //
 // Rows of a job may be in several batches at once, on several threads: each takes its rows off
-// Progress::rows_open when they are through, and who takes the last ones off calls `done`.
+// Progress::rows_open when they are done, and the thread that takes the last ones off calls `done`.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class JobAnswers {
   void MarkDead(EncodeJob* job, Clock::time_point now, size_t rows);
   // The first failure counts.
   void Fail(EncodeJob* job, Status status);
-  // `rows` of the job are through; the last ones call `done`. `timestamps`: null if no batch ran.
+  // `rows` of the job are done; the last ones call `done`. `timestamps`: null if no batch ran.
   void FinishRows(EncodeJob* job, uint32_t rows, const BatchTimestamps* timestamps);
   // Counts a job out that was counted in and is not taken.
   void CountOut(const EncodeJob& job) {

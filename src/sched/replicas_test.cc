@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What the runners are doing.
+// The state of the runners.
 class Stage {
  public:
   // A batch whose first id is kWaits goes on once `open`; kMeets, once two such are here at a time.
@@ -175,7 +175,7 @@ TEST_F(Replicas, ALedBulkJobCountsAsBulk) {
   EXPECT_EQ(stage_.begun(), (std::vector<int32_t>{Stage::kWaits, 8}));
   stage_.Open();
   leader.join();
-  EXPECT_TRUE(waits.get().ok());  // nobody but the leader could have told the executors
+  EXPECT_TRUE(waits.get().ok());  // only the leader could have woken the executors
 }
 
 // A bulk job is not led either while a replica is at bulk work.

@@ -1,7 +1,7 @@
 // The series of one model's scheduler. Updating them is lock-free, from any thread.
 //
-// How busy a model is: rate(penstock_batch_duration_seconds_sum). What padding costs: computed
-// less useful tokens; a packed batch has none, what is computed twice after a failure shows.
+// How busy a model is: rate(penstock_batch_duration_seconds_sum). Waste: computed less useful
+// tokens; a packed batch has no padding, rows run again after a failure show.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace penstock {
 
-// What a model has done so far and what waits, read at one moment and in no order.
+// A model's totals and its waiting work; read one by one, in no order.
 struct SchedulerStats {
   uint64_t batches = 0;
   uint64_t tokens = 0;  // in these batches
@@ -38,7 +38,7 @@ struct SchedulerMetrics {
     Gauge* queue_rows;
     Gauge* queue_requests;
     Counter* batches;
-    // Of the processor's turns (tensor/compute_gate.h), one a grant: waited for, and held.
+    // Times of the processor's turns (tensor/compute_gate.h), one a grant: waiting, and held.
     Histogram* gate_wait;
     Histogram* gate_turn;
   };

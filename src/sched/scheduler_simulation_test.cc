@@ -449,7 +449,7 @@ TEST_F(SchedulerSimulation, BulkMayFillThreeQuartersOfTheQueue) {
   Submit({.lengths = {250}});
   EXPECT_TRUE(refusal_.ok());
   RunAll();
-  // What is over its class's limit alone need not come again.
+  // A job that alone is over its class's limit need not be sent again.
   Submit({.lengths = {751}, .priority = Priority::kBulk});
   EXPECT_EQ(refusal_.code(), StatusCode::kPayloadTooLarge);
   Submit({.lengths = {751}});
@@ -557,7 +557,7 @@ TEST_F(BulkAndInteractive, SmallBulkJobsAreNotMadeALongBatch) {
   RunAll();
   ASSERT_GE(ran_.size(), 4u);
   for (const Ran& ran : ran_) EXPECT_LE(SecondsOf(ran), 0.0251);
-  // With nobody else about a batch may be as long as it is efficient.
+  // Without interactive work a batch may be as long as it is efficient.
   now_ += std::chrono::seconds(2);
   ran_.clear();
   for (int i = 0; i < 60; ++i) SubmitBulk(1, 128);
@@ -573,7 +573,7 @@ TEST_P(BulkShareOfTime, IsThatOfSecondsNotOfBatches) {
   // There is always interactive work, in short batches.
   during_run_ = [this] {
     for (int i = 0; i < 5; ++i) Submit({.lengths = {16}});
-    now_ += microseconds(200);  // what is not the model's counts as well
+    now_ += microseconds(200);  // time outside the model counts as well
   };
   during_run_();
   ran_.clear();

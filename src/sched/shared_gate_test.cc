@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// The processor: one batch at a time, whoever's.
+// The processor: one batch of any model at a time.
 class Processor {
  public:
   void Enter(int32_t id) {
@@ -214,7 +214,7 @@ TEST_F(SharedGate, EveryJobIsAnsweredOnce) {
   EXPECT_EQ(processor_.gate.waiting(), 0u);
 }
 
-// What the gate costs a lone batch is measured by `penstock bench http`; here only that interactive
+// The gate's cost for a lone batch is measured by `penstock bench http`; here only that interactive
 // work of one model cuts the bulk batches of another.
 TEST_F(SharedGate, InteractiveWorkOfOneModelCutsBulkBatchesOfAnother) {
   Clock::time_point now = Clock::time_point(std::chrono::hours(1));

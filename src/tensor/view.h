@@ -1,5 +1,6 @@
 // TensorView: rows of numbers as a file stores them, in memory it does not own. Any type that
 // ConvertToF32 reads, at any alignment; packing converts a row at a time.
+// Rows of a block type are whole blocks.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ struct TensorView {
   int64_t columns = 0;
   const std::byte* data = nullptr;  // [rows, columns] row-major; null: no tensor
 
-  size_t row_bytes() const { return static_cast<size_t>(columns) * DTypeBytes(dtype); }
+  size_t row_bytes() const { return StoredBytes(dtype, static_cast<size_t>(columns)); }
   // Rows [first, first + count); all of them exist.
   TensorView Rows(int64_t first, int64_t count) const {
     return {dtype, count, columns, data + static_cast<size_t>(first) * row_bytes()};

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import requests
 
-from conftest import GOLDEN, read_response, wait_for
+from conftest import GOLDEN, Server, find_minilm, read_response, wait_for
 
 LINES = {"Accept": "application/x-ndjson"}
 TEXTS = [f"a dog and {i} cats" for i in range(300)]
@@ -218,6 +218,21 @@ def test_a_slow_reader_is_dropped_and_delays_nobody(start):
     assert wait_for(lambda: server.metrics()["penstock_inflight_bytes"] == 0)
     for connection in slow:
         connection.close()
+
+
+@pytest.mark.parametrize("unread", [4096, 8192, 16384])
+def test_rows_larger_than_the_bound_go_one_by_one(unread):
+    folder = find_minilm()
+    if folder is None:
+        pytest.skip("all-MiniLM-L6-v2 IS NOT HERE: set PENSTOCK_MINILM to its folder")
+    server = Server("--model", f"minilm={folder}", "--max-stream-unread-bytes", unread)
+    try:
+        for _ in range(5):
+            answer = server.post("/embed", {"inputs": TEXTS[:40]}, headers=LINES)
+            assert len(lines_of(answer)) == 41
+        assert server.metrics()["penstock_http_streams_dropped_total"] == 0
+    finally:
+        server.stop()
 
 
 def test_the_whole_time_ends_a_stream_with_an_error(start):

@@ -13,7 +13,7 @@
 #include "common/json.h"
 #include "formats/config_reader.h"
 #include "formats/model_folder.h"
-#include "formats/safetensors.h"
+#include "formats/tensor_store.h"
 #include "fuzz_util.h"
 
 namespace penstock {

@@ -1,4 +1,4 @@
-// What the fuzz targets share: an input cut into parts, and mutations that leave most of a
+// Shared by the fuzz targets: an input cut into parts, and mutations that leave most of a
 // structured input whole.
 //
 // A target is a function over bytes, LLVMFuzzerTestOneInput. Built by the preset `fuzz` it runs
@@ -45,7 +45,7 @@ class Input {
 // Change `size` bytes at `data`, which has room for `size_max`; give the new size. For
 // LLVMFuzzerCustomMutator; both leave much of the work to LLVMFuzzerMutate.
 //
-// Text: also repeats a piece up to thousands of times, which single changes never come to.
+// Text: also repeats a piece up to thousands of times, which single changes never reach.
 size_t MutateText(uint8_t* data, size_t size, size_t size_max, unsigned seed);
 // Text with JSON in it: also replaces, copies and takes out values, and changes inside of strings.
 size_t MutateJson(uint8_t* data, size_t size, size_t size_max, unsigned seed);

@@ -1,8 +1,8 @@
 // Bytes into a Connection over a pair of sockets. The first byte says in pieces of how many bytes
 // they are sent; the rest is what the client sends before it closes its side.
 //
-// The handler must see what http_reference.h reads, request for request: one more would be one that
-// a front before the server never saw. It must see the same however the bytes are cut, and the
+// The handler must see what http_reference.h reads, request for request: an extra one would be one
+// that a proxy in front never saw. It must see the same however the bytes are cut, and the
 // connection must end by itself.
 #include <sys/socket.h>
 #include <unistd.h>
@@ -78,7 +78,7 @@ class Conversation {
     thread_->answers.Close();
   }
 
-  // Sends in pieces and closes the sending side; returns what was answered.
+  // Sends in pieces and closes the sending side; returns the answers.
   std::string Run(std::string_view bytes, size_t piece) {
     while (!bytes.empty()) {
       const ssize_t sent = send(client_, bytes.data(), std::min(piece, bytes.size()), MSG_NOSIGNAL);

@@ -82,7 +82,7 @@ class Reader {
     request->method = line.substr(0, first);
     request->target = target;
     old_ = version == "HTTP/1.0";
-    // Bytes beyond ASCII are no delimiters to anybody.
+    // No reader takes bytes beyond ASCII for delimiters.
     const bool visible = std::all_of(target.begin(), target.end(), [](char c) {
       return static_cast<unsigned char>(c) > 0x20 && c != 0x7f;
     });

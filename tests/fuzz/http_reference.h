@@ -1,6 +1,5 @@
-// A strict reader of HTTP/1.1 requests after RFC 9112, over a whole byte string: what a front
-// before the server would believe was sent. Written for the fuzz target alone; shares nothing with
-// the server.
+// A strict reader of HTTP/1.1 requests after RFC 9112, over a whole byte string: the requests that
+// a proxy in front would see. Written for the fuzz target alone; shares nothing with the server.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,8 @@ namespace penstock::fuzz {
 
 struct ReferenceRequest {
   std::string method, target, body;
-  // Nothing but framing could be against it: an answer of the handler's is due. False where the
-  // server may refuse it for what it asks (Expect, Content-Encoding, Host, target, sizes).
+  // The framing is right, so the handler must get it. False: the server may refuse it for other
+  // reasons (Expect, Content-Encoding, Host, target, sizes).
   bool plain = true;
   bool keep_alive = true;  // another may follow
 };

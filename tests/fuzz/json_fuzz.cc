@@ -1,4 +1,4 @@
-// A request's body: JSON in and out, and the parsers of every dialect. The whole input is the body.
+// A request's body: JSON in and out, and the parsers of every API. The whole input is the body.
 #include <cmath>
 #include <string>
 
@@ -58,7 +58,7 @@ std::string Print(element value) {
   return out;
 }
 
-// What was read and printed reads and prints the same again.
+// Printed JSON parses and prints the same again.
 void CheckRoundTrip(const JsonDocument& document) {
   const std::string printed = Print(document.root());
   const auto again = JsonDocument::Parse(printed);
@@ -85,7 +85,7 @@ void CheckGetters(const JsonObject& object) {
   });
 }
 
-// An error names what is wrong, and every dialect prints it as JSON.
+// An error has a message, and every ErrorBody prints it as JSON.
 void CheckError(const Status& status) {
   PENSTOCK_CHECK(!status.ok() && !status.message().empty());
   const Status renamed = WithWireNames(status, {{"inputs", "input"}, {"source", "inputs.source"}});

@@ -77,10 +77,11 @@ bool SameBits(const float* a, const float* b, size_t n) {
   return true;
 }
 
-// Of a chain of `n` additions, relative to the sizes of what is added; twice, for both sides round.
+// Error of a chain of `n` additions, relative to the sizes of the terms; twice, as both sides
+// round.
 double Rounding(size_t n) { return 2 * 6e-8 * (4 + std::sqrt(static_cast<double>(n))); }
 
-// ---- Products
+// ---- Linear layers
 
 struct Product {
   size_t rows, in, out;
@@ -154,8 +155,8 @@ void CheckPackedInt8(const Product& product, const PackedRows& got, const Packed
   }
 }
 
-// The sizes of what an element of a product is the sum of, at most: a row's length times a
-// column's (Cauchy and Schwarz); int8: a group's sum is exact, its parts at most the largest.
+// Bounds of the sums that make an element of a matrix product: a row's length times a column's
+// (Cauchy and Schwarz); int8: a group's sum is exact, its parts at most the largest.
 class Sizes {
  public:
   explicit Sizes(const Product& p) : p_(p) {

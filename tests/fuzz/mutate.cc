@@ -56,7 +56,7 @@ std::vector<Span> Values(std::string_view text) {
   return values;
 }
 
-// What readers of numbers, sizes and names get wrong.
+// Values that readers of numbers, sizes and names get wrong.
 constexpr const char* kInteresting[] = {"null",
                                         "true",
                                         "false",

@@ -1,5 +1,5 @@
-// What a Redis answers, into a RemoteStore: the first byte's lowest bit says whether its login is
-// answered properly first; the rest is what the server sends, whatever it was asked.
+// Answers of a Redis, into a RemoteStore: the first byte's lowest bit says whether its login is
+// answered properly first; the rest is sent by the server as the answers to any commands.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Answers one connection after the other with what it was given last.
+// Answers one connection after the other with the bytes it was given last.
 class Server {
  public:
   Server() {

@@ -14,7 +14,7 @@ namespace penstock {
 namespace {
 
 constexpr size_t kRowBytes = 2048;   // small, so that inputs reach it
-constexpr size_t kRowsMax = 20'000;  // of what is packed: a small input may hold many
+constexpr size_t kRowsMax = 20'000;  // of packed inputs: a small one may hold many
 
 class BlockSource : public ByteSource {
  public:
@@ -48,7 +48,7 @@ void CheckRow(const Row& row) {
   }
 }
 
-// Everything that came, as text.
+// All rows, as text.
 std::vector<std::string> ReadAll(std::string_view file, const InputOptions& options, size_t block) {
   std::vector<std::string> all;
   auto rows = FileRows::Open(std::make_unique<BlockSource>(file, block), "in", options);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/safetensors.h"
+#include "formats/tensor_store.h"
 #include "fuzz_util.h"
 
 namespace penstock {

@@ -1,0 +1,47 @@
+// TensorStore: the tensors of a model by name, the same whatever format its files have. Mapped,
+// never copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "common/status.h"
+#include "formats/mapped_file.h"
+#include "formats/tensor_record.h"
+
+namespace penstock {
+
+class TensorStore {
+ public:
+  // A safetensors file.
+  static Expected<std::unique_ptr<TensorStore>> OpenFile(const std::string& path);
+  // Looks in `folder` for model.safetensors, else model.safetensors.index.json and its shards.
+  static Expected<std::unique_ptr<TensorStore>> OpenFolder(const std::string& folder);
+  // A GGUF file, with all files of its model if it is one of several (formats/gguf.h).
+  static Expected<std::unique_ptr<TensorStore>> OpenGguf(const std::string& path);
+
+  // nullptr: no tensor has that name.
+  const TensorRecord* Find(std::string_view name) const;
+  // In the order of the files and of the bytes in each.
+  const std::vector<TensorRecord>& tensors() const { return tensors_; }
+  uint64_t bytes_total() const { return bytes_total_; }
+  // Once the tensors are read: kUnavailable names a file that was cut meanwhile, whose tensors may
+  // be zeros.
+  Status Check() const;
+
+ private:
+  Status AddSafetensors(const std::string& path);
+  Status IndexNames();  // once all files are in, for by_name_ points into tensors_
+
+  std::vector<MappedFile> files_;
+  std::vector<TensorRecord> tensors_;
+  std::unordered_map<std::string_view, size_t> by_name_;  // views into tensors_' names
+  uint64_t bytes_total_ = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,40 @@
+#include "models/weight_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "formats/gguf_test_util.h"
+#include "formats/tensor_store.h"
+
+namespace penstock {
+namespace {
+
+// Matrices of block types are viewed as they lie; vectors are cut anywhere and may not be blocks.
+TEST(WeightReader, ViewsMatricesOfBlocksAndRefusesVectors) {
+  char pattern[] = "/tmp/penstock_weights_XXXXXX";
+  const std::filesystem::path folder = ::mkdtemp(pattern);
+  const std::string path = (folder / "m.gguf").string();
+  constexpr uint32_t kQ8_0 = 8;
+  std::ofstream(path, std::ios::binary)
+      << RawGguf({}, {RawTensor("w", {32, 2}, kQ8_0, 0), RawTensor("v", {32}, kQ8_0, 96)},
+                 std::string(96 + 34, '\1'));
+  const auto store = TensorStore::OpenGguf(path);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(store.ok()) << store.status().ToString();
+  EncoderWeights weights;
+  WeightReader reader(**store, "", &weights);
+  const auto matrix = reader.View("w", {2, 32});
+  ASSERT_TRUE(matrix.ok()) << matrix.status().ToString();
+  EXPECT_EQ(matrix->dtype, DType::kQ8_0);
+  EXPECT_EQ(matrix->row_bytes(), 34u);
+  const auto vector = reader.View("v", {32});
+  EXPECT_EQ(vector.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(vector.status().message(), testing::HasSubstr("tensor 'v' is a vector of type Q8_0"));
+}
+
+}  // namespace
+}  // namespace penstock

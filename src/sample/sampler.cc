@@ -1,0 +1,250 @@
+#include "sample/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+#include <string>
+
+#include "sample/philox.h"
+
+namespace penstock {
+namespace {
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+RowNeed NeedOf(const SamplingOptions& options, bool small) {
+  bool lowers = options.penalizes();
+  bool raises = options.presence_penalty < 0 || options.frequency_penalty < 0 ||
+                (options.repetition_penalty < 1 && options.repetition_window != 0);
+  for (const LogitBias& entry : options.logit_bias) {
+    raises |= entry.bias > 0;
+    lowers |= entry.bias < 0;
+  }
+  if (!small || raises) return RowNeed::kAlways;
+  return lowers ? RowNeed::kPerhaps : RowNeed::kNever;
+}
+
+Status BadLogit(int32_t id) {
+  return Status::Internal("the logit of token " + std::to_string(id) +
+                          " is not a number within 1e30");
+}
+
+// Puts the first `count` in order at the front.
+void SortFirst(std::vector<Candidate>* all, size_t count) {
+  std::partial_sort(all->begin(), all->begin() + static_cast<ptrdiff_t>(count), all->end(), Before);
+}
+
+// Whether no token that a part dropped can come before the last of `first`, `wanted` of which there
+// should be.
+bool Proven(std::span<const Candidate> first, size_t wanted, std::span<const LogitPart> parts) {
+  for (const LogitPart& part : parts) {
+    if (!part.dropped) continue;
+    if (first.size() < wanted || part.best.empty()) return false;
+    if (Before(part.best.back(), first.back())) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max,
+                 size_t parts_max)
+    : options_(options),
+      biases_(options.logit_bias),
+      vocabulary_(static_cast<size_t>(vocabulary)),
+      top_k_(options.top_k > 0 && options.top_k <= static_cast<int32_t>(kCandidatesMax)
+                 ? static_cast<size_t>(options.top_k)
+                 : 0),
+      seed_(options.seed ? *options.seed : RandomSeed()),
+      row_need_(NeedOf(options, small())),
+      adjusts_(options.penalizes() || !options.logit_bias.empty()) {
+  std::sort(biases_.begin(), biases_.end(),
+            [](const LogitBias& a, const LogitBias& b) { return a.id < b.id; });
+  filter_ = {options.temperature, options.top_k > 0 ? static_cast<size_t>(options.top_k) : 0,
+             options.top_p, options.min_p};
+  if (options.penalizes()) {
+    const bool by_prompt = options.repetition_penalty != 1;
+    counts_.Reset(by_prompt ? options.repetition_window : 0, tokens_max, vocabulary_);
+  }
+  scan_.Reset(kCandidatesMax, false);
+  if (!small()) row_draw_.Reserve(vocabulary_, filter_);
+  if (adjusts_) adjusted_.resize(vocabulary_);
+  blocks_.resize(LogitBlocks(vocabulary_));
+  raw_.reserve(parts_max * kCandidatesMax);
+  merged_.reserve(parts_max * kCandidatesMax);
+  top_.reserve(static_cast<size_t>(kTopLogprobsMax));
+}
+
+Expected<Sampler> Sampler::Make(const SamplingOptions& options, int32_t vocabulary,
+                                size_t tokens_max, size_t parts_max) {
+  if (vocabulary < 1) return Status::InvalidArgument("the vocabulary is empty");
+  PENSTOCK_RETURN_IF_ERROR(options.Check(vocabulary));
+  return Sampler(options, vocabulary, tokens_max, parts_max);
+}
+
+void Sampler::AddPrompt(std::span<const int32_t> ids) {
+  if (options_.penalizes() && options_.repetition_penalty != 1) counts_.AddPrompt(ids);
+}
+
+void Sampler::Accept(int32_t id) {
+  if (options_.penalizes()) counts_.AddGenerated(id);
+}
+
+float Sampler::Penalized(float logit, const TokenCounts::Entry& entry) const {
+  float x = logit;
+  if (entry.recent > 0) {
+    x = x > 0 ? x / options_.repetition_penalty : x * options_.repetition_penalty;
+  }
+  if (entry.generated > 0) {
+    x -= options_.frequency_penalty * static_cast<float>(entry.generated);
+    x -= options_.presence_penalty;
+  }
+  return std::clamp(x, -kLogitMax, kLogitMax);
+}
+
+float Sampler::Adjusted(const Candidate& candidate) const {
+  float x = candidate.logit;
+  if (const TokenCounts::Entry* entry = counts_.Find(candidate.id)) x = Penalized(x, *entry);
+  const auto bias =
+      std::lower_bound(biases_.begin(), biases_.end(), candidate.id,
+                       [](const LogitBias& entry, int32_t id) { return entry.id < id; });
+  return bias != biases_.end() && bias->id == candidate.id ? x + bias->bias : x;
+}
+
+void Sampler::AdjustRow(std::span<const float> row) {
+  std::copy(row.begin(), row.end(), adjusted_.begin());
+  for (const TokenCounts::Entry& entry : counts_.entries()) {
+    if (static_cast<uint32_t>(entry.id) >= row.size()) continue;
+    float& x = adjusted_[static_cast<size_t>(entry.id)];
+    if (std::fabs(x) <= kLogitMax) x = Penalized(x, entry);  // else the scan reports it
+  }
+  for (const LogitBias& entry : biases_) adjusted_[static_cast<size_t>(entry.id)] += entry.bias;
+}
+
+void Sampler::SetTop(std::span<const Candidate> best, double log_sum, SampledToken* out) {
+  top_.clear();
+  for (const Candidate& c :
+       best.first(std::min(best.size(), static_cast<size_t>(options_.top_logprobs)))) {
+    top_.push_back({c.id, static_cast<float>(static_cast<double>(c.logit) - log_sum)});
+  }
+  out->top = top_;
+}
+
+Status Sampler::Sample(const Logits& logits, uint64_t position, SampledToken* out) {
+  out->top = {};
+  const double uniform = options_.greedy() ? 0 : UniformAt(seed_, position);
+  if (row_need_ != RowNeed::kAlways && !logits.parts.empty()) {
+    int32_t bad_id = -1;
+    for (const LogitPart& part : logits.parts) {
+      if (part.bad_id >= 0) bad_id = bad_id < 0 ? part.bad_id : std::min(bad_id, part.bad_id);
+    }
+    if (bad_id >= 0) return BadLogit(bad_id);
+    if (FromParts(logits, uniform, out)) return Status::Ok();
+  }
+  if (logits.row.size() != vocabulary_) {
+    return Status::Internal("sampling needs a row of " + std::to_string(vocabulary_) +
+                            " logits, has " + std::to_string(logits.row.size()));
+  }
+  return FromRow(logits.row, uniform, out);
+}
+
+bool Sampler::FromParts(const Logits& logits, double uniform, SampledToken* out) {
+  if (options_.logprobs && logits.blocks.size() != blocks_.size()) return false;
+  raw_.clear();
+  for (const LogitPart& part : logits.parts) {
+    raw_.insert(raw_.end(), part.best.begin(), part.best.end());
+  }
+  if (raw_.empty()) return false;
+  merged_ = raw_;
+  if (adjusts_) {
+    for (Candidate& c : merged_) c.logit = Adjusted(c);
+  }
+  const size_t wanted = std::min(options_.greedy() ? 1 : top_k_, vocabulary_);
+  const size_t count = std::min(wanted, merged_.size());
+  SortFirst(&merged_, count);
+  const std::span<const Candidate> best = std::span(merged_).first(count);
+  if (!Proven(best, wanted, logits.parts)) return false;
+  const auto top_wanted = static_cast<size_t>(options_.logprobs ? options_.top_logprobs : 0);
+  if (top_wanted > 0) {
+    const size_t top_count = std::min(top_wanted, raw_.size());
+    SortFirst(&raw_, top_count);
+    if (!Proven(std::span(raw_).first(top_count), std::min(top_wanted, vocabulary_),
+                logits.parts)) {
+      return false;
+    }
+  }
+  out->id = DrawFrom(best, uniform);
+  if (!options_.logprobs) return true;
+  const double log_sum = LogSumExp(logits.blocks);
+  const auto chosen =
+      std::find_if(raw_.begin(), raw_.end(), [&](const Candidate& c) { return c.id == out->id; });
+  out->logprob = static_cast<float>(static_cast<double>(chosen->logit) - log_sum);
+  SetTop(raw_, log_sum, out);
+  return true;
+}
+
+Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken* out) {
+  const size_t keep = !small() || options_.greedy() ? 1 : top_k_;
+  const size_t keep_top =
+      options_.logprobs ? std::max<size_t>(1, static_cast<size_t>(options_.top_logprobs)) : 1;
+  double log_sum = 0;
+  // Of the row as it came: with no adjustment also what the draw needs.
+  LogitPart part;
+  if (options_.logprobs || !adjusts_) {
+    scan_.Reset(adjusts_ ? keep_top : std::max(keep, keep_top), options_.logprobs);
+    scan_.Add(row, 0, blocks_.data());
+    part = scan_.Part();
+    if (part.bad_id >= 0) return BadLogit(part.bad_id);
+  }
+  if (options_.logprobs) {
+    log_sum = LogSumExp(blocks_);
+    SetTop(part.best, log_sum, out);
+  }
+  std::span<const float> drawn = row;
+  if (adjusts_) {
+    AdjustRow(row);
+    drawn = adjusted_;
+    scan_.Reset(keep, false);
+    scan_.Add(drawn, 0, blocks_.data());
+    part = scan_.Part();
+    if (part.bad_id >= 0) return BadLogit(part.bad_id);
+  }
+  out->id = small() ? DrawFrom(part.best.first(std::min(keep, part.best.size())), uniform)
+                    : row_draw_.Draw(drawn, blocks_, filter_, uniform);
+  if (options_.logprobs) {
+    out->logprob =
+        static_cast<float>(static_cast<double>(row[static_cast<size_t>(out->id)]) - log_sum);
+  }
+  return Status::Ok();
+}
+
+int32_t Sampler::DrawFrom(std::span<const Candidate> best, double uniform) const {
+  if (options_.greedy() || best.size() == 1) return best[0].id;
+  std::array<double, kCandidatesMax> weights;
+  const auto temperature = static_cast<double>(options_.temperature);
+  double total = 0;
+  for (size_t i = 0; i < best.size(); ++i) {
+    weights[i] = std::exp((static_cast<double>(best[i].logit) - best[0].logit) / temperature);
+    total += weights[i];
+  }
+  size_t kept = best.size();
+  if (options_.top_p < 1) {
+    const double target = static_cast<double>(options_.top_p) * total;
+    double sum = weights[0];
+    for (kept = 1; kept < best.size() && sum < target; ++kept) sum += weights[kept];
+  }
+  while (kept > 1 && weights[kept - 1] < static_cast<double>(options_.min_p)) --kept;
+  double kept_sum = 0;
+  for (size_t i = 0; i < kept; ++i) kept_sum += weights[i];
+  const double target = uniform * kept_sum;
+  double sum = weights[0];
+  size_t chosen = 0;
+  while (chosen + 1 < kept && sum <= target) sum += weights[++chosen];
+  return best[chosen].id;
+}
+
+}  // namespace penstock

@@ -1,0 +1,48 @@
+// How often tokens occurred, for penalties: a hash table of the distinct tokens of one sequence. A
+// token costs O(1), whatever the vocabulary; to begin anew costs what the last sequence had.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace penstock {
+
+class TokenCounts {
+ public:
+  struct Entry {
+    int32_t id = 0;
+    uint32_t generated = 0;  // times among all generated tokens
+    uint32_t recent = 0;     // times in the window, prompt included
+  };
+
+  // Forgets all. `window`: the last so many tokens of prompt and generated text count as recent;
+  // -1: all; 0: none. Memory for `tokens_max` tokens, at most `distinct_max` of them distinct, is
+  // kept ready: up to so many nothing is allocated, beyond it the tables grow.
+  void Reset(int32_t window, size_t tokens_max, size_t distinct_max = SIZE_MAX);
+
+  // Ids are at least 0. Of a prompt longer than the window only its end is read.
+  void AddPrompt(std::span<const int32_t> ids);
+  void AddGenerated(int32_t id);
+
+  // Null: was not counted since Reset. Both counts are 0 once a token of the prompt left the
+  // window.
+  const Entry* Find(int32_t id) const;
+  // Distinct tokens in the order in which they came first.
+  std::span<const Entry> entries() const { return entries_; }
+
+ private:
+  Entry& At(int32_t id);
+  size_t SlotOf(int32_t id) const;
+  void Grow(size_t slots);
+  void AddRecent(Entry& entry);
+
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> slots_;  // 0: free, else 1 + an index into entries_; a power of two of them
+  std::vector<int32_t> ring_;    // the last tokens, where there is a window
+  size_t ring_next_ = 0;
+  int32_t window_ = -1;
+};
+
+}  // namespace penstock

@@ -1,0 +1,37 @@
+// BulkTurn: a turn at the gate for work outside any queue, such as batches run while a model loads.
+// In the bulk class, so models that serve interactive work go first and none waits for more than
+// the batch that runs. Waits until granted.
+#pragma once
+
+#include "common/request_context.h"
+#include "tensor/compute_gate.h"
+
+namespace penstock {
+
+class BulkTurn {
+ public:
+  explicit BulkTurn(ComputeGate* gate) : turn_(gate, &client_) {
+    ComputeGate::Answer answer = turn_.Ask();
+    while (answer != ComputeGate::Answer::kGranted) {
+      answer = answer == ComputeGate::Answer::kWaits ? turn_.Wait() : turn_.Ask();
+    }
+    begin_ = Clock::now();
+  }
+  ~BulkTurn() {
+    const std::chrono::nanoseconds took = Clock::now() - begin_;
+    turn_.End(took.count(), {});
+    turn_.Drop();
+  }
+  BulkTurn(const BulkTurn&) = delete;
+  BulkTurn& operator=(const BulkTurn&) = delete;
+
+ private:
+  struct Client final : GateClient {
+    GateDemand Demand() const override { return {.bulk = true, .bulk_pending = true}; }
+  };
+  Client client_;
+  ComputeGate::Turn turn_;
+  Clock::time_point begin_;
+};
+
+}  // namespace penstock
