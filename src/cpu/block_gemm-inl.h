@@ -1,4 +1,4 @@
-// Many rows by panels of GGUF blocks, and the float modes: a piece of a panel is unpacked into L2
+// Many rows by panels of GGUF blocks, and bf16 and f32: a piece of a panel is unpacked into L2
 // as words, then multiplied by all rows of a block with the tile of gemm-inl.h. Included inside
 // namespace penstock::cpu::<isa>, after block_gemv-inl.h.
 
@@ -22,7 +22,7 @@ struct Piece {
 static_assert(sizeof(Piece) <= kBlockScratchBytes);
 
 // `groups` of a panel, from a head on, as int8 words with their scales.
-template <BlockType kType>
+template <DType kType>
 void UnpackCodes(const uint8_t* panel, size_t groups, Piece* piece) {
   using B = Block<kType>;
   constexpr size_t kHalfWords = kGroupWords / B::kHalves;
@@ -62,7 +62,7 @@ void UnpackCodes(const uint8_t* panel, size_t groups, Piece* piece) {
   }
 }
 
-// Four values of a code word as words of the mode's type, from word `index` on.
+// Four values of a code word as words of Dot's type, from word `index` on.
 template <typename Dot>
 inline void StoreValues(const Vec (&values)[4], Word* words, size_t index, int v) {
   if constexpr (Dot::kCoarse) {
@@ -77,7 +77,7 @@ inline void StoreValues(const Vec (&values)[4], Word* words, size_t index, int v
   }
 }
 
-template <BlockType kType, typename Dot>
+template <DType kType, typename Dot>
 inline void UnpackWord(Simd::Words codes, Vec scale, Vec min, Word* words, size_t index, int v) {
   codes = Simd::SubBytes(codes, Simd::SetWord(0x01010101u * Block<kType>::kOffset));
   Vec values[4];
@@ -89,7 +89,7 @@ inline void UnpackWord(Simd::Words codes, Vec scale, Vec min, Word* words, size_
 }
 
 // The same as bf16 or f32 words.
-template <BlockType kType, typename Dot>
+template <DType kType, typename Dot>
 void UnpackValues(const uint8_t* panel, size_t groups, Piece* piece) {
   using B = Block<kType>;
   for (size_t g = 0; g < groups; g += B::kGroups) {
@@ -117,18 +117,18 @@ void UnpackValues(const uint8_t* panel, size_t groups, Piece* piece) {
   }
 }
 
-// The same of floats that are not yet of the mode's type.
-template <BlockType kType, typename Dot>
+// The same of floats that are not yet of Dot's type.
+template <DType kType, typename Dot>
 void ConvertValues(const uint8_t* panel, size_t groups, Piece* piece) {
   for (size_t index = 0; index < groups * kGroupWords; ++index) {
     for (int v = 0; v < kTileVecs; ++v) {
       Vec values[4];
       for (size_t j = 0; j < 4; ++j) {
-        if constexpr (kType == BlockType::kF32) {
+        if constexpr (kType == DType::kF32) {
           values[j] = Simd::AsFloat(LoadWordsAt(panel, 4 * index + j, v));
         } else {
           const Simd::Words pair = LoadWordsAt(panel, 2 * index + j / 2, v);
-          if constexpr (kType == BlockType::kF16) {
+          if constexpr (kType == DType::kF16) {
             values[j] = Simd::LowF16(j % 2 == 0 ? pair : Simd::ShiftRight(pair, 16));
           } else {
             values[j] = Simd::AsFloat(j % 2 == 0 ? Simd::LowHalves(pair) : Simd::HighHalves(pair));
@@ -141,14 +141,14 @@ void ConvertValues(const uint8_t* panel, size_t groups, Piece* piece) {
 }
 
 // Unpacks a piece. Returns its words.
-template <BlockType kType, typename Dot>
+template <DType kType, typename Dot>
 inline const Word* Unpack(const uint8_t* panel, size_t groups, Piece* piece) {
   if constexpr (Dot::kInt8) {
     UnpackCodes<kType>(panel, groups, piece);
   } else if constexpr (!BlockLayout<kType>::kFloat) {
     UnpackValues<kType, Dot>(panel, groups, piece);
-  } else if constexpr ((kType == BlockType::kF32 && !Dot::kCoarse) ||
-                       (kType == BlockType::kBf16 && Dot::kCoarse)) {
+  } else if constexpr ((kType == DType::kF32 && !Dot::kCoarse) ||
+                       (kType == DType::kBf16 && Dot::kCoarse)) {
     return reinterpret_cast<const Word*>(panel);
   } else {
     ConvertValues<kType, Dot>(panel, groups, piece);
@@ -225,7 +225,7 @@ template <int kRows, int kHalves, bool kMin>
 inline void AddCodes(const Word* x, const Piece& piece, size_t groups, PieceFetch fetch,
                      float* tile) {
   constexpr size_t kWords = kGroupWords / kHalves;
-  for (size_t g = 0; g < groups; ++g, x += BlockRowWords(BlockMode::kInt8) * kRows) {
+  for (size_t g = 0; g < groups; ++g, x += BlockRowWords(DType::kI8) * kRows) {
     fetch.Next();
     // The sums stay in the tile: kept on the stack, they would only be further away.
     asm volatile("" : "+r"(tile));
@@ -270,7 +270,7 @@ inline void AddFloats(const Word* x, const Word* words, size_t groups, PieceFetc
 }
 
 // Adds a piece to the `count` <= kRows rows of a tile.
-template <BlockType kType, typename Dot, int kRows>
+template <DType kType, typename Dot, int kRows>
 void AddPiece(const Word* x, size_t count, const Word* words, const Piece& piece, size_t groups,
               PieceFetch fetch, float* tile) {
   // Tiles of more rows than the small kernel takes are at least half full.
@@ -297,12 +297,12 @@ struct TileRange {
 };
 
 // A range of rows by one panel, added to piece->tile. `next`: read after the panel.
-template <BlockType kType, typename Dot>
+template <DType kType, typename Dot>
 void BlockPanel(const BlockGemmTask& task, const TileRange& range, const uint8_t* panel,
                 const uint8_t* next, Piece* piece) {
   constexpr size_t kGroups = kPieceGroups / (Dot::kInt8 ? 1 : (Dot::kCoarse ? 2 : 4));
   const size_t all = BlockGroups(task.in);
-  const size_t words = BlockRowWords(task.mode);
+  const size_t words = BlockRowWords(task.dtype);
   for (size_t g = 0; g < all; g += kGroups) {
     const size_t groups = all - g < kGroups ? all - g : kGroups;
     const size_t bytes = BlockPanelBytes(kType, groups * kBlockGroup, kPanel);
@@ -323,12 +323,12 @@ void BlockPanel(const BlockGemmTask& task, const TileRange& range, const uint8_t
   }
 }
 
-template <BlockType kType, typename Dot>
+template <DType kType, typename Dot>
 void BlockGemmBy(const BlockGemmTask& task) {
   Piece* piece = static_cast<Piece*>(task.scratch);
   const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
   const size_t tile_bytes =
-      kTileRows * BlockGroups(task.in) * BlockRowWords(task.mode) * sizeof(Word);
+      kTileRows * BlockGroups(task.in) * BlockRowWords(task.dtype) * sizeof(Word);
   size_t tiles_max = kBlockRowBytes / tile_bytes;
   if (tiles_max < 2) tiles_max = 2;
   if (tiles_max > kBlockRowsMax / kTileRows) tiles_max = kBlockRowsMax / kTileRows;
@@ -358,10 +358,10 @@ void BlockGemmBy(const BlockGemmTask& task) {
   }
 }
 
-template <BlockType kType>
+template <DType kType>
 void BlockGemmOf(const BlockGemmTask& task) {
-  if (task.mode == BlockMode::kF32) return BlockGemmBy<kType, DotF32>(task);
-  if (task.mode == BlockMode::kBf16) return BlockGemmBy<kType, DotBf16>(task);
+  if (task.dtype == DType::kF32) return BlockGemmBy<kType, DotF32>(task);
+  if (task.dtype == DType::kBf16) return BlockGemmBy<kType, DotBf16>(task);
   if constexpr (!BlockLayout<kType>::kFloat) {
     if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
     BlockGemmBy<kType, DotInt8>(task);
@@ -369,28 +369,30 @@ void BlockGemmOf(const BlockGemmTask& task) {
 }
 
 void BlockGemm(const BlockGemmTask& task) {
-  switch (task.type) {
-    case BlockType::kF32:
-      return BlockGemmOf<BlockType::kF32>(task);
-    case BlockType::kF16:
-      return BlockGemmOf<BlockType::kF16>(task);
-    case BlockType::kBf16:
-      return BlockGemmOf<BlockType::kBf16>(task);
-    case BlockType::kQ8_0:
-      return BlockGemmOf<BlockType::kQ8_0>(task);
-    case BlockType::kQ4_0:
-      return BlockGemmOf<BlockType::kQ4_0>(task);
-    case BlockType::kQ4_1:
-      return BlockGemmOf<BlockType::kQ4_1>(task);
-    case BlockType::kQ5_0:
-      return BlockGemmOf<BlockType::kQ5_0>(task);
-    case BlockType::kQ5_1:
-      return BlockGemmOf<BlockType::kQ5_1>(task);
-    case BlockType::kQ4K:
-      return BlockGemmOf<BlockType::kQ4K>(task);
-    case BlockType::kQ5K:
-      return BlockGemmOf<BlockType::kQ5K>(task);
-    case BlockType::kQ6K:
-      return BlockGemmOf<BlockType::kQ6K>(task);
+  switch (task.stored) {
+    case DType::kF32:
+      return BlockGemmOf<DType::kF32>(task);
+    case DType::kF16:
+      return BlockGemmOf<DType::kF16>(task);
+    case DType::kBf16:
+      return BlockGemmOf<DType::kBf16>(task);
+    case DType::kQ8_0:
+      return BlockGemmOf<DType::kQ8_0>(task);
+    case DType::kQ4_0:
+      return BlockGemmOf<DType::kQ4_0>(task);
+    case DType::kQ4_1:
+      return BlockGemmOf<DType::kQ4_1>(task);
+    case DType::kQ5_0:
+      return BlockGemmOf<DType::kQ5_0>(task);
+    case DType::kQ5_1:
+      return BlockGemmOf<DType::kQ5_1>(task);
+    case DType::kQ4K:
+      return BlockGemmOf<DType::kQ4K>(task);
+    case DType::kQ5K:
+      return BlockGemmOf<DType::kQ5K>(task);
+    case DType::kQ6K:
+      return BlockGemmOf<DType::kQ6K>(task);
+    default:
+      return;
   }
 }

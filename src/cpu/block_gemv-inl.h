@@ -38,7 +38,7 @@ template <size_t kBytes>
 
 // Adds half `kHalf` of a group (all of it where the type has no halves) to `sums`;
 // `ahead`: by Stream::Ahead.
-template <BlockType kType, int kRows, int kHalf>
+template <DType kType, int kRows, int kHalf>
 [[gnu::always_inline]] inline void AddHalf(const Word* rows, const uint8_t* codes,
                                            const uint8_t* ahead, const Vec (&scales)[kTileVecs],
                                            Vec (&sums)[kRows][kTileVecs]) {
@@ -96,7 +96,7 @@ template <BlockType kType, int kRows, int kHalf>
 }
 
 // Group `index` of a head; `rows`: the same group of the tile.
-template <BlockType kType, int kRows>
+template <DType kType, int kRows>
 [[gnu::always_inline]] inline void AddBlockGroup(const Word* rows, const uint8_t* head, int index,
                                                  const uint8_t* codes, const uint8_t* ahead,
                                                  Vec (&sums)[kRows][kTileVecs]) {
@@ -130,7 +130,7 @@ struct PanelStreams {
 };
 
 // tiles[kStreams][kRows][kPanel] = the rows by a panel of each stream, from its bias (or 0) on.
-template <BlockType kType, int kRows, int kStreams>
+template <DType kType, int kRows, int kStreams>
 void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, float* tiles) {
   using B = Block<kType>;
   Vec sums[kStreams][kRows][kTileVecs];
@@ -163,7 +163,7 @@ void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, f
                                     from.streams[s].Ahead(from.panels[s]), sums[s]);
         from.panels[s] += kCodeBytes;
       }
-      rows += BlockRowWords(BlockMode::kInt8) * kRows;
+      rows += BlockRowWords(DType::kI8) * kRows;
     }
   }
 #pragma GCC unroll 4
@@ -200,7 +200,7 @@ inline void FinishBlocks(const BlockGemmTask& task, size_t first, size_t row, si
 }
 
 // Panels [begin, begin + count), and as many from `step` panels on for each further stream.
-template <BlockType kType, int kRows, int kStreams>
+template <DType kType, int kRows, int kStreams>
 void SmallRange(const BlockGemmTask& task, size_t begin, size_t count, size_t step) {
   const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
   alignas(64) float tiles[kStreams * kRows * kPanel];
@@ -222,7 +222,7 @@ void SmallRange(const BlockGemmTask& task, size_t begin, size_t count, size_t st
   }
 }
 
-template <BlockType kType, int kRows>
+template <DType kType, int kRows>
 void SmallGemm(const BlockGemmTask& task) {
   constexpr int kStreams = kRows == 1 ? kSmallStreams : 1;
   const size_t step = task.panel_count / kStreams;
@@ -232,7 +232,7 @@ void SmallGemm(const BlockGemmTask& task) {
 }
 
 // task.rows <= kSmallRows.
-template <BlockType kType>
+template <DType kType>
 void SmallGemmOf(const BlockGemmTask& task) {
   const size_t rows = PaddedRows(task.rows);
   if (rows == 1) return SmallGemm<kType, 1>(task);

@@ -30,14 +30,14 @@
 // instruction set has one:
 //   y = fma(float(sum) * scale, x.scale, y)    Q6_K: twice, by halves
 //   y = fma(min, x.scale * sum(q - zero), y)   types with a min; the second factor is x.sum
-// group by group from k = 0 up, whatever kernel does it. In the float modes it is the chain of
+// group by group from k = 0 up, whatever kernel does it. In bf16 and f32 it is the chain of
 // kernels.h over the words' values.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/block_types.h"
+#include "cpu/block_fields.h"
 #include "cpu/kernels.h"
 
 namespace penstock::cpu {
@@ -45,7 +45,7 @@ namespace penstock::cpu {
 constexpr size_t kBlockGroup = 32;
 constexpr size_t kGroupWords = kBlockGroup / 4;  // of int8
 
-template <BlockType kType>
+template <DType kType>
 struct BlockLayout {
   static constexpr BlockFormat kFormat = FormatOf(kType);
   static constexpr bool kFloat = kFormat.low_bits == 0;
@@ -67,29 +67,37 @@ struct BlockLayout {
 static constexpr size_t BlockGroups(size_t in) { return (in + kBlockGroup - 1) / kBlockGroup; }
 
 // Bytes of a panel.
-static constexpr size_t BlockPanelBytes(BlockType type, size_t in, size_t panel) {
+static constexpr size_t BlockPanelBytes(DType type, size_t in, size_t panel) {
   const BlockFormat format = FormatOf(type);
   return BlockGroups(in) * kBlockGroup / format.elements * format.bytes * panel;
 }
 
 // A matrix's rows in the file are whole blocks; floats may end anywhere.
-static constexpr bool ValidBlockRow(BlockType type, size_t in) {
+static constexpr bool ValidBlockRow(DType type, size_t in) {
   return in > 0 && in % FormatOf(type).elements == 0;
 }
 
 // Words of one row in a group, with its scales.
-static constexpr size_t BlockRowWords(BlockMode mode) {
-  return mode == BlockMode::kInt8 ? kGroupWords + 3 : (mode == BlockMode::kBf16 ? 16 : 32);
+static constexpr size_t BlockRowWords(DType dtype) {
+  return dtype == DType::kI8 ? kGroupWords + 3 : (dtype == DType::kBf16 ? 16 : 32);
 }
 
-// Rows with those that pad them.
+// Rows with those that pad them, one at most.
 static constexpr size_t PaddedRows(size_t rows) {
   return rows > 1 && rows < 8 ? (rows + 1) / 2 * 2 : rows;
 }
 
 // Words of packed rows.
-static constexpr size_t BlockRowsWords(BlockMode mode, size_t in, size_t rows) {
-  return PaddedRows(rows) * BlockGroups(in) * BlockRowWords(mode);
+static constexpr size_t BlockRowsWords(DType dtype, size_t in, size_t rows) {
+  return PaddedRows(rows) * BlockGroups(in) * BlockRowWords(dtype);
+}
+
+// Tiles of packed rows, and where one begins: tile 0 at row 0, tile BlockRowTiles at PaddedRows.
+static constexpr size_t BlockRowTiles(size_t rows, size_t tile_rows) {
+  return (PaddedRows(rows) + tile_rows - 1) / tile_rows;
+}
+static constexpr size_t BlockTileBegin(size_t rows, size_t tile_rows, size_t tile) {
+  return PaddedRows(rows) * tile / BlockRowTiles(rows, tile_rows);
 }
 
 // Where a row lies: word w of group g is first[(g * BlockRowWords + w) * width].
@@ -97,15 +105,13 @@ struct BlockRowPlace {
   size_t first = 0;
   size_t width = 0;  // rows of its tile
 };
-static constexpr BlockRowPlace BlockRowAt(BlockMode mode, size_t in, size_t rows, size_t tile_rows,
+static constexpr BlockRowPlace BlockRowAt(DType dtype, size_t in, size_t rows, size_t tile_rows,
                                           size_t row) {
-  rows = PaddedRows(rows);
-  const size_t tiles = (rows + tile_rows - 1) / tile_rows;
-  size_t tile = row * tiles / rows;
-  while (rows * (tile + 1) / tiles <= row) ++tile;
-  const size_t begin = rows * tile / tiles;
-  const size_t end = rows * (tile + 1) / tiles;
-  return {begin * BlockGroups(in) * BlockRowWords(mode) + row - begin, end - begin};
+  size_t tile = row * BlockRowTiles(rows, tile_rows) / PaddedRows(rows);
+  while (BlockTileBegin(rows, tile_rows, tile + 1) <= row) ++tile;
+  const size_t begin = BlockTileBegin(rows, tile_rows, tile);
+  const size_t end = BlockTileBegin(rows, tile_rows, tile + 1);
+  return {begin * BlockGroups(in) * BlockRowWords(dtype) + row - begin, end - begin};
 }
 
 // Bytes of BlockGemmTask::scratch.

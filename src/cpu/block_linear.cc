@@ -1,7 +1,11 @@
 #include "cpu/block_linear.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "common/int_math.h"
@@ -9,221 +13,193 @@
 namespace penstock::cpu {
 namespace {
 
-// The columns of one panel in the file, and where they go.
-struct PanelCopy {
-  std::span<const std::byte* const> columns;  // rows of the file; null: padding
-  size_t width;                               // columns of a panel
-  size_t in;
-  uint8_t* to;
-};
+// Weights that a thread repacks before it gives their pages back.
+constexpr size_t kRunBytes = 1 << 20;
 
-uint32_t LoadWord(const void* from) {
-  uint32_t word = 0;
-  std::memcpy(&word, from, sizeof(word));
-  return word;
+// The rows from `row` on of the part that holds it; parts stand one below the other.
+TensorView RowsFrom(std::span<const LinearRows> parts, size_t row) {
+  auto left = static_cast<int64_t>(row);
+  for (const LinearRows& part : parts) {
+    if (left < part.weight.rows) return part.weight.Rows(left, part.weight.rows - left);
+    left -= part.weight.rows;
+  }
+  return {};
 }
 
-void StoreWord(uint8_t* to, size_t index, uint32_t word) {
-  std::memcpy(to + index * sizeof(word), &word, sizeof(word));
-}
-
-void CopyFloats(const PanelCopy& copy, size_t value_bytes) {
-  const size_t words = BlockGroups(copy.in) * kBlockGroup * value_bytes / sizeof(Word);
-  const size_t bytes = copy.in * value_bytes;
-  for (size_t c = 0; c < copy.columns.size(); ++c) {
-    for (size_t w = 0; w < words; ++w) {
-      uint32_t word = 0;
-      const size_t begin = w * sizeof(word);
-      if (begin < bytes) {
-        std::memcpy(&word, copy.columns[c] + begin, std::min(sizeof(word), bytes - begin));
-      }
-      StoreWord(copy.to, w * copy.width + c, word);
-    }
-  }
-}
-
-// 32 codes of a column into a group's words, from `to` on, `width` words apart.
-void StoreCodes(const BlockFormat& format, const int8_t* codes, size_t width, uint8_t* to) {
-  uint32_t words[kGroupWords];
-  for (size_t w = 0; w < kGroupWords; ++w) words[w] = LoadWord(codes + 4 * w);
-  if (format.low_bits == 8) {
-    for (size_t w = 0; w < kGroupWords; ++w) StoreWord(to, w * width, words[w]);
-    return;
-  }
-  uint32_t high[2] = {0, 0};
-  for (size_t w = 0; w < kGroupWords; ++w) {
-    if (format.high_bits == 1) high[0] |= (words[w] >> 4 & 0x01010101) << w;
-    if (format.high_bits == 2) high[w / 4] |= (words[w] >> 4 & 0x03030303) << (2 * (w % 4));
-  }
-  const auto planes = static_cast<size_t>(format.high_bits);
-  for (size_t i = 0; i < planes; ++i) StoreWord(to, i * width, high[i]);
-  for (size_t p = 0; p < kGroupWords / 2; ++p) {
-    const uint32_t low = words[2 * p] & 0x0f0f0f0f;
-    const uint32_t upper = words[2 * p + 1] & 0x0f0f0f0f;
-    StoreWord(to, (planes + p) * width, low | upper << 4);
-  }
-}
-
-// Words of a head's scales, `width` words apart.
-void StoreScales(const BlockFormat& format, const BlockFields& fields, size_t width, uint8_t* to) {
-  if (!format.has_min) {
-    for (size_t i = 0; i < 4; ++i) StoreWord(to, i * width, LoadWord(fields.scales + 4 * i));
-    return;
-  }
-  uint32_t words[3] = {0, 0, 0};
-  for (size_t g = 0; g < 8; ++g) {
-    const auto scale = static_cast<uint32_t>(fields.scales[g]);
-    const auto min = static_cast<uint32_t>(fields.mins[g]);
-    words[0] |= (scale & 15) << (4 * g);
-    words[1] |= (min & 15) << (4 * g);
-    words[2] |= scale >> 4 << (2 * g) | min >> 4 << (16 + 2 * g);
-  }
-  for (size_t i = 0; i < 3; ++i) StoreWord(to, i * width, words[i]);
-}
-
-void CopyBlocks(const PanelCopy& copy, BlockType type) {
-  const BlockFormat format = FormatOf(type);
-  const size_t width = copy.width;
-  const size_t groups = format.elements / kBlockGroup;
-  const size_t halves_bytes = (format.has_min ? 4 : 2) * width;
-  const size_t scale_words = format.has_scales ? (format.has_min ? 3 : 4) : 0;
-  const size_t head_bytes = halves_bytes + scale_words * width * sizeof(Word);
-  const size_t group_bytes =
-      static_cast<size_t>(format.low_bits + format.high_bits) * sizeof(Word) * width;
-  BlockFields fields;
-  uint8_t* to = copy.to;
-  for (size_t b = 0; b < copy.in / format.elements; ++b, to += format.bytes * width) {
-    for (size_t c = 0; c < copy.columns.size(); ++c) {
-      ReadBlock(type, copy.columns[c] + b * format.bytes, &fields);
-      std::memcpy(to + 2 * c, &fields.d, sizeof(fields.d));
-      if (format.has_min) std::memcpy(to + 2 * (width + c), &fields.m, sizeof(fields.m));
-      if (format.has_scales) {
-        StoreScales(format, fields, width, to + halves_bytes + c * sizeof(Word));
-      }
-      for (size_t g = 0; g < groups; ++g) {
-        StoreCodes(format, fields.codes + g * kBlockGroup, width,
-                   to + head_bytes + g * group_bytes + c * sizeof(Word));
-      }
-    }
-  }
-}
-
-// Row `row` of parts that stand one below the other.
-const std::byte* RowOf(std::span<const BlockMatrix> parts, size_t row) {
-  for (const BlockMatrix& part : parts) {
-    const auto rows = static_cast<size_t>(part.rows);
-    const BlockFormat format = FormatOf(part.type);
-    if (row < rows) {
-      return part.data + row * (static_cast<size_t>(part.columns) / format.elements) * format.bytes;
-    }
-    row -= rows;
-  }
-  return nullptr;
-}
-
-size_t RowsOf(std::span<const BlockMatrix> parts) {
-  size_t rows = 0;
-  for (const BlockMatrix& part : parts) rows += static_cast<size_t>(part.rows);
+int64_t RowsOf(std::span<const LinearRows> parts) {
+  int64_t rows = 0;
+  for (const LinearRows& part : parts) rows += part.weight.rows;
   return rows;
 }
 
-Status Check(std::span<const BlockMatrix> parts, std::span<const float> bias, BlockMode mode) {
+// Gives back the whole pages of a range of a file's private mapping.
+void GiveBackPages(const std::byte* begin, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t from = CeilDiv(reinterpret_cast<uintptr_t>(begin), page) * page;
+  const uintptr_t to = (reinterpret_cast<uintptr_t>(begin) + bytes) / page * page;
+  if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+}
+
+// The same of rows [begin, end) of all parts together.
+void GiveBackRows(std::span<const LinearRows> parts, size_t begin, size_t end) {
+  while (begin < end) {
+    const TensorView rows = RowsFrom(parts, begin);
+    const size_t count = std::min(end - begin, static_cast<size_t>(rows.rows));
+    GiveBackPages(rows.data, count * rows.row_bytes());
+    begin += count;
+  }
+}
+
+Status CheckPart(const LinearRows& part, const LinearRows& first) {
+  const TensorView& weight = part.weight;
+  const TensorView& bias = part.bias;
+  if (weight.dtype != first.weight.dtype || weight.columns != first.weight.columns ||
+      weight.rows <= 0) {
+    return Status::InvalidArgument(
+        "parts of a linear layer must have one type, as many columns and at least a row");
+  }
+  if ((bias.data != nullptr) != (first.bias.data != nullptr)) {
+    return Status::InvalidArgument("a bias for some parts of a linear layer only");
+  }
+  if (bias.data == nullptr) return Status();
+  if (bias.rows != 1 || bias.columns != weight.rows) {
+    return Status::InvalidArgument("a bias of " + std::to_string(bias.rows * bias.columns) +
+                                   " values for " + std::to_string(weight.rows) + " outputs");
+  }
+  if (!ConvertsToF32(bias.dtype)) {
+    return Status::Unsupported(std::string("a bias of type ") + DTypeName(bias.dtype));
+  }
+  return Status();
+}
+
+Status Check(std::span<const LinearRows> parts, const PackOptions& options) {
   if (parts.empty()) return Status::InvalidArgument("a linear layer without a matrix");
-  const BlockMatrix& first = parts[0];
-  const BlockFormat format = FormatOf(first.type);
-  for (const BlockMatrix& part : parts) {
-    if (part.type != first.type || part.columns != first.columns || part.rows <= 0) {
-      return Status::InvalidArgument(
-          "parts of a linear layer must have one type, as many columns "
-          "and at least a row");
-    }
+  const DType stored = parts[0].weight.dtype;
+  const int64_t columns = parts[0].weight.columns;
+  const std::string name = DTypeName(stored);
+  if (std::find(std::begin(kStoredTypes), std::end(kStoredTypes), stored) ==
+      std::end(kStoredTypes)) {
+    return Status::Unsupported("products of " + name + " weights");
   }
-  if (first.columns <= 0 || !ValidBlockRow(first.type, static_cast<size_t>(first.columns))) {
-    return Status::InvalidArgument("a row of " + std::to_string(first.columns) + " " + format.name +
-                                   " values: not a multiple of " + std::to_string(format.elements));
+  for (const LinearRows& part : parts) PENSTOCK_RETURN_IF_ERROR(CheckPart(part, parts[0]));
+  constexpr int64_t kSizeMax = std::numeric_limits<int32_t>::max();
+  if (columns > kSizeMax || RowsOf(parts) > kSizeMax) {
+    return Status::InvalidArgument("a linear layer of more than 2^31 rows or columns");
   }
-  if (!bias.empty() && bias.size() != RowsOf(parts)) {
-    return Status::InvalidArgument("a bias of " + std::to_string(bias.size()) + " values for " +
-                                   std::to_string(RowsOf(parts)) + " outputs");
+  if (columns <= 0 || !ValidBlockRow(stored, static_cast<size_t>(columns))) {
+    return Status::InvalidArgument("a row of " + std::to_string(columns) + " " + name +
+                                   " values: not a multiple of " +
+                                   std::to_string(BlockOf(stored).elements));
   }
-  if (mode == BlockMode::kInt8 && IsFloat(first.type)) {
-    return Status::Unsupported(std::string("int8 products of ") + format.name + " weights");
+  if (options.dtype != DType::kI8) return Status();
+  if (!IsBlockType(stored)) return Status::Unsupported("int8 products of " + name + " weights");
+  if (!options.column_factors.empty()) {
+    return Status::Unsupported("column factors of " + name + " weights");
   }
   return Status();
 }
 
 }  // namespace
 
-BlockLinear::BlockLinear(std::span<const BlockMatrix> parts, std::span<const float> bias,
-                         BlockMode mode, const Kernels* kernels, HugePageArena* arena)
-    : kernels_(kernels),
-      type_(parts[0].type),
-      mode_(mode),
-      in_(static_cast<size_t>(parts[0].columns)),
-      out_(RowsOf(parts)),
-      panel_columns_(static_cast<size_t>(kernels->panel)),
-      panels_(CeilDiv(out_, panel_columns_)),
-      panel_bytes_(BlockPanelBytes(type_, in_, panel_columns_)),
+BlockLinear::BlockLinear(std::span<const LinearRows> parts, DType dtype, const Kernels* kernels,
+                         HugePageArena* arena)
+    : PackedLinear(static_cast<int32_t>(parts[0].weight.columns),
+                   static_cast<int32_t>(RowsOf(parts)), dtype),
+      kernels_(kernels),
+      shape_{parts[0].weight.dtype, static_cast<size_t>(in()), static_cast<size_t>(kernels->panel)},
+      columns_(static_cast<size_t>(out())),
+      panels_(CeilDiv(columns_, shape_.width)),
+      panel_bytes_(BlockPanelBytes(shape_.stored, shape_.in, shape_.width)),
       weights_(arena->Alloc(panels_ * panel_bytes_)) {
-  if (bias.empty()) return;
-  bias_ = arena->Alloc(panels_ * panel_columns_ * sizeof(float));
+  if (parts[0].bias.data == nullptr) return;
+  const size_t padded = panels_ * shape_.width;
+  bias_ = arena->Alloc(padded * sizeof(float));
   float* to = static_cast<float*>(bias_.data);
-  std::fill(std::copy(bias.begin(), bias.end(), to), to + panels_ * panel_columns_, 0.0f);
+  std::fill(to + columns_, to + padded, 0.0f);
+  for (const LinearRows& part : parts) {
+    part.bias.CopyToF32(0, 1, to);
+    to += part.bias.columns;
+  }
 }
 
-Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const BlockMatrix> parts,
-                                                         std::span<const float> bias,
-                                                         BlockMode mode, const Kernels* kernels,
-                                                         ThreadPool* pool, HugePageArena* arena) {
-  if (Status status = Check(parts, bias, mode); !status.ok()) return status;
-  std::unique_ptr<BlockLinear> linear(new BlockLinear(parts, bias, mode, kernels, arena));
-  const size_t width = linear->panel_columns_;
-  pool->ParallelFor(linear->panels_, [&](size_t p, size_t) {
-    constexpr size_t kWidthMax = 64;
-    PENSTOCK_CHECK(width <= kWidthMax);
-    const std::byte* rows[kWidthMax];
-    const size_t count = std::min(width, linear->out_ - p * width);
-    for (size_t c = 0; c < count; ++c) rows[c] = RowOf(parts, p * width + c);
-    uint8_t* to = static_cast<uint8_t*>(linear->weights_.data) + p * linear->panel_bytes_;
-    if (count < width) std::memset(to, 0, linear->panel_bytes_);
-    const PanelCopy copy = {{rows, count}, width, linear->in_, to};
-    if (IsFloat(linear->type_)) {
-      CopyFloats(copy, FormatOf(linear->type_).bytes);
-    } else {
-      CopyBlocks(copy, linear->type_);
-    }
+Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const LinearRows> parts,
+                                                         const PackOptions& options,
+                                                         const Kernels* kernels, ThreadPool* pool,
+                                                         HugePageArena* arena) {
+  PENSTOCK_RETURN_IF_ERROR(Check(parts, options));
+  std::unique_ptr<BlockLinear> linear(new BlockLinear(parts, options.dtype, kernels, arena));
+  // Threads share runs of panels: large ones, as a system call follows each, but enough of them.
+  const size_t panels = linear->panels_;
+  const size_t share = CeilDiv(panels, 4 * pool->threads());
+  const size_t run = std::clamp<size_t>(kRunBytes / linear->panel_bytes_, 1, share);
+  pool->ParallelFor(CeilDiv(panels, run), [&](size_t index, size_t) {
+    const size_t end = std::min(panels, (index + 1) * run);
+    for (size_t p = index * run; p < end; ++p) linear->PackPanel(parts, p);
+    if (!options.mapped_file) return;
+    const size_t width = linear->shape_.width;
+    GiveBackRows(parts, index * run * width, std::min(linear->columns_, end * width));
   });
+  // Pages between two runs; and the system maps some beside those touched.
+  if (options.mapped_file) GiveBackRows(parts, 0, linear->columns_);
   return linear;
+}
+
+void BlockLinear::PackPanel(std::span<const LinearRows> parts, size_t index) {
+  constexpr size_t kWidthMax = 64;
+  PENSTOCK_CHECK(shape_.width <= kWidthMax);
+  const std::byte* rows[kWidthMax];
+  const size_t first = index * shape_.width;
+  const size_t count = std::min(shape_.width, columns_ - first);
+  for (size_t c = 0; c < count; ++c) rows[c] = RowsFrom(parts, first + c).data;
+  uint8_t* to = static_cast<uint8_t*>(weights_.data) + index * panel_bytes_;
+  if (count < shape_.width) std::memset(to, 0, panel_bytes_);
+  WriteBlockPanel(shape_, {rows, count}, to);
+}
+
+uint64_t BlockLinear::bytes() const {
+  const size_t bias_bytes = bias_.data == nullptr ? 0 : panels_ * shape_.width * sizeof(float);
+  return panels_ * panel_bytes_ + bias_bytes;
 }
 
 const uint8_t* BlockLinear::panel(size_t index) const {
   return static_cast<const uint8_t*>(weights_.data) + index * panel_bytes_;
 }
 
-void BlockLinear::PackRows(const float* x, size_t x_stride, size_t rows, Word* packed) const {
+void BlockLinear::ReadRow(size_t row, float* to) const {
+  ReadBlockPanelRow(shape_, panel(row / shape_.width), row % shape_.width, to);
+}
+
+size_t BlockLinear::RowTiles(size_t rows) const {
+  return BlockRowTiles(rows, static_cast<size_t>(kernels_->tile_rows));
+}
+
+void BlockLinear::PackRows(const float* x, size_t x_stride, size_t rows, Word* packed,
+                           size_t first_tile, size_t tiles) const {
   PackBlockRowsTask task;
-  task.mode = mode_;
+  task.dtype = dtype();
   task.x = x;
   task.x_stride = x_stride;
   task.rows = rows;
-  task.in = in_;
+  task.in = shape_.in;
   task.packed = packed;
+  task.first_tile = first_tile;
+  task.tiles = tiles;
   kernels_->pack_block_rows(task);
 }
 
 void BlockLinear::Run(const BlockRun& run, size_t first_panel, size_t panel_count) const {
-  const size_t first = first_panel * panel_columns_;
+  const size_t first = first_panel * shape_.width;
   BlockGemmTask task;
-  task.type = type_;
-  task.mode = mode_;
+  task.stored = shape_.stored;
+  task.dtype = dtype();
   task.x = run.x;
   task.panels = panel(first_panel);
   task.bias = bias_.data == nullptr ? nullptr : static_cast<const float*>(bias_.data) + first;
   task.y = run.y + first;
   task.rows = run.rows;
-  task.in = in_;
+  task.in = shape_.in;
   task.panel_count = panel_count;
-  task.cols = std::min(out_, (first_panel + panel_count) * panel_columns_) - first;
+  task.cols = std::min(columns_, (first_panel + panel_count) * shape_.width) - first;
   task.y_stride = run.y_stride;
   task.activation = run.activation;
   task.multiply = run.multiply;

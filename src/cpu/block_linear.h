@@ -5,7 +5,7 @@
 // A step is run by threads that each take a range of panels, without waiting for each other inside
 // the layer and without allocating:
 //
-//   linear.PackRows(x, stride, rows, packed);   // by one thread, or by each for itself
+//   linear.PackRows(x, stride, rows, packed);   // by one thread, by each for itself, or in parts
 //   linear.Run(run, first_panel, panel_count);  // by each thread
 //
 // The bits of a row depend neither on the other rows nor on how panels are shared out.
@@ -19,19 +19,13 @@
 #include "common/status.h"
 #include "common/thread_pool.h"
 #include "cpu/block_layout.h"
+#include "cpu/block_panel.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
-#include "cpu/packed_linear.h"
+#include "tensor/backend.h"
+#include "tensor/program.h"
 
 namespace penstock::cpu {
-
-// [rows, columns] of a file: rows of blocks, end to end.
-struct BlockMatrix {
-  BlockType type = BlockType::kF32;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  const std::byte* data = nullptr;
-};
 
 // What a layer does to its rows: y = activation(x W^T + bias), or with `multiply` that times y, or
 // with `residual` that plus residual; at most one of the three.
@@ -47,49 +41,56 @@ struct BlockRun {
   const uint8_t* next = nullptr;    // what the thread reads next: panel() of another layer; or null
 };
 
-class BlockLinear {
+class BlockLinear final : public PackedLinear {
  public:
-  // Parts have one type and as many columns, and stand one below the other; they are not read after
-  // this returns. `bias`: for each output, or empty. Panels are repacked by all threads of the
-  // pool.
+  // As Backend::Pack, of parts of one type, one of kStoredTypes; they are not read after this
+  // returns. Panels are repacked by all threads of the pool; with options.mapped_file, their rows'
+  // pages are given back as they are done.
   //
-  // kInvalidArgument: parts that differ, no rows, or columns that are no whole blocks.
-  // kUnsupported: kInt8 of a type without blocks.
-  static Expected<std::unique_ptr<BlockLinear>> Pack(std::span<const BlockMatrix> parts,
-                                                     std::span<const float> bias, BlockMode mode,
+  // kInvalidArgument: parts that differ, no rows, columns that are no whole blocks, a bias of
+  // another size or for some parts only. kUnsupported: a type that is not one of kStoredTypes, or a
+  // bias that ConvertToF32 does not read; kI8 of a type without blocks or with column factors.
+  static Expected<std::unique_ptr<BlockLinear>> Pack(std::span<const LinearRows> parts,
+                                                     const PackOptions& options,
                                                      const Kernels* kernels, ThreadPool* pool,
                                                      HugePageArena* arena);
 
-  size_t in() const { return in_; }
-  size_t out() const { return out_; }
-  BlockType type() const { return type_; }
-  BlockMode mode() const { return mode_; }
+  DType stored() const { return shape_.stored; }  // of the weights
+  uint64_t bytes() const override;
   size_t panels() const { return panels_; }
-  // Of the weights, read once a step.
-  uint64_t bytes() const { return panels_ * panel_bytes_; }
   const uint8_t* panel(size_t index) const;
+  // Of a panel; all panels together are read once a step.
+  size_t panel_bytes() const { return panel_bytes_; }
+
+  // Row `row` of the weights, to[in()]: what ConvertToF32 makes of the row that was packed.
+  void ReadRow(size_t row, float* to) const;
 
   // Words of `rows` packed rows.
-  size_t PackedWords(size_t rows) const { return BlockRowsWords(mode_, in_, rows); }
-  // x[rows, x_stride] into `packed`, PackedWords(rows).
-  void PackRows(const float* x, size_t x_stride, size_t rows, Word* packed) const;
+  size_t PackedWords(size_t rows) const { return BlockRowsWords(dtype(), shape_.in, rows); }
+  // Tiles that `rows` rows are packed in. Threads may share them out.
+  size_t RowTiles(size_t rows) const;
+  // x[rows, x_stride] into `packed`, PackedWords(rows): all of it, or the rows of `tiles` tiles
+  // from `first_tile` on.
+  void PackRows(const float* x, size_t x_stride, size_t rows, Word* packed) const {
+    PackRows(x, x_stride, rows, packed, 0, RowTiles(rows));
+  }
+  void PackRows(const float* x, size_t x_stride, size_t rows, Word* packed, size_t first_tile,
+                size_t tiles) const;
 
   void Run(const BlockRun& run, size_t first_panel, size_t panel_count) const;
 
  private:
-  BlockLinear(std::span<const BlockMatrix> parts, std::span<const float> bias, BlockMode mode,
-              const Kernels* kernels, HugePageArena* arena);
+  BlockLinear(std::span<const LinearRows> parts, DType dtype, const Kernels* kernels,
+              HugePageArena* arena);
+  void PackPanel(std::span<const LinearRows> parts, size_t index);
 
   const Kernels* kernels_;
-  BlockType type_;
-  BlockMode mode_;
-  size_t in_;
-  size_t out_;
-  size_t panel_columns_;
+  BlockPanelShape shape_;
+  size_t columns_;  // out()
   size_t panels_;
   size_t panel_bytes_;
   HugePageArena::Block weights_;
-  HugePageArena::Block bias_;  // [panels_ * panel_columns_], or empty
+  HugePageArena::Block bias_;  // [panels_ * shape_.width], or empty
 };
 
 }  // namespace penstock::cpu

@@ -154,7 +154,7 @@ std::vector<Reader> Readers() {
 
 // Copies of one matrix, and what was measured.
 struct Case {
-  BlockType type;
+  DType stored;
   std::vector<std::unique_ptr<BlockLinear>> layers;
   double pack_seconds = 0;
   Seconds one_row;    // for all layers
@@ -178,14 +178,14 @@ class Bench {
 
   void Run() {
     fmt::print("{} | {} threads | rows of {} to {}\n", kernels_->name, options_.threads, kIn, kOut);
-    for (const BlockType type : kBlockTypes) {
-      const std::string name = FormatOf(type).name;
-      if (IsFloat(type)) continue;
+    for (const DType stored : kStoredTypes) {
+      const std::string name = DTypeName(stored);
+      if (!IsBlockType(stored)) continue;
       if (!options_.types.empty() &&
           ("," + options_.types + ",").find("," + name + ",") == std::string::npos) {
         continue;
       }
-      Measure(type);
+      Measure(stored);
     }
     for (size_t i = 0; i < readers_.size(); ++i) {
       fmt::print("read {:32} {:6.1f} GB/s, by the wall clock {:6.1f}\n", readers_[i].name,
@@ -228,16 +228,16 @@ class Bench {
     linear.Run(run, begin, end - begin);
   }
 
-  void Measure(BlockType type) {
-    Case c = {type, {}};
-    const BlockFormat format = FormatOf(type);
-    const std::vector<std::byte> blocks = RandomBlocks(type, kOut * kIn / format.elements, 3);
+  void Measure(DType stored) {
+    Case c = {stored, {}};
+    const size_t elements = BlockOf(stored).elements;
+    const std::vector<std::byte> blocks = RandomBlocks(stored, kOut * kIn / elements, 3);
     const size_t count = CeilDiv(options_.megabytes << 20, blocks.size());
-    const BlockMatrix matrix = {type, kOut, kIn, blocks.data()};
+    const LinearRows weight = {{stored, kOut, kIn, blocks.data()}, {}};
     for (size_t i = 0; i < count; ++i) {
       const double start = Now();
-      c.layers.push_back(std::move(
-          *BlockLinear::Pack({&matrix, 1}, {}, BlockMode::kInt8, kernels_, &pool_, &arena_)));
+      c.layers.push_back(
+          std::move(*BlockLinear::Pack({&weight, 1}, {DType::kI8, {}}, kernels_, &pool_, &arena_)));
       c.pack_seconds += Now() - start;
     }
     const BlockLinear& first = *c.layers[0];
@@ -270,7 +270,7 @@ class Bench {
         "{:5} repack {:4.2f} GB/s | 1 row {:5.1f} GB/s (wall {:5.1f}), of the best read {:.3f} "
         "(wall {:.3f}), median of the rounds {:.3f} | {} rows {:5.0f} GOP/s (wall {:5.0f}), of the "
         "peak {:.3f} (wall {:.3f})\n",
-        format.name, bytes / c.pack_seconds * 1e-9, bytes / c.one_row.thread * 1e-9,
+        DTypeName(stored), bytes / c.pack_seconds * 1e-9, bytes / c.one_row.thread * 1e-9,
         bytes / c.one_row.wall * 1e-9, bytes / c.one_row.thread / ReadBytes() * read.thread,
         bytes / c.one_row.wall / ReadBytes() * read.wall, shares[shares.size() / 2], options_.rows,
         operations / c.many_rows.thread * 1e-9, operations / c.many_rows.wall * 1e-9,

@@ -24,17 +24,11 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::vector<BlockType> QuantTypes() {
-  std::vector<BlockType> out;
-  for (const BlockType type : kBlockTypes) {
-    if (!IsFloat(type)) out.push_back(type);
+std::vector<DType> QuantTypes() {
+  std::vector<DType> out;
+  for (const DType type : kStoredTypes) {
+    if (IsBlockType(type)) out.push_back(type);
   }
-  return out;
-}
-
-float Widen(uint16_t half) {
-  float out = 0;
-  ConvertToF32(DType::kF16, reinterpret_cast<const std::byte*>(&half), 1, &out);
   return out;
 }
 
@@ -51,19 +45,23 @@ float RoundBf16(float v) {
 // A matrix, a layer of it, and rows to multiply.
 class Layer {
  public:
-  Layer(const Kernels* kernels, BlockType type, BlockMode mode, size_t in, size_t out,
-        std::vector<std::byte> blocks = {}, std::vector<float> bias = {})
-      : kernels_(kernels), type_(type), in_(in), out_(out), blocks_(std::move(blocks)) {
-    if (blocks_.empty()) blocks_ = RandomBlocks(type, out * in / FormatOf(type).elements, 11);
+  Layer(const Kernels* kernels, DType stored, DType dtype, size_t in, size_t out,
+        std::vector<std::byte> blocks = {}, const std::vector<float>& bias = {})
+      : kernels_(kernels), stored_(stored), in_(in), out_(out), blocks_(std::move(blocks)) {
+    if (blocks_.empty()) blocks_ = RandomBlocks(stored, out * in / BlockOf(stored).elements, 11);
     ThreadPool pool(2, false);
-    const BlockMatrix matrix = {type, static_cast<int64_t>(out), static_cast<int64_t>(in),
-                                blocks_.data()};
-    auto packed = BlockLinear::Pack({&matrix, 1}, bias, mode, kernels, &pool, &arena_);
+    LinearRows rows = {View(), {}};
+    if (!bias.empty()) rows.bias = ViewOf(bias, static_cast<int64_t>(out));
+    auto packed = BlockLinear::Pack({&rows, 1}, {dtype, {}}, kernels, &pool, &arena_);
     PENSTOCK_CHECK(packed.ok());
     linear_ = std::move(*packed);
   }
 
   const BlockLinear& linear() const { return *linear_; }
+  // As stored.
+  TensorView View() const {
+    return {stored_, static_cast<int64_t>(out_), static_cast<int64_t>(in_), blocks_.data()};
+  }
 
   struct Rows {
     HugePageArena::Block memory;
@@ -79,12 +77,12 @@ class Layer {
     auto* packed = static_cast<Word*>(out.memory.data);
     linear_->PackRows(x.data(), in_, rows, packed);
     out.packed = packed;
-    if (linear_->mode() != BlockMode::kInt8) return out;
+    if (linear_->dtype() != DType::kI8) return out;
     out.codes.resize(x.size());
     out.scales.resize(x.size() / 32);
     for (size_t r = 0; r < rows; ++r) {
       const BlockRowPlace place =
-          BlockRowAt(BlockMode::kInt8, in_, rows, static_cast<size_t>(kernels_->tile_rows), r);
+          BlockRowAt(DType::kI8, in_, rows, static_cast<size_t>(kernels_->tile_rows), r);
       for (size_t g = 0; g < in_ / 32; ++g) {
         Word words[11];
         for (size_t w = 0; w < 11; ++w) {
@@ -122,10 +120,7 @@ class Layer {
   // The weights as floats, [out][in].
   std::vector<float> Weights() const {
     std::vector<float> out(out_ * in_);
-    const size_t row_bytes = in_ / FormatOf(type_).elements * FormatOf(type_).bytes;
-    for (size_t c = 0; c < out_; ++c) {
-      DequantizeRow(type_, blocks_.data() + c * row_bytes, in_, out.data() + c * in_);
-    }
+    View().CopyToF32(0, static_cast<int64_t>(out_), out.data());
     return out;
   }
 
@@ -147,14 +142,14 @@ class Layer {
   }
 
   float EmulateOne(const Rows& rows, size_t row, size_t column, float y) const {
-    const BlockFormat format = FormatOf(type_);
+    const BlockFormat format = FormatOf(stored_);
     const uint8_t* q = rows.codes.data() + row * in_;
     const BlockScale* scales = rows.scales.data() + row * (in_ / 32);
-    const size_t step = type_ == BlockType::kQ6K ? 16 : 32;
+    const size_t step = ScaleElements(stored_);
     BlockFields block;
     for (size_t k = 0; k < in_; k += step) {
       if (k % format.elements == 0) {
-        ReadBlock(type_, blocks_.data() + (column * in_ + k) / format.elements * format.bytes,
+        ReadBlock(stored_, blocks_.data() + (column * in_ + k) / format.elements * format.bytes,
                   &block);
       }
       const BlockScale& scale = scales[k / 32];
@@ -163,7 +158,7 @@ class Layer {
       for (size_t j = 0; j < step; ++j) {
         sum += (block.codes[at + j] - format.offset) * (q[k + j] - scale.zero);
       }
-      float d = Widen(block.d), m = Widen(block.m);
+      float d = HalfToFloat(block.d), m = HalfToFloat(block.m);
       if (format.has_scales) {
         d = static_cast<float>(block.scales[at / step]) * d;
         m = static_cast<float>(block.mins[at / 32]) * -m;
@@ -175,7 +170,7 @@ class Layer {
   }
 
   const Kernels* kernels_;
-  BlockType type_;
+  DType stored_;
   size_t in_;
   size_t out_;
   std::vector<std::byte> blocks_;
@@ -192,7 +187,7 @@ TEST_P(BlockLinearTest, RowsAreQuantisedInGroupsOf32) {
   std::vector<float> x = Random(2 * in, 1);
   std::fill(x.begin(), x.begin() + 32, 0.0f);
   for (size_t k = 32; k < 64; ++k) x[k] = 1 + std::abs(x[k]);  // zero is widened to
-  Layer layer(GetParam(), BlockType::kQ8_0, BlockMode::kInt8, in, 5);
+  Layer layer(GetParam(), DType::kQ8_0, DType::kI8, in, 5);
   const Layer::Rows packed = layer.Pack(x);
   for (size_t r = 0; r < 2; ++r) {
     const uint8_t* q = packed.codes.data() + r * in;
@@ -215,17 +210,17 @@ TEST_P(BlockLinearTest, RowsAreQuantisedInGroupsOf32) {
 // The small kernel (to 8 rows) and the large one, both sides of every border between tiles; pieces
 // of 2048 k; columns that fill no panel.
 TEST_P(BlockLinearTest, BitsOfTheEmulatedChain) {
-  for (const BlockType type : QuantTypes()) {
+  for (const DType type : QuantTypes()) {
     for (const auto& [in, out] : {std::pair<size_t, size_t>{2048 + 256, 37}, {256, 70}}) {
       const std::vector<float> bias = Random(out, 3);
-      Layer layer(GetParam(), type, BlockMode::kInt8, in, out, {}, bias);
+      Layer layer(GetParam(), type, DType::kI8, in, out, {}, bias);
       const std::vector<float> x = Random(31 * in, 2);
       const std::vector<float> want = layer.Emulate(x, bias);
       for (const size_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 28, 31}) {
         const std::vector<float> some(x.begin(), x.begin() + static_cast<ptrdiff_t>(rows * in));
         const std::vector<float> y = layer.Multiply(some);
         for (size_t i = 0; i < y.size(); ++i) {
-          ASSERT_EQ(y[i], want[i]) << FormatOf(type).name << ", " << rows << " rows of " << in
+          ASSERT_EQ(y[i], want[i]) << DTypeName(type) << ", " << rows << " rows of " << in
                                    << ": row " << i / out << " column " << i % out;
         }
       }
@@ -235,17 +230,17 @@ TEST_P(BlockLinearTest, BitsOfTheEmulatedChain) {
 
 TEST_P(BlockLinearTest, AgreesWithDoublePrecision) {
   const size_t in = 512, out = 40, rows = 9;
-  for (const BlockMode mode : {BlockMode::kInt8, BlockMode::kBf16, BlockMode::kF32}) {
-    for (const BlockType type : kBlockTypes) {
-      if (mode == BlockMode::kInt8 && IsFloat(type)) continue;
-      Layer layer(GetParam(), type, mode, in, out);
+  for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
+    for (const DType type : kStoredTypes) {
+      if (dtype == DType::kI8 && !IsBlockType(type)) continue;
+      Layer layer(GetParam(), type, dtype, in, out);
       std::vector<float> x = Random(rows * in, 4);
       const std::vector<float> y = layer.Multiply(x);
       std::vector<float> weights = layer.Weights();
-      if (mode == BlockMode::kBf16) {
+      if (dtype == DType::kBf16) {
         for (float& v : x) v = RoundBf16(v);
         for (float& v : weights) v = RoundBf16(v);
-      } else if (mode == BlockMode::kInt8) {
+      } else if (dtype == DType::kI8) {
         const Layer::Rows packed = layer.Pack(x);
         for (size_t i = 0; i < x.size(); ++i) {
           const BlockScale& scale = packed.scales[i / in * (in / 32) + i % in / 32];
@@ -262,8 +257,8 @@ TEST_P(BlockLinearTest, AgreesWithDoublePrecision) {
             size += std::abs(product);
           }
           ASSERT_NEAR(y[r * out + c], want, 6e-8 * (8 + std::sqrt(512.0)) * size)
-              << FormatOf(type).name << " mode " << static_cast<int>(mode) << " row " << r
-              << " column " << c;
+              << DTypeName(type) << " dtype " << DTypeName(dtype) << " row " << r << " column "
+              << c;
         }
       }
     }
@@ -272,10 +267,10 @@ TEST_P(BlockLinearTest, AgreesWithDoublePrecision) {
 
 TEST_P(BlockLinearTest, SameBitsForAnyRowsAndThreads) {
   const size_t in = 768, out = 165;
-  for (const BlockMode mode : {BlockMode::kInt8, BlockMode::kBf16, BlockMode::kF32}) {
-    for (const BlockType type : kBlockTypes) {
-      if (mode == BlockMode::kInt8 && IsFloat(type)) continue;
-      Layer layer(GetParam(), type, mode, in, out);
+  for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
+    for (const DType type : kStoredTypes) {
+      if (dtype == DType::kI8 && !IsBlockType(type)) continue;
+      Layer layer(GetParam(), type, dtype, in, out);
       const std::vector<float> x = Random(64 * in, 5);
       const std::vector<float> want = layer.Multiply(x);
       for (size_t rows = 1; rows <= 64; ++rows) {
@@ -284,7 +279,7 @@ TEST_P(BlockLinearTest, SameBitsForAnyRowsAndThreads) {
         const std::vector<float> some(x.begin() + static_cast<ptrdiff_t>(first * in), x.end());
         const std::vector<float> y = layer.Multiply(some, 1 + rows % 3);
         ASSERT_EQ(std::memcmp(y.data(), want.data() + first * out, y.size() * sizeof(float)), 0)
-            << FormatOf(type).name << " mode " << static_cast<int>(mode) << ", " << rows << " rows";
+            << DTypeName(type) << " dtype " << DTypeName(dtype) << ", " << rows << " rows";
       }
     }
   }
@@ -293,8 +288,8 @@ TEST_P(BlockLinearTest, SameBitsForAnyRowsAndThreads) {
 // More rows than one block holds in L2.
 TEST_P(BlockLinearTest, SameBitsForManyRows) {
   const size_t in = 1024, out = 33, rows = 523;
-  for (const BlockType type : {BlockType::kQ8_0, BlockType::kQ4K, BlockType::kQ6K}) {
-    Layer layer(GetParam(), type, BlockMode::kInt8, in, out);
+  for (const DType type : {DType::kQ8_0, DType::kQ4K, DType::kQ6K}) {
+    Layer layer(GetParam(), type, DType::kI8, in, out);
     const std::vector<float> x = Random(rows * in, 6);
     const std::vector<float> all = layer.Multiply(x, 2);
     for (const size_t row : {size_t{0}, size_t{223}, size_t{224}, size_t{400}, rows - 1}) {
@@ -311,7 +306,7 @@ TEST_P(BlockLinearTest, HoldsExtremes) {
   std::vector<float> x(3 * in, 1);
   std::fill(x.begin() + in, x.begin() + 2 * in, -1.0f);
   for (size_t k = 0; k < in; ++k) x[2 * in + k] = k % 2 == 0 ? 1.0f : -1.0f;
-  for (const BlockType type : QuantTypes()) {
+  for (const DType type : QuantTypes()) {
     for (const std::byte fill : {std::byte{0x80}, std::byte{0x7f}, std::byte{0xff}, std::byte{0}}) {
       std::vector<std::byte> blocks(out * in / FormatOf(type).elements * FormatOf(type).bytes,
                                     fill);
@@ -320,14 +315,14 @@ TEST_P(BlockLinearTest, HoldsExtremes) {
         const uint16_t halves[] = {0x3c00, 0xc000};  // 1, -2
         std::memcpy(scale, halves, FormatOf(type).has_min ? 4 : 2);
       }
-      Layer layer(GetParam(), type, BlockMode::kInt8, in, out, blocks);
+      Layer layer(GetParam(), type, DType::kI8, in, out, blocks);
       const std::vector<float> want = layer.Emulate(x);
-      EXPECT_EQ(layer.Multiply(x), want) << FormatOf(type).name;
+      EXPECT_EQ(layer.Multiply(x), want) << DTypeName(type);
       std::vector<float> many;
       for (int i = 0; i < 5; ++i) many.insert(many.end(), x.begin(), x.end());
       const std::vector<float> y = layer.Multiply(many);
       EXPECT_EQ(std::vector<float>(y.end() - static_cast<ptrdiff_t>(want.size()), y.end()), want)
-          << FormatOf(type).name;
+          << DTypeName(type);
     }
   }
 }
@@ -336,7 +331,7 @@ TEST_P(BlockLinearTest, HoldsExtremes) {
 // theirs.
 TEST_P(BlockLinearTest, OddScales) {
   const size_t in = 512, out = 35;
-  for (const BlockType type : QuantTypes()) {
+  for (const DType type : QuantTypes()) {
     const BlockFormat format = FormatOf(type);
     std::vector<std::byte> blocks = RandomBlocks(type, out * in / format.elements, 9);
     const uint16_t odd[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x7c00, 0xfc00, 0x7e00};
@@ -347,28 +342,28 @@ TEST_P(BlockLinearTest, OddScales) {
         std::memcpy(block + ScaleOffset(type) + 2 * field, &odd[c], 2);
       }
     }
-    Layer layer(GetParam(), type, BlockMode::kInt8, in, out, blocks);
+    Layer layer(GetParam(), type, DType::kI8, in, out, blocks);
     const std::vector<float> x = Random(11 * in, 10);
     const std::vector<float> want = layer.Emulate(x);
     const std::vector<float> large = layer.Multiply(x);
     const std::vector<float> small = layer.Multiply({x.begin(), x.begin() + 2 * in});
     for (size_t i = 0; i < want.size(); ++i) {
-      EXPECT_TRUE(SameBits(large[i], want[i])) << format.name << " " << i;
-      if (i < small.size()) EXPECT_TRUE(SameBits(small[i], want[i])) << format.name << " " << i;
-      if (i % out >= 14) EXPECT_TRUE(std::isfinite(large[i])) << format.name << " " << i;
+      EXPECT_TRUE(SameBits(large[i], want[i])) << DTypeName(type) << " " << i;
+      if (i < small.size()) EXPECT_TRUE(SameBits(small[i], want[i])) << DTypeName(type) << " " << i;
+      if (i % out >= 14) EXPECT_TRUE(std::isfinite(large[i])) << DTypeName(type) << " " << i;
     }
     // Infinities and NaN are seen, not lost.
-    EXPECT_FALSE(std::isfinite(large[8])) << format.name;
-    EXPECT_TRUE(std::isnan(large[12])) << format.name;
+    EXPECT_FALSE(std::isfinite(large[8])) << DTypeName(type);
+    EXPECT_TRUE(std::isnan(large[12])) << DTypeName(type);
   }
 }
 
 TEST_P(BlockLinearTest, NanAndInfinityStayInTheirRow) {
   const size_t in = 256, out = 20;
-  for (const BlockMode mode : {BlockMode::kInt8, BlockMode::kBf16, BlockMode::kF32}) {
+  for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
     for (const float bad : {kNan, kInfinity, -kInfinity}) {
       for (const size_t rows : {5, 12}) {
-        Layer layer(GetParam(), BlockType::kQ4K, mode, in, out);
+        Layer layer(GetParam(), DType::kQ4K, dtype, in, out);
         std::vector<float> x = Random(rows * in, 7);
         x[2 * in + 77] = bad;
         const std::vector<float> y = layer.Multiply(x);
@@ -382,9 +377,9 @@ TEST_P(BlockLinearTest, NanAndInfinityStayInTheirRow) {
 
 TEST_P(BlockLinearTest, FloatRowsMayEndAnywhere) {
   const size_t in = 77, out = 19, rows = 3;
-  for (const BlockMode mode : {BlockMode::kBf16, BlockMode::kF32}) {
-    for (const BlockType type : {BlockType::kF32, BlockType::kF16, BlockType::kBf16}) {
-      Layer layer(GetParam(), type, mode, in, out, {}, Random(out, 1));
+  for (const DType dtype : {DType::kBf16, DType::kF32}) {
+    for (const DType type : {DType::kF32, DType::kF16, DType::kBf16}) {
+      Layer layer(GetParam(), type, dtype, in, out, {}, Random(out, 1));
       std::vector<float> x = Random(rows * in, 8);
       const std::vector<float> y = layer.Multiply(x);
       std::vector<float> weights = layer.Weights();
@@ -393,11 +388,11 @@ TEST_P(BlockLinearTest, FloatRowsMayEndAnywhere) {
         double want = bias[i % out], size = std::abs(want);
         for (size_t k = 0; k < in; ++k) {
           float a = x[i / out * in + k], b = weights[i % out * in + k];
-          if (mode == BlockMode::kBf16) a = RoundBf16(a), b = RoundBf16(b);
+          if (dtype == DType::kBf16) a = RoundBf16(a), b = RoundBf16(b);
           want += static_cast<double>(a) * static_cast<double>(b);
           size += std::abs(static_cast<double>(a) * static_cast<double>(b));
         }
-        EXPECT_NEAR(y[i], want, 1e-6 * size) << FormatOf(type).name;
+        EXPECT_NEAR(y[i], want, 1e-6 * size) << DTypeName(type);
       }
     }
   }
@@ -405,7 +400,7 @@ TEST_P(BlockLinearTest, FloatRowsMayEndAnywhere) {
 
 TEST_P(BlockLinearTest, Epilogues) {
   const size_t in = 256, out = 45;
-  Layer layer(GetParam(), BlockType::kQ5K, BlockMode::kInt8, in, out);
+  Layer layer(GetParam(), DType::kQ5K, DType::kI8, in, out);
   for (const size_t rows : {3, 17}) {
     const std::vector<float> x = Random(rows * in, 12);
     const std::vector<float> product = layer.Multiply(x);
@@ -435,7 +430,7 @@ TEST_P(BlockLinearTest, Epilogues) {
 // Panels [1, 2) write their own columns only, and the padding of the last panel is not written.
 TEST_P(BlockLinearTest, WritesItsOwnColumns) {
   const size_t in = 256, width = static_cast<size_t>(GetParam()->panel), out = 2 * width + 1;
-  Layer layer(GetParam(), BlockType::kQ4_0, BlockMode::kInt8, in, out);
+  Layer layer(GetParam(), DType::kQ4_0, DType::kI8, in, out);
   for (const size_t rows : {1, 10}) {
     const std::vector<float> x = Random(rows * in, 15);
     const std::vector<float> want = layer.Multiply(x);
@@ -459,76 +454,8 @@ TEST_P(BlockLinearTest, WritesItsOwnColumns) {
   }
 }
 
-TEST_P(BlockLinearTest, PartsOfOneType) {
-  const size_t in = 256;
-  for (const BlockType type : {BlockType::kQ6K, BlockType::kF16}) {
-    const BlockFormat format = FormatOf(type);
-    const std::vector<std::byte> blocks = RandomBlocks(type, 45 * in / format.elements, 16);
-    const auto mode = IsFloat(type) ? BlockMode::kF32 : BlockMode::kInt8;
-    Layer whole(GetParam(), type, mode, in, 45, blocks);
-    const size_t cut = 13 * in / format.elements * format.bytes;
-    const BlockMatrix parts[] = {{type, 13, 256, blocks.data()},
-                                 {type, 32, 256, blocks.data() + cut}};
-    ThreadPool pool(3, false);
-    HugePageArena arena;
-    const auto linear = BlockLinear::Pack(parts, {}, mode, GetParam(), &pool, &arena);
-    ASSERT_TRUE(linear.ok());
-    EXPECT_EQ((*linear)->bytes(), whole.linear().bytes());
-    EXPECT_EQ(std::memcmp((*linear)->panel(0), whole.linear().panel(0), (*linear)->bytes()), 0);
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Isa, BlockLinearTest, testing::ValuesIn(SupportedKernels()),
                          [](const auto& test) { return std::string(test.param->name); });
-
-TEST(BlockLinearPack, NoLargerThanTheFile) {
-  ThreadPool pool(1, false);
-  HugePageArena arena;
-  for (const Kernels* kernels : SupportedKernels()) {
-    for (const BlockType type : kBlockTypes) {
-      const std::vector<std::byte> blocks =
-          RandomBlocks(type, 64 * 512 / FormatOf(type).elements, 1);
-      const BlockMatrix matrix = {type, 64, 512, blocks.data()};
-      const auto linear =
-          BlockLinear::Pack({&matrix, 1}, {}, BlockMode::kBf16, kernels, &pool, &arena);
-      ASSERT_TRUE(linear.ok());
-      EXPECT_EQ((*linear)->bytes(), blocks.size()) << FormatOf(type).name;
-    }
-  }
-}
-
-TEST(BlockLinearPack, RefusesWhatItCannotHold) {
-  ThreadPool pool(1, false);
-  HugePageArena arena;
-  const std::vector<std::byte> blocks(1 << 16);
-  const auto pack = [&](std::vector<BlockMatrix> parts, BlockMode mode, size_t bias = 0) {
-    const std::vector<float> floats(bias);
-    return BlockLinear::Pack(parts, floats, mode, ScalarKernels(), &pool, &arena).status();
-  };
-  for (const BlockType type : {BlockType::kQ4K, BlockType::kQ5K, BlockType::kQ6K}) {
-    const Status status = pack({{type, 4, 640, blocks.data()}}, BlockMode::kInt8);
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("640"), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find("256"), std::string::npos) << status.message();
-    EXPECT_TRUE(pack({{type, 4, 512, blocks.data()}}, BlockMode::kInt8).ok());
-  }
-  const BlockMatrix q8 = {BlockType::kQ8_0, 4, 64, blocks.data()};
-  EXPECT_EQ(pack({{BlockType::kQ8_0, 4, 40, blocks.data()}}, BlockMode::kInt8).code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(pack({{BlockType::kQ8_0, 4, 0, blocks.data()}}, BlockMode::kInt8).code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(pack({}, BlockMode::kInt8).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(pack({q8, {BlockType::kQ4_0, 4, 64, blocks.data()}}, BlockMode::kInt8).code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(pack({q8, {BlockType::kQ8_0, 4, 96, blocks.data()}}, BlockMode::kInt8).code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(pack({q8, {BlockType::kQ8_0, 0, 64, blocks.data()}}, BlockMode::kInt8).code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(pack({q8}, BlockMode::kInt8, 3).code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(pack({q8}, BlockMode::kInt8, 4).ok());
-  EXPECT_EQ(pack({{BlockType::kF16, 4, 64, blocks.data()}}, BlockMode::kInt8).code(),
-            StatusCode::kUnsupported);
-}
 
 }  // namespace
 }  // namespace penstock::cpu

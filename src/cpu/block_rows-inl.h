@@ -59,12 +59,12 @@ struct RowPiece {
 };
 
 // `count` values, zero-padded to whole groups.
-inline void PackRowPiece(BlockMode mode, const float* x, size_t count, RowPiece* piece) {
+inline void PackRowPiece(DType dtype, const float* x, size_t count, RowPiece* piece) {
   const size_t end = BlockGroups(count) * kBlockGroup;
-  if (mode == BlockMode::kF32) {
+  if (dtype == DType::kF32) {
     CopyRow(x, count, reinterpret_cast<float*>(piece->words));
     __builtin_memset(piece->words + count, 0, (end - count) * sizeof(float));
-  } else if (mode == BlockMode::kBf16) {
+  } else if (dtype == DType::kBf16) {
     uint16_t* halves = reinterpret_cast<uint16_t*>(piece->words);
     RoundRowBf16(x, count, halves);
     __builtin_memset(halves + count, 0, (end - count) * sizeof(uint16_t));
@@ -73,27 +73,38 @@ inline void PackRowPiece(BlockMode mode, const float* x, size_t count, RowPiece*
   }
 }
 
-void PackBlockRows(const PackBlockRowsTask& task) {
-  const size_t words = BlockRowWords(task.mode);
-  const size_t codes = task.mode == BlockMode::kInt8 ? kGroupWords : words;
-  const size_t padded = PaddedRows(task.rows);
-  if (padded > task.rows) {
-    __builtin_memset(task.packed, 0, BlockRowsWords(task.mode, task.in, task.rows) * sizeof(Word));
-  }
+// x[in] into column `to` of a tile of `width` rows.
+inline void PackTileRow(DType dtype, const float* x, size_t in, size_t width, Word* to) {
+  const size_t words = BlockRowWords(dtype);
+  const size_t codes = dtype == DType::kI8 ? kGroupWords : words;
   RowPiece piece;
-  for (size_t r = 0; r < task.rows; ++r) {
-    const BlockRowPlace place = BlockRowAt(task.mode, task.in, task.rows, kTileRows, r);
-    Word* to = task.packed + place.first;
-    for (size_t begin = 0; begin < task.in; begin += kRowPiece) {
-      const size_t count = task.in - begin < kRowPiece ? task.in - begin : kRowPiece;
-      PackRowPiece(task.mode, task.x + r * task.x_stride + begin, count, &piece);
-      for (size_t g = 0; g < BlockGroups(count); ++g) {
-        for (size_t w = 0; w < codes; ++w) to[w * place.width] = piece.words[g * codes + w];
-        if (task.mode == BlockMode::kInt8) {
-          const Word* scale = reinterpret_cast<const Word*>(&piece.scales[g]);
-          for (size_t w = 0; w < 3; ++w) to[(codes + w) * place.width] = scale[w];
-        }
-        to += words * place.width;
+  for (size_t begin = 0; begin < in; begin += kRowPiece) {
+    const size_t count = in - begin < kRowPiece ? in - begin : kRowPiece;
+    PackRowPiece(dtype, x + begin, count, &piece);
+    for (size_t g = 0; g < BlockGroups(count); ++g) {
+      for (size_t w = 0; w < codes; ++w) to[w * width] = piece.words[g * codes + w];
+      if (dtype == DType::kI8) {
+        const Word* scale = reinterpret_cast<const Word*>(&piece.scales[g]);
+        for (size_t w = 0; w < 3; ++w) to[(codes + w) * width] = scale[w];
+      }
+      to += words * width;
+    }
+  }
+}
+
+void PackBlockRows(const PackBlockRowsTask& task) {
+  const size_t row_words = BlockGroups(task.in) * BlockRowWords(task.dtype);
+  for (size_t t = task.first_tile; t < task.first_tile + task.tiles; ++t) {
+    const size_t begin = BlockTileBegin(task.rows, kTileRows, t);
+    const size_t end = BlockTileBegin(task.rows, kTileRows, t + 1);
+    Word* tile = task.packed + begin * row_words;
+    const size_t width = end - begin;
+    for (size_t r = begin; r < end; ++r) {
+      Word* to = tile + r - begin;
+      if (r < task.rows) {
+        PackTileRow(task.dtype, task.x + r * task.x_stride, task.in, width, to);
+      } else {
+        for (size_t i = 0; i < row_words; ++i) to[i * width] = 0;
       }
     }
   }

@@ -32,7 +32,6 @@
 #include <cstdint>
 
 #include "common/dtype.h"
-#include "cpu/block_types.h"
 #include "tensor/op_kinds.h"
 
 namespace penstock::cpu {
@@ -110,15 +109,6 @@ struct GemmTask {
   const Word* next = nullptr;
 };
 
-// How a matrix of GGUF blocks multiplies (see block_layout.h): codes as they are by u8 rows, or
-// both sides as bf16 or f32. F32, F16 and BF16 have no kInt8.
-enum class BlockMode : uint8_t { kInt8, kBf16, kF32 };
-
-static constexpr DType BlockModeDType(BlockMode mode) {
-  return mode == BlockMode::kF32 ? DType::kF32
-                                 : (mode == BlockMode::kBf16 ? DType::kBf16 : DType::kI8);
-}
-
 // Quantisation of 32 values of a row: x = scale (q - zero).
 struct BlockScale {
   float scale = 0;
@@ -129,18 +119,22 @@ struct BlockScale {
 
 // Rows x to what block_gemm reads (see block_layout.h).
 struct PackBlockRowsTask {
-  BlockMode mode = BlockMode::kInt8;
+  DType dtype = DType::kI8;
   const float* x = nullptr;  // [rows, x_stride]
   size_t x_stride = 0;
   size_t rows = 0;
   size_t in = 0;
-  Word* packed = nullptr;  // BlockRowsWords
+  Word* packed = nullptr;  // BlockRowsWords: of all rows
+  // Tiles that are packed, of BlockRowTiles.
+  size_t first_tile = 0;
+  size_t tiles = 0;
 };
 
 // As GemmTask, over neighbouring panels of GGUF blocks.
 struct BlockGemmTask {
-  BlockType type = BlockType::kF32;
-  BlockMode mode = BlockMode::kInt8;
+  DType stored = DType::kF32;  // one of kStoredTypes
+  // Of both operands: kI8 (codes as they are by u8 rows; not of kF32, kF16, kBf16), kBf16 or kF32.
+  DType dtype = DType::kI8;
   const Word* x = nullptr;          // packed by pack_block_rows, all `rows` at once
   const uint8_t* panels = nullptr;  // [panel_count][BlockPanelBytes]
   const float* bias = nullptr;      // [panel_count * panel], or null

@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/block_types.h"
+#include "cpu/block_fields.h"
 
 namespace penstock::cpu {
 
 // Offset of a block's d; m follows it.
-inline size_t ScaleOffset(BlockType type) { return type == BlockType::kQ6K ? 208 : 0; }
+inline size_t ScaleOffset(DType type) { return type == DType::kQ6K ? 208 : 0; }
 
 // Bytes of a linear congruential generator, the same for the same seed; d and m are below 2.
-inline std::vector<std::byte> RandomBlocks(BlockType type, size_t blocks, uint32_t seed) {
+inline std::vector<std::byte> RandomBlocks(DType type, size_t blocks, uint32_t seed) {
   const BlockFormat format = FormatOf(type);
   std::vector<std::byte> bytes(blocks * format.bytes);
   for (std::byte& b : bytes) {
@@ -22,9 +22,9 @@ inline std::vector<std::byte> RandomBlocks(BlockType type, size_t blocks, uint32
   }
   for (size_t i = 0; i < blocks; ++i) {
     std::byte* block = bytes.data() + i * format.bytes;
-    if (type == BlockType::kF32) block[3] &= std::byte{0xbf};
-    if (type == BlockType::kBf16 || type == BlockType::kF16) block[1] &= std::byte{0xbf};
-    if (IsFloat(type)) continue;
+    if (type == DType::kF32) block[3] &= std::byte{0xbf};
+    if (type == DType::kBf16 || type == DType::kF16) block[1] &= std::byte{0xbf};
+    if (!IsBlockType(type)) continue;
     block[ScaleOffset(type) + 1] &= std::byte{0xbf};
     if (format.has_min) block[ScaleOffset(type) + 3] &= std::byte{0xbf};
   }

@@ -75,10 +75,10 @@ class Runner {
       Embeds(width);
     }
     Attentions();
-    for (BlockType type : kBlockTypes) {
-      for (BlockMode mode : {BlockMode::kInt8, BlockMode::kBf16, BlockMode::kF32}) {
-        if (mode == BlockMode::kInt8 && IsFloat(type)) continue;
-        for (size_t rows : {1, 3, 29}) Blocks(type, mode, rows);
+    for (DType stored : kStoredTypes) {
+      for (DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
+        if (dtype == DType::kI8 && !IsBlockType(stored)) continue;
+        for (size_t rows : {1, 3, 29}) Blocks(stored, dtype, rows);
       }
     }
     return std::move(results_);
@@ -119,14 +119,14 @@ class Runner {
         error_max);
   }
 
-  void Blocks(BlockType type, BlockMode mode, size_t rows) {
+  void Blocks(DType stored, DType dtype, size_t rows) {
     const size_t in = 512, out = 77;
     const std::vector<float> x = inputs_.Make(rows * in);
     const std::vector<std::byte> blocks =
-        RandomBlocks(type, out * in / FormatOf(type).elements, kSeed);
-    const BlockMatrix matrix = {type, out, in, blocks.data()};
+        RandomBlocks(stored, out * in / BlockOf(stored).elements, kSeed);
+    const LinearRows weight = {{stored, out, in, blocks.data()}, {}};
     ThreadPool pool(1, false);
-    const auto linear = BlockLinear::Pack({&matrix, 1}, {}, mode, &kernels_, &pool, &arena_);
+    const auto linear = BlockLinear::Pack({&weight, 1}, {dtype, {}}, &kernels_, &pool, &arena_);
     PENSTOCK_CHECK(linear.ok());
     AlignedBuffer packed((*linear)->PackedWords(rows), &arena_);
     AlignedBuffer scratch(kBlockScratchBytes / sizeof(float), &arena_);
@@ -139,12 +139,11 @@ class Runner {
     run.y_stride = out;
     run.scratch = scratch.data();
     (*linear)->Run(run, 0, (*linear)->panels());
-    constexpr const char* kNames[] = {" int8", " bf16", ""};
     // As in Gemm.
-    const double error_max = mode == BlockMode::kInt8 ? 0.01 : Tolerance(in + 16);
-    Add(std::string("blocks ") + FormatOf(type).name + kNames[static_cast<int>(mode)] +
-            " rows=" + std::to_string(rows),
-        std::move(y), error_max);
+    const double error_max = dtype == DType::kI8 ? 0.01 : Tolerance(in + 16);
+    std::string name = std::string("blocks ") + DTypeName(stored);
+    if (dtype != DType::kF32) name += dtype == DType::kBf16 ? " bf16" : " int8";
+    Add(name + " rows=" + std::to_string(rows), std::move(y), error_max);
   }
 
   void Norms(size_t width) {

@@ -1,8 +1,6 @@
-#include "cpu/block_types.h"
+#include "cpu/block_fields.h"
 
 #include <cstring>
-
-#include "common/dtype.h"
 
 namespace penstock::cpu {
 namespace {
@@ -10,12 +8,6 @@ namespace {
 uint8_t At(const std::byte* p, size_t i) { return static_cast<uint8_t>(p[i]); }
 
 uint16_t Half(const std::byte* p) { return static_cast<uint16_t>(At(p, 0) | At(p, 1) << 8); }
-
-float Widen(uint16_t half) {
-  float out = 0;
-  ConvertToF32(DType::kF16, reinterpret_cast<const std::byte*>(&half), 1, &out);
-  return out;
-}
 
 // 32 codes of 16 bytes: the low halves, then the high ones.
 void ReadHalves(const std::byte* bytes, int8_t* codes) {
@@ -72,60 +64,53 @@ void ReadQ6K(const std::byte* block, int8_t* codes) {
 
 }  // namespace
 
-void ReadBlock(BlockType type, const std::byte* block, BlockFields* fields) {
+void ReadBlock(DType type, const std::byte* block, BlockFields* fields) {
   fields->d = Half(block);
   fields->m = FormatOf(type).has_min ? Half(block + 2) : 0;
   switch (type) {
-    case BlockType::kF32:
-    case BlockType::kF16:
-    case BlockType::kBf16:
-      return;
-    case BlockType::kQ8_0:
+    case DType::kQ8_0:
       std::memcpy(fields->codes, block + 2, 32);
       return;
-    case BlockType::kQ4_0:
+    case DType::kQ4_0:
       return ReadHalves(block + 2, fields->codes);
-    case BlockType::kQ4_1:
+    case DType::kQ4_1:
       return ReadHalves(block + 4, fields->codes);
-    case BlockType::kQ5_0:
+    case DType::kQ5_0:
       ReadHalves(block + 6, fields->codes);
       return ReadBits(block + 2, fields->codes);
-    case BlockType::kQ5_1:
+    case DType::kQ5_1:
       ReadHalves(block + 8, fields->codes);
       return ReadBits(block + 4, fields->codes);
-    case BlockType::kQ4K:
+    case DType::kQ4K:
       ReadSixBits(block + 4, fields);
       return ReadSuperBlock(nullptr, block + 16, fields->codes);
-    case BlockType::kQ5K:
+    case DType::kQ5K:
       ReadSixBits(block + 4, fields);
       return ReadSuperBlock(block + 16, block + 48, fields->codes);
-    case BlockType::kQ6K:
+    case DType::kQ6K:
       fields->d = Half(block + 208);
       std::memcpy(fields->scales, block + 192, 16);
       return ReadQ6K(block, fields->codes);
+    default:
+      return;
   }
 }
 
-void DequantizeRow(BlockType type, const std::byte* row, size_t count, float* to) {
-  if (IsFloat(type)) {
-    const DType dtype = type == BlockType::kF32
-                            ? DType::kF32
-                            : (type == BlockType::kF16 ? DType::kF16 : DType::kBf16);
-    return ConvertToF32(dtype, row, count, to);
-  }
+void FieldsToF32(DType type, const BlockFields& fields, float* to) {
   const BlockFormat format = FormatOf(type);
-  const size_t scale_elements = type == BlockType::kQ6K ? 16 : 32;
-  BlockFields fields;
-  for (size_t begin = 0; begin < count; begin += format.elements, row += format.bytes) {
-    ReadBlock(type, row, &fields);
-    const float d = Widen(fields.d);
-    const float m = Widen(fields.m);
-    for (size_t k = 0; k < format.elements; ++k) {
-      const float scale = format.has_scales ? d * fields.scales[k / scale_elements] : d;
-      const float product = scale * static_cast<float>(fields.codes[k] - format.offset);
-      const float min = format.has_scales ? -m * fields.mins[k / 32] : m;
-      to[begin + k] = format.has_min ? product + min : product;
+  const size_t run = ScaleElements(type);
+  const float d = HalfToFloat(fields.d);
+  const float m = HalfToFloat(fields.m);
+  for (size_t begin = 0; begin < format.elements; begin += run) {
+    const int8_t* codes = fields.codes + begin;
+    const auto factor = [&](const int8_t* of) { return static_cast<float>(of[begin / run]); };
+    const float scale = format.has_scales ? d * factor(fields.scales) : d;
+    for (size_t k = 0; k < run; ++k) {
+      to[begin + k] = scale * static_cast<float>(codes[k] - format.offset);
     }
+    if (!format.has_min) continue;
+    const float min = format.has_scales ? -(m * factor(fields.mins)) : m;
+    for (size_t k = 0; k < run; ++k) to[begin + k] += min;
   }
 }
 
