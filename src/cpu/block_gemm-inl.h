@@ -2,9 +2,10 @@
 // as words, then multiplied by all rows of a block with the tile of gemm-inl.h. Included inside
 // namespace penstock::cpu::<isa>, after block_gemv-inl.h.
 
-constexpr size_t kPieceWords = 512;  // of k: 2048 int8, 1024 bf16, 512 f32
+constexpr size_t kPieceWords = 512;  // of k: 1024 bf16, 512 f32
+// Of int8: a piece's words and scales, a tile's rows and its results stay in L1.
+constexpr size_t kPieceGroups = 8;
 static_assert(kSmallRows >= kTileRows / 2, "AddPiece");
-constexpr size_t kPieceGroups = kPieceWords / kGroupWords;
 constexpr size_t kBlockRowsMax = 224 / kTileRows * kTileRows;
 // Bytes of packed rows that are multiplied by a panel while they are in L2.
 constexpr size_t kBlockRowBytes = 512 << 10;
@@ -296,11 +297,21 @@ struct TileRange {
   size_t row(size_t tile) const { return rows * tile / tiles; }
 };
 
-// A range of rows by one panel, added to piece->tile. `next`: read after the panel.
+// Brings the lines of y that rows [begin, end) of a panel go to, so that they can be written.
+inline void FetchResults(const BlockGemmTask& task, size_t column, size_t begin, size_t end) {
+  for (size_t r = begin; r < end; ++r) {
+    const float* y = task.y + r * task.y_stride + column;
+    for (size_t i = 0; i < kPanel; i += kLineWords) __builtin_prefetch(y + i, 1, 3);
+  }
+}
+
+// A range of rows by one panel, whose first column is `column`: added to piece->tile, then to y.
+// `next`: read after the panel.
 template <DType kType, typename Dot>
-void BlockPanel(const BlockGemmTask& task, const TileRange& range, const uint8_t* panel,
-                const uint8_t* next, Piece* piece) {
-  constexpr size_t kGroups = kPieceGroups / (Dot::kInt8 ? 1 : (Dot::kCoarse ? 2 : 4));
+void BlockPanel(const BlockGemmTask& task, const TileRange& range, size_t column,
+                const uint8_t* panel, const uint8_t* next, Piece* piece) {
+  constexpr size_t kGroups =
+      Dot::kInt8 ? kPieceGroups : kPieceWords / kGroupWords / (Dot::kCoarse ? 2 : 4);
   const size_t all = BlockGroups(task.in);
   const size_t words = BlockRowWords(task.dtype);
   for (size_t g = 0; g < all; g += kGroups) {
@@ -315,10 +326,14 @@ void BlockPanel(const BlockGemmTask& task, const TileRange& range, const uint8_t
     for (size_t t = range.begin; t < range.end; ++t) {
       const size_t first = range.row(t);
       const size_t count = range.row(t + 1) - first;
+      const size_t end = first + count < task.rows ? first + count : task.rows;
+      float* tile = piece->tile + (first - range.row(range.begin)) * kPanel;
+      const bool last = g + groups == all;
+      if (last) FetchResults(task, column, first, end);
       const PieceFetch fetch = {ahead + (t - range.begin) * groups * lines * 64, lines};
       AddPiece<kType, Dot, kTileRows>(task.x + first * all * words + g * words * count, count,
-                                      unpacked, *piece, groups, fetch,
-                                      piece->tile + (first - range.row(range.begin)) * kPanel);
+                                      unpacked, *piece, groups, fetch, tile);
+      if (last) FinishBlocks<Dot::kCoarse>(task, column, first, end - first, tile);
     }
   }
 }
@@ -351,9 +366,7 @@ void BlockGemmBy(const BlockGemmTask& task) {
       const uint8_t* panel = task.panels + p * panel_bytes;
       const uint8_t* after = b + 1 < blocks ? task.panels : task.next;
       const uint8_t* next = p + 1 < task.panel_count ? panel + panel_bytes : after;
-      BlockPanel<kType, Dot>(task, range, panel, next, piece);
-      const size_t last = end < task.rows ? end : task.rows;
-      FinishBlocks<Dot::kCoarse>(task, first, begin, last - begin, piece->tile);
+      BlockPanel<kType, Dot>(task, range, first, panel, next, piece);
     }
   }
 }
