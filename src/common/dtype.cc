@@ -10,9 +10,6 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kSmall = 32;   // elements of a block
-constexpr size_t kSuper = 256;  // of the K types: eight or sixteen runs with scales of their own
-
 template <typename T>
 T Load(const std::byte* from, size_t i) {
   T value;
@@ -21,43 +18,6 @@ T Load(const std::byte* from, size_t i) {
 }
 
 }  // namespace
-
-DTypeBlock BlockOf(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kI64:
-      return {1, 8};
-    case DType::kF32:
-    case DType::kI32:
-      return {1, 4};
-    case DType::kF16:
-    case DType::kBf16:
-      return {1, 2};
-    case DType::kI8:
-    case DType::kU8:
-    case DType::kBool:
-      return {1, 1};
-    case DType::kQ8_0:
-      return {kSmall, 34};
-    case DType::kQ4_0:
-      return {kSmall, 18};
-    case DType::kQ4_1:
-      return {kSmall, 20};
-    case DType::kQ5_0:
-      return {kSmall, 22};
-    case DType::kQ5_1:
-      return {kSmall, 24};
-    case DType::kQ4K:
-      return {kSuper, 144};
-    case DType::kQ5K:
-      return {kSuper, 176};
-    case DType::kQ6K:
-      return {kSuper, 210};
-  }
-  return {1, 0};
-}
-
-bool IsBlockType(DType dtype) { return BlockOf(dtype).elements > 1; }
 
 size_t DTypeBytes(DType dtype) {
   PENSTOCK_CHECK(!IsBlockType(dtype));

@@ -34,8 +34,43 @@ struct DTypeBlock {
   size_t elements = 0;
   size_t bytes = 0;
 };
-DTypeBlock BlockOf(DType dtype);
-bool IsBlockType(DType dtype);
+// Static, since kernels of several instruction sets use it: the linker could keep one set's copy
+// for the whole program.
+static constexpr DTypeBlock BlockOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kI64:
+      return {1, 8};
+    case DType::kF32:
+    case DType::kI32:
+      return {1, 4};
+    case DType::kF16:
+    case DType::kBf16:
+      return {1, 2};
+    case DType::kI8:
+    case DType::kU8:
+    case DType::kBool:
+      return {1, 1};
+    case DType::kQ8_0:
+      return {32, 34};
+    case DType::kQ4_0:
+      return {32, 18};
+    case DType::kQ4_1:
+      return {32, 20};
+    case DType::kQ5_0:
+      return {32, 22};
+    case DType::kQ5_1:
+      return {32, 24};
+    case DType::kQ4K:  // the K types: eight or sixteen runs with scales of their own
+      return {256, 144};
+    case DType::kQ5K:
+      return {256, 176};
+    case DType::kQ6K:
+      return {256, 210};
+  }
+  return {1, 0};
+}
+static constexpr bool IsBlockType(DType dtype) { return BlockOf(dtype).elements > 1; }
 
 // Bytes of one element; not of a block type.
 size_t DTypeBytes(DType dtype);

@@ -1,5 +1,6 @@
 // The avx512 build of every kernel. The linker may keep this file's copy of an inline function for
 // the whole program, so nothing of std is instantiated here.
+#include "cpu/block_layout.h"
 #include "cpu/kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)

@@ -2,6 +2,7 @@
 // the whole program, so nothing of std is instantiated here.
 #include <cmath>
 
+#include "cpu/block_layout.h"
 #include "cpu/kernels.h"
 
 namespace penstock::cpu {

@@ -8,4 +8,8 @@
 #include "cpu/attention-inl.h"
 #include "cpu/peak-inl.h"
 #include "cpu/rows-inl.h"
+#include "cpu/block_rows-inl.h"
+#include "cpu/block_codes-inl.h"
+#include "cpu/block_gemv-inl.h"
+#include "cpu/block_gemm-inl.h"
 // clang-format on

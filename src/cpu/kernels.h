@@ -39,7 +39,7 @@ namespace penstock::cpu {
 // Extensions of a processor that kernels use, as bits. Each implies those that the compiler flags
 // of its kernels name besides.
 enum Feature : uint32_t {
-  kAvx2 = 1 << 0,  // and FMA
+  kAvx2 = 1 << 0,  // and FMA, F16C
   kAvxVnni = 1 << 1,
   kAvx512 = 1 << 2,  // F, BW, DQ and VL
   kAvx512Vnni = 1 << 3,
@@ -109,6 +109,48 @@ struct GemmTask {
   const Word* next = nullptr;
 };
 
+// Quantisation of 32 values of a row: x = scale (q - zero).
+struct BlockScale {
+  float scale = 0;
+  float sum = 0;  // scale times the sum of q - zero
+  int16_t zero = 0;
+  int16_t steps = 0;  // the sum of q - zero
+};
+
+// Rows x to what block_gemm reads (see block_layout.h).
+struct PackBlockRowsTask {
+  DType dtype = DType::kI8;
+  const float* x = nullptr;  // [rows, x_stride]
+  size_t x_stride = 0;
+  size_t rows = 0;
+  size_t in = 0;
+  Word* packed = nullptr;  // BlockRowsWords: of all rows
+  // Tiles that are packed, of BlockRowTiles.
+  size_t first_tile = 0;
+  size_t tiles = 0;
+};
+
+// As GemmTask, over neighbouring panels of GGUF blocks.
+struct BlockGemmTask {
+  DType stored = DType::kF32;  // one of kStoredTypes
+  // Of both operands: kI8 (codes as they are by u8 rows; not of kF32, kF16, kBf16), kBf16 or kF32.
+  DType dtype = DType::kI8;
+  const Word* x = nullptr;          // packed by pack_block_rows, all `rows` at once
+  const uint8_t* panels = nullptr;  // [panel_count][BlockPanelBytes]
+  const float* bias = nullptr;      // [panel_count * panel], or null
+  float* y = nullptr;               // [rows, y_stride], the columns of the first panel
+  size_t rows = 0;
+  size_t in = 0;
+  size_t panel_count = 0;
+  size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
+  size_t y_stride = 0;
+  Activation activation = Activation::kNone;
+  bool multiply = false;            // y times the product; not with an activation
+  const float* residual = nullptr;  // [rows, y_stride], added last; may be y; or null
+  void* scratch = nullptr;          // kBlockScratchBytes, 64-byte aligned
+  const uint8_t* next = nullptr;    // what this thread reads next, prefetched; or null
+};
+
 // Scale and shift of a layer norm, [width] each; beta may be null. `gamma` null: no norm at all.
 struct NormWeights {
   const float* gamma = nullptr;
@@ -176,6 +218,9 @@ struct Kernels {
                float* out);
   void (*attention)(const AttentionTask& task);
   size_t (*attention_scratch_floats)(DType dtype, size_t length, size_t head_size);
+  // A group with a NaN or an infinity has the scale NaN, as in pack_rows.
+  void (*pack_block_rows)(const PackBlockRowsTask& task);
+  void (*block_gemm)(const BlockGemmTask& task);
 };
 
 // Null where the compiler did not build that instruction set.

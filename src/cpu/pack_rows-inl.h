@@ -38,6 +38,20 @@ inline void ForFour(const float* x, const float* factors, size_t width, Body&& b
   body(v, i, width - i);
 }
 
+// Quantisation of values in [lowest, lowest + range], which holds 0. `bad`: one of them is a NaN or
+// an infinity. `inverse`: of the scale, 0 where all values are as good as 0.
+inline RowScale ScaleOfRange(float lowest, float range, bool bad, float* inverse) {
+  RowScale out;
+  const bool flat = !(range > 1e-30f);
+  *inverse = flat ? 0 : 255 / range;
+  out.scale = flat ? 0 : range * (1.0f / 255);
+  if (bad) out.scale = __builtin_nanf("");
+  // -lowest <= range: at most 255, and at least 0 even where lowest is infinite (NaN compares so).
+  const float zero = -lowest * *inverse + 0.5f;
+  out.zero = zero > 0 && zero < 256 ? static_cast<int32_t>(zero) : 0;
+  return out;
+}
+
 // `factors`: [in], or null where kFactors is false.
 // The range is widened to hold 0, which is then exact and so is its zero point. Four chains of each
 // kind side by side hide the latency of an operation.
@@ -60,13 +74,8 @@ inline void QuantizeGroup(const float* x, const float* factors, size_t in, uint8
   const Vec checks = Simd::Add(Simd::Add(check[0], check[1]), Simd::Add(check[2], check[3]));
   const float lowest = -Simd::MaxOf(Simd::Sub(Simd::Zero(), lows));
   const float range = Simd::MaxOf(highs) - lowest;
-  const bool flat = !(range > 1e-30f);
-  const float inverse = flat ? 0 : 255 / range;
-  out->scale = flat ? 0 : range * (1.0f / 255);
-  if (Simd::AnyNan(checks)) out->scale = __builtin_nanf("");
-  // -lowest <= range: at most 255, and at least 0 even where lowest is infinite (NaN compares so).
-  const float zero = -lowest * inverse + 0.5f;
-  out->zero = zero > 0 && zero < 256 ? static_cast<int32_t>(zero) : 0;
+  float inverse = 0;
+  *out = ScaleOfRange(lowest, range, Simd::AnyNan(checks), &inverse);
   const Vec factor = Simd::Set(inverse);
   const Vec shift = Simd::Set(static_cast<float>(out->zero));
   ForFour<kFactors>(x, factors, in, [&](const Vec(&v)[4], size_t i, size_t n) {

@@ -6,9 +6,11 @@
 #include <memory>
 #include <random>
 
+#include "cpu/block_linear.h"
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/packed_linear.h"
+#include "cpu/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {
@@ -73,6 +75,12 @@ class Runner {
       Embeds(width);
     }
     Attentions();
+    for (DType stored : kStoredTypes) {
+      for (DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
+        if (dtype == DType::kI8 && !IsBlockType(stored)) continue;
+        for (size_t rows : {1, 3, 29}) Blocks(stored, dtype, rows);
+      }
+    }
     return std::move(results_);
   }
 
@@ -109,6 +117,33 @@ class Runner {
     const double error_max = dtype == DType::kI8 ? 0.01 : Tolerance(in + 16);
     Add(name + kNames[static_cast<int>(activation)] + " k=" + std::to_string(in), std::move(y),
         error_max);
+  }
+
+  void Blocks(DType stored, DType dtype, size_t rows) {
+    const size_t in = 512, out = 77;
+    const std::vector<float> x = inputs_.Make(rows * in);
+    const std::vector<std::byte> blocks =
+        RandomBlocks(stored, out * in / BlockOf(stored).elements, kSeed);
+    const LinearRows weight = {{stored, out, in, blocks.data()}, {}};
+    ThreadPool pool(1, false);
+    const auto linear = BlockLinear::Pack({&weight, 1}, {dtype, {}}, &kernels_, &pool, &arena_);
+    PENSTOCK_CHECK(linear.ok());
+    AlignedBuffer packed((*linear)->PackedWords(rows), &arena_);
+    AlignedBuffer scratch(kBlockScratchBytes / sizeof(float), &arena_);
+    (*linear)->PackRows(x.data(), in, rows, reinterpret_cast<Word*>(packed.data()));
+    std::vector<float> y(rows * out);
+    BlockRun run;
+    run.x = reinterpret_cast<const Word*>(packed.data());
+    run.rows = rows;
+    run.y = y.data();
+    run.y_stride = out;
+    run.scratch = scratch.data();
+    (*linear)->Run(run, 0, (*linear)->panels());
+    // As in Gemm.
+    const double error_max = dtype == DType::kI8 ? 0.01 : Tolerance(in + 16);
+    std::string name = std::string("blocks ") + DTypeName(stored);
+    if (dtype != DType::kF32) name += dtype == DType::kBf16 ? " bf16" : " int8";
+    Add(name + " rows=" + std::to_string(rows), std::move(y), error_max);
   }
 
   void Norms(size_t width) {

@@ -122,6 +122,34 @@ struct Simd {
   }
   static bool AnyNan(Vec v) { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
 
+  // For blocks (see block_layout.h).
+  static Words AndWords(Words a, Words b) { return _mm256_and_si256(a, b); }
+  static Words OrWords(Words a, Words b) { return _mm256_or_si256(a, b); }
+  static Words SubWords(Words a, Words b) { return _mm256_sub_epi32(a, b); }
+  static Words SubBytes(Words a, Words b) { return _mm256_sub_epi8(a, b); }
+  // Lanes shifted by n bits, 0 <= n < 32; the last keeps the sign.
+  static Words ShiftLeft(Words v, int n) { return (Words)((__v8su)v << static_cast<unsigned>(n)); }
+  static Words ShiftRight(Words v, int n) { return (Words)((__v8su)v >> static_cast<unsigned>(n)); }
+  static Words ShiftRightSigned(Words v, int n) { return (Words)((__v8si)v >> n); }
+  // Lane by lane: the sum of the products of the s16 halves.
+  static Words DotHalves(Words a, Words b) { return _mm256_madd_epi16(a, b); }
+  // kLanes f16.
+  static Vec LoadF16(const void* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  // The f16 in the low halves.
+  static Vec LowF16(Words v) {
+    return _mm256_cvtph_ps(Pack16(_mm256_and_si256(v, SetWord(0xffff))));
+  }
+  // 32 bytes.
+  static int SumBytes(const uint8_t* p) {
+    const __m256i sums = _mm256_sad_epu8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+                                         _mm256_setzero_si256());
+    const __m128i two =
+        _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return _mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
+  }
+
   // The compiler no longer knows the value, or must have computed it.
   static void Hide(Words* v) { asm volatile("" : "+x"(*v)); }
   template <typename T>

@@ -65,6 +65,7 @@ struct Simd {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
   }
 #endif
+
   static Words LowHalves(Words v) { return _mm512_slli_epi32(v, 16); }
   static Words HighHalves(Words v) { return _mm512_and_si512(v, SetWord(0xffff0000)); }
   // a in the low halves, b in the high ones.
@@ -100,6 +101,34 @@ struct Simd {
     _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
   }
   static bool AnyNan(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+
+  // For blocks (see block_layout.h).
+  static Words AndWords(Words a, Words b) { return _mm512_and_si512(a, b); }
+  static Words OrWords(Words a, Words b) { return _mm512_or_si512(a, b); }
+  static Words SubWords(Words a, Words b) { return _mm512_sub_epi32(a, b); }
+  static Words SubBytes(Words a, Words b) { return _mm512_sub_epi8(a, b); }
+  // Lanes shifted by n bits, 0 <= n < 32; the last keeps the sign.
+  static Words ShiftLeft(Words v, int n) { return (Words)((__v16su)v << static_cast<unsigned>(n)); }
+  static Words ShiftRight(Words v, int n) {
+    return (Words)((__v16su)v >> static_cast<unsigned>(n));
+  }
+  static Words ShiftRightSigned(Words v, int n) { return (Words)((__v16si)v >> n); }
+  // Lane by lane: the sum of the products of the s16 halves.
+  static Words DotHalves(Words a, Words b) { return _mm512_madd_epi16(a, b); }
+  // kLanes f16.
+  static Vec LoadF16(const void* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  // The f16 in the low halves.
+  static Vec LowF16(Words v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
+  // 32 bytes.
+  static int SumBytes(const uint8_t* p) {
+    const __m256i sums = _mm256_sad_epu8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+                                         _mm256_setzero_si256());
+    const __m128i two =
+        _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return _mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
+  }
 
   // The compiler no longer knows the value, or must have computed it.
   static void Hide(Words* v) { asm volatile("" : "+v"(*v)); }

@@ -101,6 +101,36 @@ struct Simd {
   }
   static bool AnyNan(Vec v) { return vminvq_u32(vceqq_f32(v, v)) == 0; }
 
+  // For blocks (see block_layout.h).
+  static Words AndWords(Words a, Words b) { return vandq_u32(a, b); }
+  static Words OrWords(Words a, Words b) { return vorrq_u32(a, b); }
+  static Words SubWords(Words a, Words b) { return vsubq_u32(a, b); }
+  static Words SubBytes(Words a, Words b) {
+    return vreinterpretq_u32_u8(vsubq_u8(vreinterpretq_u8_u32(a), vreinterpretq_u8_u32(b)));
+  }
+  // Lanes shifted by n bits, 0 <= n < 32; the last keeps the sign.
+  static Words ShiftLeft(Words v, int n) { return vshlq_u32(v, vdupq_n_s32(n)); }
+  static Words ShiftRight(Words v, int n) { return vshlq_u32(v, vdupq_n_s32(-n)); }
+  static Words ShiftRightSigned(Words v, int n) {
+    return vreinterpretq_u32_s32(vshlq_s32(vreinterpretq_s32_u32(v), vdupq_n_s32(-n)));
+  }
+  // Lane by lane: the sum of the products of the s16 halves.
+  static Words DotHalves(Words a, Words b) {
+    const int16x8_t x = Halves(a), y = Halves(b);
+    return vreinterpretq_u32_s32(
+        vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)));
+  }
+  // kLanes f16.
+  static Vec LoadF16(const void* p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const uint16_t*>(p))));
+  }
+  // The f16 in the low halves.
+  static Vec LowF16(Words v) { return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(v))); }
+  // 32 bytes.
+  static int SumBytes(const uint8_t* p) {
+    return vaddlvq_u8(vld1q_u8(p)) + vaddlvq_u8(vld1q_u8(p + 16));
+  }
+
   // The compiler no longer knows the value, or must have computed it.
   static void Hide(Words* v) { asm volatile("" : "+w"(*v)); }
   template <typename T>

@@ -65,6 +65,47 @@ struct Simd {
   }
   static bool AnyNan(Vec v) { return v != v; }
 
+  // For blocks (see block_layout.h).
+  static Words AndWords(Words a, Words b) { return a & b; }
+  static Words OrWords(Words a, Words b) { return a | b; }
+  static Words SubWords(Words a, Words b) { return a - b; }
+  static Words SubBytes(Words a, Words b) {
+    return ((a | 0x80808080) - (b & 0x7f7f7f7f)) ^ ((a ^ ~b) & 0x80808080);
+  }
+  // Shifted by n bits, 0 <= n < 32; the last keeps the sign.
+  static Words ShiftLeft(Words v, int n) { return v << n; }
+  static Words ShiftRight(Words v, int n) { return v >> n; }
+  static Words ShiftRightSigned(Words v, int n) {
+    return static_cast<Words>(static_cast<int32_t>(v) >> n);
+  }
+  // The sum of the products of the s16 halves.
+  static Words DotHalves(Words a, Words b) {
+    const auto product = [a, b](int shift) {
+      return static_cast<int16_t>(a >> shift) * static_cast<int16_t>(b >> shift);
+    };
+    return static_cast<Words>(product(0)) + static_cast<Words>(product(16));
+  }
+  // An f16. Subnormals are normalised by a multiplication, which is exact.
+  static Vec LowF16(Words v) {
+    const uint32_t sign = (v & 0x8000) << 16;
+    const uint32_t rest = v & 0x7fff;
+    uint32_t bits = (rest << 13) + (112u << 23);
+    if (rest >= 0x7c00) bits = 0x7f800000 | (rest & 0x3ff) << 13;  // infinity, NaN
+    if (rest < 0x400) bits = __builtin_bit_cast(uint32_t, static_cast<float>(rest) * 0x1p-24f);
+    return __builtin_bit_cast(float, sign | bits);
+  }
+  static Vec LoadF16(const void* p) {
+    uint16_t half;
+    __builtin_memcpy(&half, p, sizeof(half));
+    return LowF16(half);
+  }
+  // 32 bytes.
+  static int SumBytes(const uint8_t* p) {
+    int sum = 0;
+    for (int i = 0; i < 32; ++i) sum += p[i];
+    return sum;
+  }
+
   // The compiler no longer knows the value, or must have computed it.
   static void Hide(Words* v) { asm volatile("" : "+r"(*v)); }
   template <typename T>

@@ -10,4 +10,6 @@
     PoolRows,
     AttentionHead,
     AttentionScratchFloats,
+    PackBlockRows,
+    BlockGemm,
     // clang-format on

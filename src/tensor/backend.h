@@ -53,6 +53,9 @@ struct PackOptions {
   // kI8 only: [in], positive, or empty: all 1. Column k of the weight is multiplied by its factor
   // and column k of x divided by it, before both are rounded.
   std::span<const float> column_factors;
+  // The parts lie in a mapping of a file that is private and read only: pages that are packed may
+  // be given back to the system, which reads the file again where they are touched.
+  bool mapped_file = false;
 };
 
 class Backend {

@@ -1,0 +1,247 @@
+// Up to kSmallRows rows by panels of GGUF blocks: codes are unpacked in registers, each byte of a
+// panel is read once, and memory is asked for ahead of its use. Included inside namespace
+// penstock::cpu::<isa>, after block_codes-inl.h.
+
+// With more rows the panel is unpacked first (block_gemm-inl.h). The bits are the same.
+constexpr size_t kSmallRows = Simd::kTileRows >= 14 ? 8 : (kLanes == 1 ? 2 : 4);
+
+// How far ahead of its use memory is asked for: into L2 further than the hardware does by itself,
+// then into L1, which has room for few requests. Both together read a tenth faster than either.
+constexpr size_t kAheadBytes = 3072;
+constexpr size_t kNearBytes = 512;
+// Panels that a single row is multiplied by side by side: memory gives more to several streams than
+// to one (3 to 10 % on a Xeon).
+constexpr int kSmallStreams = Simd::kTileRows >= 14 ? 4 : 2;
+
+// Panels this thread reads front to back, and what it reads after them, or null.
+struct Stream {
+  const uint8_t* end;
+  const uint8_t* next;
+
+  // What lies kAheadBytes behind p. A request for what does not exist does nothing.
+  [[gnu::always_inline]] const uint8_t* Ahead(const uint8_t* p) const {
+    const uint8_t* from = p + kAheadBytes;
+    if (from < end || next == nullptr) return from;
+    return next + (from - end);
+  }
+};
+
+// `from`: by Stream::Ahead.
+template <size_t kBytes>
+[[gnu::always_inline]] inline void FetchLines(const uint8_t* from) {
+#pragma GCC unroll 32
+  for (size_t i = 0; i < kBytes; i += 64) {
+    __builtin_prefetch(from + i, 0, 2);
+    __builtin_prefetch(from + i - kAheadBytes + kNearBytes, 0, 3);
+  }
+}
+
+// Adds half `kHalf` of a group (all of it where the type has no halves) to `sums`;
+// `ahead`: by Stream::Ahead.
+template <DType kType, int kRows, int kHalf>
+[[gnu::always_inline]] inline void AddHalf(const Word* rows, const uint8_t* codes,
+                                           const uint8_t* ahead, const Vec (&scales)[kTileVecs],
+                                           Vec (&sums)[kRows][kTileVecs]) {
+  constexpr int kPairs = 4 / Block<kType>::kHalves;
+  Simd::Words dots[kRows][kTileVecs];
+  Simd::Words totals[kTileVecs];  // of the codes
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    totals[v] = Simd::ZeroWords();
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) dots[r][v] = Simd::ZeroWords();
+  }
+  const Simd::Words ones = Simd::SetWord(0x01010101);
+  const auto add_pair = [&]<int kPair>() __attribute__((always_inline)) {
+    // A quarter of the group's bytes at a time, so that requests do not queue up.
+    constexpr size_t kPairBytes = Block<kType>::kGroupBytes * kPanel / 4;
+    FetchLines<kPairBytes>(ahead + kPair * kPairBytes);
+    Simd::Words a[kTileVecs], b[kTileVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVecs; ++v) {
+      Block<kType>::template Pair<kPair>(codes, v, &a[v], &b[v]);
+      totals[v] = DotWords(DotWords(totals[v], ones, a[v]), ones, b[v]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Word* x = rows + 2 * kPair * kRows + r;
+      const Simd::Words x0 = Simd::SetWord(x[0]), x1 = Simd::SetWord(x[kRows]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        dots[r][v] = DotWords(DotWords(dots[r][v], x0, a[v]), x1, b[v]);
+      }
+    }
+  };
+  add_pair.template operator()<kHalf * kPairs>();
+  add_pair.template operator()<kHalf * kPairs + 1>();
+  if constexpr (kPairs == 4) {
+    add_pair.template operator()<2>();
+    add_pair.template operator()<3>();
+  }
+  const Simd::Words offset = Simd::SetWord(static_cast<uint32_t>(Block<kType>::kOffset) << 16);
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    totals[v] = Simd::OrWords(Simd::AndWords(totals[v], Simd::SetWord(0xffff)), offset);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Simd::Words zero = TileScales<kRows>{rows}.ZeroAndSteps(r);
+    const Vec row_scale = TileScales<kRows>{rows}.Scale(r);
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVecs; ++v) {
+      const Simd::Words sum = Simd::SubWords(dots[r][v], Simd::DotHalves(totals[v], zero));
+      sums[r][v] = Simd::Fma(Simd::Mul(Simd::ToFloat(sum), scales[v]), row_scale, sums[r][v]);
+    }
+  }
+}
+
+// Group `index` of a head; `rows`: the same group of the tile.
+template <DType kType, int kRows>
+[[gnu::always_inline]] inline void AddBlockGroup(const Word* rows, const uint8_t* head, int index,
+                                                 const uint8_t* codes, const uint8_t* ahead,
+                                                 Vec (&sums)[kRows][kTileVecs]) {
+  constexpr int kHalves = Block<kType>::kHalves;
+  Vec scales[kHalves][kTileVecs];
+  Vec mins[kTileVecs];
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    Vec one[kHalves];
+    Block<kType>::Scales(head, index, v, one, &mins[v]);
+    for (int h = 0; h < kHalves; ++h) scales[h][v] = one[h];
+  }
+  AddHalf<kType, kRows, 0>(rows, codes, ahead, scales[0], sums);
+  if constexpr (kHalves == 2) AddHalf<kType, kRows, 1>(rows, codes, ahead, scales[1], sums);
+  if constexpr (Block<kType>::kHasMin) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vec row_sum = TileScales<kRows>{rows}.Sum(r);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) sums[r][v] = Simd::Fma(mins[v], row_sum, sums[r][v]);
+    }
+  }
+}
+
+// Panels read side by side.
+template <int kStreams>
+struct PanelStreams {
+  const uint8_t* panels[kStreams];
+  Stream streams[kStreams];
+  const float* biases[kStreams];  // null: none
+};
+
+// tiles[kStreams][kRows][kPanel] = the rows by a panel of each stream, from its bias (or 0) on.
+template <DType kType, int kRows, int kStreams>
+void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, float* tiles) {
+  using B = Block<kType>;
+  Vec sums[kStreams][kRows][kTileVecs];
+#pragma GCC unroll 4
+  for (int s = 0; s < kStreams; ++s) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        sums[s][r][v] =
+            from.biases[s] == nullptr ? Simd::Zero() : Simd::Load(from.biases[s] + v * kLanes);
+      }
+    }
+  }
+  constexpr size_t kHeadBytes = B::kHead * kPanel;
+  constexpr size_t kCodeBytes = B::kGroupBytes * kPanel;
+  for (size_t group = 0; group < groups; group += B::kGroups) {
+    const uint8_t* heads[kStreams];
+#pragma GCC unroll 4
+    for (int s = 0; s < kStreams; ++s) {
+      heads[s] = from.panels[s];
+      from.panels[s] += kHeadBytes;
+      FetchLines<kHeadBytes>(from.streams[s].Ahead(heads[s]));
+    }
+#pragma GCC unroll 1
+    for (int index = 0; index < static_cast<int>(B::kGroups); ++index) {
+#pragma GCC unroll 4
+      for (int s = 0; s < kStreams; ++s) {
+        AddBlockGroup<kType, kRows>(rows, heads[s], index, from.panels[s],
+                                    from.streams[s].Ahead(from.panels[s]), sums[s]);
+        from.panels[s] += kCodeBytes;
+      }
+      rows += BlockRowWords(DType::kI8) * kRows;
+    }
+  }
+#pragma GCC unroll 4
+  for (int s = 0; s < kStreams; ++s) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        Simd::Store(tiles + (s * kRows + r) * kPanel + v * kLanes, sums[s][r][v]);
+      }
+    }
+  }
+}
+
+// One panel's epilogue: the tile, [rows][kPanel], to y from row `row` and column `first` on.
+template <bool kCoarse>
+inline void FinishBlocks(const BlockGemmTask& task, size_t first, size_t row, size_t rows,
+                         const float* tile) {
+  PanelTask part = {};
+  part.activation = task.activation;
+  part.multiply = task.multiply;
+  part.y_stride = task.y_stride;
+  part.cols = task.cols - first < kPanel ? task.cols - first : kPanel;
+  float* y = task.y + row * task.y_stride + first;
+  if (task.residual == nullptr) return Finish<kCoarse>(part, rows, tile, y);
+  const float* residual = task.residual + row * task.y_stride + first;
+  for (size_t r = 0; r < rows; ++r) {
+    ForVectors(part.cols, [&](size_t i, size_t n) {
+      StoreN(y + r * task.y_stride + i,
+             Simd::Add(LoadN(residual + r * task.y_stride + i, n), LoadN(tile + r * kPanel + i, n)),
+             n);
+    });
+  }
+}
+
+// Panels [begin, begin + count), and as many from `step` panels on for each further stream.
+template <DType kType, int kRows, int kStreams>
+void SmallRange(const BlockGemmTask& task, size_t begin, size_t count, size_t step) {
+  const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
+  alignas(64) float tiles[kStreams * kRows * kPanel];
+  for (size_t p = begin; p < begin + count; ++p) {
+    PanelStreams<kStreams> from;
+    for (size_t s = 0; s < kStreams; ++s) {
+      const size_t panel = p + s * step;
+      from.panels[s] = task.panels + panel * panel_bytes;
+      // Then comes the next matrix: its panels are shared out in the same way.
+      const size_t end = begin + s * step + count;
+      from.streams[s] = {task.panels + end * panel_bytes,
+                         task.next == nullptr ? nullptr : task.next + s * step * panel_bytes};
+      from.biases[s] = task.bias == nullptr ? nullptr : task.bias + panel * kPanel;
+    }
+    SmallPanels<kType, kRows, kStreams>(task.x, BlockGroups(task.in), from, tiles);
+    for (size_t s = 0; s < kStreams; ++s) {
+      FinishBlocks<true>(task, (p + s * step) * kPanel, 0, task.rows, tiles + s * kRows * kPanel);
+    }
+  }
+}
+
+template <DType kType, int kRows>
+void SmallGemm(const BlockGemmTask& task) {
+  constexpr int kStreams = kRows == 1 ? kSmallStreams : 1;
+  const size_t step = task.panel_count / kStreams;
+  SmallRange<kType, kRows, kStreams>(task, 0, step, step);
+  const size_t done = kStreams * step;
+  if (done < task.panel_count) SmallRange<kType, kRows, 1>(task, done, task.panel_count - done, 0);
+}
+
+// task.rows <= kSmallRows.
+template <DType kType>
+void SmallGemmOf(const BlockGemmTask& task) {
+  const size_t rows = PaddedRows(task.rows);
+  if (rows == 1) return SmallGemm<kType, 1>(task);
+  if (rows == 2) return SmallGemm<kType, 2>(task);
+  if constexpr (kSmallRows >= 4) {
+    if (rows == 4) return SmallGemm<kType, 4>(task);
+  }
+  if constexpr (kSmallRows >= 8) {
+    if (rows == 6) return SmallGemm<kType, 6>(task);
+    return SmallGemm<kType, 8>(task);
+  }
+}

@@ -1,0 +1,212 @@
+#include "cpu/block_linear.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "common/int_math.h"
+
+namespace penstock::cpu {
+namespace {
+
+// Weights that a thread repacks before it gives their pages back.
+constexpr size_t kRunBytes = 1 << 20;
+
+// The rows from `row` on of the part that holds it; parts stand one below the other.
+TensorView RowsFrom(std::span<const LinearRows> parts, size_t row) {
+  auto left = static_cast<int64_t>(row);
+  for (const LinearRows& part : parts) {
+    if (left < part.weight.rows) return part.weight.Rows(left, part.weight.rows - left);
+    left -= part.weight.rows;
+  }
+  return {};
+}
+
+int64_t RowsOf(std::span<const LinearRows> parts) {
+  int64_t rows = 0;
+  for (const LinearRows& part : parts) rows += part.weight.rows;
+  return rows;
+}
+
+// Gives back the whole pages of a range of a file's private mapping.
+void GiveBackPages(const std::byte* begin, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t from = CeilDiv(reinterpret_cast<uintptr_t>(begin), page) * page;
+  const uintptr_t to = (reinterpret_cast<uintptr_t>(begin) + bytes) / page * page;
+  if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+}
+
+// The same of rows [begin, end) of all parts together.
+void GiveBackRows(std::span<const LinearRows> parts, size_t begin, size_t end) {
+  while (begin < end) {
+    const TensorView rows = RowsFrom(parts, begin);
+    const size_t count = std::min(end - begin, static_cast<size_t>(rows.rows));
+    GiveBackPages(rows.data, count * rows.row_bytes());
+    begin += count;
+  }
+}
+
+Status CheckPart(const LinearRows& part, const LinearRows& first) {
+  const TensorView& weight = part.weight;
+  const TensorView& bias = part.bias;
+  if (weight.dtype != first.weight.dtype || weight.columns != first.weight.columns ||
+      weight.rows <= 0) {
+    return Status::InvalidArgument(
+        "parts of a linear layer must have one type, as many columns and at least a row");
+  }
+  if ((bias.data != nullptr) != (first.bias.data != nullptr)) {
+    return Status::InvalidArgument("a bias for some parts of a linear layer only");
+  }
+  if (bias.data == nullptr) return Status();
+  if (bias.rows != 1 || bias.columns != weight.rows) {
+    return Status::InvalidArgument("a bias of " + std::to_string(bias.rows * bias.columns) +
+                                   " values for " + std::to_string(weight.rows) + " outputs");
+  }
+  if (!ConvertsToF32(bias.dtype)) {
+    return Status::Unsupported(std::string("a bias of type ") + DTypeName(bias.dtype));
+  }
+  return Status();
+}
+
+Status Check(std::span<const LinearRows> parts, const PackOptions& options) {
+  if (parts.empty()) return Status::InvalidArgument("a linear layer without a matrix");
+  const DType stored = parts[0].weight.dtype;
+  const int64_t columns = parts[0].weight.columns;
+  const std::string name = DTypeName(stored);
+  if (std::find(std::begin(kStoredTypes), std::end(kStoredTypes), stored) ==
+      std::end(kStoredTypes)) {
+    return Status::Unsupported("products of " + name + " weights");
+  }
+  for (const LinearRows& part : parts) PENSTOCK_RETURN_IF_ERROR(CheckPart(part, parts[0]));
+  constexpr int64_t kSizeMax = std::numeric_limits<int32_t>::max();
+  if (columns > kSizeMax || RowsOf(parts) > kSizeMax) {
+    return Status::InvalidArgument("a linear layer of more than 2^31 rows or columns");
+  }
+  if (columns <= 0 || !ValidBlockRow(stored, static_cast<size_t>(columns))) {
+    return Status::InvalidArgument("a row of " + std::to_string(columns) + " " + name +
+                                   " values: not a multiple of " +
+                                   std::to_string(BlockOf(stored).elements));
+  }
+  if (options.dtype != DType::kI8) return Status();
+  if (!IsBlockType(stored)) return Status::Unsupported("int8 products of " + name + " weights");
+  if (!options.column_factors.empty()) {
+    return Status::Unsupported("column factors of " + name + " weights");
+  }
+  return Status();
+}
+
+}  // namespace
+
+BlockLinear::BlockLinear(std::span<const LinearRows> parts, DType dtype, const Kernels* kernels,
+                         HugePageArena* arena)
+    : PackedLinear(static_cast<int32_t>(parts[0].weight.columns),
+                   static_cast<int32_t>(RowsOf(parts)), dtype),
+      kernels_(kernels),
+      shape_{parts[0].weight.dtype, static_cast<size_t>(in()), static_cast<size_t>(kernels->panel)},
+      columns_(static_cast<size_t>(out())),
+      panels_(CeilDiv(columns_, shape_.width)),
+      panel_bytes_(BlockPanelBytes(shape_.stored, shape_.in, shape_.width)),
+      weights_(arena->Alloc(panels_ * panel_bytes_)) {
+  if (parts[0].bias.data == nullptr) return;
+  const size_t padded = panels_ * shape_.width;
+  bias_ = arena->Alloc(padded * sizeof(float));
+  float* to = static_cast<float*>(bias_.data);
+  std::fill(to + columns_, to + padded, 0.0f);
+  for (const LinearRows& part : parts) {
+    part.bias.CopyToF32(0, 1, to);
+    to += part.bias.columns;
+  }
+}
+
+Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const LinearRows> parts,
+                                                         const PackOptions& options,
+                                                         const Kernels* kernels, ThreadPool* pool,
+                                                         HugePageArena* arena) {
+  PENSTOCK_RETURN_IF_ERROR(Check(parts, options));
+  std::unique_ptr<BlockLinear> linear(new BlockLinear(parts, options.dtype, kernels, arena));
+  // Threads share runs of panels: large ones, as a system call follows each, but enough of them.
+  const size_t panels = linear->panels_;
+  const size_t share = CeilDiv(panels, 4 * pool->threads());
+  const size_t run = std::clamp<size_t>(kRunBytes / linear->panel_bytes_, 1, share);
+  pool->ParallelFor(CeilDiv(panels, run), [&](size_t index, size_t) {
+    const size_t end = std::min(panels, (index + 1) * run);
+    for (size_t p = index * run; p < end; ++p) linear->PackPanel(parts, p);
+    if (!options.mapped_file) return;
+    const size_t width = linear->shape_.width;
+    GiveBackRows(parts, index * run * width, std::min(linear->columns_, end * width));
+  });
+  // Pages between two runs; and the system maps some beside those touched.
+  if (options.mapped_file) GiveBackRows(parts, 0, linear->columns_);
+  return linear;
+}
+
+void BlockLinear::PackPanel(std::span<const LinearRows> parts, size_t index) {
+  constexpr size_t kWidthMax = 64;
+  PENSTOCK_CHECK(shape_.width <= kWidthMax);
+  const std::byte* rows[kWidthMax];
+  const size_t first = index * shape_.width;
+  const size_t count = std::min(shape_.width, columns_ - first);
+  for (size_t c = 0; c < count; ++c) rows[c] = RowsFrom(parts, first + c).data;
+  uint8_t* to = static_cast<uint8_t*>(weights_.data) + index * panel_bytes_;
+  if (count < shape_.width) std::memset(to, 0, panel_bytes_);
+  WriteBlockPanel(shape_, {rows, count}, to);
+}
+
+uint64_t BlockLinear::bytes() const {
+  const size_t bias_bytes = bias_.data == nullptr ? 0 : panels_ * shape_.width * sizeof(float);
+  return panels_ * panel_bytes_ + bias_bytes;
+}
+
+const uint8_t* BlockLinear::panel(size_t index) const {
+  return static_cast<const uint8_t*>(weights_.data) + index * panel_bytes_;
+}
+
+void BlockLinear::ReadRow(size_t row, float* to) const {
+  ReadBlockPanelRow(shape_, panel(row / shape_.width), row % shape_.width, to);
+}
+
+size_t BlockLinear::RowTiles(size_t rows) const {
+  return BlockRowTiles(rows, static_cast<size_t>(kernels_->tile_rows));
+}
+
+void BlockLinear::PackRows(const float* x, size_t x_stride, size_t rows, Word* packed,
+                           size_t first_tile, size_t tiles) const {
+  PackBlockRowsTask task;
+  task.dtype = dtype();
+  task.x = x;
+  task.x_stride = x_stride;
+  task.rows = rows;
+  task.in = shape_.in;
+  task.packed = packed;
+  task.first_tile = first_tile;
+  task.tiles = tiles;
+  kernels_->pack_block_rows(task);
+}
+
+void BlockLinear::Run(const BlockRun& run, size_t first_panel, size_t panel_count) const {
+  const size_t first = first_panel * shape_.width;
+  BlockGemmTask task;
+  task.stored = shape_.stored;
+  task.dtype = dtype();
+  task.x = run.x;
+  task.panels = panel(first_panel);
+  task.bias = bias_.data == nullptr ? nullptr : static_cast<const float*>(bias_.data) + first;
+  task.y = run.y + first;
+  task.rows = run.rows;
+  task.in = shape_.in;
+  task.panel_count = panel_count;
+  task.cols = std::min(columns_, (first_panel + panel_count) * shape_.width) - first;
+  task.y_stride = run.y_stride;
+  task.activation = run.activation;
+  task.multiply = run.multiply;
+  task.residual = run.residual == nullptr ? nullptr : run.residual + first;
+  task.scratch = run.scratch;
+  task.next = run.next;
+  if (panel_count > 0 && run.rows > 0) kernels_->block_gemm(task);
+}
+
+}  // namespace penstock::cpu

@@ -1,0 +1,111 @@
+// Packs activations in groups of 32 (see block_layout.h). Included inside namespace
+// penstock::cpu::<isa>, after pack_rows-inl.h.
+
+constexpr size_t kGroupVecs = kBlockGroup / kLanes;
+
+// Range of 32 values, widened to hold 0. `inverse`: see ScaleOfRange.
+inline RowScale BlockRange(const float* x, float* inverse) {
+  Vec low = Simd::Zero(), high = Simd::Zero();
+  Vec check = Simd::Zero();  // stays 0 unless there is a NaN or an infinity
+#pragma GCC unroll 8
+  for (size_t j = 0; j < kGroupVecs; ++j) {
+    const Vec v = Simd::Load(x + j * kLanes);
+    low = Simd::Min(v, low);
+    high = Simd::Max(v, high);
+    check = Simd::Fma(v, Simd::Zero(), check);
+  }
+  const float lowest = -Simd::MaxOf(Simd::Sub(Simd::Zero(), low));
+  return ScaleOfRange(lowest, Simd::MaxOf(high) - lowest, Simd::AnyNan(check), inverse);
+}
+
+// Three passes, each with independent steps, over a row that stays in L1. `in`: whole groups.
+inline void QuantizeBlocks(const float* x, size_t in, uint8_t* to, BlockScale* scales) {
+  const size_t groups = in / kBlockGroup;
+  for (size_t g = 0; g < groups; ++g) {
+    float inverse = 0;
+    const RowScale range = BlockRange(x + g * kBlockGroup, &inverse);
+    scales[g].scale = range.scale;
+    scales[g].zero = static_cast<int16_t>(range.zero);
+    scales[g].sum = inverse;  // until the last pass
+  }
+  for (size_t i = 0; i < in; i += 4 * kLanes) {
+    const size_t vecs = in - i < 4 * kLanes ? kGroupVecs : 4;
+    Vec q[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
+    for (size_t j = 0; j < vecs; ++j) {
+      const BlockScale& scale = scales[(i + j * kLanes) / kBlockGroup];
+      q[j] = Simd::Fma(Simd::Load(x + i + j * kLanes), Simd::Set(scale.sum),
+                       Simd::Set(static_cast<float>(scale.zero)));
+    }
+    if (vecs == 4) {
+      Simd::StoreBytes(to + i, q);
+    } else {
+      uint8_t bytes[4 * kLanes];
+      Simd::StoreBytes(bytes, q);
+      __builtin_memcpy(to + i, bytes, kBlockGroup);
+    }
+  }
+  for (size_t g = 0; g < groups; ++g) {
+    const int steps = Simd::SumBytes(to + g * kBlockGroup) - 32 * scales[g].zero;
+    scales[g].steps = static_cast<int16_t>(steps);
+    scales[g].sum = scales[g].scale * static_cast<float>(steps);
+  }
+}
+
+// Part of a row, as it is before it goes to its place.
+constexpr size_t kRowPiece = 1024;
+struct RowPiece {
+  alignas(64) Word words[kRowPiece];
+  BlockScale scales[kRowPiece / kBlockGroup];
+};
+
+// `count` values, zero-padded to whole groups.
+inline void PackRowPiece(DType dtype, const float* x, size_t count, RowPiece* piece) {
+  const size_t end = BlockGroups(count) * kBlockGroup;
+  if (dtype == DType::kF32) {
+    CopyRow(x, count, reinterpret_cast<float*>(piece->words));
+    __builtin_memset(piece->words + count, 0, (end - count) * sizeof(float));
+  } else if (dtype == DType::kBf16) {
+    uint16_t* halves = reinterpret_cast<uint16_t*>(piece->words);
+    RoundRowBf16(x, count, halves);
+    __builtin_memset(halves + count, 0, (end - count) * sizeof(uint16_t));
+  } else {
+    QuantizeBlocks(x, count, reinterpret_cast<uint8_t*>(piece->words), piece->scales);
+  }
+}
+
+// x[in] into column `to` of a tile of `width` rows.
+inline void PackTileRow(DType dtype, const float* x, size_t in, size_t width, Word* to) {
+  const size_t words = BlockRowWords(dtype);
+  const size_t codes = dtype == DType::kI8 ? kGroupWords : words;
+  RowPiece piece;
+  for (size_t begin = 0; begin < in; begin += kRowPiece) {
+    const size_t count = in - begin < kRowPiece ? in - begin : kRowPiece;
+    PackRowPiece(dtype, x + begin, count, &piece);
+    for (size_t g = 0; g < BlockGroups(count); ++g) {
+      for (size_t w = 0; w < codes; ++w) to[w * width] = piece.words[g * codes + w];
+      if (dtype == DType::kI8) {
+        const Word* scale = reinterpret_cast<const Word*>(&piece.scales[g]);
+        for (size_t w = 0; w < 3; ++w) to[(codes + w) * width] = scale[w];
+      }
+      to += words * width;
+    }
+  }
+}
+
+void PackBlockRows(const PackBlockRowsTask& task) {
+  const size_t row_words = BlockGroups(task.in) * BlockRowWords(task.dtype);
+  for (size_t t = task.first_tile; t < task.first_tile + task.tiles; ++t) {
+    const size_t begin = BlockTileBegin(task.rows, kTileRows, t);
+    const size_t end = BlockTileBegin(task.rows, kTileRows, t + 1);
+    Word* tile = task.packed + begin * row_words;
+    const size_t width = end - begin;
+    for (size_t r = begin; r < end; ++r) {
+      Word* to = tile + r - begin;
+      if (r < task.rows) {
+        PackTileRow(task.dtype, task.x + r * task.x_stride, task.in, width, to);
+      } else {
+        for (size_t i = 0; i < row_words; ++i) to[i * width] = 0;
+      }
+    }
+  }
+}
