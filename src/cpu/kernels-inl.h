@@ -8,4 +8,7 @@
 #include "cpu/attention-inl.h"
 #include "cpu/peak-inl.h"
 #include "cpu/rows-inl.h"
+#include "cpu/heads-inl.h"
+#include "cpu/kv_types-inl.h"
+#include "cpu/paged_attention-inl.h"
 // clang-format on

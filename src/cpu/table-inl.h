@@ -10,4 +10,11 @@
     PoolRows,
     AttentionHead,
     AttentionScratchFloats,
+    AppendKv,
+    AttendChunk,
+    AttendScratchFloats,
+    JoinParts,
+    FinishLines,
+    PrepareHeads,
+    RmsNorm,
     // clang-format on
