@@ -101,14 +101,16 @@ struct AttendTask {
   size_t rows = 0;
   size_t heads = 0;
   int32_t first_position = 0;
-  size_t chunk = 0;               // keys [chunk * kKvChunk, (chunk + 1) * kKvChunk)
-  float scale = 1;                // of the scores
-  float soft_cap = 0;             // score = cap tanh(score / cap); 0: none
-  int32_t window = 0;             // 0: none
-  ScorePart* scores = nullptr;    // [lines]
-  float* parts = nullptr;         // [lines, KvRowValues(head_size)]: sums of e^(score - max) value
-  float* scratch = nullptr;       // attend_scratch_floats floats, 64-byte aligned
-  const uint8_t* next = nullptr;  // the block this thread reads next, prefetched; or null
+  size_t chunk = 0;             // keys [chunk * kKvChunk, (chunk + 1) * kKvChunk)
+  float scale = 1;              // of the scores
+  float soft_cap = 0;           // score = cap tanh(score / cap); 0: none
+  int32_t window = 0;           // 0: none
+  ScorePart* scores = nullptr;  // [lines]
+  float* parts = nullptr;       // [lines, KvRowValues(head_size)]: sums of e^(score - max) value
+  float* scratch = nullptr;     // attend_scratch_floats floats, 64-byte aligned
+  // What this thread attends to next, or null: those blocks are fetched meanwhile. Of it only kv,
+  // chunk, first_position, rows and window are read.
+  const AttendTask* next = nullptr;
 };
 
 // Adds the next chunk's parts to what the chunks before it gave, line by line. A line whose sum is

@@ -12,9 +12,8 @@
 
 constexpr size_t kChunkBlocks = kKvChunk / kKvBlock;
 static_assert(kKvBlock % kPanel == 0);
-// How far ahead a block is fetched.
-constexpr size_t kFetchBytes = 8192;
-constexpr size_t kFetchBlocksMax = 8;
+// How far ahead halves of blocks (keys, or values) are fetched where the next task is not known.
+constexpr size_t kFetchHalves = 4;
 
 struct AttendSizes {
   AttendSizes(DType type, size_t head_size) {
@@ -59,47 +58,6 @@ template <typename Kv, int kRows, int kVecs, int kPhase>
   }
 }
 
-// `steps` rows of lanes, row_bytes apart. What lies `ahead` bytes from them is fetched.
-template <typename Kv, int kRows, int kVecs>
-[[gnu::always_inline]] inline void AddSteps(Vec (&sums)[kRows][kVecs], const Word* x,
-                                            size_t x_stride, const uint8_t* lanes, size_t row_bytes,
-                                            size_t steps, ptrdiff_t ahead) {
-  constexpr size_t kBytes = kVecs * kLanes * kLaneBytes<Kv>;
-  for (size_t k = 0; k < steps; ++k) {
-#pragma GCC unroll 8
-    for (size_t b = 0; b < kBytes; b += 64) __builtin_prefetch(lanes + ahead + b);
-    AddLanes<Kv, kRows, kVecs, 0>(sums, x + k, x_stride, lanes);
-    if constexpr (Kv::kPhases == 2) AddLanes<Kv, kRows, kVecs, 1>(sums, x + k, x_stride, lanes);
-    lanes += row_bytes;
-  }
-}
-
-// Scores of one block's keys.
-template <typename Kv, int kRows>
-inline void ScoreTile(const Word* x, size_t x_stride, size_t steps, const uint8_t* block,
-                      const float* key_scales, ptrdiff_t ahead, float* scores,
-                      size_t score_stride) {
-  for (size_t j = 0; j < kKvBlock; j += kPanel) {
-    Vec sums[kRows][kTileVecs];
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Simd::Zero();
-    }
-    AddSteps<Kv, kRows, kTileVecs>(sums, x, x_stride, block + j * kLaneBytes<Kv>,
-                                   kKvBlock * kLaneBytes<Kv>, steps, ahead);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) {
-        Vec sum = sums[r][c];
-        if constexpr (Kv::kScaled) sum = Simd::Mul(sum, Simd::Load(key_scales + j + c * kLanes));
-        Simd::Store(scores + r * score_stride + j + c * kLanes, sum);
-      }
-    }
-  }
-}
-
 // What a tile works on.
 struct Tile {
   const Word* queries;
@@ -109,18 +67,80 @@ struct Tile {
   size_t value_row;    // bytes of a row of values
   float* parts;
   size_t part_stride;
-  size_t count;                         // blocks
-  const uint8_t* blocks[kChunkBlocks];  // their keys
-  ptrdiff_t values;                     // from keys to values
-  // Block i's keys, then block i - count's values, then what follows.
-  const uint8_t* order[2 * kChunkBlocks + kFetchBlocksMax];
-  size_t fetch_blocks;
-
-  ptrdiff_t Ahead(size_t i) const {
-    const uint8_t* next = order[i + fetch_blocks];
-    return next == nullptr ? 0 : next - order[i];
-  }
+  size_t key_scales, value_scales;  // bytes from a block's beginning
+  size_t count;                     // blocks
+  // Block i's keys, then block i - count's values: where they lie, and how far from there what is
+  // fetched meanwhile.
+  const uint8_t* order[2 * kChunkBlocks];
+  ptrdiff_t ahead[2 * kChunkBlocks];
 };
+
+// Fetches kVecs vectors of lanes into L2.
+template <typename Kv, int kVecs>
+[[gnu::always_inline]] inline void FetchLanes(const uint8_t* lanes) {
+  constexpr size_t kBytes = kVecs * kLanes * kLaneBytes<Kv>;
+#pragma GCC unroll 8
+  for (size_t b = 0; b < kBytes; b += 64) __builtin_prefetch(lanes + b, 0, 2);
+}
+
+// Blocks whose keys a tile of `rows` lines takes side by side: with few lines one block's chains of
+// additions would wait for themselves.
+constexpr int ScoreBlocks(int rows) {
+  const int sums = kTileRows * kTileVecs;
+  const int block = rows * kTileVecs;
+  return block * 4 <= sums ? 4 : (block * 2 <= sums ? 2 : 1);
+}
+
+// Scores of the keys of kBlocks blocks, b and following.
+template <typename Kv, int kRows, int kBlocks>
+inline void ScoreTile(const Tile& tile, const AttendSizes& sizes, size_t b) {
+  for (size_t j = 0; j < kKvBlock; j += kPanel) {
+    Vec sums[kBlocks][kRows][kTileVecs];
+    const uint8_t* lanes[kBlocks];
+#pragma GCC unroll 4
+    for (int n = 0; n < kBlocks; ++n) {
+      lanes[n] = tile.order[b + n] + j * kLaneBytes<Kv>;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+        for (int c = 0; c < kTileVecs; ++c) sums[n][r][c] = Simd::Zero();
+      }
+    }
+    for (size_t k = 0; k < tile.query_steps; ++k) {
+      const Word* x = tile.queries + k;
+#pragma GCC unroll 4
+      for (int n = 0; n < kBlocks; ++n) {
+        FetchLanes<Kv, kTileVecs>(lanes[n] + tile.ahead[b + n]);
+        AddLanes<Kv, kRows, kTileVecs, 0>(sums[n], x, sizes.query_stride, lanes[n]);
+        if constexpr (Kv::kPhases == 2) {
+          AddLanes<Kv, kRows, kTileVecs, 1>(sums[n], x, sizes.query_stride, lanes[n]);
+        }
+        lanes[n] += kKvBlock * kLaneBytes<Kv>;
+      }
+    }
+#pragma GCC unroll 4
+    for (int n = 0; n < kBlocks; ++n) {
+      const auto* scales = reinterpret_cast<const float*>(tile.order[b + n] + tile.key_scales) + j;
+      float* scores = tile.scores + (b + n) * kKvBlock + j;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+        for (int c = 0; c < kTileVecs; ++c) {
+          Vec sum = sums[n][r][c];
+          if constexpr (Kv::kScaled) sum = Simd::Mul(sum, Simd::Load(scales + c * kLanes));
+          Simd::Store(scores + r * sizes.score_stride + c * kLanes, sum);
+        }
+      }
+    }
+  }
+}
+
+// Scores of blocks [b, count), as many at once as remain.
+template <typename Kv, int kRows, int kBlocks>
+inline void ScoreColumns(const Tile& tile, const AttendSizes& sizes, size_t b) {
+  for (; b + kBlocks <= tile.count; b += kBlocks) ScoreTile<Kv, kRows, kBlocks>(tile, sizes, b);
+  if constexpr (kBlocks > 1) ScoreColumns<Kv, kRows, kBlocks / 2>(tile, sizes, b);
+}
 
 // Sums of the values of blocks [begin, end), kVecs vectors from column d on.
 template <typename Kv, int kRows, int kVecs>
@@ -136,9 +156,16 @@ inline void ValueTile(const Tile& tile, size_t weight_stride, size_t d, size_t b
     }
   }
   for (size_t b = begin; b < end; ++b) {
-    AddSteps<Kv, kRows, kVecs>(sums, static_cast<const Word*>(tile.weights) + b * kSteps,
-                               weight_stride, tile.order[tile.count + b] + d * kLaneBytes<Kv>,
-                               tile.value_row, kSteps, tile.Ahead(tile.count + b));
+    const Word* x = static_cast<const Word*>(tile.weights) + b * kSteps;
+    const uint8_t* lanes = tile.order[tile.count + b] + d * kLaneBytes<Kv>;
+    const ptrdiff_t ahead = tile.ahead[tile.count + b];
+    for (size_t k = 0; k < kSteps; ++k) {
+      FetchLanes<Kv, kVecs>(lanes + ahead);
+      AddLanes<Kv, kRows, kVecs, 0>(sums, x + k, weight_stride, lanes);
+      if constexpr (Kv::kPhases == 2)
+        AddLanes<Kv, kRows, kVecs, 1>(sums, x + k, weight_stride, lanes);
+      lanes += tile.value_row;
+    }
   }
   // Adding 0 turns -0 into 0, as the weights of unseen keys would.
 #pragma GCC unroll 16
@@ -168,15 +195,11 @@ inline size_t ValueColumns(const Tile& tile, size_t weight_stride, size_t d, siz
 
 // The first `rows` lines of the tile: scores of all blocks, or sums of all values.
 template <typename Kv, int kRows>
-void TileScores(const Tile& tile, const AttendSizes& sizes, size_t rows, size_t key_scales) {
+void TileScores(const Tile& tile, const AttendSizes& sizes, size_t rows) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return TileScores<Kv, kRows - 1>(tile, sizes, rows, key_scales);
+    if (rows < kRows) return TileScores<Kv, kRows - 1>(tile, sizes, rows);
   }
-  for (size_t b = 0; b < tile.count; ++b) {
-    ScoreTile<Kv, kRows>(tile.queries, sizes.query_stride, tile.query_steps, tile.blocks[b],
-                         reinterpret_cast<const float*>(tile.blocks[b] + key_scales), tile.Ahead(b),
-                         tile.scores + b * kKvBlock, sizes.score_stride);
-  }
+  ScoreColumns<Kv, kRows, ScoreBlocks(kRows)>(tile, sizes, 0);
 }
 
 template <typename Kv, int kRows>
@@ -211,8 +234,8 @@ inline void ForSeen(size_t lo, size_t hi, Body&& body) {
 // Weights of the tile's keys for one line, which sees keys [lo, hi) of them: e^(score - max), 0 for
 // the others; lo == hi: sees none.
 template <typename Kv>
-inline ScorePart SoftmaxLine(const Tile& tile, float soft_cap, size_t value_scales, float* scores,
-                             void* weights, size_t lo, size_t hi) {
+inline ScorePart SoftmaxLine(const Tile& tile, float soft_cap, float* scores, void* weights,
+                             size_t lo, size_t hi) {
   const size_t count = tile.count * kKvBlock;
   if (lo == hi) {
     __builtin_memset(weights, 0, count * (Kv::kCoarse ? sizeof(Half) : sizeof(float)));
@@ -250,7 +273,8 @@ inline ScorePart SoftmaxLine(const Tile& tile, float soft_cap, size_t value_scal
     sum = Simd::Add(sum, e);
     if constexpr (Kv::kScaled) {
       const auto* scales =
-          reinterpret_cast<const float*>(tile.blocks[i / kKvBlock] + value_scales) + i % kKvBlock;
+          reinterpret_cast<const float*>(tile.order[i / kKvBlock] + tile.value_scales) +
+          i % kKvBlock;
       e = Simd::Mul(e, Simd::Load(scales));
     }
     store(i, e);
@@ -292,22 +316,42 @@ struct Seen {
   size_t lo, hi;
 };
 
-// Blocks [first, first + count) of the sequence.
-inline void ListBlocks(const AttendTask& task, const KvLayout& layout, size_t first, size_t count,
-                       Tile* tile) {
-  tile->count = count;
-  tile->values = static_cast<ptrdiff_t>(layout.values);
-  tile->fetch_blocks = (kFetchBytes + layout.values - 1) / layout.values;
-  if (tile->fetch_blocks > kFetchBlocksMax) tile->fetch_blocks = kFetchBlocksMax;
-  for (size_t b = 0; b < count; ++b) {
-    const uint8_t* block =
-        task.kv.base + static_cast<size_t>(task.kv.block_ids[first + b]) * task.kv.block_stride;
-    tile->blocks[b] = block;
-    tile->order[b] = block;
-    tile->order[count + b] = block + layout.values;
+// The chunk's blocks with keys that rows [begin, end) see.
+struct SeenBlocks {
+  SeenBlocks(const AttendTask& task, size_t begin, size_t end) {
+    const size_t chunk = task.chunk * kKvChunk;
+    Seen seen(task, begin);
+    seen.hi = Seen(task, end - 1).hi;
+    seen.Cut(chunk, chunk + kKvChunk);
+    first = (chunk + seen.lo) / kKvBlock;
+    count = seen.lo == seen.hi ? 0 : (chunk + seen.hi - 1) / kKvBlock + 1 - first;
   }
-  for (size_t i = 0; i < kFetchBlocksMax; ++i) {
-    tile->order[2 * count + i] = i == 0 ? task.next : nullptr;
+  size_t first, count;
+};
+
+inline const uint8_t* BlockAt(const KvView& kv, size_t i) {
+  return kv.base + static_cast<size_t>(kv.block_ids[i]) * kv.block_stride;
+}
+
+// The tile's blocks, and what is fetched during each half of one: the same half of the next task's
+// blocks in the order they lie in memory; without a next task, what comes a few halves later.
+inline void ListBlocks(const AttendTask& task, const KvLayout& layout, const SeenBlocks& seen,
+                       const AttendTask* next, Tile* tile) {
+  const size_t count = seen.count;
+  tile->count = count;
+  for (size_t b = 0; b < count; ++b) {
+    tile->order[b] = BlockAt(task.kv, seen.first + b);
+    tile->order[count + b] = tile->order[b] + layout.values;
+  }
+  for (size_t i = 0; i < 2 * count; ++i) {
+    tile->ahead[i] =
+        i + kFetchHalves < 2 * count ? tile->order[i + kFetchHalves] - tile->order[i] : 0;
+  }
+  if (next == nullptr) return;
+  const SeenBlocks blocks(*next, 0, next->rows);
+  for (size_t i = 0; i < 2 * count && i < 2 * blocks.count; ++i) {
+    const uint8_t* half = BlockAt(next->kv, blocks.first + i / 2) + i % 2 * layout.values;
+    tile->ahead[i] = half - tile->order[i];
   }
 }
 
@@ -316,20 +360,16 @@ template <typename Kv>
 void AttendTile(const AttendTask& task, const KvLayout& layout, const AttendSizes& sizes,
                 size_t begin, size_t lines) {
   const size_t size = static_cast<size_t>(task.kv.head_size);
-  // Keys that any of the tile's rows sees.
-  const size_t chunk = task.chunk * kKvChunk;
-  Seen all(task, begin / task.heads);
-  all.hi = Seen(task, (begin + lines - 1) / task.heads).hi;
-  all.Cut(chunk, chunk + kKvChunk);
+  const SeenBlocks seen(task, begin / task.heads, (begin + lines - 1) / task.heads + 1);
   float* parts = task.parts + begin * layout.row_values;
-  if (all.lo == all.hi) {
+  if (seen.count == 0) {
     for (size_t l = 0; l < lines; ++l) task.scores[begin + l] = {-3.0e38f, 0};
     __builtin_memset(parts, 0, lines * layout.row_values * sizeof(float));
     return;
   }
-  const size_t first = chunk / kKvBlock + all.lo / kKvBlock;
   Tile tile;
-  ListBlocks(task, layout, first, (all.hi - 1) / kKvBlock - all.lo / kKvBlock + 1, &tile);
+  const bool last = begin + lines == task.rows * task.heads;
+  ListBlocks(task, layout, seen, last ? task.next : nullptr, &tile);
   Word* queries = reinterpret_cast<Word*>(task.scratch);
   tile.queries = queries;
   tile.scores = task.scratch + sizes.queries;
@@ -338,19 +378,21 @@ void AttendTile(const AttendTask& task, const KvLayout& layout, const AttendSize
   tile.value_row = layout.row_values * layout.lane_bytes;
   tile.parts = parts;
   tile.part_stride = layout.row_values;
+  tile.key_scales = layout.key_scales;
+  tile.value_scales = layout.value_scales;
   for (size_t l = 0; l < lines; ++l) {
     const size_t row = (begin + l) / task.heads;
     const size_t head = (begin + l) % task.heads;
     PackLine<Kv>(task.q + row * task.q_stride + head * size, size, task.scale,
                  queries + l * sizes.query_stride);
   }
-  TileScores<Kv, kTileRows>(tile, sizes, lines, layout.key_scales);
+  TileScores<Kv, kTileRows>(tile, sizes, lines);
   for (size_t l = 0; l < lines; ++l) {
-    Seen seen(task, (begin + l) / task.heads);
-    seen.Cut(first * kKvBlock, (first + tile.count) * kKvBlock);
+    Seen keys(task, (begin + l) / task.heads);
+    keys.Cut(seen.first * kKvBlock, (seen.first + seen.count) * kKvBlock);
     task.scores[begin + l] = SoftmaxLine<Kv>(
-        tile, task.soft_cap, layout.value_scales, tile.scores + l * sizes.score_stride,
-        static_cast<float*>(tile.weights) + l * sizes.weight_stride, seen.lo, seen.hi);
+        tile, task.soft_cap, tile.scores + l * sizes.score_stride,
+        static_cast<float*>(tile.weights) + l * sizes.weight_stride, keys.lo, keys.hi);
   }
   TileValues<Kv, kTileRows>(tile, sizes, lines);
 }

@@ -172,6 +172,9 @@ class Sequence {
     // The chunk after the last one: nothing is seen there.
     for (size_t chunk = 0; chunk * kKvChunk < end + kKvChunk; ++chunk) {
       task.chunk = chunk;
+      cpu::AttendTask next = task;
+      ++next.chunk;
+      task.next = chunk % 3 == 0 ? nullptr : &next;
       kernels_->attend_chunk(task);
       kernels_->join_parts(join);
     }
