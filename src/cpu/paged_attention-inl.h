@@ -88,7 +88,7 @@ template <typename Kv, int kVecs>
 constexpr int ScoreBlocks(int rows) {
   const int sums = kTileRows * kTileVecs;
   const int block = rows * kTileVecs;
-  return block * 4 <= sums ? 4 : (block * 2 <= sums ? 2 : 1);
+  return block * 2 <= sums ? 2 : 1;
 }
 
 // Scores of the keys of kBlocks blocks, b and following.
