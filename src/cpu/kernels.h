@@ -32,6 +32,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "cpu/kv_layout.h"
 #include "tensor/op_kinds.h"
 
 namespace penstock::cpu {
@@ -49,6 +50,7 @@ enum Feature : uint32_t {
 
 // May alias floats, bf16 or bytes in memory.
 typedef uint32_t __attribute__((__may_alias__)) Word;
+typedef uint16_t __attribute__((__may_alias__)) Half;
 
 constexpr size_t kScaleGroup = 128;
 constexpr size_t kLineWords = 16;
@@ -218,6 +220,17 @@ struct Kernels {
                float* out);
   void (*attention)(const AttentionTask& task);
   size_t (*attention_scratch_floats)(DType dtype, size_t length, size_t head_size);
+
+  // Attention of decoders, over cached keys and values (see kv_layout.h).
+  void (*append_kv)(const AppendTask& task);
+  void (*attend_chunk)(const AttendTask& task);
+  size_t (*attend_scratch_floats)(DType type, size_t head_size);
+  void (*join_parts)(const JoinTask& task);
+  void (*finish_lines)(const FinishTask& task);
+  void (*prepare_heads)(const HeadTask& task);
+  // y[rows, width] = x / sqrt(mean of x^2 + epsilon) * gamma; y may be x.
+  void (*rms_norm)(const float* x, size_t rows, size_t width, const float* gamma, float epsilon,
+                   float* y);
   // A group with a NaN or an infinity has the scale NaN, as in pack_rows.
   void (*pack_block_rows)(const PackBlockRowsTask& task);
   void (*block_gemm)(const BlockGemmTask& task);

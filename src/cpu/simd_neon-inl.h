@@ -99,6 +99,20 @@ struct Simd {
     vst1q_u8(p, vcombine_u8(vqmovn_u16(vcombine_u16(halves[0], halves[1])),
                             vqmovn_u16(vcombine_u16(halves[2], halves[3]))));
   }
+  static Vec LoadF16(const Half* p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p))));
+  }
+  static void StoreF16(Half* p, Vec v, size_t n) {
+    const uint16x4_t packed = vreinterpret_u16_f16(vcvt_f16_f32(v));
+    __builtin_memcpy(p, &packed, n * sizeof(Half));
+  }
+  // Bytes of s8 as floats.
+  static Vec LoadS8(const int8_t* p) {
+    int32_t bytes;
+    __builtin_memcpy(&bytes, p, sizeof(bytes));
+    const int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+  }
   static bool AnyNan(Vec v) { return vminvq_u32(vceqq_f32(v, v)) == 0; }
 
   // For blocks (see block_layout.h).

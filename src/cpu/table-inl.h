@@ -10,6 +10,13 @@
     PoolRows,
     AttentionHead,
     AttentionScratchFloats,
+    AppendKv,
+    AttendChunk,
+    AttendScratchFloats,
+    JoinParts,
+    FinishLines,
+    PrepareHeads,
+    RmsNorm,
     PackBlockRows,
     BlockGemm,
     // clang-format on
