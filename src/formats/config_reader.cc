@@ -426,27 +426,6 @@ constexpr std::array kArchitectures = {
 
 }  // namespace
 
-std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name) {
-  constexpr std::pair<std::string_view, HiddenActivation> kNames[] = {
-      {"gelu", HiddenActivation::kGelu},
-      {"gelu_python", HiddenActivation::kGelu},
-      {"gelu_new", HiddenActivation::kGeluTanh},
-      {"gelu_fast", HiddenActivation::kGeluTanh},
-      {"gelu_accurate", HiddenActivation::kGeluTanh},
-      {"gelu_pytorch_tanh", HiddenActivation::kGeluTanh},
-      {"gelu_python_tanh", HiddenActivation::kGeluTanh},
-      {"relu", HiddenActivation::kRelu},
-      {"silu", HiddenActivation::kSilu},
-      {"swish", HiddenActivation::kSilu},
-      {"tanh", HiddenActivation::kTanh},
-      {"linear", HiddenActivation::kIdentity},
-  };
-  for (const auto& [known, activation] : kNames) {
-    if (name == known) return activation;
-  }
-  return std::nullopt;
-}
-
 Expected<std::string> CrossEncoderActivationNamed(const std::string& name) {
   if (name == "torch.nn.modules.activation.Sigmoid" || name == "torch.nn.Sigmoid") {
     return std::string("sigmoid");

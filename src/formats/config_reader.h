@@ -5,9 +5,7 @@
 // and for nomic_bert also the older names of nomic-ai/nomic-bert-2048.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "common/json.h"
 #include "common/status.h"
@@ -21,9 +19,6 @@ Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config);
 // Tokens the position scheme can tell apart: the rows of the table a token may use, or the rotary
 // limit.
 int32_t PositionsUsable(const EncoderConfig& encoder);
-
-// "gelu_new" -> kGeluTanh; names as in transformers' table of activations.
-std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name);
 
 // "torch.nn.modules.activation.Sigmoid" -> "sigmoid", "...linear.Identity" -> "identity".
 // kUnsupported for others.
