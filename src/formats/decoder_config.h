@@ -5,7 +5,9 @@
 // bits with ease, and what Penstock does not implement was refused by name.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,11 +100,13 @@ struct DecoderConfig {
 
   // Tokens; -1: none is named. All below vocab_size.
   int32_t bos_id = -1, eos_id = -1, pad_id = -1;
-  // Those that end the text: of the configuration, of generation_config.json and of GGUF's eos, eot
-  // and eom keys. Ascending, each once.
+  // Those that end a text. Ascending, each once. Of a folder: the eos_token_id of
+  // generation_config.json, else that of config.json. Of GGUF: its eos, eot and eom keys, and the
+  // tokens that llama.cpp knows by their text, such as <|im_end|>.
   std::vector<int32_t> end_ids;
-  // GGUF's tokenizer.ggml.add_bos_token; where the files leave it to the tokenizer: false.
-  bool add_bos = false;
+  // Whether bos_id goes before a text: GGUF's tokenizer.ggml.add_bos_token. Nothing: the tokenizer
+  // decides, as tokenizer.json does.
+  std::optional<bool> add_bos;
 };
 
 // Bytes that keys and values of one token take over all layers at `value_bytes` each, windows left

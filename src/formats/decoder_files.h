@@ -8,11 +8,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/status.h"
@@ -54,8 +52,7 @@ struct DecoderTensors {
 // Where the tokenizer of a model is.
 struct TokenizerSource {
   std::string path;  // tokenizer.json, or the GGUF file
-  // The keys tokenizer.ggml.* are in it; nullptr: `path` is a tokenizer.json. Lives as long as the
-  // store.
+  // Has the keys tokenizer.ggml.*; nullptr: `path` is a tokenizer.json. Lives as long as the store.
   const GgufMetadata* gguf = nullptr;
 };
 
@@ -64,13 +61,6 @@ struct TokenizerSource {
 struct SamplingKeys {
   std::optional<int32_t> top_k;
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
-};
-
-// Of GGUF files, for descriptions.
-struct GgufFacts {
-  uint32_t version = 0;
-  uint64_t alignment = 0;
-  int64_t parts = 0;  // files
 };
 
 struct StoredType {
@@ -93,23 +83,16 @@ struct DecoderFiles {
   std::optional<TokenizerSource> tokenizer;  // nothing: there is none, or only a slow one's files
   std::string generation_config_path;        // "": there is none
   SamplingKeys sampling;
-  std::string chat_template;      // "": there is none
-  std::optional<GgufFacts> gguf;  // nothing: safetensors
+  std::string chat_template;  // "": there is none
 };
 
-// Of all tensors in the files, largest first.
-std::vector<StoredType> StoredTypes(const TensorStore& store);
+// Of all tensors in the files, those with most bytes first.
+std::vector<StoredType> TypesInFiles(const TensorStore& store);
 
-enum class ModelKind { kEncoder, kDecoder };
-
-// Which of the two a folder or a .gguf file has, by its architecture alone: config.json or the
-// header of the GGUF file is read, no tensor. kNotFound: no model there. kUnsupported: an
-// architecture that Penstock does not know; the message names those that it does.
-Expected<ModelKind> KindOfModel(const std::string& path);
-
-// The .gguf file that stands for `path`: itself, or the one model in the folder, of several files
-// the first. Empty: `path` is a folder with a config.json, or has no .gguf file. kInvalidArgument:
-// several models are in the folder; the message names them.
+// The .gguf file that stands for `path`: itself if it is a file, or the one model in the folder, of
+// several files the first. "": a folder with safetensors or without a .gguf file; files named
+// mmproj*, which are for images, do not count. kInvalidArgument: several models are in the folder;
+// the message names them. kNotFound: no such path.
 Expected<std::string> FindGguf(const std::string& path);
 
 }  // namespace penstock
