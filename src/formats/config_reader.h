@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "common/json.h"
 #include "common/status.h"
@@ -19,6 +20,10 @@ Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config);
 // Tokens the position scheme can tell apart: the rows of the table a token may use, or the rotary
 // limit.
 int32_t PositionsUsable(const EncoderConfig& encoder);
+
+// The model_type values that ReadEncoderConfig knows: "bert, camembert, ...".
+std::string EncoderModelTypes();
+bool IsEncoderModelType(std::string_view model_type);
 
 // "torch.nn.modules.activation.Sigmoid" -> "sigmoid", "...linear.Identity" -> "identity".
 // kUnsupported for others.

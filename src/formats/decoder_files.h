@@ -78,7 +78,8 @@ struct DecoderFiles {
   DecoderConfig config;
   std::unique_ptr<TensorStore> store;  // what `tensors` are views into
   DecoderTensors tensors;
-  int64_t unused_tensors = 0;  // in the files, but of no use here
+  int64_t parameters = 0;      // elements of all tensors that are of use
+  int64_t unused_tensors = 0;  // those in the files that are of none
 
   std::optional<TokenizerSource> tokenizer;  // nothing: there is none, or only a slow one's files
   std::string generation_config_path;        // "": there is none
