@@ -27,18 +27,12 @@ int64_t KvBytesPerToken(const DecoderConfig& config, int64_t value_bytes) {
   return static_cast<int64_t>(config.layers.size()) * values * value_bytes;
 }
 
-Status FinishDecoderConfig(DecoderConfig* config) {
+Status FinishDecoderConfig(const std::string& kv_heads_field, DecoderConfig* config) {
   if (config->heads % config->kv_heads != 0) {
-    return Status::InvalidArgument(std::to_string(config->heads) +
-                                       " attention heads are not a multiple of the " +
-                                       std::to_string(config->kv_heads) + " heads of keys",
-                                   "num_key_value_heads");
-  }
-  if (config->rope_size % 2 != 0 || config->rope_size > config->head_size) {
     return Status::InvalidArgument(
-        "the rotated part of a head has " + std::to_string(config->rope_size) + " of its " +
-            std::to_string(config->head_size) + " values; it must be even and no larger",
-        "head_dim");
+        "'" + kv_heads_field + "': the " + std::to_string(config->heads) +
+            " attention heads are no multiple of " + std::to_string(config->kv_heads),
+        kv_heads_field);
   }
   for (DecoderLayerConfig& layer : config->layers) {
     if (layer.window >= config->context) layer.window = 0;

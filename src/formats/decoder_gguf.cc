@@ -2,6 +2,8 @@
 //
 // Keys: github.com/ggml-org/ggml, docs/gguf.md, and the constants of gguf-py. What llama.cpp takes
 // where a key is absent, and what its conversion does not write, stands at each setting.
+#include "formats/decoder_gguf.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,80 +11,11 @@
 #include <string_view>
 #include <utility>
 
-#include "formats/decoder_readers.h"
-#include "formats/decoder_rope.h"
-
 namespace penstock {
 namespace {
 
 constexpr double kMultiplierMin = 1e-9, kMultiplierMax = 1e9;
 constexpr int64_t kNoToken = std::numeric_limits<uint32_t>::max();  // some writers' "none"
-
-Status Unsupported(const std::string& key, const std::string& why) {
-  return Status::Unsupported("key '" + key + "' " + why, key);
-}
-Status Invalid(const std::string& key, const std::string& why) {
-  return Status::InvalidArgument("key '" + key + "' " + why, key);
-}
-
-// The keys of a model's architecture, by what follows its name and a dot.
-class ArchitectureKeys {
- public:
-  ArchitectureKeys(const GgufMetadata& all, std::string_view architecture)
-      : all_(all), prefix_(std::string(architecture) + '.') {}
-
-  std::string Name(std::string_view key) const { return prefix_ + std::string(key); }
-  bool Has(std::string_view key) const { return all_.Has(Name(key)); }
-  const GgufMetadata& all() const { return all_; }
-  const std::string& prefix() const { return prefix_; }
-
-  // An integer, or an array of as many equal ones as it has layers.
-  Status Int(std::string_view key, int64_t min, int64_t max, int32_t* out) const {
-    const std::string name = Name(key);
-    const auto found = all_.values().find(name);
-    if (found == all_.values().end() || !found->second.is_array) {
-      PENSTOCK_ASSIGN_OR_RETURN(const int64_t value, all_.GetInt(name, min, max));
-      *out = static_cast<int32_t>(value);
-      return Status::Ok();
-    }
-    PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<int64_t> values, all_.GetInts(name));
-    if (values.size() == 0) return Invalid(name, "is an empty array");
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i] != values[0]) return Unsupported(name, "differs from layer to layer");
-    }
-    if (values[0] < min || values[0] > max) {
-      return Invalid(name, "must be from " + std::to_string(min) + " to " + std::to_string(max) +
-                               ", but is " + std::to_string(values[0]));
-    }
-    *out = static_cast<int32_t>(values[0]);
-    return Status::Ok();
-  }
-  Status IntOr(std::string_view key, int32_t absent, int64_t min, int64_t max, int32_t* out) const {
-    *out = absent;
-    return Has(key) ? Int(key, min, max, out) : Status::Ok();
-  }
-  Status FloatOr(std::string_view key, double absent, double min, double max, float* out) const {
-    PENSTOCK_ASSIGN_OR_RETURN(const double value, all_.GetFloatOr(Name(key), absent, min, max));
-    *out = static_cast<float>(value);
-    return Status::Ok();
-  }
-  Expected<bool> BoolOr(std::string_view key, bool absent) const {
-    return all_.GetBoolOr(Name(key), absent);
-  }
-
- private:
-  const GgufMetadata& all_;
-  std::string prefix_;
-};
-
-// What the reader hands from one setting to the next.
-struct Source {
-  const TensorStore& store;
-  const DecoderArchitecture& architecture;
-  ArchitectureKeys keys;
-
-  bool Is(std::string_view name) const { return architecture.name == name; }
-};
 
 // ---- What is refused
 
@@ -131,7 +64,7 @@ bool IsOff(const GgufMetadata& all, const std::string& name) {
 
 // A key of the architecture that is unknown here may change the results, unless it switches
 // something off.
-Status RefuseUnknownKeys(const Source& from) {
+Status RefuseUnknownKeys(const GgufSource& from) {
   const std::string& prefix = from.keys.prefix();
   for (const auto& [name, value] : from.keys.all().values()) {
     if (!name.starts_with(prefix)) continue;
@@ -144,16 +77,16 @@ Status RefuseUnknownKeys(const Source& from) {
     }
     if (std::any_of(std::begin(kImageKeys), std::end(kImageKeys), begins)) continue;
     if (IsOff(from.keys.all(), std::string(name))) continue;
-    return Unsupported(std::string(name), "is set, which is not supported");
+    return UnsupportedKey(std::string(name), "is set, which is not supported");
   }
   PENSTOCK_ASSIGN_OR_RETURN(const bool causal, from.keys.BoolOr("attention.causal", true));
   if (causal) return Status::Ok();
-  return Unsupported(from.keys.Name("attention.causal"), "is false: the model is no decoder");
+  return UnsupportedKey(from.keys.Name("attention.causal"), "is false: the model is no decoder");
 }
 
 // ---- Sizes
 
-Status ReadSizes(const Source& from, DecoderConfig* out) {
+Status ReadSizes(const GgufSource& from, DecoderConfig* out) {
   const ArchitectureKeys& keys = from.keys;
   PENSTOCK_RETURN_IF_ERROR(keys.Int("embedding_length", 1, kDecoderHiddenMax, &out->hidden_size));
   PENSTOCK_RETURN_IF_ERROR(
@@ -165,8 +98,9 @@ Status ReadSizes(const Source& from, DecoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(
       keys.IntOr("attention.head_count_kv", out->heads, 1, kDecoderHeadsMax, &out->kv_heads));
   if (!keys.Has("attention.key_length") && out->hidden_size % out->heads != 0) {
-    return Invalid(keys.Name("embedding_length"),
-                   "is no multiple of the attention heads, and there is no attention.key_length");
+    return InvalidKey(
+        keys.Name("embedding_length"),
+        "is no multiple of the attention heads, and there is no attention.key_length");
   }
   PENSTOCK_RETURN_IF_ERROR(keys.IntOr("attention.key_length", out->hidden_size / out->heads, 1,
                                       kDecoderHeadSizeMax, &out->head_size));
@@ -174,8 +108,8 @@ Status ReadSizes(const Source& from, DecoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(
       keys.IntOr("attention.value_length", out->head_size, 1, kDecoderHeadSizeMax, &value_size));
   if (value_size != out->head_size) {
-    return Unsupported(keys.Name("attention.value_length"),
-                       "differs from the length of keys, which is not supported");
+    return UnsupportedKey(keys.Name("attention.value_length"),
+                          "differs from the length of keys, which is not supported");
   }
   PENSTOCK_RETURN_IF_ERROR(keys.Int("context_length", 1, kDecoderContextMax, &out->context));
   PENSTOCK_ASSIGN_OR_RETURN(
@@ -186,7 +120,7 @@ Status ReadSizes(const Source& from, DecoderConfig* out) {
 }
 
 // The rows of the embedding. tokenizer.ggml.tokens may have fewer: rows behind them are padding.
-Status ReadVocabulary(const Source& from, DecoderConfig* out) {
+Status ReadVocabulary(const GgufSource& from, DecoderConfig* out) {
   const TensorRecord* embedding = from.store.Find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
     return Status::InvalidArgument("the model has no matrix 'token_embd.weight'",
@@ -204,22 +138,22 @@ Status ReadVocabulary(const Source& from, DecoderConfig* out) {
   if (!from.keys.all().Has(key)) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const GgufStrings tokens, from.keys.all().GetStrings(key));
   if (tokens.size() <= static_cast<size_t>(rows)) return Status::Ok();
-  return Invalid(key, "has " + std::to_string(tokens.size()) +
-                          " tokens, but tensor 'token_embd.weight' only " + std::to_string(rows) +
-                          " rows");
+  return InvalidKey(key, "has " + std::to_string(tokens.size()) +
+                             " tokens, but tensor 'token_embd.weight' only " +
+                             std::to_string(rows) + " rows");
 }
 
 // ---- Layers
 
 // attention.sliding_window_pattern: every how many layers one has no window, or a flag a layer.
-Status ReadPattern(const Source& from, int32_t window, int64_t absent, DecoderConfig* out) {
+Status ReadPattern(const GgufSource& from, int32_t window, int64_t absent, DecoderConfig* out) {
   const std::string name = from.keys.Name("attention.sliding_window_pattern");
   const auto found = from.keys.all().values().find(name);
   if (found != from.keys.all().values().end() && found->second.is_array) {
     PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<bool> flags, from.keys.all().GetBools(name));
     if (flags.size() != out->layers.size()) {
-      return Invalid(name, "has " + std::to_string(flags.size()) + " entries for " +
-                               std::to_string(out->layers.size()) + " layers");
+      return InvalidKey(name, "has " + std::to_string(flags.size()) + " entries for " +
+                                  std::to_string(out->layers.size()) + " layers");
     }
     for (size_t i = 0; i < flags.size(); ++i) out->layers[i].window = flags[i] ? window : 0;
     return Status::Ok();
@@ -232,13 +166,13 @@ Status ReadPattern(const Source& from, int32_t window, int64_t absent, DecoderCo
   return Status::Ok();
 }
 
-Status ReadLayers(const Source& from, DecoderConfig* out) {
+Status ReadLayers(const GgufSource& from, DecoderConfig* out) {
   const std::string_view key = "attention.sliding_window";
   int32_t window = 0;
   PENSTOCK_RETURN_IF_ERROR(
       from.keys.IntOr(key, from.Is("gemma2") ? 4096 : 0, 0, kDecoderContextMax, &window));
   if (from.Is("gemma3") && !from.keys.Has(key)) {
-    return Invalid(from.keys.Name(key), "is missing");
+    return InvalidKey(from.keys.Name(key), "is missing");
   }
   if (from.architecture.post_norms)
     return ReadPattern(from, window, from.Is("gemma2") ? 2 : 6, out);
@@ -250,147 +184,21 @@ Status ReadLayers(const Source& from, DecoderConfig* out) {
   if (window == 0 || window >= out->context || from.Is("llama") || from.Is("phi3")) {
     return Status::Ok();
   }
-  return Unsupported(from.keys.Name(key),
-                     "is not supported for " + std::string(from.architecture.name) +
-                         ": the file does not say which layers have the window");
-}
-
-// ---- Rotary embeddings
-
-// A tensor of rope_size / 2 divisors of frequencies.
-Status ReadFactors(const TensorStore& store, const std::string& name, int32_t rope_size,
-                   std::vector<float>* out) {
-  const TensorRecord* tensor = store.Find(name);
-  if (tensor == nullptr) {
-    return Status::InvalidArgument("the model has no tensor '" + name + "'", name);
-  }
-  if (tensor->shape.size() != 1 || tensor->shape[0] != rope_size / 2 ||
-      tensor->dtype != DType::kF32) {
-    return Status::InvalidArgument(
-        "tensor '" + name + "' must have " + std::to_string(rope_size / 2) + " values of F32",
-        name);
-  }
-  out->resize(static_cast<size_t>(rope_size / 2));
-  PENSTOCK_RETURN_IF_ERROR(tensor->CopyToF32(*out));
-  const bool good = std::all_of(out->begin(), out->end(), [](float factor) {
-    return factor > 0 && factor <= static_cast<float>(kRopeFactorMax);
-  });
-  if (good) return Status::Ok();
-  return Status::InvalidArgument("tensor '" + name + "' has values that are no factors", name);
-}
-
-// By the key, else by the tensors that only one kind has. "linear" is what llama.cpp takes.
-Expected<RopeScalingKind> KindOf(const Source& from, double factor) {
-  const std::string name = from.keys.Name("rope.scaling.type");
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string_view type,
-                            from.keys.all().GetStringOr(name, "linear"));
-  RopeScalingKind kind = RopeScalingKind::kNone;
-  if (type == "linear") {
-    kind = factor == 1 ? RopeScalingKind::kNone : RopeScalingKind::kLinear;
-  } else if (type == "yarn") {
-    kind = RopeScalingKind::kYarn;
-  } else if (type != "none" && type != "longrope") {
-    return Unsupported(name, "is '" + std::string(type.substr(0, 64)) +
-                                 "', which is not supported; supported are none, linear, yarn, "
-                                 "longrope");
-  }
-  const bool divided = from.store.Find("rope_freqs.weight") != nullptr;
-  const bool longrope = type == "longrope" ||
-                        from.store.Find("rope_factors_long.weight") != nullptr ||
-                        from.store.Find("rope_factors_short.weight") != nullptr;
-  if ((kind != RopeScalingKind::kNone) + divided + longrope > 1) {
-    return Unsupported(name, "together with tensors of factors is not supported");
-  }
-  if (divided) return RopeScalingKind::kLlama3;
-  return longrope ? RopeScalingKind::kLongrope : kind;
-}
-
-Status ReadScaling(const Source& from, DecoderConfig* out) {
-  const ArchitectureKeys& keys = from.keys;
-  RopeScaling& scaling = out->rope_scaling;
-  const char* const factor_key =
-      keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
-  float factor = 1;
-  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr(factor_key, 1, 0, kRopeFactorMax, &factor));
-  if (factor == 0) factor = 1;  // as llama.cpp
-  if (factor < 1) return Invalid(keys.Name(factor_key), "must be at least 1");
-  PENSTOCK_ASSIGN_OR_RETURN(scaling.kind, KindOf(from, factor));
-  PENSTOCK_RETURN_IF_ERROR(keys.IntOr("rope.scaling.original_context_length", out->context, 1,
-                                      kDecoderContextMax, &scaling.original_context));
-  float attention = 1;
-  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("rope.scaling.attn_factor", 1, 1e-3, 1e3, &attention));
-  switch (scaling.kind) {
-    case RopeScalingKind::kNone:
-      scaling = RopeScaling();
-      return Status::Ok();
-    case RopeScalingKind::kLinear:
-      scaling.factor = factor;
-      scaling.original_context = 0;
-      return Status::Ok();
-    case RopeScalingKind::kLlama3:
-      scaling.factor = 0;
-      scaling.original_context = 0;
-      return ReadFactors(from.store, "rope_freqs.weight", out->rope_size, &scaling.factors);
-    case RopeScalingKind::kLongrope: {
-      const double ratio = static_cast<double>(out->context) / scaling.original_context;
-      scaling.factor = static_cast<float>(std::max(ratio, 1.0));
-      scaling.attention_factor =
-          keys.Has("rope.scaling.attn_factor")
-              ? attention
-              : static_cast<float>(LongropeAttentionFactor(ratio, scaling.original_context));
-      PENSTOCK_RETURN_IF_ERROR(ReadFactors(from.store, "rope_factors_short.weight", out->rope_size,
-                                           &scaling.short_factors));
-      return ReadFactors(from.store, "rope_factors_long.weight", out->rope_size,
-                         &scaling.long_factors);
-    }
-    case RopeScalingKind::kYarn:
-      break;
-  }
-  scaling.factor = factor;
-  PENSTOCK_RETURN_IF_ERROR(
-      keys.FloatOr("rope.scaling.yarn_beta_fast", 32, 1e-3, 1e6, &scaling.beta_fast));
-  PENSTOCK_RETURN_IF_ERROR(
-      keys.FloatOr("rope.scaling.yarn_beta_slow", 1, 1e-3, 1e6, &scaling.beta_slow));
-  float log_multiplier = 0;
-  PENSTOCK_RETURN_IF_ERROR(
-      keys.FloatOr("rope.scaling.yarn_log_multiplier", 0, 0, 1e3, &log_multiplier));
-  const double yarn = YarnAttentionFactor(factor, 1) / YarnAttentionFactor(factor, log_multiplier);
-  scaling.attention_factor = static_cast<float>(attention * yarn);
-  out->context = ContextWithYarn(scaling, out->context);
-  return Status::Ok();
-}
-
-Status ReadRope(const Source& from, DecoderConfig* out) {
-  const ArchitectureKeys& keys = from.keys;
-  PENSTOCK_RETURN_IF_ERROR(
-      keys.IntOr("rope.dimension_count", out->head_size, 2, out->head_size, &out->rope_size));
-  if (out->rope_size % 2 != 0) return Invalid(keys.Name("rope.dimension_count"), "must be even");
-  out->rope_interleaved = from.architecture.interleaved_in_gguf;
-  float theta = 0, local_theta = 0;
-  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("rope.freq_base", 1e4, 1.001, kRopeThetaMax, &theta));
-  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("rope.freq_base_swa", from.Is("gemma3") ? 1e4 : theta,
-                                        1.001, kRopeThetaMax, &local_theta));
-  // Granite's switch for models without positions.
-  PENSTOCK_ASSIGN_OR_RETURN(const bool rotated, keys.BoolOr("rope.scaling.finetuned", true));
-  for (DecoderLayerConfig& layer : out->layers) {
-    const bool local = from.architecture.post_norms && layer.window > 0;
-    layer.rope_theta = local ? local_theta : theta;
-    layer.rope_scaled = !(local && from.Is("gemma3"));
-    if (from.Is("granite")) layer.rope = rotated;
-  }
-  return ReadScaling(from, out);
+  return UnsupportedKey(from.keys.Name(key),
+                        "is not supported for " + std::string(from.architecture.name) +
+                            ": the file does not say which layers have the window");
 }
 
 // ---- Scales and caps
 
 // The largest models of Gemma divide by the root of another size than the head's; the files have
 // no key for it, only the number of their layers tells.
-bool ScalesByHidden(const Source& from, const DecoderConfig& config) {
+bool ScalesByHidden(const GgufSource& from, const DecoderConfig& config) {
   return (from.Is("gemma2") && config.layers.size() == 46) ||
          (from.Is("gemma3") && config.layers.size() == 62);
 }
 
-Status ReadScales(const Source& from, DecoderConfig* out) {
+Status ReadScales(const GgufSource& from, DecoderConfig* out) {
   const ArchitectureKeys& keys = from.keys;
   const bool gemma2 = from.Is("gemma2");
   const int32_t root = ScalesByHidden(from, *out) ? out->hidden_size / out->heads : out->head_size;
@@ -410,7 +218,7 @@ Status ReadScales(const Source& from, DecoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(read("embedding_scale", 1, &out->embedding_scale));
   PENSTOCK_RETURN_IF_ERROR(read("residual_scale", 1, &out->residual_scale));
   PENSTOCK_RETURN_IF_ERROR(read("attention.scale", out->attention_scale, &out->attention_scale));
-  if (!keys.Has("logit_scale")) return Invalid(keys.Name("logit_scale"), "is missing");
+  if (!keys.Has("logit_scale")) return InvalidKey(keys.Name("logit_scale"), "is missing");
   float divisor = 1;
   PENSTOCK_RETURN_IF_ERROR(read("logit_scale", 1, &divisor));
   out->logit_scale = 1 / divisor;
@@ -469,17 +277,39 @@ Status ReadTokens(const GgufMetadata& all, DecoderConfig* out) {
 
 }  // namespace
 
+Status ArchitectureKeys::Int(std::string_view key, int64_t min, int64_t max, int32_t* out) const {
+  const std::string name = Name(key);
+  const auto found = all_.values().find(name);
+  if (found == all_.values().end() || !found->second.is_array) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t value, all_.GetInt(name, min, max));
+    *out = static_cast<int32_t>(value);
+    return Status::Ok();
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<int64_t> values, all_.GetInts(name));
+  if (values.size() == 0) return InvalidKey(name, "is an empty array");
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != values[0]) return UnsupportedKey(name, "differs from layer to layer");
+  }
+  if (values[0] < min || values[0] > max) {
+    return InvalidKey(name, "must be from " + std::to_string(min) + " to " + std::to_string(max) +
+                                ", but is " + std::to_string(values[0]));
+  }
+  *out = static_cast<int32_t>(values[0]);
+  return Status::Ok();
+}
+
 Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store) {
   const GgufMetadata& all = store.gguf()->metadata;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view name, all.GetString("general.architecture"));
   const DecoderArchitecture* architecture = DecoderOfGguf(name);
   if (architecture == nullptr) {
-    return Unsupported("general.architecture", "is '" + std::string(name.substr(0, 64)) +
-                                                   "', which is not supported; supported decoders "
-                                                   "are " +
-                                                   DecoderGgufNames());
+    return UnsupportedKey("general.architecture",
+                          "is '" + std::string(name.substr(0, 64)) +
+                              "', which is not supported; supported decoders "
+                              "are " +
+                              DecoderGgufNames());
   }
-  const Source from = {store, *architecture, ArchitectureKeys(all, name)};
+  const GgufSource from = {store, *architecture, ArchitectureKeys(all, name)};
   DecoderReading out;
   out.config.architecture = architecture->name;
   out.wiring.architecture = architecture;
@@ -491,10 +321,11 @@ Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store) {
   PENSTOCK_RETURN_IF_ERROR(ReadSizes(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadVocabulary(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadLayers(from, &out.config));
-  PENSTOCK_RETURN_IF_ERROR(ReadRope(from, &out.config));
+  PENSTOCK_RETURN_IF_ERROR(ReadGgufRope(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadScales(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadTokens(all, &out.config));
-  PENSTOCK_RETURN_IF_ERROR(FinishDecoderConfig(&out.config));
+  PENSTOCK_RETURN_IF_ERROR(
+      FinishDecoderConfig(from.keys.Name("attention.head_count_kv"), &out.config));
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/json.h"
@@ -45,11 +46,11 @@ Expected<SamplingKeys> ReadSamplingKeys(const GgufMetadata& metadata);
 Status ReadEndIds(const JsonObject& config, int32_t absent, int32_t vocabulary,
                   std::vector<int32_t>* ids);
 
-// What does not depend on the format, once all else is read: sizes that must fit each other,
-// windows that are none. Errors name `heads_field` or another of config.json's fields.
-Status FinishDecoderConfig(DecoderConfig* config);
+// What does not depend on the format, once all else is read: heads that must fit each other, and
+// windows that are none. Errors name `kv_heads_field`.
+Status FinishDecoderConfig(const std::string& kv_heads_field, DecoderConfig* config);
 
-// Finds and checks all tensors; `tensors`, `unused_tensors` and `parameters` of `files` are set.
+// Finds and checks all tensors; sets `tensors`, `parameters` and `unused_tensors` of `files`.
 Status FindDecoderTensors(const DecoderWiring& wiring, DecoderFiles* files);
 
 }  // namespace penstock

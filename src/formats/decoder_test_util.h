@@ -91,14 +91,14 @@ inline std::string RawStrings(std::string_view key, const std::vector<std::strin
   return RawKey(key, GgufType::kArray, RawArray(GgufType::kString, values.size(), texts));
 }
 
-// `keys`: whole entries, by their names.
+// Whole entries by their names.
 using TestKeys = std::map<std::string, std::string>;
 
-inline std::string GgufOf(const TestKeys& keys, const TestTensors& tensors) {
+// `next`: the first value.
+inline std::string GgufOf(const TestKeys& keys, const TestTensors& tensors, float next = 0) {
   std::vector<std::string> entries, infos;
   for (const auto& [name, entry] : keys) entries.push_back(entry);
   std::string data;
-  float next = 0;
   for (const auto& [name, shape] : tensors) {
     data.resize((data.size() + 31) / 32 * 32);
     std::string info = RawText(name) + Raw(static_cast<uint32_t>(shape.size()));
