@@ -178,7 +178,7 @@ void OpenAndCheck(const std::string& path) {
   const auto kind = KindOfModel(path);
   const auto files = DecoderFiles::Open(path);
   if (!files.ok()) {
-    const std::string& message = files.status().message();
+    const std::string message = files.status().message();
     PENSTOCK_CHECK(!message.empty() && message.size() < 4000);
     return;
   }
