@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "common/json_writer.h"
 #include "formats/tensor_store.h"
+#include "inspect_decoder.h"
 #include "model_flags.h"
 #include "models/encoder.h"
 #include "tensor/program_cost.h"
@@ -191,39 +192,55 @@ std::string PrintProgram(const Program& program, const BatchShape& batch) {
   return out;
 }
 
+void AddProgramFlags(CommandLine* line, ProgramFlags* program) {
+  CLI::Option* const shows =
+      line->app()
+          .add_flag("--program", program->wanted,
+                    "Also the operations it runs, with their shapes, bytes and multiply-adds.")
+          ->group("Output");
+  line->app()
+      .add_option("--sequences", program->sequences, "With --program: sequences of the batch.")
+      ->check(CLI::Range(1, 65536))
+      ->needs(shows)
+      ->type_name("N")
+      ->group("Output");
+  line->app()
+      .add_option("--length", program->length, "With --program: tokens of each sequence. [128]")
+      ->check(CLI::Range(1, 1'000'000))
+      ->needs(shows)
+      ->type_name("N")
+      ->group("Output");
+}
+
 }  // namespace
 
 int RunInspect(const std::vector<std::string>& args) {
-  CommandLine line("inspect",
-                   "Describe a model: architecture, types and sizes, tokenizer, limits, prompts.",
-                   "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
-                   "  penstock inspect --model ./folder --json\n"
-                   "  penstock inspect --model ./folder --program --length 512\n");
+  CommandLine line(
+      "inspect",
+      "Describe a model: architecture, types and sizes, tokenizer, limits, prompts. Of a "
+      "decoder, whose weights are not loaded, --model may also be a .gguf file.",
+      "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
+      "  penstock inspect --model ./SmolLM2-135M-Instruct.Q4_1.gguf\n"
+      "  penstock inspect --model ./folder --json\n"
+      "  penstock inspect --model ./folder --program --length 512\n");
   ModelOptions flags;
   ProgramFlags program;
   bool json = false;
   AddModelFlags(&line, &flags, false, "warn");
   line.app().add_flag("--json", json, "One JSON object.")->group("Output");
-  CLI::Option* const shows =
-      line.app()
-          .add_flag("--program", program.wanted,
-                    "Also the operations it runs, with their shapes, bytes and multiply-adds.")
-          ->group("Output");
-  line.app()
-      .add_option("--sequences", program.sequences, "With --program: sequences of the batch.")
-      ->check(CLI::Range(1, 65536))
-      ->needs(shows)
-      ->type_name("N")
-      ->group("Output");
-  line.app()
-      .add_option("--length", program.length, "With --program: tokens of each sequence. [128]")
-      ->check(CLI::Range(1, 1'000'000))
-      ->needs(shows)
-      ->type_name("N")
-      ->group("Output");
+  AddProgramFlags(&line, &program);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
+  }
+  const auto decoder = FindDecoder(flags);
+  if (!decoder.ok()) return line.Fail(decoder.status());
+  if (*decoder) {
+    if (program.wanted) return line.FailUsage("--program: for encoders only");
+    const auto text = DescribeDecoder(**decoder, json);
+    if (!text.ok()) return line.Fail(text.status());
+    std::fputs(text->c_str(), stdout);
+    return kExitOk;
   }
   auto local = LocalModels::Load(flags);
   if (!local.ok()) return line.Fail(local.status());

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <initializer_list>
 #include <utility>
+
+#include "formats/config_fields.h"
 
 namespace penstock {
 namespace {
@@ -33,70 +34,6 @@ constexpr Defaults kDistilBert = {30522, 768, 6, 12, 3072, 512, 0, 0, 1e-12};
 constexpr Defaults kNomic = {30528, 768, 12, 12, 3072, 2048, 2, 0, 1e-12};
 constexpr Defaults kModernBert = {50368, 768, 22, 12, 1152, 8192, 0, 50283, 1e-5};
 
-// All names of one setting; the first one present counts.
-using Names = std::initializer_list<std::string_view>;
-
-std::string_view Present(const JsonObject& config, Names names) {
-  for (const std::string_view name : names) {
-    if (config.Has(name)) return name;
-  }
-  return *names.begin();
-}
-
-Status ReadInt(const JsonObject& config, Names names, int32_t absent, int64_t min, int64_t max,
-               int32_t* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(const int64_t value,
-                            config.GetIntOr(Present(config, names), absent, min, max));
-  *out = static_cast<int32_t>(value);
-  return Status::Ok();
-}
-
-Status ReadFloat(const JsonObject& config, Names names, double absent, double min, double max,
-                 float* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(const double value,
-                            config.GetNumberOr(Present(config, names), absent, min, max));
-  *out = static_cast<float>(value);
-  return Status::Ok();
-}
-
-Status ReadActivation(const JsonObject& config, std::string_view key, std::string_view absent,
-                      HiddenActivation* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string name, config.GetStringOr(key, absent));
-  const auto known = HiddenActivationNamed(name);
-  if (!known) {
-    return Status::Unsupported(
-        std::string("'") + config.PathOf(key) + "': activation '" + name + "' is not supported",
-        config.PathOf(key));
-  }
-  *out = *known;
-  return Status::Ok();
-}
-
-// Refuses a setting that is switched on; absent, false, 0 and null are fine.
-Status RefuseIfSet(const JsonObject& config, Names names) {
-  for (const std::string_view name : names) {
-    const auto value = config.Find(name);
-    if (!value) continue;
-    bool truth = false;
-    double number = 0;
-    if (value->get(truth) == simdjson::SUCCESS && !truth) continue;
-    if (value->get(number) == simdjson::SUCCESS && number == 0) continue;
-    if (value->is_object() && value->get_object().value_unsafe().size() == 0) continue;
-    return Status::Unsupported(
-        std::string("'") + config.PathOf(name) + "' is set, which is not supported",
-        config.PathOf(name));
-  }
-  return Status::Ok();
-}
-
-Status RefuseIfFalse(const JsonObject& config, std::string_view name) {
-  PENSTOCK_ASSIGN_OR_RETURN(const bool value, config.GetBoolOr(name, true));
-  if (value) return Status::Ok();
-  return Status::Unsupported(
-      std::string("'") + config.PathOf(name) + "' is false, which is not supported",
-      config.PathOf(name));
-}
-
 // Settings that all encoder families share, each by its newer and, if any, its older name.
 Status ReadSizes(const JsonObject& config, const Defaults& d, EncoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(
@@ -119,7 +56,7 @@ Status ReadSizes(const JsonObject& config, const Defaults& d, EncoderConfig* out
   PENSTOCK_RETURN_IF_ERROR(ReadFloat(config, {"layer_norm_eps", "layer_norm_epsilon"}, d.norm_eps,
                                      0, 1, &out->layer_norm_eps));
   if (out->hidden_size % out->num_attention_heads != 0) {
-    const std::string name(Present(config, {"hidden_size", "dim", "n_embd"}));
+    const std::string name(PresentField(config, {"hidden_size", "dim", "n_embd"}));
     return Status::InvalidArgument(
         "'" + name + "' " + std::to_string(out->hidden_size) + " is not a multiple of the " +
             std::to_string(out->num_attention_heads) + " attention heads",
@@ -128,7 +65,7 @@ Status ReadSizes(const JsonObject& config, const Defaults& d, EncoderConfig* out
   return Status::Ok();
 }
 
-Status RefusePositionsOtherThan(const JsonObject& config, Names supported) {
+Status RefusePositionsOtherThan(const JsonObject& config, FieldNames supported) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string type,
                             config.GetStringOr("position_embedding_type", *supported.begin()));
   if (std::find(supported.begin(), supported.end(), type) != supported.end()) return Status::Ok();
@@ -426,25 +363,17 @@ constexpr std::array kArchitectures = {
 
 }  // namespace
 
-std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name) {
-  constexpr std::pair<std::string_view, HiddenActivation> kNames[] = {
-      {"gelu", HiddenActivation::kGelu},
-      {"gelu_python", HiddenActivation::kGelu},
-      {"gelu_new", HiddenActivation::kGeluTanh},
-      {"gelu_fast", HiddenActivation::kGeluTanh},
-      {"gelu_accurate", HiddenActivation::kGeluTanh},
-      {"gelu_pytorch_tanh", HiddenActivation::kGeluTanh},
-      {"gelu_python_tanh", HiddenActivation::kGeluTanh},
-      {"relu", HiddenActivation::kRelu},
-      {"silu", HiddenActivation::kSilu},
-      {"swish", HiddenActivation::kSilu},
-      {"tanh", HiddenActivation::kTanh},
-      {"linear", HiddenActivation::kIdentity},
-  };
-  for (const auto& [known, activation] : kNames) {
-    if (name == known) return activation;
+std::string EncoderModelTypes() {
+  std::string names;
+  for (const Architecture& a : kArchitectures) {
+    names += (names.empty() ? "" : ", ") + std::string(a.model_type);
   }
-  return std::nullopt;
+  return names;
+}
+
+bool IsEncoderModelType(std::string_view model_type) {
+  return std::any_of(kArchitectures.begin(), kArchitectures.end(),
+                     [&](const Architecture& a) { return a.model_type == model_type; });
 }
 
 Expected<std::string> CrossEncoderActivationNamed(const std::string& name) {
@@ -475,13 +404,9 @@ Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config) {
       std::find_if(kArchitectures.begin(), kArchitectures.end(),
                    [&](const Architecture& a) { return a.model_type == out.model_type; });
   if (known == kArchitectures.end()) {
-    std::string names;
-    for (const Architecture& a : kArchitectures) {
-      names += (names.empty() ? "" : ", ") + std::string(a.model_type);
-    }
-    return Status::Unsupported(
-        "'model_type': '" + out.model_type + "' is not supported; supported are " + names,
-        "model_type");
+    return Status::Unsupported("'model_type': '" + out.model_type +
+                                   "' is not supported; supported are " + EncoderModelTypes(),
+                               "model_type");
   }
   PENSTOCK_RETURN_IF_ERROR(RefuseCommon(config));
   PENSTOCK_RETURN_IF_ERROR(known->read(config, &out));

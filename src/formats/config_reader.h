@@ -5,7 +5,6 @@
 // and for nomic_bert also the older names of nomic-ai/nomic-bert-2048.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,8 +21,9 @@ Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config);
 // limit.
 int32_t PositionsUsable(const EncoderConfig& encoder);
 
-// "gelu_new" -> kGeluTanh; names as in transformers' table of activations.
-std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name);
+// The model_type values that ReadEncoderConfig knows: "bert, camembert, ...".
+std::string EncoderModelTypes();
+bool IsEncoderModelType(std::string_view model_type);
 
 // "torch.nn.modules.activation.Sigmoid" -> "sigmoid", "...linear.Identity" -> "identity".
 // kUnsupported for others.

@@ -48,8 +48,10 @@ Expected<GgufFile> ParseGguf(std::span<const std::byte> bytes);
 struct GgufModel {
   static Expected<GgufModel> Open(const std::string& path);
 
-  std::vector<MappedFile> files;      // what all below are views into
-  GgufMetadata metadata;              // the first file's, which has the model's
+  std::vector<MappedFile> files;  // what all below are views into
+  uint32_t version = 0;           // of the first file, as the next two
+  uint64_t alignment = kGgufAlignment;
+  GgufMetadata metadata;              // the model's
   std::vector<TensorRecord> tensors;  // in the order of the files and of the bytes in each
 };
 

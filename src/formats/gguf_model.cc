@@ -120,7 +120,11 @@ Expected<GgufModel> GgufModel::Open(const std::string& path) {
     auto opened = i == said.number ? std::exchange(given, Status::Ok()) : OpenPart(name);
     if (!opened.ok()) return opened.status().Annotate(PartName(wanted));
     PENSTOCK_RETURN_IF_ERROR(CheckPart(name, opened->part, wanted));
-    if (i == 0) model.metadata = std::move(opened->file.metadata);
+    if (i == 0) {
+      model.version = opened->file.version;
+      model.alignment = opened->file.alignment;
+      model.metadata = std::move(opened->file.metadata);
+    }
     for (TensorRecord& tensor : opened->file.tensors) model.tensors.push_back(std::move(tensor));
     model.files.push_back(std::move(opened->mapped));
   }

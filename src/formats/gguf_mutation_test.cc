@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/failing_new.h"
+#include "formats/decoder_test_util.h"
 #include "formats/gguf.h"
 #include "formats/gguf_test_util.h"
 
@@ -43,6 +44,32 @@ TEST(GgufMemory, AnArrayOfStringsCostsNoCopyAndNoIndex) {
   EXPECT_LT(FailingNew::AllocatedBytes() - bytes_before, 4096u);
   EXPECT_EQ(tokens->size(), kTokens);
   EXPECT_EQ(letters, 5 * kTokens + 10 + 90 * 2 + 900 * 3 + 9000 * 4 + 90000 * 5 + 150000 * 6);
+}
+
+// Sizes that a decoder's keys claim cost nothing.
+TEST(GgufMemory, ADecoderCostsWhatItsFileHas) {
+  const TestFolder folder;
+  TestKeys keys = SmallKeys("llama");
+  for (const auto& [name, value] :
+       std::map<std::string, uint32_t>{{"llama.block_count", kDecoderLayersMax},
+                                       {"llama.context_length", kDecoderContextMax},
+                                       {"llama.feed_forward_length", kDecoderIntermediateMax},
+                                       {"llama.attention.head_count", kDecoderHeadsMax},
+                                       {"llama.attention.head_count_kv", kDecoderHeadsMax},
+                                       {"llama.attention.key_length", kDecoderHeadSizeMax},
+                                       {"llama.embedding_length", kDecoderHiddenMax}}) {
+    keys[name] = RawU32(name, value);
+  }
+  TestTensors tensors = SmallGgufTensors();
+  tensors["rope_freqs.weight"] = {2};
+  folder.Write("claims.gguf", GgufOf(keys, tensors));
+  folder.Write("good.gguf", GgufOf(SmallKeys("llama"), SmallGgufTensors()));
+  for (const char* const name : {"claims.gguf", "good.gguf"}) {
+    const uint64_t bytes_before = FailingNew::AllocatedBytes();
+    const auto files = DecoderFiles::Open(folder.path(name));
+    EXPECT_LT(FailingNew::AllocatedBytes() - bytes_before, 100'000u) << name;
+    EXPECT_EQ(files.ok(), name == std::string("good.gguf")) << files.status().ToString();
+  }
 }
 
 // Three files whose headers have everything there is.

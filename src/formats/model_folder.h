@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "formats/hidden_activation.h"
 
 namespace penstock {
 
@@ -18,8 +19,6 @@ const char* ModelTaskName(ModelTask task);  // "embedding", "reranking", "classi
 
 enum class PoolingMode { kCls, kMean, kMax, kLastToken, kMeanSqrtLen, kWeightedMean };
 const char* PoolingModeName(PoolingMode mode);  // as sentence-transformers: "cls", "lasttoken", ...
-
-enum class HiddenActivation { kGelu, kGeluTanh, kRelu, kSilu, kTanh, kIdentity };
 
 // config.json, the fields encoders use; names as in the file. Absent ones keep the default that
 // the reference implementation (transformers) gives that architecture; the reader sets those.

@@ -79,6 +79,8 @@ Expected<std::unique_ptr<TensorStore>> TensorStore::OpenFolder(const std::string
 Expected<std::unique_ptr<TensorStore>> TensorStore::OpenGguf(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(GgufModel model, GgufModel::Open(path));
   auto store = std::make_unique<TensorStore>();
+  store->gguf_ = {model.version, model.alignment, static_cast<int64_t>(model.files.size()),
+                  std::move(model.metadata)};
   store->files_ = std::move(model.files);
   store->tensors_ = std::move(model.tensors);
   PENSTOCK_RETURN_IF_ERROR(store->IndexNames());

@@ -5,16 +5,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "common/status.h"
+#include "formats/gguf_metadata.h"
 #include "formats/mapped_file.h"
 #include "formats/tensor_record.h"
 
 namespace penstock {
+
+// What a GGUF file has besides tensors; of a model in several files, the first one's.
+struct GgufHeader {
+  uint32_t version = 0;
+  uint64_t alignment = 0;
+  int64_t parts = 0;  // files of the model
+  GgufMetadata metadata;
+};
 
 class TensorStore {
  public:
@@ -30,6 +40,8 @@ class TensorStore {
   // In the order of the files and of the bytes in each.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }
   uint64_t bytes_total() const { return bytes_total_; }
+  // nullptr: the files are not GGUF.
+  const GgufHeader* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
   // Once the tensors are read: kUnavailable names a file that was cut meanwhile, whose tensors may
   // be zeros.
   Status Check() const;
@@ -39,6 +51,7 @@ class TensorStore {
   Status IndexNames();  // once all files are in, for by_name_ points into tensors_
 
   std::vector<MappedFile> files_;
+  std::optional<GgufHeader> gguf_;  // views into files_
   std::vector<TensorRecord> tensors_;
   std::unordered_map<std::string_view, size_t> by_name_;  // views into tensors_' names
   uint64_t bytes_total_ = 0;

@@ -1,0 +1,24 @@
+// penstock inspect of a decoder: what its files say, without loading its weights.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/status.h"
+#include "runtime/model_options.h"
+
+namespace penstock {
+
+struct DecoderPlace {
+  std::string name;  // as it would be served
+  std::string path;  // a folder or a .gguf file
+};
+
+// Where the one decoder is that --model names. Nothing: an encoder, or no --model, or a reference
+// about which LocalModels has the error. An architecture that is neither is an error.
+Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags);
+
+// A text for people, or one JSON object; ends with a line break.
+Expected<std::string> DescribeDecoder(const DecoderPlace& place, bool json);
+
+}  // namespace penstock

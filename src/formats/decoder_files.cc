@@ -1,0 +1,197 @@
+#include "formats/decoder_files.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "common/json.h"
+#include "common/regular_file.h"
+#include "formats/decoder_readers.h"
+#include "formats/model_folder.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kTemplateBytesMax = 4 << 20;
+constexpr size_t kNamesShown = 10;
+
+bool Exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool HasSafetensors(const fs::path& folder) {
+  return Exists(folder / "model.safetensors") || Exists(folder / "model.safetensors.index.json");
+}
+
+// What parts of one model have in common: "llama-00002-of-00003.gguf" -> "llama-of-00003.gguf".
+std::string NameOfAllParts(const std::string& name) {
+  constexpr size_t kEnd = std::string_view("-00001-of-00001.gguf").size();
+  if (name.size() <= kEnd) return name;
+  const std::string end = name.substr(name.size() - kEnd);
+  const auto digits = [&](size_t at) {
+    return std::all_of(end.begin() + static_cast<long>(at), end.begin() + static_cast<long>(at + 5),
+                       [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (end[0] != '-' || !digits(1) || end.substr(6, 4) != "-of-" || !digits(10)) return name;
+  return name.substr(0, name.size() - kEnd) + end.substr(6);
+}
+
+// ---- A Hugging Face folder
+
+Expected<JsonDocument> ParseIn(const fs::path& folder, const char* file) {
+  return JsonDocument::ParseFile((folder / file).string(), ModelFolder::kConfigBytesMax);
+}
+
+// The template of tokenizer_config.json: a text, or a list with names, of which "default" is meant.
+Expected<std::string> TemplateOf(const JsonObject& config) {
+  const std::string_view key = "chat_template";
+  const auto value = config.Find(key);
+  simdjson::dom::array list;
+  if (!value || value->get(list) != simdjson::SUCCESS) {
+    return config.GetStringOr(key, "", kTemplateBytesMax);
+  }
+  for (const simdjson::dom::element item : list) {
+    simdjson::dom::object fields;
+    if (item.get(fields) != simdjson::SUCCESS) {
+      return Status::InvalidArgument("'chat_template' must be a string or a list of objects",
+                                     "chat_template");
+    }
+    const JsonObject entry(fields, config.PathOf(key) + "[]");
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string name, entry.GetString("name"));
+    if (name == "default") return entry.GetString("template", kTemplateBytesMax);
+  }
+  return std::string();
+}
+
+// chat_template.jinja, which newer files have, goes before tokenizer_config.json.
+Expected<std::string> ReadTemplate(const fs::path& folder) {
+  const fs::path own = folder / "chat_template.jinja";
+  if (Exists(own)) return ReadRegularFile(own.string(), kTemplateBytesMax);
+  const char* const file = "tokenizer_config.json";
+  if (!Exists(folder / file)) return std::string();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, ParseIn(folder, file));
+  const auto object = document.Object();
+  if (!object.ok()) return object.status().Annotate(file);
+  auto text = TemplateOf(*object);
+  if (!text.ok()) return text.status().Annotate(file);
+  return text;
+}
+
+// The ends that generation_config.json names take the place of those of config.json.
+Status ReadGenerationEnds(const std::string& path, DecoderConfig* config) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document,
+                            JsonDocument::ParseFile(path, ModelFolder::kConfigBytesMax));
+  const auto object = document.Object();
+  if (!object.ok()) return object.status().Annotate("generation_config.json");
+  std::vector<int32_t> ids;
+  const Status read = ReadEndIds(*object, -1, config->vocab_size, &ids);
+  if (!read.ok()) return read.Annotate("generation_config.json");
+  if (!ids.empty()) config->end_ids = std::move(ids);
+  return Status::Ok();
+}
+
+Status OpenFolder(const std::string& path, DecoderFiles* files) {
+  const fs::path folder(path);
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, ParseIn(folder, "config.json"));
+  const auto object = document.Object();
+  if (!object.ok()) return object.status().Annotate("config.json");
+  auto reading = ReadDecoderJson(*object);
+  if (!reading.ok()) return reading.status().Annotate("config.json");
+  files->config = std::move(reading->config);
+  if (const fs::path generation = folder / "generation_config.json"; Exists(generation)) {
+    files->generation_config_path = generation.string();
+    PENSTOCK_RETURN_IF_ERROR(ReadGenerationEnds(files->generation_config_path, &files->config));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(files->chat_template, ReadTemplate(folder));
+  if (Exists(folder / "tokenizer.json")) {
+    files->tokenizer = TokenizerSource{(folder / "tokenizer.json").string()};
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(files->store, TensorStore::OpenFolder(path));
+  return FindDecoderTensors(reading->wiring, files);
+}
+
+// ---- GGUF
+
+Status OpenGguf(const std::string& path, DecoderFiles* files) {
+  PENSTOCK_ASSIGN_OR_RETURN(files->store, TensorStore::OpenGguf(path));
+  const GgufMetadata& metadata = files->store->gguf()->metadata;
+  PENSTOCK_ASSIGN_OR_RETURN(DecoderReading reading, ReadDecoderGguf(*files->store));
+  files->config = std::move(reading.config);
+  PENSTOCK_ASSIGN_OR_RETURN(files->sampling, ReadSamplingKeys(metadata));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string_view text,
+                            metadata.GetStringOr("tokenizer.chat_template", ""));
+  if (text.size() > kTemplateBytesMax) {
+    return Status::InvalidArgument("key 'tokenizer.chat_template' has " +
+                                       std::to_string(text.size()) + " bytes; at most " +
+                                       std::to_string(kTemplateBytesMax) + " are allowed",
+                                   "tokenizer.chat_template");
+  }
+  files->chat_template = text;
+  if (metadata.Has("tokenizer.ggml.tokens")) files->tokenizer = TokenizerSource{path, &metadata};
+  return FindDecoderTensors(reading.wiring, files);
+}
+
+}  // namespace
+
+Expected<std::string> FindGguf(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return Status::NotFound("no model at " + path);
+  if (!fs::is_directory(path, ignored)) return path;
+  if (HasSafetensors(path)) return std::string();
+  std::map<std::string, std::string> models;  // the name of all parts -> the first part's
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".gguf") || name.starts_with("mmproj")) continue;
+    std::string& first = models.try_emplace(NameOfAllParts(name), name).first->second;
+    first = std::min(first, name);
+  }
+  if (models.empty()) return std::string();
+  if (models.size() == 1) return (fs::path(path) / models.begin()->second).string();
+  std::string names;
+  for (const auto& [all, first] : models) {
+    names += (names.empty() ? "" : ", ") + first;
+    if (static_cast<size_t>(std::count(names.begin(), names.end(), ',')) + 1 >= kNamesShown) break;
+  }
+  return Status::InvalidArgument(path + " has " + std::to_string(models.size()) + " GGUF models (" +
+                                 names + "); name the file of one");
+}
+
+Expected<DecoderFiles> DecoderFiles::Open(const std::string& path) {
+  DecoderFiles files;
+  files.path = path;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
+  const Status opened = gguf.empty() ? OpenFolder(path, &files) : OpenGguf(gguf, &files);
+  if (!opened.ok()) {
+    // Some messages begin with the path already.
+    return opened.message().starts_with(path) ? opened
+                                              : opened.Annotate(gguf.empty() ? path : gguf);
+  }
+  PENSTOCK_RETURN_IF_ERROR(files.store->Check());
+  std::vector<int32_t>& ends = files.config.end_ids;
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return files;
+}
+
+std::vector<StoredType> TypesInFiles(const TensorStore& store) {
+  std::map<DType, StoredType> by_type;
+  for (const TensorRecord& tensor : store.tensors()) {
+    StoredType& type = by_type[tensor.dtype];
+    type.dtype = tensor.dtype;
+    ++type.tensors;
+    type.elements += tensor.elements();
+    type.bytes += static_cast<int64_t>(tensor.data.size());
+  }
+  std::vector<StoredType> types;
+  for (const auto& [dtype, type] : by_type) types.push_back(type);
+  std::stable_sort(types.begin(), types.end(),
+                   [](const StoredType& a, const StoredType& b) { return a.bytes > b.bytes; });
+  return types;
+}
+
+}  // namespace penstock
