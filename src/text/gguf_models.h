@@ -1,0 +1,31 @@
+// The models of GGUF tokenizers, from their checked tokens.
+#pragma once
+
+#include <memory>
+
+#include "common/status.h"
+#include "formats/gguf_metadata.h"
+#include "text/gguf_pre_kinds.h"
+#include "text/gguf_tokens.h"
+#include "text/model.h"
+
+namespace penstock {
+
+// "gpt2": merges are strings, "left right", in the order in which they go.
+Expected<std::unique_ptr<Model>> MakeGgufBpe(const GgufMetadata& metadata, const GgufTokens& tokens,
+                                             const GgufPreKind& kind);
+
+// "llama": two neighbours merge if both together are a token, those of the highest score first.
+// Characters that no token has become tokens <0xNN>, one a byte.
+Expected<std::unique_ptr<Model>> MakeGgufSentencePiece(const GgufTokens& tokens, int32_t unk_id);
+
+// "bert": in the file, U+2581 begins a token that begins a word. The model has such tokens without
+// it, and "##" before the others, as in BERT's own vocabulary.
+Expected<std::unique_ptr<Model>> MakeGgufWordPiece(const GgufTokens& tokens, int32_t unk_id);
+// How the model spells the token of a file.
+std::string WordPieceSpelling(std::string_view text, GgufTokenType type);
+
+// "t5".
+Expected<std::unique_ptr<Model>> MakeGgufUnigram(const GgufTokens& tokens, int32_t unk_id);
+
+}  // namespace penstock
