@@ -25,62 +25,11 @@ std::string TextOf(const GgufTokens& tokens, int32_t id) {
   return id < 0 ? std::string() : tokens.texts[size_t(id)];
 }
 
-// The merges of SentencePiece's BPE: for each token, all ways to make it of two tokens.
-class PairFinder {
- public:
-  explicit PairFinder(const GgufTokens& tokens) : tokens_(tokens) {
-    std::vector<std::pair<std::string_view, int32_t>> keys, mirrored;
-    reversed_.reserve(tokens.size());
-    for (size_t id = 0; id < tokens.size(); ++id) {
-      if (!Merges(id)) continue;
-      const std::string& text = tokens.texts[id];
-      reversed_.emplace_back(text.rbegin(), text.rend());
-      keys.emplace_back(text, int32_t(id));
-      mirrored.emplace_back(reversed_.back(), int32_t(id));
-    }
-    forwards_.Build(std::move(keys));
-    backwards_.Build(std::move(mirrored));
-  }
-
-  // A way down each of two tries: the time is that of the token's length.
-  Status AddPairs(size_t id, uint32_t rank, std::vector<BpeMerge>* out) {
-    if (!Merges(id)) return {};
-    const std::string& text = tokens_.texts[id];
-    // The tokens that begin the text, by their length.
-    begins_.assign(text.size(), -1);
-    uint32_t node = ByteTrie::kRoot;
-    for (size_t i = 0; i + 1 < text.size(); ++i) {
-      node = forwards_.Child(node, static_cast<unsigned char>(text[i]));
-      begins_[i + 1] = forwards_.Value(node);
-    }
-    node = ByteTrie::kRoot;
-    for (size_t i = text.size() - 1; i > 0; --i) {
-      node = backwards_.Child(node, static_cast<unsigned char>(text[i]));
-      const int32_t right = backwards_.Value(node);
-      if (right < 0 || begins_[i] < 0) continue;
-      if (out->size() >= kMaxMerges) {
-        return Status::Unsupported(
-            std::string(kGgufTokensKey) + ": tokens are made of others in more than 8 Mi ways",
-            std::string(kGgufTokensKey));
-      }
-      out->push_back({begins_[i], right, int32_t(id), rank});
-    }
-    return {};
-  }
-
- private:
-  // Others are cut out of a text before the model sees it, or stand for bytes.
-  bool Merges(size_t id) const {
-    const GgufTokenType type = tokens_.types[id];
-    return !tokens_.texts[id].empty() && type != GgufTokenType::kControl &&
-           type != GgufTokenType::kUnknown && type != GgufTokenType::kByte;
-  }
-
-  const GgufTokens& tokens_;
-  std::vector<std::string> reversed_;
-  ByteTrie forwards_, backwards_;
-  std::vector<int32_t> begins_;
-};
+// Others are cut out of a text before the model sees it, or stand for bytes.
+bool Merges(GgufTokenType type) {
+  return type == GgufTokenType::kNormal || type == GgufTokenType::kUnused ||
+         type == GgufTokenType::kUndefined;
+}
 
 // 0 for the highest score; equal scores have the same rank.
 std::vector<uint32_t> Ranks(const std::vector<double>& scores) {
@@ -136,12 +85,28 @@ Expected<std::unique_ptr<Model>> MakeGgufBpe(const GgufMetadata& metadata, const
 
 Expected<std::unique_ptr<Model>> MakeGgufSentencePiece(const GgufTokens& tokens, int32_t unk_id) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeGgufVocabulary(tokens.texts));
+  const auto find = [&](std::string_view text) {
+    const int32_t id = vocabulary.Find(text);
+    return id >= 0 && Merges(tokens.types[size_t(id)]) ? id : -1;
+  };
+  const std::string key(kGgufTokensKey);
+  const std::vector<uint32_t> ranks = Ranks(tokens.scores);
   std::vector<BpeMerge> merges;
-  {
-    PairFinder pairs(tokens);
-    const std::vector<uint32_t> ranks = Ranks(tokens.scores);
-    for (size_t id = 0; id < tokens.size(); ++id) {
-      PENSTOCK_RETURN_IF_ERROR(pairs.AddPairs(id, ranks[id], &merges));
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    if (!Merges(tokens.types[id])) continue;
+    const std::string_view text = tokens.texts[id];
+    if (text.size() > kSentencePieceBytesMax) {
+      return Status::Unsupported(key + "[" + std::to_string(id) + "] has more than " +
+                                     std::to_string(kSentencePieceBytesMax) + " bytes",
+                                 key);
+    }
+    for (size_t at = 1; at < text.size(); ++at) {
+      const int32_t left = find(text.substr(0, at));
+      const int32_t right = left < 0 ? -1 : find(text.substr(at));
+      if (right >= 0) merges.push_back({left, right, int32_t(id), ranks[id]});
+    }
+    if (merges.size() > kMaxMerges) {
+      return Status::Unsupported(key + ": tokens are made of others in more than 8 Mi ways", key);
     }
   }
   BpeOptions options;

@@ -11,12 +11,16 @@
 
 namespace penstock {
 
+// Bytes of a token of "llama" that others merge to; SentencePiece writes 16 characters at most.
+inline constexpr size_t kSentencePieceBytesMax = 256;
+
 // "gpt2": merges are strings, "left right", in the order in which they go.
 Expected<std::unique_ptr<Model>> MakeGgufBpe(const GgufMetadata& metadata, const GgufTokens& tokens,
                                              const GgufPreKind& kind);
 
-// "llama": two neighbours merge if both together are a token, those of the highest score first.
-// Characters that no token has become tokens <0xNN>, one a byte.
+// "llama": two neighbouring tokens merge if both together are a token, those of the highest score
+// first. A character that is no token becomes tokens <0xNN>, one a byte. (To SentencePiece such a
+// character can still be part of a token. No published vocabulary has one.)
 Expected<std::unique_ptr<Model>> MakeGgufSentencePiece(const GgufTokens& tokens, int32_t unk_id);
 
 // "bert": in the file, U+2581 begins a token that begins a word. The model has such tokens without

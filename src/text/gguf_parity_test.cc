@@ -36,7 +36,7 @@ void ExpectSame(const Tokenizer& gguf, const Tokenizer& json, const std::string&
   const Status status = gguf.EncodeText(text, &a);
   ASSERT_TRUE(status.ok()) << status.ToString();
   ASSERT_TRUE(json.EncodeText(text, &b).ok());
-  ASSERT_EQ(a, b) << text.substr(0, 400);
+  ASSERT_EQ(a, b) << testing::PrintToString(text.substr(0, 400));
   ASSERT_EQ(gguf.Decode(a, false), json.Decode(a, false));
   ASSERT_EQ(gguf.Decode(a, true), json.Decode(a, true));
   ASSERT_EQ(StreamAll(gguf, a), StreamAll(json, a));
@@ -55,8 +55,14 @@ TEST_P(GgufGolden, GivesTheIdsOfTheTokenizerJson) {
   const auto json = Tokenizer::FromFile(base + ".tokenizer.json");
   ASSERT_TRUE(json.ok());
   GgufTokenizerKeys keys = KeysOfJson(base + ".tokenizer.json", GetParam().model, GetParam().pre);
-  if (std::string(GetParam().model) == "bert")
-    keys.Id("unknown", 1).Id("cls", 2).Id("seperator", 3);
+  if (std::string(GetParam().model) == "bert") {
+    keys.Id("unknown", 1).Id("cls", 2).Id("seperator", 3).Id("mask", 4).Id("padding", 0);
+    keys.Drop("add_bos_token").Drop("add_sep_token");
+  }
+  if (std::string(GetParam().model) == "t5") {
+    keys.Id("unknown", 3).Id("mask", static_cast<uint32_t>((*json)->TokenToId("<mask>")));
+    keys.Flag("add_space_prefix", true).Flag("remove_extra_whitespaces", true);
+  }
   const auto gguf = keys.Load();
   ASSERT_TRUE(gguf.ok()) << gguf.status().ToString();
   EXPECT_EQ((*gguf)->vocab_size(), (*json)->vocab_size());
@@ -88,6 +94,8 @@ constexpr Golden kGoldens[] = {
     {"falcon", "gpt2", "falcon"},
     {"starcoder", "gpt2", "smollm"},
     {"modernbert", "gpt2", "modern-bert"},
+    {"bert", "bert", ""},
+    {"xlm_roberta", "t5", ""},
 };
 INSTANTIATE_TEST_SUITE_P(All, GgufGolden, testing::ValuesIn(kGoldens),
                          [](const auto& test) { return test.param.name; });
@@ -140,6 +148,119 @@ TEST_F(GgufVocabularies, GiveTheIdsThatCameWithThem) {
     ++checked;
   }
   EXPECT_EQ(checked, 10);
+}
+
+// Texts of the test data in six languages, C headers of this machine, and Python's library: each
+// 2,000 bytes, cut anywhere.
+std::vector<std::string> Corpus(const fs::path& root) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const char* language : {"en", "de", "es", "zh", "ru", "ar"}) {
+    files.push_back(root / "google-deepmind__xquad" / (std::string("xquad.") + language + ".json"));
+  }
+  for (const char* folder : {"/usr/include", "/usr/lib/python3.11"}) {
+    int taken = 0;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      const auto kind = entry.path().extension();
+      if ((kind == ".h" || kind == ".py") && ++taken <= 12) files.push_back(entry.path());
+    }
+  }
+  std::vector<std::string> texts;
+  for (const fs::path& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    std::string text(60000, '\0');
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(in.gcount()));
+    for (size_t at = 0; at < text.size(); at += 2000) texts.push_back(text.substr(at, 2000));
+  }
+  return texts;
+}
+
+void ExpectSameOverCorpus(const Tokenizer& gguf, const Tokenizer& json, const fs::path& root) {
+  const std::vector<std::string> texts = Corpus(root);
+  ASSERT_GT(texts.size(), 150u);
+  for (const std::string& text : texts) {
+    ExpectSame(gguf, json, text);
+    if (testing::Test::HasFailure()) return;
+  }
+  std::printf("%zu texts\n", texts.size());
+}
+
+// tokenizer.json of published models, and what a writer of GGUF files makes of them.
+TEST_F(GgufVocabularies, GiveTheIdsOfTheTokenizerJsonOverACorpus) {
+  const struct {
+    const char* file;
+    const char* model;
+    const char* pre;
+  } cases[] = {
+      {"derived/tokenizers/llama3.2.tokenizer.json", "gpt2", "llama-bpe"},
+      {"derived/tokenizers/qwen2.tokenizer.json", "gpt2", "qwen2"},
+  };
+  for (const auto& [file, model, pre] : cases) {
+    SCOPED_TRACE(file);
+    const std::string path = (root_ / file).string();
+    const auto json = Tokenizer::FromFile(path);
+    ASSERT_TRUE(json.ok()) << json.status().ToString();
+    const auto gguf = KeysOfJson(path, model, pre).Load();
+    ASSERT_TRUE(gguf.ok()) << gguf.status().ToString();
+    ExpectSameOverCorpus(**gguf, **json, root_);
+    if (HasFailure()) return;
+  }
+}
+
+// bge-small has the vocabulary of BERT, which another file of the test data has as tokenizer.json.
+TEST_F(GgufVocabularies, BertOverACorpus) {
+  const auto gguf =
+      Tokenizer::FromFile((root_ / "ggerganov__llama.cpp" / "ggml-vocab-bert-bge.gguf").string());
+  ASSERT_TRUE(gguf.ok()) << gguf.status().ToString();
+  const auto json = Tokenizer::FromFile(
+      (root_ / "KingChen711__all-MiniLM-L6-v2-api" / "Xenova-all-MiniLM-L6-v2.tokenizer.json")
+          .string());
+  ASSERT_TRUE(json.ok()) << json.status().ToString();
+  ExpectSameOverCorpus(**gguf, **json, root_);
+  Encoding a, b;
+  ASSERT_TRUE((*gguf)->EncodePair("a text", "and its pair", {}, &a).ok());
+  ASSERT_TRUE((*json)->EncodePair("a text", "and its pair", {}, &b).ok());
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(a.type_ids, b.type_ids);
+}
+
+// Ids, and the text of the ids, that Hugging Face's tokenizers gave for these vocabularies.
+TEST_F(GgufVocabularies, GiveTheIdsOfHuggingFace) {
+  const struct {
+    const char* gguf;
+    const char* name;
+  } cases[] = {{"llama-spm", "Xenova/llama-tokenizer"},
+               {"gpt-2", "Xenova/gpt2"},
+               {"falcon", "tiiuae/falcon-7b"},
+               {"deepseek-coder", "Xenova/deepseek-coder-1.3b-instruct"}};
+  simdjson::dom::parser parser;
+  const auto vectors =
+      parser.load((root_ / "huggingface__transformers.js" / "tokenizer_vectors.json").string())
+          .value();
+  for (const auto& [gguf, name] : cases) {
+    SCOPED_TRACE(name);
+    const auto tokenizer = Tokenizer::FromFile(
+        (root_ / "ggerganov__llama.cpp" / (std::string("ggml-vocab-") + gguf + ".gguf")).string());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+    size_t checked = 0;
+    for (const auto& [title, test] : vectors[name]["cases"].get_object()) {
+      SCOPED_TRACE(title);
+      Ids wanted;
+      for (const simdjson::dom::element id : test["ids"].get_array()) {
+        wanted.push_back(static_cast<int32_t>(id.get_int64().value()));
+      }
+      Encoding encoding;
+      const std::string text(test["text"].get_string().value());
+      ASSERT_TRUE((*tokenizer)->Encode(text, {}, &encoding).ok());
+      EXPECT_EQ(encoding.ids, wanted) << text;
+      if (std::string(gguf) == "llama-spm") {
+        EXPECT_EQ((*tokenizer)->Decode(wanted, false), test["decoded"].get_string().value());
+      }
+      ++checked;
+    }
+    EXPECT_GE(checked, 20u);
+  }
 }
 
 }  // namespace

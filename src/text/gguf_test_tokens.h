@@ -81,6 +81,24 @@ class GgufTokenizerKeys {
   std::map<std::string, std::pair<GgufType, std::string>> keys_;
 };
 
+// Of standard base64, well formed.
+inline std::vector<uint8_t> BytesOfBase64(std::string_view text) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<uint8_t> bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(kDigits.find(c));
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes.push_back(static_cast<uint8_t>(bits >> count));
+  }
+  return bytes;
+}
+
 // What a writer of GGUF files makes of a tokenizer.json: tokens, types, merges or scores. `model`
 // and `pre` are the names it gives; no special tokens stand around texts.
 inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& model,
@@ -89,14 +107,14 @@ inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& 
   const simdjson::dom::element json = parser.load(path).value();
   const simdjson::dom::element section = json["model"].value();
   std::map<int64_t, std::string> texts;
-  std::map<int64_t, float> scores;
+  std::map<int64_t, double> scores;
   simdjson::dom::object object;
   if (section["vocab"].get(object) == simdjson::SUCCESS) {
     for (const auto& [text, id] : object) texts[id.get_int64().value()] = std::string(text);
   } else {
     for (const simdjson::dom::element entry : section["vocab"].get_array()) {
       const auto id = static_cast<int64_t>(texts.size());
-      scores[id] = static_cast<float>(entry.at(1).get_double().value());
+      scores[id] = entry.at(1).get_double().value();
       texts[id] = std::string(entry.at(0).get_string().value());
     }
   }
@@ -108,7 +126,7 @@ inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& 
   }
   std::vector<std::string> list;
   std::vector<int32_t> type_list;
-  std::vector<float> score_list;
+  std::vector<double> score_list;  // published ones are float32, but those of goldens are not
   for (int64_t id = 0; id <= texts.rbegin()->first; ++id) {
     const bool there = texts.count(id) > 0;
     std::string text = there ? texts[id] : "[PAD" + std::to_string(id) + "]";
@@ -117,13 +135,20 @@ inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& 
     }
     list.push_back(text);
     type_list.push_back(!there ? 5 : types.count(id) ? types[id] : 1);
-    score_list.push_back(scores.count(id) ? scores[id] : -10000.0f);
+    score_list.push_back(scores.count(id) ? scores[id] : -10000.0);
   }
   GgufTokenizerKeys keys;
   keys.Text("model", model).Texts("tokens", list).Types(type_list);
   keys.Flag("add_bos_token", false).Flag("add_eos_token", false).Flag("add_sep_token", false);
   if (!pre.empty()) keys.Text("pre", pre);
-  if (!scores.empty()) keys.Scores(score_list);
+  if (!scores.empty()) {
+    keys.Set("scores", GgufType::kArray, RawNumbers(GgufType::kFloat64, score_list));
+  }
+  std::string_view charsmap;
+  if (json["normalizer"]["precompiled_charsmap"].get(charsmap) == simdjson::SUCCESS) {
+    keys.Set("precompiled_charsmap", GgufType::kArray,
+             RawNumbers(GgufType::kUint8, BytesOfBase64(charsmap)));
+  }
   simdjson::dom::array merges;
   if (section["merges"].get(merges) == simdjson::SUCCESS) {
     std::vector<std::string> lines;
