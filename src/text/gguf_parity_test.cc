@@ -230,18 +230,19 @@ TEST_F(GgufVocabularies, GiveTheIdsOfHuggingFace) {
   const struct {
     const char* gguf;
     const char* name;
-  } cases[] = {{"llama-spm", "Xenova/llama-tokenizer"},
-               {"gpt-2", "Xenova/gpt2"},
-               {"falcon", "tiiuae/falcon-7b"},
-               {"deepseek-coder", "Xenova/deepseek-coder-1.3b-instruct"}};
+  } cases[] = {{"ggerganov__llama.cpp/ggml-vocab-llama-spm.gguf", "Xenova/llama-tokenizer"},
+               {"ollama__ollama/llama-2-tiny-random.gguf", "Xenova/llama-tokenizer"},
+               {"ggerganov__llama.cpp/ggml-vocab-gpt-2.gguf", "Xenova/gpt2"},
+               {"ggerganov__llama.cpp/ggml-vocab-falcon.gguf", "tiiuae/falcon-7b"},
+               {"ggerganov__llama.cpp/ggml-vocab-deepseek-coder.gguf",
+                "Xenova/deepseek-coder-1.3b-instruct"}};
   simdjson::dom::parser parser;
   const auto vectors =
       parser.load((root_ / "huggingface__transformers.js" / "tokenizer_vectors.json").string())
           .value();
   for (const auto& [gguf, name] : cases) {
     SCOPED_TRACE(name);
-    const auto tokenizer = Tokenizer::FromFile(
-        (root_ / "ggerganov__llama.cpp" / (std::string("ggml-vocab-") + gguf + ".gguf")).string());
+    const auto tokenizer = Tokenizer::FromFile((root_ / gguf).string());
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
     size_t checked = 0;
     for (const auto& [title, test] : vectors[name]["cases"].get_object()) {
@@ -254,13 +255,34 @@ TEST_F(GgufVocabularies, GiveTheIdsOfHuggingFace) {
       const std::string text(test["text"].get_string().value());
       ASSERT_TRUE((*tokenizer)->Encode(text, {}, &encoding).ok());
       EXPECT_EQ(encoding.ids, wanted) << text;
-      if (std::string(gguf) == "llama-spm") {
+      if (std::string(name) == "Xenova/llama-tokenizer") {
         EXPECT_EQ((*tokenizer)->Decode(wanted, false), test["decoded"].get_string().value());
       }
       ++checked;
     }
     EXPECT_GE(checked, 20u);
   }
+}
+
+// A model's story, and the ids it wrote.
+TEST_F(GgufVocabularies, AStory) {
+  const auto tokenizer =
+      Tokenizer::FromFile((root_ / "vespa-engine__vespa" / "tinyllm.gguf").string());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+  simdjson::dom::parser parser;
+  const auto golden =
+      parser.load((root_ / "derived" / "stories260K_hf" / "golden.json").string()).value();
+  Ids ids;
+  for (const simdjson::dom::element id : golden["ids"].get_array()) {
+    ids.push_back(static_cast<int32_t>(id.get_int64().value()));
+  }
+  const std::string text(golden["text"].get_string().value());
+  ASSERT_TRUE(text.starts_with(" Once upon a time"));
+  EXPECT_EQ(" " + (*tokenizer)->Decode(ids, true), text);
+  EXPECT_EQ(" " + StreamAll(**tokenizer, ids), text);
+  Encoding encoding;
+  ASSERT_TRUE((*tokenizer)->Encode(text.substr(1), {}, &encoding).ok());
+  EXPECT_EQ(encoding.ids, ids);
 }
 
 }  // namespace
