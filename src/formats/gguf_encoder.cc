@@ -292,6 +292,7 @@ Expected<ModelFolder> ReadGgufForTokenizer(const std::string& path) {
   if (!architecture.ok()) return folder;
   const auto tokens = model.metadata.GetIntOr(std::string(*architecture) + ".context_length",
                                               kUnlimited, 1, kUnlimited);
+  for (const MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
   if (!tokens.ok()) return tokens.status().Annotate(path);
   folder.max_tokens = static_cast<int32_t>(*tokens);
   return folder;

@@ -112,7 +112,7 @@ Expected<TokenizerParts> BpeParts(const GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(parts.model, MakeGgufBpe(metadata, tokens, kind));
   if (kind.nfc) parts.normalizer = std::make_unique<FormNormalizer>(NormalForm::kNfc);
   parts.pre_tokenizers = std::move(kind.steps);
-  parts.added = MakeGgufAddedTokens(tokens, ids);
+  PENSTOCK_ASSIGN_OR_RETURN(parts.added, MakeGgufAddedTokens(metadata, tokens));
   if (kind.mask_lstrip) LetTakeSpacesBefore(ids.mask, &parts.added);
   SetTemplate(around, ids, &parts.post);
   parts.decoder.push_back(MakeByteLevelDecoder());
@@ -143,7 +143,7 @@ Expected<TokenizerParts> SentencePieceParts(const GgufMetadata& metadata) {
   TokenizerParts parts;
   PENSTOCK_ASSIGN_OR_RETURN(parts.model, MakeGgufSentencePiece(tokens, ids.unk));
   parts.normalizer = SpacesToMarks(prefix);
-  parts.added = MakeGgufAddedTokens(tokens, ids);
+  PENSTOCK_ASSIGN_OR_RETURN(parts.added, MakeGgufAddedTokens(metadata, tokens));
   LetTakeSpacesAfter(metadata, &parts.added);
   SetTemplate(around, ids, &parts.post);
   parts.decoder.push_back(MakeReplaceDecoder(Regex::Literal(kMetaspace), " "));
@@ -177,7 +177,7 @@ Expected<TokenizerParts> WordPieceParts(const GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(parts.model, MakeGgufWordPiece(tokens, ids.unk));
   parts.normalizer = std::make_unique<BertNormalizer>(true, true, strip_accents, lowercase);
   parts.pre_tokenizers.push_back(std::make_unique<BertPreTokenizer>());
-  parts.added = MakeGgufAddedTokens(tokens, ids);
+  PENSTOCK_ASSIGN_OR_RETURN(parts.added, MakeGgufAddedTokens(metadata, tokens));
   SetTemplate({ids.bos}, {ids.sep}, {ids.sep}, &parts.post);
   parts.decoder.push_back(MakeWordPieceDecoder("##", true));
   return parts;
@@ -220,7 +220,7 @@ Expected<TokenizerParts> UnigramParts(const GgufMetadata& metadata) {
   }
   parts.pre_tokenizers.push_back(std::make_unique<MetaspacePreTokenizer>(
       std::string(kMetaspace), prefix ? Scheme::kAlways : Scheme::kNever, one_space));
-  parts.added = MakeGgufAddedTokens(tokens, ids);
+  PENSTOCK_ASSIGN_OR_RETURN(parts.added, MakeGgufAddedTokens(metadata, tokens));
   LetTakeSpacesBefore(ids.mask, &parts.added);  // as XLM-RoBERTa's
   SetTemplate(around, ids, &parts.post);
   parts.decoder.push_back(MakeMetaspaceDecoder(std::string(kMetaspace), prefix));

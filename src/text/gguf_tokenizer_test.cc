@@ -156,10 +156,12 @@ TEST(GgufSentencePiece, SpecialTokensAreCutOutAndStandAround) {
 
 TEST(GgufSentencePiece, WithoutTypesTheTokensThatKeysNameAreSpecial) {
   GgufTokenizerKeys keys = SentencePieceKeys({"▁a", "x"});
-  keys.Drop("token_type").Id("padding", kFirst + 1);
+  keys.Drop("token_type").Id("bos", 1).Id("padding", kFirst + 1);
   const auto t = Load(keys);
   EXPECT_TRUE(t->IsSpecial(1) && t->IsSpecial(kFirst + 1));
+  EXPECT_FALSE(t->IsSpecial(2));
   EXPECT_FALSE(t->IsSpecial(3));
+  EXPECT_FALSE(Load(BpeKeys({}, {}))->IsSpecial(11));
 }
 
 TEST(GgufSentencePiece, Phi3TakesTheSpacesAfterItsSpecialTokens) {

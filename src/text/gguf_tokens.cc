@@ -146,7 +146,10 @@ Expected<Vocabulary> MakeGgufVocabulary(const std::vector<std::string>& texts) {
   return vocabulary;
 }
 
-std::vector<AddedToken> MakeGgufAddedTokens(const GgufTokens& tokens, const GgufSpecialIds& ids) {
+Expected<std::vector<AddedToken>> MakeGgufAddedTokens(const GgufMetadata& metadata,
+                                                      const GgufTokens& tokens) {
+  PENSTOCK_ASSIGN_OR_RETURN(const GgufSpecialIds ids,
+                            ReadGgufSpecialIds(metadata, tokens.size(), {}));
   std::vector<AddedToken> added;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const int32_t id = int32_t(i);

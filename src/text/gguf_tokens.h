@@ -57,6 +57,7 @@ Expected<Vocabulary> MakeGgufVocabulary(const std::vector<std::string>& texts);
 
 // Control tokens and the unknown one are special; user-defined ones are not. In a file without
 // types, the tokens that its keys name are special. All are looked for in the raw text.
-std::vector<AddedToken> MakeGgufAddedTokens(const GgufTokens& tokens, const GgufSpecialIds& ids);
+Expected<std::vector<AddedToken>> MakeGgufAddedTokens(const GgufMetadata& metadata,
+                                                      const GgufTokens& tokens);
 
 }  // namespace penstock
