@@ -84,6 +84,8 @@ TEST_P(GgufGolden, GivesTheIdsOfTheTokenizerJson) {
     }
   }
   EXPECT_GE(texts, 150u);
+  // Special tokens, some of which take the spaces before them.
+  ExpectSame(**gguf, **json, "a <mask> b [MASK] c <|endoftext|> d <s> e [SEP]");
 }
 
 constexpr Golden kGoldens[] = {
