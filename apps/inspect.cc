@@ -246,7 +246,7 @@ int RunInspect(const std::vector<std::string>& args) {
   if (!local.ok()) return line.Fail(local.status());
   const ModelInfo info = (*local)->service->Models().front();
   const EngineLease engine = (*local)->registry->List().front().engine;
-  const auto store = TensorStore::OpenFolder(info.path);
+  const auto store = TensorStore::OpenEncoder(info.path);
   if (!store.ok()) return line.Fail(store.status());
   std::unique_ptr<EncoderModel> model;
   if (program.length == 0) program.length = std::min(kProgramLength, info.max_tokens);

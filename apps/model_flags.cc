@@ -57,10 +57,11 @@ void AddNameFlags(CLI::App* app, ModelOptions* flags, bool several) {
   const std::string model = "Model";
   auto* models =
       app->add_option("-m,--model", flags->models,
-                      several ? "Folder, or owner/name[@revision] on the Hugging Face hub. "
-                                "NAME[,ALIAS...]=REF serves it under these names. May be given "
-                                "again."
-                              : "Folder, or owner/name[@revision] on the Hugging Face hub.")
+                      several
+                          ? "Folder, GGUF file, or owner/name[@revision] on the Hugging Face hub. "
+                            "NAME[,ALIAS...]=REF serves it under these names. May be given "
+                            "again."
+                          : "Folder, GGUF file, or owner/name[@revision] on the Hugging Face hub.")
           ->type_name("REF")
           ->default_str(kDefaultModel)
           ->group(model);

@@ -96,7 +96,8 @@ int RunTokenize(const std::vector<std::string>& args) {
   TokenizeFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   line.app().get_option("--model")->description(
-      "Folder with tokenizer.json, such a file, or owner/name[@revision] on the Hugging Face hub.");
+      "Folder with tokenizer.json or a GGUF file, such a file, or owner/name[@revision] on the "
+      "Hugging Face hub.");
   AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
   const std::string group = "Tokens";
   CLI::App& app = line.app();

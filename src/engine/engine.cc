@@ -217,7 +217,7 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
     const std::string settings =
         fmt::format("{} {} {} {}", parts.backend, PoolingModeName(parts.folder.pooling),
                     DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep));
-    PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(path, settings));
+    PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(parts.folder.path, settings));
   }
   const std::shared_ptr<const EncoderModel> shared = std::move(model);
   for (int32_t i = 0; i < options.replicas; ++i) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/regular_file.h"
+#include "formats/gguf.h"
 
 namespace penstock {
 namespace {
@@ -60,12 +61,16 @@ class Digest {
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
 };
 
-}  // namespace
-
-Expected<std::string> ModelFingerprint(const std::string& folder, std::string_view settings) {
+Expected<std::vector<fs::path>> FilesOf(const std::string& path) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (auto it = fs::recursive_directory_iterator(folder, error);
+  if (!fs::is_directory(path, error)) {
+    PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
+    for (const MappedFile& file : model.files) files.emplace_back(file.path());
+    return files;
+  }
+  error.clear();
+  for (auto it = fs::recursive_directory_iterator(path, error);
        !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
     const std::string kind = it->path().extension().string();
     // Snapshots of the hub's cache are links.
@@ -75,16 +80,26 @@ Expected<std::string> ModelFingerprint(const std::string& folder, std::string_vi
     if (wanted && fs::is_regular_file(it->path(), ignored)) files.push_back(it->path());
     if (files.size() > kFilesMax) {
       return Status(StatusCode::kPayloadTooLarge,
-                    fmt::format("{} has more than {} files", folder, kFilesMax));
+                    fmt::format("{} has more than {} files", path, kFilesMax));
     }
   }
-  if (error) return Status(StatusCode::kUnavailable, folder + ": " + error.message());
+  if (error) return Status(StatusCode::kUnavailable, path + ": " + error.message());
+  return files;
+}
+
+}  // namespace
+
+Expected<std::string> ModelFingerprint(const std::string& path, std::string_view settings) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<fs::path> files, FilesOf(path));
+  std::error_code error;
+  const fs::path root =
+      fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path();
   std::sort(files.begin(), files.end());
   Digest digest;
   digest.Add(settings);
   PENSTOCK_RETURN_IF_ERROR(digest.AddFile("/proc/self/exe"));
   for (const fs::path& file : files) {
-    digest.Add(fs::relative(file, folder, error).string());
+    digest.Add(fs::relative(file, root, error).string());
     PENSTOCK_RETURN_IF_ERROR(digest.AddFile(file));
   }
   return digest.Finish();

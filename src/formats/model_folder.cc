@@ -5,6 +5,8 @@
 
 #include "common/json.h"
 #include "formats/config_reader.h"
+#include "formats/gguf_encoder.h"
+#include "formats/mapped_file.h"
 #include "formats/sentence_transformers_reader.h"
 
 namespace penstock {
@@ -78,6 +80,12 @@ Expected<std::string> FindTokenizer(const fs::path& root) {
                 root.string() + " has no tokenizer.json" + why);
 }
 
+// By its first bytes. A file that cannot be read is none; who opens it says why.
+bool IsGguf(const std::string& path) {
+  const auto file = MappedFile::Open(path);
+  return file.ok() && file->text().starts_with("GGUF");
+}
+
 }  // namespace
 
 const char* ModelTaskName(ModelTask task) {
@@ -112,9 +120,11 @@ const char* PoolingModeName(PoolingMode mode) {
 
 Expected<ModelFolder> ModelFolder::Read(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    return Status::NotFound("no model folder at " + path);
-  }
+  if (!fs::exists(path, ignored)) return Status::NotFound("no model folder at " + path);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const std::string gguf,
+      GgufFileOf(path, {"model.safetensors", "model.safetensors.index.json"}));
+  if (!gguf.empty()) return ReadGgufEncoder(gguf);
   const fs::path root(path);
   ModelFolder folder;
   folder.path = path;
@@ -149,7 +159,9 @@ Expected<ModelFolder> ModelFolder::ReadForTokenizer(const std::string& path) {
   ModelFolder folder;
   folder.max_tokens = kUnlimited;
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string file, GgufFileOf(path, {"tokenizer.json"}));
+  if (!file.empty()) {
+    if (fs::is_directory(path, ignored) || IsGguf(file)) return ReadGgufForTokenizer(file);
     folder.path = fs::path(path).parent_path().string();
     folder.tokenizer_path = path;
     return folder;

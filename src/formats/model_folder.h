@@ -1,5 +1,6 @@
 // A Hugging Face model folder read into plain values: config.json, tokenizer_config.json,
-// special_tokens_map.json, modules.json and the sentence-transformers folders it names.
+// special_tokens_map.json, modules.json and the sentence-transformers folders it names. Or the same
+// values from the metadata of a GGUF file.
 // Unknown or unsupported settings are refused by name (kUnsupported), never guessed.
 #pragma once
 
@@ -73,15 +74,16 @@ struct DenseModule {
 struct ModelFolder {
   static constexpr size_t kConfigBytesMax = 16 << 20;
 
-  // Reads every configuration file in `path`; weights and tokenizer.json are not opened.
+  // Reads every configuration file in `path`; weights and tokenizer.json are not opened. A GGUF
+  // file, or a folder with one and no model.safetensors, is read as gguf_encoder.h says.
   static Expected<ModelFolder> Read(const std::string& path);
 
-  // Reads only the settings that tokenizing needs, of a folder with tokenizer.json, or of such a
-  // file itself; of a folder also prompts, do_lower_case and max_tokens where present. config.json,
-  // modules.json and weights need not be there.
+  // Reads only the settings that tokenizing needs, of a folder with tokenizer.json or a GGUF file,
+  // or of such a file itself; of a folder also prompts, do_lower_case and max_tokens where present.
+  // config.json, modules.json and weights need not be there.
   static Expected<ModelFolder> ReadForTokenizer(const std::string& path);
 
-  std::string path;
+  std::string path;                        // the folder, or the GGUF file
   ModelTask task = ModelTask::kEmbedding;  // from the architecture: ...ForSequenceClassification
                                            // with one label reranks, with more it classifies
   EncoderConfig encoder;
@@ -104,7 +106,7 @@ struct ModelFolder {
   // override the second); never more than the position table or the rotary limit.
   int32_t max_tokens = 0;
   bool do_lower_case = false;  // sentence_bert_config: lower-case before the tokenizer
-  std::string tokenizer_path;  // tokenizer.json
+  std::string tokenizer_path;  // tokenizer.json, or the GGUF file
 };
 
 }  // namespace penstock

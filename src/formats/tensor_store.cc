@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/gguf.h"
+#include "formats/gguf_encoder.h"
 #include "formats/safetensors.h"
 
 namespace penstock {
@@ -83,6 +84,22 @@ Expected<std::unique_ptr<TensorStore>> TensorStore::OpenGguf(const std::string& 
                   std::move(model.metadata)};
   store->files_ = std::move(model.files);
   store->tensors_ = std::move(model.tensors);
+  PENSTOCK_RETURN_IF_ERROR(store->IndexNames());
+  return store;
+}
+
+Expected<std::unique_ptr<TensorStore>> TensorStore::OpenEncoder(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return OpenFolder(path);
+  PENSTOCK_ASSIGN_OR_RETURN(GgufModel model, GgufModel::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string_view architecture,
+                            model.metadata.GetString("general.architecture"));
+  auto store = std::make_unique<TensorStore>();
+  store->files_ = std::move(model.files);
+  store->tensors_ = std::move(model.tensors);
+  for (TensorRecord& tensor : store->tensors_) {
+    tensor.name = EncoderTensorName(architecture, tensor.name);
+  }
   PENSTOCK_RETURN_IF_ERROR(store->IndexNames());
   return store;
 }

@@ -35,6 +35,10 @@ class TensorStore {
   // A GGUF file, with all files of its model if it is one of several (formats/gguf.h).
   static Expected<std::unique_ptr<TensorStore>> OpenGguf(const std::string& path);
 
+  // Where ModelFolder::path is: a folder, or the GGUF file of an encoder, whose tensors then have
+  // the names that they have in a folder (formats/gguf_encoder.h).
+  static Expected<std::unique_ptr<TensorStore>> OpenEncoder(const std::string& path);
+
   // nullptr: no tensor has that name.
   const TensorRecord* Find(std::string_view name) const;
   // In the order of the files and of the bytes in each.

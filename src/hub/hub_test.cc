@@ -304,12 +304,16 @@ TEST(ModelReference, Forms) {
   EXPECT_FALSE(ModelReference::Parse(std::string("a/b\0c", 5)).ok());
 }
 
-TEST(ModelReference, AFileIsNoModel) {
+TEST(ModelReference, AFileIsAModelIfItsFirstBytesSayGguf) {
   const std::string path = testing::TempDir() + "x.gguf";
-  std::ofstream(path) << "GGUF";
+  std::ofstream(path) << "GGUF and more";
+  ASSERT_TRUE(ModelReference::Parse(path).ok());
+  EXPECT_EQ(ModelReference::Parse(path)->path, path);
+  std::ofstream(path) << "GGU";
   const Status status = ModelReference::Parse(path).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), testing::HasSubstr("x.gguf' is a file; a model is a folder"));
+  EXPECT_THAT(status.message(),
+              testing::HasSubstr("x.gguf' is a file and no GGUF file; a model is"));
 }
 
 TEST(WantedFiles, OnlyWhatIsRead) {

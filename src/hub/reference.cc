@@ -1,9 +1,13 @@
 #include "hub/reference.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+
+#include "common/regular_file.h"
 
 namespace penstock {
 namespace {
@@ -37,6 +41,14 @@ bool LooksLikePath(const std::string& text) {
          text.starts_with("./") || text.starts_with("../") || text.ends_with("/");
 }
 
+// By its first bytes.
+bool IsGguf(const std::string& path) {
+  const auto file = OpenRegularFile(path);
+  char begin[4] = {};
+  return file.ok() && ::read(file->get(), begin, sizeof begin) == sizeof begin &&
+         std::string_view(begin, sizeof begin) == "GGUF";
+}
+
 }  // namespace
 
 Expected<ModelReference> ModelReference::Parse(const std::string& text) {
@@ -54,10 +66,15 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
     return reference;
   }
   if (std::filesystem::exists(path, ignored)) {
-    return Status::InvalidArgument(
-        "'" + text +
-            "' is a file; a model is a folder with config.json, tokenizer.json and safetensors",
-        "model");
+    if (!IsGguf(path)) {
+      return Status::InvalidArgument(
+          "'" + text +
+              "' is a file and no GGUF file; a model is a folder with config.json, tokenizer.json "
+              "and safetensors, or a GGUF file",
+          "model");
+    }
+    reference.path = path;
+    return reference;
   }
   if (LooksLikePath(text)) return Status::NotFound("no model folder at " + path, "model");
 

@@ -1,4 +1,4 @@
-// ModelReference: a user's name of a model: a local folder, or "owner/name" or
+// ModelReference: a user's name of a model: a local folder or GGUF file, or "owner/name" or
 // "owner/name@revision" on the Hugging Face hub.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace penstock {
 struct ModelReference {
   static constexpr size_t kBytesMax = 4096;
 
-  std::string path;  // a local folder; then the others are empty
+  std::string path;  // a local folder or GGUF file; then the others are empty
   std::string owner;
   std::string name;
   std::string revision;  // branch, tag or commit; "main" if not given
@@ -19,8 +19,8 @@ struct ModelReference {
   bool local() const { return !path.empty(); }
   std::string repository() const { return owner + "/" + name; }
 
-  // A folder that exists is always taken as one; "~/" is the home folder. kInvalidArgument lists
-  // the forms; kNotFound: a path that does not exist.
+  // A folder or a GGUF file that exists is always taken as one; "~/" is the home folder.
+  // kInvalidArgument lists the forms; kNotFound: a path that does not exist.
   static Expected<ModelReference> Parse(const std::string& text);
 };
 

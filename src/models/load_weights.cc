@@ -387,7 +387,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
                                    "num_attention_heads");
   }
   out->activation = ToActivation(folder.encoder.hidden_act);
-  auto store = TensorStore::OpenFolder(folder.path);
+  auto store = TensorStore::OpenEncoder(folder.path);
   if (!store.ok()) return store.status();
   WeightReader reader(**store, out->architecture->prefix, out.get());
 

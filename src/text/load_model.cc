@@ -128,9 +128,8 @@ ModelPtr LoadBpe(const JsonFields& fields, bool byte_level) {
   return std::unique_ptr<Model>(std::move(model));
 }
 
-// The reference's JSON reader is not exact: it divides the digits, as a double, by a power of
-// ten, which can be off in the last bit. Sums of such scores tie or do not tie, so the last bit
-// decides tokens. The digits are those of the shortest decimal of `exact`, as files write them.
+}  // namespace
+
 double ReferenceDouble(double exact) {
   char text[64] = {};  // atoi below needs an end
   const auto end = std::to_chars(text, text + sizeof(text), exact, std::chars_format::scientific);
@@ -152,6 +151,8 @@ double ReferenceDouble(double exact) {
   const double value = exponent < 0 ? double(digits) / power : double(digits) * power;
   return std::signbit(exact) ? -value : value;
 }
+
+namespace {
 
 ModelPtr LoadUnigram(const JsonFields& fields) {
   PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("vocab"));

@@ -74,45 +74,54 @@ uint64_t PairHash(uint64_t key, uint64_t seed) {
 
 }  // namespace
 
-Expected<std::unique_ptr<BpeModel>> BpeModel::Create(
-    Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
-    BpeOptions options) {
+std::unique_ptr<BpeModel> BpeModel::FromMerges(Vocabulary vocabulary,
+                                               std::span<const BpeMerge> merges,
+                                               BpeOptions options) {
   static std::atomic<uint64_t> instances{1};
   std::unique_ptr<BpeModel> model(new BpeModel);
   model->instance_ = instances++;
   model->vocabulary_ = std::move(vocabulary);
   model->options_ = std::move(options);
-  const Vocabulary& vocab = model->vocabulary_;
   const BpeOptions& opt = model->options_;
-  if (opt.has_unk_token) model->unk_id_ = vocab.Find(opt.unk_token);
+  if (opt.has_unk_token) model->unk_id_ = model->vocabulary_.Find(opt.unk_token);
 
   size_t capacity = 16;
   while (capacity < merges.size() * 2) capacity *= 2;
   model->merges_.assign(capacity, Slot());
   model->merge_mask_ = capacity - 1;
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const auto missing = [&](const std::string& token) {
-      return Status::InvalidArgument("merge " + std::to_string(rank) + " needs \"" + token +
-                                         "\", which is not in the vocabulary",
-                                     "model.merges");
-    };
-    const int32_t left_id = vocab.Find(left), right_id = vocab.Find(right);
-    if (left_id < 0) return missing(left);
-    if (right_id < 0) return missing(right);
-    if (right.size() < opt.continuing_prefix.size()) return missing(right);
-    const std::string merged = left + right.substr(opt.continuing_prefix.size());
-    const int32_t id = vocab.Find(merged);
-    if (id < 0) return missing(merged);
-    const uint64_t key = uint64_t(uint32_t(left_id)) << 32 | uint32_t(right_id);
+  for (const BpeMerge& merge : merges) {
+    const uint64_t key = uint64_t(uint32_t(merge.left)) << 32 | uint32_t(merge.right);
     uint64_t slot = PairHash(key, model->seed_) & model->merge_mask_;
     while (model->merges_[slot].key != kFree && model->merges_[slot].key != key) {
       slot = (slot + 1) & model->merge_mask_;
     }
-    model->merges_[slot] = {key, {uint32_t(rank), id}};  // the last of equal pairs counts
+    model->merges_[slot] = {key, {merge.rank, merge.id}};
   }
   model->BuildByteTables();
   return model;
+}
+
+Expected<std::unique_ptr<BpeModel>> BpeModel::Create(
+    Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
+    BpeOptions options) {
+  std::vector<BpeMerge> known;
+  known.reserve(merges.size());
+  for (const auto& [left, right] : merges) {
+    const auto missing = [&](const std::string& token) {
+      return Status::InvalidArgument("merge " + std::to_string(known.size()) + " needs \"" + token +
+                                         "\", which is not in the vocabulary",
+                                     "model.merges");
+    };
+    const int32_t left_id = vocabulary.Find(left), right_id = vocabulary.Find(right);
+    if (left_id < 0) return missing(left);
+    if (right_id < 0) return missing(right);
+    if (right.size() < options.continuing_prefix.size()) return missing(right);
+    const std::string merged = left + right.substr(options.continuing_prefix.size());
+    const int32_t id = vocabulary.Find(merged);
+    if (id < 0) return missing(merged);
+    known.push_back({left_id, right_id, id, uint32_t(known.size())});
+  }
+  return FromMerges(std::move(vocabulary), known, std::move(options));
 }
 
 void BpeModel::BuildByteTables() {

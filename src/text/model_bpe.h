@@ -6,8 +6,11 @@
 #pragma once
 
 #include <array>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/status.h"
 #include "text/model.h"
@@ -25,8 +28,18 @@ struct BpeOptions {
   bool bytes = false;          // read pieces by bytes
 };
 
+// Two neighbours that become one token. The lowest rank goes first, of equal ones the leftmost.
+struct BpeMerge {
+  int32_t left, right;
+  int32_t id;  // the token of both together
+  uint32_t rank;
+};
+
 class BpeModel : public Model {
  public:
+  // Ids must be in the vocabulary. Of merges of the same pair the last counts.
+  static std::unique_ptr<BpeModel> FromMerges(Vocabulary vocabulary,
+                                              std::span<const BpeMerge> merges, BpeOptions options);
   // Fails if a merge names a token that is not in the vocabulary.
   static Expected<std::unique_ptr<BpeModel>> Create(
       Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,

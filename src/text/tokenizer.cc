@@ -1,9 +1,22 @@
 #include "text/tokenizer.h"
 
+#include "formats/gguf.h"
 #include "formats/mapped_file.h"
+#include "text/gguf_tokenizer.h"
 #include "text/tokenizer_parts.h"
 
 namespace penstock {
+namespace {
+
+Expected<std::unique_ptr<Tokenizer>> FromGgufFile(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
+  auto tokenizer = TokenizerFromGguf(model.metadata);
+  for (const MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
+  if (!tokenizer.ok()) return tokenizer.status().Annotate(path);
+  return tokenizer;
+}
+
+}  // namespace
 
 void Encoding::Clear() {
   ids.clear();
@@ -21,6 +34,7 @@ Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view json) 
 
 Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromFile(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  if (file.text().starts_with("GGUF")) return FromGgufFile(path);
   auto tokenizer = FromJson(file.text());
   PENSTOCK_RETURN_IF_ERROR(file.Check());
   if (!tokenizer.ok()) return tokenizer.status().Annotate(path);

@@ -1,7 +1,7 @@
 // The Tokenizer seam: text to token ids and back, exact to the id and to the offset.
 //
-// A Tokenizer is built once from a tokenizer.json and is immutable after that: every const
-// method may be called from any number of threads at once.
+// A Tokenizer is built once from a tokenizer.json or a GGUF file and is immutable after that: every
+// const method may be called from any number of threads at once.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +69,7 @@ class Tokenizer {
   // Parses a tokenizer.json. Unknown component types are refused by name (kUnsupported).
   // The file's own "truncation" and "padding" sections are ignored: limits are the caller's.
   static Expected<std::unique_ptr<Tokenizer>> FromJson(std::string_view json);
+  // A tokenizer.json, or a GGUF file (its first bytes tell), whose metadata has a tokenizer.
   static Expected<std::unique_ptr<Tokenizer>> FromFile(const std::string& path);
 
   // Encodes one text. Invalid UTF-8 is replaced by U+FFFD first, one for each maximal

@@ -58,6 +58,11 @@ Expected<std::unique_ptr<Model>> LoadModel(const JsonFields& fields, bool byte_l
 // Whether the model can take such pieces.
 bool ModelCanReadBytes(const JsonFields& fields);
 
+// The reference's JSON reader is not exact: it divides the digits, as a double, by a power of ten,
+// which can be off in the last bit. Sums of such scores tie or do not tie, so the last bit decides
+// tokens. The digits are those of the shortest decimal of `exact`, as files write them.
+double ReferenceDouble(double exact);
+
 // A string of at most kMaxAffixBytes.
 Expected<std::string_view> LoadAffix(const JsonFields& fields, std::string_view name);
 

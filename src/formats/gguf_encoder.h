@@ -1,0 +1,36 @@
+// Encoders in GGUF files: the metadata as a ModelFolder, and the names that the tensors of such a
+// model have in a folder, so that nothing above formats/ needs to know which it was.
+//
+// Architectures: "bert" (BERT, and RoBERTa and XLM-RoBERTa, whose first rows of positions writers
+// leave out) and "nomic-bert". Keys and names: github.com/ggml-org/ggml, docs/gguf.md, and
+// llama.cpp, gguf-py/gguf/constants.py. An embedding is normalised, as llama.cpp does it. BERT's
+// activation is gelu as the model has it, where llama.cpp takes an approximation.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+#include "formats/model_folder.h"
+
+namespace penstock {
+
+// The .gguf file that stands for `path`: itself if it is a file, or the one model in the folder; of
+// several files the first. "": a folder without one, or with one of `instead`, files which come
+// first. Files mmproj*, which are for images, do not count. kInvalidArgument: several models lie in
+// the folder; the message names them.
+Expected<std::string> GgufFileOf(const std::string& path,
+                                 std::initializer_list<const char*> instead);
+
+// A model's settings from its metadata; ModelFolder::path is the file. kUnsupported: another
+// architecture, or something of these that Penstock does not implement. Errors name the key.
+Expected<ModelFolder> ReadGgufEncoder(const std::string& path);
+
+// What tokenizing needs of any architecture: the longest text.
+Expected<ModelFolder> ReadGgufForTokenizer(const std::string& path);
+
+// "encoder.layer.0.output.dense.bias" for "blk.0.ffn_down.bias"; `name` where there is no other.
+std::string EncoderTensorName(std::string_view architecture, std::string_view name);
+
+}  // namespace penstock
