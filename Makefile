@@ -24,7 +24,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers soak format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -105,6 +105,12 @@ bench-peers: deps  ## beside other runtimes from PyPI; writes docs/peers.md (JSO
 	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
 	python=$$(python3 bench/peers/install.py); \
 	exec $$python bench/peers/bench_peers.py --build $(BUILD) --model "$$model" \
+	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
+
+bench-generate-peers: deps release  ## text generation beside other runtimes; docs/peers-generate.md (JSON=, PEERS_FLAGS=, PENSTOCK_IK=)
+	@model=$$(tools/get_demo_model.py); \
+	python=$$(python3 bench/peers_generate/prepare.py); \
+	exec $$python bench/peers_generate/bench_generate_peers.py --program $(BUILD)/penstock --model "$$model" \
 	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
 
 soak: deps release  ## four times the load a server can carry, for DURATION=600 seconds (MODEL=)

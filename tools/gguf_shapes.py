@@ -8,6 +8,8 @@ import dataclasses
 
 # The type of most matrices, and the heavier one of some, as llama.cpp's llama-quantize mixes them.
 MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q6_K": ("Q6_K", "Q6_K"), "Q8_0": ("Q8_0", "Q8_0"), "BF16": ("BF16", "BF16")}
+# The number that llama.cpp gives the mix; openvino-genai wants it.
+FILE_TYPES = {"Q4_K_M": 15, "Q6_K": 18, "Q8_0": 7, "BF16": 32}
 # Of the products, so that activations neither vanish nor grow.
 SCALE = 0.02
 
@@ -53,7 +55,7 @@ def byte_letters():
     return [letters[byte] for byte in range(256)]
 
 
-def metadata(name):
+def metadata(name, mix):
     shape = SHAPES[name]
     letters = byte_letters()
     end = shape.vocabulary - 1
@@ -69,6 +71,7 @@ def metadata(name):
 
     return {
         "general.architecture": shape.architecture, "general.name": f"random weights in the shape of {name}",
+        "general.quantization_version": 2, "general.file_type": FILE_TYPES[mix],
         key + "block_count": shape.layers, key + "context_length": shape.context,
         key + "embedding_length": shape.hidden, key + "feed_forward_length": shape.inner,
         key + "attention.head_count": shape.heads, key + "attention.head_count_kv": shape.kv_heads,

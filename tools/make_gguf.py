@@ -232,7 +232,7 @@ def write_shape(path, shape, mix):
     """A model of random weights, see gguf_shapes.py. Moved into place when it is whole."""
     path = pathlib.Path(path)
     part = path.with_name(path.name + ".part")
-    write(part, gguf_shapes.metadata(shape), [RandomTensor(spec) for spec in gguf_shapes.tensors(shape, mix)])
+    write(part, gguf_shapes.metadata(shape, mix), [RandomTensor(spec) for spec in gguf_shapes.tensors(shape, mix)])
     part.rename(path)
 
 
