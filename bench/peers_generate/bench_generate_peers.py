@@ -37,6 +37,7 @@ class CaseRun:
         self.log = args.cache / "log"
         self.prompt = cases.prompt(case, file, self.log)
         self.ways, self.rates, self.reasons = {}, {}, dict(absent)
+        self.failed = {}  # {peer: {way: reason}}
 
     def measure(self, peer, way, tokens, repeats):
         answer = peers.ask(peer, self.log, do="measure", file=str(self.file),
@@ -58,6 +59,7 @@ class CaseRun:
                 found.append((max(self.measure(peer, way, min(self.case.tokens, 33), 1)), way))
             except Failed as failed:
                 reason = failed
+                self.failed.setdefault(peer, {})[way] = str(failed)
                 print(f"  {peer}, {way}: {failed}", flush=True)
         if not found:
             raise reason
@@ -142,7 +144,7 @@ def main():
             runs[-1].run()
     distances = {} if args.no_kl else kl.measure(args.model, args.cache, args.threads, args.logits)
     generate_report.write(runs, distances, args)
-    print(f"took {(time.time() - start) / 60:.0f} minutes")
+    print(f"took {(time.time() - start) / 60:.1f} minutes")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ABOUT = {
 }
 # Shape and mix of tools/make_gguf.py.
 MADE = {"q8_0": ("tinyllama", "Q8_0"), "q4_k_m": ("tinyllama", "Q4_K_M"), "qwen3_q8_0": ("qwen3-0.6b", "Q8_0")}
-TRIAL = {name: ("tiny", mix) for name, (_, mix) in MADE.items()}
+TRIAL = {"q8_0": ("tiny", "Q8_0"), "q4_k_m": ("tiny", "Q4_K_M"), "qwen3_q8_0": ("tiny-qwen3", "Q8_0")}
 
 
 @dataclasses.dataclass

@@ -58,7 +58,9 @@ def model_section(name, runs):
         if any(peer in one for one in found):
             lines.append(f"| Penstock over {peers.LABELS[peer]} | "
                          + " | ".join(f"**{one[peer]:.2f}**" if peer in one else "" for one in found) + " |")
-    return lines + [""]
+    failed = sorted({f"{peers.LABELS[peer]}, {way}: {reason}." for run in some for peer in run.rates
+                     for way, reason in run.failed.get(peer, {}).items()})
+    return lines + ["", *(["Ways that failed: " + " ".join(failed), ""] if failed else [])]
 
 
 def distance_section(distances, file):
