@@ -64,7 +64,9 @@ def missing(peer, reasons):
 
 def ask(peer, log, **task):
     """The answer of worker.py."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(task.get("threads", 1)), HF_HUB_OFFLINE="1")
+    # Penstock asks for huge pages itself; what a peer allocates gets them so.
+    environment = dict(os.environ, OMP_NUM_THREADS=str(task.get("threads", 1)), HF_HUB_OFFLINE="1",
+                       GLIBC_TUNABLES="glibc.malloc.hugetlb=1")
     with open(log, "a") as errors:
         errors.write(json.dumps({"peer": peer, **{k: v for k, v in task.items() if k not in ("ids", "text")}}) + "\n")
         errors.flush()

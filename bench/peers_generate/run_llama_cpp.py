@@ -9,8 +9,9 @@ PASS = 512  # tokens of one pass, as llama.cpp has it
 
 
 def variants():
-    # "as stored": not in the layout for this processor's kernels (AMX, or rows side by side).
-    return ["flash attention", "plain", "flash attention, as stored"]
+    # "as stored": not in the layout for this processor's kernels (AMX, or rows side by side). "in
+    # memory": read, not mapped, so that huge pages hold it.
+    return ["flash attention", "plain", "flash attention, as stored", "flash attention, as stored, in memory"]
 
 
 def open_model(file, variant="", vocabulary_only=False):
@@ -21,6 +22,7 @@ def open_model(file, variant="", vocabulary_only=False):
     params.n_gpu_layers = 0
     params.vocab_only = vocabulary_only
     params.use_extra_bufts = "as stored" not in variant
+    params.use_mmap = "in memory" not in variant
     model = llama_cpp.llama_model_load_from_file(file.encode(), params)
     if not model:
         raise RuntimeError("llama.cpp does not load the file")
