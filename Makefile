@@ -8,6 +8,9 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 # MODEL=folder or owner/name; the default model if not given.
 MODEL ?=
+# Reaches `generate` through the environment, so that quotes in it are no trouble.
+PROMPT ?= Here is a simple recipe for bread. First,
+export PROMPT
 DURATION ?= 600
 FUZZ_SECONDS ?= 20
 FUZZ_SEED ?= 0
@@ -21,7 +24,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve install install-strip uninstall deb check-deb test unit e2e bench bench-peers soak format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers soak format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -43,6 +46,12 @@ serve: deps release  ## install, build, fetch the model, serve on 127.0.0.1:8080
 	  names=(--served-model-name $(DEFAULT_MODEL) --served-model-name $(notdir $(DEFAULT_MODEL))); \
 	fi; \
 	exec $(BUILD)/penstock serve --model "$$model" "$${names[@]}" --host $(HOST) --port $(PORT)
+
+generate: deps release  ## install, build, fetch a small model, write text (PROMPT='...', MODEL=, GENERATE_FLAGS=)
+	@model="$(MODEL)"; \
+	[[ -n $$model ]] || model=$$(tools/get_demo_model.py); \
+	exec $(BUILD)/penstock generate -m "$$model" -p "$$PROMPT" \
+	  $(if $(filter -n% --max-tokens%,$(GENERATE_FLAGS)),,-n 64) $(GENERATE_FLAGS)
 
 # Variables given to make (PREFIX, DESTDIR, bindir, ...) reach the script through the environment.
 install: release  ## install program, unit, config, documents (PREFIX=/usr/local, DESTDIR=; or install-strip)
@@ -96,6 +105,12 @@ bench-peers: deps  ## beside other runtimes from PyPI; writes docs/peers.md (JSO
 	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
 	python=$$(python3 bench/peers/install.py); \
 	exec $$python bench/peers/bench_peers.py --build $(BUILD) --model "$$model" \
+	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
+
+bench-generate-peers: deps release  ## text generation beside other runtimes; docs/peers-generate.md (JSON=, PEERS_FLAGS=, PENSTOCK_IK=)
+	@model=$$(tools/get_demo_model.py); \
+	python=$$(python3 bench/peers_generate/prepare.py); \
+	exec $$python bench/peers_generate/bench_generate_peers.py --program $(BUILD)/penstock --model "$$model" \
 	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
 
 soak: deps release  ## four times the load a server can carry, for DURATION=600 seconds (MODEL=)

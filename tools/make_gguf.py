@@ -2,6 +2,7 @@
 """Writes GGUF files for tests: any metadata, tensors of any type with given or random contents.
 
 Usage: tools/make_gguf.py SPEC.json OUT.gguf [--parts N]
+       tools/make_gguf.py --shape tinyllama --mix Q4_K_M OUT.gguf   (gguf_shapes.py: a published shape)
 
 SPEC.json:
   {"version": 3, "alignment": 32,
@@ -32,6 +33,8 @@ import zlib
 
 import numpy as np
 
+import gguf_shapes
+
 VALUE_TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array",
                "uint64", "int64", "float64")
 VALUE_FORMATS = {"uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i",
@@ -53,6 +56,18 @@ class Tensor:
     def __init__(self, name, type_name, shape, contents):
         self.name, self.type_name, self.shape, self.contents = name, type_name, tuple(shape), bytes(contents)
         assert len(self.contents) == stored_bytes(type_name, shape), (name, len(self.contents))
+
+
+class RandomTensor:
+    """One of SPEC.json whose contents are made when they are written, so that memory holds one at a time."""
+
+    def __init__(self, spec):
+        self.spec = spec
+        self.name, self.type_name, self.shape = spec["name"], spec["type"], tuple(spec["shape"])
+
+    @property
+    def contents(self):
+        return tensor_of(self.spec).contents
 
 
 def stored_bytes(type_name, shape):
@@ -160,7 +175,8 @@ def packed_value(value):
     return type_name, packed_elements(type_name, [value["value"]])
 
 
-def packed_file(metadata, tensors, alignment=32, version=3):
+def packed_head(metadata, tensors, alignment, version):
+    """All before the tensors' contents, which begin at a multiple of `alignment`."""
     if alignment != 32:
         metadata = {"general.alignment": alignment, **metadata}
     out = bytearray(b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(metadata)))
@@ -172,14 +188,17 @@ def packed_file(metadata, tensors, alignment=32, version=3):
         sizes = tensor.shape[::-1]  # the fastest first
         out += packed_text(tensor.name) + struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
         out += struct.pack("<IQ", TENSOR_TYPES[tensor.type_name][0], offset)
-        offset += -(-len(tensor.contents) // alignment) * alignment
-    for tensor in tensors:
-        out += bytes(-len(out) % alignment) + tensor.contents
-    return bytes(out + bytes(-len(out) % alignment))
+        offset += -(-stored_bytes(tensor.type_name, tensor.shape) // alignment) * alignment
+    return out + bytes(-len(out) % alignment)
 
 
 def write(path, metadata, tensors, alignment=32, version=3):
-    pathlib.Path(path).write_bytes(packed_file(metadata, tensors, alignment, version))
+    with open(path, "wb") as file:
+        file.write(packed_head(metadata, tensors, alignment, version))
+        for tensor in tensors:
+            contents = tensor.contents
+            file.write(contents)
+            file.write(bytes(-len(contents) % alignment))
 
 
 def write_parts(path, metadata, tensors, parts, **options):
@@ -209,21 +228,38 @@ def tensor_of(spec):
     return Tensor(name, type_name, shape, contents)
 
 
+def write_shape(path, shape, mix):
+    """A model of random weights, see gguf_shapes.py. Moved into place when it is whole."""
+    path = pathlib.Path(path)
+    part = path.with_name(path.name + ".part")
+    write(part, gguf_shapes.metadata(shape, mix), [RandomTensor(spec) for spec in gguf_shapes.tensors(shape, mix)])
+    part.rename(path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0],
                                      epilog="The top of this file describes SPEC.json.")
-    parser.add_argument("spec", type=pathlib.Path)
+    parser.add_argument("spec", type=pathlib.Path, nargs="?")
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--shape", choices=gguf_shapes.SHAPES, help="instead of SPEC: random weights of this shape")
+    parser.add_argument("--mix", choices=gguf_shapes.MIXES, default="Q8_0", help="types of its matrices")
     arguments = parser.parse_args()
-    spec = json.loads(arguments.spec.read_text())
-    options = {key: spec[key] for key in ("alignment", "version") if key in spec}
-    tensors = [tensor_of(tensor) for tensor in spec.get("tensors", [])]
-    if arguments.parts > 1:
-        paths = write_parts(arguments.out, spec.get("metadata", {}), tensors, arguments.parts, **options)
+    if (arguments.spec is None) == (arguments.shape is None):
+        parser.error("SPEC.json or --shape, one of them")
+    paths = [arguments.out]
+    if arguments.shape:
+        if arguments.parts > 1:
+            parser.error("--parts goes with SPEC.json")
+        write_shape(arguments.out, arguments.shape, arguments.mix)
     else:
-        write(arguments.out, spec.get("metadata", {}), tensors, **options)
-        paths = [arguments.out]
+        spec = json.loads(arguments.spec.read_text())
+        options = {key: spec[key] for key in ("alignment", "version") if key in spec}
+        tensors = [tensor_of(tensor) for tensor in spec.get("tensors", [])]
+        if arguments.parts > 1:
+            paths = write_parts(arguments.out, spec.get("metadata", {}), tensors, arguments.parts, **options)
+        else:
+            write(arguments.out, spec.get("metadata", {}), tensors, **options)
     for path in paths:
         print(f"{path}: {pathlib.Path(path).stat().st_size} bytes")
 

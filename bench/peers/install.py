@@ -56,13 +56,23 @@ def install(folder, requirements, **environment):
     return missing
 
 
+def install_llama(folder):
+    flags = "-DGGML_NATIVE=ON -DMTMD_BUILD=OFF -DLLAVA_BUILD=OFF"
+    if "amx_tile" in pathlib.Path("/proc/cpuinfo").read_text():
+        # g++ before 13.3 takes the stores of a tile configuration for dead: llama.cpp would crash.
+        flags += " '-DCMAKE_CXX_FLAGS=-fno-tree-dse -fno-dse'"
+    return install(folder, HERE / "requirements-llama.txt", CMAKE_ARGS=flags)
+
+
+def default_cache():
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "penstock"
+
+
 def main():
-    default = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "penstock"
-    cache = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    cache = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default_cache()
     peers = cache / "peers-venv"
     missing = install(peers, HERE / "requirements.txt")
-    missing |= install(peers, HERE / "requirements-llama.txt",
-                       CMAKE_ARGS="-DGGML_NATIVE=ON -DMTMD_BUILD=OFF -DLLAVA_BUILD=OFF")
+    missing |= install_llama(peers)
     missing |= install(cache / "infinity-venv", HERE / "requirements-infinity.txt")
     (peers / "missing.json").write_text(json.dumps(missing, indent=1))
     print(peers / "bin/python")

@@ -1,12 +1,9 @@
 """Tables, chart and records of a run."""
-import importlib.metadata
 import json
-import os
-import pathlib
 import platform
-import re
 import sys
 
+import machine
 import numpy as np
 from contenders import COSINE_MIN, DTYPES
 from workloads import ABOUT, WORKLOADS
@@ -16,21 +13,8 @@ PACKAGES = ["onnxruntime", "openvino", "nncf", "ctranslate2", "llama-cpp-python"
 AGAINST = {"f32": ["f32"], "bf16": ["f32", "bf16"], "int8": ["int8"]}
 
 
-def processor():
-    text = pathlib.Path("/proc/cpuinfo").read_text()
-    name = re.search(r"model name\s*: (.*)", text)
-    flags = (re.search(r"flags\s*: (.*)", text) or [None, ""])[1].split()
-    wide = [f for f in ("avx512_bf16", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags]
-    return f"{name[1] if name else platform.machine()} ({', '.join(wide) or 'no VNNI'}), {os.cpu_count()} processors"
-
-
 def versions(args):
-    out = []
-    for package in PACKAGES:
-        try:
-            out.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            out.append(f"{package} not installed")
+    out = machine.versions(PACKAGES)
     for path in (args.cache.parent / "infinity-venv").glob("lib/*/site-packages/infinity_emb-*.dist-info"):
         out.append("infinity-emb " + path.name.split("-")[1].removesuffix(".dist"))
     return ", ".join(out)
@@ -233,7 +217,7 @@ def write(runs, args):
     missing = args.cache.parent / "peers-venv/missing.json"
     missing = json.loads(missing.read_text()) if missing.exists() else {}
     lines = ["# Penstock beside other runtimes", "",
-             f"`{command(args)}`: {args.threads} threads each; {processor()}; Python "
+             f"`{command(args)}`: {args.threads} threads each; {machine.processor()}; Python "
              f"{platform.python_version()}.", "", versions(args) + ".", ""]
     lines += [f"Not installed: {name}: {reason}." for name, reason in missing.items()]
     if args.quick:
