@@ -3,7 +3,10 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <string>
 
 namespace penstock {
 namespace {
@@ -13,6 +16,21 @@ namespace {
 constexpr int kLargeBlockBytes = 1 << 20;
 // Free memory at the end of the heap that is kept.
 constexpr int kHeapEndBytes = 8 << 20;
+
+// The number in the first line of a file that begins with `key`; nothing: there is none.
+std::optional<uint64_t> NumberIn(const char* path, const char* key) {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return std::nullopt;
+  const std::string format = std::string(key) + "%llu";
+  char line[256];
+  std::optional<uint64_t> found;
+  while (!found && std::fgets(line, sizeof(line), file) != nullptr) {
+    unsigned long long number = 0;
+    if (std::sscanf(line, format.c_str(), &number) == 1) found = number;
+  }
+  std::fclose(file);
+  return found;
+}
 
 // Below, the walk over the heap costs more than its memory is worth.
 constexpr uint64_t kTrimBytesMin = 1 << 20;
@@ -27,6 +45,19 @@ uint64_t ResidentBytes() {
   const bool read = std::fscanf(file, "%llu %llu", &size, &resident) == 2;
   std::fclose(file);
   return read ? resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+uint64_t AvailableBytes() {
+  const std::optional<uint64_t> kilobytes = NumberIn("/proc/meminfo", "MemAvailable: ");
+  uint64_t bytes = kilobytes.value_or(0) * 1024;
+  const std::optional<uint64_t> limit = NumberIn("/sys/fs/cgroup/memory.max", "");
+  const std::optional<uint64_t> taken = NumberIn("/sys/fs/cgroup/memory.current", "");
+  if (!limit || !taken) return bytes;
+  // Pages of files count as taken, but are given up first.
+  const uint64_t files = NumberIn("/sys/fs/cgroup/memory.stat", "inactive_file ").value_or(0);
+  const uint64_t used = *taken > files ? *taken - files : 0;
+  const uint64_t left = *limit > used ? *limit - used : 0;
+  return bytes == 0 ? left : std::min(bytes, left);
 }
 
 uint64_t FreeHeapBytes() {

@@ -8,6 +8,10 @@ namespace penstock {
 // Memory of the process in RAM; 0 if the system does not tell.
 uint64_t ResidentBytes();
 
+// Memory that this process may still take, by the system and by the limit of its control group
+// (version 2); file pages that the system would give up count. 0 if the system does not tell.
+uint64_t AvailableBytes();
+
 // Free blocks that the heap keeps for later.
 uint64_t FreeHeapBytes();
 

@@ -14,6 +14,9 @@
 //
 // A function that throws ends no thread: the loop runs to its end, and the caller gets the first
 // exception.
+//
+// A gang is a loop of as many indices as threads in which each thread takes exactly one: a thread
+// that took one waits until all are taken, then runs. So its threads may wait for each other.
 #pragma once
 
 #include <atomic>
@@ -60,6 +63,17 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
+  // Calls fn(thread) once on every thread, all at the same time, so that they may meet at barriers;
+  // thread < threads(). Returns when all are done. fn must not throw: the others would wait for
+  // ever.
+  template <typename Fn>
+  void Gang(Fn&& fn) {
+    using Function = std::remove_reference_t<Fn>;
+    RunGang([](void* context, size_t,
+               size_t thread) noexcept { (*static_cast<Function*>(context))(thread); },
+            const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+
  private:
   // The range of 20 bits, less room for every thread to ask once too often.
   static constexpr size_t kCountMax = (size_t{1} << 20) - 2 * kThreadsMax;
@@ -67,19 +81,23 @@ class ThreadPool {
   using LoopFn = void (*)(void* context, size_t index, size_t thread);
 
   void Run(size_t count, LoopFn fn, void* context);
+  void RunGang(LoopFn fn, void* context);
   // Indices [first, first + count), count <= kCountMax. The caller holds caller_mutex_.
   void RunPart(size_t first, size_t count, LoopFn fn, void* context);
   // One index; keeps the first exception of a loop in error_.
   void Call(LoopFn fn, void* context, size_t index, size_t thread);
   void WorkerMain(size_t thread, int cpu);
   void StopWorkers();
-  // Works on the loop of `epoch` until it has no index left.
+  // Works on the loop of `epoch` until it has no index left; in a gang, on one index.
   void Work(uint64_t epoch, size_t thread);
+  // Returns once every index of the gang under way is taken.
+  void WaitForGang() const;
 
   std::mutex caller_mutex_;
   LoopFn fn_ = nullptr;
   void* context_ = nullptr;
   size_t first_ = 0;
+  bool gang_ = false;
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;  // set by the thread that raised failed_; read after the loop
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/failing_new.h"
+#include "common/spin_barrier.h"
 #include "common/waiting_lock.h"
 #include "common/worker_pool.h"
 
@@ -49,6 +50,46 @@ TEST(ThreadPool, WakesAfterSleep) {
     pool.ParallelFor(10, [&](size_t i, size_t) { sum += static_cast<int>(i); });
     EXPECT_EQ(sum.load(), 45);
   }
+}
+
+TEST(ThreadPool, AGangRunsOnEveryThreadAtOnce) {
+  constexpr size_t kThreads = 3;
+  ThreadPool pool(kThreads, /*pin=*/false);
+  SpinBarrier barrier(kThreads);
+  std::vector<int> values(kThreads, 0);
+  for (int round = 0; round < 2000; ++round) {
+    if (round % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::vector<int> seen(kThreads, -1);
+    pool.Gang([&](size_t thread) {
+      ++values[thread];
+      barrier.Wait();
+      int sum = 0;
+      for (const int value : values) sum += value;
+      seen[thread] = sum;
+      barrier.Wait();
+    });
+    for (const int sum : seen) ASSERT_EQ(sum, static_cast<int>(kThreads) * (round + 1));
+    // Loops and gangs in turns.
+    std::atomic<int> hits{0};
+    pool.ParallelFor(7, [&](size_t, size_t) { ++hits; });
+    ASSERT_EQ(hits.load(), 7);
+  }
+}
+
+TEST(ThreadPool, AGangWithoutBarriersRunsOnceOnEachThread) {
+  ThreadPool pool(4, /*pin=*/false);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::atomic<int>> ran(4);
+    pool.Gang([&](size_t thread) { ++ran[thread]; });
+    for (const auto& count : ran) ASSERT_EQ(count.load(), 1);
+  }
+}
+
+TEST(ThreadPool, AGangOfOneIsTheCaller) {
+  ThreadPool pool(1);
+  size_t calls = 0;
+  pool.Gang([&](size_t thread) { calls += thread + 1; });
+  EXPECT_EQ(calls, 1u);
 }
 
 std::set<int> Affinity(pthread_t thread) {
