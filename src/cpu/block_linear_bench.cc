@@ -17,15 +17,12 @@
 #include <string>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "common/int_math.h"
 #include "common/thread_pool.h"
 #include "cpu/block_linear.h"
 #include "cpu/dispatch.h"
 #include "cpu/random_blocks.h"
+#include "cpu/read_loops.h"
 
 namespace penstock::cpu {
 namespace {
@@ -41,7 +38,6 @@ struct Options {
 
 constexpr size_t kIn = 2048;
 constexpr size_t kOut = 5632;
-constexpr size_t kLine = 64;
 constexpr size_t kPeakSteps = 400000;
 
 double Now() {
@@ -82,76 +78,6 @@ Seconds TimeAll(ThreadPool* pool, Fn&& fn) {
   return {*std::max_element(seconds.begin(), seconds.end()), Now() - start};
 }
 
-// Loops that only read: `ahead` bytes of software prefetch, 0 for none.
-struct Reader {
-  std::string name;
-  std::function<uint64_t(const uint8_t*, size_t)> read;
-};
-
-template <size_t kAhead>
-uint64_t ReadPlain(const uint8_t* from, size_t bytes) {
-  uint64_t sums[8] = {};
-  for (size_t i = 0; i < bytes; i += kLine) {
-    if constexpr (kAhead > 0) __builtin_prefetch(from + i + kAhead);
-    for (size_t j = 0; j < 8; ++j) {
-      uint64_t word;
-      __builtin_memcpy(&word, from + i + 8 * j, 8);
-      sums[j] += word;
-    }
-  }
-  return sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
-}
-
-#if defined(__x86_64__)
-template <size_t kAhead>
-__attribute__((target("avx512f"))) uint64_t ReadAvx512(const uint8_t* from, size_t bytes) {
-  __m512i sums[4] = {};
-  for (size_t i = 0; i < bytes; i += 4 * kLine) {
-    for (size_t j = 0; j < 4; ++j) {
-      if constexpr (kAhead > 0) __builtin_prefetch(from + i + j * kLine + kAhead);
-      sums[j] = _mm512_add_epi64(sums[j], _mm512_loadu_si512(from + i + j * kLine));
-    }
-  }
-  const __m512i sum =
-      _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3]));
-  uint64_t out[8];
-  _mm512_storeu_si512(out, sum);
-  return out[0] + out[1] + out[2] + out[3] + out[4] + out[5] + out[6] + out[7];
-}
-
-// Streams in parallel, each its own part.
-template <size_t kStreams, size_t kAhead>
-__attribute__((target("avx512f"))) uint64_t ReadStreams(const uint8_t* from, size_t bytes) {
-  const size_t part = bytes / kStreams / kLine * kLine;
-  __m512i sums[kStreams] = {};
-  for (size_t i = 0; i < part; i += kLine) {
-    for (size_t j = 0; j < kStreams; ++j) {
-      if constexpr (kAhead > 0) __builtin_prefetch(from + j * part + i + kAhead);
-      sums[j] = _mm512_add_epi64(sums[j], _mm512_loadu_si512(from + j * part + i));
-    }
-  }
-  for (size_t j = 1; j < kStreams; ++j) sums[0] = _mm512_add_epi64(sums[0], sums[j]);
-  uint64_t out[8];
-  _mm512_storeu_si512(out, sums[0]);
-  return out[0] + out[1] + out[2] + out[3] + out[4] + out[5] + out[6] + out[7];
-}
-#endif
-
-std::vector<Reader> Readers() {
-  std::vector<Reader> out = {{"plain", ReadPlain<0>}, {"plain, 4 KB ahead", ReadPlain<4096>}};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
-    out.push_back({"512 bits", ReadAvx512<0>});
-    out.push_back({"512 bits, 2 KB ahead", ReadAvx512<2048>});
-    out.push_back({"512 bits, 4 KB ahead", ReadAvx512<4096>});
-    out.push_back({"512 bits, 8 KB ahead", ReadAvx512<8192>});
-    out.push_back({"512 bits, 2 streams", ReadStreams<2, 0>});
-    out.push_back({"512 bits, 4 streams, 2 KB ahead", ReadStreams<4, 2048>});
-  }
-#endif
-  return out;
-}
-
 // Copies of one matrix, and what was measured.
 struct Case {
   DType stored;
@@ -164,7 +90,7 @@ struct Case {
 class Bench {
  public:
   explicit Bench(const Options& options, const Kernels* kernels)
-      : options_(options), kernels_(kernels), pool_(options.threads), readers_(Readers()) {
+      : options_(options), kernels_(kernels), pool_(options.threads), readers_(ReadLoops()) {
     pool_.PlaceCaller();
     y_ = std::vector<float>(options.rows * kOut);
     x_ = std::vector<float>(options.rows * kIn);
@@ -291,7 +217,7 @@ class Bench {
   const Kernels* kernels_;
   ThreadPool pool_;
   HugePageArena arena_;
-  std::vector<Reader> readers_;
+  std::vector<ReadLoop> readers_;
   std::vector<Seconds> reader_seconds_;
   std::vector<float> x_;
   std::vector<float> y_;

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "common/thread_pool.h"
+#include "cpu/block_linear.h"
 #include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
 #include "cpu/packed_linear.h"
 #include "cpu/program_run.h"
+#include "cpu/step_run.h"
 
 namespace penstock {
 namespace cpu {
@@ -43,6 +45,21 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) override {
     return std::make_unique<CpuProgramRun>(&device_, programs);
+  }
+
+  Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
+                                                     const PackOptions& options) override {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        std::unique_ptr<PackedLinear> packed,
+        BlockLinear::Pack(parts, options, device_.kernels, &device_.pool, &device_.weight_arena));
+    return packed;
+  }
+
+  Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,
+                                                  const StepOptions& options) override {
+    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<StepRun> run,
+                              CpuStepRun::Make(&device_, program, options));
+    return run;
   }
 
  private:

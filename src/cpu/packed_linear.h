@@ -38,6 +38,11 @@ class FloatTable final : public Table {
   AlignedBuffer values_;
 };
 
+// Null for null.
+inline const float* DataOf(const Table* table) {
+  return table == nullptr ? nullptr : static_cast<const FloatTable*>(table)->data();
+}
+
 class PanelLinear final : public PackedLinear {
  public:
   // See Backend::Pack. bf16 is rounded to nearest even. A weight that is not finite makes its

@@ -11,14 +11,11 @@
 namespace penstock::cpu {
 namespace {
 
-const float* Data(const Table* table) {
-  return table == nullptr ? nullptr : static_cast<const FloatTable*>(table)->data();
-}
 const PanelLinear* Panels(const PackedLinear* weight) {
   return static_cast<const PanelLinear*>(weight);
 }
 NormWeights ToWeights(const Norm& norm) {
-  return {Data(norm.gamma), Data(norm.beta), norm.epsilon};
+  return {DataOf(norm.gamma), DataOf(norm.beta), norm.epsilon};
 }
 
 // Whether an op reads rows of sequences; such ops come after all ops over rows of tokens.
@@ -28,6 +25,7 @@ struct ReadsSequences {
   bool operator()(const InputOp&) const { return false; }
   bool operator()(const AttentionOp&) const { return false; }
   bool operator()(const PoolOp&) const { return false; }
+  bool operator()(const LookupOp&) const { return false; }
   template <typename T>
   bool operator()(const T& op) const {
     return program.values[op.x].rows == Rows::kSequences;
@@ -145,9 +143,9 @@ class CpuProgramRun::Interpreter {
       NumberPositions(op.position_padding);
       task.position_ids = tokens_->position_ids.data();
     }
-    task.words = cpu::Data(op.words);
-    task.positions = cpu::Data(op.positions);
-    task.types = cpu::Data(op.types);
+    task.words = DataOf(op.words);
+    task.positions = DataOf(op.positions);
+    task.types = DataOf(op.types);
     task.width = op.words->width();
     task.norm = ToWeights(op.norm);
     ops_->Embed(task, part_.tokens(), Data(op.y));
@@ -189,6 +187,11 @@ class CpuProgramRun::Interpreter {
   void RunOp(const PoolOp& op) {
     ops_->Pool({Data(op.x), part_.offsets, part_.pool_skip, Width(op.x), op.pooling,
                 Data(op.y) + op.column, Width(op.y)});
+  }
+  // Programs of decoders are prepared by CpuStepRun.
+  template <typename T>
+  void RunOp(const T&) {
+    PENSTOCK_CHECK(false);
   }
 
   const Prepared& prepared_;

@@ -17,6 +17,7 @@
 #include "tensor/compute_gate.h"
 #include "tensor/packed_batch.h"
 #include "tensor/program.h"
+#include "tensor/step.h"
 #include "tensor/view.h"
 
 namespace penstock {
@@ -84,6 +85,16 @@ class Backend {
                                              const PackOptions& options) = 0;
   // `programs` must pass CheckProgram and outlive the run.
   virtual std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) = 0;
+
+  // As Pack, for the programs of decoders: weights keep the type they are stored in, one for all
+  // parts. kUnsupported: this backend runs no decoders, or not that type; kInvalidArgument: parts
+  // or rows that do not fit.
+  virtual Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
+                                                             const PackOptions& options) = 0;
+  // A decoder's `program` must pass CheckProgram and outlive the run. kResourceExhausted: no memory
+  // for activations, or no address space for the cache.
+  virtual Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,
+                                                          const StepOptions& options) = 0;
 
  private:
   ComputeGate gate_;

@@ -22,6 +22,8 @@ class Checker {
     }
     for (const Op& op : program_.ops) {
       if (!error_.empty()) break;
+      Expect(IsStepOp(op) == IsStepOp(program_.ops[0]),
+             "ops of decoders and of encoders in one program");
       std::visit([this](const auto& one) { CheckOp(one); }, op);
       ++index_;
     }
@@ -82,8 +84,10 @@ class Checker {
     return id < program_.values.size() ? program_.values[id].rows : Rows::kTokens;
   }
 
-  void CheckNorm(const Norm& norm, int32_t width) {
+  void CheckNorm(const Norm& norm, int32_t width, NormKind kind = NormKind::kLayer) {
     if (norm.gamma == nullptr) return;
+    Expect(norm.kind == kind, "the norm is of another kind");
+    Expect(norm.beta == nullptr || kind == NormKind::kLayer, "an RMS norm has no beta");
     for (const Table* table : {norm.gamma, norm.beta}) {
       if (table == nullptr) continue;
       Expect(table->rows() == 1 && table->width() == width,
@@ -172,15 +176,7 @@ class Checker {
            fmt::format("qkv has width {}, its heads take {}", Width(op.qkv), 3 * width));
     Expect(shape.scale > 0, "the scale must be positive");
     Expect(shape.window >= 0, "the window is negative");
-    Expect((shape.rope_cos == nullptr) == (shape.rope_sin == nullptr),
-           "rotary tables come in pairs");
-    for (const Table* rope : {shape.rope_cos, shape.rope_sin}) {
-      if (rope == nullptr) continue;
-      Expect(shape.rope_size > 0 && shape.rope_size % 2 == 0 &&
-                 shape.rope_size <= shape.head_size && rope->width() == shape.rope_size / 2,
-             "rotary tables do not fit the head");
-      Expect(rope->rows() >= program_.max_length, "rotary tables are shorter than max_length");
-    }
+    CheckRope(shape.rope_cos, shape.rope_sin, shape.rope_size, shape.head_size);
     Expect(shape.relative_bias == nullptr || (shape.relative_bias->rows() == shape.heads &&
                                               shape.relative_bias->width() % 2 == 1),
            "the relative bias must be [heads, 2 * reach + 1]");
@@ -195,6 +191,68 @@ class Checker {
            "columns of y are filled from the left");
     Expect(op.column >= 0 && op.column + Width(op.x) <= Width(op.y), "y is too narrow");
     written_[op.y] = op.column + Width(op.x);
+  }
+  void CheckOp(const LookupOp& op) {
+    if (op.words == nullptr) return Fail("words are missing");
+    Write("y", op.y, Rows::kTokens, op.words->in());
+  }
+  void CheckRope(const Table* cos, const Table* sin, int32_t rope_size, int32_t head_size) {
+    Expect((cos == nullptr) == (sin == nullptr), "rotary tables come in pairs");
+    for (const Table* rope : {cos, sin}) {
+      if (rope == nullptr) continue;
+      Expect(rope_size > 0 && rope_size % 2 == 0 && rope_size <= head_size &&
+                 rope->width() == rope_size / 2,
+             "rotary tables do not fit the head");
+      Expect(rope->rows() >= program_.max_length, "rotary tables are shorter than max_length");
+    }
+  }
+  void CheckOp(const CachedAttentionOp& op) {
+    ReadRows("x", op.x, Rows::kTokens);
+    Differ("y", op.y, "x", op.x);
+    CheckNorm(op.norm, Width(op.x), NormKind::kRms);
+    const CachedAttentionShape& shape = op.shape;
+    if (shape.heads <= 0 || shape.kv_heads <= 0 || shape.head_size <= 0) {
+      return Fail("there are no heads");
+    }
+    Expect(shape.heads % shape.kv_heads == 0, "heads is no multiple of kv_heads");
+    Expect(shape.head_size % 2 == 0, "the head size is odd");
+    Expect(shape.layer >= 0, "the layer is negative");
+    Expect(shape.scale > 0, "the scale must be positive");
+    Expect(shape.window >= 0 && shape.soft_cap >= 0, "the window or soft cap is negative");
+    CheckRope(shape.rope_cos, shape.rope_sin, shape.rope_size, shape.head_size);
+    CheckNorm(shape.q_norm, shape.head_size, NormKind::kRms);
+    CheckNorm(shape.k_norm, shape.head_size, NormKind::kRms);
+    const int64_t width = int64_t{shape.heads} * shape.head_size;
+    const int64_t kv_width = int64_t{shape.kv_heads} * shape.head_size;
+    Expect(CheckWeight("q", op.q, Width(op.x)) == width, "q does not fit its heads");
+    Expect(CheckWeight("k", op.k, Width(op.x)) == kv_width, "k does not fit its heads");
+    Expect(CheckWeight("v", op.v, Width(op.x)) == kv_width, "v does not fit its heads");
+    Write("y", op.y, Rows::kTokens, static_cast<int32_t>(width));
+  }
+  void CheckOp(const ResidualLinearOp& op) {
+    ReadRows("x", op.x, Rows::kTokens);
+    Differ("y", op.y, "x", op.x);
+    CheckResidual(op.residual, CheckWeight("the weight", op.weight, Width(op.x)), op.norm, op.y);
+  }
+  void CheckOp(const GatedResidualOp& op) {
+    ReadRows("x", op.x, Rows::kTokens);
+    CheckNorm(op.norm, Width(op.x), NormKind::kRms);
+    const int32_t inner = CheckWeight("gate", op.gate, Width(op.x));
+    Expect(CheckWeight("up", op.up, Width(op.x)) == inner, "gate and up differ in width");
+    CheckResidual(op.residual, CheckWeight("down", op.down, inner), op.out_norm, op.y);
+  }
+  void CheckResidual(ValueId residual, int32_t width, const Norm& norm, ValueId y) {
+    ReadRows("residual", residual, Rows::kTokens);
+    Expect(Width(residual) == width,
+           fmt::format("residual has width {}, the op gives {}", Width(residual), width));
+    CheckNorm(norm, width, NormKind::kRms);
+    Write("y", y, Rows::kTokens, width);
+  }
+  void CheckOp(const LogitsOp& op) {
+    ReadRows("x", op.x, Rows::kTokens);
+    CheckNorm(op.norm, Width(op.x), NormKind::kRms);
+    Expect(op.soft_cap >= 0, "the soft cap is negative");
+    Write("y", op.y, Rows::kSequences, CheckWeight("the weight", op.weight, Width(op.x)));
   }
   void BeginTokens() { Expect(!sequences_begun_, "an op over tokens follows one over sequences"); }
 
@@ -255,8 +313,10 @@ Status CheckIds(const EmbedOp& embed, const PackedBatch& batch) {
 }  // namespace
 
 const char* OpName(const Op& op) {
-  constexpr const char* kNames[] = {"embed",       "input",        "norm",      "linear",
-                                    "linear_norm", "feed_forward", "attention", "pool"};
+  constexpr const char* kNames[] = {
+      "embed",           "input",          "norm",  "linear", "linear_norm",
+      "feed_forward",    "attention",      "pool",  "lookup", "cached_attention",
+      "residual_linear", "gated_residual", "logits"};
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
   return kNames[op.index()];
 }
@@ -268,7 +328,21 @@ std::vector<const PackedLinear*> WeightsOf(const Op& op) {
     if (feed->gate == nullptr) return {feed->in, feed->out};
     return {feed->in, feed->gate, feed->out};
   }
+  if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
+    return {attention->q, attention->k, attention->v};
+  }
+  if (const auto* linear = std::get_if<ResidualLinearOp>(&op)) return {linear->weight};
+  if (const auto* feed = std::get_if<GatedResidualOp>(&op)) {
+    return {feed->gate, feed->up, feed->down};
+  }
+  if (const auto* logits = std::get_if<LogitsOp>(&op)) return {logits->weight};
   return {};
+}
+
+bool IsStepOp(const Op& op) {
+  return std::holds_alternative<LookupOp>(op) || std::holds_alternative<CachedAttentionOp>(op) ||
+         std::holds_alternative<ResidualLinearOp>(op) ||
+         std::holds_alternative<GatedResidualOp>(op) || std::holds_alternative<LogitsOp>(op);
 }
 
 Status CheckProgram(const Program& program) { return Checker(program).Check(); }

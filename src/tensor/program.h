@@ -9,6 +9,15 @@
 //   ...
 //   pool           %pooled = mean of each sequence of %x
 //
+// A decoder's program reads and writes a cache of keys and values besides (tensor/step.h runs it):
+//
+//   lookup             %x = words[ids]
+//   cached_attention   %context = attention(rope(norm(%x) [Wq Wk Wv]^T)), keys and values appended
+//   residual_linear    %x = %x + %context W^T
+//   gated_residual     %x = %x + (silu(norm(%x) Wg^T) * (norm(%x) Wu^T)) Wd^T
+//   ...
+//   logits             %logits = norm(picked rows of %x) W^T
+//
 // A value is rows of floats, one for each token or each sequence of the batch. Ops run in order;
 // several may write one value. Ops over rows of tokens come first, ops over rows of sequences after
 // them, so that a backend may take a part of the batch (whole sequences) through the first ones
@@ -80,11 +89,16 @@ struct Value {
 using ValueId = uint16_t;  // index into Program::values
 inline constexpr ValueId kNoValue = UINT16_MAX;
 
-// A layer norm; gamma null: none. Tables are [1, width]; beta may be null.
+// kLayer: (x - mean) / sqrt(variance + epsilon) gamma + beta. kRms, of decoders' ops only:
+// x / sqrt(mean of squares + epsilon) gamma.
+enum class NormKind : uint8_t { kLayer, kRms };
+
+// gamma null: none. Tables are [1, width]; beta may be null, and is in kRms.
 struct Norm {
   const Table* gamma = nullptr;
   const Table* beta = nullptr;
   float epsilon = 0;
+  NormKind kind = NormKind::kLayer;
 };
 
 // y = norm(words[id] + positions[position] + types[type id]). Positions of a sequence count from
@@ -182,11 +196,89 @@ struct PoolOp {
   ValueId y = kNoValue;
 };
 
-using Op = std::variant<EmbedOp, InputOp, NormOp, LinearOp, LinearNormOp, FeedForwardOp,
-                        AttentionOp, PoolOp>;
+// Ops of decoders. Rows::kTokens are the tokens of a step, Rows::kSequences those of them whose
+// logits are asked for. Norms are kRms, before the linear layers that read x.
+
+// y = scale * words[id].
+struct LookupOp {
+  const PackedLinear* words = nullptr;  // [vocabulary, width]
+  float scale = 1;
+  ValueId y = kNoValue;
+};
+
+struct CachedAttentionShape {
+  int32_t layer = 0;  // of the cache, from 0
+  int32_t heads = 0;
+  int32_t kv_heads = 0;  // heads is a multiple: query head i reads kv head i / (heads / kv_heads)
+  int32_t head_size = 0;
+  float scale = 1;
+  float soft_cap = 0;  // scores become cap * tanh(score / cap); 0: as they are
+  int32_t window = 0;  // keys with position of the query - that of the key < window; 0: all
+  // As in AttentionShape; null: this layer does not rotate.
+  const Table* rope_cos = nullptr;
+  const Table* rope_sin = nullptr;
+  int32_t rope_size = 0;
+  bool rope_interleaved = false;
+  Norm q_norm;  // of each head, before it is rotated; gamma [1, head_size] or null
+  Norm k_norm;
+};
+
+// q, k, v = norm(x) by a matrix each; k and v of this step's tokens are appended to the cache, then
+// y = attention of each token over the cached tokens of its sequence up to itself.
+struct CachedAttentionOp {
+  ValueId x = kNoValue;
+  Norm norm;
+  const PackedLinear* q = nullptr;  // [heads * head_size, width of x]
+  const PackedLinear* k = nullptr;  // [kv_heads * head_size, width of x]
+  const PackedLinear* v = nullptr;
+  CachedAttentionShape shape;
+  ValueId y = kNoValue;  // width heads * head_size
+};
+
+// y = residual + scale * norm(x W^T + bias). y may be the residual.
+struct ResidualLinearOp {
+  ValueId x = kNoValue;
+  const PackedLinear* weight = nullptr;
+  Norm norm;
+  float scale = 1;
+  ValueId residual = kNoValue;
+  ValueId y = kNoValue;
+};
+
+// y = residual + scale * out_norm((activation(n gate^T) * (n up^T)) down^T), where n = norm(x). y
+// may be the residual or x.
+struct GatedResidualOp {
+  ValueId x = kNoValue;
+  Norm norm;
+  const PackedLinear* gate = nullptr;
+  const PackedLinear* up = nullptr;
+  Activation activation = Activation::kSilu;
+  const PackedLinear* down = nullptr;
+  Norm out_norm;
+  float scale = 1;
+  ValueId residual = kNoValue;
+  ValueId y = kNoValue;
+};
+
+// y = cap(scale * norm(x) W^T), of the rows whose logits are asked for; cap as soft_cap above.
+struct LogitsOp {
+  ValueId x = kNoValue;  // rows of tokens
+  Norm norm;
+  const PackedLinear* weight = nullptr;  // [vocabulary, width of x]
+  float scale = 1;
+  float soft_cap = 0;
+  ValueId y = kNoValue;  // rows of sequences
+};
+
+using Op =
+    std::variant<EmbedOp, InputOp, NormOp, LinearOp, LinearNormOp, FeedForwardOp, AttentionOp,
+                 PoolOp, LookupOp, CachedAttentionOp, ResidualLinearOp, GatedResidualOp, LogitsOp>;
+
+// Whether an op belongs to decoders; a program has either such ops or others.
+bool IsStepOp(const Op& op);
 
 struct Program {
-  int32_t max_length = 0;  // tokens of the longest sequence
+  int32_t max_length = 0;  // tokens of the longest sequence, cached ones included
   std::vector<Value> values;
   std::vector<Op> ops;
   ValueId result = kNoValue;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace penstock {
 namespace {
@@ -82,6 +83,44 @@ struct Counter {
     cost.activation_bytes +=
         RowsOf(op.y) * static_cast<uint64_t>(program.values[op.x].width) * sizeof(float);
   }
+  void operator()(const LookupOp& op) {
+    cost.weight_bytes += op.words->bytes() / static_cast<uint64_t>(op.words->out()) * RowsOf(op.y);
+    Touch(op.y);
+  }
+  void operator()(const CachedAttentionOp& op) {
+    Read(op.norm);
+    for (const PackedLinear* weight : {op.q, op.k, op.v}) Multiply(op.x, weight);
+    const CachedAttentionShape& shape = op.shape;
+    const int64_t window =
+        shape.window > 0 ? shape.window : std::numeric_limits<int64_t>::max() / 2;
+    double pairs = 0;  // queries and the keys they see
+    for (int64_t i = 0; i < batch.length; ++i) {
+      pairs += static_cast<double>(std::min(batch.past + i + 1, window));
+    }
+    cost.operations +=
+        4.0 * static_cast<double>(batch.sequences) * pairs * shape.heads * shape.head_size;
+    const int64_t keys = std::min(batch.past + batch.length, window + batch.length - 1);
+    cost.cache_bytes += static_cast<uint64_t>(2 * batch.sequences * (keys + batch.length) *
+                                              shape.kv_heads * shape.head_size * batch.cache_bytes);
+    Touch(op.x);
+    Touch(op.y);
+  }
+  void operator()(const ResidualLinearOp& op) {
+    Multiply(op.x, op.weight);
+    Read(op.norm);
+    for (const ValueId id : {op.x, op.residual, op.y}) Touch(id);
+  }
+  void operator()(const GatedResidualOp& op) {
+    for (const PackedLinear* weight : {op.gate, op.up, op.down}) Multiply(op.x, weight);
+    Read(op.norm);
+    Read(op.out_norm);
+    for (const ValueId id : {op.x, op.residual, op.y}) Touch(id);
+  }
+  void operator()(const LogitsOp& op) {
+    Read(op.norm);
+    Multiply(op.y, op.weight);  // the picked rows only
+    Touch(op.y);
+  }
 };
 
 const char* ActivationText(Activation activation) {
@@ -108,6 +147,8 @@ std::string WeightText(const PackedLinear* weight) {
   return fmt::format("[{}, {}] {}", weight->out(), weight->in(), TypeText(weight->dtype()));
 }
 const char* NormText(const Norm& norm) { return norm.gamma == nullptr ? "" : ", norm"; }
+std::string ScaleText(float scale) { return scale == 1 ? "" : fmt::format(", times {}", scale); }
+std::string CapText(float cap) { return cap == 0 ? "" : fmt::format(", soft cap {}", cap); }
 
 // "%7 = " or, where the sum is kept, "%0, %7 = ".
 template <typename T>
@@ -151,6 +192,35 @@ struct Printer {
     if (op.queries == Pick::kLast) text += ", last token";
     return text + ")";
   }
+  std::string operator()(const LookupOp& op) const {
+    return fmt::format("%{} = lookup({}{})", op.y, WeightText(op.words), ScaleText(op.scale));
+  }
+  std::string operator()(const CachedAttentionOp& op) const {
+    const CachedAttentionShape& shape = op.shape;
+    std::string text = fmt::format(
+        "%{} = cached_attention(%{}{}, q {}, k {}, v {}, layer {}, {} heads of {}, {} kv", op.y,
+        op.x, NormText(op.norm), WeightText(op.q), WeightText(op.k), WeightText(op.v), shape.layer,
+        shape.heads, shape.head_size, shape.kv_heads);
+    if (shape.q_norm.gamma != nullptr) text += ", q norm";
+    if (shape.k_norm.gamma != nullptr) text += ", k norm";
+    if (shape.rope_cos != nullptr) text += fmt::format(", rotary {}", shape.rope_size);
+    if (shape.window > 0) text += fmt::format(", window {}", shape.window);
+    return text + CapText(shape.soft_cap) + ")";
+  }
+  std::string operator()(const ResidualLinearOp& op) const {
+    return fmt::format("%{} = residual_linear(%{}, {}{}{}, + %{})", op.y, op.x,
+                       WeightText(op.weight), NormText(op.norm), ScaleText(op.scale), op.residual);
+  }
+  std::string operator()(const GatedResidualOp& op) const {
+    return fmt::format("%{} = gated_residual(%{}{}, gate {}{}, up {}, down {}{}{}, + %{})", op.y,
+                       op.x, NormText(op.norm), WeightText(op.gate), ActivationText(op.activation),
+                       WeightText(op.up), WeightText(op.down), NormText(op.out_norm),
+                       ScaleText(op.scale), op.residual);
+  }
+  std::string operator()(const LogitsOp& op) const {
+    return fmt::format("%{} = logits(%{}{}, {}{}{})", op.y, op.x, NormText(op.norm),
+                       WeightText(op.weight), ScaleText(op.scale), CapText(op.soft_cap));
+  }
   std::string operator()(const PoolOp& op) const {
     std::string text = fmt::format("%{} = pool(%{}, {}", op.y, op.x, PoolingText(op.pooling));
     if (op.column > 0) text += fmt::format(", from column {}", op.column);
@@ -173,6 +243,7 @@ Cost CostOf(const Program& program, const BatchShape& batch) {
     all.operations += cost.operations;
     all.weight_bytes += cost.weight_bytes;
     all.activation_bytes += cost.activation_bytes;
+    all.cache_bytes += cost.cache_bytes;
   }
   return all;
 }

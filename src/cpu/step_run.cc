@@ -1,0 +1,135 @@
+#include "cpu/step_run.h"
+
+#include <utility>
+#include <variant>
+
+#include "common/exception_status.h"
+#include "common/int_math.h"
+#include "common/waiting_lock.h"
+
+namespace penstock::cpu {
+namespace {
+
+std::string Number(int64_t n) { return std::to_string(n); }
+
+// Adds up to the rows of the batch, and every sequence has its blocks.
+Status CheckSequences(const StepBatch& batch, int32_t context, int64_t blocks) {
+  size_t rows = 0;
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const StepSequence& one = batch.sequences[s];
+    const auto fault = [s](const std::string& what) {
+      return Status::InvalidArgument("sequence " + std::to_string(s) + what, "sequences");
+    };
+    if (one.rows <= 0 || one.past < 0) return fault(" has no rows");
+    const int64_t end = int64_t{one.past} + one.rows;
+    if (end > context) {
+      return fault(" has " + Number(end) + " tokens, the context is " + Number(context));
+    }
+    const size_t needed = CeilDiv(static_cast<size_t>(end), size_t{kKvBlockTokens});
+    if (one.blocks.size() < needed) return fault(" has too few blocks");
+    for (const int32_t block : one.blocks.first(needed)) {
+      if (block < 0 || block >= blocks) return fault(" has a block beyond the cache");
+    }
+    rows += static_cast<size_t>(one.rows);
+  }
+  if (rows == batch.ids.size()) return Status::Ok();
+  return Status::InvalidArgument("the sequences do not cover the ids", "sequences");
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const Program& program,
+                                                       const StepOptions& options) {
+  if (options.rows <= 0 || options.logit_rows <= 0 || options.blocks <= 0) {
+    return Status::InvalidArgument("rows, logit rows and blocks must be positive");
+  }
+  try {
+    std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
+    const StepSizes& sizes = run->shared_.sizes;
+    const uint64_t block_bytes = sizes.layers * sizes.kv_heads * run->shared_.head_bytes;
+    PENSTOCK_ASSIGN_OR_RETURN(run->shared_.cache, KvPages::Reserve(block_bytes, options.blocks));
+    return run;
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
+CpuStepRun::CpuStepRun(CpuDevice* device, const Program& program, const StepOptions& options)
+    : device_(device),
+      shared_(device->kernels, device->workers(), program, options, &device->work_arena) {
+  for (size_t worker = 0; worker < device->workers(); ++worker) {
+    workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
+  }
+  for (const Op& op : program.ops) {
+    if (const auto* lookup = std::get_if<LookupOp>(&op)) vocabulary_ = lookup->words->out();
+  }
+}
+
+uint64_t CpuStepRun::HeldBytes() const {
+  uint64_t bytes = shared_.bytes();
+  for (const auto& worker : workers_) bytes += worker->bytes();
+  return bytes;
+}
+
+Status CpuStepRun::Check(const StepBatch& batch) const {
+  const StepOptions& options = shared_.options;
+  if (batch.ids.empty() || batch.ids.size() > static_cast<size_t>(options.rows)) {
+    return Status::InvalidArgument("a step has " + std::to_string(batch.ids.size()) +
+                                       " rows, 1 to " + Number(options.rows) + " are possible",
+                                   "inputs");
+  }
+  for (const int32_t id : batch.ids) {
+    if (id >= 0 && id < vocabulary_) continue;
+    return Status::InvalidArgument(
+        "token id " + Number(id) + " is not below " + Number(vocabulary_), "inputs");
+  }
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckSequences(batch, shared_.program.max_length, shared_.cache.blocks()));
+  if (batch.logit_rows.size() > static_cast<size_t>(options.logit_rows)) {
+    return Status::InvalidArgument("more logit rows than " + Number(options.logit_rows),
+                                   "logit_rows");
+  }
+  int64_t before = -1;
+  for (const int32_t row : batch.logit_rows) {
+    if (row <= before || static_cast<size_t>(row) >= batch.ids.size()) {
+      return Status::InvalidArgument("logit rows are not ascending rows of the step", "logit_rows");
+    }
+    before = row;
+  }
+  return Status::Ok();
+}
+
+Status CpuStepRun::Run(const StepBatch& batch, LogitSink* sink) {
+  PENSTOCK_RETURN_IF_ERROR(Check(batch));
+  const WaitingLock lock(&device_->mutex);
+  shared_.batch = &batch;
+  shared_.sink = sink;
+  shared_.first_rows.clear();
+  size_t first = 0;
+  for (const StepSequence& one : batch.sequences) {
+    shared_.first_rows.push_back(first);
+    first += static_cast<size_t>(one.rows);
+  }
+  device_->pool.Gang([this](size_t thread) { workers_[thread]->Run(); });
+  ++steps_;
+  return Status::Ok();
+}
+
+StepProfile CpuStepRun::TakeProfile() {
+  StepProfile all;
+  all.steps = std::exchange(steps_, 0);
+  for (const auto& worker : workers_) {
+    const StepProfile one = worker->TakeProfile();
+    for (const auto& [name, stage] : kStepStages) {
+      all.*stage += one.*stage;
+    }
+  }
+  return all;
+}
+
+std::span<const float> CpuStepRun::logits(size_t row) const {
+  const size_t width = shared_.Width(shared_.program.result);
+  return {shared_.Data(shared_.program.result) + row * width, width};
+}
+
+}  // namespace penstock::cpu

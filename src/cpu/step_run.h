@@ -1,0 +1,39 @@
+// CpuStepRun: steps of a decoder on a CpuDevice, in one pass of its pool a step (step_worker.h).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/cpu_device.h"
+#include "cpu/step_shared.h"
+#include "cpu/step_worker.h"
+#include "tensor/step.h"
+
+namespace penstock::cpu {
+
+class CpuStepRun final : public StepRun {
+ public:
+  // As Backend::PrepareSteps.
+  static Expected<std::unique_ptr<CpuStepRun>> Make(CpuDevice* device, const Program& program,
+                                                    const StepOptions& options);
+
+  size_t workers() const override { return workers_.size(); }
+  uint64_t block_bytes() const override { return shared_.cache.block_bytes(); }
+  uint64_t HeldBytes() const override;
+  Status Run(const StepBatch& batch, LogitSink* sink) override;
+  StepProfile TakeProfile() override;
+  std::span<const float> logits(size_t row) const override;
+
+ private:
+  CpuStepRun(CpuDevice* device, const Program& program, const StepOptions& options);
+  Status Check(const StepBatch& batch) const;
+
+  CpuDevice* const device_;
+  StepShared shared_;
+  std::vector<std::unique_ptr<StepWorker>> workers_;
+  int32_t vocabulary_ = 0;
+  int64_t steps_ = 0;  // of the profile
+};
+
+}  // namespace penstock::cpu

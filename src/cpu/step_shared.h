@@ -1,0 +1,118 @@
+// What the workers of a decoder's step share: the step, its values, the cache, and the points where
+// they meet. CpuStepRun owns it, StepWorkers work on it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/int_math.h"
+#include "common/spin_barrier.h"
+#include "cpu/block_linear.h"
+#include "cpu/huge_page_arena.h"
+#include "cpu/kernels.h"
+#include "cpu/kv_layout.h"
+#include "cpu/kv_pages.h"
+#include "cpu/packed_linear.h"
+#include "tensor/program.h"
+#include "tensor/step.h"
+
+namespace penstock::cpu {
+
+// Up to so many rows, every worker norms and packs a linear layer's input for itself: that is
+// cheaper than to share the work and wait for it.
+inline constexpr size_t kOwnRows = 8;
+// With up to so many sequences a worker, the keys of one that decodes are shared out a chunk at a
+// time; with more there is work enough without.
+inline constexpr size_t kSplitSequences = 2;
+// Lines of attention, a row and a head of its group each, that are worked on together; one row's at
+// least.
+inline constexpr size_t kAttendLines = 32;
+
+// The index of a matrix's type of operands in arrays of packed rows.
+inline constexpr size_t kOperandTypes = 3;
+inline constexpr DType kOperandDTypes[kOperandTypes] = {DType::kI8, DType::kBf16, DType::kF32};
+constexpr size_t OperandIndex(DType dtype) {
+  return dtype == DType::kI8 ? 0 : (dtype == DType::kBf16 ? 1 : 2);
+}
+
+// The largest of what the ops of a program need; in floats, words or rows.
+struct StepSizes {
+  explicit StepSizes(const Program& program);
+
+  size_t in = 0;       // columns of a linear layer's input
+  size_t qkv = 0;      // columns of q, k and v together
+  size_t inner = 0;    // columns between the linear layers of a feed-forward
+  size_t product = 0;  // columns of a result that is normed or scaled before it is added; 0: none
+  size_t head_size = 0;
+  size_t kv_heads = 0;
+  size_t lines = 0;   // of attention that are worked on together
+  size_t group = 0;   // query heads of a kv head
+  size_t layers = 0;  // of the cache
+  size_t context = 0;
+  std::array<size_t, kOperandTypes> packed_in{};  // columns of the inputs that are packed so
+};
+
+// What attention found for lines of some keys, in memory of Floats.
+struct AttentionLines {
+  AttentionLines(float* memory, size_t lines)
+      : scores(reinterpret_cast<ScorePart*>(memory)), sums(memory + ScoreFloats(lines)) {}
+  static size_t ScoreFloats(size_t lines) {
+    return RoundUp(lines * sizeof(ScorePart) / sizeof(float), kLineWords);
+  }
+  static size_t Floats(size_t lines, size_t head_size) {
+    return ScoreFloats(lines) + lines * KvRowValues(head_size);
+  }
+
+  ScorePart* scores;  // [lines]
+  float* sums;        // [lines, KvRowValues(head_size)]
+};
+
+struct StepShared {
+  StepShared(const Kernels* kernel_table, size_t worker_count, const Program& step_program,
+             const StepOptions& step_options, HugePageArena* arena);
+
+  uint64_t bytes() const;  // of all but the cache
+  const BlockLinear& Linear(const PackedLinear* weight) const {
+    return static_cast<const BlockLinear&>(*weight);
+  }
+  float* Data(ValueId id) const { return values[id]->data(); }
+  size_t Width(ValueId id) const { return static_cast<size_t>(program.values[id].width); }
+
+  const Kernels* const kernels;
+  const size_t workers;
+  const Program& program;
+  const StepOptions options;
+  const StepSizes sizes;
+  const size_t rows_max;
+
+  std::vector<std::unique_ptr<AlignedBuffer>> values;  // by id
+  AlignedBuffer normed;                                // [rows][sizes.in]
+  AlignedBuffer qkv;                                   // q of all rows, then k, then v
+  AlignedBuffer inner;
+  AlignedBuffer product;
+  std::array<std::unique_ptr<AlignedBuffer>, kOperandTypes> packed;  // of all rows
+  // Of sequences whose chunks are shared out: AttentionLines of each, its kv heads and their
+  // chunks.
+  const size_t split_sequences;
+  const size_t partial_chunks;
+  AlignedBuffer partials;
+  std::vector<std::atomic<uint32_t>> chunks_done;  // of each such sequence and kv head
+  const size_t head_bytes;                         // of a kv head's block
+  KvPages cache;
+
+  // The step under way.
+  const StepBatch* batch = nullptr;
+  LogitSink* sink = nullptr;
+  std::vector<size_t> first_rows;  // of each sequence
+
+  SpinBarrier barrier;
+  // Of the phase under way, the next and the last: what of its work was taken.
+  std::array<std::atomic<size_t>, 3> taken{};
+};
+
+}  // namespace penstock::cpu

@@ -1,0 +1,236 @@
+#include "cpu/step_worker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+#include "common/int_math.h"
+#include "common/status.h"
+
+namespace penstock::cpu {
+namespace {
+
+float SoftCap(float x, float cap) { return cap * std::tanh(x / cap); }
+
+}  // namespace
+
+StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
+    : shared_(*shared),
+      kernels_(*shared->kernels),
+      worker_(worker),
+      normed_(kOwnRows * shared->sizes.in, arena),
+      gemm_scratch_(kBlockScratchBytes / sizeof(float), arena),
+      attention_scratch_(AttentionScratchFloats(*shared), arena) {
+  for (size_t i = 0; i < kOperandTypes; ++i) {
+    const size_t in = shared->sizes.packed_in[i];
+    if (in == 0) continue;
+    packed_[i] =
+        std::make_unique<AlignedBuffer>(BlockRowsWords(kOperandDTypes[i], in, kOwnRows), arena);
+  }
+}
+
+uint64_t StepWorker::bytes() const {
+  uint64_t floats = normed_.size() + gemm_scratch_.size() + attention_scratch_.size();
+  for (const auto& packed : packed_) floats += packed == nullptr ? 0 : packed->size();
+  return floats * sizeof(float);
+}
+
+void StepWorker::Run() noexcept {
+  rows_ = shared_.batch->ids.size();
+  if (shared_.options.profile) marked_ = Clock::now();
+  for (const Op& op : shared_.program.ops) {
+    std::visit([this](const auto& one) { RunOp(one); }, op);
+  }
+}
+
+void StepWorker::Meet() {
+  // Nobody takes from the counter of the next phase before all have met, nor any more from that of
+  // the last one.
+  if (worker_ == 0) shared_.taken[(phase_ + 1) % 3].store(0, std::memory_order_relaxed);
+  ++phase_;
+  if (!shared_.options.profile) return shared_.barrier.Wait();
+  Mark(stage_);
+  shared_.barrier.Wait();
+  Mark(&StepProfile::wait_s);
+}
+
+void StepWorker::Mark(double StepProfile::*stage) {
+  const auto now = Clock::now();
+  profile_.*stage += std::chrono::duration<double>(now - marked_).count();
+  marked_ = now;
+}
+
+StepWorker::Part StepWorker::ShareOf(size_t count) const {
+  return {count * worker_ / shared_.workers, count * (worker_ + 1) / shared_.workers};
+}
+
+const float* StepWorker::NormRows(const Input& input, size_t begin, size_t end, float* to) const {
+  for (size_t row = begin; row < end; ++row) {
+    const size_t from = input.pick == nullptr ? row : static_cast<size_t>(input.pick[row]);
+    const float* x = input.x + from * input.width;
+    float* y = to + row * input.width;
+    if (input.norm.gamma == nullptr) {
+      std::copy_n(x, input.width, y);
+    } else {
+      kernels_.rms_norm(x, 1, input.width, DataOf(input.norm.gamma), input.norm.epsilon, y);
+    }
+  }
+  return to;
+}
+
+StepWorker::Packed StepWorker::Pack(const Input& input,
+                                    std::span<const BlockLinear* const> readers) {
+  const bool own = input.rows <= kOwnRows && shared_.options.tuning.own_rows;
+  const bool as_is = input.norm.gamma == nullptr && input.pick == nullptr;
+  float* const normed = own ? normed_.data() : shared_.normed.data();
+  Packed packed;
+  const auto pack = [&](size_t first_tile, size_t tiles) {
+    std::array<bool, kOperandTypes> done{};
+    for (const BlockLinear* reader : readers) {
+      const size_t index = OperandIndex(reader->dtype());
+      if (std::exchange(done[index], true)) continue;
+      Word* const to = reinterpret_cast<Word*>((own ? packed_ : shared_.packed)[index]->data());
+      packed.words[index] = to;
+      reader->PackRows(as_is ? input.x : normed, input.width, input.rows, to, first_tile, tiles);
+    }
+  };
+  if (own) {
+    if (!as_is) NormRows(input, 0, input.rows, normed);
+    pack(0, readers[0]->RowTiles(input.rows));
+    return packed;
+  }
+  const Part tiles = ShareOf(readers[0]->RowTiles(input.rows));
+  if (!as_is) {
+    const auto first_row = [&](size_t tile) {
+      const auto tile_rows = static_cast<size_t>(kernels_.tile_rows);
+      return std::min(BlockTileBegin(input.rows, tile_rows, tile), input.rows);
+    };
+    NormRows(input, first_row(tiles.begin), first_row(tiles.end), normed);
+  }
+  pack(tiles.begin, tiles.end - tiles.begin);
+  Meet();
+  return packed;
+}
+
+void StepWorker::RunPanels(const BlockLinear& linear, const Packed& packed, Part panels,
+                           BlockRun run) {
+  run.x = packed.words[OperandIndex(linear.dtype())];
+  run.scratch = gemm_scratch_.data();
+  linear.Run(run, panels.begin, panels.end - panels.begin);
+}
+
+void StepWorker::AddLinear(const BlockLinear& linear, const Packed& packed, const Norm& norm,
+                           float scale, ValueId residual, ValueId y) {
+  const size_t width = shared_.Width(y);
+  const bool direct = norm.gamma == nullptr && scale == 1;
+  BlockRun run = {.rows = rows_, .y = shared_.Data(y), .y_stride = width};
+  if (direct) {
+    run.residual = shared_.Data(residual);
+  } else {
+    run.y = shared_.product.data();
+  }
+  Share(linear.panels(), [&](size_t begin, size_t end) {
+    RunPanels(linear, packed, {begin, end}, run);
+  });
+  Meet();
+  if (direct) return;
+  const Part rows = ShareOf(rows_);
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    float* const product = shared_.product.data() + row * width;
+    if (norm.gamma != nullptr) {
+      kernels_.rms_norm(product, 1, width, DataOf(norm.gamma), norm.epsilon, product);
+    }
+    const float* const from = shared_.Data(residual) + row * width;
+    float* const to = shared_.Data(y) + row * width;
+    for (size_t i = 0; i < width; ++i) to[i] = from[i] + scale * product[i];
+  }
+  Meet();
+}
+
+void StepWorker::RunOp(const LookupOp& op) {
+  stage_ = &StepProfile::lookup_s;
+  const size_t width = shared_.Width(op.y);
+  const BlockLinear& words = shared_.Linear(op.words);
+  const Part rows = ShareOf(rows_);
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    float* const to = shared_.Data(op.y) + row * width;
+    words.ReadRow(static_cast<size_t>(shared_.batch->ids[row]), to);
+    if (op.scale == 1) continue;
+    for (size_t i = 0; i < width; ++i) to[i] *= op.scale;
+  }
+  Meet();
+}
+
+void StepWorker::RunOp(const ResidualLinearOp& op) {
+  stage_ = &StepProfile::out_s;
+  const BlockLinear& linear = shared_.Linear(op.weight);
+  const BlockLinear* const readers[] = {&linear};
+  const Packed packed =
+      Pack({shared_.Data(op.x), shared_.Width(op.x), rows_, nullptr, {}}, readers);
+  AddLinear(linear, packed, op.norm, op.scale, op.residual, op.y);
+}
+
+void StepWorker::RunOp(const GatedResidualOp& op) {
+  stage_ = &StepProfile::gate_up_s;
+  const BlockLinear& gate = shared_.Linear(op.gate);
+  const BlockLinear& up = shared_.Linear(op.up);
+  const BlockLinear& down = shared_.Linear(op.down);
+  const BlockLinear* const readers[] = {&gate, &up};
+  const Packed packed =
+      Pack({shared_.Data(op.x), shared_.Width(op.x), rows_, nullptr, op.norm}, readers);
+  const auto inner = static_cast<size_t>(gate.out());
+  BlockRun run = {.rows = rows_, .y = shared_.inner.data(), .y_stride = inner};
+  // A few panels at a time, so that gate's results are in cache when up multiplies them.
+  const size_t step = rows_ <= kOwnRows ? gate.panels() : 1;
+  Share(gate.panels(), [&](size_t begin, size_t end) {
+    for (size_t panel = begin; panel < end; panel += step) {
+      const Part panels = {panel, std::min(panel + step, end)};
+      run.activation = op.activation;
+      run.multiply = false;
+      RunPanels(gate, packed, panels, run);
+      run.activation = Activation::kNone;
+      run.multiply = true;
+      RunPanels(up, packed, panels, run);
+    }
+  });
+  Meet();
+  stage_ = &StepProfile::down_s;
+  const BlockLinear* const last[] = {&down};
+  AddLinear(down, Pack({shared_.inner.data(), inner, rows_, nullptr, {}}, last), op.out_norm,
+            op.scale, op.residual, op.y);
+}
+
+void StepWorker::RunOp(const LogitsOp& op) {
+  stage_ = &StepProfile::logits_s;
+  const BlockLinear& linear = shared_.Linear(op.weight);
+  const std::span<const int32_t> picked = shared_.batch->logit_rows;
+  if (picked.empty()) return;
+  const BlockLinear* const readers[] = {&linear};
+  const Packed packed = Pack(
+      {shared_.Data(op.x), shared_.Width(op.x), picked.size(), picked.data(), op.norm}, readers);
+  const auto vocabulary = static_cast<size_t>(linear.out());
+  const size_t piece_panels = kLogitPieceIds / static_cast<size_t>(kernels_.panel);
+  const BlockRun run = {.rows = picked.size(), .y = shared_.Data(op.y), .y_stride = vocabulary};
+  const auto finish = [&](size_t piece) {
+    const size_t first = piece * kLogitPieceIds;
+    const size_t count = std::min(kLogitPieceIds, vocabulary - first);
+    for (size_t row = 0; row < picked.size(); ++row) {
+      float* const logits = run.y + row * vocabulary + first;
+      if (op.scale != 1) {
+        for (size_t i = 0; i < count; ++i) logits[i] *= op.scale;
+      }
+      if (op.soft_cap != 0) {
+        for (size_t i = 0; i < count; ++i) logits[i] = SoftCap(logits[i], op.soft_cap);
+      }
+      if (shared_.sink != nullptr) shared_.sink->Add(worker_, row, {logits, count}, first);
+    }
+  };
+  Share(CeilDiv(vocabulary, kLogitPieceIds), [&](size_t begin, size_t end) {
+    RunPanels(linear, packed, {begin * piece_panels, std::min(end * piece_panels, linear.panels())},
+              run);
+    for (size_t piece = begin; piece < end; ++piece) finish(piece);
+  });
+  Meet();
+}
+
+}  // namespace penstock::cpu

@@ -1,0 +1,162 @@
+// StepWorker: one thread's part of a decoder's step. All workers walk through the ops together and
+// meet at barriers; between two barriers each has a share of the panels, heads or rows.
+//
+//   cached_attention   norm, q k v, rope, append | chunks of keys |
+//   residual_linear    product and sum |
+//   gated_residual     norm, gate and up | down and sum |
+//
+// "|" is a barrier. Inputs of up to kOwnRows rows are normed and packed by every worker for itself;
+// of more rows each worker packs some, and there is a barrier more. Heads that are not whole panels
+// and norms after a linear layer cost one more each.
+//
+// Nothing here depends on how the work is shared out, so neither do the bits.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "common/request_context.h"
+#include "cpu/step_shared.h"
+
+namespace penstock::cpu {
+
+// Panels that are taken at a time where equal parts are over: as many as a worker reads side by
+// side.
+inline constexpr size_t kTailPanels = 4;
+// With fewer pieces a worker, equal parts are as good.
+inline constexpr size_t kTailFrom = 16;
+
+class StepWorker {
+ public:
+  StepWorker(StepShared* shared, size_t worker, HugePageArena* arena);
+
+  // To be called by all workers at once.
+  void Run() noexcept;
+  uint64_t bytes() const;
+  // Seconds by stage since the last call.
+  StepProfile TakeProfile() { return std::exchange(profile_, {}); }
+
+ private:
+  // A linear layer's input, packed for some types of operands.
+  struct Packed {
+    const Word* words[kOperandTypes] = {};
+  };
+  // A linear layer's input. `pick`: its rows in x, or null: all in order.
+  struct Input {
+    const float* x = nullptr;
+    size_t width = 0;
+    size_t rows = 0;
+    const int32_t* pick = nullptr;
+    Norm norm;
+  };
+  struct Part {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
+  void RunOp(const LookupOp& op);
+  void RunOp(const CachedAttentionOp& op);
+  void RunOp(const ResidualLinearOp& op);
+  void RunOp(const GatedResidualOp& op);
+  void RunOp(const LogitsOp& op);
+  template <typename T>
+  void RunOp(const T&) {
+    PENSTOCK_CHECK(false);
+  }
+
+  // Ends a phase: waits for all workers. Its time is counted in `stage`.
+  void Meet();
+  void Mark(double StepProfile::*stage);
+  // This worker's share of `count` pieces in equal parts.
+  Part ShareOf(size_t count) const;
+  // Calls work(begin, end) for pieces of this phase, all of them once over all workers: equal parts
+  // first, the last quarter of many by whoever comes first.
+  template <typename Work>
+  void Share(size_t count, const Work& work);
+  // The same one by one, for pieces that take different times.
+  template <typename Work>
+  void ShareSingly(size_t count, const Work& work);
+
+  // The input, normed and packed for every type of operands that `readers` have.
+  Packed Pack(const Input& input, std::span<const BlockLinear* const> readers);
+  const float* NormRows(const Input& input, size_t begin, size_t end, float* to) const;
+  void RunPanels(const BlockLinear& linear, const Packed& packed, Part panels, BlockRun run);
+  // y = residual + scale * norm(x W^T).
+  void AddLinear(const BlockLinear& linear, const Packed& packed, const Norm& norm, float scale,
+                 ValueId residual, ValueId y);
+
+  // Attention: step_attention.cc.
+  // q, k and v of all rows.
+  struct HeadRows {
+    float* q;
+    float* k;
+    float* v;
+    size_t head_size;
+  };
+  // What attention has to do for one sequence, for each kv head.
+  struct SequenceWork {
+    size_t sequence = 0;
+    size_t first_chunk = 0;
+    size_t tile_rows = 1;
+    bool split = false;  // a piece is a chunk of the one row; else it is a tile of rows
+    size_t pieces = 0;
+  };
+  static size_t AttentionScratchFloats(const StepShared& shared);
+  HeadRows HeadRowsOf(const CachedAttentionShape& shape) const;
+  KvView CacheOf(const CachedAttentionShape& shape, size_t sequence, size_t kv_head) const;
+  void ProjectHeads(const CachedAttentionOp& op, const Packed& packed);
+  // Of `heads` query heads and then the kv heads: norms and rotates; appends a kv head.
+  void FinishHead(const CachedAttentionShape& shape, size_t head);
+  SequenceWork WorkOf(const CachedAttentionShape& shape, size_t sequence) const;
+  void Attend(const CachedAttentionOp& op);
+  AttendTask TaskOf(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+                    size_t first_row, size_t rows) const;
+  void AttendRows(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+                  size_t tile);
+  void AttendChunk(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+                   size_t piece);
+  void FinishLines(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+                   size_t first_row, const AttendTask& task, const AttentionLines& lines) const;
+
+  StepShared& shared_;
+  const Kernels& kernels_;
+  const size_t worker_;
+  size_t rows_ = 0;
+  size_t phase_ = 0;
+  double StepProfile::*stage_ = &StepProfile::lookup_s;  // under way
+  StepProfile profile_;
+  Clock::time_point marked_;
+  AlignedBuffer normed_;                                              // [kOwnRows][..]
+  std::array<std::unique_ptr<AlignedBuffer>, kOperandTypes> packed_;  // of kOwnRows rows
+  AlignedBuffer gemm_scratch_;
+  AlignedBuffer attention_scratch_;
+};
+
+template <typename Work>
+void StepWorker::Share(size_t count, const Work& work) {
+  const bool even = count < kTailFrom * shared_.workers || !shared_.options.tuning.share_tail;
+  const size_t tail = even ? 0 : count / 4;
+  const Part part = ShareOf(count - tail);
+  if (part.begin < part.end) work(part.begin, part.end);
+  std::atomic<size_t>& taken = shared_.taken[phase_ % 3];
+  while (tail > 0) {
+    const size_t first = taken.fetch_add(kTailPanels, std::memory_order_relaxed);
+    if (first >= tail) break;
+    work(count - tail + first, count - tail + std::min(first + kTailPanels, tail));
+  }
+}
+
+template <typename Work>
+void StepWorker::ShareSingly(size_t count, const Work& work) {
+  std::atomic<size_t>& taken = shared_.taken[phase_ % 3];
+  while (true) {
+    const size_t index = taken.fetch_add(1, std::memory_order_relaxed);
+    if (index >= count) break;
+    work(index);
+  }
+}
+
+}  // namespace penstock::cpu

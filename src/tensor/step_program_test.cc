@@ -1,0 +1,193 @@
+// Programs of decoders: valid ones, every way they can be broken, and their costs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tensor/program.h"
+#include "tensor/program_cost.h"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+class FakeTable final : public Table {
+ public:
+  FakeTable(int64_t rows, int32_t width) : Table(rows, width) {}
+};
+
+class FakeLinear final : public PackedLinear {
+ public:
+  FakeLinear(int32_t out, int32_t in) : PackedLinear(in, out, DType::kBf16) {}
+  uint64_t bytes() const override {
+    return 2 * static_cast<uint64_t>(in()) * static_cast<uint64_t>(out());
+  }
+};
+
+constexpr int32_t kHidden = 16;
+constexpr int32_t kHead = 4;
+constexpr int32_t kHeads = 6;
+constexpr int32_t kKvHeads = 2;
+constexpr int32_t kInner = 24;
+constexpr int32_t kVocabulary = 50;
+constexpr int32_t kContext = 64;
+
+// 0 lookup  1 cached_attention  2 residual_linear  3 gated_residual  4 logits
+struct Decoder {
+  FakeTable gamma{1, kHidden}, head_gamma{1, kHead}, rope{kContext, kHead / 2};
+  FakeLinear words{kVocabulary, kHidden}, q{kHeads * kHead, kHidden}, k{kKvHeads * kHead, kHidden},
+      v{kKvHeads * kHead, kHidden}, out{kHidden, kHeads*kHead}, gate{kInner, kHidden},
+      up{kInner, kHidden}, down{kHidden, kInner};
+  Program program;
+  ValueId x, attended, logits;
+
+  Decoder() {
+    program.max_length = kContext;
+    x = program.AddValue(Rows::kTokens, kHidden);
+    attended = program.AddValue(Rows::kTokens, kHeads * kHead);
+    logits = program.AddValue(Rows::kSequences, kVocabulary);
+    const Norm norm = {&gamma, nullptr, 1e-5f, NormKind::kRms};
+    const Norm head_norm = {&head_gamma, nullptr, 1e-5f, NormKind::kRms};
+    CachedAttentionShape shape;
+    shape.heads = kHeads;
+    shape.kv_heads = kKvHeads;
+    shape.head_size = kHead;
+    shape.rope_cos = shape.rope_sin = &rope;
+    shape.rope_size = kHead;
+    shape.q_norm = shape.k_norm = head_norm;
+    program.ops = {LookupOp{&words, 1, x}, CachedAttentionOp{x, norm, &q, &k, &v, shape, attended},
+                   ResidualLinearOp{attended, &out, norm, 1, x, x},
+                   GatedResidualOp{x, norm, &gate, &up, Activation::kSilu, &down, {}, 1, x, x},
+                   LogitsOp{x, norm, &words, 1, 0, logits}};
+    program.result = logits;
+  }
+  CachedAttentionOp& attention() { return std::get<CachedAttentionOp>(program.ops[1]); }
+  template <typename T>
+  T& Get(size_t op) {
+    return std::get<T>(program.ops[op]);
+  }
+};
+
+TEST(CheckStepProgram, TakesOneThatIsRight) {
+  EXPECT_TRUE(CheckProgram(Decoder().program).ok()) << CheckProgram(Decoder().program).ToString();
+}
+
+struct Broken {
+  const char* message;
+  std::function<void(Decoder*)> damage;
+};
+
+// Long: one row per defect.
+TEST(CheckStepProgram, NamesWhatIsBroken) {
+  static const FakeTable wide(1, kHidden + 1), brief(kContext - 1, kHead / 2);
+  static const FakeLinear other(kHidden, kHidden + 2);
+  const std::vector<Broken> cases = {
+      {"op 0 (lookup): words are missing", [](Decoder* d) { d->Get<LookupOp>(0).words = nullptr; }},
+      {"y must be rows of tokens", [](Decoder* d) { d->Get<LookupOp>(0).y = d->logits; }},
+      {"op 1 (cached_attention): x is read before it is written",
+       [](Decoder* d) { d->attention().x = d->attended; }},
+      {"y is x", [](Decoder* d) { d->attention().y = d->x; }},
+      {"the norm is of another kind",
+       [](Decoder* d) { d->attention().norm.kind = NormKind::kLayer; }},
+      {"an RMS norm has no beta", [](Decoder* d) { d->attention().norm.beta = &d->gamma; }},
+      {"the norm is [1, 17], its rows have width 16",
+       [](Decoder* d) { d->attention().norm.gamma = &wide; }},
+      {"there are no heads", [](Decoder* d) { d->attention().shape.kv_heads = 0; }},
+      {"heads is no multiple of kv_heads", [](Decoder* d) { d->attention().shape.kv_heads = 4; }},
+      {"the head size is odd", [](Decoder* d) { d->attention().shape.head_size = 3; }},
+      {"the layer is negative", [](Decoder* d) { d->attention().shape.layer = -1; }},
+      {"the scale must be positive", [](Decoder* d) { d->attention().shape.scale = 0; }},
+      {"the window or soft cap is negative", [](Decoder* d) { d->attention().shape.window = -1; }},
+      {"the window or soft cap is negative",
+       [](Decoder* d) { d->attention().shape.soft_cap = -1; }},
+      {"rotary tables come in pairs", [](Decoder* d) { d->attention().shape.rope_sin = nullptr; }},
+      {"rotary tables are shorter than max_length",
+       [](Decoder* d) { d->attention().shape.rope_cos = &brief; }},
+      {"rotary tables do not fit the head", [](Decoder* d) { d->attention().shape.rope_size = 2; }},
+      {"the norm is [1, 16], its rows have width 4",
+       [](Decoder* d) { d->attention().shape.k_norm.gamma = &d->gamma; }},
+      {"q is missing", [](Decoder* d) { d->attention().q = nullptr; }},
+      {"q does not fit its heads", [](Decoder* d) { d->attention().q = &d->k; }},
+      {"k does not fit its heads", [](Decoder* d) { d->attention().k = &d->q; }},
+      {"v does not fit its heads", [](Decoder* d) { d->attention().v = &d->q; }},
+      {"v takes width 18, it is given 16", [](Decoder* d) { d->attention().v = &other; }},
+      {"op 2 (residual_linear): y is x", [](Decoder* d) { d->Get<ResidualLinearOp>(2).x = d->x; }},
+      {"residual has width 24, the op gives 16",
+       [](Decoder* d) { d->Get<ResidualLinearOp>(2).residual = d->attended; }},
+      {"y has width 24, the op gives 16",
+       [](Decoder* d) { d->Get<GatedResidualOp>(3).y = d->attended; }},
+      {"op 3 (gated_residual): gate and up differ in width",
+       [](Decoder* d) { d->Get<GatedResidualOp>(3).up = &d->words; }},
+      {"down takes width 16, it is given 24",
+       [](Decoder* d) { d->Get<GatedResidualOp>(3).down = &d->gate; }},
+      {"op 4 (logits): y must be rows of sequences",
+       [](Decoder* d) { d->Get<LogitsOp>(4).y = d->x; }},
+      {"the soft cap is negative", [](Decoder* d) { d->Get<LogitsOp>(4).soft_cap = -2; }},
+      {"result is read before it is written", [](Decoder* d) { d->program.ops.resize(4); }},
+      {"ops of decoders and of encoders in one program",
+       [](Decoder* d) {
+         d->program.ops.emplace_back(NormOp{d->x, {&d->gamma}, d->x});
+       }},
+  };
+  for (const Broken& one : cases) {
+    Decoder decoder;
+    one.damage(&decoder);
+    EXPECT_THAT(CheckProgram(decoder.program).message(), HasSubstr(one.message));
+  }
+}
+
+TEST(CheckStepProgram, ALayerMayHaveNoRotationAndNoNorms) {
+  Decoder decoder;
+  CachedAttentionShape& shape = decoder.attention().shape;
+  shape.rope_cos = shape.rope_sin = nullptr;
+  shape.q_norm = shape.k_norm = Norm();
+  decoder.attention().norm = Norm();
+  EXPECT_TRUE(CheckProgram(decoder.program).ok());
+}
+
+TEST(StepProgramCost, CountsWeightsKeysAndPickedRows) {
+  const Decoder decoder;
+  const Program& program = decoder.program;
+  const BatchShape decode = {.sequences = 1, .length = 1, .past = 10};
+  const Cost lookup = CostOf(program, program.ops[0], decode);
+  EXPECT_EQ(lookup.weight_bytes, 2u * kHidden);  // one row
+  const Cost attention = CostOf(program, program.ops[1], decode);
+  const double linear = 2.0 * kHidden * (kHeads + 2 * kKvHeads) * kHead;
+  EXPECT_EQ(attention.operations, linear + 4.0 * 11 * kHeads * kHead);
+  // Eleven keys and values read, one of each appended.
+  EXPECT_EQ(attention.cache_bytes, 2u * 2 * (11 + 1) * kKvHeads * kHead);
+  const BatchShape prompt = {.sequences = 2, .length = 3, .past = 0};
+  EXPECT_EQ(CostOf(program, program.ops[1], prompt).operations,
+            2 * (3 * linear + 4.0 * (1 + 2 + 3) * kHeads * kHead));
+  EXPECT_EQ(CostOf(program, program.ops[4], prompt).operations, 2.0 * 2 * kHidden * kVocabulary);
+  EXPECT_EQ(CostOf(program, prompt).cache_bytes,
+            CostOf(program, program.ops[1], prompt).cache_bytes);
+}
+
+TEST(StepProgramCost, AWindowBoundsTheKeys) {
+  Decoder decoder;
+  decoder.attention().shape.window = 8;
+  const Cost cost =
+      CostOf(decoder.program, decoder.program.ops[1], {.sequences = 1, .length = 1, .past = 40});
+  EXPECT_EQ(cost.cache_bytes, 2u * 2 * (8 + 1) * kKvHeads * kHead);
+}
+
+TEST(StepProgramCost, OpsReadAsText) {
+  Decoder decoder;
+  decoder.attention().shape.window = 8;
+  decoder.Get<LogitsOp>(4).soft_cap = 30;
+  const Program& program = decoder.program;
+  EXPECT_EQ(OpText(program.ops[0]), "%0 = lookup([50, 16] bf16)");
+  EXPECT_EQ(OpText(program.ops[1]),
+            "%1 = cached_attention(%0, norm, q [24, 16] bf16, k [8, 16] bf16, v [8, 16] bf16, "
+            "layer 0, 6 heads of 4, 2 kv, q norm, k norm, rotary 4, window 8)");
+  EXPECT_EQ(OpText(program.ops[2]), "%0 = residual_linear(%1, [16, 24] bf16, norm, + %0)");
+  EXPECT_EQ(OpText(program.ops[3]),
+            "%0 = gated_residual(%0, norm, gate [24, 16] bf16, silu, up [24, 16] bf16, down "
+            "[16, 24] bf16, + %0)");
+  EXPECT_EQ(OpText(program.ops[4]), "%2 = logits(%0, norm, [50, 16] bf16, soft cap 30)");
+}
+
+}  // namespace
+}  // namespace penstock
