@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "models/activations.h"
 #include "models/calibration.h"
 #include "models/weight_reader.h"
 
@@ -14,24 +15,6 @@ namespace {
 // Distances at and beyond which MPNet's bucket no longer changes (91, see RelativeBucket).
 constexpr int32_t kBiasReach = 96;
 constexpr int32_t kRelativeBuckets = 32;
-
-Activation ToActivation(HiddenActivation activation) {
-  switch (activation) {
-    case HiddenActivation::kGelu:
-      return Activation::kGelu;
-    case HiddenActivation::kGeluTanh:
-      return Activation::kGeluTanh;
-    case HiddenActivation::kRelu:
-      return Activation::kRelu;
-    case HiddenActivation::kSilu:
-      return Activation::kSilu;
-    case HiddenActivation::kTanh:
-      return Activation::kTanh;
-    case HiddenActivation::kIdentity:
-      return Activation::kNone;
-  }
-  return Activation::kNone;
-}
 
 Pooling ToPooling(PoolingMode mode) {
   switch (mode) {

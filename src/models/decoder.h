@@ -1,0 +1,42 @@
+// A decoder: packed weights and the program over them. Immutable; any number of StepRuns may be
+// prepared from it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "formats/decoder_files.h"
+#include "models/decoder_weights.h"
+#include "tensor/backend.h"
+#include "tensor/program.h"
+#include "tensor/step.h"
+
+namespace penstock {
+
+class DecoderModel {
+ public:
+  // `backend` must outlive the model; the files need not. Errors: those of LoadDecoderWeights.
+  static Expected<std::unique_ptr<DecoderModel>> Load(const DecoderFiles& files, Backend* backend,
+                                                      const DecoderOptions& options);
+
+  const DecoderConfig& config() const { return config_; }
+  const Program& program() const { return program_; }
+  int32_t context() const { return weights_->context; }  // tokens of the longest sequence
+  uint64_t parameters() const { return weights_->parameters; }
+  uint64_t weight_bytes() const { return weights_->bytes; }
+
+  // A run with a cache of its own. The model must outlive it. Errors: Backend::PrepareSteps'.
+  Expected<std::unique_ptr<StepRun>> NewRun(const StepOptions& options) const;
+
+ private:
+  DecoderModel(const DecoderConfig& config, Backend* backend,
+               std::unique_ptr<DecoderWeights> weights);
+
+  const DecoderConfig config_;
+  Backend* const backend_;
+  const std::unique_ptr<DecoderWeights> weights_;
+  const Program program_;
+};
+
+}  // namespace penstock

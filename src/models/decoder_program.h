@@ -1,0 +1,14 @@
+// The program of a decoder: what its configuration and tensors say, written down once for a
+// backend.
+#pragma once
+
+#include "formats/decoder_config.h"
+#include "models/decoder_weights.h"
+#include "tensor/program.h"
+
+namespace penstock {
+
+// The weights must outlive it.
+Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weights);
+
+}  // namespace penstock

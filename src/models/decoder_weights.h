@@ -1,0 +1,60 @@
+// DecoderWeights: a decoder's tables and matrices, packed for a backend. Matrices stay in the types
+// of the file. The program (decoder_program.h) points into it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/dtype.h"
+#include "common/status.h"
+#include "formats/decoder_files.h"
+#include "tensor/backend.h"
+#include "tensor/program.h"
+
+namespace penstock {
+
+struct DecoderOptions {
+  // Of both operands of linear layers: kF32, kBf16, or kI8, which is for matrices of block types
+  // only. None: kI8 for those, and what the backend prefers for the others.
+  std::optional<DType> dtype;
+  // Tokens of the longest sequence, at most the model's own context; 0: that.
+  int32_t context = 0;
+};
+
+struct DecoderLayer {
+  Norm attention_norm;
+  std::unique_ptr<PackedLinear> q, k, v;
+  Norm q_norm, k_norm;              // of each head; gamma null: none
+  const Table* rope_cos = nullptr;  // [context, rope_size / 2], or null: not rotated
+  const Table* rope_sin = nullptr;
+  int32_t window = 0;
+  std::unique_ptr<PackedLinear> attention_out;
+  Norm post_attention_norm;  // gamma null: none
+  Norm ff_norm;
+  std::unique_ptr<PackedLinear> gate, up, down;
+  Norm post_ff_norm;  // gamma null: none
+};
+
+struct DecoderWeights {
+  std::vector<std::unique_ptr<Table>> tables;  // the Tables pointed to here
+
+  std::unique_ptr<PackedLinear> embedding;
+  Norm output_norm;
+  std::unique_ptr<PackedLinear> untied_output;  // null: the embedding
+  std::vector<DecoderLayer> layers;
+  int32_t context = 0;
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;  // in memory
+};
+
+// The tensors need not be in files: files.store may be null. Errors name the tensor or setting at
+// fault: kUnsupported for kI8 of a matrix that is in no block
+// type; kInvalidArgument for a context beyond the model's; kUnavailable where a file was cut while
+// it was read.
+Expected<std::unique_ptr<DecoderWeights>> LoadDecoderWeights(const DecoderFiles& files,
+                                                             Backend* backend,
+                                                             const DecoderOptions& options);
+
+}  // namespace penstock
