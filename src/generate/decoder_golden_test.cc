@@ -1,0 +1,220 @@
+// Decoders of the test data against the logits and texts that others computed for them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <list>
+#include <numeric>
+#include <sstream>
+
+#include "common/json.h"
+#include "cpu/cpu_backend.h"
+#include "formats/decoder_test_util.h"
+#include "generate/generator.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Rows = std::vector<std::vector<double>>;
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<int32_t> Ids(simdjson::dom::element array) {
+  std::vector<int32_t> ids;
+  for (const auto one : array.get_array()) ids.push_back(static_cast<int32_t>(one.get_int64()));
+  return ids;
+}
+
+Rows ReadRows(simdjson::dom::element array) {
+  Rows rows;
+  for (const auto row : array.get_array()) {
+    auto& to = rows.emplace_back();
+    for (const auto x : row.get_array()) to.push_back(x.get_double());
+  }
+  return rows;
+}
+
+class DecoderGolden : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    data_ = TestData();
+    if (data_.empty()) GTEST_SKIP() << "NO TEST DATA: set PENSTOCK_TESTDATA";
+    backend_ = *NewCpuBackend({2, false, ""});
+  }
+  fs::path Fixture(const std::string& name) const {
+    return fs::path(data_) / "joaopauloschuler__neural-api/fixtures" / name;
+  }
+  std::string Folder(const fs::path& config, const fs::path& weights) {
+    TestFolder& folder = folders_.emplace_back();
+    folder.Link(config, "config.json");
+    folder.Link(weights, "model.safetensors");
+    return folder.path();
+  }
+  std::unique_ptr<DecoderModel> Load(const std::string& path, std::optional<DType> dtype) {
+    auto files = DecoderFiles::Open(path);
+    EXPECT_TRUE(files.ok()) << files.status().ToString();
+    if (!files.ok()) return nullptr;
+    auto model = DecoderModel::Load(*files, backend_.get(), {dtype, 0});
+    EXPECT_TRUE(model.ok()) << model.status().ToString();
+    return model.ok() ? *std::move(model) : nullptr;
+  }
+  // The logits of every id of a text.
+  static Rows Logits(const DecoderModel& model, const std::vector<int32_t>& ids, DType cache) {
+    const auto rows = static_cast<int32_t>(ids.size());
+    std::vector<int32_t> blocks(ids.size() / kKvBlockTokens + 1), picked(ids.size());
+    std::iota(blocks.begin(), blocks.end(), 0);
+    std::iota(picked.begin(), picked.end(), 0);
+    auto run = model.NewRun({cache, static_cast<int32_t>(blocks.size()), rows, rows});
+    EXPECT_TRUE(run.ok()) << run.status().ToString();
+    const StepSequence sequence = {rows, 0, blocks};
+    const Status status = (*run)->Run({ids, {&sequence, 1}, picked}, nullptr);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    Rows all;
+    for (size_t row = 0; row < ids.size(); ++row) {
+      const std::span<const float> logits = (*run)->logits(row);
+      all.emplace_back(logits.begin(), logits.end());
+    }
+    return all;
+  }
+
+  std::string data_;
+  std::list<TestFolder> folders_;
+  std::unique_ptr<Backend> backend_;
+};
+
+// The largest difference, over the largest logit.
+double Worst(const Rows& got, const Rows& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double scale = 0, worst = 0;
+  for (const auto& row : want) {
+    for (const double x : row) scale = std::max(scale, std::abs(x));
+  }
+  for (size_t t = 0; t < std::min(got.size(), want.size()); ++t) {
+    EXPECT_EQ(got[t].size(), want[t].size());
+    for (size_t i = 0; i < std::min(got[t].size(), want[t].size()); ++i) {
+      worst = std::max(worst, std::abs(got[t][i] - want[t][i]));
+    }
+  }
+  return worst / scale;
+}
+
+TEST_F(DecoderGolden, LogitsOfEveryArchitecture) {
+  for (const std::string name : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
+                                 "phi3_longrope", "smollm2", "granite"}) {
+    const auto model = Load(
+        Folder(Fixture("tiny_" + name + "_config.json"), Fixture("tiny_" + name + ".safetensors")),
+        DType::kF32);
+    ASSERT_NE(model, nullptr) << name;
+    simdjson::dom::parser parser;
+    const simdjson::dom::element golden =
+        parser.parse(ReadText(Fixture("tiny_" + name + "_logits.json")));
+    size_t text = 0;
+    for (const auto ids : golden["sequences"].get_array()) {
+      const Rows want = ReadRows(golden["logits"].at(text++));
+      EXPECT_LE(Worst(Logits(*model, Ids(ids), DType::kF32), want), 1e-4) << name << ", " << text;
+    }
+    EXPECT_GT(text, 0u);
+  }
+}
+
+TEST_F(DecoderGolden, LlamaFromGguf) {
+  simdjson::dom::parser parser;
+  const simdjson::dom::element golden = parser.parse(ReadText(Fixture("tiny_llama_logits.json")));
+  const std::vector<int32_t> ids = Ids(golden["sequences"].at(0));
+  const Rows want = ReadRows(golden["logits"].at(0));
+  // The golden logits are of unrounded weights: f16 is off by 2^-11 of each.
+  for (const auto& [file, bound] :
+       {std::pair("tiny_llama_f32.gguf", 1e-4), std::pair("tiny_llama_f16.gguf", 5e-3)}) {
+    const auto model = Load(Fixture(file).string(), DType::kF32);
+    ASSERT_NE(model, nullptr);
+    EXPECT_LE(Worst(Logits(*model, ids, DType::kF32), want), bound) << file;
+  }
+}
+
+// A trained model, so that a mistake in the rotation or in grouped heads shows as another story.
+TEST_F(DecoderGolden, TheLogitsAndTextOfATrainedModel) {
+  const fs::path folder = fs::path(data_) / "derived/stories260K_hf";
+  simdjson::dom::parser parser;
+  const simdjson::dom::element golden = parser.parse(ReadText(folder / "golden.json"));
+  const std::vector<int32_t> ids = Ids(golden["ids"]);
+  const Rows want = ReadRows(golden["logits"]);
+  const auto safetensors = Load(folder.string(), DType::kF32);
+  ASSERT_NE(safetensors, nullptr);
+  EXPECT_LE(Worst(Logits(*safetensors, ids, DType::kF32), want), 1e-4);
+  // bf16 of weights, activations and cache: off, but with the same choices.
+  const auto coarse = Load(folder.string(), DType::kBf16);
+  const Rows rough = Logits(*coarse, ids, DType::kBf16);
+  EXPECT_LE(Worst(rough, want), 5e-2);
+  const auto best = [](const std::vector<double>& row) {
+    return std::max_element(row.begin(), row.end()) - row.begin();
+  };
+  for (size_t t = 0; t + 1 < ids.size(); ++t) EXPECT_EQ(best(rough[t]), ids[t + 1]) << t;
+}
+
+TEST_F(DecoderGolden, TheStoryFromGguf) {
+  simdjson::dom::parser parser;
+  const simdjson::dom::element golden =
+      parser.parse(ReadText(fs::path(data_) / "derived/stories260K_hf/golden.json"));
+  const std::string path = (fs::path(data_) / "vespa-engine__vespa/tinyllm.gguf").string();
+  const auto model = TextModel::Load(path, backend_.get(), {DType::kF32, 0, DType::kF32});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const auto generator = Generator::Make(model->get());
+  ASSERT_TRUE(generator.ok()) << generator.status().ToString();
+  GenerateRequest request;
+  request.prompt = {1};  // the begin token
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = 60;
+  std::string streamed;
+  request.on_text = [&streamed](std::string_view text) {
+    streamed += text;
+    return true;
+  };
+  Generated made;
+  const Status status = (*generator)->Generate(request, &made);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  const std::vector<int32_t> ids = Ids(golden["ids"]);
+  ASSERT_EQ(made.tokens.size(), 60u);
+  for (size_t i = 0; i < 60; ++i) EXPECT_EQ(made.tokens[i].id, ids[i + 1]) << i;
+  const std::string_view text = golden["text"];
+  EXPECT_EQ(made.text.substr(made.text.find("Once")), std::string(text.substr(text.find("Once"))));
+  EXPECT_EQ(streamed, made.text);
+  EXPECT_EQ(made.finish, FinishReason::kLength);
+  EXPECT_EQ(made.token_s.size(), 59u);
+}
+
+// Tells the two orders of rotated pairs apart: bf16 weights, 40 tokens, the last rows of logits.
+TEST_F(DecoderGolden, BfloatWeightsOfAnotherImplementation) {
+  const fs::path folder = fs::path(data_) / "Rohanr14__Paged-Infer";
+  const std::string config = ReadText(folder / "config.json");
+  TestFolder fixed;
+  fixed.Write("config.json",
+              config.substr(0, config.rfind('}')) + R"(, "max_position_embeddings": 64})");
+  fixed.Link(folder / "tiny_llama.safetensors", "model.safetensors");
+  const auto model = Load(fixed.path(), DType::kF32);
+  ASSERT_NE(model, nullptr);
+  const std::string meta = ReadText(folder / "tiny_llama_meta.txt");
+  std::vector<int32_t> ids;
+  std::stringstream list(meta.substr(meta.find("tokens=") + 7));
+  for (std::string one; std::getline(list, one, ',');) ids.push_back(std::stoi(one));
+  const std::string bytes = ReadText(folder / "tiny_llama_golden.bin");
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  const Rows got = Logits(*model, ids, DType::kF32);
+  ASSERT_EQ(values.size(), ids.size() * got[0].size());
+  Rows want;
+  for (size_t t = 0; t < ids.size(); ++t) {
+    const auto begin = values.begin() + static_cast<ptrdiff_t>(t * got[0].size());
+    want.emplace_back(begin, begin + static_cast<ptrdiff_t>(got[0].size()));
+  }
+  EXPECT_LE(Worst(got, want), 1e-3);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,86 @@
+// Generator: one text at a time from one model, with nothing between two tokens but the choice of
+// the token: no queue, no allocation, and no lock that another thread holds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/request_context.h"
+#include "common/status.h"
+#include "generate/text_model.h"
+#include "sample/finish_check.h"
+#include "sample/sampler.h"
+#include "sample/sampling_options.h"
+
+namespace penstock {
+
+enum class FinishReason {
+  kStop,     // an end token or a stop string
+  kLength,   // as many tokens as were asked for
+  kContext,  // the context is full
+  kCaller,   // OnText said so
+};
+const char* FinishReasonName(FinishReason reason);  // "stop", "length", "context", "caller"
+
+struct GenerateRequest {
+  std::vector<int32_t> prompt;  // tokens, at least one, fewer than the context
+  SamplingOptions sampling;
+  StopCondition stop;
+  // Takes the text as it comes, whole characters; false ends the generation. May be empty.
+  std::function<bool(std::string_view)> on_text;
+};
+
+struct GeneratedToken {
+  int32_t id = 0;
+  float logprob = 0;              // where SamplingOptions::logprobs
+  std::vector<TokenLogprob> top;  // the same
+};
+
+struct Generated {
+  std::string text;
+  std::vector<GeneratedToken> tokens;  // with the end token, if there is one
+  FinishReason finish = FinishReason::kStop;
+  uint64_t seed = 0;
+  double prompt_s = 0;          // until the logits of the first token
+  std::vector<double> token_s;  // of each token after the first
+};
+
+class Generator {
+ public:
+  // Tokens of a prompt that are run in one step.
+  static constexpr int32_t kPromptRows = 512;
+
+  // The model must outlive it. `logit_rows`: the most that Step is asked for. kResourceExhausted:
+  // no memory for activations.
+  static Expected<std::unique_ptr<Generator>> Make(const TextModel* model, int32_t logit_rows = 1);
+
+  // kInvalidArgument, field: prompt (empty, or not shorter than the context: both numbers), a
+  // setting of sampling (SamplingOptions::Check; max_tokens that do not fit in the context beside
+  // the prompt: both numbers); kCancelled, kDeadlineExceeded: `stop`, with what was made so far in
+  // *out.
+  Status Generate(const GenerateRequest& request, Generated* out);
+
+  // One step: `ids`, at most kPromptRows, after `past` cached tokens; logit_rows and sink as in
+  // StepBatch. For benchmarks and comparisons.
+  Status Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> logit_rows,
+              LogitSink* sink);
+  StepRun& run() { return *run_; }
+
+ private:
+  Generator(const TextModel* model, std::unique_ptr<StepRun> run);
+  struct Stream;
+  Status Check(const GenerateRequest& request) const;
+  Status RunPrompt(const GenerateRequest& request, LogitSink* sink);
+  Status Decode(const GenerateRequest& request, Stream* stream, Generated* out);
+
+  const TextModel* const model_;
+  const std::unique_ptr<StepRun> run_;
+  std::vector<int32_t> blocks_;  // of the cache: all of them
+};
+
+}  // namespace penstock

@@ -1,0 +1,114 @@
+#include "generate/text_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/int_math.h"
+#include "common/log.h"
+#include "common/memory.h"
+#include "formats/decoder_files.h"
+#include "text/gguf_tokenizer.h"
+
+namespace penstock {
+namespace {
+
+// The least that a context is cut to.
+constexpr int64_t kContextMin = 512;
+// Of the memory that is available, the part that weights and cache may take; the rest is for
+// activations, for other programs, and for the pages of the file.
+constexpr double kMemoryShare = 0.8;
+
+int64_t ValueBytes(DType type) {
+  if (type == DType::kF32) return 4;
+  return type == DType::kI8 ? 1 : 2;
+}
+
+// Bytes that a token of context takes, besides the weights: keys, values and rotary tables.
+int64_t BytesPerToken(const DecoderConfig& config, DType cache_type) {
+  return KvBytesPerToken(config, ValueBytes(cache_type)) +
+         2 * static_cast<int64_t>(sizeof(float)) * config.rope_size / 2;
+}
+
+Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options) {
+  const DecoderConfig& config = files.config;
+  const int64_t asked = options.context > 0 ? options.context : config.context;
+  if (asked > config.context) {
+    return Status::InvalidArgument(
+        fmt::format("a context of {} tokens; the model is made for {}", asked, config.context),
+        "context");
+  }
+  const uint64_t available = AvailableBytes();
+  if (available == 0) return static_cast<int32_t>(asked);
+  const double room = kMemoryShare * static_cast<double>(available) -
+                      static_cast<double>(files.store->bytes_total());
+  const auto bytes = static_cast<double>(BytesPerToken(config, options.cache_type));
+  const auto holds = static_cast<int64_t>(std::max(room, 0.0) / bytes);
+  if (asked <= holds) return static_cast<int32_t>(asked);
+  if (options.context > 0 || holds < std::min(kContextMin, asked)) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("a context of {} tokens takes {:.1f} GB besides {:.1f} GB of weights; memory "
+                    "holds {} tokens",
+                    asked, static_cast<double>(asked) * bytes / 1e9,
+                    static_cast<double>(files.store->bytes_total()) / 1e9, holds),
+        "context");
+  }
+  const int64_t cut =
+      std::max(holds / kKvBlockTokens * kKvBlockTokens, std::min(kContextMin, asked));
+  LogWarn("the model is made for a context of {} tokens, memory holds {}: a text may have {}",
+          asked, holds, cut);
+  return static_cast<int32_t>(cut);
+}
+
+void Add(std::vector<int32_t>* ids, std::span<const int32_t> more) {
+  ids->insert(ids->end(), more.begin(), more.end());
+  std::sort(ids->begin(), ids->end());
+  ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+}
+
+Expected<std::unique_ptr<Tokenizer>> LoadTokenizer(const DecoderFiles& files) {
+  if (!files.tokenizer) {
+    return Status::Unsupported(files.path + " has no tokenizer (tokenizer.json)", "tokenizer");
+  }
+  if (files.tokenizer->gguf == nullptr) return Tokenizer::FromFile(files.tokenizer->path);
+  return TokenizerFromGguf(*files.tokenizer->gguf);
+}
+
+}  // namespace
+
+Expected<GenerationDefaults> ReadGenerationDefaults(const DecoderFiles& files) {
+  if (!files.generation_config_path.empty()) {
+    return GenerationDefaults::FromFile(files.generation_config_path, files.config.vocab_size);
+  }
+  GenerationDefaults defaults;
+  defaults.temperature = files.sampling.temperature;
+  defaults.top_k = files.sampling.top_k;
+  defaults.top_p = files.sampling.top_p;
+  defaults.min_p = files.sampling.min_p;
+  defaults.repetition_penalty = files.sampling.repetition_penalty;
+  return defaults;
+}
+
+Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Backend* backend,
+                                                     const TextModelOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(path));
+  auto model = std::make_unique<TextModel>();
+  PENSTOCK_ASSIGN_OR_RETURN(model->defaults, ReadGenerationDefaults(files));
+  PENSTOCK_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(files));
+  DecoderOptions decoder;
+  decoder.dtype = options.dtype;
+  PENSTOCK_ASSIGN_OR_RETURN(decoder.context, ChooseContext(files, options));
+  PENSTOCK_ASSIGN_OR_RETURN(model->decoder, DecoderModel::Load(files, backend, decoder));
+  Add(&model->end_ids, files.config.end_ids);
+  Add(&model->end_ids, model->defaults.eos_token_ids);
+  model->cache_type = options.cache_type;
+  model->stored_bytes = files.store->bytes_total();
+  return model;
+}
+
+uint64_t TextModel::cache_bytes_per_token() const {
+  return static_cast<uint64_t>(KvBytesPerToken(decoder->config(), ValueBytes(cache_type)));
+}
+
+}  // namespace penstock

@@ -1,0 +1,51 @@
+// TextModel: what generates text from one model: its weights, its tokenizer, and what its makers
+// recommend.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/dtype.h"
+#include "common/status.h"
+#include "models/decoder.h"
+#include "sample/generation_defaults.h"
+#include "tensor/backend.h"
+#include "text/tokenizer.h"
+
+namespace penstock {
+
+struct TextModelOptions {
+  // As DecoderOptions::dtype.
+  std::optional<DType> dtype;
+  // Tokens of prompt and text together; 0: as many as the model is made for, cut to what memory
+  // holds, with a warning in the log.
+  int32_t context = 0;
+  // Of keys and values in the cache: kF32, kF16, kBf16 or kI8.
+  DType cache_type = DType::kBf16;
+};
+
+struct TextModel {
+  // `path`: a folder or a .gguf file. `backend` must outlive the model. Errors: those of
+  // DecoderFiles::Open, of the tokenizer and of DecoderModel::Load; kResourceExhausted, field
+  // context: memory does not hold the context that was asked for.
+  static Expected<std::unique_ptr<TextModel>> Load(const std::string& path, Backend* backend,
+                                                   const TextModelOptions& options);
+
+  int32_t context() const { return decoder->context(); }
+  uint64_t cache_bytes_per_token() const;
+
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<DecoderModel> decoder;
+  GenerationDefaults defaults;
+  std::vector<int32_t> end_ids;  // tokens that end the text, ascending
+  DType cache_type = DType::kBf16;
+  uint64_t stored_bytes = 0;  // of the tensors in the files
+};
+
+// Reads what `path` recommends for sampling: generation_config.json or GGUF's keys.
+Expected<GenerationDefaults> ReadGenerationDefaults(const DecoderFiles& files);
+
+}  // namespace penstock
