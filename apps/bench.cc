@@ -26,6 +26,7 @@ void PrintHelp(FILE* out) {
 
 const std::vector<Command>& Benchmarks() {
   static const std::vector<Command> kBenchmarks = {
+      {"generate", "Prompts and tokens a second of a decoder", RunBenchGenerate},
       {"kernels", "Share of the processor's peak the kernels use, beside oneDNN", RunBenchKernels},
       {"http", "A server under load: rates and latencies", RunBenchHttp},
       {"saturation",

@@ -8,6 +8,7 @@ const std::vector<Command>& Commands() {
       {"embed", "Turn texts into vectors (JSONL or .npy)", RunEmbed},
       {"rerank", "Sort documents by how well they answer a query", RunRerank},
       {"classify", "Label texts or pairs of texts", RunClassify},
+      {"generate", "Generate text after a prompt", RunGenerate},
       {"tokenize", "Show the tokens of texts", RunTokenize},
       {"inspect", "Describe a model", RunInspect},
       {"doctor", "Check that a model computes what it should here", RunDoctor},

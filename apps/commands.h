@@ -20,6 +20,7 @@ int RunServe(const std::vector<std::string>& args);
 int RunEmbed(const std::vector<std::string>& args);
 int RunRerank(const std::vector<std::string>& args);
 int RunClassify(const std::vector<std::string>& args);
+int RunGenerate(const std::vector<std::string>& args);
 int RunTokenize(const std::vector<std::string>& args);
 int RunInspect(const std::vector<std::string>& args);
 int RunDoctor(const std::vector<std::string>& args);
@@ -27,6 +28,7 @@ int RunDoctor(const std::vector<std::string>& args);
 // penstock bench NAME; Benchmarks has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
 int RunBenchKernels(const std::vector<std::string>& args);
+int RunBenchGenerate(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);
 int RunBenchReindex(const std::vector<std::string>& args);

@@ -13,7 +13,7 @@ namespace {
 
 void PrintHelp(FILE* out) {
   std::fprintf(out, "penstock " PENSTOCK_VERSION
-                    " - inference server: embeds, reranks and classifies texts\n\n"
+                    " - inference server: embeds, reranks, classifies and generates text\n\n"
                     "Usage: penstock COMMAND [FLAGS]\n\nCommands:\n");
   for (const penstock::Command& command : penstock::Commands()) {
     std::fprintf(out, "  %-10s %s\n", command.name, command.summary);

@@ -30,13 +30,12 @@ class Shape:
     pre: str  # kind of pre-tokenizer
 
 
-# As published, but for longer contexts: TinyLlama/TinyLlama-1.1B-Chat-v1.0, Qwen/Qwen3-0.6B. The tiny
-# ones are for trials.
+# As published: TinyLlama/TinyLlama-1.1B-Chat-v1.0 (context 2048), Qwen/Qwen3-0.6B. `tiny` is for
+# trials.
 SHAPES = {
     "tinyllama": Shape("llama", 22, 2048, 5632, 32, 4, 64, 32_000, 8192, 1e4, False, "gpt-2"),
     "qwen3-0.6b": Shape("qwen3", 28, 1024, 3072, 16, 8, 128, 151_936, 40_960, 1e6, True, "qwen2"),
     "tiny": Shape("llama", 2, 256, 512, 4, 2, 64, 512, 8192, 1e4, False, "gpt-2"),
-    "tiny-qwen3": Shape("qwen3", 2, 256, 512, 4, 2, 128, 512, 8192, 1e6, True, "qwen2"),
 }
 
 

@@ -34,7 +34,25 @@ bool IsWhole(const fs::path& folder) {
   });
 }
 
+// Where the scripts put models.
+fs::path ScriptFolder() {
+  const std::string xdg = Env("XDG_CACHE_HOME");
+  return fs::path(xdg.empty() ? Env("HOME") + "/.cache" : xdg) / "penstock" / "models";
+}
+
 }  // namespace
+
+Expected<std::string> FindDemoModel() {
+  if (std::string given = Env("PENSTOCK_DEMO_MODEL"); !given.empty()) return given;
+  const fs::path file =
+      ScriptFolder() / "HuggingFaceTB--SmolLM2-135M-Instruct" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  std::error_code ignored;
+  if (fs::is_regular_file(file, ignored)) return file.string();
+  return Status(StatusCode::kNotFound,
+                "--model is required; tools/get_demo_model.py gets a small model that is taken "
+                "where none is named",
+                "model");
+}
 
 DefaultModel FindDefaultModel() {
   if (std::string given = Env("PENSTOCK_DEFAULT_MODEL"); !given.empty()) return {given, ""};
@@ -44,9 +62,7 @@ DefaultModel FindDefaultModel() {
   reference.name = name.substr(name.find('/') + 1);
   reference.revision = "main";
   if (!IsInHubCache(reference)) {
-    const std::string xdg = Env("XDG_CACHE_HOME");
-    const fs::path folder = fs::path(xdg.empty() ? Env("HOME") + "/.cache" : xdg) / "penstock" /
-                            "models" / (reference.owner + "--" + reference.name);
+    const fs::path folder = ScriptFolder() / (reference.owner + "--" + reference.name);
     if (IsWhole(folder)) return {folder.string(), name};
   }
   return {name, name};

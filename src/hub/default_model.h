@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "common/status.h"
+
 namespace penstock {
 
 inline constexpr char kDefaultModel[] = "sentence-transformers/all-MiniLM-L6-v2";
@@ -17,5 +19,9 @@ struct DefaultModel {
 // ${XDG_CACHE_HOME:-~/.cache}/penstock/models/OWNER--NAME, which the script fills; the model on the
 // hub, for ResolveModel to download.
 DefaultModel FindDefaultModel();
+
+// The model that is taken where none is named and text is generated: $PENSTOCK_DEMO_MODEL, else the
+// file that tools/get_demo_model.py fetched. kNotFound says how to get it.
+Expected<std::string> FindDemoModel();
 
 }  // namespace penstock

@@ -8,8 +8,7 @@ import pytest
 
 from conftest import ROOT, run
 
-# Shape, mix, tensors.
-MADE = [*(("tiny", mix, 2 * 9 + 3) for mix in ("Q4_K_M", "Q6_K", "Q8_0", "BF16")), ("tiny-qwen3", "Q8_0", 2 * 11 + 2)]
+MIXES = ["Q4_K_M", "Q6_K", "Q8_0", "BF16"]
 
 
 def make(*args):
@@ -17,16 +16,16 @@ def make(*args):
     return done
 
 
-@pytest.mark.parametrize("shape,mix,count", MADE)
-def test_a_shape(tmp_path, shape, mix, count):
+@pytest.mark.parametrize("mix", MIXES)
+def test_a_shape(tmp_path, mix):
     first, again = tmp_path / "a.gguf", tmp_path / "b.gguf"
-    done = make("--shape", shape, "--mix", mix, first)
+    done = make("--shape", "tiny", "--mix", mix, first)
     assert done.returncode == 0 and str(first) in done.stdout, done.stderr
-    assert make("--shape", shape, "--mix", mix, again).returncode == 0
+    assert make("--shape", "tiny", "--mix", mix, again).returncode == 0
     assert first.read_bytes() == again.read_bytes()
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
     magic, version, tensors, keys = struct.unpack("<4sIQQ", first.read_bytes()[:24])
-    assert (magic, version, tensors) == (b"GGUF", 3, count) and keys > 20
+    assert (magic, version, tensors) == (b"GGUF", 3, 2 * 9 + 3) and keys > 20
     shown = run("generate", "-m", first, "-p", "abcdefg", "-n", 5, "--temperature", 0, "--ignore-eos", "--json",
                 check=False)
     if b"no command 'generate'" in shown.stderr:

@@ -1,0 +1,73 @@
+// penstock bench generate: prompts and tokens a second of a decoder.
+#include "bench/generate_speed.h"
+#include "bench/random_decoder.h"
+#include "command_line.h"
+#include "commands.h"
+#include "decoder_flags.h"
+
+namespace penstock {
+
+int RunBenchGenerate(const std::vector<std::string>& args) {
+  CommandLine line(
+      "bench generate",
+      "Prompts and single tokens a second of one text, at some depths of the cache, as shares of "
+      "the\nread rate and of the arithmetic peak measured in the same run.",
+      "  penstock bench generate --shape llama-1b --type q4_k_m\n"
+      "  penstock bench generate -m model.gguf --depth 0 --depth 4096 --json speed.json\n");
+  GenerateSpeedOptions options;
+  DecoderFlags decoder;
+  AddDecoderFlags(&line, &decoder);
+  std::vector<int> prompts, depths;
+  std::string json_file;
+  const std::string group = "Benchmark";
+  CLI::App& app = line.app();
+  app.remove_option(app.get_option("--context"));
+  app.add_option("--shape", options.shape, "Without --model: random weights of this shape.")
+      ->transform(CLI::IsMember(DecoderShapes(), CLI::ignore_case))
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option("--type", options.mix, "Of the random weights.")
+      ->transform(CLI::IsMember(DecoderMixes(), CLI::ignore_case))
+      ->type_name("TYPE")
+      ->group(group);
+  app.add_option("--name", options.name, "What records call the model.")
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option("--prompt", prompts, "Tokens of a prompt [128, 512, 2048]. May be given again.")
+      ->check(CLI::Range(1, 1 << 20))
+      ->allow_extra_args(false)
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--depth", depths,
+                 "Tokens in the cache when decoding begins [0, 2048, 8192]. May be given again.")
+      ->check(CLI::Range(0, 1 << 20))
+      ->allow_extra_args(false)
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--tokens", options.tokens, "Tokens decoded in a round.")
+      ->check(CLI::Range(1, 1 << 16))
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--rounds", options.rounds, "Rounds; the best counts.")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->group(group);
+  app.add_flag("--tuning", options.tuning, "Also with each optimisation switched off.")
+      ->group(group);
+  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
+      ->type_name("FILE")
+      ->group(group);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  options.model = decoder.model;
+  options.dtype = decoder.options.dtype;
+  options.cache_type = decoder.options.cache_type;
+  options.threads = decoder.threads;
+  if (!prompts.empty()) options.prompts = prompts;
+  if (!depths.empty()) options.depths = depths;
+  BenchRecords records;
+  Status status = MeasureGenerateSpeed(options, &records);
+  if (status.ok()) status = records.WriteFile(json_file);
+  return status.ok() ? kExitOk : line.Fail(status);
+}
+
+}  // namespace penstock

@@ -1,0 +1,184 @@
+#include "decoder_flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+
+#include "common/log.h"
+#include "cpu/cpu_backend.h"
+#include "hub/default_model.h"
+#include "hub/hub.h"
+
+namespace penstock {
+namespace {
+
+const std::map<std::string, std::optional<DType>> kTypes = {
+    {"auto", std::nullopt}, {"f32", DType::kF32}, {"bf16", DType::kBf16}, {"int8", DType::kI8}};
+const std::map<std::string, DType> kCacheTypes = {
+    {"bf16", DType::kBf16}, {"f16", DType::kF16}, {"f32", DType::kF32}, {"int8", DType::kI8}};
+
+// "ID=BIAS"; the error, or empty.
+std::string ReadBias(const std::string& given, LogitBias* bias) {
+  const size_t equals = given.find('=');
+  const char* const end = given.data() + given.size();
+  if (equals != std::string::npos) {
+    const char* const middle = given.data() + equals;
+    const auto id = std::from_chars(given.data(), middle, bias->id);
+    const auto value = std::from_chars(middle + 1, end, bias->bias);
+    if (id.ec == std::errc() && id.ptr == middle && value.ec == std::errc() && value.ptr == end) {
+      return "";
+    }
+  }
+  return fmt::format("'{}' is not ID=BIAS, such as 15043=-100", given);
+}
+
+template <typename T>
+CLI::Option* AddNumber(CLI::App* app, const char* name, std::optional<T>* value, const char* text,
+                       T least, T most) {
+  return app->add_option(name, *value, text)->check(CLI::Range(least, most))->type_name("X");
+}
+
+}  // namespace
+
+void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
+  const std::string model = "Model";
+  CLI::App& app = line->app();
+  app.add_option("-m,--model", flags->model,
+                 "A .gguf file, a folder (safetensors, or one GGUF model), or "
+                 "owner/name[@revision] on the Hugging Face hub.")
+      ->type_name("REF")
+      ->group(model);
+  app.add_option_function<std::string>(
+         "--dtype", [flags](const std::string& name) { flags->options.dtype = kTypes.at(name); },
+         "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
+         "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
+         "else f32.")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}).description(""))
+      ->default_str("auto")
+      ->type_name("TYPE")
+      ->group(model);
+  app.add_option("-c,--context,--ctx-size,--max-model-len", flags->options.context,
+                 "Tokens of prompt and text together; 0 = as many as the model is made for and "
+                 "memory holds.")
+      ->check(CLI::Range(0, 1 << 27))
+      ->type_name("TOKENS")
+      ->group(model);
+  app.add_option_function<std::string>(
+         "--cache-type",
+         [flags](const std::string& name) { flags->options.cache_type = kCacheTypes.at(name); },
+         "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
+         "each costs).")
+      ->check(CLI::IsMember({"bf16", "f16", "f32", "int8"}).description(""))
+      ->default_str("bf16")
+      ->type_name("TYPE")
+      ->group(model);
+  const std::string speed = "Speed";
+  app.add_option("-t,--threads", flags->threads,
+                 "Threads that compute; 0 = one for each processor this process may use.")
+      ->check(CLI::Range(0, 256))
+      ->type_name("N")
+      ->group(speed);
+  app.add_flag("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
+      ->group(speed);
+  app.add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}).description(""))
+      ->type_name("LEVEL")
+      ->group("Log");
+}
+
+Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {
+  LogOptions log;
+  PENSTOCK_ASSIGN_OR_RETURN(log.level, ParseLogLevel(flags.log_level));
+  InitLog(log);
+  std::string reference = flags.model;
+  if (reference.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(reference, FindDemoModel());
+  }
+  LoadedDecoder loaded;
+  if (!reference.ends_with(".gguf")) {
+    PENSTOCK_ASSIGN_OR_RETURN(reference, ResolveModel(reference, {}));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(loaded.backend, NewCpuBackend({flags.threads, flags.pin, ""}));
+  PENSTOCK_ASSIGN_OR_RETURN(loaded.model,
+                            TextModel::Load(reference, loaded.backend.get(), flags.options));
+  return loaded;
+}
+
+SamplingOptions SamplingFlags::For(const GenerationDefaults& defaults) const {
+  SamplingOptions all = options;
+  defaults.ApplyTo(&all);
+  // The model's stop strings count besides those that were given.
+  all.stop.insert(all.stop.end(), options.stop.begin(), options.stop.end());
+  if (options.max_tokens) all.max_tokens = options.max_tokens;
+  if (temperature) all.temperature = *temperature;
+  if (top_k) all.top_k = *top_k;
+  if (top_p) all.top_p = *top_p;
+  if (min_p) all.min_p = *min_p;
+  if (repetition_penalty) all.repetition_penalty = *repetition_penalty;
+  return all;
+}
+
+void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
+  const std::string group = "Choice of tokens";
+  CLI::App& app = line->app();
+  SamplingOptions& options = flags->options;
+  app.add_option("-n,--max-tokens", options.max_tokens,
+                 "Most tokens to generate (default: until the model ends, or the context is full).")
+      ->check(CLI::Range(1, 1 << 27))
+      ->type_name("N")
+      ->group(group);
+  AddNumber(&app, "--temperature,--temp", &flags->temperature,
+            "0: the most probable token; more: more variety (default: the model's, else 1).", 0.0f,
+            kTemperatureMax)
+      ->group(group);
+  app.add_option("--top-k", flags->top_k, "Of the K most probable tokens; 0 = of all.")
+      ->check(CLI::Range(-1, 1 << 24))
+      ->type_name("K")
+      ->group(group);
+  AddNumber(&app, "--top-p", &flags->top_p, "Of the fewest tokens that together are this probable.",
+            0.0f, 1.0f)
+      ->group(group);
+  AddNumber(&app, "--min-p", &flags->min_p,
+            "Of tokens at least this times as probable as the most probable one.", 0.0f, 1.0f)
+      ->group(group);
+  AddNumber(&app, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
+            "Logits of tokens that occurred are divided by it.", kRepetitionPenaltyMin,
+            kRepetitionPenaltyMax)
+      ->group(group);
+  app.add_option("--presence-penalty", options.presence_penalty,
+                 "Taken off the logits of generated tokens.")
+      ->check(CLI::Range(-kPenaltyMax, kPenaltyMax))
+      ->type_name("X")
+      ->group(group);
+  app.add_option("--frequency-penalty", options.frequency_penalty,
+                 "The same as often as they were generated.")
+      ->check(CLI::Range(-kPenaltyMax, kPenaltyMax))
+      ->type_name("X")
+      ->group(group);
+  app.add_option_function<std::vector<std::string>>(
+         "--logit-bias",
+         [&options](const std::vector<std::string>& given) {
+           options.logit_bias.resize(given.size());
+           for (size_t i = 0; i < given.size(); ++i) {
+             const std::string error = ReadBias(given[i], &options.logit_bias[i]);
+             if (!error.empty()) throw CLI::ValidationError("--logit-bias", error);
+           }
+         },
+         "Added to the logit of a token: ID=BIAS. May be given again.")
+      ->allow_extra_args(false)
+      ->type_name("ID=BIAS")
+      ->group(group);
+  app.add_option("--seed", options.seed, "The same seed gives the same text.")
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--stop", options.stop,
+                 "Text that ends the generation, and is left out. May be given again.")
+      ->allow_extra_args(false)
+      ->type_name("TEXT")
+      ->group(group);
+  app.add_flag("--ignore-eos", options.ignore_eos, "Go on after the model's end token.")
+      ->group(group);
+}
+
+}  // namespace penstock

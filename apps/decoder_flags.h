@@ -1,0 +1,46 @@
+// Flags of the commands that generate text: which model, how it computes, how tokens are chosen.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+#include "generate/text_model.h"
+#include "sample/sampling_options.h"
+#include "tensor/backend.h"
+
+namespace penstock {
+
+struct DecoderFlags {
+  std::string model;  // "": the demonstration model
+  TextModelOptions options;
+  int threads = 0;
+  bool pin = true;
+  std::string log_level = "warn";
+};
+
+void AddDecoderFlags(CommandLine* line, DecoderFlags* flags);
+
+// Backend and model of the flags. The backend must outlive the model.
+struct LoadedDecoder {
+  static Expected<LoadedDecoder> Load(const DecoderFlags& flags);
+
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<TextModel> model;
+};
+
+// What was given; the rest is the model's or the default.
+struct SamplingFlags {
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int32_t> top_k;
+  SamplingOptions options;  // all others
+
+  // The defaults of a model, then the flags.
+  SamplingOptions For(const GenerationDefaults& defaults) const;
+};
+
+void AddSamplingFlags(CommandLine* line, SamplingFlags* flags);
+
+}  // namespace penstock

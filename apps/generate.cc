@@ -1,0 +1,222 @@
+// penstock generate: text after a prompt.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "commands.h"
+#include "common/json_writer.h"
+#include "common/regular_file.h"
+#include "decoder_flags.h"
+#include "generate/generator.h"
+#include "interruption.h"
+
+namespace penstock {
+namespace {
+
+// A prompt is read whole.
+constexpr size_t kPromptBytesMax = size_t{256} << 20;
+
+struct GenerateFlags {
+  DecoderFlags decoder;
+  SamplingFlags sampling;
+  std::optional<std::string> prompt;
+  std::string file;
+  bool special_tokens = true;
+  bool echo = false;
+  bool json = false;
+  bool quiet = false;
+  std::optional<int32_t> logprobs;
+};
+
+Expected<std::string> ReadStandardInput() {
+  if (isatty(STDIN_FILENO) == 1) {
+    std::fprintf(stderr,
+                 "penstock generate: reading the prompt from the terminal; end with Ctrl-D\n");
+  }
+  std::string text;
+  char block[1 << 16];
+  while (const size_t got = std::fread(block, 1, sizeof(block), stdin)) {
+    text.append(block, got);
+    if (text.size() > kPromptBytesMax) {
+      return Status(StatusCode::kPayloadTooLarge, "the prompt has more than 256 MiB", "prompt");
+    }
+  }
+  return text;
+}
+
+// The last line break of a file or a pipe is not part of the prompt.
+std::string WithoutLineEnd(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+Expected<std::string> ReadPrompt(const GenerateFlags& flags) {
+  if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
+  Expected<std::string> text = flags.file.empty() || flags.file == "-"
+                                   ? ReadStandardInput()
+                                   : ReadRegularFile(flags.file, kPromptBytesMax);
+  if (!text.ok()) return text;
+  return WithoutLineEnd(*std::move(text));
+}
+
+double Percentile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  const auto index = static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(index), values.end());
+  return values[index];
+}
+
+// Tokens after the first, a second.
+double TokensPerSecond(const Generated& made) {
+  const double seconds = std::accumulate(made.token_s.begin(), made.token_s.end(), 0.0);
+  return seconds > 0 ? static_cast<double>(made.token_s.size()) / seconds : 0;
+}
+
+void PrintLogprobs(const Generated& made, const Tokenizer& tokenizer, JsonWriter* json) {
+  json->Key("logprobs").BeginArray();
+  for (const GeneratedToken& token : made.tokens) {
+    json->BeginObject().Field("id", token.id).Field("token", tokenizer.IdToToken(token.id));
+    json->Field("logprob", token.logprob).Key("top_logprobs").BeginArray();
+    for (const TokenLogprob& one : token.top) {
+      json->BeginObject().Field("id", one.id).Field("token", tokenizer.IdToToken(one.id));
+      json->Field("logprob", one.logprob).EndObject();
+    }
+    json->EndArray().EndObject();
+  }
+  json->EndArray();
+}
+
+std::string PrintJson(const GenerateFlags& flags, const Generated& made, size_t prompt_tokens,
+                      double load_s, const Tokenizer& tokenizer) {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Field("text", made.text);
+  json.Field("finish_reason", FinishReasonName(made.finish)).Field("seed", made.seed);
+  json.Key("usage").BeginObject().Field("prompt_tokens", prompt_tokens);
+  json.Field("completion_tokens", made.tokens.size()).EndObject();
+  json.Key("ids").BeginArray();
+  for (const GeneratedToken& token : made.tokens) json.Int(token.id);
+  json.EndArray();
+  if (flags.logprobs) PrintLogprobs(made, tokenizer, &json);
+  json.Key("timings").BeginObject().Field("load_ms", load_s * 1e3);
+  json.Field("prompt_ms", made.prompt_s * 1e3);
+  json.Field("prompt_per_second", static_cast<double>(prompt_tokens) / made.prompt_s);
+  json.Field("predicted_per_second", TokensPerSecond(made));
+  json.Field("token_ms_p50", Percentile(made.token_s, 0.5) * 1e3);
+  json.Field("token_ms_p95", Percentile(made.token_s, 0.95) * 1e3);
+  json.Field("token_ms_p99", Percentile(made.token_s, 0.99) * 1e3);
+  json.EndObject().EndObject();
+  return text + '\n';
+}
+
+void PrintSummary(const Generated& made, size_t prompt_tokens, int32_t context) {
+  std::fprintf(stderr, "\n%zu tokens of prompt in %.0f ms (%.0f a second), %zu tokens",
+               prompt_tokens, made.prompt_s * 1e3,
+               static_cast<double>(prompt_tokens) / made.prompt_s, made.tokens.size());
+  if (!made.token_s.empty()) {
+    std::fprintf(stderr, " at %.1f a second (p50 %.2f ms, p99 %.2f ms)", TokensPerSecond(made),
+                 Percentile(made.token_s, 0.5) * 1e3, Percentile(made.token_s, 0.99) * 1e3);
+  }
+  std::fputc('\n', stderr);
+  if (made.finish != FinishReason::kContext) return;
+  std::fprintf(stderr,
+               "penstock generate: the context is full: %zu tokens of prompt and %zu of text are "
+               "its %d\n",
+               prompt_tokens, made.tokens.size(), context);
+}
+
+Status Generate(const GenerateFlags& flags, Interruption* interruption) {
+  const auto begin = Clock::now();
+  PENSTOCK_ASSIGN_OR_RETURN(const LoadedDecoder loaded, LoadedDecoder::Load(flags.decoder));
+  const TextModel& model = *loaded.model;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto generator, Generator::Make(&model));
+  const double load_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags));
+  GenerateRequest request;
+  Encoding encoding;
+  EncodeOptions encode;
+  encode.add_special_tokens = flags.special_tokens;
+  PENSTOCK_RETURN_IF_ERROR(model.tokenizer->Encode(prompt, encode, &encoding));
+  request.prompt = encoding.ids;
+  request.sampling = flags.sampling.For(model.defaults);
+  if (flags.logprobs) {
+    request.sampling.logprobs = true;
+    request.sampling.top_logprobs = *flags.logprobs;
+  }
+  CancelToken cancel;
+  request.stop.cancel = &cancel;
+  const auto write = [](std::string_view text) {
+    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+           std::fflush(stdout) == 0;
+  };
+  if (!flags.json) {
+    if (flags.echo) write(prompt);
+    request.on_text = write;
+  }
+  Generated made;
+  Status status;
+  {
+    const Interruption::Stop stop(interruption, [&cancel] { cancel.Cancel(); });
+    status = generator->Generate(request, &made);
+  }
+  if (status.code() == StatusCode::kCancelled && interruption->signal() != 0) return status;
+  PENSTOCK_RETURN_IF_ERROR(status);
+  if (flags.json) {
+    write(PrintJson(flags, made, request.prompt.size(), load_s, *model.tokenizer));
+  } else {
+    write("\n");
+    if (!flags.quiet) PrintSummary(made, request.prompt.size(), model.context());
+  }
+  if (std::ferror(stdout) != 0) {
+    return Status(StatusCode::kUnavailable, "standard output cannot be written");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+int RunGenerate(const std::vector<std::string>& args) {
+  CommandLine line("generate",
+                   "Generate text after a prompt. The text streams to standard output, a line of "
+                   "timings to standard error.",
+                   "  penstock generate -m model.gguf -p 'The capital of France is' -n 32\n"
+                   "  penstock generate -m ./Llama-3.2-1B --temperature 0 prompt.txt\n"
+                   "  git diff | penstock generate -m model.gguf --json\n");
+  GenerateFlags flags;
+  AddDecoderFlags(&line, &flags.decoder);
+  const std::string group = "Prompt";
+  CLI::App& app = line.app();
+  auto* prompt =
+      app.add_option("-p,--prompt", flags.prompt, "The prompt; - reads it from standard input.")
+          ->type_name("TEXT")
+          ->group(group);
+  app.add_option("file", flags.file, "File with the prompt; none, or -: standard input.")
+      ->type_name("FILE")
+      ->excludes(prompt);
+  app.add_flag("--special-tokens,!--no-special-tokens", flags.special_tokens,
+               "With those the model's template adds (such as the begin token), or without. [on]")
+      ->group(group);
+  app.add_flag("--echo", flags.echo, "Print the prompt before the text.")->group(group);
+  AddSamplingFlags(&line, &flags.sampling);
+  const std::string output = "Output";
+  app.add_flag("--json", flags.json, "One JSON object with text, tokens and timings.")
+      ->group(output);
+  app.add_option("--logprobs", flags.logprobs,
+                 "With --json: log-probabilities of the tokens, and of the N most probable ones.")
+      ->check(CLI::Range(0, kTopLogprobsMax))
+      ->type_name("N")
+      ->group(output);
+  app.add_flag("-q,--quiet", flags.quiet, "No line of timings.")->group(output);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (flags.logprobs && !flags.json) return line.FailUsage("--logprobs goes with --json");
+  Interruption interruption;
+  const Status status = Generate(flags, &interruption);
+  if (interruption.signal() != 0) return kExitSignal + interruption.signal();
+  return status.ok() ? kExitOk : line.Fail(status);
+}
+
+}  // namespace penstock

@@ -1,0 +1,357 @@
+#include "bench/generate_speed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "bench/kernel_shares.h"
+#include "bench/random_decoder.h"
+#include "common/int_math.h"
+#include "common/thread_pool.h"
+#include "cpu/cpu_backend.h"
+#include "cpu/dispatch.h"
+#include "cpu/huge_page_arena.h"
+#include "cpu/read_loops.h"
+#include "generate/candidate_sink.h"
+#include "load/latency.h"
+#include "load/table.h"
+#include "models/decoder.h"
+#include "sample/sampler.h"
+#include "tensor/program_cost.h"
+
+namespace penstock {
+namespace {
+
+constexpr int32_t kStepRows = 512;
+// Over any cache.
+constexpr size_t kReadBytes = size_t{512} << 20;
+
+using SteadyClock = std::chrono::steady_clock;
+double SecondsSince(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
+}
+
+// The read rate and arithmetic peaks of the processor: the best of all rounds.
+class Limits {
+ public:
+  Limits(const cpu::Kernels& kernels, int threads)
+      : kernels_(kernels),
+        pool_(threads > 0 ? static_cast<size_t>(threads) : UsableProcessors()),
+        memory_(arena_.Alloc(kReadBytes)) {
+    std::fill_n(static_cast<uint8_t*>(memory_.data), kReadBytes, uint8_t{1});
+  }
+
+  void Measure() {
+    const size_t part = kReadBytes / pool_.threads() / 4096 * 4096;
+    for (const cpu::ReadLoop& loop : cpu::ReadLoops()) {
+      const auto begin = SteadyClock::now();
+      pool_.Gang([&](size_t thread) {
+        sums_[thread % kSums] =
+            loop.read(static_cast<const uint8_t*>(memory_.data) + thread * part, part);
+      });
+      const double bytes = static_cast<double>(part * pool_.threads());
+      read_rate_ = std::max(read_rate_, bytes / SecondsSince(begin));
+    }
+    for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
+      double& peak = peaks_[static_cast<size_t>(dtype)];
+      peak = std::max(peak, ArithmeticPeak(kernels_, dtype, &pool_));
+    }
+  }
+
+  double read_rate() const { return read_rate_; }
+  double peak(DType dtype) const { return peaks_[static_cast<size_t>(dtype)]; }
+
+ private:
+  static constexpr size_t kSums = 64;
+  const cpu::Kernels& kernels_;
+  ThreadPool pool_;
+  cpu::HugePageArena arena_;
+  cpu::HugePageArena::Block memory_;
+  volatile uint64_t sums_[kSums] = {};
+  double read_rate_ = 0;
+  double peaks_[static_cast<size_t>(DType::kQ6K) + 1] = {};
+};
+
+struct Prefill {
+  int tokens = 0;
+  double seconds = std::numeric_limits<double>::max();
+};
+
+struct Decode {
+  int depth = 0;
+  LatencyHistogram tokens;
+  double seconds = std::numeric_limits<double>::max();  // of a round's tokens
+  StepProfile profile;                                  // of all rounds
+  double all_s = 0;                                     // of all rounds, choice of tokens included
+};
+
+// One model, one text at a time.
+class Bench {
+ public:
+  static Expected<std::unique_ptr<Bench>> Make(const GenerateSpeedOptions& options) {
+    auto bench = std::unique_ptr<Bench>(new Bench(options));
+    PENSTOCK_ASSIGN_OR_RETURN(bench->backend_, NewCpuBackend({options.threads, true, ""}));
+    if (options.model.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(const auto random, RandomDecoder::Make(options.shape, options.mix));
+      PENSTOCK_RETURN_IF_ERROR(bench->Load(random->files));
+    } else {
+      PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(options.model));
+      PENSTOCK_RETURN_IF_ERROR(bench->Load(files));
+    }
+    bench->backend_->PlaceCaller();
+    PENSTOCK_ASSIGN_OR_RETURN(bench->run_, bench->NewRun({}));
+    return bench;
+  }
+
+  const DecoderModel& model() const { return *model_; }
+
+  // Rounds of everything in turns.
+  Status Measure(Limits* limits) {
+    for (int round = 0; round < options_.rounds; ++round) {
+      limits->Measure();
+      for (Prefill& one : prefills_) PENSTOCK_RETURN_IF_ERROR(MeasurePrefill(&one));
+      for (Decode& one : decodes_) PENSTOCK_RETURN_IF_ERROR(MeasureDecode(run_.get(), &one));
+    }
+    limits->Measure();
+    return Status::Ok();
+  }
+
+  // Decoding at depth 0 with each optimisation off: tokens a second over those with all on, in
+  // turns.
+  Status MeasureTuning(BenchRecords* records) {
+    constexpr std::pair<const char*, bool StepTuning::*> kAll[] = {
+        {"own_rows", &StepTuning::own_rows},
+        {"split_keys", &StepTuning::split_keys},
+        {"fuse_heads", &StepTuning::fuse_heads},
+        {"share_tail", &StepTuning::share_tail}};
+    BenchTable table({"without", "tokens/s, of all on"});
+    for (const auto& [name, off] : kAll) {
+      StepTuning tuning;
+      tuning.*off = false;
+      PENSTOCK_ASSIGN_OR_RETURN(const auto run, NewRun(tuning));
+      Decode with, without;
+      with.depth = without.depth = decodes_.back().depth;
+      for (int round = 0; round < options_.rounds; ++round) {
+        PENSTOCK_RETURN_IF_ERROR(MeasureDecode(run_.get(), &with));
+        PENSTOCK_RETURN_IF_ERROR(MeasureDecode(run.get(), &without));
+      }
+      const double ratio = with.seconds / without.seconds;
+      table.AddRow({name, fmt::format("{:.3f}", ratio)});
+      records->Add("generate.decode." + name_ + ".without_" + name, ratio, "1");
+    }
+    table.Print();
+    return Status::Ok();
+  }
+
+  void Report(const Limits& limits, BenchRecords* records) const {
+    fmt::print(
+        "{} | {:.1f} GB of weights | reads {:.1f} GB/s, int8 peak {:.0f} GOP/s, bf16 {:.0f}\n",
+        backend_->name(), static_cast<double>(model_->weight_bytes()) / 1e9,
+        limits.read_rate() / 1e9, limits.peak(DType::kI8) / 1e9, limits.peak(DType::kBf16) / 1e9);
+    ReportPrefills(limits, records);
+    ReportDecodes(limits, records);
+    ReportStages(records);
+  }
+
+ private:
+  explicit Bench(const GenerateSpeedOptions& options)
+      : options_(options),
+        name_(!options.name.empty()   ? options.name
+              : options.model.empty() ? options.mix
+                                      : "model") {}
+
+  Status Load(const DecoderFiles& files) {
+    int longest = 1;
+    const int context = files.config.context;
+    for (const int tokens : options_.prompts) {
+      if (tokens > context) continue;
+      prefills_.push_back({tokens});
+      longest = std::max(longest, tokens);
+    }
+    for (const int depth : options_.depths) {
+      if (depth + options_.tokens + 1 > context) continue;
+      decodes_.emplace_back().depth = depth;
+      longest = std::max(longest, depth + options_.tokens + 1);
+    }
+    if (prefills_.empty() || decodes_.empty()) {
+      return Status::InvalidArgument(
+          fmt::format("no length fits in the context of {} tokens", context), "prompt");
+    }
+    DecoderOptions decoder;
+    decoder.dtype = options_.dtype;
+    decoder.context = longest;
+    PENSTOCK_ASSIGN_OR_RETURN(model_, DecoderModel::Load(files, backend_.get(), decoder));
+    blocks_.resize(CeilDiv(static_cast<size_t>(longest), size_t{kKvBlockTokens}));
+    std::iota(blocks_.begin(), blocks_.end(), 0);
+    vocabulary_ = files.config.vocab_size;
+    std::mt19937 random(1);
+    ids_.resize(static_cast<size_t>(longest));
+    for (int32_t& id : ids_) {
+      id = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary_));
+    }
+    return Status::Ok();
+  }
+
+  Expected<std::unique_ptr<StepRun>> NewRun(const StepTuning& tuning) const {
+    StepOptions step;
+    step.cache_type = options_.cache_type;
+    step.blocks = static_cast<int32_t>(blocks_.size());
+    step.rows = std::min(kStepRows, model_->context());
+    step.profile = true;
+    step.tuning = tuning;
+    return model_->NewRun(step);
+  }
+
+  Status Step(StepRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
+              LogitSink* sink) const {
+    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_};
+    const auto row = static_cast<int32_t>(ids.size() - 1);
+    return run->Run({ids, {&sequence, 1}, {&row, logits ? size_t{1} : size_t{0}}}, sink);
+  }
+
+  // The first `tokens` ids; the logits of the last.
+  Status RunPrompt(StepRun* run, int tokens, LogitSink* sink) const {
+    for (int begin = 0; begin < tokens; begin += kStepRows) {
+      const int rows = std::min(kStepRows, tokens - begin);
+      const auto ids =
+          std::span(ids_).subspan(static_cast<size_t>(begin), static_cast<size_t>(rows));
+      PENSTOCK_RETURN_IF_ERROR(Step(run, ids, begin, begin + rows == tokens, sink));
+    }
+    return Status::Ok();
+  }
+
+  Status MeasurePrefill(Prefill* one) const {
+    const auto begin = SteadyClock::now();
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, nullptr));
+    one->seconds = std::min(one->seconds, SecondsSince(begin));
+    return Status::Ok();
+  }
+
+  Status MeasureDecode(StepRun* run, Decode* one) const {
+    SamplingOptions greedy;
+    greedy.temperature = 0;
+    PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
+                              Sampler::Make(greedy, vocabulary_, ids_.size(), run->workers()));
+    CandidateSink sink(run->workers(), static_cast<size_t>(vocabulary_), false);
+    const int depth = std::max(one->depth, 1);
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, &sink));
+    (void)run->TakeProfile();
+    const auto begin = SteadyClock::now();
+    auto last = begin;
+    SampledToken token;
+    for (int i = 0; i < options_.tokens; ++i) {
+      PENSTOCK_RETURN_IF_ERROR(
+          sampler.Sample(sink.Find(run->logits(0)), static_cast<uint64_t>(i), &token));
+      sampler.Accept(token.id);
+      sink.Reset();
+      PENSTOCK_RETURN_IF_ERROR(Step(run, {&token.id, 1}, depth + i, true, &sink));
+      const auto now = SteadyClock::now();
+      one->tokens.Add(std::chrono::duration<double>(now - last).count() * 1e3);
+      last = now;
+    }
+    const double seconds = SecondsSince(begin);
+    one->seconds = std::min(one->seconds, seconds);
+    one->all_s += seconds;
+    AddProfile(run->TakeProfile(), &one->profile);
+    return Status::Ok();
+  }
+
+  static void AddProfile(const StepProfile& from, StepProfile* to) {
+    to->steps += from.steps;
+    for (const auto& [name, stage] : kStepStages) to->*stage += from.*stage;
+  }
+
+  double ProgramBytes(int depth) const {
+    const Cost cost = CostOf(
+        model_->program(),
+        {.sequences = 1,
+         .length = 1,
+         .past = depth + options_.tokens / 2,
+         .cache_bytes = static_cast<int64_t>(options_.cache_type == DType::kF32
+                                                 ? 4
+                                                 : (options_.cache_type == DType::kI8 ? 1 : 2))});
+    return static_cast<double>(cost.weight_bytes + cost.cache_bytes);
+  }
+
+  void ReportPrefills(const Limits& limits, BenchRecords* records) const {
+    BenchTable table({"prompt", "tokens/s", "ms", "GOP/s", "of int8 peak", "of bf16 peak"});
+    for (const Prefill& one : prefills_) {
+      const double operations = CostOf(model_->program(), {1, one.tokens}).operations;
+      const double rate = operations / one.seconds;
+      const std::string prefix = fmt::format("generate.prefill{}.{}", one.tokens, name_);
+      records->Add(prefix + ".tokens_per_s", one.tokens / one.seconds, "1/s");
+      records->Add(prefix + ".percent_of_peak", 100 * rate / limits.peak(DType::kI8), "%");
+      table.AddRow({std::to_string(one.tokens), ShortNumber(one.tokens / one.seconds),
+                    ShortNumber(one.seconds * 1e3), ShortNumber(rate / 1e9),
+                    fmt::format("{:.3f}", rate / limits.peak(DType::kI8)),
+                    fmt::format("{:.3f}", rate / limits.peak(DType::kBf16))});
+    }
+    table.Print();
+    std::puts("");
+  }
+
+  void ReportDecodes(const Limits& limits, BenchRecords* records) const {
+    BenchTable table({"decode at", "tokens/s", "p50 ms", "p95", "p99", "GB/s", "of reads"});
+    for (const Decode& one : decodes_) {
+      const double per_second = options_.tokens / one.seconds;
+      const double bytes_rate = ProgramBytes(one.depth) * per_second;
+      const std::string prefix = "generate.decode." + name_;
+      const std::string row = one.depth == 0 ? "" : fmt::format("depth={}", one.depth);
+      records->Add(prefix + ".tokens_per_s", per_second, "1/s", row);
+      records->Add(prefix + ".percent_of_bandwidth", 100 * bytes_rate / limits.read_rate(), "%",
+                   row);
+      table.AddRow({std::to_string(one.depth), ShortNumber(per_second),
+                    ShortNumber(one.tokens.PercentileMs(0.5)),
+                    ShortNumber(one.tokens.PercentileMs(0.95)),
+                    ShortNumber(one.tokens.PercentileMs(0.99)), ShortNumber(bytes_rate / 1e9),
+                    fmt::format("{:.3f}", bytes_rate / limits.read_rate())});
+    }
+    table.Print();
+    std::puts("");
+  }
+
+  // Of the first depth: where a token's time goes, of all threads.
+  void ReportStages(BenchRecords* records) const {
+    const Decode& one = decodes_.front();
+    const double all = one.all_s * static_cast<double>(run_->workers());
+    BenchTable table({"stage of decoding", "share"});
+    double kernels = 0;
+    for (const auto& [name, stage] : kStepStages) {
+      if (stage != &StepProfile::wait_s) kernels += one.profile.*stage;
+      table.AddRow({name, fmt::format("{:.3f}", one.profile.*stage / all)});
+    }
+    table.AddRow({"other", fmt::format("{:.3f}", 1 - (kernels + one.profile.wait_s) / all)});
+    table.Print();
+    records->Add("generate.outside_kernels_percent", 100 * (1 - kernels / all), "%");
+  }
+
+  const GenerateSpeedOptions options_;
+  const std::string name_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<DecoderModel> model_;
+  std::unique_ptr<StepRun> run_;
+  std::vector<int32_t> blocks_, ids_;
+  int32_t vocabulary_ = 0;
+  std::vector<Prefill> prefills_;
+  std::vector<Decode> decodes_;
+};
+
+}  // namespace
+
+Status MeasureGenerateSpeed(const GenerateSpeedOptions& options, BenchRecords* records) {
+  PENSTOCK_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::DefaultKernels());
+  // Before the bench, which keeps this thread off the processors of its own workers.
+  Limits limits(*kernels, options.threads);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto bench, Bench::Make(options));
+  PENSTOCK_RETURN_IF_ERROR(bench->Measure(&limits));
+  bench->Report(limits, records);
+  return options.tuning ? bench->MeasureTuning(records) : Status::Ok();
+}
+
+}  // namespace penstock

@@ -1,0 +1,203 @@
+"""penstock generate and bench generate: what a person types, and what comes out."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import ROOT, binary, clean_environment, run
+
+DATA = pathlib.Path(os.environ.get("PENSTOCK_TESTDATA", ROOT / ".." / "shared" / "testdata"))
+# A Llama of 260,000 weights that was trained on short stories.
+STORIES = DATA / "vespa-engine__vespa" / "tinyllm.gguf"
+STORY = ("Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
+         "One day, she saw a big, red ball. She wanted to play with it, but it was too high")
+
+
+def no_dtype():
+    environment = clean_environment()
+    del environment["PENSTOCK_DTYPE"]
+    return environment
+
+
+@pytest.fixture(scope="module")
+def stories():
+    if not STORIES.is_file():
+        pytest.skip(f"NO TEST DATA at {DATA}: set PENSTOCK_TESTDATA")
+    return STORIES
+
+
+def generate(*args, **more):
+    return run("generate", *args, env=no_dtype(), **more)
+
+
+def made(*args, **more):
+    return json.loads(generate("--json", *args, **more).stdout)
+
+
+def test_a_trained_model_tells_its_story(stories):
+    done = generate("-m", stories, "-p", "Once upon a time", "-n", "56", "--temperature", "0", "--dtype", "f32")
+    text = "Once upon a time" + done.stdout.decode()
+    assert text.startswith(STORY[:150]), text
+    assert b"tokens at" in done.stderr
+
+
+def test_the_prompt_comes_from_a_flag_a_file_or_standard_input(stories, tmp_path):
+    file = tmp_path / "prompt.txt"
+    file.write_text("Once upon a time\n")
+    flags = ("-m", stories, "-n", "12", "--temperature=0", "-q")
+    by_flag = generate(*flags, "-p", "Once upon a time").stdout
+    assert generate(*flags, file).stdout == by_flag
+    assert generate(file, *flags).stdout == by_flag
+    assert generate(*flags, stdin=b"Once upon a time\n").stdout == by_flag
+    assert generate(*flags, "-p", "-", stdin=b"Once upon a time").stdout == by_flag
+    assert generate(*flags, "-", stdin=b"Once upon a time").stdout == by_flag
+
+
+def test_quiet_prints_the_text_alone(stories):
+    done = generate("-m", stories, "-p", "Once", "-n", "4", "-q", "--temp", "0")
+    assert done.stderr == b""
+    assert done.stdout.endswith(b"\n")
+
+
+def test_echo_prints_the_prompt_first(stories):
+    done = generate("-m", stories, "-p", "Once upon a time", "-n", "4", "-q", "--echo", "--temperature", "0")
+    assert done.stdout.startswith(b"Once upon a time")
+
+
+def test_json_has_tokens_usage_and_timings(stories):
+    answer = made("-m", stories, "-p", "Once upon a time", "-n", "20", "--temperature", "0", "--logprobs", "3")
+    assert answer["finish_reason"] == "length"
+    assert answer["usage"] == {"prompt_tokens": 5, "completion_tokens": 20}
+    assert len(answer["ids"]) == 20
+    timings = answer["timings"]
+    assert timings["predicted_per_second"] > 0 and timings["prompt_ms"] > 0
+    assert timings["token_ms_p50"] <= timings["token_ms_p95"] <= timings["token_ms_p99"]
+    for token, chosen in zip(answer["logprobs"], answer["ids"]):
+        assert token["id"] == chosen
+        assert token["top_logprobs"][0]["id"] == chosen  # greedy
+        assert token["top_logprobs"][0]["logprob"] == token["logprob"] <= 0
+        assert len(token["top_logprobs"]) == 3
+
+
+def test_a_seed_gives_the_same_text_on_any_number_of_threads(stories):
+    flags = ("-m", stories, "-p", "Once", "-n", "40", "--temperature", "1.2", "--seed")
+    first = made(*flags, "7")
+    assert first["seed"] == 7
+    for threads in ("1", "2", "3"):
+        assert made(*flags, "7", "--threads", threads)["ids"] == first["ids"]
+    assert made(*flags, "8")["ids"] != first["ids"]
+    drawn = made("-m", stories, "-p", "Once", "-n", "40", "--temperature", "1.2")
+    assert made(*flags, str(drawn["seed"]))["ids"] == drawn["ids"]
+
+
+def test_stop_strings_end_the_text_across_tokens(stories):
+    whole = made("-m", stories, "-p", "Once upon a time", "-n", "50", "--temperature", "0")["text"]
+    assert "named Lily" in whole
+    cut = made("-m", stories, "-p", "Once upon a time", "-n", "50", "--temperature", "0", "--stop", "med Li",
+               "--stop", "never")
+    assert cut["finish_reason"] == "stop"
+    assert cut["text"] == whole[:whole.index("med Li")]
+
+
+def test_logit_bias_forbids_a_token(stories):
+    flags = ("-m", stories, "-p", "Once upon a time", "-n", "1", "--temperature", "0")
+    first = made(*flags)["ids"][0]
+    assert made(*flags, "--logit-bias", f"{first}=-100")["ids"][0] != first
+
+
+def test_types_change_little(stories):
+    flags = ("-m", stories, "-p", "Once upon a time", "-n", "30", "--temperature", "0")
+    text = made(*flags, "--dtype", "f32", "--cache-type", "f32")["text"]
+    for dtype, cache in (("bf16", "bf16"), ("f32", "f16"), ("f32", "int8")):
+        other = made(*flags, "--dtype", dtype, "--cache-type", cache)["text"]
+        assert other[:40] == text[:40], (dtype, cache)
+
+
+def test_a_full_context_is_told_with_both_numbers(stories):
+    done = generate("-m", stories, "-p", "Once upon a time", "--context", "64", "--ignore-eos", "--temperature", "0")
+    assert b"the context is full: 5 tokens of prompt and" in done.stderr and b"its 64" in done.stderr
+    long = "Once upon a time there was a cat. " * 20
+    refused = generate("-m", stories, "-p", long, "--context", "64", check=False)
+    assert refused.returncode == 1 and b"the context holds 64" in refused.stderr
+    refused = generate("-m", stories, "-p", "Once", "-n", "100", "--context", "64", check=False)
+    assert refused.returncode == 1 and b"100 tokens after a prompt of" in refused.stderr
+    assert b"the context holds 64" in refused.stderr
+    refused = generate("-m", stories, "-p", "Once", "--context", "100000", check=False)
+    assert refused.returncode == 1 and b"a context of 100000 tokens" in refused.stderr
+
+
+@pytest.mark.parametrize("args,code,words", [
+    (("-p", "a", "--temperature", "3"), 2, "--temperature"),
+    (("-p", "a", "--top-p", "1.5"), 2, "--top-p"),
+    (("-p", "a", "-n", "0"), 2, "-n: '0'"),
+    (("-p", "a", "--max-tokens", "many"), 2, "many"),
+    (("-p", "a", "--logit-bias", "cat"), 2, "ID=BIAS"),
+    (("-p", "a", "--logit-bias", "99999=1"), 1, "logit_bias"),
+    (("-p", "a", "--cache-type", "q4"), 2, "--cache-type"),
+    (("-p", "a", "--dtype", "int4"), 2, "--dtype"),
+    (("-p", "a", "--dtype", "int8"), 1, "int8"),
+    (("-p", "a", "--stop", ""), 1, "stop"),
+    (("-p", "a", "--logprobs", "2"), 2, "--json"),
+    (("-p", "a", "--sed", "1"), 2, "--seed"),
+    (("-p", "a", "file.txt"), 2, "file"),
+    (("-p",), 2, "-p needs a value"),
+    (("nowhere.txt",), 1, "nowhere.txt"),
+])
+def test_mistakes_are_named(stories, args, code, words):
+    done = generate("-m", stories, *args, check=False)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr.decode(), done.stderr
+
+
+def test_a_model_that_is_not_there_or_no_decoder(stories, tmp_path):
+    for reference, words in (("nowhere.gguf", "nowhere.gguf"), (tmp_path, str(tmp_path)),
+                             (ROOT / "tests/golden/models/bert_mean_normalize", "bert")):
+        done = generate("-m", reference, "-p", "a", check=False)
+        assert done.returncode == 1
+        assert words in done.stderr.decode()
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(stories.read_bytes()[:600_000])
+    done = generate("-m", cut, "-p", "a", check=False)
+    assert done.returncode == 1 and b"cut.gguf" in done.stderr
+
+
+def test_without_a_model_it_says_how_to_get_one(tmp_path):
+    done = run("generate", "-p", "a", env={**no_dtype(), "XDG_CACHE_HOME": str(tmp_path)}, check=False)
+    assert done.returncode == 1
+    assert b"tools/get_demo_model.py" in done.stderr
+
+
+def test_ctrl_c_ends_a_generation(stories):
+    process = subprocess.Popen([binary(), "generate", "-m", str(stories), "-p", "Once", "--ignore-eos"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=no_dtype())
+    assert process.stdout.read(20)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    process.communicate(timeout=20)
+    assert process.returncode in (0, 130) and time.monotonic() - begin < 10
+
+
+def test_a_reader_that_leaves_ends_it(stories):
+    process = subprocess.Popen([binary(), "generate", "-m", str(stories), "-p", "Once", "--ignore-eos"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=no_dtype())
+    assert process.stdout.read(5)
+    process.stdout.close()
+    assert process.wait(20) != 0
+    process.stderr.close()
+
+
+def test_bench_generate_counts_a_small_shape(stories, tmp_path):
+    records = tmp_path / "records.json"
+    done = run("bench", "generate", "-m", stories, "--prompt", "32", "--depth", "0", "--depth", "64", "--tokens", "8",
+               "--rounds", "1", "--tuning", "--json", records, env=no_dtype())
+    assert b"stage of decoding" in done.stdout
+    found = {line["name"] + line.get("row", ""): line["value"] for line in map(json.loads, records.read_text().splitlines())}
+    assert found["generate.decode.model.tokens_per_s"] > 0
+    assert 0 < found["generate.decode.model.percent_of_bandwidth"] < 200
+    assert found["generate.decode.model.tokens_per_sdepth=64"] > 0
+    assert found["generate.prefill32.model.tokens_per_s"] > 0
+    assert found["generate.decode.model.without_split_keys"] > 0
