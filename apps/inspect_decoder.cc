@@ -245,9 +245,6 @@ Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags) {
   }
   const auto kind = KindOfModel(place.path);
   if (kind.ok() && *kind == ModelKind::kDecoder) return std::optional(place);
-  if (kind.ok() && file) {
-    return failed(Status::Unsupported(place.path + ": encoders are not read from GGUF files"));
-  }
   std::error_code ignored;
   const bool ours = file || !fs::exists(fs::path(place.path) / "config.json", ignored) ||
                     kind.code() == StatusCode::kUnsupported;

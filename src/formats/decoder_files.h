@@ -90,10 +90,4 @@ struct DecoderFiles {
 // Of all tensors in the files, those with most bytes first.
 std::vector<StoredType> TypesInFiles(const TensorStore& store);
 
-// The .gguf file that stands for `path`: itself if it is a file, or the one model in the folder, of
-// several files the first. "": a folder with safetensors or without a .gguf file; files named
-// mmproj*, which are for images, do not count. kInvalidArgument: several models are in the folder;
-// the message names them. kNotFound: no such path.
-Expected<std::string> FindGguf(const std::string& path);
-
 }  // namespace penstock

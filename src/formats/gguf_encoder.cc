@@ -218,18 +218,6 @@ Expected<ModelFolder> FolderOf(const std::string& path, const GgufModel& model) 
   return folder;
 }
 
-// "name-00001-of-00003.gguf": the number, or 0.
-int PartNumber(const std::string& name) {
-  constexpr std::string_view kForm = "-00001-of-00003.gguf";
-  if (name.size() <= kForm.size()) return 0;
-  const std::string_view tail = std::string_view(name).substr(name.size() - kForm.size());
-  for (size_t i = 0; i < kForm.size(); ++i) {
-    const bool digit = tail[i] >= '0' && tail[i] <= '9';
-    if (kForm[i] >= '0' && kForm[i] <= '9' ? !digit : tail[i] != kForm[i]) return 0;
-  }
-  return std::stoi(std::string(tail.substr(1, 5)));
-}
-
 }  // namespace
 
 std::string EncoderTensorName(std::string_view architecture, std::string_view name) {
@@ -248,30 +236,6 @@ std::string EncoderTensorName(std::string_view architecture, std::string_view na
   if (found.empty()) return std::string(name);
   return std::string(names->layer) + std::string(part.substr(4, number_end - 4)) + "." +
          std::string(found) + std::string(ending);
-}
-
-Expected<std::string> GgufFileOf(const std::string& path,
-                                 std::initializer_list<const char*> instead) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return path;
-  const fs::path root(path);
-  for (const char* file : instead) {
-    if (fs::exists(root / file, ignored)) return std::string();
-  }
-  std::vector<std::string> models;
-  for (auto it = fs::directory_iterator(root, ignored); it != fs::directory_iterator();
-       it.increment(ignored)) {
-    const std::string name = it->path().filename().string();
-    if (it->path().extension() != ".gguf" || name.starts_with("mmproj")) continue;
-    if (PartNumber(name) <= 1) models.push_back(name);
-  }
-  if (models.empty()) return std::string();
-  if (models.size() == 1) return (root / models[0]).string();
-  std::sort(models.begin(), models.end());
-  std::string names;
-  for (const std::string& name : models) names += (names.empty() ? "" : ", ") + name;
-  return Status::InvalidArgument(
-      path + " has several models: " + Printable(names) + "; name one of the files", "model");
 }
 
 Expected<ModelFolder> ReadGgufEncoder(const std::string& path) {

@@ -7,7 +7,6 @@
 // activation is gelu as the model has it, where llama.cpp takes an approximation.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -15,13 +14,6 @@
 #include "formats/model_folder.h"
 
 namespace penstock {
-
-// The .gguf file that stands for `path`: itself if it is a file, or the one model in the folder; of
-// several files the first. "": a folder without one, or with one of `instead`, files which come
-// first. Files mmproj*, which are for images, do not count. kInvalidArgument: several models lie in
-// the folder; the message names them.
-Expected<std::string> GgufFileOf(const std::string& path,
-                                 std::initializer_list<const char*> instead);
 
 // A model's settings from its metadata; ModelFolder::path is the file. kUnsupported: another
 // architecture, or something of these that Penstock does not implement. Errors name the key.

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "formats/gguf_files.h"
 #include "formats/gguf_test_util.h"
 #include "formats/tensor_store.h"
 
@@ -153,22 +154,22 @@ TEST_F(GgufEncoderTest, OneModelStandsForItsFolder) {
   const std::string path = Write();
   std::ofstream(folder_ / "mmproj-f16.gguf") << "GGUF";
   std::ofstream(folder_ / "config.json") << "{}";
-  EXPECT_EQ(*GgufFileOf(folder_.string(), {}), path);
-  EXPECT_EQ(*GgufFileOf(path, {}), path);
-  EXPECT_EQ(*GgufFileOf(folder_.string(), {"config.json"}), "");
+  EXPECT_EQ(*FindGguf(folder_.string(), {}), path);
+  EXPECT_EQ(*FindGguf(path, {}), path);
+  EXPECT_EQ(*FindGguf(folder_.string(), {"config.json"}), "");
   const auto folder = ModelFolder::Read(folder_.string());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   EXPECT_EQ(folder->path, path);
   fs::remove(path);
-  EXPECT_EQ(*GgufFileOf(folder_.string(), {}), "");
+  EXPECT_EQ(*FindGguf(folder_.string(), {}), "");
   for (const char* part : {"b-00001-of-00002.gguf", "b-00002-of-00002.gguf"}) {
     std::ofstream(folder_ / part) << "GGUF";
   }
-  EXPECT_EQ(*GgufFileOf(folder_.string(), {}), (folder_ / "b-00001-of-00002.gguf").string());
+  EXPECT_EQ(*FindGguf(folder_.string(), {}), (folder_ / "b-00001-of-00002.gguf").string());
   std::ofstream(folder_ / "a.gguf") << "GGUF";
-  const Status several = GgufFileOf(folder_.string(), {}).status();
+  const Status several = FindGguf(folder_.string(), {}).status();
   EXPECT_THAT(several.message(),
-              HasSubstr("has several models: a.gguf, b-00001-of-00002.gguf; name one"));
+              HasSubstr("has 2 GGUF models (a.gguf, b-00001-of-00002.gguf); name the file of one"));
 }
 
 TEST_F(GgufEncoderTest, ForTokenizingAnyArchitectureWillDo) {

@@ -6,6 +6,7 @@
 #include "common/json.h"
 #include "formats/config_reader.h"
 #include "formats/gguf_encoder.h"
+#include "formats/gguf_files.h"
 #include "formats/mapped_file.h"
 #include "formats/sentence_transformers_reader.h"
 
@@ -121,9 +122,7 @@ const char* PoolingModeName(PoolingMode mode) {
 Expected<ModelFolder> ModelFolder::Read(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return Status::NotFound("no model folder at " + path);
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const std::string gguf,
-      GgufFileOf(path, {"model.safetensors", "model.safetensors.index.json"}));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
   if (!gguf.empty()) return ReadGgufEncoder(gguf);
   const fs::path root(path);
   ModelFolder folder;
@@ -159,7 +158,7 @@ Expected<ModelFolder> ModelFolder::ReadForTokenizer(const std::string& path) {
   ModelFolder folder;
   folder.max_tokens = kUnlimited;
   std::error_code ignored;
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string file, GgufFileOf(path, {"tokenizer.json"}));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string file, FindGguf(path, {"tokenizer.json"}));
   if (!file.empty()) {
     if (fs::is_directory(path, ignored) || IsGguf(file)) return ReadGgufForTokenizer(file);
     folder.path = fs::path(path).parent_path().string();

@@ -9,6 +9,7 @@
 #include "formats/decoder_architectures.h"
 #include "formats/decoder_files.h"
 #include "formats/gguf.h"
+#include "formats/gguf_files.h"
 #include "formats/model_folder.h"
 
 namespace penstock {

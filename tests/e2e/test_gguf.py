@@ -83,4 +83,4 @@ def test_what_a_file_lacks_is_told_by_its_key(tmp_path):
     assert done.returncode == 1 and b"'llama' is not an encoder that is supported" in done.stderr
     gguf_file.write(tmp_path / "second.gguf", keys)
     done = run("embed", "--model", tmp_path, stdin=b"x", check=False)
-    assert done.returncode == 1 and b"several models: model.gguf, second.gguf; name one" in done.stderr
+    assert done.returncode == 1 and b"2 GGUF models (model.gguf, second.gguf); name the file of one" in done.stderr
