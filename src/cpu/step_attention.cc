@@ -31,10 +31,19 @@ size_t StepWorker::AttentionScratchFloats(const StepShared& shared) {
 
 KvView StepWorker::CacheOf(const CachedAttentionShape& shape, size_t sequence,
                            size_t kv_head) const {
-  const size_t place = static_cast<size_t>(shape.layer) * shared_.sizes.kv_heads + kv_head;
-  return {shared_.options.cache_type, shape.head_size,
-          shared_.cache.data() + place * shared_.head_bytes, shared_.cache.block_bytes(),
-          shared_.batch->sequences[sequence].blocks.data()};
+  const size_t head = static_cast<size_t>(shape.layer) * shared_.sizes.kv_heads + kv_head;
+  return {shared_.options.cache_type, shape.head_size, shared_.cache.HeadData(head),
+          shared_.head_bytes, shared_.places.data() + shared_.first_places[sequence]};
+}
+
+StepWorker::Part StepWorker::HeadsOf(const CachedAttentionShape& shape) const {
+  const auto heads = static_cast<size_t>(shape.heads);
+  // A kv head is twice the work of a query head: its key and its value.
+  const Part units = ShareOf(heads + 2 * static_cast<size_t>(shape.kv_heads));
+  const auto head_at = [&](size_t unit) {
+    return unit <= heads ? unit : heads + CeilDiv(unit - heads, 2);
+  };
+  return {head_at(units.begin), head_at(units.end)};
 }
 
 void StepWorker::ProjectHeads(const CachedAttentionOp& op, const Packed& packed) {
@@ -59,12 +68,7 @@ void StepWorker::ProjectHeads(const CachedAttentionOp& op, const Packed& packed)
     Meet();
     return;
   }
-  // A kv head is twice the work of a query head: its key and its value.
-  const Part units = ShareOf(heads + 2 * kv_heads);
-  const auto head_at = [&](size_t unit) {
-    return unit <= heads ? unit : heads + CeilDiv(unit - heads, 2);
-  };
-  const Part part = {head_at(units.begin), head_at(units.end)};
+  const Part part = HeadsOf(shape);
   const size_t panels = at.head_size / panel;
   const Part queries = {std::min(part.begin, heads) * panels, std::min(part.end, heads) * panels};
   RunPanels(q, packed, queries, to_q);
@@ -203,6 +207,9 @@ void StepWorker::AttendRows(const CachedAttentionOp& op, const SequenceWork& wor
   std::fill_n(lines.scores, count, ScorePart());
   const Chunks chunks = ChunksOf(op.shape.window, static_cast<size_t>(task.first_position), rows);
   for (task.chunk = chunks.first; task.chunk < chunks.end; ++task.chunk) {
+    AttendTask next = task;
+    ++next.chunk;
+    task.next = next.chunk < chunks.end ? &next : nullptr;
     kernels_.attend_chunk(task);
     kernels_.join_parts(
         {count, op.shape.head_size, lines.scores, lines.sums, part.scores, part.sums});
@@ -219,6 +226,17 @@ void StepWorker::AttendChunk(const CachedAttentionOp& op, const SequenceWork& wo
   float* const parts = shared_.partials.data() + place * shared_.partial_chunks * floats;
   const AttentionLines part(parts + piece * floats, task.heads);
   task.chunk = work.first_chunk + piece;
+  // This worker's next piece is about as many further as there are workers.
+  const size_t ahead = piece + shared_.workers;
+  AttendTask next = task;
+  if (ahead < work.pieces) {
+    next.chunk = work.first_chunk + ahead;
+    task.next = &next;
+  } else if (kv_head + 1 < static_cast<size_t>(op.shape.kv_heads)) {
+    next.kv = CacheOf(op.shape, work.sequence, kv_head + 1);
+    next.chunk = work.first_chunk + std::min(ahead - work.pieces, work.pieces - 1);
+    task.next = &next;
+  }
   task.scores = part.scores;
   task.parts = part.sums;
   task.scratch = attention_scratch_.data();

@@ -46,8 +46,10 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const 
   try {
     std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
     const StepSizes& sizes = run->shared_.sizes;
-    const uint64_t block_bytes = sizes.layers * sizes.kv_heads * run->shared_.head_bytes;
-    PENSTOCK_ASSIGN_OR_RETURN(run->shared_.cache, KvPages::Reserve(block_bytes, options.blocks));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        run->shared_.cache,
+        KvPages::Reserve(run->shared_.head_bytes,
+                         static_cast<int64_t>(sizes.layers * sizes.kv_heads), options.blocks));
     return run;
   } catch (...) {
     return ExceptionStatus();
@@ -102,14 +104,8 @@ Status CpuStepRun::Check(const StepBatch& batch) const {
 Status CpuStepRun::Run(const StepBatch& batch, LogitSink* sink) {
   PENSTOCK_RETURN_IF_ERROR(Check(batch));
   const WaitingLock lock(&device_->mutex);
-  shared_.batch = &batch;
   shared_.sink = sink;
-  shared_.first_rows.clear();
-  size_t first = 0;
-  for (const StepSequence& one : batch.sequences) {
-    shared_.first_rows.push_back(first);
-    first += static_cast<size_t>(one.rows);
-  }
+  shared_.Begin(batch);
   device_->pool.Gang([this](size_t thread) { workers_[thread]->Run(); });
   ++steps_;
   return Status::Ok();

@@ -92,6 +92,23 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count,
         BlockRowsWords(kOperandDTypes[i], sizes.packed_in[i], most), arena);
   }
   first_rows.reserve(rows_max);
+  first_places.reserve(rows_max);
+  places.reserve(Size(options.blocks));
+}
+
+void StepShared::Begin(const StepBatch& step) {
+  batch = &step;
+  first_rows.clear();
+  first_places.clear();
+  places.clear();
+  size_t first = 0;
+  for (const StepSequence& one : step.sequences) {
+    first_rows.push_back(first);
+    first += Size(one.rows);
+    first_places.push_back(places.size());
+    const size_t blocks = CeilDiv(Size(one.past + one.rows), size_t{kKvBlockTokens});
+    for (const int32_t id : one.blocks.first(blocks)) places.push_back(cache.PlaceOf(id));
+  }
 }
 
 uint64_t StepShared::bytes() const {

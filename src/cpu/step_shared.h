@@ -77,6 +77,9 @@ struct StepShared {
              const StepOptions& step_options, HugePageArena* arena);
 
   uint64_t bytes() const;  // of all but the cache
+  // Sets what depends on the step alone. Allocates only where sequences share more blocks than the
+  // cache has.
+  void Begin(const StepBatch& step);
   const BlockLinear& Linear(const PackedLinear* weight) const {
     return static_cast<const BlockLinear&>(*weight);
   }
@@ -108,7 +111,9 @@ struct StepShared {
   // The step under way.
   const StepBatch* batch = nullptr;
   LogitSink* sink = nullptr;
-  std::vector<size_t> first_rows;  // of each sequence
+  std::vector<size_t> first_rows;    // of each sequence
+  std::vector<size_t> first_places;  // of each sequence, in `places`
+  std::vector<int32_t> places;       // KvPages::PlaceOf the blocks of all sequences
 
   SpinBarrier barrier;
   // Of the phase under way, the next and the last: what of its work was taken.

@@ -27,6 +27,26 @@ StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
     packed_[i] =
         std::make_unique<AlignedBuffer>(BlockRowsWords(kOperandDTypes[i], in, kOwnRows), arena);
   }
+  FindNext();
+}
+
+void StepWorker::FindNext() {
+  const BlockLinear* last = nullptr;
+  for (const Op& op : shared_.program.ops) {
+    for (const PackedLinear* weight : WeightsOf(op)) {
+      const BlockLinear& linear = shared_.Linear(weight);
+      size_t first = ShareOf(linear.panels() - TailOf(linear.panels())).begin;
+      if (const auto* attention = std::get_if<CachedAttentionOp>(&op);
+          attention != nullptr && weight == attention->q) {
+        const CachedAttentionShape& shape = attention->shape;
+        const size_t head = std::min(HeadsOf(shape).begin, static_cast<size_t>(shape.heads));
+        first = head * static_cast<size_t>(shape.head_size) / static_cast<size_t>(kernels_.panel);
+      }
+      if (last != nullptr && first < linear.panels()) next_[last] = linear.panel(first);
+      next_.try_emplace(&linear, nullptr);
+      last = &linear;
+    }
+  }
 }
 
 uint64_t StepWorker::bytes() const {
@@ -58,6 +78,11 @@ void StepWorker::Mark(double StepProfile::*stage) {
   const auto now = Clock::now();
   profile_.*stage += std::chrono::duration<double>(now - marked_).count();
   marked_ = now;
+}
+
+size_t StepWorker::TailOf(size_t count) const {
+  const bool even = count < kTailFrom * shared_.workers || !shared_.options.tuning.share_tail;
+  return even ? 0 : count / 4;
 }
 
 StepWorker::Part StepWorker::ShareOf(size_t count) const {
@@ -116,6 +141,7 @@ void StepWorker::RunPanels(const BlockLinear& linear, const Packed& packed, Part
                            BlockRun run) {
   run.x = packed.words[OperandIndex(linear.dtype())];
   run.scratch = gemm_scratch_.data();
+  run.next = next_.find(&linear)->second;
   linear.Run(run, panels.begin, panels.end - panels.begin);
 }
 

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "common/request_context.h"
@@ -72,6 +73,8 @@ class StepWorker {
   void Mark(double StepProfile::*stage);
   // This worker's share of `count` pieces in equal parts.
   Part ShareOf(size_t count) const;
+  // Of `count` pieces those that are not shared out in equal parts.
+  size_t TailOf(size_t count) const;
   // Calls work(begin, end) for pieces of this phase, all of them once over all workers: equal parts
   // first, the last quarter of many by whoever comes first.
   template <typename Work>
@@ -84,11 +87,15 @@ class StepWorker {
   Packed Pack(const Input& input, std::span<const BlockLinear* const> readers);
   const float* NormRows(const Input& input, size_t begin, size_t end, float* to) const;
   void RunPanels(const BlockLinear& linear, const Packed& packed, Part panels, BlockRun run);
+  // For each linear layer what this worker reads after it, which is asked for ahead.
+  void FindNext();
   // y = residual + scale * norm(x W^T).
   void AddLinear(const BlockLinear& linear, const Packed& packed, const Norm& norm, float scale,
                  ValueId residual, ValueId y);
 
   // Attention: step_attention.cc.
+  // This worker's heads: of the query heads, then of the kv heads.
+  Part HeadsOf(const CachedAttentionShape& shape) const;
   // q, k and v of all rows.
   struct HeadRows {
     float* q;
@@ -124,6 +131,7 @@ class StepWorker {
   StepShared& shared_;
   const Kernels& kernels_;
   const size_t worker_;
+  std::unordered_map<const BlockLinear*, const uint8_t*> next_;
   size_t rows_ = 0;
   size_t phase_ = 0;
   double StepProfile::*stage_ = &StepProfile::lookup_s;  // under way
@@ -137,8 +145,7 @@ class StepWorker {
 
 template <typename Work>
 void StepWorker::Share(size_t count, const Work& work) {
-  const bool even = count < kTailFrom * shared_.workers || !shared_.options.tuning.share_tail;
-  const size_t tail = even ? 0 : count / 4;
+  const size_t tail = TailOf(count);
   const Part part = ShareOf(count - tail);
   if (part.begin < part.end) work(part.begin, part.end);
   std::atomic<size_t>& taken = shared_.taken[phase_ % 3];
