@@ -11,6 +11,8 @@ MODEL ?=
 # Reaches `generate` through the environment, so that quotes in it are no trouble.
 PROMPT ?= Here is a simple recipe for bread. First,
 export PROMPT
+# As the makers of the demonstration model recommend.
+GENERATE_FLAGS ?= --temperature 0.2 --top-p 0.9
 DURATION ?= 600
 FUZZ_SECONDS ?= 20
 FUZZ_SEED ?= 0
