@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 #include <map>
 
 #include "common/log.h"
@@ -25,7 +26,8 @@ std::string ReadBias(const std::string& given, LogitBias* bias) {
   if (equals != std::string::npos) {
     const char* const middle = given.data() + equals;
     const auto id = std::from_chars(given.data(), middle, bias->id);
-    const auto value = std::from_chars(middle + 1, end, bias->bias);
+    const char* const number = middle + (middle[1] == '+' ? 2 : 1);
+    const auto value = std::from_chars(number, end, bias->bias);
     if (id.ec == std::errc() && id.ptr == middle && value.ec == std::errc() && value.ptr == end) {
       return "";
     }
@@ -169,7 +171,20 @@ void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
       ->allow_extra_args(false)
       ->type_name("ID=BIAS")
       ->group(group);
-  app.add_option("--seed", options.seed, "The same seed gives the same text.")
+  app.add_option_function<std::string>(
+         "--seed",
+         [&options](const std::string& given) {
+           uint64_t seed = 0;
+           const char* const end = given.data() + given.size();
+           const auto [ptr, error] = std::from_chars(given.data(), end, seed);
+           if (error != std::errc() || ptr != end) {
+             throw CLI::ValidationError(
+                 "--seed", fmt::format("'{}' is not a whole number from 0 to {}", given,
+                                       std::numeric_limits<uint64_t>::max()));
+           }
+           options.seed = seed;
+         },
+         "The same seed gives the same text.")
       ->type_name("N")
       ->group(group);
   app.add_option("--stop", options.stop,

@@ -114,9 +114,13 @@ std::string PrintJson(const GenerateFlags& flags, const Generated& made, size_t 
 }
 
 void PrintSummary(const Generated& made, size_t prompt_tokens, int32_t context) {
-  std::fprintf(stderr, "\n%zu tokens of prompt in %.0f ms (%.0f a second), %zu tokens",
-               prompt_tokens, made.prompt_s * 1e3,
-               static_cast<double>(prompt_tokens) / made.prompt_s, made.tokens.size());
+  const auto tokens = [](size_t count) {
+    return fmt::format("{} token{}", count, count == 1 ? "" : "s");
+  };
+  std::fprintf(stderr, "\n%s of prompt in %.0f ms (%.0f a second), %s",
+               tokens(prompt_tokens).c_str(), made.prompt_s * 1e3,
+               static_cast<double>(prompt_tokens) / made.prompt_s,
+               tokens(made.tokens.size()).c_str());
   if (!made.token_s.empty()) {
     std::fprintf(stderr, " at %.1f a second (p50 %.2f ms, p99 %.2f ms)", TokensPerSecond(made),
                  Percentile(made.token_s, 0.5) * 1e3, Percentile(made.token_s, 0.99) * 1e3);

@@ -46,6 +46,11 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const 
   try {
     std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
     const StepSizes& sizes = run->shared_.sizes;
+    if (sizes.head_size > kKvHeadSizeMax) {
+      return Status::Unsupported("heads of " + std::to_string(sizes.head_size) +
+                                 " values; at most " + std::to_string(kKvHeadSizeMax) +
+                                 " are possible");
+    }
     PENSTOCK_ASSIGN_OR_RETURN(
         run->shared_.cache,
         KvPages::Reserve(run->shared_.head_bytes,

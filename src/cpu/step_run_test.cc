@@ -2,6 +2,7 @@
 // against themselves, to the bit, however tokens are cut into steps and shared out to threads.
 #include "cpu/step_run.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -153,7 +154,9 @@ class TinyDecoder {
     return *std::move(run);
   }
 
-  const TinyShape& shape() const { return shape_; }
+  Expected<std::unique_ptr<StepRun>> TryRun(DType cache, int32_t rows) {
+    return backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, {}});
+  }
 
  private:
   const PackedLinear* Pack(const Matrix& matrix, DType mode) {
@@ -531,6 +534,16 @@ TEST(StepRun, TheSinkGetsEveryLogitOnce) {
   for (size_t row = 0; row < 3; ++row) {
     EXPECT_EQ(std::memcmp(sink.row(row).data(), run->logits(row).data(), 5003 * sizeof(float)), 0);
   }
+}
+
+TEST(StepRun, RefusesHeadsThatAreTooLong) {
+  TinyShape shape;
+  shape.head_size = 514;
+  shape.heads = shape.kv_heads = 1;
+  const TinyWeights weights(shape, DType::kF32, 13);
+  TinyDecoder decoder(weights, DType::kF32, "", 1);
+  EXPECT_THAT(decoder.TryRun(DType::kBf16, 8).status().message(),
+              testing::HasSubstr("heads of 514 values"));
 }
 
 TEST(StepRun, RefusesWhatDoesNotFit) {

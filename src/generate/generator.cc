@@ -135,6 +135,8 @@ Status Generator::Generate(const GenerateRequest& request, Generated* out) {
                    model_->tokenizer->NewStreamDecoder(/*skip_special_tokens=*/true),
                    {}};
   stream.sampler.AddPrompt(request.prompt);
+  // The text goes on after the prompt: a word that begins with a space keeps it.
+  (void)stream.decoder->Push(request.prompt.back());
   out->seed = stream.sampler.seed();
   out->tokens.reserve(tokens_max - request.prompt.size());
   out->token_s.reserve(tokens_max - request.prompt.size());

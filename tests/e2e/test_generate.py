@@ -41,6 +41,7 @@ def made(*args, **more):
 def test_a_trained_model_tells_its_story(stories):
     done = generate("-m", stories, "-p", "Once upon a time", "-n", "56", "--temperature", "0", "--dtype", "f32")
     text = "Once upon a time" + done.stdout.decode()
+    assert text.startswith("Once upon a time, there")
     assert text.startswith(STORY[:150]), text
     assert b"tokens at" in done.stderr
 
@@ -65,6 +66,11 @@ def test_quiet_prints_the_text_alone(stories):
 
 def test_echo_prints_the_prompt_first(stories):
     done = generate("-m", stories, "-p", "Once upon a time", "-n", "4", "-q", "--echo", "--temperature", "0")
+    assert done.stdout.startswith(b"Once upon a time")
+
+
+def test_the_text_keeps_the_space_before_its_first_word(stories):
+    done = generate("-m", stories, "-p", "Once upon", "-n", "3", "-q", "--echo", "--temperature", "0")
     assert done.stdout.startswith(b"Once upon a time")
 
 
@@ -143,6 +149,8 @@ def test_a_full_context_is_told_with_both_numbers(stories):
     (("-p", "a", "--stop", ""), 1, "stop"),
     (("-p", "a", "--logprobs", "2"), 2, "--json"),
     (("-p", "a", "--sed", "1"), 2, "--seed"),
+    (("-p", "a", "--seed", "-1"), 2, "'-1' is not a whole number from 0 to 18446744073709551615"),
+    (("-p", "a", "--seed", "18446744073709551616"), 2, "--seed"),
     (("-p", "a", "file.txt"), 2, "file"),
     (("-p",), 2, "-p needs a value"),
     (("nowhere.txt",), 1, "nowhere.txt"),
