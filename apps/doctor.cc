@@ -9,6 +9,8 @@
 //              and so does the whole model
 //   answers    for models known to Penstock: results agree with the reference implementation
 //   accuracy   how far bf16 and int8 are from f32 on many texts; WARN: not advisable
+//
+// Those of a decoder are in doctor_decoder.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +22,9 @@
 #include "commands.h"
 #include "cpu/self_check.h"
 #include "doctor_accuracy.h"
+#include "doctor_decoder.h"
+#include "doctor_report.h"
+#include "inspect_decoder.h"
 #include "model_flags.h"
 #include "request_window.h"
 
@@ -103,27 +108,6 @@ Expected<std::vector<std::vector<float>>> Outputs(LocalModels* local,
   return rows;
 }
 
-class Report {
- public:
-  void Line(bool ok, const std::string& check, const std::string& detail) {
-    std::printf("%-4s  %-9s  %s\n", ok ? "ok" : "FAIL", check.c_str(), detail.c_str());
-    std::fflush(stdout);
-    failed_ = failed_ || !ok;
-  }
-  void Skip(const std::string& check, const std::string& why) {
-    std::printf("%-4s  %-9s  %s\n", "-", check.c_str(), why.c_str());
-  }
-  // Advice: nothing is wrong, but the user may not want it.
-  void Advise(bool good, const std::string& check, const std::string& detail) {
-    std::printf("%-4s  %-9s  %s\n", good ? "ok" : "WARN", check.c_str(), detail.c_str());
-    std::fflush(stdout);
-  }
-  bool failed() const { return failed_; }
-
- private:
-  bool failed_ = false;
-};
-
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -137,7 +121,7 @@ double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
   return largest == 0 ? 0 : error / largest;
 }
 
-void CheckTokenizer(LocalModels* local, Report* report) {
+void CheckTokenizer(LocalModels* local, DoctorReport* report) {
   const EngineLease engine = local->registry->List().front().engine;
   const Tokenizer& tokenizer = engine->tokenizer();
   const std::string text = "the water flows down the pipe and turns the wheel";
@@ -153,7 +137,8 @@ void CheckTokenizer(LocalModels* local, Report* report) {
                fmt::format("{} tokens, decoded and encoded again: {}", first.ids.size(), decoded));
 }
 
-void CheckFinite(const std::vector<std::vector<float>>& rows, bool unit_length, Report* report) {
+void CheckFinite(const std::vector<std::vector<float>>& rows, bool unit_length,
+                 DoctorReport* report) {
   double worst = 0;
   bool finite = true;
   for (const auto& row : rows) {
@@ -171,7 +156,7 @@ void CheckFinite(const std::vector<std::vector<float>>& rows, bool unit_length, 
 }
 
 void CheckBatch(LocalModels* local, const std::vector<std::vector<float>>& together,
-                Report* report) {
+                DoctorReport* report) {
   for (size_t i = 0; i < Texts().size(); ++i) {
     const auto alone = Outputs(local, {Texts()[i]});
     if (!alone.ok()) return report->Line(false, "batch", alone.status().message());
@@ -195,28 +180,15 @@ Expected<std::vector<std::vector<float>>> OutputsWith(ModelOptions flags, int th
 }
 
 void CheckThreads(const ModelOptions& flags, const std::vector<std::vector<float>>& rows,
-                  Report* report) {
+                  DoctorReport* report) {
   const auto other = OutputsWith(flags, 1, flags.isa);
   if (!other.ok()) return report->Line(false, "threads", other.status().message());
   report->Line(std::equal(rows.begin(), rows.end(), other->begin(), other->end(), SameBits),
                "threads", "one thread gives the same bits");
 }
 
-void CheckEachKernel(Report* report) {
-  const std::vector<cpu::KernelCheck> checks = cpu::CheckKernels();
-  for (const cpu::KernelCheck& check : checks) {
-    if (check.ok()) continue;
-    return report->Line(
-        false, "kernels",
-        fmt::format("{} {}: differs by {:.1e} of the largest number, {:.1e} is allowed", check.isa,
-                    check.kernel, check.error, check.error_max));
-  }
-  report->Line(true, "kernels",
-               fmt::format("{} checks of vector kernels against plain ones", checks.size()));
-}
-
 void CheckKernels(const ModelOptions& flags, const std::vector<std::vector<float>>& rows,
-                  const std::string& backend, double tolerance, Report* report) {
+                  const std::string& backend, double tolerance, DoctorReport* report) {
   const auto plain = OutputsWith(flags, flags.threads, "scalar");
   if (!plain.ok()) return report->Line(false, "kernels", plain.status().message());
   double worst = 0;
@@ -242,7 +214,7 @@ constexpr KnownModel kKnownModels[] = {
     {"all-MiniLM-L6-v2", 6, 384, "That is a happy person", "That is a very happy person", 0.942915},
 };
 
-void CheckAnswers(LocalModels* local, double tolerance, Report* report) {
+void CheckAnswers(LocalModels* local, double tolerance, DoctorReport* report) {
   const ModelInfo info = local->service->Models().front();
   const int32_t layers = local->registry->List().front().engine->folder().encoder.num_hidden_layers;
   for (const KnownModel& known : kKnownModels) {
@@ -260,7 +232,32 @@ void CheckAnswers(LocalModels* local, double tolerance, Report* report) {
   report->Skip("answers", "no known answers for this model");
 }
 
+int RunDecoder(const CommandLine& line, const DecoderPlace& place, const ModelOptions& flags,
+               const AccuracyFlags& accuracy) {
+  for (const char* flag : {"pooling", "int8-keep", "try-keep"}) {
+    if (line.on_line().contains(flag)) {
+      return line.FailUsage(fmt::format("--{}: for encoders only", flag));
+    }
+  }
+  DoctorReport report;
+  DiagnoseDecoder(place, flags, accuracy, &report);
+  return report.failed() ? kExitFailure : kExitOk;
+}
+
 }  // namespace
+
+void CheckEachKernel(DoctorReport* report) {
+  const std::vector<cpu::KernelCheck> checks = cpu::CheckKernels();
+  for (const cpu::KernelCheck& check : checks) {
+    if (check.ok()) continue;
+    return report->Line(
+        false, "kernels",
+        fmt::format("{} {}: differs by {:.1e} of the largest number, {:.1e} is allowed", check.isa,
+                    check.kernel, check.error, check.error_max));
+  }
+  report->Line(true, "kernels",
+               fmt::format("{} checks of vector kernels against plain ones", checks.size()));
+}
 
 int RunDoctor(const std::vector<std::string>& args) {
   CommandLine line("doctor",
@@ -268,6 +265,7 @@ int RunDoctor(const std::vector<std::string>& args) {
                    "for each check;\nthe exit code is 1 if one failed. WARN: a type that costs "
                    "this model too much accuracy.",
                    "  penstock doctor --model sentence-transformers/all-MiniLM-L6-v2\n"
+                   "  penstock doctor --model model.gguf\n"
                    "  penstock doctor --model MODEL --texts corpus.txt --json accuracy.json\n"
                    "  penstock doctor --model MODEL --int8-keep qkv,-1 --try-keep\n");
   ModelOptions flags;
@@ -278,8 +276,14 @@ int RunDoctor(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
+  DoctorReport report;
+  const auto decoder = FindDecoder(flags);
+  if (!decoder.ok()) {
+    report.Line(false, "load", decoder.status().message());
+    return kExitFailure;
+  }
+  if (*decoder) return RunDecoder(line, **decoder, flags, accuracy);
   TakeDefaultModel(&flags);
-  Report report;
   auto local = LocalModels::Load(flags);
   if (!local.ok()) {
     report.Line(false, "load", local.status().message());

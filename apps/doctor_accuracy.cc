@@ -28,19 +28,7 @@ Expected<std::vector<std::string>> ReadTexts(const AccuracyFlags& flags) {
   if (flags.texts_file.empty()) {
     return VariedTexts(static_cast<size_t>(flags.count.value_or(AccuracyFlags::kTexts)));
   }
-  std::vector<std::string> texts;
-  RowReader reader({flags.texts_file}, flags.input);
-  while (!flags.count || texts.size() < static_cast<size_t>(*flags.count)) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto row, reader.Next());
-    if (!row) break;
-    PENSTOCK_RETURN_IF_ERROR(row->status);
-    texts.push_back(std::move(row->text));
-    if (texts.size() > static_cast<size_t>(AccuracyFlags::kTextsMax)) {
-      return Status(StatusCode::kPayloadTooLarge,
-                    fmt::format("--texts {}: more than {} texts; --accuracy-texts takes the first",
-                                flags.texts_file, AccuracyFlags::kTextsMax));
-    }
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(auto texts, ReadTextsFile(flags));
   if (texts.size() < 2) {
     return Status::InvalidArgument(
         fmt::format("--texts {}: two texts at least are needed", flags.texts_file), "texts");
@@ -303,12 +291,29 @@ class TypeComparison {
 
 }  // namespace
 
+Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags) {
+  std::vector<std::string> texts;
+  RowReader reader({flags.texts_file}, flags.input);
+  while (!flags.count || texts.size() < static_cast<size_t>(*flags.count)) {
+    PENSTOCK_ASSIGN_OR_RETURN(auto row, reader.Next());
+    if (!row) break;
+    PENSTOCK_RETURN_IF_ERROR(row->status);
+    texts.push_back(std::move(row->text));
+    if (texts.size() > static_cast<size_t>(AccuracyFlags::kTextsMax)) {
+      return Status(StatusCode::kPayloadTooLarge,
+                    fmt::format("--texts {}: more than {} texts; --accuracy-texts takes the first",
+                                flags.texts_file, AccuracyFlags::kTextsMax));
+    }
+  }
+  return texts;
+}
+
 void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
   CLI::App& app = line->app();
   const std::string group = "Accuracy";
   app.add_option("--accuracy-texts", flags->count,
                  "Texts bf16 and int8 are compared with f32 on; 0 = no comparison. Without it: "
-                 "2000 built-in ones, or all of --texts.")
+                 "2000 built-in ones, or all of --texts. Of a decoder: one built-in text.")
       ->check(CLI::Range(0, AccuracyFlags::kTextsMax))
       ->type_name("N")
       ->group(group);

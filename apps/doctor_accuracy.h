@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "command_line.h"
 #include "common/status.h"
@@ -26,6 +27,9 @@ struct AccuracyFlags {
 };
 
 void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags);
+
+// The texts of `texts_file`, `count` at most. kPayloadTooLarge: more than kTextsMax.
+Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags);
 
 // Gets one line of the report; `advisable` false: a type is beyond its limits.
 using AccuracyLine = std::function<void(bool advisable, const std::string& text)>;

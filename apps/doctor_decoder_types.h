@@ -1,0 +1,31 @@
+// The part of penstock doctor that compares a decoder's types, and those of its cache, with f32:
+// how far the distributions of the next token move.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/dtype.h"
+#include "common/status.h"
+#include "doctor_accuracy.h"
+#include "doctor_report.h"
+#include "generate/text_model.h"
+
+namespace penstock {
+
+// Loads the model in a type; none: the default.
+using LoadInType = std::function<Expected<std::unique_ptr<TextModel>>(std::optional<DType>)>;
+
+// What the model's linear layers compute in: "int8", "bf16, int8".
+std::string ComputedTypes(const DecoderModel& model);
+
+// A line for each type, and for each cache with the default type. Two models and the logits of a
+// few rows are in memory at once. An error is that of the texts, of loading, of running or of the
+// records' file.
+Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags,
+                           DoctorReport* report);
+
+}  // namespace penstock
