@@ -1,44 +1,29 @@
 // Decoders of the test data against the logits and texts that others computed for them.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <list>
-#include <numeric>
 #include <sstream>
 
 #include "common/json.h"
 #include "cpu/cpu_backend.h"
 #include "formats/decoder_test_util.h"
 #include "generate/generator.h"
+#include "generate/golden_test_util.h"
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
 
-using Rows = std::vector<std::vector<double>>;
-
 std::string ReadText(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-std::vector<int32_t> Ids(simdjson::dom::element array) {
-  std::vector<int32_t> ids;
-  for (const auto one : array.get_array()) ids.push_back(static_cast<int32_t>(one.get_int64()));
-  return ids;
-}
-
-Rows ReadRows(simdjson::dom::element array) {
-  Rows rows;
-  for (const auto row : array.get_array()) {
-    auto& to = rows.emplace_back();
-    for (const auto x : row.get_array()) to.push_back(x.get_double());
-  }
-  return rows;
 }
 
 class DecoderGolden : public ::testing::Test {
@@ -58,52 +43,13 @@ class DecoderGolden : public ::testing::Test {
     return folder.path();
   }
   std::unique_ptr<DecoderModel> Load(const std::string& path, std::optional<DType> dtype) {
-    auto files = DecoderFiles::Open(path);
-    EXPECT_TRUE(files.ok()) << files.status().ToString();
-    if (!files.ok()) return nullptr;
-    auto model = DecoderModel::Load(*files, backend_.get(), {dtype, 0});
-    EXPECT_TRUE(model.ok()) << model.status().ToString();
-    return model.ok() ? *std::move(model) : nullptr;
-  }
-  // The logits of every id of a text.
-  static Rows Logits(const DecoderModel& model, const std::vector<int32_t>& ids, DType cache) {
-    const auto rows = static_cast<int32_t>(ids.size());
-    std::vector<int32_t> blocks(ids.size() / kKvBlockTokens + 1), picked(ids.size());
-    std::iota(blocks.begin(), blocks.end(), 0);
-    std::iota(picked.begin(), picked.end(), 0);
-    auto run = model.NewRun({cache, static_cast<int32_t>(blocks.size()), rows, rows});
-    EXPECT_TRUE(run.ok()) << run.status().ToString();
-    const StepSequence sequence = {rows, 0, blocks};
-    const Status status = (*run)->Run({ids, {&sequence, 1}, picked}, nullptr);
-    EXPECT_TRUE(status.ok()) << status.ToString();
-    Rows all;
-    for (size_t row = 0; row < ids.size(); ++row) {
-      const std::span<const float> logits = (*run)->logits(row);
-      all.emplace_back(logits.begin(), logits.end());
-    }
-    return all;
+    return LoadDecoder(path, backend_.get(), dtype);
   }
 
   std::string data_;
   std::list<TestFolder> folders_;
   std::unique_ptr<Backend> backend_;
 };
-
-// The largest difference, over the largest logit.
-double Worst(const Rows& got, const Rows& want) {
-  EXPECT_EQ(got.size(), want.size());
-  double scale = 0, worst = 0;
-  for (const auto& row : want) {
-    for (const double x : row) scale = std::max(scale, std::abs(x));
-  }
-  for (size_t t = 0; t < std::min(got.size(), want.size()); ++t) {
-    EXPECT_EQ(got[t].size(), want[t].size());
-    for (size_t i = 0; i < std::min(got[t].size(), want[t].size()); ++i) {
-      worst = std::max(worst, std::abs(got[t][i] - want[t][i]));
-    }
-  }
-  return worst / scale;
-}
 
 TEST_F(DecoderGolden, LogitsOfEveryArchitecture) {
   for (const std::string name : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
@@ -117,8 +63,9 @@ TEST_F(DecoderGolden, LogitsOfEveryArchitecture) {
         parser.parse(ReadText(Fixture("tiny_" + name + "_logits.json")));
     size_t text = 0;
     for (const auto ids : golden["sequences"].get_array()) {
-      const Rows want = ReadRows(golden["logits"].at(text++));
-      EXPECT_LE(Worst(Logits(*model, Ids(ids), DType::kF32), want), 1e-4) << name << ", " << text;
+      const LogitRows want = ReadRows(golden["logits"].at(text++));
+      EXPECT_LE(WorstError(LogitsOf(*model, ReadIds(ids), DType::kF32), want), 1e-4)
+          << name << ", " << text;
     }
     EXPECT_GT(text, 0u);
   }
@@ -127,14 +74,14 @@ TEST_F(DecoderGolden, LogitsOfEveryArchitecture) {
 TEST_F(DecoderGolden, LlamaFromGguf) {
   simdjson::dom::parser parser;
   const simdjson::dom::element golden = parser.parse(ReadText(Fixture("tiny_llama_logits.json")));
-  const std::vector<int32_t> ids = Ids(golden["sequences"].at(0));
-  const Rows want = ReadRows(golden["logits"].at(0));
+  const std::vector<int32_t> ids = ReadIds(golden["sequences"].at(0));
+  const LogitRows want = ReadRows(golden["logits"].at(0));
   // The golden logits are of unrounded weights: f16 is off by 2^-11 of each.
   for (const auto& [file, bound] :
        {std::pair("tiny_llama_f32.gguf", 1e-4), std::pair("tiny_llama_f16.gguf", 5e-3)}) {
     const auto model = Load(Fixture(file).string(), DType::kF32);
     ASSERT_NE(model, nullptr);
-    EXPECT_LE(Worst(Logits(*model, ids, DType::kF32), want), bound) << file;
+    EXPECT_LE(WorstError(LogitsOf(*model, ids, DType::kF32), want), bound) << file;
   }
 }
 
@@ -143,15 +90,15 @@ TEST_F(DecoderGolden, TheLogitsAndTextOfATrainedModel) {
   const fs::path folder = fs::path(data_) / "derived/stories260K_hf";
   simdjson::dom::parser parser;
   const simdjson::dom::element golden = parser.parse(ReadText(folder / "golden.json"));
-  const std::vector<int32_t> ids = Ids(golden["ids"]);
-  const Rows want = ReadRows(golden["logits"]);
+  const std::vector<int32_t> ids = ReadIds(golden["ids"]);
+  const LogitRows want = ReadRows(golden["logits"]);
   const auto safetensors = Load(folder.string(), DType::kF32);
   ASSERT_NE(safetensors, nullptr);
-  EXPECT_LE(Worst(Logits(*safetensors, ids, DType::kF32), want), 1e-4);
+  EXPECT_LE(WorstError(LogitsOf(*safetensors, ids, DType::kF32), want), 1e-4);
   // bf16 of weights, activations and cache: off, but with the same choices.
   const auto coarse = Load(folder.string(), DType::kBf16);
-  const Rows rough = Logits(*coarse, ids, DType::kBf16);
-  EXPECT_LE(Worst(rough, want), 5e-2);
+  const LogitRows rough = LogitsOf(*coarse, ids, DType::kBf16);
+  EXPECT_LE(WorstError(rough, want), 5e-2);
   const auto best = [](const std::vector<double>& row) {
     return std::max_element(row.begin(), row.end()) - row.begin();
   };
@@ -179,7 +126,7 @@ TEST_F(DecoderGolden, TheStoryFromGguf) {
   Generated made;
   const Status status = (*generator)->Generate(request, &made);
   ASSERT_TRUE(status.ok()) << status.ToString();
-  const std::vector<int32_t> ids = Ids(golden["ids"]);
+  const std::vector<int32_t> ids = ReadIds(golden["ids"]);
   ASSERT_EQ(made.tokens.size(), 60u);
   for (size_t i = 0; i < 60; ++i) EXPECT_EQ(made.tokens[i].id, ids[i + 1]) << i;
   const std::string_view text = golden["text"];
@@ -206,14 +153,14 @@ TEST_F(DecoderGolden, BfloatWeightsOfAnotherImplementation) {
   const std::string bytes = ReadText(folder / "tiny_llama_golden.bin");
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
-  const Rows got = Logits(*model, ids, DType::kF32);
+  const LogitRows got = LogitsOf(*model, ids, DType::kF32);
   ASSERT_EQ(values.size(), ids.size() * got[0].size());
-  Rows want;
+  LogitRows want;
   for (size_t t = 0; t < ids.size(); ++t) {
     const auto begin = values.begin() + static_cast<ptrdiff_t>(t * got[0].size());
     want.emplace_back(begin, begin + static_cast<ptrdiff_t>(got[0].size()));
   }
-  EXPECT_LE(Worst(got, want), 1e-3);
+  EXPECT_LE(WorstError(got, want), 1e-3);
 }
 
 }  // namespace
