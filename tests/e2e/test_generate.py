@@ -13,6 +13,10 @@ from conftest import ROOT, binary, clean_environment, run
 DATA = pathlib.Path(os.environ.get("PENSTOCK_TESTDATA", ROOT / ".." / "shared" / "testdata"))
 # A Llama of 260,000 weights that was trained on short stories.
 STORIES = DATA / "vespa-engine__vespa" / "tinyllm.gguf"
+# Random weights; each byte is a token, and its id; <|begin|> goes before the prompt.
+GOLDEN = ROOT / "tests" / "golden" / "decoders"
+TINY = GOLDEN / "llama"
+TINY_GGUF = GOLDEN / "llama_gguf"
 STORY = ("Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
          "One day, she saw a big, red ball. She wanted to play with it, but it was too high")
 
@@ -38,6 +42,20 @@ def made(*args, **more):
     return json.loads(generate("--json", *args, **more).stdout)
 
 
+@pytest.mark.parametrize("model", [TINY, TINY_GGUF / "llama-f16.gguf", TINY_GGUF / "llama-q8_0.gguf"])
+def test_the_tokens_of_the_reference(model):
+    expected = json.loads((TINY / "expected.json").read_text())
+    flags = ("-m", model, "-p", expected["prompt_text"], "-n", len(expected["greedy"]), "--temperature", "0", "--ignore-eos",
+             "--dtype", "f32", "--cache-type", "f32")
+    answer = made(*flags)
+    assert answer["ids"] == expected["greedy"]
+    assert answer["usage"] == {"prompt_tokens": len(expected["prompt"]), "completion_tokens": len(expected["greedy"])}
+    spelt = bytes(token for token in expected["greedy"] if token < 256).decode(errors="replace")
+    assert answer["text"] == spelt
+    done = generate(*flags)
+    assert done.stdout == (spelt + "\n").encode() and b"tokens at" in done.stderr
+
+
 def test_a_trained_model_tells_its_story(stories):
     done = generate("-m", stories, "-p", "Once upon a time", "-n", "56", "--temperature", "0", "--dtype", "f32")
     text = "Once upon a time" + done.stdout.decode()
@@ -46,10 +64,10 @@ def test_a_trained_model_tells_its_story(stories):
     assert b"tokens at" in done.stderr
 
 
-def test_the_prompt_comes_from_a_flag_a_file_or_standard_input(stories, tmp_path):
+def test_the_prompt_comes_from_a_flag_a_file_or_standard_input(tmp_path):
     file = tmp_path / "prompt.txt"
     file.write_text("Once upon a time\n")
-    flags = ("-m", stories, "-n", "12", "--temperature=0", "-q")
+    flags = ("-m", TINY, "-n", "12", "--temperature=0", "-q")
     by_flag = generate(*flags, "-p", "Once upon a time").stdout
     assert generate(*flags, file).stdout == by_flag
     assert generate(file, *flags).stdout == by_flag
@@ -58,14 +76,14 @@ def test_the_prompt_comes_from_a_flag_a_file_or_standard_input(stories, tmp_path
     assert generate(*flags, "-", stdin=b"Once upon a time").stdout == by_flag
 
 
-def test_quiet_prints_the_text_alone(stories):
-    done = generate("-m", stories, "-p", "Once", "-n", "4", "-q", "--temp", "0")
+def test_quiet_prints_the_text_alone():
+    done = generate("-m", TINY, "-p", "Once", "-n", "4", "-q", "--temp", "0")
     assert done.stderr == b""
     assert done.stdout.endswith(b"\n")
 
 
-def test_echo_prints_the_prompt_first(stories):
-    done = generate("-m", stories, "-p", "Once upon a time", "-n", "4", "-q", "--echo", "--temperature", "0")
+def test_echo_prints_the_prompt_first():
+    done = generate("-m", TINY, "-p", "Once upon a time", "-n", "4", "-q", "--echo", "--temperature", "0")
     assert done.stdout.startswith(b"Once upon a time")
 
 
@@ -74,10 +92,10 @@ def test_the_text_keeps_the_space_before_its_first_word(stories):
     assert done.stdout.startswith(b"Once upon a time")
 
 
-def test_json_has_tokens_usage_and_timings(stories):
-    answer = made("-m", stories, "-p", "Once upon a time", "-n", "20", "--temperature", "0", "--logprobs", "3")
+def test_json_has_tokens_usage_and_timings():
+    answer = made("-m", TINY, "-p", "Once upon a time", "-n", "20", "--temperature", "0", "--logprobs", "3")
     assert answer["finish_reason"] == "length"
-    assert answer["usage"] == {"prompt_tokens": 5, "completion_tokens": 20}
+    assert answer["usage"] == {"prompt_tokens": 17, "completion_tokens": 20}
     assert len(answer["ids"]) == 20
     timings = answer["timings"]
     assert timings["predicted_per_second"] > 0 and timings["prompt_ms"] > 0
@@ -89,14 +107,14 @@ def test_json_has_tokens_usage_and_timings(stories):
         assert len(token["top_logprobs"]) == 3
 
 
-def test_a_seed_gives_the_same_text_on_any_number_of_threads(stories):
-    flags = ("-m", stories, "-p", "Once", "-n", "40", "--temperature", "1.2", "--seed")
+def test_a_seed_gives_the_same_text_on_any_number_of_threads():
+    flags = ("-m", TINY, "-p", "Once", "-n", "40", "--temperature", "1.2", "--seed")
     first = made(*flags, "7")
     assert first["seed"] == 7
     for threads in ("1", "2", "3"):
         assert made(*flags, "7", "--threads", threads)["ids"] == first["ids"]
     assert made(*flags, "8")["ids"] != first["ids"]
-    drawn = made("-m", stories, "-p", "Once", "-n", "40", "--temperature", "1.2")
+    drawn = made("-m", TINY, "-p", "Once", "-n", "40", "--temperature", "1.2")
     assert made(*flags, str(drawn["seed"]))["ids"] == drawn["ids"]
 
 
@@ -109,8 +127,8 @@ def test_stop_strings_end_the_text_across_tokens(stories):
     assert cut["text"] == whole[:whole.index("med Li")]
 
 
-def test_logit_bias_forbids_a_token(stories):
-    flags = ("-m", stories, "-p", "Once upon a time", "-n", "1", "--temperature", "0")
+def test_logit_bias_forbids_a_token():
+    flags = ("-m", TINY, "-p", "Once upon a time", "-n", "1", "--temperature", "0")
     first = made(*flags)["ids"][0]
     assert made(*flags, "--logit-bias", f"{first}=-100")["ids"][0] != first
 
@@ -123,16 +141,16 @@ def test_types_change_little(stories):
         assert other[:40] == text[:40], (dtype, cache)
 
 
-def test_a_full_context_is_told_with_both_numbers(stories):
-    done = generate("-m", stories, "-p", "Once upon a time", "--context", "64", "--ignore-eos", "--temperature", "0")
-    assert b"the context is full: 5 tokens of prompt and" in done.stderr and b"its 64" in done.stderr
+def test_a_full_context_is_told_with_both_numbers():
+    done = generate("-m", TINY, "-p", "Once upon a time", "--context", "64", "--ignore-eos", "--temperature", "0")
+    assert b"the context is full: 17 tokens of prompt and" in done.stderr and b"its 64" in done.stderr
     long = "Once upon a time there was a cat. " * 20
-    refused = generate("-m", stories, "-p", long, "--context", "64", check=False)
+    refused = generate("-m", TINY, "-p", long, "--context", "64", check=False)
     assert refused.returncode == 1 and b"the context holds 64" in refused.stderr
-    refused = generate("-m", stories, "-p", "Once", "-n", "100", "--context", "64", check=False)
+    refused = generate("-m", TINY, "-p", "Once", "-n", "100", "--context", "64", check=False)
     assert refused.returncode == 1 and b"100 tokens after a prompt of" in refused.stderr
     assert b"the context holds 64" in refused.stderr
-    refused = generate("-m", stories, "-p", "Once", "--context", "100000", check=False)
+    refused = generate("-m", TINY, "-p", "Once", "--context", "100000", check=False)
     assert refused.returncode == 1 and b"a context of 100000 tokens" in refused.stderr
 
 
@@ -155,20 +173,20 @@ def test_a_full_context_is_told_with_both_numbers(stories):
     (("-p",), 2, "-p needs a value"),
     (("nowhere.txt",), 1, "nowhere.txt"),
 ])
-def test_mistakes_are_named(stories, args, code, words):
-    done = generate("-m", stories, *args, check=False)
+def test_mistakes_are_named(args, code, words):
+    done = generate("-m", TINY, *args, check=False)
     assert done.returncode == code, done.stderr
     assert words in done.stderr.decode(), done.stderr
 
 
-def test_a_model_that_is_not_there_or_no_decoder(stories, tmp_path):
+def test_a_model_that_is_not_there_or_no_decoder(tmp_path):
     for reference, words in (("nowhere.gguf", "nowhere.gguf"), (tmp_path, str(tmp_path)),
                              (ROOT / "tests/golden/models/bert_mean_normalize", "bert")):
         done = generate("-m", reference, "-p", "a", check=False)
         assert done.returncode == 1
         assert words in done.stderr.decode()
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes(stories.read_bytes()[:600_000])
+    cut.write_bytes((TINY_GGUF / "llama-f16.gguf").read_bytes()[:60_000])
     done = generate("-m", cut, "-p", "a", check=False)
     assert done.returncode == 1 and b"cut.gguf" in done.stderr
 
