@@ -121,6 +121,28 @@ SamplingOptions SamplingFlags::For(const GenerationDefaults& defaults) const {
   return all;
 }
 
+// Those that the model may have defaults of.
+static void AddChoiceFlags(CLI::App* app, SamplingFlags* flags, const std::string& group) {
+  AddNumber(app, "--temperature,--temp", &flags->temperature,
+            "0: the most probable token; more: more variety (default: the model's, else 1).", 0.0f,
+            kTemperatureMax)
+      ->group(group);
+  app->add_option("--top-k", flags->top_k, "Of the K most probable tokens; 0 = of all.")
+      ->check(CLI::Range(-1, 1 << 24))
+      ->type_name("K")
+      ->group(group);
+  AddNumber(app, "--top-p", &flags->top_p, "Of the fewest tokens that together are this probable.",
+            0.0f, 1.0f)
+      ->group(group);
+  AddNumber(app, "--min-p", &flags->min_p,
+            "Of tokens at least this times as probable as the most probable one.", 0.0f, 1.0f)
+      ->group(group);
+  AddNumber(app, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
+            "Logits of tokens that occurred are divided by it.", kRepetitionPenaltyMin,
+            kRepetitionPenaltyMax)
+      ->group(group);
+}
+
 void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
   const std::string group = "Choice of tokens";
   CLI::App& app = line->app();
@@ -130,24 +152,7 @@ void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
       ->check(CLI::Range(1, 1 << 27))
       ->type_name("N")
       ->group(group);
-  AddNumber(&app, "--temperature,--temp", &flags->temperature,
-            "0: the most probable token; more: more variety (default: the model's, else 1).", 0.0f,
-            kTemperatureMax)
-      ->group(group);
-  app.add_option("--top-k", flags->top_k, "Of the K most probable tokens; 0 = of all.")
-      ->check(CLI::Range(-1, 1 << 24))
-      ->type_name("K")
-      ->group(group);
-  AddNumber(&app, "--top-p", &flags->top_p, "Of the fewest tokens that together are this probable.",
-            0.0f, 1.0f)
-      ->group(group);
-  AddNumber(&app, "--min-p", &flags->min_p,
-            "Of tokens at least this times as probable as the most probable one.", 0.0f, 1.0f)
-      ->group(group);
-  AddNumber(&app, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
-            "Logits of tokens that occurred are divided by it.", kRepetitionPenaltyMin,
-            kRepetitionPenaltyMax)
-      ->group(group);
+  AddChoiceFlags(&app, flags, group);
   app.add_option("--presence-penalty", options.presence_penalty,
                  "Taken off the logits of generated tokens.")
       ->check(CLI::Range(-kPenaltyMax, kPenaltyMax))
