@@ -121,22 +121,6 @@ double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
   return largest == 0 ? 0 : error / largest;
 }
 
-void CheckTokenizer(LocalModels* local, DoctorReport* report) {
-  const EngineLease engine = local->registry->List().front().engine;
-  const Tokenizer& tokenizer = engine->tokenizer();
-  const std::string text = "the water flows down the pipe and turns the wheel";
-  Encoding first, second;
-  EncodeOptions options;
-  options.add_special_tokens = false;
-  if (!tokenizer.Encode(text, options, &first).ok()) {
-    return report->Line(false, "tokenizer", "cannot encode a plain sentence");
-  }
-  const std::string decoded = tokenizer.Decode(first.ids, true);
-  const bool ok = tokenizer.Encode(decoded, options, &second).ok() && first.ids == second.ids;
-  report->Line(ok, "tokenizer",
-               fmt::format("{} tokens, decoded and encoded again: {}", first.ids.size(), decoded));
-}
-
 void CheckFinite(const std::vector<std::vector<float>>& rows, bool unit_length,
                  DoctorReport* report) {
   double worst = 0;
@@ -246,6 +230,20 @@ int RunDecoder(const CommandLine& line, const DecoderPlace& place, const ModelOp
 
 }  // namespace
 
+void CheckTokenizer(const Tokenizer& tokenizer, DoctorReport* report) {
+  const std::string text = "the water flows down the pipe and turns the wheel";
+  Encoding first, second;
+  EncodeOptions options;
+  options.add_special_tokens = false;
+  if (!tokenizer.Encode(text, options, &first).ok()) {
+    return report->Line(false, "tokenizer", "cannot encode a plain sentence");
+  }
+  const std::string decoded = tokenizer.Decode(first.ids, true);
+  const bool ok = tokenizer.Encode(decoded, options, &second).ok() && first.ids == second.ids;
+  report->Line(ok, "tokenizer",
+               fmt::format("{} tokens, decoded and encoded again: {}", first.ids.size(), decoded));
+}
+
 void CheckEachKernel(DoctorReport* report) {
   const std::vector<cpu::KernelCheck> checks = cpu::CheckKernels();
   for (const cpu::KernelCheck& check : checks) {
@@ -293,12 +291,12 @@ int RunDoctor(const std::vector<std::string>& args) {
   EngineLease engine = (*local)->registry->List().front().engine;
   const DType dtype = engine->info().dtype;
   const bool normalize = engine->folder().normalize;
-  engine = {};                     // LocalModels end before this function does, and wait for leases
   flags.dtypes = {FlagOf(dtype)};  // the same on every backend
   report.Line(true, "load",
               fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task,
                           info.architecture, info.parameters, FlagOf(dtype), info.backend));
-  CheckTokenizer(local->get(), &report);
+  CheckTokenizer(engine->tokenizer(), &report);
+  engine = {};  // LocalModels end before this function does, and wait for leases
   const auto rows = Outputs(local->get(), Texts());
   if (!rows.ok()) {
     report.Line(false, "finite", rows.status().message());

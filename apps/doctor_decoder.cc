@@ -145,20 +145,6 @@ struct Cut {
 Cut Whole() { return {"in one step", {{0, 0}}}; }
 Cut Alone() { return {"one by one", {{1, 0}}}; }
 
-void CheckTokenizer(const Tokenizer& tokenizer, DoctorReport* report) {
-  const std::string text = "the water flows down the pipe and turns the wheel";
-  Encoding first, second;
-  EncodeOptions options;
-  options.add_special_tokens = false;
-  if (!tokenizer.Encode(text, options, &first).ok()) {
-    return report->Line(false, "tokenizer", "cannot encode a plain sentence");
-  }
-  const std::string decoded = tokenizer.Decode(first.ids, true);
-  const bool ok = tokenizer.Encode(decoded, options, &second).ok() && first.ids == second.ids;
-  report->Line(ok, "tokenizer",
-               fmt::format("{} tokens, decoded and encoded again: {}", first.ids.size(), decoded));
-}
-
 // Of both texts of the sample.
 void CheckFinite(const TextModel& model, const Sample& sample, DoctorReport* report) {
   const auto generator = Generator::Make(&model, kLogitRows);
@@ -243,7 +229,7 @@ class DecoderDoctor {
                        files.parameters, fmt::join(types, ", "));
   }
 
-  // The checks of one model; false: there is none to go on with.
+  // Loads the model and runs the checks of its results. Returns false if it cannot be loaded.
   bool CheckModel() {
     const auto fail = [&](const char* check, const Status& status) {
       report_->Line(false, check, status.message());

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "text/tokenizer.h"
+
 namespace penstock {
 
 class DoctorReport {
@@ -27,6 +29,8 @@ class DoctorReport {
   bool failed_ = false;
 };
 
+// Decoding and encoding again must give the tokens of a plain sentence.
+void CheckTokenizer(const Tokenizer& tokenizer, DoctorReport* report);
 // Each kernel of each instruction set against the plain one, on random input.
 void CheckEachKernel(DoctorReport* report);
 

@@ -128,8 +128,7 @@ class Bench {
     constexpr std::pair<const char*, bool StepTuning::*> kAll[] = {
         {"own_rows", &StepTuning::own_rows},
         {"split_keys", &StepTuning::split_keys},
-        {"fuse_heads", &StepTuning::fuse_heads},
-        {"share_tail", &StepTuning::share_tail}};
+        {"fuse_heads", &StepTuning::fuse_heads}};
     BenchTable table({"without", "tokens/s, of all on"});
     for (const auto& [name, off] : kAll) {
       StepTuning tuning;

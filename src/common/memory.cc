@@ -17,7 +17,8 @@ constexpr int kLargeBlockBytes = 1 << 20;
 // Free memory at the end of the heap that is kept.
 constexpr int kHeapEndBytes = 8 << 20;
 
-// The number in the first line of a file that begins with `key`; nothing: there is none.
+// Reads the number after `key` in the first line that begins with it. Returns nullopt if the file
+// or the line is missing.
 std::optional<uint64_t> NumberIn(const char* path, const char* key) {
   std::FILE* file = std::fopen(path, "re");
   if (file == nullptr) return std::nullopt;

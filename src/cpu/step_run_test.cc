@@ -444,8 +444,8 @@ TEST(StepRun, BitsDoNotDependOnTuning) {
   TinyDecoder decoder(weights, DType::kI8, "", 2);
   const std::vector<float> want = RunInSteps(decoder.NewRun(DType::kBf16, 64).get(), shape, ids,
                                              {64, 64, 64, 64, 64, 64, 64, 64, 1});
-  for (bool StepTuning::*off : {&StepTuning::own_rows, &StepTuning::split_keys,
-                                &StepTuning::fuse_heads, &StepTuning::share_tail}) {
+  for (bool StepTuning::*off :
+       {&StepTuning::own_rows, &StepTuning::split_keys, &StepTuning::fuse_heads}) {
     StepTuning tuning;
     tuning.*off = false;
     auto run = decoder.NewRun(DType::kBf16, 64, 256, tuning);

@@ -23,14 +23,14 @@
 
 namespace penstock::cpu {
 
-// Up to so many rows, every worker norms and packs a linear layer's input for itself: that is
-// cheaper than to share the work and wait for it.
+// The largest number of rows for which every worker norms and packs a linear layer's input for
+// itself. That costs less than sharing the work and waiting for each other.
 inline constexpr size_t kOwnRows = 8;
-// With up to so many sequences a worker, the keys of one that decodes are shared out a chunk at a
-// time; with more there is work enough without.
+// The largest number of sequences per worker for which workers share the key chunks of a sequence
+// that decodes. Larger steps have enough other work to share.
 inline constexpr size_t kSplitSequences = 2;
-// Lines of attention, a row and a head of its group each, that are worked on together; one row's at
-// least.
+// Attention works on this many lines together, or on all lines of one row if they are more. A line
+// is a row and a query head of the group.
 inline constexpr size_t kAttendLines = 32;
 
 // The index of a matrix's type of operands in arrays of packed rows.

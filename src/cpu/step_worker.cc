@@ -35,7 +35,7 @@ void StepWorker::FindNext() {
   for (const Op& op : shared_.program.ops) {
     for (const PackedLinear* weight : WeightsOf(op)) {
       const BlockLinear& linear = shared_.Linear(weight);
-      size_t first = ShareOf(linear.panels() - TailOf(linear.panels())).begin;
+      size_t first = ShareOf(linear.panels()).begin;
       if (const auto* attention = std::get_if<CachedAttentionOp>(&op);
           attention != nullptr && weight == attention->q) {
         const CachedAttentionShape& shape = attention->shape;
@@ -64,8 +64,8 @@ void StepWorker::Run() noexcept {
 }
 
 void StepWorker::Meet() {
-  // Nobody takes from the counter of the next phase before all have met, nor any more from that of
-  // the last one.
+  // No worker reads this counter now: the next phase begins after the barrier, and the phase that
+  // used it before has ended.
   if (worker_ == 0) shared_.taken[(phase_ + 1) % 3].store(0, std::memory_order_relaxed);
   ++phase_;
   if (!shared_.options.profile) return shared_.barrier.Wait();
@@ -78,11 +78,6 @@ void StepWorker::Mark(double StepProfile::*stage) {
   const auto now = Clock::now();
   profile_.*stage += std::chrono::duration<double>(now - marked_).count();
   marked_ = now;
-}
-
-size_t StepWorker::TailOf(size_t count) const {
-  const bool even = count < kTailFrom * shared_.workers || !shared_.options.tuning.share_tail;
-  return even ? 0 : count / 4;
 }
 
 StepWorker::Part StepWorker::ShareOf(size_t count) const {
@@ -155,9 +150,7 @@ void StepWorker::AddLinear(const BlockLinear& linear, const Packed& packed, cons
   } else {
     run.y = shared_.product.data();
   }
-  Share(linear.panels(), [&](size_t begin, size_t end) {
-    RunPanels(linear, packed, {begin, end}, run);
-  });
+  RunPanels(linear, packed, ShareOf(linear.panels()), run);
   Meet();
   if (direct) return;
   const Part rows = ShareOf(rows_);
@@ -208,17 +201,16 @@ void StepWorker::RunOp(const GatedResidualOp& op) {
   BlockRun run = {.rows = rows_, .y = shared_.inner.data(), .y_stride = inner};
   // A few panels at a time, so that gate's results are in cache when up multiplies them.
   const size_t step = rows_ <= kOwnRows ? gate.panels() : 1;
-  Share(gate.panels(), [&](size_t begin, size_t end) {
-    for (size_t panel = begin; panel < end; panel += step) {
-      const Part panels = {panel, std::min(panel + step, end)};
-      run.activation = op.activation;
-      run.multiply = false;
-      RunPanels(gate, packed, panels, run);
-      run.activation = Activation::kNone;
-      run.multiply = true;
-      RunPanels(up, packed, panels, run);
-    }
-  });
+  const Part part = ShareOf(gate.panels());
+  for (size_t panel = part.begin; panel < part.end; panel += step) {
+    const Part panels = {panel, std::min(panel + step, part.end)};
+    run.activation = op.activation;
+    run.multiply = false;
+    RunPanels(gate, packed, panels, run);
+    run.activation = Activation::kNone;
+    run.multiply = true;
+    RunPanels(up, packed, panels, run);
+  }
   Meet();
   stage_ = &StepProfile::down_s;
   const BlockLinear* const last[] = {&down};
@@ -251,11 +243,10 @@ void StepWorker::RunOp(const LogitsOp& op) {
       if (shared_.sink != nullptr) shared_.sink->Add(worker_, row, {logits, count}, first);
     }
   };
-  Share(CeilDiv(vocabulary, kLogitPieceIds), [&](size_t begin, size_t end) {
-    RunPanels(linear, packed, {begin * piece_panels, std::min(end * piece_panels, linear.panels())},
-              run);
-    for (size_t piece = begin; piece < end; ++piece) finish(piece);
-  });
+  const Part part = ShareOf(CeilDiv(vocabulary, kLogitPieceIds));
+  RunPanels(linear, packed,
+            {part.begin * piece_panels, std::min(part.end * piece_panels, linear.panels())}, run);
+  for (size_t piece = part.begin; piece < part.end; ++piece) finish(piece);
   Meet();
 }
 

@@ -24,12 +24,6 @@
 
 namespace penstock::cpu {
 
-// Panels that are taken at a time where equal parts are over: as many as a worker reads side by
-// side.
-inline constexpr size_t kTailPanels = 4;
-// With fewer pieces a worker, equal parts are as good.
-inline constexpr size_t kTailFrom = 16;
-
 class StepWorker {
  public:
   StepWorker(StepShared* shared, size_t worker, HugePageArena* arena);
@@ -73,13 +67,8 @@ class StepWorker {
   void Mark(double StepProfile::*stage);
   // This worker's share of `count` pieces in equal parts.
   Part ShareOf(size_t count) const;
-  // Of `count` pieces those that are not shared out in equal parts.
-  size_t TailOf(size_t count) const;
-  // Calls work(begin, end) for pieces of this phase, all of them once over all workers: equal parts
-  // first, the last quarter of many by whoever comes first.
-  template <typename Work>
-  void Share(size_t count, const Work& work);
-  // The same one by one, for pieces that take different times.
+  // Calls work(index) for `count` pieces of this phase, each once over all workers; a worker takes
+  // the next piece when it is done with one. For pieces that take different times.
   template <typename Work>
   void ShareSingly(size_t count, const Work& work);
 
@@ -142,19 +131,6 @@ class StepWorker {
   AlignedBuffer gemm_scratch_;
   AlignedBuffer attention_scratch_;
 };
-
-template <typename Work>
-void StepWorker::Share(size_t count, const Work& work) {
-  const size_t tail = TailOf(count);
-  const Part part = ShareOf(count - tail);
-  if (part.begin < part.end) work(part.begin, part.end);
-  std::atomic<size_t>& taken = shared_.taken[phase_ % 3];
-  while (tail > 0) {
-    const size_t first = taken.fetch_add(kTailPanels, std::memory_order_relaxed);
-    if (first >= tail) break;
-    work(count - tail + first, count - tail + std::min(first + kTailPanels, tail));
-  }
-}
 
 template <typename Work>
 void StepWorker::ShareSingly(size_t count, const Work& work) {

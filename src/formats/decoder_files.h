@@ -81,10 +81,11 @@ struct DecoderFiles {
   int64_t parameters = 0;      // elements of all tensors that are of use
   int64_t unused_tensors = 0;  // those in the files that are of none
 
-  std::optional<TokenizerSource> tokenizer;  // nothing: there is none, or only a slow one's files
-  std::string generation_config_path;        // "": there is none
+  // Empty if the files have no tokenizer, or only the files of a slow one.
+  std::optional<TokenizerSource> tokenizer;
+  std::string generation_config_path;  // empty if there is no such file
   SamplingKeys sampling;
-  std::string chat_template;  // "": there is none
+  std::string chat_template;  // empty if the files have none
 };
 
 // Of all tensors in the files, those with most bytes first.

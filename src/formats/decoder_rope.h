@@ -25,7 +25,7 @@ struct RopeSurroundings {
   bool yarn_is_longrope = false;   // phi3's older files say "su" or "yarn"
 };
 
-// kUnsupported names a kind of scaling that is not implemented.
+// kUnsupported: the kind of scaling is none of RopeScalingKind; the message names it.
 Expected<RopeScaling> ReadRopeScaling(const JsonObject& rope, const RopeSurroundings& around);
 
 // What the frequencies are divided by: 1 for the high ones, `factor` for the low ones, in between

@@ -7,24 +7,12 @@
 #include <functional>
 
 #include "tensor/program_cost.h"
+#include "tensor/test_fakes.h"
 
 namespace penstock {
 namespace {
 
 using testing::HasSubstr;
-
-class FakeTable final : public Table {
- public:
-  FakeTable(int64_t rows, int32_t width) : Table(rows, width) {}
-};
-
-class FakeLinear final : public PackedLinear {
- public:
-  FakeLinear(int32_t out, int32_t in, DType dtype = DType::kF32) : PackedLinear(in, out, dtype) {}
-  uint64_t bytes() const override {
-    return static_cast<uint64_t>(in()) * static_cast<uint64_t>(out()) * DTypeBytes(dtype());
-  }
-};
 
 constexpr int32_t kHidden = 8;
 constexpr int32_t kInner = 20;

@@ -55,7 +55,6 @@ struct StepTuning {
   bool own_rows = true;    // few rows are normed and packed by every thread for itself
   bool split_keys = true;  // the keys of a sequence that decodes are shared out among the threads
   bool fuse_heads = true;  // heads are rotated and appended by the thread that projected them
-  bool share_tail = true;  // the last panels of a layer go to whichever thread comes first
 };
 
 // Seconds of all threads together since the run was made or its profile was reset.

@@ -6,24 +6,12 @@
 
 #include "tensor/program.h"
 #include "tensor/program_cost.h"
+#include "tensor/test_fakes.h"
 
 namespace penstock {
 namespace {
 
 using testing::HasSubstr;
-
-class FakeTable final : public Table {
- public:
-  FakeTable(int64_t rows, int32_t width) : Table(rows, width) {}
-};
-
-class FakeLinear final : public PackedLinear {
- public:
-  FakeLinear(int32_t out, int32_t in) : PackedLinear(in, out, DType::kBf16) {}
-  uint64_t bytes() const override {
-    return 2 * static_cast<uint64_t>(in()) * static_cast<uint64_t>(out());
-  }
-};
 
 constexpr int32_t kHidden = 16;
 constexpr int32_t kHead = 4;
@@ -36,9 +24,10 @@ constexpr int32_t kContext = 64;
 // 0 lookup  1 cached_attention  2 residual_linear  3 gated_residual  4 logits
 struct Decoder {
   FakeTable gamma{1, kHidden}, head_gamma{1, kHead}, rope{kContext, kHead / 2};
-  FakeLinear words{kVocabulary, kHidden}, q{kHeads * kHead, kHidden}, k{kKvHeads * kHead, kHidden},
-      v{kKvHeads * kHead, kHidden}, out{kHidden, kHeads*kHead}, gate{kInner, kHidden},
-      up{kInner, kHidden}, down{kHidden, kInner};
+  FakeLinear words{kVocabulary, kHidden, DType::kBf16}, q{kHeads * kHead, kHidden, DType::kBf16},
+      k{kKvHeads * kHead, kHidden, DType::kBf16}, v{kKvHeads * kHead, kHidden, DType::kBf16},
+      out{kHidden, kHeads*kHead, DType::kBf16}, gate{kInner, kHidden, DType::kBf16},
+      up{kInner, kHidden, DType::kBf16}, down{kHidden, kInner, DType::kBf16};
   Program program;
   ValueId x, attended, logits;
 
@@ -81,7 +70,7 @@ struct Broken {
 // Long: one row per defect.
 TEST(CheckStepProgram, NamesWhatIsBroken) {
   static const FakeTable wide(1, kHidden + 1), brief(kContext - 1, kHead / 2);
-  static const FakeLinear other(kHidden, kHidden + 2);
+  static const FakeLinear other(kHidden, kHidden + 2, DType::kBf16);
   const std::vector<Broken> cases = {
       {"op 0 (lookup): words are missing", [](Decoder* d) { d->Get<LookupOp>(0).words = nullptr; }},
       {"y must be rows of tokens", [](Decoder* d) { d->Get<LookupOp>(0).y = d->logits; }},

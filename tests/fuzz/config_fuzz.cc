@@ -14,6 +14,7 @@
 #include "formats/config_reader.h"
 #include "formats/model_folder.h"
 #include "formats/tensor_store.h"
+#include "fuzz_folder.h"
 #include "fuzz_util.h"
 
 namespace penstock {
@@ -30,37 +31,17 @@ constexpr const char* kFiles[] = {"config.json",
                                   "tokenizer_config.json",
                                   "model.safetensors.index.json"};
 
-// In memory where there is such a place; removed at the end.
-class Folder {
+// Has what settings refer to.
+class Folder : public FuzzFolder {
  public:
   Folder() {
-    const fs::path base = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-    std::string pattern = (base / "penstock_config_fuzz_XXXXXX").string();
-    PENSTOCK_CHECK(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-    fs::create_directory(path_ / "1_Pooling");
-    fs::create_directory(path_ / "2_Dense");
-    std::ofstream(path_ / "tokenizer.json") << "{}";
+    fs::create_directory(root() / "1_Pooling");
+    fs::create_directory(root() / "2_Dense");
+    std::ofstream(root() / "tokenizer.json") << "{}";
     const uint64_t length = 2;
-    std::ofstream shard(path_ / "a.safetensors", std::ios::binary);
+    std::ofstream shard(root() / "a.safetensors", std::ios::binary);
     shard.write(reinterpret_cast<const char*>(&length), sizeof(length)) << "{}";
   }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  void Put(const char* name, std::string_view text) const {
-    const fs::path file = path_ / name;
-    if (text.empty()) {
-      unlink(file.c_str());
-    } else {
-      std::ofstream(file, std::ios::binary) << text;
-    }
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
 };
 
 void CheckEncoder(const EncoderConfig& encoder) {

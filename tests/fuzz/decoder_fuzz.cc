@@ -14,6 +14,7 @@
 
 #include "formats/decoder_files.h"
 #include "formats/model_kind.h"
+#include "fuzz_folder.h"
 #include "fuzz_util.h"
 
 namespace penstock {
@@ -62,32 +63,10 @@ std::string Weights() {
          std::string(static_cast<size_t>(at), '\0');
 }
 
-// In memory where there is such a place; removed at the end.
-class Folder {
+// Has weights for the settings.
+class Folder : public FuzzFolder {
  public:
-  Folder() {
-    const fs::path base = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-    std::string pattern = (base / "penstock_decoder_fuzz_XXXXXX").string();
-    PENSTOCK_CHECK(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-    std::ofstream(path_ / "model.safetensors", std::ios::binary) << Weights();
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  void Put(const char* name, std::string_view text) const {
-    const fs::path file = path_ / name;
-    if (text.empty()) {
-      unlink(file.c_str());
-    } else {
-      std::ofstream(file, std::ios::binary) << text;
-    }
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
+  Folder() { std::ofstream(root() / "model.safetensors", std::ios::binary) << Weights(); }
 };
 
 void CheckFactors(const std::vector<float>& factors, size_t count) {

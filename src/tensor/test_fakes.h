@@ -1,0 +1,23 @@
+// For tests of programs: tables and weights without contents.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/program.h"
+
+namespace penstock {
+
+class FakeTable final : public Table {
+ public:
+  FakeTable(int64_t rows, int32_t width) : Table(rows, width) {}
+};
+
+class FakeLinear final : public PackedLinear {
+ public:
+  FakeLinear(int32_t out, int32_t in, DType dtype = DType::kF32) : PackedLinear(in, out, dtype) {}
+  uint64_t bytes() const override {
+    return static_cast<uint64_t>(in()) * static_cast<uint64_t>(out()) * DTypeBytes(dtype());
+  }
+};
+
+}  // namespace penstock
