@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "common/regular_file.h"
 
@@ -59,25 +61,43 @@ std::string WithBigIntegersAsDoubles(std::string_view text) {
   return out;
 }
 
-simdjson::error_code ParseWith(simdjson::dom::parser& parser, std::string_view text,
-                               simdjson::dom::document& tape, element* root) {
-  if (parser.capacity() < text.size() || parser.max_depth() != JsonDocument::kDepthMax) {
-    if (const auto error =
-            parser.allocate(std::max<size_t>(text.size(), 1024), JsonDocument::kDepthMax)) {
-      return error;
+// A parser, and the bytes it reads: a text and zeros behind it. Where brackets are left open,
+// simdjson (3.0.1) also takes bytes behind the text for brackets, and each makes an element of the
+// tape, which has no room for more than the text's. In its own copy they would be of an earlier
+// text.
+class TextParser {
+ public:
+  simdjson::error_code Parse(std::string_view text, simdjson::dom::document& tape, element* root) {
+    if (parser_.capacity() < text.size() || parser_.max_depth() != JsonDocument::kDepthMax) {
+      if (const auto error =
+              parser_.allocate(std::max<size_t>(text.size(), 1024), JsonDocument::kDepthMax)) {
+        return error;
+      }
     }
+    if (bytes_ == nullptr || capacity_ < text.size()) {
+      capacity_ = parser_.capacity();
+      bytes_.reset(new (std::nothrow) char[capacity_ + simdjson::SIMDJSON_PADDING]);
+      if (bytes_ == nullptr) return simdjson::MEMALLOC;
+    }
+    std::copy(text.begin(), text.end(), bytes_.get());
+    std::fill_n(bytes_.get() + text.size(), simdjson::SIMDJSON_PADDING, '\0');
+    return parser_.parse_into_document(tape, bytes_.get(), text.size(), false).get(*root);
   }
-  return parser.parse_into_document(tape, text.data(), text.size()).get(*root);
-}
+
+ private:
+  simdjson::dom::parser parser_;
+  std::unique_ptr<char[]> bytes_;
+  size_t capacity_ = 0;  // of bytes_, without the zeros
+};
 
 simdjson::error_code ParseOnce(std::string_view text, simdjson::dom::document& tape,
                                element* root) {
   if (text.size() <= kKeptParserBytesMax) {
-    thread_local simdjson::dom::parser kept;
-    return ParseWith(kept, text, tape, root);
+    thread_local TextParser kept;
+    return kept.Parse(text, tape, root);
   }
-  simdjson::dom::parser parser;
-  return ParseWith(parser, text, tape, root);
+  TextParser parser;
+  return parser.Parse(text, tape, root);
 }
 
 std::string Bounds(const std::string& min, const std::string& max) {

@@ -133,6 +133,21 @@ TEST(JsonDocument, TruncatedTextsNeverCrash) {
   }
 }
 
+// As many numbers as fill simdjson's tape, and open brackets. Bytes of an earlier text must not be
+// taken for more of it: they would be written behind the tape, where the heap would find them.
+TEST(JsonDocument, NothingIsReadBehindAText) {
+  std::string text = "[[[2,[9,6,0,[5]],4,8],1,6,";
+  for (int i = 0; i < 13; ++i) text += "1,";
+  text += "[[[[5]]]]";
+  const std::string earlier = "[" + std::string(200, ']');
+  for (int repeat = 0; repeat < 2000; ++repeat) {
+    EXPECT_FALSE(JsonDocument::Parse(earlier).ok());
+    EXPECT_FALSE(JsonDocument::Parse(text).ok());
+    std::vector<std::unique_ptr<char[]>> others;  // notices what was written over
+    for (int i = 0; i < 8; ++i) others.push_back(std::make_unique<char[]>(500));
+  }
+}
+
 TEST(JsonDocument, FilesAreLimitedAndNamed) {
   const std::string path = testing::TempDir() + "json_test.json";
   std::ofstream(path) << "{\"a\": 1}";

@@ -101,6 +101,7 @@ struct Listener::Impl {
   void Deal(tcp::socket socket, size_t thread);
   void Refuse(tcp::socket socket);
   void StopAccepting();
+  void AwaitAccept(std::shared_ptr<std::promise<void>> ended);
   void Run(IoThread* thread);
   void OnEachThread(const std::function<void(IoThread*)>& work);
 
@@ -242,6 +243,13 @@ void Listener::Impl::StopAccepting() {
   pause->cancel();
 }
 
+// An accept that was cancelled holds a socket of another thread's context until its handler ran. So
+// it must have run before the contexts end, some of which late answers keep for longer.
+void Listener::Impl::AwaitAccept(std::shared_ptr<std::promise<void>> ended) {
+  if (*accept_waits == 0) return ended->set_value();
+  asio::post(io[0]->context, [this, ended] { AwaitAccept(ended); });
+}
+
 void Listener::Impl::OnEachThread(const std::function<void(IoThread*)>& work) {
   std::vector<std::future<void>> done;
   for (const auto& thread : io) {
@@ -309,7 +317,7 @@ void Listener::Shutdown(std::chrono::milliseconds timeout) {
   auto has_stopped = stopped->get_future();
   asio::post(impl_->io[0]->context, [this, stopped] {
     impl_->StopAccepting();
-    stopped->set_value();
+    impl_->AwaitAccept(stopped);
   });
   has_stopped.wait();
   const auto each_connection = [](IoThread* thread, void (Connection::*act)()) {
