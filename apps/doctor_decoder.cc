@@ -21,7 +21,6 @@
 #include "formats/decoder_files.h"
 #include "generate/generator.h"
 #include "generate/text_model.h"
-#include "runtime/per_model.h"
 
 namespace penstock {
 namespace {
@@ -40,14 +39,6 @@ struct Chunk {
   size_t rows = 0;
   size_t other_rows = 0;
 };
-
-Expected<std::optional<DType>> TypeAsked(const ModelOptions& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
-  PENSTOCK_ASSIGN_OR_RETURN(const PerModel all, PerModel::Parse("dtype", flags.dtypes));
-  PENSTOCK_RETURN_IF_ERROR(all.CheckNames(specs));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string name, all.Of(specs.front()));
-  return ParseDType(name.empty() ? "auto" : name);
-}
 
 // The tokens whose bits are compared, and in which rows.
 struct Sample {

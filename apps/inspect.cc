@@ -9,9 +9,9 @@
 #include "common/json_writer.h"
 #include "formats/tensor_store.h"
 #include "inspect_decoder.h"
+#include "inspect_program.h"
 #include "model_flags.h"
 #include "models/encoder.h"
-#include "tensor/program_cost.h"
 
 namespace penstock {
 namespace {
@@ -129,15 +129,6 @@ std::string PrintText(const ModelInfo& info, const Engine& engine, const TensorS
   return out;
 }
 
-// ---- --program
-
-struct ProgramFlags {
-  bool wanted = false;
-  int sequences = 1;
-  int length = 0;  // 0: kProgramLength, or what the model takes
-};
-constexpr int kProgramLength = 128;
-
 // The model again, with its programs: engines keep theirs to themselves.
 Expected<std::unique_ptr<EncoderModel>> LoadWithProgram(const Engine& engine, Backend* backend) {
   LinearTypes types = engine.info().dtype;
@@ -151,78 +142,19 @@ const Program& ProgramOf(const EncoderModel& model) {
   return pooled != nullptr ? *pooled : *model.program(EncoderOutput::kLogits);
 }
 
-void PrintProgramJson(const Program& program, const BatchShape& batch, JsonWriter* writer) {
-  const auto costs = [&](const Cost& cost) {
-    writer->Field("operations", cost.operations).Field("weight_bytes", cost.weight_bytes);
-    writer->Field("activation_bytes", cost.activation_bytes);
-  };
-  writer->BeginObject().Field("sequences", batch.sequences).Field("length", batch.length);
-  writer->Key("values").BeginArray();
-  for (const Value& value : program.values) {
-    writer->BeginObject().Field("rows", value.rows == Rows::kTokens ? "tokens" : "sequences");
-    writer->Field("width", value.width).EndObject();
-  }
-  writer->EndArray().Field("result", program.result).Key("ops").BeginArray();
-  for (const Op& op : program.ops) {
-    writer->BeginObject().Field("op", OpName(op)).Field("text", OpText(op));
-    costs(CostOf(program, op, batch));
-    writer->EndObject();
-  }
-  writer->EndArray().Field("value_bytes", ValueBytes(program, batch));
-  costs(CostOf(program, batch));
-  writer->EndObject();
-}
-
-std::string PrintProgram(const Program& program, const BatchShape& batch) {
-  std::string out = fmt::format("program of {} x {} tokens: result %{}\n", batch.sequences,
-                                batch.length, program.result);
-  for (size_t id = 0; id < program.values.size(); ++id) {
-    out += "  " + ValueText(program, static_cast<ValueId>(id)) + '\n';
-  }
-  const auto row = [&](const std::string& what, const Cost& cost) {
-    out += fmt::format("{:>12.3f} {:>12.1f} {:>14.1f}  {}\n", cost.operations / 1e6,
-                       static_cast<double>(cost.weight_bytes) / 1e3,
-                       static_cast<double>(cost.activation_bytes) / 1e3, what);
-  };
-  out += fmt::format("{:>12} {:>12} {:>14}  op\n", "operations M", "weights kB", "activations kB");
-  for (const Op& op : program.ops) row(OpText(op), CostOf(program, op, batch));
-  row(fmt::format("all; values take {:.1f} kB",
-                  static_cast<double>(ValueBytes(program, batch)) / 1e3),
-      CostOf(program, batch));
-  return out;
-}
-
-void AddProgramFlags(CommandLine* line, ProgramFlags* program) {
-  CLI::Option* const shows =
-      line->app()
-          .add_flag("--program", program->wanted,
-                    "Also the operations it runs, with their shapes, bytes and multiply-adds.")
-          ->group("Output");
-  line->app()
-      .add_option("--sequences", program->sequences, "With --program: sequences of the batch.")
-      ->check(CLI::Range(1, 65536))
-      ->needs(shows)
-      ->type_name("N")
-      ->group("Output");
-  line->app()
-      .add_option("--length", program->length, "With --program: tokens of each sequence. [128]")
-      ->check(CLI::Range(1, 1'000'000))
-      ->needs(shows)
-      ->type_name("N")
-      ->group("Output");
-}
-
 }  // namespace
 
 int RunInspect(const std::vector<std::string>& args) {
   CommandLine line(
       "inspect",
       "Describe a model: architecture, types and sizes, tokenizer, limits, prompts. Of a "
-      "decoder, whose weights are not loaded, --model may also be a .gguf file.",
+      "decoder, whose weights are loaded for --program only, --model may also be a .gguf file.",
       "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
       "  penstock inspect --model ./SmolLM2-135M-Instruct.Q4_1.gguf\n"
       "  penstock inspect --model ./folder --json\n"
-      "  penstock inspect --model ./folder --program --length 512\n");
+      "  penstock inspect --model ./folder --program --length 512\n"
+      "  penstock inspect --model ./SmolLM2-135M-Instruct.Q4_1.gguf --program --length 1 --past "
+      "2048\n");
   ModelOptions flags;
   ProgramFlags program;
   bool json = false;
@@ -236,9 +168,11 @@ int RunInspect(const std::vector<std::string>& args) {
   const auto decoder = FindDecoder(flags);
   if (!decoder.ok()) return line.Fail(decoder.status());
   if (*decoder) {
-    if (program.wanted) return line.FailUsage("--program: for encoders only");
-    const auto text = DescribeDecoder(**decoder, json);
-    if (!text.ok()) return line.Fail(text.status());
+    const auto text = DescribeDecoder(**decoder, flags, program, json);
+    if (!text.ok()) {
+      const bool usage = text.status().field() == "--length";
+      return usage ? line.FailUsage(text.status().message()) : line.Fail(text.status());
+    }
     std::fputs(text->c_str(), stdout);
     return kExitOk;
   }
@@ -249,8 +183,9 @@ int RunInspect(const std::vector<std::string>& args) {
   const auto store = TensorStore::OpenEncoder(info.path);
   if (!store.ok()) return line.Fail(store.status());
   std::unique_ptr<EncoderModel> model;
+  if (program.past > 0) return line.FailUsage("--past: for decoders only");
   if (program.length == 0) program.length = std::min(kProgramLength, info.max_tokens);
-  const BatchShape batch = {program.sequences, program.length};
+  const BatchShape batch = program.Batch();
   if (program.wanted) {
     if (program.length > info.max_tokens) {
       return line.FailUsage(fmt::format("--length: {} tokens; the model takes {} at most",

@@ -8,9 +8,13 @@
 
 #include "common/json_writer.h"
 #include "common/printable.h"
+#include "cpu/cpu_backend.h"
+#include "engine/engine.h"
 #include "formats/decoder_files.h"
 #include "formats/model_kind.h"
 #include "hub/hub.h"
+#include "models/decoder.h"
+#include "runtime/per_model.h"
 
 namespace penstock {
 namespace {
@@ -186,7 +190,9 @@ void WriteTokens(const DecoderFiles& files, JsonWriter* writer) {
   writer->EndObject();
 }
 
-std::string PrintJson(const DecoderPlace& place, const DecoderFiles& files) {
+// `model`: null without --program.
+std::string PrintJson(const DecoderPlace& place, const DecoderFiles& files,
+                      const DecoderModel* model, const BatchShape& batch) {
   const DecoderConfig& config = files.config;
   std::string text;
   JsonWriter writer(&text);
@@ -213,6 +219,10 @@ std::string PrintJson(const DecoderPlace& place, const DecoderFiles& files) {
   if (const GgufHeader* gguf = files.store->gguf()) {
     writer.Key("gguf").BeginObject().Field("version", gguf->version);
     writer.Field("files", gguf->parts).Field("alignment", gguf->alignment).EndObject();
+  }
+  if (model != nullptr) {
+    writer.Key("program");
+    PrintProgramJson(model->program(), batch, &writer);
   }
   writer.EndObject();
   return text + '\n';
@@ -252,9 +262,38 @@ Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags) {
   return std::optional<DecoderPlace>();
 }
 
-Expected<std::string> DescribeDecoder(const DecoderPlace& place, bool json) {
+Expected<std::optional<DType>> TypeAsked(const ModelOptions& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
+  PENSTOCK_ASSIGN_OR_RETURN(const PerModel all, PerModel::Parse("dtype", flags.dtypes));
+  PENSTOCK_RETURN_IF_ERROR(all.CheckNames(specs));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string name, all.Of(specs.front()));
+  return ParseDType(name.empty() ? "auto" : name);
+}
+
+Expected<std::string> DescribeDecoder(const DecoderPlace& place, const ModelOptions& flags,
+                                      ProgramFlags program, bool json) {
   PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(place.path));
-  return json ? PrintJson(place, files) : PrintText(place, files);
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<DecoderModel> model;
+  if (program.wanted) {
+    const int32_t context = files.config.context;
+    if (program.length == 0) program.length = std::min(kProgramLength, context);
+    if (int64_t{program.past} + program.length > context) {
+      return Status::InvalidArgument(
+          fmt::format("--length: {} tokens after {}; the context holds {}", program.length,
+                      program.past, context),
+          "--length");
+    }
+    DecoderOptions options;
+    PENSTOCK_ASSIGN_OR_RETURN(options.dtype, TypeAsked(flags));
+    PENSTOCK_ASSIGN_OR_RETURN(backend, NewCpuBackend({flags.threads, flags.pin, flags.isa}));
+    PENSTOCK_ASSIGN_OR_RETURN(model, DecoderModel::Load(files, backend.get(), options));
+  }
+  const BatchShape batch = program.Batch();
+  if (json) return PrintJson(place, files, model.get(), batch);
+  std::string text = PrintText(place, files);
+  if (model != nullptr) text += '\n' + PrintProgram(model->program(), batch);
+  return text;
 }
 
 }  // namespace penstock

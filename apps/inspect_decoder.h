@@ -1,10 +1,12 @@
-// penstock inspect of a decoder: what its files say, without loading its weights.
+// penstock inspect of a decoder: what its files say; its weights are loaded for --program only.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "common/dtype.h"
 #include "common/status.h"
+#include "inspect_program.h"
 #include "runtime/model_options.h"
 
 namespace penstock {
@@ -18,7 +20,12 @@ struct DecoderPlace {
 // about which LocalModels has the error. An architecture that is neither is an error.
 Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags);
 
-// A text for people, or one JSON object; ends with a line break.
-Expected<std::string> DescribeDecoder(const DecoderPlace& place, bool json);
+// --dtype of the one model; nothing: auto. Errors name the flag.
+Expected<std::optional<DType>> TypeAsked(const ModelOptions& flags);
+
+// A text for people, or one JSON object; ends with a line break. kInvalidArgument, field --length:
+// with `program`, more tokens than the context holds.
+Expected<std::string> DescribeDecoder(const DecoderPlace& place, const ModelOptions& flags,
+                                      ProgramFlags program, bool json);
 
 }  // namespace penstock

@@ -150,11 +150,29 @@ def test_what_is_wrong_is_named(tmp_path):
     assert "2 GGUF models" in refused(tmp_path)
 
 
-def test_encoders_stay_encoders(tmp_path):
+def test_the_program_of_a_step():
+    model = GOLDEN.parent / "decoders" / "llama"
+    args = ("inspect", "--program", "-m", model)
+    shown = json.loads(run(*args, "--json", "--length=1", "--past", 40).stdout)
+    program = shown["program"]
+    assert (program["sequences"], program["length"], program["past"]) == (1, 1, 40)
+    ops = program["ops"]
+    assert [op["op"] for op in ops].count("cached_attention") == shown["layers"]
+    for key in ("operations", "weight_bytes", "activation_bytes", "cache_bytes"):
+        assert program[key] == sum(op[key] for op in ops)
+    # Keys and values, in bf16: one token's are appended, those of 41 are read.
+    assert program["cache_bytes"] == 42 * shown["kv_bytes_per_token"]
+    text = run(*args, "--past", 40, "--length", 1).stdout.decode()
+    for op in ops:
+        assert op["text"] in text
+    too_long = run(*args, "--length", shown["context"], "--past=1", check=False)
+    assert too_long.returncode == 2 and str(shown["context"]).encode() in too_long.stderr
+
+
+def test_encoders_stay_encoders():
     assert inspect(GOLDEN / EMBED)["task"] == "embedding"
-    write_gguf(tmp_path / "small.gguf", KEYS, gguf_tensors())
-    program = run("inspect", "-m", tmp_path / "small.gguf", "--program", check=False)
-    assert program.returncode == 2 and b"--program" in program.stderr
+    past = run("inspect", "-m", GOLDEN / EMBED, "--program", "--past", 3, check=False)
+    assert past.returncode == 2 and b"--past" in past.stderr
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="NO TEST DATA: set PENSTOCK_TESTDATA")

@@ -1,0 +1,80 @@
+#include "inspect_program.h"
+
+#include <fmt/format.h>
+
+namespace penstock {
+
+void PrintProgramJson(const Program& program, const BatchShape& batch, JsonWriter* writer) {
+  const auto costs = [&](const Cost& cost) {
+    writer->Field("operations", cost.operations).Field("weight_bytes", cost.weight_bytes);
+    writer->Field("activation_bytes", cost.activation_bytes);
+    writer->Field("cache_bytes", cost.cache_bytes);
+  };
+  writer->BeginObject().Field("sequences", batch.sequences).Field("length", batch.length);
+  writer->Field("past", batch.past);
+  writer->Key("values").BeginArray();
+  for (const Value& value : program.values) {
+    writer->BeginObject().Field("rows", value.rows == Rows::kTokens ? "tokens" : "sequences");
+    writer->Field("width", value.width).EndObject();
+  }
+  writer->EndArray().Field("result", program.result).Key("ops").BeginArray();
+  for (const Op& op : program.ops) {
+    writer->BeginObject().Field("op", OpName(op)).Field("text", OpText(op));
+    costs(CostOf(program, op, batch));
+    writer->EndObject();
+  }
+  writer->EndArray().Field("value_bytes", ValueBytes(program, batch));
+  costs(CostOf(program, batch));
+  writer->EndObject();
+}
+
+std::string PrintProgram(const Program& program, const BatchShape& batch) {
+  std::string out =
+      fmt::format("program of {} x {} tokens{}: result %{}\n", batch.sequences, batch.length,
+                  batch.past > 0 ? fmt::format(" after {}", batch.past) : "", program.result);
+  for (size_t id = 0; id < program.values.size(); ++id) {
+    out += "  " + ValueText(program, static_cast<ValueId>(id)) + '\n';
+  }
+  const auto row = [&](const std::string& what, const Cost& cost) {
+    out += fmt::format("{:>12.3f} {:>12.1f} {:>14.1f} {:>10.1f}  {}\n", cost.operations / 1e6,
+                       static_cast<double>(cost.weight_bytes) / 1e3,
+                       static_cast<double>(cost.activation_bytes) / 1e3,
+                       static_cast<double>(cost.cache_bytes) / 1e3, what);
+  };
+  out += fmt::format("{:>12} {:>12} {:>14} {:>10}  op\n", "operations M", "weights kB",
+                     "activations kB", "cache kB");
+  for (const Op& op : program.ops) row(OpText(op), CostOf(program, op, batch));
+  row(fmt::format("all; values take {:.1f} kB",
+                  static_cast<double>(ValueBytes(program, batch)) / 1e3),
+      CostOf(program, batch));
+  return out;
+}
+
+void AddProgramFlags(CommandLine* line, ProgramFlags* program) {
+  CLI::Option* const shows =
+      line->app()
+          .add_flag("--program", program->wanted,
+                    "Also the operations it runs, with their shapes, bytes and multiply-adds.")
+          ->group("Output");
+  line->app()
+      .add_option("--sequences", program->sequences, "With --program: sequences of the batch.")
+      ->check(CLI::Range(1, 65536))
+      ->needs(shows)
+      ->type_name("N")
+      ->group("Output");
+  line->app()
+      .add_option("--length", program->length, "With --program: tokens of each sequence. [128]")
+      ->check(CLI::Range(1, 1'000'000))
+      ->needs(shows)
+      ->type_name("N")
+      ->group("Output");
+  line->app()
+      .add_option("--past", program->past,
+                  "With --program, of a decoder: tokens of each sequence that are cached. [0]")
+      ->check(CLI::Range(0, 10'000'000))
+      ->needs(shows)
+      ->type_name("N")
+      ->group("Output");
+}
+
+}  // namespace penstock
