@@ -12,20 +12,13 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
+#include "generate/generated.h"
 #include "generate/text_model.h"
-#include "sample/finish_check.h"
-#include "sample/sampler.h"
 #include "sample/sampling_options.h"
 
 namespace penstock {
 
-enum class FinishReason {
-  kStop,     // an end token or a stop string
-  kLength,   // as many tokens as were asked for
-  kContext,  // the context is full
-  kCaller,   // OnText said so
-};
-const char* FinishReasonName(FinishReason reason);  // "stop", "length", "context", "caller"
+class TextStream;  // text_stream.h
 
 struct GenerateRequest {
   std::vector<int32_t> prompt;  // tokens, at least one, fewer than the context
@@ -33,12 +26,6 @@ struct GenerateRequest {
   StopCondition stop;
   // Takes the text as it comes, whole characters; false ends the generation. May be empty.
   std::function<bool(std::string_view)> on_text;
-};
-
-struct GeneratedToken {
-  int32_t id = 0;
-  float logprob = 0;              // where SamplingOptions::logprobs
-  std::vector<TokenLogprob> top;  // the same
 };
 
 struct Generated {
@@ -73,10 +60,8 @@ class Generator {
 
  private:
   Generator(const TextModel* model, std::unique_ptr<StepRun> run);
-  struct Stream;
-  Status Check(const GenerateRequest& request) const;
   Status RunPrompt(const GenerateRequest& request, LogitSink* sink);
-  Status Decode(const GenerateRequest& request, Stream* stream, Generated* out);
+  Status Decode(const GenerateRequest& request, TextStream* stream, Generated* out);
 
   const TextModel* const model_;
   const std::unique_ptr<StepRun> run_;

@@ -1,0 +1,12 @@
+#include "generate/generated.h"
+
+#include <cstddef>
+
+namespace penstock {
+
+const char* FinishReasonName(FinishReason reason) {
+  constexpr const char* kNames[] = {"stop", "length", "context", "caller"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+}  // namespace penstock

@@ -1,0 +1,83 @@
+#include "generate/text_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock {
+
+size_t VocabularyOf(const TextModel& model) {
+  const Program& program = model.decoder->program();
+  return static_cast<size_t>(program.values[program.result].width);
+}
+
+Status CheckLengths(size_t prompt, const SamplingOptions& sampling, int32_t context) {
+  if (prompt == 0) return Status::InvalidArgument("the prompt has no token", "prompt");
+  if (prompt >= static_cast<size_t>(context)) {
+    return Status::InvalidArgument(
+        fmt::format("the prompt has {} tokens; the context holds {}, the text to come included",
+                    prompt, context),
+        "prompt");
+  }
+  const std::optional<int32_t>& most = sampling.max_tokens;
+  if (most && *most > 0 && prompt + static_cast<size_t>(*most) > static_cast<size_t>(context)) {
+    return Status::InvalidArgument(
+        fmt::format("{} tokens after a prompt of {} are {}; the context holds {}", *most, prompt,
+                    prompt + static_cast<size_t>(*most), context),
+        "max_tokens");
+  }
+  return Status::Ok();
+}
+
+Expected<TextStream> TextStream::Make(const TextModel& model, const SamplingOptions& sampling,
+                                      std::span<const int32_t> prompt, size_t workers) {
+  const size_t vocabulary = VocabularyOf(model);
+  const auto context = static_cast<size_t>(model.context());
+  const auto most = static_cast<size_t>(sampling.max_tokens.value_or(model.context()));
+  const size_t tokens_max = std::min(context, prompt.size() + most);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      Sampler sampler,
+      Sampler::Make(sampling, static_cast<int32_t>(vocabulary), tokens_max, workers));
+  PENSTOCK_ASSIGN_OR_RETURN(StopStrings stops,
+                            StopStrings::Make(sampling.stop, sampling.include_stop));
+  sampler.AddPrompt(prompt);
+  auto decoder = model.tokenizer->NewStreamDecoder(/*skip_special_tokens=*/true);
+  // The text goes on after the prompt: a word that begins with a space keeps it.
+  (void)decoder->Push(prompt.back());
+  const bool sums = sampler.wants_sums();
+  return TextStream(std::move(sampler), FinishCheck(sampling, model.end_ids), std::move(stops),
+                    CandidateSink(workers, vocabulary, sums), std::move(decoder), prompt.size(),
+                    context);
+}
+
+void TextStream::End(FinishReason reason) {
+  end_ = reason;
+  if (!stops_.Push(decoder_->Finish(), &text_)) stops_.Finish(&text_);
+}
+
+Status TextStream::Take(std::span<const float> logits) {
+  text_.clear();
+  SampledToken sampled;
+  PENSTOCK_RETURN_IF_ERROR(
+      sampler_.Sample(candidates_.Find(logits), static_cast<uint64_t>(length_), &sampled));
+  candidates_.Reset();
+  sampler_.Accept(sampled.id);
+  token_.id = sampled.id;
+  token_.logprob = sampled.logprob;
+  token_.top.assign(sampled.top.begin(), sampled.top.end());
+  const Finish finish = finish_.After(sampled.id, ++generated_);
+  ++length_;
+  if (finish == Finish::kStopToken) {
+    End(FinishReason::kStop);
+  } else if (stops_.Push(decoder_->Push(sampled.id), &text_)) {
+    end_ = FinishReason::kStop;
+  } else if (finish == Finish::kLength) {
+    End(FinishReason::kLength);
+  } else if (length_ >= context_) {
+    End(FinishReason::kContext);
+  }
+  return Status::Ok();
+}
+
+}  // namespace penstock

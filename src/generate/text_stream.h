@@ -1,0 +1,80 @@
+// TextStream: turns the logits of one text, position after position, into tokens and the tokens
+// into the text that is given out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+#include "generate/candidate_sink.h"
+#include "generate/generated.h"
+#include "generate/text_model.h"
+#include "sample/finish_check.h"
+#include "sample/sampler.h"
+#include "sample/stop_strings.h"
+
+namespace penstock {
+
+// Not thread-safe; but its sink is filled by the workers of a step. Allocates nothing after Make,
+// but for log-probabilities and long pieces of text.
+class TextStream {
+ public:
+  // `workers`: StepRun::workers. The model must outlive it. kInvalidArgument as
+  // SamplingOptions::Check.
+  static Expected<TextStream> Make(const TextModel& model, const SamplingOptions& sampling,
+                                   std::span<const int32_t> prompt, size_t workers);
+
+  // The sink of the step whose logits Take is given next, as its logit row 0.
+  CandidateSink* sink() { return &candidates_; }
+  uint64_t seed() const { return sampler_.seed(); }
+
+  // Chooses the next token. kInternal: logits that are not finite.
+  Status Take(std::span<const float> logits);
+
+  // Of the last Take.
+  const GeneratedToken& token() const { return token_; }
+  // What became certain with it: whole characters, perhaps none.
+  std::string_view text() const { return text_; }
+  // Why the text ends with it; no token may be taken after that.
+  std::optional<FinishReason> end() const { return end_; }
+  // The index of the stop string that ended it; -1: none.
+  int stop_string() const { return stops_.matched(); }
+
+ private:
+  TextStream(Sampler sampler, FinishCheck finish, StopStrings stops, CandidateSink candidates,
+             std::unique_ptr<StreamDecoder> decoder, size_t length, size_t context)
+      : sampler_(std::move(sampler)),
+        finish_(std::move(finish)),
+        stops_(std::move(stops)),
+        candidates_(std::move(candidates)),
+        decoder_(std::move(decoder)),
+        length_(length),
+        context_(context) {}
+  void End(FinishReason reason);
+
+  Sampler sampler_;
+  FinishCheck finish_;
+  StopStrings stops_;
+  CandidateSink candidates_;
+  std::unique_ptr<StreamDecoder> decoder_;
+  size_t length_;  // tokens of prompt and text
+  const size_t context_;
+  int64_t generated_ = 0;
+  GeneratedToken token_;
+  std::string text_;
+  std::optional<FinishReason> end_;
+};
+
+// The tokens of the vocabulary that `model` gives logits for.
+size_t VocabularyOf(const TextModel& model);
+
+// kInvalidArgument, field prompt: empty, or not shorter than the context; field max_tokens: they do
+// not fit beside the prompt. Messages have both numbers.
+Status CheckLengths(size_t prompt, const SamplingOptions& sampling, int32_t context);
+
+}  // namespace penstock
