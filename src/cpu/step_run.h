@@ -20,6 +20,11 @@ class CpuStepRun final : public StepRun {
 
   size_t workers() const override { return workers_.size(); }
   uint64_t block_bytes() const override { return shared_.cache.block_bytes(); }
+  int32_t group_blocks() const override { return kKvGroup; }
+  uint64_t CommittedBytes() const override { return shared_.cache.CommittedBytes(); }
+  uint64_t ReleaseBlocks(std::span<const int32_t> blocks) override {
+    return shared_.cache.Release(blocks);
+  }
   uint64_t HeldBytes() const override;
   Status Run(const StepBatch& batch, LogitSink* sink) override;
   StepProfile TakeProfile() override;

@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 
+#include "common/memory.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
 #include "cpu/random_blocks.h"
@@ -534,6 +535,47 @@ TEST(StepRun, TheSinkGetsEveryLogitOnce) {
   for (size_t row = 0; row < 3; ++row) {
     EXPECT_EQ(std::memcmp(sink.row(row).data(), run->logits(row).data(), 5003 * sizeof(float)), 0);
   }
+}
+
+// Pages of blocks that are idle go back to the system; texts in other blocks go on, and the blocks
+// are as good as new afterwards.
+TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
+  TinyShape shape;
+  shape.heads = shape.kv_heads = 8;
+  shape.head_size = 64;
+  const TinyWeights weights(shape, DType::kF32, 13);
+  TinyDecoder decoder(weights, DType::kF32, "", 2);
+  auto run = decoder.NewRun(DType::kF32, 64);
+  ASSERT_EQ(run->group_blocks(), 8);
+  EXPECT_EQ(run->CommittedBytes(), 0u);
+  const std::vector<int32_t> ids = RandomIds(shape, 690, 14);
+  const std::vector<float> want = RunInSteps(run.get(), shape, ids, {64});
+  const uint64_t of_one = run->CommittedBytes();
+  EXPECT_EQ(of_one, 24 * run->block_bytes());  // 22 blocks, whole groups
+  EXPECT_GE(of_one, 6u << 20);
+  RunInSteps(run.get(), shape, ids, {64}, /*first_block=*/64);
+  EXPECT_EQ(run->CommittedBytes(), 2 * of_one);
+
+  std::vector<int32_t> second(24);
+  std::iota(second.begin(), second.end(), 64);
+  const uint64_t before = ResidentBytes();
+  EXPECT_EQ(run->ReleaseBlocks(second), of_one);
+  EXPECT_EQ(run->CommittedBytes(), of_one);
+#ifndef __SANITIZE_THREAD__
+  EXPECT_LE(ResidentBytes() + of_one * 9 / 10, before);
+#endif
+
+  // The last token of the first text again, over its 689 cached ones.
+  std::vector<int32_t> blocks(22);
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i * 7 % 22);
+  const StepSequence sequence = {1, 689, blocks};
+  const int32_t row = 0;
+  ASSERT_TRUE(run->Run({std::span(ids).last(1), {&sequence, 1}, {&row, 1}}, nullptr).ok());
+  EXPECT_EQ(std::memcmp(run->logits(0).data(), &want[want.size() - run->logits(0).size()],
+                        run->logits(0).size_bytes()),
+            0);
+  EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, {64}, 64), want));
+  EXPECT_EQ(run->CommittedBytes(), 2 * of_one);
 }
 
 TEST(StepRun, RefusesHeadsThatAreTooLong) {

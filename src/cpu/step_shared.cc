@@ -108,6 +108,8 @@ void StepShared::Begin(const StepBatch& step) {
     first_places.push_back(places.size());
     const size_t blocks = CeilDiv(Size(one.past + one.rows), size_t{kKvBlockTokens});
     for (const int32_t id : one.blocks.first(blocks)) places.push_back(cache.PlaceOf(id));
+    const size_t written = Size(one.past) / kKvBlockTokens;
+    for (const int32_t id : one.blocks.first(blocks).subspan(written)) cache.WillWrite(id);
   }
 }
 

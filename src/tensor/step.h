@@ -1,12 +1,10 @@
 // Steps of a decoder: the tokens of a few sequences go through its program (tensor/program.h)
 // together; their keys and values are kept in a cache for the steps to come.
 //
-//   sequence   a text so far: `past` tokens are cached, `rows` new ones go through this step (1
-//   when
-//              it decodes, many for a prompt)
+//   sequence   a text so far: `past` tokens are cached, `rows` new ones go through this step (one
+//              when it decodes, many for a prompt)
 //   block      room in the cache for kKvBlockTokens tokens of one sequence, in all layers; the
-//   caller
-//              says which blocks a sequence has
+//              caller says which blocks a sequence has (kv/sequence.h)
 //
 // A token's results are the same to the bit whatever else is in the step, however its prompt was
 // cut into steps, on however many threads, and whether the tokens before it were computed now or
@@ -18,11 +16,10 @@
 #include <span>
 
 #include "common/dtype.h"
+#include "common/kv_block.h"
 #include "common/status.h"
 
 namespace penstock {
-
-inline constexpr int32_t kKvBlockTokens = 32;
 
 struct StepSequence {
   int32_t rows = 0;
@@ -97,7 +94,17 @@ class StepRun {
   virtual size_t workers() const = 0;
   // Bytes of a block of the cache, of all layers.
   virtual uint64_t block_bytes() const = 0;
-  // Bytes of activations and scratch; the cache takes block_bytes for each block that was written.
+  // Pages of the system are taken for a group of blocks when one of them is written, and given back
+  // for whole groups. Group g: blocks [g * group_blocks, (g + 1) * group_blocks).
+  virtual int32_t group_blocks() const { return 1; }
+  // Bytes of the groups that may have pages; about, for huge pages reach over their ends. Any
+  // thread.
+  virtual uint64_t CommittedBytes() const { return 0; }
+  // Gives the pages of groups back to the system, of those whose blocks are all in `blocks`, in any
+  // order; what was in them is lost. Between steps; takes up to 0.04 ms a MB, allocates nothing.
+  // Returns by how much CommittedBytes fell.
+  virtual uint64_t ReleaseBlocks(std::span<const int32_t> /*blocks*/) { return 0; }
+  // Bytes of activations and scratch; the cache takes CommittedBytes.
   virtual uint64_t HeldBytes() const = 0;
   // Runs a step; allocates nothing. `sink` may be null. kInvalidArgument, field: inputs (no rows,
   // more than StepOptions::rows, an id outside the vocabulary), sequences (rows that do not add up,

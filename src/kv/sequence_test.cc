@@ -1,0 +1,170 @@
+#include "kv/sequence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+std::vector<int32_t> Ids(int32_t first, size_t count) {
+  std::vector<int32_t> ids(count);
+  std::iota(ids.begin(), ids.end(), first);
+  return ids;
+}
+
+std::vector<int32_t> BlocksOf(const Sequence& sequence) {
+  return {sequence.blocks().begin(), sequence.blocks().end()};
+}
+
+void Grow(Sequence* sequence, const std::vector<int32_t>& ids) {
+  const Status status = sequence->Reserve(static_cast<int32_t>(ids.size()));
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  sequence->Append(ids);
+}
+
+TEST(Sequence, TakesABlockWhenTheLastIsFull) {
+  BlockPool pool(8, 8);
+  Sequence sequence(&pool, nullptr, 256);
+  EXPECT_EQ(sequence.MissingBlocks(1), 1);
+  for (int32_t i = 0; i < 100; ++i) {
+    ASSERT_TRUE(sequence.Reserve(1).ok());
+    ASSERT_TRUE(sequence.Reserve(1).ok());  // once more changes nothing
+    ASSERT_EQ(sequence.blocks().size(), static_cast<size_t>(i / 32 + 1));
+    ASSERT_EQ(sequence.length(), i);
+    sequence.Append(std::vector<int32_t>{i});
+  }
+  EXPECT_EQ(BlocksOf(sequence), (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(sequence.MissingBlocks(28), 0);
+  EXPECT_EQ(sequence.MissingBlocks(29), 1);
+}
+
+TEST(Sequence, BlocksStayWhereTheyAreInMemory) {
+  BlockPool pool(100);
+  Sequence sequence(&pool, nullptr, 3200);
+  Grow(&sequence, Ids(0, 1));
+  const int32_t* const at = sequence.blocks().data();
+  Grow(&sequence, Ids(0, 3199));
+  EXPECT_EQ(sequence.blocks().data(), at);
+}
+
+TEST(Sequence, ShortageIsToldInNumbersAndChangesNothing) {
+  BlockPool pool(4);
+  PrefixCache cache(&pool);
+  Sequence one(&pool, &cache, 1000), two(&pool, &cache, 1000);
+  Grow(&one, Ids(0, 64));
+  Grow(&two, Ids(500, 20));
+  const Status status = two.Reserve(60);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "2 blocks of the cache are needed, 1 of 4 are available");
+  EXPECT_EQ(two.blocks().size(), 1u);
+  EXPECT_EQ(pool.available(), 1);
+  // The other is preempted. Its blocks are taken as they are needed.
+  one.Release();
+  EXPECT_EQ(pool.available(), 3);
+  EXPECT_TRUE(two.Reserve(60).ok());
+  EXPECT_EQ(pool.counts().evictions, 1u);
+  two.Release();
+  EXPECT_EQ(one.TakeCached(Ids(0, 65)), 32);  // from what is left of its own
+}
+
+TEST(Sequence, TheContextIsALimit) {
+  BlockPool pool(100);
+  Sequence sequence(&pool, nullptr, 70);
+  EXPECT_TRUE(sequence.Reserve(70).ok());
+  const Status status = sequence.Reserve(71);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "context");
+  EXPECT_EQ(status.message(), "71 tokens after 0 are more than the context of 70");
+  PrefixCache cache(&pool);
+  Sequence longer(&pool, &cache, 1000), shorter(&pool, &cache, 70);
+  Grow(&longer, Ids(0, 200));
+  EXPECT_EQ(shorter.TakeCached(Ids(0, 200)), 64);
+}
+
+TEST(Sequence, ForksShareWholeBlocksOnly) {
+  for (const bool cached : {false, true}) {
+    BlockPool pool(16);
+    PrefixCache cache(&pool);
+    PrefixCache* const used = cached ? &cache : nullptr;
+    Sequence first(&pool, used, 1000), second(&pool, used, 1000), third(&pool, used, 1000);
+    Grow(&first, Ids(0, 70));
+    second.Fork(first);
+    EXPECT_EQ(second.length(), 64);
+    Grow(&second, Ids(64, 6));
+    third.Fork(second);
+    for (Sequence* one : {&first, &second}) Grow(one, Ids(one == &first ? 100 : 200, 40));
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(first.blocks()[i], second.blocks()[i]);
+      EXPECT_EQ(first.blocks()[i], third.blocks()[i]);
+      EXPECT_EQ(pool.references(first.blocks()[i]), 3);
+    }
+    EXPECT_NE(first.blocks()[2], second.blocks()[2]);
+    EXPECT_EQ(pool.counts().in_use, 2 + 2 + 2);
+    first.Release();
+    second.Release();
+    EXPECT_EQ(pool.counts().in_use, 2);
+    EXPECT_EQ(third.length(), 64);
+  }
+}
+
+TEST(Sequence, TruncateKeepsWhatOthersRead) {
+  BlockPool pool(16);
+  PrefixCache cache(&pool);
+  Sequence sequence(&pool, &cache, 1000);
+  Grow(&sequence, Ids(0, 80));
+  ASSERT_TRUE(sequence.Reserve(100).ok());
+  EXPECT_EQ(sequence.Truncate(80), 80);  // reserved room
+  EXPECT_EQ(sequence.blocks().size(), 3u);
+  EXPECT_EQ(sequence.Truncate(70), 70);  // in its own block
+  Grow(&sequence, Ids(70, 26));
+  EXPECT_EQ(cache.CachedTokens(0, Ids(0, 97)), 96u);
+  EXPECT_EQ(sequence.Truncate(95), 64);  // that block is known now
+  EXPECT_EQ(sequence.Truncate(32), 32);
+  EXPECT_EQ(cache.CachedTokens(0, Ids(0, 97)), 96u);
+  EXPECT_EQ(sequence.TakeCached(Ids(0, 97)), 64);
+  EXPECT_EQ(sequence.Truncate(0), 0);
+  EXPECT_TRUE(sequence.blocks().empty());
+
+  Sequence plain(&pool, nullptr, 1000), fork(&pool, nullptr, 1000);
+  Grow(&plain, Ids(0, 64));
+  EXPECT_EQ(plain.Truncate(50), 50);  // whole once, but its own
+  Grow(&plain, Ids(50, 14));
+  fork.Fork(plain);
+  EXPECT_EQ(plain.Truncate(50), 32);
+  EXPECT_EQ(fork.Truncate(50), 50);
+}
+
+TEST(Sequence, ALaterChunkTakesWhatAnotherHasComputedMeanwhile) {
+  BlockPool pool(32);
+  PrefixCache cache(&pool);
+  Sequence slow(&pool, &cache, 1000), quick(&pool, &cache, 1000);
+  Grow(&slow, Ids(0, 32));
+  ASSERT_TRUE(slow.Reserve(64).ok());
+  Grow(&quick, Ids(0, 200));
+  EXPECT_EQ(slow.TakeCached(Ids(0, 150)), 96);
+  EXPECT_EQ(slow.length(), 128);
+  Grow(&slow, Ids(128, 5));
+  EXPECT_EQ(slow.TakeCached(Ids(0, 200)), 0);  // not at the end of a block
+  EXPECT_EQ(slow.length(), 133);
+}
+
+TEST(Sequence, NothingIsLeftInUse) {
+  BlockPool pool(16);
+  PrefixCache cache(&pool);
+  {
+    Sequence one(&pool, &cache, 1000), two(&pool, nullptr, 1000);
+    Grow(&one, Ids(0, 80));
+    Grow(&two, Ids(0, 80));
+    ASSERT_TRUE(two.Reserve(100).ok());
+  }
+  EXPECT_EQ(pool.counts().in_use, 0);
+  EXPECT_EQ(pool.counts().idle, 3);
+  EXPECT_EQ(pool.counts().free, 13);
+}
+
+}  // namespace
+}  // namespace penstock
