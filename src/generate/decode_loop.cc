@@ -1,0 +1,417 @@
+// The step thread of DecodeScheduler.
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "common/exception_status.h"
+#include "common/log.h"
+#include "generate/decode_scheduler_impl.h"
+#include "sched/clock_math.h"
+
+namespace penstock {
+namespace {
+
+bool Before(const DecodeSequence& a, const DecodeSequence& b) {
+  return a.owner->number != b.owner->number ? a.owner->number < b.owner->number
+                                            : a.sample < b.sample;
+}
+
+// Into its place in the order of arrival.
+void Insert(std::unique_ptr<DecodeSequence> sequence,
+            std::vector<std::unique_ptr<DecodeSequence>>* to) {
+  auto at = to->end();
+  while (at != to->begin() && Before(*sequence, **std::prev(at))) --at;
+  to->insert(at, std::move(sequence));
+}
+
+StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& model) {
+  StepLimits limits;
+  limits.rows_max = std::min(DecodeScheduler::kPromptRows, model.context()) + options.sequences_max;
+  limits.cost = options.cost;
+  return limits;
+}
+
+}  // namespace
+
+DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in,
+                            Metrics* metrics_in, std::unique_ptr<StepRun> run_in)
+    : model(model_in),
+      options(options_in),
+      metrics(SchedulerMetrics::Of(metrics_in, options.model)),
+      series(DecodeMetrics::Of(metrics_in, options.model)),
+      run(std::move(run_in)),
+      pool(options.cache_blocks, run->group_blocks()),
+      own_gate(1),
+      gate(options.gate != nullptr ? options.gate : &own_gate),
+      admission({options.max_queued_tokens, options.max_queued_rows}, &metrics, &work_ready),
+      turn(gate, this),
+      former(LimitsOf(options, *model)),
+      sink(static_cast<size_t>(options.sequences_max)),
+      released(static_cast<size_t>(options.cache_blocks)) {
+  if (options.prefix_cache) prefixes.emplace(&pool);
+  const auto most = static_cast<size_t>(options.sequences_max);
+  formed.reserve(most);
+  running.reserve(most);
+  sequences.reserve(most);
+  logit_rows.reserve(most);
+  ids.reserve(static_cast<size_t>(LimitsOf(options, *model).rows_max));
+}
+
+// --- Any thread -------------------------------------------------------------------------------
+
+void DecodeScheduler::Impl::Start() {
+  ShowCounts();
+  if (!options.manual) thread = std::thread([this] { Main(); });
+}
+
+Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amount) {
+  auto owner = std::make_shared<TakenJob>();
+  owner->counted = amount(*job);
+  owner->submitted = Now();
+  owner->usage.prompt_tokens = static_cast<int32_t>(job->prompt.size());
+  owner->open_samples = job->samples;
+  owner->job = std::move(job);
+  std::vector<std::unique_ptr<DecodeSequence>> made;
+  SamplingOptions sampling = owner->job->sampling;
+  for (int32_t i = 0; i < owner->job->samples; ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        TextStream stream, TextStream::Make(*model, sampling, owner->job->prompt, run->workers()));
+    // Samples without a seed draw one each; with one, each has its own.
+    if (sampling.seed) ++*sampling.seed;
+    made.push_back(std::make_unique<DecodeSequence>(
+        owner, i, std::move(stream), &pool, prefixes ? &*prefixes : nullptr, model->context()));
+    made.back()->follows = i > 0;
+  }
+  const Priority priority = owner->priority();
+  std::unique_lock lock(inbox_mutex);
+  inbox.reserve(inbox.size() + made.size());
+  PENSTOCK_RETURN_IF_ERROR(admission.CountIn(priority, owner->counted));
+  owner->number = ++last_number;
+  for (auto& sequence : made) inbox.push_back(std::move(sequence));
+  jobs[static_cast<size_t>(priority)].fetch_add(1, std::memory_order_seq_cst);
+  inbox_full.store(true, std::memory_order_release);
+  lock.unlock();
+  if (priority == Priority::kInteractive) gate->SeeInteractive(Nanoseconds(owner->submitted));
+  work_ready.NotifyOne();
+  return Status::Ok();
+}
+
+void DecodeScheduler::Impl::Stop() {
+  admission.Stop();
+  work_ready.NotifyAll();
+  if (thread.joinable()) thread.join();
+}
+
+void DecodeScheduler::Impl::ReleaseSoon() {
+  release_wanted.store(true, std::memory_order_seq_cst);
+  work_ready.NotifyOne();
+}
+
+GateDemand DecodeScheduler::Impl::Demand() const {
+  GateDemand demand;
+  demand.interactive = jobs[0].load(std::memory_order_seq_cst) > 0;
+  demand.bulk = demand.bulk_pending = jobs[1].load(std::memory_order_seq_cst) > 0;
+  return demand;
+}
+
+// --- The step thread --------------------------------------------------------------------------
+
+void DecodeScheduler::Impl::Main() {
+  pthread_setname_np(pthread_self(), "decode-steps");
+  while (AwaitWork()) {
+    // Exceptions are caught nearer to their job; here all jobs that run are at fault.
+    if (RunGuarded("the step thread", [&] {
+          while (StepOnce()) {
+          }
+        })) {
+      continue;
+    }
+    turn.Drop();
+    while (!running.empty()) {
+      EndJob(running.front()->owner.get(),
+             MakeStatus(StatusCode::kResourceExhausted, "out of memory"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+bool DecodeScheduler::Impl::AwaitWork() {
+  while (true) {
+    const EventCount::Key key = work_ready.PrepareWait();
+    const bool release = release_wanted.exchange(false, std::memory_order_seq_cst);
+    const bool over = admission.stopping() && admission.empty();
+    if (over || release || HasWork()) {
+      work_ready.CancelWait();
+      if (release) ReleaseIdle(true);
+      if (over) return false;
+      if (HasWork()) return true;
+      continue;
+    }
+    const bool releases = options.idle_release_s > 0 && run->CommittedBytes() > 0;
+    const bool woken = !releases;
+    work_ready.Wait(key, releases ? static_cast<int64_t>(options.idle_release_s * 1e9) : -1);
+    if (!woken && !HasWork()) ReleaseIdle(false);
+  }
+}
+
+bool DecodeScheduler::Impl::TakeTurn() {
+  const auto asked = Now();
+  ComputeGate::Answer answer = turn.Ask();
+  if (answer == ComputeGate::Answer::kWaits && options.manual) return false;
+  if (answer == ComputeGate::Answer::kWaits) answer = turn.Wait();
+  if (answer != ComputeGate::Answer::kGranted) return false;
+  metrics.classes[static_cast<size_t>(turn.priority())].gate_wait->Observe(Seconds(Now() - asked));
+  return true;
+}
+
+bool DecodeScheduler::Impl::StepOnce() {
+  TakeInbox();
+  EndDead(Now());
+  if (running.empty() && waiting.empty()) {
+    turn.Drop();
+    ShowCounts();
+    return false;
+  }
+  if (!TakeTurn()) return false;
+  const Clock::time_point began = Now();
+  TakeInbox();
+  EndDead(began);
+  Activate();
+  formed.clear();
+  for (const auto& sequence : running) formed.push_back(sequence.get());
+  const StepDemand demand = {turn.priority(), gate->waiting() > 0, began};
+  const int32_t rows =
+      former.Form(&formed, demand, [&](DecodeSequence* sequence) { Preempt(sequence); });
+  if (rows == 0) {
+    turn.End(0, Demand());
+    return true;
+  }
+  if (turn.priority() == Priority::kInteractive) gate->SeeInteractive(Nanoseconds(began));
+  const Status status = RunStep(formed, began);
+  const Clock::time_point done = Now();
+  const auto took = done - began;
+  metrics.classes[static_cast<size_t>(turn.priority())].gate_turn->Observe(Seconds(took));
+  turn.End(std::max<int64_t>(1, std::chrono::nanoseconds(took).count()), Demand());
+  if (!status.ok()) {
+    // One job less; the others are tried again.
+    const auto failed = std::find_if(formed.begin(), formed.end(),
+                                     [](const auto* sequence) { return sequence->rows > 0; });
+    EndJob((*failed)->owner.get(), Status(StatusCode::kInternal, status.message()));
+    return true;
+  }
+  admission.Drained({rows, static_cast<int64_t>(logit_rows.size())}, Seconds(took), 1);
+  Deliver(formed, done);
+  series.sample_duration.Observe(Seconds(Now() - done));
+  ShowCounts();
+  return true;
+}
+
+void DecodeScheduler::Impl::TakeInbox() {
+  if (!inbox_full.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(inbox_mutex);
+  // With room for those that are preempted.
+  waiting.reserve(waiting.size() + inbox.size() + static_cast<size_t>(options.sequences_max));
+  for (auto& sequence : inbox) waiting.push_back(std::move(sequence));
+  inbox.clear();
+  inbox_full.store(false, std::memory_order_relaxed);
+}
+
+void DecodeScheduler::Impl::EndDead(Clock::time_point now) {
+  const auto dead = [&](const auto& list) -> TakenJob* {
+    for (const auto& sequence : list) {
+      if (!sequence->owner->job->context.CheckWanted(now).ok()) return sequence->owner.get();
+    }
+    return nullptr;
+  };
+  while (TakenJob* const owner = dead(running)) {
+    EndJob(owner, owner->job->context.CheckWanted(now, "the time for the generation is over"));
+  }
+  while (TakenJob* const owner = dead(waiting)) {
+    EndJob(owner, owner->job->context.CheckWanted(now));
+  }
+}
+
+void DecodeScheduler::Impl::Activate() {
+  // Bulk begins when no interactive sequence waits.
+  if (!waiting.empty() && ActivateClass(Priority::kInteractive)) ActivateClass(Priority::kBulk);
+}
+
+// True: none of the class is left waiting.
+bool DecodeScheduler::Impl::ActivateClass(Priority priority) {
+  for (size_t i = 0; i < waiting.size();) {
+    if (waiting[i]->owner->priority() != priority) {
+      ++i;
+      continue;
+    }
+    if (running.size() >= static_cast<size_t>(options.sequences_max) || !Fits(waiting[i].get())) {
+      return false;
+    }
+    auto sequence = std::move(waiting[i]);
+    waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(i));
+    Insert(std::move(sequence), &running);
+  }
+  return true;
+}
+
+// Whether the cache has room for all its tokens so far, and a block more for each that runs, so
+// that it need not be preempted at once.
+bool DecodeScheduler::Impl::Fits(DecodeSequence* sequence) {
+  if (running.empty() || sequence->follows) return true;
+  if (pool.available() == blocked_available) return false;  // as at the last look
+  sequence->TakeCached();
+  const int32_t spare = static_cast<int32_t>(running.size()) + 1;
+  if (sequence->cache.MissingBlocks(sequence->remaining()) + spare <= pool.available()) {
+    blocked_available = -1;
+    return true;
+  }
+  sequence->cache.Release();
+  blocked_available = pool.available();
+  return false;
+}
+
+void DecodeScheduler::Impl::Preempt(DecodeSequence* sequence) {
+  sequence->cache.Release();
+  sequence->rows = 0;
+  std::erase(formed, sequence);
+  const auto at = std::find_if(running.begin(), running.end(),
+                               [&](const auto& one) { return one.get() == sequence; });
+  auto taken = std::move(*at);
+  running.erase(at);
+  Insert(std::move(taken), &waiting);
+  series.preemptions.Add();
+}
+
+Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
+                                      Clock::time_point began) {
+  ids.clear();
+  sequences.clear();
+  logit_rows.clear();
+  sink.Clear();
+  for (DecodeSequence* sequence : with) {
+    sequence->logit_row = -1;
+    if (sequence->rows == 0) continue;
+    TakenJob* const owner = sequence->owner.get();
+    if (owner->started == Clock::time_point()) {
+      owner->started = began;
+      owner->usage.queue_s = Seconds(began - owner->submitted);
+      metrics.queue_duration.Observe(owner->usage.queue_s);
+    }
+    const auto step_ids = sequence->step_ids();
+    ids.insert(ids.end(), step_ids.begin(), step_ids.end());
+    sequences.push_back({sequence->rows, sequence->cache.length(), sequence->cache.blocks()});
+    if (sequence->rows < sequence->remaining()) continue;
+    sequence->logit_row = static_cast<int32_t>(logit_rows.size());
+    logit_rows.push_back(static_cast<int32_t>(ids.size()) - 1);
+    sink.Push(sequence->stream.sink());
+  }
+  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, sequences, logit_rows}, &sink));
+  series.step_duration.Observe(Seconds(Now() - began));
+  series.step_rows.Observe(static_cast<double>(ids.size()));
+  return Status::Ok();
+}
+
+void DecodeScheduler::Impl::Deliver(const std::vector<DecodeSequence*>& with,
+                                    Clock::time_point now) {
+  // All caches first: what ends below leaves the lists.
+  for (DecodeSequence* sequence : with) {
+    if (sequence->rows == 0) continue;
+    if (sequence->rows > 1) series.prompt_tokens.Add(static_cast<uint64_t>(sequence->rows));
+    sequence->cache.Append(sequence->step_ids());
+  }
+  for (size_t i = 0; i < running.size();) {
+    DecodeSequence* const sequence = running[i].get();
+    const size_t before = running.size();
+    if (sequence->rows > 0 && sequence->logit_row >= 0) TakeToken(sequence, now);
+    // One that ended is gone, perhaps with others of its job.
+    i = running.size() == before ? i + 1 : 0;
+  }
+}
+
+void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_point now) {
+  // Ending the last sample frees the sequence, not the job.
+  const std::shared_ptr<TakenJob> owner = sequence->owner;
+  const auto row = static_cast<size_t>(std::exchange(sequence->logit_row, -1));
+  sequence->rows = 0;
+  Status status = Status::Ok();
+  try {
+    status = sequence->stream.Take(run->logits(row));
+    if (status.ok()) sequence->ids.push_back(sequence->stream.token().id);
+  } catch (...) {
+    status = ExceptionStatus();
+  }
+  if (!status.ok()) return EndJob(owner.get(), status);
+  if (owner->first_token == Clock::time_point()) {
+    owner->first_token = now;
+    owner->usage.prompt_s = Seconds(now - owner->started);
+    series.first_token.Observe(Seconds(now - owner->submitted));
+    series.cached_tokens.Add(static_cast<uint64_t>(owner->usage.cached_tokens));
+    if (owner->job->samples > 1) ReleaseFollowers(*sequence);
+  }
+  if (sequence->last_token != Clock::time_point()) {
+    series.inter_token.Observe(Seconds(now - sequence->last_token));
+  }
+  sequence->last_token = now;
+  owner->usage.decode_s = Seconds(now - owner->first_token);
+  ++owner->usage.completion_tokens;
+  series.generated_tokens.Add();
+  const TextStream& stream = sequence->stream;
+  DecodeSink* const to = owner->job->sink.get();
+  to->OnToken(sequence->sample, stream.token(), stream.text());
+  if (!stream.end()) return;
+  to->OnSampleEnd(sequence->sample, *stream.end(), {}, stream.stop_string());
+  if (--owner->open_samples == 0) return EndJob(owner.get(), Status::Ok());
+  Drop([&](const DecodeSequence& one) { return &one == sequence; });
+}
+
+void DecodeScheduler::Impl::ReleaseFollowers(const DecodeSequence& first) {
+  for (const auto& list : {&running, &waiting}) {
+    for (const auto& sequence : *list) {
+      if (sequence->owner != first.owner || !std::exchange(sequence->follows, false)) continue;
+      if (list == &running) sequence->cache.Fork(first.cache);
+    }
+  }
+}
+
+void DecodeScheduler::Impl::Drop(const std::function<bool(const DecodeSequence&)>& dead) {
+  for (auto* list : {&running, &waiting}) {
+    std::erase_if(*list, [&](const auto& sequence) { return dead(*sequence); });
+  }
+  blocked_available = -1;
+}
+
+void DecodeScheduler::Impl::EndJob(TakenJob* owner, const Status& status) {
+  // Its sequences own it.
+  std::shared_ptr<TakenJob> kept;
+  Drop([&](const DecodeSequence& sequence) {
+    if (sequence.owner.get() != owner) return false;
+    kept = sequence.owner;
+    return true;
+  });
+  if (status.code() != StatusCode::kOk) metrics.CountDropped(status.code(), 1);
+  const Priority priority = owner->priority();
+  jobs[static_cast<size_t>(priority)].fetch_sub(1, std::memory_order_seq_cst);
+  admission.CountOut(priority, owner->counted, false);
+  owner->job->sink->OnEnd(status, owner->usage);
+}
+
+void DecodeScheduler::Impl::ReleaseIdle(bool all) {
+  if (all) pool.EvictIdleSince(INT64_MAX, pool.blocks());
+  const size_t count = pool.Uncommit(0, released);
+  run->ReleaseBlocks(std::span(released).first(count));
+  ShowCounts();
+}
+
+void DecodeScheduler::Impl::ShowCounts() {
+  const BlockCounts counts = pool.counts();
+  series.running.Set(static_cast<int64_t>(running.size()));
+  series.waiting.Set(static_cast<int64_t>(waiting.size()));
+  series.blocks.Set(counts.blocks);
+  series.blocks_used.Set(counts.in_use);
+  series.blocks_cached.Set(counts.idle);
+  series.evictions.Add(counts.evictions - std::exchange(evictions, counts.evictions));
+}
+
+}  // namespace penstock

@@ -1,0 +1,109 @@
+// DecodeScheduler: generates text for many requests at once with one model.
+//
+//   Submit, any thread   the job goes to the inbox
+//   step thread          takes the inbox; forms a step: a row for each sequence that decodes, then
+//                        chunks of prompts under a time budget; takes a turn at the processor
+//                        (tensor/compute_gate.h); runs it; samples; hands tokens to sinks
+//
+// The step thread owns all sequences, the pool of cache blocks and the prefix cache, so nothing
+// between two tokens takes a lock that another thread holds for long.
+//
+// Order
+//   step      Every sequence that decodes has a row in every step, so each stream keeps its pace.
+//   prompts   Beside them prompts may take until the step lasts max(2 x a step without them,
+//             kChunkS), by costs fitted when the engine was loaded. The shortest remaining prompt
+//             goes first; a prompt's rank improves with the time it has waited, so a long one ends
+//             too. Without sequences that decode, a chunk has up to kPromptRows tokens.
+//   classes   Interactive before bulk: bulk prompts begin when no interactive one waits. The gate
+//             ages bulk work over all engines.
+//   memory    Blocks of the cache are taken as sequences grow. Where none is left, the newest
+//             sequence gives its blocks back and is recomputed later, to the same bits.
+// Text does not depend on any of this: a token's bits are the same in any step (tensor/step.h).
+//
+// A job whose client has left, or whose deadline has passed, ends within a step; its blocks are
+// free then.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/request_context.h"
+#include "common/status.h"
+#include "generate/decode_job.h"
+#include "generate/step_cost.h"
+#include "generate/text_model.h"
+#include "metrics/metrics.h"
+#include "tensor/compute_gate.h"
+
+namespace penstock {
+
+struct DecodeSchedulerOptions {
+  // Sequences that may be in a step at once.
+  int32_t sequences_max = 64;
+  // Of all jobs that wait or run: tokens of prompts and, as estimated, to come; three quarters of
+  // it bulk.
+  int64_t max_queued_tokens = 1 << 20;
+  int64_t max_queued_rows = 1024;  // samples of these jobs
+  // Blocks of the cache, of kKvBlockTokens tokens each; at least those of one context.
+  int32_t cache_blocks = 0;
+  bool prefix_cache = true;
+  // After so long idle, pages of the cache that hold no prefix are given back; 0: never.
+  double idle_release_s = 60;
+  StepCost cost;                // fitted; empty: a fixed number of prompt tokens a step
+  ComputeGate* gate = nullptr;  // null: one of its own
+  // For tests: another clock; no thread, Step() does the work.
+  std::function<Clock::time_point()> now;
+  bool manual = false;
+  std::string model;  // value of the `model` label of the metrics
+};
+
+struct DecodeStats {
+  int32_t running = 0;  // sequences
+  int32_t waiting = 0;  // jobs
+  int64_t blocks = 0, blocks_used = 0, blocks_cached = 0;
+  uint64_t block_bytes = 0;
+};
+
+class DecodeScheduler {
+ public:
+  // Tokens of prompts that are run in one step.
+  static constexpr int32_t kPromptRows = 512;
+
+  // `model` and `metrics` must outlive it. kResourceExhausted: no memory for cache or activations.
+  // `run`: null but in tests and simulations.
+  static Expected<std::unique_ptr<DecodeScheduler>> Make(const TextModel* model,
+                                                         const DecodeSchedulerOptions& options,
+                                                         Metrics* metrics,
+                                                         std::unique_ptr<StepRun> run = nullptr);
+  ~DecodeScheduler();  // Stop()
+
+  // OK: the job is taken, and its sink gets OnEnd once. Else the sink is never called:
+  //   kInvalidArgument    prompt (empty, or not shorter than the context: both numbers), n, or a
+  //                       setting of sampling; max_tokens that do not fit beside the prompt
+  //   kResourceExhausted  too much work waits; retry_after_s from the rate at which it drains
+  //   kPayloadTooLarge    the job alone is over the bound
+  //   kUnavailable        Stop() was called
+  Status Submit(std::unique_ptr<DecodeJob> job);
+
+  // Manual mode: forms and runs one step on this thread. False: there is nothing to do.
+  bool Step();
+
+  // Refuses new jobs, finishes those taken and joins the step thread. May be called twice, but not
+  // by a sink.
+  void Stop();
+
+  int32_t context() const;
+  DecodeStats stats() const;
+  uint64_t HeldBytes() const;
+  // Has the step thread give back, when it is idle, pages of the cache and the prefixes in them.
+  void ReleaseMemory();
+
+ private:
+  struct Impl;
+  explicit DecodeScheduler(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,116 @@
+// The inside of DecodeScheduler: decode_scheduler.cc has what callers see, decode_loop.cc the step
+// thread. Order and ownership: decode_scheduler.h.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/event_count.h"
+#include "common/int_math.h"
+#include "generate/decode_metrics.h"
+#include "generate/decode_scheduler.h"
+#include "generate/decode_sequence.h"
+#include "generate/step_former.h"
+#include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
+#include "sched/admission.h"
+#include "sched/scheduler_metrics.h"
+
+namespace penstock {
+
+// Gives each logit row's logits to the sink of its sequence.
+class StepSink final : public LogitSink {
+ public:
+  explicit StepSink(size_t rows) { sinks_.reserve(rows); }
+  void Clear() { sinks_.clear(); }
+  void Push(CandidateSink* sink) { sinks_.push_back(sink); }
+  void Add(size_t worker, size_t row, std::span<const float> logits, size_t first_id) override {
+    sinks_[row]->Add(worker, 0, logits, first_id);
+  }
+
+ private:
+  std::vector<CandidateSink*> sinks_;
+};
+
+struct DecodeScheduler::Impl final : GateClient {
+  using AmountFn = Admission::Amount (*)(const DecodeJob&);
+
+  Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in, Metrics* metrics,
+       std::unique_ptr<StepRun> run_in);
+  ~Impl() override = default;
+
+  // --- Any thread
+  void Start();
+  Status Take(std::unique_ptr<DecodeJob> job, AmountFn amount);
+  void Stop();
+  void ReleaseSoon();
+  GateDemand Demand() const override;
+  bool HasWork() const {
+    return jobs[0].load(std::memory_order_seq_cst) + jobs[1].load(std::memory_order_seq_cst) > 0;
+  }
+  Clock::time_point Now() const { return options.now ? options.now() : Clock::now(); }
+
+  // --- The step thread (decode_loop.cc)
+  void Main();
+  bool AwaitWork();
+  bool StepOnce();
+  bool TakeTurn();
+  void TakeInbox();
+  void EndDead(Clock::time_point now);
+  void Activate();
+  bool ActivateClass(Priority priority);
+  bool Fits(DecodeSequence* sequence);
+  void Preempt(DecodeSequence* sequence);
+  Status RunStep(const std::vector<DecodeSequence*>& formed, Clock::time_point began);
+  void Deliver(const std::vector<DecodeSequence*>& formed, Clock::time_point now);
+  void TakeToken(DecodeSequence* sequence, Clock::time_point now);
+  void ReleaseFollowers(const DecodeSequence& first);
+  // Ends a job, and its sequences, which leave the lists.
+  void EndJob(TakenJob* owner, const Status& status);
+  void Drop(const std::function<bool(const DecodeSequence&)>& dead);
+  void ReleaseIdle(bool all);
+  void ShowCounts();
+
+  const TextModel* const model;
+  const DecodeSchedulerOptions options;
+  SchedulerMetrics metrics;
+  DecodeMetrics series;
+  const std::unique_ptr<StepRun> run;
+  BlockPool pool;
+  std::optional<PrefixCache> prefixes;
+  ComputeGate own_gate;
+  ComputeGate* const gate;
+  EventCount work_ready;
+  Admission admission;
+  std::array<std::atomic<int64_t>, kPriorities> jobs{};  // taken and not ended, by class
+  std::atomic<bool> release_wanted{false};
+
+  std::mutex inbox_mutex;
+  std::vector<std::unique_ptr<DecodeSequence>> inbox;  // under inbox_mutex
+  uint64_t last_number = 0;                            // under inbox_mutex
+  std::atomic<bool> inbox_full{false};
+
+  // --- The step thread's own
+  ComputeGate::Turn turn;
+  StepFormer former;
+  // Both in the order of arrival.
+  std::vector<std::unique_ptr<DecodeSequence>> waiting;
+  std::vector<std::unique_ptr<DecodeSequence>> running;
+  std::vector<DecodeSequence*> formed;  // the running ones, while a step is formed
+  StepSink sink;
+  std::vector<int32_t> ids;
+  std::vector<StepSequence> sequences;
+  std::vector<int32_t> logit_rows;
+  std::vector<int32_t> released;   // blocks
+  int32_t blocked_available = -1;  // blocks there were when a sequence did not fit
+  uint64_t evictions = 0;          // shown in the series
+  std::thread thread;
+};
+
+}  // namespace penstock

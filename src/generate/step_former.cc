@@ -1,0 +1,96 @@
+#include "generate/step_former.h"
+
+#include <algorithm>
+
+#include "sched/clock_math.h"
+
+namespace penstock {
+void StepFormer::Add(DecodeSequence* sequence, int32_t rows) {
+  sequence->rows = rows;
+  rows_ += rows;
+  work_ += StepCost::Work(rows, sequence->cache.length());
+  predicted_s_ = limits_.cost.Seconds(rows_, work_);
+}
+
+int32_t StepFormer::Form(std::vector<DecodeSequence*>* running, const StepDemand& demand,
+                         const Preempt& preempt) {
+  rows_ = 0;
+  decoding_ = 0;
+  work_ = 0;
+  predicted_s_ = 0;
+  for (DecodeSequence* sequence : *running) sequence->rows = 0;
+  TakeDecoding(running, preempt);
+  TakePrompts(*running, demand);
+  // Prompts that are cached in part may hold all blocks, so that none can go on.
+  while (rows_ == 0 && running->size() > 1) {
+    preempt(running->back());
+    TakePrompts(*running, demand);
+  }
+  return rows_;
+}
+
+void StepFormer::TakeDecoding(std::vector<DecodeSequence*>* running, const Preempt& preempt) {
+  // By index: preempted sequences leave the end of `running`.
+  for (size_t i = 0; i < running->size() && rows_ < limits_.rows_max; ++i) {
+    DecodeSequence* const sequence = (*running)[i];
+    if (!sequence->decodes() || sequence->follows) continue;
+    bool room = sequence->cache.Reserve(1).ok();
+    while (!room && i + 1 < running->size()) {
+      preempt(running->back());
+      room = sequence->cache.Reserve(1).ok();
+    }
+    if (!room) continue;  // the newest of all: those before it go on
+    Add(sequence, 1);
+    ++decoding_;
+  }
+}
+
+double StepFormer::Budget(const StepDemand& demand) const {
+  if (decoding_ > 0) return std::max(2 * predicted_s_, limits_.shared_s);
+  return demand.others_wait ? limits_.shared_s : limits_.alone_s;
+}
+
+int32_t StepFormer::ChunkOf(const DecodeSequence& sequence, double seconds) const {
+  int32_t rows = kChunkUnknown;
+  if (limits_.cost.known()) {
+    const double taken = rows_ == 0 ? limits_.cost.fixed_s : predicted_s_;
+    rows = limits_.cost.RowsWithin(seconds, taken, sequence.cache.length());
+  }
+  return rows;
+}
+
+void StepFormer::TakePrompts(const std::vector<DecodeSequence*>& running,
+                             const StepDemand& demand) {
+  prompts_.clear();
+  for (DecodeSequence* sequence : running) {
+    if (sequence->remaining() > 1 && !sequence->follows) prompts_.push_back(sequence);
+  }
+  if (prompts_.empty()) return;
+  // The time its prompt takes, less the time it has waited.
+  const auto rank = [&](const DecodeSequence* sequence) {
+    return sequence->remaining() * limits_.cost.row_s -
+           Seconds(demand.now - sequence->owner->submitted);
+  };
+  std::stable_sort(prompts_.begin(), prompts_.end(),
+                   [&](const DecodeSequence* a, const DecodeSequence* b) {
+                     const bool a_first = a->owner->priority() == demand.first;
+                     const bool b_first = b->owner->priority() == demand.first;
+                     return a_first != b_first ? a_first : rank(a) < rank(b);
+                   });
+  const double budget = Budget(demand);
+  const Priority priority = prompts_.front()->owner->priority();
+  const int32_t decoding_rows = rows_;
+  for (DecodeSequence* sequence : prompts_) {
+    // A class's prompts wait until those of the first one are through.
+    if (sequence->owner->priority() != priority) break;
+    sequence->TakeCached();
+    int32_t rows = ChunkOf(*sequence, budget);
+    if (rows_ == decoding_rows) rows = std::max(rows, kChunkMin);
+    rows = std::min({rows, sequence->remaining(), limits_.rows_max - rows_});
+    if (rows <= 0) break;
+    if (!sequence->cache.Reserve(rows).ok()) continue;
+    Add(sequence, rows);
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,62 @@
+// StepFormer: decides what the next step of a decoder holds. See decode_scheduler.h for the order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "generate/decode_sequence.h"
+#include "generate/step_cost.h"
+
+namespace penstock {
+
+struct StepLimits {
+  int32_t rows_max = 1;
+  StepCost cost;
+  // How long a step may take where sequences decode beside a prompt, if twice the step without the
+  // prompt is less; also where others wait for the processor.
+  double shared_s = 0.030;
+  // Where a prompt is alone.
+  double alone_s = 0.250;
+};
+
+struct StepDemand {
+  Priority first = Priority::kInteractive;  // whose prompts go first
+  bool others_wait = false;                 // other engines, for the processor
+  Clock::time_point now;
+};
+
+// Chooses rows for each of `running`, in the order of arrival: sets DecodeSequence::rows and takes
+// room in their caches. Sequences that must give up their blocks are handed to `preempt`, which
+// takes them out of `running`. Returns the rows of the step; 0: there is no room for any.
+class StepFormer {
+ public:
+  using Preempt = std::function<void(DecodeSequence*)>;
+  explicit StepFormer(const StepLimits& limits) : limits_(limits) {}
+
+  // Predicted seconds of the step it formed last.
+  double predicted_s() const { return predicted_s_; }
+  int32_t Form(std::vector<DecodeSequence*>* running, const StepDemand& demand,
+               const Preempt& preempt);
+
+ private:
+  // The fewest rows of a prompt that a step takes, so that prompts go on however long steps are.
+  static constexpr int32_t kChunkMin = 16;
+  // The most of one where costs are not known.
+  static constexpr int32_t kChunkUnknown = 128;
+
+  void TakeDecoding(std::vector<DecodeSequence*>* running, const Preempt& preempt);
+  void TakePrompts(const std::vector<DecodeSequence*>& running, const StepDemand& demand);
+  int32_t ChunkOf(const DecodeSequence& sequence, double seconds) const;
+  double Budget(const StepDemand& demand) const;
+  void Add(DecodeSequence* sequence, int32_t rows);
+
+  const StepLimits limits_;
+  std::vector<DecodeSequence*> prompts_;  // kept for its memory
+  int32_t rows_ = 0;
+  int32_t decoding_ = 0;
+  double work_ = 0;
+  double predicted_s_ = 0;
+};
+
+}  // namespace penstock
