@@ -13,7 +13,8 @@
 
 namespace penstock {
 
-class Engine;
+class Engine;      // engine.h
+class TextEngine;  // text_engine.h
 
 // The leases of one engine. A word: bit 63 says whether new ones are given, the rest counts.
 class LeaseCount {
@@ -58,37 +59,41 @@ class LeaseCount {
   std::atomic<uint64_t> word_{0};
 };
 
-class EngineLease {
+template <typename T>
+class Lease {
  public:
-  EngineLease() = default;
+  Lease() = default;
   // Of an engine that is never unloaded and outlives the lease.
-  explicit EngineLease(Engine* engine) : engine_(engine) {}
+  explicit Lease(T* engine) : engine_(engine) {}
   // Takes over a lease that `count` has counted.
-  EngineLease(LeaseCount* count, Engine* engine) : count_(count), engine_(engine) {}
+  Lease(LeaseCount* count, T* engine) : count_(count), engine_(engine) {}
 
-  EngineLease(const EngineLease& other) : count_(other.count_), engine_(other.engine_) {
+  Lease(const Lease& other) : count_(other.count_), engine_(other.engine_) {
     if (count_ != nullptr) count_->Add();
   }
-  EngineLease(EngineLease&& other) noexcept
+  Lease(Lease&& other) noexcept
       : count_(std::exchange(other.count_, nullptr)),
         engine_(std::exchange(other.engine_, nullptr)) {}
-  EngineLease& operator=(EngineLease other) noexcept {
+  Lease& operator=(Lease other) noexcept {
     std::swap(count_, other.count_);
     std::swap(engine_, other.engine_);
     return *this;
   }
-  ~EngineLease() {
+  ~Lease() {
     if (count_ != nullptr) count_->Drop();
   }
 
-  Engine* get() const { return engine_; }
-  Engine* operator->() const { return engine_; }
-  Engine& operator*() const { return *engine_; }
+  T* get() const { return engine_; }
+  T* operator->() const { return engine_; }
+  T& operator*() const { return *engine_; }
   explicit operator bool() const { return engine_ != nullptr; }
 
  private:
   LeaseCount* count_ = nullptr;
-  Engine* engine_ = nullptr;
+  T* engine_ = nullptr;
 };
+
+using EngineLease = Lease<Engine>;
+using TextLease = Lease<TextEngine>;
 
 }  // namespace penstock

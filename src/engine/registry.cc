@@ -7,6 +7,8 @@
 
 #include "common/log.h"
 #include "engine/registry_impl.h"
+#include "engine/text_engine.h"
+#include "formats/model_kind.h"
 #include "hub/hub.h"
 
 namespace penstock {
@@ -46,9 +48,15 @@ Expected<std::unique_ptr<Model>> LoadReference(ModelSpec spec, Backend* backend,
     return !stopping.load(std::memory_order_relaxed);
   };
   PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, ResolveModel(spec.reference, resolve));
-  spec.options.revision = CommitOfFolder(folder);
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
-                            Engine::Load(folder, spec.options, backend, metrics));
+  std::unique_ptr<Model> model;
+  if (const auto kind = KindOfModel(folder); kind.ok() && *kind == ModelKind::kDecoder) {
+    spec.text.name = spec.name;
+    spec.text.revision = CommitOfFolder(folder);
+    PENSTOCK_ASSIGN_OR_RETURN(model, TextEngine::Load(folder, spec.text, backend, metrics));
+  } else {
+    spec.options.revision = CommitOfFolder(folder);
+    PENSTOCK_ASSIGN_OR_RETURN(model, Engine::Load(folder, spec.options, backend, metrics));
+  }
   return model;
 }
 
@@ -188,24 +196,44 @@ Status Registry::Impl::StillLoading(const Slot& slot) const {
       .WithRetryAfter(1);
 }
 
-Expected<EngineLease> Registry::Impl::Get(Slot* slot) const {
-  bool leased = slot->TryAdd();
-  if (!leased) {
-    const std::lock_guard lock(mutex);
-    if (slot->IsPending()) return StillLoading(*slot);
-    if (slot->state == ModelState::kFailed) {
-      return Status(StatusCode::kUnavailable, slot->error.message(), "model");
-    }
-    leased = slot->TryAdd();  // it may have come meanwhile
-    if (!leased) {
-      return Status(StatusCode::kUnavailable,
-                    fmt::format("model '{}' is not loaded", slot->spec.name), "model");
-    }
+Status Registry::Impl::TakeLease(Slot* slot) const {
+  if (slot->TryAdd()) return Status::Ok();
+  const std::lock_guard lock(mutex);
+  if (slot->IsPending()) return StillLoading(*slot);
+  if (slot->state == ModelState::kFailed) {
+    return Status(StatusCode::kUnavailable, slot->error.message(), "model");
   }
+  if (slot->TryAdd()) return Status::Ok();  // it may have come meanwhile
+  return Status(StatusCode::kUnavailable, fmt::format("model '{}' is not loaded", slot->spec.name),
+                "model");
+}
+
+Expected<EngineLease> Registry::Impl::Get(Slot* slot) const {
+  PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
   EngineLease lease(slot, slot->encoder);
   if (lease) return lease;
-  return Status::Unsupported(fmt::format("model '{}' does not read texts", slot->spec.name),
-                             "model");
+  return Status::Unsupported(
+      fmt::format("model '{}' generates text; it gives no vectors and no scores", slot->spec.name),
+      "model");
+}
+
+Expected<TextLease> Registry::Impl::GetText(Slot* slot) const {
+  PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
+  TextLease lease(slot, slot->generator);
+  if (lease) return lease;
+  return Status::Unsupported(fmt::format("model '{}' generates no text", slot->spec.name), "model");
+}
+
+Expected<Registry::Impl::Slot*> Registry::Impl::Generating(bool only) const {
+  Slot* found = nullptr;
+  for (Slot* slot : names().slots) {
+    if (slot->MayDoAnything()) return StillLoading(*slot);
+    if (!slot->generates) continue;
+    if (!only) return slot;
+    if (found != nullptr) return static_cast<Slot*>(nullptr);
+    found = slot;
+  }
+  return found;
 }
 
 // With at least one model.
@@ -213,7 +241,7 @@ Expected<EngineLease> Registry::Impl::FirstOf(std::optional<ModelTask> task) con
   // The task of a model that was never loaded is unknown, so the first of a task is known only when
   // all before it were loaded.
   for (Slot* slot : names().slots) {
-    if (slot->task == -1 && slot->IsPending()) return StillLoading(*slot);
+    if (slot->MayDoAnything()) return StillLoading(*slot);
     if (slot->Does(task)) return Get(slot);
   }
   return Get(names().slots.front());
@@ -225,7 +253,7 @@ Expected<EngineLease> Registry::Impl::AnyOf(const std::string& name,
   Slot* found = nullptr;
   for (Slot* slot : names().slots) {
     // This may be a second model of the task; then the name would be unknown.
-    if (slot->task == -1 && slot->IsPending()) return StillLoading(*slot);
+    if (slot->MayDoAnything()) return StillLoading(*slot);
     if (!slot->Does(task)) continue;
     if (found != nullptr) return Unknown(name);
     found = slot;
@@ -256,14 +284,28 @@ Expected<EngineLease> Registry::Find(const std::string& name, std::optional<Mode
   return impl_->any_name ? impl_->AnyOf(name, task) : impl_->Unknown(name);
 }
 
+Expected<TextLease> Registry::FindText(const std::string& name) const {
+  if (impl_->names().slots.empty()) return Status::NotFound("no model is served", "model");
+  if (Impl::Slot* slot = impl_->SlotOf(name)) return impl_->GetText(slot);
+  if (!name.empty() && !impl_->any_name) return impl_->Unknown(name);
+  PENSTOCK_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl_->Generating(!name.empty()));
+  if (slot != nullptr) return impl_->GetText(slot);
+  if (!name.empty()) return impl_->Unknown(name);
+  return Status::NotFound("no model that generates text is served", "model");
+}
+
 std::vector<Registry::Entry> Registry::List() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<Entry> entries;
   for (Impl::Slot& slot : impl_->slots) {
     EngineLease lease;
-    if (slot.TryAdd()) lease = EngineLease(&slot, slot.encoder);
+    TextLease text;
+    if (slot.TryAdd()) {
+      lease = EngineLease(&slot, slot.encoder);
+      if (slot.generator != nullptr && slot.TryAdd()) text = TextLease(&slot, slot.generator);
+    }
     entries.push_back({slot.spec.name, slot.Aliases(), slot.spec.reference, slot.state, slot.error,
-                       slot.spec.options.replicas, std::move(lease)});
+                       slot.spec.options.replicas, std::move(lease), std::move(text)});
   }
   return entries;
 }

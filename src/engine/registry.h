@@ -46,6 +46,7 @@
 #include "common/status.h"
 #include "engine/engine.h"
 #include "engine/engine_lease.h"
+#include "engine/text_engine.h"
 
 namespace penstock {
 
@@ -53,7 +54,8 @@ struct ModelSpec {
   std::string name;                  // as served
   std::vector<std::string> aliases;  // other names for it
   std::string reference;             // a folder, or a hub reference
-  EngineOptions options;             // `name` is set to that above
+  EngineOptions options;             // of an encoder; `name` is set to that above
+  TextEngineOptions text;            // of a decoder; the same
 };
 
 enum class ModelState {
@@ -111,12 +113,15 @@ class Registry {
   // task: the only model). Where there are several, it is kNotFound as ever.
   void AcceptAnyName();
 
-  // The engine served as `name`; "" = the first that does `task`, or else the first of all. An
+  // The engine served as `name`; "" = the first that does `task`, or else the first encoder. An
   // absent model counts with the task it had when last loaded. kNotFound lists the names;
   // kUnavailable: still loading, failed to load, or unloaded; kUnsupported: the model is no
   // encoder.
   Expected<EngineLease> Find(const std::string& name,
                              std::optional<ModelTask> task = std::nullopt) const;
+  // The model served as `name`; "" = the first that generates text. Errors as Find; kUnsupported:
+  // it generates no text.
+  Expected<TextLease> FindText(const std::string& name) const;
   // Whether a model answers to that name, regardless of AcceptAnyName.
   bool Has(const std::string& name) const;
 
@@ -128,6 +133,7 @@ class Registry {
     Status error;  // kFailed
     int32_t replicas = 1;
     EngineLease engine;  // kReady, and an encoder
+    TextLease text;      // kReady, and a decoder
   };
   // In the order they were added.
   std::vector<Entry> List() const;

@@ -43,19 +43,23 @@ struct Registry::Impl {
       return now == ModelState::kWaiting || now == ModelState::kLoading;
     }
     bool Does(std::optional<ModelTask> wanted) const {
-      return !wanted || task == static_cast<int>(*wanted);
+      return wanted ? task == static_cast<int>(*wanted) : !generates;
     }
+    // Whether it cannot be told yet what it does.
+    bool MayDoAnything() const { return task == -1 && !generates && IsPending(); }
     std::vector<std::string> Aliases() const;
 
     Impl* const registry;
     const ModelSpec spec;
     std::atomic<ModelState> state{ModelState::kWaiting};  // changed under the registry's mutex
-    std::atomic<int> task{-1};                            // ModelTask when last loaded; -1: never
+    std::atomic<int> task{-1};           // ModelTask when last loaded as an encoder; -1: never
+    std::atomic<bool> generates{false};  // when last loaded
 
     // Owned by the loader until the count is opened, and by the reaper once it is closed and
     // drained; in between holders of leases may read them.
     std::unique_ptr<Model> model;
     Engine* encoder = nullptr;
+    TextEngine* generator = nullptr;
 
     // Guarded by the registry's mutex.
     std::vector<std::string> last_parts;  // of its names; see NameLastParts
@@ -84,10 +88,15 @@ struct Registry::Impl {
   void PublishNames();
   const Names& names() const { return *published.load(std::memory_order_acquire); }
   Slot* SlotOf(const std::string& name) const;
+  // A lease of any kind; the caller makes it one of an engine at once, which throws nothing.
+  Status TakeLease(Slot* slot) const;
   Expected<EngineLease> Get(Slot* slot) const;
+  Expected<TextLease> GetText(Slot* slot) const;
   Status StillLoading(const Slot& slot) const;
   Expected<EngineLease> FirstOf(std::optional<ModelTask> task) const;
   Expected<EngineLease> AnyOf(const std::string& name, std::optional<ModelTask> task) const;
+  // The first that generates, or with `only` the only one; null: none does.
+  Expected<Slot*> Generating(bool only) const;
   Status Unknown(const std::string& name) const;
   // Calls function(model) for each ready model, under a lease.
   template <typename Function>

@@ -55,7 +55,9 @@ void Registry::Impl::Outcome::Set(const Status& status) noexcept {
 void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
   slot->model = std::move(model);
   slot->encoder = slot->model->encoder();
+  slot->generator = slot->model->generator();
   if (slot->encoder != nullptr) slot->task = static_cast<int>(slot->encoder->task());
+  slot->generates = slot->generator != nullptr;
   slot->error = Status::Ok();
   slot->failures = 0;
   slot->state = ModelState::kReady;
@@ -247,6 +249,7 @@ void Registry::Impl::ReapLoop() {
 void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->to_reap = false;
   slot->encoder = nullptr;
+  slot->generator = nullptr;
   std::unique_ptr<Model> model = std::move(slot->model);
   const bool last = ending;
   lock->unlock();

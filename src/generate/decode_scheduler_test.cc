@@ -190,8 +190,6 @@ TEST_F(DecodeSchedulerTest, NorDoesPreemption) {
   const std::string shown = metrics_.Render();
   ASSERT_NE(shown.find(series), std::string::npos);
   EXPECT_EQ(shown.find(series + "0\n"), std::string::npos);
-} 0"),
-            std::string::npos - 1);
 }
 
 TEST_F(DecodeSchedulerTest, ASecondTurnFindsTheFirst) {

@@ -1,0 +1,67 @@
+// TextEngine: one decoder, ready to generate text: weights, tokenizer and decode scheduler. Users
+// of a registered engine hold a TextLease (engine_lease.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/status.h"
+#include "engine/model.h"
+#include "generate/decode_scheduler.h"
+#include "generate/text_model.h"
+#include "metrics/metrics.h"
+#include "tensor/backend.h"
+
+namespace penstock {
+
+struct TextEngineOptions {
+  std::string name;  // as served
+  std::string revision;
+  TextModelOptions model;
+  // `model` is set to the name, `gate` to the backend's. cache_blocks 0: see ChooseCacheBlocks.
+  DecodeSchedulerOptions scheduler;
+};
+
+class TextEngine final : public Model {
+ public:
+  // Reads the model at `path`, a folder or a .gguf file. `backend` and `metrics` must outlive the
+  // engine. Errors: those of TextModel::Load and DecodeScheduler::Make.
+  static Expected<std::unique_ptr<TextEngine>> Load(const std::string& path,
+                                                    const TextEngineOptions& options,
+                                                    Backend* backend, Metrics* metrics);
+
+  const std::string& name() const override { return options_.name; }
+  const EngineInfo& info() const override { return info_; }
+  uint64_t HeldBytes() const override { return scheduler_->HeldBytes(); }
+  // The step thread gives back what it can once it is idle.
+  uint64_t ReleaseMemory() override;
+  void Stop() override { scheduler_->Stop(); }
+  TextEngine* generator() override { return this; }
+
+  const std::string& revision() const { return options_.revision; }
+  const std::string& path() const { return path_; }
+  const TextModel& model() const { return *model_; }
+  const Tokenizer& tokenizer() const { return *model_->tokenizer; }
+  // Tokens of prompt and text together.
+  int32_t context() const { return scheduler_->context(); }
+  DecodeScheduler& scheduler() { return *scheduler_; }
+  int64_t loaded_unix_s() const { return loaded_unix_s_; }
+
+ private:
+  TextEngine(std::string path, TextEngineOptions options, std::unique_ptr<TextModel> model,
+             std::unique_ptr<DecodeScheduler> scheduler, const Backend& backend);
+
+  const std::string path_;
+  const TextEngineOptions options_;
+  EngineInfo info_;
+  int64_t loaded_unix_s_ = 0;
+  std::unique_ptr<TextModel> model_;
+  std::unique_ptr<DecodeScheduler> scheduler_;
+};
+
+// Blocks of the cache where nothing is asked for: of kContexts texts of the whole context, cut to a
+// share of the memory that is available, but at least those of one context.
+int32_t ChooseCacheBlocks(const TextModel& model);
+
+}  // namespace penstock
