@@ -54,8 +54,8 @@ Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
     step.rows = std::min(kPromptRows, model->context()) + options.sequences_max;
     PENSTOCK_ASSIGN_OR_RETURN(run, model->decoder->NewRun(step));
     if (!made.cost.known()) {
-      PENSTOCK_ASSIGN_OR_RETURN(
-          made.cost, MeasureStepCost(run.get(), made.cache_blocks, step.rows, options.gate));
+      PENSTOCK_ASSIGN_OR_RETURN(made.cost,
+                                MeasureStepCost(run.get(), model->context(), options.gate));
     }
   }
   auto impl = std::make_unique<Impl>(model, made, metrics, std::move(run));

@@ -31,10 +31,9 @@ int32_t StepCost::RowsWithin(double seconds, double taken_s, int32_t past) const
   return static_cast<int32_t>(std::clamp(rows, 0.0, 1e6));
 }
 
-Expected<StepCost> MeasureStepCost(StepRun* run, int32_t blocks, int32_t rows_max,
-                                   ComputeGate* gate) {
-  std::vector<int32_t> ids(static_cast<size_t>(std::min(kRows, rows_max)), 0);
-  std::vector<int32_t> table(static_cast<size_t>(blocks));
+Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate) {
+  std::vector<int32_t> ids(static_cast<size_t>(std::min(kRows, context)), 0);
+  std::vector<int32_t> table(CeilDiv(static_cast<size_t>(context), size_t{kKvBlockTokens}));
   std::iota(table.begin(), table.end(), 0);
   // The better of two: the first of each kind touches memory for the first time.
   const auto seconds = [&](int32_t rows, int32_t past) -> Expected<double> {
@@ -52,7 +51,7 @@ Expected<StepCost> MeasureStepCost(StepRun* run, int32_t blocks, int32_t rows_ma
     return best;
   };
   const auto rows = static_cast<int32_t>(ids.size());
-  const int32_t past = std::min(kPast, blocks * kKvBlockTokens - rows);
+  const int32_t past = std::min(kPast, context - rows);
   PENSTOCK_ASSIGN_OR_RETURN(const double one_s, seconds(1, 0));
   PENSTOCK_ASSIGN_OR_RETURN(const double rows_s, seconds(rows, 0));
   StepCost cost;

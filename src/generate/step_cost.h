@@ -27,8 +27,7 @@ struct StepCost {
 };
 
 // Runs a few steps on the first blocks of `run`, which hold nothing that is needed, each in a turn
-// of the bulk class of `gate` (null: none). `blocks`: how many there are.
-Expected<StepCost> MeasureStepCost(StepRun* run, int32_t blocks, int32_t rows_max,
-                                   ComputeGate* gate);
+// of the bulk class of `gate` (null: none). `context`: the most tokens of a sequence.
+Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate);
 
 }  // namespace penstock

@@ -1,0 +1,93 @@
+#include "engine/text_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "cpu/cpu_backend.h"
+#include "engine/registry.h"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kGoldens = PENSTOCK_GOLDEN_DIR;
+
+class TextOf final : public DecodeSink {
+ public:
+  void OnToken(int32_t, const GeneratedToken& token, std::string_view) noexcept override {
+    ids.push_back(token.id);
+  }
+  void OnSampleEnd(int32_t, FinishReason, std::string_view, int) noexcept override {}
+  void OnEnd(const Status& status, const DecodeUsage&) noexcept override { end.set_value(status); }
+  std::vector<int32_t> ids;
+  std::promise<Status> end;
+};
+
+class TextEngineTest : public testing::Test {
+ protected:
+  TextEngineTest()
+      : backend_(*NewCpuBackend({2, false, ""})), registry_(backend_.get(), &metrics_) {
+    Add("text", "/decoders/llama");
+    Add("vectors", "/models/bert_mean_normalize");
+  }
+  void Add(const char* name, const std::string& folder) {
+    ModelSpec spec;
+    spec.name = name;
+    spec.reference = kGoldens + folder;
+    EXPECT_TRUE(registry_.Add(spec).ok());
+  }
+  void Load() {
+    registry_.StartLoading();
+    const Status status = registry_.WaitLoaded();
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+
+  Metrics metrics_;
+  std::unique_ptr<Backend> backend_;
+  Registry registry_;
+};
+
+TEST_F(TextEngineTest, StandsInTheRegistryBesideAnEncoder) {
+  EXPECT_EQ(registry_.FindText("text").status().code(), StatusCode::kUnavailable);
+  Load();
+  ASSERT_TRUE(registry_.FindText("text").ok());
+  EXPECT_EQ((*registry_.FindText(""))->name(), "text");
+  EXPECT_EQ((*registry_.Find(""))->name(), "vectors");
+  const Status vectors = registry_.Find("text").status();
+  EXPECT_EQ(vectors.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(vectors.message(), HasSubstr("generates text"));
+  EXPECT_EQ(registry_.FindText("vectors").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(registry_.FindText("none").status().code(), StatusCode::kNotFound);
+  const auto entries = registry_.List();
+  EXPECT_TRUE(entries[0].text && !entries[0].engine);
+  EXPECT_TRUE(!entries[1].text && entries[1].engine);
+}
+
+TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {
+  Load();
+  auto sink = std::make_shared<TextOf>();
+  {
+    const TextLease lease = *registry_.FindText("text");
+    EXPECT_GT(lease->context(), 16);
+    EXPECT_EQ(lease->info().max_tokens, lease->context());
+    auto job = std::make_unique<DecodeJob>();
+    job->prompt = {1, 2, 3};
+    job->sampling.max_tokens = 8;
+    job->sampling.ignore_eos = true;
+    job->sink = sink;
+    ASSERT_TRUE(lease->scheduler().Submit(std::move(job)).ok());
+    EXPECT_TRUE(sink->end.get_future().get().ok());
+    EXPECT_EQ(sink->ids.size(), 8u);
+    EXPECT_GT(lease->HeldBytes(), 0u);
+  }
+  EXPECT_TRUE(registry_.Unload("text").get().ok());
+  EXPECT_EQ(registry_.FindText("text").status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(registry_.Load("text").get().ok());
+  EXPECT_TRUE(registry_.FindText("text").ok());
+}
+
+}  // namespace
+}  // namespace penstock
