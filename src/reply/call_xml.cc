@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "common/json_writer.h"
+#include "unicode/utf8.h"
 
 namespace penstock {
 namespace {
@@ -16,11 +18,12 @@ constexpr std::string_view kCallEnd = "</tool_call>";
 
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-// `text` less `end` and the whitespace before it.
-std::string_view Before(std::string_view text, std::string_view end) {
-  text.remove_suffix(end.size());
-  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
-  return text;
+// Where `text` ends with </function> and whitespace, the place of that; else npos.
+size_t FunctionEndAt(std::string_view text) {
+  size_t size = text.size();
+  while (size > 0 && text.size() - size < CallXml::kSpacesMax && IsSpace(text[size - 1])) --size;
+  const bool ends = text.substr(0, size).ends_with(kFunctionEnd);
+  return ends ? size - kFunctionEnd.size() : std::string_view::npos;
 }
 
 }  // namespace
@@ -63,10 +66,8 @@ CallReader::Result CallXml::InName(char c) {
     state_ = State::kBody;
     return Result::kMore;
   }
-  key_ = text_;
-  text_.clear();
   state_ = State::kValue;
-  return Result::kMore;
+  return BeginParameter() ? Result::kMore : Result::kBad;
 }
 
 CallReader::Result CallXml::InTag(char c) {
@@ -81,39 +82,109 @@ CallReader::Result CallXml::InTag(char c) {
   return may_be ? Result::kMore : Result::kBad;
 }
 
+bool CallXml::BeginParameter() {
+  key_ = std::exchange(text_, {});
+  if (std::find(keys_.begin(), keys_.end(), key_) != keys_.end()) return false;
+  keys_.push_back(key_);
+  is_text_ = types_->IsText(key_);
+  has_key_ = false;
+  value_at_ = 0;
+  return true;
+}
+
 CallReader::Result CallXml::InValue(char c) {
   text_.push_back(c);
-  if (c != '>' && c != '=') return Result::kMore;
+  if (text_ == "\n") value_at_ = 1;
   if (text_.ends_with(kParameterEnd)) {
-    if (!AddParameter(text_.size() - kParameterEnd.size())) return Result::kBad;
+    EndParameter(text_.size() - kParameterEnd.size());
     state_ = State::kBody;
-  } else if (text_.ends_with(kParameterTag)) {
-    const size_t size = text_.size() - kParameterTag.size();
-    if (size == 0 || text_[size - 1] != '\n') return Result::kMore;
-    if (!AddParameter(size, kParameterTag.size())) return Result::kBad;
-    text_.clear();
-    state_ = State::kKey;
-  } else if (text_.ends_with(kCallEnd)) {
-    const std::string_view value = Before(text_, kCallEnd);
-    if (!value.ends_with(kFunctionEnd)) return Result::kMore;
-    if (!AddParameter(value.size() - kFunctionEnd.size())) return Result::kBad;
-    closed_tag_ = true;
-    return End();
+    return Result::kMore;
   }
+  if (text_.ends_with(kParameterTag)) {
+    const size_t size = text_.size() - kParameterTag.size();
+    if (size > 0 && text_[size - 1] == '\n') {
+      EndParameter(size, kParameterTag.size());
+      text_.clear();
+      state_ = State::kKey;
+      return Result::kMore;
+    }
+  }
+  if (text_.ends_with(kCallEnd)) {
+    const size_t size =
+        FunctionEndAt(std::string_view(text_).substr(0, text_.size() - kCallEnd.size()));
+    if (size != std::string_view::npos) {
+      EndParameter(size);
+      closed_tag_ = true;
+      return End();
+    }
+  }
+  if (is_text_) AppendText(MayEndAt());
   return Result::kMore;
 }
 
-bool CallXml::AddParameter(size_t size, size_t unused) {
-  if (std::find(keys_.begin(), keys_.end(), key_) != keys_.end()) return false;
-  keys_.push_back(key_);
-  std::string_view value = std::string_view(text_).substr(0, size);
-  if (value.starts_with('\n')) value.remove_prefix(1);
-  if (value.ends_with('\n')) value.remove_suffix(1);
+size_t CallXml::MayEndAt() const {
+  const std::string_view text = text_;
+  size_t end = text.size();
+  // A tag that has begun. None is longer than </parameter>.
+  const size_t window = end - std::min(end, kParameterEnd.size());
+  if (size_t tag = text.substr(window).rfind('<'); tag != std::string_view::npos) {
+    tag += window;
+    const std::string_view begun = text.substr(tag);
+    const bool tag_of_value = kParameterEnd.starts_with(begun) ||
+                              kParameterTag.starts_with(begun) || kFunctionEnd.starts_with(begun);
+    if (tag_of_value) end = tag;
+    if (kCallEnd.starts_with(begun)) end = std::min(end, FunctionEndAt(text.substr(0, tag)));
+  }
+  end = std::min(end, FunctionEndAt(text));
+  // A character that is not whole.
+  size_t first = end;
+  while (first > 0 && end - first < 4 &&
+         IsUtf8Continuation(static_cast<unsigned char>(text[first - 1])))
+    --first;
+  if (first > 0) {
+    const int length = Utf8Length(static_cast<unsigned char>(text[first - 1]));
+    if (first - 1 + static_cast<size_t>(length) > end) end = first - 1;
+  }
+  // The line break before the tag.
+  return end > 0 && text[end - 1] == '\n' ? end - 1 : end;
+}
+
+void CallXml::AppendKey() {
   arguments_ += arguments_.empty() ? "{" : ", ";
   AppendJsonString(key_, &arguments_);
-  arguments_ += ": " + types_->Json(key_, value);
+  arguments_ += ": ";
+  has_key_ = true;
+}
+
+void CallXml::AppendText(size_t end) {
+  if (end <= value_at_) return;
+  if (!has_key_) {
+    AppendKey();
+    arguments_ += '"';
+  }
+  std::string quoted;
+  AppendJsonString(std::string_view(text_).substr(value_at_, end - value_at_), &quoted);
+  arguments_.append(quoted, 1, quoted.size() - 2);
+  value_at_ = end;
+  told_bytes_ = size_ - (text_.size() - end);
+}
+
+void CallXml::EndParameter(size_t size, size_t unused) {
+  const size_t begin = text_.starts_with('\n') ? 1 : 0;
+  if (size > begin && text_[size - 1] == '\n') --size;
+  if (is_text_) {
+    AppendText(size);
+    if (!has_key_) {
+      AppendKey();
+      arguments_ += '"';
+    }
+    arguments_ += '"';
+  } else {
+    AppendKey();
+    arguments_ +=
+        types_->Json(key_, std::string_view(text_).substr(begin, std::max(size, begin) - begin));
+  }
   told_bytes_ = size_ - unused;
-  return true;
 }
 
 CallReader::Result CallXml::End() {

@@ -1,8 +1,12 @@
 // Calls of tools in the forms that models write them, well and badly.
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
+#include <regex>
 #include <string>
 
+#include "reply/call_xml.h"
 #include "reply/reply_test_util.h"
 
 namespace penstock {
@@ -308,12 +312,75 @@ TEST(QwenCoderCalls, EndsOfParametersMayBeMissing) {
                                     "<tool_call>\n<function=write>\n<parameter=path>\na\n"
                                     "<parameter=mode>\n1\n</parameter>\n</function>\n</tool_call>");
   EXPECT_EQ(CallsOf(first), R"(write({"path": "a", "mode": 1}))");
+  // So much whitespace is text.
+  const std::string spaces(CallXml::kSpacesMax + 1, ' ');
+  const TestReply far = ReadCalls(kCoder, "<function=write><parameter=text>a</function>" + spaces +
+                                              "</tool_call></parameter></function></tool_call>");
+  EXPECT_EQ(CallsOf(far), "write({\"text\": \"a</function>" + spaces + "</tool_call>\"})");
   // Tags in a value that is closed are its text.
   const TestReply value =
       ReadCalls(kCoder,
                 "<tool_call><function=write><parameter=text>x </function> "
                 "<parameter=y> </tool_call></parameter></function></tool_call>");
   EXPECT_EQ(CallsOf(value), R"(write({"text": "x </function> <parameter=y> </tool_call>"}))");
+}
+
+// The value at the front of `text`, by trying every place where it may end.
+bool FindValue(const std::string& text, std::string* value) {
+  static const std::regex kEnd(
+      "(</parameter>|\n<parameter=|</function>[ \t\r\n]{0,64}</tool_call>)$");
+  for (size_t size = 1; size <= text.size(); ++size) {
+    const std::string front = text.substr(0, size);
+    std::smatch end;
+    if (front.back() != '>' && front.back() != '=') continue;
+    if (!std::regex_search(front, end, kEnd)) continue;
+    std::string found = end.prefix();
+    if (end.str()[0] == '\n') found += '\n';
+    if (found.starts_with('\n')) found.erase(0, 1);
+    if (found.ends_with('\n')) found.pop_back();
+    *value = found;
+    return true;
+  }
+  return false;
+}
+
+TEST(QwenCoderCalls, ValuesAgreeWithBruteForce) {
+  std::mt19937 random(3);
+  const std::string pieces[] = {"\n",
+                                "\n",
+                                "<",
+                                "</",
+                                "a",
+                                " ",
+                                "\xC3\xA9",
+                                "\xF0\x9F\x98\x80",
+                                "</parameter",
+                                "</parameter>",
+                                "<parameter=",
+                                "</function>",
+                                "</tool_call>",
+                                "</tool_",
+                                "\""};
+  int found = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text;
+    const size_t count = 1 + random() % 9;
+    for (size_t i = 0; i < count; ++i) text += pieces[random() % std::size(pieces)];
+    const std::string front = "<tool_call><function=write><parameter=text>";
+    const TestReply reply =
+        Collected(Deltas(WithTools(kCoder, true), front + text, {1 + random() % 5}));
+    ASSERT_EQ(reply.text, front + text);
+    std::string value;
+    if (!FindValue(text, &value)) continue;
+    ++found;
+    ASSERT_EQ(reply.calls.size(), 1u) << text;
+    std::string arguments = reply.calls[0].arguments;
+    if (!reply.calls[0].complete) arguments += '}';
+    const auto document = JsonDocument::Parse(arguments);
+    ASSERT_TRUE(document.ok()) << arguments;
+    ASSERT_EQ(*document->Object()->GetString("text"), value) << text;
+  }
+  EXPECT_GT(found, 5000);
 }
 
 TEST(QwenCoderCalls, WhatIsNoCallIsContent) {
@@ -325,11 +392,13 @@ TEST(QwenCoderCalls, WhatIsNoCallIsContent) {
            "<tool_call>\n<fun>",
            "<function=",
            "<function=now\n></function>",
-           "<tool_call><function=write><parameter=path>half a val",
+           "<tool_call><function=write><parameter=mode>half a val",
            "<tool_call><function=write><parameter=pa<th>1</parameter></function></tool_call>",
        }) {
     ExpectContent(kCoder, text);
   }
+  const std::string half = "<tool_call><function=write><parameter=path>half a val";
+  EXPECT_EQ(Read(WithTools(kCoder), half).content, half);
   const std::string twice =
       "<tool_call><function=write><parameter=path>1</parameter><parameter=path>2</parameter>"
       "</function></tool_call>";

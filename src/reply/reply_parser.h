@@ -70,8 +70,8 @@ struct ReplyOptions {
   // False: a call is told when it stands, so that a broken one is content as a whole. For answers
   // that are sent whole.
   // True: arguments are told as they come, as soon as the name is known; of the Qwen3-Coder form a
-  // parameter at a time. A call that breaks off inside of its arguments has an end that is not
-  // complete.
+  // parameter at a time, or text as it comes where the schema admits strings only. A call that
+  // breaks off inside of its arguments has an end that is not complete.
   bool streams_arguments = false;
   ReplyLimits limits;
 };

@@ -147,12 +147,39 @@ TEST(ReplyParser, AStreamedCallThatBreaksOffEndsIncompleteAndTheRestIsContent) {
   const TestReply cut = Read(hermes, R"(<tool_call>{"name": "now", "arguments": {"a": "b)");
   EXPECT_EQ(CallsOf(cut), "now({\"a\": \"b)");
   EXPECT_EQ(cut.content, "");
-  // A whole parameter is the smallest part in this form: half a value is content.
-  const TestReply coder = Read(WithTools(ToolForm::kQwenCoder, true),
-                               "<tool_call><function=write><parameter=path>a</parameter>\n"
-                               "<parameter=text>half");
-  EXPECT_EQ(CallsOf(coder), R"(write({"path": "a"))");
-  EXPECT_EQ(coder.content, "\n<parameter=text>half");
+  // Half a number is content, half a text is told.
+  const std::string coder = "<tool_call><function=write><parameter=path>a</parameter>\n";
+  const TestReply number = Read(WithTools(ToolForm::kQwenCoder, true), coder + "<parameter=mode>4");
+  EXPECT_EQ(CallsOf(number), R"(write({"path": "a"))");
+  EXPECT_EQ(number.content, "\n<parameter=mode>4");
+  const TestReply text =
+      Read(WithTools(ToolForm::kQwenCoder, true), coder + "<parameter=text>\nhalf\n</para");
+  EXPECT_EQ(CallsOf(text), R"(write({"path": "a", "text": "half))");
+  EXPECT_EQ(text.content, "\n</para");
+}
+
+TEST(ReplyParser, TextOfAParameterComesAsItIsWritten) {
+  ReplyParser parser(WithTools(ToolForm::kQwenCoder, true));
+  const auto add = [&](std::string_view text) {
+    std::vector<ReplyDelta> deltas;
+    parser.Add(text, &deltas);
+    std::string told;
+    for (const ReplyDelta& delta : deltas) {
+      if (delta.kind == ReplyDelta::Kind::kCallArguments) told += delta.text;
+    }
+    return told;
+  };
+  EXPECT_EQ(add("<tool_call>\n<function=write>\n<parameter=text>\n"), "");
+  EXPECT_EQ(add("if a"), R"({"text": "if a)");
+  EXPECT_EQ(add(" <"), " ");
+  EXPECT_EQ(add(" b:\n"), "< b:");
+  EXPECT_EQ(add("\n"), R"(\n)");  // one of the two may belong to the tag
+  EXPECT_EQ(add("</function>\n\n</tool"), "");
+  EXPECT_EQ(add("box>"), R"(\n</function>\n\n</toolbox>)");
+  EXPECT_EQ(add("\xE6\x97\xA5</parameter"), "\xE6\x97\xA5");
+  EXPECT_EQ(add(">\n<parameter=mode>\n4"), "\"");
+  EXPECT_EQ(add("\n</parameter>"), R"(, "mode": 4)");
+  EXPECT_EQ(add("</function>"), "}");
 }
 
 TEST(ReplyParser, LimitsOfCalls) {

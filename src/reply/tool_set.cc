@@ -122,6 +122,8 @@ unsigned TypedParameters::TypesOf(std::string_view key) const {
   return AdmittedTypes(found, 0);
 }
 
+bool TypedParameters::IsText(std::string_view key) const { return TypesOf(key) == kString; }
+
 std::string TypedParameters::Json(std::string_view key, std::string_view text) const {
   const unsigned told = TypesOf(key);
   const unsigned types = told != 0 ? told : kObject | kArray | kString;

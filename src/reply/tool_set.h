@@ -44,6 +44,8 @@ class TypedParameters {
  public:
   explicit TypedParameters(const ReplyTool& tool);
   std::string Json(std::string_view key, std::string_view text) const;
+  // The schema admits strings only, so that Json() is the quoted text whatever it is.
+  bool IsText(std::string_view key) const;
 
  private:
   unsigned TypesOf(std::string_view key) const;
