@@ -1,0 +1,144 @@
+#include "reply/tool_set.h"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+enum Type : unsigned {
+  kNull = 1,
+  kInteger = 2,
+  kNumber = 4,
+  kBoolean = 8,
+  kObject = 16,
+  kArray = 32,
+  kString = 64,
+};
+
+constexpr int kSchemaDepthMax = 4;  // of anyOf in anyOf
+
+unsigned NamedType(std::string_view name) {
+  if (name == "null") return kNull;
+  if (name == "integer") return kInteger;
+  if (name == "number") return kNumber;
+  if (name == "boolean") return kBoolean;
+  if (name == "object") return kObject;
+  if (name == "array") return kArray;
+  return name == "string" ? kString : 0;
+}
+
+unsigned TypeOf(element value) {
+  switch (value.type()) {
+    case element_type::ARRAY:
+      return kArray;
+    case element_type::OBJECT:
+      return kObject;
+    case element_type::INT64:
+    case element_type::UINT64:
+      return kInteger;
+    case element_type::DOUBLE:
+      return kNumber;
+    case element_type::STRING:
+      return kString;
+    case element_type::BOOL:
+      return kBoolean;
+    case element_type::NULL_VALUE:
+      return kNull;
+  }
+  return 0;
+}
+
+// The types a schema admits; 0: it does not say.
+unsigned AdmittedTypes(element value, int depth) {
+  simdjson::dom::object schema;
+  if (depth > kSchemaDepthMax || value.get(schema) != simdjson::SUCCESS) return 0;
+  unsigned types = 0;
+  std::string_view name;
+  simdjson::dom::array list;
+  if (schema["type"].get(name) == simdjson::SUCCESS) types |= NamedType(name);
+  if (schema["type"].get(list) == simdjson::SUCCESS) {
+    for (const element item : list) {
+      if (item.get(name) == simdjson::SUCCESS) types |= NamedType(name);
+    }
+  }
+  for (const char* const key : {"anyOf", "oneOf"}) {
+    if (schema[key].get(list) != simdjson::SUCCESS) continue;
+    for (const element item : list) types |= AdmittedTypes(item, depth + 1);
+  }
+  if (types == 0 && schema["enum"].get(list) == simdjson::SUCCESS) {
+    for (const element item : list) types |= TypeOf(item);
+  }
+  element only;
+  if (types == 0 && schema["const"].get(only) == simdjson::SUCCESS) types = TypeOf(only);
+  bool nullable = false;
+  if (schema["nullable"].get(nullable) == simdjson::SUCCESS && nullable) types |= kNull;
+  return types;
+}
+
+bool EqualsWord(std::string_view text, std::string_view lower) {
+  return std::equal(text.begin(), text.end(), lower.begin(), lower.end(), [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a | 0x20) : a) == b;
+  });
+}
+
+// `text`, trimmed, if it is JSON of one of `types`.
+bool IsJsonOf(std::string_view text, unsigned types) {
+  const auto document = JsonDocument::Parse(text);
+  if (!document.ok()) return false;
+  const unsigned type = TypeOf(document->root());
+  if (type == kInteger || type == kNumber) {
+    const bool integral = text.find_first_of(".eE") == std::string_view::npos;
+    return (types & kNumber) != 0 || ((types & kInteger) != 0 && integral);
+  }
+  return (types & type) != 0;
+}
+
+}  // namespace
+
+const ReplyTool* ToolSet::Find(std::string_view name) const {
+  for (const ReplyTool& tool : tools_) {
+    if (tool.name == name) return &tool;
+  }
+  return nullptr;
+}
+
+TypedParameters::TypedParameters(const ReplyTool& tool) {
+  if (tool.parameters.empty()) return;
+  auto schema = JsonDocument::Parse(tool.parameters);
+  if (schema.ok()) schema_ = *std::move(schema);
+}
+
+unsigned TypedParameters::TypesOf(std::string_view key) const {
+  simdjson::dom::object root, properties;
+  element found;
+  if (!schema_ || schema_->root().get(root) != simdjson::SUCCESS ||
+      root.at_key("properties").get(properties) != simdjson::SUCCESS ||
+      properties.at_key(key).get(found) != simdjson::SUCCESS) {
+    return 0;
+  }
+  return AdmittedTypes(found, 0);
+}
+
+bool TypedParameters::IsText(std::string_view key) const { return TypesOf(key) == kString; }
+
+std::string TypedParameters::Json(std::string_view key, std::string_view text) const {
+  const unsigned told = TypesOf(key);
+  const unsigned types = told != 0 ? told : kObject | kArray | kString;
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos) {
+    const std::string_view bare = text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first);
+    if ((types & kNull) != 0 && (bare == "null" || bare == "None")) return "null";
+    if ((types & kBoolean) != 0 && EqualsWord(bare, "true")) return "true";
+    if ((types & kBoolean) != 0 && EqualsWord(bare, "false")) return "false";
+    constexpr unsigned kParsed = kInteger | kNumber | kObject | kArray;
+    if ((types & kParsed) != 0 && IsJsonOf(bare, types & kParsed)) return std::string(bare);
+  }
+  std::string json;
+  AppendJsonString(text, &json);
+  return json;
+}
+
+}  // namespace penstock
