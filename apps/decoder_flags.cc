@@ -43,6 +43,24 @@ CLI::Option* AddNumber(CLI::App* app, const char* name, std::optional<T>* value,
 
 }  // namespace
 
+void AddContextFlags(CLI::App* app, const std::string& group, TextModelOptions* options) {
+  app->add_option("-c,--context,--ctx-size,--max-model-len", options->context,
+                  "Tokens of prompt and text together; 0 = as many as the model is made for and "
+                  "memory holds.")
+      ->check(CLI::Range(0, 1 << 27))
+      ->type_name("TOKENS")
+      ->group(group);
+  app->add_option_function<std::string>(
+         "--cache-type",
+         [options](const std::string& name) { options->cache_type = kCacheTypes.at(name); },
+         "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
+         "each costs).")
+      ->check(CLI::IsMember({"bf16", "f16", "f32", "int8"}).description(""))
+      ->default_str("bf16")
+      ->type_name("TYPE")
+      ->group(group);
+}
+
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
   const std::string model = "Model";
   CLI::App& app = line->app();
@@ -60,21 +78,7 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
       ->default_str("auto")
       ->type_name("TYPE")
       ->group(model);
-  app.add_option("-c,--context,--ctx-size,--max-model-len", flags->options.context,
-                 "Tokens of prompt and text together; 0 = as many as the model is made for and "
-                 "memory holds.")
-      ->check(CLI::Range(0, 1 << 27))
-      ->type_name("TOKENS")
-      ->group(model);
-  app.add_option_function<std::string>(
-         "--cache-type",
-         [flags](const std::string& name) { flags->options.cache_type = kCacheTypes.at(name); },
-         "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
-         "each costs).")
-      ->check(CLI::IsMember({"bf16", "f16", "f32", "int8"}).description(""))
-      ->default_str("bf16")
-      ->type_name("TYPE")
-      ->group(model);
+  AddContextFlags(&app, model, &flags->options);
   const std::string speed = "Speed";
   app.add_option("-t,--threads", flags->threads,
                  "Threads that compute; 0 = one for each processor this process may use.")

@@ -21,6 +21,8 @@ struct DecoderFlags {
   std::string log_level = "warn";
 };
 
+// --context and --cache-type.
+void AddContextFlags(CLI::App* app, const std::string& group, TextModelOptions* options);
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags);
 
 // Backend and model of the flags. The backend must outlive the model.

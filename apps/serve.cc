@@ -20,6 +20,7 @@
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/printable.h"
+#include "decoder_flags.h"
 #include "model_flags.h"
 #include "routes/server.h"
 #include "service_manager.h"
@@ -41,6 +42,19 @@ struct ServeFlags {
   int64_t slow_request_ms = ServerOptions().slow_request.count();
   bool accept_any_model = false;
 };
+
+void AddGenerationFlags(CLI::App* app, ModelOptions* flags) {
+  const std::string generation = "Generation";
+  AddContextFlags(app, generation, &flags->text);
+  app->add_option("--max-sequences,--max-num-seqs", flags->decode.sequences_max,
+                  "Texts of a model that are generated at once; more wait.")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->group(generation);
+  app->add_flag("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
+                "Keep keys and values of texts for others that begin alike, or not. [on]")
+      ->group(generation);
+}
 
 void AddServerFlags(CLI::App* app, ServeFlags* flags) {
   ServerOptions& server = flags->server;
@@ -338,6 +352,7 @@ int RunServe(const std::vector<std::string>& args) {
       "  penstock serve --config /etc/penstock.toml\n");
   ServeFlags flags;
   AddModelFlags(&line, &flags.model, true, "info");
+  AddGenerationFlags(&line.app(), &flags.model);
   AddServerFlags(&line.app(), &flags);
   AddAccessFlags(&line, &flags.server);
   AddLimitFlags(&line.app(), &flags);

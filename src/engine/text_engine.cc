@@ -1,5 +1,7 @@
 #include "engine/text_engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -14,6 +16,20 @@ namespace {
 constexpr int64_t kContexts = 8;
 // Of the memory that is available once the weights are loaded. Only what is used takes memory.
 constexpr double kCacheShare = 0.5;
+
+// What is wrong with a template is known when the model is loaded; the model may still complete
+// texts.
+Expected<ChatTemplate> ParseTemplate(const std::string& source, const std::string& name) {
+  if (source.empty()) {
+    return Status::Unsupported(fmt::format("model '{}' has no chat template", name), "messages");
+  }
+  auto parsed = ChatTemplate::Parse(source);
+  if (parsed.ok()) return parsed;
+  LogWarn("{}: no chat: {}", name, parsed.status().message());
+  return Status::Unsupported(fmt::format("the chat template of model '{}' cannot be used: {}", name,
+                                         parsed.status().message()),
+                             "messages");
+}
 
 }  // namespace
 
@@ -48,6 +64,7 @@ TextEngine::TextEngine(std::string path, TextEngineOptions options,
                        const Backend& backend)
     : path_(std::move(path)),
       options_(std::move(options)),
+      chat_template_(ParseTemplate(model->chat_template, options_.name)),
       model_(std::move(model)),
       scheduler_(std::move(scheduler)) {
   const DecoderModel& decoder = *model_->decoder;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "chat/chat_template.h"
 #include "common/status.h"
 #include "engine/model.h"
 #include "generate/decode_scheduler.h"
@@ -45,6 +46,9 @@ class TextEngine final : public Model {
   const Tokenizer& tokenizer() const { return *model_->tokenizer; }
   // Tokens of prompt and text together.
   int32_t context() const { return scheduler_->context(); }
+  // The model's chat template. kUnsupported: it has none, or one that cannot be parsed; the message
+  // says what is missing.
+  const Expected<ChatTemplate>& chat_template() const { return chat_template_; }
   DecodeScheduler& scheduler() { return *scheduler_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
@@ -56,6 +60,7 @@ class TextEngine final : public Model {
   const TextEngineOptions options_;
   EngineInfo info_;
   int64_t loaded_unix_s_ = 0;
+  Expected<ChatTemplate> chat_template_;
   std::unique_ptr<TextModel> model_;
   std::unique_ptr<DecodeScheduler> scheduler_;
 };

@@ -45,7 +45,7 @@ struct DecodeSchedulerOptions {
   // Of all jobs that wait or run: tokens of prompts and, as estimated, to come; three quarters of
   // it bulk.
   int64_t max_queued_tokens = 1 << 20;
-  int64_t max_queued_rows = 1024;  // samples of these jobs
+  int64_t max_queued_rows = 1 << 17;  // samples of these jobs
   // Blocks of the cache, of kKvBlockTokens tokens each; at least those of one context.
   int32_t cache_blocks = 0;
   bool prefix_cache = true;

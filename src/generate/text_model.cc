@@ -104,6 +104,7 @@ Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Ba
   Add(&model->end_ids, model->defaults.eos_token_ids);
   model->cache_type = options.cache_type;
   model->stored_bytes = files.store->bytes_total();
+  model->chat_template = files.chat_template;
   return model;
 }
 

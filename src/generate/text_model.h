@@ -43,6 +43,7 @@ struct TextModel {
   std::vector<int32_t> end_ids;  // tokens that end the text, ascending
   DType cache_type = DType::kBf16;
   uint64_t stored_bytes = 0;  // of the tensors in the files
+  std::string chat_template;  // its Jinja source; "": none
 };
 
 // Reads what `path` recommends for sampling: generation_config.json or GGUF's keys.

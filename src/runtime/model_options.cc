@@ -24,6 +24,9 @@ void TakeDefaultModel(ModelOptions* flags) {
 std::string NameOfReference(const std::string& reference) {
   namespace fs = std::filesystem;
   std::error_code ignored;
+  if (reference.ends_with(".gguf") && fs::is_regular_file(reference, ignored)) {
+    return fs::path(reference).stem().string();
+  }
   if (!fs::is_directory(reference, ignored)) return reference.substr(0, reference.rfind('@'));
   fs::path path = fs::weakly_canonical(reference, ignored);
   if (path.filename().empty()) path = path.parent_path();
@@ -89,6 +92,7 @@ Status ApplyPerModel(const ModelOptions& flags, std::vector<ModelSpec>* specs) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string dtype, dtypes.Of(spec));
     if (!dtype.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(dtype));
+      spec.text.model.dtype = spec.options.dtype;
     }
     PENSTOCK_ASSIGN_OR_RETURN(const std::string parts, kept.Of(spec));
     if (!parts.empty()) {
@@ -121,6 +125,11 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
     spec.options.fingerprint = !flags.redis_url.empty();
     spec.options.scheduler = flags.scheduler;
     spec.options.replicas = flags.replicas;
+    spec.text.model = flags.text;
+    spec.text.scheduler = flags.decode;
+    spec.text.scheduler.max_queued_tokens = flags.scheduler.max_queued_tokens;
+    spec.text.scheduler.max_queued_rows = flags.scheduler.max_queued_rows;
+    spec.text.scheduler.idle_release_s = flags.scheduler.idle_release_s;
     specs.push_back(std::move(spec));
   }
   const auto& names = flags.served_names;

@@ -24,6 +24,8 @@ struct ModelOptions {
   EncoderSchedulerOptions scheduler = {
       .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
   int32_t replicas = 1;
+  TextModelOptions text;          // of decoders; `dtype` is that of --dtype
+  DecodeSchedulerOptions decode;  // the same; bounds of waiting work are those of `scheduler`
   std::string log_level = "info";
   std::string log_format = "text";
   std::string redis_url;
@@ -33,7 +35,7 @@ struct ModelOptions {
 };
 
 // The name a model is served under when none is given: "owner/name" of a hub reference or of a
-// folder in the hub's cache, else the folder's own name.
+// folder in the hub's cache, else the folder's own name, or that of a GGUF file without ".gguf".
 std::string NameOfReference(const std::string& reference);
 
 // Where no model is named: the default one (hub/default_model.h), and a line of the log that says
