@@ -79,6 +79,7 @@ size_t PrefixCache::CachedTokens(uint64_t salt, std::span<const int32_t> ids) co
 int32_t PrefixCache::Insert(int32_t parent, uint64_t salt, std::span<const int32_t> ids,
                             int32_t block) {
   PENSTOCK_CHECK(ids.size() == kBlockIds && (parent < 0 || pool_->known(parent)));
+  PENSTOCK_CHECK(!pool_->known(block) && pool_->references(block) == 1);
   const uint64_t hash = HashOf(parent, salt, ids);
   if (const int32_t known = Find(hash, parent, salt, ids); known >= 0) {
     pool_->AddReference(known);
@@ -96,6 +97,7 @@ int32_t PrefixCache::Insert(int32_t parent, uint64_t salt, std::span<const int32
 
 void PrefixCache::InsertTail(int32_t parent, std::span<const int32_t> ids, int32_t block) {
   PENSTOCK_CHECK(!ids.empty() && ids.size() < kBlockIds && pool_->known(parent));
+  PENSTOCK_CHECK(!pool_->known(block) && pool_->references(block) == 1);
   if (At(parent).tail >= 0) pool_->Evict(At(parent).tail);
   pool_->SetKnown(block, true);
   At(block) = {0, At(parent).salt, parent, -1, static_cast<int32_t>(ids.size()), -1, 0};

@@ -79,6 +79,9 @@ TEST_P(Prefix, OneTokenIsLeftToCompute) {
   ComputeAndRelease(&sequence_, Ids(0, 96));
   EXPECT_EQ(cache_.CachedTokens(0, Ids(0, 97)), 96u);
   EXPECT_EQ(cache_.CachedTokens(0, Ids(0, 96)), 64u);
+  std::vector<int32_t> found(9);
+  EXPECT_EQ(cache_.Lookup(-1, 0, Ids(0, 97), found), 3u);
+  EXPECT_EQ(cache_.Lookup(-1, 0, Ids(0, 96), found), 2u);
   EXPECT_EQ(cache_.CachedTokens(0, Ids(0, 33)), 32u);
   EXPECT_EQ(cache_.CachedTokens(0, Ids(0, 32)), 0u);
   EXPECT_EQ(cache_.CachedTokens(0, {}), 0u);
