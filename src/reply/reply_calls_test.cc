@@ -164,6 +164,15 @@ TEST(HermesCalls, BracketsAroundACallMayBeMissingOrTooMany) {
   EXPECT_EQ(tail.content, ", \"id\": oops}");
 }
 
+TEST(HermesCalls, AnEndOfATagBelongsToACallOnce) {
+  const std::string call = R"(<tool_call>{"name": "now", "arguments": {}})";
+  const std::string broken = "<tool_call>broken</tool_call>";
+  EXPECT_EQ(ReadCalls(kHermes, call + broken).content, broken);
+  EXPECT_EQ(ReadCalls(kHermes, call + "</tool_call> a </tool_call>").content, " a </tool_call>");
+  const std::string closed = "<tool_call><function=write><parameter=path>a</function></tool_call>";
+  EXPECT_EQ(ReadCalls(kCoder, closed + "b</tool_call>").content, "b</tool_call>");
+}
+
 TEST(HermesCalls, NoneWithoutTools) {
   const std::string text = R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)";
   ReplyOptions options = WithTools(kHermes);

@@ -100,6 +100,8 @@ TEST(ReplyParser, HoldsBackOnlyWhatMayBecomeAMarker) {
   EXPECT_EQ(GivenOut(Thinking(true), "Hm </think"), "Hm");
   EXPECT_EQ(GivenOut(Thinking(true), "Hm </thinly"), "Hm </thinly");
   EXPECT_EQ(GivenOut(Thinking(), "a <th"), "a <th");
+  EXPECT_GT(GivenOut(hermes, std::string(200, '\n')).size(), 100u);
+  EXPECT_GT(GivenOut(Thinking(true), "a" + std::string(200, '\n')).size(), 100u);
   const ReplyOptions llama = WithTools(ToolForm::kLlama);
   EXPECT_EQ(GivenOut(llama, "{\"na"), "");
   EXPECT_EQ(GivenOut(llama, "{\"no"), "{\"no");
@@ -152,6 +154,10 @@ TEST(ReplyParser, AStreamedCallThatBreaksOffEndsIncompleteAndTheRestIsContent) {
   const TestReply number = Read(WithTools(ToolForm::kQwenCoder, true), coder + "<parameter=mode>4");
   EXPECT_EQ(CallsOf(number), R"(write({"path": "a"))");
   EXPECT_EQ(number.content, "\n<parameter=mode>4");
+  const TestReply open = Read(WithTools(ToolForm::kQwenCoder, true),
+                              "<function=write><parameter=path>a\n<parameter=mode>4");
+  EXPECT_EQ(CallsOf(open), R"(write({"path": "a"))");
+  EXPECT_EQ(open.content, "<parameter=mode>4");
   const TestReply text =
       Read(WithTools(ToolForm::kQwenCoder, true), coder + "<parameter=text>\nhalf\n</para");
   EXPECT_EQ(CallsOf(text), R"(write({"path": "a", "text": "half))");
@@ -191,6 +197,12 @@ TEST(ReplyParser, LimitsOfCalls) {
     const TestReply many = Read(options, call + "\n" + call + "\n" + call);
     EXPECT_EQ(many.calls.size(), 2u);
     EXPECT_EQ(many.content, "\n" + call);
+    ReplyOptions llama = WithTools(ToolForm::kLlama, streams);
+    llama.limits.calls_max = 1;
+    const TestReply last = Read(llama, R"({"name": "now", "parameters": {}};)"
+                                       "\n");
+    EXPECT_EQ(last.calls.size(), 1u);
+    EXPECT_EQ(last.content, "");  // what stands behind the last call is no content either
 
     const size_t json_end = call.find("</tool_call>");
     options.limits.call_bytes_max = json_end;
