@@ -27,6 +27,8 @@ void PrintHelp(FILE* out) {
 const std::vector<Command>& Benchmarks() {
   static const std::vector<Command> kBenchmarks = {
       {"generate", "Prompts and tokens a second of a decoder", RunBenchGenerate},
+      {"chat", "Many texts at once beside one; second turns; running texts beside long prompts",
+       RunBenchChat},
       {"kernels", "Share of the processor's peak the kernels use, beside oneDNN", RunBenchKernels},
       {"http", "A server under load: rates and latencies", RunBenchHttp},
       {"saturation",

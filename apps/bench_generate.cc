@@ -1,6 +1,5 @@
 // penstock bench generate: prompts and tokens a second of a decoder.
 #include "bench/generate_speed.h"
-#include "bench/random_decoder.h"
 #include "command_line.h"
 #include "commands.h"
 #include "decoder_flags.h"
@@ -22,17 +21,7 @@ int RunBenchGenerate(const std::vector<std::string>& args) {
   const std::string group = "Benchmark";
   CLI::App& app = line.app();
   app.remove_option(app.get_option("--context"));
-  app.add_option("--shape", options.shape, "Without --model: random weights of this shape.")
-      ->transform(CLI::IsMember(DecoderShapes(), CLI::ignore_case))
-      ->type_name("NAME")
-      ->group(group);
-  app.add_option("--type", options.mix, "Of the random weights.")
-      ->transform(CLI::IsMember(DecoderMixes(), CLI::ignore_case))
-      ->type_name("TYPE")
-      ->group(group);
-  app.add_option("--name", options.name, "What records call the model.")
-      ->type_name("NAME")
-      ->group(group);
+  AddRandomModelFlags(&app, group, &options.shape, &options.mix, &options.name);
   app.add_option("--prompt", prompts, "Tokens of a prompt [128, 512, 2048]. May be given again.")
       ->check(CLI::Range(1, 1 << 20))
       ->allow_extra_args(false)

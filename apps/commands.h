@@ -28,6 +28,7 @@ int RunDoctor(const std::vector<std::string>& args);
 // penstock bench NAME; Benchmarks has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
 int RunBenchKernels(const std::vector<std::string>& args);
+int RunBenchChat(const std::vector<std::string>& args);
 int RunBenchGenerate(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);

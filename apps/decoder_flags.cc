@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "bench/random_decoder.h"
 #include "common/log.h"
 #include "cpu/cpu_backend.h"
 #include "hub/default_model.h"
@@ -91,6 +92,19 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}).description(""))
       ->type_name("LEVEL")
       ->group("Log");
+}
+
+void AddRandomModelFlags(CLI::App* app, const std::string& group, std::string* shape,
+                         std::string* mix, std::string* name) {
+  app->add_option("--shape", *shape, "Without --model: random weights of this shape.")
+      ->transform(CLI::IsMember(DecoderShapes(), CLI::ignore_case))
+      ->type_name("NAME")
+      ->group(group);
+  app->add_option("--type", *mix, "Of the random weights.")
+      ->transform(CLI::IsMember(DecoderMixes(), CLI::ignore_case))
+      ->type_name("TYPE")
+      ->group(group);
+  app->add_option("--name", *name, "What records call the model.")->type_name("NAME")->group(group);
 }
 
 Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {

@@ -25,6 +25,10 @@ struct DecoderFlags {
 void AddContextFlags(CLI::App* app, const std::string& group, TextModelOptions* options);
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags);
 
+// Of benchmarks: a decoder of random weights, and its name in records.
+void AddRandomModelFlags(CLI::App* app, const std::string& group, std::string* shape,
+                         std::string* mix, std::string* name);
+
 // Backend and model of the flags. The backend must outlive the model.
 struct LoadedDecoder {
   static Expected<LoadedDecoder> Load(const DecoderFlags& flags);

@@ -202,6 +202,7 @@ bool DecodeScheduler::Impl::StepOnce() {
     EndJob((*failed)->owner.get(), Status(StatusCode::kInternal, status.message()));
     return true;
   }
+  former.Observe(Seconds(took));
   admission.Drained({rows, static_cast<int64_t>(logit_rows.size())}, Seconds(took), 1);
   Deliver(formed, done);
   series.sample_duration.Observe(Seconds(Now() - done));

@@ -83,7 +83,7 @@ class DecodeSchedulerTest : public testing::Test {
     tiny_.emplace(kContext, *std::move(backend));
     options_.sequences_max = 16;
     options_.cache_blocks = 128;
-    options_.cost = {1e-3, 1e-5, 1e-9};
+    options_.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};
   }
 
   void Start() {
@@ -170,7 +170,7 @@ TEST_F(DecodeSchedulerTest, CompanyChangesNothing) {
 }
 
 TEST_F(DecodeSchedulerTest, NorDoSmallChunks) {
-  options_.cost = {1e-3, 5e-3, 0};  // a few rows a step
+  options_.cost = {1e-3, 3e-2, 1e-3, 5e-3, 0};  // a few rows a step
   Start();
   ExpectCompanyChangesNothing();
 }

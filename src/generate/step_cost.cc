@@ -14,25 +14,32 @@
 namespace penstock {
 namespace {
 
-// Enough rows that the large-row kernels run, and few enough that a large model takes a moment.
-constexpr int32_t kRows = 48;
+// Two numbers of rows for the kernels of many rows, few enough that a large model takes a moment.
+constexpr int32_t kSomeRows = 16;
+constexpr int32_t kManyRows = 48;
 // Attention is told from the rest by this many cached tokens.
 constexpr int32_t kPast = 1024;
 
 }  // namespace
 
-int32_t StepCost::RowsWithin(double seconds, double taken_s, int32_t past) const {
-  const double left = seconds - taken_s;
-  if (left <= 0 || !known()) return 0;
-  // work_s / 2 rows^2 + (row_s + work_s (past + 1/2)) rows = left
-  const double half = row_s + work_s * (past + 0.5);
-  const double rows =
-      work_s > 0 ? (std::sqrt(half * half + 2 * work_s * left) - half) / work_s : left / half;
-  return static_cast<int32_t>(std::clamp(rows, 0.0, 1e6));
+double StepCost::Seconds(int32_t rows, double work) const {
+  if (rows == 0) return 0;
+  const double few = one_s + (few_s - one_s) * (rows - 1) / (kFewRows - 1);
+  const double many = std::max(few_s, fixed_s + row_s * rows);
+  return (rows <= kFewRows ? few : many) + work_s * work;
+}
+
+int32_t StepCost::RowsWithin(double seconds, int32_t rows, double work, int32_t past) const {
+  int32_t fit = 0, over = 1 << 16;
+  while (over - fit > 1) {
+    const int32_t middle = fit + (over - fit) / 2;
+    (Seconds(rows + middle, work + Work(middle, past)) <= seconds ? fit : over) = middle;
+  }
+  return fit;
 }
 
 Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate) {
-  std::vector<int32_t> ids(static_cast<size_t>(std::min(kRows, context)), 0);
+  std::vector<int32_t> ids(static_cast<size_t>(std::min(kManyRows, context)), 0);
   std::vector<int32_t> table(CeilDiv(static_cast<size_t>(context), size_t{kKvBlockTokens}));
   std::iota(table.begin(), table.end(), 0);
   // The better of two: the first of each kind touches memory for the first time.
@@ -50,18 +57,23 @@ Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* g
     }
     return best;
   };
-  const auto rows = static_cast<int32_t>(ids.size());
-  const int32_t past = std::min(kPast, context - rows);
-  PENSTOCK_ASSIGN_OR_RETURN(const double one_s, seconds(1, 0));
-  PENSTOCK_ASSIGN_OR_RETURN(const double rows_s, seconds(rows, 0));
+  const auto most = static_cast<int32_t>(ids.size());
+  const int32_t few = std::min(StepCost::kFewRows, most), some = std::min(kSomeRows, most);
+  const int32_t past = std::min(kPast, context - most);
   StepCost cost;
+  PENSTOCK_ASSIGN_OR_RETURN(cost.one_s, seconds(1, 0));
+  PENSTOCK_ASSIGN_OR_RETURN(cost.few_s, seconds(few, 0));
+  PENSTOCK_ASSIGN_OR_RETURN(const double some_s, seconds(some, 0));
+  PENSTOCK_ASSIGN_OR_RETURN(const double most_s, seconds(most, 0));
   if (past > 0) {
-    PENSTOCK_ASSIGN_OR_RETURN(const double deep_s, seconds(rows, past));
-    cost.work_s = std::max(0.0, deep_s - rows_s) / (static_cast<double>(rows) * past);
+    PENSTOCK_ASSIGN_OR_RETURN(const double deep_s, seconds(most, past));
+    cost.work_s = std::max(0.0, deep_s - most_s) / (static_cast<double>(most) * past);
   }
-  const double slope = rows > 1 ? (rows_s - one_s) / (rows - 1) : one_s;
-  cost.row_s = std::max(slope - cost.work_s * rows / 2, one_s * 1e-3);
-  cost.fixed_s = std::max(0.0, one_s - cost.row_s);
+  cost.few_s = std::max(cost.few_s, cost.one_s);
+  // Timings are noisy: each row costs something.
+  const double slope = most > some ? (most_s - some_s) / (most - some) : 0;
+  cost.row_s = std::max(slope, cost.few_s * 1e-3);
+  cost.fixed_s = std::max(0.0, most_s - cost.row_s * most);
   return cost;
 }
 

@@ -9,17 +9,22 @@
 
 namespace penstock {
 
-// seconds = fixed_s + row_s * rows + work_s * work. Work is the sum over rows of the positions they
-// attend to.
+// Of the rows of a step, and of its work: the sum over rows of the positions they attend to. Up to
+// kFewRows rows kernels unpack weights as they multiply, and a row more costs little; with more
+// they unpack them once, and the time is a line with another beginning.
 struct StepCost {
-  double fixed_s = 0;
+  static constexpr int32_t kFewRows = 8;
+
+  double one_s = 0;    // a step of one row
+  double few_s = 0;    // of kFewRows
+  double fixed_s = 0;  // of more: fixed_s + row_s * rows
   double row_s = 0;
   double work_s = 0;
   bool known() const { return row_s > 0; }
-  double Seconds(double rows, double work) const { return fixed_s + row_s * rows + work_s * work; }
-  // The most rows of a sequence with `past` cached tokens that fit in a step of `seconds` beside
-  // what takes `taken_s`; at least 0.
-  int32_t RowsWithin(double seconds, double taken_s, int32_t past) const;
+  double Seconds(int32_t rows, double work) const;
+  // The most rows of a sequence with `past` cached tokens that fit in `seconds`, beside `rows` and
+  // `work` that are in the step already.
+  int32_t RowsWithin(double seconds, int32_t rows, double work, int32_t past) const;
   // Work of `rows` after `past` tokens.
   static double Work(int32_t rows, int32_t past) {
     return static_cast<double>(rows) * (static_cast<double>(past) + (rows + 1) / 2.0);

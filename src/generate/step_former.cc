@@ -29,6 +29,13 @@ int32_t StepFormer::Form(std::vector<DecodeSequence*>* running, const StepDemand
   return rows_;
 }
 
+void StepFormer::Observe(double seconds) {
+  // Steps of which little is a prompt tell nothing about prompts.
+  constexpr double kWeight = 0.25;
+  if (rows_ < decoding_ + kChunkMin || predicted_s_ <= 0) return;
+  error_ = std::clamp(error_ + kWeight * (seconds / predicted_s_ - error_), 0.25, 8.0);
+}
+
 void StepFormer::TakeDecoding(std::vector<DecodeSequence*>* running, const Preempt& preempt) {
   // By index: preempted sequences leave the end of `running`.
   for (size_t i = 0; i < running->size() && rows_ < limits_.rows_max; ++i) {
@@ -53,8 +60,7 @@ double StepFormer::Budget(const StepDemand& demand) const {
 int32_t StepFormer::ChunkOf(const DecodeSequence& sequence, double seconds) const {
   int32_t rows = kChunkUnknown;
   if (limits_.cost.known()) {
-    const double taken = rows_ == 0 ? limits_.cost.fixed_s : predicted_s_;
-    rows = limits_.cost.RowsWithin(seconds, taken, sequence.cache.length());
+    rows = limits_.cost.RowsWithin(seconds / error_, rows_, work_, sequence.cache.length());
   }
   return rows;
 }

@@ -34,14 +34,14 @@ class StepFormer {
   using Preempt = std::function<void(DecodeSequence*)>;
   explicit StepFormer(const StepLimits& limits) : limits_(limits) {}
 
-  // Predicted seconds of the step it formed last.
-  double predicted_s() const { return predicted_s_; }
+  // How long the step that was formed last took: later chunks are corrected by it.
+  void Observe(double seconds);
   int32_t Form(std::vector<DecodeSequence*>* running, const StepDemand& demand,
                const Preempt& preempt);
 
  private:
   // The fewest rows of a prompt that a step takes, so that prompts go on however long steps are.
-  static constexpr int32_t kChunkMin = 16;
+  static constexpr int32_t kChunkMin = 4;
   // The most of one where costs are not known.
   static constexpr int32_t kChunkUnknown = 128;
 
@@ -57,6 +57,8 @@ class StepFormer {
   int32_t decoding_ = 0;
   double work_ = 0;
   double predicted_s_ = 0;
+  // Seconds of steps with prompts over those predicted, a moving average.
+  double error_ = 1;
 };
 
 }  // namespace penstock
