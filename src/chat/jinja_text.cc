@@ -215,7 +215,7 @@ Value Interp::Escape(const Value& value) {
 std::string FloatText(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
-  std::array<char, 64> buffer;
+  std::array<char, 64> buffer{};  // what follows the number ends it
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number,
                                  std::chars_format::scientific)
                        .ptr;
