@@ -120,9 +120,11 @@ Value Repeat(Interp& interp, const Value& value, int64_t times) {
     const std::string_view text = value.text();
     if (!text.empty() && count > SIZE_MAX / text.size()) FailLimit("a text is too long");
     interp.heap().CheckMemory(count * text.size());
+    const size_t bytes = count * text.size();
     std::string out;
-    out.reserve(count * text.size());
-    for (size_t i = 0; i < count && !text.empty(); ++i) out += text;
+    out.reserve(bytes);
+    if (bytes > 0) out = text;
+    while (out.size() < bytes) out.append(out, 0, std::min(out.size(), bytes - out.size()));
     Value result = interp.Text(std::move(out));
     return value.is_markup() ? std::move(result).AsMarkup() : result;
   }
