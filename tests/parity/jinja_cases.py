@@ -126,7 +126,7 @@ n ~ s ~ nil ~ f ~ u1|l ~ d|1 == 1.0|1 == true|'1' == 1|l == [3, 1, 2]|l == (3, 1
 1 < 2 < 3|1 < 2 > 3|1 < 'a'|'a' < 'b'|[1, 2] < [1, 3]|(1, 'a') < (2, 0)|nil < 1|n >= 7|n <= 6.9|t < 2|u1 < 1
 'ell' in s|'x' not in s|1 in l|'a' in d|[1] in ll|[1, 2] in ll|1 in s|u1 in s|1 in u1|nil in lm|'' in s|[] in d|1 in 5|2 in range(3)|2.0 in range(3)
 s[0]|s[-1]|s[100]|s[1:4]|s[::-1]|s[-3:]|s[:-3]|s[::2]|s[5:1:-1]|s[1:1]|u[6:9]|u[::-1]|u[-1]|u[1]|l[0]|l[-1]|l[9]|l[1:]|l[::-1]|l['a']|s['x']|d['a']|d.a|d.zz|d['zz']|d[0]|d.items|d['items']|ed.items|d.keys()|d.values()|ed.items()|d.c[0]|d.c.0|dd.k.x.1.y|nil.x|n.x|u1.x|u1[0]|u1[1:]|nil[1:]|d[1:]|l[1.0]|l[true]|l['0']|s[n:]|s['a':]|range(10)[2:8:2]|range(5)[1]|range(5)[-1]|d[[]]|(1, 2)[0]
-s.upper()|s.lower()|s.title()|s.capitalize()|s.swapcase()|u.upper()|u.lower()|u.title()|u.capitalize()|ws.strip()|ws.lstrip()|ws.rstrip()|s.strip('Hd')|s.split()|s.split('o')|s.split('o', 1)|s.rsplit('o', 1)|ws.split()|ws.rsplit(none, 1)|s.split('')|s.split(sep='l', maxsplit=1)|lines.splitlines()|lines.splitlines(true)|s.partition('o')|s.rpartition('o')|s.partition('zz')|s.replace('l', 'L')|s.replace('l', 'L', 1)|s.replace('', '-')|s.replace('', '-', 3)|s.find('o')|s.rfind('o')|s.find('zz')|s.index('o')|s.index('zz')|s.find('o', 5)|s.find('', 20)|s.count('l')|s.count('')|s.count('o', 5)|u.find('世')|s.startswith('He')|s.startswith(('x', 'H'))|s.endswith('ld')|s.endswith('l', 0, 4)|s.startswith('')|s.startswith(1)|s.isdigit()|'12'.isdigit()|'²'.isdigit()|'12'.isdecimal()|'½'.isnumeric()|s.isalpha()|'ab1'.isalnum()|s.isupper()|'AB'.isupper()|'a b'.islower()|''.islower()|s.istitle()|' '.isspace()|s.isascii()|u.isascii()|s.isprintable()|ws.isprintable()|s.zfill(15)|'-5'.zfill(4)|s.center(20, '*')|s.ljust(15, '.')|s.rjust(15)|'abc'.center(6)|'abcd'.center(7)|','.join(ls)|','.join(l)|''.join([])|s.removeprefix('Hello')|s.removesuffix('World')|s.encode()|s.nope()|s.nope
+s.upper()|s.lower()|s.title()|s.capitalize()|s.swapcase()|u.upper()|u.lower()|u.title()|u.capitalize()|ws.strip()|ws.lstrip()|ws.rstrip()|s.strip('Hd')|s.split()|s.split('o')|s.split('o', 1)|s.rsplit('o', 1)|ws.split()|ws.rsplit(none, 1)|s.split('')|s.split(sep='l', maxsplit=1)|lines.splitlines()|lines.splitlines(true)|s.partition('o')|s.rpartition('o')|s.partition('zz')|s.replace('l', 'L')|s.replace('l', 'L', 1)|s.replace('', '-')|s.replace('', '-', 3)|s.find('o')|s.rfind('o')|s.find('zz')|s.index('o')|s.index('zz')|s.find('o', 5)|s.find('', 20)|s.count('l')|s.count('')|s.count('o', 5)|u.find('世')|s.startswith('He')|s.startswith(('x', 'H'))|s.endswith('ld')|s.endswith('l', 0, 4)|s.startswith('')|s.startswith(1)|s.isdigit()|'12'.isdigit()|'²'.isdigit()|'12'.isdecimal()|'½'.isnumeric()|s.isalpha()|'ab1'.isalnum()|s.isupper()|'AB'.isupper()|'a b'.islower()|''.islower()|s.istitle()|' '.isspace()|s.isascii()|u.isascii()|s.isprintable()|ws.isprintable()|s.zfill(15)|'-5'.zfill(4)|s.center(20, '*')|s.ljust(15, '.')|s.rjust(15)|'abc'.center(6)|'abcd'.center(7)|','.join(ls)|','.join(l)|''.join([])|s.removeprefix('Hello')|s.removesuffix('World')|s.nope()|s.nope
 l.append(4)|l.append|l.pop()|d.pop('a')|d.update({})|l.count(1)|l.index(2)|l.index(9)|l.copy()|d.copy()|d.get('a')|d.get('zz')|d.get('zz', 5)|d.get()|d.get([])|(1, 2, 1).count(1)|s.__class__|d.__class__|s.format|l.sort()
 '{} {}'.format(1, 'a')|'{0} {1} {0}'.format(1, 'a')|'{x}'.format(x=5)|'{:5}|'.format('ab')|'{:>5}|'.format('ab')|'{:^5}|'.format('ab')|'{:05d}'.format(42)|'{:.2f}'.format(f)|'{:,}'.format(1234567)|'{:x} {:#x} {:b}'.format(255, 255, 5)|'{!r}'.format('a')|'{{}}'.format()|'{}'.format()|'{:e}'.format(12345.678)|'{:g}'.format(0.00001)|'{:%}'.format(0.25)|'{0[a]} {0.b}'.format(d)|'{:{w}}|'.format('x', w=4)|'{:+d}'.format(5)|'{:.3}'.format('abcdef')|'{:s}'.format(5)|'{:d}'.format('x')|'{:.1f}'.format(5)|'{} {0}'.format(1, 2)|'{'.format()|'}'.format()|'{:.2}'.format(3.14159)|'{:10.3}|'.format(2.0)|'{:_}'.format(1234567)|'{:c}'.format(65)|'{}'.format(true)|'{:d}'.format(true)|'{:5}'.format(true)|'{:5}|'.format(none)
 '%s %d' % ('a', 5)|'%5s|%-5s|' % ('a', 'b')|'%05d' % 42|'%.2f' % f|'%x %X %o' % (255, 255, 8)|'%r' % s|'%%' % ()|'%s' % nil|'%s' % [1]|'%s' % (1, 2)|'%d' % 'a'|'%(a)s' % d|'%(zz)s' % d|'%e' % f|'%g' % 1e20|'%+d' % 5|'% d' % 5|'%#x' % 255|'%c' % 65|'%c' % 'z'|'%5.1f|' % f|'%s' % u1|'abc' % 1|'abc' % {}|'abc' % []|'%s %s' % 1|'%*d' % (5, 3)|'%i' % 2.7|'%s' % 1.0
@@ -198,11 +198,16 @@ STATEMENTS = [
 ]
 
 
+def expressions():
+    return [part for line in EXPRESSIONS.splitlines() for part in line.split("|")]
+
+
+def plain_features():
+    return [case("{{ " + text + " }}") for text in expressions() + FILTERS] + [case(text) for text in STATEMENTS]
+
+
 def features():
-    cases = []
-    for line in EXPRESSIONS.splitlines():
-        for part in line.split("|"):
-            cases.append(case("{{ " + part + " }}"))
+    cases = [case("{{ " + text + " }}") for text in expressions()]
     for text in FILTERS:
         cases.append(case("{{ " + text + " }}"))
         cases.append(case("{% set r = " + text + " %}[{{ r }}]{{ r is defined }}{{ r is string }}"))
@@ -344,6 +349,39 @@ class Grammar:
             at = self.r.randrange(len(text) + 1)
             text = text[:at] + self.pick("", "}", "{%", "'", " ", "\n", "(", "|") + text[at + self.r.randrange(3):]
         return text
+
+
+PIECES = ["-", "+", "%}", "{%", "{{", "}}", "-%}", "{%-", "{{-", "-}}", "\n", " ", "\n\n", "  ", "|", "|trim", "|tojson", "|length", " is ", " is not ", " not ", " in ", "(", ")", "[", "]", "{#", "#}", "'", "\"", "\\", ".", ",", ":", "=",
+          "==", " and ", " or ", " if ", " else ", "{% else %}", "{% endif %}", "{% endfor %}", "{% break %}", "{% continue %}", "{% set x = 1 %}", "{{ loop.index }}", "{{ x }}", "none", "true", "1", "~", "\r\n", "é"]
+
+
+def mutated(templates, count, seed):
+    """Real templates with a few places changed."""
+    rng = random.Random(seed)
+    sources = sorted({source for _, source in templates})
+    chats = list(CHATS.values())
+    cases = []
+    for _ in range(count):
+        text = rng.choice(sources)
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(text) + 1)
+            kind = rng.randrange(5)
+            if kind == 0:
+                text = text[:at] + text[at + rng.randrange(1, 8):]
+            elif kind == 1:
+                text = text[:at] + rng.choice(PIECES) + text[at:]
+            elif kind == 2:
+                piece = rng.choice(PIECES)
+                text = text[:at] + piece + text[at + len(piece):]
+            else:  # at a sign of the language
+                marks = [i for i in range(len(text)) if text.startswith(("{%", "%}", "{{", "}}", "|", " is ", "."), i)]
+                at = rng.choice(marks) + rng.randrange(3) if marks else at
+                text = text[:at] + rng.choice(PIECES + [""]) + text[at + rng.randrange(4):]
+        given = {"messages": rng.choice(chats), "special_tokens": TOKENS, "now": 1752148800, "add_generation_prompt": rng.random() < 0.5}
+        if rng.random() < 0.5:
+            given["tools"] = [TOOL, BARE_TOOL]
+        cases.append((text, given))
+    return cases
 
 
 def random_cases(count, seed):
