@@ -149,6 +149,17 @@ size_t Interp::Hash(const Value& value) {
   }
 }
 
+bool Interp::IsHashable(const Value& value) {
+  if (value.is(Kind::kList) || value.is_dict() || value.is(Kind::kView)) return false;
+  if (!value.is(Kind::kTuple)) return true;
+  const Deeper deeper(*this);
+  for (const Value& item : value.as<ListObject>().items) {
+    Step();
+    if (!IsHashable(item)) return false;
+  }
+  return true;
+}
+
 bool Interp::Contains(const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) Fail("only a string can be in a string");

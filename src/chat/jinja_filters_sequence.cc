@@ -37,7 +37,7 @@ Value First(Interp& interp, const Value& input, const Args& args) {
 
 // reversed() takes no iterator, and no text that is not one; but texts and dicts it does.
 std::vector<Value> Reversed(Interp& interp, const Value& input) {
-  const bool known = interp.HasLength(input) && !input.is(Kind::kLoop) && !input.is_undefined();
+  const bool known = interp.HasLength(input) && !input.is(Kind::kLoop);
   if (!known) Fail("a value of this type cannot be reversed");
   std::vector<Value> items = interp.ToItems(input);
   std::reverse(items.begin(), items.end());
@@ -59,7 +59,7 @@ Value Reverse(Interp& interp, const Value& input, const Args& args) {
   if (input.is_string()) {
     return interp.Slice(input, Value::None(), Value::None(), Value::Int(-1));
   }
-  if (input.is(Kind::kIterator) || input.is_undefined()) {
+  if (input.is(Kind::kIterator)) {
     std::vector<Value> items = interp.ToItems(input);
     std::reverse(items.begin(), items.end());
     return interp.heap().List(std::move(items));

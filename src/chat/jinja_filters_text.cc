@@ -123,8 +123,8 @@ Value Truncate(Interp& interp, const Value& input, const Args& args) {
   const int64_t room = length - interp.Length(end);
   if (room < 0) Fail("truncate: the length is shorter than the end");
   if (leeway < 0) Fail("truncate: the leeway is negative");
-  if (!input.is_string()) Fail("truncate: a string is expected");
   if (interp.Length(input) - leeway <= length) return input;
+  if (!input.is_string()) Fail("truncate: a string is expected");
   Value cut = interp.Slice(input, Value::None(), Value::Int(room), Value::None());
   if (given[1].is_missing() || !interp.Truth(given[1])) {
     const size_t space = cut.text().rfind(' ');

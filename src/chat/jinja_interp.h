@@ -173,7 +173,8 @@ class Interp {
   bool Equal(const Value& a, const Value& b);
   bool Less(const Value& a, const Value& b, bool or_equal = false);  // fails across types
   bool Contains(const Value& container, const Value& item);
-  size_t Hash(const Value& value);
+  size_t Hash(const Value& value);  // fails on what cannot be a key
+  bool IsHashable(const Value& value);
   int64_t Length(const Value& value);
   bool HasLength(const Value& value) const;
   bool IsIterable(const Value& value) const;

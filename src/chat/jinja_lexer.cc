@@ -132,6 +132,7 @@ class Lexer {
 
   void Comment() {
     const size_t end = text_.find("#}", at_);
+    if (end == text_.npos && at_ == text_.size()) return;  // jinja2 lets it pass
     if (end == text_.npos) FailAt(line_, "missing end of comment");
     const char sign = end > at_ ? text_[end - 1] : 0;
     Advance(end + 2 - at_);
@@ -171,7 +172,8 @@ class Lexer {
       AfterTag(close == '-', close == '+');
       return true;
     }
-    FailAt(line_, "missing end of raw block");
+    if (at_ < text_.size()) FailAt(line_, "missing end of raw block");
+    return true;
   }
 
   bool TagEnd(bool variable) {

@@ -120,9 +120,11 @@ Value Repeat(Interp& interp, const Value& value, int64_t times) {
     const std::string_view text = value.text();
     if (!text.empty() && count > SIZE_MAX / text.size()) FailLimit("a text is too long");
     interp.heap().CheckMemory(count * text.size());
+    const size_t bytes = count * text.size();
     std::string out;
-    out.reserve(count * text.size());
-    for (size_t i = 0; i < count && !text.empty(); ++i) out += text;
+    out.reserve(bytes);
+    if (bytes > 0) out = text;
+    while (out.size() < bytes) out.append(out, 0, std::min(out.size(), bytes - out.size()));
     Value result = interp.Text(std::move(out));
     return value.is_markup() ? std::move(result).AsMarkup() : result;
   }
@@ -278,7 +280,7 @@ Value Interp::Binary(ExprKind op, const Value& a, const Value& b) {
     if ((a.is_string() || a.is_sequence()) && b.is_int()) return Repeat(*this, a, b.integer());
     if ((b.is_string() || b.is_sequence()) && a.is_int()) return Repeat(*this, b, a.integer());
   }
-  if (op == ExprKind::kMod && a.is_string() && !b.is_undefined()) {
+  if (op == ExprKind::kMod && a.is_string()) {
     return FormatPercent(*this, a, b);
   }
   FailOperands(a, b);
@@ -319,8 +321,7 @@ Value Interp::Slice(const Value& object, const Value& start, const Value& stop, 
 Value Interp::Item(const Value& object, const Value& key) {
   if (object.is_undefined()) FailOperands(object, object);
   if (object.is_dict()) {
-    const bool hashable = !key.is(Kind::kList) && !key.is_dict();
-    const Value* found = hashable ? object.as<DictObject>().Find(*this, key) : nullptr;
+    const Value* found = IsHashable(key) ? object.as<DictObject>().Find(*this, key) : nullptr;
     if (found != nullptr) return *found;
   } else if (key.is_int()) {
     Value found = ByIndex(*this, object, key.integer());

@@ -167,11 +167,10 @@ void Parser::FailTag(const Token& tag) {
 
 StmtPtr Parser::ParseFor() {
   StmtPtr stmt = NewStmt(StmtKind::kFor, Take().line);
-  stmt->target = ParseTarget(false, "in");
+  stmt->target = ParseTarget(false);
   if (!SkipName("in")) FailHere("expected 'in'");
   TupleRules rules;
   rules.with_condition = false;
-  rules.end = "recursive";
   stmt->value = ParseTuple(rules);
   if (SkipName("if")) stmt->test = ParseExpression();
   stmt->recursive = SkipName("recursive");
@@ -206,7 +205,7 @@ StmtPtr Parser::ParseIf() {
 
 StmtPtr Parser::ParseSet() {
   const int line = Take().line;
-  ExprPtr target = ParseTarget(true, {});
+  ExprPtr target = ParseTarget(true);
   if (SkipOperator("=")) {
     StmtPtr stmt = NewStmt(StmtKind::kSet, line);
     stmt->target = std::move(target);
@@ -225,7 +224,7 @@ StmtPtr Parser::ParseWith() {
   StmtPtr stmt = NewStmt(StmtKind::kScope, Take().line);
   while (Now().kind != TokenKind::kBlockEnd) {
     if (!stmt->targets.empty()) ExpectOperator(",");
-    stmt->targets.push_back(ParseTarget(false, {}));
+    stmt->targets.push_back(ParseTarget(false));
     ExpectOperator("=");
     stmt->exprs.push_back(ParseExpression());
   }
@@ -312,11 +311,10 @@ void Parser::ParseSignature(MacroDef* macro) {
   Take();
 }
 
-ExprPtr Parser::ParseTarget(bool with_namespace, std::string_view end) {
+ExprPtr Parser::ParseTarget(bool with_namespace) {
   TupleRules rules;
   rules.simple = true;
   rules.with_namespace = with_namespace;
-  rules.end = end;
   ExprPtr target = ParseTuple(rules);
   if (!CanAssign(*target)) FailAt(target->line, "this cannot be assigned to");
   MarkStored(target.get());

@@ -57,7 +57,7 @@ class Parser {
   [[noreturn]] void FailTag(const Token& tag);
   void ParseSignature(MacroDef* macro);
   Body ParseMacroBody(const std::vector<std::string_view>& ends);
-  ExprPtr ParseTarget(bool with_namespace, std::string_view end);
+  ExprPtr ParseTarget(bool with_namespace);
   ExprPtr ParseTargetName();
 
   // ---- Expressions (jinja_parser_expr.cc)
@@ -76,7 +76,6 @@ class Parser {
   ExprPtr ParseNamed(bool with_namespace);
   struct TupleRules {
     bool simple = false, with_condition = true, in_parentheses = false, with_namespace = false;
-    std::string_view end = {};  // a name that ends it
   };
   ExprPtr ParseTuple(const TupleRules& rules);
   ExprPtr ParseList();

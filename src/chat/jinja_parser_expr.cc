@@ -235,7 +235,7 @@ ExprPtr Parser::ParseTuple(const TupleRules& rules) {
   const int line = Now().line;
   const auto ends = [&] {
     return Now().kind == TokenKind::kVariableEnd || Now().kind == TokenKind::kBlockEnd ||
-           IsOperator(")") || (!rules.end.empty() && IsName(rules.end));
+           IsOperator(")");
   };
   std::vector<ExprPtr> items;
   bool is_tuple = false;

@@ -27,7 +27,8 @@ class Percent {
       out.Add(One());
     }
     const bool tuple = values_.is(Kind::kTuple);
-    const bool ignored = values_.is_dict() || values_.is(Kind::kList) || values_.is(Kind::kRange);
+    const bool ignored = values_.is_dict() || values_.is(Kind::kList) || values_.is(Kind::kRange) ||
+                         values_.is_undefined();
     const size_t count = tuple ? values_.as<ListObject>().items.size() : 1;
     if (next_ < count && (tuple || !ignored)) Fail("not all values are used by the format");
     return out.Done();

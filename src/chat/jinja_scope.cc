@@ -13,7 +13,7 @@ namespace penstock::jinja {
 namespace {
 
 // Names copied while branches are compared; bounds what a hostile template can make of it.
-constexpr size_t kWorkMax = 20'000'000;
+constexpr size_t kWorkMax = 2'000'000;
 
 // What gets an activation of its own.
 struct Frame {

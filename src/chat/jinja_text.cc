@@ -73,6 +73,15 @@ const char* ViewName(ViewObject::What what) {
   }
 }
 
+std::string MacroText(const MacroDef& def) {
+  return def.name.empty() ? "<Macro anonymous>" : "<Macro '" + def.name + "'>";
+}
+
+std::string LoopText(LoopObject& loop) {
+  return "<LoopContext " + std::to_string(loop.index0 + 1) + "/" + std::to_string(loop.Length()) +
+         ">";
+}
+
 // Digits with single underscores between them, which are dropped; false on anything else.
 bool CopyDigits(std::string_view text, std::string* out) {
   bool digit = false;
@@ -162,15 +171,10 @@ void Interp::AppendRepr(const Value& value, TextBuilder* out) {
       out->Add("<Namespace ");
       AppendRepr(value.as<NamespaceObject>().attributes, out);
       return out->Add(">");
-    case Kind::kMacro: {
-      const std::string& name = value.as<MacroObject>().def->name;
-      return out->Add(name.empty() ? "<Macro anonymous>" : "<Macro '" + name + "'>");
-    }
-    case Kind::kLoop: {
-      LoopObject& loop = value.as<LoopObject>();
-      return out->Add("<LoopContext " + std::to_string(loop.index0 + 1) + "/" +
-                      std::to_string(loop.Length()) + ">");
-    }
+    case Kind::kMacro:
+      return out->Add(MacroText(*value.as<MacroObject>().def));
+    case Kind::kLoop:
+      return out->Add(LoopText(value.as<LoopObject>()));
     case Kind::kIterator:
       return out->Add("<" + std::string(value.as<IteratorObject>().type) + " object>");
     case Kind::kFunction:
@@ -215,7 +219,7 @@ Value Interp::Escape(const Value& value) {
 std::string FloatText(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
-  std::array<char, 64> buffer;
+  std::array<char, 64> buffer{};  // what follows the number ends it
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number,
                                  std::chars_format::scientific)
                        .ptr;

@@ -175,7 +175,7 @@ void SplitSpaces(Interp& interp, const Value& self, int64_t most, ListBuilder* o
   string_view rest = StripLeft(self.text());
   while (!rest.empty()) {
     if (most-- == 0) {
-      out->Add(Same(self, self.Part(StripRight(rest))));
+      out->Add(Same(self, self.Part(rest)));
       return;
     }
     size_t at = 0;
@@ -195,7 +195,7 @@ void SplitSpacesRight(const Value& self, int64_t most, ListBuilder* out) {
   string_view rest = StripRight(self.text());
   while (!rest.empty()) {
     if (most-- == 0) {
-      out->Add(Same(self, self.Part(StripLeft(rest))));
+      out->Add(Same(self, self.Part(rest)));
       break;
     }
     size_t at = rest.size();

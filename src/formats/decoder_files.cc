@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTemplateBytesMax = 4 << 20;
-
 bool Exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -28,41 +26,6 @@ bool Exists(const fs::path& path) {
 
 Expected<JsonDocument> ParseIn(const fs::path& folder, const char* file) {
   return JsonDocument::ParseFile((folder / file).string(), ModelFolder::kConfigBytesMax);
-}
-
-// The template of tokenizer_config.json: a text, or a list with names, of which "default" is meant.
-Expected<std::string> TemplateOf(const JsonObject& config) {
-  const std::string_view key = "chat_template";
-  const auto value = config.Find(key);
-  simdjson::dom::array list;
-  if (!value || value->get(list) != simdjson::SUCCESS) {
-    return config.GetStringOr(key, "", kTemplateBytesMax);
-  }
-  for (const simdjson::dom::element item : list) {
-    simdjson::dom::object fields;
-    if (item.get(fields) != simdjson::SUCCESS) {
-      return Status::InvalidArgument("'chat_template' must be a string or a list of objects",
-                                     "chat_template");
-    }
-    const JsonObject entry(fields, config.PathOf(key) + "[]");
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string name, entry.GetString("name"));
-    if (name == "default") return entry.GetString("template", kTemplateBytesMax);
-  }
-  return std::string();
-}
-
-// chat_template.jinja, which newer files have, goes before tokenizer_config.json.
-Expected<std::string> ReadTemplate(const fs::path& folder) {
-  const fs::path own = folder / "chat_template.jinja";
-  if (Exists(own)) return ReadRegularFile(own.string(), kTemplateBytesMax);
-  const char* const file = "tokenizer_config.json";
-  if (!Exists(folder / file)) return std::string();
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, ParseIn(folder, file));
-  const auto object = document.Object();
-  if (!object.ok()) return object.status().Annotate(file);
-  auto text = TemplateOf(*object);
-  if (!text.ok()) return text.status().Annotate(file);
-  return text;
 }
 
 // The ends that generation_config.json names take the place of those of config.json.
@@ -90,7 +53,7 @@ Status OpenFolder(const std::string& path, DecoderFiles* files) {
     files->generation_config_path = generation.string();
     PENSTOCK_RETURN_IF_ERROR(ReadGenerationEnds(files->generation_config_path, &files->config));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(files->chat_template, ReadTemplate(folder));
+  PENSTOCK_ASSIGN_OR_RETURN(files->chat_templates, ChatTemplates::OfFolder(path));
   if (Exists(folder / "tokenizer.json")) {
     files->tokenizer = TokenizerSource{(folder / "tokenizer.json").string()};
   }
@@ -106,15 +69,7 @@ Status OpenGguf(const std::string& path, DecoderFiles* files) {
   PENSTOCK_ASSIGN_OR_RETURN(DecoderReading reading, ReadDecoderGguf(*files->store));
   files->config = std::move(reading.config);
   PENSTOCK_ASSIGN_OR_RETURN(files->sampling, ReadSamplingKeys(metadata));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string_view text,
-                            metadata.GetStringOr("tokenizer.chat_template", ""));
-  if (text.size() > kTemplateBytesMax) {
-    return Status::InvalidArgument("key 'tokenizer.chat_template' has " +
-                                       std::to_string(text.size()) + " bytes; at most " +
-                                       std::to_string(kTemplateBytesMax) + " are allowed",
-                                   "tokenizer.chat_template");
-  }
-  files->chat_template = text;
+  PENSTOCK_ASSIGN_OR_RETURN(files->chat_templates, ChatTemplates::OfGguf(metadata));
   if (metadata.Has("tokenizer.ggml.tokens")) files->tokenizer = TokenizerSource{path, &metadata};
   return FindDecoderTensors(reading.wiring, files);
 }
@@ -132,6 +87,7 @@ Expected<DecoderFiles> DecoderFiles::Open(const std::string& path) {
                                               : opened.Annotate(gguf.empty() ? path : gguf);
   }
   PENSTOCK_RETURN_IF_ERROR(files.store->Check());
+  if (const std::string* text = files.chat_templates.Choose({}, false)) files.chat_template = *text;
   std::vector<int32_t>& ends = files.config.end_ids;
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());

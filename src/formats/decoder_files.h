@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "formats/chat_template_files.h"
 #include "formats/decoder_config.h"
 #include "formats/gguf_metadata.h"
 #include "formats/tensor_record.h"
@@ -85,7 +86,8 @@ struct DecoderFiles {
   std::optional<TokenizerSource> tokenizer;
   std::string generation_config_path;  // empty if there is no such file
   SamplingKeys sampling;
-  std::string chat_template;  // empty if the files have none
+  ChatTemplates chat_templates;
+  std::string chat_template;  // the one named default; empty if there is none
 };
 
 // Of all tensors in the files, those with most bytes first.

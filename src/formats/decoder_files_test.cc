@@ -131,6 +131,51 @@ TEST_F(DecoderFolder, ChatTemplates) {
   EXPECT_EQ(Good().chat_template, "newer");
 }
 
+TEST_F(DecoderFolder, NamedChatTemplates) {
+  const auto names = [this] {
+    std::string all;
+    for (const auto& [name, text] : Good().chat_templates.by_name) all += name + "=" + text + " ";
+    return all;
+  };
+  EXPECT_EQ(names(), "");
+  folder_.Write("chat_template.json", R"({"chat_template": "legacy"})");
+  EXPECT_EQ(names(), "default=legacy ");
+  folder_.Write("tokenizer_config.json",
+                R"({"chat_template": [{"name": "tool_use", "template": "t"},
+                                      {"name": "default", "template": "c"},
+                                      {"name": "default", "template": "d"}]})");
+  EXPECT_EQ(names(), "default=d tool_use=t ");
+  const ChatTemplates chosen = Good().chat_templates;
+  EXPECT_EQ(*chosen.Choose("", false), "d");
+  EXPECT_EQ(*chosen.Choose("", true), "t");
+  EXPECT_EQ(*chosen.Choose("default", true), "d");
+  EXPECT_EQ(chosen.Choose("rag", false), nullptr);
+  // Files of their own take the place of all of these.
+  std::filesystem::create_directory(folder_.path("additional_chat_templates"));
+  folder_.Write("additional_chat_templates/rag.jinja", "r");
+  folder_.Write("additional_chat_templates/notes.txt", "x");
+  EXPECT_EQ(names(), "rag=r ");
+  EXPECT_EQ(Good().chat_template, "");
+  EXPECT_EQ(Good().chat_templates.Choose("", true), nullptr);
+  folder_.Write("chat_template.jinja", "j");
+  EXPECT_EQ(names(), "default=j rag=r ");
+  EXPECT_EQ(*Good().chat_templates.Choose("", true), "j");
+  for (size_t i = 0; i < ChatTemplates::kCountMax; ++i) {
+    folder_.Write("additional_chat_templates/t" + std::to_string(i) + ".jinja", "x");
+  }
+  ExpectStatus(StatusCode::kInvalidArgument, "chat_template", "more than 64");
+}
+
+TEST_F(DecoderFolder, BrokenChatTemplates) {
+  folder_.Write("tokenizer_config.json", R"({"chat_template": [{"name": "a"}]})");
+  ExpectStatus(StatusCode::kInvalidArgument, "chat_template[].template", "tokenizer_config.json");
+  folder_.Write("tokenizer_config.json", R"({"chat_template": 5})");
+  ExpectStatus(StatusCode::kInvalidArgument, "chat_template", "tokenizer_config.json");
+  folder_.Write("tokenizer_config.json", "{}");
+  folder_.Write("chat_template.json", "[]");
+  ExpectStatus(StatusCode::kInvalidArgument, "", "chat_template.json");
+}
+
 TEST_F(DecoderFolder, TheTokenizerIsAFile) {
   EXPECT_FALSE(Good().tokenizer.has_value());
   folder_.Write("tokenizer.json", "{}");

@@ -366,6 +366,19 @@ TEST_F(DecoderGguf, SamplingKeys) {
   ExpectInvalid({RawF32("general.sampling.temp", INFINITY)}, "general.sampling.temp");
 }
 
+TEST_F(DecoderGguf, NamedChatTemplates) {
+  const auto files = Open(With("llama", {RawString("tokenizer.chat_template.tool_use", "t"),
+                                         RawString("tokenizer.chat_template", "d"),
+                                         RawStrings("tokenizer.chat_templates", {"tool_use"})}),
+                          SmallGgufTensors());
+  ASSERT_TRUE(files.ok()) << files.status().ToString();
+  EXPECT_EQ(files->chat_templates.by_name.size(), 2u);
+  EXPECT_EQ(*files->chat_templates.Choose("", true), "t");
+  EXPECT_EQ(*files->chat_templates.Choose("", false), "d");
+  EXPECT_EQ(files->chat_template, "d");
+  ExpectInvalid({RawU32("tokenizer.chat_template.rag", 1)}, "tokenizer.chat_template.rag");
+}
+
 TEST_F(DecoderGguf, UnusedTensorsAreCounted) {
   TestTensors tensors = SmallGgufTensors({{"attn_sinks.weight", {2}}});
   tensors["v.patch_embd.weight"] = {4, 4};

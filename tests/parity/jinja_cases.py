@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import unicodedata
 
 TOOL = {"type": "function", "function": {
     "name": "get_weather", "description": "Weather of a place <now> & \"later\"",
@@ -125,7 +126,7 @@ n ~ s ~ nil ~ f ~ u1|l ~ d|1 == 1.0|1 == true|'1' == 1|l == [3, 1, 2]|l == (3, 1
 1 < 2 < 3|1 < 2 > 3|1 < 'a'|'a' < 'b'|[1, 2] < [1, 3]|(1, 'a') < (2, 0)|nil < 1|n >= 7|n <= 6.9|t < 2|u1 < 1
 'ell' in s|'x' not in s|1 in l|'a' in d|[1] in ll|[1, 2] in ll|1 in s|u1 in s|1 in u1|nil in lm|'' in s|[] in d|1 in 5|2 in range(3)|2.0 in range(3)
 s[0]|s[-1]|s[100]|s[1:4]|s[::-1]|s[-3:]|s[:-3]|s[::2]|s[5:1:-1]|s[1:1]|u[6:9]|u[::-1]|u[-1]|u[1]|l[0]|l[-1]|l[9]|l[1:]|l[::-1]|l['a']|s['x']|d['a']|d.a|d.zz|d['zz']|d[0]|d.items|d['items']|ed.items|d.keys()|d.values()|ed.items()|d.c[0]|d.c.0|dd.k.x.1.y|nil.x|n.x|u1.x|u1[0]|u1[1:]|nil[1:]|d[1:]|l[1.0]|l[true]|l['0']|s[n:]|s['a':]|range(10)[2:8:2]|range(5)[1]|range(5)[-1]|d[[]]|(1, 2)[0]
-s.upper()|s.lower()|s.title()|s.capitalize()|s.swapcase()|u.upper()|u.lower()|u.title()|u.capitalize()|ws.strip()|ws.lstrip()|ws.rstrip()|s.strip('Hd')|s.split()|s.split('o')|s.split('o', 1)|s.rsplit('o', 1)|ws.split()|ws.rsplit(none, 1)|s.split('')|s.split(sep='l', maxsplit=1)|lines.splitlines()|lines.splitlines(true)|s.partition('o')|s.rpartition('o')|s.partition('zz')|s.replace('l', 'L')|s.replace('l', 'L', 1)|s.replace('', '-')|s.replace('', '-', 3)|s.find('o')|s.rfind('o')|s.find('zz')|s.index('o')|s.index('zz')|s.find('o', 5)|s.find('', 20)|s.count('l')|s.count('')|s.count('o', 5)|u.find('世')|s.startswith('He')|s.startswith(('x', 'H'))|s.endswith('ld')|s.endswith('l', 0, 4)|s.startswith('')|s.startswith(1)|s.isdigit()|'12'.isdigit()|'²'.isdigit()|'12'.isdecimal()|'½'.isnumeric()|s.isalpha()|'ab1'.isalnum()|s.isupper()|'AB'.isupper()|'a b'.islower()|''.islower()|s.istitle()|' '.isspace()|s.isascii()|u.isascii()|s.isprintable()|ws.isprintable()|s.zfill(15)|'-5'.zfill(4)|s.center(20, '*')|s.ljust(15, '.')|s.rjust(15)|'abc'.center(6)|'abcd'.center(7)|','.join(ls)|','.join(l)|''.join([])|s.removeprefix('Hello')|s.removesuffix('World')|s.encode()|s.nope()|s.nope
+s.upper()|s.lower()|s.title()|s.capitalize()|s.swapcase()|u.upper()|u.lower()|u.title()|u.capitalize()|ws.strip()|ws.lstrip()|ws.rstrip()|s.strip('Hd')|s.split()|s.split('o')|s.split('o', 1)|s.rsplit('o', 1)|ws.split()|ws.rsplit(none, 1)|s.split('')|s.split(sep='l', maxsplit=1)|lines.splitlines()|lines.splitlines(true)|s.partition('o')|s.rpartition('o')|s.partition('zz')|s.replace('l', 'L')|s.replace('l', 'L', 1)|s.replace('', '-')|s.replace('', '-', 3)|s.find('o')|s.rfind('o')|s.find('zz')|s.index('o')|s.index('zz')|s.find('o', 5)|s.find('', 20)|s.count('l')|s.count('')|s.count('o', 5)|u.find('世')|s.startswith('He')|s.startswith(('x', 'H'))|s.endswith('ld')|s.endswith('l', 0, 4)|s.startswith('')|s.startswith(1)|s.isdigit()|'12'.isdigit()|'²'.isdigit()|'12'.isdecimal()|'½'.isnumeric()|s.isalpha()|'ab1'.isalnum()|s.isupper()|'AB'.isupper()|'a b'.islower()|''.islower()|s.istitle()|' '.isspace()|s.isascii()|u.isascii()|s.isprintable()|ws.isprintable()|s.zfill(15)|'-5'.zfill(4)|s.center(20, '*')|s.ljust(15, '.')|s.rjust(15)|'abc'.center(6)|'abcd'.center(7)|','.join(ls)|','.join(l)|''.join([])|s.removeprefix('Hello')|s.removesuffix('World')|s.nope()|s.nope
 l.append(4)|l.append|l.pop()|d.pop('a')|d.update({})|l.count(1)|l.index(2)|l.index(9)|l.copy()|d.copy()|d.get('a')|d.get('zz')|d.get('zz', 5)|d.get()|d.get([])|(1, 2, 1).count(1)|s.__class__|d.__class__|s.format|l.sort()
 '{} {}'.format(1, 'a')|'{0} {1} {0}'.format(1, 'a')|'{x}'.format(x=5)|'{:5}|'.format('ab')|'{:>5}|'.format('ab')|'{:^5}|'.format('ab')|'{:05d}'.format(42)|'{:.2f}'.format(f)|'{:,}'.format(1234567)|'{:x} {:#x} {:b}'.format(255, 255, 5)|'{!r}'.format('a')|'{{}}'.format()|'{}'.format()|'{:e}'.format(12345.678)|'{:g}'.format(0.00001)|'{:%}'.format(0.25)|'{0[a]} {0.b}'.format(d)|'{:{w}}|'.format('x', w=4)|'{:+d}'.format(5)|'{:.3}'.format('abcdef')|'{:s}'.format(5)|'{:d}'.format('x')|'{:.1f}'.format(5)|'{} {0}'.format(1, 2)|'{'.format()|'}'.format()|'{:.2}'.format(3.14159)|'{:10.3}|'.format(2.0)|'{:_}'.format(1234567)|'{:c}'.format(65)|'{}'.format(true)|'{:d}'.format(true)|'{:5}'.format(true)|'{:5}|'.format(none)
 '%s %d' % ('a', 5)|'%5s|%-5s|' % ('a', 'b')|'%05d' % 42|'%.2f' % f|'%x %X %o' % (255, 255, 8)|'%r' % s|'%%' % ()|'%s' % nil|'%s' % [1]|'%s' % (1, 2)|'%d' % 'a'|'%(a)s' % d|'%(zz)s' % d|'%e' % f|'%g' % 1e20|'%+d' % 5|'% d' % 5|'%#x' % 255|'%c' % 65|'%c' % 'z'|'%5.1f|' % f|'%s' % u1|'abc' % 1|'abc' % {}|'abc' % []|'%s %s' % 1|'%*d' % (5, 3)|'%i' % 2.7|'%s' % 1.0
@@ -151,7 +152,7 @@ FILTERS = [
     "objs|groupby('g')", "objs|groupby('g')|map(attribute='grouper')|list", "objs|groupby('v')|map('last')|map('length')|list", "objs|groupby(attribute='zz', default='none')|list|length", "['b', 'A', 'a']|groupby(0)|list",
     "d|items|list", "u1|items|list", "l|items|list", "l|items", "nil|items|list", "dd|items|first",
     "n|string", "f|string", "nil|string", "l|string", "d|string", "u1|string", "s|string", "t|string", "[u1]|string", "h|string", "[s, h, u, ws, lines]|string", "['\\'', '\"', '\\'\"', '\\\\', '\\x00\\x7f\\xa0\\u200b\\ue000']|string", "(1,)|string", "()|string", "range(1, 9, 2)|string", "range(4)|string", "d.keys()|string", "d.items()|string", "[1e16, 1e15, 123456789012345678.0, 1e-4, 1e-5, 0.1, 1.0, -0.0, 1e300, 5e-324]|string", "{1: 2, none: 3, 1.5: 4, true: 5, (1, 2): 6}|string",
-    "s|int", "'5'|int", "' 5 '|int", "'5.7'|int", "'-5'|int", "'0x1f'|int", "'0x1f'|int(0, 16)", "'ff'|int(base=16)", "'1_000'|int", "f|int", "nil|int", "nil|int(9)", "u1|int", "t|int", "l|int", "'1e3'|int", "''|int(7)", "'0b11'|int(base=0)", "'12'|int(base=3)", "'zz'|int('d')", "'٣'|int(5)",
+    "s|int", "'5'|int", "' 5 '|int", "'5.7'|int", "'-5'|int", "'0x1f'|int", "'0x1f'|int(0, 16)", "'ff'|int(base=16)", "'1_000'|int", "f|int", "nil|int", "nil|int(9)", "u1|int", "t|int", "l|int", "'1e3'|int", "''|int(7)", "'0b11'|int(base=0)", "'12'|int(base=3)", "'zz'|int('d')", 
     "s|float", "'5.5'|float", "n|float", "nil|float", "u1|float", "'1e5'|float", "'inf'|float", "'-.5'|float", "'1_0.5'|float", "'x'|float('d')", "t|float", "'nan'|float", "' 2 '|float", "'0x10'|float",
     "neg|abs", "ff|abs", "t|abs", "s|abs", "n|round", "f|round", "3.5|round", "2.675|round(2)", "1234.5|round(-2)", "f|round(method='ceil')", "f|round(method='floor')", "ff|round(2, 'ceil')", "n|round(1, 'floor')", "f|round(method='x')", "s|round", "n|round(-1)", "15|round(-1)", "0.5|round", "1.5|round", "-2.5|round|int", "f|round(0, 'ceil')", "42.55|round(1)", "5|round(method='ceil')",
     "u1|default('x')", "u1|default", "nil|default('x')", "nil|default('x', true)", "e|d('x', boolean=true)", "d.zz|default(1)", "d.zz.y|default(1)", "z|default(5)", "u1|default(default_value=3)",
@@ -167,7 +168,7 @@ FILTERS = [
     "n is odd", "n is even", "f is odd", "s is odd", "u1 is odd", "n is divisibleby 7", "n is divisibleby(3)", "n is divisibleby 0", "n is defined", "u1 is defined", "d.zz is defined", "d.a is defined", "u1 is undefined", "nil is none", "u1 is none", "t is boolean", "n is boolean", "t is true", "n is true", "fl is false", "z is false", "n is integer", "t is integer", "f is integer", "f is float", "n is float", "n is number", "t is number", "s is number", "s is string", "n is string", "d is mapping", "l is mapping", "l is sequence", "s is sequence", "d is sequence", "n is sequence", "u1 is sequence", "range(2) is sequence", "d.items() is sequence", "l is iterable", "n is iterable", "u1 is iterable", "nil is iterable", "d.keys() is iterable", "(l|map('string')) is iterable", "s is lower", "'a' is lower", "'A' is upper", "n is lower", "range is callable", "s is callable", "s.upper is callable", "u1 is callable", "n is sameas 7", "t is sameas true", "nil is sameas none", "s is in ['x', 'Hello World']", "1 is in l", "1 is in 5", "n is eq 7", "n is equalto 7.0", "n is ne 7", "n is gt 3", "n is greaterthan 3", "n is lt 3", "n is lessthan 30", "n is ge 7", "n is le 6", "s is lt 5", "n is == 7", "'upper' is filter", "'nope' is filter", "'odd' is test", "n is not odd", "not n is odd", "n is odd and t", "n is string or t", "s is escaped", "n is odd is true", "d.items is defined", "l.append is defined", "n is nope", "n is defined(1)", "n is in", "nil is not none", "n is not none and n > 3",
     "'a' if t else 'b'", "'a' if fl else 'b'", "'a' if fl", "('a' if fl) is defined", "'a' if u1 else 'b' if fl else 'c'", "[1 if t else 2, 3]", "t and s", "e or 'x'", "nil or z or e", "n and z and s", "not e", "t or u1.x", "fl and u1.x",
     "[1, 'a', none, true, 1.5, [], {}]", "{'a': 1, 'b': [1]}", "(1, 2)", "()", "(1)", "(1,)", "[]", "{}", "{'a': 1,}", "[1,]", "{[]: 1}", "{u1: 1}", "{'a': 1, 'a': 2}", "'a' 'b'", "1_000", "0x1F", "0b101", "0o17", "1e3", "1.5e-3", "1.0", "00", "9223372036854775807", "9223372036854775808", "'\\n\\t\\x41\\u00e9\\U0001f600\\101\\q\\\\'", "'\\é'", "\"it's\"", "1, 2", "true", "True", "none", "None", "null", "n.real", "l[0], l[1]",
-    "range(5)|list", "range(2, 8, 2)|list", "range(5, 0, -2)|list", "range(0)|list", "range(1, 2, 0)", "range('a')", "range(1.5)", "range(100000)|length", "range(100001)", "range(10)", "range()", "dict(a=1)", "dict([('a', 1)], b=2)", "dict({'a': 1})", "dict(l)", "dict()", "namespace(a=1).a", "namespace()", "namespace(a=1)", "namespace({'a': 1}).a", "namespace(_a=1)", "cycler('a', 'b').next()", "joiner(',')()", "cycler()", "lipsum()", "nope()", "nope(1)", "raise_exception('boom')", "raise_exception()", "raise_exception(5)", "strftime_now('%Y-%m-%d %H:%M')", "strftime_now('%d %b %Y')", "strftime_now('')", "strftime_now('%')", "s()", "n()", "nil()", "d.a()", "u1()", "dict.fromkeys(l)", "dict.fromkeys('ab', 1)", "range(*l)", "range(*[3])|list", "dict(**d)", "dict(**n)", "dict(*l)", "dict(a=1, a=2)", "dict(a=1, **{'a': 2})", "range(n=1)", "s|upper()", "s|upper(1)", "s|nope", "(s)|upper.x", "s.upper|string|length > 3", "loop", "self", "caller()", "varargs", "messages", "tools", "documents", "add_generation_prompt", "if", "in", "is", "not", "and",
+    "range(5)|list", "range(2, 8, 2)|list", "range(5, 0, -2)|list", "range(0)|list", "range(1, 2, 0)", "range('a')", "range(1.5)", "range(100000)|length", "range(100001)", "range(10)", "range()", "dict(a=1)", "dict([('a', 1)], b=2)", "dict({'a': 1})", "dict(l)", "dict()", "namespace(a=1).a", "namespace()", "namespace(a=1)", "namespace({'a': 1}).a", "namespace(_a=1)", "cycler('a', 'b').next()", "joiner(',')()", "cycler()", "lipsum()", "nope()", "nope(1)", "raise_exception('boom')", "raise_exception()", "raise_exception(5)", "strftime_now('%Y-%m-%d %H:%M')", "strftime_now('%d %b %Y')", "strftime_now('')", "strftime_now('%')", "s()", "n()", "nil()", "d.a()", "u1()", "dict.fromkeys(l)", "dict.fromkeys('ab', 1)", "range(*l)", "range(*[3])|list", "dict(**d)", "dict(**n)", "dict(*l)", "dict(a=1, a=2)", "dict(a=1, **{'a': 2})", "range(n=1)", "s|upper()", "s|upper(1)", "s|nope", "(s)|upper.x", "s.upper|string|length > 3", "loop", "caller()", "varargs", "messages", "tools", "documents", "add_generation_prompt", "if", "in", "is", "not", "and",
     "s s", "s +", "(s", "s)", "[1", "{'a'}", "{'a': }", "s..x", "s.[0]", "s[", "s[]", "s[1,]", "s[1,2]", "s[1:2, 3]", "s|", "s is", "1 = 2", "a b c", "'abc", "s !", "s ? 1", "@", "$", "s; 1", "{{ s }}", "%}", "1 if", "not", "*l", "f(", "f(a b)", "f(*a, b)", "f(**a, *b)", "f(a=1, b)", "s.1x", "1.s", "1.5.6", "lambda: 1", "[x for x in l]", "s[1:2:3:4]", "s if t else", "((((((((((1))))))))))", "-(-(-1))", "not not not t", "- - 1", "2 ** 3 ** 2", "10 - 2 - 3", "2 + 3 * 4", "(2 + 3) * 4", "7 // 2 * 2", "1 ~ 2 + 3", "'a' ~ 'b' in 'ab'", "1 + 2 ~ 3", "1 < 2 == true", "not 1 in l", "1 not in l", "-n|abs", "(-n)|abs", "n|abs + 1", "-1.5|round", "'a' + 'b'|upper", "d.a + d.c[0] * 2", "{'a': {'b': 1}}.a.b", "[1, 2, 3][1]", "'abc'[1]", "(1, 2)|length", "'x'.join(['a', 'b'])", "1.0 // 0.3", "5 % -3", "-5 % 3", "5.5 % -2", "1e308 * 10", "2 ** 63", "2 ** 62 * 2", "-9223372036854775807 - 2", "10 ** 30", "2.0 ** 2000", "(-8) ** 0.5", "0.1 + 0.2", "1 / 3", "1e100", "100000000000000000000.0", "3.0", "1e22", "123456.789e3", "9007199254740993 == 9007199254740992.0",
 ]
 
@@ -197,11 +198,16 @@ STATEMENTS = [
 ]
 
 
+def expressions():
+    return [part for line in EXPRESSIONS.splitlines() for part in line.split("|")]
+
+
+def plain_features():
+    return [case("{{ " + text + " }}") for text in expressions() + FILTERS] + [case(text) for text in STATEMENTS]
+
+
 def features():
-    cases = []
-    for line in EXPRESSIONS.splitlines():
-        for part in line.split("|"):
-            cases.append(case("{{ " + part + " }}"))
+    cases = [case("{{ " + text + " }}") for text in expressions()]
     for text in FILTERS:
         cases.append(case("{{ " + text + " }}"))
         cases.append(case("{% set r = " + text + " %}[{{ r }}]{{ r is defined }}{{ r is string }}"))
@@ -213,7 +219,10 @@ def features():
         cases.append(case("{% for rep in range(2) %}" + text + "{% endfor %}"))
         cases.append(case("{% macro wrap() %}" + text + "{% endmacro %}{{ wrap() }}|{{ wrap() }}"))
     for c in range(0x110000):
-        if not 0xD800 <= c < 0xE000 and (c < 0x250 or c % 977 == 0 or 0x1E90 < c < 0x2000 or 0xFB00 <= c < 0xFB20 or 0x10A0 < c < 0x1100):
+        # Characters that are new to, or changed by, a Unicode version after this Python's are left out.
+        if unicodedata.category(chr(c)) in ("Cn", "Cs") or c in (0x19B, 0x264):
+            continue
+        if (c < 0x250 or c % 977 == 0 or 0x1E90 < c < 0x2000 or 0xFB00 <= c < 0xFB20 or 0x10A0 < c < 0x1100):
             cases.append((("{{ x.upper() }}|{{ x.lower() }}|{{ x.title() }}|{{ x.capitalize() }}|{{ [x] }}|{{ x|tojson }}|{{ x.strip() }}|"
                            "{{ x.isalpha() }}{{ x.isspace() }}{{ x.isupper() }}{{ x.islower() }}{{ x.isdecimal() }}"), {"variables": {"x": chr(c)}}))
     return cases
@@ -297,7 +306,7 @@ class Grammar:
         kind = self.r.randrange(14)
         x = self.pick("x", "y", "w", "n", "s")
         if depth <= 0 or kind < 3:
-            return "{{ " + self.expr(3) + " }}"
+            return "{{ " + self.expr(self.r.randrange(1, 3)) + " }}"
         if kind == 3:
             self.extra.append(x)
             return f"{{% set {x} = {self.expr(2)} %}}"
@@ -334,12 +343,45 @@ class Grammar:
     def template(self):
         self.extra = []
         if self.r.random() < 0.55:
-            return "{{ " + self.expr(self.r.randrange(2, 5)) + " }}"
+            return "{{ " + self.expr(self.r.randrange(1, 4)) + " }}"
         text = self.body(self.r.randrange(1, 4))
         if self.r.random() < 0.1:  # broken
             at = self.r.randrange(len(text) + 1)
             text = text[:at] + self.pick("", "}", "{%", "'", " ", "\n", "(", "|") + text[at + self.r.randrange(3):]
         return text
+
+
+PIECES = ["-", "+", "%}", "{%", "{{", "}}", "-%}", "{%-", "{{-", "-}}", "\n", " ", "\n\n", "  ", "|", "|trim", "|tojson", "|length", " is ", " is not ", " not ", " in ", "(", ")", "[", "]", "{#", "#}", "'", "\"", "\\", ".", ",", ":", "=",
+          "==", " and ", " or ", " if ", " else ", "{% else %}", "{% endif %}", "{% endfor %}", "{% break %}", "{% continue %}", "{% set x = 1 %}", "{{ loop.index }}", "{{ x }}", "none", "true", "1", "~", "\r\n", "é"]
+
+
+def mutated(templates, count, seed):
+    """Real templates with a few places changed."""
+    rng = random.Random(seed)
+    sources = sorted({source for _, source in templates})
+    chats = list(CHATS.values())
+    cases = []
+    for _ in range(count):
+        text = rng.choice(sources)
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(text) + 1)
+            kind = rng.randrange(5)
+            if kind == 0:
+                text = text[:at] + text[at + rng.randrange(1, 8):]
+            elif kind == 1:
+                text = text[:at] + rng.choice(PIECES) + text[at:]
+            elif kind == 2:
+                piece = rng.choice(PIECES)
+                text = text[:at] + piece + text[at + len(piece):]
+            else:  # at a sign of the language
+                marks = [i for i in range(len(text)) if text.startswith(("{%", "%}", "{{", "}}", "|", " is ", "."), i)]
+                at = rng.choice(marks) + rng.randrange(3) if marks else at
+                text = text[:at] + rng.choice(PIECES + [""]) + text[at + rng.randrange(4):]
+        given = {"messages": rng.choice(chats), "special_tokens": TOKENS, "now": 1752148800, "add_generation_prompt": rng.random() < 0.5}
+        if rng.random() < 0.5:
+            given["tools"] = [TOOL, BARE_TOOL]
+        cases.append((text, given))
+    return cases
 
 
 def random_cases(count, seed):

@@ -13,6 +13,7 @@ statements written for every feature; and random ones, made from a grammar by --
 import argparse
 import collections
 import datetime
+import functools
 import glob
 import json
 import os
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 import jinja2
 import jinja2.ext
@@ -121,10 +123,15 @@ def cut(text, content):
     return text[:at].rstrip()
 
 
+@functools.lru_cache(maxsize=64)
+def compiled(source):
+    return ENV.from_string(source)
+
+
 def reference(source, given):
     """The text, as render_jinja_template of transformers gives it."""
     NOW[0] = given.get("now", 0)
-    template = ENV.from_string(source)
+    template = compiled(source)
     messages = [alias(m) for m in json.loads(json.dumps(given.get("messages", [])))]
     last = None
     if given.get("continue_final_message"):
@@ -142,7 +149,7 @@ def reference(source, given):
     names = dict(given.get("special_tokens", {}))
     names.update(tools=given.get("tools"), documents=given.get("documents"),
                  add_generation_prompt=given.get("add_generation_prompt", False))
-    names.update(given.get("variables", {}))
+    names.update(json.loads(json.dumps(given.get("variables", {}))))  # some filters change lists
     text = template.render(messages=messages, **names)
     return text if last is None else cut(text, last)
 
@@ -172,8 +179,10 @@ def run(program, cases):
     with tempfile.TemporaryDirectory() as folder:
         source, results = os.path.join(folder, "cases"), os.path.join(folder, "results")
         with open(source, "w", encoding="utf-8") as f:
+            last = None
             for template, given in cases:
-                f.write(json.dumps({"template": template, "input": given}) + "\n")
+                f.write(json.dumps({"input": given} if template == last else {"template": template, "input": given}) + "\n")
+                last = template
         subprocess.run([program, source, results], check=True)
         with open(results, encoding="utf-8") as f:
             # Not splitlines(): JSON may hold U+2028 as it is.
@@ -185,7 +194,11 @@ ALLOWED = [
     ("64-bit integers", lambda want, got: "64 bits" in got.get("error", "")),
     ("not supported", lambda want, got: got.get("code") == "unsupported"),
     ("a limit", lambda want, got: got.get("code") == "unprocessable" and got.get("stage") == "render"),
-    ("Python objects", lambda want, got: want[0] == "text" and re.search(r" at 0x[0-9a-f]+>|<built-in|<class|<jinja2|<bound", want[1])),
+    ("Python objects", lambda want, got: want[0] == "text" and re.search("at0x|builtin|class|bound|jinja2", re.sub("[^a-z0-9]", "", want[1].lower()))),
+    ("jinja2 builds constant dicts when it compiles", lambda want, got: want[0] == "error" and "unhashable" in want[1]),
+    ("jinja2 folds a constant that Python cannot write", lambda want, got: re.search(r"name '(inf|nan)' is not defined", want[1])),
+    ("a constant that has no slices is undefined to jinja2", lambda want, got: want[0] == "text" and "cannot be sliced" in got.get("error", "")),
+    ("names of arguments that Python 3.13 takes", lambda want, got: "replace() takes no keyword" in want[1]),
     ("complex", lambda want, got: "complex" in got.get("error", "")),
     ("lone surrogates", lambda want, got: want[0] == "error" and "surrogates" in want[1]),
 ]
@@ -249,6 +262,20 @@ def testdata_cases(options):
     return cases, templates
 
 
+def write_golden(path, options):
+    """The features, each once, with Python's answers; what may differ is left out."""
+    cases = jinja_cases.plain_features()
+    rows = []
+    for (template, given), answer in zip(cases, run(options.program, cases)):
+        want = expected(template, given)
+        if not judge(want, answer):
+            rows.append([template, want[1] if want[0] == "text" else None])
+    with open(path, "w", encoding="utf-8") as f:
+        f.write('{"variables": ' + json.dumps(jinja_cases.VALUES) + ',\n"cases": [\n')
+        f.write(",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
+    print(f"{len(rows)} cases")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "tests", "jinja_parity"))
@@ -258,16 +285,22 @@ def main():
     parser.add_argument("--show", type=int, default=10, help="differences to print of each kind")
     parser.add_argument("--width", type=int, default=600)
     parser.add_argument("--only", default="", help="data, features or random")
+    parser.add_argument("--golden", metavar="FILE", help="write the golden file of chat_test instead (tests/golden/jinja.json)")
     options = parser.parse_args()
     os.environ["TZ"] = "UTC"
     time.tzset()
     sys.setrecursionlimit(3000)
+    warnings.simplefilter("ignore")
+    if options.golden:
+        write_golden(options.golden, options)
+        return 0
     different = 0
     if options.only in ("", "data"):
         if os.path.isdir(options.testdata):
             cases, templates = testdata_cases(options)
             different += compare("cases of the test data", cases, options)
             different += compare("templates and variants of messages", jinja_cases.variants(templates), options)
+            different += compare(f"changed templates, seed {options.seed}", jinja_cases.mutated(templates, options.random // 3, options.seed), options)
         else:
             print(f"NO TEST DATA at {options.testdata}: set PENSTOCK_TESTDATA")
     if options.only in ("", "features"):
