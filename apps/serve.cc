@@ -37,6 +37,7 @@ struct ServeFlags {
   int64_t read_timeout_ms = ServerOptions().read_timeout.count();
   int64_t write_timeout_ms = ServerOptions().write_timeout.count();
   int64_t stream_start_timeout_ms = 0;
+  int64_t stream_ping_ms = ServerOptions().stream_ping.count();
   int64_t shutdown_timeout_s = 30;
   std::string stage_timers = "on";
   int64_t slow_request_ms = ServerOptions().slow_request.count();
@@ -165,6 +166,12 @@ void AddTimeFlags(CLI::App* app, ServeFlags* flags) {
   app->add_option("--write-timeout-ms", flags->write_timeout_ms,
                   "Longest time a client may take no byte of an answer, or to take a piece of one "
                   "that is streamed.")
+      ->check(milliseconds)
+      ->type_name("MS")
+      ->group(limits);
+  app->add_option("--stream-ping-ms", flags->stream_ping_ms,
+                  "A stream of events that was silent for so long gets a comment, which clients "
+                  "skip; 0 = none.")
       ->check(milliseconds)
       ->type_name("MS")
       ->group(limits);
@@ -374,6 +381,7 @@ int RunServe(const std::vector<std::string>& args) {
   flags.server.slow_request = std::chrono::milliseconds(flags.slow_request_ms);
   flags.server.write_timeout = std::chrono::milliseconds(flags.write_timeout_ms);
   flags.server.stream_start_timeout = std::chrono::milliseconds(flags.stream_start_timeout_ms);
+  flags.server.stream_ping = std::chrono::milliseconds(flags.stream_ping_ms);
 
   if (flags.model.limits.run_stages != RunStages::kAll) {
     LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");

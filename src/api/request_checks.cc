@@ -18,9 +18,14 @@ bool Offers(ModelTask task, Behaviour behaviour) {
     case Behaviour::kTokenize:
     case Behaviour::kDecode:
       return true;
+    case Behaviour::kGenerate:
+    case Behaviour::kRender:
+      return false;
   }
   return false;
 }
+
+}  // namespace
 
 const char* OfferedBy(ModelTask task) {
   switch (task) {
@@ -33,8 +38,6 @@ const char* OfferedBy(ModelTask task) {
   }
   return "nothing";
 }
-
-}  // namespace
 
 Status CheckTask(const Engine& engine, Behaviour behaviour) {
   if (Offers(engine.task(), behaviour)) return Status::Ok();

@@ -17,6 +17,9 @@ inline constexpr int64_t kPrintedScoreBytes = 64;
 // kUnprocessable, saying what the model can do, unless it offers the behaviour.
 Status CheckTask(const Engine& engine, Behaviour behaviour);
 
+// What models of a task offer: "embed, embed_all and similarity".
+const char* OfferedBy(ModelTask task);
+
 // Checks that a list of `count` entries is neither empty nor over the limit.
 Status CheckCount(size_t count, const char* field, const ServiceOptions& limits);
 Status CheckBytes(std::string_view text, const std::string& field, const ServiceOptions& limits);

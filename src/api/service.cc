@@ -64,11 +64,41 @@ Status Service::Readiness() const {
 
 namespace {
 
+const char* DTypeText(DType type) {
+  switch (type) {
+    case DType::kBf16:
+      return "bfloat16";
+    case DType::kI8:
+      return "int8";
+    default:
+      return "float32";
+  }
+}
+
+void AddTextInfo(const TextEngine& engine, ModelInfo* info) {
+  const EngineInfo& loaded = engine.info();
+  info->path = engine.path();
+  info->revision = engine.revision();
+  info->task = kGenerationTask;
+  info->architecture = engine.model().decoder->config().architecture;
+  info->dtype = DTypeText(loaded.dtype);
+  info->tokenizer = engine.tokenizer().model_type();
+  info->backend = loaded.backend;
+  info->context = info->max_tokens = engine.context();
+  info->chat = engine.chat_template().ok();
+  info->hidden_size = loaded.hidden_size;
+  info->parameters = static_cast<int64_t>(loaded.parameters);
+  info->weight_bytes = static_cast<int64_t>(loaded.weight_bytes);
+  info->created_unix_s = engine.loaded_unix_s();
+  info->ready = true;
+}
+
 ModelInfo InfoOf(const Registry::Entry& entry) {
   ModelInfo info;
   info.name = entry.name;
   info.aliases = entry.aliases;
   info.path = entry.reference;
+  if (entry.text) AddTextInfo(*entry.text, &info);
   if (!entry.engine) return info;
   const Engine& engine = *entry.engine;
   const ModelFolder& folder = engine.folder();
@@ -77,16 +107,7 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.revision = engine.revision();
   info.task = ModelTaskName(folder.task);
   info.architecture = folder.encoder.model_type;
-  switch (loaded.dtype) {
-    case DType::kBf16:
-      info.dtype = "bfloat16";
-      break;
-    case DType::kI8:
-      info.dtype = "int8";
-      break;
-    default:
-      info.dtype = "float32";
-  }
+  info.dtype = DTypeText(loaded.dtype);
   info.int8_keep = TypeOverridesText(loaded.int8_keep);
   if (folder.task == ModelTask::kEmbedding) {
     info.pooling = PoolingModeName(folder.pooling);
@@ -124,9 +145,13 @@ Expected<ModelInfo> Service::Model(const std::string& name) const {
     }
   }
   // Where any name is accepted, it is the one model.
-  PENSTOCK_ASSIGN_OR_RETURN(const EngineLease engine, impl_->registry->Find(name));
+  const auto text = impl_->registry->FindText(name);
+  const auto engine = impl_->registry->Find(name);
+  if (!text.ok() && !engine.ok()) return engine.status();
   for (const Registry::Entry& entry : entries) {
-    if (entry.engine.get() == engine.get()) return InfoOf(entry);
+    const bool same =
+        engine.ok() ? entry.engine.get() == engine->get() : entry.text.get() == text->get();
+    if (same) return InfoOf(entry);
   }
   return Status::NotFound("no such model", "model");
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "api/embed_stream.h"
+#include "api/generate_types.h"
 #include "api/stats.h"
 #include "api/types.h"
 #include "cache/redis_url.h"
@@ -26,7 +27,8 @@
 
 namespace penstock {
 
-class Registry;  // engine/
+class Registry;      // engine/
+class GenerateFeed;  // api/generate_feed.h
 
 // Limits of one server; each is a flag of `penstock serve`.
 struct ServiceOptions {
@@ -69,6 +71,11 @@ class Service {
                   Callback<SimilarityResponse> done);
   void Tokenize(TokenizeRequest request, RequestContext context, Callback<TokenizeResponse> done);
   void Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done);
+
+  // Text from a model, as events of the feed; its GenerateEnd comes last, whatever happens.
+  void Generate(TextRequest request, RequestContext context, std::shared_ptr<GenerateFeed> feed);
+  // What a model's chat template makes of a conversation.
+  void Render(RenderRequest request, RequestContext context, Callback<RenderResponse> done);
 
   // Begin and end of a bulk run: see api/bulk_runs.h. Its requests carry the id in their context.
   // At the end the server decides whether to release memory. kResourceExhausted: too many are open;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "api/generate.h"
 #include "api/request_checks.h"
 #include "metrics/stages.h"
 
@@ -92,7 +93,11 @@ Expected<EngineLease> Service::Impl::EngineFor(const std::string& model,
       behaviour == Behaviour::kSimilarity) {
     task = ModelTask::kEmbedding;
   }
-  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, registry->Find(model, task));
+  auto found = registry->Find(model, task);
+  if (found.code() == StatusCode::kUnsupported) {
+    return CannotEncode(*registry, model, behaviour, task);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, std::move(found));
   // Without a classifier a reranker will do.
   if (behaviour == Behaviour::kClassify && engine->task() != *task && !registry->Has(model)) {
     PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find(model, ModelTask::kReranking));

@@ -18,6 +18,10 @@ const char* BehaviourName(Behaviour behaviour) {
       return "tokenize";
     case Behaviour::kDecode:
       return "decode";
+    case Behaviour::kGenerate:
+      return "generate";
+    case Behaviour::kRender:
+      return "render";
   }
   return "unknown";
 }

@@ -10,8 +10,18 @@
 
 namespace penstock {
 
-enum class Behaviour { kEmbed, kEmbedAll, kRerank, kClassify, kSimilarity, kTokenize, kDecode };
-inline constexpr size_t kBehaviours = 7;
+enum class Behaviour {
+  kEmbed,
+  kEmbedAll,
+  kRerank,
+  kClassify,
+  kSimilarity,
+  kTokenize,
+  kDecode,
+  kGenerate,
+  kRender,
+};
+inline constexpr size_t kBehaviours = 9;
 const char* BehaviourName(Behaviour behaviour);  // "embed", "embed_all", ...
 
 class ServiceMetrics {

@@ -35,6 +35,10 @@ const char* WhyStage(Stage stage) {
       return "batches take long to be laid out";
     case Stage::kForward:
       return "the model's own work, and no resource is used up";
+    case Stage::kPrefill:
+      return "prompts are long, or few of their tokens are cached";
+    case Stage::kDecode:
+      return "the model writes, and no resource is used up";
     case Stage::kComplete:
       return "results wait for the io threads";
     case Stage::kSerialise:

@@ -31,10 +31,10 @@ struct PoolLoop {
   std::function<void(Status)> done;
   size_t next = 0;
 
-  static void Start(WorkerPool* pool, const Engine& engine, PoolLoop settings) {
+  static void Start(WorkerPool* pool, const std::string& model, PoolLoop settings) {
     const auto loop = std::make_shared<PoolLoop>(std::move(settings));
     if (RequestTrace* const trace = loop->context.trace.get()) {
-      trace->SetModel(engine.name());
+      trace->SetModel(model);
       trace->SetRows(static_cast<int64_t>(loop->count));
       trace->Enter(Stage::kTokenize);
     }
@@ -91,11 +91,33 @@ class ResponseBytes {
   int64_t printed_ = 0;
 };
 
+// A model of any kind, of which the tokenizer alone is used.
+struct TokenizerLease {
+  EngineLease engine;
+  TextLease text;
+
+  const std::string& name() const { return engine ? engine->name() : text->name(); }
+  const Tokenizer& tokenizer() const { return engine ? engine->tokenizer() : text->tokenizer(); }
+};
+
+Expected<TokenizerLease> FindTokenizer(const Registry& registry, const std::string& model) {
+  TokenizerLease lease;
+  auto engine = registry.Find(model);
+  if (engine.ok()) {
+    lease.engine = *std::move(engine);
+    return lease;
+  }
+  auto text = registry.FindText(model);
+  if (!text.ok()) return engine.status();
+  lease.text = *std::move(text);
+  return lease;
+}
+
 struct TokenizeWork {
   TokenizeRequest request;
   TokenizeResponse response;
   std::string prompt;
-  EngineLease engine;
+  TokenizerLease model;
   StopCondition stop;
   ResponseBytes bytes;
 
@@ -103,14 +125,16 @@ struct TokenizeWork {
       : stop{context.cancel.get(), context.deadline}, bytes(context.memory.get(), response_bytes) {}
 
   Status Step(size_t i) {
-    const Tokenizer& tokenizer = engine->tokenizer();
+    const Tokenizer& tokenizer = model.tokenizer();
     EncodeOptions options;
     options.add_special_tokens = request.add_special_tokens;
     options.with_offsets = true;
     options.stop = stop;
     Encoding encoding;
-    const Status status =
-        tokenizer.Encode(PreparedText(*engine, prompt, request.inputs[i]), options, &encoding);
+    const std::string& text = request.inputs[i];
+    const Status status = model.engine ? tokenizer.Encode(PreparedText(*model.engine, prompt, text),
+                                                          options, &encoding)
+                                       : tokenizer.Encode(text, options, &encoding);
     if (!status.ok()) return status.Annotate(fmt::format("inputs[{}]", i));
     int64_t texts = 0;
     for (const int32_t id : encoding.ids) {
@@ -135,14 +159,14 @@ struct TokenizeWork {
 struct DecodeWork {
   DecodeRequest request;
   DecodeResponse response;
-  EngineLease engine;
+  TokenizerLease model;
   ResponseBytes bytes;
 
   DecodeWork(RequestMemory* memory, int64_t response_bytes) : bytes(memory, response_bytes) {}
 
   Status Step(size_t i) {
     const std::vector<int32_t>& ids = request.inputs[i];
-    const int32_t vocab_size = engine->tokenizer().vocab_size();
+    const int32_t vocab_size = model.tokenizer().vocab_size();
     for (size_t t = 0; t < ids.size(); ++t) {
       if (ids[t] >= 0 && ids[t] < vocab_size) continue;
       const std::string field = fmt::format("inputs[{}]", i);
@@ -153,10 +177,10 @@ struct DecodeWork {
     // A text is as long as its tokens, but for characters that decoding adds (a space a token).
     int64_t text_bytes = 0;
     for (const int32_t id : ids) {
-      text_bytes += 1 + static_cast<int64_t>(engine->tokenizer().IdToToken(id).size());
+      text_bytes += 1 + static_cast<int64_t>(model.tokenizer().IdToToken(id).size());
     }
     PENSTOCK_RETURN_IF_ERROR(bytes.Add(text_bytes, text_bytes * kPrintedTextFactor));
-    response.texts[i] = engine->tokenizer().Decode(ids, request.skip_special_tokens);
+    response.texts[i] = model.tokenizer().Decode(ids, request.skip_special_tokens);
     return Status::Ok();
   }
 };
@@ -169,20 +193,26 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
   if (!answer) return;
   const auto work = std::make_shared<TokenizeWork>(context, options_.response_bytes);
   const Status checked = [&]() -> Status {
-    PENSTOCK_ASSIGN_OR_RETURN(work->engine, impl_->EngineFor(request.model, Behaviour::kTokenize));
+    PENSTOCK_ASSIGN_OR_RETURN(work->model, FindTokenizer(*impl_->registry, request.model));
     PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", options_));
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       PENSTOCK_RETURN_IF_ERROR(
           CheckBytes(request.inputs[i], fmt::format("inputs[{}]", i), options_));
     }
+    if (request.prompt_name && !work->model.engine) {
+      return Status::InvalidArgument(
+          fmt::format("model '{}' generates text: it has no prompts", work->model.name()),
+          "prompt_name");
+    }
     if (request.prompt_name) {
-      PENSTOCK_ASSIGN_OR_RETURN(work->prompt, PromptByName(*work->engine, *request.prompt_name));
+      PENSTOCK_ASSIGN_OR_RETURN(work->prompt,
+                                PromptByName(*work->model.engine, *request.prompt_name));
     }
     return Status::Ok();
   }();
   if (!checked.ok()) return answer(checked);
   work->request = std::move(request);
-  work->response.model = work->request.model.empty() ? work->engine->name() : work->request.model;
+  work->response.model = work->request.model.empty() ? work->model.name() : work->request.model;
   work->response.inputs.resize(work->request.inputs.size());
   PoolLoop loop;
   loop.context = std::move(context);
@@ -193,7 +223,7 @@ void Service::Tokenize(TokenizeRequest request, RequestContext context,
     if (!status.ok()) return answer(std::move(status));
     answer(std::move(work->response));
   };
-  PoolLoop::Start(&impl_->pool, *work->engine, std::move(loop));
+  PoolLoop::Start(&impl_->pool, work->model.name(), std::move(loop));
 }
 
 void Service::Decode(DecodeRequest request, RequestContext context, Callback<DecodeResponse> done) {
@@ -201,7 +231,7 @@ void Service::Decode(DecodeRequest request, RequestContext context, Callback<Dec
   if (!answer) return;
   const auto work = std::make_shared<DecodeWork>(context.memory.get(), options_.response_bytes);
   const Status checked = [&]() -> Status {
-    PENSTOCK_ASSIGN_OR_RETURN(work->engine, impl_->EngineFor(request.model, Behaviour::kDecode));
+    PENSTOCK_ASSIGN_OR_RETURN(work->model, FindTokenizer(*impl_->registry, request.model));
     PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", options_));
     // As many ids as the longest text may have bytes.
     for (size_t i = 0; i < request.inputs.size(); ++i) {
@@ -227,7 +257,7 @@ void Service::Decode(DecodeRequest request, RequestContext context, Callback<Dec
     if (!status.ok()) return answer(std::move(status));
     answer(std::move(work->response));
   };
-  PoolLoop::Start(&impl_->pool, *work->engine, std::move(loop));
+  PoolLoop::Start(&impl_->pool, work->model.name(), std::move(loop));
 }
 
 }  // namespace penstock

@@ -168,13 +168,16 @@ struct BulkRunEnded {
   uint64_t released_bytes = 0;  // by which the process's resident memory fell
 };
 
+// ModelInfo::task of a model that generates text.
+inline constexpr const char* kGenerationTask = "generation";
+
 // A served model, for /v1/models, /info, inspect.
 struct ModelInfo {
   std::string name;                  // as served
   std::vector<std::string> aliases;  // other names it answers to
   std::string path;                  // folder
   std::string revision;              // commit if known, else ""
-  std::string task;                  // "embedding", "reranking", "classification"
+  std::string task;  // "embedding", "reranking", "classification", kGenerationTask
   std::string architecture;          // model_type
   std::string dtype;                 // of the linear layers: "float32", "bfloat16", "int8"
   std::string int8_keep;             // parts of an int8 model that stay higher: "0,ff-out"
@@ -184,6 +187,8 @@ struct ModelInfo {
   std::vector<std::string> labels;
   int32_t max_tokens = 0;
   int32_t max_batch_tokens = 0;  // given, or measured at load
+  int32_t context = 0;           // of generating models: tokens of prompt and text together
+  bool chat = false;             // it has a chat template
   int32_t hidden_size = 0;
   int32_t dimensions = 0;  // of embeddings
   int64_t parameters = 0;

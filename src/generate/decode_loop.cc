@@ -9,6 +9,7 @@
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "generate/decode_scheduler_impl.h"
+#include "metrics/stages.h"
 #include "sched/clock_math.h"
 
 namespace penstock {
@@ -299,6 +300,8 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
       owner->started = began;
       owner->usage.queue_s = Seconds(began - owner->submitted);
       metrics.queue_duration.Observe(owner->usage.queue_s);
+      RequestTrace* const trace = owner->job->context.trace.get();
+      if (trace != nullptr) trace->Enter(Stage::kPrefill, began);
     }
     const auto step_ids = sequence->step_ids();
     ids.insert(ids.end(), step_ids.begin(), step_ids.end());

@@ -577,7 +577,7 @@ class ConnectionOn final : public Connection,
     outgoing_ = stream;
     thread_->handler->OnStreams(+1);
     SetNotSentMax(kStreamNotSentBytes);
-    const HttpResponse head = stream->TakeHead();
+    HttpResponse head = stream->TakeHead();
     using Body = HeadOptions::Body;
     const Body body = stream->chunked() ? Body::kChunked : Body::kUntilClose;
     keep_alive_ = keep_alive_ && stream->chunked() && !thread_->stopping;
@@ -590,6 +590,8 @@ class ConnectionOn final : public Connection,
                &head_);
     body_.clear();
     late_ = false;
+    idle_text_ = std::move(head.idle_text);
+    idle_after_ = head.idle_after;
     SendMore();
   }
 
@@ -601,8 +603,12 @@ class ConnectionOn final : public Connection,
     auto batch = outgoing_->Take();
     if (batch.text.empty() && head_.empty()) {
       if (batch.last) return EndStream();
-      return ArmOrNot(StreamDeadline());  // until the producer has more
+      return ArmOrNot(std::min(StreamDeadline(), idle_at_));  // until the producer has more
     }
+    Send(std::move(batch));
+  }
+
+  void Send(StreamBuffer::Batch batch) {
     body_ = std::move(batch.text);
     head_sent_ = body_sent_ = 0;
     if (batch.last) EnterStage(Stage::kSend);
@@ -618,9 +624,9 @@ class ConnectionOn final : public Connection,
     head_.clear();
     body_bytes_ += sent.body_bytes;
     items_ += sent.items;
+    idle_at_ = idle_after_.count() > 0 ? Clock::now() + idle_after_ : Clock::time_point::max();
     outgoing_->Sent(sent);
-    if (sent.last) return EndStream();
-    SendMore();
+    return sent.last ? EndStream() : SendMore();
   }
 
   // 0: the system's default.
@@ -644,10 +650,11 @@ class ConnectionOn final : public Connection,
   void OnStreamTimer() {
     const auto now = Clock::now();
     if (batch_ && now >= batch_deadline_) return DropSlowClient();
-    if (late_) return Close();
-    late_ = true;
+    const bool idle = !batch_ && now >= idle_at_ && now < StreamDeadline();
+    if (idle) return Send(outgoing_->Idle(idle_text_));
+    if (std::exchange(late_, true)) return Close();
     outgoing_->CallReady();
-    Arm(batch_ ? std::min(batch_deadline_, StreamDeadline()) : StreamDeadline());
+    Arm(std::min(batch_ ? batch_deadline_ : idle_at_, StreamDeadline()));
   }
 
   void DropSlowClient() {
@@ -756,8 +763,11 @@ class ConnectionOn final : public Connection,
   std::shared_ptr<StreamBuffer> outgoing_;
   std::optional<StreamBuffer::Batch> batch_;  // being written; its text is body_
   Clock::time_point batch_deadline_;
-  bool late_ = false;   // the request's deadline has passed
-  int64_t items_ = -1;  // sent; -1: no stream
+  std::string idle_text_;                    // as in HttpResponse,
+  std::chrono::milliseconds idle_after_{0};  // this too
+  Clock::time_point idle_at_;  // while nothing is being written: when idle_text_ is sent
+  bool late_ = false;          // the request's deadline has passed
+  int64_t items_ = -1;         // sent; -1: no stream
 };
 
 }  // namespace

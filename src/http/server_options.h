@@ -65,6 +65,10 @@ struct ServerOptions {
   // quarter of it is dropped.
   int64_t stream_unread_bytes_max = 512 << 10;
 
+  // --stream-ping-ms: a stream of events that was silent for so long gets a comment, which clients
+  // skip; 0 = none.
+  std::chrono::milliseconds stream_ping{10'000};
+
   // --stage-timers: times the stages of every request for /v1/stats, /metrics and the slow log.
   bool stage_timers = true;
   // --slow-request-ms: requests that take longer are logged at level warn, a few a second at most.

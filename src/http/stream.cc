@@ -106,6 +106,13 @@ StreamBuffer::Batch StreamBuffer::Take() {
   return batch;
 }
 
+StreamBuffer::Batch StreamBuffer::Idle(std::string_view text) const {
+  Batch batch;
+  batch.text = chunked_ ? Chunk(text) : std::string(text);
+  batch.body_bytes = text.size();
+  return batch;
+}
+
 void StreamBuffer::Sent(const Batch& batch) {
   std::shared_ptr<const Ready> ready;
   {

@@ -61,6 +61,8 @@ class StreamBuffer {
   HttpResponse TakeHead();
   // An empty text: nothing to send.
   Batch Take();
+  // The text that a silent stream sends, as a batch; `text` is not empty.
+  Batch Idle(std::string_view text) const;
   // The kernel has taken the batch.
   void Sent(const Batch& batch);
   // Whether the stream cannot go on: it was aborted, or its client is over the bound.

@@ -51,6 +51,17 @@ TEST(Stream, FramesChunksAndJoinsSmallOnes) {
   EXPECT_FALSE(ends.buffer->aborted());
 }
 
+TEST(Stream, TextOfASilentStreamIsFramedAndNotUnread) {
+  Ends ends;
+  const auto batch = ends.buffer->Idle(": ping\n\n");
+  EXPECT_EQ(batch.text, "8\r\n: ping\n\n\r\n");
+  EXPECT_EQ(batch.body_bytes, 8u);
+  EXPECT_FALSE(batch.last);
+  ends.buffer->Sent(batch);
+  EXPECT_EQ(ends.stream->unread(), 0u);
+  EXPECT_EQ(Ends(1000, false).buffer->Idle("x").text, "x");
+}
+
 TEST(Stream, AnOldClientGetsTheBodyAsItIs) {
   Ends ends(1000, false);
   ends.stream->Write("ab");

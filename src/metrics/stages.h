@@ -10,6 +10,8 @@
 //   kQueue      none of its rows is in a batch: they wait for the model
 //   kForm       a batch with rows of it is sealed and laid out
 //   kForward    the model works on a batch with rows of it
+//   kPrefill    of generated text: the model reads the prompt
+//   kDecode     from the first token on: the model writes, and the tokens are sent
 //   kComplete   results taken out, finished (cut, normalised, sorted), waiting for the io thread
 //   kSerialise  the answer is printed
 //   kSend       .. its last byte is with the kernel
@@ -41,16 +43,19 @@ enum class Stage : uint8_t {
   kQueue,
   kForm,
   kForward,
+  kPrefill,
+  kDecode,
   kComplete,
   kSerialise,
   kSend,
 };
-inline constexpr size_t kStages = 9;
+inline constexpr size_t kStages = 11;
 
 // As in metrics and statistics: "receive", ...
 constexpr const char* StageName(Stage stage) {
-  constexpr const char* kNames[kStages] = {"receive", "parse",    "tokenize",  "queue", "form",
-                                           "forward", "complete", "serialise", "send"};
+  constexpr const char* kNames[kStages] = {"receive", "parse",   "tokenize", "queue",
+                                           "form",    "forward", "prefill",  "decode",
+                                           "complete", "serialise", "send"};
   return kNames[static_cast<size_t>(stage)];
 }
 

@@ -293,6 +293,10 @@ void WriteModelFacts(const ModelInfo& model, JsonWriter* json) {
   json->Field("dtype", model.dtype).Field("max_tokens", model.max_tokens);
   json->Field("max_batch_tokens", model.max_batch_tokens);
   if (model.dimensions > 0) json->Field("dimensions", model.dimensions);
+  if (model.context > 0) {
+    json->Field("max_model_len", model.context).Field("context_length", model.context);
+    json->Field("chat", model.chat);
+  }
 }
 
 void AppendBase64(std::span<const float> numbers, std::string* out) {

@@ -16,6 +16,19 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/embeddings", "The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings"},
     {"GET", "/v1/models", "The models that are served", nullptr, "Models"},
     {"GET", "/v1/models/*", "One model, by its name or an alias", nullptr, "Model"},
+    {"POST", "/v1/chat/completions", "The next message of a chat, as OpenAI's API has it",
+     "ChatRequest", "ChatCompletion", "ChatChunk"},
+    {"POST", "/chat/completions", "The same as /v1/chat/completions", "ChatRequest",
+     "ChatCompletion", "ChatChunk"},
+    {"POST", "/v1/completions", "Texts that go on after prompts, as OpenAI's API has them",
+     "CompletionRequest", "Completion", "CompletionChunk"},
+    {"POST", "/completions", "The same as /v1/completions", "CompletionRequest", "Completion",
+     "CompletionChunk"},
+    {"POST", "/apply-template", "What the model's chat template makes of messages",
+     "ApplyTemplateRequest", "AppliedTemplate"},
+    {"POST", "/generate", "A text that goes on after another, as text-generation-inference has it",
+     "TgiRequest", "TgiText"},
+    {"POST", "/generate_stream", "The same, as events", "TgiRequest", "TgiEvent", "TgiEvent"},
     {"POST", "/v1/rerank", "Documents by relevance to a query, as Jina's and Cohere's APIs have it",
      "RerankRequest", "Ranking"},
     {"POST", "/v2/rerank", "The same as /v1/rerank", "RerankRequest", "Ranking"},
@@ -67,9 +80,16 @@ void WriteReference(const char* schema, JsonWriter* json) {
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
 }
 
-// `lines`: schema of each line of an answer in lines; null: no such answer.
-void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr) {
+// `lines`, `event`: schema of each line of an answer in lines, and of each event of one in events;
+// null: no such answer.
+void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr,
+                  const char* event = nullptr) {
   json->Key("content").BeginObject();
+  if (event != nullptr) {
+    json->Key(kEventStreamType).BeginObject();
+    WriteReference(event, json);
+    json->EndObject();
+  }
   if (lines != nullptr) {
     json->Key(kNdjsonType).BeginObject();
     WriteReference(lines, json);
@@ -124,7 +144,8 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   const bool never = std::string_view(route.path) == "/embed_sparse";
   json->Key(never ? "424" : "200").BeginObject();
   json->Field("description", never ? "No such model" : "Success");
-  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr);
+  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr,
+               description.event);
   json->EndObject().Key("default").BeginObject();
   json->Field("description", "An error, whose message names the field and the limit");
   WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.error_body),
@@ -189,7 +210,10 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   }
   json.EndObject().Key("components").BeginObject();
   json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
-  json.Key("schemas").Raw(kOpenApiSchemas).EndObject().EndObject();
+  // One object of two.
+  std::string schemas(kOpenApiSchemas.substr(0, kOpenApiSchemas.rfind('}')));
+  schemas.append(",").append(kOpenApiTextSchemas.substr(kOpenApiTextSchemas.find('{') + 1));
+  json.Key("schemas").Raw(schemas).EndObject().EndObject();
   return out;
 }
 

@@ -19,14 +19,16 @@ struct RouteDescription {
   const char* summary;
   const char* request = nullptr;  // schema of the body; null: none is read
   const char* answer = nullptr;   // schema of a 200; null: text
+  const char* event = nullptr;    // schema of an event of an answer in events; null: none
 };
 
 std::span<const RouteDescription> RouteDescriptions();
 // The description of `route`, or null.
 const RouteDescription* FindRouteDescription(const Route& route);
 
-// The schemas of requests and answers: a JSON object.
+// The schemas of requests and answers: JSON objects. The second has those of generated text.
 extern const std::string_view kOpenApiSchemas;
+extern const std::string_view kOpenApiTextSchemas;
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);

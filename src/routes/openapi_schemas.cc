@@ -27,12 +27,7 @@ const std::string_view kOpenApiSchemas = R"json({
       "input_type": {
         "type": "string",
         "enum": [
-          "query",
-          "search_query",
-          "document",
-          "search_document",
-          "passage",
-          "classification",
+          "query", "search_query", "document", "search_document", "passage", "classification",
           "clustering"
         ]
       }
@@ -136,12 +131,13 @@ const std::string_view kOpenApiSchemas = R"json({
       "created": {"type": "integer"},
       "owned_by": {"type": "string"},
       "aliases": {"type": "array", "items": {"type": "string"}},
-      "task": {"type": "string", "enum": ["embedding", "reranking", "classification", ""]},
+      "task": {"type": "string", "enum": ["embedding", "reranking", "classification", "generation", ""]},
       "ready": {"type": "boolean"},
       "dtype": {"type": "string"},
       "max_tokens": {"type": "integer"},
       "max_batch_tokens": {"type": "integer"},
-      "dimensions": {"type": "integer"}
+      "dimensions": {"type": "integer"}, "chat": {"type": "boolean"},
+      "max_model_len": {"type": "integer"}, "context_length": {"type": "integer"}
     },
     "required": [
       "id",
@@ -515,6 +511,7 @@ const std::string_view kOpenApiSchemas = R"json({
         "type": "object",
         "properties": {
           "embedding": {"type": "object", "properties": {"pooling": {"type": "string"}}, "required": ["pooling"]},
+          "generation": {"type": "object", "properties": {"context_length": {"type": "integer"}}, "required": ["context_length"]},
           "reranker": {
             "type": "object",
             "properties": {
@@ -555,12 +552,13 @@ const std::string_view kOpenApiSchemas = R"json({
           "properties": {
             "id": {"type": "string"},
             "aliases": {"type": "array", "items": {"type": "string"}},
-            "task": {"type": "string", "enum": ["embedding", "reranking", "classification", ""]},
+            "task": {"type": "string", "enum": ["embedding", "reranking", "classification", "generation", ""]},
             "ready": {"type": "boolean"},
             "dtype": {"type": "string"},
             "max_tokens": {"type": "integer"},
             "max_batch_tokens": {"type": "integer"},
-            "dimensions": {"type": "integer"}
+            "dimensions": {"type": "integer"}, "chat": {"type": "boolean"},
+            "max_model_len": {"type": "integer"}, "context_length": {"type": "integer"}
           },
           "required": ["id", "aliases", "task", "ready", "dtype", "max_tokens", "max_batch_tokens"]
         }

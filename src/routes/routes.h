@@ -53,11 +53,16 @@ struct Route : RouteInfo {
 };
 
 std::span<const Route> OpenAiRoutes();
+std::span<const Route> ChatRoutes();
+std::span<const Route> TgiRoutes();
 std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
 std::span<const Route> MetaRoutes();  // index, health, readiness, metrics, statistics
+
+// Answers a request of text-generation-inference, which POST / takes too.
+void AnswerTgi(const RouteCall& call, const JsonObject& object, bool streams);
 
 // All rows, most specific first.
 const std::vector<Route>& AllRoutes();

@@ -81,7 +81,7 @@ std::span<const Route> MetaRoutes() { return kRoutes; }
 const std::vector<Route>& AllRoutes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all;
-    for (const auto part : {OpenAiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(),
+    for (const auto part : {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(),
                             BulkRoutes(), MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }

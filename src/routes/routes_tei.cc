@@ -104,6 +104,7 @@ void Info(const RouteCall& call) {
 void Root(const RouteCall& call, const JsonObject& object) {
   const auto model = call.service->Model("");
   if (!model.ok()) return call.Fail(model.status());
+  if (model->task == kGenerationTask) return AnswerTgi(call, object, false);
   switch (ChooseTeiRootTask(object, model->task)) {
     case TeiRootTask::kEmbed:
       return Embed(call, object);

@@ -93,6 +93,8 @@ void WriteModelType(const ModelInfo& model, JsonWriter* json) {
   json->Key("model_type").BeginObject();
   if (model.task == "embedding") {
     json->Key("embedding").BeginObject().Field("pooling", model.pooling).EndObject();
+  } else if (model.task == kGenerationTask) {
+    json->Key("generation").BeginObject().Field("context_length", model.context).EndObject();
   } else {
     json->Key(model.task == "reranking" ? "reranker" : "classifier").BeginObject();
     json->Key("id2label").BeginObject();

@@ -29,6 +29,8 @@ DEFAULT = "sentence-transformers/all-MiniLM-L6-v2"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ADDRESS = "127.0.0.1:8080"
 PASSAGES = ["Voith builds water turbines.", "A pencil is for writing.", "Rain falls in autumn."] * 7
+CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 # Tells the status of each request on stderr.
 CURL = 'curl() { command curl -w "%{stderr}status %{http_code}\\n" "$@"; }\n'
 
@@ -63,6 +65,8 @@ def place(tmp_path_factory):
     (cache / "snapshots" / COMMIT).symlink_to(find_minilm() or GOLDEN / EMBED)
     for name, source in (("embedder", EMBED), ("reranker", RERANK), ("classifier", CLASSIFY)):
         shutil.copytree(GOLDEN / source, folder / name)
+    shutil.copytree(GOLDEN.parent / "decoders" / "llama", folder / "chat")
+    (folder / "chat" / "chat_template.jinja").write_text(CHATML)
     for name in ("build", "bin"):
         (folder / name).mkdir()
         (folder / name / "penstock").symlink_to(binary())

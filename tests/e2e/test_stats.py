@@ -9,7 +9,8 @@ import requests
 
 from conftest import ALL_MODELS, model_args, wait_for
 
-STAGES = ["receive", "parse", "tokenize", "queue", "form", "forward", "complete", "serialise", "send"]
+STAGES = ["receive", "parse", "tokenize", "queue", "form", "forward", "prefill", "decode", "complete", "serialise",
+          "send"]
 SLOW_TEXTS = ["dog " * 46] * 512
 TIMES = ["mean_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"]
 

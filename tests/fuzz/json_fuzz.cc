@@ -5,12 +5,14 @@
 #include "common/json.h"
 #include "fuzz_util.h"
 #include "routes/bulk.h"
+#include "routes/chat.h"
 #include "routes/classify.h"
 #include "routes/error_body.h"
 #include "routes/fields.h"
 #include "routes/openai.h"
 #include "routes/rerank.h"
 #include "routes/tei.h"
+#include "routes/tgi.h"
 
 namespace penstock {
 namespace {
@@ -114,7 +116,22 @@ void CheckInputs(const std::vector<Input>& inputs) {
   }
 }
 
+void CheckTextRequest(const TextRequest& request) {
+  PENSTOCK_CHECK(!request.prompts.empty());
+  PENSTOCK_CHECK(request.samples >= 1 && request.samples <= TextRequest::kSamplesMax);
+  PENSTOCK_CHECK(request.sampling.With({}).Check(std::numeric_limits<int32_t>::max()).ok());
+  for (const GeneratePrompt& prompt : request.prompts) {
+    if (const auto* const chat = std::get_if<ChatPrompt>(&prompt.value)) {
+      PENSTOCK_CHECK(chat->messages.array() != nullptr && !chat->messages.array()->empty());
+      PENSTOCK_CHECK(chat->messages.Print().starts_with("[{"));
+    }
+  }
+}
+
 void CheckDialects(std::string_view body) {
+  if (const auto call = ParseChatCall(body); Parsed(call)) CheckTextRequest(call->request);
+  if (const auto call = ParseCompletionCall(body); Parsed(call)) CheckTextRequest(call->request);
+  Parsed(ParseApplyTemplate(body));
   if (const auto call = ParseEmbeddingsCall(body); Parsed(call)) {
     PENSTOCK_CHECK(call->request.model.size() <= kNameBytesMax);
     CheckInputs(call->request.inputs);
@@ -129,6 +146,11 @@ void CheckDialects(std::string_view body) {
   if (const auto call = ParseTeiEmbed(object); Parsed(call)) {
     CheckInputs(call->inputs);
     CheckText(call->text);
+  }
+  for (const bool streams : {false, true}) {
+    if (const auto call = ParseTgiCall(object, streams); Parsed(call)) {
+      CheckTextRequest(call->request);
+    }
   }
   Parsed(ParseTeiRerank(object));
   Parsed(ParseTeiPredict(object));

@@ -1,0 +1,411 @@
+#include "api/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "api/request_checks.h"
+#include "api/service_impl.h"
+#include "common/exception_status.h"
+#include "metrics/stages.h"
+
+namespace penstock {
+namespace {
+
+// A prompt with so many bytes is tokenized in a long turn.
+constexpr size_t kLongPromptBytes = 256 << 10;
+
+size_t TextBytes(const GeneratePrompt& prompt) {
+  const auto* const text = std::get_if<std::string>(&prompt.value);
+  return text == nullptr ? 0 : text->size();
+}
+
+class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
+ public:
+  GenerateRun(const GenerateParts& parts, std::shared_ptr<GenerateModel> model,
+              std::shared_ptr<const TextRequest> request, RequestContext context,
+              std::shared_ptr<GenerateFeed> feed, Callback<GenerateEnd> answer)
+      : parts_(parts),
+        model_(std::move(model)),
+        request_(std::move(request)),
+        context_(std::move(context)),
+        feed_(std::move(feed)),
+        answer_(std::move(answer)) {
+    if (context_.cancel == nullptr) context_.cancel = std::make_shared<CancelToken>();
+    reading_.logprobs = request_->sampling.options.logprobs;
+  }
+
+  void Start() {
+    feed_->SetMemory(context_.memory);
+    if (RequestTrace* const trace = context_.trace.get()) {
+      trace->SetModel(model_->name());
+      trace->SetRows(static_cast<int64_t>(request_->prompts.size()) * request_->samples);
+      trace->Enter(Stage::kTokenize);
+    }
+    const auto length = IsLong() ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
+    Status taken = parts_.pool->Submit([self = shared_from_this()] { return self->PrepareNext(); },
+                                       context_.priority, length);
+    if (!taken.ok()) Refuse(std::move(taken));
+  }
+
+  // ---- Of the step thread.
+  void OnToken(int32_t choice, const GeneratedToken& token, std::string_view text) {
+    if (!decoding_) {
+      decoding_ = true;
+      if (context_.trace != nullptr) context_.trace->Enter(Stage::kDecode);
+    }
+    if (Status added = feed_->AddToken(choice, token, text); !added.ok()) Fail(std::move(added));
+  }
+  void OnSampleEnd(int32_t choice, FinishReason reason, std::string_view text, int stop_string) {
+    Status added = feed_->AddChoiceEnd(choice, reason, text, stop_string);
+    if (!added.ok()) Fail(std::move(added));
+  }
+  void OnJobEnd(const Status& status, const DecodeUsage& usage) {
+    {
+      const std::lock_guard lock(mutex_);
+      usage_.prompt_tokens += usage.prompt_tokens;
+      usage_.cached_tokens += usage.cached_tokens;
+      usage_.completion_tokens += usage.completion_tokens;
+      if (status_.ok()) status_ = status;
+    }
+    DropOne();
+  }
+  // The first failure is the answer's; the other jobs end within a step.
+  void Fail(Status status) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (status_.ok()) status_ = std::move(status);
+    }
+    context_.cancel->Cancel();
+  }
+
+ private:
+  bool IsLong() const {
+    return next_ < request_->prompts.size() &&
+           TextBytes(request_->prompts[next_]) >= kLongPromptBytes;
+  }
+
+  WorkerPool::Turn PrepareNext() {
+    Status status;
+    try {
+      status = context_.CheckWanted(Clock::now());
+      if (status.ok()) status = Prepare(request_->prompts[next_]);
+      if (status.ok() && ++next_ < request_->prompts.size()) {
+        return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
+      }
+      if (status.ok()) {
+        SubmitAll();
+        return WorkerPool::Turn::kDone;
+      }
+    } catch (...) {
+      status = ExceptionStatus();
+    }
+    if (!submitting_) Refuse(std::move(status));
+    return WorkerPool::Turn::kDone;
+  }
+
+  Status Prepare(const GeneratePrompt& prompt);
+  Expected<std::vector<int32_t>> Tokens(const GeneratePrompt& prompt);
+  Status CheckIds(const GeneratePrompt& prompt, const std::vector<int32_t>& ids) const;
+  void AddReplies(std::string_view text);
+  void SubmitAll();
+
+  // No job was handed over.
+  void Refuse(Status status) {
+    jobs_.clear();
+    std::exchange(answer_, nullptr)(std::move(status));
+  }
+  // A job has ended, or the hand-over is done; the last one ends the request.
+  void DropOne();
+
+  const GenerateParts parts_;
+  const std::shared_ptr<GenerateModel> model_;
+  const std::shared_ptr<const TextRequest> request_;
+  RequestContext context_;
+  const std::shared_ptr<GenerateFeed> feed_;
+  Callback<GenerateEnd> answer_;
+  const Clock::time_point begin_ = Clock::now();
+
+  // Of the worker.
+  size_t next_ = 0;  // prompt to prepare
+  bool submitting_ = false;
+  std::vector<std::unique_ptr<DecodeJob>> jobs_;
+  GenerateBegun begun_;
+  GenerateFeed::Reading reading_;
+
+  bool decoding_ = false;  // a token has come; the step thread's
+
+  std::mutex mutex_;
+  // All guarded by mutex_.
+  size_t left_ = 0;  // jobs under way, and the hand-over
+  Status status_;
+  GenerateUsage usage_;
+};
+
+// Of one job: the samples of one prompt.
+class JobSink final : public DecodeSink {
+ public:
+  JobSink(std::shared_ptr<GenerateRun> run, int32_t first) : run_(std::move(run)), first_(first) {}
+  void OnToken(int32_t sample, const GeneratedToken& token,
+               std::string_view text) noexcept override {
+    Guarded([&] { run_->OnToken(first_ + sample, token, text); });
+  }
+  void OnSampleEnd(int32_t sample, FinishReason reason, std::string_view text,
+                   int stop_string) noexcept override {
+    Guarded([&] { run_->OnSampleEnd(first_ + sample, reason, text, stop_string); });
+  }
+  void OnEnd(const Status& status, const DecodeUsage& usage) noexcept override {
+    // Without memory the run goes with the sink, and the last owner of its callback answers.
+    RunGuarded("generation", [&] { run_->OnJobEnd(status, usage); });
+  }
+
+ private:
+  template <typename Work>
+  void Guarded(Work&& work) noexcept {
+    if (RunGuarded("generation", std::forward<Work>(work))) return;
+    RunGuarded("generation", [this] {
+      run_->Fail(MakeStatus(StatusCode::kResourceExhausted, "no memory for the text"));
+    });
+  }
+  const std::shared_ptr<GenerateRun> run_;
+  const int32_t first_;  // choice of sample 0
+};
+
+Status GenerateRun::CheckIds(const GeneratePrompt& prompt, const std::vector<int32_t>& ids) const {
+  const int32_t vocabulary = model_->tokenizer().vocab_size();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocabulary) continue;
+    return Status::InvalidArgument(fmt::format("{}[{}]: {} is not a token id; they are 0 to {}",
+                                               prompt.field, i, ids[i], vocabulary - 1),
+                                   prompt.field);
+  }
+  return Status::Ok();
+}
+
+Expected<std::vector<int32_t>> GenerateRun::Tokens(const GeneratePrompt& prompt) {
+  if (const auto* const ids = std::get_if<std::vector<int32_t>>(&prompt.value)) {
+    PENSTOCK_RETURN_IF_ERROR(CheckIds(prompt, *ids));
+    if (request_->echoes_prompt) begun_.prompts.push_back(model_->tokenizer().Decode(*ids, true));
+    return *ids;
+  }
+  EncodeOptions options;
+  options.add_special_tokens = prompt.add_special_tokens;
+  options.stop = {context_.cancel.get(), context_.deadline};
+  std::string rendered;
+  const std::string* text = std::get_if<std::string>(&prompt.value);
+  if (text == nullptr) {
+    PENSTOCK_ASSIGN_OR_RETURN(rendered, model_->Render(std::get<ChatPrompt>(prompt.value)));
+    PENSTOCK_RETURN_IF_ERROR(CheckBytes(rendered, prompt.field, *parts_.options));
+    text = &rendered;
+    options.add_special_tokens = false;
+    if (request_->parses_reply) AddReplies(rendered);
+  }
+  if (request_->echoes_prompt) begun_.prompts.push_back(*text);
+  Encoding encoding;
+  PENSTOCK_RETURN_IF_ERROR(model_->tokenizer().Encode(*text, options, &encoding));
+  return std::move(encoding.ids);
+}
+
+void GenerateRun::AddReplies(std::string_view text) {
+  ReplyOptions options;
+  options.format = model_->reply_format();
+  options.format.begins_thinking = PromptOpensThinking(options.format, text);
+  options.tools = request_->tools;
+  options.streams_arguments = request_->streams;
+  if (!request_->parallel_calls) options.limits.calls_max = 1;
+  for (int32_t i = 0; i < request_->samples; ++i) {
+    // Ids of calls differ from reply to reply.
+    options.id_seed = static_cast<uint64_t>(begin_.time_since_epoch().count()) * 131 +
+                      reinterpret_cast<uintptr_t>(this) + reading_.replies.size();
+    reading_.replies.push_back(options);
+  }
+  const Tokenizer& tokenizer = model_->tokenizer();
+  for (const std::string& marker : MarkerTokens(options.format)) {
+    const int32_t id = tokenizer.TokenToId(marker);
+    if (id >= 0 && tokenizer.IsSpecial(id)) reading_.marker_ids.push_back(id);
+  }
+}
+
+Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, Tokens(prompt));
+  if (ids.empty()) return Status::InvalidArgument(prompt.field + " has no token", prompt.field);
+  const auto tokens = static_cast<int64_t>(ids.size());
+  const int32_t context = model_->context();
+  if (tokens >= context) {
+    return Status::InvalidArgument(
+        fmt::format("{} has {} tokens; the context of model '{}' holds {}, the text to come "
+                    "included",
+                    prompt.field, tokens, model_->name(), context),
+        prompt.field);
+  }
+  auto job = std::make_unique<DecodeJob>();
+  job->sampling = request_->sampling.With(model_->defaults());
+  auto& most = job->sampling.max_tokens;
+  if (!most && request_->max_tokens_default) {
+    most = static_cast<int32_t>(std::min<int64_t>(*request_->max_tokens_default, context - tokens));
+  }
+  if (most && *most > 0 && tokens + *most > context) {
+    return Status::InvalidArgument(
+        fmt::format("max_tokens is {}, and {} has {} tokens: together {}; the context of model "
+                    "'{}' holds {}",
+                    *most, prompt.field, tokens, tokens + *most, model_->name(), context),
+        "max_tokens");
+  }
+  if (context_.memory != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t))));
+  }
+  job->prompt = std::move(ids);
+  job->samples = request_->samples;
+  job->context = context_;
+  job->sink = std::make_shared<JobSink>(shared_from_this(),
+                                        static_cast<int32_t>(next_) * request_->samples);
+  jobs_.push_back(std::move(job));
+  return Status::Ok();
+}
+
+void GenerateRun::SubmitAll() {
+  begun_.model = request_->model.empty() ? model_->name() : request_->model;
+  reading_.model = model_;
+  if (RequestTrace* const trace = context_.trace.get()) trace->Enter(Stage::kQueue);
+  {
+    const std::lock_guard lock(mutex_);
+    left_ = 1 + jobs_.size();
+  }
+  submitting_ = true;
+  std::vector<std::unique_ptr<DecodeJob>> jobs = std::move(jobs_);
+  size_t taken = 0;
+  Status status;
+  try {
+    while (taken < jobs.size() && status.ok()) {
+      status = model_->Submit(std::move(jobs[taken]));
+      if (status.ok()) ++taken;
+    }
+    if (status.ok()) feed_->Begin(std::move(begun_), std::move(reading_));
+  } catch (...) {
+    status = ExceptionStatus();
+  }
+  if (!status.ok()) Fail(std::move(status));
+  for (size_t i = taken; i < jobs.size(); ++i) DropOne();
+  DropOne();
+}
+
+void GenerateRun::DropOne() {
+  GenerateEnd end;
+  {
+    const std::lock_guard lock(mutex_);
+    if (--left_ > 0) return;
+    end.status = std::move(status_);
+    end.usage = usage_;
+  }
+  if (RequestTrace* const trace = context_.trace.get()) {
+    trace->SetTokens(end.usage.prompt_tokens + end.usage.completion_tokens);
+    trace->Enter(Stage::kComplete);
+  }
+  Usage usage;
+  usage.prompt_tokens = end.usage.prompt_tokens;
+  parts_.metrics->CountTokens(Behaviour::kGenerate, usage, {});
+  const auto answer = std::exchange(answer_, nullptr);
+  if (!end.status.ok()) return answer(std::move(end.status));
+  answer(std::move(end));
+}
+
+}  // namespace
+
+Status CheckGenerate(const TextRequest& request, const ServiceOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(request.prompts.size(), "prompt", options));
+  if (request.samples < 1 || request.samples > TextRequest::kSamplesMax) {
+    return Status::InvalidArgument(
+        fmt::format("n is {}; it may be 1 to {}", request.samples, TextRequest::kSamplesMax), "n");
+  }
+  const size_t choices = request.prompts.size() * static_cast<size_t>(request.samples);
+  if (choices > TextRequest::kChoicesMax) {
+    return Status::InvalidArgument(
+        fmt::format("{} prompts with n {} are {} texts; a request may have {}",
+                    request.prompts.size(), request.samples, choices, TextRequest::kChoicesMax),
+        "prompt");
+  }
+  for (const GeneratePrompt& prompt : request.prompts) {
+    if (const auto* const text = std::get_if<std::string>(&prompt.value)) {
+      PENSTOCK_RETURN_IF_ERROR(CheckBytes(*text, prompt.field, options));
+    }
+  }
+  return Status::Ok();
+}
+
+void StartGenerate(const GenerateParts& parts, std::shared_ptr<GenerateModel> model,
+                   std::shared_ptr<const TextRequest> request, RequestContext context,
+                   std::shared_ptr<GenerateFeed> feed, Callback<GenerateEnd> answer) {
+  std::make_shared<GenerateRun>(parts, std::move(model), std::move(request), std::move(context),
+                                std::move(feed), std::move(answer))
+      ->Start();
+}
+
+namespace {
+
+// Gives a feed its end exactly once, also where memory ran out on the way: the front end waits for
+// it.
+class FeedEnd {
+ public:
+  explicit FeedEnd(std::shared_ptr<GenerateFeed> feed) : feed_(std::move(feed)) {}
+  ~FeedEnd() { feed_->End({MakeStatus(StatusCode::kInternal, "lost"), {}}); }
+  FeedEnd(const FeedEnd&) = delete;
+  FeedEnd& operator=(const FeedEnd&) = delete;
+  void Push(GenerateEnd end) noexcept { feed_->End(std::move(end)); }
+
+ private:
+  const std::shared_ptr<GenerateFeed> feed_;
+};
+
+}  // namespace
+
+void Service::Generate(TextRequest request, RequestContext context,
+                       std::shared_ptr<GenerateFeed> feed) {
+  auto answer = impl_->Admit<GenerateEnd>(
+      Behaviour::kGenerate, context,
+      [end = std::make_shared<FeedEnd>(feed)](Expected<GenerateEnd> result) {
+        if (result.ok()) return end->Push(*std::move(result));
+        end->Push({std::move(result).status(), {}});
+      });
+  if (!answer) return;
+  auto model = FindGenerateModel(*impl_->registry, request.model);
+  if (!model.ok()) return answer(std::move(model).status());
+  if (Status checked = CheckGenerate(request, options_); !checked.ok()) {
+    return answer(std::move(checked));
+  }
+  StartGenerate({&impl_->pool, &impl_->metrics, &options_}, *std::move(model),
+                std::make_shared<const TextRequest>(std::move(request)), std::move(context),
+                std::move(feed), std::move(answer));
+}
+
+void Service::Render(RenderRequest request, RequestContext context, Callback<RenderResponse> done) {
+  auto answer = impl_->Admit(Behaviour::kRender, context, std::move(done));
+  if (!answer) return;
+  auto model = FindGenerateModel(*impl_->registry, request.model);
+  if (!model.ok()) return answer(std::move(model).status());
+  const auto owned = std::make_shared<const RenderRequest>(std::move(request));
+  const Priority priority = context.priority;
+  Status taken = impl_->pool.Submit(
+      [answer, model = *std::move(model), owned, context = std::move(context)] {
+        Status status = context.CheckWanted(Clock::now());
+        if (!status.ok()) {
+          answer(std::move(status));
+          return WorkerPool::Turn::kDone;
+        }
+        try {
+          auto text = model->Render(owned->chat);
+          if (text.ok()) {
+            answer(RenderResponse{*std::move(text)});
+          } else {
+            answer(std::move(text).status());
+          }
+        } catch (...) {
+          answer(ExceptionStatus());
+        }
+        return WorkerPool::Turn::kDone;
+      },
+      priority);
+  if (!taken.ok()) answer(std::move(taken));
+}
+
+}  // namespace penstock

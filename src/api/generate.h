@@ -1,0 +1,49 @@
+// One request for generated text: from its prompts to jobs of the decode scheduler, and their
+// results to the front end's GenerateFeed.
+//
+//   worker      renders and tokenizes prompt after prompt, taking turns with other requests; then
+//               hands the jobs to the model's scheduler
+//   step thread gives tokens to the feed
+//   worker      the front end reads the feed
+// The client's CancelToken ends the jobs within a step, and so does a request that has failed.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api/generate_feed.h"
+#include "api/generate_model.h"
+#include "api/generate_types.h"
+#include "api/service.h"
+#include "api/service_metrics.h"
+#include "common/worker_pool.h"
+#include "engine/registry.h"
+
+namespace penstock {
+
+// What a request needs besides its model.
+struct GenerateParts {
+  WorkerPool* pool;
+  ServiceMetrics* metrics;
+  const ServiceOptions* options;
+};
+
+// kInvalidArgument or kPayloadTooLarge, before any work.
+Status CheckGenerate(const TextRequest& request, const ServiceOptions& options);
+
+// `request` is checked. `answer` is called once, when all is over; the feed gets its end from it.
+void StartGenerate(const GenerateParts& parts, std::shared_ptr<GenerateModel> model,
+                   std::shared_ptr<const TextRequest> request, RequestContext context,
+                   std::shared_ptr<GenerateFeed> feed, Callback<GenerateEnd> answer);
+
+// The model by name, which must generate text; "" = the first that does. kNotFound lists names;
+// kInvalidArgument says what the model is for and which one generates text.
+Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& registry,
+                                                           const std::string& name);
+
+// Why the model of that name, which generates text, does not offer another behaviour, and which
+// model does.
+Status CannotEncode(const Registry& registry, const std::string& name, Behaviour behaviour,
+                    std::optional<ModelTask> task);
+
+}  // namespace penstock

@@ -1,0 +1,82 @@
+// A served engine as the model of a request for text.
+#include <fmt/format.h>
+
+#include "api/generate.h"
+#include "api/request_checks.h"
+
+namespace penstock {
+namespace {
+
+class EngineModel final : public GenerateModel {
+ public:
+  explicit EngineModel(TextLease engine) : engine_(std::move(engine)) {}
+
+  const std::string& name() const override { return engine_->name(); }
+  const Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
+  int32_t context() const override { return engine_->context(); }
+  const GenerationDefaults& defaults() const override { return engine_->model().defaults; }
+
+  Expected<std::string> Render(const ChatPrompt& chat) const override {
+    const Expected<ChatTemplate>& made = engine_->chat_template();
+    if (!made.ok()) {
+      return Status::InvalidArgument(made.status().message() + "; /v1/completions needs none",
+                                     "messages");
+    }
+    ChatInput input;
+    input.messages = chat.messages;
+    if (!chat.tools.is_null()) input.tools = chat.tools;
+    if (!chat.kwargs.is_null()) input.variables = chat.kwargs;
+    input.add_generation_prompt = chat.add_generation_prompt;
+    input.continue_final_message = chat.continue_final_message;
+    const DecoderConfig& config = engine_->model().decoder->config();
+    for (const auto& [token, id] :
+         {std::pair("bos_token", config.bos_id), std::pair("eos_token", config.eos_id),
+          std::pair("pad_token", config.pad_id)}) {
+      if (id >= 0) input.special_tokens.emplace_back(token, tokenizer().IdToToken(id));
+    }
+    return made->Render(input);
+  }
+
+  ReplyFormat reply_format() const override {
+    const Expected<ChatTemplate>& made = engine_->chat_template();
+    return made.ok() ? DetectReplyFormat(made->source()) : ReplyFormat();
+  }
+
+  Status Submit(std::unique_ptr<DecodeJob> job) override {
+    return engine_->scheduler().Submit(std::move(job));
+  }
+
+ private:
+  const TextLease engine_;
+};
+
+}  // namespace
+
+Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& registry,
+                                                           const std::string& name) {
+  auto found = registry.FindText(name);
+  if (found.ok()) return std::shared_ptr<GenerateModel>(new EngineModel(*std::move(found)));
+  if (found.code() != StatusCode::kUnsupported) return found.status();
+  const auto other = registry.FindText("");
+  PENSTOCK_ASSIGN_OR_RETURN(const EngineLease encoder, registry.Find(name));
+  return Status::InvalidArgument(
+      fmt::format("model '{}' is for {}: it offers {}, and generates no text{}", encoder->name(),
+                  ModelTaskName(encoder->task()), OfferedBy(encoder->task()),
+                  other.ok() ? fmt::format("; '{}' does", (*other)->name()) : ""),
+      "model");
+}
+
+Status CannotEncode(const Registry& registry, const std::string& name, Behaviour behaviour,
+                    std::optional<ModelTask> task) {
+  const auto generator = registry.FindText(name);
+  if (!generator.ok()) return generator.status();
+  const auto other = registry.Find("", task);
+  const bool offered = other.ok() && CheckTask(**other, behaviour).ok();
+  return Status::InvalidArgument(
+      fmt::format("model '{}' generates text: it offers chat and completions, not {}{}",
+                  (*generator)->name(), BehaviourName(behaviour),
+                  offered ? fmt::format("; '{}' does", (*other)->name()) : ""),
+      "model");
+}
+
+}  // namespace penstock

@@ -1,0 +1,151 @@
+#include "api/generate_feed.h"
+
+#include <algorithm>
+
+#include "common/exception_status.h"
+
+namespace penstock {
+namespace {
+
+// Of a list's entry, with what the heap adds.
+constexpr size_t kEntryBytes = 32;
+
+ReplyDelta Content(std::string_view text) {
+  ReplyDelta delta;
+  delta.text = std::string(text);
+  return delta;
+}
+
+}  // namespace
+
+void GenerateFeed::Begin(GenerateBegun begun, Reading reading) {
+  {
+    const std::lock_guard lock(mutex_);
+    began_ = true;
+    begun_ = std::move(begun);
+    reading_ = std::move(reading);
+  }
+  if (each_) wake_();
+}
+
+Status GenerateFeed::Add(Raw raw) {
+  const auto bytes = static_cast<int64_t>(sizeof(Raw) + kEntryBytes + raw.text.size() +
+                                          raw.token.top.size() * sizeof(TokenLogprob));
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (memory_ != nullptr) {
+      PENSTOCK_RETURN_IF_ERROR(memory_->Take(bytes));
+      waiting_bytes_ += bytes;
+    }
+    first = waiting_.empty();
+    waiting_.push_back(std::move(raw));
+  }
+  if (each_ && first) wake_();
+  return Status::Ok();
+}
+
+Status GenerateFeed::AddToken(int32_t choice, const GeneratedToken& token, std::string_view text) {
+  Raw raw;
+  raw.choice = choice;
+  raw.token = token;
+  raw.text = std::string(text);
+  return Add(std::move(raw));
+}
+
+Status GenerateFeed::AddChoiceEnd(int32_t choice, FinishReason reason, std::string_view text,
+                                  int stop_string) {
+  Raw raw;
+  raw.choice = choice;
+  raw.ends = true;
+  raw.reason = reason;
+  raw.stop_string = stop_string;
+  raw.text = std::string(text);
+  return Add(std::move(raw));
+}
+
+void GenerateFeed::End(GenerateEnd end) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+    end_ = std::move(end);
+  }
+  RunGuarded("generation", wake_);
+}
+
+std::optional<GenerateEvent> GenerateFeed::Next() {
+  if (at_ < taken_.size()) return Read(std::move(taken_[at_++]));
+  taken_.clear();
+  at_ = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (memory_ != nullptr && each_) memory_->Give(taken_bytes_);
+    taken_bytes_ = 0;
+    if (begun_) {
+      if (reading_.logprobs) texts_ = std::make_unique<TokenTexts>(&reading_.model->tokenizer());
+      return *std::exchange(begun_, std::nullopt);
+    }
+    if (began_) {
+      taken_.swap(waiting_);
+      taken_bytes_ = std::exchange(waiting_bytes_, 0);
+    }
+    if (taken_.empty()) {
+      if (!end_) return std::nullopt;
+      texts_.reset();
+      reading_.model.reset();
+      return *std::exchange(end_, std::nullopt);
+    }
+  }
+  return Read(std::move(taken_[at_++]));
+}
+
+void GenerateFeed::ReadText(Choice* choice, std::string_view text,
+                            std::vector<ReplyDelta>* deltas) const {
+  if (text.empty()) return;
+  if (choice->parser) return choice->parser->Add(text, deltas);
+  deltas->push_back(Content(text));
+}
+
+GenerateEvent GenerateFeed::Read(Raw raw) {
+  const auto index = static_cast<size_t>(raw.choice);
+  if (choices_.size() <= index) choices_.resize(index + 1);
+  Choice& choice = choices_[index];
+  if (!choice.parser && index < reading_.replies.size()) {
+    choice.parser.emplace(reading_.replies[index]);
+  }
+  if (raw.ends) {
+    ChoiceEnd end;
+    end.choice = raw.choice;
+    end.reason = raw.reason;
+    end.stop_string = raw.stop_string;
+    end.tokens = choice.tokens;
+    ReadText(&choice, raw.text, &end.deltas);
+    if (choice.parser) {
+      choice.parser->Finish(&end.deltas);
+      end.calls = choice.parser->calls();
+    }
+    return end;
+  }
+  ++choice.tokens;
+  GeneratedPart part;
+  part.choice = raw.choice;
+  const auto& markers = reading_.marker_ids;
+  if (std::find(markers.begin(), markers.end(), raw.token.id) != markers.end()) {
+    raw.text += reading_.model->tokenizer().IdToToken(raw.token.id);
+  }
+  ReadText(&choice, raw.text, &part.deltas);
+  if (texts_ != nullptr) {
+    TokenInfo& info = part.token.emplace();
+    const auto fill = [&](int32_t id, float logprob) {
+      return TokenText{id, logprob, texts_->IsSpecial(id), texts_->Bytes(id)};
+    };
+    static_cast<TokenText&>(info) = fill(raw.token.id, raw.token.logprob);
+    for (const TokenLogprob& other : raw.token.top) {
+      info.top.push_back(fill(other.id, other.logprob));
+    }
+  }
+  return part;
+}
+
+}  // namespace penstock

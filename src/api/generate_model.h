@@ -1,0 +1,34 @@
+// GenerateModel: what the generation of text needs of a model, be it a served engine or that of a
+// test. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "api/generate_types.h"
+#include "common/status.h"
+#include "generate/decode_job.h"
+#include "reply/reply_format.h"
+#include "sample/generation_defaults.h"
+#include "text/tokenizer.h"
+
+namespace penstock {
+
+class GenerateModel {
+ public:
+  virtual ~GenerateModel() = default;
+  virtual const std::string& name() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual int32_t context() const = 0;  // tokens of prompt and text together
+  virtual const GenerationDefaults& defaults() const = 0;
+  // The chat template's text of a conversation. kInvalidArgument: the model has no template, or the
+  // template refuses the conversation.
+  virtual Expected<std::string> Render(const ChatPrompt& chat) const = 0;
+  // How the model writes thinking and calls of tools; by its template.
+  virtual ReplyFormat reply_format() const = 0;
+  // As DecodeScheduler::Submit.
+  virtual Status Submit(std::unique_ptr<DecodeJob> job) = 0;
+};
+
+}  // namespace penstock

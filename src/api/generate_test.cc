@@ -1,0 +1,311 @@
+// Requests for text, from prompts to events, with a model that says what the test wants.
+#include "api/generate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "engine/fake_engine.h"
+
+namespace penstock {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Keeps jobs for the test, which plays the step thread.
+class FakeModel final : public GenerateModel {
+ public:
+  const std::string& name() const override { return name_; }
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  int32_t context() const override { return 20; }
+  const GenerationDefaults& defaults() const override { return defaults_; }
+  Expected<std::string> Render(const ChatPrompt& chat) const override {
+    if (chat.messages.array() == nullptr) return Status::InvalidArgument("no", "messages");
+    return std::string("t2 t3");
+  }
+  ReplyFormat reply_format() const override { return format; }
+  Status Submit(std::unique_ptr<DecodeJob> job) override {
+    const std::lock_guard lock(mutex_);
+    if (jobs.size() == refused_from) {
+      return Status(StatusCode::kResourceExhausted, "full").WithRetryAfter(7);
+    }
+    jobs.push_back(std::move(job));
+    return Status::Ok();
+  }
+
+  std::vector<std::unique_ptr<DecodeJob>> jobs;
+  size_t refused_from = 100;
+  ReplyFormat format;
+  GenerationDefaults defaults_;
+
+ private:
+  std::mutex mutex_;
+  const std::string name_ = "fake";
+  const FakeTokenizer tokenizer_;
+};
+
+class GenerateTest : public testing::Test {
+ protected:
+  void Start(TextRequest request, RequestContext context = {}) {
+    feed_ = std::make_shared<GenerateFeed>(request.streams, [this] { ++woken_; });
+    StartGenerate({&pool_, &service_metrics_, &options_}, model_,
+                  std::make_shared<const TextRequest>(std::move(request)), std::move(context),
+                  feed_, [this, feed = feed_](Expected<GenerateEnd> end) {
+                    ++answers_;
+                    feed->End(end.ok() ? *end : GenerateEnd{end.status(), {}});
+                  });
+    pool_.Stop();  // all turns are done
+  }
+  static TextRequest Text(const std::string& text) {
+    TextRequest request;
+    request.prompts.emplace_back().value = text;
+    return request;
+  }
+  static GeneratedToken Token(int32_t id) { return {id, -1, {{id, -1}}}; }
+  void EndJob(size_t job, const Status& status = Status::Ok()) {
+    DecodeUsage usage;
+    usage.prompt_tokens = static_cast<int32_t>(model_->jobs[job]->prompt.size());
+    usage.completion_tokens = 2;
+    usage.cached_tokens = 1;
+    model_->jobs[job]->sink->OnEnd(status, usage);
+    model_->jobs[job].reset();
+  }
+  GenerateEnd End() {
+    for (;;) {
+      auto event = feed_->Next();
+      if (!event) break;
+      if (auto* end = std::get_if<GenerateEnd>(&*event)) return *end;
+    }
+    ADD_FAILURE() << "no end";
+    return {};
+  }
+  template <typename T>
+  T Next() {
+    auto event = feed_->Next();
+    EXPECT_TRUE(event && std::holds_alternative<T>(*event));
+    return event && std::holds_alternative<T>(*event) ? std::get<T>(*std::move(event)) : T();
+  }
+
+  Metrics metrics_;
+  ServiceMetrics service_metrics_{&metrics_};
+  ServiceOptions options_;
+  WorkerPool pool_{1, 10};
+  std::shared_ptr<FakeModel> model_ = std::make_shared<FakeModel>();
+  std::shared_ptr<GenerateFeed> feed_;
+  std::atomic<int> woken_{0}, answers_{0};
+};
+
+TEST_F(GenerateTest, PromptsBecomeJobsAndTokensEvents) {
+  TextRequest request = Text("t5 t6");
+  request.prompts.emplace_back().value = std::vector<int32_t>{7, 8, 9};
+  request.samples = 2;
+  request.streams = true;
+  request.echoes_prompt = true;
+  request.sampling.temperature = 0.5f;
+  request.max_tokens_default = 16;
+  model_->defaults_.top_k = 3;
+  Start(std::move(request));
+  ASSERT_EQ(model_->jobs.size(), 2u);
+  const DecodeJob& first = *model_->jobs[0];
+  EXPECT_THAT(first.prompt, ElementsAre(0, 5, 6, 1));
+  EXPECT_EQ(first.samples, 2);
+  EXPECT_EQ(first.sampling.temperature, 0.5f);
+  EXPECT_EQ(first.sampling.top_k, 3);
+  EXPECT_EQ(first.sampling.max_tokens, 16);
+  EXPECT_THAT(model_->jobs[1]->prompt, ElementsAre(7, 8, 9));
+  EXPECT_EQ(model_->jobs[1]->sampling.max_tokens, 16);
+  const auto begun = Next<GenerateBegun>();
+  EXPECT_EQ(begun.model, "fake");
+  EXPECT_THAT(begun.prompts, ElementsAre("t5 t6", "t7 t8 t9"));
+  EXPECT_FALSE(feed_->Next());
+  const int before = woken_;
+  model_->jobs[1]->sink->OnToken(1, Token(5), "a");
+  model_->jobs[1]->sink->OnToken(1, Token(6), "b");
+  EXPECT_EQ(woken_, before + 1) << "woken once for what it has not seen";
+  model_->jobs[1]->sink->OnSampleEnd(1, FinishReason::kLength, "c", -1);
+  const auto part = Next<GeneratedPart>();
+  EXPECT_EQ(part.choice, 3);
+  ASSERT_EQ(part.deltas.size(), 1u);
+  EXPECT_EQ(part.deltas[0].text, "a");
+  EXPECT_FALSE(part.token);
+  EXPECT_EQ(Next<GeneratedPart>().deltas.at(0).text, "b");
+  const auto end = Next<ChoiceEnd>();
+  EXPECT_EQ(end.choice, 3);
+  EXPECT_EQ(end.reason, FinishReason::kLength);
+  EXPECT_EQ(end.tokens, 2);
+  EXPECT_EQ(end.deltas.at(0).text, "c");
+  EndJob(0);
+  EXPECT_EQ(answers_, 0);
+  EndJob(1);
+  EXPECT_EQ(answers_, 1);
+  const GenerateEnd all = End();
+  EXPECT_TRUE(all.status.ok());
+  EXPECT_EQ(all.usage.prompt_tokens, 7);
+  EXPECT_EQ(all.usage.cached_tokens, 2);
+  EXPECT_EQ(all.usage.completion_tokens, 4);
+}
+
+TEST_F(GenerateTest, AWholeAnswerWakesOnceAtTheEnd) {
+  Start(Text("t5"));
+  model_->jobs.at(0)->sink->OnToken(0, Token(5), "a");
+  model_->jobs[0]->sink->OnSampleEnd(0, FinishReason::kStop, "", 2);
+  EXPECT_EQ(woken_, 0);
+  EndJob(0);
+  EXPECT_EQ(woken_, 1);
+  EXPECT_EQ(Next<GenerateBegun>().model, "fake");
+  EXPECT_EQ(Next<GeneratedPart>().deltas.at(0).text, "a");
+  EXPECT_EQ(Next<ChoiceEnd>().stop_string, 2);
+  EXPECT_TRUE(Next<GenerateEnd>().status.ok());
+}
+
+TEST_F(GenerateTest, RefusalsHaveBothNumbersAndTheField) {
+  TextRequest request = Text("");
+  std::get<std::string>(request.prompts[0].value) = "t2";
+  for (int i = 0; i < 20; ++i) std::get<std::string>(request.prompts[0].value) += " t2";
+  request.prompts[0].field = "messages";
+  Start(std::move(request));
+  const GenerateEnd end = End();
+  EXPECT_EQ(end.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(end.status.field(), "messages");
+  EXPECT_THAT(end.status.message(), HasSubstr("23 tokens"));
+  EXPECT_THAT(end.status.message(), HasSubstr("holds 20"));
+  EXPECT_TRUE(model_->jobs.empty());
+}
+
+TEST_F(GenerateTest, TooManyTokensAreRefusedAndADefaultIsCut) {
+  TextRequest request = Text("t2 t3");
+  request.sampling.options.max_tokens = 17;
+  Start(std::move(request));
+  const GenerateEnd end = End();
+  EXPECT_EQ(end.status.field(), "max_tokens");
+  EXPECT_THAT(end.status.message(), HasSubstr("together 21"));
+}
+
+TEST_F(GenerateTest, TheDefaultOfTokensIsCutToTheContext) {
+  TextRequest request = Text("t2 t3");
+  request.max_tokens_default = 100;
+  Start(std::move(request));
+  EXPECT_EQ(model_->jobs.at(0)->sampling.max_tokens, 16);
+  EndJob(0);
+}
+
+TEST_F(GenerateTest, IdsAreChecked) {
+  TextRequest request;
+  request.prompts.emplace_back().value = std::vector<int32_t>{1, 100};
+  Start(std::move(request));
+  EXPECT_EQ(End().status.message(), "prompt[1]: 100 is not a token id; they are 0 to 99");
+}
+
+TEST_F(GenerateTest, ARefusedJobEndsTheOthers) {
+  TextRequest request = Text("t2");
+  request.prompts.emplace_back().value = std::string("t3");
+  model_->refused_from = 1;
+  RequestContext context;
+  context.cancel = std::make_shared<CancelToken>();
+  Start(std::move(request), context);
+  ASSERT_EQ(model_->jobs.size(), 1u);
+  EXPECT_TRUE(model_->jobs[0]->context.cancelled());
+  EXPECT_EQ(answers_, 0);
+  EndJob(0, {StatusCode::kCancelled, "cancelled"});
+  EXPECT_EQ(answers_, 1);
+  const GenerateEnd end = End();
+  EXPECT_EQ(end.status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(end.status.retry_after_s(), 7);
+}
+
+TEST_F(GenerateTest, WithoutMemoryTheRequestEnds) {
+  const auto budget = std::make_shared<ByteBudget>(2000);
+  RequestContext context;
+  context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);
+  Start(Text("t2"), context);
+  for (int i = 0; i < 30 && !model_->jobs.at(0)->context.cancelled(); ++i) {
+    model_->jobs[0]->sink->OnToken(0, Token(5), "text");
+  }
+  EXPECT_TRUE(model_->jobs[0]->context.cancelled());
+  EndJob(0, {StatusCode::kCancelled, "cancelled"});
+  EXPECT_EQ(End().status.code(), StatusCode::kPayloadTooLarge);
+}
+
+TEST_F(GenerateTest, AStreamGivesItsMemoryBackAsItIsRead) {
+  const auto budget = std::make_shared<ByteBudget>(4000);
+  RequestContext context;
+  context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);
+  TextRequest request = Text("t2");
+  request.streams = true;
+  Start(std::move(request), context);
+  for (int i = 0; i < 200; ++i) {
+    model_->jobs.at(0)->sink->OnToken(0, Token(5), "text");
+    while (feed_->Next()) {
+    }
+  }
+  EXPECT_FALSE(model_->jobs[0]->context.cancelled());
+  EndJob(0);
+  EXPECT_TRUE(End().status.ok());
+}
+
+TEST_F(GenerateTest, RepliesOfAChatAreParsed) {
+  model_->format = {"<think>", "</think>", false, ToolForm::kHermes};
+  TextRequest request;
+  request.parses_reply = true;
+  request.tools = std::make_shared<const ToolSet>(std::vector<ReplyTool>{{"f", ""}});
+  ChatPrompt chat;
+  chat.messages = JsonValue(JsonValue::Array());
+  request.prompts.emplace_back().value = std::move(chat);
+  Start(std::move(request));
+  EXPECT_THAT(model_->jobs.at(0)->prompt, ElementsAre(2, 3)) << "no second template";
+  model_->jobs[0]->sink->OnToken(0, Token(5), "<think>why</think>so");
+  model_->jobs[0]->sink->OnToken(
+      0, Token(6), "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>");
+  model_->jobs[0]->sink->OnSampleEnd(0, FinishReason::kStop, "", -1);
+  EndJob(0);
+  Next<GenerateBegun>();
+  std::string reasoning, content, name;
+  int calls = 0;
+  while (auto event = feed_->Next()) {
+    std::vector<ReplyDelta> deltas;
+    if (auto* part = std::get_if<GeneratedPart>(&*event)) deltas = part->deltas;
+    if (auto* end = std::get_if<ChoiceEnd>(&*event)) {
+      deltas = end->deltas;
+      calls = end->calls;
+    }
+    for (const ReplyDelta& delta : deltas) {
+      if (delta.kind == ReplyDelta::Kind::kReasoning) reasoning += delta.text;
+      if (delta.kind == ReplyDelta::Kind::kContent) content += delta.text;
+      if (delta.kind == ReplyDelta::Kind::kCallBegin) name = delta.name;
+    }
+  }
+  EXPECT_EQ(reasoning, "why");
+  EXPECT_EQ(content, "so");
+  EXPECT_EQ(name, "f");
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(GenerateTest, ATemplateThatRefusesIsTheAnswer) {
+  TextRequest request;
+  request.prompts.emplace_back().value = ChatPrompt();
+  Start(std::move(request));
+  EXPECT_EQ(End().status.field(), "messages");
+}
+
+TEST(CheckGenerate, CountsTexts) {
+  TextRequest request;
+  EXPECT_FALSE(CheckGenerate(request, {}).ok());
+  request.prompts.resize(9);
+  request.samples = 16;
+  EXPECT_EQ(CheckGenerate(request, {}).field(), "prompt");
+  request.prompts.resize(8);
+  EXPECT_TRUE(CheckGenerate(request, {}).ok());
+  request.samples = 17;
+  EXPECT_EQ(CheckGenerate(request, {}).field(), "n");
+  request.samples = 1;
+  request.prompts[0].value = std::string((1 << 20) + 1, 'x');
+  EXPECT_EQ(CheckGenerate(request, {}).code(), StatusCode::kPayloadTooLarge);
+}
+
+}  // namespace
+}  // namespace penstock

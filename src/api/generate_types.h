@@ -1,0 +1,137 @@
+// Generation of text: what is asked for, and the events that answer it. No wire format in here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "chat/json_value.h"
+#include "common/status.h"
+#include "generate/generated.h"
+#include "reply/reply_parser.h"
+#include "sample/generation_defaults.h"
+#include "sample/sampling_options.h"
+
+namespace penstock {
+
+// A conversation, for the model's chat template.
+struct ChatPrompt {
+  JsonValue messages;  // an array of objects
+  JsonValue tools;     // an array of objects; null: none
+  JsonValue kwargs;    // an object: more variables for the template; null: none
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+};
+
+struct GeneratePrompt {
+  // A text, token ids that are taken as they are, or a conversation.
+  std::variant<std::string, std::vector<int32_t>, ChatPrompt> value;
+  // Of a text only: what a template makes of a conversation has its special tokens.
+  bool add_special_tokens = true;
+  std::string field = "prompt";  // for errors: "prompt", "prompt[2]", "messages"
+};
+
+// Sampling as a request asks for it. What is absent is as the model's makers recommend, else as
+// SamplingOptions has it; their number of tokens is not taken over.
+struct SamplingRequest {
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int32_t> top_k;
+  SamplingOptions options;  // all other settings; those above are not read
+
+  SamplingOptions With(const GenerationDefaults& model) const {
+    SamplingOptions all = options;
+    model.ApplyTo(&all);
+    all.max_tokens = options.max_tokens;
+    if (!options.stop.empty()) all.stop = options.stop;
+    if (temperature) all.temperature = *temperature;
+    if (top_p) all.top_p = *top_p;
+    if (min_p) all.min_p = *min_p;
+    if (repetition_penalty) all.repetition_penalty = *repetition_penalty;
+    if (top_k) all.top_k = *top_k;
+    return all;
+  }
+};
+
+struct TextRequest {
+  static constexpr int32_t kSamplesMax = 16;  // texts for a prompt
+  static constexpr size_t kChoicesMax = 128;  // texts of a request
+
+  std::string model;                    // "" = the first that generates text
+  std::vector<GeneratePrompt> prompts;  // choice i is sample i % samples of prompt i / samples
+  int32_t samples = 1;
+  SamplingRequest sampling;
+  // Where sampling.options.max_tokens is absent; absent too: what the context leaves.
+  std::optional<int32_t> max_tokens_default;
+  // Whether thinking and tool calls are told apart from content, for conversations.
+  bool parses_reply = false;
+  std::shared_ptr<const ToolSet> tools;  // that may be called; null: none
+  bool parallel_calls = true;
+  bool echoes_prompt = false;  // GenerateBegun has the prompts' texts
+  // True: each event is told at once, and arguments of calls as they come. False: the front end is
+  // woken once, at the end.
+  bool streams = false;
+};
+
+struct GenerateUsage {
+  int64_t prompt_tokens = 0;  // each prompt once, whatever number of samples it has
+  int64_t cached_tokens = 0;  // of these, the ones that were not computed again
+  int64_t completion_tokens = 0;
+};
+
+// A token and its text. Bytes, since a token may end inside of a character.
+struct TokenText {
+  int32_t id = 0;
+  float logprob = 0;
+  bool special = false;
+  std::string bytes;
+};
+
+struct TokenInfo : TokenText {
+  std::vector<TokenText> top;  // most probable first; where asked for
+};
+
+// The request was taken: its prompts are tokens, and the model has them. Comes first, unless the
+// request was refused.
+struct GenerateBegun {
+  std::string model;                 // the name that was asked for, else that of the model
+  std::vector<std::string> prompts;  // echoes_prompt: their texts
+};
+
+// What became certain with a token of a choice. Without parses_reply all is kContent.
+struct GeneratedPart {
+  int32_t choice = 0;
+  std::vector<ReplyDelta> deltas;
+  std::optional<TokenInfo> token;  // where log-probabilities are asked for
+};
+
+struct ChoiceEnd {
+  int32_t choice = 0;
+  FinishReason reason = FinishReason::kStop;
+  int calls = 0;                   // of tools
+  int stop_string = -1;            // that ended it; -1: none did
+  int32_t tokens = 0;              // generated, the end token included
+  std::vector<ReplyDelta> deltas;  // the last of the text, which was held back
+};
+
+// Comes last, exactly once.
+struct GenerateEnd {
+  Status status;  // OK: every choice has ended
+  GenerateUsage usage;
+};
+
+using GenerateEvent = std::variant<GenerateBegun, GeneratedPart, ChoiceEnd, GenerateEnd>;
+
+// What a chat template makes of a conversation.
+struct RenderRequest {
+  std::string model;
+  ChatPrompt chat;
+};
+struct RenderResponse {
+  std::string prompt;
+};
+
+}  // namespace penstock

@@ -1,0 +1,241 @@
+#include "routes/chat.h"
+
+#include <algorithm>
+
+#include "routes/chat_messages.h"
+#include "routes/fields.h"
+#include "routes/sampling_fields.h"
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+
+constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+// Of OpenAI's /v1/completions where max_tokens is absent.
+constexpr int32_t kCompletionTokensDefault = 16;
+
+constexpr RefusedField kRefused[] = {
+    {"min_tokens", "leave it out, or use 0"},
+    {"guided_json", ""},
+    {"guided_regex", ""},
+    {"guided_choice", ""},
+    {"guided_grammar", ""},
+    {"structured_outputs", ""},
+    {"grammar", ""},
+    {"json_schema", ""},
+    {"use_beam_search", ""},
+    {"prompt_logprobs", ""},
+    {"truncate_prompt_tokens", "a prompt is never cut"},
+    {"logits_processors", ""},
+};
+constexpr RefusedField kChatRefused[] = {
+    {"functions", "use tools"},
+    {"function_call", "use tool_choice"},
+    {"audio", "the models here write text"},
+    {"prediction", ""},
+    {"web_search_options", ""},
+    {"chat_template", "the model's own is used (--chat-template sets another)"},
+    {"documents", "put them into a message"},
+    {"echo", ""},
+};
+constexpr RefusedField kCompletionRefused[] = {
+    {"suffix", ""},
+    {"prompt_embeds", ""},
+};
+
+Status OneOf(const std::string& path, std::string_view choices, std::string_view is) {
+  return Status::InvalidArgument("'" + path + "' must be one of " + std::string(choices) +
+                                     ", is \"" + std::string(is.substr(0, 40)) + "\"",
+                                 path);
+}
+
+Status ParseResponseFormat(const JsonObject& object) {
+  if (!object.Has("response_format")) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject("response_format"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(format, "type"));
+  if (type == "text") return Status::Ok();
+  return Status::InvalidArgument(
+      "'response_format' of type \"" + type.substr(0, 40) + "\" is not supported; \"text\" is",
+      "response_format");
+}
+
+Status ParseModalities(const JsonObject& object) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto modalities,
+                            object.GetStringsOrEmpty("modalities", kFieldsMax));
+  for (const std::string& each : modalities) {
+    if (each != "text") {
+      return Status::InvalidArgument(
+          "'modalities' has \"" + each.substr(0, 40) + "\"; only \"text\" is supported",
+          "modalities");
+    }
+  }
+  return Status::Ok();
+}
+
+// What both APIs have.
+Status ParseCommon(const JsonObject& object, TextCall* call) {
+  TextRequest& request = call->request;
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
+  PENSTOCK_ASSIGN_OR_RETURN(call->stream, object.GetBoolOr("stream", false));
+  request.streams = call->stream;
+  if (object.Has("stream_options")) {
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonObject options, object.GetObject("stream_options"));
+    if (!call->stream) {
+      return Status::InvalidArgument("'stream_options' is for requests with 'stream': true",
+                                     "stream_options");
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(call->include_usage, options.GetBoolOr("include_usage", false));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const auto samples,
+                            GetOptionalInt(object, "n", 1, TextRequest::kSamplesMax));
+  request.samples = samples.value_or(1);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto best_of, GetOptionalInt(object, "best_of", 0, kIntMax));
+  if (best_of.value_or(request.samples) != request.samples) {
+    return Status::InvalidArgument("'best_of' is not supported, unless it is n", "best_of");
+  }
+  PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, &request.sampling));
+  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto most, GetOptionalInt(object, key, 1, kIntMax));
+    if (!most) continue;
+    request.sampling.options.max_tokens = most;
+    call->names = {{"max_tokens", key}};
+  }
+  return Status::Ok();
+}
+
+Status ParseTools(const JsonObject& object, ChatPrompt* chat, TextRequest* request) {
+  PENSTOCK_ASSIGN_OR_RETURN(request->parallel_calls, object.GetBoolOr("parallel_tool_calls", true));
+  std::vector<ReplyTool> tools;
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &chat->tools, &tools));
+  const auto choice = object.Find("tool_choice");
+  if (choice) {
+    std::string_view word;
+    if (choice->get(word) != simdjson::SUCCESS || word == "required") {
+      return Status::InvalidArgument(
+          "'tool_choice' can be \"none\" or \"auto\"; that a tool is called cannot be enforced",
+          "tool_choice");
+    }
+    if (word != "none" && word != "auto") return OneOf("tool_choice", "\"none\", \"auto\"", word);
+    if (word == "none") {
+      chat->tools = {};
+      tools.clear();
+    }
+  }
+  if (!tools.empty()) request->tools = std::make_shared<const ToolSet>(std::move(tools));
+  return Status::Ok();
+}
+
+Status ReadTemplateOptions(const JsonObject& object, ChatPrompt* chat) {
+  if (object.Has("chat_template_kwargs")) {
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonObject kwargs, object.GetObject("chat_template_kwargs"));
+    PENSTOCK_ASSIGN_OR_RETURN(chat->kwargs, ToJsonValue(*object.Find("chat_template_kwargs")));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string effort, GetName(object, "reasoning_effort"));
+  if (!effort.empty() && chat->kwargs.Find("reasoning_effort") == nullptr) {
+    chat->kwargs.Set("reasoning_effort", effort);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(chat->continue_final_message,
+                            object.GetBoolOr("continue_final_message", false));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      chat->add_generation_prompt,
+      object.GetBoolOr("add_generation_prompt", !chat->continue_final_message));
+  if (chat->continue_final_message && chat->add_generation_prompt) {
+    return Status::InvalidArgument(
+        "'continue_final_message' and 'add_generation_prompt' exclude each other",
+        "continue_final_message");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Expected<TextCall> ParseChatCall(std::string_view body) {
+  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
+  const JsonObject& object = parsed.object();
+  TextCall call;
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kChatRefused));
+  PENSTOCK_RETURN_IF_ERROR(ParseModalities(object));
+  PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, &call));
+  TextRequest& request = call.request;
+  request.parses_reply = true;
+  SamplingOptions& options = request.sampling.options;
+  PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto top,
+                            GetOptionalInt(object, "top_logprobs", 0, kTopLogprobsMax));
+  if (top.value_or(0) > 0 && !options.logprobs) {
+    return Status::InvalidArgument("'top_logprobs' is for requests with 'logprobs': true",
+                                   "top_logprobs");
+  }
+  options.top_logprobs = top.value_or(0);
+  PENSTOCK_RETURN_IF_ERROR(CheckSampling(request.sampling));
+  GeneratePrompt prompt;
+  prompt.field = "messages";
+  ChatPrompt chat;
+  PENSTOCK_ASSIGN_OR_RETURN(chat.messages, ReadMessages(object));
+  PENSTOCK_RETURN_IF_ERROR(ParseTools(object, &chat, &request));
+  PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, &chat));
+  prompt.value = std::move(chat);
+  request.prompts.push_back(std::move(prompt));
+  return call;
+}
+
+Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptions& limits) {
+  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
+  const JsonObject& object = parsed.object();
+  TextCall call;
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kCompletionRefused));
+  PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, &call));
+  TextRequest& request = call.request;
+  request.max_tokens_default = kCompletionTokensDefault;
+  PENSTOCK_ASSIGN_OR_RETURN(request.echoes_prompt, object.GetBoolOr("echo", false));
+  SamplingOptions& options = request.sampling.options;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto logprobs,
+                            GetOptionalInt(object, "logprobs", 0, kTopLogprobsMax));
+  options.logprobs = logprobs.has_value();
+  options.top_logprobs = logprobs.value_or(0);
+  if (options.logprobs && request.echoes_prompt) {
+    return Status::InvalidArgument(
+        "'echo' with 'logprobs' is not supported: log-probabilities are those of generated tokens",
+        "echo");
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckSampling(request.sampling));
+  PENSTOCK_ASSIGN_OR_RETURN(const bool special, object.GetBoolOr("add_special_tokens", true));
+  std::vector<Input> inputs;
+  bool single = false;
+  PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "prompt", limits, &inputs, &single));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    GeneratePrompt prompt;
+    prompt.add_special_tokens = special;
+    if (!single) prompt.field = "prompt[" + std::to_string(i) + "]";
+    if (inputs[i].is_ids) {
+      prompt.value = std::move(inputs[i].ids);
+    } else {
+      prompt.value = std::move(inputs[i].text);
+    }
+    request.prompts.push_back(std::move(prompt));
+  }
+  return call;
+}
+
+Expected<RenderRequest> ParseApplyTemplate(std::string_view body) {
+  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
+  const JsonObject& object = parsed.object();
+  RenderRequest request;
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
+  PENSTOCK_ASSIGN_OR_RETURN(request.chat.messages, ReadMessages(object));
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &request.chat.tools, nullptr));
+  PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, &request.chat));
+  return request;
+}
+
+std::string PrintApplyTemplate(const RenderResponse& response) {
+  std::string out;
+  JsonWriter(&out).BeginObject().Field("prompt", response.prompt).EndObject();
+  return out;
+}
+
+}  // namespace penstock

@@ -1,0 +1,40 @@
+// Parses OpenAI's POST /v1/chat/completions and POST /v1/completions, and llama.cpp's POST
+// /apply-template. Pure functions.
+// Sources: OpenAI's API reference; the additional fields of vLLM and llama.cpp's server.
+//
+// Unknown fields are ignored, as OpenAI's clients send some that mean nothing here ("user",
+// "store", "metadata"). Fields that would change the text and are not implemented are refused by
+// name.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/generate_types.h"
+#include "api/service.h"
+#include "common/json.h"
+#include "common/status.h"
+#include "routes/error_body.h"
+
+namespace penstock {
+
+inline constexpr size_t kMessagesMax = 4096;
+inline constexpr size_t kToolsMax = 256;
+
+// A request for text.
+struct TextCall {
+  TextRequest request;
+  bool stream = false;
+  bool include_usage = false;  // a streamed answer ends with the usage
+  FieldNames names;            // native to wire, for errors of the service
+};
+
+Expected<TextCall> ParseChatCall(std::string_view body);
+Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptions& limits = {});
+
+// {messages, tools, chat_template_kwargs, add_generation_prompt, continue_final_message, model}.
+Expected<RenderRequest> ParseApplyTemplate(std::string_view body);
+// {"prompt": "..."}
+std::string PrintApplyTemplate(const RenderResponse& response);
+
+}  // namespace penstock

@@ -1,0 +1,163 @@
+#include "routes/chat_messages.h"
+
+#include <string>
+
+#include "routes/chat.h"
+#include "routes/fields.h"
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::element;
+
+Status Wrong(const std::string& path, const std::string& what) {
+  return Status::InvalidArgument("'" + path + "' " + what, path);
+}
+
+const char* TypeOf(const JsonValue& value) {
+  if (value.is_null()) return "null";
+  if (value.boolean() != nullptr) return "bool";
+  if (value.string() != nullptr) return "string";
+  if (value.array() != nullptr) return "array";
+  return value.object() != nullptr ? "object" : "number";
+}
+
+std::string Indexed(const std::string& path, size_t index) {
+  return path + "[" + std::to_string(index) + "]";
+}
+
+// The text of a content's parts, each {"type": "text", "text": "..."} or a string.
+Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string& path) {
+  std::string joined;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string at = Indexed(path, i);
+    const std::string* text = parts[i].string();
+    if (text == nullptr) {
+      const JsonValue* const type = parts[i].Find("type");
+      if (type == nullptr || type->string() == nullptr) {
+        return Wrong(at, "must be an object with a type");
+      }
+      const std::string& name = *type->string();
+      if (name != "text" && name != "input_text" && name != "refusal") {
+        return Wrong(at + ".type",
+                     "\"" + name.substr(0, 40) + "\" is not supported; the models here read text");
+      }
+      const JsonValue* const value = parts[i].Find(name == "refusal" ? "refusal" : "text");
+      text = value == nullptr ? nullptr : value->string();
+      if (text == nullptr) return Wrong(at + ".text", "must be a string");
+    }
+    if (i > 0) joined += '\n';
+    joined += *text;
+  }
+  return joined;
+}
+
+Status ReadContent(JsonValue* message, const std::string& path) {
+  JsonValue* const content = message->Find("content");
+  if (content == nullptr || content->is_null()) {
+    message->Set("content", "");
+    return Status::Ok();
+  }
+  if (content->string() != nullptr) return Status::Ok();
+  if (content->array() == nullptr) {
+    return Wrong(path + ".content",
+                 std::string("must be a string or an array of parts, is ") + TypeOf(*content));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(std::string text, JoinParts(*content->array(), path + ".content"));
+  *content = JsonValue(std::move(text));
+  return Status::Ok();
+}
+
+Status ReadCalls(JsonValue* message, const std::string& path) {
+  JsonValue* const calls = message->Find("tool_calls");
+  if (calls == nullptr || calls->is_null()) return Status::Ok();
+  if (calls->array() == nullptr) return Wrong(path + ".tool_calls", "must be an array");
+  for (size_t i = 0; i < calls->array()->size(); ++i) {
+    const std::string at = Indexed(path + ".tool_calls", i);
+    JsonValue& call = (*calls->array())[i];
+    if (call.object() == nullptr) return Wrong(at, "must be an object");
+    JsonValue* const function = call.Find("function");
+    if (function == nullptr || function->object() == nullptr) {
+      return Wrong(at + ".function", "must be an object");
+    }
+    JsonValue* const arguments = function->Find("arguments");
+    if (arguments == nullptr || arguments->string() == nullptr) continue;
+    auto value = JsonValue::Parse(*arguments->string());
+    if (value.ok() && value->object() != nullptr) *arguments = *std::move(value);
+  }
+  return Status::Ok();
+}
+
+// One of two names that clients and models give to the same.
+void ReadReasoning(JsonValue* message) {
+  const JsonValue* const content = message->Find("reasoning_content");
+  const JsonValue* const plain = message->Find("reasoning");
+  if (content != nullptr && content->string() != nullptr && plain == nullptr) {
+    message->Set("reasoning", *content->string());
+  } else if (plain != nullptr && plain->string() != nullptr && content == nullptr) {
+    message->Set("reasoning_content", *plain->string());
+  }
+}
+
+Status ReadMessage(JsonValue* message, const std::string& path) {
+  if (message->object() == nullptr) return Wrong(path, "must be an object");
+  const JsonValue* const role = message->Find("role");
+  if (role == nullptr || role->string() == nullptr) {
+    return Wrong(path + ".role", "must be a string");
+  }
+  const JsonValue* const function = message->Find("function_call");
+  if (function != nullptr && !function->is_null()) {
+    return Wrong(path + ".function_call", "is not supported: use tool_calls");
+  }
+  PENSTOCK_RETURN_IF_ERROR(ReadContent(message, path));
+  PENSTOCK_RETURN_IF_ERROR(ReadCalls(message, path));
+  ReadReasoning(message);
+  return Status::Ok();
+}
+
+Expected<ReplyTool> ReadTool(const JsonValue& tool, const std::string& path) {
+  const JsonValue* const type = tool.Find("type");
+  if (type == nullptr || type->string() == nullptr || *type->string() != "function") {
+    return Wrong(path + ".type", "must be \"function\"");
+  }
+  const JsonValue* const function = tool.Find("function");
+  const JsonValue* const name = function == nullptr ? nullptr : function->Find("name");
+  if (name == nullptr || name->string() == nullptr || name->string()->empty() ||
+      name->string()->size() > kNameBytesMax) {
+    return Wrong(path + ".function.name",
+                 "must be a string of 1 to " + std::to_string(kNameBytesMax) + " bytes");
+  }
+  const JsonValue* const parameters = function->Find("parameters");
+  const bool told = parameters != nullptr && parameters->object() != nullptr;
+  return ReplyTool{*name->string(), told ? parameters->Print() : ""};
+}
+
+}  // namespace
+
+Expected<JsonValue> ToJsonValue(element value) { return JsonValue::Parse(simdjson::minify(value)); }
+
+Expected<JsonValue> ReadMessages(const JsonObject& object) {
+  PENSTOCK_RETURN_IF_ERROR(object.GetArray("messages", kMessagesMax).status());
+  PENSTOCK_ASSIGN_OR_RETURN(JsonValue messages, ToJsonValue(*object.Find("messages")));
+  JsonValue::Array& all = *messages.array();
+  if (all.empty()) return Wrong("messages", "is empty");
+  for (size_t i = 0; i < all.size(); ++i) {
+    PENSTOCK_RETURN_IF_ERROR(ReadMessage(&all[i], Indexed("messages", i)));
+  }
+  return messages;
+}
+
+Status ReadTools(const JsonObject& object, JsonValue* value, std::vector<ReplyTool>* tools) {
+  if (!object.Has("tools")) return Status::Ok();
+  PENSTOCK_RETURN_IF_ERROR(object.GetArray("tools", kToolsMax).status());
+  PENSTOCK_ASSIGN_OR_RETURN(JsonValue all, ToJsonValue(*object.Find("tools")));
+  if (all.array()->empty()) return Status::Ok();
+  for (size_t i = 0; i < all.array()->size(); ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(ReplyTool tool, ReadTool((*all.array())[i], Indexed("tools", i)));
+    if (tools != nullptr) tools->push_back(std::move(tool));
+  }
+  *value = std::move(all);
+  return Status::Ok();
+}
+
+}  // namespace penstock

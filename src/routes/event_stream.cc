@@ -1,0 +1,252 @@
+#include "routes/event_stream.h"
+
+#include <atomic>
+
+#include "api/generate_feed.h"
+#include "http/stream.h"
+#include "http/stream_formats.h"
+
+namespace penstock {
+namespace {
+
+// Printed bytes of a token with its log-probability.
+constexpr int64_t kPrintedTokenBytes = 96;
+constexpr int64_t kPrintedTextFactor = 2;  // for what JSON escapes; six times for a few characters
+
+int64_t PrintedBytes(const GeneratedAnswer& answer) {
+  int64_t bytes = 1024;
+  for (const GeneratedChoice& choice : answer.choices) {
+    bytes += 256 + kPrintedTextFactor *
+                       static_cast<int64_t>(choice.content.size() + 2 * choice.reasoning.size());
+    for (const GeneratedChoice::Call& call : choice.calls) {
+      bytes += 256 + kPrintedTextFactor * static_cast<int64_t>(call.arguments.size());
+    }
+    for (const TokenInfo& token : choice.tokens) {
+      bytes += kPrintedTokenBytes * static_cast<int64_t>(1 + token.top.size());
+    }
+  }
+  for (const std::string& prompt : answer.prompts) {
+    bytes += kPrintedTextFactor * static_cast<int64_t>(prompt.size());
+  }
+  return bytes;
+}
+
+// Reads a GenerateFeed on a worker, prints, and hands the text to the connection.
+//
+// One thread at a time is in Run: a thread that raises signals_ from 0 queues it on a worker, which
+// loops until it has seen all signals. The GenerateEnd is the last event and releases everything.
+class TextPump : public std::enable_shared_from_this<TextPump> {
+ public:
+  TextPump(const RouteCall& call, std::unique_ptr<TextPrinter> printer, FieldNames names)
+      : service_(call.service),
+        request_(call.request),
+        respond_(call.respond),
+        error_body_(call.route->error_body),
+        ping_(call.options->stream_ping),
+        names_(std::move(names)),
+        printer_(std::move(printer)) {}
+
+  void Start(TextRequest request) {
+    streams_ = request.streams;
+    // The feed holds this object until its end is read.
+    feed_ =
+        std::make_shared<GenerateFeed>(streams_, [self = shared_from_this()] { self->Signal(); });
+    signals_ = 1;  // early events wait
+    try {
+      service_->Generate(std::move(request), request_->context, feed_);
+    } catch (...) {
+      feed_.reset();
+      throw;
+    }
+    if (signals_.fetch_sub(1, std::memory_order_acq_rel) > 1) RunOnWorker();
+  }
+
+ private:
+  void Signal() noexcept {
+    if (signals_.fetch_add(1, std::memory_order_acq_rel) == 0) RunOnWorker();
+  }
+
+  // Only by the thread that may call Run.
+  void RunOnWorker() noexcept {
+    const bool handed = RunGuarded("stream", [this] {
+      service_->FinishOnWorker(request_->context.priority, 0,
+                               [self = shared_from_this()] { self->Run(); });
+    });
+    if (!handed) Run();
+  }
+
+  void Run() noexcept {
+    const auto self = shared_from_this();  // the end releases the last other owner
+    uint32_t seen = 0;
+    do {
+      seen = signals_.load(std::memory_order_acquire);
+      // Again after a failure: other events in the feed give no signal of their own.
+      while (!RunGuarded("stream", [this] { Drain(); })) Lose();
+    } while (signals_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
+  }
+
+  void Drain() {
+    text_.clear();
+    items_ = 0;
+    while (feed_ != nullptr) {
+      auto event = feed_->Next();
+      if (!event) break;
+      std::visit([this](auto& each) { Take(each); }, *event);
+    }
+    if (stream_ == nullptr) return;
+    if (!text_.empty() && !stream_->Write(text_, items_)) request_->context.cancel->Cancel();
+    // The model may be in a long step; the client is told in time.
+    Status wanted = request_->context.CheckWanted(
+        Clock::now(), "the request's time ran out before all of it was answered");
+    if (wanted.code() == StatusCode::kDeadlineExceeded) EndStream(wanted);
+  }
+
+  void Take(const GenerateBegun& begun) {
+    answer_.model = begun.model;
+    answer_.prompts = begun.prompts;
+    if (!streams_ || lost_) return;
+    HttpResponse head;
+    head.content_type = kEventStreamType;
+    // Proxies neither keep the events nor hold them back.
+    head.headers.emplace_back("Cache-Control", "no-cache");
+    head.headers.emplace_back("X-Accel-Buffering", "no");
+    if (ping_.count() > 0) {
+      AppendEventComment("ping", &head.idle_text);
+      head.idle_after = ping_;
+    }
+    stream_ = respond_.Begin(std::move(head), [self = shared_from_this()] { self->Signal(); });
+    printer_->Begin(begun, &text_);
+  }
+
+  void Take(GeneratedPart& part) {
+    if (lost_) return;
+    if (streams_) {
+      ++items_;
+      return printer_->Part(part, &text_);
+    }
+    GeneratedChoice* const choice = answer_.At(part.choice);
+    answer_.Add(part.deltas, choice);
+    if (part.token) choice->tokens.push_back(*std::move(part.token));
+  }
+
+  void Take(const ChoiceEnd& end) {
+    if (lost_) return;
+    if (streams_) return printer_->End(end, &text_);
+    GeneratedChoice* const choice = answer_.At(end.choice);
+    answer_.Add(end.deltas, choice);
+    choice->reason = end.reason;
+    choice->stop_string = end.stop_string;
+    choice->token_count = end.tokens;
+  }
+
+  void Take(const GenerateEnd& end) {
+    feed_.reset();
+    if (lost_) return;
+    if (stream_ != nullptr) return EndStream(end.status, &end);
+    if (began_stream_) return;  // ended before
+    if (!end.status.ok()) return Refuse(end.status);
+    answer_.usage = end.usage;
+    if (Status room = TakeMemory(); !room.ok()) return Refuse(room);
+    HttpResponse response;
+    response.body = printer_->Whole(answer_);
+    respond_.Send(std::move(response));
+  }
+
+  Status TakeMemory() {
+    const int64_t bytes = PrintedBytes(answer_);
+    if (bytes > service_->options().response_bytes) {
+      return {StatusCode::kPayloadTooLarge,
+              "the answer is about " + std::to_string(bytes) + " bytes; the limit is " +
+                  std::to_string(service_->options().response_bytes) + " (--max-response-bytes)"};
+    }
+    RequestMemory* const memory = request_->context.memory.get();
+    return memory == nullptr ? Status::Ok() : memory->Take(bytes);
+  }
+
+  void Refuse(const Status& status) {
+    respond_.Send(PrintError(error_body_, WithWireNames(status, names_), request_->id));
+  }
+
+  // Null `end`: the model still works.
+  void EndStream(const Status& status, const GenerateEnd* end = nullptr) {
+    const auto stream = std::move(stream_);
+    began_stream_ = true;
+    int http_status = 200;
+    if (status.ok()) {
+      printer_->Finish(*end, &text_);
+    } else {
+      const HttpResponse error =
+          PrintError(error_body_, WithWireNames(status, names_), request_->id);
+      http_status = error.status;
+      AppendEvent("", error.body, &text_);
+      request_->context.cancel->Cancel();
+    }
+    stream->End(text_, http_status);
+    text_.clear();
+  }
+
+  // Without memory for a part of the answer: the connection is closed, so that the client sees it
+  // is not whole.
+  void Lose() noexcept {
+    lost_ = true;
+    stream_.reset();
+    request_->context.cancel->Cancel();
+  }
+
+  Service* const service_;
+  const std::shared_ptr<const HttpRequest> request_;
+  const Responder respond_;
+  const ErrorBody error_body_;
+  const std::chrono::milliseconds ping_;
+  const FieldNames names_;
+  const std::unique_ptr<TextPrinter> printer_;
+
+  std::atomic<uint32_t> signals_{0};
+  // Used by Run only.
+  std::shared_ptr<GenerateFeed> feed_;
+  std::unique_ptr<Stream> stream_;
+  bool streams_ = false;
+  bool began_stream_ = false;  // and ended it
+  bool lost_ = false;
+  std::string text_;  // events that are printed and not handed over
+  int64_t items_ = 0;
+  GeneratedAnswer answer_;
+};
+
+}  // namespace
+
+GeneratedChoice* GeneratedAnswer::At(int32_t choice) {
+  const auto index = static_cast<size_t>(choice);
+  if (choices.size() <= index) choices.resize(index + 1);
+  return &choices[index];
+}
+
+void GeneratedAnswer::Add(const std::vector<ReplyDelta>& deltas, GeneratedChoice* choice) const {
+  for (const ReplyDelta& delta : deltas) {
+    switch (delta.kind) {
+      case ReplyDelta::Kind::kContent:
+        choice->content += delta.text;
+        break;
+      case ReplyDelta::Kind::kReasoning:
+        choice->reasoning += delta.text;
+        break;
+      case ReplyDelta::Kind::kCallBegin:
+        choice->calls.push_back({delta.id, delta.name, ""});
+        break;
+      case ReplyDelta::Kind::kCallArguments:
+        if (!choice->calls.empty()) choice->calls.back().arguments += delta.text;
+        break;
+      case ReplyDelta::Kind::kCallEnd:
+      case ReplyDelta::Kind::kMarkup:
+        break;
+    }
+  }
+}
+
+void AnswerWithText(const RouteCall& call, TextRequest request,
+                    std::unique_ptr<TextPrinter> printer, FieldNames names) {
+  names.emplace_back("bulk_run", kBulkIdHeader);
+  std::make_shared<TextPump>(call, std::move(printer), std::move(names))->Start(std::move(request));
+}
+
+}  // namespace penstock

@@ -1,0 +1,51 @@
+// OpenAI: chat completions and completions; llama.cpp's server: what a chat template makes.
+#include <chrono>
+
+#include "routes/chat.h"
+#include "routes/chat_print.h"
+#include "routes/event_stream.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void Chat(const RouteCall& call) {
+  auto parsed = ParseChatCall(call.body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  auto printer = NewChatPrinter(*parsed, NewRequestId(), UnixSeconds());
+  AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
+}
+
+void Complete(const RouteCall& call) {
+  auto parsed = ParseCompletionCall(call.body, call.service->options());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  auto printer = NewCompletionPrinter(*parsed, NewRequestId(), UnixSeconds());
+  AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
+}
+
+void ApplyTemplate(const RouteCall& call) {
+  auto parsed = ParseApplyTemplate(call.body);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->Render(*std::move(parsed), call.request->context,
+                       Answer<RenderResponse>(call, {}, PrintApplyTemplate));
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/chat/completions", ErrorBody::kOpenAi, Chat},
+    {"POST", "/chat/completions", ErrorBody::kOpenAi, Chat},
+    {"POST", "/v1/completions", ErrorBody::kOpenAi, Complete},
+    {"POST", "/completions", ErrorBody::kOpenAi, Complete},
+    {"POST", "/apply-template", ErrorBody::kOpenAi, ApplyTemplate},
+};
+
+}  // namespace
+
+std::span<const Route> ChatRoutes() { return kRoutes; }
+
+}  // namespace penstock

@@ -1,0 +1,34 @@
+// The routes of text-generation-inference.
+#include "routes/event_stream.h"
+#include "routes/routes.h"
+#include "routes/tgi.h"
+
+namespace penstock {
+
+void AnswerTgi(const RouteCall& call, const JsonObject& object, bool streams) {
+  auto parsed = ParseTgiCall(object, streams);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  auto printer = NewTgiPrinter(*parsed);
+  AnswerWithText(call, std::move(parsed->request), std::move(printer),
+                 {{"max_tokens", "parameters.max_new_tokens"}});
+}
+
+namespace {
+
+template <bool kStreams>
+void Generate(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  AnswerTgi(call, body->object(), kStreams);
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/generate", ErrorBody::kTei, Generate<false>},
+    {"POST", "/generate_stream", ErrorBody::kTei, Generate<true>},
+};
+
+}  // namespace
+
+std::span<const Route> TgiRoutes() { return kRoutes; }
+
+}  // namespace penstock

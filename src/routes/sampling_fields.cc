@@ -1,0 +1,157 @@
+#include "routes/sampling_fields.h"
+
+#include <charconv>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+
+Status WrongType(const std::string& path, std::string_view wanted, element value) {
+  return Status::InvalidArgument(
+      "'" + path + "' must be " + std::string(wanted) + ", is " + JsonTypeName(value), path);
+}
+
+Status TooMany(const std::string& path, size_t most) {
+  return Status::InvalidArgument(
+      "'" + path + "' has more than " + std::to_string(most) + " entries, the limit", path);
+}
+
+Status ParseBiases(const JsonObject& object, std::vector<LogitBias>* biases) {
+  if (!object.Has("logit_bias")) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject map, object.GetObject("logit_bias"));
+  Status status;
+  map.ForEach([&](std::string_view key, element value) {
+    if (!status.ok()) return;
+    const std::string path = map.PathOf(key.substr(0, 20));
+    LogitBias bias;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), bias.id);
+    double number = 0;
+    if (error != std::errc() || end != key.data() + key.size() || bias.id < 0) {
+      status = Status::InvalidArgument("'" + path + "' is not the id of a token", path);
+    } else if (value.get(number) != simdjson::SUCCESS) {
+      status = WrongType(path, "a number", value);
+    } else if (biases->size() == kLogitBiasesMax) {
+      status = TooMany("logit_bias", kLogitBiasesMax);
+    } else {
+      bias.bias = static_cast<float>(number);
+      biases->push_back(bias);
+    }
+  });
+  return status;
+}
+
+Status ParseStopIds(const JsonObject& object, std::vector<int32_t>* ids) {
+  if (!object.Has("stop_token_ids")) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const array items, object.GetArray("stop_token_ids"));
+  const std::string path = object.PathOf("stop_token_ids");
+  for (const element item : items) {
+    if (ids->size() == kStopTokensMax) return TooMany(path, kStopTokensMax);
+    int64_t id = 0;
+    if (item.get(id) != simdjson::SUCCESS || id < 0 || id > std::numeric_limits<int32_t>::max()) {
+      return WrongType(path + "[" + std::to_string(ids->size()) + "]", "the id of a token", item);
+    }
+    ids->push_back(static_cast<int32_t>(id));
+  }
+  return Status::Ok();
+}
+
+bool AsksForSomething(element value) {
+  bool truth = false;
+  double number = 0;
+  std::string_view text;
+  array items;
+  simdjson::dom::object members;
+  if (value.is_null()) return false;
+  if (value.get(truth) == simdjson::SUCCESS) return truth;
+  if (value.get(number) == simdjson::SUCCESS) return number != 0;
+  if (value.get(text) == simdjson::SUCCESS) return !text.empty();
+  if (value.get(items) == simdjson::SUCCESS) return items.begin() != items.end();
+  if (value.get(members) == simdjson::SUCCESS) return members.begin() != members.end();
+  return true;
+}
+
+}  // namespace
+
+Status ParseOptionalNumber(const JsonObject& object, std::string_view key,
+                           std::optional<float>* number) {
+  if (!object.Has(key)) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const double value, object.GetNumber(key, -1e30, 1e30));
+  *number = static_cast<float>(value);
+  return Status::Ok();
+}
+
+Status ParseStop(const JsonObject& object, std::string_view key, std::vector<std::string>* stop) {
+  const auto value = object.Find(key);
+  if (!value) return Status::Ok();
+  const std::string path = object.PathOf(key);
+  std::string_view text;
+  if (value->get(text) == simdjson::SUCCESS) {
+    stop->emplace_back(text);
+    return Status::Ok();
+  }
+  array items;
+  if (value->get(items) != simdjson::SUCCESS) {
+    return WrongType(path, "a string or an array of strings", *value);
+  }
+  for (const element item : items) {
+    if (stop->size() == kStopStringsMax) return TooMany(path, kStopStringsMax);
+    if (item.get(text) != simdjson::SUCCESS) {
+      return WrongType(path + "[" + std::to_string(stop->size()) + "]", "a string", item);
+    }
+    stop->emplace_back(text);
+  }
+  return Status::Ok();
+}
+
+Status ParseSampling(const JsonObject& object, SamplingRequest* sampling) {
+  SamplingOptions& options = sampling->options;
+  PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "temperature", &sampling->temperature));
+  PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "top_p", &sampling->top_p));
+  PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "min_p", &sampling->min_p));
+  PENSTOCK_RETURN_IF_ERROR(
+      ParseOptionalNumber(object, "repetition_penalty", &sampling->repetition_penalty));
+  constexpr int64_t kIntMin = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
+  if (object.Has("top_k")) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t top_k, object.GetInt("top_k", kIntMin, kIntMax));
+    sampling->top_k = static_cast<int32_t>(top_k);
+  }
+  for (const auto& [key, to] : {std::pair("presence_penalty", &options.presence_penalty),
+                                std::pair("frequency_penalty", &options.frequency_penalty)}) {
+    std::optional<float> number;
+    PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, key, &number));
+    if (number) *to = *number;
+  }
+  if (object.Has("seed")) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t seed,
+                              object.GetInt("seed", std::numeric_limits<int64_t>::min(),
+                                            std::numeric_limits<int64_t>::max()));
+    options.seed = static_cast<uint64_t>(seed);
+  }
+  PENSTOCK_RETURN_IF_ERROR(ParseStop(object, "stop", &options.stop));
+  PENSTOCK_ASSIGN_OR_RETURN(options.include_stop,
+                            object.GetBoolOr("include_stop_str_in_output", false));
+  PENSTOCK_ASSIGN_OR_RETURN(options.ignore_eos, object.GetBoolOr("ignore_eos", false));
+  PENSTOCK_RETURN_IF_ERROR(ParseStopIds(object, &options.stop_token_ids));
+  return ParseBiases(object, &options.logit_bias);
+}
+
+Status CheckSampling(const SamplingRequest& sampling) {
+  return sampling.With({}).Check(std::numeric_limits<int32_t>::max());
+}
+
+Status RefuseFields(const JsonObject& object, std::span<const RefusedField> fields) {
+  for (const RefusedField& field : fields) {
+    const auto value = object.Find(field.name);
+    if (!value || !AsksForSomething(*value)) continue;
+    const std::string path = object.PathOf(field.name);
+    const std::string why = *field.why == '\0' ? "" : std::string(": ") + field.why;
+    return Status::InvalidArgument("'" + path + "' is not supported" + why, path);
+  }
+  return Status::Ok();
+}
+
+}  // namespace penstock
