@@ -73,6 +73,11 @@ TextEngine::TextEngine(std::string path, TextEngineOptions options,
   info_.parameters = decoder.parameters();
   info_.weight_bytes = decoder.weight_bytes();
   info_.backend = backend.name();
+  for (const Op& op : decoder.program().ops) {
+    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
+      info_.dtype = attention->q->dtype();
+    }
+  }
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();

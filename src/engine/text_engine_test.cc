@@ -73,6 +73,7 @@ TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {
     const TextLease lease = *registry_.FindText("text");
     EXPECT_GT(lease->context(), 16);
     EXPECT_EQ(lease->info().max_tokens, lease->context());
+    EXPECT_EQ(lease->info().dtype, backend_->preferred_dtype());
     auto job = std::make_unique<DecodeJob>();
     job->prompt = {1, 2, 3};
     job->sampling.max_tokens = 8;
