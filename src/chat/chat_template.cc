@@ -6,6 +6,7 @@
 #include "chat/jinja_lexer.h"
 #include "chat/jinja_parser.h"
 #include "chat/jinja_scope.h"
+#include "chat/jinja_search.h"
 #include "unicode/utf8.h"
 
 namespace penstock {
@@ -114,7 +115,7 @@ std::string_view Strip(std::string_view text) { return jinja::StripRight(jinja::
 // Cuts the text at the mark.
 Expected<std::string> CutAtMark(std::string text, std::string_view content) {
   const size_t mark = text.rfind(kMarkWord);
-  if (mark == text.npos || text.find(Strip(content)) == text.npos) {
+  if (mark == text.npos || jinja::FindText(text, Strip(content)) == text.npos) {
     return Refused(
         "continue_final_message is set, but the chat template does not show the last message's "
         "content as it is");

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "chat/jinja_interp.h"
+#include "chat/jinja_search.h"
 #include "unicode/utf8.h"
 
 namespace penstock::jinja {
@@ -164,7 +165,7 @@ bool Interp::Contains(const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) Fail("only a string can be in a string");
     heap_.StepBytes(container.text().size());
-    return container.text().find(item.text()) != std::string_view::npos;
+    return FindText(container.text(), item.text()) != std::string_view::npos;
   }
   if (container.is_dict()) {
     Hash(item);

@@ -3,6 +3,7 @@
 
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_lexer.h"
+#include "chat/jinja_search.h"
 #include "unicode/utf8.h"
 
 namespace penstock::jinja {
@@ -62,7 +63,8 @@ int64_t Search(Interp& interp, const Value& self, const Args& args, bool last) {
   interp.heap().StepBytes(text.size());
   if (span.empty_range) return -1;
   const string_view part = text.substr(span.begin, span.end - span.begin);
-  const size_t at = last ? part.rfind(needle) : part.find(needle);
+  interp.heap().StepBytes(needle.size());
+  const size_t at = last ? BackwardSearch(needle).Find(part) : FindText(part, needle);
   if (at == part.npos) return -1;
   return static_cast<int64_t>(Utf8Count(text.substr(0, span.begin + at)));
 }
@@ -88,7 +90,8 @@ Value Count(Interp& interp, const Value& self, const Args& args) {
   const string_view part = self.text().substr(span.begin, span.end - span.begin);
   if (needle.empty()) return Value::Int(static_cast<int64_t>(Utf8Count(part)) + 1);
   int64_t count = 0;
-  for (size_t at = part.find(needle); at != part.npos; at = part.find(needle, at + needle.size())) {
+  for (size_t at = FindText(part, needle); at != part.npos;
+       at = FindText(part, needle, at + needle.size())) {
     ++count;
   }
   return Value::Int(count);
@@ -159,7 +162,8 @@ Value Partition(Interp& interp, const Value& self, const Args& args) {
   if (sign.empty()) Fail("the separator is empty");
   const string_view text = self.text();
   interp.heap().StepBytes(text.size());
-  const size_t at = last ? text.rfind(sign) : text.find(sign);
+  interp.heap().StepBytes(sign.size());
+  const size_t at = last ? BackwardSearch(sign).Find(text) : FindText(text, sign);
   const Value none = Same(self, Value::Borrowed(""));
   const Value whole = self;
   if (at == text.npos) {
@@ -223,9 +227,11 @@ Value Split(Interp& interp, const Value& self, const Args& args) {
   }
   const string_view sign = TextArg(given[0], {});
   if (sign.empty()) Fail("the separator is empty");
+  interp.heap().StepBytes(sign.size());
+  const BackwardSearch backward(from_right ? sign : string_view());
   string_view rest = self.text();
   for (int64_t left = most; left != 0; --left) {
-    const size_t at = from_right ? rest.rfind(sign) : rest.find(sign);
+    const size_t at = from_right ? backward.Find(rest) : FindText(rest, sign);
     if (at == rest.npos) break;
     const string_view behind = rest.substr(at + sign.size());
     out.Add(Same(self, self.Part(from_right ? behind : rest.substr(0, at))));

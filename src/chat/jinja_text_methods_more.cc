@@ -3,6 +3,7 @@
 
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_lexer.h"
+#include "chat/jinja_search.h"
 #include "chat/letter_case.h"
 #include "unicode/lower_case.h"
 #include "unicode/unicode.h"
@@ -168,7 +169,7 @@ Value Replace(Interp& interp, const Value& self, const Args& args) {
     out.Add(text.substr(std::min(at, text.size())));
     return Same(self, out.Done());
   }
-  for (size_t found; left > 0 && (found = text.find(old, at)) != text.npos; --left) {
+  for (size_t found; left > 0 && (found = FindText(text, old, at)) != text.npos; --left) {
     interp.Step();
     out.Add(text.substr(at, found - at));
     out.Add(fresh.text());

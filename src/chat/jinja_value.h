@@ -31,8 +31,8 @@ struct Error {
 
 // What a rendering may take. Past one of them it ends with an error that names it.
 struct Limits {
-  uint64_t steps = 20'000'000;       // nodes evaluated, items walked, 256 bytes of text copied
-  int depth = 1000;                  // nested evaluations: expressions, blocks, macros
+  uint64_t steps = 20'000'000;  // nodes evaluated, items walked, 16 bytes of text copied or walked
+  int depth = 1000;             // nested evaluations: expressions, blocks, macros
   size_t output_bytes = 64u << 20;   // of the rendered text
   size_t memory_bytes = 256u << 20;  // of all values alive
 };
@@ -223,7 +223,7 @@ class Heap {
     if (steps > steps_left_) FailSteps();
     steps_left_ -= steps;
   }
-  void StepBytes(size_t bytes) { Step(bytes >> 8); }
+  void StepBytes(size_t bytes) { Step(bytes >> 4); }
 
   // A text that becomes a value; its bytes are counted.
   Value Text(std::string text);

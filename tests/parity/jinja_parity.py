@@ -259,6 +259,9 @@ def testdata_cases(options):
             for name, case in data.get(group, {}).items():
                 templates.append((name, case["chat_template"]))
                 cases.append((case["chat_template"], jinja_cases.input_of(case["data"])))
+    for path in sorted(glob.glob(os.path.join(options.testdata, "**", "*.jinja"), recursive=True)):
+        with open(path, encoding="utf-8") as f:
+            templates.append((path, f.read()))
     return cases, templates
 
 
