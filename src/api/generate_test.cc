@@ -259,8 +259,8 @@ TEST_F(GenerateTest, RepliesOfAChatAreParsed) {
   Start(std::move(request));
   EXPECT_THAT(model_->jobs.at(0)->prompt, ElementsAre(2, 3)) << "no second template";
   model_->jobs[0]->sink->OnToken(0, Token(5), "<think>why</think>so");
-  model_->jobs[0]->sink->OnToken(
-      0, Token(6), "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>");
+  model_->jobs[0]->sink->OnToken(0, Token(6),
+                                 "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>");
   model_->jobs[0]->sink->OnSampleEnd(0, FinishReason::kStop, "", -1);
   EndJob(0);
   Next<GenerateBegun>();

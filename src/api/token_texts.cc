@@ -34,7 +34,8 @@ std::string TokenTexts::Bytes(int32_t id) const {
   const auto decoder = tokenizer_->NewStreamDecoder(/*skip_special_tokens=*/false);
   if (decoder == nullptr) return std::string(piece);
   if (before_) (void)decoder->Push(*before_);
-  const std::string text = decoder->Push(id) + decoder->Finish();
+  std::string text = decoder->Push(id);
+  text += decoder->Finish();
   std::string bytes;
   if (text.find(kReplacement) != std::string::npos && ByteLevelToBytes(piece, &bytes)) return bytes;
   return text;

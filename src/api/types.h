@@ -177,7 +177,7 @@ struct ModelInfo {
   std::vector<std::string> aliases;  // other names it answers to
   std::string path;                  // folder
   std::string revision;              // commit if known, else ""
-  std::string task;  // "embedding", "reranking", "classification", kGenerationTask
+  std::string task;                  // "embedding", "reranking", "classification", kGenerationTask
   std::string architecture;          // model_type
   std::string dtype;                 // of the linear layers: "float32", "bfloat16", "int8"
   std::string int8_keep;             // parts of an int8 model that stay higher: "0,ff-out"

@@ -53,8 +53,8 @@ inline constexpr size_t kStages = 11;
 
 // As in metrics and statistics: "receive", ...
 constexpr const char* StageName(Stage stage) {
-  constexpr const char* kNames[kStages] = {"receive", "parse",   "tokenize", "queue",
-                                           "form",    "forward", "prefill",  "decode",
+  constexpr const char* kNames[kStages] = {"receive",  "parse",     "tokenize", "queue",
+                                           "form",     "forward",   "prefill",  "decode",
                                            "complete", "serialise", "send"};
   return kNames[static_cast<size_t>(stage)];
 }

@@ -70,7 +70,8 @@ void WriteTruncation(const Truncation& truncation, JsonWriter* json);
 
 // "aliases", "task", "ready", "dtype", "max_tokens", "max_batch_tokens"; where the model makes
 // embeddings, "dimensions"; where it generates text, its context as "max_model_len" (vLLM's name)
-// and "context_length", and "chat", whether it has a chat template: what /info and /v1/models say of each model besides its name.
+// and "context_length", and "chat", whether it has a chat template: what /info and /v1/models say
+// of each model besides its name.
 void WriteModelFacts(const ModelInfo& model, JsonWriter* json);
 
 // Standard base64 with padding of the numbers as little-endian float32.
