@@ -9,6 +9,7 @@ const std::vector<Command>& Commands() {
       {"rerank", "Sort documents by how well they answer a query", RunRerank},
       {"classify", "Label texts or pairs of texts", RunClassify},
       {"generate", "Generate text after a prompt", RunGenerate},
+      {"chat", "Talk with a model in the terminal", RunChat},
       {"tokenize", "Show the tokens of texts", RunTokenize},
       {"inspect", "Describe a model", RunInspect},
       {"doctor", "Check that a model computes what it should here", RunDoctor},

@@ -21,6 +21,7 @@ int RunEmbed(const std::vector<std::string>& args);
 int RunRerank(const std::vector<std::string>& args);
 int RunClassify(const std::vector<std::string>& args);
 int RunGenerate(const std::vector<std::string>& args);
+int RunChat(const std::vector<std::string>& args);
 int RunTokenize(const std::vector<std::string>& args);
 int RunInspect(const std::vector<std::string>& args);
 int RunDoctor(const std::vector<std::string>& args);

@@ -19,7 +19,7 @@ build=(
   python3 python3-venv python3-pip
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
   libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev pkg-config
-  zlib1g-dev libzstd-dev
+  zlib1g-dev libzstd-dev libedit-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   libconcurrentqueue-dev libtbb-dev
 )

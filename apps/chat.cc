@@ -1,0 +1,150 @@
+// penstock chat: a conversation with a model, in the terminal or through a pipe.
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "chat_loop.h"
+#include "commands.h"
+#include "common/regular_file.h"
+#include "decoder_flags.h"
+#include "generate/text_stream.h"
+#include "interruption.h"
+
+namespace penstock {
+namespace {
+
+struct ChatFlags {
+  DecoderFlags decoder;
+  SamplingFlags sampling;
+  std::optional<std::string> prompt;
+  std::string system;
+  std::string chat_template;  // a file
+  std::string variables;
+  bool thinking = true;
+  bool verbose = false;
+};
+
+Expected<ChatTemplate> LoadTemplate(const ChatFlags& flags, const TextModel& model) {
+  if (!flags.chat_template.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string source,
+                              ReadRegularFile(flags.chat_template, ChatTemplate::kSourceBytesMax));
+    auto parsed = ChatTemplate::Parse(std::move(source));
+    if (!parsed.ok()) return parsed.status().Annotate(flags.chat_template);
+    return parsed;
+  }
+  if (model.chat_template.empty()) {
+    return Status::Unsupported(
+        "the model has no chat template: --chat-template FILE gives one; penstock generate needs "
+        "none");
+  }
+  auto parsed = ChatTemplate::Parse(model.chat_template);
+  if (!parsed.ok()) {
+    return parsed.status().Annotate(
+        "the model's chat template cannot be used (--chat-template FILE gives another)");
+  }
+  return parsed;
+}
+
+Expected<JsonValue> ReadVariables(const std::string& text) {
+  if (text.empty()) return JsonValue(JsonValue::Object());
+  auto variables = JsonValue::Parse(text);
+  if (!variables.ok()) return variables.status().Annotate("--chat-template-kwargs");
+  if (variables->object() == nullptr) {
+    return Status::InvalidArgument("--chat-template-kwargs is to be a JSON object");
+  }
+  return variables;
+}
+
+ChatLoopOptions LoopOptions(const ChatFlags& flags, const TextModel& model) {
+  ChatLoopOptions options;
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const char* const no_colour = std::getenv("NO_COLOR");
+  const char* const kind = std::getenv("TERM");
+  options.name = flags.decoder.model.empty() ? "the demonstration model" : flags.decoder.model;
+  options.printer.terminal = terminal;
+  options.printer.colour = terminal && (no_colour == nullptr || *no_colour == '\0') &&
+                           kind != nullptr && std::string_view(kind) != "dumb";
+  options.printer.thinking = terminal && flags.thinking;
+  options.interactive = terminal && isatty(STDIN_FILENO) == 1 && !flags.prompt;
+  options.verbose = flags.verbose;
+  options.context = model.context();
+  options.vocabulary = static_cast<int32_t>(VocabularyOf(model));
+  return options;
+}
+
+// Gives the exit code.
+Expected<int> RunChatWith(const ChatFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(JsonValue variables, ReadVariables(flags.variables));
+  ChatSignals signals;
+  LoadedDecoder loaded;
+  {
+    const Interruption ends_loading;  // a signal ends the program until there is a conversation
+    PENSTOCK_ASSIGN_OR_RETURN(loaded, LoadedDecoder::Load(flags.decoder));
+  }
+  const TextModel& model = *loaded.model;
+  PENSTOCK_ASSIGN_OR_RETURN(ChatTemplate made, LoadTemplate(flags, model));
+  Metrics metrics;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const auto session,
+      ChatSession::Make(&model, std::move(made), std::move(variables), &metrics, &signals));
+  session->SetSystem(flags.system);
+  session->sampling() = flags.sampling.For(model.defaults);
+  PENSTOCK_RETURN_IF_ERROR(session->sampling().Check(static_cast<int32_t>(VocabularyOf(model))));
+  ChatLoop loop(LoopOptions(flags, model), session.get(), &signals);
+  if (!flags.prompt) return loop.Run();
+  std::string message = *flags.prompt;
+  if (message == "-") {
+    message.clear();
+    if (!loop.ReadAll(&message)) return kExitSignal + loop.signal();
+  }
+  return loop.Once(message);
+}
+
+void AddChatFlags(CommandLine* line, ChatFlags* flags) {
+  const std::string group = "Conversation";
+  CLI::App& app = line->app();
+  app.add_option("-p,--prompt", flags->prompt,
+                 "Say this, print the reply and leave; - reads it from standard input.")
+      ->type_name("TEXT")
+      ->group(group);
+  app.add_option("-s,--system", flags->system, "Instructions for the model.")
+      ->type_name("TEXT")
+      ->group(group);
+  app.add_option("--chat-template", flags->chat_template,
+                 "A Jinja chat template, in place of the model's own.")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--chat-template-kwargs", flags->variables,
+                 "Variables for the template, such as '{\"enable_thinking\": false}'.")
+      ->type_name("JSON")
+      ->group(group);
+  app.add_flag("--thinking,!--no-thinking", flags->thinking,
+               "Show the model's thinking, or not; never without a terminal. [on]")
+      ->group(group);
+  app.add_flag("-v,--verbose", flags->verbose,
+               "After each reply a line with its tokens, their rate, the time to the first, and "
+               "how many tokens of the conversation were cached.")
+      ->group(group);
+}
+
+}  // namespace
+
+int RunChat(const std::vector<std::string>& args) {
+  CommandLine line("chat",
+                   "Talk with a model in the terminal. Without a terminal each line of standard "
+                   "input is a message, and the replies alone are printed. /help lists what can be "
+                   "typed; Ctrl-C stops a reply.",
+                   "  penstock chat\n"
+                   "  penstock chat -m Qwen/Qwen3-0.6B --system 'Answer in one sentence.'\n"
+                   "  penstock chat -m model.gguf --temperature 0 --verbose\n"
+                   "  git diff | penstock chat -m model.gguf --system 'Review this.' -p -\n");
+  ChatFlags flags;
+  AddDecoderFlags(&line, &flags.decoder);
+  AddChatFlags(&line, &flags);
+  AddSamplingFlags(&line, &flags.sampling);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  const Expected<int> exit_code = RunChatWith(flags);
+  return exit_code.ok() ? *exit_code : line.Fail(exit_code.status());
+}
+
+}  // namespace penstock

@@ -1,0 +1,224 @@
+#include "chat_session.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "common/int_math.h"
+#include "common/kv_block.h"
+#include "engine/text_engine.h"
+
+namespace penstock {
+namespace {
+
+// Blocks of the cache: of so many contexts, since earlier versions of a turn stay cached, too.
+constexpr int64_t kContexts = 2;
+
+JsonValue Message(const char* role, std::string content) {
+  return JsonValue::Object{{"role", role}, {"content", std::move(content)}};
+}
+
+}  // namespace
+
+// Takes a reply from the step thread.
+class ChatSession::Sink final : public DecodeSink {
+ public:
+  explicit Sink(const ChatSession& session)
+      : session_(session), came_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    PENSTOCK_CHECK(came_ >= 0);
+  }
+  ~Sink() override { close(came_); }
+
+  void OnToken(int32_t, const GeneratedToken& token, std::string_view text) noexcept override {
+    const auto& markers = session_.marker_ids_;
+    const bool marker = std::find(markers.begin(), markers.end(), token.id) != markers.end();
+    if (text.empty() && !marker) return;
+    const std::lock_guard lock(mutex_);
+    text_ += text;
+    if (marker) text_ += session_.model_->tokenizer->IdToToken(token.id);
+    Wake();
+  }
+  void OnSampleEnd(int32_t, FinishReason reason, std::string_view text, int) noexcept override {
+    const std::lock_guard lock(mutex_);
+    text_ += text;
+    finish_ = reason;
+  }
+  void OnEnd(const Status& status, const DecodeUsage& usage) noexcept override {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    usage_ = usage;
+    ended_ = true;
+    Wake();
+  }
+
+  // Readable once Take has something to give.
+  int fd() const { return came_; }
+  // The text that came; true: the reply has ended.
+  bool Take(std::string* text, ChatReply* reply, Status* status) {
+    const std::lock_guard lock(mutex_);
+    uint64_t ignored = 0;
+    (void)!read(came_, &ignored, sizeof ignored);
+    *text = std::exchange(text_, {});
+    reply->finish = finish_;
+    reply->usage = usage_;
+    *status = status_;
+    return ended_;
+  }
+
+ private:
+  void Wake() const {
+    const uint64_t one = 1;
+    PENSTOCK_CHECK(write(came_, &one, sizeof one) == sizeof one);
+  }
+
+  const ChatSession& session_;
+  const int came_;  // eventfd
+  std::mutex mutex_;
+  std::string text_;
+  FinishReason finish_ = FinishReason::kStop;
+  DecodeUsage usage_;
+  Status status_;
+  bool ended_ = false;
+};
+
+ChatSession::ChatSession(const TextModel* model, ChatTemplate made, JsonValue variables,
+                         ChatSignals* signals)
+    : model_(model),
+      template_(std::move(made)),
+      variables_(std::move(variables)),
+      signals_(signals),
+      format_(DetectReplyFormat(template_.source())) {
+  format_.tools = ToolForm::kNone;  // there are no tools here
+  for (const std::string& marker : MarkerTokens(format_)) {
+    const int32_t id = model_->tokenizer->TokenToId(marker);
+    if (id >= 0 && model_->tokenizer->IsSpecial(id)) marker_ids_.push_back(id);
+  }
+}
+
+Expected<std::unique_ptr<ChatSession>> ChatSession::Make(const TextModel* model, ChatTemplate made,
+                                                         JsonValue variables, Metrics* metrics,
+                                                         ChatSignals* signals) {
+  std::unique_ptr<ChatSession> session(
+      new ChatSession(model, std::move(made), std::move(variables), signals));
+  DecodeSchedulerOptions options;
+  options.sequences_max = 1;
+  const int64_t blocks = CeilDiv(int64_t{model->context()}, int64_t{kKvBlockTokens});
+  options.cache_blocks =
+      static_cast<int32_t>(std::min(kContexts * blocks, int64_t{ChooseCacheBlocks(*model)}));
+  // One text is never beside another, so that costs decide nothing and are not measured.
+  options.cost = {.fixed_s = 1e-3, .row_s = 1e-5, .work_s = 0};
+  PENSTOCK_ASSIGN_OR_RETURN(session->scheduler_, DecodeScheduler::Make(model, options, metrics));
+  return session;
+}
+
+Expected<std::string> ChatSession::Render() const {
+  ChatInput input;
+  JsonValue::Array all;
+  if (!system_.empty()) all.push_back(Message("system", system_));
+  all.insert(all.end(), messages_.begin(), messages_.end());
+  input.messages = std::move(all);
+  input.variables = variables_;
+  input.add_generation_prompt = true;
+  const DecoderConfig& config = model_->decoder->config();
+  for (const auto& [name, id] :
+       {std::pair("bos_token", config.bos_id), std::pair("eos_token", config.eos_id),
+        std::pair("pad_token", config.pad_id)}) {
+    if (id >= 0) input.special_tokens.emplace_back(name, model_->tokenizer->IdToToken(id));
+  }
+  return template_.Render(input);
+}
+
+Expected<ChatReply> ChatSession::Say(const std::string& message, const OnDelta& on_delta) {
+  messages_.push_back(Message("user", message));
+  retries_ = 0;
+  auto reply = MakeReply(on_delta);
+  if (!reply.ok() || !reply->kept) messages_.pop_back();
+  return reply;
+}
+
+Expected<ChatReply> ChatSession::Retry(const OnDelta& on_delta) {
+  if (messages_.empty()) return Status::InvalidArgument("there is no reply yet");
+  const JsonValue before = std::move(messages_.back());
+  messages_.pop_back();
+  ++retries_;
+  auto reply = MakeReply(on_delta);
+  if (!reply.ok() || !reply->kept) messages_.push_back(before);
+  return reply;
+}
+
+Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, Render());
+  EncodeOptions encode;
+  encode.add_special_tokens = false;
+  Encoding encoding;
+  PENSTOCK_RETURN_IF_ERROR(model_->tokenizer->Encode(prompt, encode, &encoding));
+  const size_t tokens = encoding.ids.size();
+  const auto context = static_cast<size_t>(model_->context());
+  if (tokens >= context) {
+    return Status::InvalidArgument(
+        fmt::format("the conversation has {} tokens with this message; the context holds {}, the "
+                    "reply included. /reset begins a new one; a larger --context may help",
+                    tokens, context));
+  }
+  auto job = std::make_unique<DecodeJob>();
+  job->prompt = std::move(encoding.ids);
+  job->sampling = sampling_;
+  if (job->sampling.seed) *job->sampling.seed += retries_;
+  // At most so many; the end of the context is told when it is there.
+  auto& most = job->sampling.max_tokens;
+  if (most && tokens + static_cast<size_t>(*most) > context) most.reset();
+  const auto cancel = std::make_shared<CancelToken>();
+  const auto sink = std::make_shared<Sink>(*this);
+  job->context.cancel = cancel;
+  job->sink = sink;
+  ReplyOptions options;
+  options.format = format_;
+  options.format.begins_thinking = PromptOpensThinking(format_, prompt);
+  ReplyParser parser(options);
+  PENSTOCK_RETURN_IF_ERROR(scheduler_->Submit(std::move(job)));
+  ChatReply reply;
+  PENSTOCK_RETURN_IF_ERROR(Follow(sink.get(), cancel.get(), &parser, on_delta, &reply));
+  return reply;
+}
+
+Status ChatSession::Follow(Sink* sink, CancelToken* cancel, ReplyParser* parser,
+                           const OnDelta& on_delta, ChatReply* reply) {
+  std::string content, reasoning, text;
+  std::vector<ReplyDelta> deltas;
+  Status status;
+  std::array<pollfd, 2> polled = {{{sink->fd(), POLLIN, 0}, {signals_->fd(), POLLIN, 0}}};
+  for (bool ended = false; !ended;) {
+    if (poll(polled.data(), polled.size(), -1) <= 0) continue;
+    if (polled[1].revents != 0) {
+      const int signal = signals_->Take();
+      if (signal == SIGTSTP) raise(SIGSTOP);
+      if (signal == SIGINT || signal == SIGTERM) {
+        reply->signal = signal;
+        cancel->Cancel();
+      }
+    }
+    ended = sink->Take(&text, reply, &status);
+    deltas.clear();
+    parser->Add(text, &deltas);
+    if (ended) parser->Finish(&deltas);
+    for (const ReplyDelta& delta : deltas) {
+      if (delta.kind == ReplyDelta::Kind::kContent) content += delta.text;
+      if (delta.kind == ReplyDelta::Kind::kReasoning) reasoning += delta.text;
+      on_delta(delta);
+    }
+  }
+  if (status.code() == StatusCode::kCancelled && reply->signal != 0) status = Status::Ok();
+  reply->kept = status.ok() && (reply->signal == 0 || !content.empty() || !reasoning.empty());
+  if (!reply->kept) return status;
+  JsonValue message = Message("assistant", std::move(content));
+  if (!reasoning.empty()) message.Set("reasoning_content", std::move(reasoning));
+  messages_.push_back(std::move(message));
+  return Status::Ok();
+}
+
+}  // namespace penstock
