@@ -187,6 +187,7 @@ Expected<int> ChatLoop::Once(const std::string& message) {
 
 bool ChatLoop::ReadAll(std::string* message) {
   const auto lines = NewPipeLines(&signals_);
+  if (isatty(STDIN_FILENO) == 1) Note("reading the message from the terminal; end with Ctrl-D");
   for (bool first = true;; first = false) {
     ChatLine line = lines->Read("");
     if (line.kind == ChatLine::Kind::kSignal) signal_ = line.signal;

@@ -349,6 +349,33 @@ def test_ctrl_c_stops_a_reply_and_keeps_the_conversation(model, terminal):
     assert one.left() == 128 + signal.SIGINT
 
 
+def test_ctrl_c_before_the_first_text_takes_the_message_back(model, terminal):
+    one = terminal(*flags(model, *A, "--system", "x" * 60_000, context=100_000))
+    one.type("Hi\n")
+    one.until("Hi\r\n")
+    one.type("\x03")
+    assert "the message is not in the conversation" in one.until(">>> ")
+    one.type("/retry\n")
+    assert "no reply yet" in one.until(">>> ")
+
+
+def test_a_stopped_process_goes_on(model, terminal):
+    one = terminal(*flags(model, *A, "-n", "4"))
+    one.type("He")
+    one.until("He")
+    one.type("\x1a")
+    stat = f"/proc/{one.process.pid}/stat"
+    end = time.monotonic() + 20
+    while open(stat).read().rsplit(")", 1)[1].split()[0] != "T":
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert termios.tcgetattr(one.here)[3] & termios.ICANON  # the terminal is its owner's meanwhile
+    one.process.send_signal(signal.SIGCONT)
+    one.until(">>> He")
+    one.type("llo\n")
+    assert "AAAA\r\n" in one.until("\r\n\r\n")
+
+
 def test_ctrl_c_drops_a_message_that_has_begun(model, terminal):
     one = terminal(*flags(model, *A, "-n", "4"))
     one.type('"""one\n')
