@@ -18,6 +18,7 @@ FUZZ_SECONDS ?= 20
 FUZZ_SEED ?= 0
 FUZZ ?=
 DEFAULT_MODEL := sentence-transformers/all-MiniLM-L6-v2
+DEMO_MODEL := HuggingFaceTB/SmolLM2-135M-Instruct
 
 # As many compilers as there are cores, but no more than memory carries (about 1.5 GB each).
 CORES := $(shell nproc)
@@ -41,13 +42,14 @@ $(BUILD)/build.ninja:
 deps:  ## install the Debian packages that are missing
 	@tools/install_deps.sh build
 
-serve: deps release  ## install, build, fetch the model, serve on 127.0.0.1:8080 (HOST=, PORT=, MODEL=)
-	@model="$(MODEL)"; names=(); \
-	if [[ -z $$model ]]; then \
-	  model=$$(tools/get_default_model.py); \
-	  names=(--served-model-name $(DEFAULT_MODEL) --served-model-name $(notdir $(DEFAULT_MODEL))); \
+serve: deps release  ## install, build, fetch two models, serve on 127.0.0.1:8080: embeddings, chat (HOST=, PORT=, MODEL=)
+	@if [[ -n "$(MODEL)" ]]; then models=(--model "$(MODEL)"); else \
+	  embedder=$$(tools/get_default_model.py) || exit 1; \
+	  chat=$$(tools/get_demo_model.py) || exit 1; \
+	  models=(--model "$(DEFAULT_MODEL),$(notdir $(DEFAULT_MODEL))=$$embedder" \
+	          --model "$(DEMO_MODEL),$(notdir $(DEMO_MODEL))=$$chat"); \
 	fi; \
-	exec $(BUILD)/penstock serve --model "$$model" "$${names[@]}" --host $(HOST) --port $(PORT)
+	exec $(BUILD)/penstock serve "$${models[@]}" --host $(HOST) --port $(PORT)
 
 generate: deps release  ## install, build, fetch a small model, write text (PROMPT='...', MODEL=, GENERATE_FLAGS=)
 	@model="$(MODEL)"; \
