@@ -169,6 +169,8 @@ ChatLine TerminalLines::Read(const char* prompt) {
   goes_on_ = false;
   MarkPastes(true);
   el_resize(editor_);
+  // Before the prompt is seen: what is typed at once is not echoed twice.
+  el_set(editor_, EL_PREP_TERM, 1);
   int length = 0;
   const char* const got = el_gets(editor_, &length);
   MarkPastes(false);
