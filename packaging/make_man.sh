@@ -24,7 +24,7 @@ page() {
     --output="$folder/$1.1" "$work/$1"
 }
 
-"$program" --help | page penstock "inference server: embeds, reranks and classifies texts"
+"$program" --help | page penstock "inference server: embeds, reranks, classifies and generates text"
 "$program" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]\+\) \+\(.*\)$/\1 \2/p' > "$work/commands"
 while read -r command what; do
   all=--help-all

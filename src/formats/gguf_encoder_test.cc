@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -19,7 +20,9 @@ using ::testing::HasSubstr;
 
 class GgufEncoderTest : public testing::Test {
  protected:
-  GgufEncoderTest() : folder_(fs::path(testing::TempDir()) / "penstock_gguf_encoder") {
+  GgufEncoderTest()
+      : folder_(fs::path(testing::TempDir()) /
+                ("penstock_gguf_encoder_" + std::to_string(getpid()))) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     Text("general.architecture", "bert");

@@ -262,14 +262,14 @@ bool DecodeScheduler::Impl::ActivateClass(Priority priority) {
 // that it need not be preempted at once.
 bool DecodeScheduler::Impl::Fits(DecodeSequence* sequence) {
   if (running.empty() || sequence->follows) return true;
-  if (pool.available() == blocked_available) return false;  // as at the last look
+  if (sequence == blocked && pool.available() == blocked_available) return false;
   sequence->TakeCached();
   const int32_t spare = static_cast<int32_t>(running.size()) + 1;
   if (sequence->cache.MissingBlocks(sequence->remaining()) + spare <= pool.available()) {
-    blocked_available = -1;
     return true;
   }
   sequence->cache.Release();
+  blocked = sequence;
   blocked_available = pool.available();
   return false;
 }
@@ -383,7 +383,7 @@ void DecodeScheduler::Impl::Drop(const std::function<bool(const DecodeSequence&)
   for (auto* list : {&running, &waiting}) {
     std::erase_if(*list, [&](const auto& sequence) { return dead(*sequence); });
   }
-  blocked_available = -1;
+  blocked = nullptr;
 }
 
 void DecodeScheduler::Impl::EndJob(TakenJob* owner, const Status& status) {

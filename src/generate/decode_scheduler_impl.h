@@ -107,9 +107,11 @@ struct DecodeScheduler::Impl final : GateClient {
   std::vector<int32_t> ids;
   std::vector<StepSequence> sequences;
   std::vector<int32_t> logit_rows;
-  std::vector<int32_t> released;   // blocks
-  int32_t blocked_available = -1;  // blocks there were when a sequence did not fit
-  uint64_t evictions = 0;          // shown in the series
+  std::vector<int32_t> released;  // blocks
+  // The sequence that did not fit at the last look, and the blocks there were.
+  const DecodeSequence* blocked = nullptr;
+  int32_t blocked_available = 0;
+  uint64_t evictions = 0;  // shown in the series
   std::thread thread;
 };
 

@@ -249,6 +249,28 @@ TEST_F(DecodeSchedulerTest, WhoLeavesFreesItsBlocksWithinAStep) {
   ExpectAlone(stays.get(), *Job(Prompt(40, 2), 50));
 }
 
+TEST_F(DecodeSchedulerTest, ABulkTextThatDoesNotFitHoldsUpNoInteractiveOne) {
+  options_.cache_blocks = 14;
+  options_.manual = true;
+  Start();
+  const auto bulk = [](std::vector<int32_t> prompt) {
+    auto job = Job(std::move(prompt), 40);
+    job->context.priority = Priority::kBulk;
+    return job;
+  };
+  const auto runs = Submit(bulk(Prompt(250, 1)));
+  EXPECT_TRUE(scheduler_->Step());
+  const auto waits = Submit(bulk(Prompt(300, 2)));
+  EXPECT_TRUE(scheduler_->Step());
+  EXPECT_EQ(scheduler_->stats().running, 1);
+  const auto small = Submit(Job(Prompt(5, 3), 2));
+  EXPECT_TRUE(scheduler_->Step());
+  EXPECT_EQ(scheduler_->stats().running, 2);
+  EXPECT_EQ(scheduler_->stats().waiting, 1);
+  RunAll();
+  for (const auto& one : {runs, waits, small}) EXPECT_TRUE(one->Wait().ok());
+}
+
 TEST_F(DecodeSchedulerTest, ADeadlineEndsAText) {
   Clock::time_point now{};
   options_.manual = true;
