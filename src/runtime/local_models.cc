@@ -10,6 +10,7 @@
 #include "common/regular_file.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
+#include "formats/model_kind.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
 
@@ -86,6 +87,22 @@ Status CheckReferences(const std::vector<ModelSpec>& specs) {
   return Status::Ok();
 }
 
+// The commands that wait for their models take encoders. A decoder is refused before its weights
+// are read.
+Status CheckEncoders(const ModelOptions& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
+  for (const ModelSpec& spec : specs) {
+    const auto kind = KindOfModel(spec.reference);
+    if (!kind.ok() || *kind != ModelKind::kDecoder) continue;
+    return Status::Unsupported(
+        fmt::format("cannot load model '{}': it generates text; it gives no vectors and no scores "
+                    "(penstock generate, chat and serve take it)",
+                    spec.name),
+        "model");
+  }
+  return Status::Ok();
+}
+
 // Registry, with its models, and service.
 Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels* local) {
   PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(flags));
@@ -120,6 +137,7 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& gi
 }
 
 Expected<std::unique_ptr<LocalModels>> LocalModels::Load(const ModelOptions& flags) {
+  PENSTOCK_RETURN_IF_ERROR(CheckEncoders(flags));
   PENSTOCK_ASSIGN_OR_RETURN(auto local, Start(flags));
   PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
   return local;

@@ -80,7 +80,7 @@ def test_what_a_file_lacks_is_told_by_its_key(tmp_path):
     done = run("tokenize", "--model", model, stdin=b"x", check=False)
     assert done.returncode == 1 and b'tokenizer.ggml.merges[0] needs "aa"' in done.stderr
     done = run("embed", "--model", model, stdin=b"x", check=False)
-    assert done.returncode == 1 and b"'llama' is not an encoder that is supported" in done.stderr
+    assert done.returncode == 1 and b"it generates text; it gives no vectors and no scores" in done.stderr
     gguf_file.write(tmp_path / "second.gguf", keys)
     done = run("embed", "--model", tmp_path, stdin=b"x", check=False)
     assert done.returncode == 1 and b"2 GGUF models (model.gguf, second.gguf); name the file of one" in done.stderr
