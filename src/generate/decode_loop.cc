@@ -32,6 +32,9 @@ StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& mode
   StepLimits limits;
   limits.rows_max = std::min(DecodeScheduler::kPromptRows, model.context()) + options.sequences_max;
   limits.cost = options.cost;
+  // A chunk of a prompt that is alone makes another one wait: little beside what a small model's
+  // prompts take, and enough that a large model's weights are read for many rows.
+  if (limits.cost.known()) limits.alone_s = std::clamp(8 * limits.cost.one_s, 0.080, 0.250);
   return limits;
 }
 
