@@ -17,7 +17,7 @@
 namespace penstock {
 namespace {
 
-// Blocks of the cache: of so many contexts, since earlier versions of a turn stay cached, too.
+// Contexts that the cache has blocks for: earlier versions of a turn stay cached beside it.
 constexpr int64_t kContexts = 2;
 
 JsonValue Message(const char* role, std::string content) {
@@ -170,7 +170,7 @@ Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
   job->prompt = std::move(encoding.ids);
   job->sampling = sampling_;
   if (job->sampling.seed) *job->sampling.seed += retries_;
-  // At most so many; the end of the context is told when it is there.
+  // Cut to the room that is left; a reply that reaches the end of the context says so.
   auto& most = job->sampling.max_tokens;
   if (most && tokens + static_cast<size_t>(*most) > context) most.reset();
   const auto cancel = std::make_shared<CancelToken>();

@@ -46,8 +46,8 @@ class ChatSession {
   // back where there is no reply: with an error (kInvalidArgument: the template refuses it, or the
   // context is full, with both numbers), or where a signal came before the first text.
   Expected<ChatReply> Say(const std::string& message, const OnDelta& on_delta);
-  // The last reply once more; with a seed that was given, by the next one. kInvalidArgument: there
-  // is none.
+  // The last reply once more; with a seed that was given, by the next one. kInvalidArgument: no
+  // reply was given yet.
   Expected<ChatReply> Retry(const OnDelta& on_delta);
 
  private:

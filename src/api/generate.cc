@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-// A prompt with so many bytes is tokenized in a long turn.
+// A prompt of at least this size is tokenized in a long turn of the worker pool.
 constexpr size_t kLongPromptBytes = 256 << 10;
 
 size_t TextBytes(const GeneratePrompt& prompt) {

@@ -54,7 +54,7 @@ class GenerateFeed {
   // The last; only the first call counts.
   void End(GenerateEnd end) noexcept;
 
-  // ---- The consumer, one thread at a time. Nothing: there is none now.
+  // ---- The consumer, one thread at a time. nullopt: no event waits.
   std::optional<GenerateEvent> Next();
 
  private:

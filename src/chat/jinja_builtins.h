@@ -23,7 +23,7 @@ struct Named {
   Function function;
 };
 
-// nullptr if there is none.
+// nullptr: the name is unknown.
 const Filter* FindFilter(std::string_view name);
 const Test* FindTest(std::string_view name);
 const Named* FindGlobal(std::string_view name);
@@ -50,7 +50,7 @@ Value ToJson(Interp& interp, const Value& value, const Args& args);
 int64_t IntArg(const Value& value, int64_t absent);
 // A text argument; fails on another type.
 std::string_view TextArg(const Value& value, std::string_view absent);
-// int(text, base) and float(text) of Python; false if the text is none.
+// int(text, base) and float(text) of Python; false: the text is not a number.
 bool ParseInt(std::string_view text, int64_t base, int64_t* number);
 bool ParseFloat(std::string_view text, double* number);
 // The first line of `text`, and the bytes up to the next one.

@@ -24,7 +24,7 @@ struct ChatTemplates {
   static Expected<ChatTemplates> OfGguf(const GgufMetadata& metadata);
 
   // The template of this name. An empty name means, as in transformers, "tool_use" where there are
-  // tools and such a template, else "default". nullptr if there is none.
+  // tools and such a template, else "default". nullptr: no template has the name.
   const std::string* Choose(std::string_view name, bool has_tools) const;
 
   std::map<std::string, std::string, std::less<>> by_name;

@@ -71,6 +71,31 @@ void DecodeScheduler::Impl::Start() {
   if (!options.manual) thread = std::thread([this] { Main(); });
 }
 
+// Counts a job in; counts it out again unless it is kept.
+class DecodeScheduler::Impl::Counted {
+ public:
+  Counted(Admission* admission, const TakenJob& job)
+      : admission_(admission), priority_(job.priority()), amount_(job.counted) {}
+  ~Counted() {
+    if (counted_) admission_->CountOut(priority_, amount_, false);
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+  Status CountIn() {
+    PENSTOCK_RETURN_IF_ERROR(admission_->CountIn(priority_, amount_));
+    counted_ = true;
+    return Status::Ok();
+  }
+  void Keep() { counted_ = false; }
+
+ private:
+  Admission* const admission_;
+  const Priority priority_;
+  const Admission::Amount amount_;
+  bool counted_ = false;
+};
+
 Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amount) {
   auto owner = std::make_shared<TakenJob>();
   owner->counted = amount(*job);
@@ -78,6 +103,9 @@ Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amou
   owner->usage.prompt_tokens = static_cast<int32_t>(job->prompt.size());
   owner->open_samples = job->samples;
   owner->job = std::move(job);
+  // Before anything of the size of a vocabulary is allocated.
+  Counted counted(&admission, *owner);
+  PENSTOCK_RETURN_IF_ERROR(counted.CountIn());
   std::vector<std::unique_ptr<DecodeSequence>> made;
   SamplingOptions sampling = owner->job->sampling;
   for (int32_t i = 0; i < owner->job->samples; ++i) {
@@ -92,7 +120,7 @@ Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amou
   const Priority priority = owner->priority();
   std::unique_lock lock(inbox_mutex);
   inbox.reserve(inbox.size() + made.size());
-  PENSTOCK_RETURN_IF_ERROR(admission.CountIn(priority, owner->counted));
+  counted.Keep();
   owner->number = ++last_number;
   for (auto& sequence : made) inbox.push_back(std::move(sequence));
   jobs[static_cast<size_t>(priority)].fetch_add(1, std::memory_order_seq_cst);

@@ -39,6 +39,7 @@ class StepSink final : public LogitSink {
 };
 
 struct DecodeScheduler::Impl final : GateClient {
+  class Counted;
   using AmountFn = Admission::Amount (*)(const DecodeJob&);
 
   Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in, Metrics* metrics,
