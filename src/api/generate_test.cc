@@ -177,6 +177,12 @@ TEST_F(GenerateTest, RefusalsHaveBothNumbersAndTheField) {
   EXPECT_TRUE(model_->jobs.empty());
 }
 
+TEST(CheckGenerate, NoPromptIsRefused) {
+  const Status status = CheckGenerate(TextRequest{}, {});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "prompt");
+}
+
 TEST_F(GenerateTest, TooManyTokensAreRefusedAndADefaultIsCut) {
   TextRequest request = Text("t2 t3");
   request.sampling.options.max_tokens = 17;

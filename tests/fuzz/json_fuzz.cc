@@ -117,7 +117,6 @@ void CheckInputs(const std::vector<Input>& inputs) {
 }
 
 void CheckTextRequest(const TextRequest& request) {
-  PENSTOCK_CHECK(!request.prompts.empty());
   PENSTOCK_CHECK(request.samples >= 1 && request.samples <= TextRequest::kSamplesMax);
   PENSTOCK_CHECK(request.sampling.With({}).Check(std::numeric_limits<int32_t>::max()).ok());
   for (const GeneratePrompt& prompt : request.prompts) {
@@ -129,7 +128,11 @@ void CheckTextRequest(const TextRequest& request) {
 }
 
 void CheckDialects(std::string_view body) {
-  if (const auto call = ParseChatCall(body); Parsed(call)) CheckTextRequest(call->request);
+  if (const auto call = ParseChatCall(body); Parsed(call)) {
+    PENSTOCK_CHECK(call->request.prompts.size() == 1);
+    CheckTextRequest(call->request);
+  }
+  // An empty array of prompts is refused by the service, as it refuses empty inputs of each kind.
   if (const auto call = ParseCompletionCall(body); Parsed(call)) CheckTextRequest(call->request);
   Parsed(ParseApplyTemplate(body));
   if (const auto call = ParseEmbeddingsCall(body); Parsed(call)) {
