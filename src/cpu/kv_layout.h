@@ -92,8 +92,9 @@ struct ScorePart {
 };
 
 // Query heads that share a KV head, of neighbouring positions, over the keys of one chunk. Row r
-// sees keys up to its own position first_position + r and, with a window, those above its position
-// - window. Lines are (row, head) pairs, heads of a row side by side.
+// sees keys up to its own position first_position + r, or up to `length` where that is given; with
+// a window only keys less than `window` away. Lines are (row, head) pairs, heads of a row side by
+// side.
 struct AttendTask {
   KvView kv;
   const float* q = nullptr;  // [rows, q_stride]: [heads, head_size] of a row, rotated
@@ -105,11 +106,12 @@ struct AttendTask {
   float scale = 1;              // of the scores
   float soft_cap = 0;           // score = cap tanh(score / cap); 0: none
   int32_t window = 0;           // 0: none
+  int32_t length = 0;           // of the sequence, where queries see the keys after them; else 0
   ScorePart* scores = nullptr;  // [lines]
   float* parts = nullptr;       // [lines, KvRowValues(head_size)]: sums of e^(score - max) value
   float* scratch = nullptr;     // attend_scratch_floats floats, 64-byte aligned
   // What this thread attends to next, or null: those blocks are fetched meanwhile. Of it only kv,
-  // chunk, first_position, rows and window are read.
+  // chunk, first_position, rows, window and length are read.
   const AttendTask* next = nullptr;
 };
 

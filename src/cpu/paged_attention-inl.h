@@ -306,6 +306,10 @@ struct Seen {
     const size_t window = task.window > 0 ? static_cast<size_t>(task.window) : position + 1;
     lo = position + 1 > window ? position + 1 - window : 0;
     hi = position + 1;
+    if (task.length > 0) {
+      const size_t length = static_cast<size_t>(task.length);
+      hi = task.window > 0 && position + window < length ? position + window : length;
+    }
   }
   // Those in [begin, end), counted from begin.
   void Cut(size_t begin, size_t end) {

@@ -8,16 +8,20 @@
 namespace penstock::cpu {
 namespace {
 
-// The key chunks that rows [first, first + rows) of a sequence see.
+// The key chunks that rows [first_position, first_position + rows) of a sequence see, of which
+// `length` tokens are there.
 struct Chunks {
   size_t first = 0;
   size_t end = 0;
 };
-Chunks ChunksOf(int32_t window, size_t first_position, size_t rows) {
-  const auto reach = static_cast<size_t>(window);
+Chunks ChunksOf(const CachedAttentionShape& shape, size_t first_position, size_t rows,
+                size_t length) {
+  const auto reach = static_cast<size_t>(shape.window);
   const size_t first_key =
-      window == 0 || first_position + 1 <= reach ? 0 : first_position + 1 - reach;
-  return {first_key / kKvChunk, CeilDiv(first_position + rows, kKvChunk)};
+      reach == 0 || first_position + 1 <= reach ? 0 : first_position + 1 - reach;
+  size_t end_key = first_position + rows;
+  if (!shape.causal) end_key = reach == 0 ? length : std::min(length, end_key + reach - 1);
+  return {first_key / kKvChunk, CeilDiv(end_key, kKvChunk)};
 }
 
 }  // namespace
@@ -125,7 +129,8 @@ StepWorker::SequenceWork StepWorker::WorkOf(const CachedAttentionShape& shape,
   SequenceWork work;
   work.sequence = sequence;
   const auto rows = static_cast<size_t>(one.rows);
-  const Chunks chunks = ChunksOf(shape.window, static_cast<size_t>(one.past), rows);
+  const auto past = static_cast<size_t>(one.past);
+  const Chunks chunks = ChunksOf(shape, past, rows, past + rows);
   work.first_chunk = chunks.first;
   work.split = shared_.options.tuning.split_keys && rows == 1 && chunks.end - chunks.first > 1 &&
                shared_.batch->sequences.size() <= shared_.split_sequences;
@@ -176,6 +181,7 @@ AttendTask StepWorker::TaskOf(const CachedAttentionOp& op, const SequenceWork& w
   task.scale = shape.scale;
   task.soft_cap = shape.soft_cap;
   task.window = shape.window;
+  if (!shape.causal) task.length = shared_.batch->sequences[work.sequence].rows;
   return task;
 }
 
@@ -205,7 +211,7 @@ void StepWorker::AttendRows(const CachedAttentionOp& op, const SequenceWork& wor
   task.parts = part.sums;
   task.scratch = attention_scratch_.data() + 2 * floats;
   std::fill_n(lines.scores, count, ScorePart());
-  const Chunks chunks = ChunksOf(op.shape.window, static_cast<size_t>(task.first_position), rows);
+  const Chunks chunks = ChunksOf(op.shape, static_cast<size_t>(task.first_position), rows, all);
   for (task.chunk = chunks.first; task.chunk < chunks.end; ++task.chunk) {
     AttendTask next = task;
     ++next.chunk;

@@ -69,6 +69,9 @@ CpuStepRun::CpuStepRun(CpuDevice* device, const Program& program, const StepOpti
   }
   for (const Op& op : program.ops) {
     if (const auto* lookup = std::get_if<LookupOp>(&op)) vocabulary_ = lookup->words->out();
+    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
+      causal_ = causal_ && attention->shape.causal;
+    }
   }
 }
 
@@ -92,6 +95,13 @@ Status CpuStepRun::Check(const StepBatch& batch) const {
   }
   PENSTOCK_RETURN_IF_ERROR(
       CheckSequences(batch, shared_.program.max_length, shared_.cache.blocks()));
+  if (!causal_) {
+    for (const StepSequence& one : batch.sequences) {
+      if (one.past == 0) continue;
+      return Status::InvalidArgument("attention in both directions needs the whole sequence",
+                                     "sequences");
+    }
+  }
   if (batch.logit_rows.size() > static_cast<size_t>(options.logit_rows)) {
     return Status::InvalidArgument("more logit rows than " + Number(options.logit_rows),
                                    "logit_rows");

@@ -38,7 +38,8 @@ class CpuStepRun final : public StepRun {
   StepShared shared_;
   std::vector<std::unique_ptr<StepWorker>> workers_;
   int32_t vocabulary_ = 0;
-  int64_t steps_ = 0;  // of the profile
+  bool causal_ = true;  // false: sequences go through one step each
+  int64_t steps_ = 0;   // of the profile
 };
 
 }  // namespace penstock::cpu

@@ -34,6 +34,8 @@ struct TinyShape {
   bool interleaved = false;
   bool head_norms = false;
   bool post_norms = false;
+  bool causal = true;
+  bool states = false;  // the program ends in states, not in logits
   float residual_scale = 1;
   int32_t rope_size = 32;
 };
@@ -126,6 +128,7 @@ class TinyDecoder {
       shape.scale = 1 / std::sqrt(static_cast<float>(s.head_size));
       shape.soft_cap = s.soft_cap;
       shape.window = i % 2 == 1 ? s.window : 0;
+      shape.causal = s.causal;
       shape.rope_cos = cos;
       shape.rope_sin = sin;
       shape.rope_size = s.rope_size;
@@ -144,7 +147,12 @@ class TinyDecoder {
                                              s.post_norms ? NormOf(layer.post_ff_norm) : Norm(),
                                              s.residual_scale, x, x});
     }
-    program_.ops.push_back(LogitsOp{x, NormOf(weights.norm), words, 1, 0, program_.result});
+    if (s.states) {
+      program_.values[program_.result].width = s.hidden;
+      program_.ops.push_back(StatesOp{x, NormOf(weights.norm), program_.result});
+    } else {
+      program_.ops.push_back(LogitsOp{x, NormOf(weights.norm), words, 1, 0, program_.result});
+    }
     EXPECT_TRUE(CheckProgram(program_).ok()) << CheckProgram(program_).message();
   }
 
@@ -246,13 +254,15 @@ Rows64 PlainAttention(const TinyShape& s, const TinyLayer& layer, int32_t window
   Rows64 y(x.size(), std::vector<double>(q[0].size()));
   const auto group = static_cast<size_t>(s.heads / s.kv_heads);
   for (size_t t = 0; t < x.size(); ++t) {
-    const size_t first =
-        window > 0 && t + 1 > static_cast<size_t>(window) ? t + 1 - static_cast<size_t>(window) : 0;
+    const auto reach = static_cast<size_t>(window);
+    const size_t first = window > 0 && t + 1 > reach ? t + 1 - reach : 0;
+    const size_t after = window > 0 ? std::min(x.size(), t + reach) : x.size();
+    const size_t end = s.causal ? t + 1 : after;
     for (size_t h = 0; h < static_cast<size_t>(s.heads); ++h) {
       const size_t from = h / group * size;
       std::vector<double> weights;
       double max = -1e300, sum = 0;
-      for (size_t key = first; key <= t; ++key) {
+      for (size_t key = first; key < end; ++key) {
         double dot = 0;
         for (size_t i = 0; i < size; ++i) dot += q[t][h * size + i] * k[key][from + i];
         dot /= std::sqrt(static_cast<double>(s.head_size));
@@ -261,7 +271,7 @@ Rows64 PlainAttention(const TinyShape& s, const TinyLayer& layer, int32_t window
         max = std::max(max, dot);
       }
       for (double& w : weights) sum += w = std::exp(w - max);
-      for (size_t key = first; key <= t; ++key) {
+      for (size_t key = first; key < end; ++key) {
         for (size_t i = 0; i < size; ++i) {
           y[t][h * size + i] += weights[key - first] / sum * v[key][from + i];
         }
@@ -302,7 +312,8 @@ Rows64 PlainLogits(const TinyWeights& weights, const std::vector<int32_t>& ids) 
     add = Times(inner, layer.down);
     AddScaled(s, s.post_norms ? Normed(add, layer.post_ff_norm) : add, &x);
   }
-  return Times(Normed(x, weights.norm), *weights.words);
+  x = Normed(x, weights.norm);
+  return s.states ? x : Times(x, *weights.words);
 }
 
 std::vector<int32_t> RandomIds(const TinyShape& shape, size_t count, uint32_t seed) {
@@ -395,6 +406,71 @@ TEST(StepRun, LogitsAreThoseOfAPlainModelInDoublePrecision) {
           << isa;
     }
   }
+}
+
+// Hidden states of models that embed: all of one sequence, and the last ones of several.
+TEST(StepRun, StatesOfAttentionInBothDirections) {
+  for (const int32_t window : {0, 37}) {
+    TinyShape shape;
+    shape.causal = false;
+    shape.states = true;
+    shape.window = window;
+    const TinyWeights weights(shape, DType::kF32, 1);
+    for (const std::string& isa : UsableIsas()) {
+      TinyDecoder decoder(weights, DType::kF32, isa, 2);
+      auto run = decoder.NewRun(DType::kF32, 600);
+      for (const size_t length : {1u, 2u, 80u, 600u}) {
+        const std::vector<int32_t> ids = RandomIds(shape, length, 2);
+        EXPECT_TRUE(
+            Near(RunInSteps(run.get(), shape, ids, {length}), PlainLogits(weights, ids), 2e-5))
+            << isa << " length " << length << " window " << window;
+      }
+    }
+  }
+}
+
+TEST(StepRun, StatesOfPickedRows) {
+  for (const bool causal : {true, false}) {
+    TinyShape shape;
+    shape.causal = causal;
+    shape.states = true;
+    const TinyWeights weights(shape, DType::kF32, 1);
+    TinyDecoder decoder(weights, DType::kF32, "", 2);
+    auto run = decoder.NewRun(DType::kF32, 256);
+    std::vector<std::vector<int32_t>> blocks;
+    std::vector<StepSequence> sequences;
+    std::vector<int32_t> all, picked;
+    for (int32_t s = 0; s < 5; ++s) {
+      const auto length = static_cast<size_t>(1 + 17 * s);
+      const std::vector<int32_t> ids = RandomIds(shape, length, static_cast<uint32_t>(s));
+      all.insert(all.end(), ids.begin(), ids.end());
+      picked.push_back(static_cast<int32_t>(all.size()) - 1);
+      blocks.push_back({3 * s, 3 * s + 1, 3 * s + 2});
+    }
+    for (int32_t s = 0; s < 5; ++s) {
+      sequences.push_back({1 + 17 * s, 0, blocks[static_cast<size_t>(s)]});
+    }
+    ASSERT_TRUE(run->Run({all, sequences, picked}, nullptr).ok());
+    for (int32_t s = 0; s < 5; ++s) {
+      const auto length = static_cast<size_t>(1 + 17 * s);
+      const Rows64 want = PlainLogits(weights, RandomIds(shape, length, static_cast<uint32_t>(s)));
+      const std::span<const float> got = run->logits(static_cast<size_t>(s));
+      EXPECT_TRUE(Near({got.begin(), got.end()}, {want.back()}, 2e-5)) << s;
+    }
+  }
+}
+
+TEST(StepRun, BothDirectionsNeedWholeSequences) {
+  TinyShape shape;
+  shape.causal = false;
+  const TinyWeights weights(shape, DType::kF32, 1);
+  TinyDecoder decoder(weights, DType::kF32, "", 1);
+  const std::vector<int32_t> blocks = {0};
+  const StepSequence sequence = {1, 3, blocks};
+  const std::vector<int32_t> ids = {5};
+  const Status status = decoder.NewRun(DType::kF32, 8)->Run({ids, {&sequence, 1}, {}}, nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "sequences");
 }
 
 TEST(StepRun, BitsDoNotDependOnStepsOrThreads) {

@@ -250,4 +250,14 @@ void StepWorker::RunOp(const LogitsOp& op) {
   Meet();
 }
 
+void StepWorker::RunOp(const StatesOp& op) {
+  stage_ = &StepProfile::logits_s;
+  const std::span<const int32_t> picked = shared_.batch->logit_rows;
+  if (picked.empty()) return;
+  const Part rows = ShareOf(picked.size());
+  NormRows({shared_.Data(op.x), shared_.Width(op.x), picked.size(), picked.data(), op.norm},
+           rows.begin, rows.end, shared_.Data(op.y));
+  Meet();
+}
+
 }  // namespace penstock::cpu

@@ -57,6 +57,7 @@ class StepWorker {
   void RunOp(const ResidualLinearOp& op);
   void RunOp(const GatedResidualOp& op);
   void RunOp(const LogitsOp& op);
+  void RunOp(const StatesOp& op);
   template <typename T>
   void RunOp(const T&) {
     PENSTOCK_CHECK(false);

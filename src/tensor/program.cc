@@ -254,6 +254,11 @@ class Checker {
     Expect(op.soft_cap >= 0, "the soft cap is negative");
     Write("y", op.y, Rows::kSequences, CheckWeight("the weight", op.weight, Width(op.x)));
   }
+  void CheckOp(const StatesOp& op) {
+    ReadRows("x", op.x, Rows::kTokens);
+    CheckNorm(op.norm, Width(op.x), NormKind::kRms);
+    Write("y", op.y, Rows::kSequences, Width(op.x));
+  }
   void BeginTokens() { Expect(!sequences_begun_, "an op over tokens follows one over sequences"); }
 
   const Program& program_;
@@ -314,9 +319,9 @@ Status CheckIds(const EmbedOp& embed, const PackedBatch& batch) {
 
 const char* OpName(const Op& op) {
   constexpr const char* kNames[] = {
-      "embed",           "input",          "norm",  "linear", "linear_norm",
-      "feed_forward",    "attention",      "pool",  "lookup", "cached_attention",
-      "residual_linear", "gated_residual", "logits"};
+      "embed",           "input",          "norm",   "linear", "linear_norm",
+      "feed_forward",    "attention",      "pool",   "lookup", "cached_attention",
+      "residual_linear", "gated_residual", "logits", "states"};
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
   return kNames[op.index()];
 }
@@ -342,7 +347,8 @@ std::vector<const PackedLinear*> WeightsOf(const Op& op) {
 bool IsStepOp(const Op& op) {
   return std::holds_alternative<LookupOp>(op) || std::holds_alternative<CachedAttentionOp>(op) ||
          std::holds_alternative<ResidualLinearOp>(op) ||
-         std::holds_alternative<GatedResidualOp>(op) || std::holds_alternative<LogitsOp>(op);
+         std::holds_alternative<GatedResidualOp>(op) || std::holds_alternative<LogitsOp>(op) ||
+         std::holds_alternative<StatesOp>(op);
 }
 
 Status CheckProgram(const Program& program) { return Checker(program).Check(); }

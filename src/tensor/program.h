@@ -17,6 +17,7 @@
 //   gated_residual     %x = %x + (silu(norm(%x) Wg^T) * (norm(%x) Wu^T)) Wd^T
 //   ...
 //   logits             %logits = norm(picked rows of %x) W^T
+//   states             %states = norm(picked rows of %x), in place of logits
 //
 // A value is rows of floats, one for each token or each sequence of the batch. Ops run in order;
 // several may write one value. Ops over rows of tokens come first, ops over rows of sequences after
@@ -197,7 +198,7 @@ struct PoolOp {
 };
 
 // Ops of decoders. Rows::kTokens are the tokens of a step, Rows::kSequences those of them whose
-// logits are asked for. Norms are kRms, before the linear layers that read x.
+// logits or states are asked for. Norms are kRms, before the linear layers that read x.
 
 // y = scale * words[id].
 struct LookupOp {
@@ -214,6 +215,9 @@ struct CachedAttentionShape {
   float scale = 1;
   float soft_cap = 0;  // scores become cap * tanh(score / cap); 0: as they are
   int32_t window = 0;  // keys with position of the query - that of the key < window; 0: all
+  // false: a query sees the keys after it as well (within the window), so that all tokens of a
+  // sequence go through one step. Of embedding models.
+  bool causal = true;
   // As in AttentionShape; null: this layer does not rotate.
   const Table* rope_cos = nullptr;
   const Table* rope_sin = nullptr;
@@ -270,9 +274,16 @@ struct LogitsOp {
   ValueId y = kNoValue;  // rows of sequences
 };
 
-using Op =
-    std::variant<EmbedOp, InputOp, NormOp, LinearOp, LinearNormOp, FeedForwardOp, AttentionOp,
-                 PoolOp, LookupOp, CachedAttentionOp, ResidualLinearOp, GatedResidualOp, LogitsOp>;
+// y = norm(x) of the rows that are asked for: hidden states, of models that embed or score.
+struct StatesOp {
+  ValueId x = kNoValue;  // rows of tokens
+  Norm norm;
+  ValueId y = kNoValue;  // rows of sequences
+};
+
+using Op = std::variant<EmbedOp, InputOp, NormOp, LinearOp, LinearNormOp, FeedForwardOp,
+                        AttentionOp, PoolOp, LookupOp, CachedAttentionOp, ResidualLinearOp,
+                        GatedResidualOp, LogitsOp, StatesOp>;
 
 // Whether an op belongs to decoders; a program has either such ops or others.
 bool IsStepOp(const Op& op);

@@ -95,7 +95,8 @@ struct Counter {
         shape.window > 0 ? shape.window : std::numeric_limits<int64_t>::max() / 2;
     double pairs = 0;  // queries and the keys they see
     for (int64_t i = 0; i < batch.length; ++i) {
-      pairs += static_cast<double>(std::min(batch.past + i + 1, window));
+      const int64_t after = shape.causal ? 0 : std::min(batch.length - 1 - i, window - 1);
+      pairs += static_cast<double>(std::min(batch.past + i + 1, window) + after);
     }
     cost.operations +=
         4.0 * static_cast<double>(batch.sequences) * pairs * shape.heads * shape.head_size;
@@ -119,6 +120,10 @@ struct Counter {
   void operator()(const LogitsOp& op) {
     Read(op.norm);
     Multiply(op.y, op.weight);  // the picked rows only
+    Touch(op.y);
+  }
+  void operator()(const StatesOp& op) {
+    Read(op.norm);
     Touch(op.y);
   }
 };
@@ -205,6 +210,7 @@ struct Printer {
     if (shape.k_norm.gamma != nullptr) text += ", k norm";
     if (shape.rope_cos != nullptr) text += fmt::format(", rotary {}", shape.rope_size);
     if (shape.window > 0) text += fmt::format(", window {}", shape.window);
+    if (!shape.causal) text += ", both directions";
     return text + CapText(shape.soft_cap) + ")";
   }
   std::string operator()(const ResidualLinearOp& op) const {
@@ -220,6 +226,9 @@ struct Printer {
   std::string operator()(const LogitsOp& op) const {
     return fmt::format("%{} = logits(%{}{}, {}{}{})", op.y, op.x, NormText(op.norm),
                        WeightText(op.weight), ScaleText(op.scale), CapText(op.soft_cap));
+  }
+  std::string operator()(const StatesOp& op) const {
+    return fmt::format("%{} = states(%{}{})", op.y, op.x, NormText(op.norm));
   }
   std::string operator()(const PoolOp& op) const {
     std::string text = fmt::format("%{} = pool(%{}, {}", op.y, op.x, PoolingText(op.pooling));

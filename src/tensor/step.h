@@ -6,6 +6,8 @@
 //   block      room in the cache for kKvBlockTokens tokens of one sequence, in all layers; the
 //              caller says which blocks a sequence has (kv/sequence.h)
 //
+// Where attention is not causal (CachedAttentionShape) a sequence goes through one step as a whole.
+//
 // A token's results are the same to the bit whatever else is in the step, however its prompt was
 // cut into steps, on however many threads, and whether the tokens before it were computed now or
 // are cached.
@@ -32,7 +34,8 @@ struct StepSequence {
 struct StepBatch {
   std::span<const int32_t> ids;  // of all sequences, end to end
   std::span<const StepSequence> sequences;
-  std::span<const int32_t> logit_rows;  // rows of `ids` whose logits are wanted, ascending
+  std::span<const int32_t>
+      logit_rows;  // rows of `ids` whose logits, or states, are wanted, ascending
 };
 
 // Takes logits where they are made, a part of the vocabulary at a time, while they are in cache.
@@ -112,7 +115,8 @@ class StepRun {
   virtual Status Run(const StepBatch& batch, LogitSink* sink) = 0;
   // With StepOptions::profile; begins anew.
   virtual StepProfile TakeProfile() = 0;
-  // The last step's logits of a logit row, [vocabulary]; valid until the next Run.
+  // The last step's result of a logit row: logits, [vocabulary], or states, [hidden], as the
+  // program ends; valid until the next Run.
   virtual std::span<const float> logits(size_t row) const = 0;
 };
 
