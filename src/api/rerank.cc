@@ -20,6 +20,9 @@ Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<const Reran
   PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kRerank));
   EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   plan.owner = request;
+  // A decoder reads query and document in one text of its own form.
+  const std::optional<PairTemplate>& pair = plan.engine->folder().pair_template;
+  if (pair) plan.prompt = pair->before_query + request->query + pair->before_document;
   plan.output = EncoderOutput::kLogits;
   plan.printed_value_bytes = kPrintedScoreBytes;
   plan.response_value_bytes = sizeof(RerankResponse::Item);
@@ -28,8 +31,12 @@ Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<const Reran
     EncodeItem item;
     item.field = fmt::format("documents[{}]", i);
     PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->documents[i], item.field, options));
-    item.first = request->query;
-    item.second = request->documents[i];
+    if (pair) {
+      item.first = request->documents[i];
+    } else {
+      item.first = request->query;
+      item.second = request->documents[i];
+    }
     plan.items.push_back(std::move(item));
   }
   return plan;

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/waiting_lock.h"
+#include "engine/decoder_engine.h"
 #include "engine/fingerprint.h"
 #include "models/encoder.h"
 #include "tensor/bulk_turn.h"
@@ -140,6 +141,35 @@ Status MeasureLimits(const EngineParts& parts, EncoderSchedulerOptions* schedule
   return Status::Ok();
 }
 
+// Tokenizer, runners and sizes of an encoder, whose folder `parts` has.
+Status LoadEncoderParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
+  const ModelFolder& folder = parts->folder;
+  PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, Tokenizer::FromFile(folder.tokenizer_path));
+  parts->dtype = options.dtype.value_or(backend->preferred_dtype());
+  LinearTypes types = parts->dtype;
+  if (parts->dtype == DType::kI8) {
+    parts->int8_keep = types.kept = options.int8_keep;
+    types.override_dtype = backend->preferred_dtype();
+    if (const Status kept = types.Check(folder.encoder.num_hidden_layers); !kept.ok()) {
+      return Status::InvalidArgument("--int8-keep " + kept.message(), "int8-keep");
+    }
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(auto model, EncoderModel::Load(folder, backend, types));
+  parts->hidden_size = model->hidden_size();
+  parts->embedding_size = model->embedding_size();
+  parts->num_labels = model->num_labels();
+  parts->max_tokens = model->max_tokens();
+  if (folder.max_tokens > 0) parts->max_tokens = std::min(parts->max_tokens, folder.max_tokens);
+  parts->uses_type_ids = model->uses_type_ids();
+  parts->parameters = model->parameters();
+  parts->weight_bytes = model->weight_bytes();
+  const std::shared_ptr<const EncoderModel> shared = std::move(model);
+  for (int32_t i = 0; i < options.replicas; ++i) {
+    parts->runners.push_back(std::make_unique<ModelRunner>(shared, backend));
+  }
+  return Status::Ok();
+}
+
 // Fingerprints are kept for good: there are as many as models, not as loads.
 uint64_t CacheIdOf(const std::string& fingerprint) {
   static std::mutex mutex;
@@ -180,28 +210,12 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   EngineParts parts;
   PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::Read(path));
   PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
-  PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::FromFile(parts.folder.tokenizer_path));
-  parts.dtype = options.dtype.value_or(backend->preferred_dtype());
-  LinearTypes types = parts.dtype;
-  if (parts.dtype == DType::kI8) {
-    parts.int8_keep = types.kept = options.int8_keep;
-    types.override_dtype = backend->preferred_dtype();
-    if (const Status kept = types.Check(parts.folder.encoder.num_hidden_layers); !kept.ok()) {
-      return Status::InvalidArgument("--int8-keep " + kept.message(), "int8-keep");
-    }
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(auto model, EncoderModel::Load(parts.folder, backend, types));
+  PENSTOCK_RETURN_IF_ERROR(parts.folder.decoder ? LoadDecoderParts(options, backend, &parts)
+                                                : LoadEncoderParts(options, backend, &parts));
   const int32_t vocab_size = parts.folder.encoder.vocab_size;
   if (parts.tokenizer->vocab_size() > vocab_size) {
     LogWarn("{}: the tokenizer knows {} tokens, the model {}; texts with one beyond fail",
             options.name, parts.tokenizer->vocab_size(), vocab_size);
-  }
-  parts.hidden_size = model->hidden_size();
-  parts.embedding_size = model->embedding_size();
-  parts.num_labels = model->num_labels();
-  parts.max_tokens = model->max_tokens();
-  if (parts.folder.max_tokens > 0) {
-    parts.max_tokens = std::min(parts.max_tokens, parts.folder.max_tokens);
   }
   if (parts.max_tokens <= static_cast<int32_t>(parts.tokenizer->special_tokens_pair())) {
     return Status::Unsupported(
@@ -209,19 +223,12 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
                     parts.max_tokens),
         "max_tokens");
   }
-  parts.uses_type_ids = model->uses_type_ids();
-  parts.parameters = model->parameters();
-  parts.weight_bytes = model->weight_bytes();
   parts.backend = backend->name();
   if (options.fingerprint) {
     const std::string settings =
         fmt::format("{} {} {} {}", parts.backend, PoolingModeName(parts.folder.pooling),
                     DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep));
     PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(parts.folder.path, settings));
-  }
-  const std::shared_ptr<const EncoderModel> shared = std::move(model);
-  for (int32_t i = 0; i < options.replicas; ++i) {
-    parts.runners.push_back(std::make_unique<ModelRunner>(shared, backend));
   }
   EngineOptions measured = options;
   measured.scheduler.gate = &backend->gate();

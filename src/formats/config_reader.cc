@@ -414,11 +414,16 @@ Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config) {
     return Status::InvalidArgument("'max_position_embeddings' leaves no position for a token",
                                    "max_position_embeddings");
   }
-  if (!out.architectures.empty() && out.architectures[0].ends_with(kClassifierSuffix)) {
-    PENSTOCK_RETURN_IF_ERROR(ReadLabels(config, &out));
-    PENSTOCK_RETURN_IF_ERROR(ReadCrossEncoderActivation(config, &out));
-  }
+  PENSTOCK_RETURN_IF_ERROR(ReadClassifier(config, &out));
   return out;
+}
+
+Status ReadClassifier(const JsonObject& config, EncoderConfig* out) {
+  if (out->architectures.empty() || !out->architectures[0].ends_with(kClassifierSuffix)) {
+    return Status::Ok();
+  }
+  PENSTOCK_RETURN_IF_ERROR(ReadLabels(config, out));
+  return ReadCrossEncoderActivation(config, out);
 }
 
 }  // namespace penstock

@@ -17,6 +17,9 @@ namespace penstock {
 // kUnsupported names a setting that is not implemented; kInvalidArgument one that is malformed.
 Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config);
 
+// id2label and the like, of a ...ForSequenceClassification; else nothing.
+Status ReadClassifier(const JsonObject& config, EncoderConfig* out);
+
 // Tokens the position scheme can tell apart: the rows of the table a token may use, or the rotary
 // limit.
 int32_t PositionsUsable(const EncoderConfig& encoder);

@@ -91,6 +91,9 @@ struct DecoderConfig {
 
   float embedding_scale = 1;
   float attention_scale = 0;  // of q . k
+  // false: tokens see those after them as well, of embedding models. Then a layer's window reaches
+  // as far in both directions.
+  bool causal = true;
   float residual_scale = 1;
   float logit_scale = 1;
   float attention_soft_cap = 0;  // c: c * tanh(x / c) of the scaled q . k; 0: none

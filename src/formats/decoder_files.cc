@@ -41,12 +41,12 @@ Status ReadGenerationEnds(const std::string& path, DecoderConfig* config) {
   return Status::Ok();
 }
 
-Status OpenFolder(const std::string& path, DecoderFiles* files) {
+Status OpenFolder(const std::string& path, DecoderUse use, DecoderFiles* files) {
   const fs::path folder(path);
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, ParseIn(folder, "config.json"));
   const auto object = document.Object();
   if (!object.ok()) return object.status().Annotate("config.json");
-  auto reading = ReadDecoderJson(*object);
+  auto reading = ReadDecoderJson(*object, use);
   if (!reading.ok()) return reading.status().Annotate("config.json");
   files->config = std::move(reading->config);
   if (const fs::path generation = folder / "generation_config.json"; Exists(generation)) {
@@ -63,10 +63,10 @@ Status OpenFolder(const std::string& path, DecoderFiles* files) {
 
 // ---- GGUF
 
-Status OpenGguf(const std::string& path, DecoderFiles* files) {
+Status OpenGguf(const std::string& path, DecoderUse use, DecoderFiles* files) {
   PENSTOCK_ASSIGN_OR_RETURN(files->store, TensorStore::OpenGguf(path));
   const GgufMetadata& metadata = files->store->gguf()->metadata;
-  PENSTOCK_ASSIGN_OR_RETURN(DecoderReading reading, ReadDecoderGguf(*files->store));
+  PENSTOCK_ASSIGN_OR_RETURN(DecoderReading reading, ReadDecoderGguf(*files->store, use));
   files->config = std::move(reading.config);
   PENSTOCK_ASSIGN_OR_RETURN(files->sampling, ReadSamplingKeys(metadata));
   PENSTOCK_ASSIGN_OR_RETURN(files->chat_templates, ChatTemplates::OfGguf(metadata));
@@ -76,11 +76,12 @@ Status OpenGguf(const std::string& path, DecoderFiles* files) {
 
 }  // namespace
 
-Expected<DecoderFiles> DecoderFiles::Open(const std::string& path) {
+Expected<DecoderFiles> DecoderFiles::Open(const std::string& path, DecoderUse use) {
   DecoderFiles files;
   files.path = path;
+  files.use = use;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
-  const Status opened = gguf.empty() ? OpenFolder(path, &files) : OpenGguf(gguf, &files);
+  const Status opened = gguf.empty() ? OpenFolder(path, use, &files) : OpenGguf(gguf, use, &files);
   if (!opened.ok()) {
     // Some messages begin with the path already.
     return opened.message().starts_with(path) ? opened

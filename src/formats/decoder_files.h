@@ -45,7 +45,7 @@ struct DecoderLayerTensors {
 struct DecoderTensors {
   TensorRecord embedding;  // [vocabulary, hidden]
   TensorRecord output_norm;
-  DecoderLinear output;  // [vocabulary, hidden]
+  DecoderLinear output;  // [vocabulary, hidden]; the embedding if an embedding model has no other
   bool tied = false;     // output.weight is the embedding, the same bytes
   std::vector<DecoderLayerTensors> layers;
 };
@@ -69,13 +69,19 @@ struct StoredType {
   int64_t tensors = 0, elements = 0, bytes = 0;
 };
 
+// kGenerate: text; the model attends to what is before a token, and has an output over the
+// vocabulary. kEmbed: vectors and scores; either may be otherwise (formats/decoder_folder.h).
+enum class DecoderUse { kGenerate, kEmbed };
+
 struct DecoderFiles {
   // `path` is a folder or a .gguf file. Errors name the file and the field or the tensor:
   // kNotFound: no model there; kUnsupported: something that Penstock does not implement;
   // kInvalidArgument: malformed.
-  static Expected<DecoderFiles> Open(const std::string& path);
+  static Expected<DecoderFiles> Open(const std::string& path,
+                                     DecoderUse use = DecoderUse::kGenerate);
 
   std::string path;  // as it was given
+  DecoderUse use = DecoderUse::kGenerate;
   DecoderConfig config;
   std::unique_ptr<TensorStore> store;  // what `tensors` are views into
   DecoderTensors tensors;

@@ -53,6 +53,8 @@ constexpr std::string_view kKnownKeys[] = {
 };
 constexpr std::string_view kGraniteKeys[] = {"attention.scale", "embedding_scale", "logit_scale",
                                              "residual_scale"};
+// Of models that embed or score.
+constexpr std::string_view kEmbedKeys[] = {"classifier.output_labels", "pooling_type"};
 constexpr std::string_view kImageKeys[] = {"vision.", "mm."};  // some files of Gemma 3
 
 bool IsOff(const GgufMetadata& all, const std::string& name) {
@@ -64,7 +66,7 @@ bool IsOff(const GgufMetadata& all, const std::string& name) {
 
 // A key of the architecture that is unknown here may change the results, unless it switches
 // something off.
-Status RefuseUnknownKeys(const GgufSource& from) {
+Status RefuseUnknownKeys(const GgufSource& from, DecoderUse use) {
   const std::string& prefix = from.keys.prefix();
   for (const auto& [name, value] : from.keys.all().values()) {
     if (!name.starts_with(prefix)) continue;
@@ -73,6 +75,10 @@ Status RefuseUnknownKeys(const GgufSource& from) {
     const auto begins = [&](std::string_view known) { return key.starts_with(known); };
     if (std::any_of(std::begin(kKnownKeys), std::end(kKnownKeys), is)) continue;
     if (from.Is("granite") && std::any_of(std::begin(kGraniteKeys), std::end(kGraniteKeys), is)) {
+      continue;
+    }
+    if (use == DecoderUse::kEmbed &&
+        std::any_of(std::begin(kEmbedKeys), std::end(kEmbedKeys), is)) {
       continue;
     }
     if (std::any_of(std::begin(kImageKeys), std::end(kImageKeys), begins)) continue;
@@ -298,7 +304,7 @@ Status ArchitectureKeys::Int(std::string_view key, int64_t min, int64_t max, int
   return Status::Ok();
 }
 
-Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store) {
+Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store, DecoderUse use) {
   const GgufMetadata& all = store.gguf()->metadata;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view name, all.GetString("general.architecture"));
   const DecoderArchitecture* architecture = DecoderOfGguf(name);
@@ -317,7 +323,8 @@ Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store) {
   out.wiring.qkv_bias = architecture->qkv_bias ? Bias::kRequired : Bias::kIfThere;
   out.wiring.attention_out_bias = out.wiring.ff_bias = Bias::kIfThere;
   out.wiring.tied = store.Find("output.weight") == nullptr;
-  PENSTOCK_RETURN_IF_ERROR(RefuseUnknownKeys(from));
+  out.wiring.use = use;
+  PENSTOCK_RETURN_IF_ERROR(RefuseUnknownKeys(from, use));
   PENSTOCK_RETURN_IF_ERROR(ReadSizes(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadVocabulary(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadLayers(from, &out.config));

@@ -137,14 +137,14 @@ Status ReadTokens(const JsonSource& from, DecoderConfig* out) {
 
 // ---- What is refused, and which tensors there are
 
-Status RefuseOthers(const JsonSource& from) {
+Status RefuseOthers(const JsonSource& from, DecoderUse use) {
   for (const JsonObject* object : {&from.model, &from.file}) {
     PENSTOCK_RETURN_IF_ERROR(RefuseIfSet(
-        *object, {"quantization_config", "compression_config", "is_encoder_decoder",
-                  "add_cross_attention", "cross_attention_hidden_size", "pruned_heads",
-                  "use_bidirectional_attention", "num_experts", "num_local_experts",
-                  "n_routed_experts", "moe_intermediate_size", "attention_chunk_size", "clip_qkv",
-                  "use_qk_norm", "qk_layernorm", "attn_temperature_tuning"}));
+        *object,
+        {"quantization_config", "compression_config", "is_encoder_decoder", "add_cross_attention",
+         "cross_attention_hidden_size", "pruned_heads", "num_experts", "num_local_experts",
+         "n_routed_experts", "moe_intermediate_size", "attention_chunk_size", "clip_qkv",
+         "use_qk_norm", "qk_layernorm", "attn_temperature_tuning"}));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const auto architectures,
                             from.file.GetStringsOrEmpty("architectures", 64));
@@ -152,9 +152,60 @@ Status RefuseOthers(const JsonSource& from) {
       architectures[0].ends_with("ForConditionalGeneration")) {
     return Status::Ok();
   }
+  if (use == DecoderUse::kEmbed && (architectures[0].ends_with("Model") ||
+                                    architectures[0].ends_with("ForSequenceClassification"))) {
+    return Status::Ok();
+  }
   return Status::Unsupported("'architectures': '" + architectures[0] +
                                  "' is not supported; a decoder's ends in ForCausalLM",
                              "architectures");
+}
+
+// Qwen2 as gte-Qwen2 changes it, by code in the model's folder: it attends in both directions.
+Expected<bool> IsGteQwen2(const JsonSource& from) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject classes, from.file.GetObjectOrEmpty("auto_map"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string name, classes.GetStringOr("AutoModel", ""));
+  return from.Is("qwen2") && name.ends_with("modeling_qwen.Qwen2Model");
+}
+
+// Whether tokens see those after them: "is_causal" and "use_bidirectional_attention" say it.
+Status ReadCausal(const JsonSource& from, DecoderUse use, DecoderConfig* out) {
+  const std::string_view both_key = "use_bidirectional_attention";
+  const JsonObject& place = from.With(both_key);
+  bool both = false;
+  if (const auto value = place.Find(both_key); value && value->is_string()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string kind, place.GetString(both_key));
+    both = kind == "all";
+    if (!both) {
+      return Status::Unsupported(
+          "'" + place.PathOf(both_key) + "': '" + kind + "' is not supported",
+          place.PathOf(both_key));
+    }
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(both, place.GetBoolOr(both_key, false));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const bool gte, IsGteQwen2(from));
+  const bool silent = !IsWritten(place, both_key);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const bool causal, from.With("is_causal").GetBoolOr("is_causal", !(both || (gte && silent))));
+  out->causal = causal && !both;
+  if (out->causal) return Status::Ok();
+  if (use == DecoderUse::kGenerate) {
+    return Status::Unsupported("attention in both directions ('" +
+                                   std::string(both ? both_key : "is_causal") +
+                                   "') is for models that embed; this one is to generate text",
+                               std::string(both ? both_key : "is_causal"));
+  }
+  // transformers halves Gemma's window; the others' meaning is not clear.
+  for (DecoderLayerConfig& layer : out->layers) {
+    if (layer.window == 0) continue;
+    if (!from.Is("gemma3")) {
+      return Status::Unsupported("windows with attention in both directions are not supported",
+                                 "sliding_window");
+    }
+    layer.window = layer.window / 2 + 1;
+  }
+  return Status::Ok();
 }
 
 Status ReadWiring(const JsonSource& from, DecoderWiring* out) {
@@ -212,7 +263,7 @@ Status ReadEndIds(const JsonObject& config, int32_t absent, int32_t vocabulary,
   return Status::Ok();
 }
 
-Expected<DecoderReading> ReadDecoderJson(const JsonObject& file) {
+Expected<DecoderReading> ReadDecoderJson(const JsonObject& file, DecoderUse use) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string model_type, file.GetString("model_type"));
   const DecoderArchitecture* architecture = DecoderOfModelType(model_type);
   if (architecture == nullptr) {
@@ -228,11 +279,13 @@ Expected<DecoderReading> ReadDecoderJson(const JsonObject& file) {
   const JsonSource from = {model, file, *architecture, DefaultsOf(architecture->name)};
   DecoderReading out;
   out.config.architecture = architecture->name;
-  PENSTOCK_RETURN_IF_ERROR(RefuseOthers(from));
+  out.wiring.use = use;
+  PENSTOCK_RETURN_IF_ERROR(RefuseOthers(from, use));
   PENSTOCK_RETURN_IF_ERROR(ReadSizes(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadJsonLayers(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadJsonRope(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadScales(from, &out.config));
+  PENSTOCK_RETURN_IF_ERROR(ReadCausal(from, use, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadTokens(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadWiring(from, &out.wiring));
   PENSTOCK_RETURN_IF_ERROR(FinishDecoderConfig("num_key_value_heads", &out.config));

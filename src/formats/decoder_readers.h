@@ -25,6 +25,7 @@ struct DecoderWiring {
   Bias attention_out_bias = Bias::kNone;
   Bias ff_bias = Bias::kNone;
   bool tied = false;  // the output is the embedding; of GGUF: where there is no other
+  DecoderUse use = DecoderUse::kGenerate;
 };
 
 struct DecoderReading {
@@ -33,10 +34,12 @@ struct DecoderReading {
 };
 
 // config.json. end_ids are those that it names.
-Expected<DecoderReading> ReadDecoderJson(const JsonObject& config);
+Expected<DecoderReading> ReadDecoderJson(const JsonObject& config,
+                                         DecoderUse use = DecoderUse::kGenerate);
 
 // The metadata of `store`, which is a GGUF file's, its rope factors, and the rows of its embedding.
-Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store);
+Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store,
+                                         DecoderUse use = DecoderUse::kGenerate);
 
 // The keys general.sampling.*.
 Expected<SamplingKeys> ReadSamplingKeys(const GgufMetadata& metadata);

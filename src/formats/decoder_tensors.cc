@@ -64,8 +64,9 @@ LayerNames NamesOf(const DecoderWiring& wiring) {
 }
 
 // Where the text model lies: alone, or in a model with images, as older and newer files have it.
+// Embedding models were saved without their head, and so without a prefix.
 constexpr std::string_view kFolderPrefixes[] = {"model.", "language_model.model.",
-                                                "model.language_model."};
+                                                "model.language_model.", ""};
 constexpr std::string_view kHeads[] = {"lm_head.weight", "language_model.lm_head.weight"};
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -239,8 +240,8 @@ Status TakeOutput(const DecoderWiring& wiring, const DecoderConfig& config, Find
   const std::vector<int64_t> shape = {config.vocab_size, config.hidden_size};
   std::string name = wiring.gguf ? "output.weight" : std::string(kHeads[0]);
   if (!wiring.gguf && !finder->Has(name) && finder->Has(std::string(kHeads[1]))) name = kHeads[1];
-  out->tied = wiring.tied;
-  if (!wiring.tied) {
+  out->tied = wiring.tied || (wiring.use == DecoderUse::kEmbed && !finder->Has(name));
+  if (!out->tied) {
     PENSTOCK_RETURN_IF_ERROR(finder->Take(name, shape, &out->output.weight));
   } else {
     if (finder->Has(name)) {

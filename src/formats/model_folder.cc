@@ -5,6 +5,8 @@
 
 #include "common/json.h"
 #include "formats/config_reader.h"
+#include "formats/decoder_folder.h"
+#include "formats/gguf.h"
 #include "formats/gguf_encoder.h"
 #include "formats/gguf_files.h"
 #include "formats/mapped_file.h"
@@ -15,15 +17,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Expected<EncoderConfig> ReadConfig(const fs::path& root) {
+Status ReadConfig(const fs::path& root, ModelFolder* folder) {
   PENSTOCK_ASSIGN_OR_RETURN(
       const JsonDocument document,
       JsonDocument::ParseFile((root / "config.json").string(), ModelFolder::kConfigBytesMax));
   const auto object = document.Object();
   if (!object.ok()) return object.status().Annotate("config.json");
+  if (DecoderEmbeds(folder->path, *object)) {
+    const Status status = ReadDecoderFolder(*object, folder);
+    return status.ok() ? status : status.Annotate("config.json");
+  }
   auto encoder = ReadEncoderConfig(*object);
   if (!encoder.ok()) return encoder.status().Annotate("config.json");
-  return encoder;
+  folder->encoder = *std::move(encoder);
+  return Status::Ok();
 }
 
 // By the architecture; a folder with its own pooling embeds, whatever head its weights had.
@@ -123,16 +130,23 @@ Expected<ModelFolder> ModelFolder::Read(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return Status::NotFound("no model folder at " + path);
   PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
-  if (!gguf.empty()) return ReadGgufEncoder(gguf);
+  if (!gguf.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(gguf));
+    return DecoderEmbeds(gguf, model.metadata) ? ReadDecoderGgufFolder(gguf)
+                                               : ReadGgufEncoder(gguf);
+  }
   const fs::path root(path);
   ModelFolder folder;
   folder.path = path;
-  auto encoder = ReadConfig(root);
-  if (!encoder.ok()) return encoder.status().Annotate(path);
-  folder.encoder = *std::move(encoder);
+  const Status config = ReadConfig(root, &folder);
+  if (!config.ok()) return config.Annotate(path);
 
   const auto settings = ReadSentenceTransformers(&folder);
   if (!settings.ok()) return settings.status().Annotate(path);
+  if (folder.decoder) {
+    const Status finished = FinishDecoderFolder(&folder);
+    if (!finished.ok()) return finished.Annotate(path);
+  }
   const auto task = TaskOf(folder, settings->cross_encoder);
   if (!task.ok()) return task.status().Annotate(path);
   folder.task = *task;

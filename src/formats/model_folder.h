@@ -71,6 +71,19 @@ struct DenseModule {
   HiddenActivation activation = HiddenActivation::kTanh;
 };
 
+// The score of a decoder that reranks is the logit of a token less that of another, of the last
+// token's row. Each by its id, or by its text where that is not empty.
+struct LogitScore {
+  int32_t true_id = -1, false_id = -1;  // false_id -1: nothing is taken off
+  std::string true_token, false_token;
+};
+
+// The text that a decoder that reranks reads:
+// before_query + query + before_document + document + after_document.
+struct PairTemplate {
+  std::string before_query, before_document, after_document;
+};
+
 struct ModelFolder {
   static constexpr size_t kConfigBytesMax = 16 << 20;
 
@@ -83,7 +96,10 @@ struct ModelFolder {
   // config.json, modules.json and weights need not be there.
   static Expected<ModelFolder> ReadForTokenizer(const std::string& path);
 
-  std::string path;                        // the folder, or the GGUF file
+  std::string path;  // the folder, or the GGUF file
+  // The model is a decoder (formats/decoder_files.h, DecoderUse::kEmbed). Of `encoder` only
+  // model_type, architectures, sizes and the head are set.
+  bool decoder = false;
   ModelTask task = ModelTask::kEmbedding;  // from the architecture: ...ForSequenceClassification
                                            // with one label reranks, with more it classifies
   EncoderConfig encoder;
@@ -96,6 +112,16 @@ struct ModelFolder {
   bool include_prompt = true;  // pool over the prompt's tokens too
   std::vector<DenseModule> dense;
   bool normalize = false;
+
+  // Decoders.
+  std::optional<LogitScore> logit_score;      // else num_labels > 0 says that there is a head
+  std::optional<PairTemplate> pair_template;  // of texts in which the model looks for its score
+  // The same as a chat template in Jinja, with messages of the roles "query" and "document"; "":
+  // none. instruction: the content of a "system" message before them; "": no such message.
+  std::string pair_chat_template;
+  std::string instruction;
+  // A token put after a text unless the tokenizer does; "": none.
+  std::string end_token;
 
   std::map<std::string, std::string> prompts;  // name -> text put before the input
   std::string default_prompt_name;             // "" = none

@@ -8,6 +8,7 @@
 #include "formats/config_reader.h"
 #include "formats/decoder_architectures.h"
 #include "formats/decoder_files.h"
+#include "formats/decoder_folder.h"
 #include "formats/gguf.h"
 #include "formats/gguf_files.h"
 #include "formats/model_folder.h"
@@ -32,6 +33,7 @@ Expected<ModelKind> KindOfGguf(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
   const auto name = model.metadata.GetString("general.architecture");
   if (!name.ok()) return name.status().Annotate(path);
+  if (DecoderEmbeds(path, model.metadata)) return ModelKind::kEncoder;
   if (DecoderOfGguf(*name) != nullptr) return ModelKind::kDecoder;
   std::string encoders;
   for (const std::string_view encoder : kGgufEncoders) {
@@ -51,7 +53,8 @@ Expected<ModelKind> KindOfFolder(const fs::path& folder) {
   const auto type = object->GetString("model_type");
   if (!type.ok()) return type.status().Annotate(config);
   std::error_code ignored;
-  if (IsEncoderModelType(*type) || fs::exists(folder / "modules.json", ignored)) {
+  if (IsEncoderModelType(*type) || fs::exists(folder / "modules.json", ignored) ||
+      DecoderEmbeds(folder.string(), *object)) {
     return ModelKind::kEncoder;
   }
   if (DecoderOfModelType(*type) != nullptr) return ModelKind::kDecoder;

@@ -188,10 +188,23 @@ Status ReadNormalize(const JsonObject& config, ModelFolder* /*out*/) {
   return ExpectOneOf(config, "module_output_name", {"sentence_embedding"});
 }
 
+// ---- N_LogitScore/config.json
+
+Status ReadLogitScore(const JsonObject& config, ModelFolder* out) {
+  PENSTOCK_RETURN_IF_ERROR(ExpectOneOf(config, "module_input_name", {"causal_logits"}));
+  LogitScore& score = out->logit_score.emplace();
+  const int64_t last = std::max(out->encoder.vocab_size - 1, 0);
+  PENSTOCK_ASSIGN_OR_RETURN(const int64_t yes, config.GetInt("true_token_id", 0, last));
+  PENSTOCK_ASSIGN_OR_RETURN(const int64_t no, config.GetIntOr("false_token_id", -1, -1, last));
+  score.true_id = static_cast<int32_t>(yes);
+  score.false_id = static_cast<int32_t>(no);
+  return Status::Ok();
+}
+
 // ---- modules.json
 
 struct Module {
-  std::string kind;  // "Transformer", "Pooling", "Dense", "Normalize", "Dropout"
+  std::string kind;  // "Transformer", "Pooling", "Dense", "Normalize", "Dropout", "LogitScore"
   std::string folder;
 };
 
@@ -200,7 +213,8 @@ Expected<Module> ReadModule(const JsonObject& entry) {
   Module module;
   PENSTOCK_ASSIGN_OR_RETURN(module.folder, entry.GetStringOr("path", ""));
   module.kind = type.substr(type.rfind('.') + 1);
-  constexpr std::string_view kKinds[] = {"Transformer", "Pooling", "Dense", "Normalize", "Dropout"};
+  constexpr std::string_view kKinds[] = {"Transformer", "Pooling", "Dense",
+                                         "Normalize",   "Dropout", "LogitScore"};
   if (!type.starts_with("sentence_transformers.") ||
       std::find(std::begin(kKinds), std::end(kKinds), module.kind) == std::end(kKinds)) {
     return Status::Unsupported("module '" + type + "' is not supported", entry.PathOf("type"));
@@ -260,6 +274,10 @@ Status ApplyModule(const Module& module, ModelFolder* out) {
     return WithFile(out->path, file, [&](const JsonObject& c) { return ReadPooling(c, out); });
   }
   if (module.kind == "Dropout") return Status::Ok();  // does nothing when a model is only run
+  if (module.kind == "LogitScore") {
+    if (!out->decoder || out->pooling_declared || out->logit_score) return out_of_order();
+    return WithFile(out->path, file, [&](const JsonObject& c) { return ReadLogitScore(c, out); });
+  }
   if (!out->pooling_declared || out->normalize) return out_of_order();
   if (module.kind == "Dense") {
     return WithFile(out->path, file,
@@ -323,9 +341,10 @@ Status ReadProcessing(const JsonObject& config, SentenceTransformersSettings* se
 
 Status ReadModality(const JsonObject& config) {
   PENSTOCK_RETURN_IF_ERROR(
-      ExpectOneOf(config, "transformer_task", {"feature-extraction", "sequence-classification"}));
+      ExpectOneOf(config, "transformer_task",
+                  {"feature-extraction", "sequence-classification", "text-generation"}));
   PENSTOCK_RETURN_IF_ERROR(
-      ExpectOneOf(config, "module_output_name", {"token_embeddings", "scores"}));
+      ExpectOneOf(config, "module_output_name", {"token_embeddings", "scores", "causal_logits"}));
   if (!config.Has("modality_config")) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject modality, config.GetObject("modality_config"));
   if (!modality.Has("text")) {

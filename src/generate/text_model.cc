@@ -30,6 +30,22 @@ int64_t BytesPerToken(const DecoderConfig& config, DType cache_type) {
          2 * static_cast<int64_t>(sizeof(float)) * config.rope_size / 2;
 }
 
+void Add(std::vector<int32_t>* ids, std::span<const int32_t> more) {
+  ids->insert(ids->end(), more.begin(), more.end());
+  std::sort(ids->begin(), ids->end());
+  ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+}
+
+Expected<std::unique_ptr<Tokenizer>> LoadTokenizer(const DecoderFiles& files) {
+  if (!files.tokenizer) {
+    return Status::Unsupported(files.path + " has no tokenizer (tokenizer.json)", "tokenizer");
+  }
+  if (files.tokenizer->gguf == nullptr) return Tokenizer::FromFile(files.tokenizer->path);
+  return TokenizerFromGguf(*files.tokenizer->gguf);
+}
+
+}  // namespace
+
 Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options) {
   const DecoderConfig& config = files.config;
   const int64_t asked = options.context > 0 ? options.context : config.context;
@@ -60,22 +76,6 @@ Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOption
           asked, holds, cut);
   return static_cast<int32_t>(cut);
 }
-
-void Add(std::vector<int32_t>* ids, std::span<const int32_t> more) {
-  ids->insert(ids->end(), more.begin(), more.end());
-  std::sort(ids->begin(), ids->end());
-  ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
-}
-
-Expected<std::unique_ptr<Tokenizer>> LoadTokenizer(const DecoderFiles& files) {
-  if (!files.tokenizer) {
-    return Status::Unsupported(files.path + " has no tokenizer (tokenizer.json)", "tokenizer");
-  }
-  if (files.tokenizer->gguf == nullptr) return Tokenizer::FromFile(files.tokenizer->path);
-  return TokenizerFromGguf(*files.tokenizer->gguf);
-}
-
-}  // namespace
 
 Expected<GenerationDefaults> ReadGenerationDefaults(const DecoderFiles& files) {
   if (!files.generation_config_path.empty()) {

@@ -46,6 +46,10 @@ struct TextModel {
   std::string chat_template;  // its Jinja source; "": none
 };
 
+// The context that memory holds beside the weights, of options.context tokens or as many as the
+// model is made for. Errors: TextModel::Load's.
+Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options);
+
 // Reads what `path` recommends for sampling: generation_config.json or GGUF's keys.
 Expected<GenerationDefaults> ReadGenerationDefaults(const DecoderFiles& files);
 

@@ -10,17 +10,17 @@ Expected<std::unique_ptr<DecoderModel>> DecoderModel::Load(const DecoderFiles& f
                                                            Backend* backend,
                                                            const DecoderOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(auto weights, LoadDecoderWeights(files, backend, options));
-  std::unique_ptr<DecoderModel> model(new DecoderModel(files.config, backend, std::move(weights)));
+  std::unique_ptr<DecoderModel> model(new DecoderModel(files, backend, std::move(weights)));
   PENSTOCK_RETURN_IF_ERROR(CheckProgram(model->program()));
   return model;
 }
 
-DecoderModel::DecoderModel(const DecoderConfig& config, Backend* backend,
+DecoderModel::DecoderModel(const DecoderFiles& files, Backend* backend,
                            std::unique_ptr<DecoderWeights> weights)
-    : config_(config),
+    : config_(files.config),
       backend_(backend),
       weights_(std::move(weights)),
-      program_(DecoderProgram(config_, *weights_)) {}
+      program_(DecoderProgram(config_, *weights_, files.use)) {}
 
 Expected<std::unique_ptr<StepRun>> DecoderModel::NewRun(const StepOptions& options) const {
   return backend_->PrepareSteps(program_, options);

@@ -30,7 +30,7 @@ class DecoderModel {
   Expected<std::unique_ptr<StepRun>> NewRun(const StepOptions& options) const;
 
  private:
-  DecoderModel(const DecoderConfig& config, Backend* backend,
+  DecoderModel(const DecoderFiles& files, Backend* backend,
                std::unique_ptr<DecoderWeights> weights);
 
   const DecoderConfig config_;

@@ -4,14 +4,15 @@
 
 namespace penstock {
 
-Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weights) {
+Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weights, DecoderUse use) {
   Program program;
   program.max_length = weights.context;
   const PackedLinear* output =
       weights.untied_output == nullptr ? weights.embedding.get() : weights.untied_output.get();
   const ValueId x = program.AddValue(Rows::kTokens, config.hidden_size);
   const ValueId attended = program.AddValue(Rows::kTokens, config.heads * config.head_size);
-  program.result = program.AddValue(Rows::kSequences, output->out());
+  const bool states = use == DecoderUse::kEmbed;
+  program.result = program.AddValue(Rows::kSequences, states ? config.hidden_size : output->out());
 
   program.ops.push_back(LookupOp{weights.embedding.get(), config.embedding_scale, x});
   for (size_t i = 0; i < weights.layers.size(); ++i) {
@@ -24,6 +25,7 @@ Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weight
     shape.scale = config.attention_scale;
     shape.soft_cap = config.attention_soft_cap;
     shape.window = layer.window;
+    shape.causal = config.causal;
     shape.rope_cos = layer.rope_cos;
     shape.rope_sin = layer.rope_sin;
     shape.rope_size = config.rope_size;
@@ -37,6 +39,10 @@ Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weight
     program.ops.push_back(GatedResidualOp{x, layer.ff_norm, layer.gate.get(), layer.up.get(),
                                           ToActivation(config.activation), layer.down.get(),
                                           layer.post_ff_norm, config.residual_scale, x, x});
+  }
+  if (states) {
+    program.ops.push_back(StatesOp{x, weights.output_norm, program.result});
+    return program;
   }
   program.ops.push_back(LogitsOp{x, weights.output_norm, output, config.logit_scale,
                                  config.logit_soft_cap, program.result});

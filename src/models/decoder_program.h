@@ -3,12 +3,13 @@
 #pragma once
 
 #include "formats/decoder_config.h"
+#include "formats/decoder_files.h"
 #include "models/decoder_weights.h"
 #include "tensor/program.h"
 
 namespace penstock {
 
-// The weights must outlive it.
-Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weights);
+// Ends in logits, or with kEmbed in states. The weights must outlive it.
+Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weights, DecoderUse use);
 
 }  // namespace penstock

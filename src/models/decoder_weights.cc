@@ -27,7 +27,7 @@ class Loader {
       PENSTOCK_RETURN_IF_ERROR(LoadLayer(tensors.layers[i], config_.layers[i]));
     }
     PENSTOCK_ASSIGN_OR_RETURN(out_->output_norm, NormOf(tensors.output_norm));
-    if (!tensors.tied) {
+    if (!tensors.tied && files_.use == DecoderUse::kGenerate) {
       PENSTOCK_ASSIGN_OR_RETURN(out_->untied_output, Linear(tensors.output));
     }
     return files_.store == nullptr ? Status::Ok() : files_.store->Check();

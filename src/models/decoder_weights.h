@@ -42,7 +42,7 @@ struct DecoderWeights {
 
   std::unique_ptr<PackedLinear> embedding;
   Norm output_norm;
-  std::unique_ptr<PackedLinear> untied_output;  // null: the embedding
+  std::unique_ptr<PackedLinear> untied_output;  // null: the embedding, or none is needed
   std::vector<DecoderLayer> layers;
   int32_t context = 0;
   uint64_t parameters = 0;

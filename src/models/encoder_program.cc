@@ -127,7 +127,10 @@ class Builder {
   }
 
  private:
-  bool pre_norm() const { return weights_.architecture->pre_norm; }
+  // Heads alone have no architecture.
+  bool pre_norm() const {
+    return weights_.architecture != nullptr && weights_.architecture->pre_norm;
+  }
   int32_t Hidden() const { return weights_.hidden; }
 
   // Values without a context.
@@ -173,6 +176,15 @@ Program EncoderProgram(const EncoderWeights& weights, EncoderOutput output) {
   const Pick pick = one_token ? PickOf(poolings[0]) : Pick::kAll;
   ValueId rows = builder.Layers(pick);
   if (pick == Pick::kAll) rows = builder.Pool(rows, poolings);
+  return builder.Finish(builder.Dense(rows, logits ? weights.head : weights.dense));
+}
+
+Program HeadProgram(const EncoderWeights& weights, EncoderOutput output, int32_t max_length) {
+  Builder builder(weights, max_length);
+  builder.Input();
+  const bool logits = output == EncoderOutput::kLogits;
+  const ValueId rows = builder.Pool(
+      builder.x(), logits ? std::vector<Pooling>{weights.head_pooling} : weights.pooling);
   return builder.Finish(builder.Dense(rows, logits ? weights.head : weights.dense));
 }
 

@@ -16,6 +16,10 @@ namespace penstock {
 // The weights must outlive it.
 Program EncoderProgram(const EncoderWeights& weights, EncoderOutput output);
 
+// What follows the layers, of kPooled or kLogits: begins with the last hidden states. Of `weights`
+// only hidden, the poolings, dense and head are read.
+Program HeadProgram(const EncoderWeights& weights, EncoderOutput output, int32_t max_length);
+
 // Parts of the model, for calibration while its layers load. All but the first begin with rows of
 // hidden states and take sequences of up to `max_length` tokens; results are rows of tokens.
 Program EmbeddingProgram(const EncoderWeights& weights, int32_t max_length);

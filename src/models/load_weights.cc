@@ -337,6 +337,12 @@ Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights*
 
 }  // namespace
 
+Status LoadEmbeddingHead(const ModelFolder& folder, EncoderWeights* out) {
+  out->pooling.push_back(ToPooling(folder.pooling));
+  for (PoolingMode mode : folder.more_pooling) out->pooling.push_back(ToPooling(mode));
+  return LoadDenseModules(folder, out);
+}
+
 int32_t RelativeBucket(int32_t distance) {
   constexpr int32_t kHalf = kRelativeBuckets / 2;
   constexpr int32_t kExact = kHalf / 2;
@@ -393,9 +399,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
                                          folder.encoder.layer_norm_eps));
   }
   if (folder.task == ModelTask::kEmbedding) {
-    out->pooling.push_back(ToPooling(folder.pooling));
-    for (PoolingMode mode : folder.more_pooling) out->pooling.push_back(ToPooling(mode));
-    PENSTOCK_RETURN_IF_ERROR(LoadDenseModules(folder, out.get()));
+    PENSTOCK_RETURN_IF_ERROR(LoadEmbeddingHead(folder, out.get()));
   } else {
     PENSTOCK_RETURN_IF_ERROR(LoadHead(folder, &reader, out.get()));
   }

@@ -26,6 +26,9 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
                                                              Backend* backend,
                                                              const LinearTypes& types);
 
+// Pooling and dense modules of an embedding model, into `out`, whose backend and hidden are set.
+Status LoadEmbeddingHead(const ModelFolder& folder, EncoderWeights* out);
+
 // MPNet's bucket of key - query (transformers, MPNetEncoder.relative_position_bucket): 32 buckets,
 // half for keys after the query; distances below 8 exact, then logarithmic up to 128.
 int32_t RelativeBucket(int32_t distance);

@@ -1,0 +1,16 @@
+// The parts of an Engine whose model is a decoder: its tokenizer with what the model wants behind a
+// text, the text of a pair, and runners over its steps.
+#pragma once
+
+#include "common/status.h"
+#include "engine/engine.h"
+#include "tensor/backend.h"
+
+namespace penstock {
+
+// `parts` has the folder, of a decoder, with its pooling. Sets the tokenizer, the runners and what
+// is known of the model; folder.pair_template is that of a chat template, if there is one. Errors
+// name the file, tensor or setting.
+Status LoadDecoderParts(const EngineOptions& options, Backend* backend, EngineParts* parts);
+
+}  // namespace penstock

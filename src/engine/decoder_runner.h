@@ -1,0 +1,70 @@
+// DecoderRunner: a decoder that embeds or scores (models/embedding_decoder.h), as the encoders'
+// scheduler sees it.
+//
+// A batch goes through the decoder in steps of up to kRows tokens: whole sequences as they fit, a
+// longer one in pieces. Where an output needs the last token's state alone, whole blocks of keys
+// and values stay in a prefix cache, so that what texts begin with (an instruction, the prompt and
+// the query of a rerank request) is computed once. Bits do not depend on any of that
+// (tensor/step.h). A model that attends in both directions takes a sequence in one step, and keeps
+// nothing.
+//
+// Cache, activations and head are made by the first batch, and go back with ReleaseMemory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "common/dtype.h"
+#include "common/status.h"
+#include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
+#include "kv/sequence.h"
+#include "models/embedding_decoder.h"
+#include "tensor/backend.h"
+#include "tensor/encoder_runner.h"
+#include "tensor/step.h"
+
+namespace penstock {
+
+class DecoderRunner final : public EncoderRunner {
+ public:
+  static constexpr int32_t kRows = 512;
+  // Of keys and values that no sequence uses any more.
+  static constexpr int64_t kCachedBytesMax = int64_t{128} << 20;
+
+  // `backend` must outlive the runner. cache_type: as StepOptions.
+  DecoderRunner(std::shared_ptr<const EmbeddingDecoder> model, const Backend* backend,
+                DType cache_type);
+  ~DecoderRunner() override;
+
+  int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
+  Status Run(const PackedBatch& batch, EncoderOutput output,
+             std::span<float* const> sinks) override;
+  void PlaceExecutor() const override { backend_->PlaceCaller(); }
+  uint64_t HeldBytes() const override;
+  uint64_t ReleaseMemory() override;
+
+  // Tokens that were not computed since their keys and values were cached.
+  uint64_t cached_tokens() const { return cached_tokens_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Memory;  // what ReleaseMemory gives back
+  class BatchRun;
+
+  Status Prepare(int32_t rows);
+
+  const std::shared_ptr<const EmbeddingDecoder> model_;
+  const Backend* const backend_;
+  const DType cache_type_;
+  // Taken once a batch; another thread has it only to release memory.
+  mutable std::mutex mutex_;
+  std::unique_ptr<Memory> memory_;
+  std::atomic<uint64_t> held_bytes_{0};
+  std::atomic<uint64_t> cached_tokens_{0};
+};
+
+}  // namespace penstock
