@@ -181,10 +181,15 @@ class TypeComparison {
     Say("bf16", bf16);
     const std::vector<std::string> kept = model_.int8_keep;
     const std::string asked = kept.empty() ? "" : kept.front();
-    PENSTOCK_ASSIGN_OR_RETURN(const Outcome int8, Measure("int8", asked, kInt8Limits, &records_));
-    Say(asked.empty() ? "int8" : "int8 (kept: " + asked + ")", int8);
-    if (flags_.try_keep || (!int8.beyond.empty() && asked.empty())) {
-      PENSTOCK_RETURN_IF_ERROR(TryKept(!int8.beyond.empty()));
+    const auto int8 = Measure("int8", asked, kInt8Limits, &records_);
+    if (int8.status().code() == StatusCode::kUnsupported) {  // decoders, but in block types
+      line_(true, "int8 is not for this model: " + int8.status().message());
+      return records_.WriteFile(flags_.json_file);
+    }
+    if (!int8.ok()) return int8.status();
+    Say(asked.empty() ? "int8" : "int8 (kept: " + asked + ")", *int8);
+    if (flags_.try_keep || (!int8->beyond.empty() && asked.empty())) {
+      PENSTOCK_RETURN_IF_ERROR(TryKept(!int8->beyond.empty()));
     }
     return records_.WriteFile(flags_.json_file);
   }

@@ -11,6 +11,7 @@
 #include "inspect_decoder.h"
 #include "inspect_program.h"
 #include "model_flags.h"
+#include "models/embedding_decoder.h"
 #include "models/encoder.h"
 
 namespace penstock {
@@ -130,17 +131,32 @@ std::string PrintText(const ModelInfo& info, const Engine& engine, const TensorS
 }
 
 // The model again, with its programs: engines keep theirs to themselves.
-Expected<std::unique_ptr<EncoderModel>> LoadWithProgram(const Engine& engine, Backend* backend) {
-  LinearTypes types = engine.info().dtype;
-  types.kept = engine.info().int8_keep;
-  types.override_dtype = backend->preferred_dtype();
-  return EncoderModel::Load(engine.folder(), backend, types);
-}
+struct ProgramModel {
+  static Expected<ProgramModel> Load(const Engine& engine, Backend* backend) {
+    ProgramModel model;
+    const ModelFolder& folder = engine.folder();
+    if (folder.decoder) {
+      PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files,
+                                DecoderFiles::Open(folder.path, DecoderUse::kEmbed));
+      PENSTOCK_ASSIGN_OR_RETURN(
+          model.decoder, EmbeddingDecoder::Load(folder, files, backend, {engine.info().dtype}));
+      return model;
+    }
+    LinearTypes types = engine.info().dtype;
+    types.kept = engine.info().int8_keep;
+    types.override_dtype = backend->preferred_dtype();
+    PENSTOCK_ASSIGN_OR_RETURN(model.encoder, EncoderModel::Load(folder, backend, types));
+    return model;
+  }
+  const Program& program() const {
+    if (decoder != nullptr) return decoder->decoder().program();
+    const Program* pooled = encoder->program(EncoderOutput::kPooled);
+    return pooled != nullptr ? *pooled : *encoder->program(EncoderOutput::kLogits);
+  }
 
-const Program& ProgramOf(const EncoderModel& model) {
-  const Program* pooled = model.program(EncoderOutput::kPooled);
-  return pooled != nullptr ? *pooled : *model.program(EncoderOutput::kLogits);
-}
+  std::unique_ptr<EncoderModel> encoder;
+  std::unique_ptr<EmbeddingDecoder> decoder;
+};
 
 }  // namespace
 
@@ -182,8 +198,9 @@ int RunInspect(const std::vector<std::string>& args) {
   const EngineLease engine = (*local)->registry->List().front().engine;
   const auto store = TensorStore::OpenEncoder(info.path);
   if (!store.ok()) return line.Fail(store.status());
-  std::unique_ptr<EncoderModel> model;
-  if (program.past > 0) return line.FailUsage("--past: for decoders only");
+  std::optional<ProgramModel> model;
+  if (program.past > 0 && !engine->folder().decoder)
+    return line.FailUsage("--past: for decoders only");
   if (program.length == 0) program.length = std::min(kProgramLength, info.max_tokens);
   const BatchShape batch = program.Batch();
   if (program.wanted) {
@@ -191,20 +208,20 @@ int RunInspect(const std::vector<std::string>& args) {
       return line.FailUsage(fmt::format("--length: {} tokens; the model takes {} at most",
                                         program.length, info.max_tokens));
     }
-    auto loaded = LoadWithProgram(*engine, (*local)->backend.get());
+    auto loaded = ProgramModel::Load(*engine, (*local)->backend.get());
     if (!loaded.ok()) return line.Fail(loaded.status());
     model = *std::move(loaded);
   }
   std::string text;
   if (json) {
     text = PrintJson(info, *engine, **store, [&](JsonWriter* writer) {
-      if (model == nullptr) return;
+      if (!model) return;
       writer->Key("program");
-      PrintProgramJson(ProgramOf(*model), batch, writer);
+      PrintProgramJson(model->program(), batch, writer);
     });
   } else {
     text = PrintText(info, *engine, **store);
-    if (model != nullptr) text += '\n' + PrintProgram(ProgramOf(*model), batch);
+    if (model) text += '\n' + PrintProgram(model->program(), batch);
   }
   std::fputs(text.c_str(), stdout);
   return kExitOk;

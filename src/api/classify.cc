@@ -55,6 +55,12 @@ Expected<EncodePlan> Service::Impl::PlanClassify(
     item.field = fmt::format("inputs[{}]", i);
     PENSTOCK_RETURN_IF_ERROR(CheckBytes(input.first, item.field, options));
     item.first = input.first;
+    if (plan.engine->folder().pair_template) {
+      return Status::Unsupported(
+          fmt::format("model '{}' scores documents for a query: ask it to rerank",
+                      plan.engine->name()),
+          "model");
+    }
     if (input.second) {
       PENSTOCK_RETURN_IF_ERROR(CheckBytes(*input.second, item.field, options));
       item.second = *input.second;

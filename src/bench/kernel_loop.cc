@@ -27,6 +27,12 @@ Expected<std::unique_ptr<KernelLoop>> KernelLoop::Load(const std::string& path, 
   PENSTOCK_ASSIGN_OR_RETURN(loop->backend_, NewCpuBackend({.threads = threads}));
   loop->backend_name_ = loop->backend_->name();
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
+  if (folder.decoder) {
+    return Status::Unsupported(
+        "the kernels measured here are those of encoders; this model is a "
+        "decoder",
+        "model");
+  }
   PENSTOCK_ASSIGN_OR_RETURN(loop->model_, EncoderModel::Load(folder, loop->backend_.get(),
                                                              loop->backend_->preferred_dtype()));
   loop->session_ = std::make_unique<EncoderSession>(loop->model_.get());

@@ -317,8 +317,9 @@ TEST(ModelReference, AFileIsAModelIfItsFirstBytesSayGguf) {
 }
 
 TEST(WantedFiles, OnlyWhatIsRead) {
-  for (const char* file : {"config.json", "1_Pooling/config.json", "2_Dense/model.safetensors",
-                           "10_Dense/config.json"}) {
+  for (const char* file :
+       {"config.json", "1_Pooling/config.json", "2_Dense/model.safetensors", "10_Dense/config.json",
+        "chat_template.jinja", "1_LogitScore/config.json"}) {
     EXPECT_TRUE(IsWantedFile(file)) << file;
   }
   for (const char* file :
