@@ -11,6 +11,13 @@
 
 namespace penstock {
 
+namespace {
+
+// Others that were seen at the gate are expected to come again for so long.
+constexpr std::chrono::seconds kSharedFor{1};
+
+}  // namespace
+
 struct DecoderRunner::Memory {
   Memory(std::unique_ptr<StepRun> step_run, std::unique_ptr<ProgramRun> head_run, int32_t row_count,
          int32_t blocks, int32_t cached, int32_t context)
@@ -71,13 +78,16 @@ class DecoderRunner::BatchRun {
     for (Piece& piece : pieces_) piece.sequence->Release();
   }
 
-  Status Run() {
-    while (next_ < batch_.sequences() || !pieces_.empty()) {
-      PENSTOCK_RETURN_IF_ERROR(FillStep());
+  // Others are let in between steps.
+  Status Run(BatchPause* pause, Clock::time_point* shared_until) {
+    while (true) {
+      const bool shared = model_.causal() && Clock::now() < *shared_until;
+      PENSTOCK_RETURN_IF_ERROR(FillStep(shared ? kSharedRows : memory_.rows));
       PENSTOCK_RETURN_IF_ERROR(RunStep());
       PENSTOCK_RETURN_IF_ERROR(Deliver());
+      if (next_ == batch_.sequences() && pieces_.empty()) return Status::Ok();
+      if (pause != nullptr && pause->Pause()) *shared_until = Clock::now() + kSharedFor;
     }
-    return Status::Ok();
   }
   uint64_t cached_tokens() const { return cached_tokens_; }
 
@@ -97,8 +107,8 @@ class DecoderRunner::BatchRun {
 
   // The sequence that goes on, if there is one, then whole ones as they fit; or, alone, the
   // beginning of one that fits no step.
-  Status FillStep() {
-    int32_t room = memory_.rows;
+  Status FillStep(int32_t room) {
+    room = std::min(room, memory_.rows);
     if (!pieces_.empty()) {
       PENSTOCK_RETURN_IF_ERROR(Plan(&pieces_[0], room));
       room -= pieces_[0].rows;
@@ -294,7 +304,7 @@ Status DecoderRunner::Run(const PackedBatch& batch, EncoderOutput output,
     Status status;
     {
       BatchRun run(*model_, memory_.get(), batch, output, sinks);
-      status = run.Run();
+      status = run.Run(pause(), &shared_until_);
       cached_tokens_.fetch_add(run.cached_tokens(), std::memory_order_relaxed);
     }
     memory_->Trim();

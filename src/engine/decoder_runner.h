@@ -8,6 +8,9 @@
 // (tensor/step.h). A model that attends in both directions takes a sequence in one step, and keeps
 // nothing.
 //
+// Between steps other engines may have the processor (BatchPause); while they use it, steps are of
+// kSharedRows, so that none waits long.
+//
 // Cache, activations and head are made by the first batch, and go back with ReleaseMemory.
 #pragma once
 
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "common/dtype.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
@@ -33,6 +37,7 @@ namespace penstock {
 class DecoderRunner final : public EncoderRunner {
  public:
   static constexpr int32_t kRows = 512;
+  static constexpr int32_t kSharedRows = 64;
   // Of keys and values that no sequence uses any more.
   static constexpr int64_t kCachedBytesMax = int64_t{128} << 20;
 
@@ -63,6 +68,7 @@ class DecoderRunner final : public EncoderRunner {
   // Taken once a batch; another thread has it only to release memory.
   mutable std::mutex mutex_;
   std::unique_ptr<Memory> memory_;
+  Clock::time_point shared_until_;  // others were seen at the gate
   std::atomic<uint64_t> held_bytes_{0};
   std::atomic<uint64_t> cached_tokens_{0};
 };

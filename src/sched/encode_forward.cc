@@ -75,7 +75,9 @@ void EncodeForward::Run(EncodeBatch* batch, size_t runner, Priority priority, En
   BatchTimestamps timestamps;
   timestamps.sealed = sealed;
   timestamps.forward = executors->Now();
+  runners_[runner]->SetPause(turn);
   RunRows(batch, 0, batch->rows(), runner, output, *executors);
+  runners_[runner]->SetPause(nullptr);
   timestamps.done = turn->ForwardDone();
   executors->RanAt(timestamps.done);
   Observe(*batch, priority, timestamps);

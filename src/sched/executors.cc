@@ -95,11 +95,42 @@ GateDemand Executors::Demand() const { return DemandBeside(false); }
 Clock::time_point BatchTurn::ForwardDone() {
   ended_ = true;
   const Clock::time_point now = executors_->Now();
-  const Clock::duration took = now - began_;
-  executors_->metrics_->classes[static_cast<size_t>(turn_->priority())].gate_turn->Observe(
-      Seconds(took));
-  turn_->End(std::max<int64_t>(1, std::chrono::nanoseconds(took).count()), More());
+  End(std::max(now - began_, Clock::duration(1)));
   return now;
+}
+
+void BatchTurn::End(std::chrono::nanoseconds took) {
+  if (took.count() > 0) {
+    executors_->metrics_->classes[static_cast<size_t>(rest_.priority)].gate_turn->Observe(
+        Seconds(took));
+  }
+  if (!paused_turn_) return turn_->End(took.count(), More());
+  paused_turn_->End(took.count(), {});
+  paused_turn_->Drop();
+}
+
+bool BatchTurn::Pause() {
+  if (executors_->options_.manual || executors_->gate_->waiting() == 0) return false;
+  const Clock::time_point left = executors_->Now();
+  const std::chrono::nanoseconds took = std::max(left - began_, Clock::duration(1));
+  if (paused_turn_) {
+    End(took);
+  } else {
+    // Nothing else of this thread can run before the batch is done.
+    executors_->metrics_->classes[static_cast<size_t>(rest_.priority)].gate_turn->Observe(
+        Seconds(took));
+    turn_->End(took.count(), {});
+    turn_->Drop();
+    paused_turn_.emplace(executors_->gate_, &rest_);
+  }
+  ComputeGate::Answer answer = paused_turn_->Ask();
+  while (answer != ComputeGate::Answer::kGranted) {
+    answer = answer == ComputeGate::Answer::kWaits ? paused_turn_->Wait() : paused_turn_->Ask();
+  }
+  began_ = executors_->Now();
+  executors_->metrics_->classes[static_cast<size_t>(rest_.priority)].gate_wait->Observe(
+      Seconds(began_ - left));
+  return true;
 }
 
 bool Executors::TakeTurn(Turn* turn, Clock::time_point* now) {

@@ -29,6 +29,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -37,6 +38,7 @@
 #include "common/request_context.h"
 #include "sched/scheduler_metrics.h"
 #include "tensor/compute_gate.h"
+#include "tensor/encoder_runner.h"
 
 namespace penstock {
 
@@ -182,23 +184,43 @@ class Executors : private GateClient {
 };
 
 // The granted turn of one batch: ends with its forward pass, or when this is destroyed.
-class BatchTurn {
+//
+// A batch in parts may pause: the turn ends, and one of the same class is taken at the gate's order
+// for the parts that follow, in the name of this batch alone, for its engine's queues may be empty.
+class BatchTurn final : public BatchPause {
  public:
-  ~BatchTurn() {
-    if (!ended_) turn_->End(0, More());
+  ~BatchTurn() override {
+    if (!ended_) End(std::chrono::nanoseconds(0));
   }
   BatchTurn(const BatchTurn&) = delete;
   BatchTurn& operator=(const BatchTurn&) = delete;
 
   // Ends the turn and returns the time; once.
   Clock::time_point ForwardDone();
+  // Not in manual mode.
+  bool Pause() override;
 
  private:
   friend class Executors;
   // `permit`: null for a leader, which runs nothing else.
   BatchTurn(const Executors* executors, ComputeGate::Turn* turn, const Executors::Permit* permit,
             Clock::time_point began)
-      : executors_(executors), turn_(turn), permit_(permit), began_(began) {}
+      : executors_(executors),
+        turn_(turn),
+        permit_(permit),
+        began_(began),
+        rest_(turn->priority()) {}
+  // What is left of a batch, as the gate sees it.
+  struct Rest final : GateClient {
+    explicit Rest(Priority of) : priority(of) {}
+    GateDemand Demand() const override {
+      const bool bulk = priority == Priority::kBulk;
+      return {.interactive = !bulk, .bulk = bulk, .bulk_pending = bulk};
+    }
+    const Priority priority;
+  };
+  // The turn that is held.
+  void End(std::chrono::nanoseconds took);
   GateDemand More() const {
     return permit_ == nullptr ? GateDemand{} : executors_->DemandBeside(permit_->counted());
   }
@@ -206,7 +228,9 @@ class BatchTurn {
   const Executors* const executors_;
   ComputeGate::Turn* const turn_;
   const Executors::Permit* const permit_;
-  const Clock::time_point began_;
+  Clock::time_point began_;
+  Rest rest_;
+  std::optional<ComputeGate::Turn> paused_turn_;  // since the first pause
   bool ended_ = false;
 };
 

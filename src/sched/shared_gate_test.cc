@@ -143,6 +143,68 @@ TEST_F(SharedGate, ABatchGrowsWhileItsModelWaitsAndInteractiveGoesFirst) {
               HasSubstr("penstock_gate_wait_seconds_count{model=\"b\",class=\"interactive\"} 1\n"));
 }
 
+// A batch in parts: each enters the processor, and others are let in between.
+class PartsRunner final : public EncoderRunner {
+ public:
+  PartsRunner(Processor* processor, int parts) : processor_(processor), parts_(parts) {}
+  int32_t OutputWidth(EncoderOutput output) const override {
+    return output == EncoderOutput::kPooled ? 1 : 0;
+  }
+  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+    for (int part = 0; part < parts_; ++part) {
+      processor_->Enter(batch.ids[0]);
+      if (part + 1 < parts_ && pause() != nullptr) pauses_ += pause()->Pause();
+    }
+    for (size_t s = 0; s < batch.sequences(); ++s) {
+      *sinks[s] = static_cast<float>(batch.ids[static_cast<size_t>(batch.offsets[s])]);
+    }
+    return Status::Ok();
+  }
+  int pauses() const { return pauses_; }
+
+ private:
+  Processor* const processor_;
+  const int parts_;
+  std::atomic<int> pauses_{0};
+};
+
+TEST_F(SharedGate, ALongBatchLetsOthersIn) {
+  for (const Priority priority : {Priority::kInteractive, Priority::kBulk}) {
+    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    auto owned = std::make_unique<PartsRunner>(&processor_, 3);
+    PartsRunner* const parts = owned.get();
+    runners.push_back(std::move(owned));
+    EncoderSchedulerOptions options{.max_batch_tokens = 16, .model = "long"};
+    options.gate = &processor_.gate;
+    auto a = std::make_unique<EncoderScheduler>(std::move(runners), options, &metrics_);
+    auto b = Make(1, "b");
+    const size_t before = processor_.order().size();
+    processor_.SetShut(true);
+    auto slow = Submit(a.get(), 1, priority);
+    processor_.AwaitBatches(before + 1);
+    auto quick = Submit(b.get(), 2);
+    while (processor_.gate.waiting() == 0) std::this_thread::yield();
+    processor_.SetShut(false);
+    EXPECT_TRUE(quick.get().ok());
+    EXPECT_TRUE(slow.get().ok());
+    const std::vector<int32_t> all = processor_.order();
+    EXPECT_EQ(std::vector<int32_t>(all.begin() + static_cast<ptrdiff_t>(before), all.end()),
+              (std::vector<int32_t>{1, 2, 1, 1}));
+    EXPECT_EQ(parts->pauses(), 1);
+    // Work for both goes on as before.
+    for (int i = 0; i < 20; ++i) {
+      auto one = Submit(a.get(), 3, priority);
+      auto other = Submit(b.get(), 4);
+      EXPECT_TRUE(one.get().ok());
+      EXPECT_TRUE(other.get().ok());
+    }
+    a->Stop();
+    b->Stop();
+    EXPECT_EQ(processor_.gate.taken(), 0u);
+    EXPECT_EQ(processor_.gate.waiting(), 0u);
+  }
+}
+
 TEST_F(SharedGate, AJobThatMayLeadDoesNotWaitForAnotherModel) {
   auto a = Make(1, "a"), b = Make(1, "b");
   processor_.SetShut(true);

@@ -17,6 +17,14 @@ enum class EncoderOutput {
 };
 inline constexpr size_t kEncoderOutputs = 3;
 
+// Lets other engines have the processor between the parts of a long batch.
+class BatchPause {
+ public:
+  virtual ~BatchPause() = default;
+  // Returns when it is the batch's turn again; true: others had one.
+  virtual bool Pause() = 0;
+};
+
 // Run is used by one thread at a time; the rest may be called from any thread at any time. An
 // exception of Run fails the batch, as an error does; the runner must be able to go on with the
 // next.
@@ -29,6 +37,10 @@ class EncoderRunner {
   virtual Status Run(const PackedBatch& batch, EncoderOutput output,
                      std::span<float* const> sinks) = 0;
 
+  // Of the batches to come: a runner whose batches may take long asks it between their parts; null:
+  // there is none. By the thread that calls Run.
+  void SetPause(BatchPause* pause) { pause_ = pause; }
+
   // Binds the calling thread, which runs batches for as long as it lives, to its processors.
   virtual void PlaceExecutor() const {}
 
@@ -37,6 +49,12 @@ class EncoderRunner {
   // Gives it back and returns the number of bytes; during Run does nothing and returns 0. The next
   // Run allocates again. For a model that has been idle for a while.
   virtual uint64_t ReleaseMemory() { return 0; }
+
+ protected:
+  BatchPause* pause() const { return pause_; }
+
+ private:
+  BatchPause* pause_ = nullptr;
 };
 
 }  // namespace penstock
