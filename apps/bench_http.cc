@@ -249,6 +249,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
     }
   } else {
     std::vector<std::string> words = {"--model", flags.model, "--log-level", "warn"};
+    if (flags.chat.chat) words.insert(words.end(), {"--slow-request-ms", "0"});
     words.insert(words.end(), flags.server_flags.begin(), flags.server_flags.end());
     auto started = ServerProcess::Start(words);
     if (!started.ok()) return line.Fail(started.status());

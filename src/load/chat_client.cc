@@ -34,6 +34,7 @@ void ChatClient::Start(ChatTurn turn) {
 }
 
 void ChatClient::Write() {
+  turn_.sent = Clock::now();
   link_->Write(std::move(turn_.bytes), [this, link = link_](const HttpLink::ErrorCode& ec) {
     if (link != link_) return;
     if (ec) return Finish(Outcome::kLost);

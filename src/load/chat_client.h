@@ -21,7 +21,7 @@ struct ChatTurn {
   using Clock = std::chrono::steady_clock;
 
   std::string bytes;
-  Clock::time_point intended;
+  Clock::time_point intended, sent;
   bool with_timeout = false;
   bool measured = false;
   bool slow = false;

@@ -246,6 +246,11 @@ void ChatRun::CountWhole(const ChatTurn& turn) {
 void ChatRun::CountAnswer(const ChatTurn& turn) {
   ++result_.by_status[turn.status];
   if (turn.status == 429 && !turn.retry_after) ++result_.no_retry_after;
+  if (turn.with_timeout && !turn.slow) {
+    result_.deadline_over_ms_max =
+        std::max(result_.deadline_over_ms_max,
+                 Ms(Clock::now() - turn.sent) - static_cast<double>(load_.request.timeout_ms));
+  }
   int error = 0;
   if (turn.status != 200) {
     error = turn.status;

@@ -73,6 +73,8 @@ struct ChatResult {
   uint64_t no_retry_after = 0;        // answers 429 without Retry-After
   // Answers 503, or error events, to requests without a deadline.
   uint64_t expired_without_deadline = 0;
+  // Latest end of an answer after its deadline; slow readers left out.
+  double deadline_over_ms_max = 0;
   double client_cpu_s = 0;  // this thread's, in the window
   double server_cpu_s = 0;  // the server process's, in the window
 
