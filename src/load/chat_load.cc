@@ -162,8 +162,9 @@ void ChatRun::Issue(ChatClient* client, Clock::time_point intended) {
   ++issued_;
   ++outstanding_;
   ChatTurn turn;
-  turn.with_timeout = load_.request.timeout_ms > 0 && Uniform() < load_.timeout_share;
   turn.slow = load_.slow_share > 0 && Uniform() < load_.slow_share;
+  // A deadline is for the whole answer: one who reads slowly would miss it by that alone.
+  turn.with_timeout = !turn.slow && load_.request.timeout_ms > 0 && Uniform() < load_.timeout_share;
   auto request = requests_.Next(turn.with_timeout, turn.slow);
   if (load_.leave_share > 0 && Uniform() < load_.leave_share) {
     if (Uniform() < 0.5) {
@@ -246,7 +247,7 @@ void ChatRun::CountWhole(const ChatTurn& turn) {
 void ChatRun::CountAnswer(const ChatTurn& turn) {
   ++result_.by_status[turn.status];
   if (turn.status == 429 && !turn.retry_after) ++result_.no_retry_after;
-  if (turn.with_timeout && !turn.slow) {
+  if (turn.with_timeout) {
     result_.deadline_over_ms_max =
         std::max(result_.deadline_over_ms_max,
                  Ms(Clock::now() - turn.sent) - static_cast<double>(load_.request.timeout_ms));

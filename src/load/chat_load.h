@@ -36,11 +36,12 @@ struct ChatLoad {
   double rate = 0;  // requests/s, Poisson; 0 = closed loop
   ChatRequestOptions request;
   PromptScale scale;
-  double timeout_share = 1;        // share of the requests that carry request.timeout_ms
-  double leave_share = 0;          // share of the clients that close the connection before the end:
-  double leave_ms_max = 100;       // half of them at a random moment, half after a random token
-  double slow_share = 0;           // share of the clients that read slowly, from a small window,
-  double slow_bytes_per_s = 8192;  // and ask for the probabilities of many tokens
+  double timeout_share =
+      1;  // share of the requests that carry request.timeout_ms; slow readers have none
+  double leave_share = 0;     // share of the clients that close the connection before the end:
+  double leave_ms_max = 100;  // half of them at a random moment, half after a random token
+  double slow_share = 0;      // share of the clients that read slowly, from a small window,
+  double slow_bytes_per_s = 16'384;  // and ask for the probabilities of many tokens
   Goodput goodput;
   uint64_t seed = 1;
 };
@@ -73,7 +74,7 @@ struct ChatResult {
   uint64_t no_retry_after = 0;        // answers 429 without Retry-After
   // Answers 503, or error events, to requests without a deadline.
   uint64_t expired_without_deadline = 0;
-  // Latest end of an answer after its deadline; slow readers left out.
+  // Latest end of an answer after its deadline.
   double deadline_over_ms_max = 0;
   double client_cpu_s = 0;  // this thread's, in the window
   double server_cpu_s = 0;  // the server process's, in the window
