@@ -29,6 +29,8 @@ const std::vector<Command>& Benchmarks() {
       {"generate", "Prompts and tokens a second of a decoder", RunBenchGenerate},
       {"chat", "Many texts at once beside one; second turns; running texts beside long prompts",
        RunBenchChat},
+      {"chat-http", "A stream of text over HTTP beside the model alone, and beside bulk embeddings",
+       RunBenchChatHttp},
       {"kernels", "Share of the processor's peak the kernels use, beside oneDNN", RunBenchKernels},
       {"http", "A server under load: rates and latencies", RunBenchHttp},
       {"saturation",

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "bench_http_chat.h"
 #include "command_line.h"
 #include "commands.h"
 #include "load/http_sweep.h"
@@ -14,6 +15,7 @@ namespace {
 
 struct HttpFlags {
   HttpSweepOptions sweep;
+  ChatLoadFlags chat;
   std::string url;
   std::string model;
   std::vector<std::string> server_flags;
@@ -188,6 +190,23 @@ Status ParseUrl(const std::string& url, HttpTarget* target) {
   return Status::Ok();
 }
 
+// The same load, of text.
+Status RunChat(HttpFlags* flags, BenchRecords* records) {
+  const HttpSweepOptions& sweep = flags->sweep;
+  ChatSweepOptions chat;
+  chat.load = flags->chat.load;
+  chat.load.seed = sweep.load.seed;
+  chat.load.request.model = sweep.load.model;
+  chat.load.request.priority = sweep.load.priority;
+  chat.load.request.timeout_ms = sweep.load.timeout_ms;
+  chat.target = sweep.target;
+  chat.concurrencies = sweep.concurrencies;
+  chat.rates = sweep.rates;
+  chat.window = sweep.window;
+  chat.allow_errors = sweep.allow_errors;
+  return RunChatSweep(chat, records);
+}
+
 }  // namespace
 
 int RunBenchHttp(const std::vector<std::string>& args) {
@@ -195,14 +214,21 @@ int RunBenchHttp(const std::vector<std::string>& args) {
       "bench http",
       "Put a server under load and measure rates and latencies. Latency counts from the moment\n"
       "a request was to be sent. Processors are processor seconds a second, of the client and, if\n"
-      "its process is known, of the server. Exits with 1 if a request was lost or refused.",
+      "its process is known, of the server. Exits with 1 if a request was lost or refused.\n"
+      "With --chat: streams of generated text.",
       "  penstock bench http --url http://127.0.0.1:8080 --concurrency 1,4,16 --batch 1,8\n"
       "  penstock bench http --model MODEL --rate 50,100,200 --plot latency.svg\n"
-      "  penstock bench http --model MODEL --rate 20 --background-concurrency 8\n");
+      "  penstock bench http --model MODEL --rate 20 --background-concurrency 8\n"
+      "  penstock bench http --model model.gguf --chat --concurrency 1,8 --prompt-tokens 512 "
+      "--goodput ttft:1000,itl:50\n");
   HttpFlags flags;
   AddTargetFlags(&line.app(), &flags);
   AddLoadFlags(&line.app(), &flags);
   AddRunFlags(&line.app(), &flags);
+  AddChatLoadFlags(&line.app(),
+                   {"--batch", "--burst", "--background-concurrency", "--background-batch",
+                    "--route", "--encoding-format", "--texts", "--lengths", "--plot"},
+                   &flags.chat);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.url.empty() == flags.model.empty()) {
     return line.FailUsage("give either --url or --model");
@@ -210,6 +236,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
   auto lengths = LengthSpec::Parse(flags.lengths);
   if (!lengths.ok()) return line.FailUsage("--lengths: " + lengths.status().message());
   flags.sweep.lengths = *lengths;
+  if (const Status chat = flags.chat.Read(); !chat.ok()) return line.FailUsage(chat.message());
   // Connections are to be no limit on what arrives, unless one is asked for.
   if (!flags.sweep.rates.empty() && line.app().count("--concurrency") == 0) {
     flags.sweep.concurrencies = {1000};
@@ -222,6 +249,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
     }
   } else {
     std::vector<std::string> words = {"--model", flags.model, "--log-level", "warn"};
+    if (flags.chat.chat) words.insert(words.end(), {"--slow-request-ms", "0"});
     words.insert(words.end(), flags.server_flags.begin(), flags.server_flags.end());
     auto started = ServerProcess::Start(words);
     if (!started.ok()) return line.Fail(started.status());
@@ -232,7 +260,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
     flags.sweep.window.server_pid = server->pid();
   }
   BenchRecords records;
-  Status status = RunHttpSweep(flags.sweep, &records);
+  Status status = flags.chat.chat ? RunChat(&flags, &records) : RunHttpSweep(flags.sweep, &records);
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }

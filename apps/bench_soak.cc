@@ -42,7 +42,8 @@ void AddLoadFlags(CLI::App* app, SoakOptions* options, std::string* lengths) {
                   "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
       ->type_name("SPEC")
       ->group(load);
-  app->add_option("--timeout-ms", options->timeout_ms, "Deadline of half the requests.")
+  app->add_option("--timeout-ms", options->timeout_ms,
+                  "Deadline of half the requests; with --chat 5000.")
       ->check(CLI::Range(int64_t{1}, int64_t{86'400'000}))
       ->type_name("MS")
       ->group(load);
@@ -83,6 +84,58 @@ void AddHostileFlags(CLI::App* app, SoakOptions* options) {
       ->group(hostile);
 }
 
+struct ChatTokens {
+  std::string prompt = "32-256";
+  std::string output = "16-96";
+};
+
+void AddChatFlags(CLI::App* app, SoakOptions* options, ChatTokens* tokens) {
+  const std::string group = "Text generation";
+  auto* const chat =
+      app->add_flag("--chat", options->chat,
+                    "Streams of text from a model that generates it. --overload is of the rate at "
+                    "which 16 clients get theirs.")
+          ->group(group);
+  for (const char* other : {"--hostile", "--bulk-batch", "--interactive-share", "--lengths"}) {
+    chat->excludes(app->get_option(other));
+  }
+  app->add_option("--prompt-tokens", tokens->prompt, "Tokens of a prompt: N or MIN-MAX.")
+      ->needs(chat)
+      ->type_name("N[-MAX]")
+      ->group(group);
+  app->add_option("--output-tokens", tokens->output, "Tokens of a text: N or MIN-MAX.")
+      ->needs(chat)
+      ->type_name("N[-MAX]")
+      ->group(group);
+  app->add_option("--slow-share", options->slow_share,
+                  "Share of the clients that read slowly, from a small window, events of "
+                  "kilobytes.")
+      ->check(CLI::Range(0.0, 1.0))
+      ->needs(chat)
+      ->type_name("SHARE")
+      ->group(group);
+  app->add_option("--warmup", options->warmup_s, "Seconds of overload before memory is judged.")
+      ->check(CLI::Range(0.1, 1e6))
+      ->needs(chat)
+      ->type_name("S")
+      ->group(group);
+}
+
+// What differs from the defaults of embeddings.
+Status ReadChatFlags(const CLI::App& app, const ChatTokens& tokens, SoakOptions* options) {
+  auto prompt = TokenRange::Parse(tokens.prompt);
+  if (!prompt.ok()) return prompt.status().Annotate("--prompt-tokens");
+  auto output = TokenRange::Parse(tokens.output);
+  if (!output.ok()) return output.status().Annotate("--output-tokens");
+  options->prompt_tokens = *prompt;
+  options->output_tokens = *output;
+  if (app.count("--timeout-ms") == 0) options->timeout_ms = SoakOptions::kChatTimeoutMs;
+  if (app.count("--livez-p999-ms-max") == 0) {
+    options->livez_p999_ms_max = SoakOptions::kChatLivezP999Ms;
+  }
+  return Status::Ok();
+}
+
 void AddLimitFlags(CLI::App* app, SoakOptions* options) {
   const std::string limits = "Limits";
   app->add_option("--livez-ms-max", options->livez_ms_max,
@@ -100,7 +153,8 @@ void AddLimitFlags(CLI::App* app, SoakOptions* options) {
       ->type_name("MS")
       ->group(limits);
   app->add_option("--livez-p999-ms-max", options->livez_p999_ms_max,
-                  "With --hostile: p99.9 of /livez; not judged where other programs are busy.")
+                  "With --hostile: p99.9 of /livez; with --chat too, 10 there; not judged where "
+                  "other programs are busy.")
       ->type_name("MS")
       ->group(limits);
   app->add_option("--p99-ratio-max", options->p99_ratio_max,
@@ -133,12 +187,15 @@ int RunBenchSoak(const std::vector<std::string>& args) {
       "refused or expired, memory\nbounded, /livez prompt, counters right. Starts a "
       "server of its own; fails if anything fails.",
       "  penstock bench soak --model MODEL --duration 600\n"
-      "  penstock bench soak --model MODEL --hostile --duration 120 --json soak.json\n");
+      "  penstock bench soak --model MODEL --hostile --duration 120 --json soak.json\n"
+      "  penstock bench soak --model model.gguf --chat --duration 600\n");
   SoakOptions options;
   std::string lengths = "lognormal:64,0.8,4,250";
   std::string json_file;
   AddLoadFlags(&line.app(), &options, &lengths);
   AddHostileFlags(&line.app(), &options);
+  ChatTokens tokens;
+  AddChatFlags(&line.app(), &options, &tokens);
   AddLimitFlags(&line.app(), &options);
   line.app()
       .add_option("--json", json_file, "File for the records, a JSON object a line.")
@@ -148,6 +205,10 @@ int RunBenchSoak(const std::vector<std::string>& args) {
   auto spec = LengthSpec::Parse(lengths);
   if (!spec.ok()) return line.FailUsage("--lengths: " + spec.status().message());
   options.lengths = *spec;
+  if (options.chat) {
+    const Status chat = ReadChatFlags(line.app(), tokens, &options);
+    if (!chat.ok()) return line.FailUsage(chat.message());
+  }
   if (options.hostile && options.overload <= SoakOptions::kInteractiveOfCapacity) {
     return line.FailUsage("--overload: with --hostile it must be more than 0.4");
   }

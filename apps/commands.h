@@ -30,6 +30,7 @@ int RunDoctor(const std::vector<std::string>& args);
 int RunBench(const std::vector<std::string>& args);
 int RunBenchKernels(const std::vector<std::string>& args);
 int RunBenchChat(const std::vector<std::string>& args);
+int RunBenchChatHttp(const std::vector<std::string>& args);
 int RunBenchGenerate(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
 int RunBenchSaturation(const std::vector<std::string>& args);

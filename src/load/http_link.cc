@@ -1,5 +1,7 @@
 #include "load/http_link.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/write.hpp>
@@ -30,11 +32,41 @@ Expected<std::unique_ptr<ssl::context>> MakeTlsContext(const HttpTarget& target)
   return context;
 }
 
+Expected<asio::ip::tcp::endpoint> ResolveTarget(const HttpTarget& target,
+                                                asio::io_context* context) {
+  HttpLink::ErrorCode ec;
+  asio::ip::tcp::resolver resolver(*context);
+  const auto found = resolver.resolve(target.host, std::to_string(target.port),
+                                      asio::ip::tcp::resolver::numeric_service, ec);
+  if (ec || found.empty()) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("cannot find host {}: {}", target.host, ec.message()));
+  }
+  return found.begin()->endpoint();
+}
+
+Status CheckReachable(const HttpTarget& target, const asio::ip::tcp::endpoint& endpoint,
+                      asio::io_context* context, ssl::context* tls) {
+  HttpLink::ErrorCode result;
+  const auto link = std::make_shared<HttpLink>(context, tls);
+  link->Connect(endpoint, target.host, [&result](const HttpLink::ErrorCode& ec) { result = ec; });
+  context->run();
+  context->restart();
+  if (!result) return Status::Ok();
+  return {StatusCode::kUnavailable, UrlOf(target) + ": " + result.message()};
+}
+
 HttpLink::HttpLink(asio::io_context* context, ssl::context* tls) : socket_(*context) {
   if (tls != nullptr) tls_.emplace(socket_, *tls);
 }
 
-void HttpLink::Connect(const Tcp::endpoint& endpoint, const std::string& host, Done done) {
+void HttpLink::Connect(const Tcp::endpoint& endpoint, const std::string& host, Done done,
+                       int receive_buffer) {
+  if (receive_buffer > 0) {  // before the connection, or its window is agreed on already
+    ErrorCode ignored;
+    socket_.open(endpoint.protocol(), ignored);
+    socket_.set_option(asio::socket_base::receive_buffer_size(receive_buffer), ignored);
+  }
   socket_.async_connect(endpoint, [this, self = shared_from_this(), host,
                                    done = std::move(done)](const ErrorCode& ec) mutable {
     if (ec) return done(ec);
@@ -61,6 +93,26 @@ void HttpLink::Write(std::string bytes, Done done) {
     asio::async_write(socket_, buffer, std::move(written));
   }
 }
+
+void HttpLink::BeginAnswer() {
+  parser_.emplace();
+  parser_->body_limit(kAnswerBytesMax);
+  // An eager parser keeps what it has until the size of the next chunk is whole.
+  parser_->eager(false);
+}
+
+void HttpLink::ReadPart(Done done) {
+  auto read = [self = shared_from_this(), done = std::move(done)](const ErrorCode& ec, size_t) {
+    done(ec);
+  };
+  if (tls_) {
+    boost::beast::http::async_read_some(*tls_, buffer_, *parser_, std::move(read));
+  } else {
+    boost::beast::http::async_read_some(socket_, buffer_, *parser_, std::move(read));
+  }
+}
+
+std::string HttpLink::TakeBody() { return std::exchange(parser_->get().body(), {}); }
 
 void HttpLink::Read(Done done) {
   parser_.emplace();

@@ -23,6 +23,14 @@ namespace penstock {
 // ca_file cannot be used.
 Expected<std::unique_ptr<boost::asio::ssl::context>> MakeTlsContext(const HttpTarget& target);
 
+// kUnavailable: the host has no address.
+Expected<boost::asio::ip::tcp::endpoint> ResolveTarget(const HttpTarget& target,
+                                                       boost::asio::io_context* context);
+// A missing server, or one with another certificate, would give a table of failures. Runs `context`
+// until it knows, and restarts it. kUnavailable: no connection.
+Status CheckReachable(const HttpTarget& target, const boost::asio::ip::tcp::endpoint& endpoint,
+                      boost::asio::io_context* context, boost::asio::ssl::context* tls);
+
 // Operations keep their link alive, so a link may be dropped during one: that ends with an error.
 // One operation at a time.
 class HttpLink : public std::enable_shared_from_this<HttpLink> {
@@ -36,11 +44,21 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   HttpLink(boost::asio::io_context* context, boost::asio::ssl::context* tls);
 
   // `host`: the name that the certificate must have.
-  void Connect(const boost::asio::ip::tcp::endpoint& endpoint, const std::string& host, Done done);
+  // `receive_buffer`: bytes that the kernel holds for a client that reads slowly; 0 = its choice.
+  void Connect(const boost::asio::ip::tcp::endpoint& endpoint, const std::string& host, Done done,
+               int receive_buffer = 0);
   void Write(std::string bytes, Done done);
+  // A whole answer.
   void Read(Done done);
+  // An answer as it comes: ReadPart again and again, until answer_done(). TakeBody: the bytes of
+  // the body that have come since the last call.
+  void BeginAnswer();
+  void ReadPart(Done done);
+  bool answer_done() const { return parser_->is_done(); }
+  bool has_head() const { return parser_->is_header_done(); }
+  std::string TakeBody();
   void Close();
-  // Of the last Read.
+  // Of the last answer.
   const Response& response() const { return parser_->get(); }
   bool keep_alive() const { return parser_->keep_alive(); }
 

@@ -38,18 +38,6 @@ Clock::duration Seconds(double s) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
 }
 
-Expected<tcp::endpoint> Resolve(const HttpTarget& target, asio::io_context* context) {
-  error_code ec;
-  tcp::resolver resolver(*context);
-  const auto found = resolver.resolve(target.host, std::to_string(target.port),
-                                      tcp::resolver::numeric_service, ec);
-  if (ec || found.empty()) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("cannot find host {}: {}", target.host, ec.message()));
-  }
-  return found.begin()->endpoint();
-}
-
 struct Request {
   WireRequest wire;
   Clock::time_point intended;
@@ -413,17 +401,6 @@ class Conductor {
   double server_cpu_s_ = 0;
 };
 
-// Checked first: a missing server, or one with another certificate, would give a table of failures.
-Status TryToConnect(Run* run) {
-  error_code result;
-  const auto link = std::make_shared<HttpLink>(&run->context, run->tls.get());
-  link->Connect(run->endpoint, run->target.host, [&result](const error_code& ec) { result = ec; });
-  run->context.run();
-  run->context.restart();
-  if (!result) return Status::Ok();
-  return {StatusCode::kUnavailable, UrlOf(run->target) + ": " + result.message()};
-}
-
 }  // namespace
 
 std::string AuthorityOf(const HttpTarget& target) {
@@ -441,9 +418,9 @@ Expected<HttpRunResult> RunHttpLoads(const HttpTarget& target, const std::vector
   for (const HttpLoad& load : loads) PENSTOCK_RETURN_IF_ERROR(CheckLoad(load));
   Run run;
   run.target = target;
-  PENSTOCK_ASSIGN_OR_RETURN(run.endpoint, Resolve(target, &run.context));
+  PENSTOCK_ASSIGN_OR_RETURN(run.endpoint, ResolveTarget(target, &run.context));
   PENSTOCK_ASSIGN_OR_RETURN(run.tls, MakeTlsContext(target));
-  PENSTOCK_RETURN_IF_ERROR(TryToConnect(&run));
+  PENSTOCK_RETURN_IF_ERROR(CheckReachable(target, run.endpoint, &run.context, run.tls.get()));
   run.window = window;
   run.begin = Clock::now() + Seconds(window.warmup_s);
   run.end = run.begin + Seconds(window.duration_s);
@@ -470,7 +447,7 @@ Expected<HttpRunResult> RunHttpLoads(const HttpTarget& target, const std::vector
 
 Expected<std::string> HttpGet(const HttpTarget& target, const std::string& path) {
   asio::io_context context{1};
-  PENSTOCK_ASSIGN_OR_RETURN(const tcp::endpoint endpoint, Resolve(target, &context));
+  PENSTOCK_ASSIGN_OR_RETURN(const tcp::endpoint endpoint, ResolveTarget(target, &context));
   tcp::socket socket(context);
   error_code ec;
   socket.connect(endpoint, ec);

@@ -131,14 +131,17 @@ Expected<TextSource> TextSource::FromFile(const std::string& path) {
 
 const std::string& TextSource::Next() {
   if (lines_ != nullptr) return (*lines_)[next_line_++ % lines_->size()];
-  const int32_t words = lengths_.Draw(&random_);
   made_.clear();
-  std::uniform_int_distribution<size_t> pick(0, std::size(kWords) - 1);
-  for (int32_t i = 0; i < words; ++i) {
-    if (i > 0) made_ += ' ';
-    made_ += kWords[pick(random_)];
-  }
+  AppendWords(lengths_.Draw(&random_), &random_, &made_);
   return made_;
+}
+
+void AppendWords(int32_t count, std::mt19937_64* random, std::string* text) {
+  std::uniform_int_distribution<size_t> pick(0, std::size(kWords) - 1);
+  for (int32_t i = 0; i < count; ++i) {
+    if (!text->empty()) *text += ' ';
+    *text += kWords[pick(*random)];
+  }
 }
 
 }  // namespace penstock

@@ -28,6 +28,9 @@ struct LengthSpec {
   int32_t Draw(std::mt19937_64* random) const;
 };
 
+// Common words, one after the other with spaces between.
+void AppendWords(int32_t count, std::mt19937_64* random, std::string* text);
+
 class TextSource {
  public:
   static constexpr size_t kFileBytesMax = size_t{1} << 30;

@@ -44,6 +44,7 @@ void JudgeHealth(const SoakOptions& options, const SoakPhase& phase, double memo
 
 Status RunSoak(const SoakOptions& options, BenchRecords* records) {
   if (options.hostile) return RunHostileSoak(options, records);
+  if (options.chat) return RunChatSoak(options, records);
   SoakRun soak(options, records);
   PENSTOCK_RETURN_IF_ERROR(soak.StartServer(options.duration_s, {}));
   PENSTOCK_ASSIGN_OR_RETURN(const double capacity, soak.MeasureCapacity());

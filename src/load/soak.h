@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "load/chat_request.h"
 #include "load/http_texts.h"
 #include "load/records.h"
 
@@ -36,6 +37,12 @@ struct SoakOptions {
   bool hostile = false;
   double hostile_rate = 40;  // requests a second, see HostileOptions
   std::string hostile_only;  // kinds whose name contains this
+  // Streams of text from a model that generates it, instead of embeddings; see RunChatSoak.
+  bool chat = false;
+  TokenRange prompt_tokens = {32, 256};
+  TokenRange output_tokens = {16, 96};
+  double slow_share = 0.1;  // of the clients, that read slowly
+  double warmup_s = 10;     // of overload, before memory is judged
   // Limits of the expectations.
   double livez_ms_max = 10;  // not judged where other programs are busy
   double deadline_over_ms_max = 250;
@@ -43,7 +50,7 @@ struct SoakOptions {
   // hostile clients kInflightMb and the token cache on top.
   std::optional<double> memory_growth_mb_max;
   // With hostile clients.
-  double livez_p999_ms_max = 20;  // not judged where other programs are busy
+  double livez_p999_ms_max = 20;  // also of chat; not judged where other programs are busy
   double p99_ratio_max = 1.5;     // of interactive requests; not judged where they are busy
   uint64_t interactive_refused_max = 0;
   uint64_t hostile_wrong_max = 0;
@@ -53,6 +60,9 @@ struct SoakOptions {
   // The default of the server's --max-inflight-bytes.
   static constexpr double kInflightMb = 512;
   static constexpr double kInteractiveOfCapacity = 0.4;
+  // Of chat, where nothing else is asked for.
+  static constexpr int64_t kChatTimeoutMs = 5000;
+  static constexpr double kChatLivezP999Ms = 10;
 };
 
 // kInternal: an expectation did not hold (the table, on stdout, says which). kUnavailable: the
@@ -61,5 +71,9 @@ Status RunSoak(const SoakOptions& options, BenchRecords* records);
 // The overload alone, then the same beside hostile clients, on one server. A server that ends
 // meanwhile is a failed expectation. Of RunSoak.
 Status RunHostileSoak(const SoakOptions& options, BenchRecords* records);
+
+// Streams of text at `overload` times the rate at which the server finishes them: a whole answer or
+// a refusal for each, the cache's blocks of those that left free again. Of RunSoak.
+Status RunChatSoak(const SoakOptions& options, BenchRecords* records);
 
 }  // namespace penstock

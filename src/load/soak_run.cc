@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <thread>
 
+#include "load/memory_watch.h"
 #include "load/process_stat.h"
 #include "load/prometheus_text.h"
 #include "load/table.h"
@@ -18,8 +18,6 @@ namespace {
 constexpr double kLivezIntervalMs = 20;
 // Many times the time in which the small queues empty.
 constexpr double kDrainS = 30;
-// Processors that other programs may take before the machine is too busy to judge milliseconds.
-constexpr double kOthersMax = 0.1;
 // Small, so that overload reaches them: requests, and tokens that wait.
 constexpr int kConcurrentRequests = 128;
 constexpr int kQueuedTokens = 65'536;
@@ -32,32 +30,9 @@ constexpr int kConnectionsMax = 2000;
 constexpr int kInteractiveClients = 32;
 constexpr const char* kRoute = "route=\"/v1/embeddings\"";
 
-// Looks at the server's memory ten times a second.
-class MemoryWatch {
- public:
-  explicit MemoryWatch(pid_t pid) : thread_([this, pid] { Watch(pid); }) {}
-  ~MemoryWatch() { Stop(); }
-  double Stop() {
-    stopping_ = true;
-    if (thread_.joinable()) thread_.join();
-    return bytes_max_;
-  }
-
- private:
-  void Watch(pid_t pid) {
-    while (!stopping_) {
-      bytes_max_ = std::max(bytes_max_, ProcessResidentBytes(pid));
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-  }
-  std::atomic<bool> stopping_{false};
-  double bytes_max_ = 0;  // of the thread, until it is joined
-  std::thread thread_;
-};
-
 }  // namespace
 
-bool SoakPhase::Quiet() const { return others <= kOthersMax; }
+bool SoakPhase::Quiet() const { return others <= SoakRun::kOthersMax; }
 
 SoakRun::SoakRun(const SoakOptions& options, BenchRecords* records)
     : options_(options),

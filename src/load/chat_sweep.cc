@@ -1,0 +1,133 @@
+#include "load/chat_sweep.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "load/table.h"
+
+namespace penstock {
+namespace {
+
+double PerSecond(uint64_t count, double seconds) { return static_cast<double>(count) / seconds; }
+
+double CachedPercent(const ChatResult& result) {
+  if (result.prompt_tokens == 0) return 0;
+  return 100 * static_cast<double>(result.cached_tokens) /
+         static_cast<double>(result.prompt_tokens);
+}
+
+class ChatSweep {
+ public:
+  ChatSweep(const ChatSweepOptions& options, BenchRecords* records)
+      : options_(options), records_(records), table_(Columns(options)) {}
+
+  Status Run() {
+    ChatLoad load = options_.load;
+    PENSTOCK_ASSIGN_OR_RETURN(load.scale, MeasurePromptScale(options_.target, load.request));
+    Status status;
+    const bool open = !options_.rates.empty();
+    const size_t rows = open ? options_.rates.size() : options_.concurrencies.size();
+    for (size_t i = 0; i < rows && status.ok(); ++i) {
+      load.concurrency = options_.concurrencies[open ? 0 : i];
+      load.rate = open ? options_.rates[i] : 0;
+      load.name = open ? fmt::format("rate={:g}", load.rate)
+                       : fmt::format("concurrency={}", load.concurrency);
+      // Another row's prompts would be in the cache.
+      load.seed = options_.load.seed + 1000 * i;
+      status = RunRow(load);
+    }
+    table_.Print();
+    PENSTOCK_RETURN_IF_ERROR(status);
+    return errors_;
+  }
+
+ private:
+  static std::vector<std::string> Columns(const ChatSweepOptions& options) {
+    std::vector<std::string> columns = {"load", "requests/s"};
+    if (options.load.goodput.any()) columns.push_back("goodput");
+    for (const char* name : {"tokens/s", "prompt tokens/s", "cached", "ttft p50 ms", "p95", "p99",
+                             "itl p50 ms", "p95", "p99", "e2el p50 ms", "p99", "client cpu"}) {
+      columns.emplace_back(name);
+    }
+    if (options.window.server_pid > 0) columns.push_back("server cpu");
+    columns.push_back("errors");
+    return columns;
+  }
+
+  Status RunRow(const ChatLoad& load) {
+    std::fprintf(stderr, "%s ...\n", load.name.c_str());
+    PENSTOCK_ASSIGN_OR_RETURN(const ChatResult result,
+                              RunChatLoad(options_.target, load, options_.window));
+    AddRow(load, result);
+    AddRecords(load, result);
+    if (result.whole == 0) {
+      return {StatusCode::kUnavailable,
+              load.name + ": no answer came whole in time (" + result.ErrorsText() + ")"};
+    }
+    if (!options_.allow_errors && errors_.ok() && result.ErrorCount() > 0) {
+      errors_ = {StatusCode::kUnavailable,
+                 load.name + ": not every answer came whole (" + result.ErrorsText() + ")"};
+    }
+    return Status::Ok();
+  }
+
+  void AddRow(const ChatLoad& load, const ChatResult& result) {
+    std::vector<std::string> cells = {load.name,
+                                      ShortNumber(PerSecond(result.whole, result.seconds))};
+    if (load.goodput.any()) cells.push_back(ShortNumber(PerSecond(result.good, result.seconds)));
+    cells.push_back(ShortNumber(PerSecond(result.tokens, result.seconds)));
+    cells.push_back(ShortNumber(PerSecond(result.prompt_tokens, result.seconds)));
+    cells.push_back(fmt::format("{:.0f} %", CachedPercent(result)));
+    for (const LatencyHistogram* times : {&result.first_token, &result.between_tokens}) {
+      for (const double share : {0.5, 0.95, 0.99}) {
+        cells.push_back(ShortNumber(times->PercentileMs(share)));
+      }
+    }
+    cells.push_back(ShortNumber(result.whole_answer.PercentileMs(0.5)));
+    cells.push_back(ShortNumber(result.whole_answer.PercentileMs(0.99)));
+    cells.push_back(fmt::format("{:.2f}", result.client_cpu_s / result.seconds));
+    if (options_.window.server_pid > 0) {
+      cells.push_back(fmt::format("{:.2f}", result.server_cpu_s / result.seconds));
+    }
+    cells.push_back(result.ErrorsText());
+    table_.AddRow(cells);
+  }
+
+  void AddRecords(const ChatLoad& load, const ChatResult& result) {
+    const auto add = [&](const char* what, double value, const char* unit) {
+      records_->Add(std::string("chat.http.") + what, value, unit, load.name);
+    };
+    add("requests_per_s", PerSecond(result.whole, result.seconds), "1/s");
+    if (load.goodput.any()) add("goodput_per_s", PerSecond(result.good, result.seconds), "1/s");
+    add("tokens_per_s", PerSecond(result.tokens, result.seconds), "1/s");
+    add("prompt_tokens_per_s", PerSecond(result.prompt_tokens, result.seconds), "1/s");
+    add("cached_percent", CachedPercent(result), "%");
+    add("ttft_p50_ms", result.first_token.PercentileMs(0.5), "ms");
+    add("ttft_p95_ms", result.first_token.PercentileMs(0.95), "ms");
+    add("ttft_p99_ms", result.first_token.PercentileMs(0.99), "ms");
+    add("itl_p50_ms", result.between_tokens.PercentileMs(0.5), "ms");
+    add("itl_p95_ms", result.between_tokens.PercentileMs(0.95), "ms");
+    add("itl_p99_ms", result.between_tokens.PercentileMs(0.99), "ms");
+    add("e2el_p50_ms", result.whole_answer.PercentileMs(0.5), "ms");
+    add("e2el_p99_ms", result.whole_answer.PercentileMs(0.99), "ms");
+    add("errors", static_cast<double>(result.ErrorCount()), "1");
+    add("client_processors", result.client_cpu_s / result.seconds, "1");
+    if (options_.window.server_pid > 0) {
+      add("server_processors", result.server_cpu_s / result.seconds, "1");
+    }
+  }
+
+  const ChatSweepOptions& options_;
+  BenchRecords* const records_;
+  BenchTable table_;
+  Status errors_;  // of the first row that has some
+};
+
+}  // namespace
+
+Status RunChatSweep(const ChatSweepOptions& options, BenchRecords* records) {
+  return ChatSweep(options, records).Run();
+}
+
+}  // namespace penstock
