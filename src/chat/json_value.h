@@ -26,6 +26,13 @@ class JsonValue {
   static constexpr size_t kDepthMax = 64;
 
   JsonValue() = default;  // null
+  // Not the variant's own copy: where that runs out of memory, libstdc++ 12 destroys what was not
+  // made.
+  JsonValue(const JsonValue& other) { value_ = other.value_; }
+  JsonValue(JsonValue&&) noexcept = default;
+  JsonValue& operator=(const JsonValue&) = default;
+  JsonValue& operator=(JsonValue&&) noexcept = default;
+  ~JsonValue() = default;
   JsonValue(std::nullptr_t) {}
   JsonValue(bool truth) : value_(truth) {}
   JsonValue(int number) : value_(int64_t{number}) {}

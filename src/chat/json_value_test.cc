@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+
+#include "common/failing_new.h"
 #include "common/json_writer.h"
 
 namespace penstock {
@@ -52,6 +55,23 @@ TEST(JsonValue, Set) {
   value.Set("b", "x");
   value.Set("a", true);
   EXPECT_EQ(value.Print(), R"({"a":true,"b":"x"})");
+}
+
+TEST(JsonValue, ACopyWithoutMemoryLeavesNothing) {
+  const JsonValue::Object small = {
+      {"a name that is no short string", "a text that is no short string"}};
+  const JsonValue whole(JsonValue::Array{small, "another text that is no short string", small});
+  int64_t n = 0;
+  for (bool failed = true; failed;) {
+    const FailingNew fail(++n);
+    try {
+      JsonValue copy = whole;
+      copy.Set("x", whole);
+    } catch (const std::bad_alloc&) {
+    }
+    failed = fail.failed();
+  }
+  EXPECT_GT(n, 10);
 }
 
 }  // namespace

@@ -268,25 +268,36 @@ void DecodeScheduler::Impl::EndDead(Clock::time_point now) {
 }
 
 void DecodeScheduler::Impl::Activate() {
-  // Bulk begins when no interactive sequence waits.
-  if (!waiting.empty() && ActivateClass(Priority::kInteractive)) ActivateClass(Priority::kBulk);
-}
-
-// True: none of the class is left waiting.
-bool DecodeScheduler::Impl::ActivateClass(Priority priority) {
-  for (size_t i = 0; i < waiting.size();) {
-    if (waiting[i]->owner->priority() != priority) {
-      ++i;
-      continue;
+  while (!waiting.empty()) {
+    const auto interactive = FirstWaiting(Priority::kInteractive);
+    auto bulk = FirstWaiting(Priority::kBulk);
+    if (bulk != waiting.end() && !BulkMayBegin()) bulk = waiting.end();
+    const bool both = interactive != waiting.end() && bulk != waiting.end();
+    if (bulk == waiting.end()) passed_bulk = 0;
+    const auto next =
+        interactive == waiting.end() || (both && passed_bulk >= kBulkEvery) ? bulk : interactive;
+    if (next == waiting.end() || running.size() >= static_cast<size_t>(options.sequences_max) ||
+        !Fits(next->get())) {
+      return;
     }
-    if (running.size() >= static_cast<size_t>(options.sequences_max) || !Fits(waiting[i].get())) {
-      return false;
-    }
-    auto sequence = std::move(waiting[i]);
-    waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(i));
+    passed_bulk = both && next == interactive ? passed_bulk + 1 : 0;
+    auto sequence = std::move(*next);
+    waiting.erase(next);
     Insert(std::move(sequence), &running);
   }
-  return true;
+}
+
+auto DecodeScheduler::Impl::FirstWaiting(Priority priority) -> Sequences::iterator {
+  return std::find_if(waiting.begin(), waiting.end(), [&](const auto& sequence) {
+    return sequence->owner->priority() == priority;
+  });
+}
+
+bool DecodeScheduler::Impl::BulkMayBegin() const {
+  const auto bulk = std::count_if(running.begin(), running.end(), [](const auto& sequence) {
+    return sequence->owner->priority() == Priority::kBulk;
+  });
+  return bulk < std::max<ptrdiff_t>(1, options.sequences_max - options.sequences_max / 4);
 }
 
 // Whether the cache has room for all its tokens so far, and a block more for each that runs, so

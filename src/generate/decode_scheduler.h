@@ -14,8 +14,10 @@
 //             kChunkS), by costs fitted when the engine was loaded. The shortest remaining prompt
 //             goes first; a prompt's rank improves with the time it has waited, so a long one ends
 //             too. Without sequences that decode, a chunk has up to kPromptRows tokens.
-//   classes   Interactive before bulk: bulk prompts begin when no interactive one waits. The gate
-//             ages bulk work over all engines.
+//   classes   Interactive before bulk: bulk texts begin when no interactive one waits, and take
+//             three quarters of the places at most. Bulk ages: of nine texts that begin while both
+//             wait one is bulk; interactive ones wait then until it fits. The gate ages bulk work
+//             over all engines.
 //   memory    Blocks of the cache are taken as sequences grow. Where none is left, the newest
 //             sequence gives its blocks back and is recomputed later, to the same bits.
 // Text does not depend on any of this: a token's bits are the same in any step (tensor/step.h).

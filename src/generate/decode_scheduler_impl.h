@@ -39,7 +39,11 @@ class StepSink final : public LogitSink {
 };
 
 struct DecodeScheduler::Impl final : GateClient {
+  // Interactive texts that begin while a bulk one waits, before that is next.
+  static constexpr int kBulkEvery = 8;
+
   class Counted;
+  using Sequences = std::vector<std::unique_ptr<DecodeSequence>>;
   using AmountFn = Admission::Amount (*)(const DecodeJob&);
 
   Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in, Metrics* metrics,
@@ -65,7 +69,8 @@ struct DecodeScheduler::Impl final : GateClient {
   void TakeInbox();
   void EndDead(Clock::time_point now);
   void Activate();
-  bool ActivateClass(Priority priority);
+  Sequences::iterator FirstWaiting(Priority priority);
+  bool BulkMayBegin() const;
   bool Fits(DecodeSequence* sequence);
   void Preempt(DecodeSequence* sequence);
   Status RunStep(const std::vector<DecodeSequence*>& formed, Clock::time_point began);
@@ -93,16 +98,17 @@ struct DecodeScheduler::Impl final : GateClient {
   std::atomic<bool> release_wanted{false};
 
   std::mutex inbox_mutex;
-  std::vector<std::unique_ptr<DecodeSequence>> inbox;  // under inbox_mutex
-  uint64_t last_number = 0;                            // under inbox_mutex
+  Sequences inbox;           // under inbox_mutex
+  uint64_t last_number = 0;  // under inbox_mutex
   std::atomic<bool> inbox_full{false};
 
   // --- The step thread's own
   ComputeGate::Turn turn;
   StepFormer former;
   // Both in the order of arrival.
-  std::vector<std::unique_ptr<DecodeSequence>> waiting;
-  std::vector<std::unique_ptr<DecodeSequence>> running;
+  Sequences waiting;
+  Sequences running;
+  int passed_bulk = 0;  // interactive ones that began while the next bulk one waited
   std::vector<DecodeSequence*> formed;  // the running ones, while a step is formed
   StepSink sink;
   std::vector<int32_t> ids;

@@ -1,161 +1,12 @@
-#include "generate/decode_scheduler.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <map>
-#include <mutex>
-#include <string>
-#include <thread>
-
 #include "cpu/cpu_backend.h"
-#include "generate/generator.h"
-#include "generate/tiny_model_test_util.h"
+#include "generate/decode_scheduler_test_util.h"
 
 namespace penstock {
 namespace {
 
-constexpr int32_t kContext = 400;
-
-struct Got {
-  std::string text;
-  std::vector<int32_t> ids;
-  std::optional<FinishReason> finish;
-};
-
-// What a job gave, sample by sample.
-class Recorder final : public DecodeSink {
- public:
-  void OnToken(int32_t sample, const GeneratedToken& token,
-               std::string_view text) noexcept override {
-    const std::lock_guard lock(mutex_);
-    got_[sample].ids.push_back(token.id);
-    got_[sample].text += text;
-    if (on_token) on_token();
-  }
-  void OnSampleEnd(int32_t sample, FinishReason reason, std::string_view text,
-                   int) noexcept override {
-    const std::lock_guard lock(mutex_);
-    got_[sample].text += text;
-    got_[sample].finish = reason;
-  }
-  void OnEnd(const Status& status, const DecodeUsage& usage) noexcept override {
-    const std::lock_guard lock(mutex_);
-    EXPECT_FALSE(status_);
-    status_ = status;
-    usage_ = usage;
-    ended_.notify_all();
-  }
-
-  Status Wait() {
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return status_.has_value(); });
-    return *status_;
-  }
-  bool ended() const {
-    const std::lock_guard lock(mutex_);
-    return status_.has_value();
-  }
-  const Got& got(int32_t sample = 0) { return got_[sample]; }
-  const DecodeUsage& usage() const { return usage_; }
-  std::function<void()> on_token;
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  std::map<int32_t, Got> got_;
-  std::optional<Status> status_;
-  DecodeUsage usage_;
-};
-
-std::vector<int32_t> Prompt(size_t tokens, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<int32_t> ids = {kTinyBegin};
-  while (ids.size() < tokens) ids.push_back(2 + static_cast<int32_t>(random() % 27));
-  return ids;
-}
-
-class DecodeSchedulerTest : public testing::Test {
+class DecodeSchedulerTest : public DecodeFixture {
  protected:
-  DecodeSchedulerTest() {
-    auto backend = NewCpuBackend({2, false, ""});
-    EXPECT_TRUE(backend.ok());
-    tiny_.emplace(kContext, *std::move(backend));
-    options_.sequences_max = 16;
-    options_.cache_blocks = 128;
-    options_.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};
-  }
-
-  void Start() {
-    auto made = DecodeScheduler::Make(&tiny_->model(), options_, &metrics_);
-    ASSERT_TRUE(made.ok()) << made.status().ToString();
-    scheduler_ = *std::move(made);
-  }
-
-  static std::unique_ptr<DecodeJob> Job(std::vector<int32_t> prompt, int32_t tokens,
-                                        uint64_t seed = 1) {
-    auto job = std::make_unique<DecodeJob>();
-    job->prompt = std::move(prompt);
-    job->sampling.max_tokens = tokens;
-    job->sampling.seed = seed;
-    job->sampling.ignore_eos = true;
-    return job;
-  }
-  std::shared_ptr<Recorder> Submit(std::unique_ptr<DecodeJob> job) {
-    auto sink = std::make_shared<Recorder>();
-    job->sink = sink;
-    const Status status = scheduler_->Submit(std::move(job));
-    EXPECT_TRUE(status.ok()) << status.ToString();
-    return sink;
-  }
-  // By penstock generate's way.
-  Generated Alone(const DecodeJob& job) {
-    auto generator = Generator::Make(&tiny_->model());
-    EXPECT_TRUE(generator.ok());
-    GenerateRequest request;
-    request.prompt = job.prompt;
-    request.sampling = job.sampling;
-    Generated out;
-    EXPECT_TRUE((*generator)->Generate(request, &out).ok());
-    return out;
-  }
-  void ExpectAlone(Recorder* got, const DecodeJob& job) {
-    ASSERT_TRUE(got->Wait().ok());
-    const Generated alone = Alone(job);
-    EXPECT_EQ(got->got().text, alone.text);
-    EXPECT_EQ(got->got().finish, alone.finish);
-    EXPECT_EQ(got->got().ids.size(), alone.tokens.size());
-  }
-  void RunAll() {
-    while (scheduler_->Step()) {
-    }
-  }
-  // Twelve jobs of unlike lengths at once, each as alone.
-  void ExpectCompanyChangesNothing() {
-    std::vector<std::shared_ptr<Recorder>> got;
-    std::vector<std::unique_ptr<DecodeJob>> same;
-    for (uint32_t i = 0; i < 12; ++i) {
-      // Pairs begin alike.
-      const auto job = [&] {
-        auto prompt = Prompt(5 + 23 * i, i / 2);
-        return Job(std::move(prompt), 30 + static_cast<int32_t>(i), i);
-      };
-      got.push_back(Submit(job()));
-      same.push_back(job());
-    }
-    if (options_.manual) RunAll();
-    for (size_t i = 0; i < got.size(); ++i) {
-      SCOPED_TRACE(i);
-      ExpectAlone(got[i].get(), *same[i]);
-    }
-    EXPECT_EQ(scheduler_->stats().blocks_used, 0);
-    EXPECT_EQ(scheduler_->stats().running, 0);
-  }
-
-  Metrics metrics_;
-  std::optional<TinyModel> tiny_;
-  DecodeSchedulerOptions options_;
-  std::unique_ptr<DecodeScheduler> scheduler_;
+  DecodeSchedulerTest() : DecodeFixture(*NewCpuBackend({2, false, ""})) {}
 };
 
 TEST_F(DecodeSchedulerTest, OneTextIsThatOfGenerate) {
@@ -190,6 +41,50 @@ TEST_F(DecodeSchedulerTest, NorDoesPreemption) {
   const std::string shown = metrics_.Render();
   ASSERT_NE(shown.find(series), std::string::npos);
   EXPECT_EQ(shown.find(series + "0\n"), std::string::npos);
+}
+
+// Every combination of chunks, cache and preemption, each text among sixteen others.
+TEST_F(DecodeSchedulerTest, SixteenOthersChangeNothingUnderAnyConditions) {
+  options_.sequences_max = 17;
+  options_.manual = true;
+  const auto job = [](uint32_t i) {
+    // Threes begin alike, and two of them end alike too.
+    return Job(Prompt(3 + 19 * (i % 16), i / 3), 25 + static_cast<int32_t>(i), i);
+  };
+  std::vector<Generated> alone;
+  for (uint32_t i = 0; i < 17; ++i) alone.push_back(Alone(*job(i)));
+  const StepCost costs[] = {{1e-3, 1e-3, 1e-3, 1e-5, 0},   // whole prompts
+                            {1e-3, 3e-2, 1e-3, 5e-3, 0},   // a few rows
+                            {1e-3, 2e-3, 1e-3, 1e-3, 0}};  // about a block
+  int run = 0;
+  for (const StepCost& cost : costs) {
+    for (const bool prefixes : {true, false}) {
+      for (const int32_t blocks : {14, 128}) {
+        SCOPED_TRACE(++run);
+        options_.cost = cost;
+        options_.prefix_cache = prefixes;
+        options_.cache_blocks = blocks;
+        options_.model = std::to_string(run);
+        Start();
+        std::vector<std::shared_ptr<Recorder>> got;
+        for (uint32_t i = 0; i < 17; ++i) got.push_back(Submit(job(i)));
+        EXPECT_TRUE(scheduler_->Step());
+        if (blocks == 128) {
+          EXPECT_EQ(scheduler_->stats().running, 17);
+        }
+        RunAll();
+        for (size_t i = 0; i < got.size(); ++i) {
+          EXPECT_TRUE(got[i]->Wait().ok());
+          EXPECT_EQ(got[i]->got().text, alone[i].text) << i;
+          EXPECT_EQ(got[i]->got().finish, alone[i].finish) << i;
+        }
+        EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+        const bool kept = metrics_.Render().find("preemptions_total{model=\"" + options_.model +
+                                                 "\"} 0\n") != std::string::npos;
+        EXPECT_EQ(kept, blocks == 128);
+      }
+    }
+  }
 }
 
 TEST_F(DecodeSchedulerTest, ASecondTurnFindsTheFirst) {
@@ -247,28 +142,6 @@ TEST_F(DecodeSchedulerTest, WhoLeavesFreesItsBlocksWithinAStep) {
   EXPECT_EQ(left->Wait().code(), StatusCode::kCancelled);
   RunAll();
   ExpectAlone(stays.get(), *Job(Prompt(40, 2), 50));
-}
-
-TEST_F(DecodeSchedulerTest, ABulkTextThatDoesNotFitHoldsUpNoInteractiveOne) {
-  options_.cache_blocks = 14;
-  options_.manual = true;
-  Start();
-  const auto bulk = [](std::vector<int32_t> prompt) {
-    auto job = Job(std::move(prompt), 40);
-    job->context.priority = Priority::kBulk;
-    return job;
-  };
-  const auto runs = Submit(bulk(Prompt(250, 1)));
-  EXPECT_TRUE(scheduler_->Step());
-  const auto waits = Submit(bulk(Prompt(300, 2)));
-  EXPECT_TRUE(scheduler_->Step());
-  EXPECT_EQ(scheduler_->stats().running, 1);
-  const auto small = Submit(Job(Prompt(5, 3), 2));
-  EXPECT_TRUE(scheduler_->Step());
-  EXPECT_EQ(scheduler_->stats().running, 2);
-  EXPECT_EQ(scheduler_->stats().waiting, 1);
-  RunAll();
-  for (const auto& one : {runs, waits, small}) EXPECT_TRUE(one->Wait().ok());
 }
 
 TEST_F(DecodeSchedulerTest, ADeadlineEndsAText) {

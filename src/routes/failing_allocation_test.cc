@@ -8,7 +8,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -16,6 +19,7 @@
 #include "api/service.h"
 #include "common/failing_new.h"
 #include "common/log.h"
+#include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
 #include "engine/registry.h"
 #include "routes/server.h"
@@ -66,8 +70,30 @@ std::string BodyOf(const std::string& answer) {
   return at == std::string::npos ? "" : answer.substr(at + 4);
 }
 
+// The body of an answer, less what differs from answer to answer: chunks, ids, times, and what the
+// cache had.
+std::string Comparable(const std::string& answer) {
+  std::string body = BodyOf(answer);
+  if (answer.find("Transfer-Encoding: chunked") != std::string::npos) {
+    std::string joined;
+    for (size_t at = 0; at < body.size();) {
+      const size_t line = body.find("\r\n", at);
+      if (line == std::string::npos) break;
+      const size_t size = std::stoul(body.substr(at, line - at), nullptr, 16);
+      joined += body.substr(line + 2, size);
+      at = line + size + 4;
+    }
+    body = joined;
+  }
+  static const std::regex kOwn(
+      R"re("id":"(chat)?cmpl-[^"]*"|"created":\d+|"cached_tokens":\d+|"id":"call[^"]*")re");
+  return std::regex_replace(body, kOwn, "");
+}
+
 class FailingAllocationTest : public testing::Test {
  protected:
+  explicit FailingAllocationTest(std::unique_ptr<Backend> backend = nullptr)
+      : backend_(std::move(backend)) {}
   void SetUp() override {
     InitLog({LogLevel::kOff, false});  // thousands of lines
   }
@@ -85,6 +111,9 @@ class FailingAllocationTest : public testing::Test {
       ASSERT_TRUE(
           registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     }
+    Serve(limits);
+  }
+  void Serve(ServiceOptions limits) {
     limits.tokenization_workers = 2;
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
     ServerOptions options;
@@ -99,7 +128,7 @@ class FailingAllocationTest : public testing::Test {
   // Fails allocation after allocation of `request`; how many there are.
   int64_t FailEach(const std::string& request, int64_t step = 1) {
     const std::string whole = Ask(server_->port(), request);
-    const std::string right = BodyOf(whole), status = whole.substr(0, 12);  // "HTTP/1.1 200"
+    const std::string right = Comparable(whole), status = whole.substr(0, 12);  // "HTTP/1.1 200"
     EXPECT_FALSE(right.empty());
     for (int64_t n = 1;; n += step) {
       std::string answer;
@@ -119,13 +148,13 @@ class FailingAllocationTest : public testing::Test {
             << n << ": " << answer.substr(0, 400);
       }
       if (answer.starts_with(status) && Stable(request) && IsWhole(request, answer)) {
-        EXPECT_EQ(BodyOf(answer), right);
+        EXPECT_EQ(Comparable(answer), right) << n;
       }
       if (n % (16 * step) == 1 || !failed) {
         const std::string after = Ask(server_->port(), request);
         EXPECT_TRUE(after.starts_with(status)) << n << ": " << after.substr(0, 400);
         if (Stable(request)) {
-          EXPECT_EQ(BodyOf(after), right) << n;
+          EXPECT_EQ(Comparable(after), right) << n;
         }
       }
       if (!failed || HasNonfatalFailure()) return n;
@@ -139,15 +168,22 @@ class FailingAllocationTest : public testing::Test {
            request.find("/metrics") == std::string::npos &&
            request.find("/v1/bulk") == std::string::npos;
   }
-  // Lines may end early, as their reader sees: with an error, or without the end of the body.
+  // Lines and events may end early, as their reader sees: with an error, or without the end of the
+  // body.
   static bool IsWhole(const std::string& request, const std::string& answer) {
-    return request.find("ndjson") == std::string::npos ||
+    const bool streams = request.find("ndjson") != std::string::npos ||
+                         request.find("_stream") != std::string::npos ||
+                         request.find(R"("stream":true)") != std::string::npos;
+    return !streams ||
            (answer.ends_with("0\r\n\r\n") && answer.find("\"error\"") == std::string::npos);
   }
   void ExpectNothingLeft() {
-    // Threads let go of a request a moment after it was answered.
-    for (const char* line : {"penstock_requests_in_flight 0\n", "penstock_inflight_bytes 0\n",
-                             "penstock_queue_rows{model=\"embedder\",lane=\"interactive\"} 0\n"}) {
+    ExpectShown({"penstock_requests_in_flight 0\n", "penstock_inflight_bytes 0\n",
+                 "penstock_queue_rows{model=\"embedder\",lane=\"interactive\"} 0\n"});
+  }
+  // In /metrics. Threads let go of a request a moment after it was answered.
+  void ExpectShown(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
       bool found = false;
       for (int i = 0; i < 200 && !found; ++i) {
         if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -158,7 +194,8 @@ class FailingAllocationTest : public testing::Test {
   }
 
   Metrics metrics_;
-  Registry registry_{nullptr, &metrics_};
+  const std::unique_ptr<Backend> backend_;
+  Registry registry_{backend_.get(), &metrics_};
   std::unique_ptr<Service> service_;
   std::unique_ptr<Server> server_;
 };
@@ -259,6 +296,77 @@ TEST_F(FailingAllocationTest, ResultCache) {
     if (HasNonfatalFailure()) break;
   }
   ExpectNothingLeft();
+}
+
+// A decoder of random weights that generates, with a template for chats.
+class FailingTextTest : public FailingAllocationTest {
+ protected:
+  FailingTextTest() : FailingAllocationTest(*NewCpuBackend({2, false, ""})) {}
+
+  void SetUp() override {
+    FailingAllocationTest::SetUp();
+    const std::filesystem::path folder =
+        std::filesystem::path(testing::TempDir()) / ("failing_text_" + std::to_string(getpid()));
+    std::filesystem::copy(PENSTOCK_GOLDEN_DIR "/decoders/llama", folder,
+                          std::filesystem::copy_options::recursive);
+    std::ofstream(folder / "chat_template.jinja")
+        << "{% for message in messages %}<|turn|>{{ message.content }}<|end|>{% endfor %}"
+           "{# <think></think><tool_call>\"arguments\" #}";
+    ModelSpec spec;
+    spec.name = "text";
+    spec.reference = folder;
+    spec.text.scheduler.sequences_max = 4;
+    spec.text.scheduler.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};
+    ASSERT_TRUE(registry_.Add(spec).ok());
+    registry_.StartLoading();
+    const Status loaded = registry_.WaitLoaded();
+    std::filesystem::remove_all(folder);
+    ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+    Serve({});
+  }
+  void FailEachOf(const std::string& path, const std::string& body) {
+    EXPECT_GT(FailEach(Post(path, body)), 20) << path;
+    ExpectShown({"penstock_requests_in_flight 0\n", "penstock_inflight_bytes 0\n",
+                 "penstock_queue_rows{model=\"text\",lane=\"interactive\"} 0\n",
+                 "penstock_generate_running{model=\"text\"} 0\n",
+                 "penstock_generate_waiting{model=\"text\"} 0\n",
+                 "penstock_kv_blocks_used{model=\"text\"} 0\n"});
+  }
+
+  static constexpr const char* kPlain = R"("temperature":0,"max_tokens":5,"ignore_eos":true)";
+  static std::string Chat(const std::string& more) {
+    return R"({"messages":[{"role":"user","content":"What is it?"}],)" + std::string(kPlain) +
+           more + "}";
+  }
+  static std::string Text(const std::string& prompt, const std::string& more) {
+    return "{\"prompt\":" + prompt + R"(,"n":2,)" + std::string(kPlain) + more + "}";
+  }
+  static constexpr const char* kTools =
+      R"(,"logprobs":true,"top_logprobs":2,"tools":[{"type":"function","function":{"name":"f",)"
+      R"("parameters":{"type":"object","properties":{"at":{"type":"string"}}}}}])";
+};
+
+TEST_F(FailingTextTest, ChatsWhole) { FailEachOf("/v1/chat/completions", Chat(kTools)); }
+
+TEST_F(FailingTextTest, ChatsStreamed) {
+  FailEachOf(
+      "/v1/chat/completions",
+      Chat(kTools + std::string(R"(,"stream":true,"stream_options":{"include_usage":true})")));
+}
+
+TEST_F(FailingTextTest, CompletionsWhole) {
+  FailEachOf("/v1/completions", Text(R"(["abc","xyz"])", R"(,"echo":true)"));
+}
+
+TEST_F(FailingTextTest, CompletionsStreamed) {
+  FailEachOf("/v1/completions", Text(R"("abc")", R"(,"logprobs":1,"stream":true)"));
+}
+
+TEST_F(FailingTextTest, TextGenerationInference) {
+  const std::string body = R"({"inputs":"abc","parameters":{"max_new_tokens":5,"details":true}})";
+  FailEachOf("/generate", body);
+  FailEachOf("/generate_stream", body);
+  FailEachOf("/apply-template", R"({"messages":[{"role":"user","content":"What?"}]})");
 }
 
 }  // namespace
