@@ -56,7 +56,7 @@ Expected<EncodePlan> Service::Impl::PlanClassify(
     PENSTOCK_RETURN_IF_ERROR(CheckBytes(input.first, item.field, options));
     item.first = input.first;
     if (plan.engine->folder().pair_template) {
-      return Status::Unsupported(
+      return Status::InvalidArgument(
           fmt::format("model '{}' scores documents for a query: ask it to rerank",
                       plan.engine->name()),
           "model");
