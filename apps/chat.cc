@@ -5,8 +5,8 @@
 
 #include "chat_loop.h"
 #include "commands.h"
-#include "common/regular_file.h"
 #include "decoder_flags.h"
+#include "engine/model_templates.h"
 #include "generate/text_stream.h"
 #include "interruption.h"
 
@@ -18,32 +18,11 @@ struct ChatFlags {
   SamplingFlags sampling;
   std::optional<std::string> prompt;
   std::string system;
-  std::string chat_template;  // a file
+  std::string chat_template;
   std::string variables;
   bool thinking = true;
   bool verbose = false;
 };
-
-Expected<ChatTemplate> LoadTemplate(const ChatFlags& flags, const TextModel& model) {
-  if (!flags.chat_template.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(std::string source,
-                              ReadRegularFile(flags.chat_template, ChatTemplate::kSourceBytesMax));
-    auto parsed = ChatTemplate::Parse(std::move(source));
-    if (!parsed.ok()) return parsed.status().Annotate(flags.chat_template);
-    return parsed;
-  }
-  if (model.chat_template.empty()) {
-    return Status::Unsupported(
-        "the model has no chat template: --chat-template FILE gives one; penstock generate needs "
-        "none");
-  }
-  auto parsed = ChatTemplate::Parse(model.chat_template);
-  if (!parsed.ok()) {
-    return parsed.status().Annotate(
-        "the model's chat template cannot be used (--chat-template FILE gives another)");
-  }
-  return parsed;
-}
 
 Expected<JsonValue> ReadVariables(const std::string& text) {
   if (text.empty()) return JsonValue(JsonValue::Object());
@@ -55,12 +34,16 @@ Expected<JsonValue> ReadVariables(const std::string& text) {
   return variables;
 }
 
+std::string NameOfModel(const ChatFlags& flags) {
+  return flags.decoder.model.empty() ? "the demonstration model" : flags.decoder.model;
+}
+
 ChatLoopOptions LoopOptions(const ChatFlags& flags, const TextModel& model) {
   ChatLoopOptions options;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   const char* const no_colour = std::getenv("NO_COLOR");
   const char* const kind = std::getenv("TERM");
-  options.name = flags.decoder.model.empty() ? "the demonstration model" : flags.decoder.model;
+  options.name = NameOfModel(flags);
   options.printer.terminal = terminal;
   options.printer.colour = terminal && (no_colour == nullptr || *no_colour == '\0') &&
                            kind != nullptr && std::string_view(kind) != "dumb";
@@ -82,7 +65,10 @@ Expected<int> RunChatWith(const ChatFlags& flags) {
     PENSTOCK_ASSIGN_OR_RETURN(loaded, LoadedDecoder::Load(flags.decoder));
   }
   const TextModel& model = *loaded.model;
-  PENSTOCK_ASSIGN_OR_RETURN(ChatTemplate made, LoadTemplate(flags, model));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const ModelTemplates templates,
+      ModelTemplates::Make(model.chat_templates, flags.chat_template, NameOfModel(flags)));
+  PENSTOCK_ASSIGN_OR_RETURN(ChatTemplate made, templates.For(/*has_tools=*/false));
   Metrics metrics;
   PENSTOCK_ASSIGN_OR_RETURN(
       const auto session,
@@ -111,8 +97,8 @@ void AddChatFlags(CommandLine* line, ChatFlags* flags) {
       ->type_name("TEXT")
       ->group(group);
   app.add_option("--chat-template", flags->chat_template,
-                 "A Jinja chat template, in place of the model's own.")
-      ->type_name("FILE")
+                 "One of the model's chat templates by its name, or a file with a Jinja template.")
+      ->type_name("FILE|NAME")
       ->group(group);
   app.add_option("--chat-template-kwargs", flags->variables,
                  "Variables for the template, such as '{\"enable_thinking\": false}'.")

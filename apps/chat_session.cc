@@ -29,19 +29,13 @@ JsonValue Message(const char* role, std::string content) {
 // Takes a reply from the step thread.
 class ChatSession::Sink final : public DecodeSink {
  public:
-  explicit Sink(const ChatSession& session)
-      : session_(session), came_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    PENSTOCK_CHECK(came_ >= 0);
-  }
+  Sink() : came_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { PENSTOCK_CHECK(came_ >= 0); }
   ~Sink() override { close(came_); }
 
-  void OnToken(int32_t, const GeneratedToken& token, std::string_view text) noexcept override {
-    const auto& markers = session_.marker_ids_;
-    const bool marker = std::find(markers.begin(), markers.end(), token.id) != markers.end();
-    if (text.empty() && !marker) return;
+  void OnToken(int32_t, const GeneratedToken&, std::string_view text) noexcept override {
+    if (text.empty()) return;
     const std::lock_guard lock(mutex_);
     text_ += text;
-    if (marker) text_ += session_.model_->tokenizer->IdToToken(token.id);
     Wake();
   }
   void OnSampleEnd(int32_t, FinishReason reason, std::string_view text, int) noexcept override {
@@ -77,7 +71,6 @@ class ChatSession::Sink final : public DecodeSink {
     PENSTOCK_CHECK(write(came_, &one, sizeof one) == sizeof one);
   }
 
-  const ChatSession& session_;
   const int came_;  // eventfd
   std::mutex mutex_;
   std::string text_;
@@ -97,7 +90,7 @@ ChatSession::ChatSession(const TextModel* model, ChatTemplate made, JsonValue va
   format_.tools = ToolForm::kNone;  // there are no tools here
   for (const std::string& marker : MarkerTokens(format_)) {
     const int32_t id = model_->tokenizer->TokenToId(marker);
-    if (id >= 0 && model_->tokenizer->IsSpecial(id)) marker_ids_.push_back(id);
+    if (id >= 0 && model_->tokenizer->IsSpecial(id)) shown_.push_back(id);
   }
 }
 
@@ -125,12 +118,7 @@ Expected<std::string> ChatSession::Render() const {
   input.messages = std::move(all);
   input.variables = variables_;
   input.add_generation_prompt = true;
-  const DecoderConfig& config = model_->decoder->config();
-  for (const auto& [name, id] :
-       {std::pair("bos_token", config.bos_id), std::pair("eos_token", config.eos_id),
-        std::pair("pad_token", config.pad_id)}) {
-    if (id >= 0) input.special_tokens.emplace_back(name, model_->tokenizer->IdToToken(id));
-  }
+  input.special_tokens = model_->special_tokens;
   return template_.Render(input);
 }
 
@@ -169,12 +157,13 @@ Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
   auto job = std::make_unique<DecodeJob>();
   job->prompt = std::move(encoding.ids);
   job->sampling = sampling_;
+  job->shown = shown_;
   if (job->sampling.seed) *job->sampling.seed += retries_;
   // Cut to the room that is left; a reply that reaches the end of the context says so.
   auto& most = job->sampling.max_tokens;
   if (most && tokens + static_cast<size_t>(*most) > context) most.reset();
   const auto cancel = std::make_shared<CancelToken>();
-  const auto sink = std::make_shared<Sink>(*this);
+  const auto sink = std::make_shared<Sink>();
   job->context.cancel = cancel;
   job->sink = sink;
   ReplyOptions options;

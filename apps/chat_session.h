@@ -64,7 +64,7 @@ class ChatSession {
   const JsonValue variables_;
   ChatSignals* const signals_;
   ReplyFormat format_;
-  std::vector<int32_t> marker_ids_;  // special tokens that the parser of replies reads
+  std::vector<int32_t> shown_;  // special tokens that the parser of replies reads
   std::unique_ptr<DecodeScheduler> scheduler_;
   std::string system_;
   SamplingOptions sampling_;

@@ -215,6 +215,11 @@ void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
       ->allow_extra_args(false)
       ->type_name("TEXT")
       ->group(group);
+  app.add_option("--min-tokens", options.min_tokens,
+                 "Neither an end token nor a stop text ends the first N tokens.")
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()))
+      ->type_name("N")
+      ->group(group);
   app.add_flag("--ignore-eos", options.ignore_eos, "Go on after the model's end token.")
       ->group(group);
 }

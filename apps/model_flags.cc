@@ -232,7 +232,7 @@ void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
   CLI::App* const app = &line->app();
   AddNameFlags(app, flags, several);
   AddModelTypeFlags(app, flags, several);
-  line->PerModelFlags({"pooling", "dtype", "int8-keep"});
+  line->PerModelFlags({"pooling", "dtype", "int8-keep", "chat-template"});
   if (!several) HideUnused(line);
   AddSpeedFlags(app, flags);
   AddCacheFlags(app, flags);

@@ -47,6 +47,13 @@ struct ServeFlags {
 void AddGenerationFlags(CLI::App* app, ModelOptions* flags) {
   const std::string generation = "Generation";
   AddContextFlags(app, generation, &flags->text);
+  app->add_option("--chat-template", flags->chat_templates,
+                  "One of the model's chat templates by its name, or a file with a Jinja template. "
+                  "Without it the model's own: tool_use where a request has tools and there is "
+                  "one, else default. NAME=... is for the model of that name; may be given again.")
+      ->allow_extra_args(false)
+      ->type_name("FILE|NAME")
+      ->group(generation);
   app->add_option("--max-sequences,--max-num-seqs", flags->decode.sequences_max,
                   "Texts of a model that are generated at once; more wait.")
       ->check(CLI::Range(1, 1024))

@@ -34,7 +34,8 @@ for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersd
   fi
 done
 
-documents=(README.md CHANGELOG.md SECURITY.md LICENSE docs/API.md docs/CONFIGURATION.md docs/OPERATING.md)
+documents=(README.md CHANGELOG.md SECURITY.md LICENSE docs/API.md docs/CHAT.md docs/CONFIGURATION.md
+  docs/OPERATING.md)
 examples=(penstock.toml prometheus.yml alerts.yml)
 
 put() {  # put SOURCE TARGET [flags of install]

@@ -108,7 +108,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   Status Prepare(const GeneratePrompt& prompt);
   Expected<std::vector<int32_t>> Tokens(const GeneratePrompt& prompt);
   Status CheckIds(const GeneratePrompt& prompt, const std::vector<int32_t>& ids) const;
-  void AddReplies(std::string_view text);
+  void AddReplies(const ChatPrompt& chat, std::string_view text);
   void SubmitAll();
 
   // No job was handed over.
@@ -133,6 +133,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   std::vector<std::unique_ptr<DecodeJob>> jobs_;
   GenerateBegun begun_;
   GenerateFeed::Reading reading_;
+  std::vector<int32_t> shown_;  // of the prompt being prepared, as DecodeJob has it
 
   bool decoding_ = false;  // a token has come; the step thread's
 
@@ -199,7 +200,7 @@ Expected<std::vector<int32_t>> GenerateRun::Tokens(const GeneratePrompt& prompt)
     PENSTOCK_RETURN_IF_ERROR(CheckBytes(rendered, prompt.field, *parts_.options));
     text = &rendered;
     options.add_special_tokens = false;
-    if (request_->parses_reply) AddReplies(rendered);
+    if (request_->parses_reply) AddReplies(std::get<ChatPrompt>(prompt.value), rendered);
   }
   if (request_->echoes_prompt) begun_.prompts.push_back(*text);
   Encoding encoding;
@@ -207,9 +208,9 @@ Expected<std::vector<int32_t>> GenerateRun::Tokens(const GeneratePrompt& prompt)
   return std::move(encoding.ids);
 }
 
-void GenerateRun::AddReplies(std::string_view text) {
+void GenerateRun::AddReplies(const ChatPrompt& chat, std::string_view text) {
   ReplyOptions options;
-  options.format = model_->reply_format();
+  options.format = model_->reply_format(chat);
   options.format.begins_thinking = PromptOpensThinking(options.format, text);
   options.tools = request_->tools;
   options.streams_arguments = request_->streams;
@@ -223,11 +224,12 @@ void GenerateRun::AddReplies(std::string_view text) {
   const Tokenizer& tokenizer = model_->tokenizer();
   for (const std::string& marker : MarkerTokens(options.format)) {
     const int32_t id = tokenizer.TokenToId(marker);
-    if (id >= 0 && tokenizer.IsSpecial(id)) reading_.marker_ids.push_back(id);
+    if (id >= 0 && tokenizer.IsSpecial(id)) shown_.push_back(id);
   }
 }
 
 Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
+  shown_.clear();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, Tokens(prompt));
   if (ids.empty()) return Status::InvalidArgument(prompt.field + " has no token", prompt.field);
   const auto tokens = static_cast<int64_t>(ids.size());
@@ -257,6 +259,7 @@ Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
   }
   job->prompt = std::move(ids);
   job->samples = request_->samples;
+  job->shown = std::exchange(shown_, {});
   job->context = context_;
   job->sink = std::make_shared<JobSink>(shared_from_this(),
                                         static_cast<int32_t>(next_) * request_->samples);

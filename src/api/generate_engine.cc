@@ -17,10 +17,11 @@ class EngineModel final : public GenerateModel {
   const GenerationDefaults& defaults() const override { return engine_->model().defaults; }
 
   Expected<std::string> Render(const ChatPrompt& chat) const override {
-    const Expected<ChatTemplate>& made = engine_->chat_template();
+    const Expected<ChatTemplate>& made = TemplateOf(chat);
     if (!made.ok()) {
-      return Status::InvalidArgument(made.status().message() + "; /v1/completions needs none",
-                                     "messages");
+      return Status::InvalidArgument(
+          made.status().message() + " when it is served, and /v1/completions needs none",
+          "messages");
     }
     ChatInput input;
     input.messages = chat.messages;
@@ -28,17 +29,12 @@ class EngineModel final : public GenerateModel {
     if (!chat.kwargs.is_null()) input.variables = chat.kwargs;
     input.add_generation_prompt = chat.add_generation_prompt;
     input.continue_final_message = chat.continue_final_message;
-    const DecoderConfig& config = engine_->model().decoder->config();
-    for (const auto& [token, id] :
-         {std::pair("bos_token", config.bos_id), std::pair("eos_token", config.eos_id),
-          std::pair("pad_token", config.pad_id)}) {
-      if (id >= 0) input.special_tokens.emplace_back(token, tokenizer().IdToToken(id));
-    }
+    input.special_tokens = engine_->model().special_tokens;
     return made->Render(input);
   }
 
-  ReplyFormat reply_format() const override {
-    const Expected<ChatTemplate>& made = engine_->chat_template();
+  ReplyFormat reply_format(const ChatPrompt& chat) const override {
+    const Expected<ChatTemplate>& made = TemplateOf(chat);
     return made.ok() ? DetectReplyFormat(made->source()) : ReplyFormat();
   }
 
@@ -47,6 +43,10 @@ class EngineModel final : public GenerateModel {
   }
 
  private:
+  const Expected<ChatTemplate>& TemplateOf(const ChatPrompt& chat) const {
+    return engine_->chat_template(!chat.tools.is_null());
+  }
+
   const TextLease engine_;
 };
 

@@ -1,7 +1,5 @@
 #include "api/generate_feed.h"
 
-#include <algorithm>
-
 #include "common/exception_status.h"
 
 namespace penstock {
@@ -130,10 +128,6 @@ GenerateEvent GenerateFeed::Read(Raw raw) {
   ++choice.tokens;
   GeneratedPart part;
   part.choice = raw.choice;
-  const auto& markers = reading_.marker_ids;
-  if (std::find(markers.begin(), markers.end(), raw.token.id) != markers.end()) {
-    raw.text += reading_.model->tokenizer().IdToToken(raw.token.id);
-  }
   ReadText(&choice, raw.text, &part.deltas);
   if (texts_ != nullptr) {
     TokenInfo& info = part.token.emplace();

@@ -40,8 +40,6 @@ class GenerateFeed {
     std::shared_ptr<GenerateModel> model;  // its tokenizer is used until the end
     std::vector<ReplyOptions> replies;     // of each choice; empty: all is content
     bool logprobs = false;
-    // Special tokens that are left out of the text, though the reply's parser has to see them.
-    std::vector<int32_t> marker_ids;
   };
 
   // ---- Producers, one of a choice at a time. `memory` may be null; SetMemory comes first. Tokens

@@ -25,8 +25,8 @@ class GenerateModel {
   // The chat template's text of a conversation. kInvalidArgument: the model has no template, or the
   // template refuses the conversation.
   virtual Expected<std::string> Render(const ChatPrompt& chat) const = 0;
-  // How the model writes thinking and calls of tools; by its template.
-  virtual ReplyFormat reply_format() const = 0;
+  // How the model writes thinking and calls of tools; by the template of that conversation.
+  virtual ReplyFormat reply_format(const ChatPrompt& chat) const = 0;
   // As DecodeScheduler::Submit.
   virtual Status Submit(std::unique_ptr<DecodeJob> job) = 0;
 };

@@ -28,7 +28,7 @@ class FakeModel final : public GenerateModel {
     if (chat.messages.array() == nullptr) return Status::InvalidArgument("no", "messages");
     return std::string("t2 t3");
   }
-  ReplyFormat reply_format() const override { return format; }
+  ReplyFormat reply_format(const ChatPrompt&) const override { return format; }
   Status Submit(std::unique_ptr<DecodeJob> job) override {
     const std::lock_guard lock(mutex_);
     if (jobs.size() == refused_from) {
@@ -255,7 +255,7 @@ TEST_F(GenerateTest, AStreamGivesItsMemoryBackAsItIsRead) {
 }
 
 TEST_F(GenerateTest, RepliesOfAChatAreParsed) {
-  model_->format = {"<think>", "</think>", false, ToolForm::kHermes};
+  model_->format = {"[SEP]", "</think>", false, ToolForm::kHermes};
   TextRequest request;
   request.parses_reply = true;
   request.tools = std::make_shared<const ToolSet>(std::vector<ReplyTool>{{"f", ""}});
@@ -264,7 +264,8 @@ TEST_F(GenerateTest, RepliesOfAChatAreParsed) {
   request.prompts.emplace_back().value = std::move(chat);
   Start(std::move(request));
   EXPECT_THAT(model_->jobs.at(0)->prompt, ElementsAre(2, 3)) << "no second template";
-  model_->jobs[0]->sink->OnToken(0, Token(5), "<think>why</think>so");
+  EXPECT_THAT(model_->jobs.at(0)->shown, ElementsAre(1)) << "a marker that is a special token";
+  model_->jobs[0]->sink->OnToken(0, Token(5), "[SEP]why</think>so");
   model_->jobs[0]->sink->OnToken(0, Token(6),
                                  "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>");
   model_->jobs[0]->sink->OnSampleEnd(0, FinishReason::kStop, "", -1);

@@ -49,6 +49,10 @@ const char* WhyStage(Stage stage) {
   return "";
 }
 
+double BusyS(const LoadSums::Model& model) {
+  return model.text ? model.decode.busy_s : model.busy_s;
+}
+
 int Percent(double share) { return static_cast<int>(share * 100 + 0.5); }
 
 }  // namespace
@@ -61,10 +65,13 @@ LoadSums LoadSums::Since(const LoadSums& earlier) const {
   window.tokenize_busy_s -= earlier.tokenize_busy_s;
   window.processor_s -= earlier.processor_s;
   for (size_t m = 0; m < std::min(models.size(), earlier.models.size()); ++m) {
-    window.models[m].batches -= earlier.models[m].batches;
-    window.models[m].rows -= earlier.models[m].rows;
-    window.models[m].tokens -= earlier.models[m].tokens;
-    window.models[m].busy_s -= earlier.models[m].busy_s;
+    Model& model = window.models[m];
+    const Model& before = earlier.models[m];
+    model.batches -= before.batches;
+    model.rows -= before.rows;
+    model.tokens -= before.tokens;
+    model.busy_s -= before.busy_s;
+    model.decode = model.decode.Since(before.decode);
   }
   return window;
 }
@@ -76,8 +83,8 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
   const double seconds = std::max(load.seconds, 1e-9);
   const auto busiest = std::max_element(
       load.models.begin(), load.models.end(),
-      [](const LoadSums::Model& a, const LoadSums::Model& b) { return a.busy_s < b.busy_s; });
-  const double model_busy = busiest == load.models.end() ? 0 : busiest->busy_s / seconds;
+      [](const LoadSums::Model& a, const LoadSums::Model& b) { return BusyS(a) < BusyS(b); });
+  const double model_busy = busiest == load.models.end() ? 0 : BusyS(*busiest) / seconds;
   const double workers_busy = load.tokenize_busy_s / seconds /
                               static_cast<double>(std::max<size_t>(tokenization_workers, 1));
   const double processors_busy = load.processor_s / seconds / processors;
@@ -89,7 +96,7 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
   };
   if (model_busy >= kSaturated) {
     return saturated(
-        StageName(Stage::kForward),
+        StageName(busiest->text ? Stage::kDecode : Stage::kForward),
         fmt::format("the model '{}' is busy {} % of the time",
                     models[busiest - load.models.begin()], std::min(Percent(model_busy), 100)));
   }
@@ -155,8 +162,13 @@ ServiceStats::Moment ServiceStats::Now() const {
   sums.tokenize_busy_s = static_cast<double>(pool_->load()->busy_ns.load()) / 1e9;
   sums.processor_s = ProcessorSeconds();
   for (const Registry::Entry& entry : registry_->List()) {
-    const SchedulerStats done = EncoderScheduler::StatsOf(entry.name, metrics_);
     LoadSums::Model& model = sums.models.emplace_back();
+    if (entry.text) {
+      model.text = true;
+      model.decode = entry.text->scheduler().totals();
+      continue;
+    }
+    const SchedulerStats done = EncoderScheduler::StatsOf(entry.name, metrics_);
     model.batches = done.batches;
     model.tokens = done.tokens;
     model.rows = done.rows;
@@ -211,6 +223,15 @@ Stats ServiceStats::Read() const {
       model.rows = static_cast<int64_t>(window.models[m].rows);
       model.tokens = static_cast<int64_t>(window.models[m].tokens);
       model.busy_s = window.models[m].busy_s;
+    }
+    if (entry.text) {
+      const size_t m = stats.models.size();
+      const DecodeTotals done = m < window.models.size() ? window.models[m].decode : DecodeTotals();
+      model.batches = static_cast<int64_t>(done.steps);
+      model.rows = static_cast<int64_t>(done.generated_tokens);
+      model.tokens = static_cast<int64_t>(done.computed_tokens);
+      model.busy_s = done.busy_s;
+      model.text = {entry.text->scheduler().stats(), done};
     }
     model.name = entry.name;
     model.ready = entry.state == ModelState::kReady;

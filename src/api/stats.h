@@ -11,11 +11,13 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/request_context.h"
 #include "common/worker_pool.h"
+#include "generate/decode_scheduler.h"
 #include "metrics/duration_histogram.h"
 #include "metrics/metrics.h"
 #include "metrics/stages.h"
@@ -30,6 +32,8 @@ struct StageStats {
   DurationSnapshot latency;
 };
 
+// A model's batches are those of encoders; of one that generates text they are its steps, their
+// rows the texts that got a token, and their tokens those that were computed.
 struct ModelStats {
   std::string name;
   bool ready = false;
@@ -39,6 +43,12 @@ struct ModelStats {
   int64_t rows = 0;
   int64_t tokens = 0;
   double busy_s = 0;  // the model worked on batches
+  // Of one that generates text.
+  struct Text {
+    DecodeStats now;
+    DecodeTotals window;
+  };
+  std::optional<Text> text;
 };
 
 struct Bottleneck {
@@ -76,6 +86,8 @@ struct LoadSums {
     uint64_t rows = 0;
     uint64_t tokens = 0;
     double busy_s = 0;
+    bool text = false;
+    DecodeTotals decode;  // where text
   };
   std::vector<Model> models;  // as Registry::List
 

@@ -119,6 +119,29 @@ LoadSums Load(double forward_s, double queue_s) {
   return load;
 }
 
+TEST(DecodeTotals, SinceNeverFallsBelowNothing) {
+  DecodeTotals before, now;
+  before.steps = 5;
+  before.busy_s = 2;
+  now.steps = 7;
+  now.busy_s = 1;  // another model of the name
+  now.generated_tokens = 3;
+  const DecodeTotals since = now.Since(before);
+  EXPECT_EQ(since.steps, 2u);
+  EXPECT_EQ(since.busy_s, 0);
+  EXPECT_EQ(since.generated_tokens, 3u);
+}
+
+TEST(FindBottleneck, AModelThatWritesAllTheTime) {
+  LoadSums load = Load(1, 1);
+  load.models[1].text = true;
+  load.models[1].decode.busy_s = 9.5;
+  const Bottleneck found = FindBottleneck(load, {"a", "writer"}, 2, 2);
+  EXPECT_EQ(found.name, "decode");
+  EXPECT_TRUE(found.saturated);
+  EXPECT_THAT(found.why, HasSubstr("'writer' is busy 95 %"));
+}
+
 TEST(Bottleneck, ABusyModelComesFirst) {
   LoadSums load = Load(10, 500);
   load.models[1].busy_s = 9.7;

@@ -50,7 +50,9 @@ class FakeTokenizer : public Tokenizer {
     }
     return text;
   }
-  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool) const override { return nullptr; }
+  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool, std::vector<int32_t>) const override {
+    return nullptr;
+  }
   int32_t vocab_size() const override { return 100; }
   std::string_view IdToToken(int32_t id) const override {
     static const std::vector<std::string> tokens = [] {

@@ -1,7 +1,5 @@
 #include "engine/text_engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -16,20 +14,6 @@ namespace {
 constexpr int64_t kContexts = 8;
 // Of the memory that is available once the weights are loaded. Only what is used takes memory.
 constexpr double kCacheShare = 0.5;
-
-// What is wrong with a template is known when the model is loaded; the model may still complete
-// texts.
-Expected<ChatTemplate> ParseTemplate(const std::string& source, const std::string& name) {
-  if (source.empty()) {
-    return Status::Unsupported(fmt::format("model '{}' has no chat template", name), "messages");
-  }
-  auto parsed = ChatTemplate::Parse(source);
-  if (parsed.ok()) return parsed;
-  LogWarn("{}: no chat: {}", name, parsed.status().message());
-  return Status::Unsupported(fmt::format("the chat template of model '{}' cannot be used: {}", name,
-                                         parsed.status().message()),
-                             "messages");
-}
 
 }  // namespace
 
@@ -48,6 +32,9 @@ Expected<std::unique_ptr<TextEngine>> TextEngine::Load(const std::string& path,
                                                        const TextEngineOptions& options,
                                                        Backend* backend, Metrics* metrics) {
   PENSTOCK_ASSIGN_OR_RETURN(auto model, TextModel::Load(path, backend, options.model));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      ModelTemplates templates,
+      ModelTemplates::Make(model->chat_templates, options.chat_template, options.name));
   DecodeSchedulerOptions made = options.scheduler;
   made.model = options.name;
   made.gate = &backend->gate();
@@ -55,16 +42,16 @@ Expected<std::unique_ptr<TextEngine>> TextEngine::Load(const std::string& path,
   PENSTOCK_ASSIGN_OR_RETURN(auto scheduler, DecodeScheduler::Make(model.get(), made, metrics));
   LogDebug("{}: context {}, {} blocks of cache", options.name, scheduler->context(),
            scheduler->stats().blocks);
-  return std::unique_ptr<TextEngine>(
-      new TextEngine(path, options, std::move(model), std::move(scheduler), *backend));
+  return std::unique_ptr<TextEngine>(new TextEngine(
+      path, options, std::move(templates), std::move(model), std::move(scheduler), *backend));
 }
 
-TextEngine::TextEngine(std::string path, TextEngineOptions options,
+TextEngine::TextEngine(std::string path, TextEngineOptions options, ModelTemplates templates,
                        std::unique_ptr<TextModel> model, std::unique_ptr<DecodeScheduler> scheduler,
                        const Backend& backend)
     : path_(std::move(path)),
       options_(std::move(options)),
-      chat_template_(ParseTemplate(model->chat_template, options_.name)),
+      templates_(std::move(templates)),
       model_(std::move(model)),
       scheduler_(std::move(scheduler)) {
   const DecoderModel& decoder = *model_->decoder;

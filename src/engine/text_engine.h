@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "chat/chat_template.h"
 #include "common/status.h"
 #include "engine/model.h"
+#include "engine/model_templates.h"
 #include "generate/decode_scheduler.h"
 #include "generate/text_model.h"
 #include "metrics/metrics.h"
@@ -20,6 +20,7 @@ struct TextEngineOptions {
   std::string name;  // as served
   std::string revision;
   TextModelOptions model;
+  std::string chat_template;  // as ModelTemplates::Make: the name of one, or a file; "": its own
   // `model` is set to the name, `gate` to the backend's. cache_blocks 0: see ChooseCacheBlocks.
   DecodeSchedulerOptions scheduler;
 };
@@ -27,7 +28,7 @@ struct TextEngineOptions {
 class TextEngine final : public Model {
  public:
   // Reads the model at `path`, a folder or a .gguf file. `backend` and `metrics` must outlive the
-  // engine. Errors: those of TextModel::Load and DecodeScheduler::Make.
+  // engine. Errors: those of TextModel::Load, ModelTemplates::Make and DecodeScheduler::Make.
   static Expected<std::unique_ptr<TextEngine>> Load(const std::string& path,
                                                     const TextEngineOptions& options,
                                                     Backend* backend, Metrics* metrics);
@@ -46,21 +47,23 @@ class TextEngine final : public Model {
   const Tokenizer& tokenizer() const { return *model_->tokenizer; }
   // Tokens of prompt and text together.
   int32_t context() const { return scheduler_->context(); }
-  // The model's chat template. kUnsupported: it has none, or one that cannot be parsed; the message
-  // says what is missing.
-  const Expected<ChatTemplate>& chat_template() const { return chat_template_; }
+  // The template of a conversation; see ModelTemplates::For.
+  const Expected<ChatTemplate>& chat_template(bool has_tools) const {
+    return templates_.For(has_tools);
+  }
   DecodeScheduler& scheduler() { return *scheduler_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
  private:
-  TextEngine(std::string path, TextEngineOptions options, std::unique_ptr<TextModel> model,
-             std::unique_ptr<DecodeScheduler> scheduler, const Backend& backend);
+  TextEngine(std::string path, TextEngineOptions options, ModelTemplates templates,
+             std::unique_ptr<TextModel> model, std::unique_ptr<DecodeScheduler> scheduler,
+             const Backend& backend);
 
   const std::string path_;
   const TextEngineOptions options_;
   EngineInfo info_;
   int64_t loaded_unix_s_ = 0;
-  Expected<ChatTemplate> chat_template_;
+  const ModelTemplates templates_;
   std::unique_ptr<TextModel> model_;
   std::unique_ptr<DecodeScheduler> scheduler_;
 };

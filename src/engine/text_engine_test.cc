@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <future>
 
 #include "cpu/cpu_backend.h"
@@ -64,6 +66,50 @@ TEST_F(TextEngineTest, StandsInTheRegistryBesideAnEncoder) {
   const auto entries = registry_.List();
   EXPECT_TRUE(entries[0].text && !entries[0].engine);
   EXPECT_TRUE(!entries[1].text && entries[1].engine);
+}
+
+// A copy of the model whose tokenizer_config.json is `config`.
+std::string WithConfig(const std::string& name, const std::string& config) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / ("text_engine_test_" + name);
+  fs::remove_all(folder);
+  fs::copy(kGoldens + "/decoders/llama", folder);
+  std::ofstream(folder / "tokenizer_config.json") << config;
+  return folder.string();
+}
+
+TEST_F(TextEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
+  ModelSpec spec;
+  spec.name = "chat";
+  spec.reference = WithConfig(
+      "chat", R"({"chat_template":[{"name":"default","template":"d"},)"
+              R"({"name":"tool_use","template":"t"}],"eos_token":"E","bos_token":null})");
+  ASSERT_TRUE(registry_.Add(spec).ok());
+  spec.name = "other";
+  spec.text.chat_template = "tool_use";
+  ASSERT_TRUE(registry_.Add(spec).ok());
+  Load();
+  const TextLease chat = *registry_.FindText("chat");
+  EXPECT_EQ(chat->chat_template(false)->source(), "d");
+  EXPECT_EQ(chat->chat_template(true)->source(), "t");
+  using Text = std::pair<std::string, std::string>;
+  EXPECT_THAT(chat->model().special_tokens, testing::Contains(Text("eos_token", "E")));
+  EXPECT_THAT(chat->model().special_tokens,
+              testing::Not(testing::Contains(testing::Field(&Text::first, "bos_token"))));
+  EXPECT_EQ((*registry_.FindText("other"))->chat_template(false)->source(), "t");
+  EXPECT_THAT((*registry_.FindText("text"))->chat_template(true).status().message(),
+              HasSubstr("--chat-template"));
+  std::filesystem::remove_all(spec.reference);
+}
+
+TEST_F(TextEngineTest, ATemplateThatIsNotThereFailsTheModel) {
+  ModelSpec spec;
+  spec.name = "chat";
+  spec.reference = kGoldens + "/decoders/llama";
+  spec.text.chat_template = "rag";
+  ASSERT_TRUE(registry_.Add(spec).ok());
+  registry_.StartLoading();
+  EXPECT_THAT(registry_.WaitLoaded().message(), HasSubstr("--chat-template rag"));
 }
 
 TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {

@@ -54,6 +54,7 @@ Status OpenFolder(const std::string& path, DecoderUse use, DecoderFiles* files) 
     PENSTOCK_RETURN_IF_ERROR(ReadGenerationEnds(files->generation_config_path, &files->config));
   }
   PENSTOCK_ASSIGN_OR_RETURN(files->chat_templates, ChatTemplates::OfFolder(path));
+  PENSTOCK_ASSIGN_OR_RETURN(files->special_tokens, SpecialTokenTexts::OfFolder(path));
   if (Exists(folder / "tokenizer.json")) {
     files->tokenizer = TokenizerSource{(folder / "tokenizer.json").string()};
   }

@@ -17,6 +17,7 @@
 #include "formats/chat_template_files.h"
 #include "formats/decoder_config.h"
 #include "formats/gguf_metadata.h"
+#include "formats/special_token_texts.h"
 #include "formats/tensor_record.h"
 #include "formats/tensor_store.h"
 
@@ -92,6 +93,7 @@ struct DecoderFiles {
   std::optional<TokenizerSource> tokenizer;
   std::string generation_config_path;  // empty if there is no such file
   SamplingKeys sampling;
+  SpecialTokenTexts special_tokens;  // of a folder
   ChatTemplates chat_templates;
   std::string chat_template;  // the one named default; empty if there is none
 };

@@ -44,6 +44,8 @@ struct DecodeJob {
   std::vector<int32_t> prompt;  // tokens, at least one, fewer than the context
   SamplingOptions sampling;     // sample i draws with seed + i
   int32_t samples = 1;          // texts for the one prompt, 1 to kSamplesMax
+  // Special tokens that are part of the text, such as <tool_call>; others are left out.
+  std::vector<int32_t> shown;
   RequestContext context;
   std::shared_ptr<DecodeSink> sink;
 

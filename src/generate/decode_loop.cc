@@ -110,7 +110,8 @@ Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amou
   SamplingOptions sampling = owner->job->sampling;
   for (int32_t i = 0; i < owner->job->samples; ++i) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        TextStream stream, TextStream::Make(*model, sampling, owner->job->prompt, run->workers()));
+        TextStream stream,
+        TextStream::Make(*model, sampling, owner->job->prompt, run->workers(), owner->job->shown));
     // Samples without a seed draw one each; with one, each has its own.
     if (sampling.seed) ++*sampling.seed;
     made.push_back(std::make_unique<DecodeSequence>(

@@ -1,6 +1,49 @@
 #include "generate/decode_metrics.h"
 
+#include <algorithm>
+
 namespace penstock {
+namespace {
+
+uint64_t CountOf(const Histogram& histogram) {
+  uint64_t count = 0;
+  for (size_t i = 0; i <= histogram.bounds().size(); ++i) count += histogram.bucket(i);
+  return count;
+}
+
+}  // namespace
+
+DecodeTotals DecodeTotals::Since(const DecodeTotals& earlier) const {
+  // A model that was unloaded meanwhile has done nothing.
+  const auto less = [](auto now, auto before) { return now - std::min(now, before); };
+  DecodeTotals since;
+  since.steps = less(steps, earlier.steps);
+  since.computed_tokens = less(computed_tokens, earlier.computed_tokens);
+  since.prompt_tokens = less(prompt_tokens, earlier.prompt_tokens);
+  since.cached_tokens = less(cached_tokens, earlier.cached_tokens);
+  since.generated_tokens = less(generated_tokens, earlier.generated_tokens);
+  since.busy_s = less(busy_s, earlier.busy_s);
+  since.first_tokens = less(first_tokens, earlier.first_tokens);
+  since.first_token_s = less(first_token_s, earlier.first_token_s);
+  since.gaps = less(gaps, earlier.gaps);
+  since.gap_s = less(gap_s, earlier.gap_s);
+  return since;
+}
+
+DecodeTotals DecodeMetrics::Read() const {
+  DecodeTotals totals;
+  totals.steps = CountOf(step_duration);
+  totals.computed_tokens = static_cast<uint64_t>(step_rows.sum());
+  totals.prompt_tokens = prompt_tokens.value();
+  totals.cached_tokens = cached_tokens.value();
+  totals.generated_tokens = generated_tokens.value();
+  totals.busy_s = step_duration.sum();
+  totals.first_tokens = CountOf(first_token);
+  totals.first_token_s = first_token.sum();
+  totals.gaps = CountOf(inter_token);
+  totals.gap_s = inter_token.sum();
+  return totals;
+}
 
 DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model) {
   const std::string label = MetricLabel("model", model);

@@ -91,6 +91,8 @@ DecodeStats DecodeScheduler::stats() const {
           impl_->run->block_bytes()};
 }
 
+DecodeTotals DecodeScheduler::totals() const { return impl_->series.Read(); }
+
 uint64_t DecodeScheduler::HeldBytes() const {
   return impl_->run->HeldBytes() + impl_->run->CommittedBytes();
 }

@@ -34,6 +34,7 @@
 #include "common/request_context.h"
 #include "common/status.h"
 #include "generate/decode_job.h"
+#include "generate/decode_metrics.h"
 #include "generate/step_cost.h"
 #include "generate/text_model.h"
 #include "metrics/metrics.h"
@@ -62,8 +63,8 @@ struct DecodeSchedulerOptions {
 };
 
 struct DecodeStats {
-  int32_t running = 0;  // sequences
-  int32_t waiting = 0;  // jobs
+  int32_t running = 0;  // sequences, as waiting
+  int32_t waiting = 0;
   int64_t blocks = 0, blocks_used = 0, blocks_cached = 0;
   uint64_t block_bytes = 0;
 };
@@ -98,6 +99,7 @@ class DecodeScheduler {
 
   int32_t context() const;
   DecodeStats stats() const;
+  DecodeTotals totals() const;
   uint64_t HeldBytes() const;
   // Has the step thread give back, when it is idle, pages of the cache and the prefixes in them.
   void ReleaseMemory();

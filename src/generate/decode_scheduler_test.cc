@@ -125,6 +125,18 @@ TEST_F(DecodeSchedulerTest, SamplesShareThePromptAndDifferBySeed) {
   }
 }
 
+TEST_F(DecodeSchedulerTest, ShownSpecialTokensAreText) {
+  Start();
+  for (const bool shown : {false, true}) {
+    auto job = Job(Prompt(5, 1), 3);
+    job->sampling.logit_bias = {{kTinyBegin, 100}};
+    if (shown) job->shown = {kTinyBegin};
+    const auto got = Submit(std::move(job));
+    ASSERT_TRUE(got->Wait().ok());
+    EXPECT_EQ(got->got().text, shown ? "<s><s><s>" : "");
+  }
+}
+
 TEST_F(DecodeSchedulerTest, WhoLeavesFreesItsBlocksWithinAStep) {
   options_.manual = true;
   Start();

@@ -162,6 +162,28 @@ TEST_F(GeneratorTest, AnEndTokenEndsTheTextUnlessItIsIgnored) {
   EXPECT_EQ(made_.tokens.size(), 4u);
 }
 
+TEST_F(GeneratorTest, NothingEndsTheFirstTokens) {
+  GenerateRequest request = Always(kTinyEnd);
+  request.sampling.min_tokens = 5;
+  ASSERT_TRUE(Generate(request).ok());
+  EXPECT_EQ(made_.finish, FinishReason::kStop);
+  EXPECT_EQ(made_.tokens.size(), 6u);
+  EXPECT_EQ(made_.tokens.back().id, kTinyEnd);
+  request = Always(TinyId('a'));
+  request.sampling.stop = {"aa"};
+  request.sampling.min_tokens = 5;
+  ASSERT_TRUE(Generate(request).ok());
+  EXPECT_EQ(made_.text, "aaaa") << "the fifth and the sixth are the stop string";
+  EXPECT_EQ(made_.tokens.size(), 6u);
+  request.sampling.stop.clear();
+  request.sampling.stop_token_ids = {TinyId('a')};
+  ASSERT_TRUE(Generate(request).ok());
+  EXPECT_EQ(made_.tokens.size(), 6u);
+  EXPECT_EQ(made_.text.find('a'), std::string::npos);
+  request.sampling.max_tokens = 4;
+  EXPECT_EQ(Generate(request).field(), "min_tokens");
+}
+
 TEST_F(GeneratorTest, AStopStringIsFoundAcrossTokensAndLeftOut) {
   GenerateRequest request = Request();
   ASSERT_TRUE(Generate(request).ok());

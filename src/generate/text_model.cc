@@ -44,6 +44,23 @@ Expected<std::unique_ptr<Tokenizer>> LoadTokenizer(const DecoderFiles& files) {
   return TokenizerFromGguf(*files.tokenizer->gguf);
 }
 
+// By the ids of the model where its files do not say the texts.
+std::vector<std::pair<std::string, std::string>> SpecialTokensOf(const DecoderFiles& files,
+                                                                 const Tokenizer& tokenizer) {
+  const SpecialTokenTexts& said = files.special_tokens;
+  std::vector<std::pair<std::string, std::string>> tokens;
+  for (const auto& [name, text] : said.by_name) {
+    if (!text.empty()) tokens.emplace_back(name, text);
+  }
+  for (const auto& [name, id] :
+       {std::pair("bos_token", files.config.bos_id), std::pair("eos_token", files.config.eos_id),
+        std::pair("pad_token", files.config.pad_id)}) {
+    if (id < 0 || said.complete || said.by_name.contains(name)) continue;
+    tokens.emplace_back(name, tokenizer.IdToToken(id));
+  }
+  return tokens;
+}
+
 }  // namespace
 
 Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options) {
@@ -104,7 +121,8 @@ Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Ba
   Add(&model->end_ids, model->defaults.eos_token_ids);
   model->cache_type = options.cache_type;
   model->stored_bytes = files.store->bytes_total();
-  model->chat_template = files.chat_template;
+  model->chat_templates = files.chat_templates;
+  model->special_tokens = SpecialTokensOf(files, *model->tokenizer);
   return model;
 }
 

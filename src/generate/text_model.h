@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/dtype.h"
 #include "common/status.h"
+#include "formats/chat_template_files.h"
 #include "models/decoder.h"
 #include "sample/generation_defaults.h"
 #include "tensor/backend.h"
@@ -43,7 +45,10 @@ struct TextModel {
   std::vector<int32_t> end_ids;  // tokens that end the text, ascending
   DType cache_type = DType::kBf16;
   uint64_t stored_bytes = 0;  // of the tensors in the files
-  std::string chat_template;  // its Jinja source; "": none
+  ChatTemplates chat_templates;
+  // What templates know by the names bos_token, eos_token and so on: the texts of these tokens. A
+  // folder's tokenizer_config.json says them, as for transformers, else the ids of the model.
+  std::vector<std::pair<std::string, std::string>> special_tokens;
 };
 
 // The context that memory holds beside the weights, of options.context tokens or as many as the

@@ -31,29 +31,32 @@ Status CheckLengths(size_t prompt, const SamplingOptions& sampling, int32_t cont
 }
 
 Expected<TextStream> TextStream::Make(const TextModel& model, const SamplingOptions& sampling,
-                                      std::span<const int32_t> prompt, size_t workers) {
+                                      std::span<const int32_t> prompt, size_t workers,
+                                      const std::vector<int32_t>& shown) {
   const size_t vocabulary = VocabularyOf(model);
   const auto context = static_cast<size_t>(model.context());
   const auto most = static_cast<size_t>(sampling.max_tokens.value_or(model.context()));
   const size_t tokens_max = std::min(context, prompt.size() + most);
-  PENSTOCK_ASSIGN_OR_RETURN(
-      Sampler sampler,
-      Sampler::Make(sampling, static_cast<int32_t>(vocabulary), tokens_max, workers));
+  FinishCheck finish(sampling, model.end_ids);
+  PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
+                            Sampler::Make(sampling, static_cast<int32_t>(vocabulary), tokens_max,
+                                          workers, finish.ends()));
   PENSTOCK_ASSIGN_OR_RETURN(StopStrings stops,
                             StopStrings::Make(sampling.stop, sampling.include_stop));
   sampler.AddPrompt(prompt);
-  auto decoder = model.tokenizer->NewStreamDecoder(/*skip_special_tokens=*/true);
+  auto decoder = model.tokenizer->NewStreamDecoder(/*skip_special_tokens=*/true, shown);
   // The text goes on after the prompt: a word that begins with a space keeps it.
   (void)decoder->Push(prompt.back());
   const bool sums = sampler.wants_sums();
-  return TextStream(std::move(sampler), FinishCheck(sampling, model.end_ids), std::move(stops),
+  return TextStream(std::move(sampler), std::move(finish), std::move(stops),
                     CandidateSink(workers, vocabulary, sums), std::move(decoder), prompt.size(),
-                    context);
+                    context, sampling.min_tokens);
 }
 
 void TextStream::End(FinishReason reason) {
   end_ = reason;
-  if (!stops_.Push(decoder_->Finish(), &text_)) stops_.Finish(&text_);
+  const bool may_end = generated_ > min_tokens_;
+  if (!stops_.Push(decoder_->Finish(), &text_, may_end)) stops_.Finish(&text_);
 }
 
 Status TextStream::Take(std::span<const float> logits) {
@@ -70,7 +73,7 @@ Status TextStream::Take(std::span<const float> logits) {
   ++length_;
   if (finish == Finish::kStopToken) {
     End(FinishReason::kStop);
-  } else if (stops_.Push(decoder_->Push(sampled.id), &text_)) {
+  } else if (stops_.Push(decoder_->Push(sampled.id), &text_, generated_ > min_tokens_)) {
     end_ = FinishReason::kStop;
   } else if (finish == Finish::kLength) {
     End(FinishReason::kLength);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/status.h"
 #include "generate/candidate_sink.h"
@@ -24,10 +25,11 @@ namespace penstock {
 // but for log-probabilities and long pieces of text.
 class TextStream {
  public:
-  // `workers`: StepRun::workers. The model must outlive it. kInvalidArgument as
-  // SamplingOptions::Check.
+  // `workers`: StepRun::workers. `shown`: as DecodeJob::shown. The model must outlive it.
+  // kInvalidArgument as SamplingOptions::Check.
   static Expected<TextStream> Make(const TextModel& model, const SamplingOptions& sampling,
-                                   std::span<const int32_t> prompt, size_t workers);
+                                   std::span<const int32_t> prompt, size_t workers,
+                                   const std::vector<int32_t>& shown = {});
 
   // The sink of the step whose logits Take is given next, as its logit row 0.
   CandidateSink* sink() { return &candidates_; }
@@ -47,14 +49,16 @@ class TextStream {
 
  private:
   TextStream(Sampler sampler, FinishCheck finish, StopStrings stops, CandidateSink candidates,
-             std::unique_ptr<StreamDecoder> decoder, size_t length, size_t context)
+             std::unique_ptr<StreamDecoder> decoder, size_t length, size_t context,
+             int32_t min_tokens)
       : sampler_(std::move(sampler)),
         finish_(std::move(finish)),
         stops_(std::move(stops)),
         candidates_(std::move(candidates)),
         decoder_(std::move(decoder)),
         length_(length),
-        context_(context) {}
+        context_(context),
+        min_tokens_(min_tokens) {}
   void End(FinishReason reason);
 
   Sampler sampler_;
@@ -64,6 +68,7 @@ class TextStream {
   std::unique_ptr<StreamDecoder> decoder_;
   size_t length_;  // tokens of prompt and text
   const size_t context_;
+  const int32_t min_tokens_;
   int64_t generated_ = 0;
   GeneratedToken token_;
   std::string text_;

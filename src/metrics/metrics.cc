@@ -238,34 +238,6 @@ void Metrics::AddFunction(std::string_view name, std::string_view help, Kind kin
   function = std::move(read);
 }
 
-const Histogram* Metrics::FindHistogram(std::string_view name, std::string_view labels) const {
-  const std::lock_guard lock(impl_->mutex);
-  for (const Family& family : impl_->families) {
-    if (family.name != name) continue;
-    for (const Series& series : family.series) {
-      if (series.labels != labels) continue;
-      const auto* found = std::get_if<Histogram*>(&series.instrument);
-      return found == nullptr ? nullptr : *found;
-    }
-  }
-  return nullptr;
-}
-
-int64_t Metrics::SumOfGauges(std::string_view name, std::string_view labels) const {
-  const std::lock_guard lock(impl_->mutex);
-  int64_t sum = 0;
-  for (const Family& family : impl_->families) {
-    if (family.name != name) continue;
-    for (const Series& series : family.series) {
-      const std::string_view has = series.labels;
-      const bool more = has.size() > labels.size() && has[labels.size()] == ',';
-      if (!has.starts_with(labels) || (has.size() != labels.size() && !more)) continue;
-      if (const auto* gauge = std::get_if<Gauge*>(&series.instrument)) sum += (*gauge)->value();
-    }
-  }
-  return sum;
-}
-
 std::string Metrics::Render() const {
   const std::lock_guard lock(impl_->mutex);
   std::string out;

@@ -94,11 +94,6 @@ class Metrics {
   void AddFunction(std::string_view name, std::string_view help, Kind kind,
                    std::function<double()> read, std::string_view labels = "");
 
-  // The histogram of that name and labels; null if there is none.
-  const Histogram* FindHistogram(std::string_view name, std::string_view labels) const;
-  // The sum of the gauges of that name whose labels equal or begin with `labels`.
-  int64_t SumOfGauges(std::string_view name, std::string_view labels) const;
-
   // The text exposition format 0.0.4.
   std::string Render() const;
 

@@ -103,19 +103,6 @@ TEST(Metrics, FunctionsAreAskedWhenPrinted) {
   EXPECT_THAT(metrics.Render(), HasSubstr("\nf 7\n"));
 }
 
-TEST(Metrics, SeriesAreFoundByNameAndLabels) {
-  Metrics metrics;
-  metrics.AddGauge("g", "G.", R"(m="a",lane="x")").Add(3);
-  metrics.AddGauge("g", "G.", R"(m="a",lane="y")").Add(4);
-  metrics.AddGauge("g", "G.", R"(m="ab")").Add(5);
-  const Histogram& histogram = metrics.AddHistogram("h", "H.", {1}, "");
-  EXPECT_EQ(metrics.SumOfGauges("g", R"(m="a")"), 7);
-  EXPECT_EQ(metrics.SumOfGauges("g", R"(m="ab")"), 5);
-  EXPECT_EQ(metrics.SumOfGauges("g", R"(m="b")"), 0);
-  EXPECT_EQ(metrics.FindHistogram("g", R"(m="ab")"), nullptr);  // another type
-  EXPECT_EQ(metrics.FindHistogram("h", ""), &histogram);
-}
-
 TEST(Metrics, NanDoesNotPoisonTheSum) {
   Histogram h({1});
   h.Observe(std::numeric_limits<double>::quiet_NaN());

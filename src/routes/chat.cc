@@ -17,17 +17,11 @@ constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 constexpr int32_t kCompletionTokensDefault = 16;
 
 constexpr RefusedField kRefused[] = {
-    {"min_tokens", "leave it out, or use 0"},
-    {"guided_json", ""},
-    {"guided_regex", ""},
-    {"guided_choice", ""},
-    {"guided_grammar", ""},
-    {"structured_outputs", ""},
-    {"grammar", ""},
-    {"json_schema", ""},
-    {"use_beam_search", ""},
-    {"prompt_logprobs", ""},
-    {"truncate_prompt_tokens", "a prompt is never cut"},
+    {"guided_json", ""},        {"guided_regex", ""},
+    {"guided_choice", ""},      {"guided_grammar", ""},
+    {"structured_outputs", ""}, {"grammar", ""},
+    {"json_schema", ""},        {"use_beam_search", ""},
+    {"prompt_logprobs", ""},    {"truncate_prompt_tokens", "a prompt is never cut"},
     {"logits_processors", ""},
 };
 constexpr RefusedField kChatRefused[] = {

@@ -51,7 +51,7 @@ TEST(ParseChat, TakesEveryFieldOfSampling) {
          "logit_bias":{"3":-100,"7":1.5},"max_tokens":5,"max_completion_tokens":6,"n":2,
          "stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":4,
          "user":"u","store":true,"metadata":{"a":"b"},"response_format":{"type":"text"},
-         "unknown":[1],"min_tokens":0,"functions":null,"modalities":["text"])");
+         "unknown":[1],"min_tokens":5,"functions":null,"modalities":["text"])");
   const TextRequest& request = call.request;
   const SamplingOptions options = request.sampling.With({});
   EXPECT_EQ(options.temperature, 0.7f);
@@ -68,6 +68,7 @@ TEST(ParseChat, TakesEveryFieldOfSampling) {
   ASSERT_EQ(options.logit_bias.size(), 2u);
   EXPECT_EQ(options.logit_bias[1].id, 7);
   EXPECT_EQ(options.max_tokens, 6);
+  EXPECT_EQ(options.min_tokens, 5);
   EXPECT_EQ(options.top_logprobs, 4);
   EXPECT_EQ(request.samples, 2);
   EXPECT_TRUE(call.stream && request.streams && call.include_usage);
@@ -131,7 +132,8 @@ TEST(ParseChat, RefusesByName) {
            {R"("modalities":["audio"])", "modalities"},
            {R"("prediction":{"type":"content"})", "prediction"},
            {R"("web_search_options":{"a":1})", "web_search_options"},
-           {R"("min_tokens":1)", "min_tokens"},
+           {R"("min_tokens":-1)", "min_tokens"},
+           {R"("min_tokens":3,"max_tokens":2)", "min_tokens"},
            {R"("guided_regex":"a")", "guided_regex"},
            {R"("grammar":"a")", "grammar"},
            {R"("echo":true)", "echo"},

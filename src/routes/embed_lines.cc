@@ -1,11 +1,11 @@
 #include "routes/embed_lines.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "common/json_writer.h"
 #include "http/stream.h"
 #include "http/stream_formats.h"
+#include "routes/event_pump.h"
 
 namespace penstock {
 namespace {
@@ -18,31 +18,34 @@ constexpr int64_t kPartsOutMax = 2;
 constexpr int64_t kPrintedFloatBytesMax = 16;  // "-1.17549435e-38,"
 constexpr int64_t kBase64FloatBytes = 6;
 
+int64_t PartBytes(const RouteCall& call) {
+  return std::max<int64_t>(1, call.options->stream_unread_bytes_max / kPartsOfUnread);
+}
+
 // Takes rows from the Service, prints them on a worker and hands them to the connection. Starts
 // parts while the bytes under way and unread stay below the bound.
 //
-// One thread at a time is in Run: a thread that raises signals_ from 0 queues it on a worker, which
-// loops until it has seen all signals. The EmbedEnd is the last event and releases everything.
-class LinePump : public std::enable_shared_from_this<LinePump> {
+// The EmbedEnd is the last event and releases everything.
+class LinePump final : public EventPump {
  public:
   LinePump(const RouteCall& call, bool base64, FieldNames names)
-      : service_(call.service),
+      : EventPump(call.service, call.request->context.priority, PartBytes(call)),
+        service_(call.service),
         request_(call.request),
         respond_(call.respond),
         error_body_(call.route->error_body),
         base64_(base64),
         names_(std::move(names)),
         unread_max_(call.options->stream_unread_bytes_max),
-        part_bytes_(std::max<int64_t>(1, unread_max_ / kPartsOfUnread)) {}
+        part_bytes_(PartBytes(call)) {}
 
   void Start(EmbedRequest request) {
     // The sink holds this object until the EmbedEnd is taken.
-    sink_ = std::make_shared<Sink<EmbedEvent>>(EmbedStream::kEvents,
-                                               [self = shared_from_this()] { self->Signal(); });
+    sink_ = std::make_shared<Sink<EmbedEvent>>(EmbedStream::kEvents, Waker());
     EmbedPartOptions options;
     options.part_bytes = part_bytes_;
     options.printed_value_bytes = base64_ ? kBase64FloatBytes : kPrintedFloatBytesMax;
-    signals_ = 1;  // early events wait
+    Hold();  // early events wait
     try {
       parts_ = service_->EmbedInParts(std::move(request), request_->context, options, sink_);
     } catch (...) {
@@ -51,34 +54,11 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
     }
     if (parts_ != nullptr && !RunGuarded("stream", [this] { StartParts(); })) Lose();
     // Rows are printed on a worker. A refusal is in the sink already.
-    if (signals_.fetch_sub(1, std::memory_order_acq_rel) > 1) RunOnWorker();
+    Resume();
   }
 
  private:
-  void Signal() noexcept {
-    if (signals_.fetch_add(1, std::memory_order_acq_rel) == 0) RunOnWorker();
-  }
-
-  // Only by the thread that may call Run.
-  void RunOnWorker() noexcept {
-    const bool handed = RunGuarded("stream", [this] {
-      service_->FinishOnWorker(request_->context.priority, static_cast<size_t>(part_bytes_),
-                               [self = shared_from_this()] { self->Run(); });
-    });
-    if (!handed) Run();
-  }
-
-  void Run() noexcept {
-    const auto self = shared_from_this();  // the EmbedEnd releases the last other owner
-    uint32_t seen = 0;
-    do {
-      seen = signals_.load(std::memory_order_acquire);
-      // Again after a failure: other events in the sink give no signal of their own.
-      while (!RunGuarded("stream", [this] { Drain(); })) Lose();
-    } while (signals_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
-  }
-
-  void Drain() {
+  void Drain() override {
     while (sink_ != nullptr) {
       auto event = sink_->Pop();
       if (!event) break;
@@ -98,7 +78,7 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
       HttpResponse head;
       head.content_type = kNdjsonType;
       AddRunStages(*service_, &head);
-      stream_ = respond_.Begin(std::move(head), [self = shared_from_this()] { self->Signal(); });
+      stream_ = respond_.Begin(std::move(head), Waker());
     }
     if (stream_->gone()) return;
     const auto dimensions = static_cast<size_t>(rows.dimensions);
@@ -170,7 +150,7 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
 
   // Without memory for a part of the answer: the connection is closed, so that the client sees it
   // is not whole.
-  void Lose() noexcept {
+  void Lose() noexcept override {
     lost_ = true;
     stream_.reset();
     if (parts_ != nullptr) {
@@ -190,8 +170,7 @@ class LinePump : public std::enable_shared_from_this<LinePump> {
   const int64_t unread_max_;
   const int64_t part_bytes_;
 
-  std::atomic<uint32_t> signals_{0};
-  // Used by Run only.
+  // Used by Drain and Lose only.
   std::shared_ptr<Sink<EmbedEvent>> sink_;
   std::shared_ptr<EmbedStream> parts_;
   std::unique_ptr<Stream> stream_;

@@ -1,10 +1,9 @@
 #include "routes/event_stream.h"
 
-#include <atomic>
-
 #include "api/generate_feed.h"
 #include "http/stream.h"
 #include "http/stream_formats.h"
+#include "routes/event_pump.h"
 
 namespace penstock {
 namespace {
@@ -33,12 +32,12 @@ int64_t PrintedBytes(const GeneratedAnswer& answer) {
 
 // Reads a GenerateFeed on a worker, prints, and hands the text to the connection.
 //
-// One thread at a time is in Run: a thread that raises signals_ from 0 queues it on a worker, which
-// loops until it has seen all signals. The GenerateEnd is the last event and releases everything.
-class TextPump : public std::enable_shared_from_this<TextPump> {
+// The GenerateEnd is the last event and releases everything.
+class TextPump final : public EventPump {
  public:
   TextPump(const RouteCall& call, std::unique_ptr<TextPrinter> printer, FieldNames names)
-      : service_(call.service),
+      : EventPump(call.service, call.request->context.priority, 0),
+        service_(call.service),
         request_(call.request),
         respond_(call.respond),
         error_body_(call.route->error_body),
@@ -49,43 +48,19 @@ class TextPump : public std::enable_shared_from_this<TextPump> {
   void Start(TextRequest request) {
     streams_ = request.streams;
     // The feed holds this object until its end is read.
-    feed_ =
-        std::make_shared<GenerateFeed>(streams_, [self = shared_from_this()] { self->Signal(); });
-    signals_ = 1;  // early events wait
+    feed_ = std::make_shared<GenerateFeed>(streams_, Waker());
+    Hold();  // early events wait
     try {
       service_->Generate(std::move(request), request_->context, feed_);
     } catch (...) {
       feed_.reset();
       throw;
     }
-    if (signals_.fetch_sub(1, std::memory_order_acq_rel) > 1) RunOnWorker();
+    Resume();
   }
 
  private:
-  void Signal() noexcept {
-    if (signals_.fetch_add(1, std::memory_order_acq_rel) == 0) RunOnWorker();
-  }
-
-  // Only by the thread that may call Run.
-  void RunOnWorker() noexcept {
-    const bool handed = RunGuarded("stream", [this] {
-      service_->FinishOnWorker(request_->context.priority, 0,
-                               [self = shared_from_this()] { self->Run(); });
-    });
-    if (!handed) Run();
-  }
-
-  void Run() noexcept {
-    const auto self = shared_from_this();  // the end releases the last other owner
-    uint32_t seen = 0;
-    do {
-      seen = signals_.load(std::memory_order_acquire);
-      // Again after a failure: other events in the feed give no signal of their own.
-      while (!RunGuarded("stream", [this] { Drain(); })) Lose();
-    } while (signals_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
-  }
-
-  void Drain() {
+  void Drain() override {
     text_.clear();
     items_ = 0;
     while (feed_ != nullptr) {
@@ -114,7 +89,7 @@ class TextPump : public std::enable_shared_from_this<TextPump> {
       AppendEventComment("ping", &head.idle_text);
       head.idle_after = ping_;
     }
-    stream_ = respond_.Begin(std::move(head), [self = shared_from_this()] { self->Signal(); });
+    stream_ = respond_.Begin(std::move(head), Waker());
     printer_->Begin(begun, &text_);
   }
 
@@ -187,7 +162,7 @@ class TextPump : public std::enable_shared_from_this<TextPump> {
 
   // Without memory for a part of the answer: the connection is closed, so that the client sees it
   // is not whole.
-  void Lose() noexcept {
+  void Lose() noexcept override {
     lost_ = true;
     stream_.reset();
     request_->context.cancel->Cancel();
@@ -201,8 +176,7 @@ class TextPump : public std::enable_shared_from_this<TextPump> {
   const FieldNames names_;
   const std::unique_ptr<TextPrinter> printer_;
 
-  std::atomic<uint32_t> signals_{0};
-  // Used by Run only.
+  // Used by Drain and Lose only.
   std::shared_ptr<GenerateFeed> feed_;
   std::unique_ptr<Stream> stream_;
   bool streams_ = false;

@@ -712,7 +712,8 @@ const std::string_view kOpenApiSchemas = R"json({
             "tokens_per_batch": {"type": "number"},
             "batch_mean_ms": {"type": "number"},
             "tokens_per_s": {"type": "number"},
-            "busy_percent": {"type": "number"}
+            "busy_percent": {"type": "number"},
+            "text": {"$ref": "#/components/schemas/TextStats"}
           },
           "required": [
             "model",

@@ -25,6 +25,7 @@ const std::string_view kOpenApiTextSchemas = R"json({
       "include_stop_str_in_output": {"type": "boolean"},
       "stop_token_ids": {"type": ["array", "null"], "items": {"type": "integer"}, "maxItems": 64},
       "ignore_eos": {"type": "boolean"},
+      "min_tokens": {"type": "integer", "minimum": 0},
       "logit_bias": {
         "type": ["object", "null"],
         "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
@@ -430,6 +431,37 @@ const std::string_view kOpenApiTextSchemas = R"json({
       }
     },
     "required": ["index", "token", "generated_text", "details"]
+  },
+  "TextStats": {
+    "type": "object",
+    "properties": {
+      "running": {"type": "integer"},
+      "waiting": {"type": "integer"},
+      "generated_tokens": {"type": "integer"},
+      "prompt_tokens": {"type": "integer"},
+      "cached_tokens": {"type": "integer"},
+      "generated_tokens_per_s": {"type": "number"},
+      "prompt_tokens_per_s": {"type": "number"},
+      "first_token_mean_ms": {"type": "number"},
+      "inter_token_mean_ms": {"type": "number"},
+      "kv": {
+        "type": "object",
+        "properties": {
+          "block_tokens": {"type": "integer"},
+          "blocks": {"type": "integer"},
+          "blocks_used": {"type": "integer"},
+          "blocks_cached": {"type": "integer"},
+          "bytes": {"type": "integer"},
+          "bytes_used": {"type": "integer"},
+          "bytes_cached": {"type": "integer"}
+        },
+        "required": ["block_tokens", "blocks", "blocks_used", "blocks_cached", "bytes",
+                     "bytes_used", "bytes_cached"]
+      }
+    },
+    "required": ["running", "waiting", "generated_tokens", "prompt_tokens", "cached_tokens",
+                 "generated_tokens_per_s", "prompt_tokens_per_s", "first_token_mean_ms",
+                 "inter_token_mean_ms", "kv"]
   }
 })json";
 

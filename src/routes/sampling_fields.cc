@@ -136,6 +136,10 @@ Status ParseSampling(const JsonObject& object, SamplingRequest* sampling) {
                             object.GetBoolOr("include_stop_str_in_output", false));
   PENSTOCK_ASSIGN_OR_RETURN(options.ignore_eos, object.GetBoolOr("ignore_eos", false));
   PENSTOCK_RETURN_IF_ERROR(ParseStopIds(object, &options.stop_token_ids));
+  if (object.Has("min_tokens")) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t least, object.GetInt("min_tokens", 0, kIntMax));
+    options.min_tokens = static_cast<int32_t>(least);
+  }
   return ParseBiases(object, &options.logit_bias);
 }
 

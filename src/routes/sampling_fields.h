@@ -14,8 +14,8 @@
 namespace penstock {
 
 // temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed,
-// stop (a string or strings), include_stop_str_in_output, stop_token_ids, ignore_eos, logit_bias
-// (ids as keys). Their ranges are those of SamplingOptions.
+// stop (a string or strings), include_stop_str_in_output, stop_token_ids, ignore_eos, min_tokens,
+// logit_bias (ids as keys). Their ranges are those of SamplingOptions.
 Status ParseSampling(const JsonObject& object, SamplingRequest* sampling);
 // A string, or an array of them.
 Status ParseStop(const JsonObject& object, std::string_view key, std::vector<std::string>* stop);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/json_writer.h"
+#include "common/kv_block.h"
 
 namespace penstock {
 namespace {
@@ -24,6 +25,29 @@ void WriteLatency(const DurationSnapshot& latency, JsonWriter* json) {
 
 double Ratio(double a, double b) { return b > 0 ? Rounded(a / b) : 0; }
 
+void WriteText(const ModelStats::Text& text, double window_s, JsonWriter* json) {
+  const auto per_s = [&](uint64_t tokens) { return Ratio(static_cast<double>(tokens), window_s); };
+  const auto mean_ms = [](double seconds, uint64_t count) {
+    return Ratio(seconds * 1e3, static_cast<double>(count));
+  };
+  const DecodeTotals& done = text.window;
+  json->Key("text").BeginObject().Field("running", text.now.running);
+  json->Field("waiting", text.now.waiting).Field("generated_tokens", done.generated_tokens);
+  json->Field("prompt_tokens", done.prompt_tokens).Field("cached_tokens", done.cached_tokens);
+  json->Field("generated_tokens_per_s", per_s(done.generated_tokens));
+  json->Field("prompt_tokens_per_s", per_s(done.prompt_tokens));
+  json->Field("first_token_mean_ms", mean_ms(done.first_token_s, done.first_tokens));
+  json->Field("inter_token_mean_ms", mean_ms(done.gap_s, done.gaps));
+  const auto bytes = [&](int64_t blocks) {
+    return static_cast<uint64_t>(blocks) * text.now.block_bytes;
+  };
+  json->Key("kv").BeginObject().Field("block_tokens", kKvBlockTokens);
+  json->Field("blocks", text.now.blocks).Field("blocks_used", text.now.blocks_used);
+  json->Field("blocks_cached", text.now.blocks_cached).Field("bytes", bytes(text.now.blocks));
+  json->Field("bytes_used", bytes(text.now.blocks_used));
+  json->Field("bytes_cached", bytes(text.now.blocks_cached)).EndObject().EndObject();
+}
+
 void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
   const auto tokens = static_cast<double>(model.tokens);
   const auto batches = static_cast<double>(model.batches);
@@ -35,7 +59,9 @@ void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
   json->Field("tokens_per_batch", Ratio(tokens, batches));
   json->Field("batch_mean_ms", Ratio(model.busy_s * 1e3, batches));
   json->Field("tokens_per_s", Ratio(tokens, window_s));
-  json->Field("busy_percent", Ratio(100 * model.busy_s, window_s)).EndObject();
+  json->Field("busy_percent", Ratio(100 * model.busy_s, window_s));
+  if (model.text) WriteText(*model.text, window_s, json);
+  json->EndObject();
 }
 
 }  // namespace

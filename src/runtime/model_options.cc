@@ -72,15 +72,19 @@ Status CheckCutNames(const std::vector<std::string>& models) {
   return Status::Ok();
 }
 
-// --pooling, --dtype and --int8-keep, once the names are settled.
+// --pooling, --dtype, --int8-keep and --chat-template, once the names are settled.
 Status ApplyPerModel(const ModelOptions& flags, std::vector<ModelSpec>* specs) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto dtypes, PerModel::Parse("dtype", flags.dtypes));
   PENSTOCK_ASSIGN_OR_RETURN(const auto kept, PerModel::Parse("int8-keep", flags.int8_keep));
   PENSTOCK_ASSIGN_OR_RETURN(const auto poolings, PerModel::Parse("pooling", flags.poolings));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto templates,
+                            PerModel::Parse("chat-template", flags.chat_templates));
+  PENSTOCK_RETURN_IF_ERROR(templates.CheckNames(*specs));
   PENSTOCK_RETURN_IF_ERROR(poolings.CheckNames(*specs));
   PENSTOCK_RETURN_IF_ERROR(dtypes.CheckNames(*specs));
   PENSTOCK_RETURN_IF_ERROR(kept.CheckNames(*specs));
   for (ModelSpec& spec : *specs) {
+    PENSTOCK_ASSIGN_OR_RETURN(spec.text.chat_template, templates.Of(spec));
     PENSTOCK_ASSIGN_OR_RETURN(const std::string mode, poolings.Of(spec));
     if (!mode.empty()) {
       auto pooling = ParsePoolingMode(mode);

@@ -24,7 +24,8 @@ struct ModelOptions {
   EncoderSchedulerOptions scheduler = {
       .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
   int32_t replicas = 1;
-  TextModelOptions text;          // of decoders; `dtype` is that of --dtype
+  TextModelOptions text;                    // of decoders; `dtype` is that of --dtype
+  std::vector<std::string> chat_templates;  // --chat-template, [NAME=]FILE or the name of one
   DecodeSchedulerOptions decode;  // the same; bounds of waiting work are those of `scheduler`
   std::string log_level = "info";
   std::string log_format = "text";

@@ -24,6 +24,9 @@ class FinishCheck {
   // After `generated` tokens, `id` the last of them. An end comes before the length.
   Finish After(int32_t id, int64_t generated) const;
 
+  // The end tokens, ascending.
+  std::span<const int32_t> ends() const { return ends_; }
+
  private:
   std::vector<int32_t> ends_;  // ascending
   int64_t tokens_max_;

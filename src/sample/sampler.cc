@@ -16,8 +16,8 @@ uint64_t RandomSeed() {
   return uint64_t{device()} << 32 | device();
 }
 
-RowNeed NeedOf(const SamplingOptions& options, bool small) {
-  bool lowers = options.penalizes();
+RowNeed NeedOf(const SamplingOptions& options, bool small, bool holds) {
+  bool lowers = options.penalizes() || holds;
   bool raises = options.presence_penalty < 0 || options.frequency_penalty < 0 ||
                 (options.repetition_penalty < 1 && options.repetition_window != 0);
   for (const LogitBias& entry : options.logit_bias) {
@@ -52,15 +52,16 @@ bool Proven(std::span<const Candidate> first, size_t wanted, std::span<const Log
 }  // namespace
 
 Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max,
-                 size_t parts_max)
+                 size_t parts_max, std::vector<int32_t> held)
     : options_(options),
       biases_(options.logit_bias),
+      held_(std::move(held)),
       vocabulary_(static_cast<size_t>(vocabulary)),
       top_k_(options.top_k > 0 && options.top_k <= static_cast<int32_t>(kCandidatesMax)
                  ? static_cast<size_t>(options.top_k)
                  : 0),
       seed_(options.seed ? *options.seed : RandomSeed()),
-      row_need_(NeedOf(options, small())),
+      row_need_(NeedOf(options, small(), holds())),
       adjusts_(options.penalizes() || !options.logit_bias.empty()) {
   std::sort(biases_.begin(), biases_.end(),
             [](const LogitBias& a, const LogitBias& b) { return a.id < b.id; });
@@ -72,7 +73,7 @@ Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t toke
   }
   scan_.Reset(kCandidatesMax, false);
   if (!small()) row_draw_.Reserve(vocabulary_, filter_);
-  if (adjusts_) adjusted_.resize(vocabulary_);
+  if (adjusts()) adjusted_.resize(vocabulary_);
   blocks_.resize(LogitBlocks(vocabulary_));
   raw_.reserve(parts_max * kCandidatesMax);
   merged_.reserve(parts_max * kCandidatesMax);
@@ -80,10 +81,16 @@ Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t toke
 }
 
 Expected<Sampler> Sampler::Make(const SamplingOptions& options, int32_t vocabulary,
-                                size_t tokens_max, size_t parts_max) {
+                                size_t tokens_max, size_t parts_max,
+                                std::span<const int32_t> ends) {
   if (vocabulary < 1) return Status::InvalidArgument("the vocabulary is empty");
   PENSTOCK_RETURN_IF_ERROR(options.Check(vocabulary));
-  return Sampler(options, vocabulary, tokens_max, parts_max);
+  std::vector<int32_t> held;
+  for (const int32_t id : ends) {
+    if (options.min_tokens > 0 && id >= 0 && id < vocabulary) held.push_back(id);
+  }
+  std::sort(held.begin(), held.end());
+  return Sampler(options, vocabulary, tokens_max, parts_max, std::move(held));
 }
 
 void Sampler::AddPrompt(std::span<const int32_t> ids) {
@@ -91,6 +98,7 @@ void Sampler::AddPrompt(std::span<const int32_t> ids) {
 }
 
 void Sampler::Accept(int32_t id) {
+  ++generated_;
   if (options_.penalizes()) counts_.AddGenerated(id);
 }
 
@@ -107,6 +115,7 @@ float Sampler::Penalized(float logit, const TokenCounts::Entry& entry) const {
 }
 
 float Sampler::Adjusted(const Candidate& candidate) const {
+  if (holds() && std::binary_search(held_.begin(), held_.end(), candidate.id)) return -kLogitMax;
   float x = candidate.logit;
   if (const TokenCounts::Entry* entry = counts_.Find(candidate.id)) x = Penalized(x, *entry);
   const auto bias =
@@ -123,6 +132,11 @@ void Sampler::AdjustRow(std::span<const float> row) {
     if (std::fabs(x) <= kLogitMax) x = Penalized(x, entry);  // else the scan reports it
   }
   for (const LogitBias& entry : biases_) adjusted_[static_cast<size_t>(entry.id)] += entry.bias;
+  if (!holds()) return;
+  for (const int32_t id : held_) {
+    float& x = adjusted_[static_cast<size_t>(id)];
+    if (std::fabs(x) <= kLogitMax) x = -kLogitMax;
+  }
 }
 
 void Sampler::SetTop(std::span<const Candidate> best, double log_sum, SampledToken* out) {
@@ -160,7 +174,7 @@ bool Sampler::FromParts(const Logits& logits, double uniform, SampledToken* out)
   }
   if (raw_.empty()) return false;
   merged_ = raw_;
-  if (adjusts_) {
+  if (adjusts()) {
     for (Candidate& c : merged_) c.logit = Adjusted(c);
   }
   const size_t wanted = std::min(options_.greedy() ? 1 : top_k_, vocabulary_);
@@ -191,11 +205,12 @@ Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken
   const size_t keep = !small() || options_.greedy() ? 1 : top_k_;
   const size_t keep_top =
       options_.logprobs ? std::max<size_t>(1, static_cast<size_t>(options_.top_logprobs)) : 1;
+  const bool adjusts_row = adjusts();
   double log_sum = 0;
   // Of the row as it came: with no adjustment also what the draw needs.
   LogitPart part;
-  if (options_.logprobs || !adjusts_) {
-    scan_.Reset(adjusts_ ? keep_top : std::max(keep, keep_top), options_.logprobs);
+  if (options_.logprobs || !adjusts_row) {
+    scan_.Reset(adjusts_row ? keep_top : std::max(keep, keep_top), options_.logprobs);
     scan_.Add(row, 0, blocks_.data());
     part = scan_.Part();
     if (part.bad_id >= 0) return BadLogit(part.bad_id);
@@ -205,7 +220,7 @@ Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken
     SetTop(part.best, log_sum, out);
   }
   std::span<const float> drawn = row;
-  if (adjusts_) {
+  if (adjusts_row) {
     AdjustRow(row);
     drawn = adjusted_;
     scan_.Reset(keep, false);
@@ -237,7 +252,10 @@ int32_t Sampler::DrawFrom(std::span<const Candidate> best, double uniform) const
     double sum = weights[0];
     for (kept = 1; kept < best.size() && sum < target; ++kept) sum += weights[kept];
   }
-  while (kept > 1 && weights[kept - 1] < static_cast<double>(options_.min_p)) --kept;
+  while (kept > 1 &&
+         (weights[kept - 1] < static_cast<double>(options_.min_p) || weights[kept - 1] == 0)) {
+    --kept;
+  }
   double kept_sum = 0;
   for (size_t i = 0; i < kept; ++i) kept_sum += weights[i];
   const double target = uniform * kept_sum;

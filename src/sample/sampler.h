@@ -2,7 +2,8 @@
 //
 //   1. penalties     repetition (prompt and generated text, in its window), then frequency and
 //                    presence (generated text)
-//   2. bias          logit_bias is added. A grammar's mask belongs here
+//   2. bias          logit_bias is added; ends among the first min_tokens get the least logit. A
+//                    grammar's mask belongs here
 //   3. temperature   logits are divided by it; greedy takes the largest and skips what follows
 //   4. top-k         the k largest
 //   5. top-p         the fewest whose share of what top-k kept reaches top_p
@@ -67,10 +68,12 @@ enum class RowNeed {
 // allocated unless a call fails.
 class Sampler {
  public:
-  // `tokens_max`: of prompt and generated text together. kInvalidArgument as
-  // SamplingOptions::Check; also for a vocabulary below 1.
+  // `tokens_max`: of prompt and generated text together. `ends`: what is not chosen among the first
+  // options.min_tokens, unless there is nothing else. kInvalidArgument as SamplingOptions::Check;
+  // also for a vocabulary below 1.
   static Expected<Sampler> Make(const SamplingOptions& options, int32_t vocabulary,
-                                size_t tokens_max, size_t parts_max = 16);
+                                size_t tokens_max, size_t parts_max = 16,
+                                std::span<const int32_t> ends = {});
 
   RowNeed row_need() const { return row_need_; }
   // Whether Logits::blocks is wanted with Logits::parts.
@@ -84,14 +87,17 @@ class Sampler {
   // the vocabulary's size.
   Status Sample(const Logits& logits, uint64_t position, SampledToken* out);
 
-  // Tokens that penalties count; ids are those of the vocabulary.
+  // Tokens that penalties and min_tokens count; ids are those of the vocabulary.
   void AddPrompt(std::span<const int32_t> ids);
   void Accept(int32_t id);
 
  private:
-  Sampler(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max, size_t parts_max);
+  Sampler(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max, size_t parts_max,
+          std::vector<int32_t> held);
 
   bool small() const { return options_.greedy() || top_k_ > 0; }
+  bool holds() const { return generated_ < options_.min_tokens && !held_.empty(); }
+  bool adjusts() const { return adjusts_ || holds(); }
   float Penalized(float logit, const TokenCounts::Entry& entry) const;
   float Adjusted(const Candidate& candidate) const;
   void AdjustRow(std::span<const float> row);
@@ -104,6 +110,8 @@ class Sampler {
 
   SamplingOptions options_;
   std::vector<LogitBias> biases_;  // ascending ids
+  std::vector<int32_t> held_;      // ends that min_tokens holds back, ascending
+  int64_t generated_ = 0;
   size_t vocabulary_;
   size_t top_k_;  // 1 to kCandidatesMax, else 0
   uint64_t seed_;

@@ -328,6 +328,51 @@ TEST(Sampler, LogprobsAreThoseOfTheModel) {
   }
 }
 
+TEST(Sampler, EndsHaveNoProbabilityAmongTheFirstTokens) {
+  // The ends 7 and 900 are by far the best, then 3.
+  std::vector<float> row = RandomLogits(1000, 3, 0.5f);
+  row[7] = 30;
+  row[900] = 29;
+  row[3] = 20;
+  const std::vector<int32_t> ends = {7, 900};
+  for (const int32_t top_k : {0, 2, 40, 100}) {
+    for (const float temperature : {0.0f, 0.01f}) {
+      SamplingOptions options;
+      options.temperature = temperature;
+      options.top_k = top_k;
+      options.seed = 1;
+      options.min_tokens = 2;
+      options.logprobs = true;
+      options.top_logprobs = 1;
+      options.logit_bias = {{7, 100}};
+      for (const bool scanned : {false, true}) {
+        auto sampler = *Sampler::Make(options, 1000, 100, 16, ends);
+        for (uint64_t position = 0; position < 4; ++position) {
+          SampledToken token;
+          const Scanned scan(row, 2, true);
+          const Logits logits = scanned ? scan.Without(row) : Logits{row, {}, {}};
+          ASSERT_TRUE(sampler.Sample(logits, position, &token).ok());
+          EXPECT_EQ(token.id, position < 2 ? 3 : 7) << top_k << " " << temperature;
+          EXPECT_EQ(token.top[0].id, 7) << "log-probabilities are the model's";
+          sampler.Accept(token.id);
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, WithNothingButEndsOneIsChosen) {
+  SamplingOptions options;
+  options.min_tokens = 3;
+  options.seed = 1;
+  for (const int32_t top_k : {0, 1, 2}) {
+    options.top_k = top_k;
+    auto sampler = *Sampler::Make(options, 2, 100, 16, std::vector<int32_t>{0, 1, 5});
+    const int32_t id = Sampled(sampler, {1, 2}, 0).id;
+    EXPECT_TRUE(id == 0 || id == 1);
+  }
+}
+
 TEST(Sampler, TiesGoToTheLowestId) {
   std::vector<float> row(1000, 1.0f);
   SamplingOptions greedy;

@@ -76,6 +76,13 @@ Status SamplingOptions::Check(int32_t vocabulary) const {
                                       stop_token_ids[i], 0, vocabulary - 1));
   }
   if (max_tokens) PENSTOCK_RETURN_IF_ERROR(CheckInt("max_tokens", *max_tokens, 1, kIntMax));
+  PENSTOCK_RETURN_IF_ERROR(CheckInt("min_tokens", min_tokens, 0, kIntMax));
+  if (max_tokens && min_tokens > *max_tokens) {
+    return Status::InvalidArgument("'min_tokens' is " + std::to_string(min_tokens) +
+                                       ", more than the " + std::to_string(*max_tokens) +
+                                       " of max_tokens",
+                                   "min_tokens");
+  }
   return CheckInt("top_logprobs", top_logprobs, 0, kTopLogprobsMax);
 }
 

@@ -48,12 +48,16 @@ Expected<StopStrings> StopStrings::Make(std::span<const std::string> stops, bool
   return made;
 }
 
-bool StopStrings::Advance(char byte) {
+bool StopStrings::Advance(char byte, bool may_end) {
   for (size_t i = 0; i < patterns_.size(); ++i) {
     Pattern& p = patterns_[i];
     while (p.state > 0 && p.text[p.state] != byte) p.state = p.border[p.state - 1];
     p.state += p.text[p.state] == byte;
     if (p.state < p.text.size()) continue;
+    if (!may_end) {
+      p.state = p.border[p.state - 1];
+      continue;
+    }
     if (matched_ < 0 || p.state > patterns_[static_cast<size_t>(matched_)].text.size()) {
       matched_ = static_cast<int>(i);
     }
@@ -76,10 +80,10 @@ void StopStrings::Release(size_t count, std::string* out) {
   held_.erase(0, done);
 }
 
-bool StopStrings::Push(std::string_view bytes, std::string* out) {
+bool StopStrings::Push(std::string_view bytes, std::string* out, bool may_end) {
   for (const char byte : bytes) {
     held_.push_back(byte);
-    if (!Advance(byte)) continue;
+    if (!Advance(byte, may_end)) continue;
     if (!include_stop_) {
       held_.resize(held_.size() - patterns_[static_cast<size_t>(matched_)].text.size());
     }

@@ -33,8 +33,8 @@ class StopStrings {
   // The bytes of the next token; appends to *out what may be given out now. True: a stop string
   // ended in these bytes, *out has the last of the text, and the bytes behind it are dropped. Not
   // to be called after that or after Finish. Allocates nothing but *out, where a token has at most
-  // kTokenBytes bytes.
-  bool Push(std::string_view bytes, std::string* out);
+  // kTokenBytes bytes. Without `may_end` a stop string that ends in these bytes is text.
+  bool Push(std::string_view bytes, std::string* out, bool may_end = true);
   // No token follows: appends what was held back. A character that is not complete is U+FFFD.
   void Finish(std::string* out);
 
@@ -52,8 +52,8 @@ class StopStrings {
   };
 
   StopStrings() = default;
-  // Advances all patterns; true where one ends with `byte`.
-  bool Advance(char byte);
+  // Advances all patterns; true where one ends with `byte`, and may.
+  bool Advance(char byte, bool may_end);
   // Gives out the first `count` bytes that are held, less an incomplete character at their end.
   void Release(size_t count, std::string* out);
 

@@ -67,6 +67,17 @@ TEST(StopStrings, HoldsBackOnlyWhatMayStillStop) {
   EXPECT_EQ(stops.held_bytes(), 0u);
 }
 
+TEST(StopStrings, WhereNoneMayEndItIsText) {
+  StopStrings stops = Made({"aba", "x"});
+  std::string out;
+  EXPECT_FALSE(stops.Push("xaba", &out, false));
+  EXPECT_EQ(out, "xab") << "the last a may begin another one";
+  EXPECT_EQ(stops.matched(), -1);
+  EXPECT_TRUE(stops.Push("ba!", &out)) << "it began where none may end";
+  EXPECT_EQ(out, "xab");
+  EXPECT_EQ(stops.matched(), 0);
+}
+
 TEST(StopStrings, GivesOutWholeCharactersOnly) {
   StopStrings stops = Made({});
   std::string out;

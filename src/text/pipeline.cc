@@ -136,7 +136,8 @@ class Pipeline : public Tokenizer {
     return cuts_.Before(text, low, high, both);
   }
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
-  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens) const override;
+  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens,
+                                                  std::vector<int32_t> shown) const override;
   int32_t vocab_size() const override { return vocab_size_; }
   std::string_view IdToToken(int32_t id) const override;
   int32_t TokenToId(std::string_view token) const override;
@@ -540,11 +541,15 @@ std::string Pipeline::Decode(std::span<const int32_t> ids, bool skip_special_tok
 
 class PipelineStream : public StreamDecoder {
  public:
-  PipelineStream(const Pipeline& tokenizer, bool skip_special_tokens)
-      : tokenizer_(tokenizer), skip_(skip_special_tokens), run_(tokenizer.decoder(), true) {}
+  PipelineStream(const Pipeline& tokenizer, bool skip_special_tokens, std::vector<int32_t> shown)
+      : tokenizer_(tokenizer),
+        skip_(skip_special_tokens),
+        shown_(std::move(shown)),
+        run_(tokenizer.decoder(), true) {}
   std::string Push(int32_t id) override {
+    const bool skip = skip_ && std::find(shown_.begin(), shown_.end(), id) == shown_.end();
     std::string_view token;
-    if (!tokenizer_.DecodeToken(id, skip_, &token)) return {};
+    if (!tokenizer_.DecodeToken(id, skip, &token)) return {};
     run_.Push(token);
     return run_.Take();
   }
@@ -555,12 +560,14 @@ class PipelineStream : public StreamDecoder {
 
  private:
   const Pipeline& tokenizer_;
-  bool skip_;
+  const bool skip_;
+  const std::vector<int32_t> shown_;
   DecodeRun run_;
 };
 
-std::unique_ptr<StreamDecoder> Pipeline::NewStreamDecoder(bool skip_special_tokens) const {
-  return std::make_unique<PipelineStream>(*this, skip_special_tokens);
+std::unique_ptr<StreamDecoder> Pipeline::NewStreamDecoder(bool skip_special_tokens,
+                                                          std::vector<int32_t> shown) const {
+  return std::make_unique<PipelineStream>(*this, skip_special_tokens, std::move(shown));
 }
 
 }  // namespace

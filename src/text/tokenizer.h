@@ -108,7 +108,12 @@ class Tokenizer {
 
   // Ids outside the vocabulary are skipped, as Hugging Face does.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
-  virtual std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens) const = 0;
+  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens) const {
+    return NewStreamDecoder(skip_special_tokens, {});
+  }
+  // `shown`: special tokens that are not skipped all the same.
+  virtual std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens,
+                                                          std::vector<int32_t> shown) const = 0;
 
   // Ids run from 0 to vocab_size() - 1, added tokens included.
   virtual int32_t vocab_size() const = 0;

@@ -267,6 +267,15 @@ TEST(TokenizerDecode, SkipsSpecialTokensAndUnknownIds) {
   EXPECT_EQ(t->model_type(), "WordPiece");
 }
 
+TEST(TokenizerDecode, AStreamShowsTheSpecialTokensItIsToldTo) {
+  const auto t = Load(WordPieceJson());
+  const auto stream = t->NewStreamDecoder(true, {3});
+  std::string text;
+  for (const int32_t id : {2, 5, 3, 11, 4, 6}) text += stream->Push(id);
+  text += stream->Finish();
+  EXPECT_EQ(text, "hello [SEP], world") << "[CLS] and [MASK] are skipped";
+}
+
 // Of ByteFallbackJson: in each run of byte tokens that is not UTF-8, the token U+FFFD in place of
 // each byte after the leading whole characters. Its text is the one that a stream must add up to.
 Ids AsStreamed(const Ids& ids) {

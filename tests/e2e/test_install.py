@@ -39,6 +39,7 @@ def test_installed_files_are_where_the_variables_say(destdir, variables, prefix,
     there = files(destdir)
     assert {f"{prefix}/bin/penstock", f"{prefix}/lib/sysusers.d/penstock.conf", f"{etc}/penstock/penstock.toml",
             f"{units}/penstock.service", f"{prefix}/share/doc/penstock/docs/OPERATING.md",
+            f"{prefix}/share/doc/penstock/docs/CHAT.md",
             f"{prefix}/share/doc/penstock/examples/penstock.toml"} <= there
     program = destdir / f"{prefix[1:]}/bin/penstock"
     assert program.stat().st_mode & 0o777 == 0o755
