@@ -27,7 +27,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e clients bench bench-peers bench-generate-peers soak format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e clients bench bench-peers bench-generate-peers soak soak-chat format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -128,6 +128,11 @@ soak: deps release  ## four times the load a server can carry, for DURATION=600 
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
 	exec $(BUILD)/penstock bench soak --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
+
+soak-chat: deps release  ## the same with streams of generated text (MODEL=)
+	@model="$(MODEL)"; \
+	[[ -n $$model ]] || model=$$(tools/get_demo_model.py); \
+	exec $(BUILD)/penstock bench soak --chat --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
 
 format:  ## format the C++ sources in place
 	@tools/install_deps.sh format

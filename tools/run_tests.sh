@@ -17,6 +17,13 @@ if [[ -z ${PENSTOCK_MINILM:-} ]]; then
     echo "run_tests.sh: no default model; the tests that need it are skipped" >&2
   fi
 fi
+if [[ -z ${PENSTOCK_SMOLLM2:-} ]]; then
+  if model=$(tools/get_demo_model.py); then
+    export PENSTOCK_SMOLLM2=$model
+  else
+    echo "run_tests.sh: no chat model; the tests that need it are skipped" >&2
+  fi
+fi
 
 if [[ $which != e2e ]]; then
   ctest --test-dir "$build" -j 2 --output-on-failure --progress || failed=1

@@ -278,7 +278,9 @@ Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records) 
   row(fmt::format("{} texts together", options.streams),
       fmt::format("streams{}.tokens_per_s", options.streams), many, "1/s");
   row("  over one", fmt::format("streams{}.ratio_vs_one", options.streams), many / one, "");
-  row("first token of a second turn, of the first's", "second_turn_ttft_percent", 100 * turn, "%");
+  table.AddRow(
+      {"first token of a second turn, of the first's", fmt::format("{:.3g} %", 100 * turn)});
+  records->Add("chat.second_turn_ttft_percent", 100 * turn, "%", name);
   row("between tokens beside a long prompt (p99), in steps", "intertoken_in_prefill_steps", gap,
       "");
   row(fmt::format("first token after {} tokens beside the longest prompt, over alone",

@@ -28,7 +28,7 @@ struct ChatSpeedOptions {
 // Prints a table; adds
 //   chat.scheduler_ratio_vs_generate.<name>  one text, tokens a second, over those of Generator
 //   chat.streams8.ratio_vs_one.<name>        all texts together over one
-//   chat.second_turn_ttft_percent.<name>     time to first token of a second turn, of the first's
+//   chat.second_turn_ttft_percent, row <name>  time to first token of a second turn, of the first's
 //   chat.intertoken_in_prefill_steps.<name>  the 99th percentile of the time between two tokens of
 //                                            running texts while a long prompt runs, in steps
 //                                            without it

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -37,8 +38,9 @@ class SuffixTokenizer final : public Tokenizer {
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override {
     return inner_->Decode(ids, skip_special_tokens);
   }
-  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens) const override {
-    return inner_->NewStreamDecoder(skip_special_tokens);
+  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool skip_special_tokens,
+                                                  std::vector<int32_t> shown) const override {
+    return inner_->NewStreamDecoder(skip_special_tokens, std::move(shown));
   }
   int32_t vocab_size() const override { return inner_->vocab_size(); }
   std::string_view IdToToken(int32_t id) const override { return inner_->IdToToken(id); }

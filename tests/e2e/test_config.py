@@ -227,7 +227,8 @@ def test_printed_settings_are_a_file(config, tmp_path):
 
 @pytest.mark.parametrize("command", ["serve", "embed", "rerank", "classify", "tokenize", "inspect", "doctor",
                                      "bench http", "bench batcher", "bench kernels", "bench soak", "bench policy",
-                                     "bench saturation", "bench reindex", "bench stages"])
+                                     "bench saturation", "bench reindex", "bench stages", "bench chat",
+                                     "bench chat-http"])
 def test_help(command):
     for flag in ("--help", "--help-all"):
         text = run(*command.split(), flag).stdout.decode()
