@@ -193,6 +193,7 @@ bool DecodeScheduler::Impl::AwaitWork() {
 bool DecodeScheduler::Impl::TakeTurn() {
   const auto asked = Now();
   ComputeGate::Answer answer = turn.Ask();
+  if (answer == ComputeGate::Answer::kWaits) contended = true;
   if (answer == ComputeGate::Answer::kWaits && options.manual) return false;
   if (answer == ComputeGate::Answer::kWaits) answer = turn.Wait();
   if (answer != ComputeGate::Answer::kGranted) return false;
@@ -215,7 +216,9 @@ bool DecodeScheduler::Impl::StepOnce() {
   Activate();
   formed.clear();
   for (const auto& sequence : running) formed.push_back(sequence.get());
-  const StepDemand demand = {turn.priority(), gate->waiting() > 0, began};
+  // Who had the processor before may be about to ask for it again.
+  const bool others_wait = std::exchange(contended, false) || gate->waiting() > 0;
+  const StepDemand demand = {turn.priority(), others_wait, began};
   const int32_t rows =
       former.Form(&formed, demand, [&](DecodeSequence* sequence) { Preempt(sequence); });
   if (rows == 0) {
@@ -223,6 +226,7 @@ bool DecodeScheduler::Impl::StepOnce() {
     return true;
   }
   if (turn.priority() == Priority::kInteractive) gate->SeeInteractive(Nanoseconds(began));
+  if (Streams()) gate->SeeStream(Nanoseconds(began));
   const Status status = RunStep(formed, began);
   const Clock::time_point done = Now();
   const auto took = done - began;
@@ -241,6 +245,14 @@ bool DecodeScheduler::Impl::StepOnce() {
   series.sample_duration.Observe(Seconds(Now() - done));
   ShowCounts();
   return true;
+}
+
+// Whether an interactive text has its next token of the step that is formed.
+bool DecodeScheduler::Impl::Streams() const {
+  return std::any_of(formed.begin(), formed.end(), [](const DecodeSequence* sequence) {
+    return sequence->rows > 0 && sequence->decodes() &&
+           sequence->owner->priority() == Priority::kInteractive;
+  });
 }
 
 void DecodeScheduler::Impl::TakeInbox() {

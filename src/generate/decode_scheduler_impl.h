@@ -66,6 +66,7 @@ struct DecodeScheduler::Impl final : GateClient {
   bool AwaitWork();
   bool StepOnce();
   bool TakeTurn();
+  bool Streams() const;
   void TakeInbox();
   void EndDead(Clock::time_point now);
   void Activate();
@@ -104,6 +105,7 @@ struct DecodeScheduler::Impl final : GateClient {
 
   // --- The step thread's own
   ComputeGate::Turn turn;
+  bool contended = false;  // another engine had the processor when this one asked for its turn
   StepFormer former;
   // Both in the order of arrival.
   Sequences waiting;

@@ -98,8 +98,7 @@ void EncoderQueues::ObserveQueued(const EncodeJob& job, Clock::time_point now) {
 
 void EncoderQueues::Fill(Priority priority, bool cut, Clock::time_point now, Batch* batch) {
   EncodeJob* const homeless =
-      Of(priority).Fill(static_cast<int>(batch->output), batch->rows,
-                        cut && priority == Priority::kBulk ? bulk_limits_ : limits_,
+      Of(priority).Fill(static_cast<int>(batch->output), batch->rows, cut ? bulk_limits_ : limits_,
                         [&](const EncodeJob& job) { ObserveQueued(job, now); });
   if (homeless == nullptr) return;
   answers_->Fail(homeless,

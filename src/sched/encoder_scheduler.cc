@@ -193,7 +193,11 @@ void EncoderScheduler::Impl::RunBatch(Priority priority, size_t runner, BatchTur
         [&](EncodeJob* job, size_t, size_t) { queues.ObserveQueued(*job, sealed); });
     forward.DropDead(batch.rows, runner, sealed);
   }
-  queues.Fill(priority, executors.gate().InteractiveSeen(Nanoseconds(sealed)), sealed, &batch);
+  const int64_t sealed_ns = Nanoseconds(sealed);
+  const ComputeGate& gate = executors.gate();
+  const bool cut =
+      priority == Priority::kBulk ? gate.InteractiveSeen(sealed_ns) : gate.StreamSeen(sealed_ns);
+  queues.Fill(priority, cut, sealed, &batch);
   executors.PassOn();
   if (batch.rows->rows() > 0) {
     forward.Run(batch.rows, runner, priority, batch.output, sealed, &executors, turn);

@@ -116,15 +116,11 @@ class BasicComputeGate {
 
   // Interactive work of any engine was seen at `now_ns`. Stored every 10 ms at most: all submitting
   // threads share the cache line.
-  void SeeInteractive(int64_t now_ns) {
-    constexpr int64_t kStepNs = 10'000'000;
-    if (now_ns - interactive_ns_.load(std::memory_order_relaxed) >= kStepNs) {
-      interactive_ns_.store(now_ns, std::memory_order_relaxed);
-    }
-  }
-  bool InteractiveSeen(int64_t now_ns) const {
-    return now_ns - interactive_ns_.load(std::memory_order_relaxed) <= kInteractiveSeenNs;
-  }
+  void SeeInteractive(int64_t now_ns) { See(&interactive_ns_, now_ns); }
+  bool InteractiveSeen(int64_t now_ns) const { return Seen(interactive_ns_, now_ns); }
+  // The same of interactive text whose next token waits for the turns of others.
+  void SeeStream(int64_t now_ns) { See(&stream_ns_, now_ns); }
+  bool StreamSeen(int64_t now_ns) const { return Seen(stream_ns_, now_ns); }
 
   uint32_t taken() const { return word_.load(std::memory_order_seq_cst) & kTakenMask; }
   uint32_t waiting() const { return word_.load(std::memory_order_seq_cst) >> kWaitingShift; }
@@ -159,6 +155,16 @@ class BasicComputeGate {
     uint32_t unlinked = 0;
   };
 
+  static void See(std::atomic<int64_t>* last_ns, int64_t now_ns) {
+    constexpr int64_t kStepNs = 10'000'000;
+    if (now_ns - last_ns->load(std::memory_order_relaxed) >= kStepNs) {
+      last_ns->store(now_ns, std::memory_order_relaxed);
+    }
+  }
+  static bool Seen(const std::atomic<int64_t>& last_ns, int64_t now_ns) {
+    return now_ns - last_ns.load(std::memory_order_relaxed) <= kInteractiveSeenNs;
+  }
+
   bool TryTake();
   bool TryGiveBack();
   bool HasWaiting() const { return word_.load(std::memory_order_seq_cst) >= kOneWaiting; }
@@ -183,6 +189,7 @@ class BasicComputeGate {
   Turn* first_ = nullptr;  // the line, the longest waiter first; under the lock
   Turn* last_ = nullptr;
   alignas(64) std::atomic<int64_t> interactive_ns_{INT64_MIN / 2};
+  std::atomic<int64_t> stream_ns_{INT64_MIN / 2};
 };
 
 // A turn of one executor or leader: taken, waited for, or neither. One thread.
