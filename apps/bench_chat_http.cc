@@ -24,7 +24,7 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
     app.remove_option(app.get_option(other));
   }
   app.add_option("--encoder", options.encoder,
-                 "Model of embeddings, for bulk work beside the stream; none = not measured.")
+                 "Model of embeddings, for full batches beside the stream; none = not measured.")
       ->type_name("REF")
       ->group(group);
   app.add_option("--server-flag", options.server_flags,
@@ -52,6 +52,12 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
   app.add_option("--bulk-batch", options.bulk_batch, "Texts of a request of theirs.")
       ->check(CLI::Range(1, 2048))
       ->type_name("N")
+      ->group(group);
+  app.add_option("--priority", options.priority,
+                 "Class of the embeddings: interactive, which share the processor with the stream "
+                 "evenly, or bulk, which get one part in --bulk-every + 1.")
+      ->check(CLI::IsMember({"interactive", "bulk"}))
+      ->type_name("CLASS")
       ->group(group);
   app.add_flag("--completions", options.completions,
                "Use /v1/completions, for models without a chat template.")

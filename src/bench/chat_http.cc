@@ -187,7 +187,7 @@ Expected<double> Bench::Bulk(double seconds) {
   load.concurrency = options_.bulk_clients;
   load.batch = options_.bulk_batch;
   load.model = kEncoder;
-  load.priority = "bulk";
+  load.priority = options_.priority;
   load.next_text = [texts = texts_] { return texts->Next(); };
   LoadWindow window;
   window.warmup_s = kWarmupS;

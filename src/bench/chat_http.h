@@ -25,6 +25,7 @@ struct ChatHttpOptions {
   double round_s = 4;        // of each measurement of the second part
   int bulk_clients = 4;
   int bulk_batch = 16;
+  std::string priority = "interactive";  // of the embeddings: in turns of equal time, or "bulk"
   std::vector<std::string> server_flags;
 };
 

@@ -15,9 +15,9 @@ using testing::Pair;
 
 class SpecialTokenTextsTest : public testing::Test {
  protected:
-  SpecialTokenTextsTest() : folder_(testing::TempDir() + "special_token_texts") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+  // Tests run side by side.
+  SpecialTokenTextsTest() : folder_(testing::TempDir() + "special_token_texts_XXXXXX") {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
   }
   ~SpecialTokenTextsTest() override { std::filesystem::remove_all(folder_); }
   void Write(const std::string& file, const std::string& text) {
@@ -29,7 +29,7 @@ class SpecialTokenTextsTest : public testing::Test {
     return read.ok() ? *read : SpecialTokenTexts();
   }
 
-  const std::string folder_;
+  std::string folder_;
 };
 
 TEST_F(SpecialTokenTextsTest, WithoutFilesThereAreNone) {

@@ -139,8 +139,18 @@ void EncodeForward::Observe(const EncodeBatch& batch, Priority priority,
   metrics_->batch_sequences.Observe(rows);
   metrics_->batch_fill.Observe(tokens / limits_.tokens);
   metrics_->batch_duration.Observe(took_s);
+  ObserveSlowdown(batch, took_s);
   admission_->Drained({static_cast<int64_t>(batch.tokens()), static_cast<int64_t>(batch.rows())},
                       took_s, runners_.size());
+}
+
+void EncodeForward::ObserveSlowdown(const EncodeBatch& batch, double took_s) {
+  constexpr double kNewest = 0.1, kMost = 4;
+  const double expected_s =
+      limits_.times.Seconds(static_cast<double>(batch.tokens()), static_cast<double>(batch.work()));
+  if (expected_s <= 0) return;  // times were not measured
+  const double ratio = std::clamp(took_s / expected_s, 1.0, kMost);
+  slowdown_.store((1 - kNewest) * slowdown() + kNewest * ratio, std::memory_order_relaxed);
 }
 
 }  // namespace penstock

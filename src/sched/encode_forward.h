@@ -27,6 +27,10 @@ class EncodeForward {
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 
+  // By how much longer batches take now than was measured when the model was loaded: other threads
+  // of the process use the processors, too, and other models the caches. At least 1.
+  double slowdown() const { return slowdown_.load(std::memory_order_relaxed); }
+
   // The batch of the runner's holder, for rows that are in no ring.
   EncodeBatch& own_batch(size_t runner) { return own_batches_[runner]; }
   // Removes the rows of dead jobs from the batch and answers them.
@@ -47,12 +51,14 @@ class EncodeForward {
                   EncoderOutput output);
   void CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t begin, size_t end);
   void Observe(const EncodeBatch& batch, Priority priority, const BatchTimestamps& timestamps);
+  void ObserveSlowdown(const EncodeBatch& batch, double took_s);
 
   const BatchLimits limits_;
   const std::vector<std::unique_ptr<EncoderRunner>> runners_;
   JobAnswers* const answers_;
   Admission* const admission_;
   SchedulerMetrics* const metrics_;
+  std::atomic<double> slowdown_{1};               // written by runners' holders, the last one wins
   std::vector<EncodeBatch> own_batches_;          // [runners]: for backlog and leaders
   std::vector<std::vector<DeadRows>> dead_rows_;  // [runners]: room for a batch's, see DropDead
 };

@@ -96,9 +96,11 @@ void EncoderQueues::ObserveQueued(const EncodeJob& job, Clock::time_point now) {
   metrics_->queue_duration.Observe(Seconds(now - job.progress.submitted));
 }
 
-void EncoderQueues::Fill(Priority priority, bool cut, Clock::time_point now, Batch* batch) {
+void EncoderQueues::Fill(Priority priority, double seconds, Clock::time_point now, Batch* batch) {
+  BatchLimits limits = limits_;
+  limits.seconds = seconds;
   EncodeJob* const homeless =
-      Of(priority).Fill(static_cast<int>(batch->output), batch->rows, cut ? bulk_limits_ : limits_,
+      Of(priority).Fill(static_cast<int>(batch->output), batch->rows, limits,
                         [&](const EncodeJob& job) { ObserveQueued(job, now); });
   if (homeless == nullptr) return;
   answers_->Fail(homeless,

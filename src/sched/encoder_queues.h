@@ -17,8 +17,8 @@ namespace penstock {
 // Any thread; Claim, Fill and Complete are for holders of a runner.
 class EncoderQueues {
  public:
-  // `bulk_limits` hold for bulk while interactive work is about, and for what fills up a batch
-  // while text is generated. `offered`: outputs the model has. The pointers outlive this.
+  // `bulk_limits` are those of bulk while interactive work is about. `offered`: outputs the model
+  // has. The pointers outlive this.
   EncoderQueues(const BatchLimits& limits, const BatchLimits& bulk_limits,
                 const std::array<bool, kEncoderOutputs>& offered, JobAnswers* answers,
                 SchedulerMetrics* metrics, EventCount* work_ready);
@@ -48,8 +48,8 @@ class EncoderQueues {
   // The next batch of the class: the oldest of a ring, or `own`; Fill adds rows to it. False: there
   // is no work.
   bool Claim(Priority priority, Clock::time_point now, EncodeBatch* own, Batch* batch);
-  // Fills the batch up from the backlog; `cut`: held to bulk_limits.
-  void Fill(Priority priority, bool cut, Clock::time_point now, Batch* batch);
+  // Fills the batch up from the backlog, to a batch of `seconds` by the times that were measured.
+  void Fill(Priority priority, double seconds, Clock::time_point now, Batch* batch);
   // All rows of the batch are answered.
   void Complete(Priority priority, const Batch& batch);
   void ObserveQueued(const EncodeJob& job, Clock::time_point now);

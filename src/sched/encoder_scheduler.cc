@@ -1,6 +1,7 @@
 #include "sched/encoder_scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include "common/exception_status.h"
@@ -18,14 +19,13 @@ BatchLimits LimitsFrom(const EncoderSchedulerOptions& options) {
   limits.tokens =
       std::min(static_cast<uint32_t>(options.max_batch_tokens), BatchRing::kLimitMax.units);
   limits.rows = std::min(static_cast<uint32_t>(options.max_batch_rows), BatchRing::kLimitMax.rows);
+  limits.times = options.times;
   limits.work = WorkLimit(options.times, static_cast<int32_t>(limits.tokens), options.length_max);
   return limits;
 }
 
-BatchLimits BulkLimits(BatchLimits limits, const BatchTimes& times) {
-  if (!times.known()) return limits;
-  limits.seconds = EncoderScheduler::kBulkBatchS;
-  limits.times = times;
+BatchLimits BulkLimits(BatchLimits limits) {
+  if (limits.times.known()) limits.seconds = EncoderScheduler::kBulkBatchS;
   return limits;
 }
 
@@ -69,6 +69,7 @@ struct EncoderScheduler::Impl final : BatchSource {
     return admission.tokens() >= queues.limits().tokens || admission.rows() >= queues.limits().rows;
   }
   void RunBatch(Priority priority, size_t runner, BatchTurn* turn) override;
+  double FillSeconds(Priority priority, Clock::time_point now) const;
   void PlaceExecutor(size_t runner) override { forward.runner(runner).PlaceExecutor(); }
   void ReleaseMemory() override { forward.ReleaseMemory(); }
 
@@ -91,8 +92,8 @@ EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<EncoderRunner>> runners
       admission({options_in.max_queued_tokens, options_in.max_queued_rows}, &metrics, &work_ready),
       answers(&admission, &metrics, options_in.now),
       forward(std::move(runners), LimitsFrom(options_in), &answers, &admission, &metrics),
-      queues(LimitsFrom(options_in), BulkLimits(LimitsFrom(options_in), options_in.times),
-             forward.Offered(), &answers, &metrics, &work_ready),
+      queues(LimitsFrom(options_in), BulkLimits(LimitsFrom(options_in)), forward.Offered(),
+             &answers, &metrics, &work_ready),
       executors(ExecutorsFrom(options_in, forward.runners()), this, &metrics, &work_ready) {
   try {
     executors.Start();
@@ -193,16 +194,23 @@ void EncoderScheduler::Impl::RunBatch(Priority priority, size_t runner, BatchTur
         [&](EncodeJob* job, size_t, size_t) { queues.ObserveQueued(*job, sealed); });
     forward.DropDead(batch.rows, runner, sealed);
   }
-  const int64_t sealed_ns = Nanoseconds(sealed);
-  const ComputeGate& gate = executors.gate();
-  const bool cut =
-      priority == Priority::kBulk ? gate.InteractiveSeen(sealed_ns) : gate.StreamSeen(sealed_ns);
-  queues.Fill(priority, cut, sealed, &batch);
+  queues.Fill(priority, FillSeconds(priority, sealed), sealed, &batch);
   executors.PassOn();
   if (batch.rows->rows() > 0) {
     forward.Run(batch.rows, runner, priority, batch.output, sealed, &executors, turn);
   }
   queues.Complete(priority, batch);
+}
+
+// How long a batch of the class may take now.
+double EncoderScheduler::Impl::FillSeconds(Priority priority, Clock::time_point now) const {
+  const ComputeGate& gate = executors.gate();
+  const int64_t now_ns = Nanoseconds(now);
+  const bool bulk = priority == Priority::kBulk;
+  const bool cut = bulk ? gate.InteractiveSeen(now_ns) : gate.StreamSeen(now_ns);
+  if (!cut) return std::numeric_limits<double>::infinity();
+  return (bulk ? EncoderScheduler::kBulkBatchS : EncoderScheduler::kBesideTextS) /
+         forward.slowdown();
 }
 
 void EncoderScheduler::Impl::Stop() {

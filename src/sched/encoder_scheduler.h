@@ -27,8 +27,9 @@
 //   classes        Interactive goes before bulk, over all models of a processor, and bulk ages
 //                  (tensor/compute_gate.h). While interactive work of any of them was seen in the
 //                  last second, a bulk batch takes at most about kBulkBatchS, where the model's
-//                  times are known; so does what fills up an interactive one while text is
-//                  generated beside it, whose next token waits. So an interactive job that finds
+//                  times are known; what fills up an interactive one while text is generated
+//                  beside it, whose next token waits, kBesideTextS. Both are cut where batches
+//                  take longer than was measured. So an interactive job that finds
 //                  its class empty waits for the batch under way and at most one aged batch. With
 //                  several replicas bulk never has the last one, be it led or not.
 //   bound          Tokens and rows taken and not answered, of which bulk may fill three quarters
@@ -101,9 +102,11 @@ struct EncoderSchedulerOptions {
 class EncoderScheduler {
  public:
   static constexpr size_t kReplicasMax = 64;  // as RunnerSet
-  // Longest bulk batch while interactive work was seen in the last second, and longest batch of
-  // large requests while interactive text was generated in it.
+  // Longest bulk batch while interactive work was seen in the last second.
   static constexpr double kBulkBatchS = 0.025;
+  // Longest batch of large requests while interactive text was generated in the last second: two of
+  // them may come between two tokens.
+  static constexpr double kBesideTextS = 0.015;
 
   // Starts an executor thread for each runner. `metrics` must outlive the scheduler. Throws what
   // std::thread and operator new do, with no thread left behind.
