@@ -231,7 +231,9 @@ bool DecodeScheduler::Impl::StepOnce() {
   const Clock::time_point done = Now();
   const auto took = done - began;
   metrics.classes[static_cast<size_t>(turn.priority())].gate_turn->Observe(Seconds(took));
-  turn.End(std::max<int64_t>(1, std::chrono::nanoseconds(took).count()), Demand());
+  const int64_t took_ns = std::max<int64_t>(1, std::chrono::nanoseconds(took).count());
+  patience_ns.store(Streams() ? took_ns : INT64_MAX, std::memory_order_relaxed);
+  turn.End(took_ns, Demand());
   if (!status.ok()) {
     // One job less; the others are tried again.
     const auto failed = std::find_if(formed.begin(), formed.end(),

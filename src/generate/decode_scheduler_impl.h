@@ -56,6 +56,7 @@ struct DecodeScheduler::Impl final : GateClient {
   void Stop();
   void ReleaseSoon();
   GateDemand Demand() const override;
+  int64_t PatienceNs() const override { return patience_ns.load(std::memory_order_relaxed); }
   bool HasWork() const {
     return jobs[0].load(std::memory_order_seq_cst) + jobs[1].load(std::memory_order_seq_cst) > 0;
   }
@@ -104,6 +105,7 @@ struct DecodeScheduler::Impl final : GateClient {
   std::atomic<bool> inbox_full{false};
 
   // --- The step thread's own
+  std::atomic<int64_t> patience_ns{INT64_MAX};  // the last step's time, if it had a text's token
   ComputeGate::Turn turn;
   bool contended = false;  // another engine had the processor when this one asked for its turn
   StepFormer former;

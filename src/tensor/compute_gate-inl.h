@@ -54,6 +54,7 @@ void BasicComputeGate<Sync>::Link(Turn* turn) {
     turn->tags_ns_[of] =
         StartTag(*turn->client_, of, virtual_ns_[of].load(std::memory_order_relaxed));
   }
+  turn->served_ns_ = served_ns_.load(std::memory_order_relaxed);
   turn->state_.store(Turn::kWaiting, std::memory_order_relaxed);
   turn->in_line_ = true;
   turn->linked_ = true;
@@ -88,10 +89,11 @@ auto BasicComputeGate<Sync>::Decide(Turn* self, const GateDemand& demand) -> Dec
   Decision decision;
   struct Candidate {
     Turn* turn = nullptr;
-    std::tuple<int64_t, int64_t> rank;  // start tag, deadline
+    std::tuple<bool, int64_t, int64_t> rank;  // in its share's order, start tag, deadline
   };
   std::array<Candidate, kPriorities> best;
   bool bulk_pending = false;
+  const int64_t served = served_ns_.load(std::memory_order_relaxed);
   const auto consider = [&](Turn* turn, const GateDemand& has) {
     bulk_pending |= has.bulk_pending;
     for (const Priority priority : {Priority::kInteractive, Priority::kBulk}) {
@@ -100,7 +102,9 @@ auto BasicComputeGate<Sync>::Decide(Turn* self, const GateDemand& demand) -> Dec
       // A client's tag moves on while another of its turns is in line.
       const int64_t least =
           turn == self ? virtual_ns_[of].load(std::memory_order_relaxed) : turn->tags_ns_[of];
-      const std::tuple rank(StartTag(*turn->client_, of, least),
+      const bool patient = turn == self || priority == Priority::kBulk ||
+                           served - turn->served_ns_ < turn->client_->PatienceNs();
+      const std::tuple rank(patient, StartTag(*turn->client_, of, least),
                             turn->client_->EarliestDeadlineNs(priority));
       if (best[of].turn == nullptr || rank < best[of].rank) best[of] = {turn, rank};
     }
@@ -131,8 +135,10 @@ auto BasicComputeGate<Sync>::Decide(Turn* self, const GateDemand& demand) -> Dec
   if (decision.next == nullptr) return decision;
   decision.next->priority_ = priority;
   decision.next->share_ = share;
-  decision.next->start_ns_ = std::get<0>(best[Index(priority)].rank);
-  virtual_ns_[Index(priority)].store(decision.next->start_ns_, std::memory_order_relaxed);
+  const auto& [in_order, start_ns, deadline_ns] = best[Index(priority)].rank;
+  decision.next->start_ns_ = start_ns;
+  // Who goes before its turn does not take the others' along.
+  if (in_order) virtual_ns_[Index(priority)].store(start_ns, std::memory_order_relaxed);
   if (decision.next != self) {
     Unlink(decision.next);
     ++decision.unlinked;
@@ -233,6 +239,8 @@ void BasicComputeGate<Sync>::Turn::End(int64_t took_ns, const GateDemand& more) 
   gate_->share_.Ended(share_, priority_, took_ns);
   if (took_ns > 0) {
     client_->finish_ns_[Index(priority_)].store(start_ns_ + took_ns, std::memory_order_relaxed);
+    const int64_t served = gate_->served_ns_.load(std::memory_order_relaxed);
+    gate_->served_ns_.store(served + took_ns, std::memory_order_relaxed);
   }
   decided_ = false;
   if (gate_->HasWaiting()) return gate_->HandOver(this, more, /*wait=*/false);

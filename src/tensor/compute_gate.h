@@ -13,7 +13,8 @@
 //             larger of the finish tag and the class's virtual time (the start tag of the turn in
 //             service). The smallest start tag goes first: engines that always have work get equal
 //             time; an idle engine saves nothing up. Equal tags: the earliest deadline, then the
-//             longest wait.
+//             longest wait. An engine that generates text goes before the tags' order once others
+//             had as long as its last step (PatienceNs): its share stays, its pace is even.
 // Each decision asks an engine what it has to run (GateClient::Demand); nothing is noted when it
 // begins to wait, so work of either class that arrives meanwhile counts.
 //
@@ -89,6 +90,9 @@ class GateClient {
   // estimate.
   virtual int64_t EarliestDeadlineNs(Priority) const { return INT64_MAX; }
   virtual BulkShare::Rule bulk_rule() const { return {}; }
+  // How much time others may have while a turn of interactive work is in line, before it goes first
+  // of its class whatever its share: of text whose reader waits for the next token. An atomic load.
+  virtual int64_t PatienceNs() const { return INT64_MAX; }
 
  private:
   template <typename Sync>
@@ -184,6 +188,7 @@ class BasicComputeGate {
   const uint32_t turns_;
   BulkShare share_;
   std::array<std::atomic<int64_t>, kPriorities> virtual_ns_{};  // by class
+  std::atomic<int64_t> served_ns_{0};                           // of all turns that ended; about
   alignas(64) Atomic<uint32_t> word_{0};
   Atomic<bool> locked_{false};
   Turn* first_ = nullptr;  // the line, the longest waiter first; under the lock
@@ -233,6 +238,7 @@ class BasicComputeGate<Sync>::Turn {
   int64_t start_ns_ = 0;
   // Of a turn in line, under the lock.
   std::array<int64_t, kPriorities> tags_ns_{};
+  int64_t served_ns_ = 0;  // the gate's, when it was linked
   Turn* next_ = nullptr;
   Turn* before_ = nullptr;
   bool linked_ = false;

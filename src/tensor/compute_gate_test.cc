@@ -32,7 +32,9 @@ class Engine : public GateClient {
     return had > 0;
   }
   void Add(Priority priority) { ++(priority == Priority::kBulk ? bulk_ : interactive_); }
+  int64_t PatienceNs() const override { return patience_ns; }
   int64_t deadline_ns = INT64_MAX;
+  int64_t patience_ns = INT64_MAX;
 
  private:
   std::atomic<int> interactive_;
@@ -137,6 +139,45 @@ TEST_P(Shares, AreEqualInSecondsWhateverABatchTakes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Classes, Shares, testing::Values(Priority::kInteractive, Priority::kBulk));
+
+// Steps of a text beside batches of another engine. With the text's patience its pace is even, and
+// both still have half of the time.
+TEST(ComputeGate, PatienceBoundsTheWaitAndKeepsTheShares) {
+  struct Case {
+    int64_t step_ns, batch_ns, wait_max_ns;
+  };
+  for (const Case& times : {Case{30, 14, 42}, Case{3, 15, 15}, Case{10, 1, 10}}) {
+    for (const bool patient : {false, true}) {
+      ComputeGate gate;
+      Engine text(1 << 20), batches(1 << 20);
+      if (patient) text.patience_ns = times.step_ns;
+      Turn step(&gate, &text), batch(&gate, &batches);
+      int64_t waited = 0, longest = 0, text_ns = 0, all_ns = 0, steps = 0;
+      while (all_ns < 100'000) {
+        // Now and then a step takes long (a prompt's chunk): its share is paid back afterwards.
+        const int64_t step_ns = ++steps % 50 == 0 ? 3 * times.step_ns : times.step_ns;
+        step.Ask();
+        batch.Ask();
+        if (step.Ask() == Answer::kGranted) {
+          longest = std::max(longest, waited);
+          waited = 0;
+          text_ns += step_ns;
+          all_ns += step_ns;
+          RunBatch(&step, &text, step_ns);
+        } else {
+          --steps;
+          ASSERT_EQ(batch.Ask(), Answer::kGranted);
+          waited += times.batch_ns;
+          all_ns += times.batch_ns;
+          RunBatch(&batch, &batches, times.batch_ns);
+        }
+      }
+      EXPECT_NEAR(static_cast<double>(text_ns) / static_cast<double>(all_ns), 0.5, 0.06);
+      if (patient) EXPECT_LE(longest, times.wait_max_ns) << times.step_ns;
+      if (!patient && times.step_ns > 3) EXPECT_GT(longest, times.wait_max_ns) << times.step_ns;
+    }
+  }
+}
 
 TEST(ComputeGate, AnEngineThatWasIdleHasSavedNothingUp) {
   ComputeGate gate;
