@@ -95,7 +95,7 @@ struct DecoderFiles {
   SamplingKeys sampling;
   SpecialTokenTexts special_tokens;  // of a folder
   ChatTemplates chat_templates;
-  std::string chat_template;  // the one named default; empty if there is none
+  std::string chat_template;  // the template named "default"; "": the model has no such template
 };
 
 // Of all tensors in the files, those with most bytes first.

@@ -18,9 +18,9 @@ struct SpecialTokenTexts {
   static Expected<SpecialTokenTexts> OfFolder(const std::string& path);
 
   // bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, as far as the
-  // files name them; "": they say that there is none.
+  // files name them; "": the files say null.
   std::map<std::string, std::string, std::less<>> by_name;
-  // What is not in there is none. Otherwise the class of the tokenizer has a default for it.
+  // true: the model lacks the tokens that by_name lacks. false: the tokenizer's class has defaults.
   bool complete = false;
 };
 

@@ -26,7 +26,7 @@ struct ChatTurn {
   bool measured = false;
   bool slow = false;
   double leave_ms = -1;      // after the request was sent; < 0: stays
-  int64_t leave_token = -1;  // after so many events with text; < 0: stays
+  int64_t leave_token = -1;  // leaves after this number of text events; < 0: stays
 
   bool written = false;
   int status = 0;  // 0: no head of an answer yet

@@ -66,8 +66,8 @@ struct SamplingOptions {
   bool ignore_eos = false;
   // At least 1. Absent: as many as the context holds.
   std::optional<int32_t> max_tokens;
-  // None of the first so many tokens ends the generation: ends have no probability among them, and
-  // a stop string that ends in their text is not seen. 0 to max_tokens.
+  // The generation does not end before it has this number of tokens: until then end tokens have no
+  // probability, and stop strings are not looked for. 0 to max_tokens.
   int32_t min_tokens = 0;
 
   // The log-probability of each token, and the most probable `top_logprobs` (0 to 20) beside it.

@@ -37,8 +37,8 @@ class EncoderRunner {
   virtual Status Run(const PackedBatch& batch, EncoderOutput output,
                      std::span<float* const> sinks) = 0;
 
-  // Of the batches to come: a runner whose batches may take long asks it between their parts; null:
-  // there is none. By the thread that calls Run.
+  // Sets the pause that the next batches use between their parts; null: they run without a pause.
+  // Called by the thread that calls Run.
   void SetPause(BatchPause* pause) { pause_ = pause; }
 
   // Binds the calling thread, which runs batches for as long as it lives, to its processors.

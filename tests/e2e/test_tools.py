@@ -27,7 +27,7 @@ CALLS = {
                                                          "</parameter>\n</function>\n</tool_call>\n"]),
 }
 MARKERS = ("<tool_call>", "<|python_tag|>", "[TOOL_CALLS]")
-# JSON that is none, and a tool that the request does not have.
+# Arguments that are not JSON, and a call of a tool that the request does not define.
 NO_CALLS = {"broken": ["<tool_call>", "{\"name\": \"weather\", \"argu", "ments\": {\"at\": noth", "ing}}</tool_call>"],
             "unknown": ["<tool_call>", "{\"name\": \"wea", "pons\", \"arguments\": {}}", "</tool_call>"]}
 BARE = "{% for message in messages %}{{ message.content }}{% endfor %}<|asked|>"
