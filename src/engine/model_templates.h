@@ -23,7 +23,8 @@ class ModelTemplates {
                                        const std::string& model);
 
   // The template of a conversation: of those of the model "tool_use" where there are tools and such
-  // a template, else "default". kUnsupported, field messages: the model has no template, or it failed to parse.
+  // a template, else "default". kUnsupported, field messages: the model has no template, or it
+  // failed to parse.
   const Expected<ChatTemplate>& For(bool has_tools) const {
     return has_tools && for_tools_ ? *for_tools_ : for_all_;
   }
