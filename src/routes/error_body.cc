@@ -133,6 +133,7 @@ HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& sta
         json.String(status.field());
       }
       json.Field("code", OpenAiCode(http_status, status)).EndObject();
+      json.Field("detail", status.message());
       break;
     case ErrorBody::kRerank:
       json.Field("message", status.message()).Field("detail", status.message());
@@ -142,6 +143,9 @@ HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& sta
     case ErrorBody::kTei:
       json.Field("error", status.message()).Field("error_type", TeiType(http_status));
       if (!status.field().empty()) json.Field("field", status.field());
+      break;
+    case ErrorBody::kOllama:
+      json.Field("error", status.message());
       break;
   }
   json.EndObject();

@@ -32,6 +32,12 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/v1/rerank", "Documents by relevance to a query, as Jina's and Cohere's APIs have it",
      "RerankRequest", "Ranking"},
     {"POST", "/v2/rerank", "The same as /v1/rerank", "RerankRequest", "Ranking"},
+    {"POST", "/v1/embed", "Embeddings, as Cohere's older API has them", "CohereEmbedRequest",
+     "CohereEmbeddings"},
+    {"POST", "/v2/embed", "Embeddings, as Cohere's API has them", "CohereEmbedRequest",
+     "CohereEmbeddings"},
+    {"POST", "/v2/chat", "The next message of a chat, as Cohere's API has it", "CohereChatRequest",
+     "CohereChat", "CohereChatEvent"},
     {"POST", "/v1/classify", "Labels of texts or of pairs", "ClassifyRequest", "Classification"},
     {"POST", "/classify", "The same as /v1/classify", "ClassifyRequest", "Classification"},
     {"POST", "/", "What the first model is for: /embed, /similarity, /rerank or /predict",
@@ -51,7 +57,21 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/decode", "The texts of token ids", "TeiDecodeRequest", "TeiTexts"},
     {"GET", "/info", "The models and the limits", nullptr, "Info"},
     {"POST", "/v1/bulk", "Begins or ends a bulk run", "BulkRequest", "BulkRun"},
+    {"POST", "/api/embed", "Embeddings, as Ollama has them", "OllamaEmbedRequest",
+     "OllamaEmbeddings"},
+    {"POST", "/api/embeddings", "The embedding of one text, as older clients of Ollama ask for it",
+     "OllamaEmbeddingRequest", "OllamaEmbedding"},
+    {"POST", "/api/generate", "A text, as Ollama has it; in lines unless \"stream\" is false",
+     "OllamaGenerateRequest", "OllamaText"},
+    {"POST", "/api/chat", "The next message of a chat, as Ollama has it", "OllamaChatRequest",
+     "OllamaText"},
+    {"GET", "/api/tags", "The models that are served, as Ollama has it", nullptr, "OllamaModels"},
+    {"POST", "/api/show", "One model, as Ollama has it", "ModelCall", "OllamaModel"},
     {"GET", "/api/ps", "The models that are loaded, as Ollama has it", nullptr, "LoadedModels"},
+    {"GET", "/api/version", "The version of Penstock", nullptr, "Version"},
+    {"POST", "/api/pull", "Downloads a model of the hub and serves it", "OllamaPullRequest",
+     "OllamaPulled"},
+    {"DELETE", "/api/delete", "Deletes a model of the hub's cache", "ModelCall", "OllamaPulled"},
     {"POST", "/admin/models/load", "Loads a model, and answers when it is there", "LoadCall",
      "ModelState"},
     {"POST", "/admin/models/preload", "The same, and answers at once", "ModelCall", "ModelState"},
@@ -80,6 +100,8 @@ const char* ErrorSchema(ErrorBody error_body) {
       return "OpenAiError";
     case ErrorBody::kRerank:
       return "RerankError";
+    case ErrorBody::kOllama:
+      return "OllamaError";
     case ErrorBody::kTei:
       break;
   }
@@ -115,9 +137,16 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
   json->EndObject().EndObject();
 }
 
+// "post", as the document has it.
+std::string MethodKey(const Route& route) {
+  std::string key;
+  for (const char* c = route.method; *c != '\0'; ++c) key += static_cast<char>(*c | 0x20);
+  return key;
+}
+
 // "post_v1_embeddings"
 std::string OperationId(const Route& route) {
-  std::string id = std::string_view(route.method) == "POST" ? "post" : "get";
+  std::string id = MethodKey(route);
   std::string path = route.path;
   if (path.ends_with('*')) path.replace(path.size() - 1, 1, "id");
   for (const char c : path) id += c == '/' || c == '.' ? '_' : c;
@@ -129,7 +158,7 @@ void WriteParameters(const Route& route, JsonWriter* json) {
   std::vector<std::string_view> names = {"RequestId"};
   if (path.ends_with('*')) names.push_back("Id");
   if (path == "/info") names.push_back("Model");
-  if (std::string_view(route.method) == "POST") {
+  if (std::string_view(route.method) != "GET") {
     names.insert(names.end(), {"TimeoutMs", "Priority", "BulkId"});
   }
   json->Key("parameters").BeginArray();
@@ -214,16 +243,17 @@ std::string PrintOpenApi(std::span<const Route> routes) {
     json.Key(path).BeginObject();
     for (const Route& same : routes) {
       if (std::string_view(same.path) != route.path) continue;
-      json.Key(std::string_view(same.method) == "POST" ? "post" : "get");
+      json.Key(MethodKey(same));
       WriteOperation(same, &json);
     }
     json.EndObject();
   }
   json.EndObject().Key("components").BeginObject();
   json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
-  // One object of two.
+  // One object of all.
   std::string schemas(kOpenApiSchemas);
-  for (const std::string_view more : {kOpenApiTextSchemas, kOpenApiModelSchemas}) {
+  for (const std::string_view more :
+       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiOllamaSchemas, kOpenApiEmbedSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }

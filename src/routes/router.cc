@@ -57,6 +57,7 @@ ErrorBody Router::ErrorBodyOf(const HttpRequest& request) const {
   for (const Route& route : routes_) {  // the method may be wrong
     if (Matches(route, request.path)) return route.error_body;
   }
+  if (request.path.starts_with("/api/")) return ErrorBody::kOllama;
   return request.path.starts_with("/v1/") ? ErrorBody::kOpenAi : ErrorBody::kTei;
 }
 
@@ -115,7 +116,7 @@ std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
   AddCors(request);
   if (auto refusal = Check(request)) return refusal;
   const Route& route = routes_[static_cast<size_t>(request->route)];
-  if (std::string_view(route.method) == "POST") {
+  if (std::string_view(route.method) != "GET") {
     request->context.memory = service_->NewRequestMemory(request->context.priority);
   }
   return std::nullopt;
@@ -175,9 +176,11 @@ HttpResponse Router::OnError(const HttpRequest& request, int status, const std::
 HttpResponse Router::Preflight(const HttpRequest& request, const std::string& allow) const {
   HttpResponse response;
   response.status = 204;
-  response.headers.emplace_back("Allow", allow.empty() ? "GET, HEAD, POST, OPTIONS" : allow);
+  response.headers.emplace_back("Allow",
+                                allow.empty() ? "GET, HEAD, POST, DELETE, OPTIONS" : allow);
   if (!options_.cors_allow_origins.empty() && !request.Header("origin").empty()) {
-    response.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+    response.headers.emplace_back("Access-Control-Allow-Methods",
+                                  "GET, HEAD, POST, DELETE, OPTIONS");
     // Asked for by the browser for this very request; a header name is a token, so it is safe.
     const std::string_view asked = request.Header("access-control-request-headers");
     response.headers.emplace_back(

@@ -55,10 +55,13 @@ struct Route : RouteInfo {
 std::span<const Route> OpenAiRoutes();
 std::span<const Route> ChatRoutes();
 std::span<const Route> TgiRoutes();
+std::span<const Route> CohereRoutes();
 std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
+std::span<const Route> OllamaRoutes();
+std::span<const Route> PullRoutes();   // Ollama's pull and delete
 std::span<const Route> ModelRoutes();  // loading and unloading
 std::span<const Route> MetaRoutes();   // index, health, readiness, metrics, statistics
 

@@ -11,7 +11,7 @@ void Embed(const RouteCall& call, const JsonObject& object) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   if (!parsed->normalize)
     parsed->normalize = true;  // TEI's default, whatever the model folder says
-  if (WantsLines(*call.request)) return AnswerInLines(call, *std::move(parsed), false, {});
+  if (WantsLines(*call.request)) return AnswerInLines(call, *std::move(parsed), {}, {});
   call.service->Embed(*std::move(parsed), call.request->context,
                       Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
 }

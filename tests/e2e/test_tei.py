@@ -52,6 +52,7 @@ def test_tokenize_and_decode(server):
     assert special[0].startswith("[CLS]")
 
 
+@pytest.mark.client("huggingface_hub", "InferenceClient: feature_extraction, sentence_similarity")
 def test_similarity_and_the_hugging_face_client(server):
     client = InferenceClient(model=server.url)
     texts = [case["text"] for case in CASES]
