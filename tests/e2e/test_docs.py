@@ -149,6 +149,7 @@ def values(text):
     return found
 
 
+REFUSED = {"/embed_sparse": 424, "/api/pull": 403, "/api/delete": 403}
 API = (ROOT / "docs/API.md").read_text()
 API_BLOCKS = blocks(API)
 API_SERVE = [body for language, body in API_BLOCKS if language in ("sh", "bash", "console")
@@ -168,8 +169,9 @@ def routes_of(command):
     routes = []
     for call in re.split(r"\bcurl -", command)[1:]:
         path = re.search(re.escape(ADDRESS) + r"(/[^\s'\"?]*)", call).group(1)
-        method = "POST" if re.search(r"\s-d\s|-X POST", call) else "GET"
-        routes.append((method, re.sub(r"^/v1/models/.+", "/v1/models/{id}", path)))
+        named = re.search(r"-X ([A-Z]+)", call)
+        method = named.group(1) if named else "POST" if re.search(r"\s-d\s", call) else "GET"
+        routes.append((method, re.sub(r"^/v1/(models|files|batches)/.+", r"/v1/\1/{id}", path)))
     return routes
 
 
@@ -188,7 +190,7 @@ def test_api_example(at, api_server, place, environment):
     assert language == "json", "an example is followed by its answer"
     answers = values(done.stdout)
     for (method, path), answer in zip(routes[-len(answers):], answers):
-        check_answer(document, method, path, answer, 424 if path == "/embed_sparse" else 200)
+        check_answer(document, method, path, answer, REFUSED.get(path, 200))
     same_shape(json.loads(printed), answers[0])
 
 
@@ -197,7 +199,7 @@ def test_the_api_document_has_every_route(api_server):
     all_routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     shown = {route for i in API_EXAMPLES for route in routes_of(API_BLOCKS[i][1])}
     assert shown == all_routes
-    table = set(re.findall(r"`(?:GET |POST )?(/[^`\s]*)`", API.split("## Routes")[1].split("\n## ")[0]))
+    table = set(re.findall(r"`(?:GET |POST |DELETE )?(/[^`\s]*)`", API.split("## Routes")[1].split("\n## ")[0]))
     assert {path for _, path in all_routes} <= table
 
 
