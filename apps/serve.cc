@@ -204,6 +204,16 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 50))
       ->type_name("BYTES")
       ->group("Model");
+  const std::string batches = "Batches";
+  app->add_option("--batch-folder", server.batch_folder,
+                  "Folder in which /v1/files and /v1/batches keep what they have; without it these "
+                  "routes are not there.")
+      ->type_name("DIR")
+      ->group(batches);
+  app->add_option("--batch-folder-bytes", server.batch_folder_bytes, "Bytes of its files.")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 50))
+      ->type_name("BYTES")
+      ->group(batches);
   const std::string priority = "Priority";
   app->add_option("--bulk-route", server.bulk_routes,
                   "Route, such as /v1/embeddings, whose requests are bulk work unless they say "

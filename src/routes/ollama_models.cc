@@ -1,13 +1,13 @@
 #include "routes/ollama_models.h"
 
 #include <fmt/format.h>
-#include <openssl/sha.h>
 
 #include <chrono>
 
 #include "common/json_writer.h"
 #include "routes/fields.h"
 #include "routes/ollama_print.h"
+#include "routes/sha256.h"
 
 namespace penstock {
 namespace {
@@ -46,14 +46,6 @@ std::string ExpiresAt(const ModelInfo& model) {
 }
 
 }  // namespace
-
-std::string Sha256Hex(std::string_view text) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  std::string hex;
-  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-  return hex;
-}
 
 std::string PrintOllamaTags(const std::vector<ModelInfo>& models) {
   std::string out;

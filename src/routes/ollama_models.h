@@ -6,7 +6,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/types.h"
@@ -17,8 +16,5 @@ std::string PrintOllamaTags(const std::vector<ModelInfo>& models);
 // Those that are loaded.
 std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models);
 std::string PrintOllamaShow(const ModelInfo& model);
-
-// SHA-256 of a text, 64 hexadecimal digits.
-std::string Sha256Hex(std::string_view text);
 
 }  // namespace penstock

@@ -7,6 +7,7 @@
 #include "routes/fields.h"
 #include "routes/ollama_models.h"
 #include "routes/ollama_print.h"
+#include "routes/sha256.h"
 
 namespace penstock {
 namespace {

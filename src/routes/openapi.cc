@@ -42,6 +42,9 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/classify", "The same as /v1/classify", "ClassifyRequest", "Classification"},
     {"POST", "/", "What the first model is for: /embed, /similarity, /rerank or /predict",
      "RootRequest", "RootAnswer"},
+    {"POST", "/invocations", "The same, under SageMaker's name", "RootRequest", "RootAnswer"},
+    {"POST", "/vertex", "Several requests to /, as Vertex AI has it", "VertexRequest",
+     "VertexAnswer"},
     {"POST", "/embed", "Embeddings, as text-embeddings-inference has them", "TeiEmbedRequest",
      "TeiEmbeddings"},
     {"POST", "/embed_all", "An embedding of each token", "TeiEmbedAllRequest",
@@ -57,6 +60,14 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/decode", "The texts of token ids", "TeiDecodeRequest", "TeiTexts"},
     {"GET", "/info", "The models and the limits", nullptr, "Info"},
     {"POST", "/v1/bulk", "Begins or ends a bulk run", "BulkRequest", "BulkRun"},
+    {"POST", "/v1/files", "Uploads the input of a batch", "FileForm", "File"},
+    {"GET", "/v1/files", "The files, the newest first", nullptr, "Files"},
+    {"GET", "/v1/files/*", "One file; {id}/content has its bytes", nullptr, "File"},
+    {"DELETE", "/v1/files/*", "Deletes a file", nullptr, "FileDeleted"},
+    {"POST", "/v1/batches", "Runs the requests of a file, as bulk work", "BatchRequest", "Batch"},
+    {"GET", "/v1/batches", "The batches, the newest first", nullptr, "Batches"},
+    {"GET", "/v1/batches/*", "One batch", nullptr, "Batch"},
+    {"POST", "/v1/batches/*", "Cancels the batch of {id}/cancel", nullptr, "Batch"},
     {"POST", "/api/embed", "Embeddings, as Ollama has them", "OllamaEmbedRequest",
      "OllamaEmbeddings"},
     {"POST", "/api/embeddings", "The embedding of one text, as older clients of Ollama ask for it",
@@ -116,7 +127,7 @@ void WriteReference(const char* schema, JsonWriter* json) {
 // `lines`, `event`: schema of each line of an answer in lines, and of each event of one in events;
 // null: no such answer.
 void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr,
-                  const char* event = nullptr) {
+                  const char* event = nullptr, const char* type = "application/json") {
   json->Key("content").BeginObject();
   if (event != nullptr) {
     json->Key(kEventStreamType).BeginObject();
@@ -128,7 +139,7 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
     WriteReference(lines, json);
     json->EndObject();
   }
-  json->Key(schema == nullptr ? "text/plain" : "application/json").BeginObject();
+  json->Key(schema == nullptr ? "text/plain" : type).BeginObject();
   if (schema == nullptr) {
     json->Key("schema").BeginObject().Field("type", "string").EndObject();
   } else {
@@ -177,7 +188,10 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   WriteParameters(route, json);
   if (description.request != nullptr) {
     json->Key("requestBody").BeginObject().Field("required", true);
-    WriteContent(description.request, json);
+    // What is uploaded comes as a form.
+    const bool form = std::string_view(description.request) == "FileForm";
+    WriteContent(description.request, json, nullptr, nullptr,
+                 form ? "multipart/form-data" : "application/json");
     json->EndObject();
   }
   json->Key("responses").BeginObject();
@@ -196,7 +210,7 @@ void WriteOperation(const Route& route, JsonWriter* json) {
 }
 
 constexpr std::string_view kParameters = R"({
-"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
+"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Of a model its name, which may hold slashes"},
 "Model":{"name":"model","in":"query","schema":{"type":"string"},"description":"Name of a model; default: the first"},
 "RequestId":{"name":"X-Request-Id","in":"header","schema":{"type":"string","pattern":"^[A-Za-z0-9\\-_.:+=/@]{1,128}$"},"description":"Named in the answer and in the log"},
 "TimeoutMs":{"name":"X-Request-Timeout-Ms","in":"header","schema":{"type":"integer","minimum":1,"maximum":86400000},"description":"Then the answer is 503"},
@@ -253,7 +267,8 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   // One object of all.
   std::string schemas(kOpenApiSchemas);
   for (const std::string_view more :
-       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiOllamaSchemas, kOpenApiEmbedSchemas}) {
+       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiOllamaSchemas, kOpenApiEmbedSchemas,
+        kOpenApiBatchSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }

@@ -33,6 +33,7 @@ extern const std::string_view kOpenApiTextSchemas;
 extern const std::string_view kOpenApiModelSchemas;
 extern const std::string_view kOpenApiOllamaSchemas;
 extern const std::string_view kOpenApiEmbedSchemas;
+extern const std::string_view kOpenApiBatchSchemas;
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);

@@ -350,6 +350,23 @@ const std::string_view kOpenApiSchemas = R"json({
       {"$ref": "#/components/schemas/TeiPredictions"}
     ]
   },
+  "VertexRequest": {
+    "type": "object",
+    "properties": {
+      "instances": {"type": "array", "items": {"$ref": "#/components/schemas/RootRequest"}, "minItems": 1}
+    },
+    "required": ["instances"]
+  },
+  "VertexAnswer": {
+    "type": "object",
+    "properties": {
+      "predictions": {
+        "type": "array",
+        "items": {"oneOf": [{"$ref": "#/components/schemas/RootAnswer"}, {"type": "string"}]}
+      }
+    },
+    "required": ["predictions"]
+  },
   "Info": {
     "type": "object",
     "properties": {

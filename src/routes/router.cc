@@ -26,10 +26,11 @@ bool Matches(const Route& route, std::string_view path) {
 }  // namespace
 
 Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
-               std::shared_ptr<const KeyRing> keys)
+               std::shared_ptr<const KeyRing> keys, BatchRunner* batches)
     : service_(service),
       metrics_(metrics),
       options_(options),
+      batches_(batches),
       routes_(AllRoutes()),
       policy_(options, AllRouteInfos(), std::move(keys)),
       http_metrics_(metrics, AllRouteInfos()),
@@ -149,8 +150,8 @@ void HandleLarge(const RouteCall& call) {
 void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
                        Responder respond) {
   const Route& route = routes_[static_cast<size_t>(request->route)];
-  RouteCall call{service_,           metrics_,        &options_,         &route,
-                 std::move(request), std::move(body), std::move(respond)};
+  RouteCall call{service_,           metrics_,        &options_,          &route,
+                 std::move(request), std::move(body), std::move(respond), batches_};
   if (call.body.size() <= kParseOnIoBytesMax) return Handle(call);
   const Priority priority = call.request->context.priority;
   const size_t bytes = call.body.size();

@@ -24,6 +24,7 @@
 
 namespace penstock {
 
+class BatchRunner;  // routes/batch_runner.h
 struct Route;
 
 // One request at its handler.
@@ -35,6 +36,7 @@ struct RouteCall {
   std::shared_ptr<const HttpRequest> request;
   std::string body;  // freed once the handler has returned
   Responder respond;
+  BatchRunner* batches = nullptr;  // null: the server has none
 
   void Fail(const Status& status) const;
   void Ok(std::string text, const char* content_type = "application/json") const;
@@ -58,8 +60,10 @@ std::span<const Route> TgiRoutes();
 std::span<const Route> CohereRoutes();
 std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
+std::span<const Route> VertexRoutes();
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
+std::span<const Route> BatchRoutes();  // files, too
 std::span<const Route> OllamaRoutes();
 std::span<const Route> PullRoutes();   // Ollama's pull and delete
 std::span<const Route> ModelRoutes();  // loading and unloading

@@ -81,9 +81,10 @@ std::span<const Route> MetaRoutes() { return kRoutes; }
 const std::vector<Route>& AllRoutes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all;
-    for (const auto part : {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), CohereRoutes(),
-                            RerankRoutes(), ClassifyRoutes(), TeiRoutes(), OllamaRoutes(),
-                            PullRoutes(), BulkRoutes(), ModelRoutes(), MetaRoutes()}) {
+    for (const auto part :
+         {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), CohereRoutes(), RerankRoutes(),
+          ClassifyRoutes(), TeiRoutes(), VertexRoutes(), BatchRoutes(), OllamaRoutes(),
+          PullRoutes(), BulkRoutes(), ModelRoutes(), MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     std::stable_partition(all.begin(), all.end(), [](const Route& route) {

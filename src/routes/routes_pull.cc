@@ -7,8 +7,8 @@
 #include "http/stream.h"
 #include "http/stream_formats.h"
 #include "routes/ollama.h"
-#include "routes/ollama_models.h"
 #include "routes/routes.h"
+#include "routes/sha256.h"
 
 namespace penstock {
 namespace {
