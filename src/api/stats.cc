@@ -69,6 +69,7 @@ LoadSums LoadSums::Since(const LoadSums& earlier) const {
   for (size_t m = 0; m < std::min(models.size(), earlier.models.size()); ++m) {
     Model& model = window.models[m];
     const Model& before = earlier.models[m];
+    if (model.batches < before.batches) continue;  // loaded again meanwhile
     model.batches -= before.batches;
     model.rows -= before.rows;
     model.tokens -= before.tokens;
@@ -170,6 +171,14 @@ ServiceStats::Moment ServiceStats::Now() const {
       model.decode = entry.text->scheduler().totals();
       continue;
     }
+    if (entry.purpose && entry.purpose->tensors) {
+      if (!entry.tensors) continue;
+      const TensorStatistics done = entry.tensors->scheduler().Statistics();
+      model.batches = done.runs;
+      model.rows = done.rows;
+      model.busy_s = static_cast<double>(done.infer.ns) / 1e9 / entry.replicas;
+      continue;
+    }
     const SchedulerStats done = EncoderScheduler::StatsOf(entry.name, metrics_);
     model.batches = done.batches;
     model.tokens = done.tokens;
@@ -237,9 +246,11 @@ Stats ServiceStats::Read() const {
     }
     model.name = entry.name;
     model.ready = entry.state == ModelState::kReady;
-    const SchedulerStats waits = EncoderScheduler::StatsOf(entry.name, metrics_);
-    model.queued_tokens = waits.queued_tokens;
-    model.queued_requests = waits.queued_requests;
+    if (!entry.purpose || !entry.purpose->tensors) {
+      const SchedulerStats waits = EncoderScheduler::StatsOf(entry.name, metrics_);
+      model.queued_tokens = waits.queued_tokens;
+      model.queued_requests = waits.queued_requests;
+    }
     names.push_back(entry.name);
     stats.models.push_back(std::move(model));
   }

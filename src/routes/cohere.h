@@ -16,6 +16,7 @@
 #include "api/types.h"
 #include "common/json.h"
 #include "common/status.h"
+#include "frontend/wire_names.h"
 #include "routes/chat.h"
 #include "routes/event_stream.h"
 #include "routes/quantize.h"

@@ -17,7 +17,7 @@
 #include "api/service.h"
 #include "api/types.h"
 #include "common/status.h"
-#include "routes/error_body.h"
+#include "frontend/wire_names.h"
 #include "routes/quantize.h"
 
 namespace penstock {

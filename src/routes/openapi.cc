@@ -5,6 +5,7 @@
 
 #include "common/json_writer.h"
 #include "http/stream_formats.h"
+#include "routes/path_pattern.h"
 #include "routes/routes.h"
 
 namespace penstock {
@@ -15,7 +16,7 @@ constexpr RouteDescription kDescriptions[] = {
      "Embeddings"},
     {"POST", "/embeddings", "The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings"},
     {"GET", "/v1/models", "The models that are served", nullptr, "Models"},
-    {"GET", "/v1/models/*", "One model, by its name or an alias", nullptr, "Model"},
+    {"GET", "/v1/models/{id}", "One model, by its name or an alias", nullptr, "Model"},
     {"POST", "/v1/chat/completions", "The next message of a chat, as OpenAI's API has it",
      "ChatRequest", "ChatCompletion", "ChatChunk"},
     {"POST", "/chat/completions", "The same as /v1/chat/completions", "ChatRequest",
@@ -50,7 +51,7 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/embed_all", "An embedding of each token", "TeiEmbedAllRequest",
      "TeiTokenEmbeddings"},
     {"POST", "/embed_sparse", "Always 424: no sparse model is served", "TeiEmbedRequest",
-     "TeiError"},
+     "TeiError", nullptr, 424},
     {"POST", "/rerank", "Texts by relevance to a query", "TeiRerankRequest", "TeiRanking"},
     {"POST", "/predict", "Labels of a text, of a pair or of several", "TeiPredictRequest",
      "TeiPredictions"},
@@ -62,12 +63,13 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/v1/bulk", "Begins or ends a bulk run", "BulkRequest", "BulkRun"},
     {"POST", "/v1/files", "Uploads the input of a batch", "FileForm", "File"},
     {"GET", "/v1/files", "The files, the newest first", nullptr, "Files"},
-    {"GET", "/v1/files/*", "One file; {id}/content has its bytes", nullptr, "File"},
-    {"DELETE", "/v1/files/*", "Deletes a file", nullptr, "FileDeleted"},
+    {"GET", "/v1/files/{id}", "One file", nullptr, "File"},
+    {"DELETE", "/v1/files/{id}", "Deletes a file", nullptr, "FileDeleted"},
+    {"GET", "/v1/files/{id}/content", "The bytes of a file", nullptr, "FileContent"},
     {"POST", "/v1/batches", "Runs the requests of a file, as bulk work", "BatchRequest", "Batch"},
     {"GET", "/v1/batches", "The batches, the newest first", nullptr, "Batches"},
-    {"GET", "/v1/batches/*", "One batch", nullptr, "Batch"},
-    {"POST", "/v1/batches/*", "Cancels the batch of {id}/cancel", nullptr, "Batch"},
+    {"GET", "/v1/batches/{id}", "One batch", nullptr, "Batch"},
+    {"POST", "/v1/batches/{id}/cancel", "Ends a batch", nullptr, "Batch"},
     {"POST", "/api/embed", "Embeddings, as Ollama has them", "OllamaEmbedRequest",
      "OllamaEmbeddings"},
     {"POST", "/api/embeddings", "The embedding of one text, as older clients of Ollama ask for it",
@@ -92,6 +94,64 @@ constexpr RouteDescription kDescriptions[] = {
      "ModelState"},
     {"POST", "/admin/models/unpin", "The model may be unloaded when it is idle", "ModelCall",
      "ModelState"},
+    {"GET", "/v2", "The server and what it can, as the Open Inference Protocol has it", nullptr,
+     "KserveServer"},
+    {"GET", "/v2/health/live", "200 while the process lives", nullptr, "KserveLive"},
+    {"GET", "/v2/health/ready", "503 while models to preload are being loaded, or one failed to",
+     nullptr, "KserveReady"},
+    {"GET", "/v2/models/{model}",
+     "The inputs and outputs of a tensor model, which is loaded for it", nullptr, "KserveModel"},
+    {"GET", "/v2/models/{model}/versions/{version}", "The same of a version", nullptr,
+     "KserveModel"},
+    {"GET", "/v2/models/{model}/ready", "503 while the model is not loaded", nullptr,
+     "KserveReady"},
+    {"GET", "/v2/models/{model}/versions/{version}/ready", "The same of a version", nullptr,
+     "KserveReady"},
+    {"GET", "/v2/models/{model}/config", "The model's configuration, as Triton has it", nullptr,
+     "KserveConfig"},
+    {"GET", "/v2/models/{model}/versions/{version}/config", "The same of a version", nullptr,
+     "KserveConfig"},
+    {"GET", "/v2/models/{model}/stats", "Counts and times of a model, as Triton has them", nullptr,
+     "KserveStatistics"},
+    {"GET", "/v2/models/{model}/versions/{version}/stats", "The same of a version", nullptr,
+     "KserveStatistics"},
+    {"GET", "/v2/models/stats", "The same of all tensor models that are loaded", nullptr,
+     "KserveStatistics"},
+    {"POST", "/v2/models/{model}/infer", "Runs a tensor model", "KserveRequest", "KserveResponse"},
+    {"POST", "/v2/models/{model}/versions/{version}/infer", "The same of a version",
+     "KserveRequest", "KserveResponse"},
+    {"POST", "/v2/repository/index", "The models and their states, as Triton has them",
+     "KserveIndexRequest", "KserveIndex"},
+    {"POST", "/v2/repository/models/{model}/load", "Loads a model, and answers when it is there",
+     "KserveLoadRequest", "KserveDone"},
+    {"POST", "/v2/repository/models/{model}/unload",
+     "Unloads a model once its requests are answered", "KserveLoadRequest", "KserveDone"},
+    {"GET", "/v2/systemsharedmemory/status", "Regions of shared memory", nullptr, "KserveRegions"},
+    {"GET", "/v2/systemsharedmemory/region/{region}/status", "One of them", nullptr,
+     "KserveRegions"},
+    {"POST", "/v2/systemsharedmemory/region/{region}/register",
+     "Tensors may come and go through this shared memory (--shared-memory-bytes)",
+     "KserveRegionRequest", "KserveDone"},
+    {"POST", "/v2/systemsharedmemory/region/{region}/unregister", "Forgets a region", nullptr,
+     "KserveDone"},
+    {"POST", "/v2/systemsharedmemory/unregister", "Forgets all regions", nullptr, "KserveDone"},
+    {"GET", "/v2/cudasharedmemory/status", "Always empty: not supported", nullptr, "KserveRegions"},
+    {"GET", "/v2/cudasharedmemory/region/{region}/status", "Always refused: not supported", nullptr,
+     "KserveError", nullptr, 422},
+    {"POST", "/v2/cudasharedmemory/region/{region}/register", "Always refused: not supported",
+     nullptr, "KserveError", nullptr, 422},
+    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", "There is none", nullptr,
+     "KserveDone"},
+    {"POST", "/v2/cudasharedmemory/unregister", "There is none", nullptr, "KserveDone"},
+    {"GET", "/v2/trace/setting", "Always refused: see /v1/stats", nullptr, "KserveError", nullptr,
+     422},
+    {"POST", "/v2/trace/setting", "Always refused", nullptr, "KserveError", nullptr, 422},
+    {"GET", "/v2/models/{model}/trace/setting", "Always refused: see /v1/stats", nullptr,
+     "KserveError", nullptr, 422},
+    {"POST", "/v2/models/{model}/trace/setting", "Always refused", nullptr, "KserveError", nullptr,
+     422},
+    {"GET", "/v2/logging", "Always refused: see --log-level", nullptr, "KserveError", nullptr, 422},
+    {"POST", "/v2/logging", "Always refused", nullptr, "KserveError", nullptr, 422},
     {"GET", "/", "The models and the routes", nullptr, "Index"},
     {"GET", "/openapi.json", "This document", nullptr, "OpenApi"},
     {"GET", "/health", "200 while the process lives", nullptr, "State"},
@@ -113,6 +173,8 @@ const char* ErrorSchema(ErrorBody error_body) {
       return "RerankError";
     case ErrorBody::kOllama:
       return "OllamaError";
+    case ErrorBody::kKserve:
+      return "KserveError";
     case ErrorBody::kTei:
       break;
   }
@@ -124,10 +186,18 @@ void WriteReference(const char* schema, JsonWriter* json) {
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
 }
 
+// Of a body with that schema.
+const char* ContentType(const char* schema) {
+  if (schema == nullptr) return "text/plain";
+  if (std::string_view(schema) == "FileForm") return "multipart/form-data";
+  if (std::string_view(schema) == "FileContent") return "application/jsonl";
+  return "application/json";
+}
+
 // `lines`, `event`: schema of each line of an answer in lines, and of each event of one in events;
 // null: no such answer.
 void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr,
-                  const char* event = nullptr, const char* type = "application/json") {
+                  const char* event = nullptr) {
   json->Key("content").BeginObject();
   if (event != nullptr) {
     json->Key(kEventStreamType).BeginObject();
@@ -139,7 +209,7 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
     WriteReference(lines, json);
     json->EndObject();
   }
-  json->Key(schema == nullptr ? "text/plain" : type).BeginObject();
+  json->Key(ContentType(schema)).BeginObject();
   if (schema == nullptr) {
     json->Key("schema").BeginObject().Field("type", "string").EndObject();
   } else {
@@ -158,16 +228,24 @@ std::string MethodKey(const Route& route) {
 // "post_v1_embeddings"
 std::string OperationId(const Route& route) {
   std::string id = MethodKey(route);
-  std::string path = route.path;
-  if (path.ends_with('*')) path.replace(path.size() - 1, 1, "id");
-  for (const char c : path) id += c == '/' || c == '.' ? '_' : c;
+  for (const char c : std::string_view(route.path)) {
+    if (c != '{' && c != '}') id += c == '/' || c == '.' ? '_' : c;
+  }
   return id;
+}
+
+// The name below components/parameters of a part of a path.
+std::string_view PathParameter(std::string_view part) {
+  if (part == "model") return "ModelInPath";
+  if (part == "version") return "Version";
+  if (part == "region") return "Region";
+  return "Id";
 }
 
 void WriteParameters(const Route& route, JsonWriter* json) {
   const std::string_view path = route.path;
   std::vector<std::string_view> names = {"RequestId"};
-  if (path.ends_with('*')) names.push_back("Id");
+  for (const std::string_view part : PathPartNames(path)) names.push_back(PathParameter(part));
   if (path == "/info") names.push_back("Model");
   if (std::string_view(route.method) != "GET") {
     names.insert(names.end(), {"TimeoutMs", "Priority", "BulkId"});
@@ -188,16 +266,12 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   WriteParameters(route, json);
   if (description.request != nullptr) {
     json->Key("requestBody").BeginObject().Field("required", true);
-    // What is uploaded comes as a form.
-    const bool form = std::string_view(description.request) == "FileForm";
-    WriteContent(description.request, json, nullptr, nullptr,
-                 form ? "multipart/form-data" : "application/json");
+    WriteContent(description.request, json);
     json->EndObject();
   }
   json->Key("responses").BeginObject();
-  const bool never = std::string_view(route.path) == "/embed_sparse";
-  json->Key(never ? "424" : "200").BeginObject();
-  json->Field("description", never ? "No such model" : "Success");
+  json->Key(std::to_string(description.status)).BeginObject();
+  json->Field("description", description.status == 200 ? "Success" : "Always refused");
   WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr,
                description.event);
   json->EndObject().Key("default").BeginObject();
@@ -210,7 +284,10 @@ void WriteOperation(const Route& route, JsonWriter* json) {
 }
 
 constexpr std::string_view kParameters = R"({
-"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Of a model its name, which may hold slashes"},
+"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"The name of a model, which may hold slashes, or the id of a file or batch"},
+"ModelInPath":{"name":"model","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
+"Version":{"name":"version","in":"path","required":true,"schema":{"type":"string"},"description":"The version that is served; \"1\" of a model without versions"},
+"Region":{"name":"region","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a region of shared memory"},
 "Model":{"name":"model","in":"query","schema":{"type":"string"},"description":"Name of a model; default: the first"},
 "RequestId":{"name":"X-Request-Id","in":"header","schema":{"type":"string","pattern":"^[A-Za-z0-9\\-_.:+=/@]{1,128}$"},"description":"Named in the answer and in the log"},
 "TimeoutMs":{"name":"X-Request-Timeout-Ms","in":"header","schema":{"type":"integer","minimum":1,"maximum":86400000},"description":"Then the answer is 503"},
@@ -252,9 +329,7 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   for (const Route& route : routes) {
     if (std::find(written.begin(), written.end(), route.path) != written.end()) continue;
     written.emplace_back(route.path);
-    std::string path = route.path;
-    if (path.ends_with('*')) path.replace(path.size() - 1, 1, "{id}");
-    json.Key(path).BeginObject();
+    json.Key(route.path).BeginObject();
     for (const Route& same : routes) {
       if (std::string_view(same.path) != route.path) continue;
       json.Key(MethodKey(same));
@@ -267,8 +342,8 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   // One object of all.
   std::string schemas(kOpenApiSchemas);
   for (const std::string_view more :
-       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiOllamaSchemas, kOpenApiEmbedSchemas,
-        kOpenApiBatchSchemas}) {
+       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiKserveSchemas, kOpenApiOllamaSchemas,
+        kOpenApiEmbedSchemas, kOpenApiBatchSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }

@@ -20,6 +20,7 @@ struct RouteDescription {
   const char* request = nullptr;  // schema of the body; null: none is read
   const char* answer = nullptr;   // schema of a 200; null: text
   const char* event = nullptr;    // schema of an event of an answer in events; null: none
+  int status = 200;               // of the answer: another where the route does nothing but refuse
 };
 
 std::span<const RouteDescription> RouteDescriptions();
@@ -27,10 +28,12 @@ std::span<const RouteDescription> RouteDescriptions();
 const RouteDescription* FindRouteDescription(const Route& route);
 
 // The schemas of requests and answers: JSON objects. The second has those of generated text, the
-// third those of loading models, the others those of one dialect each.
+// third those of loading models, the fourth those of tensor models, the others those of one
+// dialect each.
 extern const std::string_view kOpenApiSchemas;
 extern const std::string_view kOpenApiTextSchemas;
 extern const std::string_view kOpenApiModelSchemas;
+extern const std::string_view kOpenApiKserveSchemas;
 extern const std::string_view kOpenApiOllamaSchemas;
 extern const std::string_view kOpenApiEmbedSchemas;
 extern const std::string_view kOpenApiBatchSchemas;

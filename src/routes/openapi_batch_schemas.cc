@@ -36,6 +36,7 @@ const std::string_view kOpenApiBatchSchemas = R"json({
     },
     "required": ["object", "data", "has_more"]
   },
+  "FileContent": {"type": "string"},
   "FileDeleted": {
     "type": "object",
     "properties": {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "common/log_limit.h"
+#include "frontend/finished_log.h"
 #include "frontend/http_metrics.h"
 #include "frontend/request_policy.h"
-#include "frontend/slow_log.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "routes/routes.h"
@@ -55,7 +55,7 @@ class Router final : public HttpHandler {
   const std::vector<Route>& routes_;
   const RequestPolicy policy_;
   HttpMetrics http_metrics_;
-  SlowLog slow_log_;
+  FinishedLog finished_log_;
   LogLimit refused_keys_{5};
 };
 

@@ -103,15 +103,6 @@ std::string PrintPage(const std::vector<Item>& items, const std::string& after, 
   return out;
 }
 
-// "ID/content" of a path: the id, and whether the rest is `action`.
-std::string IdOf(const RouteCall& call, std::string_view action, bool* acts) {
-  std::string_view rest = PathRest(*call.route, call.request->path);
-  const std::string suffix = "/" + std::string(action);
-  *acts = rest.ends_with(suffix);
-  if (*acts) rest.remove_suffix(suffix.size());
-  return std::string(rest);
-}
-
 // --- Files --------------------------------------------------------------------------------------
 
 // A form with "purpose" and "file".
@@ -157,12 +148,18 @@ void ListFiles(const RouteCall& call) {
 void GetFile(const RouteCall& call) {
   BatchRunner* const runner = RunnerOf(call);
   if (runner == nullptr) return;
-  bool content = false;
-  const std::string id = IdOf(call, "content", &content);
+  const auto file = runner->files().Get(call.PathPart(0), OwnerOf(*call.request));
+  if (!file.ok()) return call.Fail(file.status());
+  call.Ok(PrintFile(*file));
+}
+
+void GetFileContent(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  const std::string id = call.PathPart(0);
   const std::string owner = OwnerOf(*call.request);
   const auto file = runner->files().Get(id, owner);
   if (!file.ok()) return call.Fail(file.status());
-  if (!content) return call.Ok(PrintFile(*file));
   OnWorker(
       call, file->bytes,
       [runner, id, owner, service = call.service,
@@ -179,11 +176,12 @@ void GetFile(const RouteCall& call) {
 void DeleteFile(const RouteCall& call) {
   BatchRunner* const runner = RunnerOf(call);
   if (runner == nullptr) return;
-  const std::string id(PathRest(*call.route, call.request->path));
-  OnWorker(call, 0, [runner, id, owner = OwnerOf(*call.request)]() -> Expected<std::string> {
-    PENSTOCK_RETURN_IF_ERROR(runner->files().Remove(id, owner));
-    return PrintDeleted(id);
-  });
+  OnWorker(
+      call, 0,
+      [runner, id = call.PathPart(0), owner = OwnerOf(*call.request)]() -> Expected<std::string> {
+        PENSTOCK_RETURN_IF_ERROR(runner->files().Remove(id, owner));
+        return PrintDeleted(id);
+      });
 }
 
 // --- Batches ------------------------------------------------------------------------------------
@@ -236,8 +234,7 @@ void ListBatches(const RouteCall& call) {
 void GetBatch(const RouteCall& call) {
   BatchRunner* const runner = RunnerOf(call);
   if (runner == nullptr) return;
-  const std::string id(PathRest(*call.route, call.request->path));
-  const auto batch = runner->batches().Get(id, OwnerOf(*call.request));
+  const auto batch = runner->batches().Get(call.PathPart(0), OwnerOf(*call.request));
   if (!batch.ok()) return call.Fail(batch.status());
   call.Ok(PrintBatch(*batch));
 }
@@ -245,24 +242,24 @@ void GetBatch(const RouteCall& call) {
 void CancelBatch(const RouteCall& call) {
   BatchRunner* const runner = RunnerOf(call);
   if (runner == nullptr) return;
-  bool cancels = false;
-  const std::string id = IdOf(call, "cancel", &cancels);
-  if (!cancels) return call.Fail(Status::NotFound("a batch takes POST /v1/batches/ID/cancel"));
-  OnWorker(call, 0, [runner, id, owner = OwnerOf(*call.request)]() -> Expected<std::string> {
-    PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, runner->Cancel(id, owner));
-    return PrintBatch(batch);
-  });
+  OnWorker(
+      call, 0,
+      [runner, id = call.PathPart(0), owner = OwnerOf(*call.request)]() -> Expected<std::string> {
+        PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, runner->Cancel(id, owner));
+        return PrintBatch(batch);
+      });
 }
 
 constexpr Route kRoutes[] = {
     {"POST", "/v1/files", ErrorBody::kOpenAi, Upload},
     {"GET", "/v1/files", ErrorBody::kOpenAi, ListFiles},
-    {"GET", "/v1/files/*", ErrorBody::kOpenAi, GetFile},
-    {"DELETE", "/v1/files/*", ErrorBody::kOpenAi, DeleteFile},
+    {"GET", "/v1/files/{id}", ErrorBody::kOpenAi, GetFile},
+    {"DELETE", "/v1/files/{id}", ErrorBody::kOpenAi, DeleteFile},
+    {"GET", "/v1/files/{id}/content", ErrorBody::kOpenAi, GetFileContent},
     {"POST", "/v1/batches", ErrorBody::kOpenAi, CreateBatch},
     {"GET", "/v1/batches", ErrorBody::kOpenAi, ListBatches},
-    {"GET", "/v1/batches/*", ErrorBody::kOpenAi, GetBatch},
-    {"POST", "/v1/batches/*", ErrorBody::kOpenAi, CancelBatch},
+    {"GET", "/v1/batches/{id}", ErrorBody::kOpenAi, GetBatch},
+    {"POST", "/v1/batches/{id}/cancel", ErrorBody::kOpenAi, CancelBatch},
 };
 
 }  // namespace

@@ -112,6 +112,7 @@ void Server::Shutdown(std::chrono::milliseconds timeout) {
   impl_->listener->Shutdown(timeout);
   if (impl_->batches != nullptr) impl_->batches->Stop();
 }
+std::shared_ptr<const KeyRing> Server::keys() const { return impl_->keys; }
 uint16_t Server::port() const { return impl_->listener->port(); }
 bool Server::tls() const { return impl_->tls; }
 

@@ -15,6 +15,7 @@
 
 namespace penstock {
 
+class KeyRing;
 class Metrics;
 class Service;
 
@@ -42,6 +43,8 @@ class Server {
   // Service::StopAccepting(). Not from an io thread. The second call does nothing.
   void Shutdown(std::chrono::milliseconds timeout);
 
+  // Reread by Reload; for other front ends.
+  std::shared_ptr<const KeyRing> keys() const;
   uint16_t port() const;
   bool tls() const;
 
