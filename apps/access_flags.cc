@@ -35,7 +35,8 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
           "FILE");
   AddList(app, "--bulk-api-key", &server->bulk_api_keys, "One such key.", "KEY");
   AddList(app, "--admin-api-key-file", &server->admin_api_key_files,
-          "As --api-key-file; with such keys, /v1/stats/reset, /v1/bulk and /admin ask for one.",
+          "As --api-key-file; with such keys, /v1/stats/reset, /v1/bulk, /admin, /api/pull and "
+          "/api/delete ask for one.",
           "FILE");
   AddList(app, "--admin-api-key", &server->admin_api_keys, "One such key.", "KEY");
   app->add_flag("--admin-metrics", server->admin_metrics,

@@ -50,6 +50,7 @@ struct ServeFlags {
   std::string stage_timers = "on";
   int64_t slow_request_ms = ServerOptions().slow_request.count();
   bool accept_any_model = false;
+  bool allow_pull = false;
 };
 
 std::string CheckKeepAlive(std::string& given) {
@@ -228,6 +229,25 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
                 "Where one model of a task is served, take it for any name that a request gives, "
                 "for clients with a name built in.")
       ->group("Model");
+  app->add_flag("--allow-pull", flags->allow_pull,
+                "Take POST /api/pull and DELETE /api/delete, which download models of the hub and "
+                "delete them. With --admin-api-key they are taken from administrators without it.")
+      ->group("Model");
+  app->add_option("--max-pull-bytes", flags->model.pull_bytes_max,
+                  "Bytes that one such download may have.")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 50))
+      ->type_name("BYTES")
+      ->group("Model");
+  const std::string batches = "Batches";
+  app->add_option("--batch-folder", server.batch_folder,
+                  "Folder in which /v1/files and /v1/batches keep what they have; without it these "
+                  "routes are not there.")
+      ->type_name("DIR")
+      ->group(batches);
+  app->add_option("--batch-folder-bytes", server.batch_folder_bytes, "Bytes of its files.")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 50))
+      ->type_name("BYTES")
+      ->group(batches);
   const std::string priority = "Priority";
   app->add_option("--bulk-route", server.bulk_routes,
                   "Route, such as /v1/embeddings, whose requests are bulk work unless they say "
@@ -271,6 +291,15 @@ void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
   app->add_flag("--token-input,!--no-token-input", flags->model.limits.token_input,
                 "Take token ids as input, or refuse them (400): clients that send those of another "
                 "tokenizer, as some made for OpenAI do, get worthless vectors. [on]")
+      ->group("Texts");
+  static const std::map<std::string, bool> kTokenIds = {{"model", true}, {"refuse", false}};
+  app->add_option(
+         "--openai-token-ids", flags->model.limits.openai_token_ids,
+         "Token ids as input of /v1/embeddings: taken as the model's own, or refused (400), "
+         "for clients that send those of OpenAI's tokenizer.")
+      ->transform(CLI::CheckedTransformer(kTokenIds).description(""))
+      ->default_str("model")
+      ->type_name("model|refuse")
       ->group("Texts");
   app->add_option("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
       ->check(at_least_one)
@@ -614,6 +643,7 @@ int RunServe(const std::vector<std::string>& args) {
 
   FitConnections(&flags.server);
   flags.model.on_demand = true;
+  flags.model.pull_by_request = flags.allow_pull || flags.server.HasAdminKeys();
   TakeServedDefaults(&flags.model, [&signals] { return !signals.IsPending(); });
   auto local = LocalModels::Start(flags.model);
   if (!local.ok()) {

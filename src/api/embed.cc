@@ -67,7 +67,7 @@ Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<const EmbedR
   plan.owner = request;
   plan.add_special_tokens = request->add_special_tokens;
   plan.output = behaviour == Behaviour::kEmbedAll ? EncoderOutput::kTokens : EncoderOutput::kPooled;
-  plan.printed_value_bytes = kPrintedFloatBytes;
+  plan.printed_value_bytes = std::max(kPrintedFloatBytes, request->printed_value_bytes);
   plan.items.reserve(request->inputs.size());
   for (size_t i = 0; i < request->inputs.size(); ++i) {
     const Input& input = request->inputs[i];

@@ -57,6 +57,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   void OnToken(int32_t choice, const GeneratedToken& token, std::string_view text) {
     if (!decoding_) {
       decoding_ = true;
+      first_token_ = Clock::now();
       if (context_.trace != nullptr) context_.trace->Enter(Stage::kDecode);
     }
     if (Status added = feed_->AddToken(choice, token, text); !added.ok()) Fail(std::move(added));
@@ -144,7 +145,9 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   std::vector<int32_t> shown_;  // of the prompt being prepared, as DecodeJob has it
   int64_t score_bytes_ = 0;     // printed, of all prompts
 
-  bool decoding_ = false;  // a token has come; the step thread's
+  // Of the step thread, until the jobs have ended.
+  bool decoding_ = false;  // a token has come
+  Clock::time_point first_token_;
 
   std::mutex mutex_;
   // All guarded by mutex_.
@@ -249,7 +252,7 @@ void GenerateRun::AddReplies(const ChatPrompt& chat, std::string_view text) {
   options.format = model_->reply_format(chat);
   options.format.begins_thinking = PromptOpensThinking(options.format, text);
   options.tools = request_->tools;
-  options.streams_arguments = request_->streams;
+  options.streams_arguments = request_->streams && !request_->whole_calls;
   if (!request_->parallel_calls) options.limits.calls_max = 1;
   for (int32_t i = 0; i < request_->samples; ++i) {
     // Ids of calls differ from reply to reply.
@@ -344,6 +347,9 @@ void GenerateRun::DropOne() {
     end.status = std::move(status_);
     end.usage = usage_;
   }
+  const auto now = Clock::now();
+  end.times.prompt = (decoding_ ? first_token_ : now) - begin_;
+  if (decoding_) end.times.decode = now - first_token_;
   if (RequestTrace* const trace = context_.trace.get()) {
     trace->SetTokens(end.usage.prompt_tokens + end.usage.completion_tokens);
     trace->Enter(Stage::kComplete);

@@ -71,14 +71,15 @@ struct TextRequest {
   bool parses_reply = false;
   std::shared_ptr<const ToolSet> tools;  // that may be called; null: none
   bool parallel_calls = true;
+  bool whole_calls = false;    // arguments of a call come at once, also where the answer streams
   bool echoes_prompt = false;  // GenerateBegun has the prompts' texts
   // With sampling.options.logprobs: PromptPart has the prompts' tokens.
   bool scores_prompt = false;
   bool prompt_only = false;  // no text is generated
   // As RequestContext::keep_alive, which it overrides.
   std::optional<std::chrono::milliseconds> keep_alive;
-  // True: each event is told at once, and arguments of calls as they come. False: the front end is
-  // woken once, at the end.
+  // True: each event is told at once, and arguments of calls as they come, unless `whole_calls`.
+  // False: the front end is woken once, at the end.
   bool streams = false;
 };
 
@@ -131,10 +132,17 @@ struct ChoiceEnd {
   std::vector<ReplyDelta> deltas;  // the last of the text, which was held back
 };
 
+// From the time the model was there.
+struct GenerateTimes {
+  std::chrono::nanoseconds prompt{0};  // to the first token, waiting for the model's steps included
+  std::chrono::nanoseconds decode{0};  // from there to the end
+};
+
 // Comes last, exactly once.
 struct GenerateEnd {
   Status status;  // OK: every choice has ended
   GenerateUsage usage;
+  GenerateTimes times;
 };
 
 using GenerateEvent =

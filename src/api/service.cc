@@ -88,7 +88,10 @@ void AddTextInfo(const TextEngine& engine, ModelInfo* info) {
   info->tokenizer = engine.tokenizer().model_type();
   info->backend = loaded.backend;
   info->context = info->max_tokens = engine.context();
-  info->chat = engine.chat_template(false).ok();
+  if (const auto& chat = engine.chat_template(false); chat.ok()) {
+    info->chat = true;
+    info->chat_template = chat->source();
+  }
   info->hidden_size = loaded.hidden_size;
   info->parameters = static_cast<int64_t>(loaded.parameters);
   info->weight_bytes = static_cast<int64_t>(loaded.weight_bytes);

@@ -32,6 +32,7 @@ class Registry;      // engine/
 class GenerateFeed;  // api/generate_feed.h
 class InferCall;     // api/infer.h
 class SharedMemory;  // api/shared_memory.h
+class ModelStore;    // api/model_store.h
 
 // Limits of one server; each is a flag of `penstock serve`.
 struct ServiceOptions {
@@ -44,6 +45,7 @@ struct ServiceOptions {
   int64_t response_bytes = 256 << 20;      // printed, of one request: --max-response-bytes
   bool auto_truncate = true;               // --auto-truncate
   bool token_input = true;                 // --token-input; false: routes refuse ids as input
+  bool openai_token_ids = true;            // --openai-token-ids; false: OpenAI's route refuses them
   int64_t token_cache_bytes = 64 << 20;    // --token-cache-bytes; 0: off
   int64_t cache_ttl_s = 3600;              // --cache-ttl-s; 0: for ever
   int64_t result_cache_bytes = 0;          // --result-cache-bytes; 0: off
@@ -93,6 +95,11 @@ class Service {
   Expected<TensorStatistics> InferStatistics(const std::string& model) const;
   // Through which tensors may come and go.
   SharedMemory& shared_memory();
+
+  // Through which clients add and delete models; null: they may not. Set before the first request;
+  // outlives all of them.
+  ModelStore* model_store() const { return model_store_; }
+  void SetModelStore(ModelStore* store) { model_store_ = store; }
 
   // Begin and end of a bulk run: see api/bulk_runs.h. Its requests carry the id in their context.
   // At the end the server decides whether to release memory. kResourceExhausted: too many are open;
@@ -144,6 +151,7 @@ class Service {
   friend class InferRun;
   struct Impl;
   ServiceOptions options_;
+  ModelStore* model_store_ = nullptr;
   std::unique_ptr<Impl> impl_;
 };
 

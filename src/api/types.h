@@ -50,6 +50,8 @@ struct EmbedRequest {
   std::optional<int32_t> dimensions;  // Matryoshka
   std::optional<bool> normalize;      // nullopt = as the model folder says
   bool add_special_tokens = true;
+  // Of each number, in all forms that the answer has of it; 0: one float of JSON.
+  int64_t printed_value_bytes = 0;
 };
 
 // `model` of a response: the name that was asked for, else that of the model.
@@ -197,6 +199,7 @@ struct ModelInfo {
   int32_t max_batch_tokens = 0;  // given, or measured at load
   int32_t context = 0;           // of generating models: tokens of prompt and text together
   bool chat = false;             // it has a chat template
+  std::string chat_template;     // its text
   int32_t hidden_size = 0;
   int32_t dimensions = 0;  // of embeddings
   int64_t parameters = 0;

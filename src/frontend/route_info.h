@@ -13,7 +13,7 @@ enum class RouteFor {
 };
 
 struct RouteInfo {
-  const char* method;  // "GET" (answers HEAD too) or "POST"
+  const char* method;  // "GET" (answers HEAD too), "POST" or "DELETE"
   const char* path;    // a path, or a pattern of routes/path_pattern.h
   RouteFor who = RouteFor::kUsers;
   bool lines = false;  // answers in lines too (embed_lines.h), where the request asks for it

@@ -72,6 +72,10 @@ struct ServerOptions {
   // skip; 0 = none.
   std::chrono::milliseconds stream_ping{10'000};
 
+  // --batch-folder: where files and batches are kept; "" = there are none.
+  std::string batch_folder;
+  uint64_t batch_folder_bytes = 4ull << 30;  // --batch-folder-bytes: of its files
+
   // --stage-timers: times the stages of every request for /v1/stats, /metrics and the slow log.
   bool stage_timers = true;
   // --slow-request-ms: requests that take longer are logged at level warn, a few a second at most.

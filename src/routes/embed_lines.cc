@@ -15,8 +15,6 @@ constexpr int64_t kPartsOfUnread = 4;
 // Parts under way at once: one with the model, one on its way there. More would fill the model's
 // queue where many streams begin at once.
 constexpr int64_t kPartsOutMax = 2;
-constexpr int64_t kPrintedFloatBytesMax = 16;  // "-1.17549435e-38,"
-constexpr int64_t kBase64FloatBytes = 6;
 
 int64_t PartBytes(const RouteCall& call) {
   return std::max<int64_t>(1, call.options->stream_unread_bytes_max / kPartsOfUnread);
@@ -28,13 +26,14 @@ int64_t PartBytes(const RouteCall& call) {
 // The EmbedEnd is the last event and releases everything.
 class LinePump final : public EventPump {
  public:
-  LinePump(const RouteCall& call, bool base64, FieldNames names)
+  LinePump(const RouteCall& call, const EmbeddingFormat& format, FieldNames names)
       : EventPump(call.service, call.request->context.priority, PartBytes(call)),
         service_(call.service),
         request_(call.request),
         respond_(call.respond),
         error_body_(call.route->error_body),
-        base64_(base64),
+        writer_(format),
+        number_bytes_(PrintedNumberBytes(format)),
         names_(std::move(names)),
         unread_max_(call.options->stream_unread_bytes_max),
         part_bytes_(PartBytes(call)) {}
@@ -49,7 +48,7 @@ class LinePump final : public EventPump {
     sink_ = std::make_shared<Sink<EmbedEvent>>(EmbedStream::kEvents, Waker());
     EmbedPartOptions options;
     options.part_bytes = part_bytes_;
-    options.printed_value_bytes = base64_ ? kBase64FloatBytes : kPrintedFloatBytesMax;
+    options.printed_value_bytes = number_bytes_;
     Hold();  // early events wait
     try {
       parts_ = service_->EmbedInParts(std::move(request), request_->context, options, sink_);
@@ -89,10 +88,10 @@ class LinePump final : public EventPump {
     const auto dimensions = static_cast<size_t>(rows.dimensions);
     const size_t count = rows.values.size() / dimensions;
     std::string text;
-    text.reserve(rows.values.size() * (base64_ ? 6 : 13) + count * 48);
+    text.reserve(rows.values.size() * static_cast<size_t>(number_bytes_) + count * 48);
     for (size_t i = 0; i < count; ++i) {
       AppendEmbeddingLine(rows.first + i,
-                          std::span(rows.values).subspan(i * dimensions, dimensions), base64_,
+                          std::span(rows.values).subspan(i * dimensions, dimensions), &writer_,
                           &text);
     }
     std::vector<float>().swap(rows.values);
@@ -143,7 +142,7 @@ class LinePump final : public EventPump {
     std::string text;
     int status = 200;
     if (end.status.ok()) {
-      AppendUsageLine(end, &text);
+      AppendUsageLine(end, writer_, &text);
     } else {
       const HttpResponse error =
           PrintError(error_body_, WithWireNames(end.status, names_), request_->id);
@@ -170,7 +169,8 @@ class LinePump final : public EventPump {
   const std::shared_ptr<const HttpRequest> request_;
   const Responder respond_;
   const ErrorBody error_body_;
-  const bool base64_;
+  EmbeddingWriter writer_;  // used by Drain alone
+  const int64_t number_bytes_;
   const FieldNames names_;
   const int64_t unread_max_;
   const int64_t part_bytes_;
@@ -187,11 +187,11 @@ class LinePump final : public EventPump {
 
 bool WantsLines(const HttpRequest& request) { return WantsNdjson(request.Header("accept")); }
 
-void AnswerInLines(const RouteCall& call, EmbedRequest request, bool base64,
+void AnswerInLines(const RouteCall& call, EmbedRequest request, const EmbeddingFormat& format,
                    const FieldNames& native_to_wire) {
   FieldNames names = native_to_wire;
   names.emplace_back("bulk_run", kBulkIdHeader);
-  const auto pump = std::make_shared<LinePump>(call, base64, std::move(names));
+  const auto pump = std::make_shared<LinePump>(call, format, std::move(names));
   const auto owned = std::make_shared<EmbedRequest>(std::move(request));
   call.service->AwaitEmbedder(owned->model, call.request->context,
                               [pump, owned](const Status& status) {
@@ -200,25 +200,21 @@ void AnswerInLines(const RouteCall& call, EmbedRequest request, bool base64,
                               });
 }
 
-void AppendEmbeddingLine(size_t index, std::span<const float> row, bool base64, std::string* out) {
+void AppendEmbeddingLine(size_t index, std::span<const float> row, EmbeddingWriter* writer,
+                         std::string* out) {
   JsonWriter json(out);
   json.BeginObject().Field("index", index).Key("embedding");
-  if (base64) {
-    json.Raw("\"");  // then the text, which needs no escapes
-    AppendBase64(row, out);
-    *out += '"';
-  } else {
-    json.Floats(row);
-  }
+  writer->Write(row, &json, out);
   json.EndObject();
   *out += '\n';
 }
 
-void AppendUsageLine(const EmbedEnd& end, std::string* out) {
+void AppendUsageLine(const EmbedEnd& end, const EmbeddingWriter& writer, std::string* out) {
   JsonWriter json(out);
   json.BeginObject().Field("model", end.model).Key("usage").BeginObject();
   json.Field("prompt_tokens", end.usage.prompt_tokens);
   json.Field("total_tokens", end.usage.prompt_tokens).EndObject();
+  writer.WriteRange(&json);
   WriteTruncation(end.truncation, &json);
   json.EndObject();
   *out += '\n';

@@ -8,6 +8,7 @@
 
 #include "api/types.h"
 #include "frontend/wire_names.h"
+#include "routes/quantize.h"
 #include "routes/routes.h"
 
 namespace penstock {
@@ -17,11 +18,12 @@ bool WantsLines(const HttpRequest& request);
 
 // Answers `call`. A request that is refused, or whose first rows fail, gets an answer with the
 // status of the error, as without streaming.
-void AnswerInLines(const RouteCall& call, EmbedRequest request, bool base64,
+void AnswerInLines(const RouteCall& call, EmbedRequest request, const EmbeddingFormat& format,
                    const FieldNames& native_to_wire);
 
 // One line, with its end.
-void AppendEmbeddingLine(size_t index, std::span<const float> row, bool base64, std::string* out);
-void AppendUsageLine(const EmbedEnd& end, std::string* out);
+void AppendEmbeddingLine(size_t index, std::span<const float> row, EmbeddingWriter* writer,
+                         std::string* out);
+void AppendUsageLine(const EmbedEnd& end, const EmbeddingWriter& writer, std::string* out);
 
 }  // namespace penstock

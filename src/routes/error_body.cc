@@ -108,6 +108,7 @@ HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& sta
         json.String(status.field());
       }
       json.Field("code", OpenAiCode(http_status, status)).EndObject();
+      json.Field("detail", status.message());
       break;
     case ErrorBody::kRerank:
       json.Field("message", status.message()).Field("detail", status.message());
@@ -118,6 +119,7 @@ HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& sta
       json.Field("error", status.message()).Field("error_type", TeiType(http_status));
       if (!status.field().empty()) json.Field("field", status.field());
       break;
+    case ErrorBody::kOllama:
     case ErrorBody::kKserve:
       json.Field("error", status.message());
       break;

@@ -9,9 +9,12 @@
 namespace penstock {
 
 enum class ErrorBody {
-  kOpenAi,  // {"error": {"message", "type", "param", "code"}}
+  // {"error": {"message", "type", "param", "code"}, "detail"}: the last is what Voyage's client
+  // reads
+  kOpenAi,
   kRerank,  // {"message", "detail", "field", "code", "id"}: what Cohere's and Jina's clients read
   kTei,     // {"error", "error_type", "field"}
+  kOllama,  // {"error"}
   kKserve,  // {"error"}, the message: what Triton's and KServe's clients read
 };
 

@@ -18,7 +18,7 @@ TEST(ErrorBody, OpenAiError) {
   EXPECT_EQ(response.status, 400);
   EXPECT_EQ(response.body,
             R"({"error":{"message":"'input' must be a string","type":"invalid_request_error",)"
-            R"("param":"input","code":"invalid_argument"}})");
+            R"("param":"input","code":"invalid_argument"},"detail":"'input' must be a string"})");
   const auto missing = PrintError(ErrorBody::kOpenAi, Status::NotFound("no", "model"), "id");
   EXPECT_EQ(missing.status, 404);
   EXPECT_NE(missing.body.find(R"("code":"model_not_found")"), std::string::npos);
@@ -35,6 +35,11 @@ TEST(ErrorBody, TeiError) {
   EXPECT_EQ(HeaderOf(response, "Retry-After"), "7");
   EXPECT_EQ(PrintError(ErrorBody::kTei, 424, Status::Unsupported("x"), "id").body,
             R"({"error":"x","error_type":"Backend"})");
+}
+
+TEST(ErrorBody, OllamaError) {
+  EXPECT_EQ(PrintError(ErrorBody::kOllama, Status::NotFound("no", "model"), "id").body,
+            R"({"error":"no"})");
 }
 
 TEST(ErrorBody, RerankErrorCarriesTheRequestId) {

@@ -84,11 +84,11 @@ class TextPump final : public EventPump {
     answer_.prompts = begun.prompts;
     if (!streams_ || lost_) return;
     HttpResponse head;
-    head.content_type = kEventStreamType;
+    head.content_type = printer_->lines() ? kNdjsonType : kEventStreamType;
     // Proxies neither keep the events nor hold them back.
     head.headers.emplace_back("Cache-Control", "no-cache");
     head.headers.emplace_back("X-Accel-Buffering", "no");
-    if (ping_.count() > 0) {
+    if (ping_.count() > 0 && !printer_->lines()) {
       AppendEventComment("ping", &head.idle_text);
       head.idle_after = ping_;
     }
@@ -136,6 +136,7 @@ class TextPump final : public EventPump {
     if (began_stream_) return;  // ended before
     if (!end.status.ok()) return Refuse(end.status);
     answer_.usage = end.usage;
+    answer_.times = end.times;
     if (Status room = TakeMemory(); !room.ok()) return Refuse(room);
     HttpResponse response;
     response.body = printer_->Whole(answer_);
@@ -168,7 +169,7 @@ class TextPump final : public EventPump {
       const HttpResponse error =
           PrintError(error_body_, WithWireNames(status, names_), request_->id);
       http_status = error.status;
-      AppendEvent("", error.body, &text_);
+      printer_->Error(status, error.body, &text_);
       request_->context.cancel->Cancel();
     }
     stream->End(text_, http_status);
@@ -203,6 +204,11 @@ class TextPump final : public EventPump {
 };
 
 }  // namespace
+
+void TextPrinter::Error(const Status& status, const std::string& body, std::string* out) {
+  (void)status;
+  AppendEvent("", body, out);
+}
 
 GeneratedChoice* GeneratedAnswer::At(int32_t choice) {
   const auto index = static_cast<size_t>(choice);

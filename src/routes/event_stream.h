@@ -2,7 +2,8 @@
 //
 // Events: one for each token whose text is certain, as soon as it is; the head is sent when the
 // request was taken, so a refusal has its status. While nothing comes (a long prompt), a comment is
-// sent every ServerOptions::stream_ping. An error after the head is an event, and the last.
+// sent every ServerOptions::stream_ping. An error after the head is an event, and the last. A
+// printer may write lines of JSON instead, which have no comments.
 #pragma once
 
 #include <memory>
@@ -36,6 +37,7 @@ struct GeneratedAnswer {
   std::vector<std::vector<TokenInfo>> prompt_tokens;  // of each prompt, where they are scored
   std::vector<GeneratedChoice> choices;
   GenerateUsage usage;
+  GenerateTimes times;
 
   void Add(const std::vector<ReplyDelta>& deltas, GeneratedChoice* choice) const;
   GeneratedChoice* At(int32_t choice);
@@ -45,6 +47,10 @@ struct GeneratedAnswer {
 class TextPrinter {
  public:
   virtual ~TextPrinter() = default;
+  // Whether a streamed answer is lines of JSON (NDJSON) instead of events.
+  virtual bool lines() const { return false; }
+  // An error behind the head, the last event. `body`: as the answer to a refused request has it.
+  virtual void Error(const Status& status, const std::string& body, std::string* out);
   // The body of a whole answer.
   virtual std::string Whole(const GeneratedAnswer& answer) = 0;
   // Events of a streamed one, appended to *out.

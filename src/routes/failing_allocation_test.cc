@@ -86,7 +86,7 @@ std::string Comparable(const std::string& answer) {
     body = joined;
   }
   static const std::regex kOwn(
-      R"re("id":"(chat)?cmpl-[^"]*"|"created":\d+|"cached_tokens":\d+|"id":"call[^"]*"|"idle_s":[^,]*)re");
+      R"re("id":"(chat)?cmpl-[^"]*"|"created":\d+|"cached_tokens":\d+|"id":"call[^"]*"|"idle_s":[^,]*|"created_at":"[^"]*"|"[a-z_]*duration":\d+|"id":"[0-9a-f]{32}")re");
   return std::regex_replace(body, kOwn, "");
 }
 
@@ -206,6 +206,10 @@ void FailingAllocationTest::FailEveryRoute() {
            Post("/v1/embeddings", R"({"model":"embedder","input":)" + texts + "}"),
            Post("/v1/embeddings", R"({"input":[[2,3],[4]],"encoding_format":"base64"})"),
            Post("/embed", R"({"inputs":)" + texts + "}"),
+           Post("/v1/embeddings", R"({"output_dtype":"int8","input":)" + texts + "}"),
+           Post("/v2/embed", R"({"embedding_types":["float","ubinary"],"texts":)" + texts + "}"),
+           Post("/api/embed", R"({"model":"embedder","input":)" + texts + "}"),
+           Post("/vertex", R"({"instances":[{"inputs":"t2"},{"inputs":["t3"]}]})"),
            Post("/embed_all", R"({"inputs":)" + texts + "}"),
            Post("/", R"({"inputs":)" + texts + "}"),
            Post("/similarity", R"({"inputs":{"source_sentence":"t2","sentences":["t3","t4"]}})"),
@@ -360,6 +364,21 @@ TEST_F(FailingTextTest, CompletionsWhole) {
 
 TEST_F(FailingTextTest, CompletionsStreamed) {
   FailEachOf("/v1/completions", Text(R"("abc")", R"(,"logprobs":1,"stream":true)"));
+}
+
+TEST_F(FailingTextTest, Ollama) {
+  const std::string options = R"("options":{"temperature":0,"num_predict":5,"ignore_eos":true})";
+  for (const char* const stream : {"true", "false"}) {
+    const std::string more = std::string(",\"stream\":") + stream + "," + options + "}";
+    FailEachOf("/api/chat",
+               R"({"model":"text","messages":[{"role":"user","content":"What is it?"}])" + more);
+    FailEachOf("/api/generate", R"({"model":"text","prompt":"abc","raw":true)" + more);
+  }
+}
+
+TEST_F(FailingTextTest, Cohere) {
+  FailEachOf("/v2/chat", Chat(""));
+  FailEachOf("/v2/chat", Chat(R"(,"stream":true)"));
 }
 
 TEST_F(FailingTextTest, PromptsScored) {

@@ -237,7 +237,7 @@ Expected<std::vector<int32_t>> ParseIds(array items, const std::string& path,
 }
 
 Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceOptions& limits,
-                   std::vector<Input>* inputs, bool* single) {
+                   std::vector<Input>* inputs, bool* single, bool objects) {
   const std::string path = object.PathOf(key);
   const auto value = object.Find(key);
   if (!value) return Status::InvalidArgument("'" + path + "' is missing", path);
@@ -273,6 +273,10 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
       PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> parsed,
                                 ParseIds(ids, Indexed(path, inputs->size()), limits));
       inputs->push_back(FromIds(std::move(parsed)));
+    } else if (!of_ids && objects && item.is_object()) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::string owned,
+                                ParseString(item, Indexed(path, inputs->size()), true));
+      inputs->push_back(FromText(owned));
     } else {
       return WrongType(Indexed(path, inputs->size()), of_ids ? "an array of token ids" : "a string",
                        item);
@@ -348,21 +352,24 @@ void WriteModelState(const ModelInfo& model, JsonWriter* json) {
   json->Field("cache_bytes", model.cache_memory).EndObject().EndObject();
 }
 
-void AppendBase64(std::span<const float> numbers, std::string* out) {
-  static_assert(std::endian::native == std::endian::little);
-  // EVP_EncodeBlock counts in int; a multiple of 3 floats makes whole groups, so pieces join.
-  constexpr size_t kFloatsMax = 3 << 20;
-  while (!numbers.empty()) {
-    const auto piece = numbers.subspan(0, std::min(numbers.size(), kFloatsMax));
-    const size_t text_bytes = (piece.size_bytes() + 2) / 3 * 4;
+void AppendBase64(std::span<const uint8_t> bytes, std::string* out) {
+  // EVP_EncodeBlock counts in int; a multiple of 3 bytes makes whole groups, so pieces join.
+  constexpr size_t kPieceBytesMax = 12 << 20;
+  while (!bytes.empty()) {
+    const auto piece = bytes.subspan(0, std::min(bytes.size(), kPieceBytesMax));
+    const size_t text_bytes = (piece.size() + 2) / 3 * 4;
     const size_t at = out->size();
     out->resize(at + text_bytes + 1);  // it ends with a NUL
-    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out->data() + at),
-                    reinterpret_cast<const unsigned char*>(piece.data()),
-                    static_cast<int>(piece.size_bytes()));
+    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out->data() + at), piece.data(),
+                    static_cast<int>(piece.size()));
     out->resize(at + text_bytes);
-    numbers = numbers.subspan(piece.size());
+    bytes = bytes.subspan(piece.size());
   }
+}
+
+void AppendBase64(std::span<const float> numbers, std::string* out) {
+  static_assert(std::endian::native == std::endian::little);
+  AppendBase64({reinterpret_cast<const uint8_t*>(numbers.data()), numbers.size_bytes()}, out);
 }
 
 }  // namespace penstock

@@ -51,10 +51,10 @@ Status CheckEntries(simdjson::dom::array array, const std::string& path,
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
                                                 const ServiceOptions& limits, bool objects = false);
 // A string, an array of strings, of token ids, or of arrays of token ids (refused where
-// ServiceOptions::token_input is false). `single` tells whether
-// one input was given without an array around it.
+// ServiceOptions::token_input is false). `single` tells whether one input was given without an
+// array around it. `objects`: an entry may also be {"text": string}.
 Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceOptions& limits,
-                   std::vector<Input>* inputs, bool* single);
+                   std::vector<Input>* inputs, bool* single, bool objects = false);
 // An array of integers from 0 to 2^31 - 1; kPayloadTooLarge if there are more of them than the
 // longest text may have bytes.
 Expected<std::vector<int32_t>> ParseIds(simdjson::dom::array array, const std::string& path,
@@ -86,7 +86,8 @@ void WriteModelFacts(const ModelInfo& model, JsonWriter* json);
 // "memory" at most.
 void WriteModelState(const ModelInfo& model, JsonWriter* json);
 
-// Standard base64 with padding of the numbers as little-endian float32.
+// Standard base64 with padding; of the numbers as little-endian float32.
+void AppendBase64(std::span<const uint8_t> bytes, std::string* out);
 void AppendBase64(std::span<const float> numbers, std::string* out);
 
 }  // namespace penstock

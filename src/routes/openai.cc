@@ -1,22 +1,101 @@
 #include "routes/openai.h"
 
 #include "routes/fields.h"
+#include "routes/sampling_fields.h"
 
 namespace penstock {
 namespace {
 
-// encoding_format, or Jina's embedding_type for the same.
-Expected<bool> WantsBase64(const JsonObject& object) {
-  for (const std::string_view key : {"encoding_format", "embedding_type"}) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string format, GetName(object, key));
-    if (format == "base64") return true;
-    if (!format.empty() && format != "float") {
-      return Status::InvalidArgument(
-          "'" + std::string(key) + "' must be \"float\" or \"base64\", is \"" + format + "\"",
-          std::string(key));
-    }
+constexpr RefusedField kRefused[] = {
+    {"late_chunking", ""},
+    {"return_multivector", "/embed_all gives an embedding of each token"},
+};
+
+Status NotOneOf(const std::string& key, const char* choices, const std::string& is) {
+  return Status::InvalidArgument(
+      "'" + key + "' must be one of " + choices + ", is \"" + is.substr(0, 40) + "\"", key);
+}
+
+Status Differ(const char* one, const char* other) {
+  return Status::InvalidArgument(
+      std::string("'") + one + "' and '" + other + "' say the same, and differ", other);
+}
+
+// OpenAI's encoding_format, Jina's embedding_type for that and the type, Voyage's output_dtype.
+Status ParseFormat(const JsonObject& object, EmbeddingFormat* format) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string encoding, GetName(object, "encoding_format"));
+  if (!encoding.empty() && encoding != "float" && encoding != "base64") {
+    return NotOneOf("encoding_format", "\"float\", \"base64\"", encoding);
   }
-  return false;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string jina, GetName(object, "embedding_type"));
+  format->base64 = encoding == "base64" || jina == "base64";
+  if (!jina.empty() && jina != "base64" && !ParseEmbeddingType(jina, &format->type)) {
+    return NotOneOf("embedding_type",
+                    "\"float\", \"base64\", \"int8\", \"uint8\", \"binary\", \"ubinary\"", jina);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string voyage, GetName(object, "output_dtype"));
+  EmbeddingType type = EmbeddingType::kFloat;
+  if (!voyage.empty() && !ParseEmbeddingType(voyage, &type)) {
+    return NotOneOf("output_dtype", "\"float\", \"int8\", \"uint8\", \"binary\", \"ubinary\"",
+                    voyage);
+  }
+  if (!voyage.empty() && !jina.empty() && jina != "base64" && type != format->type) {
+    return Differ("embedding_type", "output_dtype");
+  }
+  if (!voyage.empty()) format->type = type;
+  return ParseQuantizeRange(object, &format->range);
+}
+
+Status ParseDimensions(const JsonObject& object, EmbeddingsCall* call) {
+  std::optional<int32_t>& dimensions = call->request.dimensions;
+  PENSTOCK_ASSIGN_OR_RETURN(dimensions, GetOptionalInt(object, "dimensions", 1, 1 << 20));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto voyage,
+                            GetOptionalInt(object, "output_dimension", 1, 1 << 20));
+  if (!voyage) return Status::Ok();
+  if (dimensions && dimensions != voyage) return Differ("dimensions", "output_dimension");
+  dimensions = voyage;
+  call->names.emplace_back("dimensions", "output_dimension");
+  return Status::Ok();
+}
+
+// Jina's name for what input_type says. Its models have an adapter for each; models here have a
+// prompt for queries and one for passages at most.
+Status ParseTask(const JsonObject& object, InputType* type) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string task, GetName(object, "task"));
+  if (task.empty()) return Status::Ok();
+  InputType asked = InputType::kUnset;
+  if (task.ends_with(".query")) {
+    asked = InputType::kQuery;
+  } else if (task.ends_with(".passage")) {
+    asked = InputType::kDocument;
+  } else if (task != "text-matching" && task != "classification" && task != "separation" &&
+             task != "clustering") {
+    return NotOneOf("task",
+                    "\"retrieval.query\", \"retrieval.passage\", \"code.query\", "
+                    "\"code.passage\", \"text-matching\", \"classification\", \"separation\", "
+                    "\"clustering\"",
+                    task);
+  }
+  if (*type == InputType::kUnset) *type = asked;
+  return Status::Ok();
+}
+
+Status ParseSwitches(const JsonObject& object, EmbedRequest* request) {
+  PENSTOCK_ASSIGN_OR_RETURN(request->normalize, GetOptionalBool(object, "normalize"));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto normalized, GetOptionalBool(object, "normalized"));
+  if (normalized) {
+    if (request->normalize.value_or(*normalized) != *normalized) {
+      return Differ("normalize", "normalized");
+    }
+    request->normalize = normalized;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const auto truncation, GetOptionalBool(object, "truncation"));
+  if (!truncation) return Status::Ok();
+  if (request->text.truncate.value_or(*truncation) != *truncation) {
+    return Differ("truncate", "truncation");
+  }
+  request->text.truncate = truncation;
+  return Status::Ok();
 }
 
 void WriteModel(const ModelInfo& model, JsonWriter* json) {
@@ -35,41 +114,42 @@ Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body, const Servic
   EmbedRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   bool single = false;
-  PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "input", limits, &request.inputs, &single));
-  PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
-  PENSTOCK_ASSIGN_OR_RETURN(request.dimensions, GetOptionalInt(object, "dimensions", 1, 1 << 20));
-  PENSTOCK_ASSIGN_OR_RETURN(request.normalize, GetOptionalBool(object, "normalize"));
-  PENSTOCK_ASSIGN_OR_RETURN(call.base64, WantsBase64(object));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string task, GetName(object, "task"));
-  if (request.text.input_type == InputType::kUnset) {  // Jina's name for the same choice
-    if (task == "retrieval.query") request.text.input_type = InputType::kQuery;
-    if (task == "retrieval.passage") request.text.input_type = InputType::kDocument;
+  call.names = {{"inputs", "input"}};
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "input", limits, &request.inputs, &single, true));
+  if (!limits.openai_token_ids && !request.inputs.empty() && request.inputs[0].is_ids) {
+    return Status::InvalidArgument(
+        "'input' holds token ids, which this server does not take here "
+        "(--openai-token-ids=refuse): those of OpenAI's tokenizer mean other words to the models "
+        "here. Send texts; langchain-openai does with check_embedding_ctx_length=False",
+        "input");
   }
+  PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
+  PENSTOCK_RETURN_IF_ERROR(ParseDimensions(object, &call));
+  PENSTOCK_RETURN_IF_ERROR(ParseFormat(object, &call.format));
+  PENSTOCK_RETURN_IF_ERROR(ParseTask(object, &request.text.input_type));
+  PENSTOCK_RETURN_IF_ERROR(ParseSwitches(object, &request));
   return call;
 }
 
-std::string PrintEmbeddings(const EmbedResponse& response, bool base64) {
+std::string PrintEmbeddings(const EmbedResponse& response, const EmbeddingFormat& format) {
   const auto dimensions = static_cast<size_t>(response.dimensions);
   const size_t count = dimensions == 0 ? 0 : response.values.size() / dimensions;
   std::string out;
-  out.reserve(256 + count * 64 + response.values.size() * (base64 ? 6 : 13));
+  out.reserve(256 + count * 64 +
+              response.values.size() * static_cast<size_t>(PrintedNumberBytes(format)));
   JsonWriter json(&out);
+  EmbeddingWriter writer(format);
   json.BeginObject().Field("object", "list").Key("data").BeginArray();
   for (size_t i = 0; i < count; ++i) {
-    const std::span<const float> row(response.values.data() + i * dimensions, dimensions);
     json.BeginObject().Field("object", "embedding").Field("index", i).Key("embedding");
-    if (base64) {
-      json.Raw("\"");  // then the text, which needs no escapes
-      AppendBase64(row, &out);
-      out += '"';
-    } else {
-      json.Floats(row);
-    }
+    writer.Write(std::span(response.values).subspan(i * dimensions, dimensions), &json, &out);
     json.EndObject();
   }
   json.EndArray().Field("model", response.model).Key("usage").BeginObject();
   json.Field("prompt_tokens", response.usage.prompt_tokens);
   json.Field("total_tokens", response.usage.prompt_tokens).EndObject();
+  writer.WriteRange(&json);
   WriteTruncation(response.truncation, &json);
   json.EndObject();
   return out;

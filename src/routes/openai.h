@@ -1,7 +1,12 @@
 // Parses and prints OpenAI's POST /v1/embeddings and GET /v1/models. Pure functions.
 //
-// Beyond OpenAI's fields: truncate, truncation_direction, prompt, prompt_name, input_type,
-// normalize, and Jina's embedding_type and task. Unknown fields are ignored, as OpenAI's clients
+// The same route takes what Jina's and Voyage's clients send:
+//   OpenAI  input, model, dimensions, encoding_format: "float" or "base64"
+//   Jina    objects {"text"} as input, embedding_type, task, normalized; refused: images,
+//           late_chunking, return_multivector
+//   Voyage  output_dtype, output_dimension, input_type, truncation
+// and truncate, truncation_direction, prompt, prompt_name, normalize, quantize_range. Of two names
+// for one thing, given differently, one is refused. Unknown fields are ignored, as OpenAI's clients
 // send some that mean nothing here ("user").
 #pragma once
 
@@ -12,17 +17,20 @@
 #include "api/service.h"
 #include "api/types.h"
 #include "common/status.h"
+#include "frontend/wire_names.h"
+#include "routes/quantize.h"
 
 namespace penstock {
 
 struct EmbeddingsCall {
   EmbedRequest request;
-  bool base64 = false;  // embeddings as base64 of little-endian float32
+  EmbeddingFormat format;
+  FieldNames names;  // native to wire, for errors of the service
 };
 
 Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body,
                                              const ServiceOptions& limits = {});
-std::string PrintEmbeddings(const EmbedResponse& response, bool base64);
+std::string PrintEmbeddings(const EmbedResponse& response, const EmbeddingFormat& format = {});
 
 std::string PrintModel(const ModelInfo& model);
 std::string PrintModels(const std::vector<ModelInfo>& models);

@@ -12,7 +12,7 @@ TEST(ParseEmbeddingsCall, AllFields) {
       R"({"model":"m","input":["a"],"encoding_format":"base64","dimensions":64,"user":{"x":1},)"
       R"("truncate":"END","normalize":false,"prompt_name":"q","input_type":"query","zzz":[]})");
   ASSERT_TRUE(call.ok()) << call.status().ToString();
-  EXPECT_TRUE(call->base64);
+  EXPECT_TRUE(call->format.base64);
   EXPECT_EQ(call->request.model, "m");
   EXPECT_EQ(call->request.dimensions, 64);
   EXPECT_EQ(call->request.normalize, false);
@@ -24,12 +24,47 @@ TEST(ParseEmbeddingsCall, AllFields) {
 TEST(ParseEmbeddingsCall, DefaultsAndJina) {
   const auto call = ParseEmbeddingsCall(R"({"input":"a","task":"retrieval.passage"})");
   ASSERT_TRUE(call.ok());
-  EXPECT_FALSE(call->base64);
+  EXPECT_FALSE(call->format.base64);
   EXPECT_EQ(call->request.model, "");
   EXPECT_EQ(call->request.dimensions, std::nullopt);
   EXPECT_EQ(call->request.normalize, std::nullopt);
   EXPECT_EQ(call->request.text.input_type, InputType::kDocument);
-  EXPECT_TRUE(ParseEmbeddingsCall(R"({"input":"a","embedding_type":"base64"})")->base64);
+  EXPECT_TRUE(ParseEmbeddingsCall(R"({"input":"a","embedding_type":"base64"})")->format.base64);
+}
+
+TEST(ParseEmbeddingsCall, JinasAndVoyagesFields) {
+  const auto jina = ParseEmbeddingsCall(
+      R"({"input":["a",{"text":"b"}],"embedding_type":"ubinary","task":"text-matching",)"
+      R"("normalized":false,"late_chunking":false,"truncate":true,"dimensions":8})");
+  ASSERT_TRUE(jina.ok()) << jina.status().ToString();
+  EXPECT_EQ(jina->request.inputs[1].text, "b");
+  EXPECT_EQ(jina->format.type, EmbeddingType::kUbinary);
+  EXPECT_EQ(jina->request.normalize, false);
+  EXPECT_EQ(jina->request.text.input_type, InputType::kUnset);
+  const auto voyage = ParseEmbeddingsCall(
+      R"({"input":["a"],"model":"m","input_type":null,"truncation":false,"output_dtype":"int8",)"
+      R"("output_dimension":16,"encoding_format":"base64","quantize_range":0.5})");
+  ASSERT_TRUE(voyage.ok()) << voyage.status().ToString();
+  EXPECT_EQ(voyage->format.type, EmbeddingType::kInt8);
+  EXPECT_TRUE(voyage->format.base64);
+  EXPECT_EQ(voyage->format.range, 0.5f);
+  EXPECT_EQ(voyage->request.dimensions, 16);
+  EXPECT_EQ(voyage->request.text.truncate, false);
+  const auto query = ParseEmbeddingsCall(R"({"input":"a","task":"code.query"})");
+  EXPECT_EQ(query->request.text.input_type, InputType::kQuery);
+}
+
+TEST(ParseEmbeddingsCall, TokenIdsMayBeRefused) {
+  ServiceOptions limits;
+  EXPECT_TRUE(ParseEmbeddingsCall(R"({"input":[5,6]})", limits)->request.inputs[0].is_ids);
+  limits.openai_token_ids = false;
+  for (const char* const body : {R"({"input":[5,6]})", R"({"input":[[5],[6]]})"}) {
+    const auto call = ParseEmbeddingsCall(body, limits);
+    ASSERT_FALSE(call.ok());
+    EXPECT_EQ(call.status().field(), "input");
+    EXPECT_NE(call.status().message().find("--openai-token-ids"), std::string::npos);
+  }
+  EXPECT_TRUE(ParseEmbeddingsCall(R"({"input":["a"]})", limits).ok());
 }
 
 TEST(ParseEmbeddingsCall, RefusalsNameTheField) {
@@ -46,6 +81,18 @@ TEST(ParseEmbeddingsCall, RefusalsNameTheField) {
   expect(R"({"input":"a","dimensions":"64"})", "dimensions");
   expect(R"({"input":"a","dimensions":1e30})", "dimensions");
   expect(R"({"input":"a","normalize":"yes"})", "normalize");
+  expect(R"({"input":"a","embedding_type":"float16"})", "embedding_type");
+  expect(R"({"input":"a","embedding_type":["float"]})", "embedding_type");
+  expect(R"({"input":"a","output_dtype":"int4"})", "output_dtype");
+  expect(R"({"input":"a","embedding_type":"int8","output_dtype":"uint8"})", "output_dtype");
+  expect(R"({"input":"a","dimensions":4,"output_dimension":8})", "output_dimension");
+  expect(R"({"input":"a","truncate":true,"truncation":false})", "truncation");
+  expect(R"({"input":"a","normalize":true,"normalized":false})", "normalized");
+  expect(R"({"input":"a","task":"translation"})", "task");
+  expect(R"({"input":"a","late_chunking":true})", "late_chunking");
+  expect(R"({"input":"a","return_multivector":true})", "return_multivector");
+  expect(R"({"input":[{"image":"x"}]})", "input[0].text");
+  expect(R"({"input":"a","output_dtype":"int8","quantize_range":0})", "quantize_range");
 }
 
 TEST(PrintEmbeddings, FloatsAndBase64) {
@@ -55,18 +102,19 @@ TEST(PrintEmbeddings, FloatsAndBase64) {
   response.values = {0.1f, -1.0f, 1e-10f, 3.0f};
   response.usage.prompt_tokens = 7;
   response.truncation = {1, 5};
-  EXPECT_EQ(PrintEmbeddings(response, false),
+  EXPECT_EQ(PrintEmbeddings(response),
             R"({"object":"list","data":[)"
             R"({"object":"embedding","index":0,"embedding":[0.1,-1.0]},)"
             R"({"object":"embedding","index":1,"embedding":[1e-10,3.0]}],)"
             R"("model":"m\"","usage":{"prompt_tokens":7,"total_tokens":7},)"
             R"("truncated":{"inputs":1,"tokens":5,"unread_bytes":0}})");
-  EXPECT_NE(PrintEmbeddings(response, true).find(R"("index":0,"embedding":"zczMPQAAgL8="})"),
-            std::string::npos);
+  EXPECT_NE(
+      PrintEmbeddings(response, {.base64 = true}).find(R"("index":0,"embedding":"zczMPQAAgL8="})"),
+      std::string::npos);
 }
 
 TEST(PrintEmbeddings, NoInputs) {
-  EXPECT_NE(PrintEmbeddings(EmbedResponse(), false).find(R"("data":[])"), std::string::npos);
+  EXPECT_NE(PrintEmbeddings(EmbedResponse()).find(R"("data":[])"), std::string::npos);
 }
 
 TEST(PrintModels, ListAndOne) {

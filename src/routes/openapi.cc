@@ -33,10 +33,19 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/v1/rerank", "Documents by relevance to a query, as Jina's and Cohere's APIs have it",
      "RerankRequest", "Ranking"},
     {"POST", "/v2/rerank", "The same as /v1/rerank", "RerankRequest", "Ranking"},
+    {"POST", "/v1/embed", "Embeddings, as Cohere's older API has them", "CohereEmbedRequest",
+     "CohereEmbeddings"},
+    {"POST", "/v2/embed", "Embeddings, as Cohere's API has them", "CohereEmbedRequest",
+     "CohereEmbeddings"},
+    {"POST", "/v2/chat", "The next message of a chat, as Cohere's API has it", "CohereChatRequest",
+     "CohereChat", "CohereChatEvent"},
     {"POST", "/v1/classify", "Labels of texts or of pairs", "ClassifyRequest", "Classification"},
     {"POST", "/classify", "The same as /v1/classify", "ClassifyRequest", "Classification"},
     {"POST", "/", "What the first model is for: /embed, /similarity, /rerank or /predict",
      "RootRequest", "RootAnswer"},
+    {"POST", "/invocations", "The same, under SageMaker's name", "RootRequest", "RootAnswer"},
+    {"POST", "/vertex", "Several requests to /, as Vertex AI has it", "VertexRequest",
+     "VertexAnswer"},
     {"POST", "/embed", "Embeddings, as text-embeddings-inference has them", "TeiEmbedRequest",
      "TeiEmbeddings"},
     {"POST", "/embed_all", "An embedding of each token", "TeiEmbedAllRequest",
@@ -52,7 +61,30 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/decode", "The texts of token ids", "TeiDecodeRequest", "TeiTexts"},
     {"GET", "/info", "The models and the limits", nullptr, "Info"},
     {"POST", "/v1/bulk", "Begins or ends a bulk run", "BulkRequest", "BulkRun"},
+    {"POST", "/v1/files", "Uploads the input of a batch", "FileForm", "File"},
+    {"GET", "/v1/files", "The files, the newest first", nullptr, "Files"},
+    {"GET", "/v1/files/{id}", "One file", nullptr, "File"},
+    {"DELETE", "/v1/files/{id}", "Deletes a file", nullptr, "FileDeleted"},
+    {"GET", "/v1/files/{id}/content", "The bytes of a file", nullptr, "FileContent"},
+    {"POST", "/v1/batches", "Runs the requests of a file, as bulk work", "BatchRequest", "Batch"},
+    {"GET", "/v1/batches", "The batches, the newest first", nullptr, "Batches"},
+    {"GET", "/v1/batches/{id}", "One batch", nullptr, "Batch"},
+    {"POST", "/v1/batches/{id}/cancel", "Ends a batch", nullptr, "Batch"},
+    {"POST", "/api/embed", "Embeddings, as Ollama has them", "OllamaEmbedRequest",
+     "OllamaEmbeddings"},
+    {"POST", "/api/embeddings", "The embedding of one text, as older clients of Ollama ask for it",
+     "OllamaEmbeddingRequest", "OllamaEmbedding"},
+    {"POST", "/api/generate", "A text, as Ollama has it; in lines unless \"stream\" is false",
+     "OllamaGenerateRequest", "OllamaText"},
+    {"POST", "/api/chat", "The next message of a chat, as Ollama has it", "OllamaChatRequest",
+     "OllamaText"},
+    {"GET", "/api/tags", "The models that are served, as Ollama has it", nullptr, "OllamaModels"},
+    {"POST", "/api/show", "One model, as Ollama has it", "ModelCall", "OllamaModel"},
     {"GET", "/api/ps", "The models that are loaded, as Ollama has it", nullptr, "LoadedModels"},
+    {"GET", "/api/version", "The version of Penstock", nullptr, "Version"},
+    {"POST", "/api/pull", "Downloads a model of the hub and serves it", "OllamaPullRequest",
+     "OllamaPulled"},
+    {"DELETE", "/api/delete", "Deletes a model of the hub's cache", "ModelCall", "OllamaPulled"},
     {"POST", "/admin/models/load", "Loads a model, and answers when it is there", "LoadCall",
      "ModelState"},
     {"POST", "/admin/models/preload", "The same, and answers at once", "ModelCall", "ModelState"},
@@ -139,6 +171,8 @@ const char* ErrorSchema(ErrorBody error_body) {
       return "OpenAiError";
     case ErrorBody::kRerank:
       return "RerankError";
+    case ErrorBody::kOllama:
+      return "OllamaError";
     case ErrorBody::kKserve:
       return "KserveError";
     case ErrorBody::kTei:
@@ -150,6 +184,14 @@ const char* ErrorSchema(ErrorBody error_body) {
 void WriteReference(const char* schema, JsonWriter* json) {
   json->Key("schema").BeginObject();
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
+}
+
+// Of a body with that schema.
+const char* ContentType(const char* schema) {
+  if (schema == nullptr) return "text/plain";
+  if (std::string_view(schema) == "FileForm") return "multipart/form-data";
+  if (std::string_view(schema) == "FileContent") return "application/jsonl";
+  return "application/json";
 }
 
 // `lines`, `event`: schema of each line of an answer in lines, and of each event of one in events;
@@ -167,7 +209,7 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
     WriteReference(lines, json);
     json->EndObject();
   }
-  json->Key(schema == nullptr ? "text/plain" : "application/json").BeginObject();
+  json->Key(ContentType(schema)).BeginObject();
   if (schema == nullptr) {
     json->Key("schema").BeginObject().Field("type", "string").EndObject();
   } else {
@@ -176,9 +218,16 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
   json->EndObject().EndObject();
 }
 
+// "post", as the document has it.
+std::string MethodKey(const Route& route) {
+  std::string key;
+  for (const char* c = route.method; *c != '\0'; ++c) key += static_cast<char>(*c | 0x20);
+  return key;
+}
+
 // "post_v1_embeddings"
 std::string OperationId(const Route& route) {
-  std::string id = std::string_view(route.method) == "POST" ? "post" : "get";
+  std::string id = MethodKey(route);
   for (const char c : std::string_view(route.path)) {
     if (c != '{' && c != '}') id += c == '/' || c == '.' ? '_' : c;
   }
@@ -198,7 +247,7 @@ void WriteParameters(const Route& route, JsonWriter* json) {
   std::vector<std::string_view> names = {"RequestId"};
   for (const std::string_view part : PathPartNames(path)) names.push_back(PathParameter(part));
   if (path == "/info") names.push_back("Model");
-  if (std::string_view(route.method) == "POST") {
+  if (std::string_view(route.method) != "GET") {
     names.insert(names.end(), {"TimeoutMs", "Priority", "BulkId"});
   }
   json->Key("parameters").BeginArray();
@@ -235,7 +284,7 @@ void WriteOperation(const Route& route, JsonWriter* json) {
 }
 
 constexpr std::string_view kParameters = R"({
-"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
+"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"The name of a model, which may hold slashes, or the id of a file or batch"},
 "ModelInPath":{"name":"model","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
 "Version":{"name":"version","in":"path","required":true,"schema":{"type":"string"},"description":"The version that is served; \"1\" of a model without versions"},
 "Region":{"name":"region","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a region of shared memory"},
@@ -283,17 +332,18 @@ std::string PrintOpenApi(std::span<const Route> routes) {
     json.Key(route.path).BeginObject();
     for (const Route& same : routes) {
       if (std::string_view(same.path) != route.path) continue;
-      json.Key(std::string_view(same.method) == "POST" ? "post" : "get");
+      json.Key(MethodKey(same));
       WriteOperation(same, &json);
     }
     json.EndObject();
   }
   json.EndObject().Key("components").BeginObject();
   json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
-  // One object of two.
+  // One object of all.
   std::string schemas(kOpenApiSchemas);
   for (const std::string_view more :
-       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiKserveSchemas}) {
+       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiKserveSchemas, kOpenApiOllamaSchemas,
+        kOpenApiEmbedSchemas, kOpenApiBatchSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }

@@ -28,11 +28,15 @@ std::span<const RouteDescription> RouteDescriptions();
 const RouteDescription* FindRouteDescription(const Route& route);
 
 // The schemas of requests and answers: JSON objects. The second has those of generated text, the
-// third those of loading models, the fourth those of tensor models.
+// third those of loading models, the fourth those of tensor models, the others those of one
+// dialect each.
 extern const std::string_view kOpenApiSchemas;
 extern const std::string_view kOpenApiTextSchemas;
 extern const std::string_view kOpenApiModelSchemas;
 extern const std::string_view kOpenApiKserveSchemas;
+extern const std::string_view kOpenApiOllamaSchemas;
+extern const std::string_view kOpenApiEmbedSchemas;
+extern const std::string_view kOpenApiBatchSchemas;
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);

@@ -68,37 +68,6 @@ const std::string_view kOpenApiModelSchemas = R"json({
       "lifecycle": {"$ref": "#/components/schemas/Lifecycle"}
     },
     "required": ["id", "object", "lifecycle"]
-  },
-  "LoadedModels": {
-    "type": "object",
-    "properties": {
-      "models": {
-        "type": "array",
-        "items": {
-          "type": "object",
-          "properties": {
-            "name": {"type": "string"},
-            "model": {"type": "string"},
-            "size": {"type": "integer"},
-            "size_vram": {"type": "integer"},
-            "details": {
-              "type": "object",
-              "properties": {
-                "family": {"type": "string"},
-                "parameter_size": {"type": "string"},
-                "quantization_level": {"type": "string"}
-              },
-              "required": ["family", "parameter_size", "quantization_level"]
-            },
-            "expires_at": {"type": "string"},
-            "context_length": {"type": "integer"},
-            "lifecycle": {"$ref": "#/components/schemas/Lifecycle"}
-          },
-          "required": ["name", "model", "size", "size_vram", "details", "expires_at", "lifecycle"]
-        }
-      }
-    },
-    "required": ["models"]
   }
 })json";
 

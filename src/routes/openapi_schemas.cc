@@ -26,10 +26,10 @@ const std::string_view kOpenApiSchemas = R"json({
       "keep_alive": {"$ref": "#/components/schemas/KeepAlive"},
       "prompt": {"type": "string"},
       "input_type": {
-        "type": "string",
+        "type": ["string", "null"],
         "enum": [
           "query", "search_query", "document", "search_document", "passage", "classification",
-          "clustering"
+          "clustering", null
         ]
       }
     }
@@ -48,81 +48,6 @@ const std::string_view kOpenApiSchemas = R"json({
     },
     "required": ["inputs", "tokens", "unread_bytes"],
     "description": "Truncation: inputs cut, tokens and unread bytes cut off"
-  },
-  "EmbeddingsRequest": {
-    "allOf": [
-      {"$ref": "#/components/schemas/TextOptions"},
-      {
-        "type": "object",
-        "properties": {
-          "input": {
-            "oneOf": [
-              {"type": "string"},
-              {"type": "array", "items": {"type": "string"}},
-              {"type": "array", "items": {"type": "integer"}},
-              {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}
-            ],
-            "description": "A text, texts, token ids, or lists of those"
-          },
-          "encoding_format": {"type": "string", "enum": ["float", "base64"]},
-          "dimensions": {"type": "integer", "minimum": 1},
-          "normalize": {"type": "boolean"}
-        },
-        "required": ["input"]
-      }
-    ]
-  },
-  "Embeddings": {
-    "type": "object",
-    "properties": {
-      "object": {"type": "string"},
-      "data": {
-        "type": "array",
-        "items": {
-          "type": "object",
-          "properties": {
-            "object": {"type": "string"},
-            "index": {"type": "integer"},
-            "embedding": {
-              "oneOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}],
-              "description": "Numbers, or base64 of little-endian float32"
-            }
-          },
-          "required": ["object", "index", "embedding"]
-        }
-      },
-      "model": {"type": "string"},
-      "usage": {"$ref": "#/components/schemas/Usage"},
-      "truncated": {"$ref": "#/components/schemas/Truncated"}
-    },
-    "required": ["object", "data", "model", "usage", "truncated"]
-  },
-  "EmbeddingLine": {
-    "description": "A line: an embedding; or the last one, which has the usage, or the error that ended the answer",
-    "oneOf": [
-      {
-        "type": "object",
-        "properties": {
-          "index": {"type": "integer"},
-          "embedding": {
-            "oneOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}],
-            "description": "Numbers, or base64 of little-endian float32"
-          }
-        },
-        "required": ["index", "embedding"]
-      },
-      {
-        "type": "object",
-        "properties": {
-          "model": {"type": "string"},
-          "usage": {"$ref": "#/components/schemas/Usage"},
-          "truncated": {"$ref": "#/components/schemas/Truncated"}
-        },
-        "required": ["model", "usage", "truncated"]
-      },
-      {"$ref": "#/components/schemas/OpenAiError"},
-      {"$ref": "#/components/schemas/TeiError"}
-    ]
   },
   "Model": {
     "type": "object",
@@ -154,76 +79,6 @@ const std::string_view kOpenApiSchemas = R"json({
       "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}
     },
     "required": ["object", "data"]
-  },
-  "RerankRequest": {
-    "allOf": [
-      {"$ref": "#/components/schemas/TextOptions"},
-      {
-        "type": "object",
-        "properties": {
-          "query": {
-            "oneOf": [
-              {"type": "string"},
-              {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-            ]
-          },
-          "documents": {
-            "type": "array",
-            "items": {
-              "oneOf": [
-                {"type": "string"},
-                {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-              ]
-            }
-          },
-          "top_n": {"type": "integer", "minimum": 1},
-          "return_documents": {"type": "boolean"},
-          "raw_scores": {"type": "boolean"}
-        },
-        "required": ["query", "documents"]
-      }
-    ]
-  },
-  "Ranking": {
-    "type": "object",
-    "properties": {
-      "id": {"type": "string"},
-      "object": {"type": "string"},
-      "model": {"type": "string"},
-      "results": {
-        "type": "array",
-        "items": {
-          "type": "object",
-          "properties": {
-            "index": {"type": "integer"},
-            "relevance_score": {"type": "number"},
-            "document": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-          },
-          "required": ["index", "relevance_score"]
-        },
-        "description": "Best first"
-      },
-      "usage": {"$ref": "#/components/schemas/Usage"},
-      "meta": {
-        "type": "object",
-        "properties": {
-          "api_version": {"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]},
-          "billed_units": {
-            "type": "object",
-            "properties": {"search_units": {"type": "integer"}},
-            "required": ["search_units"]
-          },
-          "tokens": {
-            "type": "object",
-            "properties": {"input_tokens": {"type": "integer"}},
-            "required": ["input_tokens"]
-          }
-        },
-        "required": ["api_version", "billed_units", "tokens"]
-      },
-      "truncated": {"$ref": "#/components/schemas/Truncated"}
-    },
-    "required": ["id", "object", "model", "results", "usage", "meta", "truncated"]
   },
   "ClassifyRequest": {
     "allOf": [
@@ -496,6 +351,23 @@ const std::string_view kOpenApiSchemas = R"json({
       {"$ref": "#/components/schemas/TeiPredictions"}
     ]
   },
+  "VertexRequest": {
+    "type": "object",
+    "properties": {
+      "instances": {"type": "array", "items": {"$ref": "#/components/schemas/RootRequest"}, "minItems": 1}
+    },
+    "required": ["instances"]
+  },
+  "VertexAnswer": {
+    "type": "object",
+    "properties": {
+      "predictions": {
+        "type": "array",
+        "items": {"oneOf": [{"$ref": "#/components/schemas/RootAnswer"}, {"type": "string"}]}
+      }
+    },
+    "required": ["predictions"]
+  },
   "Info": {
     "type": "object",
     "properties": {
@@ -759,33 +631,6 @@ const std::string_view kOpenApiSchemas = R"json({
       }
     },
     "required": ["uptime_s", "window_s", "stage_timers", "models", "tokenization", "process", "bottleneck"]
-  },
-  "OpenAiError": {
-    "type": "object",
-    "properties": {
-      "error": {
-        "type": "object",
-        "properties": {
-          "message": {"type": "string"},
-          "type": {"type": "string"},
-          "param": {"type": ["string", "null"]},
-          "code": {"type": ["string", "null"]}
-        },
-        "required": ["message", "type", "param", "code"]
-      }
-    },
-    "required": ["error"]
-  },
-  "RerankError": {
-    "type": "object",
-    "properties": {
-      "message": {"type": "string"},
-      "detail": {"type": "string"},
-      "field": {"type": "string"},
-      "code": {"type": ["string", "null"]},
-      "id": {"type": "string"}
-    },
-    "required": ["message", "detail", "code", "id"]
   },
   "TeiError": {
     "type": "object",

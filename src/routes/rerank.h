@@ -1,10 +1,13 @@
-// Parses and prints the rerank API of Jina and Cohere (/v1/rerank, /v2/rerank). Pure functions.
+// Parses and prints the rerank API of Jina, Cohere and Voyage (/v1/rerank, /v2/rerank). Pure
+// functions.
 //
-// Request: model, query (string or {"text"}), documents (strings or {"text"}), top_n,
-// return_documents (default false), raw_scores (default: as the model folder says), truncate,
-// truncation_direction. max_tokens_per_doc is checked and otherwise ignored: the model's own limit
-// holds, and truncation is reported.
-// Response: both Cohere's fields (id, results, meta) and Jina's (model, results, usage).
+// Request: model, query (string or {"text"}), documents (strings or {"text"}), top_n or Voyage's
+// top_k, return_documents (default false), raw_scores (default: as the model folder says), truncate
+// or Voyage's truncation, truncation_direction. max_tokens_per_doc is checked and otherwise
+// ignored: the model's own limit holds, and truncation is reported. Cohere's rank_fields is
+// refused, unless it is ["text"].
+// Response: both Cohere's fields (id, results, meta) and Jina's (model, results, usage). Where the
+// request has a field of Voyage's, "data" in place of "results".
 #pragma once
 
 #include <string>
@@ -14,17 +17,20 @@
 #include "api/service.h"
 #include "api/types.h"
 #include "common/status.h"
+#include "frontend/wire_names.h"
 
 namespace penstock {
 
 struct RerankCall {
   RerankRequest request;
   bool return_documents = false;
+  bool voyage = false;
+  FieldNames names;  // native to wire, for errors of the service
 };
 
 Expected<RerankCall> ParseRerankCall(std::string_view body, const ServiceOptions& limits = {});
 // `documents` are printed beside the scores unless null; `id` is the request id.
 std::string PrintRerank(const RerankResponse& response, const std::vector<std::string>* documents,
-                        std::string_view id);
+                        std::string_view id, bool voyage = false);
 
 }  // namespace penstock

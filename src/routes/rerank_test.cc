@@ -37,6 +37,30 @@ TEST(ParseRerankCall, RefusalsNameTheField) {
   expect(R"({"query":"q","documents":["a"],"top_n":"1"})", "top_n");
   expect(R"({"query":"q","documents":["a"],"return_documents":1})", "return_documents");
   expect(R"({"query":"q","documents":["a"],"raw_scores":"x"})", "raw_scores");
+  expect(R"({"query":"q","documents":["a"],"top_n":1,"top_k":2})", "top_k");
+  expect(R"({"query":"q","documents":["a"],"truncate":true,"truncation":false})", "truncation");
+  expect(R"({"query":"q","documents":["a"],"rank_fields":["title"]})", "rank_fields");
+}
+
+TEST(ParseRerankCall, VoyagesFields) {
+  const auto call = ParseRerankCall(
+      R"({"query":"q","documents":["a"],"model":"m","top_k":2,"truncation":false})");
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  EXPECT_TRUE(call->voyage);
+  EXPECT_EQ(call->request.top_n, 2);
+  EXPECT_EQ(call->request.text.truncate, false);
+  EXPECT_TRUE(ParseRerankCall(R"({"query":"q","documents":["a"],"top_k":null})")->voyage);
+  EXPECT_FALSE(
+      ParseRerankCall(R"({"query":"q","documents":["a"],"rank_fields":["text"]})")->voyage);
+}
+
+TEST(PrintRerank, VoyagesForm) {
+  RerankResponse response;
+  response.items = {{1, 0.75f}};
+  const std::vector<std::string> documents = {"zero", "one"};
+  EXPECT_NE(PrintRerank(response, &documents, "r", true)
+                .find(R"("data":[{"index":1,"relevance_score":0.75,"document":"one"}],"usage")"),
+            std::string::npos);
 }
 
 TEST(PrintRerank, BothDialects) {

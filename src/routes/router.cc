@@ -29,10 +29,11 @@ size_t JsonBytes(const RouteCall& call) {
 }  // namespace
 
 Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
-               std::shared_ptr<const KeyRing> keys)
+               std::shared_ptr<const KeyRing> keys, BatchRunner* batches)
     : service_(service),
       metrics_(metrics),
       options_(options),
+      batches_(batches),
       routes_(AllRoutes()),
       policy_(options, AllRouteInfos(), std::move(keys)),
       http_metrics_(metrics, AllRouteInfos()),
@@ -60,6 +61,7 @@ ErrorBody Router::ErrorBodyOf(const HttpRequest& request) const {
   for (const Route& route : routes_) {  // the method may be wrong
     if (Matches(route, request.path)) return route.error_body;
   }
+  if (request.path.starts_with("/api/")) return ErrorBody::kOllama;
   if (request.path == "/v2" || request.path.starts_with("/v2/")) return ErrorBody::kKserve;
   return request.path.starts_with("/v1/") ? ErrorBody::kOpenAi : ErrorBody::kTei;
 }
@@ -119,7 +121,7 @@ std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
   AddCors(request);
   if (auto refusal = Check(request)) return refusal;
   const Route& route = routes_[static_cast<size_t>(request->route)];
-  if (std::string_view(route.method) == "POST") {
+  if (std::string_view(route.method) != "GET") {
     request->context.memory = service_->NewRequestMemory(request->context.priority);
   }
   return std::nullopt;
@@ -152,8 +154,8 @@ void HandleLarge(const RouteCall& call) {
 void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
                        Responder respond) {
   const Route& route = routes_[static_cast<size_t>(request->route)];
-  RouteCall call{service_,           metrics_,        &options_,         &route,
-                 std::move(request), std::move(body), std::move(respond)};
+  RouteCall call{service_,           metrics_,        &options_,          &route,
+                 std::move(request), std::move(body), std::move(respond), batches_};
   const size_t bytes = JsonBytes(call);
   if (bytes <= kParseOnIoBytesMax) return Handle(call);
   const Priority priority = call.request->context.priority;
@@ -179,9 +181,11 @@ HttpResponse Router::OnError(const HttpRequest& request, int status, const std::
 HttpResponse Router::Preflight(const HttpRequest& request, const std::string& allow) const {
   HttpResponse response;
   response.status = 204;
-  response.headers.emplace_back("Allow", allow.empty() ? "GET, HEAD, POST, OPTIONS" : allow);
+  response.headers.emplace_back("Allow",
+                                allow.empty() ? "GET, HEAD, POST, DELETE, OPTIONS" : allow);
   if (!options_.cors_allow_origins.empty() && !request.Header("origin").empty()) {
-    response.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+    response.headers.emplace_back("Access-Control-Allow-Methods",
+                                  "GET, HEAD, POST, DELETE, OPTIONS");
     // Asked for by the browser for this very request; a header name is a token, so it is safe.
     const std::string_view asked = request.Header("access-control-request-headers");
     response.headers.emplace_back(

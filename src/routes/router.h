@@ -18,9 +18,10 @@ namespace penstock {
 
 class Router final : public HttpHandler {
  public:
-  // Service and metrics must outlive the router. Keys are those of `keys`, not of the options.
+  // Service, metrics and batches (null: none) must outlive the router. Keys are those of `keys`,
+  // not of the options.
   Router(Service* service, Metrics* metrics, const ServerOptions& options,
-         std::shared_ptr<const KeyRing> keys);
+         std::shared_ptr<const KeyRing> keys, BatchRunner* batches = nullptr);
 
   std::optional<HttpResponse> OnHeader(HttpRequest* request) override;
   void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
@@ -50,6 +51,7 @@ class Router final : public HttpHandler {
   Service* const service_;
   Metrics* const metrics_;
   const ServerOptions options_;
+  BatchRunner* const batches_;
   const std::vector<Route>& routes_;
   const RequestPolicy policy_;
   HttpMetrics http_metrics_;

@@ -25,6 +25,7 @@
 
 namespace penstock {
 
+class BatchRunner;  // routes/batch_runner.h
 struct Route;
 
 // One request at its handler.
@@ -36,6 +37,7 @@ struct RouteCall {
   std::shared_ptr<const HttpRequest> request;
   mutable std::string body;  // freed once the handler has returned, unless it took it
   Responder respond;
+  BatchRunner* batches = nullptr;  // null: the server has none
 
   std::string TakeBody() const { return std::move(body); }
   // What the parts of the route's path stand for: path_pattern.h.
@@ -63,10 +65,15 @@ struct Route : RouteInfo {
 std::span<const Route> OpenAiRoutes();
 std::span<const Route> ChatRoutes();
 std::span<const Route> TgiRoutes();
+std::span<const Route> CohereRoutes();
 std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
+std::span<const Route> VertexRoutes();
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
+std::span<const Route> BatchRoutes();  // files, too
+std::span<const Route> OllamaRoutes();
+std::span<const Route> PullRoutes();    // Ollama's pull and delete
 std::span<const Route> ModelRoutes();   // loading and unloading
 std::span<const Route> KserveRoutes();  // tensor models
 std::span<const Route> MetaRoutes();    // index, health, readiness, metrics, statistics

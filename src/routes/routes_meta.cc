@@ -92,8 +92,9 @@ const std::vector<Route>& AllRoutes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all;
     for (const auto part :
-         {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(),
-          BulkRoutes(), ModelRoutes(), KserveRoutes(), MetaRoutes()}) {
+         {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), CohereRoutes(), RerankRoutes(),
+          ClassifyRoutes(), TeiRoutes(), VertexRoutes(), BatchRoutes(), OllamaRoutes(),
+          PullRoutes(), BulkRoutes(), ModelRoutes(), KserveRoutes(), MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     std::stable_sort(all.begin(), all.end(), [](const Route& a, const Route& b) {

@@ -1,10 +1,4 @@
-// Loading, unloading and pinning of models: for administrators. And what is loaded, as `ollama ps`
-// asks for it.
-#include <fmt/chrono.h>
-#include <fmt/format.h>
-
-#include <chrono>
-
+// Loading, unloading and pinning of models: for administrators.
 #include "common/json_writer.h"
 #include "routes/fields.h"
 #include "routes/routes.h"
@@ -66,36 +60,7 @@ void Unpin(const RouteCall& call) {
   AnswerState(call, [&](const std::string& name) { return call.service->PinModel(name, false); });
 }
 
-// Loaded models in the form of Ollama's /api/ps.
-void Loaded(const RouteCall& call) {
-  std::string body;
-  JsonWriter json(&body);
-  json.BeginObject().Key("models").BeginArray();
-  const auto now = std::chrono::system_clock::now();
-  for (const ModelInfo& model : call.service->Models()) {
-    if (model.state != "ready" && model.state != "parked") continue;
-    const uint64_t bytes = model.weights_memory + model.activations_memory + model.cache_memory;
-    json.BeginObject().Field("name", model.name).Field("model", model.name);
-    json.Field("size", bytes).Field("size_vram", 0);
-    json.Key("details").BeginObject().Field("family", model.architecture);
-    json.Field("parameter_size",
-               fmt::format("{:.1f}M", static_cast<double>(model.parameters) / 1e6));
-    json.Field("quantization_level", model.dtype).EndObject();
-    const double left_s = model.unload_in_s < 0 ? 100.0 * 365 * 86400 : model.unload_in_s;
-    const auto ends = std::chrono::time_point_cast<std::chrono::seconds>(
-        now + std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                  std::chrono::duration<double>(left_s)));
-    json.Field("expires_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(ends)));
-    if (model.context > 0) json.Field("context_length", model.context);
-    WriteModelState(model, &json);
-    json.EndObject();
-  }
-  json.EndArray().EndObject();
-  call.Ok(std::move(body));
-}
-
 constexpr Route kRoutes[] = {
-    {"GET", "/api/ps", ErrorBody::kTei, Loaded},
     {"POST", "/admin/models/load", ErrorBody::kOpenAi, LoadOne, RouteFor::kAdmins},
     {"POST", "/admin/models/preload", ErrorBody::kOpenAi, Preload, RouteFor::kAdmins},
     {"POST", "/admin/models/unload", ErrorBody::kOpenAi, Unload, RouteFor::kAdmins},

@@ -9,15 +9,15 @@ namespace {
 void Embeddings(const RouteCall& call) {
   auto parsed = ParseEmbeddingsCall(call.body, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
-  const bool base64 = parsed->base64;
+  const EmbeddingFormat format = parsed->format;
   if (WantsLines(*call.request)) {
-    return AnswerInLines(call, std::move(parsed->request), base64, {{"inputs", "input"}});
+    return AnswerInLines(call, std::move(parsed->request), format, parsed->names);
   }
-  call.service->Embed(
-      std::move(parsed->request), call.request->context,
-      Answer<EmbedResponse>(call, {{"inputs", "input"}}, [base64](const EmbedResponse& response) {
-        return PrintEmbeddings(response, base64);
-      }));
+  call.service->Embed(std::move(parsed->request), call.request->context,
+                      Answer<EmbedResponse>(call, std::move(parsed->names),
+                                            [format](const EmbedResponse& response) {
+                                              return PrintEmbeddings(response, format);
+                                            }));
 }
 
 void ListModels(const RouteCall& call) { call.Ok(PrintModels(call.service->Models())); }

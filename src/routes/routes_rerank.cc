@@ -1,4 +1,4 @@
-// Jina's and Cohere's rerank. (TEI's /rerank is in routes_tei.cc.)
+// Jina's, Cohere's and Voyage's rerank. (TEI's /rerank is in routes_tei.cc.)
 #include "routes/rerank.h"
 #include "routes/routes.h"
 
@@ -14,9 +14,10 @@ void Rerank(const RouteCall& call) {
   }
   call.service->Rerank(std::move(parsed->request), call.request->context,
                        Answer<RerankResponse>(
-                           call, {},
-                           [documents, request = call.request](const RerankResponse& response) {
-                             return PrintRerank(response, documents.get(), request->id);
+                           call, std::move(parsed->names),
+                           [documents, voyage = parsed->voyage,
+                            request = call.request](const RerankResponse& response) {
+                             return PrintRerank(response, documents.get(), request->id, voyage);
                            },
                            documents != nullptr ? call.body.size() : 0));
 }

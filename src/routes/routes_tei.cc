@@ -1,6 +1,7 @@
 // The routes of text-embeddings-inference.
 #include "api/tei_rules.h"
 #include "routes/embed_lines.h"
+#include "routes/query.h"
 #include "routes/routes.h"
 #include "routes/tei.h"
 
@@ -11,7 +12,7 @@ void Embed(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseTeiEmbed(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   if (!parsed->normalize) parsed->normalize = kTeiNormalize;
-  if (WantsLines(*call.request)) return AnswerInLines(call, *std::move(parsed), false, {});
+  if (WantsLines(*call.request)) return AnswerInLines(call, *std::move(parsed), {}, {});
   call.service->Embed(*std::move(parsed), call.request->context,
                       Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
 }
@@ -78,22 +79,8 @@ void Decode(const RouteCall& call, const JsonObject& object) {
                        Answer<DecodeResponse>(call, {{"inputs", "ids"}}, PrintTeiDecode));
 }
 
-// "model=NAME" of the query picks one of several models.
-std::string ModelOfQuery(std::string_view target) {
-  const size_t query = target.find('?');
-  if (query == std::string_view::npos) return "";
-  std::string_view rest = target.substr(query + 1);
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find('&'));
-    std::string name;
-    if (item.starts_with("model=") && PercentDecode(item.substr(6), &name)) return name;
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-  }
-  return "";
-}
-
 void Info(const RouteCall& call) {
-  const auto model = call.service->Model(ModelOfQuery(call.request->target));
+  const auto model = call.service->Model(QueryValue(call.request->target, "model"));
   if (!model.ok()) return call.Fail(model.status());
   call.Ok(PrintTeiInfo(*model, call.service->Models(), call.service->options()));
 }
@@ -125,6 +112,7 @@ void WithObject(const RouteCall& call) {
 
 constexpr Route kRoutes[] = {
     {"POST", "/", ErrorBody::kTei, WithObject<Root>},
+    {"POST", "/invocations", ErrorBody::kTei, WithObject<Root>},
     {"POST", "/embed", ErrorBody::kTei, WithObject<Embed>, RouteFor::kUsers, true},
     {"POST", "/embed_all", ErrorBody::kTei, WithObject<EmbedAll>},
     {"POST", "/embed_sparse", ErrorBody::kTei, EmbedSparse},

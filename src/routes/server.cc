@@ -9,6 +9,7 @@
 #include "frontend/key_ring.h"
 #include "frontend/request_policy.h"
 #include "http/listener.h"
+#include "routes/batch_runner.h"
 #include "routes/router.h"
 
 namespace penstock {
@@ -59,11 +60,13 @@ Status CheckOptions(const ServerOptions& options) {
 
 struct Server::Impl {
   Impl(Service* service, Metrics* metrics, const ServerOptions& options,
-       std::shared_ptr<KeyRing> keys_in)
+       std::shared_ptr<KeyRing> keys_in, std::unique_ptr<BatchRunner> batches_in)
       : keys(std::move(keys_in)),
-        router(service, metrics, options, keys),
+        batches(std::move(batches_in)),
+        router(service, metrics, options, keys, batches.get()),
         tls(!options.tls_cert_file.empty()) {}
   const std::shared_ptr<KeyRing> keys;
+  const std::unique_ptr<BatchRunner> batches;  // null: none
   Router router;
   const bool tls;
   std::unique_ptr<Listener> listener;  // last: ends before the router it calls
@@ -77,7 +80,11 @@ Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metri
   PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
   PENSTOCK_ASSIGN_OR_RETURN(auto keys, KeyRing::Make(options));
   const ServerOptions bare = WithoutKeys(options);
-  auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys));
+  std::unique_ptr<BatchRunner> batches;
+  if (!options.batch_folder.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(batches, BatchRunner::Start(service, metrics, bare));
+  }
+  auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys), std::move(batches));
   PENSTOCK_ASSIGN_OR_RETURN(impl->listener, Listener::Start(&impl->router, bare));
   if (!options.AsksForKey() && !IsLoopback(options.host)) {
     LogWarn(
@@ -101,7 +108,10 @@ Status Server::Reload() {
   return first;
 }
 
-void Server::Shutdown(std::chrono::milliseconds timeout) { impl_->listener->Shutdown(timeout); }
+void Server::Shutdown(std::chrono::milliseconds timeout) {
+  impl_->listener->Shutdown(timeout);
+  if (impl_->batches != nullptr) impl_->batches->Stop();
+}
 std::shared_ptr<const KeyRing> Server::keys() const { return impl_->keys; }
 uint16_t Server::port() const { return impl_->listener->port(); }
 bool Server::tls() const { return impl_->tls; }

@@ -141,6 +141,10 @@ Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels*
   }
   PENSTOCK_RETURN_IF_ERROR(ApplyRedis(flags, &limits));
   local->service = std::make_unique<Service>(local->registry.get(), limits, &local->metrics);
+  if (flags.pull_by_request) {
+    PENSTOCK_ASSIGN_OR_RETURN(local->store, HubStore::Make(local->registry.get(), flags));
+    local->service->SetModelStore(local->store.get());
+  }
   local->registry->StartLoading();
   if (local->repository != nullptr && flags.repository_poll_s > 0) local->repository->Start();
   return Status::Ok();

@@ -6,14 +6,15 @@
 #include "api/service.h"
 #include "engine/registry.h"
 #include "metrics/metrics.h"
+#include "runtime/hub_store.h"
 #include "runtime/model_options.h"
 #include "runtime/repository.h"
 #include "tensor/backend.h"
 
 namespace penstock {
 
-// Everything that answers requests in this process. Destroyed in reverse: repository, service,
-// registry, backend.
+// Everything that answers requests in this process. Destroyed in reverse: store, repository,
+// service, registry, backend.
 struct LocalModels {
   // Makes everything and starts loading; does not wait for it.
   static Expected<std::unique_ptr<LocalModels>> Start(const ModelOptions& flags);
@@ -28,6 +29,7 @@ struct LocalModels {
   std::unique_ptr<Registry> registry;
   std::unique_ptr<Service> service;
   std::unique_ptr<Repository> repository;  // null: none is served
+  std::unique_ptr<HubStore> store;         // null: clients may not pull
 };
 
 }  // namespace penstock

@@ -23,6 +23,8 @@ struct ModelOptions {
   ModelFileReader read_model_file = nullptr;  // null: there are no settings of one model
   std::string default_name;                   // set by TakeDefaultModel
   std::vector<std::string> served_names;      // --served-model-name
+  bool pull_by_request = false;               // a LocalModels::store is made
+  uint64_t pull_bytes_max = 64ull << 30;      // --max-pull-bytes: of one pull
   bool auto_pull = true;  // whether models that are not in the cache are downloaded
   int threads = 0;
   bool pin = true;
@@ -84,5 +86,8 @@ Expected<int32_t> ParseContext(const std::string& tokens);
 // Registry specs of the --model and --served-model-name flags. Models of one reference whose
 // settings are equal are one model with several names.
 Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags);
+
+// The options for models that are not of --model: without the settings of named ones.
+Expected<ModelOptions> ForAnyModel(ModelOptions options);
 
 }  // namespace penstock

@@ -18,30 +18,6 @@ constexpr std::chrono::milliseconds kStopCheck{50};
 // Polls that must have missed what is given up.
 constexpr int kMissingMax = 2;
 
-// Leaves the value for all models.
-Status KeepForAll(const std::string& flag, std::vector<std::string>* values) {
-  PENSTOCK_ASSIGN_OR_RETURN(const PerModel read, PerModel::Parse(flag, *values));
-  PENSTOCK_ASSIGN_OR_RETURN(std::string value, read.Of(ModelSpec()));
-  values->clear();
-  if (!value.empty()) values->push_back(std::move(value));
-  return Status::Ok();
-}
-
-// Settings of named models are of those of --model.
-Expected<ModelOptions> ForAnyModel(ModelOptions options) {
-  PENSTOCK_RETURN_IF_ERROR(KeepForAll("task", &options.tasks));
-  PENSTOCK_RETURN_IF_ERROR(KeepForAll("context", &options.contexts));
-  PENSTOCK_RETURN_IF_ERROR(KeepForAll("dtype", &options.dtypes));
-  PENSTOCK_RETURN_IF_ERROR(KeepForAll("int8-keep", &options.int8_keep));
-  PENSTOCK_RETURN_IF_ERROR(KeepForAll("pooling", &options.poolings));
-  PENSTOCK_RETURN_IF_ERROR(KeepForAll("chat-template", &options.chat_templates));
-  PENSTOCK_RETURN_IF_ERROR(KeepForAll("keep-alive", &options.keep_alives));
-  options.preload_models.clear();
-  options.pin_models.clear();
-  options.default_name.clear();
-  return options;
-}
-
 }  // namespace
 
 Repository::Repository(Registry* registry, ModelOptions options)

@@ -17,6 +17,8 @@ import time
 import pytest
 import requests
 
+import client_table
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "models"
 EMBED, RERANK, CLASSIFY = "bert_mean_normalize", "bert_rerank_identity", "bert_classify_softmax"
@@ -219,3 +221,22 @@ def wait_for(condition, timeout=5):
             return True
         time.sleep(0.02)
     return False
+
+
+# --- docs/CLIENTS.md ---------------------------------------------------------------------------
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "client(package, calls): the test is a row of docs/CLIENTS.md")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.when == "call":
+        client_table.note(item, report.passed)
+
+
+def pytest_sessionfinish(session):
+    if os.environ.get("PENSTOCK_WRITE_CLIENTS"):
+        client_table.write()

@@ -81,6 +81,7 @@ def whole(server, path="/v1/chat/completions", **body):
     return answer.json()
 
 
+@pytest.mark.client("openai", "chat.completions.create")
 def test_a_chat_with_the_client(client, server):
     reply = client.chat.completions.create(model="tiny", messages=HELLO, **PLAIN)
     choice = reply.choices[0]
@@ -99,6 +100,7 @@ def test_a_chat_with_the_client(client, server):
     assert again.usage.prompt_tokens_details.cached_tokens <= again.usage.prompt_tokens
 
 
+@pytest.mark.client("openai", "chat.completions.create, streamed")
 def test_a_stream_says_the_same(client):
     wanted = client.chat.completions.create(model="tiny", messages=HELLO, **PLAIN)
     stream = client.chat.completions.create(model="tiny", messages=HELLO, stream=True,
@@ -179,6 +181,7 @@ def test_stops(client):
     assert ended.text == first.text[:first.text.index(first.text[3])] and ended.finish_reason == "stop"
 
 
+@pytest.mark.client("openai", "completions.create")
 def test_completions(client):
     default = client.completions.create(model="tiny", prompt="abc", temperature=0, logit_bias=LETTERS,
                                         extra_body={"ignore_eos": True})
@@ -433,6 +436,7 @@ def test_text_generation_inference(server):
     assert refused.status_code == 400 and refused.json()["field"] == "parameters.truncate"
 
 
+@pytest.mark.client("huggingface_hub", "InferenceClient: chat_completion")
 def test_hugging_faces_client(server):
     from huggingface_hub import InferenceClient
     client = InferenceClient(base_url=server.url + "/v1", api_key="none")

@@ -1,4 +1,5 @@
-"""LangChain's and LiteLLM's clients, unchanged, against a server of embeddings and chat.
+"""LangChain's and LiteLLM's clients, unchanged, against a server of embeddings and chat, in the dialects of OpenAI
+and of Ollama.
 
 They are large and want other versions of packages than the rest of these tests, so they have an
 environment of their own: `make clients`.
@@ -11,6 +12,7 @@ import pytest
 # Else it asks the network for the prices of models.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 MISSING = "NO LANGCHAIN AND LITELLM HERE: run `make clients`"
+langchain_ollama = pytest.importorskip("langchain_ollama", reason=MISSING)
 langchain_openai = pytest.importorskip("langchain_openai", reason=MISSING)
 litellm = pytest.importorskip("litellm", reason=MISSING)
 
@@ -59,6 +61,7 @@ def lite(server, model, **more):
 # --- LangChain --------------------------------------------------------------------------------
 
 
+@pytest.mark.client("langchain-openai", "ChatOpenAI: invoke, stream, batch")
 def test_langchain_chats(server):
     chat = chat_of(server, "weather")
     reply = chat.invoke("Hello")
@@ -71,6 +74,7 @@ def test_langchain_chats(server):
     assert [one.content for one in chat.batch(["Hello", "Hello"])] == ["Good day."] * 2
 
 
+@pytest.mark.client("langchain-openai", "ChatOpenAI: bind_tools, whole and streamed")
 def test_langchain_calls_tools(server):
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
@@ -94,6 +98,7 @@ def test_langchain_calls_tools(server):
     assert chat.invoke([*turns, reply, told]).content == "It rains in Ulm."
 
 
+@pytest.mark.client("langchain-openai", "OpenAIEmbeddings: embed_documents, embed_query")
 def test_langchain_embeds(server):
     # As docs/API.md has it; by default it sends the token ids of OpenAI's own models.
     embedder = langchain_openai.OpenAIEmbeddings(base_url=server.url + "/v1", api_key="none", model="embed",
@@ -116,9 +121,59 @@ def test_langchain_with_real_models(real):
     assert len(dog) == 384 and near > 0.5 > far
 
 
+@pytest.mark.client("langchain-ollama", "ChatOllama: invoke, stream; OllamaLLM: invoke, stream")
+def test_langchain_ollama_chats(server):
+    chat = langchain_ollama.ChatOllama(base_url=server.url, model="weather", temperature=0, validate_model_on_init=True)
+    reply = chat.invoke("Hello")
+    assert reply.content == "Good day." and reply.response_metadata["done_reason"] == "stop"
+    assert reply.usage_metadata["output_tokens"] == 3
+    assert "".join(chunk.content for chunk in chat.stream("Hello")) == "Good day."
+    plain = langchain_ollama.OllamaLLM(base_url=server.url, model="weather", temperature=0, num_predict=8)
+    assert plain.invoke("Hello") == "Good day." == "".join(plain.stream("Hello"))
+
+
+@pytest.mark.client("langchain-ollama", "ChatOllama: bind_tools")
+def test_langchain_ollama_calls_tools(server):
+    from langchain_core.messages import HumanMessage, ToolMessage
+
+    chat = langchain_ollama.ChatOllama(base_url=server.url, model="weather", temperature=0).bind_tools([TOOL])
+    turns = [HumanMessage("Does it rain in Ulm?")]
+    reply = chat.invoke(turns)
+    call, = reply.tool_calls
+    assert (call["name"], call["args"]) == ("weather", {"at": "Ulm"})
+    told = ToolMessage("rain", tool_call_id=call["id"])
+    assert chat.invoke([*turns, reply, told]).content == "It rains in Ulm."
+
+
+@pytest.mark.client("langchain-ollama", "OllamaEmbeddings: embed_documents, embed_query")
+def test_langchain_ollama_embeds(server):
+    embedder = langchain_ollama.OllamaEmbeddings(base_url=server.url, model="embed")
+    for got, case in zip(embedder.embed_documents([case["text"] for case in CASES]), CASES):
+        assert close(got, case["embedding"])
+    assert close(embedder.embed_query(CASES[0]["text"]), CASES[0]["embedding"])
+
+
 # --- LiteLLM ----------------------------------------------------------------------------------
 
 
+@pytest.mark.client("litellm", "ollama/, ollama_chat/: completion, tools, embedding")
+def test_litellm_chats_as_with_ollama(server):
+    ask = {"messages": [{"role": "user", "content": "Hello"}], "api_base": server.url, "num_retries": 0}
+    for model in ("ollama_chat/weather", "ollama/weather"):
+        reply = litellm.completion(model=model, **ask)
+        assert reply.choices[0].message.content.strip() == "Good day." and reply.usage.completion_tokens == 3
+        chunks = list(litellm.completion(model=model, stream=True, **ask))
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices).strip() == "Good day."
+    called = litellm.completion(model="ollama_chat/weather", tools=[TOOL], **{
+        **ask, "messages": [{"role": "user", "content": "Does it rain in Ulm?"}]})
+    call, = called.choices[0].message.tool_calls
+    assert call.function.name == "weather" and json.loads(call.function.arguments) == {"at": "Ulm"}
+    answer = litellm.embedding(model="ollama/embed", input=[case["text"] for case in CASES], api_base=server.url)
+    for row, case in zip(answer.data, CASES):
+        assert close(row["embedding"], case["embedding"])
+
+
+@pytest.mark.client("litellm", "openai/: completion, text_completion, whole and streamed")
 def test_litellm_chats(server):
     messages = [{"role": "user", "content": "Hello"}]
     reply = litellm.completion(messages=messages, temperature=0, **lite(server, "weather"))
@@ -133,6 +188,7 @@ def test_litellm_chats(server):
     assert text.choices[0].text == "Good day."
 
 
+@pytest.mark.client("litellm", "openai/: completion with tools")
 def test_litellm_calls_tools(server):
     turns = [{"role": "user", "content": "Does it rain in Ulm?"}]
     reply = litellm.completion(messages=turns, tools=[TOOL], **lite(server, "weather"))
@@ -148,6 +204,7 @@ def test_litellm_calls_tools(server):
     assert told.choices[0].message.content == "It rains in Ulm."
 
 
+@pytest.mark.client("litellm", "openai/: embedding; cohere/: rerank")
 def test_litellm_embeds_and_ranks(server):
     answer = litellm.embedding(input=[case["text"] for case in CASES], **lite(server, "embed"))
     for row, case in zip(answer.data, CASES):
@@ -159,6 +216,7 @@ def test_litellm_embeds_and_ranks(server):
     assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.client("litellm", "openai/: errors")
 def test_litellm_reads_errors(server):
     with pytest.raises(litellm.NotFoundError):
         litellm.completion(messages=[{"role": "user", "content": "x"}], **lite(server, "gone"))

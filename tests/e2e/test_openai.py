@@ -19,6 +19,7 @@ def close(got, wanted):
     return np.abs(np.asarray(got) - np.asarray(wanted)).max() < 1e-5
 
 
+@pytest.mark.client("openai", "embeddings.create: floats and base64")
 @pytest.mark.parametrize("encoding", ["float", "base64", None])
 def test_embeddings_equal_the_reference(client, encoding):
     more = {} if encoding is None else {"encoding_format": encoding}
@@ -34,6 +35,7 @@ def test_embeddings_equal_the_reference(client, encoding):
     assert answer.model == "embed"
 
 
+@pytest.mark.client("openai", "embeddings.create of token ids")
 def test_token_ids(client):
     case = TEXTS[0]
     alone = client.embeddings.create(model="embed", input=case["ids"])
@@ -87,6 +89,7 @@ def test_truncation_is_reported(server):
         "inputs": 0, "tokens": 0, "unread_bytes": 0}
 
 
+@pytest.mark.client("openai", "models.list, retrieve")
 def test_models(client):
     assert [model.id for model in client.models.list()] == ["embed", "rerank", "classify"]
     assert client.models.retrieve("rerank").owned_by == "penstock"
@@ -95,6 +98,7 @@ def test_models(client):
     assert caught.value.code == "model_not_found"
 
 
+@pytest.mark.client("openai", "errors")
 def test_errors_reach_the_client(client):
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="gone", input="x")

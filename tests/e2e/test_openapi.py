@@ -65,6 +65,7 @@ BODIES = [
     ("/v2/rerank", {"query": "a", "documents": ["a"]}),
     ("/v1/classify", {"input": ["a", ["b", "c"]]}),
     ("/classify", {"input": "a", "raw_scores": True}),
+    ("/invocations", {"inputs": "a"}), ("/vertex", {"instances": [{"inputs": "a"}, {"inputs": ["a", "b"]}]}),
     ("/", {"inputs": "a"}), ("/", {"inputs": {"source_sentence": "a", "sentences": ["b"]}}),
     ("/embed", {"inputs": [[5, 6], [7]], "normalize": False}),
     ("/embed_all", {"inputs": "a dog"}),

@@ -33,6 +33,7 @@ def test_by_hand(server, path):
                                         "document": {"text": DOCUMENTS[ORDER[0]]}}]
 
 
+@pytest.mark.client("cohere", "ClientV2.rerank, Client.rerank")
 def test_cohere_client(server):
     v2 = cohere.ClientV2(api_key="none", base_url=server.url)
     answer = v2.rerank(model="rerank", query=QUERY, documents=DOCUMENTS, top_n=2)

@@ -52,6 +52,7 @@ def test_tokenize_and_decode(server):
     assert special[0].startswith("[CLS]")
 
 
+@pytest.mark.client("huggingface_hub", "InferenceClient: feature_extraction, sentence_similarity")
 def test_similarity_and_the_hugging_face_client(server):
     client = InferenceClient(model=server.url)
     texts = [case["text"] for case in CASES]
@@ -66,6 +67,21 @@ def test_similarity_and_the_hugging_face_client(server):
     assert direct.json() == scores
     with pytest.raises(HfHubHTTPError):
         client.feature_extraction("x", prompt_name="nope")
+
+
+def test_sagemaker_and_vertex(server, reranker):
+    one = {"inputs": CASES[0]["text"]}
+    assert server.post("/invocations", one).json() == server.post("/", one).json()
+    pair = {"inputs": [case["text"] for case in CASES[:2]]}
+    answer = server.post("/vertex", {"instances": [one, pair]})
+    assert answer.json() == {"predictions": [server.post("/", one).json(), server.post("/", pair).json()]}
+    ranked = {"query": "dog", "texts": ["a dog", "a law"]}
+    assert reranker.post("/vertex", {"instances": [ranked]}).json() == {
+        "predictions": [reranker.post("/rerank", ranked).json()]}
+    for body in ({}, {"instances": []}, {"instances": [5]}, {"instances": [one, {"inputs": 5}]},
+                 {"instances": [{**one, "stream": True}]}):
+        refused = server.post("/vertex", body)
+        assert refused.status_code == 400 and refused.json()["error"], body
 
 
 def test_info(server):

@@ -1,0 +1,246 @@
+#include "jobs/batch_store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <tuple>
+
+#include "common/log.h"
+#include "jobs/file_store.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kStateBytesMax = 1 << 20;
+constexpr std::string_view kPrefix = "batch_";
+constexpr const char* kNames[] = {"validating", "in_progress", "cancelling", "completed",
+                                  "failed",     "expired",     "cancelled"};
+
+// The fields that are numbers, with their names in OpenAI's form.
+constexpr std::pair<const char*, int64_t Batch::*> kTimes[] = {
+    {"created_at", &Batch::created},       {"in_progress_at", &Batch::in_progress},
+    {"expires_at", &Batch::expires},       {"completed_at", &Batch::completed},
+    {"failed_at", &Batch::failed},         {"expired_at", &Batch::expired},
+    {"cancelling_at", &Batch::cancelling}, {"cancelled_at", &Batch::cancelled},
+};
+constexpr std::pair<const char*, int64_t Batch::*> kCounts[] = {
+    {"total", &Batch::lines},
+    {"completed", &Batch::lines_completed},
+    {"failed", &Batch::lines_failed},
+};
+
+void WriteText(const char* key, const std::string& text, JsonWriter* json) {
+  json->Key(key);
+  if (text.empty()) {
+    json->Null();
+  } else {
+    json->String(text);
+  }
+}
+
+void WriteErrors(const std::vector<BatchError>& errors, JsonWriter* json) {
+  json->Key("errors");
+  if (errors.empty()) {
+    json->Null();
+    return;
+  }
+  json->BeginObject().Field("object", "list").Key("data").BeginArray();
+  for (const BatchError& error : errors) {
+    json->BeginObject().Field("code", error.code).Field("message", error.message);
+    WriteText("param", error.param, json);
+    json->Key("line");
+    if (error.line > 0) {
+      json->Int(error.line);
+    } else {
+      json->Null();
+    }
+    json->EndObject();
+  }
+  json->EndArray().EndObject();
+}
+
+Expected<Batch> Parse(const std::string& path) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document,
+                            JsonDocument::ParseFile(path, kStateBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject whole, document.Object());
+  Batch batch;
+  PENSTOCK_ASSIGN_OR_RETURN(batch.owner, whole.GetString("owner"));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, whole.GetObject("batch"));
+  PENSTOCK_ASSIGN_OR_RETURN(batch.id, object.GetString("id"));
+  PENSTOCK_ASSIGN_OR_RETURN(batch.endpoint, object.GetString("endpoint"));
+  PENSTOCK_ASSIGN_OR_RETURN(batch.input_file_id, object.GetString("input_file_id"));
+  PENSTOCK_ASSIGN_OR_RETURN(batch.output_file_id, object.GetStringOr("output_file_id", ""));
+  PENSTOCK_ASSIGN_OR_RETURN(batch.error_file_id, object.GetStringOr("error_file_id", ""));
+  if (const auto metadata = object.Find("metadata")) batch.metadata = simdjson::minify(*metadata);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string status, object.GetString("status"));
+  const auto* const name = std::find(std::begin(kNames), std::end(kNames), status);
+  if (name == std::end(kNames)) return Status::InvalidArgument("unknown status " + status);
+  batch.status = static_cast<BatchStatus>(name - std::begin(kNames));
+  for (const auto& [key, field] : kTimes) {
+    PENSTOCK_ASSIGN_OR_RETURN(batch.*field, object.GetIntOr(key, 0, 0, kMax));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject counts, object.GetObject("request_counts"));
+  for (const auto& [key, field] : kCounts) {
+    PENSTOCK_ASSIGN_OR_RETURN(batch.*field, counts.GetInt(key, 0, kMax));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject errors, object.GetObjectOrEmpty("errors"));
+  if (!errors.Has("data")) return batch;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto list, errors.GetArray("data"));
+  for (const simdjson::dom::element each : list) {
+    simdjson::dom::object members;
+    if (each.get(members) != simdjson::SUCCESS) return Status::InvalidArgument("errors");
+    const JsonObject one(members);
+    BatchError error;
+    PENSTOCK_ASSIGN_OR_RETURN(error.code, one.GetString("code"));
+    PENSTOCK_ASSIGN_OR_RETURN(error.message, one.GetString("message"));
+    PENSTOCK_ASSIGN_OR_RETURN(error.param, one.GetStringOr("param", ""));
+    PENSTOCK_ASSIGN_OR_RETURN(error.line, one.GetIntOr("line", 0, 0, kMax));
+    batch.errors.push_back(std::move(error));
+  }
+  return batch;
+}
+
+Status NotThere(const std::string& id) {
+  return Status::NotFound(fmt::format("there is no batch '{:.100}'", id), "batch_id");
+}
+
+}  // namespace
+
+const char* BatchStatusName(BatchStatus status) { return kNames[static_cast<size_t>(status)]; }
+
+bool IsOver(BatchStatus status) { return status >= BatchStatus::kCompleted; }
+
+void WriteBatch(const Batch& batch, JsonWriter* json) {
+  json->BeginObject().Field("id", batch.id).Field("object", "batch");
+  json->Field("endpoint", batch.endpoint);
+  WriteErrors(batch.errors, json);
+  json->Field("input_file_id", batch.input_file_id).Field("completion_window", "24h");
+  json->Field("status", BatchStatusName(batch.status));
+  WriteText("output_file_id", batch.output_file_id, json);
+  WriteText("error_file_id", batch.error_file_id, json);
+  for (const auto& [key, field] : kTimes) {
+    json->Key(key);
+    if (batch.*field > 0) {
+      json->Int(batch.*field);
+    } else {
+      json->Null();
+    }
+  }
+  json->Key("request_counts").BeginObject();
+  for (const auto& [key, field] : kCounts) json->Field(key, batch.*field);
+  json->EndObject().Key("metadata");
+  if (batch.metadata.empty()) {
+    json->Null();
+  } else {
+    json->Raw(batch.metadata);
+  }
+  json->EndObject();
+}
+
+Expected<std::unique_ptr<BatchStore>> BatchStore::Open(const std::string& folder) {
+  std::error_code error;
+  const std::string batches = folder + "/batches";
+  fs::create_directories(batches, error);
+  if (error) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("cannot make the folder {}: {}", batches, error.message()));
+  }
+  std::unique_ptr<BatchStore> store(new BatchStore(batches));
+  PENSTOCK_RETURN_IF_ERROR(store->Load());
+  return store;
+}
+
+Status BatchStore::Load() {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    const fs::path& path = entry.path();
+    if (path.extension() != ".json" || !IsStoredId(path.stem().string(), kPrefix)) continue;
+    auto batch = Parse(path.string());
+    if (!batch.ok() || batch->id != path.stem().string()) {
+      LogWarn("{} is left alone: {}", path.string(), batch.status().message());
+      continue;
+    }
+    batches_.emplace(batch->id, *std::move(batch));
+  }
+  return error ? Status(StatusCode::kUnavailable, folder_ + ": " + error.message()) : Status::Ok();
+}
+
+Status BatchStore::Save(const Batch& batch) const {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Field("owner", batch.owner).Key("batch");
+  WriteBatch(batch, &json);
+  json.EndObject();
+  return WriteFileAtomically(PathOf(batch.id), text);
+}
+
+Expected<Batch> BatchStore::Add(Batch batch) {
+  batch.id = NewStoredId(kPrefix);
+  batch.created = UnixSeconds();
+  const std::lock_guard lock(mutex_);
+  if (batches_.size() >= kBatchesMax) {
+    auto oldest = batches_.end();
+    for (auto it = batches_.begin(); it != batches_.end(); ++it) {
+      if (!IsOver(it->second.status)) continue;
+      if (oldest == batches_.end() || it->second.created < oldest->second.created) oldest = it;
+    }
+    if (oldest == batches_.end()) {
+      return Status(StatusCode::kResourceExhausted,
+                    fmt::format("{} batches wait, the limit", batches_.size()));
+    }
+    ::unlink(PathOf(oldest->first).c_str());
+    batches_.erase(oldest);
+  }
+  PENSTOCK_RETURN_IF_ERROR(Save(batch));
+  batches_.emplace(batch.id, batch);
+  return batch;
+}
+
+Expected<Batch> BatchStore::Get(const std::string& id, const std::string& owner) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = batches_.find(id);
+  if (found == batches_.end() || found->second.owner != owner) return NotThere(id);
+  return found->second;
+}
+
+std::vector<Batch> BatchStore::List(const std::string& owner) const {
+  std::vector<Batch> list;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, batch] : batches_) {
+      if (batch.owner == owner) list.push_back(batch);
+    }
+  }
+  std::sort(list.begin(), list.end(), [](const Batch& a, const Batch& b) {
+    return std::tie(b.created, a.id) < std::tie(a.created, b.id);
+  });
+  return list;
+}
+
+Batch BatchStore::NextToRun() const {
+  const std::lock_guard lock(mutex_);
+  const Batch* next = nullptr;
+  for (const auto& [id, batch] : batches_) {
+    if (IsOver(batch.status)) continue;
+    if (next == nullptr || batch.created < next->created) next = &batch;
+  }
+  return next == nullptr ? Batch() : *next;
+}
+
+Expected<Batch> BatchStore::Update(const std::string& id, bool saves,
+                                   const std::function<void(Batch*)>& change) {
+  const std::lock_guard lock(mutex_);
+  const auto found = batches_.find(id);
+  if (found == batches_.end()) return NotThere(id);
+  change(&found->second);
+  if (saves) PENSTOCK_RETURN_IF_ERROR(Save(found->second));
+  return found->second;
+}
+
+}  // namespace penstock

@@ -1,0 +1,83 @@
+// Batches of requests (OpenAI's /v1/batches): what is known of each, kept in a folder as
+// DIR/batches/<id>.json, so that a restart finds it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.h"
+#include "common/status.h"
+
+namespace penstock {
+
+enum class BatchStatus {
+  kValidating,  // waits for its turn, or its input is being checked
+  kInProgress,
+  kCancelling,
+  kCompleted,
+  kFailed,  // its input is at fault; nothing of it was run
+  kExpired,
+  kCancelled,
+};
+const char* BatchStatusName(BatchStatus status);  // "validating", "in_progress", ...
+bool IsOver(BatchStatus status);
+
+// What is wrong with the input.
+struct BatchError {
+  std::string code, message, param;
+  int64_t line = 0;  // from 1; 0: of no line
+};
+
+struct Batch {
+  std::string id, owner, endpoint, input_file_id;
+  std::string metadata;  // a JSON object; "": none
+  BatchStatus status = BatchStatus::kValidating;
+  std::string output_file_id, error_file_id;  // "": there is none
+  // Unix time of each, in seconds; 0: not yet.
+  int64_t created = 0, in_progress = 0, expires = 0, completed = 0, failed = 0, expired = 0,
+          cancelling = 0, cancelled = 0;
+  int64_t lines = 0, lines_completed = 0, lines_failed = 0;
+  std::vector<BatchError> errors;
+};
+
+// OpenAI's form.
+void WriteBatch(const Batch& batch, JsonWriter* json);
+
+class BatchStore {
+ public:
+  static constexpr size_t kBatchesMax = 1000;
+
+  // kUnavailable: the folder cannot be read or written.
+  static Expected<std::unique_ptr<BatchStore>> Open(const std::string& folder);
+
+  // Sets id and created. Where there are too many, the oldest that is over is forgotten;
+  // kResourceExhausted: none is over.
+  Expected<Batch> Add(Batch batch);
+  // kNotFound: it is not there, or is another's.
+  Expected<Batch> Get(const std::string& id, const std::string& owner) const;
+  // The newest first.
+  std::vector<Batch> List(const std::string& owner) const;
+  // The oldest that is not over, of any owner; none: id "".
+  Batch NextToRun() const;
+  // Changes a batch; `saves`: also on the disk. kNotFound, kUnavailable.
+  Expected<Batch> Update(const std::string& id, bool saves,
+                         const std::function<void(Batch*)>& change);
+
+ private:
+  explicit BatchStore(std::string folder) : folder_(std::move(folder)) {}
+  Status Load();
+  Status Save(const Batch& batch) const;
+  std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".json"; }
+
+  const std::string folder_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Batch> batches_;  // guarded by mutex_
+};
+
+}  // namespace penstock

@@ -1,0 +1,258 @@
+#include "jobs/file_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "common/json.h"
+#include "common/json_writer.h"
+#include "common/log.h"
+#include "common/regular_file.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMetadataBytesMax = 16 << 10;
+constexpr size_t kFilenameBytesMax = 512;
+constexpr std::string_view kPrefix = "file-";
+
+Status DiskError(const std::string& path, const char* what) {
+  return {StatusCode::kUnavailable, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
+}
+
+Status WriteAll(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return DiskError(path, "cannot write");
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return ::fdatasync(fd) == 0 ? Status::Ok() : DiskError(path, "cannot write");
+}
+
+Expected<FileDescriptor> OpenToWrite(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+  if (fd < 0) return DiskError(path, "cannot open");
+  return FileDescriptor(fd);
+}
+
+std::string Print(const StoredFile& file) {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Field("filename", file.filename).Field("purpose", file.purpose);
+  json.Field("owner", file.owner).Field("created", file.created_unix_s).EndObject();
+  return text;
+}
+
+Expected<StoredFile> ReadMetadata(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document,
+                            JsonDocument::ParseFile(path, kMetadataBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
+  StoredFile file;
+  PENSTOCK_ASSIGN_OR_RETURN(file.filename, object.GetString("filename"));
+  PENSTOCK_ASSIGN_OR_RETURN(file.purpose, object.GetString("purpose"));
+  PENSTOCK_ASSIGN_OR_RETURN(file.owner, object.GetString("owner"));
+  PENSTOCK_ASSIGN_OR_RETURN(file.created_unix_s,
+                            object.GetInt("created", 0, std::numeric_limits<int64_t>::max()));
+  return file;
+}
+
+Status NotThere(const std::string& id) {
+  return Status::NotFound(fmt::format("there is no file '{:.100}'", id), "file_id");
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<FileStore>> FileStore::Open(const std::string& folder,
+                                                     uint64_t bytes_max) {
+  std::error_code error;
+  const std::string files = folder + "/files";
+  fs::create_directories(files, error);
+  if (error) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("cannot make the folder {}: {}", files, error.message()));
+  }
+  std::unique_ptr<FileStore> store(new FileStore(files, bytes_max));
+  PENSTOCK_RETURN_IF_ERROR(store->Load());
+  return store;
+}
+
+Status FileStore::Load() {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  if (error) return {StatusCode::kUnavailable, folder_ + ": " + error.message()};
+  for (const std::string& name : names) {
+    // What a crash has left.
+    if (name.starts_with(kPrefix) && name.ends_with(".part")) ::unlink(PathOf(name).c_str());
+    if (!IsStoredId(name, kPrefix)) continue;
+    auto file = ReadMetadata(PathOf(name) + ".json");
+    const uint64_t bytes = fs::file_size(PathOf(name), error);
+    if (!file.ok() || error) {
+      LogWarn("{} is left alone: {}", PathOf(name),
+              file.ok() ? error.message() : file.status().message());
+      continue;
+    }
+    file->id = name;
+    file->bytes = bytes;
+    bytes_ += bytes;
+    files_.emplace(name, *std::move(file));
+  }
+  return Status::Ok();
+}
+
+Status FileStore::CheckRoom(uint64_t bytes) const {
+  if (bytes > bytes_max_ || bytes_ > bytes_max_ - bytes) {
+    return {StatusCode::kPayloadTooLarge,
+            fmt::format("the files here have {} bytes, and these would be {} more; the limit is {} "
+                        "(--batch-folder-bytes). Delete some",
+                        bytes_, bytes, bytes_max_),
+            "file"};
+  }
+  if (files_.size() >= kFilesMax) {
+    return {StatusCode::kPayloadTooLarge,
+            fmt::format("there are {} files, the limit. Delete some", files_.size()), "file"};
+  }
+  return Status::Ok();
+}
+
+Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
+  file.id = NewStoredId(kPrefix);
+  file.created_unix_s = UnixSeconds();
+  file.filename.resize(std::min(file.filename.size(), kFilenameBytesMax));
+  file.bytes = content.size();
+  {
+    // Its bytes count from here on, so that two uploads do not share the last room.
+    const std::lock_guard lock(mutex_);
+    PENSTOCK_RETURN_IF_ERROR(CheckRoom(content.size()));
+    bytes_ += content.size();
+  }
+  const std::string path = PathOf(file.id);
+  Status written = WriteFileAtomically(path + ".json", Print(file));
+  if (written.ok()) written = WriteFileAtomically(path, content);
+  const std::lock_guard lock(mutex_);
+  if (!written.ok()) {
+    bytes_ -= content.size();
+    ::unlink(path.c_str());
+    ::unlink((path + ".json").c_str());
+    return written;
+  }
+  files_.emplace(file.id, file);
+  return file;
+}
+
+Status FileStore::Append(const std::string& id, std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(id);
+  if (found == files_.end()) return NotThere(id);
+  PENSTOCK_RETURN_IF_ERROR(CheckRoom(text.size()));
+  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenToWrite(PathOf(id), O_APPEND));
+  PENSTOCK_RETURN_IF_ERROR(WriteAll(file.get(), text, PathOf(id)));
+  found->second.bytes += text.size();
+  bytes_ += text.size();
+  return Status::Ok();
+}
+
+Status FileStore::Truncate(const std::string& id, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(id);
+  if (found == files_.end()) return NotThere(id);
+  if (bytes >= found->second.bytes) return Status::Ok();
+  if (::truncate(PathOf(id).c_str(), static_cast<off_t>(bytes)) != 0) {
+    return DiskError(PathOf(id), "cannot cut");
+  }
+  bytes_ -= found->second.bytes - bytes;
+  found->second.bytes = bytes;
+  return Status::Ok();
+}
+
+Expected<StoredFile> FileStore::Get(const std::string& id, const std::string& owner) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(id);
+  if (found == files_.end() || found->second.owner != owner) return NotThere(id);
+  return found->second;
+}
+
+std::vector<StoredFile> FileStore::List(const std::string& owner,
+                                        const std::string& purpose) const {
+  std::vector<StoredFile> list;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, file] : files_) {
+      if (file.owner == owner && (purpose.empty() || purpose == file.purpose)) list.push_back(file);
+    }
+  }
+  std::sort(list.begin(), list.end(), [](const StoredFile& a, const StoredFile& b) {
+    return std::tie(b.created_unix_s, a.id) < std::tie(a.created_unix_s, b.id);
+  });
+  return list;
+}
+
+Status FileStore::Remove(const std::string& id, const std::string& owner) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(id);
+  if (found == files_.end() || found->second.owner != owner) return NotThere(id);
+  if (::unlink(PathOf(id).c_str()) != 0 && errno != ENOENT) {
+    return DiskError(PathOf(id), "cannot delete");
+  }
+  ::unlink((PathOf(id) + ".json").c_str());
+  bytes_ -= found->second.bytes;
+  files_.erase(found);
+  return Status::Ok();
+}
+
+Expected<std::string> FileStore::Read(const std::string& id, const std::string& owner,
+                                      uint64_t bytes_max) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file, Get(id, owner));
+  if (file.bytes > bytes_max) {
+    return Status(StatusCode::kPayloadTooLarge,
+                  fmt::format("the file has {} bytes; the limit is {} (--max-response-bytes)",
+                              file.bytes, bytes_max));
+  }
+  return ReadRegularFile(PathOf(id), bytes_max);
+}
+
+std::string NewStoredId(std::string_view prefix) {
+  std::random_device random;
+  std::string id(prefix);
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", random());
+  return id;
+}
+
+bool IsStoredId(std::string_view id, std::string_view prefix) {
+  return id.size() == prefix.size() + 32 && id.starts_with(prefix) &&
+         std::all_of(id.begin() + static_cast<ptrdiff_t>(prefix.size()), id.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+Status WriteFileAtomically(const std::string& path, std::string_view text) {
+  const std::string part = path + ".part";
+  {
+    PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenToWrite(part, O_CREAT | O_TRUNC));
+    if (Status written = WriteAll(file.get(), text, part); !written.ok()) {
+      ::unlink(part.c_str());
+      return written;
+    }
+  }
+  return ::rename(part.c_str(), path.c_str()) == 0 ? Status::Ok()
+                                                   : DiskError(path, "cannot rename");
+}
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace penstock

@@ -1,0 +1,81 @@
+// FileStore: files that clients upload and batches write, in a folder with a bound of bytes.
+//
+//   DIR/files/<id>        the content
+//   DIR/files/<id>.json   what is known of it, written before the content may be found
+//
+// A file belongs to its owner (a hash of an API key; "" where no key is asked for): to others it is
+// not there. Any thread; calls block on the disk.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock {
+
+struct StoredFile {
+  std::string id;  // "file-" and 32 hexadecimal digits
+  std::string filename;
+  std::string purpose;
+  std::string owner;
+  uint64_t bytes = 0;
+  int64_t created_unix_s = 0;
+};
+
+class FileStore {
+ public:
+  static constexpr size_t kFilesMax = 10'000;
+
+  // Makes the folder where there is none, and finds the files of an earlier run. kUnavailable: it
+  // cannot be read or written.
+  static Expected<std::unique_ptr<FileStore>> Open(const std::string& folder, uint64_t bytes_max);
+
+  // Sets id and created_unix_s. kPayloadTooLarge: the folder would hold more than its bytes or
+  // files; kUnavailable: the disk.
+  Expected<StoredFile> Add(StoredFile file, std::string_view content);
+  // Adds to the end of a file, and has it on the disk. Errors: those of Add.
+  Status Append(const std::string& id, std::string_view text);
+  // Cuts a file to its first bytes.
+  Status Truncate(const std::string& id, uint64_t bytes);
+
+  // kNotFound: it is not there, or is another's.
+  Expected<StoredFile> Get(const std::string& id, const std::string& owner) const;
+  // The newest first. `purpose` "": any.
+  std::vector<StoredFile> List(const std::string& owner, const std::string& purpose) const;
+  Status Remove(const std::string& id, const std::string& owner);
+  // The whole content. kPayloadTooLarge: more than bytes_max.
+  Expected<std::string> Read(const std::string& id, const std::string& owner,
+                             uint64_t bytes_max) const;
+  // Of a file that exists.
+  std::string PathOf(const std::string& id) const { return folder_ + "/" + id; }
+
+ private:
+  FileStore(std::string folder, uint64_t bytes_max)
+      : folder_(std::move(folder)), bytes_max_(bytes_max) {}
+  Status Load();
+  Status CheckRoom(uint64_t bytes) const;  // under mutex_
+
+  const std::string folder_;
+  const uint64_t bytes_max_;
+  mutable std::mutex mutex_;
+  // All guarded by mutex_.
+  std::map<std::string, StoredFile> files_;
+  uint64_t bytes_ = 0;
+};
+
+// "batch_" or "file-" and 32 hexadecimal digits, drawn at random.
+std::string NewStoredId(std::string_view prefix);
+bool IsStoredId(std::string_view id, std::string_view prefix);
+
+// Replaces a file as a whole: whoever reads it, also after a crash, has the old or the new text.
+Status WriteFileAtomically(const std::string& path, std::string_view text);
+
+int64_t UnixSeconds();
+
+}  // namespace penstock

@@ -1,0 +1,135 @@
+// FileStore and BatchStore: what they keep, over a restart too, and what they refuse.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "jobs/batch_store.h"
+#include "jobs/file_store.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (fs::temp_directory_path() / ("penstock_jobs_" + std::to_string(getpid()))).string();
+    fs::remove_all(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<FileStore> Files(uint64_t bytes_max = 100) {
+    auto store = FileStore::Open(folder_, bytes_max);
+    EXPECT_TRUE(store.ok()) << store.status().ToString();
+    return *std::move(store);
+  }
+  std::unique_ptr<BatchStore> Batches() {
+    auto store = BatchStore::Open(folder_);
+    EXPECT_TRUE(store.ok()) << store.status().ToString();
+    return *std::move(store);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(StoreTest, FilesAreThereAfterARestart) {
+  std::string id;
+  {
+    const auto files = Files();
+    const auto file = files->Add({.filename = "a.jsonl", .purpose = "batch", .owner = "me"}, "abc");
+    ASSERT_TRUE(file.ok()) << file.status().ToString();
+    id = file->id;
+    EXPECT_TRUE(IsStoredId(id, "file-"));
+    ASSERT_TRUE(files->Append(id, "def\n").ok());
+  }
+  std::ofstream(folder_ + "/files/file-" + std::string(32, 'a')) << "no metadata";
+  const auto files = Files();
+  const auto file = files->Get(id, "me");
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(file->filename, "a.jsonl");
+  EXPECT_EQ(file->bytes, 7u);
+  EXPECT_EQ(*files->Read(id, "me", 100), "abcdef\n");
+  EXPECT_EQ(files->Read(id, "me", 6).code(), StatusCode::kPayloadTooLarge);
+  ASSERT_TRUE(files->Truncate(id, 2).ok());
+  EXPECT_EQ(*files->Read(id, "me", 100), "ab");
+  EXPECT_EQ(files->List("me", "").size(), 1u);
+  EXPECT_EQ(files->List("me", "fine-tune").size(), 0u);
+  ASSERT_TRUE(files->Remove(id, "me").ok());
+  EXPECT_EQ(files->Get(id, "me").code(), StatusCode::kNotFound);
+  EXPECT_FALSE(fs::exists(folder_ + "/files/" + id));
+}
+
+TEST_F(StoreTest, FilesOfOthersAreNotThere) {
+  const auto files = Files();
+  const std::string id = files->Add({.owner = "me"}, "abc")->id;
+  EXPECT_EQ(files->Get(id, "you").code(), StatusCode::kNotFound);
+  EXPECT_EQ(files->Read(id, "you", 100).code(), StatusCode::kNotFound);
+  EXPECT_EQ(files->Remove(id, "you").code(), StatusCode::kNotFound);
+  EXPECT_TRUE(files->List("you", "").empty());
+  EXPECT_EQ(files->Get("../../etc/passwd", "").code(), StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, TheFolderHasABound) {
+  const auto files = Files(10);
+  const std::string id = files->Add({}, "12345")->id;
+  EXPECT_EQ(files->Add({}, "123456").code(), StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(files->Append(id, "123456").code(), StatusCode::kPayloadTooLarge);
+  EXPECT_TRUE(files->Append(id, "12345").ok());
+  EXPECT_EQ(files->Add({}, "1").code(), StatusCode::kPayloadTooLarge);
+  ASSERT_TRUE(files->Remove(id, "").ok());
+  EXPECT_TRUE(files->Add({}, "1234567890").ok());
+  EXPECT_EQ(Files(5)->Add({}, "1").code(), StatusCode::kPayloadTooLarge);
+}
+
+TEST_F(StoreTest, BatchesAreThereAfterARestart) {
+  std::string id;
+  {
+    const auto batches = Batches();
+    Batch batch;
+    batch.owner = "me";
+    batch.endpoint = "/v1/embeddings";
+    batch.input_file_id = "file-1";
+    batch.metadata = R"({"a":"b"})";
+    id = batches->Add(batch)->id;
+    ASSERT_TRUE(batches
+                    ->Update(id, true,
+                             [](Batch* each) {
+                               each->status = BatchStatus::kFailed;
+                               each->failed = 7;
+                               each->lines = 3;
+                               each->errors = {{"code", "message", "param", 2}, {"c", "m", "", 0}};
+                             })
+                    .ok());
+  }
+  std::ofstream(folder_ + "/batches/batch_" + std::string(32, 'b') + ".json") << "{";
+  const auto batches = Batches();
+  const auto batch = batches->Get(id, "me");
+  ASSERT_TRUE(batch.ok());
+  EXPECT_EQ(batch->status, BatchStatus::kFailed);
+  EXPECT_EQ(batch->failed, 7);
+  EXPECT_EQ(batch->lines, 3);
+  EXPECT_EQ(batch->metadata, R"({"a":"b"})");
+  ASSERT_EQ(batch->errors.size(), 2u);
+  EXPECT_EQ(batch->errors[0].line, 2);
+  EXPECT_EQ(batch->errors[1].param, "");
+  EXPECT_EQ(batches->Get(id, "you").code(), StatusCode::kNotFound);
+  EXPECT_EQ(batches->List("me").size(), 1u);
+  EXPECT_EQ(batches->NextToRun().id, "");
+}
+
+TEST_F(StoreTest, TheOldestRunsNext) {
+  const auto batches = Batches();
+  const std::string first = batches->Add({})->id;
+  const std::string second = batches->Add({})->id;
+  (void)batches->Update(second, false, [](Batch* batch) { batch->created += 5; });
+  EXPECT_EQ(batches->NextToRun().id, first);
+  (void)batches->Update(first, false,
+                        [](Batch* batch) { batch->status = BatchStatus::kCancelled; });
+  EXPECT_EQ(batches->NextToRun().id, second);
+}
+
+}  // namespace
+}  // namespace penstock

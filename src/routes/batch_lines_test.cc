@@ -1,0 +1,106 @@
+#include "routes/batch_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "routes/query.h"
+
+namespace penstock {
+namespace {
+
+using testing::ElementsAre;
+
+const char* const kRoute = "/v1/embeddings";
+
+std::string Line(const std::string& id, const std::string& body = R"({"input":"a"})",
+                 const std::string& url = kRoute) {
+  return R"({"custom_id":")" + id + R"(","method":"POST","url":")" + url + R"(","body":)" + body +
+         "}";
+}
+
+class BatchFileTest : public testing::Test {
+ protected:
+  std::string Written(const std::string& text) {
+    std::ofstream(path_, std::ios::binary) << text;
+    return path_;
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  const std::string path_ =
+      std::filesystem::temp_directory_path() / ("penstock_lines_" + std::to_string(getpid()));
+};
+
+TEST(ParseBatchLine, TakesARequest) {
+  const auto line = ParseBatchLine(Line("x", R"({ "input": "a", "stream": false })"), kRoute);
+  ASSERT_TRUE(line.ok()) << line.status().ToString();
+  EXPECT_EQ(line->custom_id, "x");
+  EXPECT_EQ(line->body, R"({"input":"a","stream":false})");
+}
+
+TEST(ParseBatchLine, NamesWhatIsWrong) {
+  const auto field = [](const std::string& text) {
+    const auto line = ParseBatchLine(text, kRoute);
+    EXPECT_EQ(line.code(), StatusCode::kInvalidArgument) << text;
+    return line.status().field();
+  };
+  EXPECT_EQ(field("{"), "");
+  EXPECT_EQ(field("[]"), "");
+  EXPECT_EQ(field(R"({"method":"POST"})"), "custom_id");
+  EXPECT_EQ(field(R"({"custom_id":"a","method":"GET"})"), "method");
+  EXPECT_EQ(field(Line("a", "{}", "/v1/completions")), "url");
+  EXPECT_EQ(field(Line("a", "5")), "body");
+  EXPECT_EQ(field(Line("a", R"({"stream":true})")), "body.stream");
+}
+
+TEST_F(BatchFileTest, EveryFaultIsListed) {
+  int64_t lines = 0;
+  const auto errors = CheckBatchFile(
+      Written(Line("a") + "\n\n" + Line("a") + "\nno json\n" + Line("b", "1") + "\r\n" + Line("c")),
+      kRoute, &lines);
+  EXPECT_EQ(lines, 5);
+  ASSERT_EQ(errors.size(), 3u);
+  EXPECT_EQ(errors[0].code, "duplicate_custom_id");
+  EXPECT_EQ(errors[0].line, 3);
+  EXPECT_EQ(errors[1].line, 4);
+  EXPECT_EQ(errors[2].param, "body");
+  EXPECT_TRUE(CheckBatchFile(Written(Line("a") + "\n" + Line("b")), kRoute, &lines).empty());
+  EXPECT_EQ(CheckBatchFile(Written("\n"), kRoute, &lines).at(0).code, "empty_file");
+  std::string broken;
+  for (size_t i = 0; i < 2 * kBatchErrorsMax; ++i) broken += "x\n";
+  EXPECT_EQ(CheckBatchFile(Written(broken), kRoute, &lines).size(), kBatchErrorsMax);
+}
+
+TEST_F(BatchFileTest, AnswersAreFoundAgain) {
+  std::string text;
+  AppendBatchAnswer({7, "a\"b", ""}, 200, "r", R"({"x":1})", &text);
+  EXPECT_EQ(text, R"({"id":"batch_req_7","custom_id":"a\"b","response":{"status_code":200,)"
+                  R"("request_id":"r","body":{"x":1}},"error":null})"
+                  "\n");
+  AppendBatchError({12, "c", ""}, "code", "why", &text);
+  const uint64_t whole = text.size();
+  uint64_t bytes = 0;
+  // A line that a crash has cut is not there.
+  for (const char* const rest : {"", "{\"id\":\"batch_req_13\",\"cus", "{\"id\":\"batch_req_13"}) {
+    EXPECT_THAT(*ReadAnswered(Written(text + rest), &bytes), ElementsAre(7, 12));
+    EXPECT_EQ(bytes, whole);
+  }
+  EXPECT_THAT(*ReadAnswered(Written("other\n" + text), &bytes), ElementsAre());
+  EXPECT_EQ(bytes, 0u);
+}
+
+TEST(Query, FindsValues) {
+  const char* const target = "/v1/files?limit=5&after=file%2D1&limits=9&x";
+  EXPECT_EQ(QueryValue(target, "after"), "file-1");
+  EXPECT_EQ(QueryValue(target, "x"), "");
+  EXPECT_EQ(QueryValue("/v1/files", "after"), "");
+  EXPECT_EQ(*QueryInt(target, "limit", 20, 1, 100), 5);
+  EXPECT_EQ(*QueryInt(target, "order", 20, 1, 100), 20);
+  EXPECT_EQ(QueryInt(target, "limit", 20, 6, 100).status().field(), "limit");
+  EXPECT_EQ(QueryInt("/a?limit=5x", "limit", 20, 1, 100).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,439 @@
+#include "routes/batch_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "api/service.h"
+#include "common/exception_status.h"
+#include "common/log.h"
+#include "http/message.h"
+#include "routes/batch_lines.h"
+#include "routes/inner_call.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+constexpr const char* kEndpoints[] = {"/v1/embeddings", "/v1/chat/completions", "/v1/completions"};
+constexpr std::chrono::milliseconds kBackOffMin{100};
+constexpr std::chrono::milliseconds kBackOffMax{5000};
+// A model that does not come is an error of the line in the end: after about two minutes.
+constexpr int kUnavailableMax = 30;
+// How often the runner looks whether it is to end while it waits for answers.
+constexpr std::chrono::milliseconds kLookEvery{200};
+
+struct LineAnswer {
+  BatchLine line;
+  int tries = 0;
+  std::string request_id;
+  Exchange::Print print;
+};
+
+// Where answers go; outlives the runner where a request does.
+struct LineAnswers {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<LineAnswer> ready;  // guarded by mutex
+};
+
+}  // namespace
+
+// One batch while it runs.
+class BatchRunner::Run {
+ public:
+  Run(BatchRunner* runner, Batch batch, std::shared_ptr<CancelToken> cancel)
+      : runner_(runner), batch_(std::move(batch)), cancel_(std::move(cancel)) {
+    route_ = FindPostRoute(batch_.endpoint, &route_index_);
+  }
+
+  ~Run() { CancelAll(); }  // after a failure some are under way
+
+  // Whether it is over; else it goes on after a restart.
+  Expected<BatchStatus> Go() {
+    PENSTOCK_RETURN_IF_ERROR(FindAnswered());
+    input_.open(runner_->files_->PathOf(batch_.input_file_id), std::ios::binary);
+    if (!input_) return Status::NotFound("the input file is gone");
+    for (;;) {
+      // Both a client's cancel and the end of the server cancel what is under way.
+      if (cancel_->cancelled()) CancelAll();
+      const bool submits = !cancel_->cancelled() && !IsLate();
+      if (submits) PENSTOCK_RETURN_IF_ERROR(SubmitAll());
+      if (under_way_ == 0 && (!submits || (again_.empty() && at_end_))) break;
+      PENSTOCK_RETURN_IF_ERROR(TakeAnswers());
+    }
+    if (again_.empty() && at_end_ && !lost_) return BatchStatus::kCompleted;
+    if (runner_->IsStopping()) return BatchStatus::kInProgress;
+    if (cancel_->cancelled()) return BatchStatus::kCancelled;
+    PENSTOCK_RETURN_IF_ERROR(WriteLate());
+    return BatchStatus::kExpired;
+  }
+
+ private:
+  void CancelAll() {
+    for (const auto& [number, token] : tokens_) token->Cancel();
+  }
+  bool IsLate() const { return UnixSeconds() >= batch_.expires; }
+
+  // Lines with an answer, of an earlier run.
+  Status FindAnswered() {
+    done_.resize(static_cast<size_t>(BatchRunner::kLinesMax) + 1);
+    int64_t counts[2] = {0, 0};
+    for (const int which : {0, 1}) {
+      const std::string& id = which == 0 ? batch_.output_file_id : batch_.error_file_id;
+      uint64_t bytes = 0;
+      PENSTOCK_ASSIGN_OR_RETURN(const auto numbers,
+                                ReadAnswered(runner_->files_->PathOf(id), &bytes));
+      PENSTOCK_RETURN_IF_ERROR(runner_->files_->Truncate(id, bytes));
+      for (const int64_t number : numbers) {
+        if (number > 0 && number < static_cast<int64_t>(done_.size())) {
+          done_[static_cast<size_t>(number)] = true;
+        }
+      }
+      counts[which] = static_cast<int64_t>(numbers.size());
+    }
+    return runner_->batches_
+        ->Update(batch_.id, false,
+                 [&](Batch* batch) {
+                   batch->lines_completed = counts[0];
+                   batch->lines_failed = counts[1];
+                 })
+        .status();
+  }
+
+  Status Count(int64_t completed, int64_t failed) {
+    return runner_->batches_
+        ->Update(batch_.id, false,
+                 [&](Batch* batch) {
+                   batch->lines_completed += completed;
+                   batch->lines_failed += failed;
+                 })
+        .status();
+  }
+
+  // The next line without an answer; none at the end.
+  Expected<std::optional<LineAnswer>> ReadNext() {
+    std::string text;
+    while (std::getline(input_, text)) {
+      if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+      ++number_;
+      if (number_ < static_cast<int64_t>(done_.size()) && done_[static_cast<size_t>(number_)]) {
+        continue;
+      }
+      LineAnswer answer;
+      PENSTOCK_ASSIGN_OR_RETURN(answer.line, ParseBatchLine(text, batch_.endpoint));
+      answer.line.number = number_;
+      return std::optional<LineAnswer>(std::move(answer));
+    }
+    at_end_ = true;
+    return std::optional<LineAnswer>();
+  }
+
+  Status SubmitAll() {
+    while (under_way_ < BatchRunner::kUnderWay) {
+      if (!again_.empty() && again_.front().first <= Clock::now()) {
+        LineAnswer answer = std::move(again_.front().second);
+        again_.pop_front();
+        Submit(std::move(answer));
+        continue;
+      }
+      // While the server says that it is full, nothing more is added.
+      if (!again_.empty()) return Status::Ok();
+      if (at_end_) return Status::Ok();
+      PENSTOCK_ASSIGN_OR_RETURN(auto next, ReadNext());
+      if (next) Submit(*std::move(next));
+    }
+    return Status::Ok();
+  }
+
+  void Submit(LineAnswer answer) {
+    auto request = std::make_shared<HttpRequest>();
+    request->method = "POST";
+    request->target = request->path = batch_.endpoint;
+    request->id = NewRequestId();
+    request->remote = "batch";
+    request->route = route_index_;
+    request->begin = Clock::now();
+    request->context.priority = Priority::kBulk;
+    // Of its own: a request that fails on its way cancels itself by it.
+    request->context.cancel = tokens_[answer.line.number] = std::make_shared<CancelToken>();
+    request->context.client = std::hash<std::string>()(batch_.owner);
+    request->context.memory = runner_->service_->NewRequestMemory(Priority::kBulk);
+    std::string body = answer.line.body;
+    request->body_bytes = body.size();
+    answer.request_id = request->id;
+    ++answer.tries;
+    ++under_way_;
+    const auto line = std::make_shared<LineAnswer>(std::move(answer));
+    const auto done = [answers = answers_, line](Exchange::Print print) {
+      line->print = std::move(print);
+      const std::lock_guard lock(answers->mutex);
+      answers->ready.push_back(std::move(*line));
+      answers->changed.notify_one();
+    };
+    const Status taken = request->context.memory->Take(static_cast<int64_t>(body.size()));
+    if (!taken.ok()) {
+      return done([taken, error_body = route_->error_body, id = request->id] {
+        return PrintError(error_body, taken, id);
+      });
+    }
+    CallInner({runner_->service_, runner_->metrics_, &runner_->options_}, route_, request,
+              std::move(body), done);
+  }
+
+  // Waits for answers, or for the time to look again.
+  Status TakeAnswers() {
+    std::vector<LineAnswer> ready;
+    {
+      std::unique_lock lock(answers_->mutex);
+      auto until = Clock::now() + kLookEvery;
+      if (!again_.empty()) until = std::min(until, again_.front().first);
+      answers_->changed.wait_until(lock, until, [this] { return !answers_->ready.empty(); });
+      ready.swap(answers_->ready);
+    }
+    std::string outputs, errors;
+    int64_t completed = 0, failed = 0;
+    for (LineAnswer& answer : ready) {
+      --under_way_;
+      tokens_.erase(answer.line.number);
+      HttpResponse response = PrintOf(answer);
+      if (Repeats(response.status, answer)) continue;
+      const bool good = response.status < 400;
+      // An answer is on one line; what a printer put between values does not matter.
+      std::replace(response.body.begin(), response.body.end(), '\n', ' ');
+      AppendBatchAnswer(answer.line, response.status, answer.request_id, response.body,
+                        good ? &outputs : &errors);
+      ++(good ? completed : failed);
+    }
+    if (!outputs.empty()) {
+      PENSTOCK_RETURN_IF_ERROR(runner_->files_->Append(batch_.output_file_id, outputs));
+    }
+    if (!errors.empty()) {
+      PENSTOCK_RETURN_IF_ERROR(runner_->files_->Append(batch_.error_file_id, errors));
+    }
+    return Count(completed, failed);
+  }
+
+  HttpResponse PrintOf(const LineAnswer& answer) const {
+    try {
+      if (answer.print) return answer.print();
+      return PrintError(route_->error_body, Status::Internal("the request was lost"),
+                        answer.request_id);
+    } catch (...) {
+      return PrintError(route_->error_body, ExceptionStatus(), answer.request_id);
+    }
+  }
+
+  // A line that is to come back, or that was cancelled with the runner, has no answer yet.
+  bool Repeats(int status, LineAnswer& answer) {
+    if (status == 499) lost_ = true;
+    if (status == 499) return true;
+    if (status == 503 && answer.tries >= kUnavailableMax) return false;
+    if (status != 429 && status != 503) return false;
+    const auto wait = std::min(kBackOffMin * (1 << std::min(answer.tries - 1, 6)), kBackOffMax);
+    again_.emplace_back(Clock::now() + wait, std::move(answer));
+    return true;
+  }
+
+  // Of lines that were not run in time.
+  Status WriteLate() {
+    std::string errors;
+    int64_t failed = 0;
+    const auto write = [&](const BatchLine& line) {
+      ++failed;
+      AppendBatchError(line, "batch_expired", "the batch was not finished within 24 hours",
+                       &errors);
+    };
+    for (const auto& [when, answer] : again_) write(answer.line);
+    while (!at_end_) {
+      PENSTOCK_ASSIGN_OR_RETURN(const auto next, ReadNext());
+      if (next) write(next->line);
+    }
+    PENSTOCK_RETURN_IF_ERROR(runner_->files_->Append(batch_.error_file_id, errors));
+    return Count(0, failed);
+  }
+
+  BatchRunner* const runner_;
+  const Batch batch_;
+  const std::shared_ptr<CancelToken> cancel_;
+  const Route* route_ = nullptr;
+  int32_t route_index_ = -1;
+  const std::shared_ptr<LineAnswers> answers_ = std::make_shared<LineAnswers>();
+  std::ifstream input_;
+  std::vector<bool> done_;  // by number of the line
+  int64_t number_ = 0;      // of the last line read
+  bool at_end_ = false;
+  std::deque<std::pair<Clock::time_point, LineAnswer>> again_;  // lines that come back, with when
+  size_t under_way_ = 0;
+  std::map<int64_t, std::shared_ptr<CancelToken>> tokens_;  // of these, by number of the line
+  bool lost_ = false;                                       // a line was cancelled
+};
+
+BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options)
+    : service_(service), metrics_(metrics), options_(options) {}
+
+Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metrics* metrics,
+                                                          const ServerOptions& options) {
+  std::unique_ptr<BatchRunner> runner(new BatchRunner(service, metrics, options));
+  PENSTOCK_ASSIGN_OR_RETURN(runner->files_,
+                            FileStore::Open(options.batch_folder, options.batch_folder_bytes));
+  PENSTOCK_ASSIGN_OR_RETURN(runner->batches_, BatchStore::Open(options.batch_folder));
+  runner->thread_ = std::thread([raw = runner.get()] { raw->Loop(); });
+  return runner;
+}
+
+BatchRunner::~BatchRunner() { Stop(); }
+
+void BatchRunner::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (cancel_ != nullptr) cancel_->Cancel();
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool BatchRunner::Takes(const std::string& endpoint) {
+  return std::find(std::begin(kEndpoints), std::end(kEndpoints), endpoint) != std::end(kEndpoints);
+}
+
+Expected<Batch> BatchRunner::Submit(Batch batch) {
+  PENSTOCK_RETURN_IF_ERROR(files_->Get(batch.input_file_id, batch.owner).status());
+  batch.expires = UnixSeconds() + kWindowS;
+  PENSTOCK_ASSIGN_OR_RETURN(Batch added, batches_->Add(std::move(batch)));
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+  return added;
+}
+
+Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& owner) {
+  PENSTOCK_RETURN_IF_ERROR(batches_->Get(id, owner).status());
+  const std::lock_guard lock(mutex_);
+  const bool runs = running_ == id;
+  auto batch = batches_->Update(id, true, [&](Batch* each) {
+    if (IsOver(each->status)) return;
+    each->cancelling = UnixSeconds();
+    each->status = BatchStatus::kCancelling;
+    if (runs) return;
+    each->cancelled = each->cancelling;
+    each->status = BatchStatus::kCancelled;
+  });
+  if (runs && cancel_ != nullptr) cancel_->Cancel();
+  return batch;
+}
+
+bool BatchRunner::IsStopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+// Checks the input, and makes the files of results. Its status is kFailed where the input is at
+// fault.
+Expected<Batch> BatchRunner::Begin(const Batch& batch) {
+  int64_t lines = 0;
+  std::vector<BatchError> errors =
+      CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines);
+  std::string ids[2];
+  for (const int which : {0, 1}) {
+    if (!errors.empty()) break;
+    StoredFile file;
+    file.filename = batch.id + (which == 0 ? "_output.jsonl" : "_error.jsonl");
+    file.purpose = "batch_output";
+    file.owner = batch.owner;
+    PENSTOCK_ASSIGN_OR_RETURN(file, files_->Add(std::move(file), ""));
+    ids[which] = file.id;
+  }
+  return batches_->Update(batch.id, true, [&](Batch* each) {
+    each->lines = lines;
+    if (!errors.empty()) {
+      each->status = BatchStatus::kFailed;
+      each->failed = UnixSeconds();
+      each->errors = std::move(errors);
+      return;
+    }
+    each->output_file_id = ids[0];
+    each->error_file_id = ids[1];
+    each->in_progress = UnixSeconds();
+    // It may have been cancelled meanwhile.
+    if (each->status == BatchStatus::kValidating) each->status = BatchStatus::kInProgress;
+  });
+}
+
+// Files without a line are of no use.
+Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
+  std::string ids[2] = {batch.output_file_id, batch.error_file_id};
+  for (std::string& id : ids) {
+    const auto file = files_->Get(id, batch.owner);
+    if (!file.ok() || file->bytes > 0) continue;
+    PENSTOCK_RETURN_IF_ERROR(files_->Remove(id, batch.owner));
+    id.clear();
+  }
+  return batches_
+      ->Update(batch.id, true,
+               [&](Batch* each) {
+                 each->output_file_id = ids[0];
+                 each->error_file_id = ids[1];
+                 each->status = outcome;
+                 const int64_t now = UnixSeconds();
+                 if (outcome == BatchStatus::kCompleted) each->completed = now;
+                 if (outcome == BatchStatus::kCancelled) each->cancelled = now;
+                 if (outcome == BatchStatus::kExpired) each->expired = now;
+               })
+      .status();
+}
+
+Status BatchRunner::RunOne(Batch batch) {
+  if (batch.status == BatchStatus::kValidating) {
+    PENSTOCK_ASSIGN_OR_RETURN(batch, Begin(batch));
+    if (IsOver(batch.status)) return Status::Ok();
+  }
+  std::shared_ptr<CancelToken> cancel;
+  {
+    const std::lock_guard lock(mutex_);
+    cancel = cancel_;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, Run(this, batch, cancel).Go());
+  if (!IsOver(outcome)) return Status::Ok();  // the server ends
+  return Finish(batch, outcome);
+}
+
+void BatchRunner::Loop() {
+  for (;;) {
+    Batch next;
+    {
+      std::unique_lock lock(mutex_);
+      running_.clear();
+      changed_.wait(lock, [&] {
+        if (!stopping_) next = batches_->NextToRun();
+        return stopping_ || !next.id.empty();
+      });
+      if (stopping_) return;
+      running_ = next.id;
+      cancel_ = std::make_shared<CancelToken>();
+      if (next.status == BatchStatus::kCancelling) cancel_->Cancel();
+    }
+    Status status;
+    try {
+      status = RunOne(next);
+    } catch (...) {
+      status = ExceptionStatus();
+    }
+    if (status.ok()) continue;
+    LogError("batch {} failed: {}", next.id, status.message());
+    // On the disk too, if it can be: else it is run again after a restart.
+    const auto failed = batches_->Update(next.id, true, [&](Batch* batch) {
+      batch->status = BatchStatus::kFailed;
+      batch->failed = UnixSeconds();
+      batch->errors = {{"server_error", status.message(), "", 0}};
+    });
+    if (!failed.ok()) LogError("batch {}: {}", next.id, failed.status().message());
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,83 @@
+// BatchRunner: runs batches (OpenAI's /v1/batches), a line of a file as one request to a route,
+// with the route's own handler and as bulk work.
+//
+//   thread of the runner: reads the file, line after line; at most kUnderWay requests at once
+//   model, workers        answer them
+//   thread of the runner: prints the answers and adds them to the output and error files
+//
+// Batches run one after the other, the oldest first. A restart goes on where the files stop: lines
+// that have an answer are not run again. Lines that are told to come back (429, 503) are.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "common/status.h"
+#include "http/server_options.h"
+#include "jobs/batch_store.h"
+#include "jobs/file_store.h"
+
+namespace penstock {
+
+class CancelToken;
+class Metrics;
+class Service;
+
+class BatchRunner {
+ public:
+  static constexpr size_t kUnderWay = 16;
+  static constexpr int64_t kLinesMax = 50'000;
+  static constexpr size_t kCustomIdBytesMax = 512;
+  static constexpr int64_t kWindowS = 24 * 3600;  // then what is left is not run
+
+  // Opens options.batch_folder and begins with what is there. Service and metrics must outlive it.
+  // kUnavailable: the folder cannot be used.
+  static Expected<std::unique_ptr<BatchRunner>> Start(Service* service, Metrics* metrics,
+                                                      const ServerOptions& options);
+  // As Stop.
+  ~BatchRunner();
+  BatchRunner(const BatchRunner&) = delete;
+  BatchRunner& operator=(const BatchRunner&) = delete;
+
+  // Cancels the requests under way and ends the thread. What they were is run after a restart.
+  void Stop();
+
+  FileStore& files() { return *files_; }
+  const BatchStore& batches() const { return *batches_; }
+  // Whether lines may name that route.
+  static bool Takes(const std::string& endpoint);
+  // `batch`: owner, endpoint, input_file_id and metadata. Errors: those of BatchStore::Add;
+  // kNotFound: no such file.
+  Expected<Batch> Submit(Batch batch);
+  // One that is running ends soon, with what it has. Over already: it stays as it is.
+  Expected<Batch> Cancel(const std::string& id, const std::string& owner);
+
+ private:
+  class Run;
+  BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options);
+  void Loop();
+  Status RunOne(Batch batch);
+  Expected<Batch> Begin(const Batch& batch);
+  Status Finish(const Batch& batch, BatchStatus outcome);
+  bool IsStopping();
+
+  Service* const service_;
+  Metrics* const metrics_;
+  const ServerOptions options_;
+  std::unique_ptr<FileStore> files_;
+  std::unique_ptr<BatchStore> batches_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // All guarded by mutex_.
+  bool stopping_ = false;
+  std::string running_;                  // id; "": none
+  std::shared_ptr<CancelToken> cancel_;  // of the one that is running
+  std::thread thread_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,236 @@
+#include "routes/cohere.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "routes/chat_messages.h"
+#include "routes/fields.h"
+#include "routes/sampling_fields.h"
+
+namespace penstock {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+
+constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+constexpr size_t kTypesMax = 6;
+
+constexpr RefusedField kEmbedRefused[] = {
+    {"images", "the models here read text"},
+    {"image", "the models here read text"},
+    {"max_tokens", "a text is cut at the model's own limit"},
+};
+constexpr RefusedField kChatRefused[] = {
+    {"documents", "put them into a message"},
+    {"response_format", "the form of a text is not enforced yet"},
+    {"strict_tools", "calls cannot be enforced"},
+    {"tool_choice", "calls cannot be enforced"},
+    {"connectors", ""},
+};
+
+Status Wrong(const std::string& path, const std::string& what) {
+  return Status::InvalidArgument("'" + path + "' " + what, path);
+}
+
+// The text of inputs[i]: parts of type "text" alone.
+Expected<std::string> TextOf(element input, const std::string& path) {
+  simdjson::dom::object members;
+  if (input.get(members) != simdjson::SUCCESS) return Wrong(path, "must be an object");
+  PENSTOCK_ASSIGN_OR_RETURN(const array parts, JsonObject(members, path).GetArray("content"));
+  std::string text;
+  size_t index = 0;
+  for (const element part : parts) {
+    const std::string at = path + ".content[" + std::to_string(index++) + "]";
+    if (part.get(members) != simdjson::SUCCESS) return Wrong(at, "must be an object");
+    const JsonObject object(members, at);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(object, "type"));
+    if (type != "text") {
+      return Wrong(at + ".type", "must be \"text\": the models here read text");
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string piece, object.GetString("text"));
+    text += (index > 1 ? "\n" : "") + piece;
+  }
+  return text;
+}
+
+Status ParseTexts(const JsonObject& object, const ServiceOptions& limits, CohereEmbedCall* call) {
+  std::vector<std::string> texts;
+  const char* field = "texts";
+  if (object.Has("inputs")) {
+    if (object.Has("texts")) return Wrong("inputs", "and 'texts' exclude each other");
+    field = "inputs";
+    PENSTOCK_ASSIGN_OR_RETURN(const array items, object.GetArray("inputs"));
+    PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, "inputs", limits));
+    for (const element item : items) {
+      PENSTOCK_ASSIGN_OR_RETURN(std::string text,
+                                TextOf(item, "inputs[" + std::to_string(texts.size()) + "]"));
+      texts.push_back(std::move(text));
+    }
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(texts, ParseStrings(object, "texts", limits));
+  }
+  for (std::string& text : texts) call->request.inputs.push_back({.text = std::move(text)});
+  call->names = {{"inputs", field}, {"dimensions", "output_dimension"}};
+  return Status::Ok();
+}
+
+Status ParseTypes(const JsonObject& object, int version, std::vector<EmbeddingFormat>* types) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto names,
+                            object.GetStringsOrEmpty("embedding_types", kTypesMax));
+  EmbeddingFormat format;
+  PENSTOCK_RETURN_IF_ERROR(ParseQuantizeRange(object, &format.range));
+  for (const std::string& name : names) {
+    EmbeddingFormat one = format;
+    one.base64 = name == "base64";
+    if (!one.base64 && !ParseEmbeddingType(name, &one.type)) {
+      return Wrong("embedding_types",
+                   "must hold \"float\", \"int8\", \"uint8\", \"binary\", \"ubinary\" or "
+                   "\"base64\", has \"" +
+                       name.substr(0, 40) + "\"");
+    }
+    const bool twice = std::any_of(types->begin(), types->end(), [&](const EmbeddingFormat& other) {
+      return other.type == one.type && other.base64 == one.base64;
+    });
+    if (!twice) types->push_back(one);
+  }
+  if (types->empty() && version == 2) types->push_back(format);
+  return Status::Ok();
+}
+
+// {"type": "enabled" | "disabled"}
+Status ParseThinking(const JsonObject& object, ChatPrompt* chat) {
+  if (!object.Has("thinking")) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject thinking, object.GetObject("thinking"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(thinking, "type"));
+  if (type != "enabled" && type != "disabled") {
+    return Wrong("thinking.type", "must be \"enabled\" or \"disabled\"");
+  }
+  if (thinking.Has("token_budget")) return Wrong("thinking.token_budget", "is not supported");
+  chat->kwargs.Set("enable_thinking", type == "enabled");
+  return Status::Ok();
+}
+
+// Cohere's names in messages, as chat templates have them: what the model planned before its calls
+// is the message's content.
+void FitMessages(JsonValue* messages) {
+  for (JsonValue& message : *messages->array()) {
+    const JsonValue* const plan = message.Find("tool_plan");
+    const JsonValue* const content = message.Find("content");
+    if (plan == nullptr || plan->string() == nullptr) continue;
+    if (content == nullptr || content->string() == nullptr || content->string()->empty()) {
+      message.Set("content", *plan->string());
+    }
+  }
+}
+
+Status ParseCohereSampling(const JsonObject& object, SamplingRequest* sampling) {
+  PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, sampling));
+  PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "p", &sampling->top_p));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto top_k, GetOptionalInt(object, "k", 0, kIntMax));
+  if (top_k) sampling->top_k = top_k;
+  SamplingOptions& options = sampling->options;
+  PENSTOCK_RETURN_IF_ERROR(ParseStop(object, "stop_sequences", &options.stop));
+  PENSTOCK_ASSIGN_OR_RETURN(options.max_tokens, GetOptionalInt(object, "max_tokens", 1, kIntMax));
+  PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
+  return Status::Ok();
+}
+
+void WriteMeta(const EmbedResponse& response, int version, JsonWriter* json) {
+  json->Key("meta").BeginObject().Key("api_version").BeginObject();
+  json->Field("version", std::to_string(version)).EndObject();
+  json->Key("billed_units").BeginObject();
+  json->Field("input_tokens", response.usage.prompt_tokens).EndObject().EndObject();
+}
+
+}  // namespace
+
+Expected<CohereEmbedCall> ParseCohereEmbed(const JsonObject& object, int version,
+                                           const ServiceOptions& limits) {
+  CohereEmbedCall call;
+  EmbedRequest& request = call.request;
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kEmbedRefused));
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
+  PENSTOCK_RETURN_IF_ERROR(ParseTexts(object, limits, &call));
+  PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
+  if (!request.text.truncate) request.text.truncate = true;  // Cohere's default, "END"
+  PENSTOCK_ASSIGN_OR_RETURN(request.dimensions,
+                            GetOptionalInt(object, "output_dimension", 1, 1 << 20));
+  PENSTOCK_RETURN_IF_ERROR(ParseTypes(object, version, &call.types));
+  for (const EmbeddingFormat& type : call.types) {
+    request.printed_value_bytes += PrintedNumberBytes(type);
+  }
+  return call;
+}
+
+std::string PrintCohereEmbed(const EmbedResponse& response,
+                             const std::vector<EmbeddingFormat>& types,
+                             const std::vector<std::string>& texts, std::string_view id,
+                             int version) {
+  const auto dimensions = static_cast<size_t>(response.dimensions);
+  std::string out;
+  JsonWriter json(&out);
+  const auto write_all = [&](EmbeddingWriter* writer) {
+    json.BeginArray();
+    for (size_t at = 0; at < response.values.size(); at += dimensions) {
+      writer->Write(std::span(response.values).subspan(at, dimensions), &json, &out);
+    }
+    json.EndArray();
+  };
+  json.BeginObject().Field("id", id);
+  json.Field("response_type", types.empty() ? "embeddings_floats" : "embeddings_by_type");
+  std::vector<EmbeddingWriter> writers(types.begin(), types.end());
+  json.Key("embeddings");
+  if (types.empty()) {
+    EmbeddingWriter floats{EmbeddingFormat()};
+    write_all(&floats);
+  } else {
+    json.BeginObject();
+    for (size_t i = 0; i < types.size(); ++i) {
+      json.Key(types[i].base64 ? "base64" : EmbeddingTypeName(types[i].type));
+      write_all(&writers[i]);
+    }
+    json.EndObject();
+  }
+  json.Key("texts").BeginArray();
+  for (const std::string& text : texts) json.String(text);
+  json.EndArray();
+  WriteMeta(response, version, &json);
+  // Of int8 and uint8 alike.
+  const auto ranged = std::find_if(types.begin(), types.end(), [](const EmbeddingFormat& type) {
+    return type.type == EmbeddingType::kInt8 || type.type == EmbeddingType::kUint8;
+  });
+  if (ranged != types.end()) writers[static_cast<size_t>(ranged - types.begin())].WriteRange(&json);
+  WriteTruncation(response.truncation, &json);
+  json.EndObject();
+  return out;
+}
+
+Expected<TextCall> ParseCohereChat(const JsonObject& object) {
+  TextCall call;
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kChatRefused));
+  TextRequest& request = call.request;
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
+  PENSTOCK_ASSIGN_OR_RETURN(request.keep_alive, GetKeepAlive(object));
+  PENSTOCK_ASSIGN_OR_RETURN(call.stream, object.GetBoolOr("stream", false));
+  request.streams = call.stream;
+  request.parses_reply = true;
+  PENSTOCK_RETURN_IF_ERROR(ParseCohereSampling(object, &request.sampling));
+  call.names = {{"top_p", "p"}, {"top_k", "k"}, {"stop", "stop_sequences"}};
+  PENSTOCK_RETURN_IF_ERROR(WithWireNames(CheckSampling(request.sampling), call.names));
+  ChatPrompt chat;
+  PENSTOCK_ASSIGN_OR_RETURN(chat.messages, ReadMessages(object));
+  FitMessages(&chat.messages);
+  std::vector<ReplyTool> tools;
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &chat.tools, &tools));
+  if (!tools.empty()) request.tools = std::make_shared<const ToolSet>(std::move(tools));
+  PENSTOCK_RETURN_IF_ERROR(ParseThinking(object, &chat));
+  GeneratePrompt prompt;
+  prompt.field = "messages";
+  prompt.value = std::move(chat);
+  request.prompts.push_back(std::move(prompt));
+  return call;
+}
+
+}  // namespace penstock

@@ -1,0 +1,69 @@
+#include "routes/inner_call.h"
+
+#include <atomic>
+#include <utility>
+
+#include "common/exception_status.h"
+#include "http/stream.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+class NoWake final : public StreamWake {
+  void Wake() noexcept override {}
+};
+
+class InnerExchange final : public Exchange {
+ public:
+  explicit InnerExchange(std::function<void(Print)> done) : done_(std::move(done)) {}
+
+  void Post(Print print) noexcept override {
+    if (posted_.exchange(true)) return;
+    RunGuarded("inner request", [&] { done_(std::move(print)); });
+  }
+
+  std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) override {
+    (void)head;
+    Post([] { return HttpResponse{.status = 500, .body = R"({"error":"a stream was begun"})"}; });
+    // Nobody takes what is written.
+    auto buffer = std::make_shared<StreamBuffer>(HttpResponse(), false, 1, std::move(ready));
+    buffer->Leave();
+    return std::make_unique<Stream>(std::move(buffer), std::make_shared<NoWake>());
+  }
+
+ private:
+  const std::function<void(Print)> done_;
+  std::atomic<bool> posted_{false};
+};
+
+}  // namespace
+
+const Route* FindPostRoute(const std::string& path, int32_t* index) {
+  const std::vector<Route>& routes = AllRoutes();
+  for (size_t i = 0; i < routes.size(); ++i) {
+    if (path != routes[i].path || std::string_view(routes[i].method) != "POST") continue;
+    *index = static_cast<int32_t>(i);
+    return &routes[i];
+  }
+  return nullptr;
+}
+
+void CallInner(const InnerParts& parts, const Route* route,
+               std::shared_ptr<const HttpRequest> request, std::string body,
+               std::function<void(Exchange::Print)> done) {
+  const RouteCall inner{parts.service,
+                        parts.metrics,
+                        parts.options,
+                        route,
+                        std::move(request),
+                        std::move(body),
+                        Responder(std::make_shared<InnerExchange>(std::move(done)))};
+  try {
+    route->handle(inner);
+  } catch (...) {
+    inner.Fail(ExceptionStatus());
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,35 @@
+// Requests that a server makes of its own routes: a line of a batch, an instance of a request to
+// Vertex AI's route.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "http/message.h"
+
+namespace penstock {
+
+class Metrics;
+class Service;
+struct Route;
+struct ServerOptions;
+
+// The row that answers POST to exactly this path; null: none. *index: its place in the table.
+const Route* FindPostRoute(const std::string& path, int32_t* index);
+
+// What every call of a handler has.
+struct InnerParts {
+  Service* service;
+  Metrics* metrics;
+  const ServerOptions* options;
+};
+
+// Has the handler of `route` answer `body`. `done` gets the answer, once, from any thread and not
+// for long work; an empty Print: the request was lost. A stream is answered with an error: the
+// caller refuses requests for one.
+void CallInner(const InnerParts& parts, const Route* route,
+               std::shared_ptr<const HttpRequest> request, std::string body,
+               std::function<void(Exchange::Print)> done);
+
+}  // namespace penstock

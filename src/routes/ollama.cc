@@ -1,0 +1,256 @@
+#include "routes/ollama.h"
+
+#include <limits>
+#include <utility>
+
+#include "routes/chat_messages.h"
+#include "routes/fields.h"
+#include "routes/sampling_fields.h"
+
+namespace penstock {
+namespace {
+
+constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
+constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+
+constexpr RefusedField kRefused[] = {
+    {"format", "the form of a text is not enforced yet"},
+    {"adapters", ""},
+};
+constexpr RefusedField kGenerateRefused[] = {
+    {"suffix", "text is not filled in between two others"},
+    {"images", "the models here read text"},
+    {"context", "send the conversation to /api/chat"},
+    {"template", "the model's own is used; `raw` takes a prompt that is rendered already"},
+    {"width", "the models here write text"},
+    {"height", "the models here write text"},
+    {"steps", "the models here write text"},
+};
+constexpr RefusedField kOptionsRefused[] = {{"mirostat", ""}};
+// Which of a setting's values means that it is off.
+constexpr std::pair<const char*, float> kOffAt[] = {{"typical_p", 1}, {"tfs_z", 1}};
+
+Status ParseOptions(const JsonObject& object, TextRequest* request) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject options, object.GetObjectOrEmpty("options"));
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(options, kOptionsRefused));
+  SamplingRequest& sampling = request->sampling;
+  for (const auto& [key, off] : kOffAt) {
+    std::optional<float> number;
+    PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(options, key, &number));
+    if (number.value_or(off) == off) continue;
+    return Status::InvalidArgument("'" + options.PathOf(key) + "' is not supported, unless it is 1",
+                                   options.PathOf(key));
+  }
+  PENSTOCK_RETURN_IF_ERROR(ParseSampling(options, &sampling));
+  PENSTOCK_RETURN_IF_ERROR(
+      ParseOptionalNumber(options, "repeat_penalty", &sampling.repetition_penalty));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto window,
+                            GetOptionalInt(options, "repeat_last_n", -1, kIntMax));
+  sampling.options.repetition_window = window.value_or(-1);
+  // Ollama generates until the context is full where there is more to come; 0 and below are no
+  // limit.
+  PENSTOCK_ASSIGN_OR_RETURN(const auto most,
+                            GetOptionalInt(options, "num_predict", kIntMin, kIntMax));
+  if (most.value_or(0) > 0) request->max_tokens_default = most;
+  return Status::Ok();
+}
+
+// think: true, false, or how hard.
+Status ParseThink(const JsonObject& object, ChatPrompt* chat) {
+  const auto think = object.Find("think");
+  if (!think) return Status::Ok();
+  bool truth = false;
+  if (think->get(truth) != simdjson::SUCCESS) {
+    if (!think->is_string()) {
+      return Status::InvalidArgument(
+          std::string("'think' must be true, false or a string, is ") + JsonTypeName(*think),
+          "think");
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string effort, GetName(object, "think"));
+    chat->kwargs.Set("reasoning_effort", effort);
+    truth = true;
+  }
+  chat->kwargs.Set("enable_thinking", truth);
+  return Status::Ok();
+}
+
+// What both routes for text have.
+Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  TextRequest& request = call->request;
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, OllamaModelOf(object));
+  PENSTOCK_ASSIGN_OR_RETURN(request.keep_alive, GetKeepAlive(object));
+  PENSTOCK_ASSIGN_OR_RETURN(call->stream, object.GetBoolOr("stream", true));
+  request.streams = call->stream;
+  request.whole_calls = true;
+  PENSTOCK_RETURN_IF_ERROR(ParseOptions(object, &request));
+  SamplingOptions& options = request.sampling.options;
+  PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto top,
+                            GetOptionalInt(object, "top_logprobs", 0, kTopLogprobsMax));
+  if (options.logprobs) options.top_logprobs = top.value_or(0);
+  call->names = {{"max_tokens", "options.num_predict"},
+                 {"temperature", "options.temperature"},
+                 {"repetition_penalty", "options.repeat_penalty"}};
+  return WithWireNames(CheckSampling(request.sampling), call->names);
+}
+
+// Names of Ollama's messages, as chat templates have them. Images are refused.
+Status FitMessages(JsonValue* messages) {
+  JsonValue::Array& all = *messages->array();
+  for (size_t i = 0; i < all.size(); ++i) {
+    JsonValue& message = all[i];
+    const std::string path = "messages[" + std::to_string(i) + "]";
+    const JsonValue* const images = message.Find("images");
+    if (images != nullptr && images->array() != nullptr && !images->array()->empty()) {
+      return Status::InvalidArgument(
+          "'" + path + ".images' is not supported: the models here read text", path + ".images");
+    }
+    for (const auto& [from, to] :
+         {std::pair("tool_name", "name"), std::pair("thinking", "reasoning_content"),
+          std::pair("thinking", "reasoning")}) {
+      const JsonValue* const value = message.Find(from);
+      if (value == nullptr || value->string() == nullptr || message.Find(to) != nullptr) continue;
+      message.Set(to, *value->string());
+    }
+  }
+  return Status::Ok();
+}
+
+GeneratePrompt PromptOf(const char* field, ChatPrompt chat) {
+  GeneratePrompt prompt;
+  prompt.field = field;
+  prompt.value = std::move(chat);
+  return prompt;
+}
+
+JsonValue Message(const char* role, std::string content) {
+  JsonValue message;
+  message.Set("role", role);
+  message.Set("content", std::move(content));
+  return message;
+}
+
+}  // namespace
+
+Expected<std::string> OllamaModelOf(const JsonObject& object) {
+  // "name" is what older clients say.
+  for (const char* const key : {"model", "name"}) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string name, GetName(object, key));
+    if (!name.empty()) return name;
+  }
+  return Status::InvalidArgument("model is required", "model");
+}
+
+Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object, const ServiceOptions& limits) {
+  OllamaEmbedCall call;
+  EmbedRequest& request = call.request;
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, OllamaModelOf(object));
+  PENSTOCK_ASSIGN_OR_RETURN(request.text.keep_alive, GetKeepAlive(object));
+  PENSTOCK_ASSIGN_OR_RETURN(request.text.truncate, object.GetBoolOr("truncate", true));
+  PENSTOCK_ASSIGN_OR_RETURN(request.dimensions, GetOptionalInt(object, "dimensions", 1, 1 << 20));
+  PENSTOCK_RETURN_IF_ERROR(object.GetObjectOrEmpty("options").status());
+  request.normalize = true;
+  std::vector<std::string> texts;
+  if (const auto input = object.Find("input"); input && input->is_string()) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString("input"));
+    texts.push_back(std::move(text));
+  } else if (input) {
+    PENSTOCK_ASSIGN_OR_RETURN(texts, ParseStrings(object, "input", limits));
+  }
+  call.loads = texts.empty();
+  for (std::string& text : texts) request.inputs.push_back({.text = std::move(text)});
+  return call;
+}
+
+Expected<OllamaEmbedCall> ParseOllamaEmbeddings(const JsonObject& object) {
+  OllamaEmbedCall call;
+  EmbedRequest& request = call.request;
+  PENSTOCK_ASSIGN_OR_RETURN(request.model, OllamaModelOf(object));
+  PENSTOCK_ASSIGN_OR_RETURN(request.text.keep_alive, GetKeepAlive(object));
+  PENSTOCK_RETURN_IF_ERROR(object.GetObjectOrEmpty("options").status());
+  request.text.truncate = true;
+  PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetStringOr("prompt", ""));
+  call.loads = text.empty();
+  if (!call.loads) request.inputs.push_back({.text = std::move(text), .single = true});
+  return call;
+}
+
+std::string PrintOllamaEmbed(const EmbedResponse& response, std::chrono::nanoseconds total) {
+  const auto dimensions = static_cast<size_t>(response.dimensions);
+  std::string out;
+  out.reserve(256 + response.values.size() * 13);
+  JsonWriter json(&out);
+  json.BeginObject().Field("model", response.model).Key("embeddings").BeginArray();
+  for (size_t at = 0; at < response.values.size(); at += dimensions) {
+    json.Floats(std::span(response.values).subspan(at, dimensions));
+  }
+  json.EndArray().Field("total_duration", total.count());
+  json.Field("prompt_eval_count", response.usage.prompt_tokens);
+  WriteTruncation(response.truncation, &json);
+  json.EndObject();
+  return out;
+}
+
+std::string PrintOllamaEmbeddings(const EmbedResponse& response) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Key("embedding").Floats(response.values).EndObject();
+  return out;
+}
+
+Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object) {
+  OllamaTextCall call;
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kGenerateRefused));
+  PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, &call));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetStringOr("prompt", ""));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string system, object.GetStringOr("system", ""));
+  PENSTOCK_ASSIGN_OR_RETURN(const bool raw, object.GetBoolOr("raw", false));
+  TextRequest& request = call.request;
+  call.loads = text.empty();
+  if (raw) {
+    if (!system.empty()) {
+      return Status::InvalidArgument("'raw' takes the prompt as it is, and no 'system'", "raw");
+    }
+    GeneratePrompt prompt;
+    prompt.value = std::move(text);
+    request.prompts.push_back(std::move(prompt));
+    return call;
+  }
+  request.parses_reply = true;
+  if (system.empty()) call.plain = text;
+  ChatPrompt chat;
+  PENSTOCK_RETURN_IF_ERROR(ParseThink(object, &chat));
+  JsonValue::Array messages;
+  if (!system.empty()) messages.push_back(Message("system", std::move(system)));
+  messages.push_back(Message("user", std::move(text)));
+  chat.messages = JsonValue(std::move(messages));
+  request.prompts.push_back(PromptOf("prompt", std::move(chat)));
+  return call;
+}
+
+Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object) {
+  OllamaTextCall call;
+  call.chat = true;
+  PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, &call));
+  TextRequest& request = call.request;
+  request.parses_reply = true;
+  if (object.Has("messages")) {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto messages, object.GetArray("messages", kMessagesMax));
+    call.loads = messages.begin() == messages.end();
+  } else {
+    call.loads = true;
+  }
+  if (call.loads) return call;
+  ChatPrompt chat;
+  PENSTOCK_ASSIGN_OR_RETURN(chat.messages, ReadMessages(object));
+  PENSTOCK_RETURN_IF_ERROR(FitMessages(&chat.messages));
+  std::vector<ReplyTool> tools;
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &chat.tools, &tools));
+  if (!tools.empty()) request.tools = std::make_shared<const ToolSet>(std::move(tools));
+  PENSTOCK_RETURN_IF_ERROR(ParseThink(object, &chat));
+  request.prompts.push_back(PromptOf("messages", std::move(chat)));
+  return call;
+}
+
+}  // namespace penstock

@@ -1,0 +1,107 @@
+#include "routes/ollama_models.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "common/json_writer.h"
+#include "routes/fields.h"
+#include "routes/ollama_print.h"
+#include "routes/sha256.h"
+
+namespace penstock {
+namespace {
+
+std::string ParameterText(int64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  return parameters < 1'000'000'000 ? fmt::format("{:.1f}M", count / 1e6)
+                                    : fmt::format("{:.1f}B", count / 1e9);
+}
+
+void WriteDetails(const ModelInfo& model, JsonWriter* json) {
+  json->Key("details").BeginObject().Field("parent_model", "");
+  json->Field("format", model.path.ends_with(".gguf") ? "gguf" : "safetensors");
+  json->Field("family", model.architecture).Key("families").BeginArray();
+  if (!model.architecture.empty()) json->String(model.architecture);
+  json->EndArray().Field("parameter_size", ParameterText(model.parameters));
+  json->Field("quantization_level", model.dtype).EndObject();
+}
+
+void WriteName(const ModelInfo& model, uint64_t bytes, JsonWriter* json) {
+  json->Field("name", model.name).Field("model", model.name).Field("size", bytes);
+  json->Field("digest", Sha256Hex(model.name + "@" + model.revision));
+  WriteDetails(model, json);
+}
+
+std::string ModifiedAt(const ModelInfo& model) {
+  return Rfc3339(std::chrono::system_clock::time_point(std::chrono::seconds(model.created_unix_s)));
+}
+
+// When it is unloaded if it is not used before; of one that stays, in a hundred years.
+std::string ExpiresAt(const ModelInfo& model) {
+  constexpr double kForeverS = 100.0 * 365 * 86400;
+  const std::chrono::duration<double> left(model.unload_in_s < 0 ? kForeverS : model.unload_in_s);
+  return Rfc3339(std::chrono::system_clock::now() +
+                 std::chrono::duration_cast<std::chrono::system_clock::duration>(left));
+}
+
+}  // namespace
+
+std::string PrintOllamaTags(const std::vector<ModelInfo>& models) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Key("models").BeginArray();
+  for (const ModelInfo& model : models) {
+    json.BeginObject();
+    WriteName(model, static_cast<uint64_t>(model.weight_bytes), &json);
+    json.Field("modified_at", ModifiedAt(model)).EndObject();
+  }
+  json.EndArray().EndObject();
+  return out;
+}
+
+std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Key("models").BeginArray();
+  for (const ModelInfo& model : models) {
+    if (model.state != "ready" && model.state != "parked") continue;
+    json.BeginObject();
+    WriteName(model, model.weights_memory + model.activations_memory + model.cache_memory, &json);
+    json.Field("size_vram", 0).Field("expires_at", ExpiresAt(model));
+    if (model.context > 0) json.Field("context_length", model.context);
+    WriteModelState(model, &json);
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
+  return out;
+}
+
+std::string PrintOllamaShow(const ModelInfo& model) {
+  const std::string& family = model.architecture;
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Field("license", "").Field("modelfile", "").Field("parameters", "");
+  json.Field("template", model.chat_template);
+  WriteDetails(model, &json);
+  json.Key("model_info").BeginObject().Field("general.architecture", family);
+  json.Field("general.parameter_count", model.parameters);
+  if (!family.empty()) {
+    json.Field(family + ".context_length", model.context > 0 ? model.context : model.max_tokens);
+    json.Field(family + ".embedding_length",
+               model.dimensions > 0 ? model.dimensions : model.hidden_size);
+  }
+  json.EndObject().Key("capabilities").BeginArray();
+  if (model.task == kGenerationTask) {
+    json.String("completion");
+    // As Ollama tells it of a model: its template has a place for them.
+    if (model.chat_template.find("tools") != std::string::npos) json.String("tools");
+    if (model.chat_template.find("enable_thinking") != std::string::npos) json.String("thinking");
+  } else {
+    json.String(model.task == "embedding" ? "embedding" : model.task);
+  }
+  json.EndArray().Field("modified_at", ModifiedAt(model)).EndObject();
+  return out;
+}
+
+}  // namespace penstock

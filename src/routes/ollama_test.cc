@@ -1,0 +1,210 @@
+#include "routes/ollama.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/json.h"
+#include "routes/fields.h"
+#include "routes/ollama_models.h"
+#include "routes/ollama_print.h"
+#include "routes/sha256.h"
+
+namespace penstock {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+template <typename Parse>
+auto Parsed(Parse parse, const std::string& text) {
+  const auto body = RequestBody::Parse(text);
+  EXPECT_TRUE(body.ok()) << text;
+  return parse(body->object());
+}
+
+OllamaTextCall Chat(const std::string& more) {
+  auto call = Parsed(ParseOllamaChat,
+                     R"({"model":"m","messages":[{"role":"user","content":"hi"}],)" + more + "}");
+  EXPECT_TRUE(call.ok()) << more << ": " << call.status().ToString();
+  return call.ok() ? *std::move(call) : OllamaTextCall();
+}
+
+Status Refused(const std::string& text) { return Parsed(ParseOllamaGenerate, text).status(); }
+
+const ChatPrompt& ChatOf(const OllamaTextCall& call) {
+  return std::get<ChatPrompt>(call.request.prompts.at(0).value);
+}
+
+TEST(Ollama, OptionsBecomeSampling) {
+  const OllamaTextCall call = Chat(
+      R"("options":{"temperature":0.5,"top_k":3,"top_p":0.9,"min_p":0.1,"repeat_penalty":1.2,
+         "repeat_last_n":64,"seed":7,"stop":["x"],"num_predict":9,"num_ctx":4096,"num_gpu":1,
+         "typical_p":1,"mirostat":0,"unknown":[1]},"keep_alive":"5m","think":true)");
+  EXPECT_TRUE(call.stream);
+  EXPECT_TRUE(call.request.streams);
+  EXPECT_TRUE(call.request.whole_calls);
+  const SamplingOptions options = call.request.sampling.With({});
+  EXPECT_EQ(options.temperature, 0.5f);
+  EXPECT_EQ(options.top_k, 3);
+  EXPECT_EQ(options.repetition_penalty, 1.2f);
+  EXPECT_EQ(options.repetition_window, 64);
+  EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.stop, std::vector<std::string>{"x"});
+  EXPECT_FALSE(options.max_tokens);
+  EXPECT_EQ(call.request.max_tokens_default, 9);
+  EXPECT_EQ(call.request.keep_alive, std::chrono::minutes(5));
+  EXPECT_EQ(ChatOf(call).kwargs.Print(), R"({"enable_thinking":true})");
+  EXPECT_FALSE(Chat(R"("options":{"num_predict":-1})").request.max_tokens_default);
+  EXPECT_EQ(ChatOf(Chat(R"("think":"low")")).kwargs.Print(),
+            R"({"reasoning_effort":"low","enable_thinking":true})");
+}
+
+TEST(Ollama, WhatWouldChangeTheTextIsRefusedByName) {
+  const std::string begin = R"({"model":"m","prompt":"a",)";
+  for (const auto& [field, value] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"format", R"("json")"},
+           {"format", R"({"type":"object"})"},
+           {"suffix", R"("b")"},
+           {"images", R"(["aGk="])"},
+           {"context", "[1,2]"},
+           {"template", R"("{{ .Prompt }}")"}}) {
+    const Status status = Refused(begin + "\"" + field + "\":" + value + "}");
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << field;
+    EXPECT_EQ(status.field(), field);
+  }
+  EXPECT_EQ(Refused(begin + R"("options":{"mirostat":1}})").field(), "options.mirostat");
+  EXPECT_EQ(Refused(begin + R"("options":{"typical_p":0.5}})").field(), "options.typical_p");
+  EXPECT_EQ(Refused(begin + R"("options":{"temperature":9}})").field(), "options.temperature");
+  EXPECT_EQ(Refused(begin + R"("raw":true,"system":"b"})").field(), "raw");
+  EXPECT_EQ(Refused(begin + R"("think":5})").field(), "think");
+  EXPECT_EQ(Refused(R"({"prompt":"a"})").field(), "model");
+  EXPECT_TRUE(Refused(begin + R"("format":"","suffix":null,"images":[],"context":[]})").ok());
+  const Status image =
+      Parsed(ParseOllamaChat,
+             R"({"model":"m","messages":[{"role":"user","content":"a","images":["aGk="]}]})")
+          .status();
+  EXPECT_EQ(image.field(), "messages[0].images");
+}
+
+TEST(Ollama, PromptsAreConversationsUnlessRaw) {
+  const auto asked =
+      Parsed(ParseOllamaGenerate, R"({"model":"m","prompt":"a","system":"b","stream":false})");
+  ASSERT_TRUE(asked.ok());
+  EXPECT_FALSE(asked->stream || asked->loads || asked->plain);
+  EXPECT_EQ(ChatOf(*asked).messages.Print(),
+            R"([{"role":"system","content":"b"},{"role":"user","content":"a"}])");
+  const auto plain = Parsed(ParseOllamaGenerate, R"({"model":"m","prompt":"a"})");
+  EXPECT_EQ(plain->plain, "a");
+  const auto raw = Parsed(ParseOllamaGenerate, R"({"model":"m","prompt":"a","raw":true})");
+  EXPECT_EQ(std::get<std::string>(raw->request.prompts[0].value), "a");
+  EXPECT_FALSE(raw->request.parses_reply);
+  EXPECT_TRUE(Parsed(ParseOllamaGenerate, R"({"name":"m","keep_alive":0})")->loads);
+  EXPECT_TRUE(Parsed(ParseOllamaChat, R"({"model":"m","messages":[]})")->loads);
+}
+
+TEST(Ollama, MessagesAreAsTemplatesWantThem) {
+  const auto call = Parsed(ParseOllamaChat, R"({"model":"m","messages":[
+      {"role":"assistant","content":"","thinking":"t","tool_calls":[
+        {"function":{"name":"f","arguments":{"x":1}}}]},
+      {"role":"tool","content":"r","tool_name":"f"}],
+      "tools":[{"type":"function","function":{"name":"f"}}]})");
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  const std::string text = ChatOf(*call).messages.Print();
+  EXPECT_THAT(text, HasSubstr(R"("reasoning_content":"t","reasoning":"t")"));
+  EXPECT_THAT(text, HasSubstr(R"("tool_name":"f","name":"f")"));
+  EXPECT_NE(call->request.tools, nullptr);
+}
+
+TEST(Ollama, EmbeddingsTakeTextsAlone) {
+  const auto parse = [](const JsonObject& object) { return ParseOllamaEmbed(object, {}); };
+  const auto one = Parsed(parse, R"({"model":"m","input":"a","dimensions":4,"truncate":false})");
+  ASSERT_TRUE(one.ok());
+  EXPECT_EQ(one->request.inputs.size(), 1u);
+  EXPECT_EQ(one->request.dimensions, 4);
+  EXPECT_EQ(one->request.normalize, true);
+  EXPECT_EQ(one->request.text.truncate, false);
+  EXPECT_EQ(Parsed(parse, R"({"model":"m","input":["a","b"]})")->request.text.truncate, true);
+  EXPECT_TRUE(Parsed(parse, R"({"model":"m","input":[]})")->loads);
+  EXPECT_EQ(Parsed(parse, R"({"model":"m","input":[[1,2]]})").status().field(), "input[0]");
+  EXPECT_EQ(Parsed(parse, R"({"input":"a"})").status().field(), "model");
+  EmbedResponse response{"m", 2, {1, 0, 0, 1}, {}, {}};
+  response.usage.prompt_tokens = 3;
+  EXPECT_THAT(PrintOllamaEmbed(response, std::chrono::nanoseconds(5)),
+              HasSubstr(R"("embeddings":[[1.0,0.0],[0.0,1.0]],"total_duration":5,)"
+                        R"("prompt_eval_count":3)"));
+  EXPECT_EQ(PrintOllamaEmbeddings(response), R"({"embedding":[1.0,0.0,0.0,1.0]})");
+  EXPECT_TRUE(Parsed(ParseOllamaEmbeddings, R"({"model":"m","prompt":""})")->loads);
+}
+
+ReplyDelta Delta(ReplyDelta::Kind kind, const std::string& text) {
+  ReplyDelta delta;
+  delta.kind = kind;
+  delta.text = text;
+  return delta;
+}
+
+TEST(Ollama, StreamsALineForEachPart) {
+  OllamaTextCall call = Chat(R"("logprobs":true)");
+  const auto printer = NewOllamaPrinter(call, Clock::now());
+  EXPECT_TRUE(printer->lines());
+  std::string out;
+  printer->Begin({"m", {}}, &out);
+  EXPECT_EQ(out, "");
+  GeneratedPart part;
+  part.deltas = {Delta(ReplyDelta::Kind::kReasoning, "t"),
+                 Delta(ReplyDelta::Kind::kContent, "a\nb")};
+  part.token = TokenInfo();
+  part.token->bytes = "a";
+  printer->Part(part, &out);
+  EXPECT_THAT(out, HasSubstr(R"("message":{"role":"assistant","content":"a\nb","thinking":"t"})"));
+  EXPECT_THAT(out, HasSubstr(R"("logprobs":[{"token":"a")"));
+  EXPECT_THAT(out, EndsWith("\"done\":false}\n"));
+  out.clear();
+  ReplyDelta begin = Delta(ReplyDelta::Kind::kCallBegin, "");
+  begin.name = "f";
+  part.deltas = {begin, Delta(ReplyDelta::Kind::kCallArguments, "{\"x\":\n1}"),
+                 Delta(ReplyDelta::Kind::kCallEnd, "")};
+  part.token.reset();
+  printer->Part(part, &out);
+  // On one line, whatever the model wrote.
+  EXPECT_THAT(out, HasSubstr(R"("function":{"name":"f","arguments":{"x":1}})"));
+  out.clear();
+  part.deltas = {Delta(ReplyDelta::Kind::kMarkup, " ")};
+  printer->Part(part, &out);
+  EXPECT_EQ(out, "");
+  ChoiceEnd end;
+  end.reason = FinishReason::kContext;
+  printer->End(end, &out);
+  GenerateEnd all;
+  all.usage = {4, 0, 5};
+  all.times = {std::chrono::milliseconds(2), std::chrono::milliseconds(3)};
+  printer->Finish(all, &out);
+  EXPECT_THAT(out, HasSubstr(R"("done":true,"done_reason":"length")"));
+  EXPECT_THAT(out,
+              HasSubstr(R"("prompt_eval_count":4,"prompt_eval_duration":2000000,"eval_count":5,)"
+                        R"("eval_duration":3000000})"));
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1);
+}
+
+TEST(Ollama, TellsOfModels) {
+  ModelInfo model;
+  model.name = "m";
+  model.task = kGenerationTask;
+  model.architecture = "llama";
+  model.parameters = 134'515'008;
+  model.context = 2048;
+  model.chat_template = "{% if tools %}";
+  const std::string shown = PrintOllamaShow(model);
+  EXPECT_THAT(shown, HasSubstr(R"("parameter_size":"134.5M")"));
+  EXPECT_THAT(shown, HasSubstr(R"("llama.context_length":2048)"));
+  EXPECT_THAT(shown, HasSubstr(R"("capabilities":["completion","tools"])"));
+  const std::string tags = PrintOllamaTags({model});
+  EXPECT_THAT(tags, HasSubstr(R"("modified_at":"1970-01-01T00:00:00.000000000Z")"));
+  EXPECT_THAT(tags, HasSubstr("\"digest\":\"" + Sha256Hex("m@") + "\""));
+  EXPECT_EQ(PrintOllamaLoadedModels({model}), R"({"models":[]})");
+  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,269 @@
+// OpenAI's files and batches. Where the server has no folder for them, each answers 404.
+//
+// What touches the disk runs on a worker.
+#include <algorithm>
+
+#include "common/json_writer.h"
+#include "frontend/api_keys.h"
+#include "jobs/multipart.h"
+#include "routes/batch_runner.h"
+#include "routes/query.h"
+#include "routes/routes.h"
+#include "routes/sha256.h"
+
+namespace penstock {
+namespace {
+
+constexpr int64_t kListMax = 10'000;
+constexpr size_t kMetadataMax = 16;  // pairs
+constexpr size_t kMetadataBytesMax = 16 << 10;
+
+// Files and batches belong to the key they came with.
+std::string OwnerOf(const HttpRequest& request) {
+  return request.key_number == 0 ? "" : Sha256Hex("owner:" + std::string(ApiKeys::KeyOf(request)));
+}
+
+BatchRunner* RunnerOf(const RouteCall& call) {
+  if (call.batches == nullptr) {
+    call.Fail(
+        Status::NotFound("this server has no files and batches; it does with --batch-folder DIR"));
+  }
+  return call.batches;
+}
+
+// Runs `work`, which gives the body of the answer, on a worker. `bytes`: that it reads or writes.
+template <typename Work>
+void OnWorker(const RouteCall& call, size_t bytes, Work work,
+              const char* content_type = "application/json") {
+  const Status taken = call.service->RunOnWorker(
+      call.request->context.priority, std::max(bytes, Service::kLongWorkBytes),
+      [respond = call.respond, request = call.request, error_body = call.route->error_body,
+       content_type, work = std::move(work)] {
+        HttpResponse response;
+        try {
+          Expected<std::string> body = work();
+          if (body.ok()) {
+            response.content_type = content_type;
+            response.body = *std::move(body);
+          } else {
+            response = PrintError(error_body, body.status(), request->id);
+          }
+        } catch (...) {
+          response = PrintError(error_body, ExceptionStatus(), request->id);
+        }
+        respond.Send(std::move(response));
+      });
+  if (!taken.ok()) call.Fail(taken);
+}
+
+void WriteFile(const StoredFile& file, JsonWriter* json) {
+  json->BeginObject().Field("id", file.id).Field("object", "file").Field("bytes", file.bytes);
+  json->Field("created_at", file.created_unix_s).Field("filename", file.filename);
+  json->Field("purpose", file.purpose).Field("status", "processed").EndObject();
+}
+
+std::string PrintFile(const StoredFile& file) {
+  std::string out;
+  JsonWriter json(&out);
+  WriteFile(file, &json);
+  return out;
+}
+
+std::string PrintBatch(const Batch& batch) {
+  std::string out;
+  JsonWriter json(&out);
+  WriteBatch(batch, &json);
+  return out;
+}
+
+std::string PrintDeleted(const std::string& id) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Field("id", id).Field("object", "file").Field("deleted", true).EndObject();
+  return out;
+}
+
+// A page of a list: what is behind the entry `after`, at most `limit`.
+template <typename Item, typename Write>
+std::string PrintPage(const std::vector<Item>& items, const std::string& after, int64_t limit,
+                      Write write) {
+  size_t begin = 0;
+  if (!after.empty()) {
+    while (begin < items.size() && items[begin].id != after) ++begin;
+    begin = std::min(begin + 1, items.size());
+  }
+  const size_t end = begin + std::min(static_cast<size_t>(limit), items.size() - begin);
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Field("object", "list").Key("data").BeginArray();
+  for (size_t i = begin; i < end; ++i) write(items[i], &json);
+  json.EndArray();
+  if (begin < end) json.Field("first_id", items[begin].id).Field("last_id", items[end - 1].id);
+  json.Field("has_more", end < items.size()).EndObject();
+  return out;
+}
+
+// --- Files --------------------------------------------------------------------------------------
+
+// A form with "purpose" and "file".
+void Upload(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  auto parts = ParseForm(call.request->Header("content-type"), call.body);
+  if (!parts.ok()) return call.Fail(parts.status());
+  StoredFile file;
+  file.owner = OwnerOf(*call.request);
+  const std::string_view* content = nullptr;
+  for (FormPart& part : *parts) {
+    if (part.name == "purpose") file.purpose = part.content.substr(0, 64);
+    if (part.name != "file") continue;
+    file.filename = std::move(part.filename);
+    content = &part.content;
+  }
+  if (content == nullptr) return call.Fail(Status::InvalidArgument("'file' is missing", "file"));
+  if (file.purpose != "batch") {
+    return call.Fail(Status::InvalidArgument("'purpose' must be \"batch\"", "purpose"));
+  }
+  // A copy, since the body goes with this handler.
+  const Status taken = call.request->context.memory->Take(static_cast<int64_t>(content->size()));
+  if (!taken.ok()) return call.Fail(taken);
+  OnWorker(call, content->size(),
+           [runner, file = std::move(file),
+            text = std::make_shared<const std::string>(*content)]() -> Expected<std::string> {
+             PENSTOCK_ASSIGN_OR_RETURN(const StoredFile added, runner->files().Add(file, *text));
+             return PrintFile(added);
+           });
+}
+
+void ListFiles(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  const std::string& target = call.request->target;
+  const auto limit = QueryInt(target, "limit", kListMax, 1, kListMax);
+  if (!limit.ok()) return call.Fail(limit.status());
+  const auto files = runner->files().List(OwnerOf(*call.request), QueryValue(target, "purpose"));
+  call.Ok(PrintPage(files, QueryValue(target, "after"), *limit, WriteFile));
+}
+
+void GetFile(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  const auto file = runner->files().Get(call.PathPart(0), OwnerOf(*call.request));
+  if (!file.ok()) return call.Fail(file.status());
+  call.Ok(PrintFile(*file));
+}
+
+void GetFileContent(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  const std::string id = call.PathPart(0);
+  const std::string owner = OwnerOf(*call.request);
+  const auto file = runner->files().Get(id, owner);
+  if (!file.ok()) return call.Fail(file.status());
+  OnWorker(
+      call, file->bytes,
+      [runner, id, owner, service = call.service,
+       request = call.request]() -> Expected<std::string> {
+        const auto bytes_max = service->options().response_bytes;
+        PENSTOCK_ASSIGN_OR_RETURN(const StoredFile now, runner->files().Get(id, owner));
+        const auto memory = service->NewRequestMemory(request->context.priority);
+        PENSTOCK_RETURN_IF_ERROR(memory->Take(static_cast<int64_t>(now.bytes)));
+        return runner->files().Read(id, owner, static_cast<uint64_t>(bytes_max));
+      },
+      "application/jsonl");
+}
+
+void DeleteFile(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  OnWorker(
+      call, 0,
+      [runner, id = call.PathPart(0), owner = OwnerOf(*call.request)]() -> Expected<std::string> {
+        PENSTOCK_RETURN_IF_ERROR(runner->files().Remove(id, owner));
+        return PrintDeleted(id);
+      });
+}
+
+// --- Batches ------------------------------------------------------------------------------------
+
+Expected<Batch> ParseBatch(const JsonObject& object) {
+  Batch batch;
+  PENSTOCK_ASSIGN_OR_RETURN(batch.input_file_id, object.GetString("input_file_id", kNameBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(batch.endpoint, object.GetString("endpoint", kNameBytesMax));
+  if (!BatchRunner::Takes(batch.endpoint)) {
+    return Status::InvalidArgument(
+        "'endpoint' must be /v1/embeddings, /v1/chat/completions or /v1/completions", "endpoint");
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string window, object.GetString("completion_window"));
+  if (window != "24h") {
+    return Status::InvalidArgument("'completion_window' must be \"24h\"", "completion_window");
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const auto metadata, object.GetStringMapOrEmpty("metadata"));
+  if (metadata.empty()) return batch;
+  batch.metadata = simdjson::minify(*object.Find("metadata"));
+  if (metadata.size() > kMetadataMax || batch.metadata.size() > kMetadataBytesMax) {
+    return Status::InvalidArgument("'metadata' may have 16 pairs and 16 KiB", "metadata");
+  }
+  return batch;
+}
+
+void CreateBatch(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  auto batch = ParseBatch(body->object());
+  if (!batch.ok()) return call.Fail(batch.status());
+  batch->owner = OwnerOf(*call.request);
+  OnWorker(call, 0, [runner, batch = *std::move(batch)]() -> Expected<std::string> {
+    PENSTOCK_ASSIGN_OR_RETURN(const Batch added, runner->Submit(batch));
+    return PrintBatch(added);
+  });
+}
+
+void ListBatches(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  const std::string& target = call.request->target;
+  const auto limit = QueryInt(target, "limit", 20, 1, 100);
+  if (!limit.ok()) return call.Fail(limit.status());
+  const auto batches = runner->batches().List(OwnerOf(*call.request));
+  call.Ok(PrintPage(batches, QueryValue(target, "after"), *limit, WriteBatch));
+}
+
+void GetBatch(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  const auto batch = runner->batches().Get(call.PathPart(0), OwnerOf(*call.request));
+  if (!batch.ok()) return call.Fail(batch.status());
+  call.Ok(PrintBatch(*batch));
+}
+
+void CancelBatch(const RouteCall& call) {
+  BatchRunner* const runner = RunnerOf(call);
+  if (runner == nullptr) return;
+  OnWorker(
+      call, 0,
+      [runner, id = call.PathPart(0), owner = OwnerOf(*call.request)]() -> Expected<std::string> {
+        PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, runner->Cancel(id, owner));
+        return PrintBatch(batch);
+      });
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/files", ErrorBody::kOpenAi, Upload},
+    {"GET", "/v1/files", ErrorBody::kOpenAi, ListFiles},
+    {"GET", "/v1/files/{id}", ErrorBody::kOpenAi, GetFile},
+    {"DELETE", "/v1/files/{id}", ErrorBody::kOpenAi, DeleteFile},
+    {"GET", "/v1/files/{id}/content", ErrorBody::kOpenAi, GetFileContent},
+    {"POST", "/v1/batches", ErrorBody::kOpenAi, CreateBatch},
+    {"GET", "/v1/batches", ErrorBody::kOpenAi, ListBatches},
+    {"GET", "/v1/batches/{id}", ErrorBody::kOpenAi, GetBatch},
+    {"POST", "/v1/batches/{id}/cancel", ErrorBody::kOpenAi, CancelBatch},
+};
+
+}  // namespace
+
+std::span<const Route> BatchRoutes() { return kRoutes; }
+
+}  // namespace penstock

@@ -1,0 +1,47 @@
+// Cohere: embed and chat. (Its rerank is in routes_rerank.cc.)
+#include "routes/cohere.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+template <int kVersion>
+void Embed(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  auto parsed = ParseCohereEmbed(body->object(), kVersion, call.service->options());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  std::vector<std::string> texts;
+  for (const Input& input : parsed->request.inputs) texts.push_back(input.text);
+  call.service->Embed(
+      std::move(parsed->request), call.request->context,
+      Answer<EmbedResponse>(
+          call, std::move(parsed->names),
+          [types = std::move(parsed->types),
+           texts = std::make_shared<const std::vector<std::string>>(std::move(texts)),
+           request = call.request](const EmbedResponse& response) {
+            return PrintCohereEmbed(response, types, *texts, request->id, kVersion);
+          },
+          call.body.size()));
+}
+
+void Chat(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  auto parsed = ParseCohereChat(body->object());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  auto printer = NewCohereChatPrinter(*parsed, NewRequestId());
+  AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/embed", ErrorBody::kRerank, Embed<1>},
+    {"POST", "/v2/embed", ErrorBody::kRerank, Embed<2>},
+    {"POST", "/v2/chat", ErrorBody::kRerank, Chat},
+};
+
+}  // namespace
+
+std::span<const Route> CohereRoutes() { return kRoutes; }
+
+}  // namespace penstock

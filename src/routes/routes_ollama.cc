@@ -1,0 +1,145 @@
+// Ollama: embeddings, text, and what is said of models. Its pull and delete are in routes_pull.cc.
+#include <chrono>
+
+#include "routes/event_stream.h"
+#include "routes/ollama.h"
+#include "routes/ollama_models.h"
+#include "routes/ollama_print.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+// Ollama's names have a tag, "latest" where a client gives none.
+Expected<ModelInfo> FindModel(const Service& service, std::string* name) {
+  constexpr std::string_view kLatest = ":latest";
+  auto model = service.Model(*name);
+  if (model.ok() || !name->ends_with(kLatest)) return model;
+  auto untagged = service.Model(name->substr(0, name->size() - kLatest.size()));
+  if (!untagged.ok()) return model;
+  name->resize(name->size() - kLatest.size());
+  return untagged;
+}
+
+// The same call, without its body, for what goes on after the handler.
+RouteCall WithoutBody(const RouteCall& call) {
+  return {call.service, call.metrics, call.options, call.route, call.request, "", call.respond};
+}
+
+std::chrono::nanoseconds Elapsed(const HttpRequest& request) {
+  return Clock::now() - request.begin;
+}
+
+// `kPrint` may use the time since the request began.
+template <typename Print>
+void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const char* field,
+                 Print print) {
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  EmbedRequest& request = parsed->request;
+  if (const auto model = FindModel(*call.service, &request.model); !model.ok()) {
+    return call.Fail(model.status());
+  }
+  if (parsed->loads) {
+    RequestContext context = call.request->context;
+    if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
+    EmbedResponse empty;
+    empty.model = request.model;
+    return call.service->LoadModel(
+        request.model, context,
+        Answer<ModelInfo>(call, {}, [print, empty](const ModelInfo&) { return print(empty); }));
+  }
+  call.service->Embed(std::move(request), call.request->context,
+                      Answer<EmbedResponse>(call, {{"inputs", field}}, print));
+}
+
+void Embed(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  AnswerEmbed(call, ParseOllamaEmbed(body->object(), call.service->options()), "input",
+              [request = call.request](const EmbedResponse& response) {
+                return PrintOllamaEmbed(response, Elapsed(*request));
+              });
+}
+
+void Embeddings(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  AnswerEmbed(call, ParseOllamaEmbeddings(body->object()), "prompt", PrintOllamaEmbeddings);
+}
+
+// A request without a prompt: the model is loaded and kept, or let go.
+void LoadOnly(const RouteCall& call, const OllamaTextCall& parsed, const ModelInfo& model) {
+  const auto& keep_alive = parsed.request.keep_alive;
+  const bool unloads = keep_alive && keep_alive->count() == 0;
+  if (unloads && !model.ready) return call.Ok(PrintOllamaLoaded(parsed, "unload"));
+  RequestContext context = call.request->context;
+  if (keep_alive) context.keep_alive = keep_alive;
+  const auto owned = std::make_shared<const OllamaTextCall>(parsed);
+  call.service->LoadModel(parsed.request.model, context,
+                          Answer<ModelInfo>(call, {}, [owned, unloads](const ModelInfo&) {
+                            return PrintOllamaLoaded(*owned, unloads ? "unload" : "load");
+                          }));
+}
+
+// The model is there, so it is known whether it has a chat template.
+void Generate(const RouteCall& call, OllamaTextCall parsed, const ModelInfo& model) {
+  if (parsed.plain && !model.chat) {
+    parsed.request.prompts[0].value = *std::move(parsed.plain);
+    parsed.request.parses_reply = false;
+  }
+  auto printer = NewOllamaPrinter(parsed, call.request->begin);
+  AnswerWithText(call, std::move(parsed.request), std::move(printer), std::move(parsed.names));
+}
+
+void AnswerText(const RouteCall& call, Expected<OllamaTextCall> parsed) {
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  TextRequest& request = parsed->request;
+  const auto model = FindModel(*call.service, &request.model);
+  if (!model.ok()) return call.Fail(model.status());
+  if (parsed->loads) return LoadOnly(call, *parsed, *model);
+  if (!parsed->plain || model->ready) return Generate(call, *std::move(parsed), *model);
+  const auto owned = std::make_shared<OllamaTextCall>(*std::move(parsed));
+  call.service->LoadModel(owned->request.model, call.request->context,
+                          [call = WithoutBody(call), owned](Expected<ModelInfo> loaded) {
+                            if (!loaded.ok()) return call.Fail(loaded.status());
+                            Generate(call, std::move(*owned), *loaded);
+                          });
+}
+
+template <Expected<OllamaTextCall> (*kParse)(const JsonObject& object)>
+void Text(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  AnswerText(call, kParse(body->object()));
+}
+
+void Tags(const RouteCall& call) { call.Ok(PrintOllamaTags(call.service->Models())); }
+void Loaded(const RouteCall& call) { call.Ok(PrintOllamaLoadedModels(call.service->Models())); }
+void Version(const RouteCall& call) { call.Ok(R"({"version":")" PENSTOCK_VERSION R"("})"); }
+
+void Show(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  auto name = OllamaModelOf(body->object());
+  if (!name.ok()) return call.Fail(name.status());
+  const auto model = FindModel(*call.service, &*name);
+  if (!model.ok()) return call.Fail(model.status());
+  call.Ok(PrintOllamaShow(*model));
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/api/embed", ErrorBody::kOllama, Embed},
+    {"POST", "/api/embeddings", ErrorBody::kOllama, Embeddings},
+    {"POST", "/api/generate", ErrorBody::kOllama, Text<ParseOllamaGenerate>},
+    {"POST", "/api/chat", ErrorBody::kOllama, Text<ParseOllamaChat>},
+    {"GET", "/api/tags", ErrorBody::kOllama, Tags},
+    {"POST", "/api/show", ErrorBody::kOllama, Show},
+    {"GET", "/api/ps", ErrorBody::kOllama, Loaded},
+    {"GET", "/api/version", ErrorBody::kOllama, Version},
+};
+
+}  // namespace
+
+std::span<const Route> OllamaRoutes() { return kRoutes; }
+
+}  // namespace penstock

@@ -1,0 +1,102 @@
+// Vertex AI's route, as text-embeddings-inference and text-generation-inference have it: each
+// instance is a request to POST /.
+#include <mutex>
+
+#include "common/json_writer.h"
+#include "routes/inner_call.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+// The answers to the instances of one request.
+struct Gathered {
+  explicit Gathered(size_t count) : prints(count), left(count) {}
+  std::mutex mutex;
+  std::vector<Exchange::Print> prints;  // guarded by mutex, until the last has come
+  size_t left;                          // guarded by mutex
+};
+
+HttpResponse PrintOne(const RouteCall& call, const Exchange::Print& print) {
+  if (print) return print();
+  return PrintError(call.route->error_body, Status::Internal("the request was lost"),
+                    call.request->id);
+}
+
+// {"predictions": [...]}, or the first error. Of generated text the text alone.
+HttpResponse PrintAll(const RouteCall& call, const Gathered& gathered) {
+  HttpResponse all;
+  JsonWriter json(&all.body);
+  json.BeginObject().Key("predictions").BeginArray();
+  for (const Exchange::Print& print : gathered.prints) {
+    HttpResponse one = PrintOne(call, print);
+    if (one.status >= 400) return one;
+    const auto document = JsonDocument::Parse(one.body);
+    const auto object = document.ok() ? document->Object() : document.status();
+    if (object.ok() && object->Has("generated_text")) {
+      json.String(object->GetStringOr("generated_text", "").value());
+    } else {
+      json.Raw(one.body);
+    }
+  }
+  json.EndArray().EndObject();
+  return all;
+}
+
+// {"instances": [...]}
+void Vertex(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  const auto instances = body->object().GetArray("instances");
+  if (!instances.ok()) return call.Fail(instances.status());
+  const Status entries = CheckEntries(*instances, "instances", call.service->options());
+  if (!entries.ok()) return call.Fail(entries);
+  if (instances->begin() == instances->end()) {
+    return call.Fail(Status::InvalidArgument("'instances' is empty", "instances"));
+  }
+  std::vector<std::string> bodies;
+  for (const simdjson::dom::element instance : *instances) {
+    bool streams = false;
+    if (!instance.is_object() ||
+        (instance["stream"].get(streams) == simdjson::SUCCESS && streams)) {
+      const std::string field = "instances[" + std::to_string(bodies.size()) + "]";
+      return call.Fail(Status::InvalidArgument(
+          "'" + field + "' must be an object that asks for no stream", field));
+    }
+    bodies.push_back(simdjson::minify(instance));
+  }
+  const auto gathered = std::make_shared<Gathered>(bodies.size());
+  // The body goes with this handler.
+  const auto owned = std::make_shared<const RouteCall>(RouteCall{
+      call.service, call.metrics, call.options, call.route, call.request, "", call.respond});
+  int32_t index = 0;
+  const Route* const root = FindPostRoute("/", &index);
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    CallInner({call.service, call.metrics, call.options}, root, call.request, std::move(bodies[i]),
+              [owned, gathered, i](Exchange::Print print) {
+                {
+                  const std::lock_guard lock(gathered->mutex);
+                  gathered->prints[i] = std::move(print);
+                  if (--gathered->left > 0) return;
+                }
+                owned->service->FinishOnWorker(owned->request->context.priority,
+                                               Service::kLongWorkBytes, [owned, gathered] {
+                                                 try {
+                                                   owned->respond.Send(PrintAll(*owned, *gathered));
+                                                 } catch (...) {
+                                                   owned->Fail(ExceptionStatus());
+                                                 }
+                                               });
+              });
+  }
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/vertex", ErrorBody::kTei, Vertex},
+};
+
+}  // namespace
+
+std::span<const Route> VertexRoutes() { return kRoutes; }
+
+}  // namespace penstock

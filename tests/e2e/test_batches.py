@@ -1,0 +1,221 @@
+"""Files and batches, by OpenAI's client: results, errors, cancelling, a restart, bounds, owners."""
+import json
+import time
+
+import openai
+import pytest
+
+import scripted_model
+from conftest import EMBED, GOLDEN, expected, wait_for
+from test_openapi import check_answer
+
+CASES = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")][:4]
+OVER = ("completed", "failed", "expired", "cancelled")
+
+
+def line(number, body, url="/v1/embeddings"):
+    return {"custom_id": f"r-{number}", "method": "POST", "url": url, "body": body}
+
+
+def jsonl(lines):
+    return "".join(json.dumps(each) + "\n" for each in lines).encode()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
+    return "--model", f"embed={GOLDEN / EMBED}", "--model", f"weather={folder}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "batches"
+
+
+@pytest.fixture
+def server(start, models, folder):
+    return start(*models, "--batch-folder", folder, model=False)
+
+
+def client_of(server, key="none"):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key=key, max_retries=0)
+
+
+def submit(client, lines, endpoint="/v1/embeddings", **more):
+    file = client.files.create(file=("in.jsonl", jsonl(lines)), purpose="batch")
+    return client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h", **more)
+
+
+def finished(client, batch, timeout=30):
+    assert wait_for(lambda: client.batches.retrieve(batch.id).status in OVER, timeout)
+    return client.batches.retrieve(batch.id)
+
+
+def results(client, file_id):
+    return {each["custom_id"]: each for each in map(json.loads, client.files.content(file_id).text.splitlines())}
+
+
+@pytest.mark.client("openai", "files.create, content; batches.create, retrieve, list")
+def test_a_batch_of_embeddings(server):
+    client = client_of(server)
+    lines = [line(i, {"model": "embed", "input": CASES[i % 4]["text"]}) for i in range(50)]
+    lines[7] = line(7, {"model": "gone", "input": "a"})
+    batch = finished(client, submit(client, lines, metadata={"job": "x"}))
+    assert batch.status == "completed" and batch.metadata == {"job": "x"}, batch
+    assert (batch.request_counts.total, batch.request_counts.completed, batch.request_counts.failed) == (50, 49, 1)
+    good, bad = results(client, batch.output_file_id), results(client, batch.error_file_id)
+    assert set(bad) == {"r-7"} and len(good) == 49
+    assert bad["r-7"]["response"]["status_code"] == 404 and "gone" in str(bad["r-7"]["response"]["body"])
+    for i in (0, 1, 49):
+        response = good[f"r-{i}"]["response"]
+        got = response["body"]["data"][0]["embedding"]
+        assert response["status_code"] == 200
+        assert max(abs(a - b) for a, b in zip(got, CASES[i % 4]["embedding"])) < 1e-5
+    assert [each.id for each in client.batches.list()] == [batch.id]
+    document = server.get("/openapi.json").json()
+    check_answer(document, "GET", "/v1/batches/{id}", server.get(f"/v1/batches/{batch.id}").json())
+    check_answer(document, "GET", "/v1/batches", server.get("/v1/batches").json())
+    check_answer(document, "GET", "/v1/files", server.get("/v1/files").json())
+    check_answer(document, "GET", "/v1/files/{id}", server.get(f"/v1/files/{batch.output_file_id}").json())
+
+
+@pytest.mark.client("openai", "batches of chat completions")
+def test_a_batch_of_chats(server):
+    client = client_of(server)
+    lines = [line(i, {"model": "weather", "messages": [{"role": "user", "content": "Hello"}]}, "/v1/chat/completions")
+             for i in range(5)]
+    batch = finished(client, submit(client, lines, "/v1/chat/completions"))
+    assert batch.status == "completed" and batch.error_file_id is None
+    texts = {each["response"]["body"]["choices"][0]["message"]["content"]
+             for each in results(client, batch.output_file_id).values()}
+    assert texts == {"Good day."}
+
+
+def test_what_is_wrong_with_the_input_is_told(server):
+    client = client_of(server)
+    lines = [line(1, {"input": "a"}), line(1, {"input": "a"}), line(2, {}, "/v1/completions"),
+             line(3, {"input": "a", "stream": True})]
+    batch = finished(client, submit(client, lines))
+    assert batch.status == "failed" and batch.output_file_id is None
+    assert [(error.code, error.line) for error in batch.errors.data] == [
+        ("duplicate_custom_id", 2), ("invalid_request", 3), ("invalid_request", 4)]
+    for more in ({"endpoint": "/v1/rerank"}, {"completion_window": "1h"}, {"input_file_id": "file-gone"}):
+        with pytest.raises((openai.BadRequestError, openai.NotFoundError)):
+            client.batches.create(**{"input_file_id": batch.input_file_id, "endpoint": "/v1/embeddings",
+                                     "completion_window": "24h", **more})
+    with pytest.raises(openai.BadRequestError):
+        client.files.create(file=("a", b"x"), purpose="fine-tune")
+    with pytest.raises(openai.NotFoundError):
+        client.batches.retrieve("batch_gone")
+
+
+@pytest.mark.client("openai", "files.create, retrieve, list, content, delete")
+def test_files(server, folder):
+    client = client_of(server)
+    file = client.files.create(file=("a b.jsonl", b"one\ntwo\n"), purpose="batch")
+    assert (file.filename, file.bytes, file.purpose) == ("a b.jsonl", 8, "batch")
+    assert client.files.content(file.id).read() == b"one\ntwo\n"
+    assert client.files.retrieve(file.id) == file
+    second = client.files.create(file=("b", b"x"), purpose="batch")
+    assert {each.id for each in client.files.list(purpose="batch")} == {file.id, second.id}
+    assert len(client.files.list(limit=1).data) == 1 and len(list(client.files.list(limit=1))) == 2
+    assert client.files.delete(file.id).deleted
+    for ask in (client.files.retrieve, client.files.content, client.files.delete):
+        with pytest.raises(openai.NotFoundError):
+            ask(file.id)
+    assert not (folder / "files" / file.id).exists()
+    outside = server.get("/v1/files/..%2F..%2Fetc%2Fpasswd")
+    assert outside.status_code == 404
+
+
+def long_lines(count, tokens=900):
+    body = {"model": "weather", "prompt": "a", "max_tokens": tokens, "ignore_eos": True}
+    return [line(i, body, "/v1/completions") for i in range(count)]
+
+
+@pytest.mark.client("openai", "batches.cancel")
+def test_cancel(server):
+    client = client_of(server)
+    batch = submit(client, long_lines(2000), "/v1/completions")
+    assert wait_for(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0, 30)
+    waiting = submit(client, long_lines(1), "/v1/completions")
+    assert client.batches.cancel(waiting.id).status == "cancelled"
+    assert client.batches.cancel(batch.id).status == "cancelling"
+    done = finished(client, batch)
+    assert done.status == "cancelled" and 0 < done.request_counts.completed < 2000
+    assert len(results(client, done.output_file_id)) == done.request_counts.completed
+    assert client.batches.cancel(batch.id).status == "cancelled"
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_restart_goes_on(start, models, folder, kill):
+    args = (*models, "--batch-folder", folder)
+    server = start(*args, model=False)
+    client = client_of(server)
+    batch = submit(client, long_lines(300, tokens=200), "/v1/completions")
+    assert wait_for(lambda: client.batches.retrieve(batch.id).request_counts.completed > 20, 60)
+    assert client.batches.retrieve(batch.id).status == "in_progress"
+    if kill:
+        server.process.kill()
+        server.process.wait()
+        # A line that the crash has cut.
+        output = output_of(folder, batch.id)
+        with open(folder / "files" / output, "ab") as file:
+            file.write(b'{"id":"batch_req_299","custom_id":"r')
+    else:
+        assert server.stop() == 0, "".join(server.log)
+    again = start(*args, model=False)
+    client = client_of(again)
+    done = finished(client, batch, 120)
+    assert done.status == "completed"
+    assert (done.request_counts.completed, done.request_counts.failed) == (300, 0)
+    text = client.files.content(done.output_file_id).text.splitlines()
+    assert sorted(json.loads(each)["custom_id"] for each in text) == sorted(f"r-{i}" for i in range(300))
+
+
+def output_of(folder, batch_id):
+    state = json.loads((folder / "batches" / f"{batch_id}.json").read_text())
+    return state["batch"]["output_file_id"]
+
+
+def test_the_folder_is_bounded(start, folder):
+    server = start("--batch-folder", folder, "--batch-folder-bytes", "2000")
+    client = client_of(server)
+    with pytest.raises(openai.APIStatusError) as told:
+        client.files.create(file=("a", b"x" * 2001), purpose="batch")
+    assert told.value.status_code == 413 and "--batch-folder-bytes" in str(told.value)
+    lines = [line(i, {"input": "a"}) for i in range(10)]
+    batch = finished(client, submit(client, lines))
+    assert batch.status == "failed" and "--batch-folder-bytes" in batch.errors.data[0].message
+
+
+def test_files_and_batches_belong_to_a_key(start, folder):
+    server = start("--batch-folder", folder, "--api-key", "one", "--api-key", "two")
+    one, two = client_of(server, "one"), client_of(server, "two")
+    batch = finished(one, submit(one, [line(1, {"input": "a"})]))
+    assert batch.status == "completed"
+    assert list(two.batches.list()) == [] and list(two.files.list()) == []
+    for ask in (lambda: two.batches.retrieve(batch.id), lambda: two.batches.cancel(batch.id),
+                lambda: two.files.content(batch.output_file_id), lambda: two.files.delete(batch.input_file_id)):
+        with pytest.raises(openai.NotFoundError):
+            ask()
+    assert one.files.content(batch.output_file_id).text
+
+
+def test_without_a_folder_there_are_none(start):
+    server = start()
+    for path in ("/v1/files", "/v1/batches", "/v1/files/x"):
+        answer = server.get(path)
+        assert answer.status_code == 404 and "--batch-folder" in answer.json()["error"]["message"]
+
+
+def test_interactive_work_goes_first(server):
+    client = client_of(server)
+    batch = submit(client, [line(i, {"model": "embed", "input": ["dog " * 100] * 16}) for i in range(400)])
+    assert wait_for(lambda: client.batches.retrieve(batch.id).status == "in_progress")
+    begin = time.monotonic()
+    for _ in range(5):
+        client.embeddings.create(model="embed", input="a")
+    assert time.monotonic() - begin < 5
+    client.batches.cancel(batch.id)
+    assert finished(client, batch).status in ("cancelled", "completed")

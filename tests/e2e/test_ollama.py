@@ -1,0 +1,257 @@
+"""Ollama's routes, by its Python client and by hand; and models pulled by clients from a hub on this machine."""
+import json
+
+import numpy as np
+import ollama
+import pytest
+import requests
+
+import scripted_model
+from conftest import EMBED, GOLDEN, ROOT, Server, clean_environment, expected, wait_for
+from fake_hub import FakeHub
+from test_openapi import check_answer, check_request
+
+BARE = ROOT / "tests" / "golden" / "decoders" / "llama"
+CASES = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")][:4]
+TOOL = {"type": "function", "function": {
+    "name": "weather", "description": "The weather of a place.",
+    "parameters": {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}}}
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
+    server = Server("--model", f"weather={folder}", "--model", f"embed={GOLDEN / EMBED}", "--model", f"bare={BARE}")
+    yield server
+    assert server.stop() == 0, "".join(server.log)
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return ollama.Client(server.url)
+
+
+@pytest.fixture(scope="module")
+def document(server):
+    return server.get("/openapi.json").json()
+
+
+def close(got, wanted):
+    wanted = np.asarray(wanted) / np.linalg.norm(wanted)
+    return np.abs(np.asarray(got) - wanted).max() < 1e-5
+
+
+@pytest.mark.client("ollama", "embed, embeddings")
+def test_embeddings_equal_the_reference(client):
+    answer = client.embed("embed", [case["text"] for case in CASES])
+    assert answer.model == "embed" and answer.total_duration > 0
+    assert answer.prompt_eval_count == sum(len(case["ids"]) for case in CASES)
+    assert all(close(got, case["embedding"]) for got, case in zip(answer.embeddings, CASES, strict=True))
+    assert close(client.embed("embed:latest", CASES[0]["text"]).embeddings[0], CASES[0]["embedding"])
+    assert close(client.embeddings("embed", CASES[0]["text"]).embedding, CASES[0]["embedding"])
+    short = client.embed("embed", CASES[0]["text"], dimensions=8).embeddings[0]
+    assert len(short) == 8 and abs(np.linalg.norm(short) - 1) < 1e-5
+    assert client.embed("embed", []).embeddings == []
+
+
+def test_long_inputs_are_cut_unless_told(client):
+    assert client.embed("embed", "dog " * 500).embeddings
+    with pytest.raises(ollama.ResponseError) as told:
+        client.embed("embed", "dog " * 500, truncate=False)
+    assert told.value.status_code in (400, 413, 422) and "input" in told.value.error
+
+
+@pytest.mark.client("ollama", "chat, whole and streamed; options, logprobs")
+def test_chats_whole_and_streamed(client):
+    whole = client.chat("weather", HELLO)
+    assert whole.message.content == "Good day." and whole.done and whole.done_reason == "stop"
+    assert whole.eval_count == 3 and whole.prompt_eval_count > 0
+    assert whole.total_duration >= whole.prompt_eval_duration + whole.eval_duration > 0
+    parts = list(client.chat("weather", HELLO, stream=True))
+    assert [part.message.content for part in parts] == ["Good ", "day.", ""]
+    assert [part.done for part in parts] == [False, False, True]
+    assert parts[-1].eval_count == 3 and parts[-1].done_reason == "stop"
+    cut = client.chat("weather", HELLO, options={"num_predict": 1})
+    assert cut.message.content == "Good " and cut.done_reason == "length"
+    # As Ollama has it, more than the context holds is no error.
+    assert client.chat("weather", HELLO, options={"num_predict": 10**6, "num_ctx": 4096}).message.content == "Good day."
+    stopped = client.chat("weather", HELLO, options={"stop": ["day"], "temperature": 0})
+    assert stopped.message.content == "Good "
+    scored = client.chat("weather", HELLO, logprobs=True, top_logprobs=2)
+    assert [token.token for token in scored.logprobs][:2] == ["Good ", "day."]
+    assert len(scored.logprobs[0].top_logprobs) == 2
+
+
+@pytest.mark.client("ollama", "chat with tools, whole and streamed")
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_tools(client, stream):
+    turns = [{"role": "user", "content": "Does it rain in Ulm?"}]
+    answer = client.chat("weather", turns, tools=[TOOL], stream=stream)
+    parts = list(answer) if stream else [answer]
+    calls = [call for part in parts for call in part.message.tool_calls or []]
+    assert [(call.function.name, call.function.arguments) for call in calls] == [("weather", {"at": "Ulm"})]
+    assert "".join(part.message.thinking or "" for part in parts) == "Ask the station."
+    content = "".join(part.message.content or "" for part in parts)
+    assert content == "Let me look."
+    turns += [{"role": "assistant", "content": content, "tool_calls": calls},
+              {"role": "tool", "tool_name": "weather", "content": "rain"}]
+    assert client.chat("weather", turns, tools=[TOOL]).message.content == "It rains in Ulm."
+
+
+@pytest.mark.client("ollama", "generate, whole and streamed; raw, system")
+def test_generates(client):
+    whole = client.generate("weather", "Hello")
+    assert whole.response == "Good day." and whole.done_reason == "stop"
+    assert [part.response for part in client.generate("weather", "Hello", stream=True)] == ["Good ", "day.", ""]
+    assert client.generate("weather", "<|chat|>", raw=True).response == "Good day."
+    # A model without a chat template takes the prompt as it is.
+    plain = {"temperature": 0, "num_predict": 4}
+    assert client.generate("bare", "a", options=plain).response == \
+        client.generate("bare", "a", raw=True, options=plain).response
+    with pytest.raises(ollama.ResponseError) as told:
+        client.generate("bare", "a", system="b")
+    assert told.value.status_code == 400 and "template" in told.value.error
+
+
+@pytest.mark.client("ollama", "ps; keep_alive of chat and generate")
+def test_loads_and_unloads(server, client):
+    assert client.generate("weather", keep_alive="10m").done_reason == "load"
+    assert {model.model for model in client.ps().models} == {"weather", "embed", "bare"}
+    expires = {model.model: model.expires_at for model in client.ps().models}
+    assert expires["weather"] > expires["embed"]
+    assert client.chat("bare", keep_alive=0).done_reason == "unload"
+    assert wait_for(lambda: "bare" not in {model.model for model in client.ps().models})
+    assert client.generate("bare", keep_alive=0).done_reason == "unload"
+    assert client.generate("bare", "a", options={"num_predict": 1}).done  # loads it again
+    assert server.get("/api/version").json()["version"]
+
+
+@pytest.mark.client("ollama", "list, show")
+def test_tells_of_models(server, client, document):
+    models = {model.model: model for model in client.list().models}
+    assert set(models) == {"weather", "embed", "bare"}
+    assert len(models["embed"].digest) == 64 and models["embed"].size > 0
+    shown = client.show("weather")
+    assert shown.capabilities == ["completion", "tools"] and "<tools>" in shown.template
+    assert shown.modelinfo["llama.context_length"] == scripted_model.CONTEXT
+    assert client.show("embed").capabilities == ["embedding"]
+    for path in ("/api/tags", "/api/ps", "/api/version"):
+        check_answer(document, "GET", path, server.get(path).json())
+    for path, body in [("/api/show", {"model": "weather"}), ("/api/embed", {"model": "embed", "input": "a"}),
+                       ("/api/embeddings", {"model": "embed", "prompt": "a"}),
+                       ("/api/generate", {"model": "weather", "prompt": "a", "stream": False}),
+                       ("/api/chat", {"model": "weather", "messages": HELLO, "stream": False, "tools": [TOOL]}),
+                       ("/api/generate", {"model": "weather"})]:
+        check_request(document, path, body)
+        answer = server.post(path, body)
+        assert answer.status_code == 200, answer.text
+        check_answer(document, "POST", path, answer.json())
+    missing = server.post("/api/show", {"model": "gone"})
+    check_answer(document, "POST", "/api/show", missing.json(), missing.status_code)
+
+
+@pytest.mark.client("ollama", "errors")
+def test_errors_are_as_the_client_wants_them(server, client):
+    for ask in (lambda: client.chat("gone", HELLO), lambda: client.embed("gone", "a"), lambda: client.show("gone"),
+                lambda: list(client.generate("gone", "a", stream=True))):
+        with pytest.raises(ollama.ResponseError) as told:
+            ask()
+        assert told.value.status_code == 404 and "gone" in told.value.error
+    with pytest.raises(ollama.ResponseError) as told:
+        client.chat("weather", HELLO, format="json")
+    assert told.value.status_code == 400 and "format" in told.value.error
+    with pytest.raises(ollama.ResponseError) as told:
+        client.chat("embed", HELLO)
+    assert told.value.status_code == 400
+    # What the Service refuses has the client's names.
+    with pytest.raises(ollama.ResponseError) as told:
+        client.embed("embed", "a", dimensions=10**4)
+    assert "dimensions" in told.value.error
+    assert set(server.post("/api/nope", {}).json()) == {"error"}
+
+
+# --- Pull and delete ---------------------------------------------------------------------------
+
+
+def files(path):
+    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*"))
+            if file.is_file() and file.name != "expected.json"}
+
+
+@pytest.fixture
+def hub():
+    hub = FakeHub({"acme/embedder": files(GOLDEN / EMBED), "acme/other": files(GOLDEN / EMBED)})
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def hub_env(tmp_path, hub):
+    kept = {k: v for k, v in clean_environment().items() if not k.startswith(("HF_", "XDG_", "HUGGING"))}
+    return {**kept, "HOME": str(tmp_path), "HF_ENDPOINT": hub.url}
+
+
+@pytest.mark.client("ollama", "pull, whole and streamed; delete")
+def test_pulls_serves_and_deletes(start, tmp_path, hub_env):
+    server = start("--allow-pull", env=hub_env)
+    client = ollama.Client(server.url)
+    parts = list(client.pull("acme/embedder", stream=True))
+    assert parts[0].status == "pulling manifest" and parts[-1].status == "success"
+    assert any(part.completed == part.total > 0 for part in parts if part.total)
+    assert close(client.embed("acme/embedder", CASES[0]["text"]).embeddings[0], CASES[0]["embedding"])
+    assert client.pull("hf.co/acme/other").status == "success"
+    assert client.embed("hf.co/acme/other", "a").embeddings and client.embed("other", "a").embeddings
+    snapshot = tmp_path / ".cache/huggingface/hub/models--acme--embedder"
+    assert snapshot.is_dir()
+    assert client.delete("acme/embedder").status == "success"
+    assert not snapshot.is_dir() and "acme/embedder" not in [model.model for model in client.list().models]
+    for ask, code in ((lambda: client.delete("acme/embedder"), 404), (lambda: client.delete("embed"), 422),
+                      (lambda: client.embed("acme/embedder", "a"), 404), (lambda: client.pull(str(GOLDEN / EMBED)), 400),
+                      (lambda: client.pull("llama3.2"), 400), (lambda: client.pull("acme/gone"), 404)):
+        with pytest.raises(ollama.ResponseError) as told:
+            ask()
+        assert told.value.status_code == code, told.value
+    with pytest.raises(ollama.ResponseError):
+        list(client.pull("acme/gone", stream=True))
+    assert (GOLDEN / EMBED).is_dir()
+
+
+def test_a_pull_is_admitted_and_bounded(start, hub, hub_env):
+    closed = start(env=hub_env)
+    for method, path in (("POST", "/api/pull"), ("DELETE", "/api/delete")):
+        answer = requests.request(method, closed.url + path, json={"model": "acme/embedder"}, timeout=10)
+        assert answer.status_code == 403 and "--allow-pull" in answer.json()["error"]
+    keyed = start("--api-key", "user", "--admin-api-key", "admin", env=hub_env)
+    body = {"model": "acme/embedder", "stream": False}
+    for key, code in (("user", 403), ("admin", 200)):
+        answer = keyed.post("/api/pull", body, headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == code, answer.text
+    small = start("--allow-pull", "--max-pull-bytes", "1000", env=hub_env)
+    answer = small.post("/api/pull", {"model": "acme/other", "stream": False})
+    assert answer.status_code == 413 and "--max-pull-bytes" in answer.json()["error"]
+    assert not hub.asked("cdn") or all("other" not in entry[2] for entry in hub.asked("cdn"))
+
+
+def test_one_pull_at_a_time_and_a_client_that_leaves_ends_it(start, hub, hub_env):
+    hub.rate = 2000  # bytes a second, so that a pull takes far longer than this test
+    server = start("--allow-pull", "--shutdown-timeout-s", "1", env=hub_env)
+    first = requests.post(server.url + "/api/pull", json={"model": "acme/embedder"}, stream=True, timeout=30)
+    lines = first.iter_lines()
+    assert json.loads(next(lines)) == {"status": "pulling manifest"}
+    second = server.post("/api/pull", {"model": "acme/other"})
+    assert second.status_code == 429 and "one at a time" in second.json()["error"]
+    first.close()
+
+    def taken():
+        answer = server.post("/api/pull", {"model": "acme/gone", "stream": False})
+        return answer.status_code == 404
+
+    assert wait_for(taken, 20)
+    # As any request, a pull under way keeps the server from ending for that time at most.
+    again = requests.post(server.url + "/api/pull", json={"model": "acme/other"}, stream=True, timeout=30)
+    lines = again.iter_lines()  # the connection is closed with it
+    assert json.loads(next(lines)) == {"status": "pulling manifest"}
+    assert server.post("/api/pull", {"model": "acme/embedder"}).status_code == 429
+    assert server.stop(60) == 0
+    again.close()
