@@ -43,7 +43,15 @@ e2e=(tests/e2e/test_*.py tests/e2e/*_test.py)
 if [[ $which != unit && ${#e2e[@]} -gt 0 && -f tests/e2e/requirements.txt ]]; then
   python=$(tools/make_venv.sh "$build/venv" tests/e2e/requirements.txt) || exit 1
   PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
-    "$python" -m pytest -q -p no:cacheprovider tests/e2e --ignore=tests/e2e/test_openvino_models.py || failed=1
+    "$python" -m pytest -q -p no:cacheprovider tests/e2e --ignore=tests/e2e/test_openvino_models.py \
+    --ignore=tests/e2e/test_ui.py || failed=1
+  if command -v chromium chromedriver > /dev/null; then
+    python=$(tools/make_venv.sh "$build/ui-venv" tests/e2e/requirements-ui.txt) || exit 1
+    PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
+      "$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_ui.py || failed=1
+  else
+    echo "run_tests.sh: no Chromium (tools/install_deps.sh ui); the tests of the web page are skipped" >&2
+  fi
   if [[ -n ${PENSTOCK_OPENVINO:-} ]]; then
     python=$(tools/make_venv.sh "$build/tensors-venv" tests/e2e/requirements-tensors.txt) || exit 1
     PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \

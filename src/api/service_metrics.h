@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "api/types.h"
 #include "common/status.h"
@@ -30,6 +32,8 @@ class ServiceMetrics {
 
   void CountRequest(Behaviour behaviour, StatusCode outcome, double duration_s);
   void CountTokens(Behaviour behaviour, const Usage& usage, const Truncation& truncation);
+  // Failures since the start; kinds without any are left out.
+  std::vector<std::pair<StatusCode, uint64_t>> ErrorsByKind() const;
   Gauge& in_flight() { return *in_flight_; }
   Histogram& tokenize_duration() { return *tokenize_duration_; }
 

@@ -25,6 +25,7 @@
 namespace penstock {
 
 class Registry;
+struct LoadSample;  // api/load_sample.h
 
 struct StageStats {
   Stage stage;
@@ -108,6 +109,8 @@ class ServiceStats {
   void Record(const RequestTrace& trace);
   Stats Read() const;
   void Reset();
+  // Fills in all but what the service knows of its requests. Regardless of resets.
+  void Sample(LoadSample* sample) const;
 
  private:
   struct Moment {

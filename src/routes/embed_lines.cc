@@ -4,6 +4,7 @@
 
 #include "common/json_writer.h"
 #include "http/stream.h"
+#include "http/accept.h"
 #include "http/stream_formats.h"
 #include "routes/event_pump.h"
 

@@ -61,6 +61,13 @@ constexpr RouteDescription kDescriptions[] = {
      "ModelState"},
     {"POST", "/admin/models/unpin", "The model may be unloaded when it is idle", "ModelCall",
      "ModelState"},
+    {"GET", "/ui", "The web page; / answers with it too, where text/html is asked for", nullptr,
+     nullptr, nullptr, "text/html"},
+    {"GET", "/ui/*", "A file of the web page", nullptr, nullptr, nullptr, "*/*"},
+    {"GET", "/v1/live", "What happens, second by second: events until the client leaves", nullptr,
+     nullptr, "LiveEvent", ""},
+    {"GET", "/v1/requests", "Requests that were slow; errors by kind and by route", nullptr,
+     "Requests"},
     {"GET", "/", "The models and the routes", nullptr, "Index"},
     {"GET", "/openapi.json", "This document", nullptr, "OpenApi"},
     {"GET", "/health", "200 while the process lives", nullptr, "State"},
@@ -94,7 +101,7 @@ void WriteReference(const char* schema, JsonWriter* json) {
 // `lines`, `event`: schema of each line of an answer in lines, and of each event of one in events;
 // null: no such answer.
 void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr,
-                  const char* event = nullptr) {
+                  const char* event = nullptr, std::string_view type = "text/plain") {
   json->Key("content").BeginObject();
   if (event != nullptr) {
     json->Key(kEventStreamType).BeginObject();
@@ -106,13 +113,15 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
     WriteReference(lines, json);
     json->EndObject();
   }
-  json->Key(schema == nullptr ? "text/plain" : "application/json").BeginObject();
-  if (schema == nullptr) {
-    json->Key("schema").BeginObject().Field("type", "string").EndObject();
-  } else {
+  if (schema != nullptr) {
+    json->Key("application/json").BeginObject();
     WriteReference(schema, json);
+    json->EndObject();
+  } else if (!type.empty()) {
+    json->Key(type).BeginObject().Key("schema").BeginObject().Field("type", "string").EndObject();
+    json->EndObject();
   }
-  json->EndObject().EndObject();
+  json->EndObject();
 }
 
 // "post_v1_embeddings"
@@ -156,18 +165,19 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   json->Key(never ? "424" : "200").BeginObject();
   json->Field("description", never ? "No such model" : "Success");
   WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr,
-               description.event);
+               description.event, description.type);
   json->EndObject().Key("default").BeginObject();
   json->Field("description", "An error, whose message names the field and the limit");
   WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.error_body),
                json);
   json->EndObject().EndObject();
-  if (route.who == RouteFor::kEveryone) json->Key("security").BeginArray().EndArray();
+  const bool open = route.who == RouteFor::kEveryone || route.who == RouteFor::kVisitors;
+  if (open) json->Key("security").BeginArray().EndArray();
   json->EndObject();
 }
 
 constexpr std::string_view kParameters = R"({
-"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
+"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model, which may hold slashes; of a file"},
 "Model":{"name":"model","in":"query","schema":{"type":"string"},"description":"Name of a model; default: the first"},
 "RequestId":{"name":"X-Request-Id","in":"header","schema":{"type":"string","pattern":"^[A-Za-z0-9\\-_.:+=/@]{1,128}$"},"description":"Named in the answer and in the log"},
 "TimeoutMs":{"name":"X-Request-Timeout-Ms","in":"header","schema":{"type":"integer","minimum":1,"maximum":86400000},"description":"Then the answer is 503"},

@@ -6,6 +6,7 @@
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "frontend/request_log.h"
+#include "http/accept.h"
 #include "metrics/stages.h"
 
 namespace penstock {
@@ -33,9 +34,15 @@ Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
       routes_(AllRoutes()),
       policy_(options, AllRouteInfos(), std::move(keys)),
       http_metrics_(metrics, AllRouteInfos()),
-      slow_log_(options.slow_request, metrics) {}
+      slow_log_(options.slow_request, metrics),
+      live_(service, &http_metrics_, options) {}
 
-Router::Match Router::Find(std::string_view method, std::string_view path) const {
+Router::Match Router::Find(const HttpRequest& request) const {
+  const std::string_view method = request.method;
+  std::string_view path = request.path;
+  // A browser that asks for the server itself gets the page, a program the index.
+  const bool reads = method == "GET" || method == "HEAD";
+  if (path == "/" && reads && WantsHtml(request.Header("accept"))) path = "/ui";
   Match match;
   for (size_t i = 0; i < routes_.size(); ++i) {
     if (!Matches(routes_[i], path)) continue;
@@ -81,7 +88,7 @@ HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Ref
 }
 
 std::optional<HttpResponse> Router::Check(HttpRequest* request) {
-  const Match match = Find(request->method, request->path);
+  const Match match = Find(*request);
   request->route = match.route;
   const Route* const route = RouteOf(*request);
   if (route == nullptr || route->who != RouteFor::kEveryone) {
@@ -148,8 +155,8 @@ void HandleLarge(const RouteCall& call) {
 void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
                        Responder respond) {
   const Route& route = routes_[static_cast<size_t>(request->route)];
-  RouteCall call{service_,           metrics_,        &options_,         &route,
-                 std::move(request), std::move(body), std::move(respond)};
+  RouteCall call{service_,        metrics_,           &options_, &route,     std::move(request),
+                 std::move(body), std::move(respond), &live_,    &slow_log_, &http_metrics_};
   if (call.body.size() <= kParseOnIoBytesMax) return Handle(call);
   const Priority priority = call.request->context.priority;
   const size_t bytes = call.body.size();
@@ -209,6 +216,9 @@ void Router::AddCors(HttpRequest* request) const {
 
 void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) {
   const auto now = Clock::now();
+  const Route* const route = RouteOf(request);
+  const bool endless = route != nullptr && route->endless;
+  if (endless && status == 499) status = 200;
   const double seconds = std::chrono::duration<double>(now - request.begin).count();
   http_metrics_.CountRequest(request.route, status, seconds);
   if (RequestTrace* const trace = request.context.trace.get()) {
@@ -216,9 +226,10 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, i
     // Requests that never reached a model (probes, refusals) would only blur the percentiles.
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
-  const RequestRecord record{&request, RouteOf(request), status, body_bytes, now, items};
+  const RequestRecord record{&request, route, status, body_bytes, now, items};
   const bool json = LogIsJson();
-  if (slow_log_.IsSlow(request, now)) {
+  if (!endless && slow_log_.IsSlow(request, now)) {
+    slow_log_.Keep(record);
     if (const auto left_out = slow_log_.Pass(now)) {
       if (json) {
         LogJsonFields(LogLevel::kWarn, RequestFields("slow request", record, *left_out));

@@ -12,6 +12,7 @@
 #include "frontend/slow_log.h"
 #include "http/message.h"
 #include "http/server_options.h"
+#include "routes/live_feed.h"
 #include "routes/routes.h"
 
 namespace penstock {
@@ -33,12 +34,15 @@ class Router final : public HttpHandler {
   void OnConnectionRefused() override { http_metrics_.connections_refused().Add(); }
   void OnBytes(size_t received, size_t sent) override;
 
+  // Ends the streams that have no end of their own. Called before the connections are shut down.
+  void EndEndless() { live_.Stop(); }
+
  private:
   struct Match {
     int32_t route = -1;
     std::string allow;  // methods of the path where only the method is wrong
   };
-  Match Find(std::string_view method, std::string_view path) const;
+  Match Find(const HttpRequest& request) const;
   ErrorBody ErrorBodyOf(const HttpRequest& request) const;
   const Route* RouteOf(const HttpRequest& request) const;  // null: none
   std::string RouteName(const HttpRequest& request) const;
@@ -54,6 +58,7 @@ class Router final : public HttpHandler {
   const RequestPolicy policy_;
   HttpMetrics http_metrics_;
   SlowLog slow_log_;
+  LiveFeed live_;  // after what its thread reads
   LogLimit refused_keys_{5};
 };
 

@@ -14,8 +14,10 @@
 
 #include "api/service.h"
 #include "common/exception_status.h"
+#include "frontend/http_metrics.h"
 #include "frontend/request_policy.h"
 #include "frontend/route_info.h"
+#include "frontend/slow_log.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "metrics/metrics.h"
@@ -25,6 +27,7 @@
 namespace penstock {
 
 struct Route;
+class LiveFeed;
 
 // One request at its handler.
 struct RouteCall {
@@ -35,6 +38,10 @@ struct RouteCall {
   std::shared_ptr<const HttpRequest> request;
   std::string body;  // freed once the handler has returned
   Responder respond;
+  // What routes of the web page show.
+  LiveFeed* live;
+  const SlowLog* slow_log;
+  const HttpMetrics* http_metrics;
 
   void Fail(const Status& status) const;
   void Ok(std::string text, const char* content_type = "application/json") const;
@@ -43,8 +50,8 @@ struct RouteCall {
 struct Route : RouteInfo {
   constexpr Route(const char* method_in, const char* path_in, ErrorBody error_body_in,
                   void (*handle_in)(const RouteCall& call), RouteFor who_in = RouteFor::kUsers,
-                  bool lines_in = false)
-      : RouteInfo{method_in, path_in, who_in, lines_in},
+                  bool lines_in = false, bool endless_in = false)
+      : RouteInfo{method_in, path_in, who_in, lines_in, endless_in},
         error_body(error_body_in),
         handle(handle_in) {}
 
@@ -60,6 +67,7 @@ std::span<const Route> TeiRoutes();
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
 std::span<const Route> ModelRoutes();  // loading and unloading
+std::span<const Route> UiRoutes();     // the web page and what it watches
 std::span<const Route> MetaRoutes();   // index, health, readiness, metrics, statistics
 
 // Answers a request of text-generation-inference, which POST / takes too.

@@ -83,7 +83,7 @@ const std::vector<Route>& AllRoutes() {
     std::vector<Route> all;
     for (const auto part :
          {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(),
-          BulkRoutes(), ModelRoutes(), MetaRoutes()}) {
+          BulkRoutes(), ModelRoutes(), UiRoutes(), MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     std::stable_partition(all.begin(), all.end(), [](const Route& route) {

@@ -101,7 +101,10 @@ Status Server::Reload() {
   return first;
 }
 
-void Server::Shutdown(std::chrono::milliseconds timeout) { impl_->listener->Shutdown(timeout); }
+void Server::Shutdown(std::chrono::milliseconds timeout) {
+  impl_->router.EndEndless();
+  impl_->listener->Shutdown(timeout);
+}
 uint16_t Server::port() const { return impl_->listener->port(); }
 bool Server::tls() const { return impl_->tls; }
 

@@ -169,7 +169,7 @@ def routes_of(command):
     for call in re.split(r"\bcurl -", command)[1:]:
         path = re.search(re.escape(ADDRESS) + r"(/[^\s'\"?]*)", call).group(1)
         method = "POST" if re.search(r"\s-d\s|-X POST", call) else "GET"
-        routes.append((method, re.sub(r"^/v1/models/.+", "/v1/models/{id}", path)))
+        routes.append((method, re.sub(r"^/(v1/models|ui)/.+", r"/\1/{id}", path)))
     return routes
 
 

@@ -1,0 +1,36 @@
+// penstock bench ui: what the web page costs.
+//
+// One server of this process, over loopback, under the same load in rounds that take turns: nobody
+// watches, one page does, fifty do. A round with watchers is compared with the one without beside
+// it. The watchers' own reading is on another thread of the same machine, so it is a part of the
+// throughput that is lost; in the processor time it is left out.
+#pragma once
+
+#include "common/status.h"
+#include "load/http_texts.h"
+#include "load/records.h"
+
+namespace penstock {
+
+class Metrics;
+class Service;
+
+struct UiCostOptions {
+  int concurrency = 8;  // clients; a request is one text
+  int rounds = 20;      // of each number of watchers
+  double round_s = 1;   // an event comes each second
+  double idle_s = 3;    // for the server without load
+  LengthSpec lengths{LengthSpec::Kind::kFixed, 8};
+};
+
+// Prints a table and adds the records
+//   ui.cost_percent_1, _50    throughput lost, the median of the pairs; with half of its 95 %
+//                             interval as ui.cost_error_percent_1, _50
+//   ui.idle_percent_0, _1, _50  processor time of the server without load, in percent of all
+//                             processors: the cost by itself, which noise does not hide
+//   ui.bytes, ui.gzip_bytes   of the page's files, as they are and as they are sent
+//   ui.event_bytes            that a watcher gets a second
+Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& options,
+                 BenchRecords* records);
+
+}  // namespace penstock
