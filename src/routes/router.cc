@@ -21,7 +21,7 @@ constexpr int64_t kParseMemoryPerByte = 16;
 bool Matches(const Route& route, std::string_view path) {
   const std::string_view pattern = route.path;
   if (!pattern.ends_with('*')) return path == pattern;
-  return path.size() >= pattern.size() && path.starts_with(pattern.substr(0, pattern.size() - 1));
+  return path.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ export class Chat {
     const text = this.input.value.trim();
     if (!text || this.abort) return;
     const body = this.body(text);
+    this.snippets.update(curlLine('v1/chat/completions', body), chatSnippet(body));
     this.bubble('user').text.textContent = text;
     const answer = this.bubble('assistant');
     this.input.value = '';
@@ -110,7 +111,6 @@ export class Chat {
     this.abort = null;
     this.log.setAttribute('aria-busy', 'false');
     this.busy(false);
-    this.show();
   }
 
   busy(on) {

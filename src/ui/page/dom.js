@@ -45,7 +45,7 @@ function digits(x) {
 
 export function ms(x) {
   if (!known(x)) return NONE;
-  if (x >= 60000) return digits(x / 60000) + ' min';
+  if (x >= 600000) return digits(x / 60000) + ' min';
   if (x >= 1000) return digits(x / 1000) + ' s';
   if (x >= 1 || x === 0) return digits(x) + ' ms';
   return digits(x * 1000) + ' µs';
@@ -59,7 +59,11 @@ export function bytes(x) {
   return Math.round(x) + ' B';
 }
 
-export const percent = (share) => (known(share) ? digits(Math.round(share * 1000) / 10) + ' %' : NONE);
+export function percent(share) {
+  if (!known(share)) return NONE;
+  const tenths = (share * 100).toFixed(1);
+  return `${tenths.endsWith('.0') && (share === 0 || share > 0.999) ? tenths.slice(0, -2) : tenths} %`;
+}
 
 export function seconds(x) {
   if (!known(x)) return NONE;

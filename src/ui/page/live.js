@@ -110,6 +110,8 @@ function budget() {
 const MEMORY = ['weights_bytes', 'activations_bytes', 'kv_bytes', 'requests_bytes', 'caches_bytes'];
 const memory = (point) => MEMORY.reduce((sum, name) => sum + at(name)(point), 0);
 
+const wholePercent = (share) => `${Math.round(share * 100)} %`;
+
 function charts() {
   const line = (label, color, name) => ({label, color, value: at(name)});
   return [
@@ -126,9 +128,9 @@ function charts() {
                         line('written', 'teal', 'generated_tokens_per_s')]}),
     new Chart({title: 'Queue by priority class', stacked: true, format: number, note: () => 'tokens that wait or run',
                series: [line('interactive', 'blue', 'interactive_tokens'), line('bulk', 'amber', 'bulk_tokens')]}),
-    new Chart({title: 'Batches', format: percent, max: 1, note: (p) => `${number(at('batches_per_s')(p))} per second`,
+    new Chart({title: 'Batches', format: percent, tick: wholePercent, max: 1, note: (p) => `${number(at('batches_per_s')(p))} per second`,
                series: [line('fill', 'violet', 'batch_fill')]}),
-    new Chart({title: 'Cache hits', format: percent, max: 1,
+    new Chart({title: 'Cache hits', format: percent, tick: wholePercent, max: 1,
                series: [line('tokens', 'amber', 'token_cache_hits'), line('results', 'teal', 'result_cache_hits')]}),
     new Chart({title: 'Processors', format: number, limit: () => feed.limits.processors || 0,
                note: () => `${feed.limits.processors ?? NONE} allowed`,
@@ -149,15 +151,15 @@ function charts() {
 }
 
 // The stacked bar of a whole and the table below it, from the stages of /v1/stats or a slow request:
-// [{stage, share (0 to 1)}].
-export function stageBar(parts) {
-  const bar = h('div', {class: 'stack', 'aria-hidden': 'true'});
+// [{stage, share (0 to 1)}]. A thin one has no names.
+export function stageBar(parts, thin) {
+  const bar = h('div', {class: thin ? 'stack thin' : 'stack', 'aria-hidden': 'true'});
   for (const [name, color] of STAGES) {
     const part = parts.find((one) => one.stage === name);
     if (!part || !(part.share > 0)) continue;
     const text = `${name} ${percent(part.share)}`;
     bar.append(h('div', {class: `k-${color}`, title: text, vars: {'flex-grow': part.share}},
-                 part.share > 0.17 ? text : ''));
+                 !thin && part.share > 0.17 ? text : ''));
   }
   return bar;
 }
@@ -171,10 +173,19 @@ function bottleneckCard() {
     (text, i) => h('th', {scope: 'col', class: i ? 'num' : ''}, text)));
   const body = h('tbody', {id: 'stage-table'});
   const window_ = h('span', {class: 'when'});
-  const row = (label, color, latency, share) => h('tr', {class: color ? `k-${color}` : 'total'},
-    h('th', {scope: 'row'}, color ? h('i', {'aria-hidden': 'true'}) : '', label),
-    [percent(share), number(latency.count), ms(latency.mean_ms), ms(latency.p50_ms), ms(latency.p90_ms),
-     ms(latency.p99_ms), ms(latency.max_ms)].map((text) => h('td', {class: 'num'}, text)));
+  // The rows stay, so that a text can be marked and a reader keeps its place.
+  const rows = new Map([...STAGES, ['whole request', '']].map(([label, color]) =>
+    [label, h('tr', {class: color ? `k-${color}` : 'total'},
+      h('th', {scope: 'row'}, color ? h('i', {'aria-hidden': 'true'}) : '', label),
+      Array.from({length: 7}, () => h('td', {class: 'num'})))]));
+  body.append(...rows.values());
+  const fill = (label, latency, share) => {
+    const row = rows.get(label);
+    row.hidden = latency.count === 0 && label !== 'whole request';
+    const texts = [percent(share), number(latency.count), ms(latency.mean_ms), ms(latency.p50_ms), ms(latency.p90_ms),
+                   ms(latency.p99_ms), ms(latency.max_ms)];
+    texts.forEach((text, i) => setText(row.cells[i + 1], latency.count ? text : i === 1 ? '0' : NONE));
+  };
   const node = h('div', {class: 'card'},
     h('div', {class: 'head'}, h('h2', {}, 'Where the time goes'), window_),
     h('p', {class: 'bottleneck'}, 'Bottleneck: ', name, ' ', badge), why, bar,
@@ -187,12 +198,10 @@ function bottleneckCard() {
     badge.hidden = !stats.bottleneck.saturated;
     setText(why, stats.bottleneck.why);
     setText(window_, `since the reset, ${seconds(stats.window_s)} ago`);
-    if (!stats.stage_timers) return body.replaceChildren(h('tr', {}, h('td', {}, 'The server runs with --stage-timers off.')));
+    if (!stats.stage_timers) return bar.replaceChildren(h('p', {}, 'The server runs with --stage-timers off.'));
     bar.replaceChildren(stageBar(stats.stages.map((one) => ({stage: one.stage, share: one.percent / 100}))));
-    const passed = stats.stages.filter((one) => one.count > 0);
-    body.replaceChildren(...passed.map((one) =>
-      row(one.stage, STAGES.find(([stage]) => stage === one.stage)[1], one, one.percent / 100)),
-      row('whole request', '', stats.requests, passed.length ? 1 : null));
+    for (const one of stats.stages) fill(one.stage, one, one.percent / 100);
+    fill('whole request', stats.requests, 1);
   }};
 }
 
@@ -225,7 +234,7 @@ export function makeLive(root, say) {
   root.append(
     h('div', {class: 'head page'}, h('h2', {}, 'The last five minutes'), h('div', {class: 'row'}, pause, reset)),
     h('div', {class: 'tiles'}, tiles.map((tile) => tile.node)),
-    h('div', {class: 'time'}, stages.node, byStage, latency),
+    h('div', {class: 'timing'}, stages.node, byStage, latency),
     h('div', {class: 'cards'}, others));
   draw = () => {
     if (root.hidden || document.hidden) return;

@@ -71,7 +71,7 @@ class Card {
     setText(this.facts.Load, loading && life.load_percent !== undefined ? `${life.load_percent} %`
       : life.loads ? `${ms(life.load_s * 1000)}, ${number(life.loads)} in all` : NONE);
     setText(this.facts.Work, stats ? `${percent(stats.busy_percent / 100)} busy, ${number(stats.tokens_per_s)} tokens/s` : NONE);
-    setText(this.facts.Queue, stats ? `${number(stats.queued_requests)} requests wait or run` : NONE);
+    setText(this.facts.Queue, stats ? `${number(stats.queued_requests)} waiting or running` : NONE);
     setText(this.facts.Limits, model.context_length ? `${number(model.context_length)} tokens of context`
       : model.max_tokens ? `${number(model.max_tokens)} tokens a text` : NONE);
     this.load.hidden = LOADED.includes(life.state) || loading;

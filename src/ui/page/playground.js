@@ -59,7 +59,7 @@ const PARTS = {
 
 function modelsFor(part, models) {
   if (part === PARTS.tensors) return models.filter((model) => !['embedding', 'reranking', 'classification', 'generation'].includes(model.task));
-  return models.filter((model) => part.tasks.includes(model.task) || !model.task);
+  return [...part.tasks, ''].flatMap((task) => models.filter((model) => model.task === task));
 }
 
 // A form, the answer and the code of a part that asks once.

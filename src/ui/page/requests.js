@@ -5,6 +5,8 @@ import {stageBar, STAGES} from './live.js';
 
 const POLL_MS = 3000;
 
+const partsOf = (slow) => Object.entries(slow.stages).map(([stage, time]) => ({stage, share: time / slow.ms}));
+
 function slowItem(slow) {
   const facts = slow.stages
     ? [slow.model && `model ${slow.model}`, `${number(slow.rows)} rows`, `${number(slow.tokens)} tokens`] : [];
@@ -12,11 +14,12 @@ function slowItem(slow) {
   const summary = h('summary', {},
     h('span', {class: 'time'}, clock(slow.unix_ms)),
     h('span', {class: 'route'}, slow.route ? `${slow.method} ${slow.route}` : 'no route'),
+    slow.stages ? stageBar(partsOf(slow), true) : h('span'),
     h('span', {class: slow.status >= 400 ? 'status bad' : 'status'}, String(slow.status)),
     h('b', {class: 'num'}, ms(slow.ms)));
   const details = h('details', {'data-id': slow.request_id}, summary);
   if (slow.stages) {
-    details.append(stageBar(Object.entries(slow.stages).map(([stage, time]) => ({stage, share: time / slow.ms}))));
+    details.append(stageBar(partsOf(slow)));
   }
   details.append(h('p', {class: 'muted small'}, texts));
   if (slow.stages) {
@@ -51,9 +54,9 @@ export function makeRequests(root) {
   root.append(
     h('div', {class: 'head page'}, h('h2', {}, 'Requests'), summary),
     h('div', {class: 'cards two'},
-      h('div', {class: 'card wide'}, h('h3', {}, 'Slow requests, newest first'), slow),
       h('div', {class: 'card'}, h('h3', {}, 'Errors by kind'), errors),
-      h('div', {class: 'card'}, h('h3', {}, 'Failed answers by route'), failures)));
+      h('div', {class: 'card'}, h('h3', {}, 'Failed answers by route'), failures),
+      h('div', {class: 'card wide'}, h('h3', {}, 'Slow requests, newest first'), slow)));
 
   function update(value) {
     setText(summary, value.slow_request_ms

@@ -18,8 +18,7 @@ export function heatMap(texts, vectors) {
   const least = Math.min(...values.flat(), 0.999);
   const cell = (value, i, j) => {
     const share = Math.max(0, Math.min(1, (value - least) / (1 - least)));
-    return h('td', {class: share > 0.55 ? 'strong' : '', title: `${texts[i]}\n${texts[j]}`,
-                    vars: {'--share': `${(share * 100).toFixed(1)}%`}}, value.toFixed(2).replace(/^-(0\.00)$/, '$1').replace('-', '−'));
+    return h('td', {title: `${texts[i]}\n${texts[j]}`, vars: {'--share': share.toFixed(3)}}, value.toFixed(2).replace(/^-(0\.00)$/, '$1').replace('-', '−'));
   };
   return h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Cosine similarity of all pairs'},
     h('table', {class: 'heat'},
