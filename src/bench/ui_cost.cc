@@ -79,26 +79,33 @@ Status MeasureIdle(const HttpTarget& target, double seconds, Side* side) {
 }
 
 void Report(const std::array<Side, 3>& sides, BenchRecords* records) {
-  BenchTable table({"watchers", "requests/s", "lost %", "+-", "processor us/request", "idle %"});
+  BenchTable table({"watchers", "requests/s", "lost %", "+-", "processor us/request", "added %",
+                    "+-", "idle %"});
   const Side& none = sides[0];
   for (const Side& side : sides) {
     std::vector<double> lost_percent;
+    std::vector<double> added_percent;
     for (size_t i = 0; i < side.requests_per_s.size(); ++i) {
       lost_percent.push_back(100 * (1 - side.requests_per_s[i] / none.requests_per_s[i]));
+      added_percent.push_back(100 * (side.processor_us[i] / none.processor_us[i] - 1));
     }
     const MedianOf lost = RobustMedian(std::move(lost_percent));
+    const MedianOf added = RobustMedian(std::move(added_percent));
     const bool compared = side.watchers > 0;
-    table.AddRow({std::to_string(side.watchers),
-                  ShortNumber(RobustMedian(side.requests_per_s).median),
-                  compared ? fmt::format("{:.2f}", lost.median) : "",
-                  compared ? fmt::format("{:.2f}", lost.error) : "",
-                  ShortNumber(RobustMedian(side.processor_us).median),
-                  fmt::format("{:.3f}", side.idle_percent)});
+    const auto shown = [&](double value) {
+      return compared ? fmt::format("{:.2f}", value) : std::string();
+    };
+    table.AddRow(
+        {std::to_string(side.watchers), ShortNumber(RobustMedian(side.requests_per_s).median),
+         shown(lost.median), shown(lost.error), ShortNumber(RobustMedian(side.processor_us).median),
+         shown(added.median), shown(added.error), fmt::format("{:.3f}", side.idle_percent)});
     const std::string watchers = std::to_string(side.watchers);
     records->Add("ui.idle_percent_" + watchers, side.idle_percent, "%");
     if (!compared) continue;
     records->Add("ui.cost_percent_" + watchers, lost.median, "%");
     records->Add("ui.cost_error_percent_" + watchers, lost.error, "%");
+    records->Add("ui.processor_percent_" + watchers, added.median, "%");
+    records->Add("ui.processor_error_percent_" + watchers, added.error, "%");
   }
   table.Print();
   size_t bytes = 0;

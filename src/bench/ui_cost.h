@@ -26,6 +26,8 @@ struct UiCostOptions {
 // Prints a table and adds the records
 //   ui.cost_percent_1, _50    throughput lost, the median of the pairs; with half of its 95 %
 //                             interval as ui.cost_error_percent_1, _50
+//   ui.processor_percent_1, _50  added to the server's processor time a request, in the same way;
+//                             with ui.processor_error_percent_1, _50
 //   ui.idle_percent_0, _1, _50  processor time of the server without load, in percent of all
 //                             processors: the cost by itself, which noise does not hide
 //   ui.bytes, ui.gzip_bytes   of the page's files, as they are and as they are sent

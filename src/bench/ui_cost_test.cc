@@ -28,8 +28,9 @@ TEST(UiCost, MeasuresEveryNumberOfWatchers) {
   const Status status = RunUiCost(&service, &metrics, options, &records);
   ASSERT_TRUE(status.ok()) << status.message();
   const std::string lines = records.ToJsonLines();
-  for (const char* name : {"ui.cost_percent_1", "ui.cost_error_percent_50", "ui.idle_percent_0",
-                           "ui.idle_percent_50", "ui.bytes", "ui.gzip_bytes"}) {
+  for (const char* name :
+       {"ui.cost_percent_1", "ui.cost_error_percent_50", "ui.processor_percent_50",
+        "ui.idle_percent_0", "ui.idle_percent_50", "ui.bytes", "ui.gzip_bytes"}) {
     EXPECT_THAT(lines, testing::HasSubstr("\"" + std::string(name) + "\""));
   }
   EXPECT_THAT(lines, testing::Not(testing::HasSubstr("\"ui.event_bytes\",\"value\":0.0,")));

@@ -119,7 +119,7 @@ def series_of(text):
 
 def test_alerts_and_dashboard_name_series_that_there_are(start):
     server = start(*model_args(("embed", EMBED)), "--model", f"text={GOLDEN.parent / 'decoders' / 'llama'}",
-                   "--result-cache-bytes", "1M")
+                   "--result-cache-bytes", "1MiB")
     server.post("/embed", {"inputs": "a"})
     server.post("/v1/completions", {"model": "text", "prompt": "a", "max_tokens": 4})
     names = {name.split("{")[0] for name in server.metrics()}
