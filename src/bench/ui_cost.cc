@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
 #include <thread>
-#include <vector>
 
-#include "bench/stages_overhead.h"
 #include "load/http_load.h"
-#include "load/http_sweep.h"
 #include "load/live_watchers.h"
 #include "load/process_stat.h"
 #include "load/table.h"
@@ -22,10 +19,8 @@ namespace penstock {
 namespace {
 
 struct Side {
-  int watchers;
-  // A round each.
-  std::vector<double> requests_per_s;
-  std::vector<double> processor_us;  // of a request; the server's alone
+  int watchers = 0;
+  RoundSide rounds;
   double idle_percent = 0;
   double event_bytes = 0;  // a second, of one watcher
 };
@@ -40,27 +35,13 @@ Expected<std::unique_ptr<LiveWatchers>> OpenWatchers(const HttpTarget& target, i
   return LiveWatchers::Open(target, count);
 }
 
-Status RunRound(const HttpTarget& target, const UiCostOptions& options, const HttpLoad& load,
-                bool keep, Side* side) {
+Status RunSide(const HttpTarget& target, const UiCostOptions& options, const HttpLoad& load,
+               bool keep, Side* side) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto watchers, OpenWatchers(target, side->watchers));
-  LoadWindow window;
-  window.warmup_s = 0.05;
-  window.duration_s = options.round_s;
-  const double all_s = ProcessorSeconds();
-  const double clients_s = ThreadCpuSeconds() + WatcherSeconds(watchers.get());
-  PENSTOCK_ASSIGN_OR_RETURN(const HttpRunResult result, RunHttpLoads(target, {load}, window));
-  const double server_s = ProcessorSeconds() - all_s -
-                          (ThreadCpuSeconds() + WatcherSeconds(watchers.get()) - clients_s);
-  if (!keep) return Status::Ok();
-  const LoadResult& got = result.loads.front();
-  if (got.ok == 0 || !got.errors.empty()) {
-    return {StatusCode::kUnavailable,
-            fmt::format("{} requests of a round were answered with 200; others: {}", got.ok,
-                        ErrorsText(got))};
-  }
-  side->requests_per_s.push_back(static_cast<double>(got.ok) / result.seconds);
-  side->processor_us.push_back(server_s * 1e6 / static_cast<double>(got.sent));
-  return Status::Ok();
+  constexpr double kWarmupS = 0.05;
+  return RunRound(
+      target, load, options.round_s, kWarmupS, [&] { return WatcherSeconds(watchers.get()); },
+      keep ? &side->rounds : nullptr);
 }
 
 Status MeasureIdle(const HttpTarget& target, double seconds, Side* side) {
@@ -83,22 +64,17 @@ void Report(const std::array<Side, 3>& sides, BenchRecords* records) {
                     "+-", "idle %"});
   const Side& none = sides[0];
   for (const Side& side : sides) {
-    std::vector<double> lost_percent;
-    std::vector<double> added_percent;
-    for (size_t i = 0; i < side.requests_per_s.size(); ++i) {
-      lost_percent.push_back(100 * (1 - side.requests_per_s[i] / none.requests_per_s[i]));
-      added_percent.push_back(100 * (side.processor_us[i] / none.processor_us[i] - 1));
-    }
-    const MedianOf lost = RobustMedian(std::move(lost_percent));
-    const MedianOf added = RobustMedian(std::move(added_percent));
+    const MedianOf lost = PercentLower(side.rounds.requests_per_s, none.rounds.requests_per_s);
+    const MedianOf added = PercentHigher(side.rounds.processor_us, none.rounds.processor_us);
     const bool compared = side.watchers > 0;
     const auto shown = [&](double value) {
       return compared ? fmt::format("{:.2f}", value) : std::string();
     };
-    table.AddRow(
-        {std::to_string(side.watchers), ShortNumber(RobustMedian(side.requests_per_s).median),
-         shown(lost.median), shown(lost.error), ShortNumber(RobustMedian(side.processor_us).median),
-         shown(added.median), shown(added.error), fmt::format("{:.3f}", side.idle_percent)});
+    table.AddRow({std::to_string(side.watchers),
+                  ShortNumber(RobustMedian(side.rounds.requests_per_s).median), shown(lost.median),
+                  shown(lost.error), ShortNumber(RobustMedian(side.rounds.processor_us).median),
+                  shown(added.median), shown(added.error),
+                  fmt::format("{:.3f}", side.idle_percent)});
     const std::string watchers = std::to_string(side.watchers);
     records->Add("ui.idle_percent_" + watchers, side.idle_percent, "%");
     if (!compared) continue;
@@ -131,12 +107,10 @@ Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& option
   PENSTOCK_ASSIGN_OR_RETURN(const auto server, Server::Start(service, metrics, server_options));
   HttpTarget target;
   target.port = server->port();
-  const auto texts = std::make_shared<TextSource>(options.lengths, 1);
-  HttpLoad load;
-  load.name = "ui";
-  load.concurrency = options.concurrency;
-  load.next_text = [texts] { return texts->Next(); };
-  std::array<Side, 3> sides{{{0, {}, {}}, {1, {}, {}}, {50, {}, {}}}};
+  const HttpLoad load = RoundLoad(options);
+  std::array<Side, 3> sides;
+  sides[1].watchers = 1;
+  sides[2].watchers = 50;
   for (Side& side : sides) {
     PENSTOCK_RETURN_IF_ERROR(MeasureIdle(target, options.idle_s, &side));
   }
@@ -144,7 +118,7 @@ Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& option
     // There and back: a drift hits all alike.
     for (size_t i = 0; i < sides.size(); ++i) {
       Side* const side = &sides[round % 2 == 0 ? i : sides.size() - 1 - i];
-      PENSTOCK_RETURN_IF_ERROR(RunRound(target, options, load, round >= 0, side));
+      PENSTOCK_RETURN_IF_ERROR(RunSide(target, options, load, round >= 0, side));
     }
   }
   Report(sides, records);

@@ -6,8 +6,8 @@
 // throughput that is lost; in the processor time it is left out.
 #pragma once
 
+#include "bench/load_rounds.h"
 #include "common/status.h"
-#include "load/http_texts.h"
 #include "load/records.h"
 
 namespace penstock {
@@ -15,12 +15,9 @@ namespace penstock {
 class Metrics;
 class Service;
 
-struct UiCostOptions {
-  int concurrency = 8;  // clients; a request is one text
-  int rounds = 20;      // of each number of watchers
-  double round_s = 1;   // an event comes each second
-  double idle_s = 3;    // for the server without load
-  LengthSpec lengths{LengthSpec::Kind::kFixed, 8};
+// Rounds of a second, since an event comes each second.
+struct UiCostOptions : RoundOptions {
+  double idle_s = 3;  // for the server without load
 };
 
 // Prints a table and adds the records

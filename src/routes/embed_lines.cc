@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/json_writer.h"
-#include "http/stream.h"
 #include "http/accept.h"
+#include "http/stream.h"
 #include "http/stream_formats.h"
 #include "routes/event_pump.h"
 

@@ -164,8 +164,8 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   const bool never = std::string_view(route.path) == "/embed_sparse";
   json->Key(never ? "424" : "200").BeginObject();
   json->Field("description", never ? "No such model" : "Success");
-  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr,
-               description.event, description.type);
+  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr, description.event,
+               description.type);
   json->EndObject().Key("default").BeginObject();
   json->Field("description", "An error, whose message names the field and the limit");
   WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.error_body),

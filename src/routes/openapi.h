@@ -17,9 +17,9 @@ struct RouteDescription {
   const char* method;
   const char* path;  // as in the route table
   const char* summary;
-  const char* request = nullptr;  // schema of the body; null: none is read
-  const char* answer = nullptr;   // schema of a 200; null: text
-  const char* event = nullptr;    // schema of an event of an answer in events; null: none
+  const char* request = nullptr;    // schema of the body; null: none is read
+  const char* answer = nullptr;     // schema of a 200; null: text
+  const char* event = nullptr;      // schema of an event of an answer in events; null: none
   const char* type = "text/plain";  // of an answer without a schema; "": there is none but events
 };
 
