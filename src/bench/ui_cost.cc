@@ -59,16 +59,23 @@ Status MeasureIdle(const HttpTarget& target, double seconds, Side* side) {
   return Status::Ok();
 }
 
-void Report(const std::array<Side, 3>& sides, BenchRecords* records) {
+// Of an event a second.
+MedianOf OfOne(MedianOf several, int events_per_s) {
+  return {several.median / events_per_s, several.error / events_per_s};
+}
+
+void Report(const std::array<Side, 3>& sides, int events_per_s, BenchRecords* records) {
   BenchTable table({"watchers", "requests/s", "lost %", "+-", "processor us/request", "added %",
                     "+-", "idle %"});
   const Side& none = sides[0];
   for (const Side& side : sides) {
-    const MedianOf lost = PercentLower(side.rounds.requests_per_s, none.rounds.requests_per_s);
-    const MedianOf added = PercentHigher(side.rounds.processor_us, none.rounds.processor_us);
+    const MedianOf lost =
+        OfOne(PercentLower(side.rounds.requests_per_s, none.rounds.requests_per_s), events_per_s);
+    const MedianOf added =
+        OfOne(PercentHigher(side.rounds.processor_us, none.rounds.processor_us), events_per_s);
     const bool compared = side.watchers > 0;
     const auto shown = [&](double value) {
-      return compared ? fmt::format("{:.2f}", value) : std::string();
+      return compared ? fmt::format("{:.3f}", value) : std::string();
     };
     table.AddRow({std::to_string(side.watchers),
                   ShortNumber(RobustMedian(side.rounds.requests_per_s).median), shown(lost.median),
@@ -84,36 +91,48 @@ void Report(const std::array<Side, 3>& sides, BenchRecords* records) {
     records->Add("ui.processor_error_percent_" + watchers, added.error, "%");
   }
   table.Print();
+  std::printf("\nrounds have %d events a second; lost and added are of one\n", events_per_s);
   size_t bytes = 0;
   size_t gzip_bytes = 0;
   for (const UiFile& file : UiFiles()) {
     bytes += file.text.size();
     gzip_bytes += file.gzip.size();
   }
-  std::printf("\nthe page: %zu files, %zu bytes, %zu as sent; a watcher gets %.0f bytes a second\n",
+  std::printf("the page: %zu files, %zu bytes, %zu as sent; a watcher gets %.0f bytes a second\n",
               UiFiles().size(), bytes, gzip_bytes, sides[1].event_bytes);
   records->Add("ui.bytes", static_cast<double>(bytes), "bytes");
   records->Add("ui.gzip_bytes", static_cast<double>(gzip_bytes), "bytes");
   records->Add("ui.event_bytes", sides[1].event_bytes, "bytes/s");
 }
 
+Expected<std::unique_ptr<Server>> StartServer(Service* service, Metrics* metrics,
+                                              std::chrono::milliseconds live_interval) {
+  ServerOptions options;
+  options.port = 0;
+  options.slow_request = std::chrono::milliseconds(0);
+  return Server::Start(service, metrics, options, live_interval);
+}
+
 }  // namespace
 
 Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& options,
                  BenchRecords* records) {
-  ServerOptions server_options;
-  server_options.port = 0;
-  server_options.slow_request = std::chrono::milliseconds(0);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto server, Server::Start(service, metrics, server_options));
-  HttpTarget target;
-  target.port = server->port();
-  const HttpLoad load = RoundLoad(options);
   std::array<Side, 3> sides;
   sides[1].watchers = 1;
   sides[2].watchers = 50;
-  for (Side& side : sides) {
-    PENSTOCK_RETURN_IF_ERROR(MeasureIdle(target, options.idle_s, &side));
+  HttpTarget target;
+  constexpr std::chrono::milliseconds kSecond{1000};
+  {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto server, StartServer(service, metrics, kSecond));
+    target.port = server->port();
+    for (Side& side : sides) {
+      PENSTOCK_RETURN_IF_ERROR(MeasureIdle(target, options.idle_s, &side));
+    }
   }
+  PENSTOCK_ASSIGN_OR_RETURN(const auto server,
+                            StartServer(service, metrics, kSecond / options.events_per_s));
+  target.port = server->port();
+  const HttpLoad load = RoundLoad(options);
   for (int round = -1; round < options.rounds; ++round) {
     // There and back: a drift hits all alike.
     for (size_t i = 0; i < sides.size(); ++i) {
@@ -121,7 +140,7 @@ Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& option
       PENSTOCK_RETURN_IF_ERROR(RunSide(target, options, load, round >= 0, side));
     }
   }
-  Report(sides, records);
+  Report(sides, options.events_per_s, records);
   return Status::Ok();
 }
 

@@ -4,6 +4,9 @@
 // watches, one page does, fifty do. A round with watchers is compared with the one without beside
 // it. The watchers' own reading is on another thread of the same machine, so it is a part of the
 // throughput that is lost; in the processor time it is left out.
+//
+// What an event a second costs is less than the noise of any machine. So while there is load they
+// come UiCostOptions::events_per_s times a second, and the difference is divided by that.
 #pragma once
 
 #include "bench/load_rounds.h"
@@ -15,9 +18,9 @@ namespace penstock {
 class Metrics;
 class Service;
 
-// Rounds of a second, since an event comes each second.
 struct UiCostOptions : RoundOptions {
-  double idle_s = 3;  // for the server without load
+  int events_per_s = 20;
+  double idle_s = 3;  // for the server without load, at an event a second
 };
 
 // Prints a table and adds the records

@@ -45,13 +45,12 @@ class TextRing {
 
 class LiveFeed {
  public:
-  static constexpr std::chrono::milliseconds kInterval{1000};
   static constexpr size_t kPointsMax = 300;  // five minutes
   static constexpr size_t kWatchersMax = 100;
 
   // Service and metrics must outlive it.
   LiveFeed(Service* service, HttpMetrics* http, const ServerOptions& options,
-           std::chrono::milliseconds interval = kInterval);
+           std::chrono::milliseconds interval);
   ~LiveFeed();  // Stop()
   LiveFeed(const LiveFeed&) = delete;
   LiveFeed& operator=(const LiveFeed&) = delete;

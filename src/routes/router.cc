@@ -27,7 +27,7 @@ bool Matches(const Route& route, std::string_view path) {
 }  // namespace
 
 Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
-               std::shared_ptr<const KeyRing> keys)
+               std::shared_ptr<const KeyRing> keys, std::chrono::milliseconds live_interval)
     : service_(service),
       metrics_(metrics),
       options_(options),
@@ -35,7 +35,7 @@ Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
       policy_(options, AllRouteInfos(), std::move(keys)),
       http_metrics_(metrics, AllRouteInfos()),
       slow_log_(options.slow_request, metrics),
-      live_(service, &http_metrics_, options) {}
+      live_(service, &http_metrics_, options, live_interval) {}
 
 Router::Match Router::Find(const HttpRequest& request) const {
   const std::string_view method = request.method;

@@ -21,7 +21,7 @@ class Router final : public HttpHandler {
  public:
   // Service and metrics must outlive the router. Keys are those of `keys`, not of the options.
   Router(Service* service, Metrics* metrics, const ServerOptions& options,
-         std::shared_ptr<const KeyRing> keys);
+         std::shared_ptr<const KeyRing> keys, std::chrono::milliseconds live_interval);
 
   std::optional<HttpResponse> OnHeader(HttpRequest* request) override;
   void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,

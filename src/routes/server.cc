@@ -59,9 +59,9 @@ Status CheckOptions(const ServerOptions& options) {
 
 struct Server::Impl {
   Impl(Service* service, Metrics* metrics, const ServerOptions& options,
-       std::shared_ptr<KeyRing> keys_in)
+       std::shared_ptr<KeyRing> keys_in, std::chrono::milliseconds live_interval)
       : keys(std::move(keys_in)),
-        router(service, metrics, options, keys),
+        router(service, metrics, options, keys, live_interval),
         tls(!options.tls_cert_file.empty()) {}
   const std::shared_ptr<KeyRing> keys;
   Router router;
@@ -73,11 +73,12 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
 Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metrics,
-                                                const ServerOptions& options) {
+                                                const ServerOptions& options,
+                                                std::chrono::milliseconds live_interval) {
   PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
   PENSTOCK_ASSIGN_OR_RETURN(auto keys, KeyRing::Make(options));
   const ServerOptions bare = WithoutKeys(options);
-  auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys));
+  auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys), live_interval);
   PENSTOCK_ASSIGN_OR_RETURN(impl->listener, Listener::Start(&impl->router, bare));
   if (!options.AsksForKey() && !IsLoopback(options.host)) {
     LogWarn(
