@@ -27,7 +27,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e clients bench bench-peers bench-generate-peers soak soak-chat format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e clients kserve-client bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -101,6 +101,11 @@ clients: deps release  ## LangChain's and LiteLLM's clients against a server of 
 	PENSTOCK_MINILM=$$embedder PENSTOCK_SMOLLM2=$$chat PENSTOCK_BIN="$$PWD/$(BUILD)/penstock" \
 	  exec $$python -m pytest -q -p no:cacheprovider tests/e2e/test_clients.py
 
+# Its packages take 450 MB: not a part of test.
+kserve-client: deps release  ## KServe's REST client against a server of tensor models
+	@python=$$(tools/make_venv.sh $(BUILD)/kserve-venv tests/e2e/requirements-kserve.txt); \
+	PENSTOCK_BIN="$$PWD/$(BUILD)/penstock" exec $$python -m pytest -q -p no:cacheprovider tests/e2e/test_kserve_client.py
+
 bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the records)
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS) --target encode_bench
@@ -125,6 +130,14 @@ bench-generate-peers: deps release  ## text generation beside other runtimes; do
 	exec $$python bench/peers_generate/bench_generate_peers.py --program $(BUILD)/penstock --model "$$model" \
 	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
 
+bench-tensors-peers: deps release  ## tensor requests over gRPC beside pytriton and mlserver (JSON=, PEERS_FLAGS=)
+	@exec python3 bench/peers_tensors/bench_tensors_peers.py --program $(BUILD)/penstock \
+	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
+
+bench-magika: deps release  ## a tensor model served, beside OpenVINO's own loop (JSON=)
+	@python=$$(tools/make_venv.sh $(BUILD)/magika-venv bench/requirements-magika.txt); \
+	exec $$python bench/magika_speed.py --program $(BUILD)/penstock $(if $(JSON),--json '$(JSON)')
+
 soak: deps release  ## four times the load a server can carry, for DURATION=600 seconds (MODEL=)
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
@@ -134,6 +147,10 @@ soak-chat: deps release  ## the same with streams of generated text (MODEL=)
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_demo_model.py); \
 	exec $(BUILD)/penstock bench soak --chat --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
+
+soak-tensors: deps release  ## tensor requests: overload, models that fail, versions that come and go
+	@python=$$(tools/make_venv.sh $(BUILD)/tensors-venv tests/e2e/requirements-tensors.txt); \
+	exec $$python bench/soak_tensors.py --program $(BUILD)/penstock --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
 
 format:  ## format the C++ sources in place
 	@tools/install_deps.sh format

@@ -49,10 +49,15 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
   AddList(app, "--cors-allow-origin", &server->cors_allow_origins,
           "Origin that browsers may call from; * = any.", "ORIGIN");
   app->add_option("--tls-cert", server->tls_cert_file,
-                  "PEM file, chain first: serve HTTPS. Read again on SIGHUP.")
+                  "PEM file, chain first: serve HTTPS, and gRPC over TLS. Read again on SIGHUP.")
       ->type_name("FILE")
       ->group("Access");
   app->add_option("--tls-key", server->tls_key_file, "PEM file of the certificate's key.")
+      ->type_name("FILE")
+      ->group("Access");
+  app->add_option("--tls-client-ca", server->tls_client_ca_file,
+                  "PEM file of authorities: clients must show a certificate that one of them has "
+                  "signed. Read again on SIGHUP.")
       ->type_name("FILE")
       ->group("Access");
   app->add_option("--tls-min-version", server->tls_min_version, "Oldest TLS to speak: 1.2 or 1.3.")
@@ -61,7 +66,7 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
       ->group("Access");
   line->RefuseEmpty({"api-key", "api-key-file", "bulk-api-key", "bulk-api-key-file",
                      "admin-api-key", "admin-api-key-file", "allowed-host", "tls-cert", "tls-key",
-                     "tls-min-version"});
+                     "tls-client-ca", "tls-min-version"});
 }
 
 void FitConnections(ServerOptions* server) {

@@ -146,6 +146,12 @@ TEST_F(AppsTest, NamesOfModels) {
   EXPECT_EQ(NameOfReference(cached + "/"), "owner/name");
   EXPECT_EQ(NameOfReference(folder_), "penstock_apps_test");
   EXPECT_EQ(NameOfReference("owner/name@v2"), "owner/name");
+  EXPECT_EQ(NameOfReference("builtin:add?type=INT32"), "add");
+  std::filesystem::create_directory(folder_ + "/vision");
+  for (const char* name : {"/magika.onnx", "/vision/model.onnx"}) std::ofstream(folder_ + name);
+  EXPECT_EQ(NameOfReference(folder_ + "/magika.onnx"), "magika");
+  EXPECT_EQ(NameOfReference(folder_ + "/vision/model.onnx"), "vision");
+  EXPECT_EQ(NameOfReference(folder_ + "/vision"), "vision");
 
   ModelOptions flags;
   flags.models = {"short=owner/name", folder_};

@@ -40,6 +40,7 @@ const std::vector<Command>& Benchmarks() {
        RunBenchReindex},
       {"stages", "What timing the stages of requests costs", RunBenchStages},
       {"batcher", "Forming batches of rows, beside queues with a batcher thread", RunBenchBatcher},
+      {"tensors", "The way of tensor requests to a model and back", RunBenchTensors},
       {"lifecycle", "Models that come and go: start, reload, and cycles under traffic",
        RunBenchLifecycle},
       {"soak", "A server under several times its capacity: limits that must still hold",

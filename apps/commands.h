@@ -33,6 +33,7 @@ int RunDoctor(const std::vector<std::string>& args);
 // penstock bench NAME; Benchmarks has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
 int RunBenchLifecycle(const std::vector<std::string>& args);
+int RunBenchTensors(const std::vector<std::string>& args);
 int RunBenchKernels(const std::vector<std::string>& args);
 int RunBenchChat(const std::vector<std::string>& args);
 int RunBenchChatHttp(const std::vector<std::string>& args);

@@ -10,6 +10,7 @@
 #include "formats/tensor_store.h"
 #include "inspect_decoder.h"
 #include "inspect_program.h"
+#include "inspect_tensors.h"
 #include "model_flags.h"
 #include "models/embedding_decoder.h"
 #include "models/encoder.h"
@@ -158,15 +159,41 @@ struct ProgramModel {
   std::unique_ptr<EmbeddingDecoder> decoder;
 };
 
+// Of a model that is no encoder: the exit code.
+std::optional<int> DescribeOther(const CommandLine& line, const ModelOptions& flags,
+                                 const ProgramFlags& program, bool json) {
+  const auto tensors = DescribeTensorModel(flags, json);
+  if (!tensors.ok()) return line.Fail(tensors.status());
+  if (*tensors) {
+    if (program.wanted) return line.FailUsage("--program: a tensor model has none to show");
+    std::fputs((*tensors)->c_str(), stdout);
+    return kExitOk;
+  }
+  const auto decoder = FindDecoder(flags);
+  if (!decoder.ok()) return line.Fail(decoder.status());
+  if (*decoder) {
+    const auto text = DescribeDecoder(**decoder, flags, program, json);
+    if (!text.ok()) {
+      const bool usage = text.status().field() == "--length";
+      return usage ? line.FailUsage(text.status().message()) : line.Fail(text.status());
+    }
+    std::fputs(text->c_str(), stdout);
+    return kExitOk;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int RunInspect(const std::vector<std::string>& args) {
   CommandLine line(
       "inspect",
       "Describe a model: architecture, types and sizes, tokenizer, limits, prompts. Of a "
-      "decoder, whose weights are loaded for --program only, --model may also be a .gguf file.",
+      "decoder, whose weights are loaded for --program only, --model may also be a .gguf file. Of "
+      "a tensor model: its inputs and outputs.",
       "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
       "  penstock inspect --model ./SmolLM2-135M-Instruct.Q4_1.gguf\n"
+      "  penstock inspect --model ./model.onnx\n"
       "  penstock inspect --model ./folder --json\n"
       "  penstock inspect --model ./folder --program --length 512\n"
       "  penstock inspect --model ./SmolLM2-135M-Instruct.Q4_1.gguf --program --length 1 --past "
@@ -181,17 +208,7 @@ int RunInspect(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
-  const auto decoder = FindDecoder(flags);
-  if (!decoder.ok()) return line.Fail(decoder.status());
-  if (*decoder) {
-    const auto text = DescribeDecoder(**decoder, flags, program, json);
-    if (!text.ok()) {
-      const bool usage = text.status().field() == "--length";
-      return usage ? line.FailUsage(text.status().message()) : line.Fail(text.status());
-    }
-    std::fputs(text->c_str(), stdout);
-    return kExitOk;
-  }
+  if (const auto exit_code = DescribeOther(line, flags, program, json)) return *exit_code;
   const Status fetched = FetchModels(flags);
   if (!fetched.ok()) return line.Fail(fetched);
   auto local = LocalModels::Load(flags);

@@ -16,9 +16,10 @@ namespace {
 constexpr size_t kBytesMax = 64 << 10;
 
 // Keys whose value is that of a flag.
-constexpr std::array<std::pair<const char*, std::vector<std::string> ModelOptions::*>, 7> kTexts = {
+constexpr std::array<std::pair<const char*, std::vector<std::string> ModelOptions::*>, 8> kTexts = {
     {{"task", &ModelOptions::tasks},
      {"context", &ModelOptions::contexts},
+     {"max-batch-size", &ModelOptions::max_batch_sizes},
      {"dtype", &ModelOptions::dtypes},
      {"int8-keep", &ModelOptions::int8_keep},
      {"pooling", &ModelOptions::poolings},

@@ -1,4 +1,4 @@
-// penstock serve: models behind HTTP.
+// penstock serve: models behind HTTP and gRPC.
 //
 // The main thread waits for the end of loading and for signals; everything else happens on threads
 // of the server, the service and the schedulers.
@@ -24,6 +24,8 @@
 #include "decoder_flags.h"
 #include "default_models.h"
 #include "flag_values.h"
+#include "grpc/grpc_server.h"
+#include "grpc_flags.h"
 #include "model_file.h"
 #include "model_flags.h"
 #include "routes/server.h"
@@ -37,6 +39,7 @@ namespace {
 struct ServeFlags {
   ModelOptions model;
   ServerOptions server;
+  GrpcOptions grpc;
   int64_t request_timeout_ms = 0;
   int64_t idle_timeout_ms = ServerOptions().idle_timeout.count();
   int64_t read_timeout_ms = ServerOptions().read_timeout.count();
@@ -54,6 +57,9 @@ std::string CheckKeepAlive(std::string& given) {
 }
 std::string CheckTask(std::string& given) {
   return CheckPerModel("task", given, ParseModelPurpose);
+}
+std::string CheckMaxBatchSize(std::string& given) {
+  return CheckPerModel("max-batch-size", given, ParseMaxBatchSize);
 }
 std::string CheckContext(std::string& given) {
   return CheckPerModel("context", given, ParseContext);
@@ -85,6 +91,34 @@ void AddGenerationFlags(CLI::App* app, ModelOptions* flags) {
   app->add_flag("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
                 "Keep keys and values of texts for others that begin alike, or not. [on]")
       ->group(generation);
+}
+
+void AddTensorFlags(CLI::App* app, ModelOptions* flags) {
+  const std::string tensors = "Tensor models";
+  app->add_option("--max-batch-size", flags->max_batch_sizes,
+                  "Rows of a batch of a tensor model at most; 0 = a request is a run; auto = as "
+                  "the model says. NAME=... is for the model of that name; may be given again.")
+      ->check(CLI::Validator(CheckMaxBatchSize, ""))
+      ->allow_extra_args(false)
+      ->default_str("auto")
+      ->type_name("N")
+      ->group(tensors);
+  app->add_option("--max-queued-tensor-rows", flags->tensors.max_queued_rows,
+                  "Rows that wait for a tensor model; more are told to come back (429).")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->type_name("N")
+      ->group(tensors);
+  app->add_option("--max-queued-tensor-bytes", flags->tensors.max_queued_bytes,
+                  "Bytes of inputs that wait for a tensor model; more are told to come back (429).")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->type_name("BYTES")
+      ->group(tensors);
+  app->add_option("--shared-memory-bytes", flags->limits.shared_memory_bytes,
+                  "System shared memory that clients may register together, for tensors. Whoever "
+                  "may register can read and write all shared memory of this user; 0 = none.")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
+      ->type_name("BYTES")
+      ->group(tensors);
 }
 
 // "80%" or bytes.
@@ -183,9 +217,9 @@ void AddServerFlags(CLI::App* app, ServeFlags* flags) {
       ->type_name("N")
       ->group(network);
   app->add_option("--task", flags->model.tasks,
-                  "What a model does: embedding, reranking, classification or generation. So it is "
-                  "known before the model is downloaded, and a model that does something else is "
-                  "refused. NAME=... is for the model of that name; may be given again.")
+                  "What a model does: embedding, reranking, classification, generation or tensors. "
+                  "So it is known before the model is downloaded, and a model that does something "
+                  "else is refused. NAME=... is for the model of that name; may be given again.")
       ->check(CLI::Validator(CheckTask, ""))
       ->allow_extra_args(false)
       ->type_name("TASK")
@@ -344,13 +378,56 @@ void AddLogFlags(CLI::App* app, ServeFlags* flags) {
       ->group(log);
 }
 
-void Reload(Server* server) {
+// Flags that are numbers, as the server wants them.
+void TakeTimes(ServeFlags* flags) {
+  ServerOptions& server = flags->server;
+  server.request_timeout = std::chrono::milliseconds(flags->request_timeout_ms);
+  server.idle_timeout = std::chrono::milliseconds(flags->idle_timeout_ms);
+  server.read_timeout = std::chrono::milliseconds(flags->read_timeout_ms);
+  server.stage_timers = flags->stage_timers == "on";
+  server.slow_request = std::chrono::milliseconds(flags->slow_request_ms);
+  server.write_timeout = std::chrono::milliseconds(flags->write_timeout_ms);
+  server.stream_start_timeout = std::chrono::milliseconds(flags->stream_start_timeout_ms);
+  server.stream_ping = std::chrono::milliseconds(flags->stream_ping_ms);
+}
+
+// What clients reach the models through.
+struct FrontEnds {
+  std::unique_ptr<Server> http;
+  std::unique_ptr<GrpcServer> grpc;  // null: not asked for
+
+  // Both get the whole time.
+  void Shutdown(std::chrono::milliseconds timeout) {
+    std::thread other;
+    if (grpc != nullptr) other = std::thread([&] { grpc->Shutdown(timeout); });
+    http->Shutdown(timeout);
+    if (other.joinable()) other.join();
+  }
+};
+
+void Reload(FrontEnds* servers) {
   LogInfo("SIGHUP: reading the files of keys and certificate again");
-  if (server->Reload().ok()) LogInfo("reloaded");
+  const bool http = servers->http->Reload().ok();
+  const bool grpc = servers->grpc == nullptr || servers->grpc->Reload().ok();
+  if (http && grpc) LogInfo("reloaded");
+}
+
+Expected<FrontEnds> StartFrontEnds(const ServeFlags& flags, LocalModels* models) {
+  FrontEnds servers;
+  PENSTOCK_ASSIGN_OR_RETURN(servers.http,
+                            Server::Start(models->service.get(), &models->metrics, flags.server));
+  if (!flags.grpc.port) return servers;
+  GrpcOptions grpc = flags.grpc;
+  grpc.buffer_bytes_max = flags.model.limits.inflight_bytes;
+  grpc.response_bytes_max = flags.model.limits.response_bytes;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      servers.grpc, GrpcServer::Start(models->service.get(), &models->metrics, flags.server, grpc,
+                                      servers.http->keys(), servers.http->slow_log()));
+  return servers;
 }
 
 // Waits for the end of loading, and ends the process on a signal before.
-Status WaitLoaded(Registry* registry, Server* server, const Signals& signals) {
+Status WaitLoaded(Registry* registry, FrontEnds* servers, const Signals& signals) {
   const int done = eventfd(0, EFD_CLOEXEC);
   PENSTOCK_CHECK(done >= 0);
   Status loaded;
@@ -365,7 +442,7 @@ Status WaitLoaded(Registry* registry, Server* server, const Signals& signals) {
     if (fds[0].revents == 0) break;
     const int number = signals.Wait();
     if (number == SIGHUP) {
-      Reload(server);
+      Reload(servers);
       continue;
     }
     std::fprintf(stderr, "penstock serve: stopped before the models were loaded\n");
@@ -379,6 +456,9 @@ Status WaitLoaded(Registry* registry, Server* server, const Signals& signals) {
 
 std::string Describe(const ModelInfo& model) {
   if (!model.ready) return model.name + " (loaded by the first request)";
+  if (model.task == kTensorTask) {
+    return fmt::format("{} ({}, {}, {})", model.name, model.task, model.platform, model.backend);
+  }
   std::string text = fmt::format("{} ({}, {}, {} tokens", model.name, model.architecture,
                                  model.task, model.max_tokens);
   if (model.dimensions > 0) text += fmt::format(", {} dimensions", model.dimensions);
@@ -386,6 +466,11 @@ std::string Describe(const ModelInfo& model) {
 }
 
 std::string CurlLine(const ModelInfo& model, const std::string& url, bool key) {
+  const char* const insecure = url.starts_with("https") ? "k" : "";
+  const char* const authorization = key ? " -H \"Authorization: Bearer $PENSTOCK_API_KEY\"" : "";
+  if (model.task == kTensorTask) {  // what its tensors are, only its user knows
+    return fmt::format("curl -s{} {}/v1/models{}", insecure, url, authorization);
+  }
   std::string json_name;
   AppendJsonString(model.name, &json_name);
   std::string route = "/v1/embeddings";
@@ -404,17 +489,30 @@ std::string CurlLine(const ModelInfo& model, const std::string& url, bool key) {
   for (size_t at = 0; (at = body.find('\'', at)) != std::string::npos; at += 4) {
     body.replace(at, 1, "'\\''");
   }
-  return fmt::format("curl -s{} {}{}{} -H 'Content-Type: application/json' -d '{}'",
-                     url.starts_with("https") ? "k" : "", url, route,
-                     key ? " -H \"Authorization: Bearer $PENSTOCK_API_KEY\"" : "", body);
+  return fmt::format("curl -s{} {}{}{} -H 'Content-Type: application/json' -d '{}'", insecure, url,
+                     route, authorization, body);
 }
 
-std::string UrlOf(const ServerOptions& options, const Server& server, bool reachable) {
-  std::string host = options.host;
-  if (reachable && host == "0.0.0.0") host = "127.0.0.1";
-  if (reachable && host == "::") host = "::1";
+std::string UrlOf(const char* scheme, std::string host, uint16_t port) {
   if (host.find(':') != std::string::npos) host = "[" + host + "]";
-  return fmt::format("{}://{}:{}", server.tls() ? "https" : "http", host, server.port());
+  return fmt::format("{}://{}:{}", scheme, host, port);
+}
+
+// As the server listens.
+std::string UrlsOf(const ServeFlags& flags, const FrontEnds& servers) {
+  std::string urls =
+      UrlOf(servers.http->tls() ? "https" : "http", flags.server.host, servers.http->port());
+  if (servers.grpc == nullptr) return urls;
+  const std::string& host = flags.grpc.host.empty() ? flags.server.host : flags.grpc.host;
+  return urls + " and " + UrlOf(servers.grpc->tls() ? "grpcs" : "grpc", host, servers.grpc->port());
+}
+
+// As clients on this machine reach it.
+std::string LocalUrl(const ServeFlags& flags, const Server& server) {
+  std::string host = flags.server.host;
+  if (host == "0.0.0.0") host = "127.0.0.1";
+  if (host == "::") host = "::1";
+  return UrlOf(server.tls() ? "https" : "http", host, server.port());
 }
 
 // Where any name is accepted, but several models do the same.
@@ -428,11 +526,11 @@ void WarnOfSharedTasks(const std::vector<ModelInfo>& models) {
   }
 }
 
-void PrintReady(const ServeFlags& flags, const Server& server, const Service& service) {
+void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const Service& service) {
   const std::vector<ModelInfo> served = service.Models();
   if (served.empty()) {  // a repository that is to be filled
     std::printf("penstock " PENSTOCK_VERSION " ready on %s serving no model yet\n",
-                UrlOf(flags.server, server, false).c_str());
+                UrlsOf(flags, servers).c_str());
     std::fflush(stdout);
     return;
   }
@@ -442,13 +540,13 @@ void PrintReady(const ServeFlags& flags, const Server& server, const Service& se
     models += Printable(Describe(model));
   }
   const std::string curl =
-      CurlLine(served.front(), UrlOf(flags.server, server, true), flags.server.AsksForKey());
+      CurlLine(served.front(), LocalUrl(flags, *servers.http), flags.server.AsksForKey());
   std::printf("penstock " PENSTOCK_VERSION " ready on %s serving %s\n%s\n",
-              UrlOf(flags.server, server, false).c_str(), models.c_str(), Printable(curl).c_str());
+              UrlsOf(flags, servers).c_str(), models.c_str(), Printable(curl).c_str());
   std::fflush(stdout);
 }
 
-void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_t timeout_s) {
+void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals, int64_t timeout_s) {
   TellServiceManager("STOPPING=1");
   LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
   // A second signal ends the process at once.
@@ -460,7 +558,7 @@ void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_
   }).detach();
   const auto start = std::chrono::steady_clock::now();
   const std::chrono::milliseconds timeout{timeout_s * 1000};
-  server->Shutdown(timeout);
+  servers->Shutdown(timeout);
   local->service->StopAccepting();
   const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - start);
@@ -479,7 +577,7 @@ void ShutDown(Server* server, LocalModels* local, const Signals& signals, int64_
 
 int RunServe(const std::vector<std::string>& args) {
   CommandLine line(
-      "serve", "Serve models over HTTP.",
+      "serve", "Serve models over HTTP and gRPC.",
       "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n"
       "  penstock serve --model ./embedder --model rank=./reranker --port 9000\n"
       "  penstock serve --model ./embedder --host 0.0.0.0 --api-key-file /run/secrets/keys\n"
@@ -489,8 +587,10 @@ int RunServe(const std::vector<std::string>& args) {
   AddModelFlags(&line, &flags.model, true, "info");
   AddRepositoryFlags(&line.app(), &flags.model);
   AddGenerationFlags(&line.app(), &flags.model);
+  AddTensorFlags(&line.app(), &flags.model);
   AddLifecycleFlags(&line.app(), &flags.model);
   AddServerFlags(&line.app(), &flags);
+  AddGrpcFlags(&line, &flags.grpc);
   AddAccessFlags(&line, &flags.server);
   AddLimitFlags(&line.app(), &flags);
   AddTimeFlags(&line.app(), &flags);
@@ -504,15 +604,10 @@ int RunServe(const std::vector<std::string>& args) {
   if (flags.server.tls_cert_file.empty() != flags.server.tls_key_file.empty()) {
     return line.FailUsage("--tls-cert and --tls-key belong together");
   }
-  flags.server.request_timeout = std::chrono::milliseconds(flags.request_timeout_ms);
-  flags.server.idle_timeout = std::chrono::milliseconds(flags.idle_timeout_ms);
-  flags.server.read_timeout = std::chrono::milliseconds(flags.read_timeout_ms);
-  flags.server.stage_timers = flags.stage_timers == "on";
-  flags.server.slow_request = std::chrono::milliseconds(flags.slow_request_ms);
-  flags.server.write_timeout = std::chrono::milliseconds(flags.write_timeout_ms);
-  flags.server.stream_start_timeout = std::chrono::milliseconds(flags.stream_start_timeout_ms);
-  flags.server.stream_ping = std::chrono::milliseconds(flags.stream_ping_ms);
-
+  if (!flags.server.tls_client_ca_file.empty() && flags.server.tls_cert_file.empty()) {
+    return line.FailUsage("--tls-client-ca needs --tls-cert and --tls-key");
+  }
+  TakeTimes(&flags);
   if (flags.model.limits.run_stages != RunStages::kAll) {
     LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
   }
@@ -527,23 +622,23 @@ int RunServe(const std::vector<std::string>& args) {
   }
   LocalModels& models = **local;
   if (flags.accept_any_model) models.registry->AcceptAnyName();
-  auto server = Server::Start(models.service.get(), &models.metrics, flags.server);
-  if (!server.ok()) {
+  auto servers = StartFrontEnds(flags, &models);
+  if (!servers.ok()) {
     // Models may be loading still; their destructors would wait for that.
     std::fflush(nullptr);
-    _exit(line.Fail(server.status()));
+    _exit(line.Fail(servers.status()));
   }
   WarnIfOpen(flags.server);
-  const Status loaded = WaitLoaded(models.registry.get(), server->get(), signals);
+  const Status loaded = WaitLoaded(models.registry.get(), &*servers, signals);
   if (!loaded.ok()) {
-    (*server)->Shutdown(std::chrono::milliseconds(0));
+    servers->Shutdown(std::chrono::milliseconds(0));
     return line.Fail(loaded);
   }
   if (flags.accept_any_model) WarnOfSharedTasks(models.service->Models());
-  PrintReady(flags, **server, *models.service);
+  PrintReady(flags, *servers, *models.service);
   TellServiceManager("READY=1");
-  while (signals.Wait() == SIGHUP) Reload(server->get());
-  ShutDown(server->get(), &models, signals, flags.shutdown_timeout_s);
+  while (signals.Wait() == SIGHUP) Reload(&*servers);
+  ShutDown(&*servers, &models, signals, flags.shutdown_timeout_s);
   return kExitOk;
 }
 

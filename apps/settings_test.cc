@@ -295,6 +295,30 @@ TEST_F(SettingsTest, TablesOfModels) {
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\ndtype = 'int4'\n"), HasSubstr("c.toml:3: dtype: "));
 }
 
+TEST_F(SettingsTest, TensorModels) {
+  ModelOptions options;
+  options.models = {"a=builtin:identity?type=BYTES&shape=3", "builtin:add?shape=4", "c=x/m"};
+  options.max_batch_sizes = {"16", "a=auto", "add=0"};
+  options.tensors.max_queued_rows = 7;
+  options.scheduler.linger_us = 11;
+  options.replicas = 2;
+  const auto specs = ModelSpecs(options);
+  ASSERT_TRUE(specs.ok()) << specs.status().ToString();
+  EXPECT_EQ((*specs)[0].name, "a");
+  EXPECT_EQ((*specs)[0].reference, "builtin:identity?type=BYTES&shape=3");
+  EXPECT_EQ((*specs)[1].name, "add");
+  EXPECT_EQ((*specs)[1].reference, "builtin:add?shape=4");
+  EXPECT_EQ((*specs)[0].tensors.max_batch_size, -1);
+  EXPECT_EQ((*specs)[1].tensors.max_batch_size, 0);
+  EXPECT_EQ((*specs)[2].tensors.max_batch_size, 16);
+  EXPECT_EQ((*specs)[0].tensors.scheduler.max_queued_rows, 7);
+  EXPECT_EQ((*specs)[0].tensors.scheduler.linger_us, 11);
+  EXPECT_EQ((*specs)[0].tensors.replicas, 2);
+  for (const char* wrong : {"-1", "65537", "many", "1.5", ""}) {
+    EXPECT_FALSE(ParseMaxBatchSize(wrong).ok()) << wrong;
+  }
+}
+
 // The same model with the same settings is one, under all its names.
 TEST_F(SettingsTest, EqualModelsAreOne) {
   const std::string config = File(

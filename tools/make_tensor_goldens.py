@@ -54,6 +54,9 @@ def onnx_models():
     # The batch is fixed inside: two rows in always give one row out.
     save("fixed_inside", [helper.make_node("Reshape", ["x", "s"], ["y"])], [value("x", TensorProto.FLOAT, ("n", 2))],
          [value("y", TensorProto.FLOAT, (1, "m"))], [numpy_helper.from_array(np.array([1, -1]), "s")])
+    # A row depends on those before it.
+    save("running_sum", [helper.make_node("CumSum", ["x", "axis"], ["y"])], [value("x", TensorProto.FLOAT, ("n", 3))],
+         [value("y", TensorProto.FLOAT, ("n", 3))], [numpy_helper.from_array(np.array(0), "axis")])
     # Runs on three rows only.
     save("three_rows", [helper.make_node("Reshape", ["x", "s"], ["y"])], [value("x", TensorProto.FLOAT, ("n", 2))],
          [value("y", TensorProto.FLOAT, (3, 2))], [numpy_helper.from_array(np.array([3, 2]), "s")])
@@ -90,6 +93,29 @@ def onnx_models():
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
         (FOLDER / f"{name}.onnx").write_bytes(model.SerializeToString(deterministic=True))
     (FOLDER / "external.data").write_bytes(weights.tobytes())
+
+
+def encoder_models():
+    """Hidden states of 4 numbers: rows of two tables, added, plus the sum over the tokens of the mask. Exact in FP32."""
+    words = ((np.arange(32)[:, None] * 7 + np.arange(4) * 3) % 11 - 5).astype(np.float32) / 8
+    types = (np.arange(2)[:, None] * (np.arange(4) + 1)).astype(np.float32) / 4
+    heads = (np.arange(12).reshape(4, 3) % 5 - 2).astype(np.float32) / 4
+    inputs = [value(name, TensorProto.INT64, ("n", "l")) for name in ("input_ids", "attention_mask", "token_type_ids")]
+    axis = numpy_helper.from_array(np.array([1]), "axis")
+    tables = [numpy_helper.from_array(words, "words"), numpy_helper.from_array(types, "types"), axis]
+    nodes = [helper.make_node("Gather", ["words", "input_ids"], ["word"]),
+             helper.make_node("Gather", ["types", "token_type_ids"], ["type"]),
+             helper.make_node("Add", ["word", "type"], ["x"]),
+             helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+             helper.make_node("Unsqueeze", ["mask", "last"], ["masks"]),
+             helper.make_node("Mul", ["x", "masks"], ["seen"]),
+             helper.make_node("ReduceSum", ["seen", "axis"], ["sum"], keepdims=1)]
+    tables.append(numpy_helper.from_array(np.array([-1]), "last"))
+    save("encoder", [*nodes, helper.make_node("Add", ["x", "sum"], ["last_hidden_state"])], inputs,
+         [value("last_hidden_state", TensorProto.FLOAT, ("n", "l", 4))], tables)
+    save("encoder_logits", [*nodes, helper.make_node("Squeeze", ["sum", "axis"], ["state"]),
+                            helper.make_node("MatMul", ["state", "heads"], ["logits"])], inputs,
+         [value("logits", TensorProto.FLOAT, ("n", 3))], [*tables, numpy_helper.from_array(heads, "heads")])
 
 
 def ir_models():
@@ -211,6 +237,7 @@ def tensorflow_models():
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     onnx_models()
+    encoder_models()
     ir_models()
     tflite_model()
     tensorflow_models()

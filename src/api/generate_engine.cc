@@ -57,24 +57,26 @@ Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& regis
   auto found = registry.FindText(name);
   if (found.ok()) return std::shared_ptr<GenerateModel>(new EngineModel(*std::move(found)));
   if (found.code() != StatusCode::kUnsupported) return found.status();
-  const auto encoder = registry.Look(name, {});
-  if (!encoder || !encoder->task) return found.status();
+  const auto known = registry.Look(name, {});
+  if (!known || known->purpose.generates) return found.status();
   const auto other = registry.Look("", {.text = true});
-  return Status::InvalidArgument(
-      fmt::format("model '{}' is for {}: it offers {}, and generates no text{}", encoder->name,
-                  ModelTaskName(*encoder->task), OfferedBy(*encoder->task),
-                  other ? fmt::format("; '{}' does", other->name) : ""),
-      "model");
+  return Status::InvalidArgument(fmt::format("model '{}' {}, and generates no text{}", known->name,
+                                             PurposeText(known->purpose),
+                                             other ? fmt::format("; '{}' does", other->name) : ""),
+                                 "model");
 }
 
 Status CannotEncode(const Registry& registry, const std::string& name, Behaviour behaviour,
                     const ModelUse& use) {
-  const auto generator = registry.Look(name, {.text = true});
+  // Without a name it is the first model, whatever it does.
+  auto known = registry.Look(name, {});
+  if (!known) known = registry.Look(name, {.text = true});
+  if (!known) known = registry.Look(name, {.tensors = true});
   const auto other = registry.Look("", use);
   return Status::InvalidArgument(
-      fmt::format("model '{}' generates text: it offers chat and completions, not {}{}",
-                  generator ? generator->name : name, BehaviourName(behaviour),
-                  other ? fmt::format("; '{}' does", other->name) : ""),
+      fmt::format("model '{}' {}, not {}{}", known ? known->name : name,
+                  known ? PurposeText(known->purpose) : "does something else",
+                  BehaviourName(behaviour), other ? fmt::format("; '{}' does", other->name) : ""),
       "model");
 }
 

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +20,8 @@
 #include "tensor/element_type.h"
 
 namespace penstock {
+
+class Service;
 
 class InferCall : private TensorJob {
  public:
@@ -48,7 +50,7 @@ class InferCall : private TensorJob {
 
   // The request.
   std::string model;    // "": the only tensor model
-  std::string version;  // "": the one that is served; another is kNotFound
+  std::string version;  // ServedVersion, or "": the one that is served; another is kNotFound
   std::vector<Input> inputs;
   // Those that are wanted, in this order; empty: all, in the model's order. Filled with results.
   std::vector<Output> outputs;
@@ -69,8 +71,11 @@ class InferCall : private TensorJob {
 
   std::string served_model_;
   int64_t served_version_ = 0;
+  Service* service_ = nullptr;
   TensorLease lease_;
-  std::vector<uint32_t> order_;  // of `outputs`: which of the model's
+  std::shared_ptr<const void> in_run_;  // the bulk run it belongs to
+  std::vector<uint8_t> given_;          // by input of the model: whether it is there
+  std::vector<uint32_t> order_;         // of `outputs`: which of the model's
 };
 
 }  // namespace penstock

@@ -3,7 +3,7 @@
 // protocol), for HTTP and gRPC alike.
 //
 // Each struct takes its parameters one by one. Those that Penstock cannot honour are refused by
-// name; names that are nobody's are ignored, as Triton's own backends do.
+// name; unknown names are ignored, as Triton's own backends do.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace penstock {
 
-// Name and value point into the request. An unsigned number over 2^63 - 1 is none of these: the
-// front end refuses it.
+// Name and value point into the request. The front end
+// refuses unsigned numbers over 2^63 - 1, which have no type here.
 using InferParameterValue = std::variant<bool, int64_t, double, std::string_view>;
 struct InferParameter {
   std::string_view name;

@@ -18,6 +18,11 @@ double Ratio(double part, double whole) {
   return whole > 0 ? part / whole : std::numeric_limits<double>::quiet_NaN();
 }
 
+double PercentileMs(const DurationSnapshot& times, double share) {
+  if (times.count() == 0) return std::numeric_limits<double>::quiet_NaN();
+  return times.percentile_ns(share) / 1e6;
+}
+
 void AddCache(const char* name, Metrics* metrics, double* hits, double* lookups, int64_t* bytes) {
   const CacheMetrics cache = MakeCacheMetrics(name, metrics);
   *hits = static_cast<double>(cache.hits->value());
@@ -25,17 +30,31 @@ void AddCache(const char* name, Metrics* metrics, double* hits, double* lookups,
   *bytes += cache.bytes->value();
 }
 
+void AddTensorModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample) {
+  const TensorMetrics done = TensorMetrics::Of(metrics, entry.name);
+  for (const QueueMetrics::Class& of : done.classes) {
+    sample->tensor_batches += static_cast<double>(of.batches->value());
+  }
+  sample->tensor_rows += done.batch_rows.sum();
+  sample->tensor_fill += done.batch_fill.sum();
+  if (!entry.tensors) return;
+  sample->now.tensor_queue.rows += entry.tensors->scheduler().queued_rows();
+  sample->now.tensor_queue.bytes += entry.tensors->scheduler().queued_bytes();
+}
+
 // By name, so that the sums of a model go on where it is unloaded and comes again.
 void AddModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample) {
+  sample->now.memory.weights += entry.bytes.weights;
+  sample->now.memory.activations += entry.bytes.activations;
+  sample->now.memory.kv += entry.bytes.cache;
+  if (!entry.purpose) return;  // it did nothing yet
+  if (entry.purpose->tensors) return AddTensorModel(entry, metrics, sample);
   const SchedulerMetrics queue = SchedulerMetrics::Of(metrics, entry.name);
   for (size_t c = 0; c < kPriorities; ++c) {
     sample->now.queues[c].requests += queue.classes[c].queue_requests->value();
     sample->now.queues[c].tokens += queue.classes[c].queue_units->value();
   }
-  sample->now.memory.weights += entry.bytes.weights;
-  sample->now.memory.activations += entry.bytes.activations;
-  sample->now.memory.kv += entry.bytes.cache;
-  if (entry.generates) {
+  if (entry.purpose->generates) {
     const DecodeTotals done = DecodeMetrics::Of(metrics, entry.name).Read();
     sample->prompt_tokens += static_cast<double>(done.prompt_tokens);
     sample->generated_tokens += static_cast<double>(done.generated_tokens);
@@ -83,13 +102,10 @@ LoadPoint LoadPoint::Between(const LoadSample& before, const LoadSample& now,
   const DurationSnapshot requests = now.requests.Since(before.requests);
   const auto count = static_cast<double>(requests.count());
   point.requests_per_s = count / point.seconds;
-  const auto ms = [&](double share) {
-    return Ratio(requests.percentile_ns(share) / 1e6 * count, count);
-  };
-  point.p50_ms = ms(0.5);
-  point.p90_ms = ms(0.9);
-  point.p99_ms = ms(0.99);
-  point.max_ms = ms(1);
+  point.p50_ms = PercentileMs(requests, 0.5);
+  point.p90_ms = PercentileMs(requests, 0.9);
+  point.p99_ms = PercentileMs(requests, 0.99);
+  point.max_ms = PercentileMs(requests, 1);
   for (size_t s = 0; s < kStages; ++s) {
     point.stage_ms[s] = Ratio(1e3 * std::max(0.0, now.stage_s[s] - before.stage_s[s]), count);
   }
@@ -97,6 +113,14 @@ LoadPoint LoadPoint::Between(const LoadSample& before, const LoadSample& now,
   point.rows_per_s = per_s(&LoadSample::rows);
   point.tokens_per_s = per_s(&LoadSample::tokens);
   point.batch_fill = Ratio(since(&LoadSample::fill), since(&LoadSample::batches));
+  const DurationSnapshot infers = now.infers.Since(before.infers);
+  point.tensor_requests_per_s = static_cast<double>(infers.count()) / point.seconds;
+  point.tensor_p50_ms = PercentileMs(infers, 0.5);
+  point.tensor_p99_ms = PercentileMs(infers, 0.99);
+  point.tensor_batches_per_s = per_s(&LoadSample::tensor_batches);
+  point.tensor_rows_per_s = per_s(&LoadSample::tensor_rows);
+  point.tensor_batch_fill =
+      Ratio(since(&LoadSample::tensor_fill), since(&LoadSample::tensor_batches));
   point.prompt_tokens_per_s = per_s(&LoadSample::prompt_tokens);
   point.generated_tokens_per_s = per_s(&LoadSample::generated_tokens);
   point.processors = per_s(&LoadSample::processor_s);

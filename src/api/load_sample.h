@@ -20,6 +20,11 @@ struct LoadLevels {
     int64_t tokens = 0;
   };
   std::array<Queue, kPriorities> queues;
+  // Accepted by tensor models and not yet answered; of loaded ones.
+  struct TensorQueue {
+    int64_t rows = 0;
+    int64_t bytes = 0;  // of inputs
+  } tensor_queue;
   int64_t requests_in_flight = 0;
   // In bytes.
   struct Memory {
@@ -58,7 +63,11 @@ struct LoadSample {
   double batches = 0;  // of encoders, as rows and tokens
   double rows = 0;
   double tokens = 0;
-  double fill = 0;           // sum of the batches' fill ratios
+  double fill = 0;          // sum of the batches' fill ratios
+  DurationSnapshot infers;  // of tensor models, answered with results
+  double tensor_batches = 0;
+  double tensor_rows = 0;
+  double tensor_fill = 0;
   double prompt_tokens = 0;  // computed; of models that generate text
   double generated_tokens = 0;
   double tokenize_busy_s = 0;
@@ -78,6 +87,11 @@ struct LoadPoint {
   double rows_per_s = 0;
   double tokens_per_s = 0;
   double batch_fill = 0;  // 0 to 1
+  double tensor_requests_per_s = 0;
+  double tensor_p50_ms = 0, tensor_p99_ms = 0;  // from acceptance to answer
+  double tensor_batches_per_s = 0;
+  double tensor_rows_per_s = 0;
+  double tensor_batch_fill = 0;
   double prompt_tokens_per_s = 0;
   double generated_tokens_per_s = 0;
   double processors = 0;        // busy

@@ -29,6 +29,13 @@ TEST(LoadPoint, RatesAreOfTheTimeBetween) {
   now.rows = 150;
   now.fill = 5;
   now.batches = 14;
+  DurationHistogram infers;
+  for (int i = 0; i < 6; ++i) infers.Record(3'000'000);
+  now.infers = infers.Snapshot();
+  now.tensor_rows = 48;
+  now.tensor_batches = 4;
+  now.tensor_fill = 3;
+  now.now.tensor_queue.rows = 5;
   now.stage_s[0] = 1.5;
   now.processor_s = 3;
   now.tokenize_busy_s = 2;
@@ -43,6 +50,12 @@ TEST(LoadPoint, RatesAreOfTheTimeBetween) {
   EXPECT_DOUBLE_EQ(point.rows_per_s, 25);
   EXPECT_DOUBLE_EQ(point.batches_per_s, 2);
   EXPECT_DOUBLE_EQ(point.batch_fill, 0.5);
+  EXPECT_DOUBLE_EQ(point.tensor_requests_per_s, 3);
+  EXPECT_NEAR(point.tensor_p99_ms, 3, 0.06);
+  EXPECT_DOUBLE_EQ(point.tensor_rows_per_s, 24);
+  EXPECT_DOUBLE_EQ(point.tensor_batches_per_s, 2);
+  EXPECT_DOUBLE_EQ(point.tensor_batch_fill, 0.75);
+  EXPECT_EQ(point.now.tensor_queue.rows, 5);
   EXPECT_DOUBLE_EQ(point.stage_ms[0], 5);
   EXPECT_DOUBLE_EQ(point.processors, 1.5);
   EXPECT_DOUBLE_EQ(point.tokenization, 0.25);
@@ -55,8 +68,11 @@ TEST(LoadPoint, NothingIsNotZero) {
   now.seconds = 1;
   const LoadPoint point = LoadPoint::Between({}, now, 1);
   EXPECT_EQ(point.requests_per_s, 0);
-  for (const double ratio : {point.p50_ms, point.p99_ms, point.stage_ms[0], point.batch_fill,
-                             point.token_cache_hits, point.result_cache_hits}) {
+  EXPECT_EQ(point.tensor_requests_per_s, 0);
+  EXPECT_TRUE(std::isnan(point.tensor_p50_ms));
+  for (const double ratio :
+       {point.p50_ms, point.p99_ms, point.stage_ms[0], point.batch_fill, point.tensor_batch_fill,
+        point.token_cache_hits, point.result_cache_hits}) {
     EXPECT_TRUE(std::isnan(ratio));
   }
 }

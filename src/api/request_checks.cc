@@ -20,6 +20,7 @@ bool Offers(ModelTask task, Behaviour behaviour) {
       return true;
     case Behaviour::kGenerate:
     case Behaviour::kRender:
+    case Behaviour::kInfer:
       return false;
   }
   return false;
@@ -37,6 +38,23 @@ const char* OfferedBy(ModelTask task) {
       return "classify";
   }
   return "nothing";
+}
+
+std::string PurposeText(const ModelPurpose& purpose) {
+  if (purpose.generates) return "generates text: it offers chat and completions";
+  if (purpose.tensors) return "takes and gives tensors: it offers infer (/v2/models/NAME/infer)";
+  return fmt::format("is for {}: it offers {}", ModelTaskName(purpose.task),
+                     OfferedBy(purpose.task));
+}
+
+Status CannotInfer(const Registry& registry, const std::string& name) {
+  const auto known = registry.Look(name, {});
+  const auto other = registry.Look("", {.tensors = true});
+  return Status::InvalidArgument(
+      fmt::format("model '{}' {}, and takes no tensors{}", known ? known->name : name,
+                  known ? PurposeText(known->purpose) : "does something else",
+                  other ? fmt::format("; '{}' does", other->name) : ""),
+      "model");
 }
 
 Status CheckTask(const std::string& model, ModelTask task, Behaviour behaviour) {

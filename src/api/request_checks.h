@@ -8,6 +8,7 @@
 #include "api/service_metrics.h"
 #include "api/types.h"
 #include "engine/engine.h"
+#include "engine/registry.h"
 
 namespace penstock {
 
@@ -19,6 +20,12 @@ Status CheckTask(const std::string& model, ModelTask task, Behaviour behaviour);
 
 // What models of a task offer: "embed, embed_all and similarity".
 const char* OfferedBy(ModelTask task);
+
+// What a model does and offers, for messages behind its name: "generates text: it offers chat and
+// completions".
+std::string PurposeText(const ModelPurpose& purpose);
+// Why the model of that name takes no tensors, and which one does.
+Status CannotInfer(const Registry& registry, const std::string& name);
 
 // Checks that a list of `count` entries is neither empty nor over the limit.
 Status CheckCount(size_t count, const char* field, const ServiceOptions& limits);

@@ -8,6 +8,7 @@
 
 #include "api/service_impl.h"
 #include "engine/registry.h"
+#include "engine/tensor_engine.h"
 #include "metrics/process_stats.h"
 
 namespace penstock {
@@ -33,7 +34,7 @@ Service::Service(Registry* registry, const ServiceOptions& options, Metrics* met
 Service::~Service() {
   StopAccepting();
   std::unique_lock lock(impl_->mutex);
-  impl_->answered.wait(lock, [this] { return impl_->unanswered == 0; });
+  while (!impl_->AwaitAnswers(&lock, std::chrono::seconds(1))) continue;
 }
 
 SharedMemory& Service::shared_memory() { return impl_->shared_memory; }
@@ -42,7 +43,7 @@ void Service::StopAccepting() { impl_->accepting = false; }
 
 bool Service::Drain(std::chrono::milliseconds timeout) {
   std::unique_lock lock(impl_->mutex);
-  return impl_->answered.wait_for(lock, timeout, [this] { return impl_->unanswered == 0; });
+  return impl_->AwaitAnswers(&lock, timeout);
 }
 
 void Service::RecordTrace(const RequestTrace& trace) { impl_->stats.Record(trace); }
@@ -52,6 +53,7 @@ void Service::ResetStats() { impl_->stats.Reset(); }
 LoadSample Service::SampleLoad() const {
   LoadSample sample;
   impl_->stats.Sample(&sample);
+  sample.infers = impl_->metrics.infer_duration().Snapshot();
   sample.now.memory.requests = impl_->budget->used();
   sample.now.requests_in_flight = impl_->in_flight.load(std::memory_order_relaxed);
   return sample;
@@ -114,6 +116,17 @@ void AddTextInfo(const TextEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
+void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
+  const EngineInfo& loaded = engine.info();
+  info->path = engine.path();
+  info->backend = loaded.backend;
+  info->weight_bytes = static_cast<int64_t>(loaded.weight_bytes);
+  info->created_unix_s = engine.loaded_unix_s();
+  info->signature = engine.shared_signature();
+  info->platform = engine.platform();
+  info->ready = true;
+}
+
 void AddLifecycle(const Registry::Entry& entry, ModelInfo* info) {
   info->state = ModelStateName(entry.state);
   if (entry.state == ModelState::kFailed) info->error = entry.error.message();
@@ -144,13 +157,10 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.name = entry.name;
   info.aliases = entry.aliases;
   info.path = entry.reference;
-  if (entry.generates) {
-    info.task = kGenerationTask;
-  } else if (entry.task) {
-    info.task = ModelTaskName(*entry.task);
-  }
+  if (entry.purpose) info.task = ModelPurposeName(*entry.purpose);
   AddLifecycle(entry, &info);
   if (entry.text) AddTextInfo(*entry.text, &info);
+  if (entry.tensors) AddTensorInfo(*entry.tensors, &info);
   if (!entry.engine) return info;
   const Engine& engine = *entry.engine;
   const ModelFolder& folder = engine.folder();
@@ -228,11 +238,13 @@ Expected<ModelInfo> Service::Model(const std::string& name) const {
   }
   // Where any name is accepted, it is the one model.
   const auto text = impl_->registry->FindText(name);
+  const auto tensors = impl_->registry->FindTensors(name);
   const auto engine = impl_->registry->Find(name);
-  if (!text.ok() && !engine.ok()) return engine.status();
+  if (!text.ok() && !tensors.ok() && !engine.ok()) return engine.status();
   for (const Registry::Entry& entry : entries) {
-    const bool same =
-        engine.ok() ? entry.engine.get() == engine->get() : entry.text.get() == text->get();
+    const bool same = engine.ok() ? entry.engine.get() == engine->get()
+                      : text.ok() ? entry.text.get() == text->get()
+                                  : entry.tensors.get() == tensors->get();
     if (same) return InfoOf(entry);
   }
   return Status::NotFound("no such model", "model");

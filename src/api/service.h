@@ -148,6 +148,7 @@ class Service {
 
  private:
   friend class EmbedParts;
+  friend class InferRun;
   struct Impl;
   ServiceOptions options_;
   std::unique_ptr<Impl> impl_;

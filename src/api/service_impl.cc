@@ -99,6 +99,23 @@ void Service::Impl::CountAnswered() {
   answered.notify_all();
 }
 
+bool Service::Impl::AwaitAnswers(std::unique_lock<std::mutex>* lock,
+                                 std::chrono::milliseconds timeout) {
+  // The end of an Infer call wakes no waiter, so Drain polls the counts.
+  constexpr std::chrono::milliseconds kLookAgain{1};
+  const Clock::time_point until = Clock::now() + timeout;
+  while (unanswered > 0 || !metrics.infers().AllEnded()) {
+    const Clock::time_point now = Clock::now();
+    if (now >= until) return false;
+    if (unanswered > 0) {
+      answered.wait_until(*lock, until);
+    } else {
+      answered.wait_for(*lock, std::min<Clock::duration>(kLookAgain, until - now));
+    }
+  }
+  return true;
+}
+
 ModelUse Service::Impl::UseOf(Behaviour behaviour) {
   switch (behaviour) {
     case Behaviour::kEmbed:
@@ -112,6 +129,8 @@ ModelUse Service::Impl::UseOf(Behaviour behaviour) {
     case Behaviour::kGenerate:
     case Behaviour::kRender:
       return {.text = true};
+    case Behaviour::kInfer:
+      return {.tensors = true};
     default:
       return {};
   }
@@ -128,8 +147,8 @@ Expected<EngineLease> Service::Impl::EngineFor(const std::string& model,
   if (found.code() == StatusCode::kUnavailable && !model.empty()) {
     // It was not loaded for this, where it is known to do something else.
     const auto known = registry->Look(model, {});
-    if (known && known->task) {
-      PENSTOCK_RETURN_IF_ERROR(CheckTask(known->name, *known->task, behaviour));
+    if (known && known->purpose.encodes()) {
+      PENSTOCK_RETURN_IF_ERROR(CheckTask(known->name, known->purpose.task, behaviour));
     }
   }
   PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, std::move(found));

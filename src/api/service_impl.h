@@ -57,6 +57,9 @@ struct Service::Impl final : RequestSlots {
   // For a request that released its slot before its end: it is not refused.
   void ReacquireSlot();
   void CountAnswered() override;
+  // Waits, with the mutex in `lock`, until every request was answered, at most `timeout`. True if
+  // so.
+  bool AwaitAnswers(std::unique_lock<std::mutex>* lock, std::chrono::milliseconds timeout);
 
   // The model by name (or the default for the behaviour), which must offer the behaviour.
   Expected<EngineLease> EngineFor(const std::string& model, Behaviour behaviour) const;

@@ -22,19 +22,30 @@ const char* BehaviourName(Behaviour behaviour) {
       return "generate";
     case Behaviour::kRender:
       return "render";
+    case Behaviour::kInfer:
+      return "infer";
   }
   return "unknown";
 }
 
-ServiceMetrics::ServiceMetrics(Metrics* metrics) {
+ServiceMetrics::ServiceMetrics(Metrics* metrics) : infers_(std::make_shared<InferCounts>()) {
+  constexpr char kRequests[] = "penstock_requests_total";
+  constexpr char kRequestsHelp[] = "Requests answered, by their outcome.";
   for (size_t b = 0; b < kBehaviours; ++b) {
+    const bool infer = b == static_cast<size_t>(Behaviour::kInfer);
     const auto behaviour = MetricLabel("behaviour", BehaviourName(static_cast<Behaviour>(b)));
     for (size_t o = 0; o < kOutcomes; ++o) {
       const char* outcome = StatusCodeName(static_cast<StatusCode>(o));
-      requests_[b][o] =
-          &metrics->AddCounter("penstock_requests_total", "Requests answered, by their outcome.",
-                               behaviour + "," + MetricLabel("outcome", outcome));
+      const std::string labels = behaviour + "," + MetricLabel("outcome", outcome);
+      if (infer && o == 0) {
+        metrics->AddFunction(
+            kRequests, kRequestsHelp, Metrics::Kind::kCounter,
+            [infers = infers_] { return static_cast<double>(infers->succeeded()); }, labels);
+        continue;
+      }
+      requests_[b][o] = &metrics->AddCounter(kRequests, kRequestsHelp, labels);
     }
+    if (infer) continue;  // its durations are counted by thread, and it has no tokens
     durations_[b] = &metrics->AddHistogram(
         "penstock_request_duration_seconds",
         "Time from the acceptance of a request until it was answered; failed ones left out.",
@@ -56,6 +67,10 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) {
                            "Tokens that were cut off inputs, of the text that was read.");
   unread_bytes_ = &metrics->AddCounter("penstock_unread_bytes_total",
                                        "Bytes that were cut off inputs without being read.");
+  infer_duration_ = &metrics->AddDurations(
+      "penstock_infer_duration_seconds",
+      "Time from the acceptance of a request with tensors, its model being loaded, until it was "
+      "answered; failed ones left out.");
   in_flight_ =
       &metrics->AddGauge("penstock_requests_in_flight", "Requests accepted and not yet answered.");
   tokenize_duration_ = &metrics->AddHistogram(
@@ -81,6 +96,12 @@ std::vector<std::pair<StatusCode, uint64_t>> ServiceMetrics::ErrorsByKind() cons
     errors.emplace_back(static_cast<StatusCode>(o), errors_[o]->value());
   }
   return errors;
+}
+
+void ServiceMetrics::CountInferFailure(StatusCode outcome) {
+  const auto o = static_cast<size_t>(outcome);
+  requests_[static_cast<size_t>(Behaviour::kInfer)][o]->Add();
+  errors_[o]->Add();
 }
 
 void ServiceMetrics::CountTokens(Behaviour behaviour, const Usage& usage,

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "api/infer_counts.h"
 #include "api/types.h"
 #include "common/status.h"
 #include "metrics/metrics.h"
@@ -22,8 +24,9 @@ enum class Behaviour {
   kDecode,
   kGenerate,
   kRender,
+  kInfer,
 };
-inline constexpr size_t kBehaviours = 9;
+inline constexpr size_t kBehaviours = 10;
 const char* BehaviourName(Behaviour behaviour);  // "embed", "embed_all", ...
 
 class ServiceMetrics {
@@ -31,6 +34,11 @@ class ServiceMetrics {
   explicit ServiceMetrics(Metrics* metrics);
 
   void CountRequest(Behaviour behaviour, StatusCode outcome, double duration_s);
+  // Of calls of Service::Infer; those that succeed are counted by infers().
+  void CountInferFailure(StatusCode outcome);
+  InferCounts& infers() { return *infers_; }
+  // Of those that succeed, from the moment the model is there.
+  DurationHistogram& infer_duration() { return *infer_duration_; }
   void CountTokens(Behaviour behaviour, const Usage& usage, const Truncation& truncation);
   // Failures since the start; kinds without any are left out.
   std::vector<std::pair<StatusCode, uint64_t>> ErrorsByKind() const;
@@ -46,6 +54,8 @@ class ServiceMetrics {
   Counter* truncated_inputs_;
   Counter* truncated_tokens_;
   Counter* unread_bytes_;
+  const std::shared_ptr<InferCounts> infers_;  // printed as long as the metrics are
+  DurationHistogram* infer_duration_;
   Gauge* in_flight_;
   Histogram* tokenize_duration_;
 };

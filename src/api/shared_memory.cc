@@ -107,7 +107,7 @@ Status SharedMemorySlice::Write(std::span<const std::byte> from) const {
                     from.size(), Shown(opened_->region.name), bytes_),
         "shared_memory_byte_size");
   }
-  // Writing would make it longer again, where nobody looks for it.
+  // A write behind the end would extend the file without an error.
   struct stat info {};
   if (::fstat(opened_->file.get(), &info) != 0) return SystemError("write", errno);
   if (static_cast<uint64_t>(info.st_size) < offset_ + from.size()) return CutShort();

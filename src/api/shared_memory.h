@@ -68,7 +68,7 @@ class SharedMemory {
   // shared memory, or one shorter than offset + bytes; `bytes` is 0.
   // kResourceExhausted: too many regions or bytes.
   Status Register(const SharedMemoryRegion& region);
-  // Nothing happens where there is none of that name, as in Triton.
+  // Does nothing if no region has that name, as in Triton.
   void Unregister(const std::string& name);
   void UnregisterAll();
 

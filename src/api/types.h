@@ -184,13 +184,14 @@ struct ModelInfo {
   std::vector<std::string> aliases;  // other names it answers to
   std::string path;                  // folder
   std::string revision;              // commit if known, else ""
-  std::string task;                  // "embedding", "reranking", "classification", kGenerationTask
-  std::string architecture;          // model_type
-  std::string dtype;                 // of the linear layers: "float32", "bfloat16", "int8"
-  std::string int8_keep;             // parts of an int8 model that stay higher: "0,ff-out"
-  std::string pooling;               // embedding models
-  std::string tokenizer;             // "WordPiece", ...
-  std::string backend;               // "cpu (avx512, 2 threads)"
+  // "embedding", "reranking", "classification", kGenerationTask, kTensorTask
+  std::string task;
+  std::string architecture;  // model_type
+  std::string dtype;         // of the linear layers: "float32", "bfloat16", "int8"
+  std::string int8_keep;     // parts of an int8 model that stay higher: "0,ff-out"
+  std::string pooling;       // embedding models
+  std::string tokenizer;     // "WordPiece", ...
+  std::string backend;       // "cpu (avx512, 2 threads)"
   std::vector<std::string> labels;
   int32_t max_tokens = 0;
   int32_t max_batch_tokens = 0;  // given, or measured at load
@@ -224,6 +225,12 @@ struct ModelInfo {
   uint64_t activations_memory = 0;
   uint64_t cache_memory = 0;
 };
+
+// A version as clients of tensor models name it: "1" where the model has none, as Triton's clients
+// expect one.
+inline std::string ServedVersion(int64_t version) {
+  return std::to_string(version > 0 ? version : 1);
+}
 
 // Called exactly once, from any thread, maybe before the call that took it returns.
 template <typename T>

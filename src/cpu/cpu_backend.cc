@@ -19,6 +19,7 @@ class CpuBackend final : public Backend {
   CpuBackend(const Kernels* kernels, size_t threads, bool pin) : device_(kernels, threads, pin) {}
 
   std::string name() const override { return device_.name(); }
+  int threads() const override { return static_cast<int>(device_.workers()); }
   DType preferred_dtype() const override {
     return device_.kernels->multiplies_bf16 ? DType::kBf16 : DType::kF32;
   }

@@ -14,6 +14,7 @@
 #include "common/waiting_lock.h"
 #include "engine/decoder_engine.h"
 #include "engine/fingerprint.h"
+#include "engine/onnx_runner.h"
 #include "models/encoder.h"
 #include "tensor/bulk_turn.h"
 
@@ -197,6 +198,44 @@ Status LoadEncoderParts(const EngineOptions& options, Backend* backend, EnginePa
   return Status::Ok();
 }
 
+// The same of an encoder that is an ONNX file.
+Status LoadOnnxParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
+  const ModelFolder& folder = parts->folder;
+  if (!options.int8_keep.empty()) {
+    return Status::InvalidArgument(
+        "--int8-keep is for models that Penstock computes; this one is "
+        "an ONNX file",
+        "int8-keep");
+  }
+  if (options.dtype && *options.dtype != DType::kF32) {
+    LogWarn("{}: an ONNX file is computed in f32, not {}", options.name, DTypeName(*options.dtype));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, Tokenizer::FromFile(folder.tokenizer_path));
+  PENSTOCK_ASSIGN_OR_RETURN(auto model, OnnxEncoder::Load(folder, backend));
+  parts->backend = model->backend_name();
+  parts->dtype = DType::kF32;
+  parts->same_bits = false;
+  parts->hidden_size = model->hidden_size();
+  parts->embedding_size = model->embedding_size();
+  parts->num_labels = model->num_labels();
+  parts->max_tokens = model->max_tokens();
+  parts->uses_type_ids = model->uses_type_ids();
+  parts->weight_bytes = model->weight_bytes();
+  const std::shared_ptr<const OnnxEncoder> shared = std::move(model);
+  for (int32_t i = 0; i < options.replicas; ++i) {
+    parts->runners.push_back(std::make_unique<OnnxRunner>(shared));
+  }
+  LogInfo("{}: '{}' runs through its ONNX file, slower than a model that Penstock computes",
+          options.name, folder.encoder.model_type);
+  return Status::Ok();
+}
+
+Status LoadParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
+  if (parts->folder.decoder) return LoadDecoderParts(options, backend, parts);
+  if (!parts->folder.onnx.empty()) return LoadOnnxParts(options, backend, parts);
+  return LoadEncoderParts(options, backend, parts);
+}
+
 // Fingerprints are kept for good: there are as many as models, not as loads.
 uint64_t CacheIdOf(const std::string& fingerprint) {
   static std::mutex mutex;
@@ -238,8 +277,7 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   EngineParts parts;
   PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::Read(path));
   PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
-  PENSTOCK_RETURN_IF_ERROR(parts.folder.decoder ? LoadDecoderParts(options, backend, &parts)
-                                                : LoadEncoderParts(options, backend, &parts));
+  PENSTOCK_RETURN_IF_ERROR(LoadParts(options, backend, &parts));
   const int32_t vocab_size = parts.folder.encoder.vocab_size;
   if (parts.tokenizer->vocab_size() > vocab_size) {
     LogWarn("{}: the tokenizer knows {} tokens, the model {}; texts with one beyond fail",
@@ -251,7 +289,7 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
                     parts.max_tokens),
         "max_tokens");
   }
-  parts.backend = backend->name();
+  if (parts.backend.empty()) parts.backend = backend->name();
   if (options.fingerprint) {
     const std::string settings =
         fmt::format("{} {} {} {}", parts.backend, PoolingModeName(parts.folder.pooling),

@@ -55,7 +55,8 @@ struct EngineParts : EngineInfo {
   ModelFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<std::unique_ptr<EncoderRunner>> runners;
-  LinearChecker linear_checker;  // used by Load alone
+  LinearChecker linear_checker;  // used by Load alone; null: the layers are not Penstock's
+  bool same_bits = true;         // of a result, whatever shares the batch
 };
 
 class Engine final : public Model {

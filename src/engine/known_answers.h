@@ -3,7 +3,8 @@
 //
 //   kernels   a linear layer gives what plain arithmetic gives (linear_check.h)
 //   finite    results are finite, and not all the same number
-//   batch     a sequence gives the same bits alone and among others
+//   batch     a sequence gives the same alone and among others: the same bits, of a model that
+//             OpenVINO computes to a thousandth
 //
 // Whatever the time does not allow is left out. What a model itself comes with is in
 // expected_answers.h.
@@ -59,9 +60,10 @@ struct RunnerToCheck {
   int32_t vocab_size = 0;
   int32_t max_tokens = 0;  // of a sequence
   BatchTimes times;        // not known: as if batches took no time
+  bool same_bits = true;   // results are to have the same bits alone and among others; else nearly
 };
 
-// The check of kernels alone. Errors: as CheckRunner.
+// Checks the kernels alone; does nothing if `linear` is null. Errors: as CheckRunner.
 Status CheckLinear(const LinearChecker& linear, CheckClock* clock);
 
 // kInternal: a check failed; the message says which and what to do. Other errors are those of

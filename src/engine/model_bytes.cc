@@ -7,12 +7,14 @@
 
 #include "engine/decoder_runner.h"
 #include "engine/engine.h"
+#include "engine/onnx_runner.h"
 #include "engine/text_engine.h"
 #include "formats/decoder_files.h"
 #include "formats/model_kind.h"
 #include "generate/context_bytes.h"
 #include "models/decoder.h"
 #include "models/encoder.h"
+#include "openvino/model_files.h"
 #include "sched/batch_limits.h"
 #include "tensor/dry_backend.h"
 #include "tensor/program_cost.h"
@@ -60,6 +62,20 @@ Expected<ModelNeeds> EncoderNeeds(const ModelFolder& folder, const EngineOptions
   needs.wanted.activations = runners * run->BytesFor(most, rows);
   needs.least = needs.wanted;
   needs.least.activations = runners * run->BytesFor(std::min(least, most), rows);
+  return needs;
+}
+
+// The file's constants, which OpenVINO packs: both may be in memory.
+Expected<ModelNeeds> OnnxNeeds(const ModelFolder& folder, const EngineOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const openvino::ModelFiles files,
+                            openvino::FindModelFiles(folder.onnx));
+  ModelNeeds needs;
+  needs.wanted.weights = 2 * files.bytes + kTokenizerFactor * FileBytes(folder.tokenizer_path);
+  const auto tokens = static_cast<size_t>(
+      std::max(OnnxRunner::kGroupTokens, static_cast<size_t>(folder.max_tokens)));
+  needs.wanted.activations =
+      static_cast<uint64_t>(options.replicas) * OnnxBytesFor(tokens, folder.encoder.hidden_size);
+  needs.least = needs.wanted;
   return needs;
 }
 
@@ -160,6 +176,7 @@ Expected<ModelNeeds> ModelNeedsOf(const std::string& path, const EngineOptions& 
   PENSTOCK_ASSIGN_OR_RETURN(const ModelKind kind, KindOfModel(path));
   if (kind == ModelKind::kDecoder) return TextNeeds(path, text, backend);
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
+  if (!folder.onnx.empty()) return OnnxNeeds(folder, options);
   return folder.decoder ? EmbedderNeeds(folder, options, backend)
                         : EncoderNeeds(folder, options, backend);
 }

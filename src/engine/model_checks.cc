@@ -89,6 +89,7 @@ Status CheckEngine(const std::string& path, const EngineOptions& options, Clock:
   runner.vocab_size = parts.folder.encoder.vocab_size;
   runner.max_tokens = parts.max_tokens;
   runner.times = options.scheduler.times;
+  runner.same_bits = parts.same_bits;
   return Check(
       model, options.check, backend,
       [&](CheckClock* clock) { return CheckRunner(runner, parts.linear_checker, clock); },

@@ -31,7 +31,7 @@ std::vector<std::string> LastParts(const std::string& name) {
   return parts;
 }
 
-// The folder or file of a model, downloaded if need be.
+// The folder or file of a text model, downloaded if need be.
 Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& stopping) {
   ResolveOptions resolve;
   resolve.progress = [&, file = std::string()](const HubProgress& progress) mutable {
@@ -47,7 +47,7 @@ Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& st
   return ResolveModel(spec.reference, resolve);
 }
 
-// Of the model at `path`, from its settings alone.
+// Of the text model at `path`, from its settings alone.
 Expected<ModelPurpose> PurposeOf(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const ModelKind kind, KindOfModel(path));
   if (kind == ModelKind::kDecoder) return ModelPurpose{.generates = true};
@@ -62,9 +62,24 @@ Status CheckPurpose(const ModelSpec& spec, const ModelPurpose& found) {
                                  "task");
 }
 
+// The options of a tensor model.
+TensorEngineOptions TensorOptions(const ModelSpec& spec) {
+  TensorEngineOptions options = spec.tensors;
+  options.name = spec.name;
+  options.version = spec.version;
+  options.granted = spec.granted;
+  return options;
+}
+
 Expected<std::unique_ptr<Model>> LoadReference(ModelSpec spec, Backend* backend, Metrics* metrics,
                                                const std::atomic<bool>& stopping) {
   if (backend == nullptr) return Status::Unsupported("there is no backend to load a model for");
+  if (const auto path = TensorModelPath(spec.reference)) {
+    PENSTOCK_RETURN_IF_ERROR(CheckPurpose(spec, {.tensors = true}));
+    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                              TensorEngine::Load(*path, TensorOptions(spec), backend, metrics));
+    return model;
+  }
   PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, Resolve(spec, stopping));
   if (spec.purpose) {
     PENSTOCK_ASSIGN_OR_RETURN(const ModelPurpose found, PurposeOf(folder));
@@ -106,11 +121,13 @@ const char* ModelStateName(ModelState state) {
 }
 
 const char* ModelPurposeName(const ModelPurpose& purpose) {
-  return purpose.generates ? "generation" : ModelTaskName(purpose.task);
+  if (purpose.generates) return "generation";
+  return purpose.tensors ? "tensors" : ModelTaskName(purpose.task);
 }
 
 Expected<ModelPurpose> ParseModelPurpose(const std::string& name) {
   if (name == "generation" || name == "generate") return ModelPurpose{.generates = true};
+  if (name == "tensors") return ModelPurpose{.tensors = true};
   using Named = std::pair<const char*, ModelTask>;
   for (const auto& [verb, task] :
        {Named{"embed", ModelTask::kEmbedding}, Named{"rerank", ModelTask::kReranking},
@@ -118,12 +135,19 @@ Expected<ModelPurpose> ParseModelPurpose(const std::string& name) {
     if (name == verb || name == ModelTaskName(task)) return ModelPurpose{.task = task};
   }
   return Status::InvalidArgument(
-      fmt::format("'{:.100}' is no task; known: embedding, reranking, classification, generation",
+      fmt::format("'{:.100}' is no task; known: embedding, reranking, classification, generation, "
+                  "tensors",
                   name),
       "task");
 }
 
 Expected<std::optional<ModelPurpose>> Registry::Impl::LookAtReference(const ModelSpec& spec) {
+  if (const auto path = TensorModelPath(spec.reference)) {
+    constexpr ModelPurpose kTensors{.tensors = true};
+    PENSTOCK_RETURN_IF_ERROR(CheckPurpose(spec, kTensors));
+    PENSTOCK_RETURN_IF_ERROR(TensorNeedsOf(*path, TensorOptions(spec)).status());
+    return std::optional(kTensors);
+  }
   ResolveOptions resolve;
   resolve.offline = true;
   const auto folder = ResolveModel(spec.reference, resolve);
@@ -146,6 +170,9 @@ Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, RegistryOp
   impl_->sizer = std::move(sizer);
   if (!loader && !impl_->sizer) {
     impl_->sizer = [backend, impl = impl_.get()](const ModelSpec& spec) -> Expected<ModelNeeds> {
+      if (const auto tensors = TensorModelPath(spec.reference)) {
+        return TensorNeedsOf(*tensors, TensorOptions(spec));
+      }
       PENSTOCK_ASSIGN_OR_RETURN(const std::string path, Resolve(spec, impl->stopping));
       return ModelNeedsOf(path, spec.options, spec.text, backend);
     };
@@ -161,6 +188,19 @@ Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, RegistryOp
 bool Registry::Impl::Slot::IsNamed(const std::string& name) const {
   return spec.name == name ||
          std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
+}
+
+std::optional<ModelPurpose> Registry::Impl::Slot::Purpose() const {
+  if (IsUnknown()) return std::nullopt;
+  if (generates) return ModelPurpose{.generates = true};
+  if (runs_tensors) return ModelPurpose{.tensors = true};
+  return ModelPurpose{.task = static_cast<ModelTask>(task.load())};
+}
+
+void Registry::Impl::Slot::SetPurpose(const ModelPurpose& purpose) {
+  generates = purpose.generates;
+  runs_tensors = purpose.tensors;
+  if (purpose.encodes()) task = static_cast<int>(purpose.task);
 }
 
 std::vector<std::string> Registry::Impl::Slot::Aliases() const {
@@ -267,14 +307,13 @@ Status Registry::Add(ModelSpec spec) {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->stopping) return {StatusCode::kUnavailable, "the models are being stopped"};
   PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));  // it may have changed meanwhile
-  EncoderScheduler::RegisterMetrics(spec.name, impl_->metrics);
+  if (!purpose || !purpose->tensors) {
+    EncoderScheduler::RegisterMetrics(spec.name, impl_->metrics);
+  }
   Impl::Slot* const slot = impl_->AddSlot(std::move(spec));
   slot->refused = std::move(refused);
   impl_->RegisterMetrics(slot);
-  if (purpose) {
-    slot->generates = purpose->generates;
-    if (!purpose->generates) slot->task = static_cast<int>(purpose->task);
-  }
+  if (purpose) slot->SetPurpose(*purpose);
   const bool load = impl_->loading_started && impl_->QueueLoad(slot);
   impl_->PublishNames();
   if (load) impl_->StartLoader();
@@ -367,13 +406,14 @@ Status Registry::Impl::TakeLease(Slot* slot) const {
 }
 
 Expected<EngineLease> Registry::Impl::Get(Slot* slot) const {
-  if (!slot->generates) {
+  if (!slot->generates && !slot->runs_tensors) {
     PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
     EngineLease lease(slot, slot->encoder);
     if (lease) return lease;
   }
   return Status::Unsupported(
-      fmt::format("model '{}' generates text; it gives no vectors and no scores", slot->spec.name),
+      fmt::format("model '{}' {}; it gives no vectors and no scores of texts", slot->spec.name,
+                  slot->runs_tensors ? "takes and gives tensors" : "generates text"),
       "model");
 }
 
@@ -384,6 +424,32 @@ Expected<TextLease> Registry::Impl::GetText(Slot* slot) const {
     if (lease) return lease;
   }
   return Status::Unsupported(fmt::format("model '{}' generates no text", slot->spec.name), "model");
+}
+
+Expected<TensorLease> Registry::Impl::GetTensors(Slot* slot) const {
+  if (slot->runs_tensors || slot->IsUnknown()) {
+    PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
+    TensorLease lease(slot, slot->tensors);
+    if (lease) return lease;
+  }
+  return Status::Unsupported(fmt::format("model '{}' takes texts, not tensors", slot->spec.name),
+                             "model");
+}
+
+Expected<Registry::Impl::Slot*> Registry::Impl::OnlyTensors() const {
+  Slot* found = nullptr;
+  for (Slot* slot : names().slots) {
+    if (slot->MayDoAnything()) return StillLoading(*slot);
+    if (!slot->runs_tensors) continue;
+    if (found != nullptr) {
+      return Status::InvalidArgument(
+          fmt::format("no model is named, and several take tensors: '{}', '{}'", found->spec.name,
+                      slot->spec.name),
+          "model");
+    }
+    found = slot;
+  }
+  return found;
 }
 
 Expected<Registry::Impl::Slot*> Registry::Impl::Generating(bool only) const {
@@ -462,13 +528,24 @@ Expected<TextLease> Registry::FindText(const std::string& name) const {
   });
 }
 
+Expected<TensorLease> Registry::FindTensors(const std::string& name) const {
+  return impl_->LookUp([&]() -> Expected<TensorLease> {
+    if (Impl::Slot* slot = impl_->SlotOf(name)) return impl_->GetTensors(slot);
+    if (impl_->names().slots.empty()) return Status::NotFound("no model is served", "model");
+    if (!name.empty() && !impl_->any_name) return impl_->Unknown(name);
+    PENSTOCK_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl_->OnlyTensors());
+    if (slot != nullptr) return impl_->GetTensors(slot);
+    if (!name.empty()) return impl_->Unknown(name);
+    return Status::NotFound("no tensor model is served", "model");
+  });
+}
+
 std::optional<Registry::KnownModel> Registry::Look(const std::string& name,
                                                    const ModelUse& use) const {
   const Impl::Slot* const slot = impl_->Target(name, use);
-  if (slot == nullptr || slot->IsUnknown()) return std::nullopt;
-  KnownModel known{slot->spec.name, std::nullopt};
-  if (!slot->generates) known.task = static_cast<ModelTask>(slot->task.load());
-  return known;
+  const auto purpose = slot == nullptr ? std::nullopt : slot->Purpose();
+  if (!purpose) return std::nullopt;
+  return KnownModel{slot->spec.name, *purpose};
 }
 
 std::vector<Registry::Entry> Registry::List() const {
@@ -478,9 +555,11 @@ std::vector<Registry::Entry> Registry::List() const {
     if (!slot.served) continue;
     EngineLease lease;
     TextLease text;
+    TensorLease tensors;
     if (slot.TryAdd()) {
       lease = EngineLease(&slot, slot.encoder);
       if (slot.generator != nullptr && slot.TryAdd()) text = TextLease(&slot, slot.generator);
+      if (slot.tensors != nullptr && slot.TryAdd()) tensors = TensorLease(&slot, slot.tensors);
     }
     Entry& entry = entries.emplace_back();
     entry.name = slot.spec.name;
@@ -490,9 +569,8 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.error = slot.error;
     entry.version = slot.spec.version;
     entry.refused = slot.refused;
-    entry.generates = slot.generates;
-    if (const int task = slot.task; task >= 0) entry.task = static_cast<ModelTask>(task);
-    entry.replicas = slot.spec.options.replicas;
+    entry.purpose = slot.Purpose();
+    entry.replicas = slot.runs_tensors ? slot.spec.tensors.replicas : slot.spec.options.replicas;
     entry.pinned = slot.pinned;
     entry.keep_alive = slot.KeptFor();
     entry.load_s = slot.load_s;
@@ -504,6 +582,7 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.load_percent = impl_->LoadPercent(slot);
     entry.engine = std::move(lease);
     entry.text = std::move(text);
+    entry.tensors = std::move(tensors);
   }
   return entries;
 }

@@ -58,6 +58,7 @@
 #include "engine/engine.h"
 #include "engine/engine_lease.h"
 #include "engine/model_bytes.h"
+#include "engine/tensor_engine.h"
 #include "engine/text_engine.h"
 
 namespace penstock {
@@ -68,12 +69,16 @@ using KeepAlive = std::chrono::milliseconds;
 // What a model does.
 struct ModelPurpose {
   bool generates = false;
-  ModelTask task = ModelTask::kEmbedding;  // of an encoder
+  bool tensors = false;                    // takes and gives tensors
+  ModelTask task = ModelTask::kEmbedding;  // of an encoder: of a model that does neither
+  bool encodes() const { return !generates && !tensors; }
   bool operator==(const ModelPurpose& other) const {
-    return generates == other.generates && (generates || task == other.task);
+    return generates == other.generates && tensors == other.tensors &&
+           (!encodes() || task == other.task);
   }
 };
-const char* ModelPurposeName(const ModelPurpose& purpose);  // "embedding", ..., "generation"
+// "embedding", ..., "generation", "tensors".
+const char* ModelPurposeName(const ModelPurpose& purpose);
 // These names, and embed, rerank, classify, generate; kInvalidArgument lists them.
 Expected<ModelPurpose> ParseModelPurpose(const std::string& name);
 
@@ -91,9 +96,10 @@ struct RefusedVersion {
 struct ModelSpec {
   std::string name;                  // as served
   std::vector<std::string> aliases;  // other names for it
-  std::string reference;             // a folder, or a hub reference
+  std::string reference;             // a folder, a file, a hub reference, or "builtin:..."
   EngineOptions options;             // of an encoder; `name` is set to that above
   TextEngineOptions text;            // of a decoder; the same
+  TensorEngineOptions tensors;       // of a tensor model; the same, and `version`
   // What it is to do, so that this is known before it is here. A model that does something else is
   // refused.
   std::optional<ModelPurpose> purpose;
@@ -137,7 +143,8 @@ struct RegistryOptions {
 
 // What a request needs a model for.
 struct ModelUse {
-  bool text = false;                      // FindText, else Find
+  bool text = false;                      // FindText
+  bool tensors = false;                   // FindTensors; else Find
   std::optional<ModelTask> task = {};     // as in Find
   std::optional<ModelTask> instead = {};  // a task that will do where no model has `task`
 };
@@ -201,7 +208,7 @@ class Registry {
   // when its memory is free. kNotFound; kUnavailable: it is being loaded, or there is no thread.
   std::shared_future<Status> Unload(const std::string& name);
 
-  // Whether Find or FindText would fail because the model is not loaded, and Await loads it. If
+  // Whether the Find of this use would fail because the model is not loaded, and Await loads it. If
   // not, it is not unloaded as long as *hold lives; null: whoever asks takes no hold.
   bool MustAwait(const std::string& name, const ModelUse& use, EngineLease* hold = nullptr) const;
   // Calls `then` once, with OK when the model is there: it stays until `then` has returned, which
@@ -229,11 +236,15 @@ class Registry {
   // The model served as `name`; "" = the first that generates text. Errors as Find; kUnsupported:
   // it generates no text.
   Expected<TextLease> FindText(const std::string& name) const;
-  // What Find or FindText would give a lease of, loaded or not; none: there is no such model, or it
-  // cannot be told before it is loaded.
+  // The tensor model served as `name`; "" = the only one. Errors as Find; kUnsupported: it is no
+  // tensor model; kInvalidArgument: `name` is empty, and there are several. Where the model is
+  // there, nothing is allocated.
+  Expected<TensorLease> FindTensors(const std::string& name) const;
+  // What the Find of this use would give a lease of, loaded or not; none: there is no such model,
+  // or it cannot be told before it is loaded.
   struct KnownModel {
     std::string name;
-    std::optional<ModelTask> task;  // none: it generates text
+    ModelPurpose purpose;
   };
   std::optional<KnownModel> Look(const std::string& name, const ModelUse& use) const;
   // Whether a model answers to that name, regardless of AcceptAnyName.
@@ -248,8 +259,7 @@ class Registry {
     int64_t version = 0;  // 0: it has none
     std::optional<RefusedVersion> refused;
     // What it does, as far as known.
-    std::optional<ModelTask> task;
-    bool generates = false;
+    std::optional<ModelPurpose> purpose;
     int32_t replicas = 1;
     bool pinned = false;
     KeepAlive keep_alive{-1};  // in force
@@ -262,6 +272,7 @@ class Registry {
     int load_percent = -1;          // kLoading: of the download, then of the weights; -1: not known
     EngineLease engine;             // kReady, and an encoder
     TextLease text;                 // kReady, and a decoder
+    TensorLease tensors;            // kReady, and a tensor model
   };
   // In the order they were added.
   std::vector<Entry> List() const;

@@ -52,10 +52,19 @@ struct Registry::Impl {
       const ModelState now = state;
       return now == ModelState::kWaiting || now == ModelState::kLoading;
     }
+    // Of an encoder, or a model that may be one.
     bool Does(std::optional<ModelTask> wanted) const {
-      return wanted ? task == static_cast<int>(*wanted) : !generates;
+      return wanted ? task == static_cast<int>(*wanted) : !generates && !runs_tensors;
     }
-    bool IsUnknown() const { return task == -1 && !generates; }
+    bool Serves(const ModelUse& use) const {
+      if (use.text) return generates;
+      if (use.tensors) return runs_tensors;
+      return Does(use.task) || (use.instead && Does(use.instead));
+    }
+    bool IsUnknown() const { return task == -1 && !generates && !runs_tensors; }
+    // What it does, as far as known.
+    std::optional<ModelPurpose> Purpose() const;
+    void SetPurpose(const ModelPurpose& purpose);
     // Whether it cannot be told yet what it does.
     bool MayDoAnything() const { return IsUnknown() && IsPending(); }
     KeepAlive KeptFor() const;
@@ -69,6 +78,7 @@ struct Registry::Impl {
     std::atomic<ModelState> state{ModelState::kWaiting};  // changed under the registry's mutex
     std::atomic<int> task{-1};              // ModelTask when last loaded as an encoder; -1: never
     std::atomic<bool> generates{false};     // when last loaded
+    std::atomic<bool> runs_tensors{false};  // the same
     std::atomic<int64_t> last_use_ns{0};    // as Nanoseconds
     std::atomic<int> download_percent{-1};  // negative: nothing is downloaded
     // Metrics; null: none.
@@ -83,6 +93,7 @@ struct Registry::Impl {
     std::unique_ptr<Model> model;
     Engine* encoder = nullptr;
     TextEngine* generator = nullptr;
+    TensorEngine* tensors = nullptr;
 
     // Guarded by the registry's mutex.
     // Has its names. Else it is a version to be loaded (`replaces`), or was replaced or removed.
@@ -175,11 +186,14 @@ struct Registry::Impl {
   Status TakeLease(Slot* slot) const;
   Expected<EngineLease> Get(Slot* slot) const;
   Expected<TextLease> GetText(Slot* slot) const;
+  Expected<TensorLease> GetTensors(Slot* slot) const;
   Status StillLoading(const Slot& slot) const;
   Expected<EngineLease> FirstOf(std::optional<ModelTask> task) const;
   Expected<EngineLease> AnyOf(const std::string& name, std::optional<ModelTask> task) const;
   // The first that generates, or with `only` the only one; null: none does.
   Expected<Slot*> Generating(bool only) const;
+  // The only tensor model; null: there is none. kInvalidArgument lists several.
+  Expected<Slot*> OnlyTensors() const;
   Status Unknown(const std::string& name) const;
   // Calls function(model) for each ready model, under a lease.
   template <typename Function>

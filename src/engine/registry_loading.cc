@@ -62,7 +62,9 @@ void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
     slot->batch_times = slot->encoder->scheduler().times();
     slot->batch_tokens = static_cast<int32_t>(slot->encoder->scheduler().limits().tokens);
   }
+  slot->tensors = slot->model->tensors();
   slot->generates = slot->generator != nullptr;
+  slot->runs_tensors = slot->tensors != nullptr;
   slot->error = Status::Ok();
   slot->failures = 0;
   slot->was_used = false;
@@ -352,6 +354,7 @@ void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->to_reap = false;
   slot->encoder = nullptr;
   slot->generator = nullptr;
+  slot->tensors = nullptr;
   std::unique_ptr<Model> model = std::move(slot->model);
   const std::string why = std::exchange(slot->why_closed, {});
   const bool last = ending;

@@ -30,11 +30,8 @@ Registry::Impl::Slot* Registry::Impl::Target(const std::string& name, const Mode
   Slot* const named = name.empty() ? nullptr : SlotOf(name);
   if (named != nullptr) {
     // A model whose task is known is not loaded for another task.
-    if (named->IsUnknown() || (!use.text && !use.task)) return named;
-    const bool fits = named->generates || use.text
-                          ? named->generates && use.text
-                          : named->Does(use.task) || (use.instead && named->Does(use.instead));
-    return fits ? named : nullptr;
+    if (named->IsUnknown() || (!use.text && !use.tensors && !use.task)) return named;
+    return named->Serves(use) ? named : nullptr;
   }
   if (!name.empty() && !any_name) return nullptr;
   const auto first = [&](const auto& does) {
@@ -44,7 +41,7 @@ Registry::Impl::Slot* Registry::Impl::Target(const std::string& name, const Mode
     });
     return found == all.end() ? nullptr : *found;
   };
-  if (use.text) return first([](const Slot& slot) { return slot.generates.load(); });
+  if (use.text || use.tensors) return first([&](const Slot& slot) { return slot.Serves(use); });
   Slot* found = first([&](const Slot& slot) { return slot.Does(use.task); });
   if (found == nullptr && use.instead) {
     found = first([&](const Slot& slot) { return slot.Does(use.instead); });
@@ -84,6 +81,9 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
                             std::unique_lock<std::mutex>* lock) {
   std::vector<EngineLease> held;
   std::vector<Slot*> delivered;
+  // Before any is counted: a lease that finds no memory would be lost.
+  held.reserve(answered->size());
+  delivered.reserve(answered->size());
   for (const Waiter& waiter : *answered) {
     Slot* const slot = waiter.slot;
     if (slot == nullptr || !slot->TryAdd()) continue;

@@ -10,6 +10,7 @@
 #include "formats/gguf_encoder.h"
 #include "formats/gguf_files.h"
 #include "formats/mapped_file.h"
+#include "formats/onnx_folder.h"
 #include "formats/sentence_transformers_reader.h"
 
 namespace penstock {
@@ -27,7 +28,8 @@ Status ReadConfig(const fs::path& root, ModelFolder* folder) {
     const Status status = ReadDecoderFolder(*object, folder);
     return status.ok() ? status : status.Annotate("config.json");
   }
-  auto encoder = ReadEncoderConfig(*object);
+  folder->onnx = FindOnnxEncoder(folder->path, *object);
+  auto encoder = folder->onnx.empty() ? ReadEncoderConfig(*object) : ReadOnnxEncoderConfig(*object);
   if (!encoder.ok()) return encoder.status().Annotate("config.json");
   folder->encoder = *std::move(encoder);
   return Status::Ok();

@@ -100,6 +100,9 @@ struct ModelFolder {
   // The model is a decoder (formats/decoder_files.h, DecoderUse::kEmbed). Of `encoder` only
   // model_type, architectures, sizes and the head are set.
   bool decoder = false;
+  // The encoder is this ONNX file (formats/onnx_folder.h); "": its weights are read. Of `encoder`
+  // only the architecture's names, sizes and the head are set.
+  std::string onnx;
   ModelTask task = ModelTask::kEmbedding;  // from the architecture: ...ForSequenceClassification
                                            // with one label reranks, with more it classifies
   EncoderConfig encoder;

@@ -12,6 +12,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_files.h"
 #include "formats/model_folder.h"
+#include "formats/onnx_folder.h"
 
 namespace penstock {
 namespace {
@@ -54,7 +55,8 @@ Expected<ModelKind> KindOfFolder(const fs::path& folder) {
   if (!type.ok()) return type.status().Annotate(config);
   std::error_code ignored;
   if (IsEncoderModelType(*type) || fs::exists(folder / "modules.json", ignored) ||
-      DecoderEmbeds(folder.string(), *object)) {
+      DecoderEmbeds(folder.string(), *object) ||
+      !FindOnnxEncoder(folder.string(), *object).empty()) {
     return ModelKind::kEncoder;
   }
   if (DecoderOfModelType(*type) != nullptr) return ModelKind::kDecoder;

@@ -31,6 +31,10 @@ std::string ModelPhrase(const HttpRequest& request) {
                      trace->tokens());
 }
 
+std::string Outcome(const RequestRecord& record) {
+  return record.grpc_code != nullptr ? record.grpc_code : std::to_string(record.status);
+}
+
 std::string StreamPhrase(const RequestRecord& record) {
   return record.items < 0 ? "" : fmt::format(", {} rows streamed", record.items);
 }
@@ -47,7 +51,7 @@ std::string Shown(std::string_view text) {
 std::string AccessSentence(const RequestRecord& record) {
   const HttpRequest& request = *record.request;
   return fmt::format("{} {} {} {:.1f} ms, {} bytes in, {} out{}{}, id {}, from {}", request.method,
-                     Target(request), record.status, record.ms(), request.body_bytes,
+                     Target(request), Outcome(record), record.ms(), request.body_bytes,
                      record.body_bytes, StreamPhrase(record), ModelPhrase(request), request.id,
                      request.remote);
 }
@@ -58,7 +62,7 @@ std::string SlowSentence(const RequestRecord& record, int64_t left_out) {
       "slow request: {:.1f} ms, {}, status {}{}{}", record.ms(),
       record.route == nullptr ? "no route"
                               : fmt::format("{} {}", record.route->method, record.route->path),
-      record.status, StreamPhrase(record), ModelPhrase(request));
+      Outcome(record), StreamPhrase(record), ModelPhrase(request));
   if (const RequestTrace* const trace = request.context.trace.get()) {
     line += ';';
     for (size_t s = 0; s < kStages; ++s) {
@@ -86,6 +90,7 @@ std::string RequestFields(const char* message, const RequestRecord& record, int6
   json.Field("target", Shown(Target(request))).Field("status", record.status);
   json.Field("ms", Rounded(record.ms())).Field("bytes_in", request.body_bytes);
   json.Field("bytes_out", record.body_bytes);
+  if (record.grpc_code != nullptr) json.Field("grpc_code", record.grpc_code);
   if (record.items >= 0) json.Field("rows_streamed", record.items);
   json.Field("class", request.context.priority == Priority::kBulk ? "bulk" : "interactive");
   if (request.key_number > 0) json.Field("key", request.key_number);

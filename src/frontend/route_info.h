@@ -15,7 +15,7 @@ enum class RouteFor {
 
 struct RouteInfo {
   const char* method;  // "GET" (answers HEAD too) or "POST"
-  const char* path;    // ends with '*' = whatever follows, slashes too
+  const char* path;    // a path, or a pattern of routes/path_pattern.h
   RouteFor who = RouteFor::kUsers;
   bool lines = false;    // answers in lines too (embed_lines.h), where the request asks for it
   bool endless = false;  // its answer ends with its client, which is no failure and not slow

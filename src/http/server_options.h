@@ -41,6 +41,9 @@ struct ServerOptions {
   // --tls-cert, --tls-key: PEM files, chain first; both or neither.
   std::string tls_cert_file;
   std::string tls_key_file;
+  // --tls-client-ca: PEM file of the authorities that sign clients' certificates; "" = clients need
+  // none. Every connection must then show one.
+  std::string tls_client_ca_file;
   std::string tls_min_version = "1.2";  // --tls-min-version: "1.2" or "1.3"
 
   int64_t body_bytes_max = 8 << 20;     // --max-body-bytes: else 413

@@ -15,6 +15,7 @@ constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 Expected<std::shared_ptr<ssl::context>> ReadFiles(const std::string& cert_file,
                                                   const std::string& key_file,
+                                                  const std::string& client_ca_file,
                                                   const std::string& min_version,
                                                   bool ask_passphrase) {
   auto tls = std::make_shared<ssl::context>(ssl::context::tls_server);
@@ -43,6 +44,17 @@ Expected<std::shared_ptr<ssl::context>> ReadFiles(const std::string& cert_file,
     return Status::InvalidArgument(
         "the TLS key " + key_file + " does not belong to the certificate", "tls_key_file");
   }
+  if (client_ca_file.empty()) return tls;
+  tls->load_verify_file(client_ca_file, ec);
+  if (ec) {
+    return Status::InvalidArgument(
+        "cannot read the TLS client authorities " + client_ca_file + ": " + ec.message(),
+        "tls_client_ca_file");
+  }
+  tls->set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert, ec);
+  if (ec) return Status::Internal("TLS cannot be set up to ask for clients' certificates");
+  // Sessions are resumed within this server alone; without a name none could be.
+  SSL_CTX_set_session_id_context(native, reinterpret_cast<const unsigned char*>("penstock"), 8);
   return tls;
 }
 
@@ -51,6 +63,7 @@ Expected<std::shared_ptr<ssl::context>> ReadFiles(const std::string& cert_file,
 TlsContext::TlsContext(const ServerOptions& options)
     : cert_file_(options.tls_cert_file),
       key_file_(options.tls_key_file),
+      client_ca_file_(options.tls_client_ca_file),
       min_version_(options.tls_min_version) {}
 
 Expected<std::unique_ptr<TlsContext>> TlsContext::Load(const ServerOptions& options) {
@@ -60,12 +73,13 @@ Expected<std::unique_ptr<TlsContext>> TlsContext::Load(const ServerOptions& opti
   }
   std::unique_ptr<TlsContext> made(new TlsContext(options));
   PENSTOCK_ASSIGN_OR_RETURN(made->context_,
-                            ReadFiles(made->cert_file_, made->key_file_, made->min_version_, true));
+                            ReadFiles(made->cert_file_, made->key_file_, made->client_ca_file_,
+                                      made->min_version_, true));
   return made;
 }
 
 Status TlsContext::Reload() {
-  auto read = ReadFiles(cert_file_, key_file_, min_version_, false);
+  auto read = ReadFiles(cert_file_, key_file_, client_ca_file_, min_version_, false);
   if (!read.ok()) return read.status();
   const std::lock_guard lock(mutex_);
   context_ = *std::move(read);

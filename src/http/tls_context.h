@@ -17,7 +17,8 @@ class TlsContext {
  public:
   using Context = boost::asio::ssl::context;
 
-  // Reads tls_cert_file and tls_key_file. kInvalidArgument names the option at fault.
+  // Reads tls_cert_file, tls_key_file and tls_client_ca_file. kInvalidArgument names the option at
+  // fault.
   static Expected<std::unique_ptr<TlsContext>> Load(const ServerOptions& options);
 
   // Reads the files again: connections accepted later have the new certificate. On an error the
@@ -30,7 +31,7 @@ class TlsContext {
  private:
   explicit TlsContext(const ServerOptions& options);
 
-  const std::string cert_file_, key_file_, min_version_;
+  const std::string cert_file_, key_file_, client_ca_file_, min_version_;
   mutable std::mutex mutex_;
   std::shared_ptr<Context> context_;  // guarded by mutex_
 };

@@ -165,15 +165,18 @@ Expected<ModelReference> ModelReference::ParseHub(const std::string& text) {
   return reference;
 }
 
+std::string ExpandHome(const std::string& path) {
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && path.starts_with("~/") ? home + path.substr(1) : path;
+}
+
 Expected<ModelReference> ModelReference::Parse(const std::string& text) {
   if (text.empty() || text.size() > kBytesMax || text.find('\0') != std::string::npos) {
     return Status::InvalidArgument(
         "a model reference has 1 to " + std::to_string(kBytesMax) + " bytes and no NUL", "model");
   }
   ModelReference reference;
-  std::string path = text;
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && text.starts_with("~/")) path = home + text.substr(1);
+  const std::string path = ExpandHome(text);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     reference.path = path;

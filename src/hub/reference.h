@@ -39,6 +39,9 @@ struct ModelReference {
   static Expected<ModelReference> ParseHub(const std::string& text);
 };
 
+// "~/" at the start of a path, where a shell left it, as the home folder.
+std::string ExpandHome(const std::string& path);
+
 // Whether a path may stand in a repository: parts with '/' between them, none of them empty, "." or
 // "..", or longer than a file's name; no backslash, no control character, 1 to 1024 bytes.
 bool IsRepositoryPath(std::string_view path);

@@ -11,7 +11,7 @@ inline constexpr size_t kThreadSlots = 128;
 
 // 0 .. kThreadSlots - 1, this thread's alone until it ends; an earlier owner's writes under the
 // number happened before. kThreadSlots, shared with others: all numbers are taken, or this thread
-// is ending.
+// is ending. Throws nothing.
 size_t ThreadSlot();
 
 }  // namespace penstock

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -26,8 +27,10 @@ constexpr std::array kKinds = {
     Kind{".xml", ModelFormat::kIr},
     Kind{".tflite", ModelFormat::kTfLite},
     Kind{".pb", ModelFormat::kTensorFlowGraph},
+    Kind{".graphdef", ModelFormat::kTensorFlowGraph},
 };
 constexpr char kSavedModelFile[] = "saved_model.pb";
+constexpr char kSavedModelFolder[] = "model.savedmodel";  // as in a repository of Triton
 
 Status Missing(const fs::path& path) {
   return Status::NotFound(fmt::format("{}: there is no such model", Printable(path.string())));
@@ -123,12 +126,17 @@ Status LookAtSavedModel(ModelFiles* files) {
   return Status::Ok();
 }
 
+// What the model of a folder may be called.
+std::vector<std::string> NamesInFolder() {
+  std::vector<std::string> names = {kSavedModelFile, kSavedModelFolder};
+  for (const Kind& kind : kKinds) names.push_back(std::string("model") + kind.extension);
+  return names;
+}
+
 // The model in a folder.
 Expected<fs::path> FindInFolder(const fs::path& folder) {
-  std::vector<std::string> names = {kSavedModelFile};
-  for (const Kind& kind : kKinds) names.push_back(std::string("model") + kind.extension);
   std::string found;
-  for (const std::string& name : names) {
+  for (const std::string& name : NamesInFolder()) {
     std::error_code error;
     if (!fs::exists(folder / name, error)) continue;
     if (!found.empty()) {
@@ -138,9 +146,9 @@ Expected<fs::path> FindInFolder(const fs::path& folder) {
     found = name;
   }
   if (!found.empty()) return folder / found;
-  return Status::Unsupported(
-      fmt::format("{}: the folder has no model.onnx, model.xml, model.tflite, model.pb or {}",
-                  Printable(folder.string()), kSavedModelFile));
+  return Status::Unsupported(fmt::format("{}: the folder has none of {}",
+                                         Printable(folder.string()),
+                                         fmt::join(NamesInFolder(), ", ")));
 }
 
 Status LookAt(ModelFiles* files) {
@@ -176,6 +184,21 @@ const char* ModelFormatName(ModelFormat format) {
   return "?";
 }
 
+bool LooksLikeModel(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) {
+    const std::vector<std::string> names = NamesInFolder();
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      std::error_code ignored;
+      return fs::exists(fs::path(path) / name, ignored);
+    });
+  }
+  return fs::exists(status) && std::any_of(kKinds.begin(), kKinds.end(), [&](const Kind& kind) {
+           return fs::path(path).extension() == kind.extension;
+         });
+}
+
 Expected<ModelFiles> FindModelFiles(const std::string& path) {
   std::error_code error;
   fs::path file = path;
@@ -186,6 +209,7 @@ Expected<ModelFiles> FindModelFiles(const std::string& path) {
   }
   ModelFiles files;
   const std::string shown = Printable(file.string());
+  if (file.filename() == kSavedModelFolder) file /= kSavedModelFile;
   if (file.filename() == kSavedModelFile) {
     files.format = ModelFormat::kSavedModel;
     files.path = file.has_parent_path() ? file.parent_path().string() : ".";
@@ -198,8 +222,8 @@ Expected<ModelFiles> FindModelFiles(const std::string& path) {
   }
   if (found == nullptr) {
     return Status::Unsupported(
-        fmt::format("{}: a tensor model is an .onnx, .xml, .tflite or .pb file, or a folder with "
-                    "one",
+        fmt::format("{}: a tensor model is an .onnx, .xml, .tflite, .pb or .graphdef file, or a "
+                    "folder with one",
                     shown));
   }
   files.format = found->format;

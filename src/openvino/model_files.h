@@ -14,7 +14,7 @@ enum class ModelFormat {
   kOnnx,             // *.onnx, with weights in other files of its folder or below
   kIr,               // OpenVINO IR: *.xml, weights in the *.bin beside it
   kTfLite,           // *.tflite
-  kTensorFlowGraph,  // *.pb: a frozen GraphDef
+  kTensorFlowGraph,  // *.pb, *.graphdef: a frozen GraphDef
   kSavedModel,       // TensorFlow: a folder with saved_model.pb
 };
 
@@ -30,11 +30,14 @@ struct ModelFiles {
   std::vector<std::string> outputs;
 };
 
-// `path`: a file, or a folder that has exactly one of model.onnx, model.xml, model.tflite, model.pb
-// and saved_model.pb.
-// Errors: kNotFound; kUnsupported: another format, or OpenVINO IR that keeps a state between runs;
-// kInvalidArgument: a file is no regular one, is cut short, or names files that are missing, too
-// short or outside the model's folder.
+// Whether `path` is such a file, or such a folder, by names alone.
+bool LooksLikeModel(const std::string& path);
+
+// `path`: a file, or a folder that has exactly one of model.onnx, model.xml, model.tflite,
+// model.pb, model.graphdef, model.savedmodel (a folder) and saved_model.pb. Errors: kNotFound;
+// kUnsupported: another format, or OpenVINO IR that keeps a state between runs; kInvalidArgument: a
+// file is no regular one, is cut short, or names files that are missing, too short or outside the
+// model's folder.
 Expected<ModelFiles> FindModelFiles(const std::string& path);
 
 }  // namespace penstock::openvino

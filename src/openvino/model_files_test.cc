@@ -96,7 +96,7 @@ TEST(ModelFilesTest, WhatIsNoModelIsRefused) {
   EXPECT_EQ(FindModelFiles("/nowhere/model.onnx").code(), StatusCode::kNotFound);
   const auto text = FindModelFiles(Golden("external.data"));
   ASSERT_EQ(text.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(text.status().message(), HasSubstr(".onnx, .xml, .tflite or .pb"));
+  EXPECT_THAT(text.status().message(), HasSubstr(".onnx, .xml, .tflite, .pb or .graphdef"));
   const auto state = FindModelFiles(Golden("state.xml"));
   ASSERT_EQ(state.code(), StatusCode::kUnsupported);
   EXPECT_THAT(state.status().message(), HasSubstr("keeps a state"));

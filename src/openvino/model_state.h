@@ -16,11 +16,14 @@ namespace penstock::openvino {
 struct TensorModel::State {
   explicit State(const Runtime* the_runtime) : runtime(the_runtime), model(the_runtime) {}
 
-  // These three: with the mutex held.
+  // These four: with the mutex held.
   Status Reshape(std::vector<std::vector<ApiDimension>>* shapes);
   // 0: shapes as declared.
   Status ReshapeForBatch(int64_t batch);
   Status ShapesNow(std::vector<TensorSpec>* inputs_now, std::vector<TensorSpec>* outputs_now) const;
+  // ReshapeForBatch and ShapesNow; kUnsupported: an output of a batch has another number of rows.
+  Status ShapesFor(int64_t batch, std::vector<TensorSpec>* inputs_then,
+                   std::vector<TensorSpec>* outputs_then);
 
   const Runtime* runtime;
   ModelFiles files;

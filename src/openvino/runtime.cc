@@ -167,6 +167,11 @@ Status Runtime::ToStatus(int status, StatusCode code, const std::string& what) c
   return {code, what + ": " + reason};
 }
 
+std::string BackendName(const Runtime& runtime, int threads) {
+  return fmt::format("openvino {} ({} threads)",
+                     runtime.version().substr(0, runtime.version().find('-')), threads);
+}
+
 std::string ShortReason(const std::string& text) {
   std::string reason;
   size_t begin = 0;

@@ -62,6 +62,9 @@ class Runtime {
   ApiCore* core_ = nullptr;
 };
 
+// "openvino 2026.4.1 (2 threads)": what computes, as users are told.
+std::string BackendName(const Runtime& runtime, int threads);
+
 // What OpenVINO says of a failure, without the places in its sources, on one line of bounded
 // length.
 std::string ShortReason(const std::string& text);

@@ -314,6 +314,29 @@ Status TensorModel::State::ShapesNow(std::vector<TensorSpec>* inputs_now,
   return fill(outputs_now, api.model_const_output_by_index);
 }
 
+Status TensorModel::State::ShapesFor(int64_t batch, std::vector<TensorSpec>* inputs_then,
+                                     std::vector<TensorSpec>* outputs_then) {
+  PENSTOCK_RETURN_IF_ERROR(ReshapeForBatch(batch));
+  PENSTOCK_RETURN_IF_ERROR(ShapesNow(inputs_then, outputs_then));
+  if (batch == 0) return Status::Ok();
+  for (const TensorSpec& output : *outputs_then) {
+    const DimensionRange rows{batch, batch};
+    if (output.shape && !output.shape->empty() && output.shape->front() == rows) continue;
+    return Status::Unsupported(
+        fmt::format("with a batch of {}, output '{}' has shape {}: the model cannot run in batches",
+                    batch, Printable(output.name, kNameBytesMax), ShapeText(output.shape)));
+  }
+  return Status::Ok();
+}
+
+Status TensorModel::ShapesForBatch(int64_t batch, std::vector<TensorSpec>* inputs_then,
+                                   std::vector<TensorSpec>* outputs_then) const {
+  PENSTOCK_CHECK(batch > 0);
+  const std::lock_guard lock(state_->mutex);
+  return state_->ShapesFor(batch, inputs_then, outputs_then)
+      .Annotate(Printable(state_->files.path));
+}
+
 Expected<std::unique_ptr<CompiledModel>> TensorModel::Compile(const CompileOptions& options) const {
   PENSTOCK_CHECK(options.threads > 0 && options.batch >= 0);
   const std::string shown = Printable(state_->files.path);
@@ -328,20 +351,11 @@ Expected<std::unique_ptr<CompiledModel>> TensorModel::Compile(const CompileOptio
   }
   auto state = std::make_shared<CompiledModel::State>(state_, options);
   const std::lock_guard lock(state_->mutex);
-  PENSTOCK_RETURN_IF_ERROR(state_->ReshapeForBatch(options.batch).Annotate(shown));
-  PENSTOCK_RETURN_IF_ERROR(state_->ShapesNow(&state->inputs, &state->outputs).Annotate(shown));
+  PENSTOCK_RETURN_IF_ERROR(
+      state_->ShapesFor(options.batch, &state->inputs, &state->outputs).Annotate(shown));
   if (std::all_of(state->inputs.begin(), state->inputs.end(),
                   [](const TensorSpec& input) { return input.fixed(); })) {
     PENSTOCK_RETURN_IF_ERROR(CheckBounds(state->outputs, options).Annotate(shown));
-  }
-  if (options.batch > 0) {
-    for (const TensorSpec& output : state->outputs) {
-      const DimensionRange rows{options.batch, options.batch};
-      if (output.shape && !output.shape->empty() && output.shape->front() == rows) continue;
-      return Status::Unsupported(fmt::format(
-          "{}: with a batch of {}, output '{}' has shape {}: the model cannot run in batches",
-          shown, options.batch, Printable(output.name, kNameBytesMax), ShapeText(output.shape)));
-    }
   }
   const std::string threads = std::to_string(options.threads);
   const std::array<ApiProperty, 5> properties = {{

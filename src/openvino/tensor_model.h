@@ -68,6 +68,11 @@ class TensorModel {
   // Inputs that the file declares and the model makes no use of.
   const std::vector<std::string>& ignored_inputs() const;
 
+  // What inputs and outputs are with a batch of so many rows. kUnsupported: the model does not take
+  // that, or an output has another number of rows; `inputs` and `outputs` are then undefined.
+  Status ShapesForBatch(int64_t batch, std::vector<TensorSpec>* inputs,
+                        std::vector<TensorSpec>* outputs) const;
+
   // kUnsupported: strings; a model that OpenVINO cannot compile; a batch that it cannot have; sizes
   // by values, as far as shapes tell before inputs have theirs.
   Expected<std::unique_ptr<CompiledModel>> Compile(const CompileOptions& options) const;

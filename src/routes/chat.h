@@ -14,7 +14,7 @@
 #include "api/service.h"
 #include "common/json.h"
 #include "common/status.h"
-#include "routes/error_body.h"
+#include "frontend/wire_names.h"
 
 namespace penstock {
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "api/types.h"
-#include "routes/error_body.h"
+#include "frontend/wire_names.h"
 #include "routes/routes.h"
 
 namespace penstock {

@@ -1,10 +1,7 @@
 // How errors look on the wire: one Status, printed as the clients of each protocol expect it.
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "common/status.h"
 #include "http/message.h"
@@ -15,6 +12,7 @@ enum class ErrorBody {
   kOpenAi,  // {"error": {"message", "type", "param", "code"}}
   kRerank,  // {"message", "detail", "field", "code", "id"}: what Cohere's and Jina's clients read
   kTei,     // {"error", "error_type", "field"}
+  kKserve,  // {"error"}, the message: what Triton's and KServe's clients read
 };
 
 // The HTTP status of a Status; see StatusCode.
@@ -26,10 +24,5 @@ HttpResponse PrintError(ErrorBody error_body, const Status& status, std::string_
 // The same with an HTTP status that no StatusCode stands for (405, 408, 424, 431, ...).
 HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& status,
                         std::string_view request_id);
-
-// The Service names fields as the native types do; clients know their wire names.
-using FieldNames = std::vector<std::pair<std::string_view, std::string_view>>;
-// Renames field() and mentions of it ("'inputs'", "inputs[3]") in the message.
-Status WithWireNames(const Status& status, const FieldNames& native_to_wire);
 
 }  // namespace penstock

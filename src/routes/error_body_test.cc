@@ -44,6 +44,13 @@ TEST(ErrorBody, RerankErrorCarriesTheRequestId) {
                            R"("code":"invalid_argument","id":"r1"})");
 }
 
+TEST(ErrorBody, KserveHasTheMessageAlone) {
+  const auto response =
+      PrintError(ErrorBody::kKserve, Status::InvalidArgument("bad \"x\"", "inputs"), "r1");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.body, R"({"error":"bad \"x\""})");
+}
+
 TEST(ErrorBody, StatusCodes) {
   EXPECT_EQ(HttpStatusOf(StatusCode::kPayloadTooLarge), 413);
   EXPECT_EQ(HttpStatusOf(StatusCode::kUnprocessable), 422);
@@ -53,29 +60,6 @@ TEST(ErrorBody, StatusCodes) {
   EXPECT_EQ(HeaderOf(unavailable, "Retry-After"), "1");
   const auto key = PrintError(ErrorBody::kTei, Status(StatusCode::kUnauthenticated, "x"), "");
   EXPECT_EQ(HeaderOf(key, "WWW-Authenticate"), "Bearer");
-}
-
-TEST(ErrorBody, FieldsGetTheNamesOfTheWire) {
-  const auto indexed =
-      WithWireNames(Status::InvalidArgument(
-                        "inputs[3] is empty; 'inputs' has 4 inputs, noinputs[1]", "inputs[3]"),
-                    {{"inputs", "input"}});
-  EXPECT_EQ(indexed.message(), "input[3] is empty; 'input' has 4 inputs, noinputs[1]");
-  EXPECT_EQ(indexed.field(), "input[3]");
-  const auto plain = WithWireNames(
-      Status::InvalidArgument("documents is empty; the documents are needed", "documents"),
-      {{"documents", "texts"}});
-  EXPECT_EQ(plain.message(), "texts is empty; the documents are needed");
-  const auto source =
-      WithWireNames(Status::InvalidArgument("'source' is too long", "source"),
-                    {{"source", "inputs.source_sentence"}, {"sentences", "inputs.sentences"}});
-  EXPECT_EQ(source.message(), "'inputs.source_sentence' is too long");
-  EXPECT_EQ(source.field(), "inputs.source_sentence");
-  const auto other = WithWireNames(
-      Status(StatusCode::kResourceExhausted, "documents", "inputs_max").WithRetryAfter(3),
-      {{"inputs", "input"}});
-  EXPECT_EQ(other.field(), "inputs_max");
-  EXPECT_EQ(other.retry_after_s(), 3);
 }
 
 }  // namespace

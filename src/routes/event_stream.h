@@ -12,7 +12,7 @@
 
 #include "api/generate_types.h"
 #include "common/status.h"
-#include "routes/error_body.h"
+#include "frontend/wire_names.h"
 #include "routes/routes.h"
 
 namespace penstock {

@@ -164,7 +164,7 @@ class FailingAllocationTest : public testing::Test {
   static bool Stable(const std::string& request) {
     return request.find("/v1/rerank") == std::string::npos &&
            request.find("/v1/classify") == std::string::npos &&
-           request.find("/v1/stats") == std::string::npos &&
+           request.find("/stats") == std::string::npos &&
            request.find("/metrics") == std::string::npos &&
            request.find("/v1/bulk") == std::string::npos;
   }
@@ -374,6 +374,65 @@ TEST_F(FailingTextTest, TextGenerationInference) {
   FailEachOf("/generate", body);
   FailEachOf("/generate_stream", body);
   FailEachOf("/apply-template", R"({"messages":[{"role":"user","content":"What?"}]})");
+}
+
+// A tensor model that is built in.
+class FailingTensorTest : public FailingAllocationTest {
+ protected:
+  FailingTensorTest() : FailingAllocationTest(*NewCpuBackend({2, false, ""})) {}
+
+  void SetUp() override {
+    FailingAllocationTest::SetUp();
+    ModelSpec spec;
+    spec.name = "same";
+    spec.reference = "builtin:identity?shape=-1";
+    ASSERT_TRUE(registry_.Add(spec).ok());
+    registry_.StartLoading();
+    const Status loaded = registry_.WaitLoaded();
+    ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+    Serve({});
+  }
+  void ExpectNothingLeft() { ExpectShown({"penstock_inflight_bytes 0\n"}); }
+
+  // With `floats` as JSON, or behind it.
+  static std::string Infer(size_t floats, bool binary) {
+    std::string json = R"({"id":"1","inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1,)" +
+                       std::to_string(floats) + "],";
+    if (binary) {
+      json += R"("parameters":{"binary_data_size":)" + std::to_string(floats * 4) +
+              R"(}}],"parameters":{"binary_data_output":true}})";
+      std::string request =
+          Post("/v2/models/same/infer", json + std::string(floats * sizeof(float), 'x'));
+      request.insert(request.find("Connection:"),
+                     "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
+      return request;
+    }
+    json += "\"data\":[1";
+    for (size_t i = 1; i < floats; ++i) json += ",2";
+    return Post("/v2/models/same/infer", json + "]}]}");
+  }
+};
+
+TEST_F(FailingTensorTest, Inference) {
+  for (const bool binary : {false, true}) EXPECT_GT(FailEach(Infer(3, binary)), 10);
+  ExpectNothingLeft();
+}
+
+TEST_F(FailingTensorTest, AnswersPrintedOnWorkers) {
+  EXPECT_GT(FailEach(Infer(6000, false)), 10);
+  ExpectNothingLeft();
+}
+
+TEST_F(FailingTensorTest, WhatIsToldOfModels) {
+  for (const std::string& request :
+       {Get("/v2"), Get("/v2/health/ready"), Get("/v2/models/same"), Get("/v2/models/same/ready"),
+        Get("/v2/models/same/config"), Get("/v2/models/same/stats"), Get("/v2/models/stats"),
+        Post("/v2/repository/index", "{}"), Post("/v2/repository/models/same/load", "{}"),
+        Get("/v2/models/nobody"), Get("/v2/logging"), Get("/v2/systemsharedmemory/status"),
+        Post("/v2/models/same/infer", R"({"inputs":[{"name":"INPUT0"}]})")}) {
+    EXPECT_GT(FailEach(request), 5) << request;
+  }
+  ExpectNothingLeft();
 }
 
 }  // namespace

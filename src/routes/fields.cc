@@ -145,10 +145,7 @@ Expected<RequestBody> RequestBody::Parse(std::string_view body) {
 
 Expected<std::string> GetName(const JsonObject& object, std::string_view key) {
   PENSTOCK_ASSIGN_OR_RETURN(std::string name, object.GetStringOr(key, "", kNameBytesMax));
-  if (name.find('\0') != std::string::npos) {
-    const std::string path = object.PathOf(key);
-    return Status::InvalidArgument("'" + path + "' must not hold a NUL character", path);
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckName(name, object.PathOf(key)));
   return name;
 }
 
@@ -320,6 +317,10 @@ void WriteModelFacts(const ModelInfo& model, JsonWriter* json) {
   if (model.context > 0) {
     json->Field("max_model_len", model.context).Field("context_length", model.context);
     json->Field("chat", model.chat);
+  }
+  if (model.signature != nullptr) {
+    json->Field("platform", model.platform);
+    json->Field("max_batch_size", model.signature->max_batch_size);
   }
   WriteModelState(model, json);
 }

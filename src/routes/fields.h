@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/names.h"
 #include "api/service.h"
 #include "api/types.h"
 #include "common/json.h"
@@ -16,7 +17,6 @@
 
 namespace penstock {
 
-constexpr size_t kNameBytesMax = 512;         // models, prompt names
 constexpr size_t kPromptBytesMax = 64 << 10;  // literal prompts
 constexpr size_t kFieldsMax = 256;            // of a request's object
 
@@ -34,7 +34,7 @@ class RequestBody {
   JsonObject object_;
 };
 
-// The string `key`, or "": a name, so without NUL and at most kNameBytesMax bytes.
+// The string `key`, or "": a name, as CheckName has it.
 Expected<std::string> GetName(const JsonObject& object, std::string_view key);
 
 // truncate: true | false | "NONE" | "START" | "END" (Cohere: the end that is cut off);

@@ -149,6 +149,9 @@ Status LiveFeed::Watch(const HttpRequest& request, const Responder& respond) {
   const std::string stats = PrintStatsEvent();
   const std::lock_guard lock(mutex_);
   if (stopping_) return {StatusCode::kUnavailable, "the server is shutting down"};
+  if (watchers_.size() >= kWatchersMax) {  // those that left since the last second make room
+    watchers_.remove_if([](const Watcher& watcher) { return watcher.stream->gone(); });
+  }
   if (watchers_.size() >= kWatchersMax) {
     return Status(StatusCode::kResourceExhausted,
                   std::to_string(kWatchersMax) + " clients watch already, which is the limit")

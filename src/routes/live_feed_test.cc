@@ -172,15 +172,20 @@ TEST_F(LiveFeedTest, ASlowWatcherMissesPointsAndHoldsNoneBack) {
 
 TEST_F(LiveFeedTest, ThereIsALimitOfWatchers) {
   LiveFeed feed(&service_, &http_, {}, kNever);
+  std::vector<std::shared_ptr<FakeExchange>> watchers;
   for (size_t i = 0; i < LiveFeed::kWatchersMax; ++i) {
     Status status;
-    Watch(&feed, &status);
+    watchers.push_back(Watch(&feed, &status));
     EXPECT_TRUE(status.ok());
   }
   Status status;
   EXPECT_FALSE(Watch(&feed, &status)->began());
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_GT(status.retry_after_s(), 0);
+  watchers.front()->Leave();  // makes room at once
+  EXPECT_TRUE(Watch(&feed, &status)->began());
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(feed.watchers(), LiveFeed::kWatchersMax);
 }
 
 TEST_F(LiveFeedTest, StopEndsTheStreamsAndRefusesMore) {

@@ -5,6 +5,7 @@
 
 #include "common/json_writer.h"
 #include "http/stream_formats.h"
+#include "routes/path_pattern.h"
 #include "routes/routes.h"
 
 namespace penstock {
@@ -15,7 +16,7 @@ constexpr RouteDescription kDescriptions[] = {
      "Embeddings"},
     {"POST", "/embeddings", "The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings"},
     {"GET", "/v1/models", "The models that are served", nullptr, "Models"},
-    {"GET", "/v1/models/*", "One model, by its name or an alias", nullptr, "Model"},
+    {"GET", "/v1/models/{id}", "One model, by its name or an alias", nullptr, "Model"},
     {"POST", "/v1/chat/completions", "The next message of a chat, as OpenAI's API has it",
      "ChatRequest", "ChatCompletion", "ChatChunk"},
     {"POST", "/chat/completions", "The same as /v1/chat/completions", "ChatRequest",
@@ -41,7 +42,7 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/embed_all", "An embedding of each token", "TeiEmbedAllRequest",
      "TeiTokenEmbeddings"},
     {"POST", "/embed_sparse", "Always 424: no sparse model is served", "TeiEmbedRequest",
-     "TeiError"},
+     "TeiError", nullptr, 424},
     {"POST", "/rerank", "Texts by relevance to a query", "TeiRerankRequest", "TeiRanking"},
     {"POST", "/predict", "Labels of a text, of a pair or of several", "TeiPredictRequest",
      "TeiPredictions"},
@@ -61,11 +62,69 @@ constexpr RouteDescription kDescriptions[] = {
      "ModelState"},
     {"POST", "/admin/models/unpin", "The model may be unloaded when it is idle", "ModelCall",
      "ModelState"},
+    {"GET", "/v2", "The server and what it can, as the Open Inference Protocol has it", nullptr,
+     "KserveServer"},
+    {"GET", "/v2/health/live", "200 while the process lives", nullptr, "KserveLive"},
+    {"GET", "/v2/health/ready", "503 while models to preload are being loaded, or one failed to",
+     nullptr, "KserveReady"},
+    {"GET", "/v2/models/{model}",
+     "The inputs and outputs of a tensor model, which is loaded for it", nullptr, "KserveModel"},
+    {"GET", "/v2/models/{model}/versions/{version}", "The same of a version", nullptr,
+     "KserveModel"},
+    {"GET", "/v2/models/{model}/ready", "503 while the model is not loaded", nullptr,
+     "KserveReady"},
+    {"GET", "/v2/models/{model}/versions/{version}/ready", "The same of a version", nullptr,
+     "KserveReady"},
+    {"GET", "/v2/models/{model}/config", "The model's configuration, as Triton has it", nullptr,
+     "KserveConfig"},
+    {"GET", "/v2/models/{model}/versions/{version}/config", "The same of a version", nullptr,
+     "KserveConfig"},
+    {"GET", "/v2/models/{model}/stats", "Counts and times of a model, as Triton has them", nullptr,
+     "KserveStatistics"},
+    {"GET", "/v2/models/{model}/versions/{version}/stats", "The same of a version", nullptr,
+     "KserveStatistics"},
+    {"GET", "/v2/models/stats", "The same of all tensor models that are loaded", nullptr,
+     "KserveStatistics"},
+    {"POST", "/v2/models/{model}/infer", "Runs a tensor model", "KserveRequest", "KserveResponse"},
+    {"POST", "/v2/models/{model}/versions/{version}/infer", "The same of a version",
+     "KserveRequest", "KserveResponse"},
+    {"POST", "/v2/repository/index", "The models and their states, as Triton has them",
+     "KserveIndexRequest", "KserveIndex"},
+    {"POST", "/v2/repository/models/{model}/load", "Loads a model, and answers when it is there",
+     "KserveLoadRequest", "KserveDone"},
+    {"POST", "/v2/repository/models/{model}/unload",
+     "Unloads a model once its requests are answered", "KserveLoadRequest", "KserveDone"},
+    {"GET", "/v2/systemsharedmemory/status", "Regions of shared memory", nullptr, "KserveRegions"},
+    {"GET", "/v2/systemsharedmemory/region/{region}/status", "One of them", nullptr,
+     "KserveRegions"},
+    {"POST", "/v2/systemsharedmemory/region/{region}/register",
+     "Tensors may come and go through this shared memory (--shared-memory-bytes)",
+     "KserveRegionRequest", "KserveDone"},
+    {"POST", "/v2/systemsharedmemory/region/{region}/unregister", "Forgets a region", nullptr,
+     "KserveDone"},
+    {"POST", "/v2/systemsharedmemory/unregister", "Forgets all regions", nullptr, "KserveDone"},
+    {"GET", "/v2/cudasharedmemory/status", "Always empty: not supported", nullptr, "KserveRegions"},
+    {"GET", "/v2/cudasharedmemory/region/{region}/status", "Always refused: not supported", nullptr,
+     "KserveError", nullptr, 422},
+    {"POST", "/v2/cudasharedmemory/region/{region}/register", "Always refused: not supported",
+     nullptr, "KserveError", nullptr, 422},
+    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", "There is none", nullptr,
+     "KserveDone"},
+    {"POST", "/v2/cudasharedmemory/unregister", "There is none", nullptr, "KserveDone"},
+    {"GET", "/v2/trace/setting", "Always refused: see /v1/stats", nullptr, "KserveError", nullptr,
+     422},
+    {"POST", "/v2/trace/setting", "Always refused", nullptr, "KserveError", nullptr, 422},
+    {"GET", "/v2/models/{model}/trace/setting", "Always refused: see /v1/stats", nullptr,
+     "KserveError", nullptr, 422},
+    {"POST", "/v2/models/{model}/trace/setting", "Always refused", nullptr, "KserveError", nullptr,
+     422},
+    {"GET", "/v2/logging", "Always refused: see --log-level", nullptr, "KserveError", nullptr, 422},
+    {"POST", "/v2/logging", "Always refused", nullptr, "KserveError", nullptr, 422},
     {"GET", "/ui", "The web page; / answers with it too, where text/html is asked for", nullptr,
-     nullptr, nullptr, "text/html"},
-    {"GET", "/ui/*", "A file of the web page", nullptr, nullptr, nullptr, "*/*"},
+     nullptr, nullptr, 200, "text/html"},
+    {"GET", "/ui/{file}", "A file of the web page", nullptr, nullptr, nullptr, 200, "*/*"},
     {"GET", "/v1/live", "What happens, second by second: events until the client leaves", nullptr,
-     nullptr, "LiveEvent", ""},
+     nullptr, "LiveEvent", 200, ""},
     {"GET", "/v1/requests", "Requests that were slow; errors by kind and by route", nullptr,
      "Requests"},
     {"GET", "/", "The models and the routes", nullptr, "Index"},
@@ -87,6 +146,8 @@ const char* ErrorSchema(ErrorBody error_body) {
       return "OpenAiError";
     case ErrorBody::kRerank:
       return "RerankError";
+    case ErrorBody::kKserve:
+      return "KserveError";
     case ErrorBody::kTei:
       break;
   }
@@ -127,16 +188,25 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
 // "post_v1_embeddings"
 std::string OperationId(const Route& route) {
   std::string id = std::string_view(route.method) == "POST" ? "post" : "get";
-  std::string path = route.path;
-  if (path.ends_with('*')) path.replace(path.size() - 1, 1, "id");
-  for (const char c : path) id += c == '/' || c == '.' ? '_' : c;
+  for (const char c : std::string_view(route.path)) {
+    if (c != '{' && c != '}') id += c == '/' || c == '.' ? '_' : c;
+  }
   return id;
+}
+
+// The name below components/parameters of a part of a path.
+std::string_view PathParameter(std::string_view part) {
+  if (part == "model") return "ModelInPath";
+  if (part == "version") return "Version";
+  if (part == "region") return "Region";
+  if (part == "file") return "File";
+  return "Id";
 }
 
 void WriteParameters(const Route& route, JsonWriter* json) {
   const std::string_view path = route.path;
   std::vector<std::string_view> names = {"RequestId"};
-  if (path.ends_with('*')) names.push_back("Id");
+  for (const std::string_view part : PathPartNames(path)) names.push_back(PathParameter(part));
   if (path == "/info") names.push_back("Model");
   if (std::string_view(route.method) == "POST") {
     names.insert(names.end(), {"TimeoutMs", "Priority", "BulkId"});
@@ -161,9 +231,8 @@ void WriteOperation(const Route& route, JsonWriter* json) {
     json->EndObject();
   }
   json->Key("responses").BeginObject();
-  const bool never = std::string_view(route.path) == "/embed_sparse";
-  json->Key(never ? "424" : "200").BeginObject();
-  json->Field("description", never ? "No such model" : "Success");
+  json->Key(std::to_string(description.status)).BeginObject();
+  json->Field("description", description.status == 200 ? "Success" : "Always refused");
   WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr, description.event,
                description.type);
   json->EndObject().Key("default").BeginObject();
@@ -177,7 +246,11 @@ void WriteOperation(const Route& route, JsonWriter* json) {
 }
 
 constexpr std::string_view kParameters = R"({
-"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model, which may hold slashes; of a file"},
+"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
+"ModelInPath":{"name":"model","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
+"Version":{"name":"version","in":"path","required":true,"schema":{"type":"string"},"description":"The version that is served; \"1\" of a model without versions"},
+"File":{"name":"file","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a file of the web page"},
+"Region":{"name":"region","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a region of shared memory"},
 "Model":{"name":"model","in":"query","schema":{"type":"string"},"description":"Name of a model; default: the first"},
 "RequestId":{"name":"X-Request-Id","in":"header","schema":{"type":"string","pattern":"^[A-Za-z0-9\\-_.:+=/@]{1,128}$"},"description":"Named in the answer and in the log"},
 "TimeoutMs":{"name":"X-Request-Timeout-Ms","in":"header","schema":{"type":"integer","minimum":1,"maximum":86400000},"description":"Then the answer is 503"},
@@ -219,9 +292,7 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   for (const Route& route : routes) {
     if (std::find(written.begin(), written.end(), route.path) != written.end()) continue;
     written.emplace_back(route.path);
-    std::string path = route.path;
-    if (path.ends_with('*')) path.replace(path.size() - 1, 1, "{id}");
-    json.Key(path).BeginObject();
+    json.Key(route.path).BeginObject();
     for (const Route& same : routes) {
       if (std::string_view(same.path) != route.path) continue;
       json.Key(std::string_view(same.method) == "POST" ? "post" : "get");
@@ -233,7 +304,8 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
   // One object of two.
   std::string schemas(kOpenApiSchemas);
-  for (const std::string_view more : {kOpenApiTextSchemas, kOpenApiModelSchemas}) {
+  for (const std::string_view more :
+       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiKserveSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }

@@ -17,9 +17,10 @@ struct RouteDescription {
   const char* method;
   const char* path;  // as in the route table
   const char* summary;
-  const char* request = nullptr;    // schema of the body; null: none is read
-  const char* answer = nullptr;     // schema of a 200; null: text
-  const char* event = nullptr;      // schema of an event of an answer in events; null: none
+  const char* request = nullptr;  // schema of the body; null: none is read
+  const char* answer = nullptr;   // schema of a 200; null: text
+  const char* event = nullptr;    // schema of an event of an answer in events; null: none
+  int status = 200;               // of the answer: another where the route does nothing but refuse
   const char* type = "text/plain";  // of an answer without a schema; "": there is none but events
 };
 
@@ -28,10 +29,11 @@ std::span<const RouteDescription> RouteDescriptions();
 const RouteDescription* FindRouteDescription(const Route& route);
 
 // The schemas of requests and answers: JSON objects. The second has those of generated text, the
-// third those of loading models.
+// third those of loading models, the fourth those of tensor models.
 extern const std::string_view kOpenApiSchemas;
 extern const std::string_view kOpenApiTextSchemas;
 extern const std::string_view kOpenApiModelSchemas;
+extern const std::string_view kOpenApiKserveSchemas;
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);

@@ -100,6 +100,18 @@ const std::string_view kOpenApiModelSchemas = R"json({
     },
     "required": ["models"]
   },
+  "TensorStats": {
+    "type": "object",
+    "properties": {
+      "requests": {"type": "integer"},
+      "requests_per_s": {"type": "number"},
+      "rows_per_s": {"type": "number"},
+      "queued_rows": {"type": "integer"},
+      "queued_bytes": {"type": "integer"},
+      "max_batch_size": {"type": "integer"}
+    },
+    "required": ["requests", "requests_per_s", "rows_per_s", "queued_rows", "queued_bytes", "max_batch_size"]
+  },
   "LiveEvent": {
     "description": "event: history (first): fields names the numbers of a point; points are those of the last minutes. event: point, one a second: the numbers. event: stats: as GET /v1/stats.",
     "anyOf": [

@@ -132,13 +132,14 @@ const std::string_view kOpenApiSchemas = R"json({
       "created": {"type": "integer"},
       "owned_by": {"type": "string"},
       "aliases": {"type": "array", "items": {"type": "string"}},
-      "task": {"type": "string", "enum": ["embedding", "reranking", "classification", "generation", ""]},
+      "task": {"type": "string", "enum": ["embedding", "reranking", "classification", "generation", "tensors", ""]},
       "ready": {"type": "boolean"},
       "dtype": {"type": "string"},
       "max_tokens": {"type": "integer"},
       "max_batch_tokens": {"type": "integer"},
       "dimensions": {"type": "integer"}, "chat": {"type": "boolean"},
       "max_model_len": {"type": "integer"}, "context_length": {"type": "integer"},
+      "platform": {"type": "string"}, "max_batch_size": {"type": "integer"},
       "lifecycle": {"$ref": "#/components/schemas/Lifecycle"}
     },
     "required": [
@@ -506,6 +507,7 @@ const std::string_view kOpenApiSchemas = R"json({
         "properties": {
           "embedding": {"type": "object", "properties": {"pooling": {"type": "string"}}, "required": ["pooling"]},
           "generation": {"type": "object", "properties": {"context_length": {"type": "integer"}}, "required": ["context_length"]},
+          "tensors": {"type": "object", "properties": {"platform": {"type": "string"}}, "required": ["platform"]},
           "reranker": {
             "type": "object",
             "properties": {
@@ -546,13 +548,14 @@ const std::string_view kOpenApiSchemas = R"json({
           "properties": {
             "id": {"type": "string"},
             "aliases": {"type": "array", "items": {"type": "string"}},
-            "task": {"type": "string", "enum": ["embedding", "reranking", "classification", "generation", ""]},
+            "task": {"type": "string", "enum": ["embedding", "reranking", "classification", "generation", "tensors", ""]},
             "ready": {"type": "boolean"},
             "dtype": {"type": "string"},
             "max_tokens": {"type": "integer"},
             "max_batch_tokens": {"type": "integer"},
             "dimensions": {"type": "integer"}, "chat": {"type": "boolean"},
             "max_model_len": {"type": "integer"}, "context_length": {"type": "integer"},
+            "platform": {"type": "string"}, "max_batch_size": {"type": "integer"},
             "lifecycle": {"$ref": "#/components/schemas/Lifecycle"}
           },
           "required": ["id", "aliases", "task", "ready", "dtype", "max_tokens", "max_batch_tokens", "lifecycle"]
@@ -708,7 +711,8 @@ const std::string_view kOpenApiSchemas = R"json({
             "batch_mean_ms": {"type": "number"},
             "tokens_per_s": {"type": "number"},
             "busy_percent": {"type": "number"},
-            "text": {"$ref": "#/components/schemas/TextStats"}
+            "text": {"$ref": "#/components/schemas/TextStats"},
+            "tensors": {"$ref": "#/components/schemas/TensorStats"}
           },
           "required": [
             "model",

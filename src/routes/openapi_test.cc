@@ -39,6 +39,12 @@ TEST(OpenApi, TheDocumentHoldsTheRoutesAndTheSchemasTheyName) {
   EXPECT_TRUE((*paths.GetObject("/v1/models/{id}")).Has("get"));
   EXPECT_TRUE((*paths.GetObject("/")).Has("get"));
   EXPECT_TRUE((*paths.GetObject("/")).Has("post"));
+  const JsonObject sparse = *(*paths.GetObject("/embed_sparse")).GetObject("post");
+  EXPECT_TRUE((*sparse.GetObject("responses")).Has("424"));
+  const JsonObject infer =
+      *(*paths.GetObject("/v2/models/{model}/versions/{version}/infer")).GetObject("post");
+  EXPECT_EQ(*infer.GetString("operationId"), "post_v2_models_model_versions_version_infer");
+  EXPECT_EQ((*infer.GetArray("parameters")).size(), 6u);
   for (const RouteDescription& each : RouteDescriptions()) {
     for (const char* schema : {each.request, each.answer}) {
       if (schema != nullptr) {

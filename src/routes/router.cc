@@ -5,9 +5,9 @@
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "common/log.h"
-#include "frontend/request_log.h"
 #include "http/accept.h"
 #include "metrics/stages.h"
+#include "routes/path_pattern.h"
 
 namespace penstock {
 namespace {
@@ -19,9 +19,12 @@ constexpr size_t kParseOnIoBytesMax = 256 << 10;
 constexpr int64_t kParseMemoryPerByte = 16;
 
 bool Matches(const Route& route, std::string_view path) {
-  const std::string_view pattern = route.path;
-  if (!pattern.ends_with('*')) return path == pattern;
-  return path.starts_with(pattern.substr(0, pattern.size() - 1));
+  return MatchPath(route.path, path).has_value();
+}
+
+size_t JsonBytes(const RouteCall& call) {
+  const size_t bytes = call.body.size();
+  return call.route->json_bytes == nullptr ? bytes : call.route->json_bytes(*call.request, bytes);
 }
 
 }  // namespace
@@ -34,7 +37,7 @@ Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
       routes_(AllRoutes()),
       policy_(options, AllRouteInfos(), std::move(keys)),
       http_metrics_(metrics, AllRouteInfos()),
-      slow_log_(options.slow_request, metrics),
+      finished_log_(options.access_log, std::make_shared<SlowLog>(options.slow_request, metrics)),
       live_(service, &http_metrics_, options, live_interval) {}
 
 Router::Match Router::Find(const HttpRequest& request) const {
@@ -42,7 +45,9 @@ Router::Match Router::Find(const HttpRequest& request) const {
   std::string_view path = request.path;
   // A browser that asks for the server itself gets the page, a program the index.
   const bool reads = method == "GET" || method == "HEAD";
-  if (path == "/" && reads && WantsHtml(request.Header("accept"))) path = "/ui";
+  if (path == "/ui/" || (path == "/" && reads && WantsHtml(request.Header("accept")))) {
+    path = "/ui";
+  }
   Match match;
   for (size_t i = 0; i < routes_.size(); ++i) {
     if (!Matches(routes_[i], path)) continue;
@@ -64,6 +69,7 @@ ErrorBody Router::ErrorBodyOf(const HttpRequest& request) const {
   for (const Route& route : routes_) {  // the method may be wrong
     if (Matches(route, request.path)) return route.error_body;
   }
+  if (request.path == "/v2" || request.path.starts_with("/v2/")) return ErrorBody::kKserve;
   return request.path.starts_with("/v1/") ? ErrorBody::kOpenAi : ErrorBody::kTei;
 }
 
@@ -145,7 +151,7 @@ void HandleLarge(const RouteCall& call) {
       context.CheckWanted(Clock::now(), "the request's time ran out before its body was read");
   if (!wanted.ok()) return call.Fail(wanted);
   ScopedMemory parsing(context.memory.get());
-  const Status taken = parsing.Take(static_cast<int64_t>(call.body.size()) * kParseMemoryPerByte);
+  const Status taken = parsing.Take(static_cast<int64_t>(JsonBytes(call)) * kParseMemoryPerByte);
   if (!taken.ok()) return call.Fail(taken);
   Handle(call);
 }
@@ -155,11 +161,19 @@ void HandleLarge(const RouteCall& call) {
 void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
                        Responder respond) {
   const Route& route = routes_[static_cast<size_t>(request->route)];
-  RouteCall call{service_,        metrics_,           &options_, &route,     std::move(request),
-                 std::move(body), std::move(respond), &live_,    &slow_log_, &http_metrics_};
-  if (call.body.size() <= kParseOnIoBytesMax) return Handle(call);
+  RouteCall call{service_,
+                 metrics_,
+                 &options_,
+                 &route,
+                 std::move(request),
+                 std::move(body),
+                 std::move(respond),
+                 &live_,
+                 finished_log_.slow_log().get(),
+                 &http_metrics_};
+  const size_t bytes = JsonBytes(call);
+  if (bytes <= kParseOnIoBytesMax) return Handle(call);
   const Priority priority = call.request->context.priority;
-  const size_t bytes = call.body.size();
   const auto shared = std::make_shared<RouteCall>(std::move(call));
   const Status taken = service_->RunOnWorker(priority, bytes, [shared] {
     HandleLarge(*shared);
@@ -227,31 +241,7 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, i
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
   const RequestRecord record{&request, route, status, body_bytes, now, items};
-  const bool json = LogIsJson();
-  if (!endless && slow_log_.IsSlow(request, now)) {
-    slow_log_.Keep(record);
-    if (const auto left_out = slow_log_.Pass(now)) {
-      if (json) {
-        LogJsonFields(LogLevel::kWarn, RequestFields("slow request", record, *left_out));
-      } else {
-        LogMessage(LogLevel::kWarn, SlowSentence(record, *left_out));
-      }
-    }
-  }
-  // A broken server shows in the log whether requests are logged or not.
-  const bool broken = status == 500;
-  if (options_.access_log) {
-    const LogLevel level = broken ? LogLevel::kError : LogLevel::kInfo;
-    if (json) return LogAccessFields(level, RequestFields("request", record));
-    return LogAccess(level, AccessSentence(record));
-  }
-  const LogLevel level = broken ? LogLevel::kError : LogLevel::kDebug;
-  if (!LogEnabled(level)) return;
-  if (json) {
-    LogJsonFields(level, RequestFields("request", record));
-  } else {
-    LogMessage(level, AccessSentence(record));
-  }
+  finished_log_.Write(record, status == 500);
 }
 
 void Router::OnBytes(size_t received, size_t sent) {

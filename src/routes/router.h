@@ -7,9 +7,9 @@
 #include <string>
 
 #include "common/log_limit.h"
+#include "frontend/finished_log.h"
 #include "frontend/http_metrics.h"
 #include "frontend/request_policy.h"
-#include "frontend/slow_log.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "routes/live_feed.h"
@@ -36,6 +36,7 @@ class Router final : public HttpHandler {
 
   // Ends the streams that have no end of their own. Called before the connections are shut down.
   void EndEndless() { live_.Stop(); }
+  const std::shared_ptr<SlowLog>& slow_log() const { return finished_log_.slow_log(); }
 
  private:
   struct Match {
@@ -57,7 +58,7 @@ class Router final : public HttpHandler {
   const std::vector<Route>& routes_;
   const RequestPolicy policy_;
   HttpMetrics http_metrics_;
-  SlowLog slow_log_;
+  FinishedLog finished_log_;
   LiveFeed live_;  // after what its thread reads
   LogLimit refused_keys_{5};
 };

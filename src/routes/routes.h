@@ -18,6 +18,7 @@
 #include "frontend/request_policy.h"
 #include "frontend/route_info.h"
 #include "frontend/slow_log.h"
+#include "frontend/wire_names.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "metrics/metrics.h"
@@ -36,13 +37,16 @@ struct RouteCall {
   const ServerOptions* options;
   const Route* route;
   std::shared_ptr<const HttpRequest> request;
-  std::string body;  // freed once the handler has returned
+  mutable std::string body;  // freed once the handler has returned, unless it took it
   Responder respond;
   // What routes of the web page show.
   LiveFeed* live;
   const SlowLog* slow_log;
   const HttpMetrics* http_metrics;
 
+  std::string TakeBody() const { return std::move(body); }
+  // What the parts of the route's path stand for: path_pattern.h.
+  std::string PathPart(size_t index) const;
   void Fail(const Status& status) const;
   void Ok(std::string text, const char* content_type = "application/json") const;
 };
@@ -50,13 +54,18 @@ struct RouteCall {
 struct Route : RouteInfo {
   constexpr Route(const char* method_in, const char* path_in, ErrorBody error_body_in,
                   void (*handle_in)(const RouteCall& call), RouteFor who_in = RouteFor::kUsers,
-                  bool lines_in = false, bool endless_in = false)
+                  bool lines_in = false,
+                  size_t (*json_bytes_in)(const HttpRequest& request, size_t body_bytes) = nullptr,
+                  bool endless_in = false)
       : RouteInfo{method_in, path_in, who_in, lines_in, endless_in},
         error_body(error_body_in),
-        handle(handle_in) {}
+        handle(handle_in),
+        json_bytes(json_bytes_in) {}
 
   ErrorBody error_body;
   void (*handle)(const RouteCall& call);
+  // Bytes of the body that are JSON, where data that are not parsed stand behind it. Null: all.
+  size_t (*json_bytes)(const HttpRequest& request, size_t body_bytes);
 };
 
 std::span<const Route> OpenAiRoutes();
@@ -66,9 +75,10 @@ std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
-std::span<const Route> ModelRoutes();  // loading and unloading
-std::span<const Route> UiRoutes();     // the web page and what it watches
-std::span<const Route> MetaRoutes();   // index, health, readiness, metrics, statistics
+std::span<const Route> ModelRoutes();   // loading and unloading
+std::span<const Route> KserveRoutes();  // tensor models
+std::span<const Route> UiRoutes();      // the web page and what it watches
+std::span<const Route> MetaRoutes();    // index, health, readiness, metrics, statistics
 
 // Answers a request of text-generation-inference, which POST / takes too.
 void AnswerTgi(const RouteCall& call, const JsonObject& object, bool streams);
@@ -77,9 +87,6 @@ void AnswerTgi(const RouteCall& call, const JsonObject& object, bool streams);
 const std::vector<Route>& AllRoutes();
 // The rows without their handlers, in the same order.
 std::vector<RouteInfo> AllRouteInfos();
-
-// The part of the path that the '*' of `route` stands for.
-std::string_view PathRest(const Route& route, std::string_view path);
 
 // An answer up to this size is printed on the io thread.
 inline constexpr size_t kPrintOnIoBytesMax = 64 << 10;

@@ -4,6 +4,7 @@
 
 #include "common/json_writer.h"
 #include "routes/openapi.h"
+#include "routes/path_pattern.h"
 #include "routes/routes.h"
 #include "routes/stats.h"
 
@@ -78,16 +79,25 @@ constexpr Route kRoutes[] = {
 
 std::span<const Route> MetaRoutes() { return kRoutes; }
 
+namespace {
+
+// Larger where a pattern is to be tried earlier: paths without parts, then those with more letters.
+size_t Specificity(std::string_view pattern) {
+  return PathPartNames(pattern).empty() ? SIZE_MAX : LiteralLength(pattern);
+}
+
+}  // namespace
+
 const std::vector<Route>& AllRoutes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all;
     for (const auto part :
          {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), RerankRoutes(), ClassifyRoutes(), TeiRoutes(),
-          BulkRoutes(), ModelRoutes(), UiRoutes(), MetaRoutes()}) {
+          BulkRoutes(), ModelRoutes(), KserveRoutes(), UiRoutes(), MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
-    std::stable_partition(all.begin(), all.end(), [](const Route& route) {
-      return !std::string_view(route.path).ends_with('*');
+    std::stable_sort(all.begin(), all.end(), [](const Route& a, const Route& b) {
+      return Specificity(a.path) > Specificity(b.path);
     });
     return all;
   }();
@@ -96,17 +106,15 @@ const std::vector<Route>& AllRoutes() {
 
 std::vector<RouteInfo> AllRouteInfos() { return {AllRoutes().begin(), AllRoutes().end()}; }
 
-std::string_view PathRest(const Route& route, std::string_view path) {
-  const std::string_view pattern = route.path;
-  if (!pattern.ends_with('*')) return {};
-  return path.substr(std::min(path.size(), pattern.size() - 1));
-}
-
 void AddRunStages(const Service& service, HttpResponse* response) {
   const RunStages stages = service.options().run_stages;
   if (stages == RunStages::kAll) return;
   response->headers.emplace_back("X-Penstock-Run-Stages",
                                  stages == RunStages::kInfer ? "infer" : "tokenize");
+}
+
+std::string RouteCall::PathPart(size_t index) const {
+  return std::string(MatchPath(route->path, request->path).value_or(PathParts{})[index]);
 }
 
 void RouteCall::Fail(const Status& status) const {

@@ -23,9 +23,7 @@ void Embeddings(const RouteCall& call) {
 void ListModels(const RouteCall& call) { call.Ok(PrintModels(call.service->Models())); }
 
 void GetModel(const RouteCall& call) {
-  const std::string name(PathRest(*call.route, call.request->path));
-  if (name.empty()) return call.Fail(Status::NotFound("the path names no model", "model"));
-  const auto model = call.service->Model(name);
+  const auto model = call.service->Model(call.PathPart(0));
   if (!model.ok()) return call.Fail(model.status());
   call.Ok(PrintModel(*model));
 }
@@ -34,7 +32,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/embeddings", ErrorBody::kOpenAi, Embeddings, RouteFor::kUsers, true},
     {"POST", "/embeddings", ErrorBody::kOpenAi, Embeddings, RouteFor::kUsers, true},
     {"GET", "/v1/models", ErrorBody::kOpenAi, ListModels},
-    {"GET", "/v1/models/*", ErrorBody::kOpenAi, GetModel},
+    {"GET", "/v1/models/{id}", ErrorBody::kOpenAi, GetModel},
 };
 
 }  // namespace

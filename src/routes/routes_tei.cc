@@ -1,4 +1,5 @@
 // The routes of text-embeddings-inference.
+#include "api/tei_rules.h"
 #include "routes/embed_lines.h"
 #include "routes/routes.h"
 #include "routes/tei.h"
@@ -9,8 +10,7 @@ namespace {
 void Embed(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseTeiEmbed(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
-  if (!parsed->normalize)
-    parsed->normalize = true;  // TEI's default, whatever the model folder says
+  if (!parsed->normalize) parsed->normalize = kTeiNormalize;
   if (WantsLines(*call.request)) return AnswerInLines(call, *std::move(parsed), false, {});
   call.service->Embed(*std::move(parsed), call.request->context,
                       Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
@@ -23,11 +23,9 @@ void EmbedAll(const RouteCall& call, const JsonObject& object) {
                          Answer<EmbedAllResponse>(call, {}, PrintTeiEmbedAll));
 }
 
-// TEI answers 424 where the model has no sparse head; Penstock serves no such model.
+// TEI answers 424 where the model has no sparse head.
 void EmbedSparse(const RouteCall& call) {
-  const Status status = Status::Unsupported(
-      "no model that is served here gives sparse (SPLADE) embeddings; use /embed");
-  call.respond.Send(PrintError(call.route->error_body, 424, status, call.request->id));
+  call.respond.Send(PrintError(call.route->error_body, 424, TeiNoSparse(), call.request->id));
 }
 
 void Rerank(const RouteCall& call, const JsonObject& object) {

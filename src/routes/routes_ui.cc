@@ -46,17 +46,18 @@ void SendFile(const RouteCall& call, const UiFile& file) {
   call.respond.Send(std::move(response));
 }
 
-void Page(const RouteCall& call) { SendFile(call, *FindUiFile(kUiPage)); }
-
-void PageFile(const RouteCall& call) {
-  const std::string_view name = PathRest(*call.route, call.request->path);
-  if (name.empty()) {  // "/ui/"; the page's links are relative to "/ui"
+void Page(const RouteCall& call) {
+  if (call.request->path == "/ui/") {  // the page's links are relative to "/ui"
     HttpResponse response;
     response.status = 308;
     response.headers.emplace_back("Location", "../ui");
     return call.respond.Send(std::move(response));
   }
-  const UiFile* const file = FindUiFile(name);
+  SendFile(call, *FindUiFile(kUiPage));
+}
+
+void PageFile(const RouteCall& call) {
+  const UiFile* const file = FindUiFile(call.PathPart(0));
   if (file == nullptr) return call.Fail(Status::NotFound("the page has no such file"));
   SendFile(call, *file);
 }
@@ -110,8 +111,8 @@ void Requests(const RouteCall& call) {
 
 constexpr Route kRoutes[] = {
     {"GET", "/ui", ErrorBody::kTei, Page, RouteFor::kVisitors},
-    {"GET", "/ui/*", ErrorBody::kTei, PageFile, RouteFor::kVisitors},
-    {"GET", "/v1/live", ErrorBody::kTei, Watch, RouteFor::kMonitors, false, true},
+    {"GET", "/ui/{file}", ErrorBody::kTei, PageFile, RouteFor::kVisitors},
+    {"GET", "/v1/live", ErrorBody::kTei, Watch, RouteFor::kMonitors, false, nullptr, true},
     {"GET", "/v1/requests", ErrorBody::kTei, Requests, RouteFor::kMonitors},
 };
 

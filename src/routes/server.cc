@@ -106,6 +106,8 @@ void Server::Shutdown(std::chrono::milliseconds timeout) {
   impl_->router.EndEndless();
   impl_->listener->Shutdown(timeout);
 }
+std::shared_ptr<const KeyRing> Server::keys() const { return impl_->keys; }
+std::shared_ptr<SlowLog> Server::slow_log() const { return impl_->router.slow_log(); }
 uint16_t Server::port() const { return impl_->listener->port(); }
 bool Server::tls() const { return impl_->tls; }
 

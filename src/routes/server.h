@@ -15,8 +15,10 @@
 
 namespace penstock {
 
+class KeyRing;
 class Metrics;
 class Service;
+class SlowLog;
 
 class Server {
  public:
@@ -44,6 +46,10 @@ class Server {
   // Service::StopAccepting(). Not from an io thread. The second call does nothing.
   void Shutdown(std::chrono::milliseconds timeout);
 
+  // Reread by Reload; for other front ends.
+  std::shared_ptr<const KeyRing> keys() const;
+  // GET /v1/requests shows what it keeps; for other front ends.
+  std::shared_ptr<SlowLog> slow_log() const;
   uint16_t port() const;
   bool tls() const;
 

@@ -1,5 +1,6 @@
 #include "routes/tei.h"
 
+#include "api/tei_rules.h"
 #include "routes/fields.h"
 
 namespace penstock {
@@ -8,27 +9,17 @@ namespace {
 using simdjson::dom::array;
 using simdjson::dom::element;
 
-constexpr char kPairShape[] = "one string or a pair of strings";
-
-Status PredictShape(const std::string& path) {
-  return Status::InvalidArgument("'" + path + "' must be " + kPairShape, path);
-}
-
 // ["a"] or ["a", "b"].
 Expected<ClassifyInput> ParseTexts(array texts, const std::string& path) {
-  ClassifyInput input;
-  size_t count = 0;
+  std::vector<std::string> strings;
   for (const element item : texts) {
     std::string_view text;
-    if (item.get(text) != simdjson::SUCCESS || count == 2) return PredictShape(path);
-    if (count++ == 0) {
-      input.first = std::string(text);
-    } else {
-      input.second = std::string(text);
-    }
+    // Refused as none; one text over a pair is enough to refuse it for their number.
+    if (item.get(text) != simdjson::SUCCESS) return TeiPredictInput({}, path);
+    strings.emplace_back(text);
+    if (strings.size() > 2) break;
   }
-  if (count == 0) return PredictShape(path);
-  return input;
+  return TeiPredictInput(std::move(strings), path);
 }
 
 Status ParsePredictInputs(const JsonObject& object, const ServiceOptions& limits,
@@ -74,7 +65,7 @@ Status ParsePredictInputs(const JsonObject& object, const ServiceOptions& limits
       PENSTOCK_ASSIGN_OR_RETURN(ClassifyInput input, ParseTexts(texts, path));
       inputs.push_back(std::move(input));
     } else {
-      return PredictShape(path);
+      return TeiPredictInput({}, path).status();
     }
   }
   return Status::Ok();
@@ -95,6 +86,8 @@ void WriteModelType(const ModelInfo& model, JsonWriter* json) {
     json->Key("embedding").BeginObject().Field("pooling", model.pooling).EndObject();
   } else if (model.task == kGenerationTask) {
     json->Key("generation").BeginObject().Field("context_length", model.context).EndObject();
+  } else if (model.task == kTensorTask) {
+    json->Key("tensors").BeginObject().Field("platform", model.platform).EndObject();
   } else {
     json->Key(model.task == "reranking" ? "reranker" : "classifier").BeginObject();
     json->Key("id2label").BeginObject();
@@ -245,11 +238,10 @@ std::string PrintTeiTokenize(const TokenizeResponse& response) {
     for (const auto& token : input) {
       json.BeginObject().Field("id", token.id).Field("text", token.text);
       json.Field("special", token.special);
-      // A special token that stands in the text has a place in it.
-      if (token.special && token.offset == TokenOffset{}) {
-        json.Key("start").Null().Key("stop").Null();
+      if (const auto place = TeiPlace(token)) {
+        json.Field("start", place->begin).Field("stop", place->end);
       } else {
-        json.Field("start", token.offset.begin).Field("stop", token.offset.end);
+        json.Key("start").Null().Key("stop").Null();
       }
       json.EndObject();
     }

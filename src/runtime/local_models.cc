@@ -68,6 +68,9 @@ Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* m
   namespace fs = std::filesystem;
   std::error_code ignored;
   std::string path = spec.reference;
+  if (TensorModelPath(path)) {
+    return Status::Unsupported("it takes and gives tensors, and has no tokenizer", "model");
+  }
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
     ResolveOptions resolve;
     resolve.tokenizer_only = true;
@@ -81,6 +84,7 @@ Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* m
 // Checks references without the hub, before anything is started.
 Status CheckReferences(const std::vector<ModelSpec>& specs) {
   for (const ModelSpec& spec : specs) {
+    if (TensorModelPath(spec.reference)) continue;
     const Status status = ModelReference::Parse(spec.reference).status();
     if (status.ok()) continue;
     return {status.code(), fmt::format("cannot load model '{}': {}", spec.name, status.message())};
@@ -88,11 +92,18 @@ Status CheckReferences(const std::vector<ModelSpec>& specs) {
   return Status::Ok();
 }
 
-// The commands that wait for their models take encoders. A decoder is refused before its weights
+// The commands that wait for their models take encoders. Others are refused before their weights
 // are read.
 Status CheckEncoders(const ModelOptions& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
   for (const ModelSpec& spec : specs) {
+    if (TensorModelPath(spec.reference)) {
+      return Status::Unsupported(
+          fmt::format("cannot load model '{}': it takes and gives tensors, not texts (penstock "
+                      "serve takes it)",
+                      spec.name),
+          "model");
+    }
     const auto kind = KindOfModel(spec.reference);
     if (!kind.ok() || *kind != ModelKind::kDecoder) continue;
     return Status::Unsupported(

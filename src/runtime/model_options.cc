@@ -9,7 +9,9 @@
 #include "common/duration.h"
 #include "common/log.h"
 #include "common/split_list.h"
+#include "engine/builtin_models.h"
 #include "engine/check_records.h"
+#include "engine/tensor_engine.h"
 #include "hub/default_model.h"
 #include "hub/reference.h"
 #include "runtime/per_model.h"
@@ -32,6 +34,15 @@ std::string NameOfReference(const std::string& reference) {
   if (reference.ends_with(".gguf") && fs::is_regular_file(reference, ignored)) {
     return fs::path(reference).stem().string();
   }
+  if (IsBuiltinModel(reference)) return BuiltinModelName(reference);
+  if (const auto tensors = TensorModelPath(reference); tensors && !fs::is_directory(*tensors)) {
+    const fs::path file = fs::weakly_canonical(*tensors, ignored);
+    const std::string stem = file.stem().string();
+    // What a folder's model is called (openvino/model_files.h) says nothing.
+    const bool plain = stem == "model" || stem == "saved_model";
+    const std::string folder = file.parent_path().filename().string();
+    return plain && !folder.empty() ? folder : stem;
+  }
   if (!fs::is_directory(reference, ignored)) {
     const auto hub = ModelReference::ParseHub(reference);
     return hub.ok() ? hub->Short() : reference.substr(0, reference.rfind('@'));
@@ -53,7 +64,7 @@ std::string NameOfReference(const std::string& reference) {
 ModelNames SplitModel(const std::string& model) {
   const size_t equals = model.find('=');
   std::error_code ignored;
-  if (equals == std::string::npos || model.find_first_of("/.~") == 0 ||
+  if (equals == std::string::npos || model.find_first_of("/.~") == 0 || IsBuiltinModel(model) ||
       std::filesystem::exists(model, ignored)) {
     return {{}, model};
   }
@@ -112,6 +123,11 @@ Expected<std::vector<std::string>> ApplyPerModel(const ModelOptions& flags,
       {"chat-template", flags.chat_templates,
        [](const std::string& value, ModelSpec* spec) {
          spec->text.chat_template = value;
+         return Status::Ok();
+       }},
+      {"max-batch-size", flags.max_batch_sizes,
+       [](const std::string& value, ModelSpec* spec) -> Status {
+         PENSTOCK_ASSIGN_OR_RETURN(spec->tensors.max_batch_size, ParseMaxBatchSize(value));
          return Status::Ok();
        }},
       {"pooling", flags.poolings,
@@ -209,6 +225,18 @@ Status ApplyLifecycle(const ModelOptions& flags, std::vector<ModelSpec>* specs) 
 
 }  // namespace
 
+Expected<int32_t> ParseMaxBatchSize(const std::string& rows) {
+  constexpr int32_t kRowsMax = 1 << 16;
+  if (rows == "auto") return -1;
+  int32_t value = 0;
+  const char* const end = rows.data() + rows.size();
+  const auto read = std::from_chars(rows.data(), end, value);
+  if (read.ec == std::errc() && read.ptr == end && value >= 0 && value <= kRowsMax) return value;
+  return Status::InvalidArgument(
+      fmt::format("'{:.100}' is not auto, or a number of rows from 0 to {}", rows, kRowsMax),
+      "max-batch-size");
+}
+
 Expected<int32_t> ParseContext(const std::string& tokens) {
   constexpr int32_t kContextMax = 1 << 27;
   int32_t value = 0;
@@ -241,6 +269,10 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
     spec.options.fingerprint = !flags.redis_url.empty();
     spec.options.scheduler = flags.scheduler;
     spec.options.replicas = flags.replicas;
+    spec.tensors.replicas = flags.replicas;
+    spec.tensors.scheduler = flags.tensors;
+    spec.tensors.scheduler.linger_us = flags.scheduler.linger_us;
+    spec.tensors.scheduler.idle_release_s = flags.scheduler.idle_release_s;
     spec.text.model = flags.text;
     spec.text.scheduler = flags.decode;
     spec.text.scheduler.max_queued_tokens = flags.scheduler.max_queued_tokens;

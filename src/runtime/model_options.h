@@ -34,9 +34,11 @@ struct ModelOptions {
   EncoderSchedulerOptions scheduler = {
       .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
   int32_t replicas = 1;
-  TextModelOptions text;                    // of decoders; `dtype` is that of --dtype
-  std::vector<std::string> contexts;        // --context, [NAME=]TOKENS
-  std::vector<std::string> chat_templates;  // --chat-template, [NAME=]FILE or the name of one
+  TensorSchedulerOptions tensors;            // of tensor models; linger and idle release as above
+  std::vector<std::string> max_batch_sizes;  // --max-batch-size, [NAME=]ROWS
+  TextModelOptions text;                     // of decoders; `dtype` is that of --dtype
+  std::vector<std::string> contexts;         // --context, [NAME=]TOKENS
+  std::vector<std::string> chat_templates;   // --chat-template, [NAME=]FILE or the name of one
   DecodeSchedulerOptions decode;  // the same; bounds of waiting work are those of `scheduler`
   // Models come and go by requests; else all are loaded at once and stay.
   bool on_demand = false;
@@ -57,7 +59,8 @@ struct ModelOptions {
 
 // The name a model is served under when none is given: a hub reference without its revision
 // ("owner/name", "owner/name:Q4_K_M"), "owner/name" of a folder in the hub's cache, else the
-// folder's own name, or that of a GGUF file without ".gguf".
+// folder's own name, or that of a GGUF file or a tensor model's file without its extension; of
+// "model.onnx" and the like that of its folder; of "builtin:NAME?..." NAME.
 std::string NameOfReference(const std::string& reference);
 
 // Where no model or repository is named: the default one (hub/default_model.h), and a line of the
@@ -70,9 +73,11 @@ struct ModelNames {
   std::string reference;
 };
 // Splits at the first '='. A value that exists as a path, or that begins as a path does ('/', '.'
-// or '~'), is a reference as a whole.
+// or '~') or with "builtin:", is a reference as a whole.
 ModelNames SplitModel(const std::string& model);
 
+// As TensorEngineOptions::max_batch_size, but for "auto"; kInvalidArgument names the limits.
+Expected<int32_t> ParseMaxBatchSize(const std::string& rows);
 // As TextModelOptions::context; kInvalidArgument names the limits.
 Expected<int32_t> ParseContext(const std::string& tokens);
 

@@ -9,6 +9,7 @@
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "runtime/per_model.h"
+#include "runtime/tensor_settings.h"
 
 namespace penstock {
 namespace {
@@ -96,9 +97,9 @@ Status Repository::Look(bool first) {
 }
 
 Status Repository::LookAt(const std::string& folder, bool first, std::set<std::string>* there) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RepositoryContents found, ScanRepository(folder));
+  PENSTOCK_ASSIGN_OR_RETURN(RepositoryContents found, ScanRepository(folder));
   for (const std::string& left_out : found.left_out) Tell(left_out);
-  for (const RepositoryModel& model : found.models) {
+  for (RepositoryModel& model : found.models) {
     const auto [at, is_new] = known_.try_emplace(model.name);
     Known& known = at->second;
     if (is_new) known.folder = folder;
@@ -111,7 +112,11 @@ Status Repository::LookAt(const std::string& folder, bool first, std::set<std::s
     }
     there->insert(model.name);
     known.missing = 0;
-    PENSTOCK_RETURN_IF_ERROR(Update(model, first, &known));
+    auto config = ReadTensorSettings(&model);
+    if (config) {
+      for (const std::string& setting : config->no_effect) Tell(setting);
+    }
+    PENSTOCK_RETURN_IF_ERROR(Update({std::move(model), std::move(config)}, first, &known));
   }
   return Status::Ok();
 }
@@ -142,13 +147,14 @@ void Repository::FollowRegistry(const std::string& name, Known* known) const {
   }
 }
 
-Status Repository::Update(const RepositoryModel& model, bool first, Known* known) {
+Status Repository::Update(const Found& found, bool first, Known* known) {
+  const RepositoryModel& model = found.model;
   if (known->added) FollowRegistry(model.name, known);
   std::map<int64_t, uint64_t> now;
   for (const RepositoryVersion& version : model.versions) now[version.number] = version.files;
   std::erase_if(known->failed, [&](const auto& failed) {
-    const auto found = now.find(failed.first);
-    return found == now.end() || found->second != failed.second.files;
+    const auto there = now.find(failed.first);
+    return there == now.end() || there->second != failed.second.files;
   });
   for (const RepositoryVersion& version : model.versions) {
     if (version.error.empty()) continue;
@@ -169,7 +175,7 @@ Status Repository::Update(const RepositoryModel& model, bool first, Known* known
         (served_there || known->served_missing < kMissingMax)) {
       break;
     }
-    PENSTOCK_ASSIGN_OR_RETURN(const Taken taken, Take(model, version, first, known));
+    PENSTOCK_ASSIGN_OR_RETURN(const Taken taken, Take(found, version, first, known));
     if (taken != Taken::kFailed) break;
   }
   known->seen = std::move(now);
@@ -177,15 +183,15 @@ Status Repository::Update(const RepositoryModel& model, bool first, Known* known
   return Status::Ok();
 }
 
-Expected<Repository::Taken> Repository::Take(const RepositoryModel& model,
-                                             const RepositoryVersion& version, bool first,
-                                             Known* known) {
+Expected<Repository::Taken> Repository::Take(const Found& found, const RepositoryVersion& version,
+                                             bool first, Known* known) {
+  const RepositoryModel& model = found.model;
   const auto fail = [&](const Status& why) {
     LogWarn("model '{}': version {} is not taken: {}", model.name, version.number, why.message());
     known->failed[version.number] = {version.files, why.message()};
     return Taken::kFailed;
   };
-  auto spec = SpecOf(model, version, *known);
+  auto spec = SpecOf(found, version, *known);
   if (!spec.ok()) return fail(spec.status());
   if (!known->added) {
     if (const Status names = registry_->CanAdd(*spec); !names.ok()) {
@@ -215,10 +221,14 @@ Expected<Repository::Taken> Repository::Take(const RepositoryModel& model,
   return Taken::kYes;
 }
 
-Expected<ModelSpec> Repository::SpecOf(const RepositoryModel& model,
-                                       const RepositoryVersion& version, const Known& known) const {
+Expected<ModelSpec> Repository::SpecOf(const Found& found, const RepositoryVersion& version,
+                                       const Known& known) const {
+  const RepositoryModel& model = found.model;
+  const auto reference = [&](const std::string& path) {
+    return found.config ? TensorModelReference(*found.config, path) : path;
+  };
   ModelOptions options = options_;
-  options.models = {version.path};
+  options.models = {reference(version.path)};
   options.served_names = {model.name};
   if (!model.settings.empty() && options_.read_model_file != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(options_.read_model_file(model.settings, &options));
@@ -229,9 +239,10 @@ Expected<ModelSpec> Repository::SpecOf(const RepositoryModel& model,
   }
   ModelSpec& spec = specs->front();
   spec.version = version.number;
+  if (found.config) ApplyTensorSettings(*found.config, &spec.tensors);
   for (const RepositoryVersion& older : model.versions) {
     if (older.number < version.number && !known.failed.contains(older.number)) {
-      spec.older.push_back({older.number, older.path});
+      spec.older.push_back({older.number, reference(older.path)});
     }
   }
   return std::move(spec);

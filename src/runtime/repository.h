@@ -5,21 +5,23 @@
 // times: until then it may be half copied. What is taken is loaded beside what serves and takes its
 // place (Registry::Replace); what fails is told in the log and in Registry::List, and tried again
 // when its files change, or at the next poll where memory was short. A version whose files change
-// while it serves, or whose model.toml does, is taken like a new one. What was removed is given up
-// after two polls without it, so that a folder may be renamed into its place. A folder that cannot
-// be read changes nothing.
+// while it serves, or whose model.toml or config.pbtxt does, is taken like a new one. What was
+// removed is given up after two polls without it, so that a folder may be renamed into its place. A
+// folder that cannot be read changes nothing.
 #pragma once
 
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/registry.h"
+#include "kserve/model_config.h"
 #include "runtime/model_options.h"
 #include "runtime/repository_scan.h"
 
@@ -64,11 +66,15 @@ class Repository {
   // for.
   Status Look(bool first);
   Status LookAt(const std::string& folder, bool first, std::set<std::string>* there);
-  Status Update(const RepositoryModel& model, bool first, Known* known);
+  struct Found {  // in a folder
+    RepositoryModel model;
+    std::optional<TensorModelConfig> config;
+  };
+  Status Update(const Found& found, bool first, Known* known);
   void FollowRegistry(const std::string& name, Known* known) const;
-  Expected<Taken> Take(const RepositoryModel& model, const RepositoryVersion& version, bool first,
+  Expected<Taken> Take(const Found& found, const RepositoryVersion& version, bool first,
                        Known* known);
-  Expected<ModelSpec> SpecOf(const RepositoryModel& model, const RepositoryVersion& version,
+  Expected<ModelSpec> SpecOf(const Found& found, const RepositoryVersion& version,
                              const Known& known) const;
   Status Replace(ModelSpec spec);
   void Report(const std::string& name, Known* known);

@@ -117,20 +117,24 @@ class Scanner {
         LeaveOut(path / entry, "a version is named by a positive integer without leading zeros");
       } else if (entry == "model.toml") {
         model.settings = (path / entry).string();
+      } else if (entry == "config.pbtxt") {
+        model.config = (path / entry).string();
       }
     }
     if (model.versions.empty()) return LeaveOut(path, "it has no version: no folder named 1");
     std::sort(model.versions.begin(), model.versions.end(),
               [](const auto& a, const auto& b) { return a.number > b.number; });
     model.versions.resize(std::min(model.versions.size(), RepositoryLimits::kVersionsMax));
-    for (RepositoryVersion& version : model.versions) ScanVersion(model.settings, &version);
+    for (RepositoryVersion& version : model.versions) ScanVersion(model, &version);
     models->push_back(std::move(model));
   }
 
-  void ScanVersion(const std::string& settings, RepositoryVersion* version) {
+  void ScanVersion(const RepositoryModel& model, RepositoryVersion* version) {
     std::vector<std::string> lines;
     std::error_code ignored;
-    if (!settings.empty()) version->error = AddFile(settings, &lines);
+    for (const std::string& settings : {model.settings, model.config}) {
+      if (!settings.empty() && version->error.empty()) version->error = AddFile(settings, &lines);
+    }
     if (version->error.empty()) {
       version->error = !IsInside(version->path) ? "the link leads out of the repository"
                        : fs::is_directory(version->path, ignored)

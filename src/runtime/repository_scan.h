@@ -2,12 +2,13 @@
 // opened.
 //
 //   DIR/name/model.toml   settings of the model, if any
-//   DIR/name/1/           its version 1: a model folder, or a folder with one GGUF model
+//   DIR/name/config.pbtxt settings of a tensor model, if any, in Triton's form
+//   DIR/name/1/           its version 1: a model folder, or a folder with one GGUF or tensor model
 //   DIR/name/2/           ...
 //
 // Names that begin with '.' are left alone: a place to copy a version to before it is renamed.
 // Symbolic links are followed where they end inside DIR, at any depth; one that leads out of it is
-// an error of its version, its model.toml or its model. The folder is a stranger's: all of it is
+// an error of its version, its settings or its model. The folder is a stranger's: all of it is
 // bounded, and what is refused keeps nothing else out.
 #pragma once
 
@@ -23,7 +24,7 @@ namespace penstock {
 struct RepositoryVersion {
   int64_t number = 0;  // 1 or more
   std::string path;
-  // Differs when a file's name, size or time of modification does, or model.toml's.
+  // Differs when a file's name, size or time of modification does, or those of the settings.
   uint64_t files = 0;
   std::string error;  // why it cannot be taken; "": it may be
 };
@@ -31,6 +32,7 @@ struct RepositoryVersion {
 struct RepositoryModel {
   std::string name;
   std::string settings;                     // the path of model.toml; "" = there is none
+  std::string config;                       // the same of config.pbtxt
   std::vector<RepositoryVersion> versions;  // the highest first
 };
 

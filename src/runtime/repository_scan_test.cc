@@ -61,6 +61,7 @@ TEST_F(RepositoryScanTest, ModelsByNameAndVersionsFromTheHighest) {
   EXPECT_THAT(found.left_out, IsEmpty());
   EXPECT_EQ(found.models[0].settings, fs::canonical(root_ / "a/model.toml").string());
   EXPECT_EQ(found.models[1].settings, "");
+  EXPECT_EQ(found.models[0].config, "");
   const auto& versions = found.models[1].versions;
   ASSERT_EQ(versions.size(), 3u);
   EXPECT_EQ(versions[0].number, 10);
@@ -101,6 +102,22 @@ TEST_F(RepositoryScanTest, NamesThatCannotBeServedKeepNoOtherOut) {
   EXPECT_EQ(found.left_out.size(), 9u);
   EXPECT_THAT(found.left_out, testing::Contains(HasSubstr("at most 200 bytes")));
   EXPECT_THAT(found.left_out, testing::Contains(HasSubstr("it has no version")));
+}
+
+TEST_F(RepositoryScanTest, SettingsOfTensorModelsAreOfEveryVersion) {
+  Write("a/1/model.onnx");
+  Write("a/2/model.savedmodel/variables/variables.index");
+  const uint64_t before = Version().files;
+  Write("a/config.pbtxt", "max_batch_size: 4");
+  EXPECT_EQ(Scan().models[0].config, fs::canonical(root_ / "a/config.pbtxt").string());
+  const uint64_t with = Version().files;
+  EXPECT_NE(with, before);
+  Write("a/config.pbtxt", "max_batch_size: 16");
+  EXPECT_NE(Version().files, with);
+  fs::remove(root_ / "a/config.pbtxt");
+  std::ofstream(base_ / "outside") << "x";
+  fs::create_symlink(base_ / "outside", root_ / "a/config.pbtxt");
+  EXPECT_THAT(Version().error, HasSubstr("leads out of the repository"));
 }
 
 TEST_F(RepositoryScanTest, FilesChangeWithNamesSizesAndTimes) {

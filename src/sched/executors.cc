@@ -49,10 +49,13 @@ Executors::RunnerHold::RunnerHold(Executors* executors)
   }
 }
 
-Executors::RunnerHold::~RunnerHold() {
+Executors::RunnerHold::~RunnerHold() { Release(); }
+
+void Executors::RunnerHold::Release() {
   if (!held()) return;
   executors_->free_runners_.Release(runner_);
   executors_->runner_free_.NotifyOne();
+  runner_ = -1;
 }
 
 Executors::Permit::Permit(Executors* executors, Priority priority) : executors_(executors) {
@@ -169,7 +172,7 @@ bool Executors::RunOnce(size_t runner, Turn* turn) {
   const Priority priority = turn->priority();
   if (priority == Priority::kInteractive) gate_->SeeInteractive(Nanoseconds(began));
   const Permit permit(this, priority);
-  BatchTurn batch_turn(this, turn, &permit, began);
+  BatchTurn batch_turn(this, turn, &permit, nullptr, began);
   if (permit.held()) source_->RunBatch(priority, runner, &batch_turn);
   return permit.held();
 }

@@ -122,10 +122,11 @@ class Executors : private GateClient {
     RunnerHold& operator=(const RunnerHold&) = delete;
     bool held() const { return runner_ >= 0; }
     size_t runner() const { return static_cast<size_t>(runner_); }
+    void Release();  // does nothing if none is held
 
    private:
     Executors* const executors_;
-    const int runner_;
+    int runner_;
   };
   // The right to run a batch of a class. With several runners bulk never has the last one.
   class Permit {
@@ -199,15 +200,20 @@ class BatchTurn final : public BatchPause {
   Clock::time_point ForwardDone();
   // Not in manual mode.
   bool Pause() override;
+  // Whether a submitting thread runs its own job; then it may give the runner back before the
+  // answers, once it needs nothing of it any more. After ForwardDone.
+  bool leads() const { return leaders_hold_ != nullptr; }
+  void ReleaseRunner() { leaders_hold_->Release(); }
 
  private:
   friend class Executors;
-  // `permit`: null for a leader, which runs nothing else.
+  // `permit`: null for a leader, which runs nothing else. `leaders_hold`: null for an executor.
   BatchTurn(const Executors* executors, ComputeGate::Turn* turn, const Executors::Permit* permit,
-            Clock::time_point began)
+            Executors::RunnerHold* leaders_hold, Clock::time_point began)
       : executors_(executors),
         turn_(turn),
         permit_(permit),
+        leaders_hold_(leaders_hold),
         began_(began),
         rest_(turn->priority()) {}
   // What is left of a batch, as the gate sees it.
@@ -228,6 +234,7 @@ class BatchTurn final : public BatchPause {
   const Executors* const executors_;
   ComputeGate::Turn* const turn_;
   const Executors::Permit* const permit_;
+  Executors::RunnerHold* const leaders_hold_;
   Clock::time_point began_;
   Rest rest_;
   std::optional<ComputeGate::Turn> paused_turn_;  // since the first pause
@@ -238,12 +245,12 @@ template <typename Run>
 bool Executors::TryLeadOnce(Priority priority, Run run) {
   const Permit permit(this, priority);
   if (!permit.held()) return false;
-  const RunnerHold hold(this);
+  RunnerHold hold(this);
   if (!hold.held()) return false;
   Turn turn(gate_, this);
   if (!turn.TryTake(priority)) return false;
   metrics_->classes[static_cast<size_t>(priority)].gate_wait->Observe(0);
-  BatchTurn batch_turn(this, &turn, nullptr, Now());
+  BatchTurn batch_turn(this, &turn, nullptr, &hold, Now());
   run(hold.runner(), &batch_turn);
   return true;
 }

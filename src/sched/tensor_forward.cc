@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/exception_status.h"
+#include "common/int_math.h"
 #include "metrics/stages.h"
 #include "sched/clock_math.h"
 
@@ -42,6 +43,28 @@ std::optional<size_t> BytesOfElements(std::span<const std::byte> bytes, uint64_t
   }
   return at;
 }
+
+// Results of the job that a thread leads and answers; another that it leads within `done` stays.
+constexpr size_t kAsideBytes = 16384;
+alignas(64) thread_local std::byte aside_bytes[kAsideBytes];
+thread_local bool aside_in_use = false;
+
+// Keeps the thread's memory for one answer.
+class AsideInUse {
+ public:
+  explicit AsideInUse(bool in_use) : in_use_(in_use) {
+    if (in_use_) aside_in_use = true;
+  }
+  ~AsideInUse() {
+    if (in_use_) aside_in_use = false;
+  }
+  AsideInUse(const AsideInUse&) = delete;
+  AsideInUse& operator=(const AsideInUse&) = delete;
+  bool in_use() const { return in_use_; }
+
+ private:
+  const bool in_use_;
+};
 
 bool Failed(const TensorJob& job) { return job.progress.failed.load(std::memory_order_relaxed); }
 
@@ -203,8 +226,12 @@ void TensorForward::Put(const TensorPiece& piece, size_t index, std::span<const 
   TensorResult& result = job->results[index];
   const bool whole = piece.rows == job->rows;
   if (whole && !keep && result.sink.empty()) {
-    result.shape.assign(shape.begin(), shape.end());
-    result.bytes = bytes;
+    try {
+      result.shape.assign(shape.begin(), shape.end());
+      result.bytes = bytes;
+    } catch (...) {
+      answers_->Fail(job, ExceptionStatus());
+    }
     return;
   }
   std::byte* const place = answers_->Place(
@@ -275,7 +302,7 @@ void TensorForward::Run(size_t runner, Priority priority, uint32_t slot, uint32_
                         BatchTurn* turn) {
   Worker* const worker = workers_[runner].get();
   const std::span<const TensorPiece> pieces = worker->pieces;
-  const std::lock_guard lock(worker->running);
+  std::unique_lock lock(worker->running);
   if (slots_ != nullptr) {
     for (const TensorPiece& piece : pieces.subspan(not_in_slot)) CopyIn(piece, slot);
   }
@@ -296,18 +323,60 @@ void TensorForward::Run(size_t runner, Priority priority, uint32_t slot, uint32_
   executors->RanAt(done);
   Observe(*worker, priority, rows, Seconds(done - forward));
   CountOut(*worker, priority);
+  if (turn->leads() && slots_ != nullptr) {
+    TensorJob* const job = pieces.front().job;
+    TakeFixed(worker, pieces.front(), slot);
+    const AsideInUse aside(MoveAside(job));
+    if (aside.in_use()) {
+      lock.unlock();
+      turn->ReleaseRunner();
+    }
+    Answer({.job = job, .rows = rows}, sealed, forward, done);
+    return CountRun(rows, forward - sealed, done - forward, executors->Now() - done);
+  }
   for (const TensorPiece& piece : pieces) {
     if (slots_ != nullptr) {
       TakeFixed(worker, piece, slot);
     } else if (!failed) {
       TakeGiven(worker, piece, rows, false);
     }
-    if (RequestTrace* const trace = piece.job->context.trace.get()) {
-      trace->Batched(sealed, forward, done, piece.rows == piece.job->rows);
-    }
-    answers_->FinishRows(piece.job, piece.rows, done, piece.rows == piece.job->rows);
+    Answer(piece, sealed, forward, done);
   }
-  totals_->Ran(rows, forward - sealed, done - forward, executors->Now() - done);
+  uint32_t written = 0;  // of `rows`, voids left out
+  for (const TensorPiece& piece : pieces) written += piece.rows;
+  CountRun(written, forward - sealed, done - forward, executors->Now() - done);
+}
+
+void TensorForward::CountRun(uint32_t rows, Clock::duration input, Clock::duration infer,
+                             Clock::duration output) {
+  // Its table of batch sizes grows.
+  RunGuarded("statistics of a model", [&] { totals_->Ran(rows, input, infer, output); });
+}
+
+void TensorForward::Answer(const TensorPiece& piece, Clock::time_point sealed,
+                           Clock::time_point forward, Clock::time_point done) {
+  const bool whole = piece.rows == piece.job->rows;
+  if (RequestTrace* const trace = piece.job->context.trace.get()) {
+    trace->Batched(sealed, forward, done, whole);
+  }
+  answers_->FinishRows(piece.job, piece.rows, done, whole);
+}
+
+bool TensorForward::MoveAside(TensorJob* job) {
+  if (aside_in_use || Failed(*job)) return false;
+  size_t bytes = 0;
+  for (const TensorResult& result : job->results) {
+    if (result.wanted && result.sink.empty()) bytes += RoundUp(result.bytes.size(), kAlignment);
+  }
+  if (bytes > kAsideBytes) return false;
+  size_t at = 0;
+  for (TensorResult& result : job->results) {
+    if (!result.wanted || !result.sink.empty()) continue;
+    std::memcpy(aside_bytes + at, result.bytes.data(), result.bytes.size());
+    result.bytes = {aside_bytes + at, result.bytes.size()};
+    at += RoundUp(result.bytes.size(), kAlignment);
+  }
+  return true;
 }
 
 void TensorForward::CountOut(const Worker& worker, Priority priority) {

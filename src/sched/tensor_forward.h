@@ -85,8 +85,15 @@ class TensorForward {
   void TakeGiven(Worker* worker, const TensorPiece& piece, uint32_t rows, bool keep);
   void Put(const TensorPiece& piece, size_t index, std::span<const int64_t> shape,
            std::span<const std::byte> bytes, bool keep);
+  // The results of a job of fixed rows that is led, if they are small: copied into memory of the
+  // thread, so that its runner is free while the job is answered. False: they stay.
+  static bool MoveAside(TensorJob* job);
+  void Answer(const TensorPiece& piece, Clock::time_point sealed, Clock::time_point forward,
+              Clock::time_point done);
   // The jobs whose rows all are in the batch count as answered from here on.
   void CountOut(const Worker& worker, Priority priority);
+  void CountRun(uint32_t rows, Clock::duration input, Clock::duration infer,
+                Clock::duration output);
   void Observe(const Worker& worker, Priority priority, uint32_t rows, double took_s);
 
   const TensorSignature* const signature_;

@@ -75,6 +75,8 @@ class Backend {
 
   // "cpu (avx512, 2 threads)".
   virtual std::string name() const = 0;
+  // That compute at once.
+  virtual int threads() const { return 1; }
   // kBf16 where this processor multiplies it natively, else kF32.
   virtual DType preferred_dtype() const { return DType::kF32; }
   // Sets the processor affinity of the calling thread: for threads that run models here.

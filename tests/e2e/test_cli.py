@@ -83,6 +83,22 @@ def test_inspect_and_doctor():
     assert re.search(r"^left out +1056 of those stored, .*: pooler.dense.bias, pooler.dense.weight$", text, re.M)
 
 
+def test_tensor_models_are_inspected_and_take_no_texts():
+    model = "builtin:add?type=INT32&shape=2x-1"
+    inspected = json.loads(run("inspect", "--json", "--model", model).stdout)
+    assert inspected["name"] == "add" and inspected["task"] == "tensors"
+    assert inspected["platform"] == "builtin" and inspected["max_batch_size"] == 256
+    assert inspected["inputs"][1] == {"name": "INPUT1", "datatype": "INT32", "shape": "[1..,2,-1]"}
+    assert [output["name"] for output in inspected["outputs"]] == ["OUTPUT0", "OUTPUT1"]
+    text = run("inspect", "--model", model).stdout.decode()
+    assert re.search(r"^input +INPUT0: INT32 \[1..,2,-1\]$", text, re.M)
+    wrong = run("inspect", "--model", "builtin:add?type=FP16", check=False)
+    assert wrong.returncode != 0 and b"option 'type' is FP16, not one of FP32, INT32" in wrong.stderr
+    for command in ("embed", "tokenize"):
+        refused = run(command, "--model", model, stdin=b"text\n", check=False)
+        assert refused.returncode != 0 and b"takes and gives tensors" in refused.stderr
+
+
 @pytest.mark.parametrize("model", [EMBED, RERANK, CLASSIFY])
 def test_inspect_prints_the_program(model):
     args = ("inspect", "--model", GOLDEN / model, "--dtype", "f32", "--program")

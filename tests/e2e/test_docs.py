@@ -1,4 +1,4 @@
-"""Every example of README.md and docs/API.md, run as it is printed, and of docs/OPERATING.md what
+"""Every example of README.md, docs/API.md and docs/KSERVE.md, run as it is printed, and of docs/OPERATING.md what
 changes no machine (test_service.py has its files). docs/CONFIGURATION.md's table beside the program;
 test_architecture.py has docs/ARCHITECTURE.md.
 
@@ -149,55 +149,71 @@ def values(text):
     return found
 
 
-API = (ROOT / "docs/API.md").read_text()
-API_BLOCKS = blocks(API)
-API_SERVE = [body for language, body in API_BLOCKS if language in ("sh", "bash", "console")
-             and re.match(r"\S*penstock serve ", body)]
-API_EXAMPLES = [i for i, (language, body) in enumerate(API_BLOCKS)
-                if language in ("sh", "bash", "console") and body not in API_SERVE]
+API = [(ROOT / "docs" / name).read_text() for name in ("API.md", "KSERVE.md")]
+API_BLOCKS = [blocks(text) for text in API]
+API_SERVE = [[body for language, body in of if language in ("sh", "bash", "console")
+              and re.match(r"\S*penstock serve ", body)] for of in API_BLOCKS]
+API_EXAMPLES = [(document, i) for document, of in enumerate(API_BLOCKS) for i, (language, body) in enumerate(of)
+                if language in ("sh", "bash", "console") and body not in API_SERVE[document]]
 
 
 @pytest.fixture(scope="module")
-def api_server(serve):
-    assert len(API_SERVE) == 1
-    return serve(commands(API_SERVE[0])[0])
+def api_servers(serve):
+    """Of each document, the one that its own command starts."""
+    assert [len(serves) for serves in API_SERVE] == [1] * len(API)
+    return [serve(commands(serves[0])[0]) for serves in API_SERVE]
 
 
-def routes_of(command):
+def template_of(path, document):
+    """The path in the document that matches, the most specific one."""
+    def pattern(template):
+        return ".+".join(map(re.escape, re.split(r"\{\w+\}", template)))
+
+    found = [template for template in document["paths"] if re.fullmatch(pattern(template), path)]
+    return max(found, key=lambda template: len(re.sub(r"\{\w+\}", "", template)), default=path)
+
+
+def routes_of(command, document):
     """("POST", "/embed") of each request of a command."""
     routes = []
     for call in re.split(r"\bcurl -", command)[1:]:
         path = re.search(re.escape(ADDRESS) + r"(/[^\s'\"?]*)", call).group(1)
         method = "POST" if re.search(r"\s-d\s|-X POST", call) else "GET"
-        routes.append((method, re.sub(r"^/(v1/models|ui)/.+", r"/\1/{id}", path)))
+        routes.append((method, template_of(path, document)))
     return routes
 
 
-@pytest.mark.parametrize("at", API_EXAMPLES, ids=[API_BLOCKS[i][1][:60] for i in API_EXAMPLES])
-def test_api_example(at, api_server, place, environment):
-    command = API_BLOCKS[at][1]
-    document = api_server.get("/openapi.json").json()
-    done = sh(command, api_server, place, environment)
+def status_of(method, path, document):
+    statuses = set(document["paths"][path][method.lower()]["responses"]) - {"default"}
+    return int(statuses.pop())
+
+
+@pytest.mark.parametrize("of,at", API_EXAMPLES, ids=[API_BLOCKS[of][i][1][:60] for of, i in API_EXAMPLES])
+def test_api_example(of, at, api_servers, place, environment):
+    command = API_BLOCKS[of][at][1]
+    document = api_servers[of].get("/openapi.json").json()
+    done = sh(command, api_servers[of], place, environment)
     check_statuses(command, done)
-    routes = routes_of(command)
+    routes = routes_of(command, document)
     assert routes
-    language, printed = API_BLOCKS[at + 1]
+    language, printed = API_BLOCKS[of][at + 1]
     if language == "text":
         assert done.stdout.strip()
         return
     assert language == "json", "an example is followed by its answer"
     answers = values(done.stdout)
     for (method, path), answer in zip(routes[-len(answers):], answers):
-        check_answer(document, method, path, answer, 424 if path == "/embed_sparse" else 200)
+        check_answer(document, method, path, answer, status_of(method, path, document))
     same_shape(json.loads(printed), answers[0])
 
 
-def test_the_api_document_has_every_route(api_server):
-    document = api_server.get("/openapi.json").json()
+def test_the_api_documents_have_every_route(api_servers):
+    document = api_servers[0].get("/openapi.json").json()
     all_routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    shown = {route for i in API_EXAMPLES for route in routes_of(API_BLOCKS[i][1])}
+    shown = {route for of, i in API_EXAMPLES for route in routes_of(API_BLOCKS[of][i][1], document)}
     assert shown == all_routes
-    table = set(re.findall(r"`(?:GET |POST )?(/[^`\s]*)`", API.split("## Routes")[1].split("\n## ")[0]))
+    tables = [text.split("## Routes")[1].split("\n## ")[0] for text in API]
+    table = set(re.findall(r"`(?:GET |POST )?(/[^`\s]*)`", "\n".join(tables)))
     assert {path for _, path in all_routes} <= table
 
 
@@ -342,7 +358,7 @@ def test_the_variables_of_the_table_are_the_programs():
     """Each is set, and the program says that the value is from there."""
     made_up = {"text": "x", "file": "/dev/null", "PENSTOCK_MODEL": "x=./x", "PENSTOCK_REDIS_URL": "redis://h",
                "PENSTOCK_REDIS_KEY": "0123456789abcdef", "PENSTOCK_POOLING": "cls", "PENSTOCK_TASK": "embedding", "PENSTOCK_INT8_KEEP": "0",
-               "PENSTOCK_BULK_ROUTE": "/embed"}
+               "PENSTOCK_BULK_ROUTE": "/embed", "PENSTOCK_GRPC_PORT": "0"}
     variables = {}
     table = {first: row for first, row in table_of_flags().items() if row[2]}
     for _, variable, _, default, unit in table.values():

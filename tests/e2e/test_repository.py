@@ -256,7 +256,7 @@ def test_a_file_of_settings(repository, start):
     settings.write_text('dtype = "f32"\npreload = true\n')
     wait_until(lambda: server.get("/v1/models/a").json()["dtype"] == "float32", lambda: server.log)
     assert server.get("/v1/models/also").status_code == 404
-    for text, says in (("dtyp = 'f32'", "model.toml:1: unknown key 'dtyp'; known: task, context, dtype, "),
+    for text, says in (("dtyp = 'f32'", "model.toml:1: unknown key 'dtyp'; known: task, context, max-batch-size, dtype, "),
                        ("dtype = 'f23'", "'f23'"), ("[a]\nb = 1", "has keys and no tables"),
                        ("pin = 'perhaps'", "true or false"), ("=", "model.toml:1"),
                        ("# " + "x" * 70000, "model.toml")):

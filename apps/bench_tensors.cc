@@ -1,0 +1,111 @@
+// penstock bench tensors: the way of tensor requests to a model and back.
+#include "bench/tensor_front_ends.h"
+#include "bench/tensor_speed.h"
+#include "command_line.h"
+#include "commands.h"
+#include "model_flags.h"
+#include "runtime/local_models.h"
+
+namespace penstock {
+namespace {
+
+struct Flags {
+  TensorSpeedOptions speed;
+  TensorFrontEndOptions front;
+  int batch = 1024;
+  std::string only, target, target_model = "identity", json_file;
+};
+
+void AddFlags(CLI::App* app, Flags* flags) {
+  const std::string group = "Benchmark";
+  app->add_option("--width", flags->speed.width, "FP32 elements of a row.")
+      ->check(CLI::Range(1, 65536))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--batch", flags->batch, "Rows of a batch at most.")
+      ->check(CLI::Range(1, 8191))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--callers", flags->speed.callers, "Threads that submit.")
+      ->check(CLI::Range(1, 64))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--window", flags->speed.window, "Requests of each that are under way.")
+      ->check(CLI::Range(1, 65536))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--seconds", flags->speed.seconds, "Seconds of a round.")
+      ->check(CLI::Range(0.1, 600.0))
+      ->type_name("S")
+      ->group(group);
+  app->add_option("--rounds", flags->speed.rounds, "Rounds; the best counts.")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--only", flags->only, "in-process or front-ends.")
+      ->check(CLI::IsMember({"in-process", "front-ends"}))
+      ->type_name("PART")
+      ->group(group);
+  app->add_option("--grpc-target", flags->target, "Measure this server instead, HOST:PORT.")
+      ->type_name("TARGET")
+      ->group(group);
+  app->add_option("--grpc-model", flags->target_model,
+                  "Its model: FP32 INPUT0 [-1,width] to OUTPUT0.")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(group);
+  app->add_option("--under-way", flags->front.window, "Requests under way over gRPC and HTTP.")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N")
+      ->group(group);
+  app->add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+}  // namespace
+
+int RunBenchTensors(const std::vector<std::string>& args) {
+  CommandLine line(
+      "bench tensors",
+      "Requests and rows a second of a tensor model that only copies: from the api to\n"
+      "the result in this process, over gRPC beside an empty service, over HTTP, and\n"
+      "with shared memory. Or of another server, with --grpc-target.",
+      "  penstock bench tensors\n"
+      "  penstock bench tensors --callers 1 --window 4096 --json records.json\n"
+      "  penstock bench tensors --grpc-target 127.0.0.1:8001 --grpc-model identity\n");
+  Flags flags;
+  AddFlags(&line.app(), &flags);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  flags.front.width = flags.speed.width;
+  flags.front.seconds = flags.speed.seconds;
+  flags.front.rounds = flags.speed.rounds;
+  BenchRecords records;
+  if (!flags.target.empty()) {
+    flags.front.model = flags.target_model;
+    Status status = MeasureGrpcTarget(flags.target, flags.front, &records);
+    if (status.ok()) status = records.WriteFile(flags.json_file);
+    return status.ok() ? kExitOk : line.Fail(status);
+  }
+  flags.speed.model = flags.front.model = "identity";
+  ModelOptions models;
+  models.models = {"identity=builtin:identity?shape=" + std::to_string(flags.speed.width) +
+                   "&batch=" + std::to_string(flags.batch)};
+  models.log_level = "warn";
+  models.limits.shared_memory_bytes = 64 << 20;
+  if (const Status log = ApplyLogFlags(models); !log.ok()) return line.Fail(log);
+  auto local = LocalModels::Start(models);
+  if (!local.ok()) return line.Fail(local.status());
+  Status status = (*local)->registry->WaitLoaded();
+  if (status.ok() && flags.only != "front-ends") {
+    status = MeasureTensorSpeed((*local)->service.get(), flags.speed, &records);
+  }
+  if (status.ok() && flags.only != "in-process") {
+    status =
+        MeasureTensorFrontEnds((*local)->service.get(), &(*local)->metrics, flags.front, &records);
+  }
+  if (status.ok()) status = records.WriteFile(flags.json_file);
+  return status.ok() ? kExitOk : line.Fail(status);
+}
+
+}  // namespace penstock

@@ -1,0 +1,11 @@
+// The flags of `penstock serve` for gRPC.
+#pragma once
+
+#include "command_line.h"
+#include "grpc/grpc_options.h"
+
+namespace penstock {
+
+void AddGrpcFlags(CommandLine* line, GrpcOptions* grpc);
+
+}  // namespace penstock

@@ -1,0 +1,16 @@
+// penstock inspect of a tensor model: what it takes and gives.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/status.h"
+#include "runtime/model_options.h"
+
+namespace penstock {
+
+// A text for people, or one JSON object; ends with a line break. Nothing: --model names no tensor
+// model.
+Expected<std::optional<std::string>> DescribeTensorModel(const ModelOptions& flags, bool json);
+
+}  // namespace penstock

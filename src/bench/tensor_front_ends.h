@@ -1,0 +1,38 @@
+// penstock bench tensors, second part: the same requests over gRPC and HTTP, on loopback, with
+// servers and clients in this process.
+//
+// gRPC stands beside the emptiest service that its library allows, with the same messages: what
+// the library and the network cost falls out of the ratio. Sides take turns; the median of the
+// ratios of neighbours counts.
+#pragma once
+
+#include <string>
+
+#include "common/status.h"
+#include "load/records.h"
+
+namespace penstock {
+
+class Metrics;
+class Service;
+
+struct TensorFrontEndOptions {
+  std::string model;   // gives INPUT0, FP32 [rows, width], back as OUTPUT0
+  int width = 32;      // elements of a row
+  int window = 64;     // requests under way
+  double seconds = 1;  // of a round
+  int rounds = 5;
+  int shared_rows = 64;  // of a request over shared memory
+};
+
+// Prints a table and adds the records grpc.ratio_vs_empty_service, grpc.lone_p50_ratio,
+// http_binary.ratio_vs_grpc and, where the service allows shared memory, shm.rows_per_s.
+Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
+                              const TensorFrontEndOptions& options, BenchRecords* records);
+
+// Requests of one row a second that another server's gRPC takes, of its model `model`. Adds
+// grpc.requests_per_s.
+Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions& options,
+                         BenchRecords* records);
+
+}  // namespace penstock

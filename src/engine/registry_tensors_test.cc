@@ -1,0 +1,245 @@
+// Tensor models in the registry, beside others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "cpu/cpu_backend.h"
+#include "engine/builtin_models.h"
+#include "engine/fake_engine.h"
+#include "engine/registry.h"
+#include "tensor/dry_backend.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class RegistryTensorsTest : public testing::Test {
+ protected:
+  RegistryTensorsTest() {
+    std::string name = (fs::temp_directory_path() / "penstock-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~RegistryTensorsTest() override {
+    registry_.reset();
+    fs::remove_all(folder_);
+  }
+
+  // The registry's own loader, but for "embedder".
+  void Serve(std::vector<std::pair<std::string, std::string>> references,
+             RegistryOptions options = {}) {
+    registry_.reset();
+    const bool own = std::none_of(references.begin(), references.end(),
+                                  [](const auto& one) { return one.second == "embedder"; });
+    registry_ = std::make_unique<Registry>(&backend_, &metrics_,
+                                           own ? Registry::Loader() : FakeLoader(), options);
+    for (const auto& [name, reference] : references) {
+      const Status added = registry_->Add(Spec(name, reference));
+      ASSERT_TRUE(added.ok()) << added.ToString();
+    }
+    registry_->StartLoading();
+    const Status loaded = registry_->WaitLoaded();
+    ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+  }
+  Registry::Loader FakeLoader() {
+    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+      std::unique_ptr<Model> model;
+      if (IsBuiltinModel(spec.reference)) {
+        TensorEngineOptions options = spec.tensors;
+        options.name = spec.name;
+        options.version = spec.version;
+        PENSTOCK_ASSIGN_OR_RETURN(
+            model, TensorEngine::Load(spec.reference, options, &backend_, &metrics_));
+      } else {
+        EngineOptions options;
+        options.name = spec.name;
+        model = std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics_);
+      }
+      return model;
+    };
+  }
+  static ModelSpec Spec(const std::string& name, const std::string& reference) {
+    ModelSpec spec;
+    spec.name = name;
+    spec.reference = reference;
+    return spec;
+  }
+  std::string File(const std::string& name) {
+    const fs::path path = fs::path(folder_) / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << "nothing of use";
+    return path.string();
+  }
+
+  std::string folder_;
+  Metrics metrics_;
+  DryBackend backend_{DType::kF32};
+  std::unique_ptr<Registry> registry_;
+};
+
+TEST_F(RegistryTensorsTest, EachFindGivesItsOwnModels) {
+  Serve({{"text", "embedder"}, {"same", "builtin:identity"}});
+  EXPECT_EQ((*registry_->FindTensors("same"))->name(), "same");
+  EXPECT_EQ((*registry_->FindTensors(""))->name(), "same");  // the only one
+  EXPECT_EQ((*registry_->Find(""))->name(), "text");
+  const Status text = registry_->FindTensors("text").status();
+  EXPECT_EQ(text.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(text.message(), "model 'text' takes texts, not tensors");
+  const Status tensors = registry_->Find("same").status();
+  EXPECT_EQ(tensors.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(tensors.message(),
+            "model 'same' takes and gives tensors; it gives no vectors and no scores of texts");
+  EXPECT_EQ(registry_->FindText("same").status().message(), "model 'same' generates no text");
+  EXPECT_EQ(registry_->FindTensors("other").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(RegistryTensorsTest, WithoutANameThereMustBeOne) {
+  Serve({{"text", "embedder"}});
+  EXPECT_EQ(registry_->FindTensors("").status().message(), "no tensor model is served");
+  Serve({{"a", "builtin:identity"}, {"b", "builtin:add"}});
+  const Status several = registry_->FindTensors("").status();
+  EXPECT_EQ(several.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(several.message(), HasSubstr("'a', 'b'"));
+  registry_->AcceptAnyName();
+  EXPECT_EQ(registry_->FindTensors("c").status().code(), StatusCode::kInvalidArgument);
+  Serve({{"a", "builtin:identity"}});
+  registry_->AcceptAnyName();
+  EXPECT_EQ((*registry_->FindTensors("c"))->name(), "a");
+  EXPECT_EQ(registry_->Find("c").status().code(), StatusCode::kUnsupported);
+}
+
+TEST_F(RegistryTensorsTest, ListTellsWhatTheyDo) {
+  ModelSpec spec = Spec("same", "builtin:identity");
+  Serve({{"text", "embedder"}});
+  spec.tensors.replicas = 3;
+  spec.version = 7;
+  ASSERT_TRUE(registry_->Add(spec).ok());
+  ASSERT_TRUE(registry_->WaitLoaded().ok());
+  const auto entries = registry_->List();
+  EXPECT_EQ(*entries[0].purpose, ModelPurpose{.task = ModelTask::kEmbedding});
+  EXPECT_EQ(*entries[1].purpose, ModelPurpose{.tensors = true});
+  EXPECT_FALSE(entries[0].tensors);
+  EXPECT_FALSE(entries[1].engine);
+  ASSERT_TRUE(entries[1].tensors);
+  EXPECT_EQ(entries[1].tensors->version(), 7);
+  EXPECT_EQ(entries[1].replicas, 3);
+  EXPECT_EQ(entries[1].tensors->scheduler().replicas(), 3u);
+  EXPECT_GT(entries[1].bytes.weights, 0u);
+  EXPECT_EQ(registry_->Look("", {.tensors = true})->name, "same");
+  EXPECT_TRUE(registry_->Look("same", {})->purpose.tensors);
+  EXPECT_FALSE(registry_->Look("same", {.text = true}).has_value());
+}
+
+TEST_F(RegistryTensorsTest, PurposesHaveNames) {
+  EXPECT_STREQ(ModelPurposeName({.tensors = true}), "tensors");
+  EXPECT_EQ(*ParseModelPurpose("tensors"), ModelPurpose{.tensors = true});
+  EXPECT_FALSE(ModelPurpose{.tensors = true} == ModelPurpose{});
+  ModelSpec spec = Spec("same", "builtin:identity");
+  spec.purpose = ModelPurpose{.task = ModelTask::kReranking};
+  Registry registry(&backend_, &metrics_, nullptr, {.on_demand = true});
+  EXPECT_THAT(registry.Add(spec).message(), HasSubstr("its task is tensors, not reranking"));
+}
+
+TEST_F(RegistryTensorsTest, RequestsLoadThem) {
+  Serve({{"same", "builtin:identity"}, {"other", "builtin:add"}}, {.on_demand = true});
+  // What they do is known before.
+  EXPECT_TRUE(registry_->Look("same", {})->purpose.tensors);
+  EXPECT_TRUE(registry_->MustAwait("same", {.tensors = true}));
+  EXPECT_FALSE(registry_->MustAwait("same", {.text = true}));
+  EXPECT_FALSE(registry_->MustAwait("same", {.task = ModelTask::kEmbedding}));
+  EXPECT_EQ(registry_->FindTensors("same").status().code(), StatusCode::kUnavailable);
+  std::promise<Status> found;
+  registry_->Await("same", {.tensors = true}, {}, [&](const Status& status) {
+    found.set_value(status.ok() ? registry_->FindTensors("same").status() : status);
+  });
+  EXPECT_TRUE(found.get_future().get().ok());
+  EXPECT_EQ(registry_->List()[1].state, ModelState::kAbsent);
+  EXPECT_FALSE(registry_->MustAwait("same", {.tensors = true}));
+  ASSERT_TRUE(registry_->Unload("same").get().ok());
+  EXPECT_TRUE(registry_->MustAwait("same", {.tensors = true}));
+}
+
+TEST_F(RegistryTensorsTest, UnloadWaitsForLeases) {
+  Serve({{"same", "builtin:identity"}});
+  auto lease = registry_->FindTensors("same");
+  ASSERT_TRUE(lease.ok());
+  const auto unloaded = registry_->Unload("same");
+  EXPECT_EQ(unloaded.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  EXPECT_EQ((*lease)->signature().max_batch_size, 256);  // still there
+  lease = Status::NotFound("given back");
+  EXPECT_TRUE(unloaded.get().ok());
+}
+
+TEST_F(RegistryTensorsTest, ANewVersionTakesItsPlace) {
+  Serve({});
+  ModelSpec spec = Spec("same", "builtin:identity?batch=4");
+  spec.version = 1;
+  ASSERT_TRUE(registry_->Add(spec).ok());
+  ASSERT_TRUE(registry_->WaitLoaded().ok());
+  spec.reference = "builtin:identity?batch=nothing";
+  spec.version = 2;
+  EXPECT_EQ(registry_->Replace(spec).get().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ((*registry_->FindTensors("same"))->version(), 1);
+  spec.reference = "builtin:identity?batch=8";
+  spec.version = 3;
+  ASSERT_TRUE(registry_->Replace(spec).get().ok());
+  EXPECT_EQ((*registry_->FindTensors("same"))->version(), 3);
+  EXPECT_EQ((*registry_->FindTensors("same"))->signature().max_batch_size, 8);
+}
+
+TEST_F(RegistryTensorsTest, OneBudgetOfMemory) {
+  TensorEngineOptions options;
+  const std::string reference = "builtin:identity?shape=1024&batch=64";
+  const auto needs = TensorNeedsOf(reference, options);
+  ASSERT_TRUE(needs.ok());
+  const uint64_t one = needs->wanted.total();
+  EXPECT_GT(one, uint64_t{64} * 1024 * 4);
+  // There is room for one of them and a half.
+  Serve({{"a", reference}, {"b", reference}}, {.on_demand = true, .memory_bytes = one + one / 2});
+  for (const char* name : {"a", "b", "a"}) {
+    const Status loaded = registry_->Load(name).get();
+    ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+    const auto entries = registry_->List();
+    EXPECT_NE(entries[0].tensors.get() != nullptr, entries[1].tensors.get() != nullptr);
+  }
+  EXPECT_EQ(registry_->List()[0].bytes.total(), one);
+  // And none for more than there is.
+  Serve({{"a", reference}}, {.on_demand = true, .memory_bytes = one - 1});
+  EXPECT_EQ(registry_->Load("a").get().code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(RegistryTensorsTest, ReferencesAreToldByNamesOfFiles) {
+  EXPECT_EQ(TensorModelPath("builtin:x"), "builtin:x");
+  EXPECT_EQ(TensorModelPath("owner/name"), std::nullopt);
+  EXPECT_EQ(TensorModelPath(folder_), std::nullopt);
+  EXPECT_EQ(TensorModelPath(folder_ + "/missing.onnx"), std::nullopt);
+  for (const char* name : {"a.onnx", "b.xml", "c.tflite", "d.pb"}) {
+    const std::string path = File(name);
+    EXPECT_EQ(TensorModelPath(path), path);
+  }
+  EXPECT_EQ(TensorModelPath(File("e.gguf")), std::nullopt);
+  EXPECT_EQ(TensorModelPath(folder_), std::nullopt);  // none is called model
+  File("m/model.onnx");
+  EXPECT_EQ(TensorModelPath(folder_ + "/m"), folder_ + "/m");
+  File("m/config.json");
+  EXPECT_EQ(TensorModelPath(folder_ + "/m"), folder_ + "/m");
+  File("m/tokenizer.json");  // a text model that was exported
+  EXPECT_EQ(TensorModelPath(folder_ + "/m"), std::nullopt);
+  File("s/saved_model.pb");
+  EXPECT_EQ(TensorModelPath(folder_ + "/s"), folder_ + "/s");
+}
+
+TEST_F(RegistryTensorsTest, BrokenFilesFailByName) {
+  Registry registry(&backend_, &metrics_, nullptr, {.on_demand = true});
+  const Status broken = registry.Add(Spec("broken", File("broken.onnx")));
+  EXPECT_EQ(broken.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(broken.message(), HasSubstr("broken.onnx"));
+  EXPECT_EQ(registry.Add(Spec("unknown", "builtin:unknown")).code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,44 @@
+// The gRPC server's own series. All are registered at start; those of a method and a code are
+// printed after their first call. Labels come from the methods served and gRPC's codes, so clients
+// cannot add series.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "metrics/metrics.h"
+
+namespace penstock {
+
+struct RouteInfo;
+
+class GrpcMetrics {
+ public:
+  GrpcMetrics(Metrics* metrics, const std::vector<RouteInfo>& methods);
+
+  // `method` indexes the list.
+  void CountCall(int32_t method, grpc::StatusCode code, double seconds);
+  // Calls let in and not ended.
+  Gauge& in_flight() { return *in_flight_; }
+  // `reason`: "missing", "unknown" or "not_admin".
+  Counter& keys_refused(std::string_view reason);
+
+ private:
+  static constexpr size_t kCodes = 17;
+  static constexpr std::array<std::string_view, 3> kKeyReasons = {"missing", "unknown",
+                                                                  "not_admin"};
+  struct Series {
+    std::array<Counter*, kCodes> by_code{};
+    Histogram* seconds = nullptr;
+  };
+
+  std::vector<Series> series_;  // [methods]
+  Gauge* in_flight_;
+  std::array<Counter*, kKeyReasons.size()> keys_refused_{};
+};
+
+}  // namespace penstock

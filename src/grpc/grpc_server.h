@@ -1,0 +1,56 @@
+// The gRPC server: the services of health, reflection and inference beside HTTP, on a port of its
+// own.
+//
+// Threads: gRPC's callback threads, half as many as there are processors, at least 2 and at most
+// 16, read, parse, start work, print and write; none of them waits for inference. (The library
+// gives no way to set their number.) The Service calls back on its own threads.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "common/status.h"
+#include "grpc/grpc_options.h"
+#include "http/server_options.h"
+
+namespace penstock {
+
+class KeyRing;
+class Metrics;
+class Service;
+class SlowLog;
+
+class GrpcServer {
+ public:
+  // Binds, listens and serves at once; options.port is set. Service and metrics must outlive the
+  // server. `keys`, `slow_log`: null: those of the options. Fails with kInvalidArgument (an option,
+  // named in field()) or kUnavailable (the address is taken).
+  static Expected<std::unique_ptr<GrpcServer>> Start(Service* service, Metrics* metrics,
+                                                     const ServerOptions& server,
+                                                     const GrpcOptions& options,
+                                                     std::shared_ptr<const KeyRing> keys = nullptr,
+                                                     std::shared_ptr<SlowLog> slow_log = nullptr);
+  ~GrpcServer();  // as Shutdown(0)
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // Reads certificate, key and the clients' authorities again; OK where there are none. On an error
+  // the old ones stay; log and Status say why. Keys are read again by their owner.
+  Status Reload();
+
+  // Takes no more calls, lets those under way finish, and after `timeout` cancels the rest. Returns
+  // when no call is left. Before Service::StopAccepting(), not from a callback. The second call
+  // does nothing.
+  void Shutdown(std::chrono::milliseconds timeout);
+
+  uint16_t port() const;
+  bool tls() const;
+
+ private:
+  struct Impl;
+  explicit GrpcServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

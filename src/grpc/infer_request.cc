@@ -1,0 +1,196 @@
+#include "grpc/infer_request.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+
+#include <optional>
+#include <string>
+
+namespace penstock {
+namespace {
+
+using google::protobuf::io::CodedInputStream;
+
+// Field numbers and wire types as in inference.proto and the encoding of protocol buffers
+// (protobuf.dev/programming-guides/encoding).
+constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
+constexpr uint32_t kParameters = 4, kInputs = 5, kOutputs = 6, kRaw = 7;
+
+// Memory of a message, map entry or string beside its bytes, at most.
+constexpr int64_t kObjectBytes = 192;
+// Head messages larger than this are not kept for the next call.
+constexpr size_t kKeptBytesMax = 64 << 10;
+
+// One field: its number, and where its value is if that is bytes.
+struct Field {
+  uint32_t number = 0;
+  bool is_bytes = false;
+  std::span<const std::byte> value;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  bool empty() const { return rest_.empty(); }
+  const std::byte* at() const { return rest_.data(); }
+
+  // Nothing: these bytes are no message.
+  std::optional<Field> Next() {
+    const auto tag = Varint();
+    if (!tag || *tag > UINT32_MAX || *tag >> 3 == 0) return std::nullopt;
+    Field field{.number = static_cast<uint32_t>(*tag >> 3)};
+    switch (*tag & 7) {
+      case kVarint:
+        if (!Varint()) return std::nullopt;
+        return field;
+      case kFixed64:
+        return Skip(8) ? std::optional(field) : std::nullopt;
+      case kFixed32:
+        return Skip(4) ? std::optional(field) : std::nullopt;
+      case kBytes: {
+        const auto size = Varint();
+        if (!size || *size > rest_.size()) return std::nullopt;
+        field.is_bytes = true;
+        field.value = rest_.first(*size);
+        Skip(*size);
+        return field;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<uint64_t> Varint() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<uint8_t>(rest_.front());
+      rest_ = rest_.subspan(1);
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    return std::nullopt;
+  }
+  bool Skip(uint64_t bytes) {
+    if (bytes > rest_.size()) return false;
+    rest_ = rest_.subspan(bytes);
+    return true;
+  }
+
+  std::span<const std::byte> rest_;
+};
+
+// What a message is made of, as far as its memory depends on it.
+enum class Kind { kRequest, kTensor, kOutput, kContents, kParameter };
+
+struct Counts {
+  int64_t memory = 0;
+  size_t inputs = 0, outputs = 0, parameters = 0;
+};
+
+// The message that a field of another holds.
+std::optional<Kind> KindOf(Kind in, uint32_t field) {
+  if (in == Kind::kRequest) {
+    if (field == kParameters) return Kind::kParameter;
+    if (field == kInputs) return Kind::kTensor;
+    if (field == kOutputs) return Kind::kOutput;
+  }
+  if (in == Kind::kTensor && field == 4) return Kind::kParameter;
+  if (in == Kind::kTensor && field == 5) return Kind::kContents;
+  if (in == Kind::kOutput && field == 2) return Kind::kParameter;
+  return std::nullopt;
+}
+
+// Bytes of memory for a byte of packed numbers: a varint of one byte may become one of eight.
+int64_t Growth(Kind in, uint32_t field) {
+  const bool as_it_is = in == Kind::kContents && (field == 1 || field >= 6);
+  return as_it_is ? 1 : 8;
+}
+
+Status NoMessage() {
+  return Status::InvalidArgument("the message is no inference.ModelInferRequest");
+}
+
+Status Count(std::span<const std::byte> bytes, Kind in, Counts* counts) {
+  Reader reader(bytes);
+  while (!reader.empty()) {
+    const auto field = reader.Next();
+    if (!field) return NoMessage();
+    if (in == Kind::kRequest && field->number == kRaw) continue;
+    counts->memory += field->is_bytes ? kObjectBytes : 16;
+    if (!field->is_bytes) continue;
+    const auto inner = KindOf(in, field->number);
+    if (!inner) {
+      counts->memory += Growth(in, field->number) * static_cast<int64_t>(field->value.size());
+      continue;
+    }
+    if (*inner == Kind::kTensor) ++counts->inputs;
+    if (*inner == Kind::kOutput) ++counts->outputs;
+    if (*inner == Kind::kParameter) ++counts->parameters;
+    PENSTOCK_RETURN_IF_ERROR(Count(field->value, *inner, counts));
+  }
+  return Status::Ok();
+}
+
+Status CheckCount(size_t count, size_t limit, const char* what) {
+  if (count <= limit) return Status::Ok();
+  return Status::InvalidArgument(
+      fmt::format("the request has {} {}; at most {} are allowed", count, what, limit), what);
+}
+
+}  // namespace
+
+Status InferRequest::Read(const grpc::ByteBuffer& buffer, RequestMemory* memory) {
+  if (!buffer.TrySingleSlice(&slice_).ok()) {
+    // It came in pieces; views want it in one.
+    if (memory != nullptr) {
+      PENSTOCK_RETURN_IF_ERROR(memory->Take(static_cast<int64_t>(buffer.Length())));
+    }
+    if (!buffer.DumpToSingleSlice(&slice_).ok()) return NoMessage();
+  }
+  return Parse(std::as_bytes(std::span(slice_.begin(), slice_.size())), memory);
+}
+
+Status InferRequest::Parse(std::span<const std::byte> bytes, RequestMemory* memory) {
+  Counts counts;
+  PENSTOCK_RETURN_IF_ERROR(Count(bytes, Kind::kRequest, &counts));
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(counts.inputs, kTensorsMax, "inputs"));
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(counts.outputs, kTensorsMax, "outputs"));
+  PENSTOCK_RETURN_IF_ERROR(CheckCount(counts.parameters, kParametersMax, "parameters"));
+  if (memory != nullptr) PENSTOCK_RETURN_IF_ERROR(memory->Take(counts.memory));
+  raw_.clear();
+  runs_.clear();
+  Reader reader(bytes);
+  const std::byte* run = reader.at();
+  while (!reader.empty()) {
+    const std::byte* const begin = reader.at();
+    const Field field = *reader.Next();  // as Count has seen it
+    if (field.number != kRaw) continue;
+    if (!field.is_bytes) return NoMessage();
+    if (raw_.size() == kTensorsMax) return CheckCount(kTensorsMax + 1, kTensorsMax, "inputs");
+    raw_.push_back(field.value);
+    if (begin != run) runs_.emplace_back(run, begin);
+    run = reader.at();
+  }
+  if (const std::byte* const end = bytes.data() + bytes.size(); run != end) {
+    runs_.emplace_back(run, end);
+  }
+  head_.Clear();
+  for (const auto part : runs_) {
+    CodedInputStream stream(reinterpret_cast<const uint8_t*>(part.data()),
+                            static_cast<int>(part.size()));
+    if (!head_.MergeFromCodedStream(&stream)) return NoMessage();
+  }
+  return Status::Ok();
+}
+
+void InferRequest::Clear() {
+  size_t bytes = 0;
+  for (const auto part : runs_) bytes += part.size();
+  if (bytes > kKeptBytesMax) inference::ModelInferRequest().Swap(&head_);
+  raw_.clear();
+  runs_.clear();
+  slice_ = grpc::Slice();
+}
+
+}  // namespace penstock

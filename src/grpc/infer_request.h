@@ -1,0 +1,46 @@
+// A ModelInferRequest off the wire. Its bytes are looked through before anything is allocated for
+// them: a message of a few bytes may stand for many times its size in memory. Tensors in
+// raw_input_contents stay where they are.
+#pragma once
+
+#include <grpc/inference.pb.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/byte_budget.h"
+#include "common/status.h"
+
+namespace penstock {
+
+class InferRequest {
+ public:
+  static constexpr size_t kTensorsMax = 1024;     // inputs, and outputs
+  static constexpr size_t kParametersMax = 1024;  // of the message and of its tensors together
+  static constexpr size_t kDimensionsMax = 64;
+
+  // Reads a message of `buffer`, which must stay as it is while this is used. `memory`, which may
+  // be null, is asked for what the message takes once it is read.
+  // kInvalidArgument: it is no such message, or over a limit; errors of `memory`.
+  Status Read(const grpc::ByteBuffer& buffer, RequestMemory* memory);
+  // For a message that is used again: drops views, and memory beyond the usual.
+  void Clear();
+
+  // All but raw_input_contents.
+  const inference::ModelInferRequest& head() const { return head_; }
+  const std::vector<std::span<const std::byte>>& raw() const { return raw_; }
+
+ private:
+  Status Parse(std::span<const std::byte> bytes, RequestMemory* memory);
+
+  inference::ModelInferRequest head_;
+  std::vector<std::span<const std::byte>> raw_;
+  std::vector<std::span<const std::byte>> runs_;  // the rest, as it lies around raw_
+  grpc::Slice slice_;                             // what views point to
+};
+
+}  // namespace penstock

@@ -1,0 +1,19 @@
+// How text-embeddings-inference's gRPC API says a Status. It differs from grpc_status.h in
+//
+//   kPayloadTooLarge                  INVALID_ARGUMENT     "Input validation error: ..."
+//   kInvalidArgument                  INVALID_ARGUMENT     "Input validation error: ..."
+//   kUnprocessable, kUnsupported      FAILED_PRECONDITION  "Backend error: ..."
+//   kResourceExhausted                RESOURCE_EXHAUSTED   "Model is overloaded: ..."
+//
+// where the text before the colon is TEI's, which clients may look for, and the rest Penstock's.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include "common/status.h"
+
+namespace penstock {
+
+grpc::Status TeiStatus(const Status& status);
+
+}  // namespace penstock

@@ -1,0 +1,257 @@
+// The Open Inference Protocol (KServe v2) for tensor models, with Triton's extensions.
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/model_state.h"
+#include "api/shared_memory.h"
+#include "common/json_writer.h"
+#include "routes/fields.h"
+#include "routes/kserve_infer.h"
+#include "routes/kserve_print.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+void AnswerState(const RouteCall& call, const char* name, bool state) {
+  HttpResponse response;
+  if (!state) response.status = 503;
+  JsonWriter(&response.body).BeginObject().Field(name, state).EndObject();
+  call.respond.Send(std::move(response));
+}
+
+void Live(const RouteCall& call) { AnswerState(call, "live", true); }
+void Ready(const RouteCall& call) { AnswerState(call, "ready", call.service->Ready()); }
+
+void Server(const RouteCall& call) {
+  call.Ok(PrintKserveServer(call.service->options().shared_memory_bytes > 0));
+}
+
+// The parts of the path: a model, and a version or "".
+Status CheckVersion(const ModelInfo& model, const std::string& version) {
+  if (version.empty() || version == ServedVersion(model.version)) return Status::Ok();
+  return Status::NotFound(
+      fmt::format("model '{}' has no version '{}' that is served, but '{}'", model.name,
+                  version.substr(0, 40), ServedVersion(model.version)),
+      "model_version");
+}
+
+Expected<ModelInfo> ModelOf(const RouteCall& call) {
+  PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model, call.service->Model(call.PathPart(0)));
+  PENSTOCK_RETURN_IF_ERROR(CheckVersion(model, call.PathPart(1)));
+  return model;
+}
+
+Status CheckTensors(const ModelInfo& model) {
+  if (model.signature != nullptr) return Status::Ok();
+  return {StatusCode::kUnprocessable,
+          fmt::format("model '{}' is no tensor model ({}): it has routes of its own", model.name,
+                      model.task)};
+}
+
+void ModelReady(const RouteCall& call) {
+  const auto model = ModelOf(call);
+  if (!model.ok()) return call.Fail(model.status());
+  AnswerState(call, "ready", IsReadyForRequests(*model));
+}
+
+// Answers with print(model), once the model is loaded: only then its tensors are known.
+template <std::string (*kPrint)(const ModelInfo& model)>
+void OfLoaded(const RouteCall& call) {
+  const auto model = ModelOf(call);
+  if (!model.ok()) return call.Fail(model.status());
+  call.service->LoadModel(
+      model->name, call.request->context,
+      [call_respond = call.respond, request = call.request, error_body = call.route->error_body,
+       version = call.PathPart(1)](const Expected<ModelInfo>& loaded) {
+        Status status = loaded.status();
+        if (status.ok()) status = CheckTensors(*loaded);
+        if (status.ok()) status = CheckVersion(*loaded, version);
+        if (!status.ok()) return call_respond.Send(PrintError(error_body, status, request->id));
+        HttpResponse response;
+        response.body = kPrint(*loaded);
+        call_respond.Send(std::move(response));
+      });
+}
+
+void ModelStatistics(const RouteCall& call) {
+  const auto model = ModelOf(call);
+  if (!model.ok()) return call.Fail(model.status());
+  const auto statistics = call.service->InferStatistics(model->name);
+  if (!statistics.ok()) return call.Fail(statistics.status());
+  const KserveModelStatistics each = {*model, *statistics};
+  call.Ok(PrintKserveStatistics({&each, 1}));
+}
+
+void AllStatistics(const RouteCall& call) {
+  std::vector<KserveModelStatistics> all;
+  for (ModelInfo& model : call.service->Models()) {
+    if (model.signature == nullptr) continue;
+    auto statistics = call.service->InferStatistics(model.name);
+    if (statistics.ok()) all.push_back({std::move(model), *std::move(statistics)});
+  }
+  call.Ok(PrintKserveStatistics(all));
+}
+
+void Infer(const RouteCall& call) { AnswerKserveInfer(call, call.PathPart(0), call.PathPart(1)); }
+
+// The body of a route that wants none.
+Expected<RequestBody> OptionalBody(const RouteCall& call) {
+  return RequestBody::Parse(call.body.empty() ? std::string_view("{}") : call.body);
+}
+
+// {"ready": true}: only models that are loaded.
+void Index(const RouteCall& call) {
+  const auto body = OptionalBody(call);
+  if (!body.ok()) return call.Fail(body.status());
+  const auto ready = body->object().GetBoolOr("ready", false);
+  if (!ready.ok()) return call.Fail(ready.status());
+  call.Ok(PrintKserveIndex(call.service->Models(), *ready));
+}
+
+// Refuses parameters of loading: a model's files and settings are the server's own.
+Status CheckLoadParameters(const RouteCall& call) {
+  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody body, OptionalBody(call));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject parameters,
+                            body.object().GetObjectOrEmpty("parameters"));
+  Status status;
+  parameters.ForEach([&](std::string_view name, simdjson::dom::element value) {
+    const bool unset = value.is_null() || (value.is_bool() && !bool(value));
+    if (!status.ok() || unset) return;
+    status = Status::Unsupported(
+        fmt::format("the parameter '{}' is not supported: models are loaded as the server has them",
+                    name.substr(0, 100)),
+        "parameters");
+  });
+  return status;
+}
+
+void Load(const RouteCall& call) {
+  if (const Status status = CheckLoadParameters(call); !status.ok()) return call.Fail(status);
+  call.service->LoadModel(call.PathPart(0), call.request->context,
+                          Answer<ModelInfo>(call, {}, [](const ModelInfo&) { return "{}"; }));
+}
+
+void Unload(const RouteCall& call) {
+  if (const Status status = CheckLoadParameters(call); !status.ok()) return call.Fail(status);
+  const auto model = call.service->UnloadModel(call.PathPart(0));
+  if (!model.ok()) return call.Fail(model.status());
+  call.Ok("{}");
+}
+
+void AllRegions(const RouteCall& call) {
+  call.Ok(PrintKserveRegions(call.service->shared_memory().Regions()));
+}
+
+void OneRegion(const RouteCall& call) {
+  const auto region = call.service->shared_memory().Find(call.PathPart(0));
+  if (!region.ok()) return call.Fail(region.status());
+  call.Ok(PrintKserveRegions({&*region, 1}));
+}
+
+Expected<SharedMemoryRegion> RegionOf(const RouteCall& call) {
+  constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
+  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody body, RequestBody::Parse(call.body));
+  SharedMemoryRegion region;
+  region.name = call.PathPart(0);
+  PENSTOCK_ASSIGN_OR_RETURN(region.key, body->GetString("key", kNameBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const int64_t offset, body->GetIntOr("offset", 0, 0, kInt64Max));
+  PENSTOCK_ASSIGN_OR_RETURN(const int64_t bytes, body->GetInt("byte_size", 1, kInt64Max));
+  region.offset = static_cast<uint64_t>(offset);
+  region.bytes = static_cast<uint64_t>(bytes);
+  return region;
+}
+
+void RegisterRegion(const RouteCall& call) {
+  const auto region = RegionOf(call);
+  if (!region.ok()) return call.Fail(region.status());
+  const Status status = call.service->shared_memory().Register(*region);
+  if (!status.ok()) return call.Fail(status);
+  call.Ok("{}");
+}
+
+void UnregisterRegion(const RouteCall& call) {
+  call.service->shared_memory().Unregister(call.PathPart(0));
+  call.Ok("{}");
+}
+
+void UnregisterRegions(const RouteCall& call) {
+  call.service->shared_memory().UnregisterAll();
+  call.Ok("{}");
+}
+
+// Clients unregister what may be left of an earlier run: there is never any.
+void NoCudaRegions(const RouteCall& call) { call.Ok("[]"); }
+void NothingToUnregister(const RouteCall& call) { call.Ok("{}"); }
+void RefuseCudaRegion(const RouteCall& call) {
+  call.Fail(Status::Unsupported(
+      "shared memory of a GPU (cudasharedmemory) is not supported; use systemsharedmemory"));
+}
+
+void RefuseTraces(const RouteCall& call) {
+  call.Fail(Status::Unsupported(
+      "settings of traces (trace/setting) are not supported; GET /v1/stats says where time goes"));
+}
+
+void RefuseLogging(const RouteCall& call) {
+  call.Fail(Status::Unsupported(
+      "settings of the log (logging) cannot be asked for or changed here; see --log-level"));
+}
+
+constexpr Route Row(const char* method, const char* path, void (*handle)(const RouteCall& call),
+                    RouteFor who = RouteFor::kUsers) {
+  return {method, path, ErrorBody::kKserve, handle, who};
+}
+
+constexpr Route InferRow(const char* path) {
+  return {"POST", path, ErrorBody::kKserve, Infer, RouteFor::kUsers, false, KserveInferJsonBytes};
+}
+
+constexpr Route kRoutes[] = {
+    Row("GET", "/v2", Server),
+    Row("GET", "/v2/health/live", Live, RouteFor::kEveryone),
+    Row("GET", "/v2/health/ready", Ready, RouteFor::kEveryone),
+    Row("GET", "/v2/models/{model}", OfLoaded<PrintKserveModel>),
+    Row("GET", "/v2/models/{model}/versions/{version}", OfLoaded<PrintKserveModel>),
+    Row("GET", "/v2/models/{model}/ready", ModelReady),
+    Row("GET", "/v2/models/{model}/versions/{version}/ready", ModelReady),
+    Row("GET", "/v2/models/{model}/config", OfLoaded<PrintKserveConfig>),
+    Row("GET", "/v2/models/{model}/versions/{version}/config", OfLoaded<PrintKserveConfig>),
+    Row("GET", "/v2/models/{model}/stats", ModelStatistics),
+    Row("GET", "/v2/models/{model}/versions/{version}/stats", ModelStatistics),
+    Row("GET", "/v2/models/stats", AllStatistics),
+    InferRow("/v2/models/{model}/infer"),
+    InferRow("/v2/models/{model}/versions/{version}/infer"),
+    Row("POST", "/v2/repository/index", Index),
+    Row("POST", "/v2/repository/models/{model}/load", Load, RouteFor::kAdmins),
+    Row("POST", "/v2/repository/models/{model}/unload", Unload, RouteFor::kAdmins),
+    Row("GET", "/v2/systemsharedmemory/status", AllRegions, RouteFor::kAdmins),
+    Row("GET", "/v2/systemsharedmemory/region/{region}/status", OneRegion, RouteFor::kAdmins),
+    Row("POST", "/v2/systemsharedmemory/region/{region}/register", RegisterRegion,
+        RouteFor::kAdmins),
+    Row("POST", "/v2/systemsharedmemory/region/{region}/unregister", UnregisterRegion,
+        RouteFor::kAdmins),
+    Row("POST", "/v2/systemsharedmemory/unregister", UnregisterRegions, RouteFor::kAdmins),
+    Row("GET", "/v2/cudasharedmemory/status", NoCudaRegions, RouteFor::kAdmins),
+    Row("GET", "/v2/cudasharedmemory/region/{region}/status", RefuseCudaRegion, RouteFor::kAdmins),
+    Row("POST", "/v2/cudasharedmemory/region/{region}/register", RefuseCudaRegion,
+        RouteFor::kAdmins),
+    Row("POST", "/v2/cudasharedmemory/region/{region}/unregister", NothingToUnregister,
+        RouteFor::kAdmins),
+    Row("POST", "/v2/cudasharedmemory/unregister", NothingToUnregister, RouteFor::kAdmins),
+    Row("GET", "/v2/trace/setting", RefuseTraces),
+    Row("POST", "/v2/trace/setting", RefuseTraces, RouteFor::kAdmins),
+    Row("GET", "/v2/models/{model}/trace/setting", RefuseTraces),
+    Row("POST", "/v2/models/{model}/trace/setting", RefuseTraces, RouteFor::kAdmins),
+    Row("GET", "/v2/logging", RefuseLogging),
+    Row("POST", "/v2/logging", RefuseLogging, RouteFor::kAdmins),
+};
+
+}  // namespace
+
+std::span<const Route> KserveRoutes() { return kRoutes; }
+
+}  // namespace penstock

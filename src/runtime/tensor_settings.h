@@ -1,0 +1,24 @@
+// A model of a repository with settings in Triton's form: DIR/name/config.pbtxt
+// (kserve/model_config.h) beside the versions of a tensor model.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/registry.h"
+#include "kserve/model_config.h"
+#include "runtime/repository_scan.h"
+
+namespace penstock {
+
+// What config.pbtxt says, if the model has one. Versions that it leaves out are taken off `model`;
+// those that it does not fit, all where it cannot be read, get an error.
+std::optional<TensorModelConfig> ReadTensorSettings(RepositoryModel* model);
+
+// The file or folder of a version that is loaded.
+std::string TensorModelReference(const TensorModelConfig& config, const std::string& version_path);
+
+// Of what the file says, to a spec whose settings are those of all models.
+void ApplyTensorSettings(const TensorModelConfig& config, TensorEngineOptions* options);
+
+}  // namespace penstock
