@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 
+import grpc
 import pytest
 
 from conftest import EMBED, GOLDEN, ROOT, clean_environment, model_args
@@ -119,8 +120,11 @@ def series_of(text):
 
 def test_alerts_and_dashboard_name_series_that_there_are(start):
     server = start(*model_args(("embed", EMBED)), "--model", f"text={GOLDEN.parent / 'decoders' / 'llama'}",
-                   "--result-cache-bytes", "1MiB")
+                   "--model", "echo=builtin:identity?shape=1", "--result-cache-bytes", "1MiB", "--grpc-port", "0")
     server.post("/embed", {"inputs": "a"})
+    port = re.search(r"listening on grpc://[^:]+:(\d+)", "".join(server.log)).group(1)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:  # an empty message asks for the whole server
+        assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10)
     server.post("/v1/completions", {"model": "text", "prompt": "a", "max_tokens": 4})
     names = {name.split("{")[0] for name in server.metrics()}
     used = series_of(re.sub(r"#.*", "", (DEPLOY / "alerts.yml").read_text()))
