@@ -81,6 +81,7 @@ check-deb: deb  ## the package installed, run, upgraded and purged in a new Debi
 
 test: deps  ## install, build everything, run the unit tests and the end-to-end tests
 	@tools/install_deps.sh test package
+	@tools/install_deps.sh ui || echo 'no Chromium: the tests of the web page will be skipped' >&2
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS)
 	@tools/run_tests.sh $(BUILD)
