@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/file_lock.h"
 #include "common/log.h"
 #include "common/regular_file.h"
 #include "hub/digest.h"
-#include "hub/file_lock.h"
 #include "hub/partial_file.h"
 #include "hub/range_fetch.h"
 

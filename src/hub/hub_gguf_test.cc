@@ -5,9 +5,9 @@
 
 #include <thread>
 
+#include "common/file_lock.h"
 #include "hub/cache.h"
 #include "hub/environment.h"
-#include "hub/file_lock.h"
 #include "hub/hub_test_util.h"
 #include "hub/inventory.h"
 #include "hub/partial_file.h"

@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
+#include "common/file_lock.h"
 #include "hub/file_choice.h"
-#include "hub/file_lock.h"
 
 namespace penstock {
 namespace {

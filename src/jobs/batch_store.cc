@@ -160,6 +160,8 @@ Status BatchStore::Load() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
     const fs::path& path = entry.path();
+    // What a crash has left.
+    if (path.extension() == ".part") ::unlink(path.c_str());
     if (path.extension() != ".json" || !IsStoredId(path.stem().string(), kPrefix)) continue;
     auto batch = Parse(path.string());
     if (!batch.ok() || batch->id != path.stem().string()) {
@@ -180,21 +182,34 @@ Status BatchStore::Save(const Batch& batch) const {
   return WriteFileAtomically(PathOf(batch.id), text);
 }
 
+std::string BatchStore::OldestOver(const std::string* owner) const {
+  const Batch* oldest = nullptr;
+  for (const auto& [id, batch] : batches_) {
+    if (!IsOver(batch.status) || (owner != nullptr && batch.owner != *owner)) continue;
+    if (oldest == nullptr || batch.created < oldest->created) oldest = &batch;
+  }
+  return oldest == nullptr ? "" : oldest->id;
+}
+
 Expected<Batch> BatchStore::Add(Batch batch) {
   batch.id = NewStoredId(kPrefix);
   batch.created = UnixSeconds();
   const std::lock_guard lock(mutex_);
+  const auto waiting = std::count_if(batches_.begin(), batches_.end(), [&](const auto& entry) {
+    return entry.second.owner == batch.owner && !IsOver(entry.second.status);
+  });
+  if (static_cast<size_t>(waiting) >= kWaitingMax) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{} batches wait or run, the limit", waiting));
+  }
   if (batches_.size() >= kBatchesMax) {
-    auto oldest = batches_.end();
-    for (auto it = batches_.begin(); it != batches_.end(); ++it) {
-      if (!IsOver(it->second.status)) continue;
-      if (oldest == batches_.end() || it->second.created < oldest->second.created) oldest = it;
-    }
-    if (oldest == batches_.end()) {
+    std::string oldest = OldestOver(&batch.owner);
+    if (oldest.empty()) oldest = OldestOver(nullptr);
+    if (oldest.empty()) {
       return Status(StatusCode::kResourceExhausted,
                     fmt::format("{} batches wait, the limit", batches_.size()));
     }
-    ::unlink(PathOf(oldest->first).c_str());
+    ::unlink(PathOf(oldest).c_str());
     batches_.erase(oldest);
   }
   PENSTOCK_RETURN_IF_ERROR(Save(batch));

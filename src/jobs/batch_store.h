@@ -52,12 +52,13 @@ void WriteBatch(const Batch& batch, JsonWriter* json);
 class BatchStore {
  public:
   static constexpr size_t kBatchesMax = 1000;
+  static constexpr size_t kWaitingMax = 100;  // that are not over, of an owner
 
   // kUnavailable: the folder cannot be read or written.
   static Expected<std::unique_ptr<BatchStore>> Open(const std::string& folder);
 
-  // Sets id and created. Where there are too many, the oldest that is over is forgotten;
-  // kResourceExhausted: none is over.
+  // Sets id and created. Where there are too many, the oldest that is over is forgotten, of the
+  // same owner if it has one. kResourceExhausted: none is over, or too many of this owner wait.
   Expected<Batch> Add(Batch batch);
   // kNotFound: it is not there, or is another's.
   Expected<Batch> Get(const std::string& id, const std::string& owner) const;
@@ -74,6 +75,8 @@ class BatchStore {
   Status Load();
   Status Save(const Batch& batch) const;
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".json"; }
+  // Under mutex_. The oldest batch of `owner` (null: of anyone) that is over; "": there is none.
+  std::string OldestOver(const std::string* owner) const;
 
   const std::string folder_;
   mutable std::mutex mutex_;

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <set>
+#include <tuple>
 
 #include "common/json.h"
 #include "common/json_writer.h"
@@ -66,6 +68,27 @@ Expected<StoredFile> ReadMetadata(const std::string& path) {
   return file;
 }
 
+// Writes `text` behind the first `before` bytes of a file; after an error it has no more than
+// these.
+Status AppendAt(const std::string& path, uint64_t before, std::string_view text) {
+  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenToWrite(path, O_APPEND));
+  Status written = WriteAll(file.get(), text, path);
+  if (!written.ok() && ::ftruncate(file.get(), static_cast<off_t>(before)) != 0) {
+    LogWarn("{} ends with a part of a line: {}", path, std::strerror(errno));
+  }
+  return written;
+}
+
+// What a crash has left while a file was added or removed: a part of a file, or its metadata alone.
+bool IsLeftOver(const std::string& name, const std::set<std::string>& names) {
+  if (!name.starts_with(kPrefix)) return false;
+  if (name.ends_with(".part")) return true;
+  constexpr std::string_view kMetadata = ".json";
+  if (!name.ends_with(kMetadata)) return false;
+  const std::string id = name.substr(0, name.size() - kMetadata.size());
+  return IsStoredId(id, kPrefix) && !names.contains(id);
+}
+
 Status NotThere(const std::string& id) {
   return Status::NotFound(fmt::format("there is no file '{:.100}'", id), "file_id");
 }
@@ -88,14 +111,16 @@ Expected<std::unique_ptr<FileStore>> FileStore::Open(const std::string& folder,
 
 Status FileStore::Load() {
   std::error_code error;
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
-    names.push_back(entry.path().filename().string());
+    names.insert(entry.path().filename().string());
   }
   if (error) return {StatusCode::kUnavailable, folder_ + ": " + error.message()};
   for (const std::string& name : names) {
-    // What a crash has left.
-    if (name.starts_with(kPrefix) && name.ends_with(".part")) ::unlink(PathOf(name).c_str());
+    if (IsLeftOver(name, names)) {
+      ::unlink(PathOf(name).c_str());
+      continue;
+    }
     if (!IsStoredId(name, kPrefix)) continue;
     auto file = ReadMetadata(PathOf(name) + ".json");
     const uint64_t bytes = fs::file_size(PathOf(name), error);
@@ -112,7 +137,7 @@ Status FileStore::Load() {
   return Status::Ok();
 }
 
-Status FileStore::CheckRoom(uint64_t bytes) const {
+Status FileStore::TakeRoom(uint64_t bytes) {
   if (bytes > bytes_max_ || bytes_ > bytes_max_ - bytes) {
     return {StatusCode::kPayloadTooLarge,
             fmt::format("the files here have {} bytes, and these would be {} more; the limit is {} "
@@ -120,11 +145,13 @@ Status FileStore::CheckRoom(uint64_t bytes) const {
                         bytes_, bytes, bytes_max_),
             "file"};
   }
-  if (files_.size() >= kFilesMax) {
-    return {StatusCode::kPayloadTooLarge,
-            fmt::format("there are {} files, the limit. Delete some", files_.size()), "file"};
-  }
+  bytes_ += bytes;
   return Status::Ok();
+}
+
+void FileStore::GiveRoom(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  bytes_ -= bytes;
 }
 
 Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
@@ -133,19 +160,26 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
   file.filename.resize(std::min(file.filename.size(), kFilenameBytesMax));
   file.bytes = content.size();
   {
-    // Its bytes count from here on, so that two uploads do not share the last room.
+    // It counts from here on, so that two uploads do not share the last room.
     const std::lock_guard lock(mutex_);
-    PENSTOCK_RETURN_IF_ERROR(CheckRoom(content.size()));
-    bytes_ += content.size();
+    if (files_.size() + adding_ >= kFilesMax) {
+      return Status(StatusCode::kPayloadTooLarge,
+                    fmt::format("there are {} files, the limit. Delete some", kFilesMax), "file");
+    }
+    PENSTOCK_RETURN_IF_ERROR(TakeRoom(content.size()));
+    ++adding_;
   }
   const std::string path = PathOf(file.id);
   Status written = WriteFileAtomically(path + ".json", Print(file));
   if (written.ok()) written = WriteFileAtomically(path, content);
-  const std::lock_guard lock(mutex_);
   if (!written.ok()) {
-    bytes_ -= content.size();
     ::unlink(path.c_str());
     ::unlink((path + ".json").c_str());
+  }
+  const std::lock_guard lock(mutex_);
+  --adding_;
+  if (!written.ok()) {
+    bytes_ -= content.size();
     return written;
   }
   files_.emplace(file.id, file);
@@ -153,25 +187,41 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
 }
 
 Status FileStore::Append(const std::string& id, std::string_view text) {
+  uint64_t before = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(id);
+    if (found == files_.end()) return NotThere(id);
+    before = found->second.bytes;
+    PENSTOCK_RETURN_IF_ERROR(TakeRoom(text.size()));
+  }
+  if (Status written = AppendAt(PathOf(id), before, text); !written.ok()) {
+    GiveRoom(text.size());
+    return written;
+  }
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(id);
-  if (found == files_.end()) return NotThere(id);
-  PENSTOCK_RETURN_IF_ERROR(CheckRoom(text.size()));
-  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenToWrite(PathOf(id), O_APPEND));
-  PENSTOCK_RETURN_IF_ERROR(WriteAll(file.get(), text, PathOf(id)));
+  if (found == files_.end()) {  // removed meanwhile
+    bytes_ -= text.size();
+    return NotThere(id);
+  }
   found->second.bytes += text.size();
-  bytes_ += text.size();
   return Status::Ok();
 }
 
 Status FileStore::Truncate(const std::string& id, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  const auto found = files_.find(id);
-  if (found == files_.end()) return NotThere(id);
-  if (bytes >= found->second.bytes) return Status::Ok();
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(id);
+    if (found == files_.end()) return NotThere(id);
+    if (bytes >= found->second.bytes) return Status::Ok();
+  }
   if (::truncate(PathOf(id).c_str(), static_cast<off_t>(bytes)) != 0) {
     return DiskError(PathOf(id), "cannot cut");
   }
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(id);
+  if (found == files_.end()) return NotThere(id);
   bytes_ -= found->second.bytes - bytes;
   found->second.bytes = bytes;
   return Status::Ok();
@@ -200,15 +250,22 @@ std::vector<StoredFile> FileStore::List(const std::string& owner,
 }
 
 Status FileStore::Remove(const std::string& id, const std::string& owner) {
-  const std::lock_guard lock(mutex_);
-  const auto found = files_.find(id);
-  if (found == files_.end() || found->second.owner != owner) return NotThere(id);
+  StoredFile file;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(id);
+    if (found == files_.end() || found->second.owner != owner) return NotThere(id);
+    file = found->second;
+    files_.erase(found);
+  }
   if (::unlink(PathOf(id).c_str()) != 0 && errno != ENOENT) {
-    return DiskError(PathOf(id), "cannot delete");
+    Status failed = DiskError(PathOf(id), "cannot delete");
+    const std::lock_guard lock(mutex_);
+    files_.emplace(id, std::move(file));
+    return failed;
   }
   ::unlink((PathOf(id) + ".json").c_str());
-  bytes_ -= found->second.bytes;
-  files_.erase(found);
+  GiveRoom(file.bytes);
   return Status::Ok();
 }
 

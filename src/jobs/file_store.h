@@ -4,7 +4,8 @@
 //   DIR/files/<id>.json   what is known of it, written before the content may be found
 //
 // A file belongs to its owner (a hash of an API key; "" where no key is asked for): to others it is
-// not there. Any thread; calls block on the disk.
+// not there. Any thread. Add, Append, Truncate, Remove and Read block on the disk; no lock is held
+// meanwhile, so that Get and List do not.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ class FileStore {
   // Sets id and created_unix_s. kPayloadTooLarge: the folder would hold more than its bytes or
   // files; kUnavailable: the disk.
   Expected<StoredFile> Add(StoredFile file, std::string_view content);
-  // Adds to the end of a file, and has it on the disk. Errors: those of Add.
+  // Adds to the end of a file, and has it on the disk; on an error nothing is added. Errors: those
+  // of Add, and kNotFound. One thread at a time appends to a file or cuts it.
   Status Append(const std::string& id, std::string_view text);
   // Cuts a file to its first bytes.
   Status Truncate(const std::string& id, uint64_t bytes);
@@ -59,14 +61,16 @@ class FileStore {
   FileStore(std::string folder, uint64_t bytes_max)
       : folder_(std::move(folder)), bytes_max_(bytes_max) {}
   Status Load();
-  Status CheckRoom(uint64_t bytes) const;  // under mutex_
+  Status TakeRoom(uint64_t bytes);  // under mutex_
+  void GiveRoom(uint64_t bytes);
 
   const std::string folder_;
   const uint64_t bytes_max_;
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::map<std::string, StoredFile> files_;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0;  // of the files, and of what is being written
+  size_t adding_ = 0;   // files
 };
 
 // "batch_" or "file-" and 32 hexadecimal digits, drawn at random.

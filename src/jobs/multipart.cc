@@ -87,10 +87,12 @@ Expected<std::vector<FormPart>> ParseForm(std::string_view content_type, std::st
   }
   const std::string first = "--" + *boundary;
   const std::string next = "\r\n" + first;
-  // What is before the first boundary is passed over.
-  size_t at = body.starts_with(first) ? 0 : body.find(next);
-  if (at == std::string_view::npos) return Bad("does not begin with its boundary");
-  at += at == 0 ? first.size() : next.size();
+  size_t at = first.size();
+  if (!body.starts_with(first)) {  // what is before the first boundary is passed over
+    const size_t begin = body.find(next);
+    if (begin == std::string_view::npos) return Bad("does not begin with its boundary");
+    at = begin + next.size();
+  }
   std::vector<FormPart> parts;
   while (!body.substr(at).starts_with("--")) {
     if (!body.substr(at).starts_with("\r\n")) return Bad("has a boundary without a line break");

@@ -23,6 +23,8 @@ TEST(ParseForm, ReadsNamesFilesAndBytes) {
   EXPECT_EQ((*parts)[1].content, content);
   EXPECT_TRUE(ParseForm(kType, "--xyz--")->empty());
   EXPECT_TRUE(ParseForm(kType, "before\r\n--xyz--")->empty());
+  const auto behind_a_line = ParseForm(kType, "\r\n--xyz--");
+  EXPECT_TRUE(behind_a_line.ok()) << behind_a_line.status().ToString();
 }
 
 TEST(ParseForm, RefusesWhatIsNoForm) {

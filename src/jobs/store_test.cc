@@ -1,7 +1,10 @@
 // FileStore and BatchStore: what they keep, over a restart too, and what they refuse.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -82,6 +85,85 @@ TEST_F(StoreTest, TheFolderHasABound) {
   ASSERT_TRUE(files->Remove(id, "").ok());
   EXPECT_TRUE(files->Add({}, "1234567890").ok());
   EXPECT_EQ(Files(5)->Add({}, "1").code(), StatusCode::kPayloadTooLarge);
+}
+
+TEST_F(StoreTest, WhatACrashHasLeftIsDeleted) {
+  (void)Files();
+  (void)Batches();
+  const std::string file = folder_ + "/files/file-" + std::string(32, 'a');
+  const std::string batch = folder_ + "/batches/batch_" + std::string(32, 'b') + ".json.part";
+  const std::string other = folder_ + "/files/notes.json";
+  for (const std::string& path : {file + ".json", file + ".part", batch, other}) {
+    std::ofstream(path) << "{}";
+  }
+  (void)Files();
+  (void)Batches();
+  EXPECT_FALSE(fs::exists(file + ".json"));
+  EXPECT_FALSE(fs::exists(file + ".part"));
+  EXPECT_FALSE(fs::exists(batch));
+  EXPECT_TRUE(fs::exists(other));
+}
+
+TEST_F(StoreTest, WhereThereAreAllFilesThatMayBeTheyStillGrow) {
+  (void)Files();
+  std::string id;
+  for (size_t i = 0; i < FileStore::kFilesMax; ++i) {
+    id = fmt::format("file-{:032x}", i);
+    std::ofstream(folder_ + "/files/" + id).flush();
+    std::ofstream(folder_ + "/files/" + id + ".json")
+        << R"({"filename":"a","purpose":"batch","owner":"","created":1})";
+  }
+  const auto files = Files();
+  EXPECT_EQ(files->Add({}, "").code(), StatusCode::kPayloadTooLarge);
+  const Status appended = files->Append(id, "abc");
+  EXPECT_TRUE(appended.ok()) << appended.ToString();
+}
+
+TEST_F(StoreTest, OfALineThatCannotBeWrittenNothingIsLeft) {
+  const auto files = Files(10);
+  const std::string id = files->Add({}, "12345")->id;
+  struct rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old = ::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit eight = {8, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &eight), 0);
+  const Status appended = files->Append(id, "67890");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, old);
+  EXPECT_EQ(appended.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(fs::file_size(folder_ + "/files/" + id), 5u);
+  EXPECT_TRUE(files->Append(id, "abcde").ok());  // and its room is free
+  EXPECT_EQ(*files->Read(id, "", 10), "12345abcde");
+}
+
+TEST_F(StoreTest, AnOwnerHasABoundAndForgetsItsOwnBatchesFirst) {
+  const auto batches = Batches();
+  const auto add = [&](const char* owner) {
+    Batch batch;
+    batch.owner = owner;
+    return batches->Add(batch);
+  };
+  for (size_t i = 0; i < BatchStore::kWaitingMax; ++i) ASSERT_TRUE(add("me").ok());
+  EXPECT_EQ(add("me").code(), StatusCode::kResourceExhausted);
+  const auto end = [&](const char* owner) {
+    for (const Batch& batch : batches->List(owner)) {
+      (void)batches->Update(batch.id, false, [](Batch* each) {
+        if (!IsOver(each->status)) each->status = BatchStatus::kCompleted;
+      });
+    }
+  };
+  end("me");
+  size_t others = 0;
+  for (; batches->List("me").size() + others < BatchStore::kBatchesMax; ++others) {
+    if (others % BatchStore::kWaitingMax == 0) end("you");
+    ASSERT_TRUE(add("you").ok());
+  }
+  end("you");
+  ASSERT_TRUE(add("you").ok());
+  EXPECT_EQ(batches->List("me").size(), BatchStore::kWaitingMax);
+  EXPECT_EQ(batches->List("you").size(), others);
+  ASSERT_TRUE(add("they").ok());
+  EXPECT_EQ(batches->List("me").size() + batches->List("you").size(), BatchStore::kBatchesMax - 1);
 }
 
 TEST_F(StoreTest, BatchesAreThereAfterARestart) {

@@ -27,6 +27,10 @@ void BeginLine(const BatchLine& line, JsonWriter* json) {
 }  // namespace
 
 Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& endpoint) {
+  if (text.size() > kBatchLineBytesMax) {
+    return Status::InvalidArgument("the line has " + std::to_string(text.size()) +
+                                   " bytes; the limit is " + std::to_string(kBatchLineBytesMax));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(text));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
   BatchLine line;
@@ -55,6 +59,7 @@ std::vector<BatchError> CheckBatchFile(const std::string& path, const std::strin
   std::string text;
   int64_t number = 0;
   *lines = 0;
+  if (!file) return {{"missing_file", "the input file is gone", "input_file_id", 0}};
   while (errors.size() < kBatchErrorsMax && std::getline(file, text)) {
     ++number;
     if (IsBlank(text)) continue;

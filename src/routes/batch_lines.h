@@ -18,12 +18,15 @@ struct BatchLine {
   std::string body;  // of the request
 };
 
+// Of one line: its JSON takes sixteen times that while it is parsed.
+inline constexpr size_t kBatchLineBytesMax = 4 << 20;
+
 // {"custom_id", "method": "POST", "url", "body"}: url is the batch's endpoint, and the body does
 // not ask for a stream. kInvalidArgument; field() is the field, and the message names the fault.
 Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& endpoint);
 
 // Everything that is wrong with the file at `path`, at most kBatchErrorsMax; *lines is how many
-// requests it has. Blank lines are passed over.
+// requests it has. Blank lines are passed over. A file that cannot be read is an error too.
 inline constexpr size_t kBatchErrorsMax = 100;
 std::vector<BatchError> CheckBatchFile(const std::string& path, const std::string& endpoint,
                                        int64_t* lines);

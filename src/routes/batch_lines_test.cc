@@ -53,6 +53,12 @@ TEST(ParseBatchLine, NamesWhatIsWrong) {
   EXPECT_EQ(field(Line("a", "{}", "/v1/completions")), "url");
   EXPECT_EQ(field(Line("a", "5")), "body");
   EXPECT_EQ(field(Line("a", R"({"stream":true})")), "body.stream");
+  const auto body = [](size_t bytes) {
+    return R"({"input":")" + std::string(bytes, 'x') + R"("})";
+  };
+  EXPECT_TRUE(ParseBatchLine(Line("a", body(kBatchLineBytesMax - 200)), kRoute).ok());
+  const auto long_line = ParseBatchLine(Line("a", body(kBatchLineBytesMax)), kRoute);
+  EXPECT_NE(long_line.status().message().find("the limit is 4194304"), std::string::npos);
 }
 
 TEST_F(BatchFileTest, EveryFaultIsListed) {
@@ -68,6 +74,7 @@ TEST_F(BatchFileTest, EveryFaultIsListed) {
   EXPECT_EQ(errors[2].param, "body");
   EXPECT_TRUE(CheckBatchFile(Written(Line("a") + "\n" + Line("b")), kRoute, &lines).empty());
   EXPECT_EQ(CheckBatchFile(Written("\n"), kRoute, &lines).at(0).code, "empty_file");
+  EXPECT_EQ(CheckBatchFile(path_ + "-gone", kRoute, &lines).at(0).code, "missing_file");
   std::string broken;
   for (size_t i = 0; i < 2 * kBatchErrorsMax; ++i) broken += "x\n";
   EXPECT_EQ(CheckBatchFile(Written(broken), kRoute, &lines).size(), kBatchErrorsMax);

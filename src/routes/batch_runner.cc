@@ -6,10 +6,12 @@
 #include <chrono>
 #include <deque>
 #include <fstream>
+#include <list>
 #include <map>
 #include <utility>
 
 #include "api/service.h"
+#include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "http/message.h"
@@ -35,12 +37,18 @@ struct LineAnswer {
   Exchange::Print print;
 };
 
-// Where answers go; outlives the runner where a request does.
+// Where answers go; outlives the runner where a request does. Lists, so that an answer that has
+// come finds its place without memory.
 struct LineAnswers {
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<LineAnswer> ready;  // guarded by mutex
+  std::list<LineAnswer> ready;  // guarded by mutex
 };
+
+// Memory of a request for each byte of its line, as for a body that a connection reads, and for as
+// long as it is parsed, as the router has it.
+constexpr int64_t kMemoryPerLineByte = 4;
+constexpr int64_t kParseMemoryPerByte = 16;
 
 }  // namespace
 
@@ -169,14 +177,18 @@ class BatchRunner::Run {
     answer.request_id = request->id;
     ++answer.tries;
     ++under_way_;
-    const auto line = std::make_shared<LineAnswer>(std::move(answer));
+    const auto line = std::make_shared<std::list<LineAnswer>>();
+    line->push_back(std::move(answer));
     const auto done = [answers = answers_, line](Exchange::Print print) {
-      line->print = std::move(print);
+      line->front().print = std::move(print);
       const std::lock_guard lock(answers->mutex);
-      answers->ready.push_back(std::move(*line));
+      answers->ready.splice(answers->ready.end(), *line);
       answers->changed.notify_one();
     };
-    const Status taken = request->context.memory->Take(static_cast<int64_t>(body.size()));
+    const auto bytes = static_cast<int64_t>(body.size());
+    ScopedMemory parsing(request->context.memory.get());
+    Status taken = request->context.memory->Take(bytes * kMemoryPerLineByte);
+    if (taken.ok()) taken = parsing.Take(bytes * kParseMemoryPerByte);
     if (!taken.ok()) {
       return done([taken, error_body = route_->error_body, id = request->id] {
         return PrintError(error_body, taken, id);
@@ -188,7 +200,7 @@ class BatchRunner::Run {
 
   // Waits for answers, or for the time to look again.
   Status TakeAnswers() {
-    std::vector<LineAnswer> ready;
+    std::list<LineAnswer> ready;
     {
       std::unique_lock lock(answers_->mutex);
       auto until = Clock::now() + kLookEvery;
@@ -274,12 +286,18 @@ class BatchRunner::Run {
   bool lost_ = false;                                       // a line was cancelled
 };
 
-BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options)
-    : service_(service), metrics_(metrics), options_(options) {}
+BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options,
+                         FileLock lock)
+    : service_(service), metrics_(metrics), options_(options), lock_(std::move(lock)) {}
 
 Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metrics* metrics,
                                                           const ServerOptions& options) {
-  std::unique_ptr<BatchRunner> runner(new BatchRunner(service, metrics, options));
+  PENSTOCK_ASSIGN_OR_RETURN(auto lock, FileLock::Try(options.batch_folder + "/lock"));
+  if (!lock) {
+    return Status(StatusCode::kUnavailable,
+                  "another server has the folder " + options.batch_folder + " (--batch-folder)");
+  }
+  std::unique_ptr<BatchRunner> runner(new BatchRunner(service, metrics, options, *std::move(lock)));
   PENSTOCK_ASSIGN_OR_RETURN(runner->files_,
                             FileStore::Open(options.batch_folder, options.batch_folder_bytes));
   PENSTOCK_ASSIGN_OR_RETURN(runner->batches_, BatchStore::Open(options.batch_folder));
@@ -393,6 +411,8 @@ Status BatchRunner::RunOne(Batch batch) {
     PENSTOCK_ASSIGN_OR_RETURN(batch, Begin(batch));
     if (IsOver(batch.status)) return Status::Ok();
   }
+  // Cancelled while its input was being checked, and the server ended before there were files.
+  if (batch.output_file_id.empty()) return Finish(batch, BatchStatus::kCancelled);
   std::shared_ptr<CancelToken> cancel;
   {
     const std::lock_guard lock(mutex_);
@@ -404,36 +424,44 @@ Status BatchRunner::RunOne(Batch batch) {
 }
 
 void BatchRunner::Loop() {
-  for (;;) {
-    Batch next;
-    {
-      std::unique_lock lock(mutex_);
-      running_.clear();
-      changed_.wait(lock, [&] {
-        if (!stopping_) next = batches_->NextToRun();
-        return stopping_ || !next.id.empty();
-      });
-      if (stopping_) return;
-      running_ = next.id;
-      cancel_ = std::make_shared<CancelToken>();
-      if (next.status == BatchStatus::kCancelling) cancel_->Cancel();
-    }
-    Status status;
-    try {
-      status = RunOne(next);
-    } catch (...) {
-      status = ExceptionStatus();
-    }
-    if (status.ok()) continue;
-    LogError("batch {} failed: {}", next.id, status.message());
-    // On the disk too, if it can be: else it is run again after a restart.
-    const auto failed = batches_->Update(next.id, true, [&](Batch* batch) {
-      batch->status = BatchStatus::kFailed;
-      batch->failed = UnixSeconds();
-      batch->errors = {{"server_error", status.message(), "", 0}};
-    });
-    if (!failed.ok()) LogError("batch {}: {}", next.id, failed.status().message());
+  while (!IsStopping()) {
+    if (RunGuarded("batches", [this] { RunNext(); })) continue;
+    // Without memory even for the failure: the batch is run again.
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kBackOffMax, [this] { return stopping_; });
   }
+}
+
+// Waits for a batch and runs it.
+void BatchRunner::RunNext() {
+  Batch next;
+  {
+    std::unique_lock lock(mutex_);
+    running_.clear();
+    changed_.wait(lock, [&] {
+      if (!stopping_) next = batches_->NextToRun();
+      return stopping_ || !next.id.empty();
+    });
+    if (stopping_) return;
+    running_ = next.id;
+    cancel_ = std::make_shared<CancelToken>();
+    if (next.status == BatchStatus::kCancelling) cancel_->Cancel();
+  }
+  Status status;
+  try {
+    status = RunOne(next);
+  } catch (...) {
+    status = ExceptionStatus();
+  }
+  if (status.ok()) return;
+  LogError("batch {} failed: {}", next.id, status.message());
+  // On the disk too, if it can be: else it is run again after a restart.
+  const auto failed = batches_->Update(next.id, true, [&](Batch* batch) {
+    batch->status = BatchStatus::kFailed;
+    batch->failed = UnixSeconds();
+    batch->errors = {{"server_error", status.message(), "", 0}};
+  });
+  if (!failed.ok()) LogError("batch {}: {}", next.id, failed.status().message());
 }
 
 }  // namespace penstock

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "common/file_lock.h"
 #include "common/status.h"
 #include "http/server_options.h"
 #include "jobs/batch_store.h"
@@ -35,7 +36,7 @@ class BatchRunner {
   static constexpr int64_t kWindowS = 24 * 3600;  // then what is left is not run
 
   // Opens options.batch_folder and begins with what is there. Service and metrics must outlive it.
-  // kUnavailable: the folder cannot be used.
+  // kUnavailable: the folder cannot be used, or another server has it.
   static Expected<std::unique_ptr<BatchRunner>> Start(Service* service, Metrics* metrics,
                                                       const ServerOptions& options);
   // As Stop.
@@ -58,8 +59,9 @@ class BatchRunner {
 
  private:
   class Run;
-  BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options);
+  BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options, FileLock lock);
   void Loop();
+  void RunNext();
   Status RunOne(Batch batch);
   Expected<Batch> Begin(const Batch& batch);
   Status Finish(const Batch& batch, BatchStatus outcome);
@@ -68,6 +70,7 @@ class BatchRunner {
   Service* const service_;
   Metrics* const metrics_;
   const ServerOptions options_;
+  const FileLock lock_;  // of the folder
   std::unique_ptr<FileStore> files_;
   std::unique_ptr<BatchStore> batches_;
 

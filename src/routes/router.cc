@@ -130,10 +130,7 @@ std::optional<HttpResponse> Router::Check(HttpRequest* request) {
 std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
   AddCors(request);
   if (auto refusal = Check(request)) return refusal;
-  const Route& route = routes_[static_cast<size_t>(request->route)];
-  if (std::string_view(route.method) != "GET") {
-    request->context.memory = service_->NewRequestMemory(request->context.priority);
-  }
+  request->context.memory = service_->NewRequestMemory(request->context.priority);
   return std::nullopt;
 }
 

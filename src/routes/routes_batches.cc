@@ -1,6 +1,6 @@
 // OpenAI's files and batches. Where the server has no folder for them, each answers 404.
 //
-// What touches the disk runs on a worker.
+// What touches the disk, or waits for who does, runs on a worker.
 #include <algorithm>
 
 #include "common/json_writer.h"
@@ -23,25 +23,23 @@ std::string OwnerOf(const HttpRequest& request) {
   return request.key_number == 0 ? "" : Sha256Hex("owner:" + std::string(ApiKeys::KeyOf(request)));
 }
 
-BatchRunner* RunnerOf(const RouteCall& call) {
-  if (call.batches == nullptr) {
-    call.Fail(
-        Status::NotFound("this server has no files and batches; it does with --batch-folder DIR"));
-  }
-  return call.batches;
-}
-
-// Runs `work`, which gives the body of the answer, on a worker. `bytes`: that it reads or writes.
+// Runs `work`, which gets the BatchRunner and gives the body of the answer, on a worker. `bytes`:
+// that it reads or writes.
 template <typename Work>
 void OnWorker(const RouteCall& call, size_t bytes, Work work,
               const char* content_type = "application/json") {
+  BatchRunner* const runner = call.batches;
+  if (runner == nullptr) {
+    return call.Fail(
+        Status::NotFound("this server has no files and batches; it does with --batch-folder DIR"));
+  }
   const Status taken = call.service->RunOnWorker(
       call.request->context.priority, std::max(bytes, Service::kLongWorkBytes),
-      [respond = call.respond, request = call.request, error_body = call.route->error_body,
+      [runner, respond = call.respond, request = call.request, error_body = call.route->error_body,
        content_type, work = std::move(work)] {
         HttpResponse response;
         try {
-          Expected<std::string> body = work();
+          Expected<std::string> body = work(runner);
           if (body.ok()) {
             response.content_type = content_type;
             response.body = *std::move(body);
@@ -105,83 +103,82 @@ std::string PrintPage(const std::vector<Item>& items, const std::string& after, 
 
 // --- Files --------------------------------------------------------------------------------------
 
+// No byte of a form is parsed as JSON.
+size_t NoJson(const HttpRequest& request, size_t body_bytes) {
+  (void)request;
+  (void)body_bytes;
+  return 0;
+}
+
 // A form with "purpose" and "file".
-void Upload(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  auto parts = ParseForm(call.request->Header("content-type"), call.body);
-  if (!parts.ok()) return call.Fail(parts.status());
+Expected<std::string> AddFile(FileStore* files, const HttpRequest& request,
+                              const std::string& body) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<FormPart> parts,
+                            ParseForm(request.Header("content-type"), body));
   StoredFile file;
-  file.owner = OwnerOf(*call.request);
-  const std::string_view* content = nullptr;
-  for (FormPart& part : *parts) {
+  file.owner = OwnerOf(request);
+  const FormPart* content = nullptr;
+  for (FormPart& part : parts) {
     if (part.name == "purpose") file.purpose = part.content.substr(0, 64);
-    if (part.name != "file") continue;
-    file.filename = std::move(part.filename);
-    content = &part.content;
+    if (part.name == "file") content = &part;
   }
-  if (content == nullptr) return call.Fail(Status::InvalidArgument("'file' is missing", "file"));
+  if (content == nullptr) return Status::InvalidArgument("'file' is missing", "file");
   if (file.purpose != "batch") {
-    return call.Fail(Status::InvalidArgument("'purpose' must be \"batch\"", "purpose"));
+    return Status::InvalidArgument("'purpose' must be \"batch\"", "purpose");
   }
-  // A copy, since the body goes with this handler.
-  const Status taken = call.request->context.memory->Take(static_cast<int64_t>(content->size()));
-  if (!taken.ok()) return call.Fail(taken);
-  OnWorker(call, content->size(),
-           [runner, file = std::move(file),
-            text = std::make_shared<const std::string>(*content)]() -> Expected<std::string> {
-             PENSTOCK_ASSIGN_OR_RETURN(const StoredFile added, runner->files().Add(file, *text));
-             return PrintFile(added);
-           });
+  file.filename = content->filename;
+  PENSTOCK_ASSIGN_OR_RETURN(const StoredFile added, files->Add(std::move(file), content->content));
+  return PrintFile(added);
+}
+
+void Upload(const RouteCall& call) {
+  auto body = std::make_shared<const std::string>(call.TakeBody());
+  OnWorker(call, body->size(), [request = call.request, body](BatchRunner* runner) {
+    return AddFile(&runner->files(), *request, *body);
+  });
 }
 
 void ListFiles(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  const std::string& target = call.request->target;
-  const auto limit = QueryInt(target, "limit", kListMax, 1, kListMax);
+  const auto limit = QueryInt(call.request->target, "limit", kListMax, 1, kListMax);
   if (!limit.ok()) return call.Fail(limit.status());
-  const auto files = runner->files().List(OwnerOf(*call.request), QueryValue(target, "purpose"));
-  call.Ok(PrintPage(files, QueryValue(target, "after"), *limit, WriteFile));
+  OnWorker(call, 0, [request = call.request, limit = *limit](BatchRunner* runner) {
+    const std::string& target = request->target;
+    const auto files = runner->files().List(OwnerOf(*request), QueryValue(target, "purpose"));
+    return Expected(PrintPage(files, QueryValue(target, "after"), limit, WriteFile));
+  });
 }
 
 void GetFile(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  const auto file = runner->files().Get(call.PathPart(0), OwnerOf(*call.request));
-  if (!file.ok()) return call.Fail(file.status());
-  call.Ok(PrintFile(*file));
+  OnWorker(call, 0,
+           [id = call.PathPart(0),
+            owner = OwnerOf(*call.request)](BatchRunner* runner) -> Expected<std::string> {
+             PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file, runner->files().Get(id, owner));
+             return PrintFile(file);
+           });
 }
 
 void GetFileContent(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  const std::string id = call.PathPart(0);
-  const std::string owner = OwnerOf(*call.request);
-  const auto file = runner->files().Get(id, owner);
-  if (!file.ok()) return call.Fail(file.status());
+  const auto bytes_max = static_cast<uint64_t>(call.service->options().response_bytes);
   OnWorker(
-      call, file->bytes,
-      [runner, id, owner, service = call.service,
-       request = call.request]() -> Expected<std::string> {
-        const auto bytes_max = service->options().response_bytes;
-        PENSTOCK_ASSIGN_OR_RETURN(const StoredFile now, runner->files().Get(id, owner));
-        const auto memory = service->NewRequestMemory(request->context.priority);
-        PENSTOCK_RETURN_IF_ERROR(memory->Take(static_cast<int64_t>(now.bytes)));
-        return runner->files().Read(id, owner, static_cast<uint64_t>(bytes_max));
+      call, 0,
+      [id = call.PathPart(0), owner = OwnerOf(*call.request), bytes_max,
+       memory = call.request->context.memory](BatchRunner* runner) -> Expected<std::string> {
+        PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file, runner->files().Get(id, owner));
+        if (file.bytes <= bytes_max) {  // else it is refused
+          PENSTOCK_RETURN_IF_ERROR(memory->Take(static_cast<int64_t>(file.bytes)));
+        }
+        return runner->files().Read(id, owner, bytes_max);
       },
       "application/jsonl");
 }
 
 void DeleteFile(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  OnWorker(
-      call, 0,
-      [runner, id = call.PathPart(0), owner = OwnerOf(*call.request)]() -> Expected<std::string> {
-        PENSTOCK_RETURN_IF_ERROR(runner->files().Remove(id, owner));
-        return PrintDeleted(id);
-      });
+  OnWorker(call, 0,
+           [id = call.PathPart(0),
+            owner = OwnerOf(*call.request)](BatchRunner* runner) -> Expected<std::string> {
+             PENSTOCK_RETURN_IF_ERROR(runner->files().Remove(id, owner));
+             return PrintDeleted(id);
+           });
 }
 
 // --- Batches ------------------------------------------------------------------------------------
@@ -208,50 +205,51 @@ Expected<Batch> ParseBatch(const JsonObject& object) {
 }
 
 void CreateBatch(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
   const auto body = RequestBody::Parse(call.body);
   if (!body.ok()) return call.Fail(body.status());
   auto batch = ParseBatch(body->object());
   if (!batch.ok()) return call.Fail(batch.status());
   batch->owner = OwnerOf(*call.request);
-  OnWorker(call, 0, [runner, batch = *std::move(batch)]() -> Expected<std::string> {
+  OnWorker(call, 0, [batch = *std::move(batch)](BatchRunner* runner) -> Expected<std::string> {
     PENSTOCK_ASSIGN_OR_RETURN(const Batch added, runner->Submit(batch));
     return PrintBatch(added);
   });
 }
 
 void ListBatches(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  const std::string& target = call.request->target;
-  const auto limit = QueryInt(target, "limit", 20, 1, 100);
+  const auto limit = QueryInt(call.request->target, "limit", 20, 1, 100);
   if (!limit.ok()) return call.Fail(limit.status());
-  const auto batches = runner->batches().List(OwnerOf(*call.request));
-  call.Ok(PrintPage(batches, QueryValue(target, "after"), *limit, WriteBatch));
+  OnWorker(call, 0, [request = call.request, limit = *limit](BatchRunner* runner) {
+    const auto batches = runner->batches().List(OwnerOf(*request));
+    return Expected(PrintPage(batches, QueryValue(request->target, "after"), limit, WriteBatch));
+  });
+}
+
+// Answers with the batch of the path as `ask` has it.
+template <typename Ask>
+void AnswerBatch(const RouteCall& call, Ask ask) {
+  OnWorker(call, 0,
+           [ask, id = call.PathPart(0),
+            owner = OwnerOf(*call.request)](BatchRunner* runner) -> Expected<std::string> {
+             PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, ask(runner, id, owner));
+             return PrintBatch(batch);
+           });
 }
 
 void GetBatch(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  const auto batch = runner->batches().Get(call.PathPart(0), OwnerOf(*call.request));
-  if (!batch.ok()) return call.Fail(batch.status());
-  call.Ok(PrintBatch(*batch));
+  AnswerBatch(call, [](BatchRunner* runner, const std::string& id, const std::string& owner) {
+    return runner->batches().Get(id, owner);
+  });
 }
 
 void CancelBatch(const RouteCall& call) {
-  BatchRunner* const runner = RunnerOf(call);
-  if (runner == nullptr) return;
-  OnWorker(
-      call, 0,
-      [runner, id = call.PathPart(0), owner = OwnerOf(*call.request)]() -> Expected<std::string> {
-        PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, runner->Cancel(id, owner));
-        return PrintBatch(batch);
-      });
+  AnswerBatch(call, [](BatchRunner* runner, const std::string& id, const std::string& owner) {
+    return runner->Cancel(id, owner);
+  });
 }
 
 constexpr Route kRoutes[] = {
-    {"POST", "/v1/files", ErrorBody::kOpenAi, Upload},
+    {"POST", "/v1/files", ErrorBody::kOpenAi, Upload, RouteFor::kUsers, false, NoJson},
     {"GET", "/v1/files", ErrorBody::kOpenAi, ListFiles},
     {"GET", "/v1/files/{id}", ErrorBody::kOpenAi, GetFile},
     {"DELETE", "/v1/files/{id}", ErrorBody::kOpenAi, DeleteFile},

@@ -1,6 +1,7 @@
 // Ollama's pull and delete, which add models of the hub and take them away: for administrators, and
 // only where the server was started for it.
 #include <chrono>
+#include <optional>
 
 #include "api/model_store.h"
 #include "common/json_writer.h"
@@ -15,19 +16,6 @@ namespace {
 
 // A client that has so much to read yet is not told of progress.
 constexpr size_t kUnreadBytesMax = 16 << 10;
-
-Expected<ModelStore*> StoreOf(const RouteCall& call) {
-  if (ModelStore* const store = call.service->model_store()) return store;
-  return Status(StatusCode::kUnauthenticated,
-                "this server takes no models from clients; it does with --allow-pull, or from "
-                "administrators with --admin-api-key");
-}
-
-void Refuse(const RouteCall& call, const Status& status) {
-  const int http_status =
-      status.code() == StatusCode::kUnauthenticated ? 403 : HttpStatusOf(status.code());
-  call.respond.Send(PrintError(call.route->error_body, http_status, status, call.request->id));
-}
 
 // One pull, answered in lines of progress or at its end. Used by the store's thread alone.
 class PullAnswer {
@@ -83,34 +71,54 @@ class PullAnswer {
   std::unique_ptr<Stream> stream_;
 };
 
+// Of both routes: where models are kept, and the one that the body names.
+struct StoreCall {
+  ModelStore* store;
+  std::string model;
+  bool stream;
+};
+
+// Nothing: the call is answered, as it is refused.
+std::optional<StoreCall> ParseCall(const RouteCall& call) {
+  ModelStore* const store = call.service->model_store();
+  if (store == nullptr) {
+    const auto refusal =
+        MakeStatus(StatusCode::kUnauthenticated,
+                   "this server takes no models from clients; it does with --allow-pull, or from "
+                   "administrators with --admin-api-key");
+    call.respond.Send(PrintError(call.route->error_body, 403, refusal, call.request->id));
+    return std::nullopt;
+  }
+  const auto parse = [&]() -> Expected<StoreCall> {
+    PENSTOCK_ASSIGN_OR_RETURN(const RequestBody body, RequestBody::Parse(call.body));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string model, OllamaModelOf(body.object()));
+    PENSTOCK_ASSIGN_OR_RETURN(const bool stream, body.object().GetBoolOr("stream", true));
+    return StoreCall{store, std::move(model), stream};
+  };
+  auto parsed = parse();
+  if (parsed.ok()) return *std::move(parsed);
+  call.Fail(parsed.status());
+  return std::nullopt;
+}
+
 // {"model": "owner/name", "stream": true}
 void Pull(const RouteCall& call) {
-  const auto store = StoreOf(call);
-  if (!store.ok()) return Refuse(call, store.status());
-  const auto body = RequestBody::Parse(call.body);
-  if (!body.ok()) return call.Fail(body.status());
-  const auto name = OllamaModelOf(body->object());
-  if (!name.ok()) return call.Fail(name.status());
-  const auto streams = body->object().GetBoolOr("stream", true);
-  if (!streams.ok()) return call.Fail(streams.status());
-  const auto answer = std::make_shared<PullAnswer>(call, *streams);
-  const Status begun = (*store)->Pull(
-      *name, [answer](const PullProgress& now) { return answer->Tell(now); },
+  const auto parsed = ParseCall(call);
+  if (!parsed) return;
+  const auto answer = std::make_shared<PullAnswer>(call, parsed->stream);
+  const Status begun = parsed->store->Pull(
+      parsed->model, [answer](const PullProgress& now) { return answer->Tell(now); },
       [answer](const Status& status) { answer->End(status); });
   if (!begun.ok()) call.Fail(begun);
 }
 
 // {"model": NAME}
 void Delete(const RouteCall& call) {
-  const auto store = StoreOf(call);
-  if (!store.ok()) return Refuse(call, store.status());
-  const auto body = RequestBody::Parse(call.body);
-  if (!body.ok()) return call.Fail(body.status());
-  const auto name = OllamaModelOf(body->object());
-  if (!name.ok()) return call.Fail(name.status());
-  const auto work = [store = *store, name = *name, respond = call.respond, request = call.request,
+  const auto parsed = ParseCall(call);
+  if (!parsed) return;
+  const auto work = [parsed = *parsed, respond = call.respond, request = call.request,
                      error_body = call.route->error_body] {
-    const Status status = store->Delete(name);
+    const Status status = parsed.store->Delete(parsed.model);
     HttpResponse response;
     response.body = R"({"status":"success"})";
     if (!status.ok()) response = PrintError(error_body, status, request->id);

@@ -23,7 +23,23 @@ HttpResponse PrintOne(const RouteCall& call, const Exchange::Print& print) {
                     call.request->id);
 }
 
-// {"predictions": [...]}, or the first error. Of generated text the text alone.
+// Of generated text the text alone; else the answer as it is. Only an object is parsed: an answer
+// of embeddings may be large.
+void WritePrediction(const std::string& body, JsonWriter* json) {
+  if (!body.starts_with('{')) {
+    json->Raw(body);
+    return;
+  }
+  const auto document = JsonDocument::Parse(body);
+  const auto object = document.ok() ? document->Object() : document.status();
+  if (object.ok() && object->Has("generated_text")) {
+    json->String(object->GetStringOr("generated_text", "").value());
+  } else {
+    json->Raw(body);
+  }
+}
+
+// {"predictions": [...]}, or the first error.
 HttpResponse PrintAll(const RouteCall& call, const Gathered& gathered) {
   HttpResponse all;
   JsonWriter json(&all.body);
@@ -31,13 +47,7 @@ HttpResponse PrintAll(const RouteCall& call, const Gathered& gathered) {
   for (const Exchange::Print& print : gathered.prints) {
     HttpResponse one = PrintOne(call, print);
     if (one.status >= 400) return one;
-    const auto document = JsonDocument::Parse(one.body);
-    const auto object = document.ok() ? document->Object() : document.status();
-    if (object.ok() && object->Has("generated_text")) {
-      json.String(object->GetStringOr("generated_text", "").value());
-    } else {
-      json.Raw(one.body);
-    }
+    WritePrediction(one.body, &json);
   }
   json.EndArray().EndObject();
   return all;

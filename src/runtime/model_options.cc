@@ -320,6 +320,7 @@ Expected<ModelOptions> ForAnyModel(ModelOptions options) {
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("int8-keep", &options.int8_keep));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("pooling", &options.poolings));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("chat-template", &options.chat_templates));
+  PENSTOCK_RETURN_IF_ERROR(KeepForAll("max-batch-size", &options.max_batch_sizes));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("keep-alive", &options.keep_alives));
   options.preload_models.clear();
   options.pin_models.clear();

@@ -4,6 +4,7 @@ import time
 
 import openai
 import pytest
+import requests
 
 import scripted_model
 from conftest import EMBED, GOLDEN, expected, wait_for
@@ -124,8 +125,8 @@ def test_files(server, folder):
         with pytest.raises(openai.NotFoundError):
             ask(file.id)
     assert not (folder / "files" / file.id).exists()
-    outside = server.get("/v1/files/..%2F..%2Fetc%2Fpasswd")
-    assert outside.status_code == 404
+    for path in ("..%2F..%2Fetc%2Fpasswd", "..%2Fbatches%2Fx/content", f"{second.id}.json", f"{second.id}.json/content"):
+        assert server.get(f"/v1/files/{path}").status_code == 404
 
 
 def long_lines(count, tokens=900):
@@ -173,6 +174,44 @@ def test_a_restart_goes_on(start, models, folder, kill):
     assert sorted(json.loads(each)["custom_id"] for each in text) == sorted(f"r-{i}" for i in range(300))
 
 
+def test_a_folder_is_for_one_server(start, server, folder):
+    second = start("--batch-folder", folder, ready=False)
+    assert second.process.wait(30) != 0
+    assert wait_for(lambda: any("another server has the folder" in line for line in second.log)), second.log
+
+
+def change_state(folder, batch, **changes):
+    path = folder / "batches" / f"{batch.id}.json"
+    state = json.loads(path.read_text())
+    state["batch"].update(output_file_id=None, error_file_id=None, completed_at=None, **changes)
+    path.write_text(json.dumps(state))
+
+
+def test_a_cancel_before_there_were_files_is_finished(start, folder):
+    server = start("--batch-folder", folder)
+    client = client_of(server)
+    batch = finished(client, submit(client, [line(1, {"input": "a"})]))
+    assert server.stop() == 0
+    # As a crash leaves it that comes while the input is being checked.
+    change_state(folder, batch, status="cancelling", cancelling_at=batch.created_at)
+    client = client_of(start("--batch-folder", folder))
+    done = finished(client, batch)
+    assert done.status == "cancelled" and done.cancelled_at and not done.errors, done
+
+
+def test_a_removed_input_is_told(start, folder):
+    server = start("--batch-folder", folder)
+    client = client_of(server)
+    batch = finished(client, submit(client, [line(1, {"input": "a"})]))
+    assert server.stop() == 0
+    change_state(folder, batch, status="validating")
+    for each in ("", ".json"):
+        (folder / "files" / (batch.input_file_id + each)).unlink()
+    client = client_of(start("--batch-folder", folder))
+    done = finished(client, batch)
+    assert done.status == "failed" and [error.code for error in done.errors.data] == ["missing_file"]
+
+
 def output_of(folder, batch_id):
     state = json.loads((folder / "batches" / f"{batch_id}.json").read_text())
     return state["batch"]["output_file_id"]
@@ -183,6 +222,9 @@ def test_the_folder_is_bounded(start, folder):
     client = client_of(server)
     with pytest.raises(openai.APIStatusError) as told:
         client.files.create(file=("a", b"x" * 2001), purpose="batch")
+    for body in (b"", b"--x", b"{}"):
+        refused = requests.post(server.url + "/v1/files", body, headers={"Content-Type": "multipart/form-data; boundary=x"})
+        assert refused.status_code == 400 and "form" in refused.json()["error"]["message"]
     assert told.value.status_code == 413 and "--batch-folder-bytes" in str(told.value)
     lines = [line(i, {"input": "a"}) for i in range(10)]
     batch = finished(client, submit(client, lines))

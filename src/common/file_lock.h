@@ -1,5 +1,6 @@
-// FileLock: held (flock) while a blob is written or removed, as huggingface_hub does. Ends with the
-// process that has it, however that ends.
+// FileLock: an flock. The hub's cache holds one while a blob is written or removed, as
+// huggingface_hub does; a server one while it uses its folder of batches. Ends with the process
+// that has it, however that ends.
 #pragma once
 
 #include <functional>

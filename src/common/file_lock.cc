@@ -1,4 +1,4 @@
-#include "hub/file_lock.h"
+#include "common/file_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -42,7 +42,8 @@ Expected<FileLock> FileLock::Take(const std::string& path, const std::function<b
     PENSTOCK_ASSIGN_OR_RETURN(auto lock, Try(path));
     if (lock) return *std::move(lock);
     if (!told) LogInfo("waiting for another process that has {}", path);
-    if (go_on && !go_on()) return Status(StatusCode::kCancelled, "download given up");
+    if (go_on && !go_on())
+      return Status(StatusCode::kCancelled, "given up while another process had the lock");
     std::this_thread::sleep_for(kPoll);
   }
 }
