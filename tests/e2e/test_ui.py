@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import time
 
 import pytest
@@ -46,7 +47,8 @@ def chat_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ui_server(chat_folder):
-    server = Server(*model_args(*ALL_MODELS), "--model", f"chat={chat_folder}", "--slow-request-ms", "1")
+    server = Server(*model_args(*ALL_MODELS), "--model", f"chat={chat_folder}",
+                    "--model", "add=builtin:add?type=INT32&shape=4&batch=8", "--slow-request-ms", "1")
     yield server
     assert server.stop() == 0, "".join(server.log)
 
@@ -153,7 +155,7 @@ def test_charts_follow_the_load_and_pause(page, ui_server):
     page.until(lambda: embed(ui_server) or float(tile.text.replace(",", "")) > 1, "requests in the first tile")
     paths = "return [...document.querySelectorAll('.chart .line')].map((line) => line.getAttribute('d'))"
     page.until(lambda: sum("L" in path for path in page.driver.execute_script(paths)) > 5, "lines of two points")
-    assert len(page.all(".chart")) == 11
+    assert len([chart for chart in page.all(".chart") if chart.is_displayed()]) == 14
     for chart in page.all(".chart .plot"):
         assert chart.get_attribute("aria-label").endswith("Arrow keys show earlier values.")
     page.one("#pause").click()
@@ -193,7 +195,7 @@ def test_a_page_opened_late_has_a_history(driver, ui_server):
 
 def test_models_are_unloaded_loaded_and_pinned(page, ui_server):
     page.tab("models")
-    page.until(lambda: len(page.all("article.model")) == 4, "the models")
+    page.until(lambda: len(page.all("article.model")) == 5, "the models")
     model = page.model("classify")
     assert "ready" in model.text
 
@@ -219,8 +221,8 @@ def test_models_are_unloaded_loaded_and_pinned(page, ui_server):
 
 def pick(page, name):
     page.tab("playground")
-    page.until(lambda: page.all("#playground-model option"), "the models")
     page.button(name, "#playground").click()
+    page.until(lambda: page.all("#playground-model option"), "the models")
 
 
 def run(page):
@@ -255,13 +257,166 @@ def test_embed_rerank_and_classify_in_the_playground(page, ui_server):
     Select(page.one("#playground-model")).select_by_value("classify")
     run(page)
     page.until(lambda: len(page.all(".bars")) == 2, "the labels")
-    pick(page, "Tensors")
-    assert "No model here takes tensors" in page.one("#playground").text
     assert not page.errors()
 
 
+def add_rows(server, rows=2, model="add"):
+    """Numbers of so many rows, as the request and its sums."""
+    row = {"datatype": "INT32", "shape": [rows, 4], "data": list(range(4 * rows))}
+    answer = server.post(f"/v2/models/{model}/infer", {"inputs": [{"name": "INPUT0", **row}, {"name": "INPUT1", **row}]})
+    assert answer.status_code == 200, answer.text
+
+
+def test_tensors_in_the_live_tab_and_the_models_tab_are_those_of_stats(page, ui_server):
+    page.live()
+    page.one("#reset").click()
+    page.until(lambda: ui_server.get("/v1/stats").json()["requests"]["count"] == 0, "the reset")
+    for _ in range(5):
+        add_rows(ui_server, 4)
+
+    def told():
+        return next(one for one in ui_server.get("/v1/stats").json()["models"] if one["model"] == "add")
+
+    assert (told()["rows"], told()["tensors"]["requests"], told()["tensors"]["max_batch_size"]) == (20, 5, 8)
+    history = "return import('./ui/live.js').then(({feed}) => feed.stats.models.find((one) => one.model === 'add'))"
+    page.until(lambda: page.driver.execute_script(history)["rows"] == 20, "the event with them")
+    shown = page.driver.execute_script(history)
+    assert shown["tensors"]["requests"] == 5 and shown["batches"] == told()["batches"]
+
+    def tile(label):
+        return next(one for one in page.all(".tile") if one.text.startswith(label)).find_element(By.CSS_SELECTOR, ".big").text
+
+    page.until(lambda: add_rows(ui_server, 8) or float(tile("Tensor rows").replace(",", "").replace("k", "e3")) >= 8, "rows in the tile")
+    assert tile("Tensor queue") == "0"
+    legend = next(one for one in page.all(".chart") if one.text.startswith("Batch fill")).text
+    assert re.search(r"tensors (50|[5-9]\d\.\d|100) %", legend), legend  # 4 or 8 rows of 8
+
+    page.tab("models")
+    page.until(lambda: page.all("article.model"), "the models")
+    card = page.model("add")
+    for text in ("tensors · builtin", "rows/s", "0 rows, 0 B", "8 rows a batch", "ready"):
+        assert text in card.text, (text, card.text)
+
+    def press(text):
+        next(one for one in card.find_elements(By.TAG_NAME, "button") if one.text == text and one.is_displayed()).click()
+
+    press("Unload")
+    page.until(lambda: "not loaded" in card.text, "the unload")
+    press("Load")
+    page.until(lambda: "ready" in card.text, "the load")
+    assert not page.errors()
+
+
+def test_tensors_in_the_playground(page, ui_server):
+    pick(page, "Tensors")
+    page.until(lambda: page.all("fieldset.tensor"), "the inputs")
+    rows = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")] for row in page.all(".tables tbody tr")]
+    assert rows == [[f"{kind}PUT{i}", "INT32", "[any, 4]"] for kind in ("IN", "OUT") for i in range(2)]
+    page.one("#tensor-0-values").clear()
+    page.one("#tensor-0-values").send_keys("[[1, 2, 3, 40]]")
+    run(page)
+    page.until(lambda: page.all(".output"), "the outputs")
+    assert [one.text.split() for one in page.all(".output pre")] == [["1", "3", "5", "43"], ["1", "1", "1", "37"]]
+    done = subprocess.run(["bash", "-c", page.one(".snippets code").text], capture_output=True, timeout=30, check=True)
+    assert [one["data"] for one in json.loads(done.stdout)["outputs"]] == [[1, 3, 5, 43], [1, 1, 1, 37]]
+    page.button("Python", ".snippets").click()
+    code = page.one(".snippets code").text
+    compile(code, "snippet", "exec")
+    assert "/v2/models/add/infer" in code
+    page.button("curl", ".snippets").click()
+
+    shape = page.one("#tensor-0-shape")
+    shape.clear()
+    shape.send_keys("2")
+    assert "2 dimensions" in page.one("fieldset.tensor").text
+    assert not page.button("Run", "#playground").is_enabled()
+    shape.clear()
+    shape.send_keys("2, 4")
+    assert page.one("#tensor-0-values").get_attribute("value") == "[0, 1, 2, 3, 4, 5, 6, 7]"
+    run(page)  # the other input still has one row
+    page.until(lambda: page.all(".result .error"), "the server's refusal")
+    assert "INPUT" in page.one(".result .error").text
+    page.driver.get_log("browser")  # of the 400
+
+
+def test_tensors_of_all_kinds(driver, start):
+    server = start("--model", "image=builtin:identity?shape=3x-1x-1", "--model", "half=builtin:identity?type=FP16&shape=2",
+                   "--model", "whole=builtin:identity?type=INT64&shape=2", "--model", "text=builtin:identity?type=BYTES&shape=2",
+                   "--model", "one/b=builtin:identity?shape=1&batch=0", model=False, preload=False)
+    page = Page(driver, server)
+    page.live()
+    assert not [one.text for one in page.all(".tile, .chart") if one.is_displayed() and one.text.startswith("Token")]
+    pick(page, "Tensors")
+    model = Select(page.one("#playground-model"))
+
+    def choose(name):
+        model.select_by_value(name)
+        page.until(lambda: page.button("Load and show", "#playground"), "the button").click()
+        page.until(lambda: page.all("fieldset.tensor"), "the inputs")
+
+    choose("image")
+    assert page.one("#tensor-0-shape").get_attribute("value") == "1, 3, 2, 2"
+    shape = page.one("#tensor-0-shape")
+    shape.clear()
+    shape.send_keys("1, 3, 64, 64")
+    assert "12.3k elements" in page.one("fieldset.tensor").text
+    page.one("#tensor-0-values").clear()
+    page.one("#tensor-0-values").send_keys("0.5")
+    run(page)
+    page.until(lambda: "and 12.2k more" in page.one(".output").text, "the output")
+    code = page.one(".snippets code").text
+    assert len(code) < 400
+    done = subprocess.run(["bash", "-c", code], capture_output=True, timeout=30, check=True)
+    assert json.loads(done.stdout)["outputs"][0]["data"] == [0.5] * 12288
+    shape.clear()
+    shape.send_keys("1, 3, 640, 640")
+    assert "too many for this page" in page.one("fieldset.tensor").text
+
+    choose("half")
+    assert "binary data alone" in page.one("fieldset.tensor").text
+    assert not page.button("Run", "#playground").is_enabled()
+    choose("whole")
+    values = page.one("#tensor-0-values")
+    values.clear()
+    values.send_keys("[9007199254740993, 1]")
+    assert "9,007,199,254,740,991" in page.one("fieldset.tensor").text
+    choose("text")
+    page.one("#tensor-0-values").clear()
+    page.one("#tensor-0-values").send_keys('["<img src=x onerror=alert(1)>", "NaN"]')
+    run(page)
+    page.until(lambda: page.all(".output"), "the output")
+    assert "<img src=x onerror=alert(1)>" in page.one(".output pre").text
+    assert not page.all("main img")
+    choose("one/b")
+    run(page)
+    page.until(lambda: page.all(".output"), "the output")
+    assert not page.errors()
+
+
+def test_what_json_has_no_numbers_for_is_shown(page):
+    parse = "return import('./ui/tensors.js').then(({parseTensors}) => JSON.stringify(parseTensors(arguments[0])))"
+    text = '{"a": [NaN, -Infinity, Infinity, 12345678901234567890, -9223372036854775808, 1.5, 1e3], "NaN": "x NaN \\" 12345678901234567890"}'
+    assert json.loads(page.driver.execute_script(parse, text)) == {
+        "a": ["NaN", "-Infinity", "Infinity", "12345678901234567890", "-9223372036854775808", 1.5, 1000],
+        "NaN": 'x NaN " 12345678901234567890'}
+
+
+def test_a_server_that_is_gone_is_said(driver, start):
+    server = start()
+    page = Page(driver, server)
+    page.live()
+    assert not page.one("#lost").is_displayed()
+    server.process.kill()
+    page.until(lambda: page.one("#lost").is_displayed(), "the word of it")
+    assert "does not answer" in page.one("#lost").text
+    assert page.one("#link").text == "no connection"
+    page.tab("models")
+    page.until(lambda: "does not answer" in page.one("#models").text, "the same on another tab")
+    page.tab("playground")
+    page.until(lambda: "does not answer" in page.one("#notice").text, "the same on another tab")
+
+
 def test_the_snippets_run(page, ui_server, tmp_path):
-    import subprocess
     pick(page, "Rerank")
     curl = page.one(".snippets code").text
     done = subprocess.run(["bash", "-c", curl], capture_output=True, timeout=30, check=True)
@@ -377,18 +532,26 @@ def test_can_be_read_by_all(page, ui_server, width, dark):
             pick(page, "Embed")
             run(page)
             page.until(lambda: page.all(".heat td"), "the heat map")
+            check(page, tab, width, dark)
+            pick(page, "Tensors")
+            page.until(lambda: page.all("fieldset.tensor"), "the inputs")
+            run(page)
+            page.until(lambda: page.all(".output"), "the outputs")
+            tab = "tensors"
         if tab == "requests":
             page.until(lambda: page.all("#slow > *"), "the list")
-        assert page.driver.execute_script(CHECKS) == [], (tab, width, dark)
-        assert page.driver.execute_script("return document.documentElement.scrollWidth") <= width, tab
-        shoot(page, f"{tab}-{'dark' if dark else 'light'}{'-phone' if width < 500 else ''}")
+        check(page, tab, width, dark)
     assert not page.errors()
 
 
-def shoot(page, name):
+def check(page, tab, width, dark):
+    """That the tab can be read; and its picture."""
+    assert page.driver.execute_script(CHECKS) == [], (tab, width, dark)
+    assert page.driver.execute_script("return document.documentElement.scrollWidth") <= width, tab
     folder = os.environ.get("PENSTOCK_UI_SHOTS")
     if folder:
-        page.driver.save_screenshot(str(pathlib.Path(folder) / f"ui-{name}.png"))
+        name = f"ui-{tab}-{'dark' if dark else 'light'}{'-phone' if width < 500 else ''}.png"
+        page.driver.save_screenshot(str(pathlib.Path(folder) / name))
 
 
 def test_the_keyboard_reaches_everything(page):

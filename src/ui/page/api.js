@@ -32,14 +32,20 @@ async function send(path, options = {}) {
   const headers = {...options.headers};
   if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
   if (options.body !== undefined) headers['Content-Type'] = 'application/json';
-  const answer = await fetch(path, {
-    method: options.body === undefined ? options.method || 'GET' : 'POST',
-    headers,
-    body: options.body === undefined ? undefined : JSON.stringify(options.body),
-    signal: options.signal,
-    cache: 'no-store',
-    credentials: 'omit',
-  });
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method: options.body === undefined ? 'GET' : 'POST',
+      headers,
+      body: options.body === undefined ? undefined : JSON.stringify(options.body),
+      signal: options.signal,
+      cache: 'no-store',
+      credentials: 'omit',
+    });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError(0, 'The server does not answer.');
+  }
   if (answer.ok) return answer;
   const message = messageOf(await answer.text(), answer.status);
   if (answer.status === 401 || answer.status === 403) onRefused(answer.status, message);
@@ -47,6 +53,7 @@ async function send(path, options = {}) {
 }
 
 export const getJson = async (path, signal) => (await send(path, {signal})).json();
+export const postText = async (path, body, signal) => (await send(path, {body, signal})).text();
 export const postJson = async (path, body, signal) => (await send(path, {body, signal})).json();
 
 // Server-sent events (WHATWG HTML 9.2) of a request: yields {event, data}, data as text.

@@ -8,7 +8,7 @@ const SPAN_MS = 300_000;
 const GAP_MS = 3_500;  // points further apart are not joined
 const LEFT = 54, RIGHT = 10, TOP = 8, BOTTOM = 18;
 
-// The least round number above x: 1, 2, 2.5 or 5 times a power of ten, or of two for bytes.
+// The least round number above x, of ten, or of two for bytes.
 export function niceMax(x, binary) {
   if (!(x > 0)) return 1;
   if (binary) {
@@ -16,22 +16,23 @@ export function niceMax(x, binary) {
     return unit * [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].find((step) => step * unit >= x * 0.999);
   }
   const unit = 10 ** Math.floor(Math.log10(x));
-  return unit * [1, 2, 2.5, 5, 10].find((step) => step * unit >= x * 0.999);
+  return unit * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * unit >= x * 0.999);
 }
 
 export class Chart {
-  // title; series: [{label, color, value(point)}]; format(number), tick(number) for the axis; stacked; max: fixed top;
+  // title; series: [{label, color, value(point), when()}]; format(number), tick(number) for the axis; stacked; max: fixed top;
   // limit(): a line that values should stay below, or 0; binary: ticks of bytes; note(point): text
-  // beside the title.
+  // beside the title; when(): whether there is anything to show.
   constructor(options) {
-    this.options = {max: 0, limit: () => 0, note: () => '', ...options};
+    this.options = {max: 0, limit: () => 0, note: () => '', when: () => true, ...options};
     this.points = [];
     this.cursor = null;  // time of the moment shown; null: the newest
     const legend = h('ul', {class: 'legend'});
     this.values = options.series.map((series) => {
       const value = h('b', {}, NONE);
-      legend.append(h('li', {class: `k-${series.color}`}, h('i', {'aria-hidden': 'true'}), series.label, ' ', value));
-      return value;
+      const item = h('li', {class: `k-${series.color}`}, h('i', {'aria-hidden': 'true'}), series.label, ' ', value);
+      legend.append(item);
+      return {item, value};
     });
     this.svg = svg('svg', {'aria-hidden': 'true'});
     this.when = h('span', {class: 'when'});
@@ -91,7 +92,12 @@ export class Chart {
     const {series, format, stacked, binary} = this.options;
     const at = this.shown();
     const shown = this.points[at];
-    series.forEach((one, i) => setText(this.values[i], shown ? format(one.value(shown)) : NONE));
+    this.node.hidden = !this.options.when();
+    series.forEach((one, i) => {
+      const {item, value} = this.values[i];
+      item.hidden = Boolean(one.when && !one.when());
+      setText(value, shown ? format(one.value(shown)) : NONE);
+    });
     setText(this.when, !shown ? '' : this.cursor !== null ? clock(shown.time) : this.options.note(shown));
     const width = this.plot.clientWidth, height = this.plot.clientHeight;
     if (width === 0) return;  // its tab is not shown

@@ -39,6 +39,7 @@ export function number(x) {
 
 function digits(x) {
   const size = Math.abs(x);
+  if (size > 0 && size < 0.005) return '<0.01';
   if (size >= 100 || Math.abs(x - Math.round(x)) < 1e-6) return Math.round(x).toLocaleString('en');
   return x.toFixed(size >= 10 ? 1 : 2);
 }

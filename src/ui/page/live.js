@@ -1,5 +1,5 @@
 // The tab "Live": the events of GET /v1/live as numbers and pictures.
-import {$, h, setText, number, ms, bytes, percent, seconds, NONE} from './dom.js';
+import {$, h, setText, number, ms, bytes, percent, seconds, clock, NONE} from './dom.js';
 import {events, postJson} from './api.js';
 import {Chart} from './chart.js';
 
@@ -37,6 +37,9 @@ function take(values) {
 function link(state, text) {
   $('link').dataset.state = state;
   setText($('link').lastElementChild, text);
+  const last = feed.points[feed.points.length - 1];
+  $('lost').hidden = state !== 'lost';
+  setText($('lost'), `The server does not answer; the page tries again.${last ? ` What is shown is from ${clock(last.time)}.` : ''}`);
 }
 
 // Reads the events for as long as the page is open.
@@ -71,12 +74,12 @@ export async function watch() {
       }
     } catch (error) {
       if (error.status === 401 || error.status === 403) {
-        link('lost', 'needs a key');
+        link('key', 'needs a key');
         await new Promise((go) => (wake = go));
         continue;
       }
+      if (error.name !== 'AbortError') link('lost', 'no connection');
     }
-    link('lost', 'reconnecting');
     const wait = RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)];
     await Promise.race([new Promise((go) => setTimeout(go, wait)), new Promise((go) => (wake = go))]);
   }
@@ -89,18 +92,28 @@ export function reconnect() {
   wake();
 }
 
+// What there is to be shown: a server of tensors alone has no tokens.
+const models = () => feed.stats?.models || [];
+const readsTexts = () => models().length === 0 || models().some((model) => !model.tensors);
+const writesTexts = () => models().some((model) => model.text) || feed.points.some((point) => at('kv_blocks_bytes')(point) > 0);
+const takesTensors = () => models().some((model) => model.tensors);
+
+// [label, value(point), its unit, line below it(point), whether it is shown()]
 const TILES = [
-  ['Requests', 'per second', (p) => number(at('requests_per_s')(p)),
-   () => `${number(feed.stats?.requests?.count ?? null)} since the reset`],
-  ['Latency', 'median', (p) => ms(at('p50_ms')(p)), (p) => `p99 ${ms(at('p99_ms')(p))}`],
-  ['Tokens read', 'per second', (p) => number(at('tokens_per_s')(p) + at('prompt_tokens_per_s')(p)),
-   (p) => `${number(at('rows_per_s')(p))} rows per second`],
-  ['Tokens written', 'per second', (p) => number(at('generated_tokens_per_s')(p)),
-   (p) => `${number(at('texts_running')(p))} texts running, ${number(at('texts_waiting')(p))} waiting`],
-  ['In the queues', 'requests', (p) => number(at('interactive_requests')(p) + at('bulk_requests')(p)),
-   (p) => `${number(at('interactive_requests')(p))} interactive, ${number(at('bulk_requests')(p))} bulk`],
-  ['Processors', 'busy', (p) => number(at('processors')(p)),
-   (p) => `of ${feed.limits.processors}; ${bytes(at('resident_bytes')(p))} in memory`],
+  ['Requests', (p) => number(at('requests_per_s')(p)), '/s', () => `${number(feed.stats?.requests?.count ?? null)} since reset`],
+  ['Median latency', (p) => ms(at('p50_ms')(p)), '', (p) => `p99 ${ms(at('p99_ms')(p))}`],
+  ['Tokens read', (p) => number(at('tokens_per_s')(p) + at('prompt_tokens_per_s')(p)), '/s',
+   (p) => `${number(at('rows_per_s')(p))} texts/s`, readsTexts],
+  ['Tokens written', (p) => number(at('generated_tokens_per_s')(p)), '/s',
+   (p) => `${number(at('texts_running')(p))} running, ${number(at('texts_waiting')(p))} waiting`, writesTexts],
+  ['Text queue', (p) => number(at('interactive_requests')(p) + at('bulk_requests')(p)), 'requests',
+   (p) => `${number(at('interactive_requests')(p))} interactive, ${number(at('bulk_requests')(p))} bulk`, readsTexts],
+  ['Tensor rows', (p) => number(at('tensor_rows_per_s')(p)), '/s',
+   (p) => `${number(at('tensor_requests_per_s')(p))} requests/s`, takesTensors],
+  ['Tensor queue', (p) => number(at('tensor_queue_rows')(p)), 'rows',
+   (p) => `${bytes(at('tensor_queue_bytes')(p))} of inputs`, takesTensors],
+  ['Processors busy', (p) => number(at('processors')(p)), '',
+   (p) => `of ${feed.limits.processors} · ${bytes(at('resident_bytes')(p))} RAM`],
 ];
 
 function budget() {
@@ -113,7 +126,7 @@ const memory = (point) => MEMORY.reduce((sum, name) => sum + at(name)(point), 0)
 const wholePercent = (share) => `${Math.round(share * 100)} %`;
 
 function charts() {
-  const line = (label, color, name) => ({label, color, value: at(name)});
+  const line = (label, color, name, when) => ({label, color, value: at(name), when});
   return [
     new Chart({title: 'Time of a request by stage', stacked: true, format: ms,
                series: STAGES.map(([name, color]) => line(name, color, `stage_${name}_ms`)),
@@ -121,16 +134,25 @@ function charts() {
     new Chart({title: 'Latency', format: ms,
                series: [line('p50', 'teal', 'p50_ms'), line('p90', 'blue', 'p90_ms'), line('p99', 'rose', 'p99_ms')]}),
     new Chart({title: 'Throughput per second', format: number,
-               series: [line('requests', 'blue', 'requests_per_s'), line('rows', 'teal', 'rows_per_s'),
+               series: [line('requests', 'blue', 'requests_per_s'), line('rows', 'teal', 'rows_per_s', readsTexts),
                         line('refused', 'amber', 'client_errors_per_s'), line('failed', 'rose', 'server_errors_per_s')]}),
-    new Chart({title: 'Tokens per second', format: number,
+    new Chart({title: 'Tokens per second', format: number, when: readsTexts,
                series: [line('read', 'blue', 'tokens_per_s'), line('prompts', 'sky', 'prompt_tokens_per_s'),
                         line('written', 'teal', 'generated_tokens_per_s')]}),
-    new Chart({title: 'Queue by priority class', stacked: true, format: number, note: () => 'tokens that wait or run',
+    new Chart({title: 'Text queue', stacked: true, format: number, when: readsTexts, note: () => 'tokens that wait or run',
                series: [line('interactive', 'blue', 'interactive_tokens'), line('bulk', 'amber', 'bulk_tokens')]}),
-    new Chart({title: 'Batches', format: percent, tick: wholePercent, max: 1, note: (p) => `${number(at('batches_per_s')(p))} per second`,
-               series: [line('fill', 'violet', 'batch_fill')]}),
-    new Chart({title: 'Cache hits', format: percent, tick: wholePercent, max: 1,
+    new Chart({title: 'Tensors per second', format: number, when: takesTensors,
+               series: [line('requests', 'blue', 'tensor_requests_per_s'), line('rows', 'teal', 'tensor_rows_per_s'),
+                        line('batches', 'violet', 'tensor_batches_per_s')]}),
+    new Chart({title: 'Tensor latency', format: ms, when: takesTensors, note: () => 'from its arrival at the model',
+               series: [line('p50', 'teal', 'tensor_p50_ms'), line('p99', 'rose', 'tensor_p99_ms')]}),
+    new Chart({title: 'Tensor queue', format: number, when: takesTensors,
+               note: (p) => `${bytes(at('tensor_queue_bytes')(p))} of inputs`,
+               series: [line('rows that wait or run', 'amber', 'tensor_queue_rows')]}),
+    new Chart({title: 'Batch fill', format: percent, tick: wholePercent, max: 1,
+               note: (p) => `${number(at('batches_per_s')(p) + at('tensor_batches_per_s')(p))} batches per second`,
+               series: [line('texts', 'violet', 'batch_fill', readsTexts), line('tensors', 'teal', 'tensor_batch_fill', takesTensors)]}),
+    new Chart({title: 'Cache hits', format: percent, tick: wholePercent, max: 1, when: readsTexts,
                series: [line('tokens', 'amber', 'token_cache_hits'), line('results', 'teal', 'result_cache_hits')]}),
     new Chart({title: 'Processors', format: number, limit: () => feed.limits.processors || 0,
                note: () => `${feed.limits.processors ?? NONE} allowed`,
@@ -141,11 +163,11 @@ function charts() {
                series: [line('weights', 'blue', 'weights_bytes'), line('activations', 'violet', 'activations_bytes'),
                         line('keys and values', 'teal', 'kv_bytes'), line('requests', 'rose', 'requests_bytes'),
                         line('caches', 'amber', 'caches_bytes')]}),
-    new Chart({title: 'Keys and values', stacked: true, format: bytes, binary: true,
+    new Chart({title: 'Keys and values', stacked: true, format: bytes, binary: true, when: writesTexts,
                note: (p) => `of ${bytes(at('kv_blocks_bytes')(p))}`,
                series: [line('used', 'teal', 'kv_used_bytes'), line('cached', 'sky', 'kv_cached_bytes')]}),
     new Chart({title: 'Streams and connections', format: number, note: (p) => `${number(at('watchers')(p))} watching`,
-               series: [line('streams', 'teal', 'streams'), line('texts', 'violet', 'texts_running'),
+               series: [line('streams', 'teal', 'streams'), line('texts', 'violet', 'texts_running', writesTexts),
                         line('connections', 'grey2', 'connections')]}),
   ];
 }
@@ -199,6 +221,7 @@ function bottleneckCard() {
     setText(why, stats.bottleneck.why);
     setText(window_, `since the reset, ${seconds(stats.window_s)} ago`);
     if (!stats.stage_timers) return bar.replaceChildren(h('p', {}, 'The server runs with --stage-timers off.'));
+    bar.hidden = stats.requests.count === 0;
     bar.replaceChildren(stageBar(stats.stages.map((one) => ({stage: one.stage, share: one.percent / 100}))));
     for (const one of stats.stages) fill(one.stage, one, one.percent / 100);
     fill('whole request', stats.requests, 1);
@@ -222,11 +245,11 @@ export function makeLive(root, say) {
       say(error.message);
     }
   });
-  const tiles = TILES.map(([label, unit, value, more]) => {
+  const tiles = TILES.map(([label, value, unit, more, when = () => true]) => {
     const big = h('span', {class: 'big'}, NONE);
     const small = h('span', {class: 'muted small'});
-    return {value, more, big, small,
-            node: h('div', {class: 'card tile'}, h('span', {class: 'label'}, label, ' ', h('span', {class: 'muted'}, unit)), big, small)};
+    return {value, more, when, big, small,
+            node: h('div', {class: 'card tile'}, h('span', {class: 'label'}, label), h('div', {}, big, ' ', h('span', {class: 'muted'}, unit)), small)};
   });
   const stages = bottleneckCard();
   const pictures = charts();
@@ -239,6 +262,7 @@ export function makeLive(root, say) {
   draw = () => {
     if (root.hidden || document.hidden) return;
     const point = feed.points[feed.points.length - 1];
+    for (const tile of tiles) tile.node.hidden = !tile.when();
     if (point) {
       for (const tile of tiles) {
         setText(tile.big, tile.value(point));

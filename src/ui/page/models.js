@@ -21,7 +21,20 @@ function memory(model) {
 function lastUse(life) {
   if (life.idle_s === undefined) return life.loads ? 'was loaded before' : 'never used';
   const leaves = life.unload_in_s !== undefined ? `, leaves in ${seconds(life.unload_in_s)}` : '';
-  return `${seconds(life.idle_s)} ago${leaves}`;
+  return `${life.idle_s < 1 ? 'just now' : `${seconds(life.idle_s)} ago`}${leaves}`;
+}
+
+const paceOf = (stats) => (stats.tensors ? `${number(stats.tensors.rows_per_s)} rows/s` : `${number(stats.tokens_per_s)} tokens/s`);
+
+function queueOf({tensors, queued_requests: requests}) {
+  return tensors ? `${number(tensors.queued_rows)} rows, ${bytes(tensors.queued_bytes)}` : `${number(requests)} waiting or running`;
+}
+
+function limitsOf(model) {
+  if (model.context_length) return `${number(model.context_length)} tokens of context`;
+  if (model.max_tokens) return `${number(model.max_tokens)} tokens a text`;
+  if (model.max_batch_size === undefined) return NONE;
+  return model.max_batch_size ? `${number(model.max_batch_size)} rows a batch` : 'no batches';
 }
 
 // One model. Its elements stay, so that the focus stays where it is.
@@ -34,6 +47,7 @@ class Card {
     this.progress = h('progress', {max: '100', 'aria-label': `Progress of ${id}`, hidden: true});
     this.error = h('p', {class: 'error', hidden: true});
     this.bar = h('div', {class: 'stack thin', 'aria-hidden': 'true'});
+    this.parts = h('ul', {class: 'legend'});
     this.facts = Object.fromEntries(['Memory', 'Last use', 'Load', 'Work', 'Queue', 'Limits'].map((name) => [name, h('dd')]));
     const button = (text, action) => h('button', {class: 'quiet', 'aria-label': `${text} ${id}`, onclick: () => act(action, id)}, text);
     this.load = button('Load', 'preload');
@@ -44,13 +58,13 @@ class Card {
       h('div', {class: 'head'}, h('div', {}, this.title, this.kind), this.state),
       this.progress, this.error,
       h('dl', {class: 'facts'}, Object.entries(this.facts).map(([name, value]) => h('div', {}, h('dt', {}, name), value))),
-      this.bar,
+      h('div', {}, this.bar, this.parts),
       h('div', {class: 'row'}, this.load, this.unload, this.pin, this.unpin));
   }
 
   update(model, stats) {
     const life = model.lifecycle;
-    setText(this.kind, [model.task || 'unknown task', model.dtype, model.aliases.length ? `also ${model.aliases.join(', ')}` : '',
+    setText(this.kind, [model.task || 'unknown task', model.platform, model.dtype, model.aliases.length ? `also ${model.aliases.join(', ')}` : '',
                         life.version ? `version ${life.version}` : '', life.pinned ? 'pinned' : ''].filter(Boolean).join(' · '));
     this.state.dataset.state = life.state;
     setText(this.state.lastElementChild, NAMES[life.state] || life.state);
@@ -64,16 +78,17 @@ class Card {
     setText(this.error, error);
     const held = memory(model);
     setText(this.facts.Memory, held.total ? bytes(held.total) : 'none');
-    this.bar.hidden = !held.total;
-    this.bar.replaceChildren(...held.parts.filter(([, , size]) => size).map(([name, color, size]) =>
-      h('div', {class: `k-${color}`, title: `${name} ${bytes(size)}`, vars: {'flex-grow': size}})));
+    const parts = held.parts.filter(([, , size]) => size);
+    this.bar.hidden = this.parts.hidden = !held.total;
+    this.bar.replaceChildren(...parts.map(([, color, size]) => h('div', {class: `k-${color}`, vars: {'flex-grow': size}})));
+    this.parts.replaceChildren(...parts.map(([name, color, size]) =>
+      h('li', {class: `k-${color}`}, h('i', {'aria-hidden': 'true'}), name, ' ', h('b', {}, bytes(size)))));
     setText(this.facts['Last use'], lastUse(life));
     setText(this.facts.Load, loading && life.load_percent !== undefined ? `${life.load_percent} %`
-      : life.loads ? `${ms(life.load_s * 1000)}, ${number(life.loads)} in all` : NONE);
-    setText(this.facts.Work, stats ? `${percent(stats.busy_percent / 100)} busy, ${number(stats.tokens_per_s)} tokens/s` : NONE);
-    setText(this.facts.Queue, stats ? `${number(stats.queued_requests)} waiting or running` : NONE);
-    setText(this.facts.Limits, model.context_length ? `${number(model.context_length)} tokens of context`
-      : model.max_tokens ? `${number(model.max_tokens)} tokens a text` : NONE);
+      : life.loads ? `${ms(life.load_s * 1000)}, ${life.loads === 1 ? 'once' : `${number(life.loads)} times`}` : NONE);
+    setText(this.facts.Work, stats ? `${percent(stats.busy_percent / 100)} busy, ${paceOf(stats)}` : NONE);
+    setText(this.facts.Queue, stats ? queueOf(stats) : NONE);
+    setText(this.facts.Limits, limitsOf(model));
     this.load.hidden = LOADED.includes(life.state) || loading;
     this.unload.hidden = !LOADED.includes(life.state);
     this.pin.hidden = life.pinned;

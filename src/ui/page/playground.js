@@ -2,8 +2,9 @@
 import {h, setText, number, tabList} from './dom.js';
 import {getJson, postJson} from './api.js';
 import {Snippets, curlLine, requestsSnippet, embedSnippet} from './snippets.js';
-import {heatMap, bars, tensorTable, timing} from './results.js';
+import {heatMap, bars, timing} from './results.js';
 import {Chat} from './chat.js';
+import {Tensors} from './tensors.js';
 
 const LINES_MAX = 40;  // of the heat map
 const lines = (text) => text.split('\n').map((line) => line.trim()).filter(Boolean);
@@ -49,23 +50,17 @@ const PARTS = {
            `Labels of text ${i + 1}`))),
   },
   chat: {title: 'Chat', tasks: ['generation']},
-  tensors: {
-    title: 'Tensors', tasks: null, fields: [],
-    path: (model) => `v2/models/${encodeURIComponent(model)}`,
-    body: () => undefined,
-    show: (answer) => [h('p', {class: 'muted'}, `Platform ${answer.platform}`), tensorTable('Inputs', answer.inputs || []), tensorTable('Outputs', answer.outputs || [])],
-  },
+  tensors: {title: 'Tensors', tasks: ['tensors']},
 };
 
 function modelsFor(part, models) {
-  if (part === PARTS.tensors) return models.filter((model) => !['embedding', 'reranking', 'classification', 'generation'].includes(model.task));
   return [...part.tasks, ''].flatMap((task) => models.filter((model) => model.task === task));
 }
 
 // A form, the answer and the code of a part that asks once.
 class Trial {
-  constructor(name, part, snippets, model, say) {
-    Object.assign(this, {part, snippets, model, say});
+  constructor(name, part, snippets, model) {
+    Object.assign(this, {part, snippets, model});
     this.inputs = part.fields.map(([field, , text, rows]) => {
       const area = h('textarea', {id: `${name}-${field}`, name: field, rows: String(rows)});
       area.value = text;
@@ -86,8 +81,7 @@ class Trial {
   request() {
     const values = Object.fromEntries(this.inputs.map((input) => [input.name, input.value]));
     const model = this.model();
-    const path = typeof this.part.path === 'function' ? this.part.path(model) : this.part.path;
-    return {path, body: this.part.body(model, values)};
+    return {path: this.part.path, body: this.part.body(model, values)};
   }
 
   show() {
@@ -101,7 +95,7 @@ class Trial {
     this.button.disabled = true;
     const begin = performance.now();
     try {
-      const answer = body ? await postJson(path, body) : await getJson(path);
+      const answer = await postJson(path, body);
       setText(this.took, timing(this.part.tokens ? this.part.tokens(answer) : answer.usage?.total_tokens, begin));
       this.result.replaceChildren(...this.part.show(answer, body));
     } catch (error) {
@@ -123,7 +117,9 @@ export function makePlayground(root, say) {
 
   const model = () => select.value;
   for (const [name, part] of Object.entries(PARTS)) {
-    trials[name] = name === 'chat' ? new Chat(snippets, model, say) : new Trial(name, part, snippets, model, say);
+    if (name === 'chat') trials[name] = new Chat(snippets, model, say);
+    else if (name === 'tensors') trials[name] = new Tensors(snippets, () => models.find((one) => one.id === model()));
+    else trials[name] = new Trial(name, part, snippets, model);
   }
   const pick = h('div', {class: 'field'}, h('label', {for: 'playground-model'}, 'Model'), select);
   const tabs = tabList('What to try', Object.entries(PARTS).map(([name, part]) => [name, part.title]), (name) => {
@@ -149,6 +145,8 @@ export function makePlayground(root, say) {
     } catch (error) {
       say(error.message);
     }
+    const fits = (name) => modelsFor(PARTS[name], models).length > 0;
+    if (!fits(shown)) shown = Object.keys(PARTS).find(fits) || shown;
     tabs.choose(shown);
   }
   return {show};

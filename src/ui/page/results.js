@@ -46,5 +46,30 @@ export function tensorTable(title, tensors) {
         h('td', {}, tensor.datatype), h('td', {}, h('code', {}, `[${tensor.shape.map((n) => (n < 0 ? 'any' : n)).join(', ')}]`)))))));
 }
 
+const VALUES_MAX = 128;  // shown of an output
+const ROW_MAX = 8;
+
+// Six digits of what is no whole number.
+function valueText(value) {
+  if (typeof value !== 'number' || Number.isInteger(value)) return String(value);
+  const size = Math.abs(value);
+  return size < 1e-3 || size >= 1e7 ? value.toExponential(4) : String(Number(value.toPrecision(6)));
+}
+
+// The elements of an output, a line for each row of its last dimension.
+export function tensorValues(name, shape, data) {
+  const all = data.flat(Infinity);
+  const row = Math.max(1, Math.min(shape[shape.length - 1] ?? 1, ROW_MAX));
+  const texts = all.slice(0, VALUES_MAX).map(valueText);
+  const width = Math.min(24, Math.max(...texts.map((text) => text.length), 0));
+  const lines = [];
+  for (let i = 0; i < texts.length; i += row) {
+    lines.push(texts.slice(i, i + row).map((text) => text.padStart(width)).join('  '));
+  }
+  const more = all.length - texts.length;
+  return [h('pre', {tabindex: '0', role: 'region', 'aria-label': `Values of ${name}`}, h('code', {}, lines.join('\n') || 'no elements')),
+          more > 0 ? h('p', {class: 'muted small more'}, `and ${number(more)} more`) : ''];
+}
+
 export const timing = (tokens, startMs) =>
   `${number(performance.now() - startMs)} ms${tokens !== undefined ? `, ${number(tokens)} tokens` : ''}`;

@@ -8,15 +8,23 @@ function base() {
   return new URL('.', document.baseURI).href.replace(/\/$/, '');
 }
 
+// `count` times the same value: as JSON all of them, as code short.
+export const repeated = (value, count) => Object.defineProperty(Array(count).fill(value), 'repeats', {value: true});
+const hasRepeats = (value) => value?.repeats || (value && typeof value === 'object' && Object.values(value).some(hasRepeats));
+
 export function curlLine(path, body) {
   const lines = [`curl -s${body && body.stream ? 'N' : ''} ${shellQuoted(`${base()}/${path}`)}`];
   if (key.get()) lines.push('-H "Authorization: Bearer $PENSTOCK_API_KEY"');
-  if (body) lines.push("-H 'Content-Type: application/json'", `-d ${shellQuoted(JSON.stringify(body))}`);
-  return lines.join(' \\\n  ');
+  if (body) lines.push("-H 'Content-Type: application/json'");
+  const made = body && hasRepeats(body);
+  if (body) lines.push(made ? '-d @-' : `-d ${shellQuoted(JSON.stringify(body))}`);
+  const call = lines.join(' \\\n  ');
+  return made ? `python3 -c ${shellQuoted(`import json\nprint(json.dumps(${python(body)}))`)} |\n${call}` : call;
 }
 
 // A JSON value as Python writes it.
 export function python(value, indent = '') {
+  if (value?.repeats) return `[${python(value[0])}] * ${value.length}`;
   const deeper = indent + '    ';
   if (value === true) return 'True';
   if (value === false) return 'False';
