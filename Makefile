@@ -27,7 +27,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e clients kserve-client bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e clients bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -81,6 +81,7 @@ check-deb: deb  ## the package installed, run, upgraded and purged in a new Debi
 
 test: deps  ## install, build everything, run the unit tests and the end-to-end tests
 	@tools/install_deps.sh test package
+	@tools/install_deps.sh ui || echo 'no Chromium: the tests of the web page will be skipped' >&2
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS)
 	@tools/run_tests.sh $(BUILD)
@@ -99,11 +100,6 @@ clients: deps release  ## LangChain's and LiteLLM's clients against a server of 
 	python=$$(tools/make_venv.sh $(BUILD)/clients-venv tests/e2e/requirements-clients.txt); \
 	PENSTOCK_MINILM=$$embedder PENSTOCK_SMOLLM2=$$chat PENSTOCK_BIN="$$PWD/$(BUILD)/penstock" \
 	  exec $$python -m pytest -q -p no:cacheprovider tests/e2e/test_clients.py
-
-# Its packages take 450 MB: not a part of test.
-kserve-client: deps release  ## KServe's REST client against a server of tensor models
-	@python=$$(tools/make_venv.sh $(BUILD)/kserve-venv tests/e2e/requirements-kserve.txt); \
-	PENSTOCK_BIN="$$PWD/$(BUILD)/penstock" exec $$python -m pytest -q -p no:cacheprovider tests/e2e/test_kserve_client.py
 
 bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the records)
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja

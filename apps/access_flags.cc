@@ -39,8 +39,9 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
           "/api/delete ask for one.",
           "FILE");
   AddList(app, "--admin-api-key", &server->admin_api_keys, "One such key.", "KEY");
-  app->add_flag("--admin-metrics", server->admin_metrics,
-                "/metrics and /v1/stats ask for a key of --admin-api-key too.")
+  app->add_flag(
+         "--admin-metrics", server->admin_metrics,
+         "/metrics, /v1/stats, /v1/live and /v1/requests ask for a key of --admin-api-key too.")
       ->group("Access");
   AddList(app, "--allowed-host", &server->allowed_hosts,
           "Host that requests may name; *.NAME = all below it, * = any. Default: any; without keys "

@@ -47,6 +47,7 @@ const std::vector<Command>& Benchmarks() {
        RunBenchSoak},
       {"policy", "Batching policies on simulated arrivals: latencies and throughput",
        RunBenchPolicy},
+      {"ui", "What the web page costs a server, and its bytes", RunBenchUi},
   };
   return kBenchmarks;
 }

@@ -1,8 +1,7 @@
 // penstock bench stages: what timing the stages of requests costs.
 #include "bench/stages_overhead.h"
-#include "command_line.h"
 #include "commands.h"
-#include "model_flags.h"
+#include "round_flags.h"
 
 namespace penstock {
 
@@ -12,43 +11,12 @@ int RunBenchStages(const std::vector<std::string>& args) {
                    "without, share a model and take turns under the same load over loopback.",
                    "  penstock bench stages --model sentence-transformers/all-MiniLM-L6-v2\n"
                    "  penstock bench stages --model MODEL --concurrency 1 --rounds 200\n");
-  ModelOptions model;
   StagesOverheadOptions options;
-  std::string lengths = "fixed:8";
-  std::string json_file;
-  AddModelFlags(&line, &model, false, "warn");
-  CLI::App& app = line.app();
-  const std::string run = "Run";
-  app.add_option("--concurrency", options.concurrency, "Clients; each asks for one text at a time.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(run);
-  app.add_option("--rounds", options.rounds, "Rounds of each server; compared in pairs.")
-      ->check(CLI::Range(2, 100'000))
-      ->type_name("N")
-      ->group(run);
-  app.add_option("--round", options.round_s, "Seconds of a round.")
-      ->check(CLI::Range(0.01, 60.0))
-      ->type_name("S")
-      ->group(run);
-  app.add_option("--lengths", lengths,
-                 "Words of the texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
-      ->type_name("SPEC")
-      ->group(run);
-  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group("Output");
-  if (const auto exit_code = line.Parse(args)) return *exit_code;
-  if (const Status log = ApplyLogFlags(model); !log.ok()) return line.FailUsage(log.message());
-  auto spec = LengthSpec::Parse(lengths);
-  if (!spec.ok()) return line.FailUsage("--lengths: " + spec.status().message());
-  options.lengths = *spec;
-  auto local = LocalModels::Load(model);
-  if (!local.ok()) return line.Fail(local.status());
-  BenchRecords records;
-  Status status = RunStagesOverhead((*local)->service.get(), &(*local)->metrics, options, &records);
-  if (status.ok()) status = records.WriteFile(json_file);
-  return status.ok() ? kExitOk : line.Fail(status);
+  return RunRounds(&line, args, &options, "Rounds of each server; compared in pairs.",
+                   [&](LocalModels* local, BenchRecords* records) {
+                     return RunStagesOverhead(local->service.get(), &local->metrics, options,
+                                              records);
+                   });
 }
 
 }  // namespace penstock

@@ -45,5 +45,6 @@ int RunBenchStages(const std::vector<std::string>& args);
 int RunBenchBatcher(const std::vector<std::string>& args);
 int RunBenchSoak(const std::vector<std::string>& args);
 int RunBenchPolicy(const std::vector<std::string>& args);
+int RunBenchUi(const std::vector<std::string>& args);
 
 }  // namespace penstock

@@ -451,7 +451,7 @@ Expected<FrontEnds> StartFrontEnds(const ServeFlags& flags, LocalModels* models)
   grpc.response_bytes_max = flags.model.limits.response_bytes;
   PENSTOCK_ASSIGN_OR_RETURN(
       servers.grpc, GrpcServer::Start(models->service.get(), &models->metrics, flags.server, grpc,
-                                      servers.http->keys()));
+                                      servers.http->keys(), servers.http->slow_log()));
   return servers;
 }
 

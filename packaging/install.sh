@@ -35,8 +35,8 @@ for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersd
 done
 
 documents=(README.md CHANGELOG.md SECURITY.md LICENSE docs/API.md docs/CHAT.md docs/CONFIGURATION.md
-  docs/MODELS.md docs/OPERATING.md)
-examples=(penstock.toml prometheus.yml alerts.yml)
+  docs/MODELS.md docs/OPERATING.md docs/UI.md)
+examples=(packaging/penstock.toml deploy/prometheus.yml deploy/alerts.yml deploy/grafana.json)
 
 put() {  # put SOURCE TARGET [flags of install]
   local source=$1 target=$2
@@ -62,7 +62,7 @@ install_files() {
     put packaging/local.toml "$config"
   fi
   for file in "${documents[@]}"; do put "$file" "$docdir/$file"; done
-  for file in "${examples[@]}"; do put "packaging/$file" "$docdir/examples/$file"; done
+  for file in "${examples[@]}"; do put "$file" "$docdir/examples/${file##*/}"; done
   if [[ -n ${HELP2MAN-help2man} ]] && command -v "${HELP2MAN-help2man}" > /dev/null; then
     packaging/make_man.sh "$program" "$work/man"
     for page in "$work"/man/*.1; do put "$page" "$mandir/man1/$(basename "$page")"; done
@@ -77,7 +77,7 @@ uninstall_files() {
   rm -f "$destdir$bindir/penstock" "$destdir$unitdir/penstock.service" \
     "$destdir$sysusersdir/penstock.conf" "$destdir$mandir"/man1/penstock{,-*}.1
   for file in "${documents[@]}"; do rm -f "$destdir$docdir/$file"; done
-  for file in "${examples[@]}"; do rm -f "$destdir$docdir/examples/$file"; done
+  for file in "${examples[@]}"; do rm -f "$destdir$docdir/examples/${file##*/}"; done
   for folder in "$docdir/docs" "$docdir/examples" "$docdir" "$sysconfdir/penstock"; do
     if [[ -d $destdir$folder ]]; then rmdir --ignore-fail-on-non-empty "$destdir$folder"; fi
   done

@@ -1,10 +1,11 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [build] [test] [format] [tidy] [peers] [arm] [fuzz] [package]
+# Usage: tools/install_deps.sh [build] [test] [ui] [format] [tidy] [peers] [arm] [fuzz] [package]
 #   [check-deb] (default: build)
 #   build      compiler, libraries, test and benchmark frameworks
 #   test       programs that only tests run: a model checker, a Redis (Debian starts it as a service),
 #              zstd
+#   ui         Chromium and its driver, for the tests of the web page (131 MB to fetch, 440 MB on disk)
 #   format     clang-format, for `make format` and `make check`
 #   tidy       clang-tidy, for `make check`
 #   peers      libraries that `penstock bench` stands beside ours where they are there
@@ -25,6 +26,7 @@ build=(
   libconcurrentqueue-dev libtbb-dev
 )
 test=(spin redis-server zstd)
+ui=(chromium chromium-driver)
 format=(clang-format)
 tidy=(clang-tidy)
 peers=(libdnnl-dev)
@@ -38,6 +40,7 @@ for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${test[@]}") ;;
+    ui) wanted+=("${ui[@]}") ;;
     format) wanted+=("${format[@]}") ;;
     tidy) wanted+=("${tidy[@]}") ;;
     peers) wanted+=("${peers[@]}") ;;

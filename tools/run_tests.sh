@@ -45,11 +45,23 @@ if [[ $which != unit && ${#e2e[@]} -gt 0 && -f tests/e2e/requirements.txt ]]; th
   PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
     "$python" -m pytest -q -p no:cacheprovider tests/e2e --ignore=tests/e2e/test_openvino_models.py \
       --ignore=tests/e2e/test_magika.py --ignore=tests/e2e/test_grpc.py \
-      --ignore=tests/e2e/test_kserve_http.py || failed=1
-  # Triton's clients want another protobuf than the newest of gRPC's tools do.
-  python=$(tools/make_venv.sh "$build/triton-venv" tests/e2e/requirements-triton.txt) || exit 1
-  PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
-    "$python" -m pytest -q -p no:cacheprovider tests/e2e/test_grpc.py tests/e2e/test_kserve_http.py || failed=1
+      --ignore=tests/e2e/test_kserve_http.py --ignore=tests/e2e/test_kserve_client.py \
+      --ignore=tests/e2e/test_ui.py || failed=1
+  # The clients of Triton and KServe want another protobuf than the newest of gRPC's tools do. Each
+  # brings the protocol's messages, and one process takes them once.
+  python=$(tools/make_venv.sh "$build/kserve-venv" tests/e2e/requirements-kserve.txt) || exit 1
+  for tests in "tests/e2e/test_grpc.py tests/e2e/test_kserve_http.py" tests/e2e/test_kserve_client.py; do
+    # shellcheck disable=SC2086  # several files
+    PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
+      "$python" -m pytest -q -p no:cacheprovider $tests || failed=1
+  done
+  if command -v chromium chromedriver > /dev/null; then
+    python=$(tools/make_venv.sh "$build/ui-venv" tests/e2e/requirements-ui.txt) || exit 1
+    PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
+      "$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_ui.py || failed=1
+  else
+    echo "run_tests.sh: no Chromium (tools/install_deps.sh ui); the tests of the web page are skipped" >&2
+  fi
   if [[ -n ${PENSTOCK_OPENVINO:-} ]]; then
     python=$(tools/make_venv.sh "$build/tensors-venv" tests/e2e/requirements-tensors.txt) || exit 1
     PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \

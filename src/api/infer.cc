@@ -185,6 +185,11 @@ Status InferRun::Prepare(InferCall* call) {
   call->served_model_ = call->lease_->name();
   call->served_version_ = call->lease_->version();
   call->done = OnDone;
+  if (RequestTrace* const trace = call->context.trace.get()) {
+    trace->SetModel(call->served_model_);
+    trace->SetRows(std::max<int64_t>(call->rows, 1));
+    trace->Enter(Stage::kQueue);
+  }
   return Status::Ok();
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "api/load_sample.h"
 #include "api/service.h"
 #include "common/failing_new.h"
 #include "engine/builtin_models.h"
@@ -158,6 +159,46 @@ class InferTest : public testing::Test {
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<Service> service_;
 };
+
+// What /v1/stats and the web page say of tensor models, and what both count is the same.
+TEST_F(InferTest, IsCountedInStatisticsAndSamples) {
+  Serve({{"add", "builtin:add?type=INT32&shape=2&batch=8"}});
+  const LoadSample before = service_->SampleLoad();
+  const std::vector<int32_t> a = {1, 2, 3, 4}, b = {10, 20, 30, 40};
+  for (int i = 0; i < 3; ++i) {
+    TestCall call;
+    call.model = "add";
+    const auto trace = std::make_shared<RequestTrace>(Clock::now());
+    call.context.trace = trace;
+    call.Add("INPUT0", ElementType::kInt32, {2, 2}, a);
+    call.Add("INPUT1", ElementType::kInt32, {2, 2}, b);
+    ASSERT_TRUE(Infer(&call).ok());
+    EXPECT_STREQ(trace->model(), "add");
+    EXPECT_EQ(trace->rows(), 2);
+    EXPECT_GT(trace->ns(Stage::kForward), 0);
+  }
+  const auto told = [&] { return service_->GetStats().models.at(0); };
+  ASSERT_TRUE(told().tensors);
+  // A run is counted after its answers.
+  const auto give_up = Clock::now() + std::chrono::seconds(20);
+  while (told().rows < 6 && Clock::now() < give_up) std::this_thread::yield();
+  EXPECT_EQ(told().tensors->requests, 3);
+  EXPECT_EQ(told().tensors->queued_rows, 0);
+  EXPECT_EQ(told().tensors->queued_bytes, 0);
+  EXPECT_EQ(told().tensors->max_batch_size, 8);
+  EXPECT_EQ(told().rows, 6);
+  LoadSample now = service_->SampleLoad();
+  EXPECT_EQ(now.infers.Since(before.infers).count(), 3u);
+  EXPECT_EQ(now.tensor_rows - before.tensor_rows, 6);
+  EXPECT_EQ(now.tensor_batches - before.tensor_batches, told().batches);
+  EXPECT_DOUBLE_EQ(now.tensor_fill - before.tensor_fill, 6.0 / 8);
+  EXPECT_EQ(now.rows, 0);  // those of texts
+  ASSERT_TRUE(registry_->Unload("add").get().ok());
+  EXPECT_EQ(told().tensors->max_batch_size, 0);
+  EXPECT_EQ(service_->SampleLoad().tensor_rows, now.tensor_rows);
+  service_->ResetStats();
+  EXPECT_EQ(told().tensors->requests, 0);
+}
 
 TEST_F(InferTest, AddsRows) {
   Serve({{"add", "builtin:add?type=INT32&shape=2"}});

@@ -9,6 +9,7 @@
 #include "api/service_impl.h"
 #include "engine/registry.h"
 #include "engine/tensor_engine.h"
+#include "metrics/process_stats.h"
 
 namespace penstock {
 
@@ -48,6 +49,25 @@ bool Service::Drain(std::chrono::milliseconds timeout) {
 void Service::RecordTrace(const RequestTrace& trace) { impl_->stats.Record(trace); }
 Stats Service::GetStats() const { return impl_->stats.Read(); }
 void Service::ResetStats() { impl_->stats.Reset(); }
+
+LoadSample Service::SampleLoad() const {
+  LoadSample sample;
+  impl_->stats.Sample(&sample);
+  sample.infers = impl_->metrics.infer_duration().Snapshot();
+  sample.now.memory.requests = impl_->budget->used();
+  sample.now.requests_in_flight = impl_->in_flight.load(std::memory_order_relaxed);
+  return sample;
+}
+
+LoadLimits Service::GetLoadLimits() const {
+  return {impl_->registry->memory_bytes(), impl_->budget->limit(),
+          options_.token_cache_bytes + options_.result_cache_bytes, ProcessorsAllowed(),
+          options_.tokenization_workers};
+}
+
+std::vector<std::pair<StatusCode, uint64_t>> Service::ErrorsByKind() const {
+  return impl_->metrics.ErrorsByKind();
+}
 
 bool Service::Ready() const { return Readiness().ok(); }
 

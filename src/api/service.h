@@ -13,10 +13,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/embed_stream.h"
 #include "api/generate_types.h"
+#include "api/load_sample.h"
 #include "api/stats.h"
 #include "api/types.h"
 #include "cache/redis_url.h"
@@ -140,6 +142,11 @@ class Service {
   void RecordTrace(const RequestTrace& trace);
   Stats GetStats() const;
   void ResetStats();
+  // For a picture of the last minutes, see load_sample.h.
+  LoadSample SampleLoad() const;
+  LoadLimits GetLoadLimits() const;
+  // Requests that failed since the start, by the kind of failure; kinds without any are left out.
+  std::vector<std::pair<StatusCode, uint64_t>> ErrorsByKind() const;
 
   // No more requests are taken (kUnavailable); those accepted are finished.
   void StopAccepting();

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "api/infer_counts.h"
 #include "api/types.h"
@@ -38,6 +40,8 @@ class ServiceMetrics {
   // Of those that succeed, from the moment the model is there.
   DurationHistogram& infer_duration() { return *infer_duration_; }
   void CountTokens(Behaviour behaviour, const Usage& usage, const Truncation& truncation);
+  // Failures since the start; kinds without any are left out.
+  std::vector<std::pair<StatusCode, uint64_t>> ErrorsByKind() const;
   Gauge& in_flight() { return *in_flight_; }
   Histogram& tokenize_duration() { return *tokenize_duration_; }
 

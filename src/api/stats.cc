@@ -73,6 +73,7 @@ LoadSums LoadSums::Since(const LoadSums& earlier) const {
     model.batches -= before.batches;
     model.rows -= before.rows;
     model.tokens -= before.tokens;
+    model.tensor_requests -= before.tensor_requests;
     model.busy_s -= before.busy_s;
     model.decode = model.decode.Since(before.decode);
   }
@@ -176,6 +177,7 @@ ServiceStats::Moment ServiceStats::Now() const {
       const TensorStatistics done = entry.tensors->scheduler().Statistics();
       model.batches = done.runs;
       model.rows = done.rows;
+      model.tensor_requests = done.success.count;
       model.busy_s = static_cast<double>(done.infer.ns) / 1e9 / entry.replicas;
       continue;
     }
@@ -246,7 +248,18 @@ Stats ServiceStats::Read() const {
     }
     model.name = entry.name;
     model.ready = entry.state == ModelState::kReady;
-    if (!entry.purpose || !entry.purpose->tensors) {
+    if (entry.purpose && entry.purpose->tensors) {
+      ModelStats::Tensors& tensors = model.tensors.emplace();
+      if (const size_t m = stats.models.size(); m < window.models.size()) {
+        tensors.requests = static_cast<int64_t>(window.models[m].tensor_requests);
+      }
+      if (entry.tensors) {
+        const TensorScheduler& scheduler = entry.tensors->scheduler();
+        tensors.queued_rows = scheduler.queued_rows();
+        tensors.queued_bytes = scheduler.queued_bytes();
+        tensors.max_batch_size = scheduler.signature().max_batch_size;
+      }
+    } else {
       const SchedulerStats waits = EncoderScheduler::StatsOf(entry.name, metrics_);
       model.queued_tokens = waits.queued_tokens;
       model.queued_requests = waits.queued_requests;

@@ -25,6 +25,7 @@
 namespace penstock {
 
 class Registry;
+struct LoadSample;  // api/load_sample.h
 
 struct StageStats {
   Stage stage;
@@ -49,6 +50,14 @@ struct ModelStats {
     DecodeTotals window;
   };
   std::optional<Text> text;
+  // Of one that takes tensors.
+  struct Tensors {
+    int64_t requests = 0;     // answered with results, in the window
+    int64_t queued_rows = 0;  // now
+    int64_t queued_bytes = 0;
+    int32_t max_batch_size = 0;  // 0: it has no batches, or is not loaded
+  };
+  std::optional<Tensors> tensors;
 };
 
 struct Bottleneck {
@@ -85,6 +94,7 @@ struct LoadSums {
     uint64_t batches = 0;
     uint64_t rows = 0;
     uint64_t tokens = 0;
+    uint64_t tensor_requests = 0;
     double busy_s = 0;
     bool text = false;
     DecodeTotals decode;  // where text
@@ -108,6 +118,8 @@ class ServiceStats {
   void Record(const RequestTrace& trace);
   Stats Read() const;
   void Reset();
+  // Fills in all but what the service knows of its requests. Regardless of resets.
+  void Sample(LoadSample* sample) const;
 
  private:
   struct Moment {

@@ -5,10 +5,8 @@
 // and other work of the machine hits both: each round is compared with its neighbour.
 #pragma once
 
-#include <vector>
-
+#include "bench/load_rounds.h"
 #include "common/status.h"
-#include "load/http_texts.h"
 #include "load/records.h"
 
 namespace penstock {
@@ -16,11 +14,12 @@ namespace penstock {
 class Metrics;
 class Service;
 
-struct StagesOverheadOptions {
-  int concurrency = 8;  // clients; a request is one text
-  int rounds = 60;      // pairs of rounds, one with timers and one without
-  double round_s = 0.25;
-  LengthSpec lengths{LengthSpec::Kind::kFixed, 8};
+// Pairs of rounds, one with timers and one without.
+struct StagesOverheadOptions : RoundOptions {
+  StagesOverheadOptions() {
+    rounds = 60;
+    round_s = 0.25;
+  }
 };
 
 // Prints a table and adds the records stages.overhead_percent (of throughput lost),
@@ -30,13 +29,5 @@ struct StagesOverheadOptions {
 // not hide.
 Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverheadOptions& options,
                          BenchRecords* records);
-
-// The median of `values`, and half the width of the interval that holds it with 95 % probability,
-// from the spread of the values (their quartiles), if they are independent.
-struct MedianOf {
-  double median = 0;
-  double error = 0;
-};
-MedianOf RobustMedian(std::vector<double> values);
 
 }  // namespace penstock

@@ -4,15 +4,17 @@
 
 namespace penstock {
 
-bool FinishedLog::Wants(const HttpRequest& request, Clock::time_point now, bool broken) const {
+bool FinishedLog::Wants(const HttpRequest& request, const RouteInfo* route, Clock::time_point now,
+                        bool broken) const {
   return access_log_ || LogEnabled(broken ? LogLevel::kError : LogLevel::kDebug) ||
-         slow_log_.IsSlow(request, now);
+         IsSlow(request, route, now);
 }
 
 void FinishedLog::Write(const RequestRecord& record, bool broken) {
   const bool json = LogIsJson();
-  if (slow_log_.IsSlow(*record.request, record.end)) {
-    if (const auto left_out = slow_log_.Pass(record.end)) {
+  if (IsSlow(*record.request, record.route, record.end)) {
+    slow_log_->Keep(record);
+    if (const auto left_out = slow_log_->Pass(record.end)) {
       if (json) {
         LogJsonFields(LogLevel::kWarn, RequestFields("slow request", record, *left_out));
       } else {

@@ -2,26 +2,38 @@
 // one, and one for each request where that is asked for. Any thread.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "frontend/request_log.h"
+#include "frontend/route_info.h"
 #include "frontend/slow_log.h"
-#include "http/server_options.h"
 
 namespace penstock {
 
 class FinishedLog {
  public:
-  // `metrics` must outlive it.
-  FinishedLog(const ServerOptions& options, Metrics* metrics)
-      : slow_log_(options.slow_request, metrics), access_log_(options.access_log) {}
+  // `slow_log`: may be shared with other front ends.
+  FinishedLog(bool access_log, std::shared_ptr<SlowLog> slow_log)
+      : access_log_(access_log), slow_log_(std::move(slow_log)) {}
+
+  const std::shared_ptr<SlowLog>& slow_log() const { return slow_log_; }
 
   // `broken`: the server is at fault, which shows in the log whether requests are logged or not.
   void Write(const RequestRecord& record, bool broken);
   // Whether Write has anything to say: what it costs to fill a record can be saved.
-  bool Wants(const HttpRequest& request, Clock::time_point now, bool broken) const;
+  // `route`: null: none matched.
+  bool Wants(const HttpRequest& request, const RouteInfo* route, Clock::time_point now,
+             bool broken) const;
 
  private:
-  SlowLog slow_log_;
+  // What has no end of its own is not slow.
+  bool IsSlow(const HttpRequest& request, const RouteInfo* route, Clock::time_point now) const {
+    return (route == nullptr || !route->endless) && slow_log_->IsSlow(request, now);
+  }
+
   const bool access_log_;
+  const std::shared_ptr<SlowLog> slow_log_;
 };
 
 }  // namespace penstock

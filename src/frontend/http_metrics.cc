@@ -63,4 +63,25 @@ void HttpMetrics::CountRequest(int32_t route, int status, double seconds) {
   series.seconds->Observe(seconds);
 }
 
+std::vector<HttpMetrics::Failures> HttpMetrics::FailuresByRoute() const {
+  std::vector<Failures> found;
+  for (size_t r = 0; r < series_.size(); ++r) {
+    for (size_t i = 0; i < kCodes.size(); ++i) {
+      const uint64_t count = series_[r].by_code[i]->value();
+      if (count == 0 || (kCodes[i] != 0 && kCodes[i] < 400)) continue;
+      found.push_back({r + 1 < series_.size() ? static_cast<int32_t>(r) : -1, kCodes[i], count});
+    }
+  }
+  return found;
+}
+
+HttpMetrics::FailureTotals HttpMetrics::TotalFailures() const {
+  FailureTotals totals;
+  for (const Failures& each : FailuresByRoute()) {
+    if (each.status == 499) continue;
+    (each.status >= 500 ? totals.server : totals.clients) += each.count;
+  }
+  return totals;
+}
+
 }  // namespace penstock

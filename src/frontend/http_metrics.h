@@ -21,6 +21,20 @@ class HttpMetrics {
 
   // `route` indexes the table; -1 = none matched.
   void CountRequest(int32_t route, int status, double seconds);
+  // Answers with 400 or more since the start. `route`: index; -1 = none matched.
+  struct Failures {
+    int32_t route;
+    int status;  // 0: one that is seldom
+    uint64_t count;
+  };
+  std::vector<Failures> FailuresByRoute() const;
+  // Their sums: of the clients' doing (4xx but 499), of the server's (500 and more).
+  struct FailureTotals {
+    uint64_t clients = 0;
+    uint64_t server = 0;
+  };
+  FailureTotals TotalFailures() const;
+
   Gauge& connections() { return *connections_; }
   Counter& connections_refused() { return *connections_refused_; }
   Gauge& streams() { return *streams_; }
@@ -32,8 +46,8 @@ class HttpMetrics {
 
  private:
   // The last stands for every other code.
-  static constexpr std::array<int, 16> kCodes = {200, 204, 400, 401, 403, 404, 405, 408,
-                                                 413, 415, 422, 429, 499, 500, 503, 0};
+  static constexpr std::array<int, 18> kCodes = {200, 204, 304, 308, 400, 401, 403, 404, 405,
+                                                 408, 413, 415, 422, 429, 499, 500, 503, 0};
   static constexpr std::array<std::string_view, 3> kKeyReasons = {"missing", "unknown",
                                                                   "not_admin"};
   struct Series {

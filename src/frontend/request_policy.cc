@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/duration.h"
-#include "http/stream_formats.h"
+#include "http/accept.h"
 
 namespace penstock {
 
@@ -73,7 +73,10 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckHost(const HttpRequest
 
 std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* request,
                                                               const RouteInfo* route) const {
-  if (route != nullptr && route->who == RouteFor::kEveryone) return std::nullopt;
+  if (route != nullptr &&
+      (route->who == RouteFor::kEveryone || route->who == RouteFor::kVisitors)) {
+    return std::nullopt;
+  }
   const auto sets = keys_->Get();
   const bool for_admins =
       route != nullptr && !sets->admins.empty() &&

@@ -8,6 +8,7 @@ namespace penstock {
 enum class RouteFor {
   kUsers,
   kEveryone,  // no key; and requests may name any host
+  kVisitors,  // no key
   kMonitors,  // kAdmins with --admin-metrics, else kUsers
   kAdmins,    // an administrator's where there are such keys, else kUsers
 };
@@ -16,7 +17,8 @@ struct RouteInfo {
   const char* method;  // "GET" (answers HEAD too), "POST" or "DELETE"
   const char* path;    // a path, or a pattern of routes/path_pattern.h
   RouteFor who = RouteFor::kUsers;
-  bool lines = false;  // answers in lines too (embed_lines.h), where the request asks for it
+  bool lines = false;    // answers in lines too (embed_lines.h), where the request asks for it
+  bool endless = false;  // its answer ends with its client, which is no failure and not slow
 };
 
 }  // namespace penstock

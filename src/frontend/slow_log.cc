@@ -1,5 +1,9 @@
 #include "frontend/slow_log.h"
 
+#include <utility>
+
+#include "frontend/route_info.h"
+
 namespace penstock {
 
 SlowLog::SlowLog(std::chrono::milliseconds limit, Metrics* metrics)
@@ -10,6 +14,36 @@ SlowLog::SlowLog(std::chrono::milliseconds limit, Metrics* metrics)
 std::optional<int64_t> SlowLog::Pass(Clock::time_point now) {
   slow_.Add();
   return lines_.Pass(now);
+}
+
+void SlowLog::Keep(const RequestRecord& record) {
+  SlowRequest slow;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  slow.end_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  slow.ms = record.ms();
+  if (record.route != nullptr) {
+    slow.method = record.route->method;
+    slow.path = record.route->path;
+  }
+  slow.status = record.status;
+  slow.bytes_in = record.request->body_bytes;
+  slow.bytes_out = record.body_bytes;
+  slow.id = record.request->id;
+  if (const RequestTrace* const trace = record.request->context.trace.get()) {
+    slow.model = trace->model();
+    slow.rows = trace->rows();
+    slow.tokens = trace->tokens();
+    slow.timed = true;
+    for (size_t s = 0; s < kStages; ++s) slow.stage_ns[s] = trace->ns(static_cast<Stage>(s));
+  }
+  const std::lock_guard lock(mutex_);
+  if (kept_.size() == kKeptMax) kept_.pop_front();
+  kept_.push_back(std::move(slow));
+}
+
+std::vector<SlowRequest> SlowLog::Kept() const {
+  const std::lock_guard lock(mutex_);
+  return {kept_.rbegin(), kept_.rend()};
 }
 
 }  // namespace penstock

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "frontend/route_info.h"
+
 namespace penstock {
 namespace {
 
@@ -36,6 +38,40 @@ TEST(SlowLog, AFewLinesASecondAndTheRestIsCounted) {
   EXPECT_EQ(pass(2000), 45);
   EXPECT_EQ(pass(2001), 0);
   EXPECT_THAT(metrics.Render(), HasSubstr("\npenstock_slow_requests_total 52\n"));
+}
+
+TEST(SlowLog, TheLastRequestsAreKeptWithTheirStages) {
+  Metrics metrics;
+  SlowLog log(milliseconds(100), &metrics);
+  const RouteInfo route{"POST", "/embed"};
+  const size_t requests = SlowLog::kKeptMax + 5;
+  for (size_t i = 0; i < requests; ++i) {
+    HttpRequest request = Request();
+    request.id = "id-" + std::to_string(i);
+    request.body_bytes = 20;
+    if (i + 1 == requests) {
+      request.context.trace = std::make_shared<RequestTrace>(kBegin);
+      request.context.trace->SetModel("m");
+      request.context.trace->SetRows(3);
+      request.context.trace->Enter(Stage::kForward, kBegin + milliseconds(30));
+      request.context.trace->Finish(kBegin + milliseconds(150));
+    }
+    log.Keep({&request, i == 0 ? nullptr : &route, 200, 90, kBegin + milliseconds(150)});
+  }
+  const std::vector<SlowRequest> kept = log.Kept();
+  ASSERT_EQ(kept.size(), SlowLog::kKeptMax);
+  const SlowRequest& newest = kept.front();
+  EXPECT_EQ(newest.id, "id-" + std::to_string(requests - 1));
+  EXPECT_EQ(kept.back().id, "id-5");
+  EXPECT_DOUBLE_EQ(newest.ms, 150);
+  EXPECT_STREQ(newest.path, "/embed");
+  EXPECT_EQ(newest.model, "m");
+  EXPECT_EQ(newest.rows, 3);
+  EXPECT_TRUE(newest.timed);
+  EXPECT_EQ(newest.stage_ns[static_cast<size_t>(Stage::kReceive)], 30'000'000);
+  EXPECT_EQ(newest.stage_ns[static_cast<size_t>(Stage::kForward)], 120'000'000);
+  EXPECT_FALSE(kept[1].timed);
+  EXPECT_GT(newest.end_unix_ms, 1'700'000'000'000);
 }
 
 }  // namespace

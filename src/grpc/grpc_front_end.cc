@@ -61,7 +61,8 @@ struct Watched {
 }  // namespace
 
 GrpcFrontEnd::GrpcFrontEnd(Service* service, Metrics* metrics, const ServerOptions& options,
-                           std::vector<RouteInfo> methods, std::shared_ptr<const KeyRing> keys)
+                           std::vector<RouteInfo> methods, std::shared_ptr<const KeyRing> keys,
+                           std::shared_ptr<SlowLog> slow_log)
     : service_(service),
       stage_timers_(options.stage_timers),
       write_timeout_(options.write_timeout),
@@ -69,7 +70,7 @@ GrpcFrontEnd::GrpcFrontEnd(Service* service, Metrics* metrics, const ServerOptio
       to_grpc_(methods_.size(), ToGrpc),
       policy_(options, methods_, std::move(keys)),
       metrics_(metrics, methods_),
-      finished_log_(options, metrics) {}
+      finished_log_(options.access_log, std::move(slow_log)) {}
 
 int32_t GrpcFrontEnd::MethodOf(std::string_view path) const {
   const auto at = std::find_if(methods_.begin(), methods_.end(),
@@ -163,10 +164,11 @@ void GrpcFrontEnd::End(grpc::StatusCode code, size_t bytes_out,
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
   const bool broken = code == grpc::StatusCode::INTERNAL || code == grpc::StatusCode::UNKNOWN;
-  if (finished_log_.Wants(request, now, broken)) {
+  const RouteInfo& route = methods_[static_cast<size_t>(request.route)];
+  if (finished_log_.Wants(request, &route, now, broken)) {
     if (request.id.empty()) request.id = NewRequestId();
     finished_log_.Write({.request = &request,
-                         .route = &methods_[static_cast<size_t>(request.route)],
+                         .route = &route,
                          .status = HttpStatusOfGrpc(code),
                          .body_bytes = bytes_out,
                          .end = now,

@@ -40,7 +40,8 @@ class GrpcFrontEnd {
   // `methods`: "/package.Service/Method" of all services. Keys are those of `keys`, not of the
   // options. Service and metrics must outlive it.
   GrpcFrontEnd(Service* service, Metrics* metrics, const ServerOptions& options,
-               std::vector<RouteInfo> methods, std::shared_ptr<const KeyRing> keys);
+               std::vector<RouteInfo> methods, std::shared_ptr<const KeyRing> keys,
+               std::shared_ptr<SlowLog> slow_log);
 
   Service* service() const { return service_; }
   const std::vector<RouteInfo>& methods() const { return methods_; }

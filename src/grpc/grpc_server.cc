@@ -78,8 +78,8 @@ std::vector<RouteInfo> AllMethods() {
 
 struct GrpcServer::Impl {
   Impl(Service* service, Metrics* metrics, const ServerOptions& options,
-       std::shared_ptr<const KeyRing> keys)
-      : front_end(service, metrics, options, AllMethods(), std::move(keys)),
+       std::shared_ptr<const KeyRing> keys, std::shared_ptr<SlowLog> slow_log)
+      : front_end(service, metrics, options, AllMethods(), std::move(keys), std::move(slow_log)),
         health(&front_end),
         kserve(&front_end),
         tei(&front_end) {}
@@ -133,12 +133,15 @@ GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
 Expected<std::unique_ptr<GrpcServer>> GrpcServer::Start(Service* service, Metrics* metrics,
                                                         const ServerOptions& server,
                                                         const GrpcOptions& options,
-                                                        std::shared_ptr<const KeyRing> keys) {
+                                                        std::shared_ptr<const KeyRing> keys,
+                                                        std::shared_ptr<SlowLog> slow_log) {
   SetUpLibrary();
   if (keys == nullptr) {
     PENSTOCK_ASSIGN_OR_RETURN(keys, KeyRing::Make(server));
   }
-  auto impl = std::make_unique<Impl>(service, metrics, server, std::move(keys));
+  if (slow_log == nullptr) slow_log = std::make_shared<SlowLog>(server.slow_request, metrics);
+  auto impl =
+      std::make_unique<Impl>(service, metrics, server, std::move(keys), std::move(slow_log));
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
   if (!server.tls_cert_file.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(impl->tls, TlsCredentials::Load(server));

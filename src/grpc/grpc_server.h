@@ -19,16 +19,18 @@ namespace penstock {
 class KeyRing;
 class Metrics;
 class Service;
+class SlowLog;
 
 class GrpcServer {
  public:
   // Binds, listens and serves at once; options.port is set. Service and metrics must outlive the
-  // server. `keys`: null: those of the options. Fails with kInvalidArgument (an option, named in
-  // field()) or kUnavailable (the address is taken).
+  // server. `keys`, `slow_log`: null: those of the options. Fails with kInvalidArgument (an option,
+  // named in field()) or kUnavailable (the address is taken).
   static Expected<std::unique_ptr<GrpcServer>> Start(Service* service, Metrics* metrics,
                                                      const ServerOptions& server,
                                                      const GrpcOptions& options,
-                                                     std::shared_ptr<const KeyRing> keys = nullptr);
+                                                     std::shared_ptr<const KeyRing> keys = nullptr,
+                                                     std::shared_ptr<SlowLog> slow_log = nullptr);
   ~GrpcServer();  // as Shutdown(0)
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;

@@ -9,6 +9,7 @@
 #include <future>
 #include <thread>
 
+#include "frontend/slow_log.h"
 #include "grpc/grpc_fixture_test.h"
 
 namespace penstock {
@@ -336,6 +337,35 @@ TEST_F(ServerTest, TwoServersDoNotShareAPort) {
   options.port = server_->port();
   const auto second = GrpcServer::Start(service_.get(), &metrics_, {}, options);
   EXPECT_EQ(second.code(), StatusCode::kUnavailable);
+}
+
+// GET /v1/requests shows them beside those of HTTP.
+TEST_F(ServerTest, SlowCallsAreKeptAndStreamsWithoutAnEndAreNot) {
+  const auto slow_log = std::make_shared<SlowLog>(milliseconds(10), &metrics_);
+  GrpcOptions options;
+  options.port = 0;
+  const auto server = GrpcServer::Start(service_.get(), &metrics_, {}, options, nullptr, slow_log);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  const auto channel = grpc::CreateChannel("127.0.0.1:" + std::to_string((*server)->port()),
+                                           grpc::InsecureChannelCredentials());
+  grpc::ClientContext watching;
+  const auto watch = grpc::health::v1::Health::NewStub(channel)->Watch(&watching, {});
+  HealthCheckResponse health;
+  ASSERT_TRUE(watch->Read(&health));
+  grpc::ClientContext context;
+  ModelInferResponse response;
+  const auto stub = inference::GRPCInferenceService::NewStub(channel);
+  ASSERT_TRUE(stub->ModelInfer(&context, Slow(1), &response).ok());  // 50 ms
+  watching.TryCancel();
+  watch->Finish();
+  ASSERT_TRUE(WaitUntil([this] { return Metric("penstock_grpc_in_flight") == 0; }));
+  const std::vector<SlowRequest> kept = slow_log->Kept();
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_STREQ(kept[0].method, "GRPC");
+  EXPECT_STREQ(kept[0].path, "/inference.GRPCInferenceService/ModelInfer");
+  EXPECT_EQ(kept[0].model, "slow");
+  EXPECT_EQ(kept[0].status, 200);
+  EXPECT_FALSE(kept[0].id.empty());
 }
 
 TEST_F(ServerTest, TellsOfServerAndModels) {

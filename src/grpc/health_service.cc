@@ -22,8 +22,8 @@ constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
 }  // namespace
 
 const std::vector<RouteInfo>& HealthService::Methods() {
-  static const std::vector<RouteInfo> kMethods = {{"GRPC", kCheck, RouteFor::kEveryone},
-                                                  {"GRPC", kWatch, RouteFor::kEveryone}};
+  static const std::vector<RouteInfo> kMethods = {
+      {"GRPC", kCheck, RouteFor::kEveryone}, {"GRPC", kWatch, RouteFor::kEveryone, false, true}};
   return kMethods;
 }
 

@@ -13,7 +13,7 @@ void AppendHead(const HttpRequest& request, const HttpResponse& response,
   head += options.date;
   head += "\r\nX-Request-Id: ";
   head += request.id;
-  if (response.status != 204) {
+  if (response.status != 204 && response.status != 304) {
     head += "\r\nContent-Type: ";
     head += response.content_type;
     if (options.body == HeadOptions::Body::kChunked) {

@@ -27,7 +27,8 @@ struct ServerOptions {
   std::vector<std::string> api_key_files;
   std::vector<std::string> bulk_api_key_files;
   std::vector<std::string> admin_api_key_files;
-  // --admin-metrics: /metrics and /v1/stats ask for a key of an administrator too.
+  // --admin-metrics: what shows how the server does (/metrics, /v1/stats, /v1/live, /v1/requests)
+  // asks for a key of an administrator too.
   bool admin_metrics = false;
   // --allowed-host, repeatable: see AllowedHosts. None = any host; without keys and on a loopback
   // address, only hosts that no stranger can own.

@@ -9,10 +9,6 @@ namespace penstock {
 inline constexpr const char* kNdjsonType = "application/x-ndjson";
 inline constexpr const char* kEventStreamType = "text/event-stream";
 
-// Whether this Accept header asks for lines: it names application/x-ndjson with q > 0, and not with
-// a lower q than application/json.
-bool WantsNdjson(std::string_view accept);
-
 // One event of text/event-stream (WHATWG HTML, 9.2): each line of `data` in a field of its own, and
 // `event` as its type where it is not empty. Line breaks in `event` are left out.
 void AppendEvent(std::string_view event, std::string_view data, std::string* out);

@@ -187,19 +187,5 @@ TEST(StreamFormats, EventsAreFieldsAndAnEmptyLine) {
   EXPECT_EQ(out, ": ping\n\n");
 }
 
-TEST(StreamFormats, LinesAreForThoseWhoAskByName) {
-  for (const char* accept :
-       {"application/x-ndjson", "Application/X-NDJSON", "text/html, application/x-ndjson;q=0.5",
-        "application/json, application/x-ndjson", "application/x-ndjson;q=0.5, */*",
-        "application/json;q=0.4,application/x-ndjson ; q=0.4"}) {
-    EXPECT_TRUE(WantsNdjson(accept)) << accept;
-  }
-  for (const char* accept :
-       {"", "*/*", "application/*", "application/json", "application/x-ndjson;q=0",
-        "application/x-ndjson;q=0.5, application/json", "application/x-ndjsonl", ",;,;"}) {
-    EXPECT_FALSE(WantsNdjson(accept)) << accept;
-  }
-}
-
 }  // namespace
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/json_writer.h"
+#include "http/accept.h"
 #include "http/stream.h"
 #include "http/stream_formats.h"
 #include "routes/event_pump.h"

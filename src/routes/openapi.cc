@@ -152,6 +152,13 @@ constexpr RouteDescription kDescriptions[] = {
      422},
     {"GET", "/v2/logging", "Always refused: see --log-level", nullptr, "KserveError", nullptr, 422},
     {"POST", "/v2/logging", "Always refused", nullptr, "KserveError", nullptr, 422},
+    {"GET", "/ui", "The web page; / answers with it too, where text/html is asked for", nullptr,
+     nullptr, nullptr, 200, "text/html"},
+    {"GET", "/ui/{file}", "A file of the web page", nullptr, nullptr, nullptr, 200, "*/*"},
+    {"GET", "/v1/live", "What happens, second by second: events until the client leaves", nullptr,
+     nullptr, "LiveEvent", 200, ""},
+    {"GET", "/v1/requests", "Requests that were slow; errors by kind and by route", nullptr,
+     "Requests"},
     {"GET", "/", "The models and the routes", nullptr, "Index"},
     {"GET", "/openapi.json", "This document", nullptr, "OpenApi"},
     {"GET", "/health", "200 while the process lives", nullptr, "State"},
@@ -188,7 +195,6 @@ void WriteReference(const char* schema, JsonWriter* json) {
 
 // Of a body with that schema.
 const char* ContentType(const char* schema) {
-  if (schema == nullptr) return "text/plain";
   if (std::string_view(schema) == "FileForm") return "multipart/form-data";
   if (std::string_view(schema) == "FileContent") return "application/jsonl";
   return "application/json";
@@ -197,7 +203,7 @@ const char* ContentType(const char* schema) {
 // `lines`, `event`: schema of each line of an answer in lines, and of each event of one in events;
 // null: no such answer.
 void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr,
-                  const char* event = nullptr) {
+                  const char* event = nullptr, std::string_view type = "text/plain") {
   json->Key("content").BeginObject();
   if (event != nullptr) {
     json->Key(kEventStreamType).BeginObject();
@@ -209,13 +215,15 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
     WriteReference(lines, json);
     json->EndObject();
   }
-  json->Key(ContentType(schema)).BeginObject();
-  if (schema == nullptr) {
-    json->Key("schema").BeginObject().Field("type", "string").EndObject();
-  } else {
+  if (schema != nullptr) {
+    json->Key(ContentType(schema)).BeginObject();
     WriteReference(schema, json);
+    json->EndObject();
+  } else if (!type.empty()) {
+    json->Key(type).BeginObject().Key("schema").BeginObject().Field("type", "string").EndObject();
+    json->EndObject();
   }
-  json->EndObject().EndObject();
+  json->EndObject();
 }
 
 // "post", as the document has it.
@@ -239,6 +247,7 @@ std::string_view PathParameter(std::string_view part) {
   if (part == "model") return "ModelInPath";
   if (part == "version") return "Version";
   if (part == "region") return "Region";
+  if (part == "file") return "File";
   return "Id";
 }
 
@@ -272,14 +281,15 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   json->Key("responses").BeginObject();
   json->Key(std::to_string(description.status)).BeginObject();
   json->Field("description", description.status == 200 ? "Success" : "Always refused");
-  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr,
-               description.event);
+  WriteContent(description.answer, json, route.lines ? "EmbeddingLine" : nullptr, description.event,
+               description.type);
   json->EndObject().Key("default").BeginObject();
   json->Field("description", "An error, whose message names the field and the limit");
   WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.error_body),
                json);
   json->EndObject().EndObject();
-  if (route.who == RouteFor::kEveryone) json->Key("security").BeginArray().EndArray();
+  const bool open = route.who == RouteFor::kEveryone || route.who == RouteFor::kVisitors;
+  if (open) json->Key("security").BeginArray().EndArray();
   json->EndObject();
 }
 
@@ -287,6 +297,7 @@ constexpr std::string_view kParameters = R"({
 "Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"},"description":"The name of a model, which may hold slashes, or the id of a file or batch"},
 "ModelInPath":{"name":"model","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a model; it may hold slashes"},
 "Version":{"name":"version","in":"path","required":true,"schema":{"type":"string"},"description":"The version that is served; \"1\" of a model without versions"},
+"File":{"name":"file","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a file of the web page"},
 "Region":{"name":"region","in":"path","required":true,"schema":{"type":"string"},"description":"Name of a region of shared memory"},
 "Model":{"name":"model","in":"query","schema":{"type":"string"},"description":"Name of a model; default: the first"},
 "RequestId":{"name":"X-Request-Id","in":"header","schema":{"type":"string","pattern":"^[A-Za-z0-9\\-_.:+=/@]{1,128}$"},"description":"Named in the answer and in the log"},

@@ -21,6 +21,7 @@ struct RouteDescription {
   const char* answer = nullptr;   // schema of a 200; null: text
   const char* event = nullptr;    // schema of an event of an answer in events; null: none
   int status = 200;               // of the answer: another where the route does nothing but refuse
+  const char* type = "text/plain";  // of an answer without a schema; "": there is none but events
 };
 
 std::span<const RouteDescription> RouteDescriptions();

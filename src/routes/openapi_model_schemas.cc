@@ -68,6 +68,98 @@ const std::string_view kOpenApiModelSchemas = R"json({
       "lifecycle": {"$ref": "#/components/schemas/Lifecycle"}
     },
     "required": ["id", "object", "lifecycle"]
+  },
+  "TensorStats": {
+    "type": "object",
+    "properties": {
+      "requests": {"type": "integer"},
+      "requests_per_s": {"type": "number"},
+      "rows_per_s": {"type": "number"},
+      "queued_rows": {"type": "integer"},
+      "queued_bytes": {"type": "integer"},
+      "max_batch_size": {"type": "integer"}
+    },
+    "required": ["requests", "requests_per_s", "rows_per_s", "queued_rows", "queued_bytes", "max_batch_size"]
+  },
+  "LiveEvent": {
+    "description": "event: history (first): fields names the numbers of a point; points are those of the last minutes. event: point, one a second: the numbers. event: stats: as GET /v1/stats.",
+    "anyOf": [
+      {
+        "type": "object",
+        "properties": {
+          "version": {"type": "string"},
+          "interval_ms": {"type": "integer"},
+          "points_max": {"type": "integer"},
+          "limits": {
+            "type": "object",
+            "properties": {
+              "processors": {"type": "integer"},
+              "tokenization_workers": {"type": "integer"},
+              "models_bytes": {"type": "integer"},
+              "requests_bytes": {"type": "integer"},
+              "caches_bytes": {"type": "integer"}
+            },
+            "required": ["processors", "tokenization_workers", "models_bytes", "requests_bytes", "caches_bytes"]
+          },
+          "fields": {"type": "array", "items": {"type": "string"}},
+          "points": {"type": "array", "items": {"$ref": "#/components/schemas/LivePoint"}}
+        },
+        "required": ["version", "interval_ms", "points_max", "limits", "fields", "points"]
+      },
+      {"$ref": "#/components/schemas/LivePoint"},
+      {"$ref": "#/components/schemas/Stats"}
+    ]
+  },
+  "LivePoint": {"type": "array", "items": {"type": ["number", "null"]}},
+  "Requests": {
+    "type": "object",
+    "properties": {
+      "slow_request_ms": {"type": "integer"},
+      "slow_count": {"type": "integer"},
+      "slow": {
+        "type": "array",
+        "items": {
+          "type": "object",
+          "properties": {
+            "unix_ms": {"type": "integer"},
+            "ms": {"type": "number"},
+            "method": {"type": "string"},
+            "route": {"type": "string"},
+            "status": {"type": "integer"},
+            "bytes_in": {"type": "integer"},
+            "bytes_out": {"type": "integer"},
+            "request_id": {"type": "string"},
+            "model": {"type": "string"},
+            "rows": {"type": "integer"},
+            "tokens": {"type": "integer"},
+            "stages": {"type": "object", "additionalProperties": {"type": "number"}}
+          },
+          "required": ["unix_ms", "ms", "method", "route", "status", "bytes_in", "bytes_out", "request_id"]
+        }
+      },
+      "errors": {
+        "type": "array",
+        "items": {
+          "type": "object",
+          "properties": {"kind": {"type": "string"}, "count": {"type": "integer"}},
+          "required": ["kind", "count"]
+        }
+      },
+      "failures": {
+        "type": "array",
+        "items": {
+          "type": "object",
+          "properties": {
+            "method": {"type": "string"},
+            "route": {"type": "string"},
+            "status": {"type": "integer"},
+            "count": {"type": "integer"}
+          },
+          "required": ["status", "count"]
+        }
+      }
+    },
+    "required": ["slow_request_ms", "slow_count", "slow", "errors", "failures"]
   }
 })json";
 

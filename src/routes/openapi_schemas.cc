@@ -583,7 +583,8 @@ const std::string_view kOpenApiSchemas = R"json({
             "batch_mean_ms": {"type": "number"},
             "tokens_per_s": {"type": "number"},
             "busy_percent": {"type": "number"},
-            "text": {"$ref": "#/components/schemas/TextStats"}
+            "text": {"$ref": "#/components/schemas/TextStats"},
+            "tensors": {"$ref": "#/components/schemas/TensorStats"}
           },
           "required": [
             "model",

@@ -192,15 +192,17 @@ TEST(RequestPolicy, KeysOfAdministrators) {
   EXPECT_EQ(KeyStatus(options, "POST", "/embed", "user"), 0);
   EXPECT_EQ(KeyStatus(options, "POST", "/embed", "wrong"), 401);
   EXPECT_EQ(KeyStatus(options, "GET", "/livez", nullptr), 0);
-  for (const char* path : {"/metrics", "/v1/stats"}) {
+  for (const char* path : {"/metrics", "/v1/stats", "/v1/live", "/v1/requests"}) {
     EXPECT_EQ(KeyStatus(options, "GET", path, "user"), 0);
   }
   options.admin_metrics = true;
-  for (const char* path : {"/metrics", "/v1/stats"}) {
+  for (const char* path : {"/metrics", "/v1/stats", "/v1/live", "/v1/requests"}) {
     EXPECT_EQ(KeyStatus(options, "GET", path, "user"), 403);
     EXPECT_EQ(KeyStatus(options, "GET", path, "admin"), 0);
   }
   EXPECT_EQ(KeyStatus(options, "GET", "/readyz", nullptr), 0);
+  EXPECT_EQ(KeyStatus(options, "GET", "/ui", nullptr), 0);  // it holds no data
+  EXPECT_EQ(KeyStatus(options, "GET", "/", nullptr), 401);
   // Alone, administrators' keys guard only their own routes.
   options.api_keys = options.bulk_api_keys = {};
   EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", nullptr), 401);

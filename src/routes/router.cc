@@ -5,6 +5,7 @@
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "common/log.h"
+#include "http/accept.h"
 #include "metrics/stages.h"
 #include "routes/path_pattern.h"
 
@@ -29,7 +30,8 @@ size_t JsonBytes(const RouteCall& call) {
 }  // namespace
 
 Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
-               std::shared_ptr<const KeyRing> keys, BatchRunner* batches)
+               std::shared_ptr<const KeyRing> keys, BatchRunner* batches,
+               std::chrono::milliseconds live_interval)
     : service_(service),
       metrics_(metrics),
       options_(options),
@@ -37,9 +39,17 @@ Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
       routes_(AllRoutes()),
       policy_(options, AllRouteInfos(), std::move(keys)),
       http_metrics_(metrics, AllRouteInfos()),
-      finished_log_(options, metrics) {}
+      finished_log_(options.access_log, std::make_shared<SlowLog>(options.slow_request, metrics)),
+      live_(service, &http_metrics_, options, live_interval) {}
 
-Router::Match Router::Find(std::string_view method, std::string_view path) const {
+Router::Match Router::Find(const HttpRequest& request) const {
+  const std::string_view method = request.method;
+  std::string_view path = request.path;
+  // A browser that asks for the server itself gets the page, a program the index.
+  const bool reads = method == "GET" || method == "HEAD";
+  if (path == "/ui/" || (path == "/" && reads && WantsHtml(request.Header("accept")))) {
+    path = "/ui";
+  }
   Match match;
   for (size_t i = 0; i < routes_.size(); ++i) {
     if (!Matches(routes_[i], path)) continue;
@@ -87,7 +97,7 @@ HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Ref
 }
 
 std::optional<HttpResponse> Router::Check(HttpRequest* request) {
-  const Match match = Find(request->method, request->path);
+  const Match match = Find(*request);
   request->route = match.route;
   const Route* const route = RouteOf(*request);
   if (route == nullptr || route->who != RouteFor::kEveryone) {
@@ -151,8 +161,10 @@ void HandleLarge(const RouteCall& call) {
 void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
                        Responder respond) {
   const Route& route = routes_[static_cast<size_t>(request->route)];
-  RouteCall call{service_,           metrics_,        &options_,          &route,
-                 std::move(request), std::move(body), std::move(respond), batches_};
+  RouteCall call{
+      service_,        metrics_,           &options_, &route, std::move(request),
+      std::move(body), std::move(respond), batches_,  &live_, finished_log_.slow_log().get(),
+      &http_metrics_};
   const size_t bytes = JsonBytes(call);
   if (bytes <= kParseOnIoBytesMax) return Handle(call);
   const Priority priority = call.request->context.priority;
@@ -214,6 +226,9 @@ void Router::AddCors(HttpRequest* request) const {
 
 void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) {
   const auto now = Clock::now();
+  const Route* const route = RouteOf(request);
+  const bool endless = route != nullptr && route->endless;
+  if (endless && status == 499) status = 200;
   const double seconds = std::chrono::duration<double>(now - request.begin).count();
   http_metrics_.CountRequest(request.route, status, seconds);
   if (RequestTrace* const trace = request.context.trace.get()) {
@@ -221,7 +236,7 @@ void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, i
     // Requests that never reached a model (probes, refusals) would only blur the percentiles.
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
-  const RequestRecord record{&request, RouteOf(request), status, body_bytes, now, items};
+  const RequestRecord record{&request, route, status, body_bytes, now, items};
   finished_log_.Write(record, status == 500);
 }
 

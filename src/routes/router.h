@@ -12,6 +12,7 @@
 #include "frontend/request_policy.h"
 #include "http/message.h"
 #include "http/server_options.h"
+#include "routes/live_feed.h"
 #include "routes/routes.h"
 
 namespace penstock {
@@ -21,7 +22,8 @@ class Router final : public HttpHandler {
   // Service, metrics and batches (null: none) must outlive the router. Keys are those of `keys`,
   // not of the options.
   Router(Service* service, Metrics* metrics, const ServerOptions& options,
-         std::shared_ptr<const KeyRing> keys, BatchRunner* batches = nullptr);
+         std::shared_ptr<const KeyRing> keys, BatchRunner* batches,
+         std::chrono::milliseconds live_interval);
 
   std::optional<HttpResponse> OnHeader(HttpRequest* request) override;
   void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
@@ -34,12 +36,16 @@ class Router final : public HttpHandler {
   void OnConnectionRefused() override { http_metrics_.connections_refused().Add(); }
   void OnBytes(size_t received, size_t sent) override;
 
+  // Ends the streams that have no end of their own. Called before the connections are shut down.
+  void EndEndless() { live_.Stop(); }
+  const std::shared_ptr<SlowLog>& slow_log() const { return finished_log_.slow_log(); }
+
  private:
   struct Match {
     int32_t route = -1;
     std::string allow;  // methods of the path where only the method is wrong
   };
-  Match Find(std::string_view method, std::string_view path) const;
+  Match Find(const HttpRequest& request) const;
   ErrorBody ErrorBodyOf(const HttpRequest& request) const;
   const Route* RouteOf(const HttpRequest& request) const;  // null: none
   std::string RouteName(const HttpRequest& request) const;
@@ -56,6 +62,7 @@ class Router final : public HttpHandler {
   const RequestPolicy policy_;
   HttpMetrics http_metrics_;
   FinishedLog finished_log_;
+  LiveFeed live_;  // after what its thread reads
   LogLimit refused_keys_{5};
 };
 

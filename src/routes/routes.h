@@ -14,8 +14,10 @@
 
 #include "api/service.h"
 #include "common/exception_status.h"
+#include "frontend/http_metrics.h"
 #include "frontend/request_policy.h"
 #include "frontend/route_info.h"
+#include "frontend/slow_log.h"
 #include "frontend/wire_names.h"
 #include "http/message.h"
 #include "http/server_options.h"
@@ -27,6 +29,7 @@ namespace penstock {
 
 class BatchRunner;  // routes/batch_runner.h
 struct Route;
+class LiveFeed;
 
 // One request at its handler.
 struct RouteCall {
@@ -37,7 +40,12 @@ struct RouteCall {
   std::shared_ptr<const HttpRequest> request;
   mutable std::string body;  // freed once the handler has returned, unless it took it
   Responder respond;
-  BatchRunner* batches = nullptr;  // null: the server has none
+  // Null for a request that comes from within (inner_call.h).
+  BatchRunner* batches = nullptr;  // and where the server has none
+  // What routes of the web page show.
+  LiveFeed* live = nullptr;
+  const SlowLog* slow_log = nullptr;
+  const HttpMetrics* http_metrics = nullptr;
 
   std::string TakeBody() const { return std::move(body); }
   // What the parts of the route's path stand for: path_pattern.h.
@@ -50,8 +58,9 @@ struct Route : RouteInfo {
   constexpr Route(const char* method_in, const char* path_in, ErrorBody error_body_in,
                   void (*handle_in)(const RouteCall& call), RouteFor who_in = RouteFor::kUsers,
                   bool lines_in = false,
-                  size_t (*json_bytes_in)(const HttpRequest& request, size_t body_bytes) = nullptr)
-      : RouteInfo{method_in, path_in, who_in, lines_in},
+                  size_t (*json_bytes_in)(const HttpRequest& request, size_t body_bytes) = nullptr,
+                  bool endless_in = false)
+      : RouteInfo{method_in, path_in, who_in, lines_in, endless_in},
         error_body(error_body_in),
         handle(handle_in),
         json_bytes(json_bytes_in) {}
@@ -76,6 +85,7 @@ std::span<const Route> OllamaRoutes();
 std::span<const Route> PullRoutes();    // Ollama's pull and delete
 std::span<const Route> ModelRoutes();   // loading and unloading
 std::span<const Route> KserveRoutes();  // tensor models
+std::span<const Route> UiRoutes();      // the web page and what it watches
 std::span<const Route> MetaRoutes();    // index, health, readiness, metrics, statistics
 
 // Answers a request of text-generation-inference, which POST / takes too.

@@ -94,7 +94,7 @@ const std::vector<Route>& AllRoutes() {
     for (const auto part :
          {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), CohereRoutes(), RerankRoutes(),
           ClassifyRoutes(), TeiRoutes(), VertexRoutes(), BatchRoutes(), OllamaRoutes(),
-          PullRoutes(), BulkRoutes(), ModelRoutes(), KserveRoutes(), MetaRoutes()}) {
+          PullRoutes(), BulkRoutes(), ModelRoutes(), KserveRoutes(), UiRoutes(), MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     std::stable_sort(all.begin(), all.end(), [](const Route& a, const Route& b) {

@@ -60,10 +60,11 @@ Status CheckOptions(const ServerOptions& options) {
 
 struct Server::Impl {
   Impl(Service* service, Metrics* metrics, const ServerOptions& options,
-       std::shared_ptr<KeyRing> keys_in, std::unique_ptr<BatchRunner> batches_in)
+       std::shared_ptr<KeyRing> keys_in, std::unique_ptr<BatchRunner> batches_in,
+       std::chrono::milliseconds live_interval)
       : keys(std::move(keys_in)),
         batches(std::move(batches_in)),
-        router(service, metrics, options, keys, batches.get()),
+        router(service, metrics, options, keys, batches.get(), live_interval),
         tls(!options.tls_cert_file.empty()) {}
   const std::shared_ptr<KeyRing> keys;
   const std::unique_ptr<BatchRunner> batches;  // null: none
@@ -76,7 +77,8 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
 Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metrics,
-                                                const ServerOptions& options) {
+                                                const ServerOptions& options,
+                                                std::chrono::milliseconds live_interval) {
   PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
   PENSTOCK_ASSIGN_OR_RETURN(auto keys, KeyRing::Make(options));
   const ServerOptions bare = WithoutKeys(options);
@@ -84,7 +86,8 @@ Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metri
   if (!options.batch_folder.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(batches, BatchRunner::Start(service, metrics, bare));
   }
-  auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys), std::move(batches));
+  auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys), std::move(batches),
+                                     live_interval);
   PENSTOCK_ASSIGN_OR_RETURN(impl->listener, Listener::Start(&impl->router, bare));
   if (!options.AsksForKey() && !IsLoopback(options.host)) {
     LogWarn(
@@ -109,10 +112,12 @@ Status Server::Reload() {
 }
 
 void Server::Shutdown(std::chrono::milliseconds timeout) {
+  impl_->router.EndEndless();
   impl_->listener->Shutdown(timeout);
   if (impl_->batches != nullptr) impl_->batches->Stop();
 }
 std::shared_ptr<const KeyRing> Server::keys() const { return impl_->keys; }
+std::shared_ptr<SlowLog> Server::slow_log() const { return impl_->router.slow_log(); }
 uint16_t Server::port() const { return impl_->listener->port(); }
 bool Server::tls() const { return impl_->tls; }
 

@@ -18,14 +18,17 @@ namespace penstock {
 class KeyRing;
 class Metrics;
 class Service;
+class SlowLog;
 
 class Server {
  public:
   // Binds, listens and serves at once. Service and metrics must outlive the server. Fails with
   // kInvalidArgument (an option, named in field()) or kUnavailable (the address is taken).
-  // Routes that need a model answer 503 until Service::Ready().
-  static Expected<std::unique_ptr<Server>> Start(Service* service, Metrics* metrics,
-                                                 const ServerOptions& options);
+  // Routes that need a model answer 503 until Service::Ready(). `live_interval`: between two points
+  // of GET /v1/live; another one than a second is for benchmarks.
+  static Expected<std::unique_ptr<Server>> Start(
+      Service* service, Metrics* metrics, const ServerOptions& options,
+      std::chrono::milliseconds live_interval = std::chrono::milliseconds(1000));
   // As Shutdown(0).
   ~Server();
   Server(const Server&) = delete;
@@ -45,6 +48,8 @@ class Server {
 
   // Reread by Reload; for other front ends.
   std::shared_ptr<const KeyRing> keys() const;
+  // GET /v1/requests shows what it keeps; for other front ends.
+  std::shared_ptr<SlowLog> slow_log() const;
   uint16_t port() const;
   bool tls() const;
 

@@ -53,6 +53,15 @@ void WriteText(const ModelStats::Text& text, double window_s, JsonWriter* json) 
   json->EndObject().EndObject();
 }
 
+void WriteTensors(const ModelStats::Tensors& tensors, int64_t rows, double window_s,
+                  JsonWriter* json) {
+  json->Key("tensors").BeginObject().Field("requests", tensors.requests);
+  json->Field("requests_per_s", Ratio(static_cast<double>(tensors.requests), window_s));
+  json->Field("rows_per_s", Ratio(static_cast<double>(rows), window_s));
+  json->Field("queued_rows", tensors.queued_rows).Field("queued_bytes", tensors.queued_bytes);
+  json->Field("max_batch_size", tensors.max_batch_size).EndObject();
+}
+
 void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
   const auto tokens = static_cast<double>(model.tokens);
   const auto batches = static_cast<double>(model.batches);
@@ -66,6 +75,7 @@ void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
   json->Field("tokens_per_s", Ratio(tokens, window_s));
   json->Field("busy_percent", Ratio(100 * model.busy_s, window_s));
   if (model.text) WriteText(*model.text, window_s, json);
+  if (model.tensors) WriteTensors(*model.tensors, model.rows, window_s, json);
   json->EndObject();
 }
 

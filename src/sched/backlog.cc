@@ -5,30 +5,6 @@
 
 namespace penstock {
 
-void Backlog::Push(EncodeJob* job) {
-  const std::lock_guard lock(mutex_);
-  Append(job);
-  jobs_.fetch_add(1, std::memory_order_seq_cst);
-}
-
-EncodeJob* Backlog::Cut(EncodeJob** link, EncodeJob* before) {
-  EncodeJob* const job = *link;
-  *link = job->progress.next;
-  if (tail_ == job) tail_ = before;
-  return job;
-}
-
-void Backlog::Append(EncodeJob* job) {
-  job->progress.next = nullptr;
-  (tail_ == nullptr ? head_ : tail_->progress.next) = job;
-  tail_ = job;
-}
-
-EncodeJob* Backlog::Unlink(EncodeJob** link, EncodeJob* before) {
-  jobs_.fetch_sub(1, std::memory_order_seq_cst);
-  return Cut(link, before);
-}
-
 bool Backlog::TryReserve(EncodeBatch* batch, size_t tokens, size_t rows) {
   try {
     batch->Reserve(tokens, rows);
@@ -88,7 +64,7 @@ void Backlog::Share(const EncodeBatch& batch, const BatchLimits& limits) {
   // A job gives at least one row, or none: no more jobs than rows can be in it.
   const size_t rows_room = limits.rows - std::min<size_t>(limits.rows, batch.rows());
   const size_t tokens_room = limits.tokens - std::min<size_t>(limits.tokens, batch.tokens());
-  candidates_ = std::min(jobs_.load(std::memory_order_relaxed), rows_room);
+  candidates_ = std::min(jobs(), rows_room);
   if (candidates_ == 0) return;
   EncodeJob* job = head_;
   for (size_t i = 0; i < candidates_; ++i, job = job->progress.next) {

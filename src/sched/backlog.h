@@ -1,26 +1,19 @@
 // Backlog: jobs of one priority class and output that wait to be put into batches: those of many
 // rows, and all others while one waits, so that none is overtaken for ever.
 //
-// A list through the jobs themselves: nothing is allocated. A mutex, held for as long as it takes
-// to link a job or to copy a batch's ids (microseconds); other threads read `empty` first. Its
-// bound is the scheduler's, which counts all rows and tokens it has taken.
+// Its bound is the scheduler's, which counts all rows and tokens it has taken.
 #pragma once
 
-#include <atomic>
 #include <mutex>
 
 #include "sched/batch_limits.h"
 #include "sched/encode_batch.h"
+#include "sched/job_line.h"
 
 namespace penstock {
 
-class Backlog {
+class Backlog : public JobLine<EncodeJob> {
  public:
-  // The job's rows from progress.next_row on wait here.
-  void Push(EncodeJob* job);
-  // seq_cst: for use between PrepareWait and Wait.
-  bool empty() const { return jobs_.load(std::memory_order_seq_cst) == 0; }
-
   // Adds rows to `batch` up to `limits`, by turns: first one row of every waiting job, as far as
   // they fit, then rows up to an even share of the room, then the remaining rows from the front.
   // Jobs that gave rows and have more go to the end of the line. So while n jobs wait, and any k of
@@ -43,36 +36,8 @@ class Backlog {
     return nullptr;
   }
 
-  // Unlinks jobs for which is_dead(job), from the first on until `live_max` live ones were seen.
-  // Returns a list of them through progress.next. The caller answers their rows from next_row on,
-  // without this mutex: `done` may submit again.
-  template <typename IsDead>
-  EncodeJob* Sweep(IsDead is_dead, size_t live_max) {
-    if (empty()) return nullptr;
-    const std::lock_guard lock(mutex_);
-    EncodeJob* dead = nullptr;
-    EncodeJob** link = &head_;
-    EncodeJob* before = nullptr;
-    while (EncodeJob* const job = *link) {
-      if (live_max == 0) break;
-      if (is_dead(*job)) {
-        Unlink(link, before);
-        job->progress.next = dead;
-        dead = job;
-      } else {
-        before = job;
-        link = &job->progress.next;
-        --live_max;
-      }
-    }
-    return dead;
-  }
-
  private:
-  // All under the mutex. Unlink counts the job out, Cut does not.
-  EncodeJob* Unlink(EncodeJob** link, EncodeJob* before);
-  EncodeJob* Cut(EncodeJob** link, EncodeJob* before);
-  void Append(EncodeJob* job);
+  // All under the mutex.
   static bool TryReserve(EncodeBatch* batch, size_t tokens, size_t rows);
   // Sets take_rows of the jobs that give rows.
   void Share(const EncodeBatch& batch, const BatchLimits& limits);
@@ -101,11 +66,7 @@ class Backlog {
     }
   }
 
-  std::mutex mutex_;
-  EncodeJob* head_ = nullptr;  // next in turn; guarded by mutex_, as all below
-  EncodeJob* tail_ = nullptr;
-  size_t candidates_ = 0;        // jobs Share has looked at, from the first
-  std::atomic<size_t> jobs_{0};  // written under mutex_
+  size_t candidates_ = 0;  // jobs Share has looked at, from the first; guarded by mutex_
 };
 
 }  // namespace penstock

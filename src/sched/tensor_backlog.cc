@@ -20,37 +20,13 @@ bool SameRows(const TensorJob& a, const TensorJob& b) {
 
 }  // namespace
 
-void TensorBacklog::Append(TensorJob* job) {
-  job->progress.next = nullptr;
-  (tail_ == nullptr ? head_ : tail_->progress.next) = job;
-  tail_ = job;
-}
-
-TensorJob* TensorBacklog::Cut(TensorJob** link, TensorJob* before) {
-  TensorJob* const job = *link;
-  *link = job->progress.next;
-  if (tail_ == job) tail_ = before;
-  return job;
-}
-
-TensorJob* TensorBacklog::Unlink(TensorJob** link, TensorJob* before) {
-  jobs_.fetch_sub(1, std::memory_order_seq_cst);
-  return Cut(link, before);
-}
-
-void TensorBacklog::Push(TensorJob* job) {
-  const std::lock_guard lock(mutex_);
-  Append(job);
-  jobs_.fetch_add(1, std::memory_order_seq_cst);
-}
-
 uint32_t TensorBacklog::Take(uint32_t rows, uint32_t rows_max, uint32_t whole_max,
                              std::vector<TensorPiece>* pieces) {
   if (empty() || rows >= rows_max) return rows;
   const std::lock_guard lock(mutex_);
   if (head_ == nullptr) return rows;
   const TensorJob& like = *head_;
-  const size_t waiting = jobs_.load(std::memory_order_relaxed);
+  const size_t waiting = jobs();
   const auto share =
       static_cast<uint32_t>(std::max<size_t>(1, (rows_max - rows + waiting - 1) / waiting));
   for (const uint32_t most : {share, rows_max}) {

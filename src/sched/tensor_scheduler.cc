@@ -486,6 +486,7 @@ void TensorScheduler::Stop() {
 
 TensorStatistics TensorScheduler::Statistics() const { return impl_->totals.Read(); }
 int64_t TensorScheduler::queued_rows() const { return impl_->admission.rows(); }
+int64_t TensorScheduler::queued_bytes() const { return impl_->admission.units(); }
 size_t TensorScheduler::replicas() const { return impl_->forward.runners(); }
 uint64_t TensorScheduler::HeldBytes() const { return impl_->forward.HeldBytes(); }
 uint64_t TensorScheduler::ReleaseMemory() { return impl_->forward.ReleaseMemory(); }

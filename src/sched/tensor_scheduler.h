@@ -105,6 +105,7 @@ class TensorScheduler {
 
   TensorStatistics Statistics() const;
   int64_t queued_rows() const;
+  int64_t queued_bytes() const;  // of their inputs
   size_t replicas() const;
   // Refuses new jobs, finishes those taken, joins the executors. Not within `done`.
   void Stop();

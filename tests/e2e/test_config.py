@@ -228,14 +228,14 @@ def test_printed_settings_are_a_file(config, tmp_path):
 @pytest.mark.parametrize("command", ["serve", "embed", "rerank", "classify", "tokenize", "inspect", "doctor",
                                      "bench http", "bench batcher", "bench kernels", "bench soak", "bench policy",
                                      "bench saturation", "bench reindex", "bench stages", "bench chat",
-                                     "bench chat-http"])
+                                     "bench chat-http", "bench ui"])
 def test_help(command):
     for flag in ("--help", "--help-all"):
         text = run(*command.split(), flag).stdout.decode()
         assert not re.search(r"\[\[\d", text) and "\n\n\n" not in text
         assert not [line for line in text.splitlines() if line != line.rstrip()]
         assert ("--redis-url" in text) == ("bench" not in command and (command == "serve" or flag == "--help-all")
-                                           or (command == "bench stages" and flag == "--help-all"))
+                                           or (command in ("bench stages", "bench ui") and flag == "--help-all"))
     tomllib.loads(run(*command.split(), "--print-config").stdout.decode())
 
 

@@ -1,12 +1,10 @@
-"""KServe's REST client, unchanged. Its packages take 450 MB, so they have an environment of their own:
-`make kserve-client`.
-"""
+"""KServe's REST client, unchanged."""
 import asyncio
 
 import httpx
 import pytest
 
-pytest.importorskip("kserve", reason="NO KSERVE HERE: run `make kserve-client`")
+pytest.importorskip("kserve", reason="NO KSERVE HERE: tests/e2e/requirements-kserve.txt")
 
 import numpy as np
 from kserve import InferInput, InferRequest, InferenceRESTClient

@@ -1,15 +1,18 @@
 """What a service manager relies on: the word that the server is ready, the unit, the alerts."""
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 
+import grpc
 import pytest
 
-from conftest import EMBED, GOLDEN, ROOT, clean_environment
+from conftest import EMBED, GOLDEN, ROOT, clean_environment, model_args
 
 PACKAGING = ROOT / "packaging"
+DEPLOY = ROOT / "deploy"
 OPERATING = (ROOT / "docs/OPERATING.md").read_text()
 
 
@@ -82,8 +85,10 @@ def test_the_command_of_the_unit_starts_the_server_with_the_config(start, tmp_pa
 
 def test_the_documents_files_are_the_shipped_ones():
     """docs/OPERATING.md prints the config, the unit, the container file and the alerts as they are."""
-    for name in ("penstock.toml", "local.toml", "penstock.service", "Containerfile", "prometheus.yml", "alerts.yml"):
+    for name in ("penstock.toml", "local.toml", "penstock.service", "Containerfile"):
         assert (PACKAGING / name).read_text() in OPERATING, name
+    for name in ("prometheus.yml", "alerts.yml"):
+        assert (DEPLOY / name).read_text() in OPERATING, name
 
 
 def promtool():
@@ -95,27 +100,63 @@ def promtool():
 
 def test_alerts_are_rules_of_prometheus(tmp_path):
     tool = promtool()
-    done = subprocess.run([tool, "check", "rules", PACKAGING / "alerts.yml"], capture_output=True, timeout=60)
-    assert done.returncode == 0 and b"4 rules found" in done.stdout, done.stdout + done.stderr
-    shutil.copy(PACKAGING / "alerts.yml", tmp_path)
+    done = subprocess.run([tool, "check", "rules", DEPLOY / "alerts.yml"], capture_output=True, timeout=60)
+    assert done.returncode == 0 and b"7 rules found" in done.stdout, done.stdout + done.stderr
+    shutil.copy(DEPLOY / "alerts.yml", tmp_path)
     (tmp_path / "penstock-key").write_text("k")
-    config = (PACKAGING / "prometheus.yml").read_text().replace("/etc/prometheus/", f"{tmp_path}/")
+    config = (DEPLOY / "prometheus.yml").read_text().replace("/etc/prometheus/", f"{tmp_path}/")
     (tmp_path / "ca.pem").write_text("")
     (tmp_path / "prometheus.yml").write_text(config)
     done = subprocess.run([tool, "check", "config", "--syntax-only", tmp_path / "prometheus.yml"],
                           capture_output=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
-    done = subprocess.run([tool, "test", "rules", PACKAGING / "alerts_test.yml"], capture_output=True, timeout=60)
+    done = subprocess.run([tool, "test", "rules", DEPLOY / "alerts_test.yml"], capture_output=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_alerts_name_series_that_there_are(start):
-    server = start()
+def series_of(text):
+    return set(re.findall(r"\b(?:penstock|process)_\w+", text))
+
+
+def test_alerts_and_dashboard_name_series_that_there_are(start):
+    server = start(*model_args(("embed", EMBED)), "--model", f"text={GOLDEN.parent / 'decoders' / 'llama'}",
+                   "--model", "echo=builtin:identity?shape=1", "--result-cache-bytes", "1MiB", "--grpc-port", "0")
     server.post("/embed", {"inputs": "a"})
+    port = re.search(r"listening on grpc://[^:]+:(\d+)", "".join(server.log)).group(1)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:  # an empty message asks for the whole server
+        assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10)
+    server.post("/v1/completions", {"model": "text", "prompt": "a", "max_tokens": 4})
     names = {name.split("{")[0] for name in server.metrics()}
-    used = set(re.findall(r"\b(?:penstock|process)_\w+", re.sub(
-        r"#.*", "", (PACKAGING / "alerts.yml").read_text())))
+    used = series_of(re.sub(r"#.*", "", (DEPLOY / "alerts.yml").read_text()))
     assert used and used <= names, used - names
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    assert len(expressions) > 20
+    used = series_of("\n".join(expressions))
+    assert used <= names, used - names
+    labels = {name: set() for name in names}
+    for full in server.metrics():
+        labels[full.split("{")[0]].update(re.findall(r'(\w+)="', full))
+    for expression in expressions:  # and only labels that these have
+        for name, inside in re.findall(r"(penstock_\w+)\{([^}]*)\}", expression):
+            assert set(re.findall(r"(\w+)\s*[=!]", inside)) <= {*labels[name], "instance", "job"}, expression
+
+
+def test_the_dashboard_can_be_imported():
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({panel["title"] for panel in panels}) == len(panels)
+    taken = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"])
+                 for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        for target in panel.get("targets", []):
+            assert target["datasource"]["uid"] == "${DS_PROMETHEUS}"
 
 
 def test_the_files_of_a_container_are_there():

@@ -1,0 +1,38 @@
+// penstock bench ui: what the web page costs.
+//
+// One server of this process, over loopback, under the same load in rounds that take turns: nobody
+// watches, one page does, fifty do. A round with watchers is compared with the one without beside
+// it. The watchers' own reading is on another thread of the same machine, so it is a part of the
+// throughput that is lost; in the processor time it is left out.
+//
+// What an event a second costs is less than the noise of any machine. So while there is load they
+// come UiCostOptions::events_per_s times a second, and the difference is divided by that.
+#pragma once
+
+#include "bench/load_rounds.h"
+#include "common/status.h"
+#include "load/records.h"
+
+namespace penstock {
+
+class Metrics;
+class Service;
+
+struct UiCostOptions : RoundOptions {
+  int events_per_s = 20;
+  double idle_s = 3;  // for the server without load, at an event a second
+};
+
+// Prints a table and adds the records
+//   ui.cost_percent_1, _50    throughput lost, the median of the pairs; with half of its 95 %
+//                             interval as ui.cost_error_percent_1, _50
+//   ui.processor_percent_1, _50  added to the server's processor time a request, in the same way;
+//                             with ui.processor_error_percent_1, _50
+//   ui.idle_percent_0, _1, _50  processor time of the server without load, in percent of all
+//                             processors: the cost by itself, which noise does not hide
+//   ui.bytes, ui.gzip_bytes   of the page's files, as they are and as they are sent
+//   ui.event_bytes            that a watcher gets a second
+Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& options,
+                 BenchRecords* records);
+
+}  // namespace penstock

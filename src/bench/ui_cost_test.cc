@@ -1,0 +1,40 @@
+#include "bench/ui_cost.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/service.h"
+#include "engine/fake_engine.h"
+#include "engine/registry.h"
+
+namespace penstock {
+namespace {
+
+TEST(UiCost, MeasuresEveryNumberOfWatchers) {
+  Metrics metrics;
+  Registry registry(nullptr, &metrics);
+  EngineParts parts = FakeParts(ModelTask::kEmbedding);
+  EngineOptions engine;
+  engine.name = "fake";
+  ASSERT_TRUE(
+      registry.AddEngine(std::make_unique<Engine>(std::move(parts), engine, &metrics)).ok());
+  Service service(&registry, {}, &metrics);
+  UiCostOptions options;
+  options.concurrency = 2;
+  options.rounds = 2;
+  options.round_s = 0.05;
+  options.idle_s = 1.2;  // an event at least
+  BenchRecords records;
+  const Status status = RunUiCost(&service, &metrics, options, &records);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::string lines = records.ToJsonLines();
+  for (const char* name :
+       {"ui.cost_percent_1", "ui.cost_error_percent_50", "ui.processor_percent_50",
+        "ui.idle_percent_0", "ui.idle_percent_50", "ui.bytes", "ui.gzip_bytes"}) {
+    EXPECT_THAT(lines, testing::HasSubstr("\"" + std::string(name) + "\""));
+  }
+  EXPECT_THAT(lines, testing::Not(testing::HasSubstr("\"ui.event_bytes\",\"value\":0.0,")));
+}
+
+}  // namespace
+}  // namespace penstock
