@@ -130,6 +130,12 @@ TEST_F(StoreTest, OfALineThatCannotBeWrittenNothingIsLeft) {
   EXPECT_EQ(*files->Read(id, "", 10), "12345abcde");
 }
 
+Batch OfOwner(const char* owner) {
+  Batch batch;
+  batch.owner = owner;
+  return batch;
+}
+
 TEST_F(StoreTest, AnOwnerHasABoundAndForgetsItsOwnBatchesFirst) {
   (void)Batches();
   size_t number = 0;
@@ -146,11 +152,7 @@ TEST_F(StoreTest, AnOwnerHasABoundAndForgetsItsOwnBatchesFirst) {
   write("old", 100, "completed");
   write("new", BatchStore::kBatchesMax - 100 - BatchStore::kWaitingMax, "failed");
   const auto batches = Batches();
-  const auto add = [&](const char* owner) {
-    Batch batch;
-    batch.owner = owner;
-    return batches->Add(batch);
-  };
+  const auto add = [&](const char* owner) { return batches->Add(OfOwner(owner)); };
   EXPECT_EQ(add("waits").code(), StatusCode::kResourceExhausted);
   const size_t count = batches->List("new").size();
   ASSERT_TRUE(add("new").ok());  // for the oldest of its own
@@ -158,6 +160,11 @@ TEST_F(StoreTest, AnOwnerHasABoundAndForgetsItsOwnBatchesFirst) {
   EXPECT_EQ(batches->List("old").size(), 100u);
   ASSERT_TRUE(add("other").ok());  // for the oldest of all
   EXPECT_EQ(batches->List("old").size(), 99u);
+}
+
+// The next batch of any owner.
+Batch NextOf(const BatchStore& batches) {
+  return batches.NextToRun([](const std::string&) { return true; });
 }
 
 TEST_F(StoreTest, BatchesAreThereAfterARestart) {
@@ -193,7 +200,7 @@ TEST_F(StoreTest, BatchesAreThereAfterARestart) {
   EXPECT_EQ(batch->errors[1].param, "");
   EXPECT_EQ(batches->Get(id, "you").code(), StatusCode::kNotFound);
   EXPECT_EQ(batches->List("me").size(), 1u);
-  EXPECT_EQ(batches->NextToRun().id, "");
+  EXPECT_EQ(NextOf(*batches).id, "");
 }
 
 TEST_F(StoreTest, TheOldestRunsNext) {
@@ -201,10 +208,22 @@ TEST_F(StoreTest, TheOldestRunsNext) {
   const std::string first = batches->Add({})->id;
   const std::string second = batches->Add({})->id;
   (void)batches->Update(second, false, [](Batch* batch) { batch->created += 5; });
-  EXPECT_EQ(batches->NextToRun().id, first);
+  EXPECT_EQ(NextOf(*batches).id, first);
   (void)batches->Update(first, false,
                         [](Batch* batch) { batch->status = BatchStatus::kCancelled; });
-  EXPECT_EQ(batches->NextToRun().id, second);
+  EXPECT_EQ(NextOf(*batches).id, second);
+}
+
+TEST_F(StoreTest, ABatchOfAnOwnerWhoMayNotRunOneWaits) {
+  const auto batches = Batches();
+  const std::string first = batches->Add(OfOwner("me"))->id;
+  const std::string second = batches->Add(OfOwner("you"))->id;
+  (void)batches->Update(second, false, [](Batch* batch) { batch->created += 5; });
+  const auto except = [&](const std::string& owner) {
+    return batches->NextToRun([&](const std::string& each) { return each != owner; }).id;
+  };
+  EXPECT_EQ(except("nobody"), first);
+  EXPECT_EQ(except("me"), second);
 }
 
 }  // namespace
