@@ -238,11 +238,11 @@ std::vector<Batch> BatchStore::List(const std::string& owner) const {
   return list;
 }
 
-Batch BatchStore::NextToRun() const {
+Batch BatchStore::NextToRun(const std::function<bool(const std::string& owner)>& may_run) const {
   const std::lock_guard lock(mutex_);
   const Batch* next = nullptr;
   for (const auto& [id, batch] : batches_) {
-    if (IsOver(batch.status)) continue;
+    if (IsOver(batch.status) || !may_run(batch.owner)) continue;
     if (next == nullptr || batch.created < next->created) next = &batch;
   }
   return next == nullptr ? Batch() : *next;

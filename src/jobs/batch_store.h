@@ -64,8 +64,8 @@ class BatchStore {
   Expected<Batch> Get(const std::string& id, const std::string& owner) const;
   // The newest first.
   std::vector<Batch> List(const std::string& owner) const;
-  // The oldest that is not over, of any owner; none: id "".
-  Batch NextToRun() const;
+  // The oldest that is not over, of an owner that may have one run; none: id "".
+  Batch NextToRun(const std::function<bool(const std::string& owner)>& may_run) const;
   // Changes a batch; `saves`: also on the disk. kNotFound, kUnavailable.
   Expected<Batch> Update(const std::string& id, bool saves,
                          const std::function<void(Batch*)>& change);

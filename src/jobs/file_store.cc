@@ -95,8 +95,8 @@ Status NotThere(const std::string& id) {
 
 }  // namespace
 
-Expected<std::unique_ptr<FileStore>> FileStore::Open(const std::string& folder,
-                                                     uint64_t bytes_max) {
+Expected<std::unique_ptr<FileStore>> FileStore::Open(const std::string& folder, uint64_t bytes_max,
+                                                     size_t files_max) {
   std::error_code error;
   const std::string files = folder + "/files";
   fs::create_directories(files, error);
@@ -104,7 +104,7 @@ Expected<std::unique_ptr<FileStore>> FileStore::Open(const std::string& folder,
     return Status(StatusCode::kUnavailable,
                   fmt::format("cannot make the folder {}: {}", files, error.message()));
   }
-  std::unique_ptr<FileStore> store(new FileStore(files, bytes_max));
+  std::unique_ptr<FileStore> store(new FileStore(files, bytes_max, files_max));
   PENSTOCK_RETURN_IF_ERROR(store->Load());
   return store;
 }
@@ -162,9 +162,9 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
   {
     // It counts from here on, so that two uploads do not share the last room.
     const std::lock_guard lock(mutex_);
-    if (files_.size() + adding_ >= kFilesMax) {
+    if (files_.size() + adding_ >= files_max_) {
       return Status(StatusCode::kPayloadTooLarge,
-                    fmt::format("there are {} files, the limit. Delete some", kFilesMax), "file");
+                    fmt::format("there are {} files, the limit. Delete some", files_max_), "file");
     }
     PENSTOCK_RETURN_IF_ERROR(TakeRoom(content.size()));
     ++adding_;

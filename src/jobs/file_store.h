@@ -35,7 +35,8 @@ class FileStore {
 
   // Makes the folder where there is none, and finds the files of an earlier run. kUnavailable: it
   // cannot be read or written.
-  static Expected<std::unique_ptr<FileStore>> Open(const std::string& folder, uint64_t bytes_max);
+  static Expected<std::unique_ptr<FileStore>> Open(const std::string& folder, uint64_t bytes_max,
+                                                   size_t files_max = kFilesMax);
 
   // Sets id and created_unix_s. kPayloadTooLarge: the folder would hold more than its bytes or
   // files; kUnavailable: the disk.
@@ -58,14 +59,15 @@ class FileStore {
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id; }
 
  private:
-  FileStore(std::string folder, uint64_t bytes_max)
-      : folder_(std::move(folder)), bytes_max_(bytes_max) {}
+  FileStore(std::string folder, uint64_t bytes_max, size_t files_max)
+      : folder_(std::move(folder)), bytes_max_(bytes_max), files_max_(files_max) {}
   Status Load();
   Status TakeRoom(uint64_t bytes);  // under mutex_
   void GiveRoom(uint64_t bytes);
 
   const std::string folder_;
   const uint64_t bytes_max_;
+  const size_t files_max_;
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::map<std::string, StoredFile> files_;

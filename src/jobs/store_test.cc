@@ -105,15 +105,9 @@ TEST_F(StoreTest, WhatACrashHasLeftIsDeleted) {
 }
 
 TEST_F(StoreTest, WhereThereAreAllFilesThatMayBeTheyStillGrow) {
-  (void)Files();
-  std::string id;
-  for (size_t i = 0; i < FileStore::kFilesMax; ++i) {
-    id = fmt::format("file-{:032x}", i);
-    std::ofstream(folder_ + "/files/" + id).flush();
-    std::ofstream(folder_ + "/files/" + id + ".json")
-        << R"({"filename":"a","purpose":"batch","owner":"","created":1})";
-  }
-  const auto files = Files();
+  const auto files = *FileStore::Open(folder_, 100, 2);
+  const std::string id = files->Add({}, "")->id;
+  ASSERT_TRUE(files->Add({}, "").ok());
   EXPECT_EQ(files->Add({}, "").code(), StatusCode::kPayloadTooLarge);
   const Status appended = files->Append(id, "abc");
   EXPECT_TRUE(appended.ok()) << appended.ToString();
@@ -136,34 +130,41 @@ TEST_F(StoreTest, OfALineThatCannotBeWrittenNothingIsLeft) {
   EXPECT_EQ(*files->Read(id, "", 10), "12345abcde");
 }
 
+Batch OfOwner(const char* owner) {
+  Batch batch;
+  batch.owner = owner;
+  return batch;
+}
+
 TEST_F(StoreTest, AnOwnerHasABoundAndForgetsItsOwnBatchesFirst) {
-  const auto batches = Batches();
-  const auto add = [&](const char* owner) {
-    Batch batch;
-    batch.owner = owner;
-    return batches->Add(batch);
-  };
-  for (size_t i = 0; i < BatchStore::kWaitingMax; ++i) ASSERT_TRUE(add("me").ok());
-  EXPECT_EQ(add("me").code(), StatusCode::kResourceExhausted);
-  const auto end = [&](const char* owner) {
-    for (const Batch& batch : batches->List(owner)) {
-      (void)batches->Update(batch.id, false, [](Batch* each) {
-        if (!IsOver(each->status)) each->status = BatchStatus::kCompleted;
-      });
+  (void)Batches();
+  size_t number = 0;
+  const auto write = [&](const char* owner, size_t count, const char* status) {
+    for (size_t i = 0; i < count; ++i) {
+      const std::string id = fmt::format("batch_{:032x}", number++);
+      std::ofstream(folder_ + "/batches/" + id + ".json")
+          << R"({"owner":")" << owner << R"(","batch":{"id":")" << id << R"(","status":")" << status
+          << R"(","endpoint":"/v1/embeddings","input_file_id":"file-1","created_at":)" << number
+          << R"(,"request_counts":{"total":0,"completed":0,"failed":0}}})";
     }
   };
-  end("me");
-  size_t others = 0;
-  for (; batches->List("me").size() + others < BatchStore::kBatchesMax; ++others) {
-    if (others % BatchStore::kWaitingMax == 0) end("you");
-    ASSERT_TRUE(add("you").ok());
-  }
-  end("you");
-  ASSERT_TRUE(add("you").ok());
-  EXPECT_EQ(batches->List("me").size(), BatchStore::kWaitingMax);
-  EXPECT_EQ(batches->List("you").size(), others);
-  ASSERT_TRUE(add("they").ok());
-  EXPECT_EQ(batches->List("me").size() + batches->List("you").size(), BatchStore::kBatchesMax - 1);
+  write("waits", BatchStore::kWaitingMax, "in_progress");
+  write("old", 100, "completed");
+  write("new", BatchStore::kBatchesMax - 100 - BatchStore::kWaitingMax, "failed");
+  const auto batches = Batches();
+  const auto add = [&](const char* owner) { return batches->Add(OfOwner(owner)); };
+  EXPECT_EQ(add("waits").code(), StatusCode::kResourceExhausted);
+  const size_t count = batches->List("new").size();
+  ASSERT_TRUE(add("new").ok());  // for the oldest of its own
+  EXPECT_EQ(batches->List("new").size(), count);
+  EXPECT_EQ(batches->List("old").size(), 100u);
+  ASSERT_TRUE(add("other").ok());  // for the oldest of all
+  EXPECT_EQ(batches->List("old").size(), 99u);
+}
+
+// The next batch of any owner.
+Batch NextOf(const BatchStore& batches) {
+  return batches.NextToRun([](const std::string&) { return true; });
 }
 
 TEST_F(StoreTest, BatchesAreThereAfterARestart) {
@@ -199,7 +200,7 @@ TEST_F(StoreTest, BatchesAreThereAfterARestart) {
   EXPECT_EQ(batch->errors[1].param, "");
   EXPECT_EQ(batches->Get(id, "you").code(), StatusCode::kNotFound);
   EXPECT_EQ(batches->List("me").size(), 1u);
-  EXPECT_EQ(batches->NextToRun().id, "");
+  EXPECT_EQ(NextOf(*batches).id, "");
 }
 
 TEST_F(StoreTest, TheOldestRunsNext) {
@@ -207,10 +208,22 @@ TEST_F(StoreTest, TheOldestRunsNext) {
   const std::string first = batches->Add({})->id;
   const std::string second = batches->Add({})->id;
   (void)batches->Update(second, false, [](Batch* batch) { batch->created += 5; });
-  EXPECT_EQ(batches->NextToRun().id, first);
+  EXPECT_EQ(NextOf(*batches).id, first);
   (void)batches->Update(first, false,
                         [](Batch* batch) { batch->status = BatchStatus::kCancelled; });
-  EXPECT_EQ(batches->NextToRun().id, second);
+  EXPECT_EQ(NextOf(*batches).id, second);
+}
+
+TEST_F(StoreTest, ABatchOfAnOwnerWhoMayNotRunOneWaits) {
+  const auto batches = Batches();
+  const std::string first = batches->Add(OfOwner("me"))->id;
+  const std::string second = batches->Add(OfOwner("you"))->id;
+  (void)batches->Update(second, false, [](Batch* batch) { batch->created += 5; });
+  const auto except = [&](const std::string& owner) {
+    return batches->NextToRun([&](const std::string& each) { return each != owner; }).id;
+  };
+  EXPECT_EQ(except("nobody"), first);
+  EXPECT_EQ(except("me"), second);
 }
 
 }  // namespace

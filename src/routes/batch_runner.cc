@@ -286,6 +286,27 @@ class BatchRunner::Run {
   bool lost_ = false;                                       // a line was cancelled
 };
 
+// A batch's place among those that run, for as long as this lives.
+class BatchRunner::Turn {
+ public:
+  Turn(BatchRunner* runner, Batch batch)
+      : batch(std::move(batch)), cancel(std::make_shared<CancelToken>()), runner_(runner) {
+    runner_->running_[this->batch.owner] = this;  // the caller has the mutex
+  }
+  ~Turn() {
+    const std::lock_guard lock(runner_->mutex_);
+    runner_->running_.erase(batch.owner);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  const Batch batch;
+  const std::shared_ptr<CancelToken> cancel;
+
+ private:
+  BatchRunner* const runner_;
+};
+
 BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options,
                          FileLock lock)
     : service_(service), metrics_(metrics), options_(options), lock_(std::move(lock)) {}
@@ -301,7 +322,9 @@ Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metr
   PENSTOCK_ASSIGN_OR_RETURN(runner->files_,
                             FileStore::Open(options.batch_folder, options.batch_folder_bytes));
   PENSTOCK_ASSIGN_OR_RETURN(runner->batches_, BatchStore::Open(options.batch_folder));
-  runner->thread_ = std::thread([raw = runner.get()] { raw->Loop(); });
+  for (size_t i = 0; i < kAtOnce; ++i) {
+    runner->threads_.emplace_back([raw = runner.get()] { raw->Loop(); });
+  }
   return runner;
 }
 
@@ -311,10 +334,11 @@ void BatchRunner::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    if (cancel_ != nullptr) cancel_->Cancel();
+    for (const auto& [owner, turn] : running_) turn->cancel->Cancel();
     changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 bool BatchRunner::Takes(const std::string& endpoint) {
@@ -333,7 +357,8 @@ Expected<Batch> BatchRunner::Submit(Batch batch) {
 Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& owner) {
   PENSTOCK_RETURN_IF_ERROR(batches_->Get(id, owner).status());
   const std::lock_guard lock(mutex_);
-  const bool runs = running_ == id;
+  const auto turn = running_.find(owner);
+  const bool runs = turn != running_.end() && turn->second->batch.id == id;
   auto batch = batches_->Update(id, true, [&](Batch* each) {
     if (IsOver(each->status)) return;
     each->cancelling = UnixSeconds();
@@ -342,7 +367,7 @@ Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& ow
     each->cancelled = each->cancelling;
     each->status = BatchStatus::kCancelled;
   });
-  if (runs && cancel_ != nullptr) cancel_->Cancel();
+  if (runs) turn->second->cancel->Cancel();
   return batch;
 }
 
@@ -406,18 +431,13 @@ Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
       .status();
 }
 
-Status BatchRunner::RunOne(Batch batch) {
+Status BatchRunner::RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel) {
   if (batch.status == BatchStatus::kValidating) {
     PENSTOCK_ASSIGN_OR_RETURN(batch, Begin(batch));
     if (IsOver(batch.status)) return Status::Ok();
   }
   // Cancelled while its input was being checked, and the server ended before there were files.
   if (batch.output_file_id.empty()) return Finish(batch, BatchStatus::kCancelled);
-  std::shared_ptr<CancelToken> cancel;
-  {
-    const std::lock_guard lock(mutex_);
-    cancel = cancel_;
-  }
   PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, Run(this, batch, cancel).Go());
   if (!IsOver(outcome)) return Status::Ok();  // the server ends
   return Finish(batch, outcome);
@@ -434,34 +454,37 @@ void BatchRunner::Loop() {
 
 // Waits for a batch and runs it.
 void BatchRunner::RunNext() {
-  Batch next;
+  std::optional<Turn> turn;
   {
     std::unique_lock lock(mutex_);
-    running_.clear();
+    Batch next;
     changed_.wait(lock, [&] {
-      if (!stopping_) next = batches_->NextToRun();
+      if (!stopping_) {
+        next = batches_->NextToRun(
+            [this](const std::string& owner) { return !running_.contains(owner); });
+      }
       return stopping_ || !next.id.empty();
     });
     if (stopping_) return;
-    running_ = next.id;
-    cancel_ = std::make_shared<CancelToken>();
-    if (next.status == BatchStatus::kCancelling) cancel_->Cancel();
+    turn.emplace(this, std::move(next));
+    if (turn->batch.status == BatchStatus::kCancelling) turn->cancel->Cancel();
   }
+  const Batch& batch = turn->batch;
   Status status;
   try {
-    status = RunOne(next);
+    status = RunOne(batch, turn->cancel);
   } catch (...) {
     status = ExceptionStatus();
   }
   if (status.ok()) return;
-  LogError("batch {} failed: {}", next.id, status.message());
+  LogError("batch {} failed: {}", batch.id, status.message());
   // On the disk too, if it can be: else it is run again after a restart.
-  const auto failed = batches_->Update(next.id, true, [&](Batch* batch) {
-    batch->status = BatchStatus::kFailed;
-    batch->failed = UnixSeconds();
-    batch->errors = {{"server_error", status.message(), "", 0}};
+  const auto failed = batches_->Update(batch.id, true, [&](Batch* each) {
+    each->status = BatchStatus::kFailed;
+    each->failed = UnixSeconds();
+    each->errors = {{"server_error", status.message(), "", 0}};
   });
-  if (!failed.ok()) LogError("batch {}: {}", next.id, failed.status().message());
+  if (!failed.ok()) LogError("batch {}: {}", batch.id, failed.status().message());
 }
 
 }  // namespace penstock

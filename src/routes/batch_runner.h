@@ -1,20 +1,24 @@
 // BatchRunner: runs batches (OpenAI's /v1/batches), a line of a file as one request to a route,
 // with the route's own handler and as bulk work.
 //
-//   thread of the runner: reads the file, line after line; at most kUnderWay requests at once
+//   thread of the batch:  reads the file, line after line; at most kUnderWay requests at once
 //   model, workers        answer them
-//   thread of the runner: prints the answers and adds them to the output and error files
+//   thread of the batch:  prints the answers and adds them to the output and error files
 //
-// Batches run one after the other, the oldest first. A restart goes on where the files stop: lines
-// that have an answer are not run again. Lines that are told to come back (429, 503) are.
+// At most kAtOnce batches run at once, each another owner's, so that one who has many does not keep
+// others waiting; those of an owner one after the other, the oldest first. A restart goes on where
+// the files stop: lines that have an answer are not run again. Lines that are told to come back
+// (429, 503) are.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/file_lock.h"
 #include "common/status.h"
@@ -30,7 +34,8 @@ class Service;
 
 class BatchRunner {
  public:
-  static constexpr size_t kUnderWay = 16;
+  static constexpr size_t kAtOnce = 4;
+  static constexpr size_t kUnderWay = 16;  // requests of a batch
   static constexpr int64_t kLinesMax = 50'000;
   static constexpr size_t kCustomIdBytesMax = 512;
   static constexpr int64_t kWindowS = 24 * 3600;  // then what is left is not run
@@ -44,7 +49,7 @@ class BatchRunner {
   BatchRunner(const BatchRunner&) = delete;
   BatchRunner& operator=(const BatchRunner&) = delete;
 
-  // Cancels the requests under way and ends the thread. What they were is run after a restart.
+  // Cancels the requests under way and ends the threads. What they were is run after a restart.
   void Stop();
 
   FileStore& files() { return *files_; }
@@ -59,10 +64,11 @@ class BatchRunner {
 
  private:
   class Run;
+  class Turn;
   BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options, FileLock lock);
   void Loop();
   void RunNext();
-  Status RunOne(Batch batch);
+  Status RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel);
   Expected<Batch> Begin(const Batch& batch);
   Status Finish(const Batch& batch, BatchStatus outcome);
   bool IsStopping();
@@ -78,9 +84,8 @@ class BatchRunner {
   std::condition_variable changed_;
   // All guarded by mutex_.
   bool stopping_ = false;
-  std::string running_;                  // id; "": none
-  std::shared_ptr<CancelToken> cancel_;  // of the one that is running
-  std::thread thread_;
+  std::map<std::string, const Turn*> running_;  // by owner
+  std::vector<std::thread> threads_;            // of the one who starts and stops the runner
 };
 
 }  // namespace penstock

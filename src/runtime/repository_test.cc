@@ -286,6 +286,7 @@ TEST_F(RepositoryTest, SettingsOfAModelAreTakenWithItsVersions) {
 TEST_F(RepositoryTest, SettingsOfNamedModelsAreNotOfThese) {
   Version("a", 1, "one");
   options_.dtypes = {"f32", "other=int8"};
+  options_.max_batch_sizes = {"other=8"};
   options_.keep_alives = {"other=5m", "90s"};
   options_.pin_models = {"other"};
   options_.preload_models = {"other"};

@@ -244,6 +244,20 @@ def test_files_and_batches_belong_to_a_key(start, folder):
     assert one.files.content(batch.output_file_id).text
 
 
+def test_a_long_batch_of_one_key_does_not_delay_another(start, models, folder):
+    server = start(*models, "--batch-folder", folder, "--api-key", "one", "--api-key", "two", model=False)
+    one, two = client_of(server, "one"), client_of(server, "two")
+    long = submit(one, long_lines(5000), "/v1/completions")
+    next_of_one = submit(one, long_lines(1), "/v1/completions")
+    assert wait_for(lambda: one.batches.retrieve(long.id).request_counts.completed > 0, 30)
+    assert finished(two, submit(two, [line(1, {"model": "embed", "input": "a"})])).status == "completed"
+    assert one.batches.retrieve(long.id).status == "in_progress"
+    assert one.batches.retrieve(next_of_one.id).status == "validating"
+    one.batches.cancel(long.id)
+    assert finished(one, long).status == "cancelled"
+    assert finished(one, next_of_one).status == "completed"
+
+
 def test_without_a_folder_there_are_none(start):
     server = start()
     for path in ("/v1/files", "/v1/batches", "/v1/files/x"):
