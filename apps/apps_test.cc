@@ -272,7 +272,7 @@ TEST_F(AppsTest, InputFlags) {
   EXPECT_EQ(flags.input.encoding, TextEncoding::kLatin1);
   EXPECT_EQ(flags.input.format, InputFormat::kTsv);
   EXPECT_EQ(parse({"--format", "xml"}), kExitUsage);
-  EXPECT_THAT(error_, HasSubstr("--format: 'xml' is none of auto, text, jsonl, json, csv, tsv"));
+  EXPECT_THAT(error_, HasSubstr("--format: 'xml' is not auto, text, jsonl, json, csv or tsv"));
   EXPECT_EQ(parse({"--encoding", "klingon"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("--encoding"));
 }

@@ -1,28 +1,8 @@
 // penstock bench: picks the benchmark. Each reads its flags in a bench_NAME.cc of its own.
-#include <cstdio>
-#include <vector>
-
-#include "command_line.h"
+#include "command_group.h"
 #include "commands.h"
-#include "common/printable.h"
-#include "flag_values.h"
 
 namespace penstock {
-namespace {
-
-void PrintHelp(FILE* out) {
-  std::fprintf(out,
-               "Measure Penstock.\n\nUsage: penstock bench BENCHMARK [FLAGS]\n\nBenchmarks:\n");
-  for (const Command& benchmark : Benchmarks()) {
-    std::fprintf(out, "  %-11s %s\n", benchmark.name, benchmark.summary);
-  }
-  std::fprintf(out,
-               "\n  penstock bench BENCHMARK --help   flags, defaults and examples\n"
-               "Each takes --json FILE: the records, one JSON object {\"name\", \"value\", "
-               "\"unit\"} a line.\n");
-}
-
-}  // namespace
 
 const std::vector<Command>& Benchmarks() {
   static const std::vector<Command> kBenchmarks = {
@@ -52,23 +32,6 @@ const std::vector<Command>& Benchmarks() {
   return kBenchmarks;
 }
 
-int RunBench(const std::vector<std::string>& args) {
-  if (args.empty()) {
-    PrintHelp(stderr);
-    return kExitUsage;
-  }
-  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
-    PrintHelp(stdout);
-    return kExitOk;
-  }
-  for (const Command& benchmark : Benchmarks()) {
-    if (args[0] == benchmark.name) return benchmark.run({args.begin() + 1, args.end()});
-  }
-  std::vector<std::string> known;
-  for (const Command& benchmark : Benchmarks()) known.emplace_back(benchmark.name);
-  std::fprintf(stderr, "penstock bench: there is no benchmark '%s'%s (see penstock bench --help)\n",
-               Printable(args[0]).c_str(), DidYouMean(args[0], known).c_str());
-  return kExitUsage;
-}
+int RunBench(const std::vector<std::string>& args) { return RunGroup(BenchGroup(), args); }
 
 }  // namespace penstock

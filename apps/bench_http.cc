@@ -100,12 +100,12 @@ void AddLoadFlags(CLI::App* app, HttpFlags* flags) {
       ->type_name("N")
       ->group(group);
   app->add_option("--route", sweep.load.route, "/v1/embeddings, /embed or /v1/rerank.")
-      ->transform(CLI::CheckedTransformer(kRoutes).description(""))
+      ->transform(CLI::CheckedTransformer(kRoutes))
       ->default_str("/v1/embeddings")
       ->type_name("ROUTE")
       ->group(group);
   app->add_option("--encoding-format", sweep.load.base64, "Of /v1/embeddings: base64 or float.")
-      ->transform(CLI::CheckedTransformer(kFormats).description(""))
+      ->transform(CLI::CheckedTransformer(kFormats))
       ->default_str("base64")
       ->type_name("FORMAT")
       ->group(group);

@@ -8,9 +8,23 @@
 #include <memory>
 #include <utility>
 
+#include "common/printable.h"
 #include "request_window.h"
 
 namespace penstock {
+namespace {
+
+// What fits `bytes_max`, without a part of a character at the end.
+std::string LabelOf(const std::string& text, size_t bytes_max) {
+  size_t bytes = std::min(text.size(), bytes_max);
+  while (bytes > 0 && bytes < text.size() &&
+         (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) {
+    --bytes;
+  }
+  return Printable(std::string_view(text).substr(0, bytes));
+}
+
+}  // namespace
 
 Expected<std::optional<Row>> RowSource::Next() {
   PENSTOCK_ASSIGN_OR_RETURN(auto row, reader_->Next());
@@ -36,8 +50,9 @@ void BulkWindow::Add(Row row) {
     error = row.Reason();
     ++skipped_;
   }
-  rows_.push_back(
-      {std::move(row.text), std::move(row.id), std::move(row.where), std::move(error), bytes});
+  std::string label = LabelOf(row.text, label_bytes_);
+  rows_.push_back({std::move(row.text), std::move(row.id), std::move(row.where), std::move(error),
+                   std::move(label), bytes});
 }
 
 void BulkWindow::Skip(size_t row, std::string reason) {
@@ -266,10 +281,10 @@ Status BulkRun::Send(std::shared_ptr<BulkWindow> window) {
 }
 
 Status BulkRun::Run(RowSource* source) {
-  auto window = std::make_shared<BulkWindow>();
+  auto window = std::make_shared<BulkWindow>(options_.label_bytes);
   const auto send = [&] {
     window->SetMark(source->mark());
-    return Send(std::exchange(window, std::make_shared<BulkWindow>()));
+    return Send(std::exchange(window, std::make_shared<BulkWindow>(options_.label_bytes)));
   };
   while (true) {
     auto row = source->Next();

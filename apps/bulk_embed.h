@@ -58,6 +58,9 @@ class BulkWindow {
   static constexpr size_t kBytesMax = 64 << 20;  // of its texts
   static constexpr size_t kRequestBytesMax = 1 << 20;
 
+  // `label_bytes`: of the text, kept as its label.
+  explicit BulkWindow(size_t label_bytes = 0) : label_bytes_(label_bytes) {}
+
   // A bad row is skipped from the beginning.
   void Add(Row row);
   // The input's position after the window's last row.
@@ -93,6 +96,8 @@ class BulkWindow {
   // Why the row was skipped; nothing: it was not.
   const std::optional<std::string>& error(size_t row) const { return rows_[row].error; }
   const std::string& where(size_t row) const { return rows_[row].where; }
+  // The beginning of its text, whole characters and on one line; still there when Texts took it.
+  const std::string& label(size_t row) const { return rows_[row].label; }
   // Of a row, where the input has them.
   const std::optional<std::string>& id(size_t row) const { return rows_[row].id; }
   // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all.
@@ -105,8 +110,10 @@ class BulkWindow {
     std::optional<std::string> id;
     std::string where;
     std::optional<std::string> error;
+    std::string label;
     size_t bytes = 0;
   };
+  size_t label_bytes_;
   std::vector<Waiting> rows_;
   size_t bytes_ = 0;
   std::vector<float> values_;
@@ -148,6 +155,7 @@ struct BulkOptions {
   size_t requests = 4;        // at once
   // Rows that are bad or refused are skipped instead of ending the run.
   bool skip = false;
+  size_t label_bytes = 0;  // of a window's labels
   // Of the vectors; for windows of which every row is skipped.
   int32_t dimensions = 0;
   // Once cancelled, no request is begun and the run ends (kCancelled).

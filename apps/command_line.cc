@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "commands.h"
 #include "common/printable.h"
+#include "common/status_line.h"
 #include "help.h"
-#include "progress_line.h"
 
 namespace penstock {
 namespace {
@@ -17,32 +16,37 @@ std::string OneLine(std::string text) {
   return Printable(text);  // it may quote a file or another server
 }
 
-// Where Parse leaves the names of the flags instead of reading any, while FlagsOfCommands runs.
-std::vector<std::string>* flags_wanted = nullptr;
+// What Parse calls instead of reading anything, while VisitCommandLines runs.
+const std::function<void(const CommandLine&)>* visitor = nullptr;
 
 // Of every command and benchmark.
 std::vector<CommandFlags> FlagsOfCommands() {
   std::vector<CommandFlags> all;
-  const auto add = [&](const std::string& name, const Command& command) {
-    CommandFlags& flags = all.emplace_back(CommandFlags{name, {}});
-    flags_wanted = &flags.flags;
-    command.run({});
-    flags_wanted = nullptr;
-  };
-  for (const Command& command : Commands()) {
-    if (command.run != RunBench) add(command.name, command);
-  }
-  for (const Command& benchmark : Benchmarks()) {
-    add(std::string("bench ") + benchmark.name, benchmark);
-  }
+  VisitCommandLines([&](const Command&, const CommandLine& line) {
+    all.push_back({line.name(), FlagNames(line.app())});
+  });
   return all;
 }
 
 }  // namespace
 
+void VisitCommandLines(const std::function<void(const Command&, const CommandLine&)>& visit) {
+  for (const auto* commands : {&Commands(), &Benchmarks()}) {
+    for (const Command& command : *commands) {
+      if (command.run == RunBench) continue;  // its flags are those of the benchmarks
+      const std::function<void(const CommandLine&)> of_command = [&](const CommandLine& line) {
+        visit(command, line);
+      };
+      visitor = &of_command;
+      command.run({});
+      visitor = nullptr;
+    }
+  }
+}
+
 CommandLine::CommandLine(const std::string& name, const std::string& summary,
                          const std::string& examples)
-    : program_("penstock " + name), app_(summary, program_) {
+    : program_("penstock " + name), examples_(examples), app_(summary, program_) {
   rules_.command = name;
   app_.option_defaults()->always_capture_default();
   app_.set_help_flag();
@@ -61,9 +65,7 @@ CommandLine::CommandLine(const std::string& name, const std::string& summary,
       table +
       "] for this command alone). A flag beats the variable, the\nvariable beats the file. Lists "
       "in variables have commas or line breaks between their items.\nBYTES take suffixes (32MB, "
-      "32MiB); US, MS and S, too (500ms, 30s, 1h).\n\n"
-      "Examples:\n" +
-      examples);
+      "32MiB); US, MS and S, too (500ms, 30s, 1h).\n");
 }
 
 void CommandLine::HideInHelp(const std::vector<std::string>& names) {
@@ -71,14 +73,14 @@ void CommandLine::HideInHelp(const std::vector<std::string>& names) {
 }
 
 std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
-  Settings settings(&app_, &rules_);
-  if (flags_wanted != nullptr) {
-    *flags_wanted = settings.Names();
+  if (visitor != nullptr) {
+    (*visitor)(*this);
     return kExitOk;
   }
+  Settings settings(&app_, &rules_);
   const Status arguments = settings.ReadArguments(args);
   if (settings.IsGiven("help") || settings.IsGiven("help-all")) {
-    std::fputs(HelpText(app_, hidden_, settings.IsGiven("help-all")).c_str(), stdout);
+    std::fputs(HelpText(app_, examples_, hidden_, settings.IsGiven("help-all")).c_str(), stdout);
     return kExitOk;
   }
   on_line_ = settings.OnLine();
@@ -117,13 +119,13 @@ Status CommandLine::ReadSettings(const Status& arguments, Settings* settings) co
 }
 
 int CommandLine::Fail(const Status& status) const {
-  ProgressLine::MakeRoom();
+  StatusLine::MakeRoom();
   std::fprintf(stderr, "%s: %s\n", program_.c_str(), OneLine(status.message()).c_str());
   return kExitFailure;
 }
 
 int CommandLine::FailUsage(const std::string& message) const {
-  ProgressLine::MakeRoom();
+  StatusLine::MakeRoom();
   std::fprintf(stderr, "%s: %s (see %s --help)\n", program_.c_str(), OneLine(message).c_str(),
                program_.c_str());
   return kExitUsage;

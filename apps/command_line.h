@@ -15,11 +15,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "commands.h"
 #include "common/status.h"
 #include "settings.h"
 
@@ -39,6 +41,7 @@ class CommandLine {
   CLI::App& app() { return app_; }
   const CLI::App& app() const { return app_; }
   const std::string& name() const { return rules_.command; }
+  const std::string& examples() const { return examples_; }
 
   // Flags that guard something, without the dashes. For them an empty value, wherever it comes
   // from, is a mistake: a secret that failed to arrive must not leave the door open. (For other
@@ -66,6 +69,7 @@ class CommandLine {
   Status ReadSettings(const Status& arguments, Settings* settings) const;
 
   std::string program_;  // "penstock serve"
+  std::string examples_;
   CLI::App app_;
   SettingRules rules_;
   std::vector<std::string> hidden_;
@@ -76,5 +80,9 @@ class CommandLine {
   bool print_config_ = false;
   std::string config_;
 };
+
+// Calls `visit` for every command and benchmark that has flags, with the command line that knows
+// them; no command runs. One thread.
+void VisitCommandLines(const std::function<void(const Command&, const CommandLine&)>& visit);
 
 }  // namespace penstock

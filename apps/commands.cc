@@ -18,6 +18,8 @@ const std::vector<Command>& Commands() {
       {"rm", "Remove models from the cache", RunRemove},
       {"doctor", "Check that a model computes what it should here", RunDoctor},
       {"bench", "Measure parts of Penstock, or a server under load", RunBench},
+      {"completion", "Print a script that completes commands and flags in a shell", RunCompletion},
+      {"man", "Print a manual page", RunMan},
   };
   return kCommands;
 }

@@ -29,6 +29,8 @@ int RunList(const std::vector<std::string>& args);
 int RunShow(const std::vector<std::string>& args);
 int RunRemove(const std::vector<std::string>& args);
 int RunDoctor(const std::vector<std::string>& args);
+int RunCompletion(const std::vector<std::string>& args);
+int RunMan(const std::vector<std::string>& args);
 
 // penstock bench NAME; Benchmarks has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);

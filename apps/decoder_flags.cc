@@ -8,6 +8,7 @@
 
 #include "bench/random_decoder.h"
 #include "common/log.h"
+#include "common/step_progress.h"
 #include "cpu/cpu_backend.h"
 #include "download_progress.h"
 #include "hub/default_model.h"
@@ -52,7 +53,7 @@ void AddCacheTypeFlag(CLI::App* app, const std::string& group, TextModelOptions*
          [options](const std::string& name) { options->cache_type = kCacheTypes.at(name); },
          "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
          "each costs).")
-      ->check(CLI::IsMember({"bf16", "f16", "f32", "int8"}).description(""))
+      ->check(CLI::IsMember({"bf16", "f16", "f32", "int8"}))
       ->default_str("bf16")
       ->type_name("TYPE")
       ->group(group);
@@ -72,7 +73,7 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
          "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
          "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
          "else f32.")
-      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}).description(""))
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
       ->default_str("auto")
       ->type_name("TYPE")
       ->group(model);
@@ -90,7 +91,7 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
   app.add_flag("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
       ->group(speed);
   app.add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}).description(""))
+      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->type_name("LEVEL")
       ->group("Log");
 }
@@ -120,6 +121,7 @@ Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {
   SetAutoPull(flags.auto_pull);
   PENSTOCK_ASSIGN_OR_RETURN(reference, ResolveShown(reference));
   PENSTOCK_ASSIGN_OR_RETURN(loaded.backend, NewCpuBackend({flags.threads, flags.pin, ""}));
+  const StepProgress loading("loading the model", /*quiet=*/false);
   PENSTOCK_ASSIGN_OR_RETURN(loaded.model,
                             TextModel::Load(reference, loaded.backend.get(), flags.options));
   return loaded;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/step_progress.h"
 #include "corpus/row_reader.h"
 #include "doctor/accuracy.h"
 #include "doctor/varied_texts.h"
@@ -206,15 +207,14 @@ class TypeComparison {
     model.dtypes = {dtype};
     model.int8_keep.clear();
     if (!keep.empty()) model.int8_keep = {keep};
+    StepProgress progress({.quiet = flags_.quiet});
     PENSTOCK_ASSIGN_OR_RETURN(auto local, LocalModels::Load(model));
     if (work->inputs.empty()) {
       *work = MakeWorkload(local->service->Models().front().task, texts_);
       layers_ = local->registry->List().front().engine->folder().encoder.num_hidden_layers;
     }
-    if (!flags_.quiet) {
-      std::fprintf(stderr, "penstock doctor: %zu inputs in %s%s%s\n", work->inputs.size(),
-                   dtype.c_str(), keep.empty() ? "" : ", but for ", keep.c_str());
-    }
+    progress.Next(fmt::format("{} inputs in {}{}{}", work->inputs.size(), dtype,
+                              keep.empty() ? "" : ", but for ", keep));
     return AskAll(local->service.get(), *work);
   }
 

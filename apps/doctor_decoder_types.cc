@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/step_progress.h"
 #include "doctor/decoder_text.h"
 #include "doctor/next_token.h"
 #include "generate/generator.h"
@@ -124,11 +125,10 @@ class TypeComparison {
 
   // All variants and f32, the same rows at a time.
   Status Compare(const char* what, std::vector<Variant>* variants) {
-    if (!flags_.quiet) {
-      size_t tokens = 0;
-      for (const auto& ids : sequences_) tokens += ids.size();
-      std::fprintf(stderr, "penstock doctor: %zu tokens in f32 and %s\n", tokens, what);
-    }
+    size_t tokens = 0;
+    for (const auto& ids : sequences_) tokens += ids.size();
+    StepProgress progress({.quiet = flags_.quiet});
+    progress.Next(fmt::format("{} tokens in f32 and {}", tokens, what));
     PENSTOCK_ASSIGN_OR_RETURN(const auto f32, NewRun(f32_.get(), DType::kF32));
     TokenDistribution wanted, other;
     for (const std::vector<int32_t>& ids : sequences_) {

@@ -1,7 +1,6 @@
 #include "download_progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,13 +8,10 @@
 
 #include "common/printable.h"
 #include "disk_room.h"
-#include "progress_line.h"
 
 namespace penstock {
 namespace {
 
-constexpr std::chrono::milliseconds kOnTerminal{200};
-constexpr std::chrono::milliseconds kInLog{5000};
 constexpr std::chrono::seconds kRateWindow{8};
 constexpr size_t kNameBytesShown = 60;
 constexpr size_t kBarMin = 10;
@@ -58,7 +54,7 @@ std::string DownloadText(const DownloadFacts& facts, size_t columns, bool bar) {
 }
 
 DownloadProgress::DownloadProgress(std::string what, bool quiet)
-    : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : what_(std::move(what)), line_(StatusLine::PlaceFor(quiet, /*in_log=*/true)) {}
 
 std::function<bool(const HubProgress&)> DownloadProgress::Callback() {
   return [this](const HubProgress& progress) {
@@ -68,8 +64,8 @@ std::function<bool(const HubProgress&)> DownloadProgress::Callback() {
 }
 
 // Over the last seconds, so that it follows a line that changes.
-double DownloadProgress::BytesPerSecond(uint64_t bytes, Clock::time_point now) {
-  if (samples_.empty() || now - samples_.back().first >= kOnTerminal) {
+double DownloadProgress::BytesPerSecond(uint64_t bytes, StatusLine::TimePoint now) {
+  if (samples_.empty() || now - samples_.back().first >= StatusLine::kOnTerminal) {
     samples_.emplace_back(now, bytes);
   }
   while (samples_.size() > 2 && now - samples_.front().first > kRateWindow) samples_.pop_front();
@@ -80,42 +76,33 @@ double DownloadProgress::BytesPerSecond(uint64_t bytes, Clock::time_point now) {
 
 void DownloadProgress::Tell(const HubProgress& progress) {
   if (progress.bytes_total == 0) return;
-  const auto now = Clock::now();
+  const auto now = line_.Now();
   bytes_ = progress.bytes_done;
   if (!began_) {
     began_ = true;
-    start_ = last_ = now;
+    start_ = now;
     bytes_at_start_ = bytes_;
-    if (!quiet_ && !terminal_) {
-      std::fprintf(stderr, "%s: downloading %s\n", Printable(what_).c_str(),
-                   Size(progress.bytes_total).c_str());
+    line_.Restart();
+    if (!line_.on_terminal()) {
+      line_.Show(Printable(what_) + ": downloading " + Size(progress.bytes_total));
     }
   }
   const double rate = BytesPerSecond(bytes_, now);
-  const bool due = now - last_ >= (terminal_ ? kOnTerminal : kInLog);
-  if (quiet_ || (!due && progress.checking == checking_)) return;
-  if (!due && !terminal_) return;
+  // A terminal shows at once that the bytes are there and are checked.
+  if (!line_.IsDue() && (!line_.on_terminal() || progress.checking == checking_)) return;
   checking_ = progress.checking;
-  last_ = now;
   const DownloadFacts facts{what_, bytes_, progress.bytes_total, rate, progress.checking};
-  if (terminal_) {
-    ProgressLine::ShowLine(DownloadText(facts, TerminalColumns() - 1, /*bar=*/true));
-  } else {
-    std::fprintf(stderr, "%s\n", DownloadText(facts, 1000, /*bar=*/false).c_str());
-  }
+  line_.Show(DownloadText(facts, line_.columns(), /*bar=*/line_.on_terminal()));
 }
 
 void DownloadProgress::Finish() {
-  if (quiet_ || !began_) return;
+  if (!began_) return;
   const double seconds =
-      std::max(std::chrono::duration<double>(Clock::now() - start_).count(), 1e-3);
+      std::max(std::chrono::duration<double>(line_.Now() - start_).count(), 1e-3);
   const uint64_t bytes = bytes_ - std::min(bytes_, bytes_at_start_);
-  if (terminal_) ProgressLine::ShowLine("");
-  std::fprintf(
-      stderr, "%s: downloaded %s in %s, %s/s\n", Printable(what_).c_str(), Size(bytes).c_str(),
-      seconds < 10 ? fmt::format("{:.1f} s", seconds).c_str() : DurationText(seconds).c_str(),
-      Size(static_cast<uint64_t>(static_cast<double>(bytes) / seconds)).c_str());
-  if (terminal_) ProgressLine::ForgetLine();
+  line_.End(fmt::format("{}: downloaded {} in {}, {}/s", Printable(what_), Size(bytes),
+                        seconds < 10 ? fmt::format("{:.1f} s", seconds) : DurationText(seconds),
+                        Size(static_cast<uint64_t>(static_cast<double>(bytes) / seconds))));
 }
 
 Expected<std::string> ResolveShown(const std::string& reference, bool tokenizer_only) {

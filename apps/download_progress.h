@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "common/status_line.h"
 #include "hub/hub.h"
 
 namespace penstock {
@@ -26,21 +27,17 @@ class DownloadProgress {
   void Finish();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void Tell(const HubProgress& progress);
-  double BytesPerSecond(uint64_t bytes, Clock::time_point now);
+  double BytesPerSecond(uint64_t bytes, StatusLine::TimePoint now);
 
   const std::string what_;
-  const bool quiet_;
-  const bool terminal_;
+  StatusLine line_;
   bool began_ = false;
   bool checking_ = false;
   uint64_t bytes_at_start_ = 0;
   uint64_t bytes_ = 0;
-  Clock::time_point start_{};
-  Clock::time_point last_{};
-  std::deque<std::pair<Clock::time_point, uint64_t>> samples_;  // of the last seconds
+  StatusLine::TimePoint start_{};
+  std::deque<std::pair<StatusLine::TimePoint, uint64_t>> samples_;  // of the last seconds
 };
 
 // Downloads a model that is not here, with its progress on stderr.

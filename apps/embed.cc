@@ -11,8 +11,10 @@
 #include "common/json_writer.h"
 #include "common/log.h"
 #include "common/printable.h"
+#include "common/step_progress.h"
 #include "common/worker_pool.h"
 #include "embed_output.h"
+#include "embed_plot.h"
 #include "input_scan.h"
 #include "interruption.h"
 #include "model_flags.h"
@@ -35,6 +37,7 @@ struct EmbedFlags {
   bool bulk = false;  // accepted for older scripts
   bool resume = false;
   bool restart = false;
+  std::string plot;
   BulkOptions bulk_options;
   ServerFlags server;
 };
@@ -66,7 +69,7 @@ void AddRunFlags(CLI::App* app, EmbedFlags* flags) {
          "A row that cannot be read, or that the model or server refuses: stop there; or skip it, "
          "with zeros in a matrix and null in JSON lines, name it in OUTPUT.errors.jsonl, and leave "
          "with exit code 3.")
-      ->check(CLI::IsMember({"stop", "skip"}).description(""))
+      ->check(CLI::IsMember({"stop", "skip"}))
       ->default_str("stop")
       ->type_name("stop|skip")
       ->group(group);
@@ -102,11 +105,19 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
   app.add_option("--precision", flags->precision,
                  "Numbers of a matrix: float32, float16, int8 (each vector times 127 over its "
                  "largest magnitude), binary (a bit a number, 1 where positive).")
-      ->transform(CLI::CheckedTransformer(kPrecisions).description(""))
+      ->transform(CLI::CheckedTransformer(kPrecisions))
       ->default_str("float32")
       ->type_name("TYPE")
       ->group(group);
   AddRunFlags(&app, flags);
+  app.add_option("--plot", flags->plot,
+                 "Draw the vectors as points, too, by their two principal axes: .svg, with the "
+                 "texts as labels, or .png. Of more than 10000 rows, or 64 MiB of vectors, an even "
+                 "sample. Not with --resume, which does not compute all vectors again.")
+      ->check(CLI::Validator([](std::string& path) { return PlotNameFault(path); }, ""))
+      ->excludes(app.get_option("--resume"))
+      ->type_name("FILE")
+      ->group("Output");
   AddServerFlags(line, &flags->server);
 }
 
@@ -158,6 +169,7 @@ struct EmbedRun {
   const CommandLine& line;
   Interruption* interruption;
   EmbedOutput* output;
+  std::optional<EmbedPlot>* plot;  // none: not asked for
   ProgressLine* progress;
   InputScan scan;
 };
@@ -167,7 +179,7 @@ void TellSkipped(const BulkWindow& window) {
   const int64_t first = window.mark().rows - static_cast<int64_t>(window.rows());
   for (size_t row = 0; row < window.rows(); ++row) {
     if (!window.error(row)) continue;
-    ProgressLine::MakeRoom();
+    StatusLine::MakeRoom();
     std::fprintf(stderr, "penstock embed: row %lld is skipped: %s: %s\n",
                  static_cast<long long>(first + static_cast<int64_t>(row)),
                  Printable(window.where(row)).c_str(), Printable(*window.error(row)).c_str());
@@ -182,13 +194,14 @@ Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* sourc
   if (output->rows_before() > 0) run.progress->Begin("reading the rows that are done");
   PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(source, embedder.embed_one));
   if (output->rows_before() > 0 && !run.flags.text.quiet) {
-    ProgressLine::MakeRoom();
+    StatusLine::MakeRoom();
     std::fprintf(stderr, "penstock embed: going on behind the %lld rows that are done\n",
                  static_cast<long long>(output->rows_before()));
   }
   // A failure of this text is not a row's.
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> vector, embedder.embed_one("a"));
   options->dimensions = static_cast<int32_t>(vector.size());
+  if (*run.plot) options->label_bytes = EmbedPlot::kLabelBytes;
   PENSTOCK_RETURN_IF_ERROR(output->CheckRoom(run.scan.rows, options->dimensions));
   output->Expect(run.scan.RowsExpected());
   PENSTOCK_RETURN_IF_ERROR(output->Open());
@@ -214,6 +227,7 @@ Status RunWith(const EmbedRun& run, const Embedder& embedder) {
       [&run](const BulkWindow& window) {
         run.progress->AddSkipped(static_cast<int64_t>(window.skipped()));
         if (run.output->ErrorsPath().empty()) TellSkipped(window);
+        if (*run.plot) (*run.plot)->Add(window);
         return run.output->Append(window);
       },
       [&run](size_t texts, const EmbedResponse& response, int64_t bytes) {
@@ -267,15 +281,30 @@ void ReportSkipped(int64_t rows, const std::string& errors_path) {
       errors_path.empty() ? "" : (errors_path + " names " + (rows == 1 ? "it" : "them")).c_str());
 }
 
+// The model that made the vectors, as far as it is known here.
+struct Made {
+  std::string model;
+  int32_t dimensions = 0;
+  int32_t max_tokens = 0;
+};
+
+// The vectors are in place by now, and stay there if this fails.
+Status WritePlot(const EmbedRun& run, const Made& made) {
+  if (!*run.plot) return Status::Ok();
+  const StepProgress drawing("drawing the plot", !run.progress->on_terminal());
+  const Status drawn = (*run.plot)->Write(made.model);
+  return drawn.ok() ? drawn : drawn.Annotate("--plot " + run.flags.plot);
+}
+
 // The exit code after a run that ended with `status`: that of the signal where one ended it.
-// `max_tokens`: of the model, 0 = not known here.
-int Finish(const EmbedRun& run, Status status, int32_t dimensions, int32_t max_tokens) {
+int Finish(const EmbedRun& run, Status status, const Made& made) {
   EmbedOutput* const output = run.output;
   const std::string errors_path = output->ErrorsPath();
-  if (status.ok()) status = output->Finish(dimensions);
+  if (status.ok()) status = output->Finish(made.dimensions);
   if (status.ok()) {
     run.progress->Finish();
-    ReportCut(output->cut(), "embed", max_tokens);
+    ReportCut(output->cut(), "embed", made.max_tokens);
+    if (const Status plot = WritePlot(run, made); !plot.ok()) return run.line.Fail(plot);
     if (output->skipped() == 0) return kExitOk;
     ReportSkipped(output->skipped(), errors_path);
     return kExitSkipped;
@@ -351,19 +380,25 @@ int EmbedByServer(const EmbedRun& run) {
     LogWarn("{} {} sent again, after waits of {:.1f} s in all", client.retries(),
             client.retries() == 1 ? "request was" : "requests were", client.waited_s());
   }
-  return Finish(run, status, run.flags.dimensions.value_or(0), 0);
+  const Made made{NameAtServer(run.line, run.flags.model.models), run.flags.dimensions.value_or(0),
+                  0};
+  return Finish(run, status, made);
 }
 
 int EmbedLocally(const EmbedRun& run) {
   const Status fetched = FetchModels(run.flags.model);
   if (!fetched.ok()) return run.line.Fail(fetched);
-  run.progress->Begin("loading the model");
-  auto local = LocalModels::Load(run.flags.model);
+  const auto load = [&run] {
+    const StepProgress loading("loading the model", !run.progress->on_terminal());
+    return LocalModels::Load(run.flags.model);
+  };
+  auto local = load();
   if (!local.ok()) return run.line.Fail(local.status());
   Service& service = *(*local)->service;
   const ModelInfo model = service.Models().front();
   const Status status = RunWith(run, LocalEmbedder(run.flags, &service));
-  return Finish(run, status, run.flags.dimensions.value_or(model.dimensions), model.max_tokens);
+  return Finish(run, status,
+                {model.name, run.flags.dimensions.value_or(model.dimensions), model.max_tokens});
 }
 
 }  // namespace
@@ -378,6 +413,7 @@ int RunEmbed(const std::vector<std::string>& args) {
                    "  penstock embed --model MODEL --prompt-name query --dimensions 256 q.jsonl\n"
                    "  penstock embed --model MODEL corpus.jsonl -o vectors.npy --resume\n"
                    "  penstock embed --model MODEL corpus.jsonl -o vectors.npy --on-error skip\n"
+                   "  penstock embed --model MODEL texts.txt -o vectors.npy --plot texts.svg\n"
                    "  penstock embed --url http://127.0.0.1:8080 corpus.jsonl -o vectors.npy\n");
   EmbedFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
@@ -401,13 +437,22 @@ int RunEmbed(const std::vector<std::string>& args) {
   EmbedOutput output({flags.text.output, flags.precision, SettingsText(flags), flags.resume,
                       flags.restart, !flags.text.input.id_field.empty()});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
+  std::optional<EmbedPlot> plot;
+  if (!flags.plot.empty()) {
+    if (flags.plot == flags.text.output) {
+      return line.FailUsage("--plot and --output name the same file, " + flags.plot);
+    }
+    auto opened = EmbedPlot::Open(flags.plot);
+    if (!opened.ok()) return line.FailUsage("--plot: " + opened.status().message());
+    plot.emplace(*std::move(opened));
+  }
   // Typed input is not disturbed.
   ProgressLine progress({flags.text.quiet || ReadsTerminal(flags.text), true,
                          flags.bulk || !flags.server.url.empty()});
   progress.Begin("reading");
   auto scan = ScanInput(flags.text.files, flags.text.input, flags.bulk_options.skip);
   if (!scan.ok()) return line.Fail(scan.status());
-  const EmbedRun run{flags, line, &interruption, &output, &progress, *scan};
+  const EmbedRun run{flags, line, &interruption, &output, &plot, &progress, *scan};
   return flags.server.url.empty() ? EmbedLocally(run) : EmbedByServer(run);
 }
 

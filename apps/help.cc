@@ -37,31 +37,41 @@ std::string Default(const CLI::Option* option) {
   return text.empty() || text == "{}" || text == "\"\"" ? "" : " [" + text + "]";
 }
 
-// One flag: its names and type on a line, below it the description, with unit and default.
+// The title on a line, below it the text.
 std::string OptionText(const CLI::Option* option) {
-  const bool positional = option->get_positional();
-  std::string names = positional ? option->get_name(true) : "";
-  if (!positional) {
-    for (const std::string& name : option->get_snames()) {
-      names += (names.empty() ? "-" : ", -") + name;
-    }
-    for (const std::string& name : option->get_lnames()) {
-      names += (names.empty() ? "--" : ", --") + name;
-    }
-    if (!IsSwitch(option)) names += " " + BareType(option);
+  const std::string title = option->get_positional() ? option->get_name(true) : FlagTitle(option);
+  return "  " + title + "\n" + Wrapped(FlagText(option)) + "\n";
+}
+
+}  // namespace
+
+std::string FlagTitle(const CLI::Option* option) {
+  std::string names;
+  for (const std::string& name : option->get_snames()) {
+    names += (names.empty() ? "-" : ", -") + name;
   }
+  for (const std::string& name : option->get_lnames()) {
+    names += (names.empty() ? "--" : ", --") + name;
+  }
+  return IsSwitch(option) ? names : names + " " + BareType(option);
+}
+
+std::string FlagText(const CLI::Option* option) {
   std::string text = option->get_description();
   if (option->get_required()) {
     text += " Required.";
   } else if (!IsSwitch(option)) {
     text += Default(option);
   }
-  return "  " + names + "\n" + Wrapped(text) + "\n";
+  return text;
 }
 
-}  // namespace
+std::string PositionalTitle(const CLI::Option* option) {
+  return "[" + option->get_name(true) + (MayBeGivenAgain(option) ? "...]" : "]");
+}
 
-std::string HelpText(const CLI::App& app, const std::vector<std::string>& hidden, bool all) {
+std::string HelpText(const CLI::App& app, const std::string& examples,
+                     const std::vector<std::string>& hidden, bool all) {
   const auto is_hidden = [&](const std::string& name) {
     return !all && std::find(hidden.begin(), hidden.end(), name) != hidden.end();
   };
@@ -81,8 +91,7 @@ std::string HelpText(const CLI::App& app, const std::vector<std::string>& hidden
   }
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_positional()) continue;
-    const std::string name = option->get_name(true);
-    files += " [" + name + (MayBeGivenAgain(option) ? "...]" : "]");
+    files += " " + PositionalTitle(option);
     positionals += OptionText(option);
   }
   std::string text = app.get_description() + "\n\nUsage: " + app.get_name() + " [FLAGS]" + files;
@@ -90,7 +99,7 @@ std::string HelpText(const CLI::App& app, const std::vector<std::string>& hidden
   if (positionals.empty()) text += '\n';
   text += groups + '\n';
   if (!hidden.empty() && !all) text += "--help-all shows flags that matter less here.\n\n";
-  return text + app.get_footer();
+  return text + app.get_footer() + "\nExamples:\n" + examples;
 }
 
 }  // namespace penstock

@@ -7,7 +7,16 @@
 
 namespace penstock {
 
-// `hidden`: names of groups, and flags without dashes, that only `all` shows.
-std::string HelpText(const CLI::App& app, const std::vector<std::string>& hidden, bool all);
+// "-o, --output FILE"
+std::string FlagTitle(const CLI::Option* option);
+// What it does, with its default or that it is required; a line.
+std::string FlagText(const CLI::Option* option);
+// "[FILES...]" of a positional argument.
+std::string PositionalTitle(const CLI::Option* option);
+
+// `examples`: whole lines. `hidden`: names of groups, and flags without dashes, that only `all`
+// shows.
+std::string HelpText(const CLI::App& app, const std::string& examples,
+                     const std::vector<std::string>& hidden, bool all);
 
 }  // namespace penstock

@@ -82,7 +82,7 @@ void AddModelTypeFlags(CLI::App* app, ModelOptions* flags, bool several) {
                   "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
                   "lasttoken." +
                       one)
-      ->check(CLI::Validator(CheckPooling, ""))
+      ->check(CLI::Validator(CheckPooling, "{cls,mean,max,lasttoken}"))
       ->allow_extra_args(false)
       ->type_name("MODE")
       ->group(model);
@@ -90,7 +90,7 @@ void AddModelTypeFlags(CLI::App* app, ModelOptions* flags, bool several) {
                   "Type the linear layers compute in: f32, bf16 or int8 (dynamic scales); "
                   "auto = bf16 where the processor multiplies it natively, else f32." +
                       one)
-      ->check(CLI::Validator(CheckDType, ""))
+      ->check(CLI::Validator(CheckDType, "{auto,f32,bf16,int8}"))
       ->allow_extra_args(false)
       ->default_str("auto")
       ->type_name("TYPE")
@@ -213,7 +213,7 @@ void AddTruncationFlags(CLI::App* app, ModelOptions* flags) {
 void AddLogFlags(CLI::App* app, ModelOptions* flags) {
   const std::string log = "Log";
   app->add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
-      ->check(CLI::Validator(CheckLogLevel, ""))
+      ->check(CLI::Validator(CheckLogLevel, "{debug,info,warn,error,off}"))
       ->type_name("LEVEL")
       ->group(log);
   app->add_option("--log-format", flags->log_format, "text or json, on stderr.")

@@ -21,7 +21,7 @@ Status CannotWrite(const std::string& path, int error) {
 }
 
 Status CannotOpen(const std::string& path, int error) {
-  return Status::InvalidArgument(fmt::format("--output {}: {}", path, strerror(error)), "output");
+  return Status::InvalidArgument(fmt::format("{}: {}", path, strerror(error)), "output");
 }
 
 // A rename is on the disk when its folder is.
@@ -73,14 +73,14 @@ Expected<OutputFile> OutputFile::OpenPart(const std::string& path, bool fresh) {
     return CannotOpen(part, ENOMEM);
   }
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
-    return Status::InvalidArgument(
-        fmt::format("--output {}: another command is writing {}", path, part), "output");
+    return Status::InvalidArgument(fmt::format("{}: another command is writing {}", path, part),
+                                   "output");
   }
   struct stat old {};
   struct stat mine {};
   if (fstat(file, &mine) != 0 || stat(part.c_str(), &old) != 0 || old.st_ino != mine.st_ino) {
     return Status::InvalidArgument(
-        fmt::format("--output {}: another command has just removed {}", path, part), "output");
+        fmt::format("{}: another command has just removed {}", path, part), "output");
   }
   // The permissions of the file whose place it takes.
   if (stat(path.c_str(), &old) == 0) (void)fchmod(file, old.st_mode & 07777);

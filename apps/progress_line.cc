@@ -1,33 +1,11 @@
 #include "progress_line.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
-#include "common/log.h"
-
 namespace penstock {
-namespace {
-
-// Whether the cursor stands behind a line of progress.
-std::atomic<bool> line_is_open{false};
-
-}  // namespace
-
-std::string DurationText(double seconds) {
-  const auto whole = static_cast<int64_t>(std::ceil(std::clamp(seconds, 0.0, 1e9)));
-  if (whole < 120) return fmt::format("{} s", whole);
-  const int64_t minutes = (whole + 30) / 60;
-  if (minutes < 120) return fmt::format("{} min", minutes);
-  return fmt::format("{} h {} min", minutes / 60, minutes % 60);
-}
 
 std::string ProgressText(const ProgressFacts& facts, size_t columns) {
   std::vector<std::string> parts;
@@ -53,49 +31,25 @@ std::string ProgressText(const ProgressFacts& facts, size_t columns) {
   return text;
 }
 
-size_t TerminalColumns() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* const variable = std::getenv("COLUMNS");
-  const int64_t columns = variable == nullptr ? 0 : std::atoll(variable);
-  return columns > 0 ? static_cast<size_t>(columns) : 80;
-}
-
-void ProgressLine::MakeRoom() {
-  if (line_is_open.exchange(false)) std::fputc('\n', stderr);
-}
-
-void ProgressLine::ShowLine(const std::string& text) {
-  std::fprintf(stderr, "\r\033[K%s", text.c_str());
-  line_is_open = true;
-}
-
-void ProgressLine::ForgetLine() { line_is_open = false; }
-
 ProgressLine::ProgressLine(bool quiet) : ProgressLine(Options{quiet, false, false}) {
   finishes_itself_ = true;
   stage_.clear();
 }
 
 ProgressLine::ProgressLine(const Options& options)
-    : terminal_(isatty(STDERR_FILENO) != 0),
-      shown_(!options.quiet && (terminal_ || options.bulk)),
-      summary_(terminal_ || options.summary),
-      start_(Clock::now()),
-      last_(start_) {
-  SetLogPrelude(MakeRoom);
-}
+    : line_(StatusLine::PlaceFor(options.quiet, options.bulk)),
+      summary_(line_.on_terminal() || options.summary),
+      start_(line_.Now()) {}
 
 ProgressLine::~ProgressLine() {
   if (finishes_itself_) Finish();
-  MakeRoom();
-  SetLogPrelude(nullptr);
 }
 
 void ProgressLine::Begin(const std::string& stage) {
   stage_ = stage;
-  start_ = last_ = Clock::now();
-  if (shown_ && terminal_) Print();
+  start_ = line_.Now();
+  line_.Restart();
+  if (line_.on_terminal()) line_.Show(Text());
 }
 
 void ProgressLine::GoOnBehind(int64_t rows, int64_t bytes) {
@@ -109,14 +63,17 @@ void ProgressLine::Add(size_t texts, const Usage& usage, const Truncation& trunc
   bytes_ += bytes;
   tokens_ += usage.prompt_tokens;
   cut_ += truncation.inputs;
-  if (!shown_ || Clock::now() - last_ < (terminal_ ? kOnTerminal : kInLog)) return;
-  Print();
-  last_ = Clock::now();
+  if (!line_.IsDue()) return;
+  line_.Show(Text());
+  printed_ = true;
+}
+
+double ProgressLine::Seconds() const {
+  return std::max(std::chrono::duration<double>(line_.Now() - start_).count(), 1e-9);
 }
 
 std::string ProgressLine::Text() const {
-  ProgressFacts facts{stage_, texts_, tokens_, 0, 0, -1, cut_, skipped_};
-  facts.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  ProgressFacts facts{stage_, texts_, tokens_, Seconds(), 0, -1, cut_, skipped_};
   if (bytes_total_ > 0 && bytes_ > 0) {
     const auto done = static_cast<double>(bytes_);
     const auto total = static_cast<double>(bytes_total_);
@@ -127,31 +84,18 @@ std::string ProgressLine::Text() const {
       facts.left_s = facts.seconds * std::max(left, 0.0) / done;
     }
   }
-  // The last column stays free: some terminals wrap when it is written.
-  return ProgressText(facts, terminal_ ? TerminalColumns() - 1 : 1000);
-}
-
-void ProgressLine::Print() {
-  const std::string text = Text();
-  if (terminal_) {
-    ShowLine(text);
-  } else {
-    std::fprintf(stderr, "%s\n", text.c_str());
-  }
-  printed_ = true;
+  return ProgressText(facts, line_.columns());
 }
 
 void ProgressLine::Finish() {
-  if (!shown_ || texts_ == 0 || (!summary_ && !printed_)) return;
-  const double seconds =
-      std::max(std::chrono::duration<double>(Clock::now() - start_).count(), 1e-9);
+  if (texts_ == 0 || (!summary_ && !printed_)) return;
+  const double seconds = Seconds();
   std::string text =
       fmt::format("{} texts, {} tokens in {}: {:.0f} texts/s, {:.0f} tokens/s", texts_, tokens_,
                   seconds < 10 ? fmt::format("{:.1f} s", seconds) : DurationText(seconds),
                   static_cast<double>(texts_) / seconds, static_cast<double>(tokens_) / seconds);
   if (rows_before_ > 0) text += fmt::format(", resumed from row {}", rows_before_);
-  // In the place of the line that a terminal shows.
-  std::fprintf(stderr, "%s%s\n", line_is_open.exchange(false) ? "\r\033[K" : "", text.c_str());
+  line_.End(text);
 }
 
 }  // namespace penstock

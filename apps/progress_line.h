@@ -1,14 +1,12 @@
-// ProgressLine: the progress of a command, on stderr.
-//
-// On a terminal: one line, rewritten a few times a second and cut to the terminal's width. In a
-// log: whole lines at intervals, for bulk work only. At the end a summary.
+// ProgressLine: the progress of a command that works on texts (common/status_line.h), and a summary
+// at its end.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
 #include "api/types.h"
+#include "common/status_line.h"
 
 namespace penstock {
 
@@ -38,34 +36,22 @@ class ProgressLine {
   // The work succeeded: prints the summary.
   void Finish();
 
+  bool on_terminal() const { return line_.on_terminal(); }
   // Of this run.
   int64_t cut() const { return cut_; }
 
-  // Ends the line that a terminal shows, so that a message can be printed. Any thread. The log does
-  // so by itself.
-  static void MakeRoom();
-  // Puts a text in the place of the line that a terminal shows.
-  static void ShowLine(const std::string& text);
-  // The line was ended by other means.
-  static void ForgetLine();
-
  private:
-  static constexpr std::chrono::milliseconds kOnTerminal{200};
-  static constexpr std::chrono::milliseconds kInLog{5000};
-
   std::string Text() const;
-  void Print();
+  double Seconds() const;
 
-  const bool terminal_;
-  const bool shown_;
+  StatusLine line_;
   const bool summary_;
   bool finishes_itself_ = false;
   std::string stage_ = "embedding";
   int64_t bytes_total_ = 0;
   int64_t bytes_before_ = 0;
   int64_t rows_before_ = 0;
-  Clock::time_point start_;
-  Clock::time_point last_;
+  StatusLine::TimePoint start_;
   bool printed_ = false;
   size_t texts_ = 0;
   int64_t bytes_ = 0;
@@ -88,9 +74,5 @@ struct ProgressFacts {
 // "embedding 45.1 %, 12 min left, 8192 texts, 266 texts/s, 17066 tokens/s, 3 cut", as much of it as
 // fits `columns`.
 std::string ProgressText(const ProgressFacts& facts, size_t columns);
-// "59 s", "12 min", "3 h 20 min"
-std::string DurationText(double seconds);
-// Width of the terminal on stderr: by its own report, else COLUMNS, else 80.
-size_t TerminalColumns();
 
 }  // namespace penstock

@@ -30,14 +30,5 @@ TEST(ProgressText, SaysNoMoreThanIsKnown) {
             "embedding 100.0 %, 0 s left");
 }
 
-TEST(DurationText, IsShort) {
-  EXPECT_EQ(DurationText(-1), "0 s");
-  EXPECT_EQ(DurationText(0.2), "1 s");
-  EXPECT_EQ(DurationText(119), "119 s");
-  EXPECT_EQ(DurationText(120), "2 min");
-  EXPECT_EQ(DurationText(7199), "2 h 0 min");
-  EXPECT_EQ(DurationText(12'000), "3 h 20 min");
-}
-
 }  // namespace
 }  // namespace penstock

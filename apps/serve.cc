@@ -385,7 +385,7 @@ void AddLogFlags(CLI::App* app, ServeFlags* flags) {
                   "For measuring only, answers are worthless: tokenize stops before the model and "
                   "answers zeros; infer makes up ids from the length of a text. Answers say so in "
                   "X-Penstock-Run-Stages.")
-      ->transform(CLI::CheckedTransformer(kRunStages).description(""))
+      ->transform(CLI::CheckedTransformer(kRunStages))
       ->default_str("all")
       ->type_name("STAGES")
       ->group("Measuring");

@@ -41,17 +41,22 @@ std::string RangeOf(const CLI::Option* option) {
                      found[2].str(), found[3].str());
 }
 
-// The allowed values in a message of CLI11, where they stand as "{a->0,b->1}" or "{a,b}", as
-// "a, b or c"; "" if the message names none.
-std::string ChoicesOf(const std::string& message) {
-  const size_t from = message.find('{');
-  const size_t to = message.find('}', from);
-  if (from == std::string::npos || to == std::string::npos) return "";
-  std::vector<std::string> names = SplitList(message.substr(from + 1, to - from - 1));
+// The values of the first set in a text of CLI11, which writes one as "{a->0,b->1}" or "{a,b}".
+std::vector<std::string> ChoicesIn(const std::string& text) {
+  const size_t from = text.find('{');
+  const size_t to = text.find('}', from);
+  if (from == std::string::npos || to == std::string::npos) return {};
+  std::vector<std::string> names = SplitList(text.substr(from + 1, to - from - 1));
+  for (std::string& name : names) name = name.substr(0, name.find("->"));
+  return names;
+}
+
+// "a, b or c"
+std::string Either(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
     if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
-    text += names[i].substr(0, names[i].find("->"));
+    text += names[i];
   }
   return text;
 }
@@ -82,7 +87,7 @@ std::string Reason(const CLI::Option* option, const std::vector<std::string>& va
   if (text.starts_with(prefix)) text.erase(0, prefix.size());
   const bool set =
       text.find(" not in {") != std::string::npos || text.find(" value in {") != std::string::npos;
-  if (const std::string choices = set ? ChoicesOf(text) : ""; !choices.empty()) {
+  if (const std::string choices = set ? Either(ChoicesIn(text)) : ""; !choices.empty()) {
     return fmt::format("'{}' is not {}", value, choices);
   }
   return text;
@@ -124,17 +129,22 @@ std::string BareType(const CLI::Option* option) {
   return type.substr(0, type.find(':'));
 }
 
-CLI::Option* Settings::Find(const std::string& name) const {
-  return name.empty() ? nullptr : app_->get_option_no_throw(Dashed(name));
+std::vector<std::string> ChoicesOf(const CLI::Option* option) {
+  const std::string type = option->get_type_name();
+  return ChoicesIn(type.substr(BareType(option).size()));
 }
 
-std::vector<std::string> Settings::Names() const {
+std::vector<std::string> FlagNames(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app_->get_options()) {
+  for (const CLI::Option* option : app.get_options()) {
     if (IsAction(option)) continue;
     for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
   return names;
+}
+
+CLI::Option* Settings::Find(const std::string& name) const {
+  return name.empty() ? nullptr : app_->get_option_no_throw(Dashed(name));
 }
 
 bool Settings::IsGiven(const std::string& flag) const { return given_.contains(Find(flag)); }
@@ -184,7 +194,7 @@ Status Settings::TakeLong(const std::vector<std::string>& args, size_t* at) {
   const std::string name = arg.substr(2, equals == std::string::npos ? equals : equals - 2);
   const CLI::Option* const option = Find(name);
   if (option == nullptr) {
-    std::vector<std::string> known = Names();
+    std::vector<std::string> known = FlagNames(*app_);
     for (const char* action : {"help", "help-all", "print-config", "config"}) {
       known.emplace_back(action);
     }
@@ -310,7 +320,7 @@ std::vector<std::string> Settings::UnknownVariables(const std::vector<CommandFla
   const auto add = [&](const std::string& flag) {
     known.push_back(EnvironmentName(flag).substr(kPrefix.size()));
   };
-  for (const std::string& flag : Names()) add(flag);
+  for (const std::string& flag : FlagNames(*app_)) add(flag);
   for (const char* name : kOtherVariables) known.emplace_back(name);
   for (const CommandFlags& other : others)
     std::for_each(other.flags.begin(), other.flags.end(), add);

@@ -24,6 +24,10 @@ bool IsSwitch(const CLI::Option* option);
 bool MayBeGivenAgain(const CLI::Option* option);
 // The type in the help, without the checks CLI11 puts behind it.
 std::string BareType(const CLI::Option* option);
+// The values that its checks describe, as CLI11 writes a set ("{a,b}"); none: any text.
+std::vector<std::string> ChoicesOf(const CLI::Option* option);
+// Names without dashes of all flags that a variable or the file can set.
+std::vector<std::string> FlagNames(const CLI::App& app);
 
 struct CommandFlags {
   std::string command;             // "bench http"
@@ -62,9 +66,6 @@ class Settings {
 
   // All settings as a table of TOML, each with where it comes from. Secrets stay out.
   std::string ToToml() const;
-
-  // Names without dashes of all flags that a variable or the file can set.
-  std::vector<std::string> Names() const;
 
  private:
   struct Given {

@@ -111,7 +111,7 @@ Status Settings::TakeEntry(const ConfigFile& file, const ConfigEntry& entry,
   const CLI::Option* const option = Find(entry.key);
   if (option == nullptr || IsAction(option)) {
     if (entry.table.size() < own.size() && AnyHas(others, entry.key)) return Status::Ok();
-    std::vector<std::string> known = Names();
+    std::vector<std::string> known = FlagNames(*app_);
     if (entry.table.empty()) {
       for (const CommandFlags& other : others) {
         known.insert(known.end(), other.flags.begin(), other.flags.end());

@@ -20,18 +20,15 @@ template <typename Value, size_t size>
 CLI::Option* AddChoice(CLI::App* app, const std::string& flag, Value* value,
                        const std::pair<const char*, Value> (&choices)[size],
                        const std::string& description) {
-  const auto choose = [value, &choices, flag](const std::string& typed) {
-    std::string known;
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : choices) names.emplace_back(name);
+  const auto choose = [value, &choices](const std::string& typed) {
     for (const auto& [name, choice] : choices) {
-      if (typed == name) {
-        *value = choice;
-        return;
-      }
-      known += (known.empty() ? "" : ", ") + std::string(name);
+      if (typed == name) *value = choice;
     }
-    throw CLI::ValidationError(flag, "'" + typed + "' is none of " + known);
   };
   return app->add_option_function<std::string>(flag, choose, description)
+      ->check(CLI::IsMember(names))
       ->default_str(choices[0].first);
 }
 

@@ -39,7 +39,7 @@ void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what);
 // Truncation is never silent. `max_tokens`: of the model, 0 = not known here.
 inline void ReportCut(int64_t cut, const std::string& command, int32_t max_tokens) {
   if (cut == 0) return;
-  ProgressLine::MakeRoom();
+  StatusLine::MakeRoom();
   const std::string limit = max_tokens > 0 ? " " + std::to_string(max_tokens) : "";
   std::fprintf(stderr, "penstock %s: %lld input%s cut to the model's%s tokens\n", command.c_str(),
                static_cast<long long>(cut), cut == 1 ? " was" : "s were", limit.c_str());

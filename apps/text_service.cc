@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/step_progress.h"
 #include "interruption.h"
 #include "request_window.h"
 
@@ -14,7 +15,12 @@ namespace {
 constexpr size_t kCalls = RequestWindow<RerankResponse, int>::kRequests;
 
 Expected<std::unique_ptr<TextService>> Open(const TextCommand& command) {
-  if (command.server->url.empty()) return TextService::Load(*command.model, command.tokenizers);
+  if (command.server->url.empty()) {
+    PENSTOCK_RETURN_IF_ERROR(FetchModels(*command.model, command.tokenizers));
+    const StepProgress loading("loading the model",
+                               command.text->quiet || ReadsTerminal(*command.text));
+    return TextService::Load(*command.model, command.tokenizers);
+  }
   PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions options, ClientOptions(*command.server));
   return TextService::ByServer(std::move(options),
                                NameAtServer(*command.line, command.model->models));
@@ -24,7 +30,6 @@ Expected<std::unique_ptr<TextService>> Open(const TextCommand& command) {
 
 Expected<std::unique_ptr<TextService>> TextService::Load(const ModelOptions& flags,
                                                          bool tokenizers) {
-  PENSTOCK_RETURN_IF_ERROR(FetchModels(flags, tokenizers));
   std::unique_ptr<TextService> service(new TextService);
   PENSTOCK_ASSIGN_OR_RETURN(
       service->local_, tokenizers ? LocalModels::LoadTokenizers(flags) : LocalModels::Load(flags));

@@ -3,7 +3,9 @@
 # Usage: packaging/install.sh install|install-strip|uninstall PROGRAM
 # Variables, as the GNU coding standards name them: DESTDIR, PREFIX or prefix (/usr/local),
 # exec_prefix, bindir, datarootdir, docdir, mandir, sysconfdir (prefix/etc; /etc for /usr), INSTALL,
-# STRIP, HELP2MAN (empty: no manual pages); and unitdir and sysusersdir, where systemd looks.
+# STRIP; unitdir and sysusersdir, where systemd looks; and bashdir, zshdir and fishdir, where the
+# shells look for completions. A program that does not run on this machine (it was compiled for
+# another one) is installed without manual pages and completions, which it prints itself.
 # A config that is there is never written over; one that was changed is not removed.
 set -euo pipefail
 
@@ -22,12 +24,16 @@ if [[ $prefix == /usr ]]; then sysconfdir=${sysconfdir:-/etc}; fi
 sysconfdir=${sysconfdir:-$prefix/etc}
 unitdir=${unitdir:-$prefix/lib/systemd/system}
 sysusersdir=${sysusersdir:-$prefix/lib/sysusers.d}
+bashdir=${bashdir:-$datarootdir/bash-completion/completions}
+zshdir=${zshdir:-$datarootdir/zsh/site-functions}
+fishdir=${fishdir:-$datarootdir/fish/vendor_completions.d}
 destdir=${DESTDIR:-}
 install=${INSTALL:-install}
 config=$sysconfdir/penstock/penstock.toml
 
 # These appear in the unit; DESTDIR does not, and may be any folder.
-for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir"; do
+for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir" "$bashdir" \
+  "$zshdir" "$fishdir"; do
   if [[ ! $folder =~ ^/[A-Za-z0-9/._+~-]*$ ]]; then
     echo "install.sh: '$folder' is not an absolute path of letters, digits and /._+~-" >&2
     exit 2
@@ -35,7 +41,8 @@ for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersd
 done
 
 documents=(README.md CHANGELOG.md SECURITY.md LICENSE docs/API.md docs/CHAT.md docs/CONFIGURATION.md
-  docs/MODELS.md docs/OPERATING.md docs/UI.md)
+  docs/CLIENTS.md docs/EMBEDDING.md docs/GRPC.md docs/KSERVE.md docs/MODELS.md docs/OPERATING.md
+  docs/TENSORS.md docs/UI.md)
 examples=(packaging/penstock.toml deploy/prometheus.yml deploy/alerts.yml deploy/grafana.json)
 
 put() {  # put SOURCE TARGET [flags of install]
@@ -63,10 +70,16 @@ install_files() {
   fi
   for file in "${documents[@]}"; do put "$file" "$docdir/$file"; done
   for file in "${examples[@]}"; do put "$file" "$docdir/examples/${file##*/}"; done
-  if [[ -n ${HELP2MAN-help2man} ]] && command -v "${HELP2MAN-help2man}" > /dev/null; then
-    packaging/make_man.sh "$program" "$work/man"
-    for page in "$work"/man/*.1; do put "$page" "$mandir/man1/$(basename "$page")"; done
+  if ! "$program" --version > /dev/null 2>&1; then
+    echo "install.sh: $program does not run here: no manual pages, no completions" >&2
+    return
   fi
+  "$program" man --folder "$work/man"
+  for page in "$work"/man/*.1; do put "$page" "$mandir/man1/$(basename "$page")"; done
+  for shell in bash zsh fish; do "$program" completion "$shell" > "$work/$shell"; done
+  put "$work/bash" "$bashdir/penstock"
+  put "$work/zsh" "$zshdir/_penstock"
+  put "$work/fish" "$fishdir/penstock.fish"
 }
 
 uninstall_files() {
@@ -75,7 +88,8 @@ uninstall_files() {
     else echo "install.sh: kept $destdir$config, which was changed" >&2; fi
   fi
   rm -f "$destdir$bindir/penstock" "$destdir$unitdir/penstock.service" \
-    "$destdir$sysusersdir/penstock.conf" "$destdir$mandir"/man1/penstock{,-*}.1
+    "$destdir$sysusersdir/penstock.conf" "$destdir$mandir"/man1/penstock{,-*}.1 \
+    "$destdir$bashdir/penstock" "$destdir$zshdir/_penstock" "$destdir$fishdir/penstock.fish"
   for file in "${documents[@]}"; do rm -f "$destdir$docdir/$file"; done
   for file in "${examples[@]}"; do rm -f "$destdir$docdir/examples/${file##*/}"; done
   for folder in "$docdir/docs" "$docdir/examples" "$docdir" "$sysconfdir/penstock"; do

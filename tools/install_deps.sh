@@ -4,7 +4,7 @@
 #   [check-deb] (default: build)
 #   build      compiler, libraries, test and benchmark frameworks
 #   test       programs that only tests run: a model checker, a Redis (Debian starts it as a service),
-#              zstd
+#              zstd, shells for which completions are printed, man
 #   ui         Chromium and its driver, for the tests of the web page (131 MB to fetch, 440 MB on disk)
 #   format     clang-format, for `make format` and `make check`
 #   tidy       clang-tidy, for `make check`
@@ -25,14 +25,14 @@ build=(
   libgtest-dev libgmock-dev libbenchmark-dev
   libconcurrentqueue-dev libtbb-dev
 )
-test=(spin redis-server zstd)
+test=(spin redis-server zstd zsh fish man-db groff-base)
 ui=(chromium chromium-driver)
 format=(clang-format)
 tidy=(clang-tidy)
 peers=(libdnnl-dev)
 arm=(g++-aarch64-linux-gnu qemu-user)
 fuzz=(clang llvm libclang-rt-dev)
-package=(debhelper help2man lintian)
+package=(debhelper lintian)
 check_deb=(debootstrap systemd-container)
 
 wanted=()

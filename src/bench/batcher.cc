@@ -1,6 +1,7 @@
 #include "bench/batcher.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 
 #include "bench/batcher_cell.h"
 #include "bench/batcher_ring.h"
+#include "common/step_progress.h"
 #include "load/table.h"
 
 namespace penstock {
@@ -142,11 +144,16 @@ Status RunContest(const BatcherOptions& options, BenchRecords* records) {
                     "submit->sealed us p50/p99/p99.9", "submit->result us p50/p99/p99.9"});
   BenchTable ratios({"row bytes", "producers", "burst", "penstock, leaders / best peer",
                      "leaders, runs", "leaders, turns"});
+  StepProgress progress(
+      {.steps = static_cast<int>(options.bursts.size() * options.row_bytes.size() *
+                                 options.producers.size()),
+       .in_log = false});
   for (const uint32_t burst : options.bursts) {
     double worst_2p = 0;
     const std::string burst_row = burst == 1 ? "" : "burst=" + std::to_string(burst);
     for (const uint32_t row_bytes : options.row_bytes) {
       for (const uint32_t producers : options.producers) {
+        progress.Next(fmt::format("rows of {} bytes by {} producers", row_bytes, producers));
         PENSTOCK_ASSIGN_OR_RETURN(
             const CellRounds rounds,
             RunCell(options, MakeCell(options, producers, row_bytes, burst), contenders));
@@ -172,6 +179,7 @@ Status RunContest(const BatcherOptions& options, BenchRecords* records) {
       records->Add("batcher.ratio_vs_best_mpmc_2p", worst_2p, "1", burst_row);
     }
   }
+  progress.Clear();
   table.Print();
   std::printf("\nThe median of %d rounds' ratios, each within its round:\n", options.rounds);
   ratios.Print();

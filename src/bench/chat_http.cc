@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "common/step_progress.h"
 #include "cpu/cpu_backend.h"
 #include "generate/generator.h"
 #include "load/chat_load.h"
@@ -143,13 +144,15 @@ Expected<double> Bench::OverHttp() {
 
 Status Bench::MeasureRatio() {
   double http = 0, alone = 0;
+  StepProgress progress({.steps = options_.rounds});
   for (int round = 0; round < options_.rounds; ++round) {
-    std::fprintf(stderr, "round %d of %d ...\n", round + 1, options_.rounds);
+    progress.Next("round");
     PENSTOCK_ASSIGN_OR_RETURN(const double over_http, OverHttp());
     PENSTOCK_ASSIGN_OR_RETURN(const double in_process, InProcess());
     http = std::max(http, over_http);
     alone = std::max(alone, in_process);
   }
+  progress.Clear();
   BenchTable table({"one text", "tokens/s"});
   table.AddRow({"in this process", ShortNumber(alone)});
   table.AddRow({"over HTTP", ShortNumber(http)});
@@ -205,8 +208,9 @@ Status Bench::MeasureBesideBulk() {
   const auto per_s = [](const ChatResult& one) {
     return static_cast<double>(one.tokens) / one.seconds;
   };
+  StepProgress progress({.steps = options_.rounds});
   for (int round = 0; round < options_.rounds; ++round) {
-    std::fprintf(stderr, "beside bulk: round %d of %d ...\n", round + 1, options_.rounds);
+    progress.Next("round beside bulk");
     PENSTOCK_ASSIGN_OR_RETURN(const double bulk, Bulk(options_.round_s));
     PENSTOCK_ASSIGN_OR_RETURN(const ChatResult stream, Stream(options_.round_s));
     // Bulk work is there before the stream's window and after it.
@@ -226,6 +230,7 @@ Status Bench::MeasureBesideBulk() {
   const double step_ms = alone.PercentileMs(0.5);
   const double p99_ms = beside.PercentileMs(0.99);
   const double bound_ms = kBoundSteps * step_ms + kBoundMs;
+  progress.Clear();
   BenchTable table({"stream and bulk embeddings", "alone", "together", ""});
   table.AddRow({"tokens/s of the stream", ShortNumber(tokens), ShortNumber(tokens_beside), ""});
   table.AddRow(

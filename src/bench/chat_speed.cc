@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/random_decoder.h"
+#include "common/step_progress.h"
 #include "cpu/cpu_backend.h"
 #include "generate/decode_scheduler.h"
 #include "generate/generator.h"
@@ -251,7 +252,9 @@ Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records) 
   double generate = 0, one = 0, many = 0;
   constexpr double kMost = std::numeric_limits<double>::max();
   double turn = kMost, gap = kMost, beside = kMost;
+  StepProgress progress({.steps = options.rounds, .in_log = false});
   for (int round = 0; round < options.rounds; ++round) {
+    progress.Next("round");
     PENSTOCK_ASSIGN_OR_RETURN(const double alone, bench.Alone());
     PENSTOCK_ASSIGN_OR_RETURN(const double single, bench.Streams(1));
     PENSTOCK_ASSIGN_OR_RETURN(const double together, bench.Streams(options.streams));
@@ -265,6 +268,7 @@ Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records) 
     gap = std::min(gap, between);
     beside = std::min(beside, short_prompt);
   }
+  progress.Clear();
   const std::string name = !options.name.empty() ? options.name : options.mix;
   BenchTable table({"", "figure"});
   const auto row = [&](const std::string& what, const std::string& record, double value,

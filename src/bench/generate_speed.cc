@@ -13,6 +13,7 @@
 #include "bench/kernel_shares.h"
 #include "bench/random_decoder.h"
 #include "common/int_math.h"
+#include "common/step_progress.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
@@ -113,7 +114,9 @@ class Bench {
 
   // Rounds of everything in turns.
   Status Measure(Limits* limits) {
+    StepProgress progress({.steps = options_.rounds, .in_log = false});
     for (int round = 0; round < options_.rounds; ++round) {
+      progress.Next("round");
       limits->Measure();
       for (Prefill& one : prefills_) PENSTOCK_RETURN_IF_ERROR(MeasurePrefill(&one));
       for (Decode& one : decodes_) PENSTOCK_RETURN_IF_ERROR(MeasureDecode(run_.get(), &one));

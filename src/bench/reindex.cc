@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/kernel_loop.h"
+#include "common/step_progress.h"
 #include "load/self_process.h"
 #include "load/server_process.h"
 #include "load/table.h"
@@ -109,7 +110,7 @@ Expected<double> Reindex::SecondsOfTexts(const std::vector<std::string>& source)
 }
 
 Status Reindex::RunRound() {
-  std::fprintf(stderr, "round %d of %d ...\n", ++rounds_, options_.rounds);
+  ++rounds_;
   PENSTOCK_ASSIGN_OR_RETURN(const KernelLoop::Result kernel, kernel_->RunOnce());
   kernel_s_ += kernel.seconds;
   const std::string batch_tokens = std::to_string(options_.batch_tokens);
@@ -151,7 +152,13 @@ void Reindex::Report(BenchRecords* records) const {
 Status RunReindex(const ReindexOptions& options, BenchRecords* records) {
   Reindex reindex(options);
   PENSTOCK_RETURN_IF_ERROR(reindex.Prepare());
-  for (int i = 0; i < options.rounds; ++i) PENSTOCK_RETURN_IF_ERROR(reindex.RunRound());
+  {
+    StepProgress progress({.steps = options.rounds});
+    for (int i = 0; i < options.rounds; ++i) {
+      progress.Next("round");
+      PENSTOCK_RETURN_IF_ERROR(reindex.RunRound());
+    }
+  }
   reindex.Report(records);
   return Status::Ok();
 }

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "bench/kernel_loop.h"
+#include "common/step_progress.h"
 #include "load/http_load.h"
 #include "load/server_process.h"
 #include "load/table.h"
@@ -144,8 +145,9 @@ Expected<HttpRunResult> Saturation::Measure(const std::vector<HttpLoad>& loads, 
 }
 
 Status Saturation::MeasureRounds() {
+  StepProgress progress({.steps = options_.rounds});
   for (int round = 0; round < options_.rounds; ++round) {
-    std::fprintf(stderr, "round %d of %d ...\n", round + 1, options_.rounds);
+    progress.Next("round");
     HttpLoad load = NewLoad(options_.concurrency, options_.batch);
     PENSTOCK_ASSIGN_OR_RETURN(const auto base64, Measure({load}, options_.round_s));
     base64_.Add(base64);
@@ -201,13 +203,15 @@ Status Saturation::MeasureInteractive() {
   HttpLoad interactive = NewLoad(64, 1);
   interactive.rate = options_.interactive_rate;
   interactive.priority = "interactive";
-  std::fprintf(stderr, "interactive requests alone ...\n");
+  StepProgress progress({.steps = 2, .step_s = options_.interactive_s});
+  progress.Next("interactive requests alone");
   PENSTOCK_ASSIGN_OR_RETURN(const auto alone, Measure({interactive}, options_.interactive_s));
   HttpLoad bulk = NewLoad(options_.bulk_concurrency, options_.bulk_batch);
   bulk.priority = "bulk";
-  std::fprintf(stderr, "interactive requests under bulk load ...\n");
+  progress.Next("interactive requests under bulk load");
   PENSTOCK_ASSIGN_OR_RETURN(const auto loaded,
                             Measure({interactive, bulk}, options_.interactive_s));
+  progress.Clear();
   const LatencyHistogram& own = alone.loads[0].latency;
   const LatencyHistogram& under = loaded.loads[0].latency;
   const double batch_ms = batch.PercentileMs(0.5);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/step_progress.h"
 #include "load/table.h"
 
 namespace penstock {
@@ -20,15 +21,18 @@ double CachedPercent(const ChatResult& result) {
 class ChatSweep {
  public:
   ChatSweep(const ChatSweepOptions& options, BenchRecords* records)
-      : options_(options), records_(records), table_(Columns(options)) {}
+      : options_(options),
+        records_(records),
+        table_(Columns(options)),
+        progress_({.steps = static_cast<int>(RowsOf(options)),
+                   .step_s = options.window.warmup_s + options.window.duration_s}) {}
 
   Status Run() {
     ChatLoad load = options_.load;
     PENSTOCK_ASSIGN_OR_RETURN(load.scale, MeasurePromptScale(options_.target, load.request));
     Status status;
     const bool open = !options_.rates.empty();
-    const size_t rows = open ? options_.rates.size() : options_.concurrencies.size();
-    for (size_t i = 0; i < rows && status.ok(); ++i) {
+    for (size_t i = 0; i < RowsOf(options_) && status.ok(); ++i) {
       load.concurrency = options_.concurrencies[open ? 0 : i];
       load.rate = open ? options_.rates[i] : 0;
       load.name = open ? fmt::format("rate={:g}", load.rate)
@@ -37,12 +41,17 @@ class ChatSweep {
       load.seed = options_.load.seed + 1000 * i;
       status = RunRow(load);
     }
+    progress_.Clear();
     table_.Print();
     PENSTOCK_RETURN_IF_ERROR(status);
     return errors_;
   }
 
  private:
+  static size_t RowsOf(const ChatSweepOptions& options) {
+    return options.rates.empty() ? options.concurrencies.size() : options.rates.size();
+  }
+
   static std::vector<std::string> Columns(const ChatSweepOptions& options) {
     std::vector<std::string> columns = {"load", "requests/s"};
     if (options.load.goodput.any()) columns.push_back("goodput");
@@ -56,7 +65,7 @@ class ChatSweep {
   }
 
   Status RunRow(const ChatLoad& load) {
-    std::fprintf(stderr, "%s ...\n", load.name.c_str());
+    progress_.Next(load.name);
     PENSTOCK_ASSIGN_OR_RETURN(const ChatResult result,
                               RunChatLoad(options_.target, load, options_.window));
     AddRow(load, result);
@@ -121,6 +130,7 @@ class ChatSweep {
   const ChatSweepOptions& options_;
   BenchRecords* const records_;
   BenchTable table_;
+  StepProgress progress_;
   Status errors_;  // of the first row that has some
 };
 

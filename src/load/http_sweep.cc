@@ -4,8 +4,10 @@
 
 #include <memory>
 
-#include "load/plot.h"
+#include "common/step_progress.h"
 #include "load/table.h"
+#include "load/text_file.h"
+#include "plot/line_plot.h"
 
 namespace penstock {
 namespace {
@@ -25,7 +27,9 @@ class Sweep {
       : options_(options),
         texts_(std::make_shared<TextSource>(std::move(texts))),
         records_(records),
-        table_(Columns(options)) {}
+        table_(Columns(options)),
+        progress_({.steps = static_cast<int>(options.batches.size() * RowsOf(options)),
+                   .step_s = options.window.warmup_s + options.window.duration_s}) {}
 
   Status Run() {
     const bool open = !options_.rates.empty();
@@ -35,7 +39,7 @@ class Sweep {
       load.batch = batch;
       load.name = fmt::format("batch={}", batch);
       AddSeries(fmt::format("batch {}", batch));
-      for (size_t i = 0; i < (open ? options_.rates.size() : options_.concurrencies.size()); ++i) {
+      for (size_t i = 0; i < RowsOf(options_); ++i) {
         HttpLoad one = load;
         if (open) {
           one.rate = options_.rates[i];
@@ -49,6 +53,7 @@ class Sweep {
       }
       if (!status.ok()) break;
     }
+    progress_.Clear();
     table_.Print();
     PENSTOCK_RETURN_IF_ERROR(status);
     PENSTOCK_RETURN_IF_ERROR(WritePlot());
@@ -56,6 +61,10 @@ class Sweep {
   }
 
  private:
+  static size_t RowsOf(const HttpSweepOptions& options) {
+    return options.rates.empty() ? options.concurrencies.size() : options.rates.size();
+  }
+
   static std::vector<std::string> Columns(const HttpSweepOptions& options) {
     std::vector<std::string> columns = {"load",   "requests/s", "texts/s",   "tokens/s",
                                         "p50 ms", "p90",        "p95",       "p99",
@@ -90,7 +99,7 @@ class Sweep {
       background.seed = load.seed + 1;
       loads.push_back(std::move(background));
     }
-    std::fprintf(stderr, "%s ...\n", load.name.c_str());
+    progress_.Next(load.name);
     PENSTOCK_ASSIGN_OR_RETURN(HttpRunResult result,
                               RunHttpLoads(options_.target, loads, options_.window));
     for (LoadResult& one : result.loads) {
@@ -173,7 +182,7 @@ class Sweep {
     plot_.label_note = options_.rates.empty() ? "labels: clients" : "labels: requests/s";
     plot_.x_label = "texts/s";
     plot_.y_label = "latency, ms";
-    return plot_.WriteFile(options_.plot_file);
+    return WriteTextFile(options_.plot_file, plot_.ToSvg());
   }
 
   const HttpSweepOptions& options_;
@@ -181,6 +190,7 @@ class Sweep {
   BenchRecords* const records_;
   BenchTable table_;
   LinePlot plot_;
+  StepProgress progress_;
   int hues_ = 0;
   uint64_t rows_answered_ = 0;
   Status errors_;  // of the first row that has some

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/step_progress.h"
 #include "load/process_stat.h"
 #include "load/soak_run.h"
 #include "load/table.h"
@@ -52,9 +53,11 @@ Status RunSoak(const SoakOptions& options, BenchRecords* records) {
   std::printf("capacity: %s texts/s; offered: %s single texts/s and %s requests/s of %d\n\n",
               ShortNumber(capacity).c_str(), ShortNumber(loads[0].rate).c_str(),
               ShortNumber(loads[1].rate).c_str(), options.bulk_batch);
-  std::fprintf(stderr, "%g times that for %g s ...\n", options.overload, options.duration_s);
+  StepProgress progress({.step_s = options.duration_s});
+  progress.Next(fmt::format("{:g} times that for {:g} s", options.overload, options.duration_s));
   const double memory_before = ProcessResidentBytes(soak.server()->pid());
   PENSTOCK_ASSIGN_OR_RETURN(const SoakPhase phase, soak.RunPhase(loads, nullptr, false));
+  progress.Clear();
   soak.JudgeAnswers(phase.run, true);
   soak.JudgeCounters(phase, "", true);
   JudgeHealth(options, phase, memory_before, soak.verdict(), records);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "common/step_progress.h"
 #include "load/chat_load.h"
 #include "load/memory_watch.h"
 #include "load/prometheus_text.h"
@@ -104,13 +105,15 @@ ChatLoad ChatSoak::PlainLoad() const {
 
 // Clients that wait for their answers, then the load of `overload` times their rate.
 Expected<ChatLoad> ChatSoak::MeasureAndMakeLoad() {
-  std::fprintf(stderr, "capacity ...\n");
+  StepProgress progress({.step_s = options_.capacity_s});
+  progress.Next("capacity");
   ChatLoad load = PlainLoad();
   PENSTOCK_ASSIGN_OR_RETURN(load.scale, MeasurePromptScale(server_->target(), load.request));
   load.concurrency = kCapacityClients;
   LoadWindow window;
   window.duration_s = options_.capacity_s;
   PENSTOCK_ASSIGN_OR_RETURN(const ChatResult alone, RunChatLoad(server_->target(), load, window));
+  progress.Clear();
   const double mean = 0.5 * (options_.output_tokens.min + options_.output_tokens.max);
   const double capacity = static_cast<double>(alone.tokens) / alone.seconds / mean;
   if (!(capacity > 0)) return Status(StatusCode::kUnavailable, "the server answered nothing");
@@ -130,8 +133,9 @@ Expected<ChatLoad> ChatSoak::MeasureAndMakeLoad() {
 }
 
 Status ChatSoak::Overload(const ChatLoad& load) {
-  std::fprintf(stderr, "%g times that for %g s and %g s ...\n", options_.overload,
-               options_.warmup_s, options_.duration_s);
+  StepProgress progress({.step_s = options_.warmup_s + options_.duration_s});
+  progress.Next(fmt::format("{:g} times that for {:g} s and {:g} s", options_.overload,
+                            options_.warmup_s, options_.duration_s));
   LoadWindow window;
   window.warmup_s = 0;
   window.duration_s = options_.warmup_s;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/step_progress.h"
 #include "load/hostile_load.h"
 #include "load/process_stat.h"
 #include "load/soak.h"
@@ -81,8 +82,9 @@ Expected<std::vector<HttpLoad>> HostileSoak::MeasureAndMakeLoads() {
 
 Expected<SoakPhase> HostileSoak::RunOne(const char* name, std::vector<HttpLoad> loads,
                                         HostileLoad* hostile) {
-  std::fprintf(stderr, "%s: %g times the capacity for %g s ...\n", name, options_.overload,
-               options_.duration_s);
+  StepProgress progress({.step_s = options_.duration_s});
+  progress.Next(fmt::format("{}: {:g} times the capacity for {:g} s", name, options_.overload,
+                            options_.duration_s));
   for (HttpLoad& load : loads) load.name = fmt::format("{}: {}", name, load.name);
   PENSTOCK_ASSIGN_OR_RETURN(SoakPhase phase, soak_.RunPhase(loads, hostile, true));
   records_->Add("soak.other_processors", phase.others, "1", name);

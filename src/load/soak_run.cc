@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "common/step_progress.h"
 #include "load/memory_watch.h"
 #include "load/process_stat.h"
 #include "load/prometheus_text.h"
@@ -74,7 +75,8 @@ Expected<double> SoakRun::MeasureTextsPerSecond(const std::vector<HttpLoad>& loa
 }
 
 Expected<double> SoakRun::MeasureCapacity() {
-  std::fprintf(stderr, "capacity ...\n");
+  StepProgress progress({});
+  progress.Next("capacity");
   HttpLoad interactive = NewLoad("interactive", 1, "interactive");
   interactive.concurrency = 4;
   HttpLoad bulk = NewLoad("bulk", options_.bulk_batch, "bulk");

@@ -59,7 +59,7 @@ def settings(*args, env=None):
     (["serve", "--read-timeout-ms=1 week"], "us, ms, s, min, h or d"),
     (["serve", "--shutdown-timeout-s", "500ms"], "'500ms' is not a whole number from 0 to 86400"),
     (["serve", "--log-level", "loud"], "--log-level: "),
-    (["embed", "--format=yaml", "x"], "'yaml' is none of "),
+    (["embed", "--format=yaml", "x"], "'yaml' is not auto, text, "),
     (["bench", "kernels", "--shape", "huge"], "'huge' is not MiniLM-L6, "),
 ])
 def test_mistakes_on_the_line(args, said):

@@ -9,13 +9,13 @@ import pytest
 
 from conftest import ROOT, binary, clean_environment
 
-NEEDS_DEBIAN = pytest.mark.skipif(not all(map(shutil.which, ("dpkg-buildpackage", "dh", "help2man"))),
+NEEDS_DEBIAN = pytest.mark.skipif(not all(map(shutil.which, ("dpkg-buildpackage", "dh"))),
                                   reason="tools/install_deps.sh package installs what it needs")
 
 
 def install(action, destdir, expected=0, **variables):
     done = subprocess.run([ROOT / "packaging/install.sh", action, binary()], capture_output=True, text=True, timeout=120,
-                          env=clean_environment(**{"DESTDIR": str(destdir), "HELP2MAN": "", **variables}))
+                          env=clean_environment(**{"DESTDIR": str(destdir), **variables}))
     assert done.returncode == expected, done.stderr
     return done.stderr
 
@@ -30,7 +30,7 @@ def destdir(tmp_path):
 
 
 @pytest.mark.parametrize("variables, prefix, etc, units", [
-    ({"HELP2MAN": "help2man"}, "/usr/local", "/usr/local/etc", "/usr/local/lib/systemd/system"),
+    ({}, "/usr/local", "/usr/local/etc", "/usr/local/lib/systemd/system"),
     ({"PREFIX": "/usr"}, "/usr", "/etc", "/usr/lib/systemd/system"),
     ({"prefix": "/opt/penstock/", "sysconfdir": "/etc/opt", "unitdir": "/etc/systemd/system"},
      "/opt/penstock", "/etc/opt", "/etc/systemd/system")])
@@ -40,14 +40,16 @@ def test_installed_files_are_where_the_variables_say(destdir, variables, prefix,
     assert {f"{prefix}/bin/penstock", f"{prefix}/lib/sysusers.d/penstock.conf", f"{etc}/penstock/penstock.toml",
             f"{units}/penstock.service", f"{prefix}/share/doc/penstock/docs/OPERATING.md",
             f"{prefix}/share/doc/penstock/docs/CHAT.md",
-            f"{prefix}/share/doc/penstock/examples/penstock.toml"} <= there
+            f"{prefix}/share/doc/penstock/examples/penstock.toml",
+            f"{prefix}/share/bash-completion/completions/penstock", f"{prefix}/share/zsh/site-functions/_penstock",
+            f"{prefix}/share/fish/vendor_completions.d/penstock.fish"} <= there
     program = destdir / f"{prefix[1:]}/bin/penstock"
     assert program.stat().st_mode & 0o777 == 0o755
     assert (destdir / f"{etc[1:]}/penstock/penstock.toml").stat().st_mode & 0o777 == 0o644
     unit = (destdir / f"{units[1:]}/penstock.service").read_text()
     assert f"ExecStart={prefix}/bin/penstock serve --config {etc}/penstock/penstock.toml\n" in unit
-    if shutil.which(variables.get("HELP2MAN", "")):
-        assert {f"{prefix}/share/man/man1/penstock{command}.1" for command in ("", "-serve", "-embed")} <= there
+    pages = ("", "-serve", "-embed", "-bench", "-bench-http")
+    assert {f"{prefix}/share/man/man1/penstock{command}.1" for command in pages} <= there
     install("uninstall", destdir, **variables)
     assert not files(destdir)
 
@@ -65,7 +67,7 @@ def test_a_config_that_is_there_stays(destdir):
 def test_make_hands_its_variables_over(destdir):
     """As typed; make -o release does not build what the test was given."""
     path = pathlib.Path(binary())
-    environment = {k: v for k, v in clean_environment(HELP2MAN="").items() if not k.startswith("MAKE")}
+    environment = {k: v for k, v in clean_environment().items() if not k.startswith("MAKE")}
     for target, there in (("install", True), ("install-strip", True), ("uninstall", False)):
         variables = [f"BUILD={path.parent}", f"DESTDIR={destdir}", "PREFIX=/opt/p", "bindir=/opt/p/sbin"]
         done = subprocess.run(["make", "-o", "release", target, *variables], cwd=ROOT, env=environment,
@@ -81,13 +83,23 @@ def test_cmake_installs_the_same(destdir):
     if not (build / "cmake_install.cmake").exists():
         pytest.skip("the program is not in the folder of a build")
     for words, etc in ((["--prefix", "/usr", "--strip"], "etc"), ([], "usr/local/etc")):
-        done = subprocess.run(["cmake", "--install", build, *words], env=clean_environment(DESTDIR=str(destdir), HELP2MAN=""),
+        done = subprocess.run(["cmake", "--install", build, *words], env=clean_environment(DESTDIR=str(destdir)),
                               capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr
         assert (destdir / etc / "penstock/penstock.toml").exists()
     stripped, whole = (destdir / folder / "bin/penstock" for folder in ("usr", "usr/local"))
     assert stripped.stat().st_size < whole.stat().st_size
     assert "=/usr/bin/penstock " in (destdir / "usr/lib/systemd/system/penstock.service").read_text()
+
+
+def test_a_program_of_another_machine_is_installed(destdir, tmp_path):
+    program = tmp_path / "penstock"
+    program.write_bytes(b"\x7fELF of another machine")
+    program.chmod(0o755)
+    done = subprocess.run([ROOT / "packaging/install.sh", "install", program], capture_output=True, text=True,
+                          timeout=60, env=clean_environment(DESTDIR=str(destdir)))
+    assert done.returncode == 0 and "does not run here" in done.stderr, done.stderr
+    assert (destdir / "usr/local/bin/penstock").exists() and not (destdir / "usr/local/share/man").exists()
 
 
 @pytest.mark.parametrize("prefix", ["relative", "/with a blank", "/a|b", "/a&b"])
@@ -132,6 +144,8 @@ def test_the_debian_package(tmp_path):
     paths = {line.split()[5] for line in listed.splitlines()}
     assert {"./usr/bin/penstock", "./lib/systemd/system/penstock.service", "./etc/penstock/penstock.toml",
             "./usr/lib/sysusers.d/penstock.conf", "./usr/share/man/man1/penstock-serve.1.gz",
+            "./usr/share/bash-completion/completions/penstock", "./usr/share/zsh/vendor-completions/_penstock",
+            "./usr/share/fish/vendor_completions.d/penstock.fish",
             "./usr/share/doc/penstock/copyright", "./var/cache/penstock/"} <= paths, paths
     top = {path.split("/")[1] for path in paths} - {""}
     assert top == {"etc", "lib", "usr", "var"}

@@ -1,4 +1,4 @@
-#include "load/plot.h"
+#include "plot/line_plot.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "load/text_file.h"
+#include "plot/svg.h"
 
 namespace penstock {
 namespace {
@@ -22,29 +22,6 @@ constexpr double kLogSpan = 20;
 // Distinct for the colour-blind too (Okabe and Ito), and visible on black and on white.
 constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
                                     "#56b4e9", "#d55e00", "#8c8c00", "#888888"};
-
-std::string Escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 struct Axis {
   double low = 0;
@@ -98,22 +75,10 @@ class Svg {
   Svg(Axis x, Axis y) : x_(std::move(x)), y_(std::move(y)) {}
 
   void Begin(const LinePlot& plot) {
-    out_ = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" width=\"{0:g}\" "
-        "height=\"{1:g}\" font-family=\"sans-serif\" font-size=\"13\">\n"
-        "<style>.bg{{fill:#fff}}.t{{fill:#222}}.g{{stroke:#ddd}}.a{{stroke:#222}}"
-        // A rim of the ground's colour, so that a line does not run through a label.
-        ".l{{stroke:#fff;stroke-width:3;paint-order:stroke}}"
-        "@media(prefers-color-scheme:dark){{.bg{{fill:#16181c}}.t{{fill:#ddd}}.g{{stroke:#3a3d44}}"
-        ".a{{stroke:#ccc}}.l{{stroke:#16181c}}}}</style>\n"
-        "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
-        kWidth, kHeight);
-    Text(kLeft, 26, "start", plot.title, 15);
+    out_ = SvgBegin(kWidth, kHeight);
+    out_ += SvgText(kLeft, 26, "start", 15, plot.title);
     Text((kLeft + kWidth - kRight) / 2, kHeight - 16, "middle", plot.x_label);
-    out_ += fmt::format(
-        "<text class=\"t\" text-anchor=\"middle\" transform=\"translate(20 {:.1f}) "
-        "rotate(-90)\">{}</text>\n",
-        (kTop + kHeight - kBottom) / 2, Escaped(plot.y_label));
+    out_ += SvgTextUpwards(20, (kTop + kHeight - kBottom) / 2, plot.y_label);
   }
 
   void Axes() {
@@ -153,10 +118,7 @@ class Svg {
   void AddLabels(const LinePlot::Series& series) {
     for (const auto& point : series.points) {
       if (point.label.empty() || !HasPlace(point)) continue;
-      out_ += fmt::format(
-          "<text class=\"t l\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" "
-          "font-size=\"10\">{}</text>\n",
-          X(point.x), Y(point.y) - 8, Escaped(point.label));
+      out_ += SvgText(X(point.x), Y(point.y) - 8, "middle", 10, point.label, "t l");
     }
   }
 
@@ -164,7 +126,7 @@ class Svg {
     Text(kWidth - kRight + 14, LegendY(place) + 6, "start", note, 11);
   }
 
-  std::string End() { return std::move(out_) + "</svg>\n"; }
+  std::string End() { return std::move(out_) + kSvgEnd; }
 
  private:
   static const char* ColourOf(const LinePlot::Series& series) {
@@ -183,15 +145,10 @@ class Svg {
     return kHeight - kBottom - y_.At(value) * (kHeight - kTop - kBottom);
   }
   void Text(double x, double y, const char* anchor, const std::string& text, int size = 13) {
-    out_ += fmt::format(
-        "<text class=\"t\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\">{}"
-        "</text>\n",
-        x, y, anchor, size, Escaped(text));
+    out_ += SvgText(x, y, anchor, size, text);
   }
   void Line(const char* style, double x1, double y1, double x2, double y2) {
-    out_ += fmt::format(
-        "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", style, x1,
-        y1, x2, y2);
+    out_ += SvgLine(style, x1, y1, x2, y2);
   }
 
   const Axis x_;
@@ -222,7 +179,5 @@ std::string LinePlot::ToSvg() const {
   if (!label_note.empty()) svg.AddNote(label_note, series.size());
   return svg.End();
 }
-
-Status LinePlot::WriteFile(const std::string& path) const { return WriteTextFile(path, ToSvg()); }
 
 }  // namespace penstock

@@ -1,11 +1,8 @@
-// LinePlot: a chart as an SVG file. Text stays text; colours follow the viewer's light or dark
-// scheme. One thread.
+// LinePlot: a chart of lines as an SVG file. One thread.
 #pragma once
 
 #include <string>
 #include <vector>
-
-#include "common/status.h"
 
 namespace penstock {
 
@@ -30,8 +27,6 @@ struct LinePlot {
   // x from 0, linear; y logarithmic where its values span more than a factor of 20, else from 0.
   // Points that are not finite, and those not above 0 on a logarithmic axis, are left out.
   std::string ToSvg() const;
-  // Does nothing if `path` is empty. kUnavailable names the file.
-  Status WriteFile(const std::string& path) const;
 };
 
 }  // namespace penstock

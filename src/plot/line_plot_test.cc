@@ -1,4 +1,4 @@
-#include "load/plot.h"
+#include "plot/line_plot.h"
 
 #include <gtest/gtest.h>
 

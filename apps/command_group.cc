@@ -1,0 +1,98 @@
+#include "command_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+#include "command_line.h"
+#include "common/printable.h"
+#include "flag_values.h"
+
+namespace penstock {
+namespace {
+
+std::string InCapitals(std::string word) {
+  for (char& c : word) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return word;
+}
+
+int RunNamed(const CommandGroup& group, const std::string& name,
+             const std::vector<std::string>& args) {
+  std::vector<std::string> known;
+  for (const Command& command : group.commands()) {
+    if (name == command.name) return command.run(args);
+    known.emplace_back(command.name);
+  }
+  std::fprintf(stderr, "%s: there is no %s '%s'%s (see %s --help)\n", group.program.c_str(),
+               group.kind.c_str(), Printable(name).c_str(), DidYouMean(name, known).c_str(),
+               group.program.c_str());
+  return kExitUsage;
+}
+
+}  // namespace
+
+const CommandGroup& ProgramGroup() {
+  static const CommandGroup kGroup = {
+      "penstock",
+      "inference server: embeds, reranks, classifies and generates text",
+      "penstock " PENSTOCK_VERSION
+      " - inference server: embeds, reranks, classifies and generates text",
+      "command",
+      "  penstock COMMAND --help   flags, defaults and examples of a command\n"
+      "  penstock --version        the version\n",
+      "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n",
+      Commands};
+  return kGroup;
+}
+
+const CommandGroup& BenchGroup() {
+  static const CommandGroup kGroup = {
+      "penstock bench",
+      "measure parts of Penstock, or a server under load",
+      "Measure Penstock.",
+      "benchmark",
+      "  penstock bench BENCHMARK --help   flags, defaults and examples\n"
+      "Each takes --json FILE: the records, one JSON object {\"name\", \"value\", \"unit\"} a "
+      "line.\n",
+      "",
+      Benchmarks};
+  return kGroup;
+}
+
+std::string HelpText(const CommandGroup& group) {
+  const std::string name = InCapitals(group.kind);
+  std::string text = fmt::format("{}\n\nUsage: {} {} [FLAGS]\n\n{}s:\n", group.title, group.program,
+                                 name, name[0] + group.kind.substr(1));
+  size_t width = 0;
+  for (const Command& command : group.commands()) {
+    width = std::max(width, std::string(command.name).size());
+  }
+  for (const Command& command : group.commands()) {
+    text += fmt::format("  {:<{}} {}\n", command.name, width, command.summary);
+  }
+  text += "\n" + group.notes;
+  if (!group.examples.empty()) text += "\nExample:\n" + group.examples;
+  return text;
+}
+
+int RunGroup(const CommandGroup& group, const std::vector<std::string>& args) {
+  if (args.empty()) {
+    std::fputs(HelpText(group).c_str(), stderr);
+    return kExitUsage;
+  }
+  const std::vector<std::string> rest(args.begin() + 1, args.end());
+  if (args[0] == "help" && !rest.empty()) {
+    std::vector<std::string> of_command(rest.begin() + 1, rest.end());
+    of_command.emplace_back("--help");
+    return RunNamed(group, rest[0], of_command);
+  }
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    std::fputs(HelpText(group).c_str(), stdout);
+    return kExitOk;
+  }
+  return RunNamed(group, args[0], rest);
+}
+
+}  // namespace penstock

@@ -1,0 +1,17 @@
+// Manual pages in roff (man(7)), made from what --help prints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct ManualPage {
+  std::string name;  // "penstock-bench-http"
+  std::string text;
+};
+
+// Of penstock itself, of penstock bench, and of every command and benchmark.
+std::vector<ManualPage> ManualPages();
+
+}  // namespace penstock

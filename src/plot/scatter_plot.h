@@ -1,0 +1,35 @@
+// ScatterPlot: points with labels, in SVG or PNG. Both axes have one scale, so that distances look
+// as they are. One thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plot/canvas.h"
+
+namespace penstock {
+
+struct ScatterPlot {
+  struct Point {
+    double x = 0;
+    double y = 0;
+    std::string label;  // UTF-8 without control characters; may be empty
+  };
+  std::string title;
+  std::string note;     // below the title; may be empty
+  std::string x_label;  // may be empty
+  std::string y_label;
+  std::vector<Point> points;  // finite
+
+  // Points are smaller and paler the more there are. A label is drawn where it covers no other
+  // label, stays on the picture and, of more than kFewPoints, covers no point; long ones are cut.
+  static constexpr size_t kFewPoints = 40;
+  static constexpr size_t kLabelsMax = 80;
+  std::string ToSvg() const;
+  Expected<std::string> ToPng() const;
+
+ private:
+  void DrawOn(Canvas* canvas) const;
+};
+
+}  // namespace penstock
