@@ -17,8 +17,7 @@ void JudgeHealth(const SoakOptions& options, const SoakPhase& phase, double memo
   const bool judged = phase.Quiet();
   verdict->Expect(fmt::format("/livez: slowest of {} answers, ms", livez.answer.count()),
                   ShortNumber(livez.answer.max_ms()),
-                  judged ? ShortNumber(options.livez_ms_max)
-                         : fmt::format("not judged: others took {:.2f} processors", phase.others),
+                  judged ? ShortNumber(options.livez_ms_max) : NotJudged(phase.others),
                   !judged || livez.answer.max_ms() <= options.livez_ms_max);
   const double growth_mb = (phase.memory_max - memory_before) / SoakRun::kMb;
   verdict->ExpectAtMost(fmt::format("resident memory at most, over the {:.0f} MB before, MB",

@@ -61,7 +61,7 @@ class ChatSoak {
   ChatLoad PlainLoad() const;
   Expected<ChatLoad> MeasureAndMakeLoad();
   Status Overload(const ChatLoad& load);
-  void JudgeAnswers(const ChatResult& result);
+  void JudgeAnswers(const ChatResult& result, double others);
   void JudgeCounters(const ChatResult& result, const std::string& before, const std::string& after);
   void JudgeHealth(const LivenessProbe::Result& livez, double others, double growth_mb);
   Status JudgeLeaving(ChatLoad load);
@@ -167,7 +167,7 @@ Status ChatSoak::Overload(const ChatLoad& load) {
   // A client that left is counted when the server sees it.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string after, HttpGet(server_->target(), "/metrics"));
-  JudgeAnswers(result);
+  JudgeAnswers(result, others);
   verdict_.ExpectAtMost("all blocks of the cache are free after the last request, ms", free_ms,
                         kFreeMsMax);
   JudgeCounters(result, before, after);
@@ -175,7 +175,7 @@ Status ChatSoak::Overload(const ChatLoad& load) {
   return Status::Ok();
 }
 
-void ChatSoak::JudgeAnswers(const ChatResult& result) {
+void ChatSoak::JudgeAnswers(const ChatResult& result, double others) {
   uint64_t other = 0;
   for (const auto& [status, n] : result.by_status) {
     if (status != 200 && status != 429 && status != 503) other += n;
@@ -199,7 +199,13 @@ void ChatSoak::JudgeAnswers(const ChatResult& result) {
   };
   some("whole answers", result.whole, true);
   some("... to slow readers", result.slow_whole, options_.slow_share > 0);
-  some("refused (429)", CountOf(result, 429), options_.overload > 1);
+  // Where other programs were busy, the server's capacity was not what it was measured to be.
+  const bool judged = others <= SoakRun::kOthersMax;
+  verdict_.Expect("refused (429)", std::to_string(CountOf(result, 429)),
+                  !judged                 ? NotJudged(others)
+                  : options_.overload > 1 ? "> 0"
+                                          : "any",
+                  !judged || options_.overload <= 1 || CountOf(result, 429) > 0);
   some("clients that left", result.left, options_.leave_share > 0);
   verdict_.ExpectNone("answers other than 200, 429, 503", other);
   verdict_.ExpectNone("429 without Retry-After", result.no_retry_after);
@@ -259,8 +265,7 @@ void ChatSoak::JudgeHealth(const LivenessProbe::Result& livez, double others, do
   const bool judged = others <= SoakRun::kOthersMax;
   verdict_.Expect(fmt::format("/livez: p99.9 of {} answers, ms", livez.arrival.count()),
                   ShortNumber(p999),
-                  judged ? ShortNumber(options_.livez_p999_ms_max)
-                         : fmt::format("not judged: others took {:.2f} processors", others),
+                  judged ? ShortNumber(options_.livez_p999_ms_max) : NotJudged(others),
                   !judged || p999 <= options_.livez_p999_ms_max);
   verdict_.ExpectAtMost("resident memory at most, over that after the warm-up, MB", growth_mb,
                         options_.memory_growth_mb_max.value_or(SoakOptions::kMemoryGrowthMb));

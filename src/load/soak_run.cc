@@ -33,6 +33,10 @@ constexpr const char* kRoute = "route=\"/v1/embeddings\"";
 
 }  // namespace
 
+std::string NotJudged(double others) {
+  return fmt::format("not judged: others took {:.2f} processors", others);
+}
+
 bool SoakPhase::Quiet() const { return others <= SoakRun::kOthersMax; }
 
 SoakRun::SoakRun(const SoakOptions& options, BenchRecords* records)

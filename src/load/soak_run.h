@@ -30,6 +30,9 @@ struct SoakPhase {
   bool Quiet() const;
 };
 
+// Stands for the limit of what is not judged.
+std::string NotJudged(double others);
+
 class SoakRun {
  public:
   static constexpr double kMb = 1 << 20;
