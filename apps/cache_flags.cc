@@ -10,7 +10,7 @@ namespace penstock {
 
 CLI::Option* AddReferences(CommandLine* line, std::vector<std::string>* references,
                            const std::string& description) {
-  return line->app().add_option("references", *references, description)->type_name("REF");
+  return line->app().add_option("REFERENCES", *references, description)->type_name("REF");
 }
 
 void LogWarnings() {

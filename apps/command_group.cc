@@ -25,6 +25,11 @@ int RunNamed(const CommandGroup& group, const std::string& name,
     if (name == command.name) return command.run(args);
     known.emplace_back(command.name);
   }
+  if (name.starts_with('-')) {
+    std::fprintf(stderr, "%s: a %s comes before %s (see %s --help)\n", group.program.c_str(),
+                 group.kind.c_str(), Printable(name).c_str(), group.program.c_str());
+    return kExitUsage;
+  }
   std::fprintf(stderr, "%s: there is no %s '%s'%s (see %s --help)\n", group.program.c_str(),
                group.kind.c_str(), Printable(name).c_str(), DidYouMean(name, known).c_str(),
                group.program.c_str());

@@ -83,8 +83,9 @@ Status EmbedOutput::Open() {
     PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Resume(options_.path, before_->bytes));
     file_.emplace(std::move(file));
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(options_.path));
-    file_.emplace(std::move(file));
+    auto file = OutputFile::Open(options_.path);
+    if (!file.ok()) return file.status().Annotate("--output");
+    file_.emplace(*std::move(file));
     // Of an older run; from now on it would be taken for one of this.
     if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
     done_.options = options_.settings;

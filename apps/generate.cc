@@ -198,7 +198,7 @@ int RunGenerate(const std::vector<std::string>& args) {
       app.add_option("-p,--prompt", flags.prompt, "The prompt; - reads it from standard input.")
           ->type_name("TEXT")
           ->group(group);
-  app.add_option("file", flags.file, "File with the prompt; none, or -: standard input.")
+  app.add_option("FILE", flags.file, "File with the prompt; none, or -: standard input.")
       ->type_name("FILE")
       ->excludes(prompt);
   app.add_flag("--special-tokens,!--no-special-tokens", flags.special_tokens,

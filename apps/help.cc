@@ -8,17 +8,16 @@
 namespace penstock {
 namespace {
 
-std::string Wrapped(const std::string& text) {
-  constexpr size_t kIndent = 10;
+std::string Wrapped(const std::string& text, size_t indent) {
   constexpr size_t kWidth = 90;
   std::istringstream words(text);
-  std::string out(kIndent, ' ');
-  size_t column = kIndent;
+  std::string out(indent, ' ');
+  size_t column = indent;
   for (std::string word; words >> word;) {
-    if (column > kIndent && column + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(kIndent, ' ');
-      column = kIndent;
-    } else if (column > kIndent) {
+    if (column > indent && column + 1 + word.size() > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
       out += ' ';
       ++column;
     }
@@ -40,7 +39,7 @@ std::string Default(const CLI::Option* option) {
 // The title on a line, below it the text.
 std::string OptionText(const CLI::Option* option) {
   const std::string title = option->get_positional() ? option->get_name(true) : FlagTitle(option);
-  return "  " + title + "\n" + Wrapped(FlagText(option)) + "\n";
+  return "  " + title + "\n" + Wrapped(FlagText(option), 10) + "\n";
 }
 
 }  // namespace
@@ -67,7 +66,8 @@ std::string FlagText(const CLI::Option* option) {
 }
 
 std::string PositionalTitle(const CLI::Option* option) {
-  return "[" + option->get_name(true) + (MayBeGivenAgain(option) ? "...]" : "]");
+  const std::string name = option->get_name(true) + (MayBeGivenAgain(option) ? "..." : "");
+  return option->get_required() ? name : "[" + name + "]";
 }
 
 std::string HelpText(const CLI::App& app, const std::string& examples,
@@ -94,7 +94,8 @@ std::string HelpText(const CLI::App& app, const std::string& examples,
     files += " " + PositionalTitle(option);
     positionals += OptionText(option);
   }
-  std::string text = app.get_description() + "\n\nUsage: " + app.get_name() + " [FLAGS]" + files;
+  std::string text =
+      Wrapped(app.get_description(), 0) + "\n\nUsage: " + app.get_name() + " [FLAGS]" + files;
   if (!positionals.empty()) text += "\n\nArguments\n" + positionals;
   if (positionals.empty()) text += '\n';
   text += groups + '\n';

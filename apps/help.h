@@ -11,7 +11,7 @@ namespace penstock {
 std::string FlagTitle(const CLI::Option* option);
 // What it does, with its default or that it is required; a line.
 std::string FlagText(const CLI::Option* option);
-// "[FILES...]" of a positional argument.
+// Of a positional argument: "[FILES...]", or "SHELL" where it is required.
 std::string PositionalTitle(const CLI::Option* option);
 
 // `examples`: whole lines. `hidden`: names of groups, and flags without dashes, that only `all`

@@ -17,7 +17,7 @@ constexpr size_t kCalls = RequestWindow<RerankResponse, int>::kRequests;
 Expected<std::unique_ptr<TextService>> Open(const TextCommand& command) {
   if (command.server->url.empty()) {
     PENSTOCK_RETURN_IF_ERROR(FetchModels(*command.model, command.tokenizers));
-    const StepProgress loading("loading the model",
+    const StepProgress loading(command.tokenizers ? "loading the tokenizer" : "loading the model",
                                command.text->quiet || ReadsTerminal(*command.text));
     return TextService::Load(*command.model, command.tokenizers);
   }
@@ -136,7 +136,7 @@ int RunTextCommand(const TextCommand& command,
                                                       : line.Fail(service.status());
   }
   auto file = OutputFile::Open(command.text->output);
-  if (!file.ok()) return line.FailUsage(file.status().message());
+  if (!file.ok()) return line.FailUsage("--output: " + file.status().message());
   ProgressLine progress(command.text->quiet);
   Status status;
   {

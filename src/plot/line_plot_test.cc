@@ -4,14 +4,10 @@
 
 #include <limits>
 
+#include "plot/plot_test_util.h"
+
 namespace penstock {
 namespace {
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
 
 TEST(LinePlotTest, DrawsSeriesAxesAndUnits) {
   LinePlot plot{"a < b", "texts/s", "latency, ms", {}};

@@ -8,15 +8,10 @@
 #include <regex>
 
 #include "plot/pixel_font.h"
+#include "plot/plot_test_util.h"
 
 namespace penstock {
 namespace {
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
 
 ScatterPlot Circle(size_t points) {
   ScatterPlot plot{"a title", "a note", "across", "up", {}};

@@ -80,6 +80,7 @@ def test_bash_completes_values(tmp_path):
     assert set(bash("embed", "-m", "te", cwd=tmp_path)) == both
     assert set(bash("embed", "--prompt", "x", "te", cwd=tmp_path)) == both
     assert bash("serve", "--repository", "te", cwd=tmp_path) == ["texts folder"]
+    assert set(bash("generate", "te", cwd=tmp_path)) == both
     assert bash("embed", "--top", cwd=tmp_path) == []
     assert bash("embed", "--dimensions", "t", cwd=tmp_path) == []
     assert bash("embed", "--no-normalize", "=", cwd=tmp_path) == []
@@ -211,3 +212,10 @@ def test_man_shows_them(tmp_path):
             assert words(description) in shown, (command, description)
         for example in text.split("\nExamples:\n")[1].splitlines():
             assert words(example) in shown, (command, example)
+
+
+def test_a_flag_before_the_command():
+    for group in ((), ("bench",)):
+        done = run(*group, "--model", "x", check=False)
+        kind = b"benchmark" if group else b"command"
+        assert done.returncode == 2 and b"a " + kind + b" comes before --model" in done.stderr, done.stderr

@@ -28,10 +28,10 @@ def corpus(tmp_path_factory):
 class Screen:
     """A terminal as wide as said. What the command writes there, and its exit code."""
 
-    def __init__(self, columns, *args, stdin=subprocess.DEVNULL, **more):
+    def __init__(self, columns, *args, stdin=subprocess.DEVNULL, command="embed", **more):
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        self.process = subprocess.Popen([binary(), "embed", *map(str, args)], stderr=slave,
+        self.process = subprocess.Popen([binary(), command, *map(str, args)], stderr=slave,
                                         stdin=slave if stdin == "terminal" else stdin,
                                         stdout=subprocess.DEVNULL, env=clean_environment(**more))
         os.close(slave)
@@ -150,3 +150,32 @@ def test_a_log_has_whole_lines(corpus, server, tmp_path):
 def test_one_input_is_cut():
     done = run("embed", *MODEL, stdin=b"a dog\n" + b"dog " * 300 + b"\n")
     assert done.stderr == b"penstock embed: 1 input was cut to the model's 48 tokens\n"
+
+
+def test_a_terminal_that_cannot_write_over_a_line_is_a_log(corpus, tmp_path):
+    screen = Screen(80, *MODEL, corpus, "-o", tmp_path / "x.npy", TERM="dumb")
+    assert screen.wait() == 0
+    assert "\x1b" not in screen.text and not re.search(r"\r(?!\n)", screen.text), screen.text
+
+
+def test_the_loading_of_a_model_is_shown_on_a_terminal(tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("a dog\n")
+    for command, what in (("embed", "loading the model"), ("tokenize", "loading the tokenizer")):
+        screen = Screen(80, *MODEL, source, command=command)
+        assert screen.wait() == 0
+        assert screen.text.rsplit(what, 1)[1].startswith("\r\x1b[K"), "the line is taken off again"
+    quiet = Screen(80, *MODEL, source, "--quiet")
+    assert quiet.wait() == 0 and quiet.text == ""
+    assert b"loading" not in run("embed", *MODEL, source).stderr
+
+
+def test_a_benchmark_tells_its_step(server):
+    screen = Screen(100, "http", "--url", server.url, "--concurrency", "1,2", "--batch", 1, "--duration", 1, "--warmup", 0,
+                    command="bench")
+    assert screen.wait() == 0, screen.text
+    shown = screen.pieces()
+    assert any(re.fullmatch(r"1 of 2: batch=1 concurrency=1(, \d+ s)?, \d+ s left", piece) for piece in shown), shown
+    assert any(piece.startswith("2 of 2: batch=1 concurrency=2") for piece in shown), shown
+    log = run("bench", "http", "--url", server.url, "--concurrency", 1, "--batch", 1, "--duration", 1, "--warmup", 0)
+    assert log.stderr == b"batch=1 concurrency=1 ...\n"
