@@ -27,7 +27,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e clients bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -93,13 +93,6 @@ unit: $(BUILD)/build.ninja  ## the unit tests only (TESTS=regular expression)
 e2e: release  ## the end-to-end tests only
 	cmake --build $(BUILD) -j $(JOBS) --target penstock_queue_peers openvino_cases
 	@tools/run_tests.sh $(BUILD) e2e
-
-# Large packages (75 MB), which want another openai than the other tests have: not a part of test.
-clients: deps release  ## LangChain's and LiteLLM's clients against a server of two models
-	@embedder=$$(tools/get_default_model.py); chat=$$(tools/get_demo_model.py); \
-	python=$$(tools/make_venv.sh $(BUILD)/clients-venv tests/e2e/requirements-clients.txt); \
-	PENSTOCK_MINILM=$$embedder PENSTOCK_SMOLLM2=$$chat PENSTOCK_BIN="$$PWD/$(BUILD)/penstock" \
-	  exec $$python -m pytest -q -p no:cacheprovider tests/e2e/test_clients.py
 
 bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the records)
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja

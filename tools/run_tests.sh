@@ -38,35 +38,32 @@ if [[ $which != e2e ]]; then
   ctest --test-dir "$build" -j 2 --output-on-failure --progress || failed=1
 fi
 
-shopt -s nullglob
-e2e=(tests/e2e/test_*.py tests/e2e/*_test.py)
-if [[ $which != unit && ${#e2e[@]} -gt 0 && -f tests/e2e/requirements.txt ]]; then
+# Tests in an environment of their own, build/NAME-venv. Usage: in_environment NAME ARGUMENTS_OF_PYTEST...
+in_environment() {
+  local name=$1 python
+  shift
+  python=$(tools/make_venv.sh "$build/$name-venv" "tests/e2e/requirements-$name.txt") || exit 1
+  "$python" -m pytest -q -rs -p no:cacheprovider "$@" || failed=1
+}
+
+if [[ $which != unit ]]; then
+  export PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock}
+  apart=(test_clients.py test_grpc.py test_kserve_http.py test_kserve_client.py test_ui.py
+    test_openvino_models.py test_magika.py)
   python=$(tools/make_venv.sh "$build/venv" tests/e2e/requirements.txt) || exit 1
-  PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
-    "$python" -m pytest -q -p no:cacheprovider tests/e2e --ignore=tests/e2e/test_openvino_models.py \
-      --ignore=tests/e2e/test_magika.py --ignore=tests/e2e/test_grpc.py \
-      --ignore=tests/e2e/test_kserve_http.py --ignore=tests/e2e/test_kserve_client.py \
-      --ignore=tests/e2e/test_ui.py || failed=1
-  # The clients of Triton and KServe want another protobuf than the newest of gRPC's tools do. Each
-  # brings the protocol's messages, and one process takes them once.
-  python=$(tools/make_venv.sh "$build/kserve-venv" tests/e2e/requirements-kserve.txt) || exit 1
-  for tests in "tests/e2e/test_grpc.py tests/e2e/test_kserve_http.py" tests/e2e/test_kserve_client.py; do
-    # shellcheck disable=SC2086  # several files
-    PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
-      "$python" -m pytest -q -p no:cacheprovider $tests || failed=1
-  done
+  "$python" -m pytest -q -p no:cacheprovider tests/e2e "${apart[@]/#/--ignore=tests/e2e/}" || failed=1
+  # LangChain and LiteLLM want another openai, the clients of Triton and KServe another protobuf.
+  in_environment clients tests/e2e/test_clients.py
+  in_environment kserve tests/e2e/test_grpc.py tests/e2e/test_kserve_http.py
+  # Each client brings the protocol's messages, and one process takes them once.
+  in_environment kserve tests/e2e/test_kserve_client.py
   if command -v chromium chromedriver > /dev/null; then
-    python=$(tools/make_venv.sh "$build/ui-venv" tests/e2e/requirements-ui.txt) || exit 1
-    PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
-      "$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_ui.py || failed=1
+    in_environment ui tests/e2e/test_ui.py
   else
     echo "run_tests.sh: no Chromium (tools/install_deps.sh ui); the tests of the web page are skipped" >&2
   fi
   if [[ -n ${PENSTOCK_OPENVINO:-} ]]; then
-    python=$(tools/make_venv.sh "$build/tensors-venv" tests/e2e/requirements-tensors.txt) || exit 1
-    PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock} \
-      "$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_openvino_models.py \
-        tests/e2e/test_magika.py || failed=1
+    in_environment tensors tests/e2e/test_openvino_models.py tests/e2e/test_magika.py
   fi
 fi
 exit $failed

@@ -323,6 +323,9 @@ void TensorForward::Run(size_t runner, Priority priority, uint32_t slot, uint32_
   executors->RanAt(done);
   Observe(*worker, priority, rows, Seconds(done - forward));
   CountOut(*worker, priority);
+  uint32_t written = 0;  // of `rows`, voids left out
+  for (const TensorPiece& piece : pieces) written += piece.rows;
+  CountRun(written, forward - sealed, done - forward);
   if (turn->leads() && slots_ != nullptr) {
     TensorJob* const job = pieces.front().job;
     TakeFixed(worker, pieces.front(), slot);
@@ -332,7 +335,7 @@ void TensorForward::Run(size_t runner, Priority priority, uint32_t slot, uint32_
       turn->ReleaseRunner();
     }
     Answer({.job = job, .rows = rows}, sealed, forward, done);
-    return CountRun(rows, forward - sealed, done - forward, executors->Now() - done);
+    return CountHandedOut(rows, executors->Now() - done);
   }
   for (const TensorPiece& piece : pieces) {
     if (slots_ != nullptr) {
@@ -342,15 +345,16 @@ void TensorForward::Run(size_t runner, Priority priority, uint32_t slot, uint32_
     }
     Answer(piece, sealed, forward, done);
   }
-  uint32_t written = 0;  // of `rows`, voids left out
-  for (const TensorPiece& piece : pieces) written += piece.rows;
-  CountRun(written, forward - sealed, done - forward, executors->Now() - done);
+  CountHandedOut(written, executors->Now() - done);
 }
 
-void TensorForward::CountRun(uint32_t rows, Clock::duration input, Clock::duration infer,
-                             Clock::duration output) {
+void TensorForward::CountRun(uint32_t rows, Clock::duration input, Clock::duration infer) {
   // Its table of batch sizes grows.
-  RunGuarded("statistics of a model", [&] { totals_->Ran(rows, input, infer, output); });
+  RunGuarded("statistics of a model", [&] { totals_->Ran(rows, input, infer); });
+}
+
+void TensorForward::CountHandedOut(uint32_t rows, Clock::duration output) {
+  RunGuarded("statistics of a model", [&] { totals_->HandedOut(rows, output); });
 }
 
 void TensorForward::Answer(const TensorPiece& piece, Clock::time_point sealed,

@@ -92,8 +92,9 @@ class TensorForward {
               Clock::time_point done);
   // The jobs whose rows all are in the batch count as answered from here on.
   void CountOut(const Worker& worker, Priority priority);
-  void CountRun(uint32_t rows, Clock::duration input, Clock::duration infer,
-                Clock::duration output);
+  // Before the answers of a run, and after them.
+  void CountRun(uint32_t rows, Clock::duration input, Clock::duration infer);
+  void CountHandedOut(uint32_t rows, Clock::duration output);
   void Observe(const Worker& worker, Priority priority, uint32_t rows, double took_s);
 
   const TensorSignature* const signature_;

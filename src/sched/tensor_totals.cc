@@ -10,8 +10,7 @@ void Add(Clock::duration took, TensorStatistics::Times* times) {
 
 }  // namespace
 
-void TensorTotals::Ran(uint32_t rows, Clock::duration input, Clock::duration infer,
-                       Clock::duration output) {
+void TensorTotals::Ran(uint32_t rows, Clock::duration input, Clock::duration infer) {
   const std::lock_guard lock(mutex_);
   runs_.rows += rows;
   ++runs_.runs;
@@ -19,12 +18,20 @@ void TensorTotals::Ran(uint32_t rows, Clock::duration input, Clock::duration inf
                                std::chrono::system_clock::now().time_since_epoch())
                                .count();
   TensorStatistics::Batch& batch = runs_.batches[rows];
-  for (const auto& [took, all, one] : {std::tuple(input, &runs_.input, &batch.input),
-                                       {infer, &runs_.infer, &batch.infer},
-                                       {output, &runs_.output, &batch.output}}) {
+  for (const auto& [took, all, one] :
+       {std::tuple(input, &runs_.input, &batch.input), {infer, &runs_.infer, &batch.infer}}) {
     Add(took, all);
     Add(took, one);
   }
+  ++runs_.output.count;
+  ++batch.output.count;
+}
+
+void TensorTotals::HandedOut(uint32_t rows, Clock::duration output) {
+  const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(output).count());
+  const std::lock_guard lock(mutex_);
+  runs_.output.ns += ns;
+  runs_.batches[rows].output.ns += ns;
 }
 
 TensorStatistics TensorTotals::Read() const {

@@ -18,8 +18,11 @@ class TensorTotals {
   void Answered(bool ok, Clock::duration took) { (ok ? success_ : fail_).Add(1, took); }
   // `requests` came into their first batches; they had waited so long in sum.
   void Queued(uint64_t requests, Clock::duration waited) { queue_.Add(requests, waited); }
-  // A run of the model: its inputs were gathered, it ran, its results were handed out.
-  void Ran(uint32_t rows, Clock::duration input, Clock::duration infer, Clock::duration output);
+  // A run of the model: its inputs were gathered, and it ran. Before its requests are answered, so
+  // that whoever has an answer finds its run counted.
+  void Ran(uint32_t rows, Clock::duration input, Clock::duration infer);
+  // How long it took then to hand out the results of a run of so many rows.
+  void HandedOut(uint32_t rows, Clock::duration output);
 
   TensorStatistics Read() const;
 

@@ -1,8 +1,7 @@
 """LangChain's and LiteLLM's clients, unchanged, against a server of embeddings and chat, in the dialects of OpenAI
 and of Ollama.
 
-They are large and want other versions of packages than the rest of these tests, so they have an
-environment of their own: `make clients`.
+They want other versions of packages than the rest of these tests (tests/e2e/README.md).
 """
 import json
 import os
@@ -11,7 +10,7 @@ import pytest
 
 # Else it asks the network for the prices of models.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-MISSING = "NO LANGCHAIN AND LITELLM HERE: run `make clients`"
+MISSING = "NO LANGCHAIN AND LITELLM HERE: tests/e2e/requirements-clients.txt"
 langchain_ollama = pytest.importorskip("langchain_ollama", reason=MISSING)
 langchain_openai = pytest.importorskip("langchain_openai", reason=MISSING)
 litellm = pytest.importorskip("litellm", reason=MISSING)
@@ -43,7 +42,7 @@ def server(tmp_path_factory):
 def real():
     chat, embedder = os.environ.get("PENSTOCK_SMOLLM2"), find_minilm()
     if not chat or embedder is None:
-        pytest.skip("NO REAL MODELS: set PENSTOCK_SMOLLM2 and PENSTOCK_MINILM, or run `make clients`")
+        pytest.skip("NO REAL MODELS: set PENSTOCK_SMOLLM2 and PENSTOCK_MINILM")
     server = Server("--model", f"smollm2={chat}", "--model", f"minilm={embedder}")
     yield server
     assert server.stop() == 0, "".join(server.log)

@@ -23,6 +23,8 @@ from tritonclient.utils import shared_memory as shm
 
 from conftest import EMBED, GOLDEN, ROOT, Server, wait_for
 
+pytestmark = pytest.mark.client("tritonclient", "grpc, grpc.aio: infer, streams, metadata, statistics, repository, shared memory")
+
 Code = grpc.StatusCode
 MODELS = {
     "same": "builtin:identity?type=FP32&shape=-1",

@@ -13,6 +13,8 @@ from kserve.protocol.infer_type import RequestedOutput
 
 from conftest import Server
 
+pytestmark = pytest.mark.client("kserve", "InferenceRESTClient: live, ready, infer")
+
 
 @pytest.fixture(scope="module")
 def server():

@@ -16,6 +16,8 @@ from tritonclient.utils import shared_memory as shm
 
 from conftest import EMBED, GOLDEN, ROOT, Server
 
+pytestmark = pytest.mark.client("tritonclient", "http, http.aio: infer, metadata, statistics, repository, shared memory")
+
 MODELS = {
     "same": "builtin:identity?type=FP32&shape=-1",
     "add": "builtin:add?type=INT32",
