@@ -3,29 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/service.h"
-#include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "bench/fake_service_test.h"
 
 namespace penstock {
 namespace {
 
 TEST(UiCost, MeasuresEveryNumberOfWatchers) {
-  Metrics metrics;
-  Registry registry(nullptr, &metrics);
-  EngineParts parts = FakeParts(ModelTask::kEmbedding);
-  EngineOptions engine;
-  engine.name = "fake";
-  ASSERT_TRUE(
-      registry.AddEngine(std::make_unique<Engine>(std::move(parts), engine, &metrics)).ok());
-  Service service(&registry, {}, &metrics);
+  FakeService fake;
   UiCostOptions options;
   options.concurrency = 2;
   options.rounds = 2;
   options.round_s = 0.05;
   options.idle_s = 1.2;  // an event at least
   BenchRecords records;
-  const Status status = RunUiCost(&service, &metrics, options, &records);
+  const Status status = RunUiCost(&fake.service, &fake.metrics, options, &records);
   ASSERT_TRUE(status.ok()) << status.message();
   const std::string lines = records.ToJsonLines();
   for (const char* name :

@@ -1,0 +1,29 @@
+// A service with one embedding model that computes nothing.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "api/service.h"
+#include "engine/fake_engine.h"
+#include "engine/registry.h"
+
+namespace penstock {
+
+struct FakeService {
+  FakeService() {
+    EngineParts parts = FakeParts(ModelTask::kEmbedding);
+    EngineOptions options;
+    options.name = "fake";
+    EXPECT_TRUE(
+        registry.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics)).ok());
+  }
+
+  Metrics metrics;
+  Registry registry{nullptr, &metrics};
+  Service service{&registry, {}, &metrics};
+};
+
+}  // namespace penstock
