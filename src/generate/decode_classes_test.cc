@@ -8,6 +8,8 @@ namespace {
 class DecodeClassesTest : public DecodeFixture {
  protected:
   DecodeClassesTest() : DecodeFixture(*NewCpuBackend({2, false, ""})) {}
+
+  int64_t now_ms_ = 0;
 };
 
 TEST_F(DecodeClassesTest, ABulkTextThatDoesNotFitHoldsUpNoInteractiveOne) {
@@ -83,6 +85,8 @@ TEST_F(DecodeClassesTest, BulkLeavesAQuarterOfThePlaces) {
 TEST_F(DecodeClassesTest, ALargeBulkTextFitsInTheEnd) {
   options_.cache_blocks = 14;
   options_.manual = true;
+  // Whose turn it is depends on how long steps took: here a millisecond each.
+  options_.now = [this] { return Clock::time_point(std::chrono::milliseconds(now_ms_)); };
   Start();
   std::vector<std::shared_ptr<Recorder>> small;
   const auto more = [&] {
@@ -96,6 +100,7 @@ TEST_F(DecodeClassesTest, ALargeBulkTextFitsInTheEnd) {
   const auto large = Submit(std::move(job));
   for (int step = 0; step < 300 && !large->ended(); ++step) {
     more();
+    ++now_ms_;
     EXPECT_TRUE(scheduler_->Step());
   }
   EXPECT_TRUE(large->ended());
