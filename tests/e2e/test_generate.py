@@ -169,7 +169,7 @@ def test_a_full_context_is_told_with_both_numbers():
     (("-p", "a", "--sed", "1"), 2, "--seed"),
     (("-p", "a", "--seed", "-1"), 2, "'-1' is not a whole number from 0 to 18446744073709551615"),
     (("-p", "a", "--seed", "18446744073709551616"), 2, "--seed"),
-    (("-p", "a", "file.txt"), 2, "file"),
+    (("-p", "a", "file.txt"), 2, "--prompt and FILE"),
     (("-p",), 2, "-p needs a value"),
     (("nowhere.txt",), 1, "nowhere.txt"),
 ])
