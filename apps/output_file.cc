@@ -11,6 +11,8 @@
 #include <cstring>
 #include <memory>
 
+#include "common/sync_folder.h"
+
 namespace penstock {
 namespace {
 
@@ -22,14 +24,6 @@ Status CannotWrite(const std::string& path, int error) {
 
 Status CannotOpen(const std::string& path, int error) {
   return Status::InvalidArgument(fmt::format("{}: {}", path, strerror(error)), "output");
-}
-
-// A rename is on the disk when its folder is.
-void SyncFolder(const std::string& path) {
-  const int folder = open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
-  (void)fsync(folder);
-  close(folder);
 }
 
 }  // namespace
@@ -164,7 +158,7 @@ Status OutputFile::Close() {
   if (!status.ok() && HasPart() && !keep_) unlink(part_.c_str());
   if (file_ != stdout && std::fclose(file_) != 0 && status.ok()) status = CannotWrite(path_, errno);
   file_ = nullptr;
-  if (status.ok() && HasPart()) SyncFolder(path_);
+  if (status.ok() && HasPart()) (void)SyncFolderOf(path_);
   return status;
 }
 

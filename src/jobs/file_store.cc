@@ -17,6 +17,7 @@
 #include "common/json_writer.h"
 #include "common/log.h"
 #include "common/regular_file.h"
+#include "common/sync_folder.h"
 
 namespace penstock {
 namespace {
@@ -302,8 +303,8 @@ Status WriteFileAtomically(const std::string& path, std::string_view text) {
       return written;
     }
   }
-  return ::rename(part.c_str(), path.c_str()) == 0 ? Status::Ok()
-                                                   : DiskError(path, "cannot rename");
+  if (::rename(part.c_str(), path.c_str()) != 0) return DiskError(path, "cannot rename");
+  return SyncFolderOf(path) ? Status::Ok() : DiskError(path, "cannot write its folder");
 }
 
 int64_t UnixSeconds() {

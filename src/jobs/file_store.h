@@ -80,6 +80,7 @@ std::string NewStoredId(std::string_view prefix);
 bool IsStoredId(std::string_view id, std::string_view prefix);
 
 // Replaces a file as a whole: whoever reads it, also after a crash, has the old or the new text.
+// Once it returns OK, a loss of power leaves the new one.
 Status WriteFileAtomically(const std::string& path, std::string_view text);
 
 int64_t UnixSeconds();
