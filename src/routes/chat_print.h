@@ -7,7 +7,7 @@
 
 #include "api/generate_types.h"
 #include "routes/chat.h"
-#include "routes/event_stream.h"
+#include "routes/text_printer.h"
 
 namespace penstock {
 

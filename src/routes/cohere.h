@@ -18,8 +18,8 @@
 #include "common/status.h"
 #include "frontend/wire_names.h"
 #include "routes/chat.h"
-#include "routes/event_stream.h"
 #include "routes/quantize.h"
+#include "routes/text_printer.h"
 
 namespace penstock {
 

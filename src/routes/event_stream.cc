@@ -205,39 +205,6 @@ class TextPump final : public EventPump {
 
 }  // namespace
 
-void TextPrinter::Error(const Status& status, const std::string& body, std::string* out) {
-  (void)status;
-  AppendEvent("", body, out);
-}
-
-GeneratedChoice* GeneratedAnswer::At(int32_t choice) {
-  const auto index = static_cast<size_t>(choice);
-  if (choices.size() <= index) choices.resize(index + 1);
-  return &choices[index];
-}
-
-void GeneratedAnswer::Add(const std::vector<ReplyDelta>& deltas, GeneratedChoice* choice) const {
-  for (const ReplyDelta& delta : deltas) {
-    switch (delta.kind) {
-      case ReplyDelta::Kind::kContent:
-        choice->content += delta.text;
-        break;
-      case ReplyDelta::Kind::kReasoning:
-        choice->reasoning += delta.text;
-        break;
-      case ReplyDelta::Kind::kCallBegin:
-        choice->calls.push_back({delta.id, delta.name, ""});
-        break;
-      case ReplyDelta::Kind::kCallArguments:
-        if (!choice->calls.empty()) choice->calls.back().arguments += delta.text;
-        break;
-      case ReplyDelta::Kind::kCallEnd:
-      case ReplyDelta::Kind::kMarkup:
-        break;
-    }
-  }
-}
-
 void AnswerWithText(const RouteCall& call, TextRequest request,
                     std::unique_ptr<TextPrinter> printer, FieldNames names) {
   names.emplace_back("bulk_run", kBulkIdHeader);

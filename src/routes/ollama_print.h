@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "common/request_context.h"
-#include "routes/event_stream.h"
 #include "routes/ollama.h"
+#include "routes/text_printer.h"
 
 namespace penstock {
 

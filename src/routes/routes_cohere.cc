@@ -1,5 +1,6 @@
 // Cohere: embed and chat. (Its rerank is in routes_rerank.cc.)
 #include "routes/cohere.h"
+#include "routes/event_stream.h"
 #include "routes/routes.h"
 
 namespace penstock {

@@ -12,7 +12,7 @@
 #include "api/generate_types.h"
 #include "common/json.h"
 #include "common/status.h"
-#include "routes/event_stream.h"
+#include "routes/text_printer.h"
 
 namespace penstock {
 

@@ -7,8 +7,10 @@
 #include "routes/bulk.h"
 #include "routes/chat.h"
 #include "routes/classify.h"
+#include "routes/cohere.h"
 #include "routes/error_body.h"
 #include "routes/fields.h"
+#include "routes/ollama.h"
 #include "routes/openai.h"
 #include "routes/rerank.h"
 #include "routes/tei.h"
@@ -154,6 +156,22 @@ void CheckDialects(std::string_view body) {
     if (const auto call = ParseTgiCall(object, streams); Parsed(call)) {
       CheckTextRequest(call->request);
     }
+  }
+  if (const auto call = ParseOllamaGenerate(object); Parsed(call)) CheckTextRequest(call->request);
+  if (const auto call = ParseOllamaChat(object); Parsed(call)) CheckTextRequest(call->request);
+  if (const auto call = ParseCohereChat(object); Parsed(call)) CheckTextRequest(call->request);
+  const ServiceOptions limits;
+  if (const auto call = ParseOllamaEmbed(object, limits); Parsed(call)) {
+    CheckInputs(call->request.inputs);
+  }
+  if (const auto call = ParseOllamaEmbeddings(object); Parsed(call)) {
+    CheckInputs(call->request.inputs);
+  }
+  for (const int version : {1, 2}) {
+    const auto call = ParseCohereEmbed(object, version, limits);
+    if (!Parsed(call)) continue;
+    CheckInputs(call->request.inputs);
+    for (const EmbeddingFormat& type : call->types) PENSTOCK_CHECK(type.range > 0);
   }
   Parsed(ParseTeiRerank(object));
   Parsed(ParseTeiPredict(object));

@@ -1,0 +1,40 @@
+#include "routes/text_printer.h"
+
+#include "http/stream_formats.h"
+
+namespace penstock {
+
+void TextPrinter::Error(const Status& status, const std::string& body, std::string* out) {
+  (void)status;
+  AppendEvent("", body, out);
+}
+
+GeneratedChoice* GeneratedAnswer::At(int32_t choice) {
+  const auto index = static_cast<size_t>(choice);
+  if (choices.size() <= index) choices.resize(index + 1);
+  return &choices[index];
+}
+
+void GeneratedAnswer::Add(const std::vector<ReplyDelta>& deltas, GeneratedChoice* choice) const {
+  for (const ReplyDelta& delta : deltas) {
+    switch (delta.kind) {
+      case ReplyDelta::Kind::kContent:
+        choice->content += delta.text;
+        break;
+      case ReplyDelta::Kind::kReasoning:
+        choice->reasoning += delta.text;
+        break;
+      case ReplyDelta::Kind::kCallBegin:
+        choice->calls.push_back({delta.id, delta.name, ""});
+        break;
+      case ReplyDelta::Kind::kCallArguments:
+        if (!choice->calls.empty()) choice->calls.back().arguments += delta.text;
+        break;
+      case ReplyDelta::Kind::kCallEnd:
+      case ReplyDelta::Kind::kMarkup:
+        break;
+    }
+  }
+}
+
+}  // namespace penstock

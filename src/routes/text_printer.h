@@ -1,0 +1,59 @@
+// Prints the answers of one API to requests for text: whole, or in parts as they come.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/generate_types.h"
+#include "common/status.h"
+
+namespace penstock {
+
+// One text of an answer that is sent whole.
+struct GeneratedChoice {
+  struct Call {
+    std::string id, name, arguments;
+  };
+  std::string content, reasoning;
+  std::vector<Call> calls;
+  std::vector<TokenInfo> tokens;  // where log-probabilities are asked for
+  FinishReason reason = FinishReason::kStop;
+  int stop_string = -1;
+  int32_t token_count = 0;
+};
+
+struct GeneratedAnswer {
+  std::string model;
+  std::vector<std::string> prompts;                   // where they are echoed
+  std::vector<std::vector<TokenInfo>> prompt_tokens;  // of each prompt, where they are scored
+  std::vector<GeneratedChoice> choices;
+  GenerateUsage usage;
+  GenerateTimes times;
+
+  void Add(const std::vector<ReplyDelta>& deltas, GeneratedChoice* choice) const;
+  GeneratedChoice* At(int32_t choice);
+};
+
+// Prints the answers of one API, of one request.
+class TextPrinter {
+ public:
+  virtual ~TextPrinter() = default;
+  // Whether a streamed answer is lines of JSON (NDJSON) instead of events.
+  virtual bool lines() const { return false; }
+  // An error behind the head, the last event. `body`: as the answer to a refused request has it.
+  virtual void Error(const Status& status, const std::string& body, std::string* out);
+  // The body of a whole answer.
+  virtual std::string Whole(const GeneratedAnswer& answer) = 0;
+  // Events of a streamed one, appended to *out.
+  virtual void Begin(const GenerateBegun& begun, std::string* out) = 0;
+  // The tokens of a prompt, which is whole.
+  virtual void Prompt(size_t prompt, const std::vector<TokenInfo>& tokens, std::string* out) {
+    (void)prompt, (void)tokens, (void)out;
+  }
+  virtual void Part(const GeneratedPart& part, std::string* out) = 0;
+  virtual void End(const ChoiceEnd& end, std::string* out) = 0;
+  virtual void Finish(const GenerateEnd& end, std::string* out) = 0;
+};
+
+}  // namespace penstock
