@@ -248,6 +248,16 @@ Batch BatchStore::NextToRun(const std::function<bool(const std::string& owner)>&
   return next == nullptr ? Batch() : *next;
 }
 
+bool BatchStore::Uses(const std::string& file_id) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(batches_.begin(), batches_.end(), [&](const auto& entry) {
+    const Batch& batch = entry.second;
+    return !IsOver(batch.status) &&
+           (batch.input_file_id == file_id || batch.output_file_id == file_id ||
+            batch.error_file_id == file_id);
+  });
+}
+
 Expected<Batch> BatchStore::Update(const std::string& id, bool saves,
                                    const std::function<void(Batch*)>& change) {
   const std::lock_guard lock(mutex_);

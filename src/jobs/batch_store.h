@@ -66,6 +66,8 @@ class BatchStore {
   std::vector<Batch> List(const std::string& owner) const;
   // The oldest that is not over, of an owner that may have one run; none: id "".
   Batch NextToRun(const std::function<bool(const std::string& owner)>& may_run) const;
+  // Whether a batch that is not over reads or writes that file.
+  bool Uses(const std::string& file_id) const;
   // Changes a batch; `saves`: also on the disk. kNotFound, kUnavailable.
   Expected<Batch> Update(const std::string& id, bool saves,
                          const std::function<void(Batch*)>& change);

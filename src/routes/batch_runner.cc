@@ -345,8 +345,19 @@ bool BatchRunner::Takes(const std::string& endpoint) {
   return std::find(std::begin(kEndpoints), std::end(kEndpoints), endpoint) != std::end(kEndpoints);
 }
 
+Status BatchRunner::RemoveFile(const std::string& id, const std::string& owner) {
+  PENSTOCK_RETURN_IF_ERROR(files_->Get(id, owner).status());
+  if (batches_->Uses(id)) {
+    return {StatusCode::kUnprocessable,
+            "a batch that waits or runs has this file; cancel it, or wait for its end", "file_id"};
+  }
+  return files_->Remove(id, owner);
+}
+
 Expected<Batch> BatchRunner::Submit(Batch batch) {
-  PENSTOCK_RETURN_IF_ERROR(files_->Get(batch.input_file_id, batch.owner).status());
+  if (const auto file = files_->Get(batch.input_file_id, batch.owner); !file.ok()) {
+    return Status(file.code(), file.status().message(), "input_file_id");
+  }
   batch.expires = UnixSeconds() + kWindowS;
   PENSTOCK_ASSIGN_OR_RETURN(Batch added, batches_->Add(std::move(batch)));
   const std::lock_guard lock(mutex_);

@@ -54,6 +54,8 @@ class BatchRunner {
 
   FileStore& files() { return *files_; }
   const BatchStore& batches() const { return *batches_; }
+  // kNotFound: no such file. kUnprocessable: a batch that is not over has it.
+  Status RemoveFile(const std::string& id, const std::string& owner);
   // Whether lines may name that route.
   static bool Takes(const std::string& endpoint);
   // `batch`: owner, endpoint, input_file_id and metadata. Errors: those of BatchStore::Add;

@@ -23,16 +23,17 @@ std::string OwnerOf(const HttpRequest& request) {
   return request.key_number == 0 ? "" : Sha256Hex("owner:" + std::string(ApiKeys::KeyOf(request)));
 }
 
+Status NoFolder() {
+  return Status::NotFound("this server has no files and batches; it does with --batch-folder DIR");
+}
+
 // Runs `work`, which gets the BatchRunner and gives the body of the answer, on a worker. `bytes`:
 // that it reads or writes.
 template <typename Work>
 void OnWorker(const RouteCall& call, size_t bytes, Work work,
               const char* content_type = "application/json") {
   BatchRunner* const runner = call.batches;
-  if (runner == nullptr) {
-    return call.Fail(
-        Status::NotFound("this server has no files and batches; it does with --batch-folder DIR"));
-  }
+  if (runner == nullptr) return call.Fail(NoFolder());
   const Status taken = call.service->RunOnWorker(
       call.request->context.priority, std::max(bytes, Service::kLongWorkBytes),
       [runner, respond = call.respond, request = call.request, error_body = call.route->error_body,
@@ -176,7 +177,7 @@ void DeleteFile(const RouteCall& call) {
   OnWorker(call, 0,
            [id = call.PathPart(0),
             owner = OwnerOf(*call.request)](BatchRunner* runner) -> Expected<std::string> {
-             PENSTOCK_RETURN_IF_ERROR(runner->files().Remove(id, owner));
+             PENSTOCK_RETURN_IF_ERROR(runner->RemoveFile(id, owner));
              return PrintDeleted(id);
            });
 }
@@ -205,6 +206,7 @@ Expected<Batch> ParseBatch(const JsonObject& object) {
 }
 
 void CreateBatch(const RouteCall& call) {
+  if (call.batches == nullptr) return call.Fail(NoFolder());
   const auto body = RequestBody::Parse(call.body);
   if (!body.ok()) return call.Fail(body.status());
   auto batch = ParseBatch(body->object());

@@ -174,6 +174,19 @@ def test_a_restart_goes_on(start, models, folder, kill):
     assert sorted(json.loads(each)["custom_id"] for each in text) == sorted(f"r-{i}" for i in range(300))
 
 
+def test_a_file_that_a_batch_needs_stays(server):
+    client = client_of(server)
+    batch = submit(client, long_lines(2000), "/v1/completions")
+    assert wait_for(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0, 30)
+    output = client.batches.retrieve(batch.id).output_file_id
+    for file in (batch.input_file_id, output):
+        with pytest.raises(openai.UnprocessableEntityError, match="a batch that waits or runs"):
+            client.files.delete(file)
+    client.batches.cancel(batch.id)
+    assert finished(client, batch).status == "cancelled"
+    assert client.files.delete(batch.input_file_id).deleted
+
+
 def test_a_folder_is_for_one_server(start, server, folder):
     second = start("--batch-folder", folder, ready=False)
     assert second.process.wait(30) != 0
@@ -260,6 +273,7 @@ def test_a_long_batch_of_one_key_does_not_delay_another(start, models, folder):
 
 def test_without_a_folder_there_are_none(start):
     server = start()
+    assert "--batch-folder" in server.post("/v1/batches", {}).json()["error"]["message"]
     for path in ("/v1/files", "/v1/batches", "/v1/files/x"):
         answer = server.get(path)
         assert answer.status_code == 404 and "--batch-folder" in answer.json()["error"]["message"]

@@ -93,7 +93,7 @@ def serve(place, environment):
     servers = []
 
     def start(command):
-        words = command.split()
+        words = shlex.split(command, comments=True)
         assert words[0].endswith("penstock") and words[1] == "serve", command
         # Relative paths are those of the place.
         args = [re.sub(r"(^|=)\./", rf"\1{place}/", word) for word in words[2:]]
