@@ -11,10 +11,13 @@
 #include <string_view>
 #include <utility>
 
+#include "common/printable.h"
 #include "formats/config_fields.h"
 
 namespace penstock {
 namespace {
+
+constexpr size_t kShownBytes = 200;  // of a name that a file has
 
 constexpr double kMultiplierMin = 1e-9, kMultiplierMax = 1e9;
 constexpr double kSoftCapMax = 1e6;
@@ -156,7 +159,7 @@ Status RefuseOthers(const JsonSource& from, DecoderUse use) {
                                     architectures[0].ends_with("ForSequenceClassification"))) {
     return Status::Ok();
   }
-  return Status::Unsupported("'architectures': '" + architectures[0] +
+  return Status::Unsupported("'architectures': '" + Printable(architectures[0], kShownBytes) +
                                  "' is not supported; a decoder's ends in ForCausalLM",
                              "architectures");
 }
@@ -177,9 +180,9 @@ Status ReadCausal(const JsonSource& from, DecoderUse use, DecoderConfig* out) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string kind, place.GetString(both_key));
     both = kind == "all";
     if (!both) {
-      return Status::Unsupported(
-          "'" + place.PathOf(both_key) + "': '" + kind + "' is not supported",
-          place.PathOf(both_key));
+      return Status::Unsupported("'" + place.PathOf(both_key) + "': '" +
+                                     Printable(kind, kShownBytes) + "' is not supported",
+                                 place.PathOf(both_key));
     }
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(both, place.GetBoolOr(both_key, false));
@@ -267,7 +270,7 @@ Expected<DecoderReading> ReadDecoderJson(const JsonObject& file, DecoderUse use)
   PENSTOCK_ASSIGN_OR_RETURN(const std::string model_type, file.GetString("model_type"));
   const DecoderArchitecture* architecture = DecoderOfModelType(model_type);
   if (architecture == nullptr) {
-    return Status::Unsupported("'model_type': '" + model_type +
+    return Status::Unsupported("'model_type': '" + Printable(model_type, kShownBytes) +
                                    "' is not supported; supported decoders are " +
                                    DecoderModelTypes(),
                                "model_type");

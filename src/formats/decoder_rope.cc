@@ -5,10 +5,13 @@
 #include <numbers>
 #include <string>
 
+#include "common/printable.h"
 #include "formats/config_fields.h"
 
 namespace penstock {
 namespace {
+
+constexpr size_t kShownBytes = 200;  // of a name that a file has
 
 Status ReadFactors(const JsonObject& rope, std::string_view key, int32_t rope_size,
                    std::vector<float>* out) {
@@ -78,7 +81,8 @@ Expected<RopeScalingKind> KindNamed(const JsonObject& rope, bool yarn_is_longrop
   if (name == "yarn") {
     return yarn_is_longrope ? RopeScalingKind::kLongrope : RopeScalingKind::kYarn;
   }
-  return Status::Unsupported("'" + rope.PathOf(key) + "': rotary scaling '" + name +
+  return Status::Unsupported("'" + rope.PathOf(key) + "': rotary scaling '" +
+                                 Printable(name, kShownBytes) +
                                  "' is not supported; supported are default, linear, yarn, "
                                  "llama3, longrope",
                              rope.PathOf(key));
