@@ -277,7 +277,7 @@ std::string FishCompletion(const std::vector<CompletedCommand>& commands) {
       "function __penstock_at\n    set -l words (commandline -opc)\n    set -e words[1]\n"
       "    for word in $argv\n        test \"$words[1]\" = $word; or return 1\n"
       "        set -e words[1]\n    end\nend\n"
-      "# Whether the word to complete is the one after so many.\n"
+      "# True when exactly $argv[1] words come before the word to complete.\n"
       "function __penstock_after\n    test (count (commandline -opc)) -eq $argv[1]\nend\n\n"
       "complete -c penstock -f\n";
   text += FishNames("__penstock_after 1", ProgramGroup().commands());

@@ -28,7 +28,7 @@ class ModelStore {
 
   // Downloads a model and serves it under the name that was asked for; the first request for it
   // loads it. Returns before that. Not OK, and `done` is not called:
-  //   kInvalidArgument    no reference to a model of the hub; a path of this machine is none
+  //   kInvalidArgument    not a reference to a model of the hub; local paths are not allowed
   //   kResourceExhausted  another model is being pulled
   // `done` gets these and others of the hub: kPayloadTooLarge for a model above the limit of bytes,
   // kCancelled where OnProgress gave it up; what was downloaded is kept for the next time.

@@ -1,9 +1,9 @@
 // penstock bench ui: what the web page costs.
 //
-// One server of this process, over loopback, under the same load in rounds that take turns: nobody
-// watches, one page does, fifty do. A round with watchers is compared with the one without beside
-// it. The watchers' own reading is on another thread of the same machine, so it is a part of the
-// throughput that is lost; in the processor time it is left out.
+// One server of this process is loaded over loopback in rounds. The number of watching pages
+// changes from round to round: none, one, fifty. Each round with watchers is compared with the
+// neighbouring round without them. The watchers' own reading is on another thread of the same
+// machine, so it is a part of the throughput that is lost; in the processor time it is left out.
 //
 // What an event a second costs is less than the noise of any machine. So while there is load they
 // come UiCostOptions::events_per_s times a second, and the difference is divided by that.

@@ -38,7 +38,7 @@ struct Batch {
   std::string id, owner, endpoint, input_file_id;
   std::string metadata;  // a JSON object; "": none
   BatchStatus status = BatchStatus::kValidating;
-  std::string output_file_id, error_file_id;  // "": there is none
+  std::string output_file_id, error_file_id;  // empty: no such file
   // Unix time of each, in seconds; 0: not yet.
   int64_t created = 0, in_progress = 0, expires = 0, completed = 0, failed = 0, expired = 0,
           cancelling = 0, cancelled = 0;
@@ -77,7 +77,8 @@ class BatchStore {
   Status Load();
   Status Save(const Batch& batch) const;
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".json"; }
-  // Under mutex_. The oldest batch of `owner` (null: of anyone) that is over; "": there is none.
+  // The id of the oldest batch of `owner` (null: of anyone) that is over; empty if no batch is.
+  // The caller holds mutex_.
   std::string OldestOver(const std::string* owner) const;
 
   const std::string folder_;

@@ -33,8 +33,8 @@ class FileStore {
  public:
   static constexpr size_t kFilesMax = 10'000;
 
-  // Makes the folder where there is none, and finds the files of an earlier run. kUnavailable: it
-  // cannot be read or written.
+  // Creates the folder if it is missing, and reads the files of an earlier run. kUnavailable: the
+  // folder cannot be read or written.
   static Expected<std::unique_ptr<FileStore>> Open(const std::string& folder, uint64_t bytes_max,
                                                    size_t files_max = kFilesMax);
 

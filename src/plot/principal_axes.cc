@@ -12,12 +12,13 @@ namespace {
 using Vector = std::vector<double>;
 using Rows = std::vector<std::span<const float>>;
 
-// Vectors of a step: more than two, so that equal eigenvalues are found as often as they are there.
+// Vectors that one step adds. More than two, so that repeated eigenvalues are all found.
 constexpr size_t kBlock = 4;
-// Vectors of the space, at most. With so many the first two axes of text embeddings have been exact
-// to the last digits; of fewer rows or columns the space is whole before.
+// Largest dimension of the Krylov space. With 160 vectors the first two axes of text embeddings
+// were exact to the last digits. With fewer rows or columns the space is complete earlier.
 constexpr size_t kSpaceMax = 160;
-// Of a Ritz vector, over the largest eigenvalue: it is an eigenvector.
+// Largest residual of a Ritz vector that counts as an eigenvector, relative to the largest
+// eigenvalue.
 constexpr double kResidual = 1e-11;
 // What is left of a vector that lies in the space already, by rounding.
 constexpr double kDependent = 1e-12;
