@@ -20,10 +20,7 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kShownBytesMax = 200;  // of a name that came from outside
 constexpr int64_t kRowsMax = 1 << 30;
-
-std::string Shown(const std::string& name) { return Printable(name, kShownBytesMax); }
 
 std::string Names(const std::vector<TensorSpec>& specs) {
   constexpr size_t kNamesMax = 20;

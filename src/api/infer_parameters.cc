@@ -7,14 +7,10 @@
 #include <limits>
 #include <string>
 
+#include "common/printable.h"
+
 namespace penstock {
 namespace {
-
-// A name of any length, for a message.
-std::string Shown(std::string_view name) {
-  constexpr size_t kShownMax = 100;
-  return std::string(name.substr(0, kShownMax));
-}
 
 Status WrongValue(const InferParameter& parameter, std::string_view wanted) {
   std::string name = Shown(parameter.name);

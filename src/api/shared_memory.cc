@@ -19,8 +19,6 @@ namespace {
 constexpr size_t kNameBytesMax = 512;
 constexpr size_t kKeyBytesMax = 255;  // NAME_MAX, with the slash
 
-std::string Shown(std::string_view name) { return Printable(name, 100); }
-
 // Its names lie in one folder: no part of a path may be in them.
 Status CheckKey(std::string_view key) {
   std::string_view name = key;

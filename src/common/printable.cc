@@ -87,4 +87,9 @@ std::string Printable(std::string_view text, size_t bytes_max, AsciiControls con
   return out;
 }
 
+std::string Shown(std::string_view text) {
+  constexpr size_t kShownBytesMax = 200;
+  return Printable(text, kShownBytesMax);
+}
+
 }  // namespace penstock

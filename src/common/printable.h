@@ -26,4 +26,8 @@ enum class AsciiControls {
 std::string Printable(std::string_view text, size_t bytes_max = kPrintableBytesMax,
                       AsciiControls controls = AsciiControls::kEscaped);
 
+// A name or value from a file or a request, short enough for an error message: Printable, of about
+// 200 bytes.
+std::string Shown(std::string_view text);
+
 }  // namespace penstock

@@ -15,12 +15,19 @@ namespace penstock {
 
 class CancelToken {
  public:
-  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  enum class Cause : uint8_t { kNone, kClientLeft, kShutdown };
+
+  // The first cause stays.
+  void Cancel(Cause cause = Cause::kClientLeft) {
+    Cause none = Cause::kNone;
+    cause_.compare_exchange_strong(none, cause, std::memory_order_relaxed);
+  }
+  Cause cause() const { return cause_.load(std::memory_order_relaxed); }
+  bool cancelled() const { return cause() != Cause::kNone; }
 
  private:
   // Relaxed: the flag orders nothing; a late reader merely does work in vain.
-  std::atomic<bool> cancelled_{false};
+  std::atomic<Cause> cause_{Cause::kNone};
 };
 
 using Clock = std::chrono::steady_clock;
@@ -53,7 +60,8 @@ struct RequestContext {
   std::optional<std::chrono::milliseconds> keep_alive;
   uint64_t client = 0;  // tells clients apart: a hash of the API key, or of the address
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
-  // OK while the answer is wanted. kCancelled: the client left; kDeadlineExceeded, with `message`.
+  // OK while the answer is wanted. kCancelled: the client left; kUnavailable: the server is
+  // shutting down; kDeadlineExceeded, with `message`.
   Status CheckWanted(
       Clock::time_point now,
       const char* message = "the request's time ran out before its turn came") const noexcept;

@@ -20,7 +20,6 @@ namespace penstock {
 namespace {
 
 // Of a text in a message.
-constexpr size_t kShownBytes = 200;
 constexpr const char* kFile = ExpectedAnswers::kFileName;
 constexpr std::array<std::string_view, 8> kFields = {"inputs", "embeddings", "query",  "documents",
                                                      "scores", "prompt",     "greedy", "tolerance"};
@@ -292,8 +291,8 @@ Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, C
     ids = {stream.token().id};
   }
   if (text.starts_with(expected.greedy)) return Status::Ok();
-  return Differs(fmt::format("after 'prompt' comes '{}', not '{}'", Printable(text, kShownBytes),
-                             Printable(expected.greedy, kShownBytes)));
+  return Differs(
+      fmt::format("after 'prompt' comes '{}', not '{}'", Shown(text), Shown(expected.greedy)));
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/json.h"
+#include "common/printable.h"
 #include "common/regular_file.h"
 #include "formats/model_folder.h"
 
@@ -108,10 +109,10 @@ Expected<ChatTemplates> ChatTemplates::OfGguf(const GgufMetadata& metadata) {
     }
     PENSTOCK_ASSIGN_OR_RETURN(const std::string_view text, metadata.GetString(key));
     if (text.size() > kBytesMax) {
-      return Status::InvalidArgument("key '" + key + "' has " + std::to_string(text.size()) +
+      return Status::InvalidArgument("key '" + Shown(key) + "' has " + std::to_string(text.size()) +
                                          " bytes; at most " + std::to_string(kBytesMax) +
                                          " are allowed",
-                                     key);
+                                     Shown(key));
     }
     templates.by_name[name] = text;
     if (templates.by_name.size() > kCountMax) return TooMany("the file");

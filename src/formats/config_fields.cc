@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "common/printable.h"
+
 namespace penstock {
 
 std::string_view PresentField(const JsonObject& config, FieldNames names) {
@@ -32,9 +34,9 @@ Status ReadActivation(const JsonObject& config, std::string_view key, std::strin
   PENSTOCK_ASSIGN_OR_RETURN(const std::string name, config.GetStringOr(key, absent));
   const auto known = HiddenActivationNamed(name);
   if (!known) {
-    return Status::Unsupported(
-        std::string("'") + config.PathOf(key) + "': activation '" + name + "' is not supported",
-        config.PathOf(key));
+    return Status::Unsupported(std::string("'") + config.PathOf(key) + "': activation '" +
+                                   Shown(name) + "' is not supported",
+                               config.PathOf(key));
   }
   *out = *known;
   return Status::Ok();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/printable.h"
 #include "formats/config_fields.h"
 
 namespace penstock {
@@ -69,7 +70,7 @@ Status RefusePositionsOtherThan(const JsonObject& config, FieldNames supported) 
   PENSTOCK_ASSIGN_OR_RETURN(const std::string type,
                             config.GetStringOr("position_embedding_type", *supported.begin()));
   if (std::find(supported.begin(), supported.end(), type) != supported.end()) return Status::Ok();
-  return Status::Unsupported("'position_embedding_type': '" + type + "' is not supported",
+  return Status::Unsupported("'position_embedding_type': '" + Shown(type) + "' is not supported",
                              "position_embedding_type");
 }
 
@@ -116,9 +117,9 @@ Status ReadRopeParameters(const JsonObject& rope, double absent, float* theta) {
   for (const std::string_view key : {"rope_type", "type"}) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string type, rope.GetStringOr(key, "default"));
     if (type != "default") {
-      return Status::Unsupported(
-          std::string("'") + rope.PathOf(key) + "': rotary scaling '" + type + "' is not supported",
-          rope.PathOf(key));
+      return Status::Unsupported(std::string("'") + rope.PathOf(key) + "': rotary scaling '" +
+                                     Shown(type) + "' is not supported",
+                                 rope.PathOf(key));
     }
   }
   return ReadFloat(rope, {"rope_theta"}, absent, 1, 1e12, theta);
@@ -148,7 +149,7 @@ Status ReadNomicNative(const JsonObject& config, EncoderConfig* out) {
       ReadFloat(rope.Has(partial) ? rope : config, {partial}, 1.0, 1.0, 1.0, &out->rope_fraction));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string act, config.GetStringOr("hidden_act", "silu"));
   if (act != "silu" && act != "swish" && act != "swiglu") {
-    return Status::Unsupported("'hidden_act': '" + act + "' is not supported for nomic_bert",
+    return Status::Unsupported("'hidden_act': '" + Shown(act) + "' is not supported for nomic_bert",
                                "hidden_act");
   }
   out->qkv_bias = out->mlp_bias = out->attention_out_bias = false;
@@ -172,9 +173,9 @@ Status ReadNomicOriginal(const JsonObject& config, EncoderConfig* out) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string act,
                             config.GetStringOr("activation_function", "gelu_new"));
   if (act != "swiglu") {
-    return Status::Unsupported(
-        "'activation_function': '" + act + "' is not supported for nomic_bert, only swiglu is",
-        "activation_function");
+    return Status::Unsupported("'activation_function': '" + Shown(act) +
+                                   "' is not supported for nomic_bert, only swiglu is",
+                               "activation_function");
   }
   PENSTOCK_ASSIGN_OR_RETURN(out->qkv_bias, config.GetBoolOr("qkv_proj_bias", true));
   out->attention_out_bias = out->qkv_bias;
@@ -231,7 +232,7 @@ Status ReadLayerTypes(const JsonObject& config, EncoderConfig* out) {
   const auto every = static_cast<size_t>(second - types.begin());
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention") {
-      return refuse("'" + types[i] + "' is not supported");
+      return refuse("'" + Shown(types[i]) + "' is not supported");
     }
     if ((types[i] == "full_attention") != (i % every == 0)) {
       return refuse("only 'full_attention' at every n-th layer from the first on is supported");
@@ -281,7 +282,7 @@ Status ReadModernBert(const JsonObject& config, EncoderConfig* out) {
                             config.GetStringOr("classifier_pooling", "cls"));
   if (out->classifier_pooling != "cls" && out->classifier_pooling != "mean") {
     return Status::Unsupported(
-        "'classifier_pooling': '" + out->classifier_pooling + "' is not supported",
+        "'classifier_pooling': '" + Shown(out->classifier_pooling) + "' is not supported",
         "classifier_pooling");
   }
   PENSTOCK_ASSIGN_OR_RETURN(out->classifier_bias, config.GetBoolOr("classifier_bias", false));
@@ -383,7 +384,8 @@ Expected<std::string> CrossEncoderActivationNamed(const std::string& name) {
   if (name == "torch.nn.modules.linear.Identity" || name == "torch.nn.Identity") {
     return std::string("identity");
   }
-  return Status::Unsupported("'activation_fn': '" + name + "' is not supported", "activation_fn");
+  return Status::Unsupported("'activation_fn': '" + Shown(name) + "' is not supported",
+                             "activation_fn");
 }
 
 int32_t PositionsUsable(const EncoderConfig& encoder) {
@@ -404,7 +406,7 @@ Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config) {
       std::find_if(kArchitectures.begin(), kArchitectures.end(),
                    [&](const Architecture& a) { return a.model_type == out.model_type; });
   if (known == kArchitectures.end()) {
-    return Status::Unsupported("'model_type': '" + out.model_type +
+    return Status::Unsupported("'model_type': '" + Shown(out.model_type) +
                                    "' is not supported; supported are " + EncoderModelTypes(),
                                "model_type");
   }

@@ -17,8 +17,6 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kShownBytes = 200;  // of a name that a file has
-
 constexpr double kMultiplierMin = 1e-9, kMultiplierMax = 1e9;
 constexpr double kSoftCapMax = 1e6;
 
@@ -159,7 +157,7 @@ Status RefuseOthers(const JsonSource& from, DecoderUse use) {
                                     architectures[0].ends_with("ForSequenceClassification"))) {
     return Status::Ok();
   }
-  return Status::Unsupported("'architectures': '" + Printable(architectures[0], kShownBytes) +
+  return Status::Unsupported("'architectures': '" + Shown(architectures[0]) +
                                  "' is not supported; a decoder's ends in ForCausalLM",
                              "architectures");
 }
@@ -180,9 +178,9 @@ Status ReadCausal(const JsonSource& from, DecoderUse use, DecoderConfig* out) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string kind, place.GetString(both_key));
     both = kind == "all";
     if (!both) {
-      return Status::Unsupported("'" + place.PathOf(both_key) + "': '" +
-                                     Printable(kind, kShownBytes) + "' is not supported",
-                                 place.PathOf(both_key));
+      return Status::Unsupported(
+          "'" + place.PathOf(both_key) + "': '" + Shown(kind) + "' is not supported",
+          place.PathOf(both_key));
     }
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(both, place.GetBoolOr(both_key, false));
@@ -270,7 +268,7 @@ Expected<DecoderReading> ReadDecoderJson(const JsonObject& file, DecoderUse use)
   PENSTOCK_ASSIGN_OR_RETURN(const std::string model_type, file.GetString("model_type"));
   const DecoderArchitecture* architecture = DecoderOfModelType(model_type);
   if (architecture == nullptr) {
-    return Status::Unsupported("'model_type': '" + Printable(model_type, kShownBytes) +
+    return Status::Unsupported("'model_type': '" + Shown(model_type) +
                                    "' is not supported; supported decoders are " +
                                    DecoderModelTypes(),
                                "model_type");

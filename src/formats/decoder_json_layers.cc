@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/printable.h"
 #include "formats/config_fields.h"
 #include "formats/decoder_json.h"
 #include "formats/decoder_rope.h"
@@ -106,7 +107,7 @@ Expected<std::vector<bool>> LayerTypes(const JsonObject& config, size_t layers) 
   for (const std::string& type : types) {
     if (type != "full_attention" && type != "sliding_attention") {
       return Status::Unsupported(
-          "'" + config.PathOf("layer_types") + "': '" + type + "' is not supported",
+          "'" + config.PathOf("layer_types") + "': '" + Shown(type) + "' is not supported",
           config.PathOf("layer_types"));
     }
     windowed.push_back(type == "sliding_attention");

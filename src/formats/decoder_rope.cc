@@ -11,8 +11,6 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kShownBytes = 200;  // of a name that a file has
-
 Status ReadFactors(const JsonObject& rope, std::string_view key, int32_t rope_size,
                    std::vector<float>* out) {
   PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array values, rope.GetArray(key));
@@ -81,8 +79,7 @@ Expected<RopeScalingKind> KindNamed(const JsonObject& rope, bool yarn_is_longrop
   if (name == "yarn") {
     return yarn_is_longrope ? RopeScalingKind::kLongrope : RopeScalingKind::kYarn;
   }
-  return Status::Unsupported("'" + rope.PathOf(key) + "': rotary scaling '" +
-                                 Printable(name, kShownBytes) +
+  return Status::Unsupported("'" + rope.PathOf(key) + "': rotary scaling '" + Shown(name) +
                                  "' is not supported; supported are default, linear, yarn, "
                                  "llama3, longrope",
                              rope.PathOf(key));

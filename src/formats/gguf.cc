@@ -13,7 +13,6 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-constexpr size_t kNameBytesShown = 200;
 // Length of the name, count of sizes, type, offset.
 constexpr size_t kTensorBytesMin = 8 + 4 + 4 + 8;
 
@@ -152,9 +151,7 @@ Status ReadShapeAndType(ByteReader* reader, ParsedTensor* tensor) {
   return Status::Ok();
 }
 
-std::string TensorName(std::string_view name) {
-  return "tensor '" + Printable(name, kNameBytesShown) + "'";
-}
+std::string TensorName(std::string_view name) { return "tensor '" + Shown(name) + "'"; }
 
 Expected<std::vector<ParsedTensor>> ReadTensors(uint64_t count, ByteReader* reader) {
   std::vector<ParsedTensor> tensors;

@@ -18,7 +18,6 @@ constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kHeadsMax = 1024;
 constexpr int64_t kIntermediateMax = 1 << 20;
 constexpr int64_t kPositionsMax = 1 << 24;
-constexpr size_t kNameBytesShown = 100;
 
 struct Renamed {
   std::string_view gguf, folder;
@@ -123,8 +122,8 @@ Status RefuseUnsupported(const KeyReader& keys) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view type,
                             keys.metadata().GetStringOr(scaling, "none"));
   if (type != "none") {
-    return Status::Unsupported(
-        "'" + scaling + "': '" + Printable(type, kNameBytesShown) + "' is not supported", scaling);
+    return Status::Unsupported("'" + scaling + "': '" + Shown(type) + "' is not supported",
+                               scaling);
   }
   return Status::Ok();
 }
@@ -196,8 +195,7 @@ Expected<ModelFolder> FolderOf(const std::string& path, const GgufModel& model) 
                             model.metadata.GetString("general.architecture"));
   const Names* const names = NamesOf(architecture);
   if (names == nullptr) {
-    return Status::Unsupported("'general.architecture': '" +
-                                   Printable(architecture, kNameBytesShown) +
+    return Status::Unsupported("'general.architecture': '" + Shown(architecture) +
                                    "' is not an encoder that is supported; supported are bert, "
                                    "nomic-bert",
                                "general.architecture");

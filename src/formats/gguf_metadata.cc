@@ -9,7 +9,6 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kNameBytesShown = 200;
 constexpr size_t kStringBytesMin = 8;   // its length
 constexpr size_t kArrayBytesMin = 12;   // type and count
 constexpr size_t kKeyBytesMin = 8 + 4;  // length of the key, type of the value
@@ -126,12 +125,10 @@ Status ReadElements(GgufType type, uint64_t count, int depth, ByteReader* reader
   return Status::Ok();
 }
 
-std::string KeyName(std::string_view key) {
-  return "key '" + Printable(key, kNameBytesShown) + "'";
-}
+std::string KeyName(std::string_view key) { return "key '" + Shown(key) + "'"; }
 
 Status Wrong(std::string_view key, const std::string& says) {
-  return Status::InvalidArgument(KeyName(key) + " " + says, Printable(key, kNameBytesShown));
+  return Status::InvalidArgument(KeyName(key) + " " + says, Shown(key));
 }
 
 std::string WhatItIs(const GgufValue& value) {

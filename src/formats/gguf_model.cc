@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "common/printable.h"
 #include "formats/gguf.h"
 
 namespace penstock {
@@ -94,7 +95,8 @@ Status CheckTensors(const std::string& path, const std::vector<TensorRecord>& te
   std::unordered_set<std::string_view> names;
   for (const TensorRecord& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
-      return Status::InvalidArgument(path + ": tensor '" + tensor.name + "' is in two parts");
+      return Status::InvalidArgument(path + ": tensor '" + Shown(tensor.name) +
+                                     "' is in two parts");
     }
   }
   if (part.count > 1 && static_cast<int64_t>(tensors.size()) != part.tensors) {

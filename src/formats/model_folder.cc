@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "common/json.h"
+#include "common/printable.h"
 #include "formats/config_reader.h"
 #include "formats/decoder_folder.h"
 #include "formats/gguf.h"
@@ -51,14 +52,14 @@ Expected<ModelTask> TaskOf(const ModelFolder& folder, bool cross_encoder) {
   }
   if (cross_encoder) {
     return Status::Unsupported(
-        "a CrossEncoder must be a ...ForSequenceClassification, is '" + name + "'",
+        "a CrossEncoder must be a ...ForSequenceClassification, is '" + Shown(name) + "'",
         "architectures");
   }
   if (name.empty() || name.ends_with("Model") || name.ends_with("ForMaskedLM") ||
       name.ends_with("ForPreTraining")) {
     return ModelTask::kEmbedding;
   }
-  return Status::Unsupported("config.json: architecture '" + name + "' is not supported",
+  return Status::Unsupported("config.json: architecture '" + Shown(name) + "' is not supported",
                              "architectures");
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "common/json.h"
+#include "common/printable.h"
 
 namespace penstock {
 namespace {
@@ -61,7 +62,7 @@ Expected<ParsedTensor> ReadTensor(const JsonObject& object, uint64_t data_bytes)
   ParsedTensor tensor;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string dtype, object.GetString("dtype"));
   const auto known = DTypeNamed(dtype);
-  if (!known) return Status::Unsupported("dtype " + dtype + " is not supported", "dtype");
+  if (!known) return Status::Unsupported("dtype " + Shown(dtype) + " is not supported", "dtype");
   tensor.record.dtype = *known;
   PENSTOCK_ASSIGN_OR_RETURN(const uint64_t bytes, ReadShape(object, &tensor.record));
 
@@ -102,11 +103,12 @@ Status CheckLayout(const std::vector<ParsedTensor>& tensors, uint64_t data_bytes
   uint64_t at = 0;
   for (const ParsedTensor* tensor : sorted) {
     if (tensor->begin != at) {
-      return Status::InvalidArgument(
-          "tensor '" + tensor->record.name + "' begins at byte " + std::to_string(tensor->begin) +
-          (tensor->begin < at ? ", inside the tensor before it, which ends at "
-                              : ", not where the tensor before it ends, at ") +
-          std::to_string(at));
+      return Status::InvalidArgument("tensor '" + Shown(tensor->record.name) + "' begins at byte " +
+                                     std::to_string(tensor->begin) +
+                                     (tensor->begin < at
+                                          ? ", inside the tensor before it, which ends at "
+                                          : ", not where the tensor before it ends, at ") +
+                                     std::to_string(at));
     }
     at = tensor->end;
   }
@@ -147,7 +149,7 @@ Expected<std::vector<TensorRecord>> ParseSafetensors(std::span<const std::byte> 
   header.ForEach([&](std::string_view name, simdjson::dom::element value) {
     if (!status.ok() || name == "__metadata__") return;
     if (!names.insert(name).second) {
-      status = Status::InvalidArgument("tensor '" + std::string(name) + "' is there twice");
+      status = Status::InvalidArgument("tensor '" + Shown(name) + "' is there twice");
       return;
     }
     if (tensors.size() == kTensorsMax) {
@@ -156,12 +158,12 @@ Expected<std::vector<TensorRecord>> ParseSafetensors(std::span<const std::byte> 
     }
     simdjson::dom::object object;
     if (value.get(object) != simdjson::SUCCESS) {
-      status = Status::InvalidArgument("tensor '" + std::string(name) + "' is not an object");
+      status = Status::InvalidArgument("tensor '" + Shown(name) + "' is not an object");
       return;
     }
     auto tensor = ReadTensor(JsonObject(object), data.size());
     if (!tensor.ok()) {
-      status = tensor.status().Annotate("tensor '" + std::string(name) + "'");
+      status = tensor.status().Annotate("tensor '" + Shown(name) + "'");
       return;
     }
     tensor->record.name = name;
@@ -192,9 +194,9 @@ Expected<std::map<std::string, std::string>> ReadSafetensorsIndex(const std::str
   for (const auto& [tensor, file] : *weight_map) {
     // A name, not a path: an index may not reach outside its folder.
     if (file.empty() || file.find('/') != std::string::npos || file[0] == '.') {
-      return Status::InvalidArgument(
-          path + ": 'weight_map." + tensor + "' is not the name of a file: '" + file + "'",
-          "weight_map");
+      return Status::InvalidArgument(path + ": 'weight_map." + Shown(tensor) +
+                                         "' is not the name of a file: '" + Shown(file) + "'",
+                                     "weight_map");
     }
   }
   return weight_map;

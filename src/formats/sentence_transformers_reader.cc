@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/json.h"
+#include "common/printable.h"
 #include "formats/config_reader.h"
 
 namespace penstock {
@@ -39,7 +40,7 @@ Status WithFile(const std::string& folder, const std::string& file, Read&& read)
 
 Status UnsupportedValue(const JsonObject& object, std::string_view key, const std::string& value) {
   const std::string name = object.PathOf(key);
-  return Status::Unsupported("'" + name + "': '" + value + "' is not supported", name);
+  return Status::Unsupported("'" + name + "': '" + Shown(value) + "' is not supported", name);
 }
 
 // A string setting that may only be absent or one of `allowed`.
@@ -217,13 +218,14 @@ Expected<Module> ReadModule(const JsonObject& entry) {
                                          "Normalize",   "Dropout", "LogitScore"};
   if (!type.starts_with("sentence_transformers.") ||
       std::find(std::begin(kKinds), std::end(kKinds), module.kind) == std::end(kKinds)) {
-    return Status::Unsupported("module '" + type + "' is not supported", entry.PathOf("type"));
+    return Status::Unsupported("module '" + Shown(type) + "' is not supported",
+                               entry.PathOf("type"));
   }
   for (const fs::path& part : fs::path(module.folder)) {
     if (part == ".." || part.is_absolute()) {
       return Status::InvalidArgument(std::string("'") + entry.PathOf("path") +
-                                         "' must stay inside the model folder: '" + module.folder +
-                                         "'",
+                                         "' must stay inside the model folder: '" +
+                                         Shown(module.folder) + "'",
                                      entry.PathOf("path"));
     }
   }
@@ -255,8 +257,8 @@ Expected<std::vector<Module>> ReadModules(const std::string& folder) {
     return Status::Unsupported("the first module must be a Transformer");
   }
   if (!modules[0].folder.empty() && modules[0].folder != ".") {
-    return Status::Unsupported("a Transformer in a folder of its own ('" + modules[0].folder +
-                               "') is not supported");
+    return Status::Unsupported("a Transformer in a folder of its own ('" +
+                               Shown(modules[0].folder) + "') is not supported");
   }
   return modules;
 }
@@ -326,7 +328,7 @@ Status ReadProcessing(const JsonObject& config, SentenceTransformersSettings* se
       if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) return;
       bool truth = false;
       if (key == "truncation" && value.get(truth) == simdjson::SUCCESS && truth) return;
-      const std::string name = arguments.PathOf(key);
+      const std::string name = arguments.PathOf(Shown(key));
       status = Status::Unsupported("'" + name + "' is not supported", name);
     });
     PENSTOCK_RETURN_IF_ERROR(status);
@@ -378,8 +380,8 @@ Status ReadTransformerConfig(const JsonObject& config, ModelFolder* out,
     Status status;
     overrides.ForEach([&](std::string_view name, simdjson::dom::element) {
       if (name == "trust_remote_code" || name == "model_max_length") return;
-      status = Status::Unsupported(std::string("'") + overrides.PathOf(name) + "' is not supported",
-                                   overrides.PathOf(name));
+      const std::string path = overrides.PathOf(Shown(name));
+      status = Status::Unsupported("'" + path + "' is not supported", path);
     });
     PENSTOCK_RETURN_IF_ERROR(status);
     if (overrides.Has("model_max_length")) {
@@ -405,9 +407,9 @@ Status ReadModelConfig(const JsonObject& config, ModelFolder* out,
   prompts.ForEach([&](std::string_view name, simdjson::dom::element value) {
     std::string_view text;
     if (value.get(text) != simdjson::SUCCESS && !value.is_null()) {
-      status = Status::InvalidArgument(
-          std::string("'") + prompts.PathOf(name) + "' must be a string, is " + JsonTypeName(value),
-          prompts.PathOf(name));
+      const std::string path = prompts.PathOf(Shown(name));
+      status = Status::InvalidArgument("'" + path + "' must be a string, is " + JsonTypeName(value),
+                                       path);
     } else if (out->prompts.size() == kPromptsMax) {
       status = Status::InvalidArgument(
           "'prompts' has more than " + std::to_string(kPromptsMax) + " entries", "prompts");
@@ -419,9 +421,9 @@ Status ReadModelConfig(const JsonObject& config, ModelFolder* out,
   PENSTOCK_ASSIGN_OR_RETURN(out->default_prompt_name,
                             config.GetStringOr("default_prompt_name", ""));
   if (!out->default_prompt_name.empty() && !out->prompts.contains(out->default_prompt_name)) {
-    return Status::InvalidArgument(
-        "'default_prompt_name' is '" + out->default_prompt_name + "', which is not among 'prompts'",
-        "default_prompt_name");
+    return Status::InvalidArgument("'default_prompt_name' is '" + Shown(out->default_prompt_name) +
+                                       "', which is not among 'prompts'",
+                                   "default_prompt_name");
   }
   PENSTOCK_RETURN_IF_ERROR(
       ExpectOneOf(config, "similarity_fn_name", {"cosine", "dot", "euclidean", "manhattan"}));

@@ -1,5 +1,7 @@
 #include "formats/tensor_record.h"
 
+#include "common/printable.h"
+
 namespace penstock {
 
 int64_t TensorRecord::elements() const {
@@ -10,7 +12,7 @@ int64_t TensorRecord::elements() const {
 
 Status TensorRecord::CheckConvertible() const {
   if (ConvertsToF32(dtype)) return Status::Ok();
-  return Status::Unsupported("tensor '" + name + "' is " + DTypeName(dtype) +
+  return Status::Unsupported("tensor '" + Shown(name) + "' is " + DTypeName(dtype) +
                              "; weights must be F32, F16, BF16, F64 or a block type of GGUF");
 }
 

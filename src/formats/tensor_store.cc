@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "common/printable.h"
 #include "formats/gguf.h"
 #include "formats/gguf_encoder.h"
 #include "formats/safetensors.h"
@@ -29,7 +30,7 @@ Status TensorStore::IndexNames() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     bytes_total_ += tensors_[i].data.size();
     if (!by_name_.emplace(tensors_[i].name, i).second) {
-      return Status::InvalidArgument("tensor '" + tensors_[i].name + "' is in two files");
+      return Status::InvalidArgument("tensor '" + Shown(tensors_[i].name) + "' is in two files");
     }
   }
   return Status::Ok();
@@ -71,7 +72,8 @@ Expected<std::unique_ptr<TensorStore>> TensorStore::OpenFolder(const std::string
   if (!indexed.ok()) return indexed.Annotate(index);
   for (const auto& [tensor, file] : weight_map) {
     if (store->Find(tensor) == nullptr) {
-      return Status::InvalidArgument(index + ": tensor '" + tensor + "' is not in " + file);
+      return Status::InvalidArgument(index + ": tensor '" + Shown(tensor) + "' is not in " +
+                                     Shown(file));
     }
   }
   return store;

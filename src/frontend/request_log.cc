@@ -42,7 +42,7 @@ std::string StreamPhrase(const RequestRecord& record) {
 // Microseconds are enough.
 double Rounded(double ms) { return std::round(ms * 1e3) / 1e3; }
 
-std::string Shown(std::string_view text) {
+std::string Logged(std::string_view text) {
   return Printable(text, kPrintableBytesMax, AsciiControls::kKept);
 }
 
@@ -81,13 +81,13 @@ std::string RequestFields(const char* message, const RequestRecord& record, int6
   const HttpRequest& request = *record.request;
   std::string out;
   JsonWriter json(&out);
-  json.Field("message", message).Field("method", Shown(request.method)).Key("route");
+  json.Field("message", message).Field("method", Logged(request.method)).Key("route");
   if (record.route == nullptr) {
     json.Null();
   } else {
     json.String(record.route->path);
   }
-  json.Field("target", Shown(Target(request))).Field("status", record.status);
+  json.Field("target", Logged(Target(request))).Field("status", record.status);
   json.Field("ms", Rounded(record.ms())).Field("bytes_in", request.body_bytes);
   json.Field("bytes_out", record.body_bytes);
   if (record.grpc_code != nullptr) json.Field("grpc_code", record.grpc_code);
@@ -95,10 +95,10 @@ std::string RequestFields(const char* message, const RequestRecord& record, int6
   json.Field("class", request.context.priority == Priority::kBulk ? "bulk" : "interactive");
   if (request.key_number > 0) json.Field("key", request.key_number);
   if (const RequestTrace* const trace = ModelTrace(request)) {
-    json.Field("model", Shown(trace->model())).Field("rows", trace->rows());
+    json.Field("model", Logged(trace->model())).Field("rows", trace->rows());
     json.Field("tokens", trace->tokens());
   }
-  json.Field("request_id", Shown(request.id)).Field("remote", Shown(request.remote));
+  json.Field("request_id", Logged(request.id)).Field("remote", Logged(request.remote));
   if (const RequestTrace* const trace = request.context.trace.get()) {
     json.Key("stages").BeginObject();
     for (size_t s = 0; s < kStages; ++s) {

@@ -26,8 +26,6 @@ constexpr char kFinalResponse[] = "triton_enable_empty_final_response";
 constexpr uint8_t kRawOutputTag = 6 << 3 | 2;      // ModelInferResponse.raw_output_contents
 constexpr uint8_t kInferResponseTag = 2 << 3 | 2;  // ModelStreamInferResponse.infer_response
 
-std::string Shown(std::string_view name) { return Printable(name, 200); }
-
 Expected<InferParameter> ParameterOf(const std::string& name,
                                      const inference::InferParameter& value) {
   InferParameter parameter{.name = name};

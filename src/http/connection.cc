@@ -115,6 +115,15 @@ class ConnectionOn final : public Connection,
     if (buffer_.size() == 0 && (Socket().available(ec) == 0 || ec)) Close();
   }
 
+  void Interrupt() override {
+    if (state_ != State::kWaiting && state_ != State::kStreaming) return Close();
+    Guarded([this] {
+      request_->context.cancel->Cancel(CancelToken::Cause::kShutdown);
+      if (state_ == State::kStreaming) return outgoing_->CallReady();
+      Answer(thread_->handler->OnError(*request_, 503, "the server is shutting down"));
+    });
+  }
+
   void Abort() override { Close(); }
 
   void OnAnswer(uint64_t number, const Responder::Print& print) noexcept override {
@@ -376,7 +385,7 @@ class ConnectionOn final : public Connection,
     parser_->body_limit(limit);
     parser_->eager(true);
     if (message.chunked()) chunks_.emplace(static_cast<size_t>(Options().header_bytes_max));
-    keep_alive_ = message.keep_alive();
+    keep_alive_ = AsksKeepAlive(static_cast<int>(message.version()), request);
     BeginBody();
   }
 
@@ -771,23 +780,6 @@ class ConnectionOn final : public Connection,
 };
 
 }  // namespace
-
-bool OpenCount::TryAdd(int32_t max) {
-  const std::lock_guard lock(mutex_);
-  if (open_ >= max) return false;
-  ++open_;
-  return true;
-}
-
-void OpenCount::Remove() {
-  const std::lock_guard lock(mutex_);
-  if (--open_ == 0) zero_.notify_all();
-}
-
-bool OpenCount::WaitForZero(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  return zero_.wait_for(lock, timeout, [this] { return open_ == 0; });
-}
 
 std::shared_ptr<Connection> MakeConnection(tcp::socket socket, std::shared_ptr<IoThread> thread) {
   if (thread->tls == nullptr) {

@@ -22,15 +22,14 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <condition_variable>
 #include <ctime>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "http/answer_queue.h"
 #include "http/message.h"
+#include "http/open_count.h"
 #include "http/server_options.h"
 #include "http/stream.h"
 #include "http/tls_context.h"
@@ -38,21 +37,6 @@
 namespace penstock {
 
 class Connection;
-
-// How many connections are open, over all io threads.
-class OpenCount {
- public:
-  // False, and nothing counted, if there are `max` already.
-  bool TryAdd(int32_t max);
-  void Remove();
-  // Waits until none is open; false after `timeout`.
-  bool WaitForZero(std::chrono::milliseconds timeout);
-
- private:
-  std::mutex mutex_;
-  std::condition_variable zero_;
-  int32_t open_ = 0;
-};
 
 // An io thread's context and its connections. Responders share it, so that a late answer always
 // finds a context to post to.
@@ -79,7 +63,10 @@ class Connection {
   // On the io thread, all of them.
   virtual void Start() = 0;
   virtual void BeginShutdown() = 0;  // close if idle, else after the request in flight
-  virtual void Abort() = 0;          // cancel the request in flight and close
+  // The time for the request in flight is over: answers it with 503, or lets its stream end with an
+  // error. Closes where none is in flight.
+  virtual void Interrupt() = 0;
+  virtual void Abort() = 0;  // cancel the request in flight and close
   // The answer to request `number` of this connection; empty `print`: it was lost. Throws nothing.
   virtual void OnAnswer(uint64_t number, const Responder::Print& print) noexcept = 0;
   // The answer to request `number` is a stream that has begun or changed. Throws nothing.

@@ -6,15 +6,19 @@
 #include <array>
 #include <vector>
 
+#include "common/split_list.h"
+
 namespace penstock {
 namespace {
 
+bool IsDigit(unsigned char c) { return c >= '0' && c <= '9'; }
+
 bool IsAlnum(unsigned char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 bool IsHex(unsigned char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
 std::string Lower(std::string_view text) {
@@ -29,10 +33,14 @@ bool IsPort(std::string_view text) {
   if (text.size() > 5) return false;
   int32_t port = 0;
   for (const char c : text) {
-    if (c < '0' || c > '9') return false;
+    if (!IsDigit(static_cast<unsigned char>(c))) return false;
     port = port * 10 + (c - '0');
   }
   return port <= 65535;
+}
+
+bool IsNumber(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), IsDigit);
 }
 
 // reg-name of RFC 3986; an IPv4 address is one too.
@@ -64,6 +72,16 @@ std::optional<std::string_view> AuthorityOf(std::string_view target) {
   return std::nullopt;
 }
 
+// Calls `use` with each option of a comma-separated list, in lower case, without blanks around it.
+template <typename Use>
+void ForEachOption(std::string_view list, Use&& use) {
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    use(Lower(Trimmed(std::string(list.substr(0, comma)))));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+}
+
 }  // namespace
 
 bool IsTokenChar(unsigned char c) {
@@ -81,6 +99,19 @@ const char* HeaderLines::Feed(std::string_view bytes) {
     last_ = c;
   }
   return nullptr;
+}
+
+bool AsksKeepAlive(int version, const HttpRequest& request) {
+  bool close = false;
+  bool keep = version >= 11;
+  for (const auto& [name, value] : request.headers) {
+    if (name != "connection") continue;
+    ForEachOption(value, [&](const std::string& option) {
+      close = close || option == "close";
+      keep = keep || option == "keep-alive";
+    });
+  }
+  return keep && !close;
 }
 
 std::optional<std::string> HostOf(std::string_view authority) {
@@ -115,11 +146,11 @@ std::optional<std::string> HostOf(std::string_view authority) {
 std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
                                          HttpRequest* request) {
   std::vector<std::string_view> hosts, codings;
-  size_t lengths = 0;
+  std::vector<std::string_view> lengths;
   for (const auto& [name, value] : request->headers) {
     if (name == "host") hosts.push_back(value);
     if (name == "transfer-encoding") codings.push_back(value);
-    if (name == "content-length") ++lengths;
+    if (name == "content-length") lengths.push_back(value);
   }
   const auto malformed = [](const std::string& why) {
     return HeaderRefusal{400, "malformed HTTP request: " + why};
@@ -138,8 +169,9 @@ std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
     if (!host) return malformed("the host of the request target is not host[:port]");
     request->host = *host;
   }
-  // The parser takes equal ones as one; a reader before this server may join them to "2,2".
-  if (lengths > 1) return malformed("more than one Content-Length");
+  // The parser takes equal ones, and "2,2", as one; a reader before this server may not.
+  if (lengths.size() > 1) return malformed("more than one Content-Length");
+  if (!lengths.empty() && !IsNumber(lengths[0])) return malformed("Content-Length is no number");
   if (codings.empty()) return std::nullopt;
   // RFC 9112 6.1: such framing is to be taken as faulty.
   if (version < 11) return malformed("HTTP/1.0 has no Transfer-Encoding");

@@ -31,11 +31,15 @@ struct HeaderRefusal {
 
 // Checks a parsed header and sets request->host. `version` 11 = HTTP/1.1; `target` as sent.
 //   400  not exactly one Host (HTTP/1.0: more than one); Host, or the authority of an absolute
-//        target, that is not host[:port] (RFC 3986 3.2.2, 3.2.3); more than one Content-Length;
-//        Transfer-Encoding in HTTP/1.0
+//        target, that is not host[:port] (RFC 3986 3.2.2, 3.2.3); more than one Content-Length, or
+//        one that is no number; Transfer-Encoding in HTTP/1.0
 //   501  a Transfer-Encoding that is not exactly "chunked"
 std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
                                          HttpRequest* request);
+
+// Whether the connection persists after this request (RFC 9112 9.3), as far as the client says.
+// All lines of Connection count.
+bool AsksKeepAlive(int version, const HttpRequest& request);
 
 // The host of "host[:port]": in lower case, without port, brackets and a dot at the end. Nothing
 // if the text does not have that form: a name of letters, digits, "-._~!$&'()*+,;=" and %XX, an

@@ -111,6 +111,29 @@ TEST(HeaderChecks, ChunkedIsTheOnlyCoding) {
   EXPECT_TRUE(Check(10, {{"transfer-encoding", "chunked"}}).starts_with("400 "));
 }
 
+TEST(HeaderChecks, LengthIsOneNumber) {
+  EXPECT_EQ(Check(11, {{"host", "h"}, {"content-length", "007"}}), "");
+  for (const char* wrong : {"", "2,2", "2, 2", "+2", "0x2", "2 "}) {
+    EXPECT_TRUE(Check(11, {{"host", "h"}, {"content-length", wrong}}).starts_with("400 ")) << wrong;
+  }
+}
+
+TEST(HeaderChecks, EveryConnectionLineCounts) {
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  const auto asks = [](int version, Headers headers) {
+    HttpRequest request;
+    request.headers = std::move(headers);
+    return AsksKeepAlive(version, request);
+  };
+  EXPECT_TRUE(asks(11, {}));
+  EXPECT_TRUE(asks(11, {{"connection", "te, closed"}}));
+  EXPECT_FALSE(asks(11, {{"connection", "te ,\tClose"}}));
+  EXPECT_FALSE(asks(11, {{"connection", "keep-alive"}, {"connection", "close"}}));
+  EXPECT_FALSE(asks(10, {}));
+  EXPECT_TRUE(asks(10, {{"connection", "te"}, {"connection", "Keep-Alive"}}));
+  EXPECT_FALSE(asks(10, {{"connection", "close, keep-alive"}}));
+}
+
 TEST(HeaderChecks, LinesAsTheyCome) {
   const auto feed = [](const std::string& bytes) {
     HeaderLines whole, single;

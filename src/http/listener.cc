@@ -27,6 +27,9 @@ namespace asio = boost::asio;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
+// Time for interrupted streams to end with an error.
+constexpr std::chrono::seconds kLastWords{1};
+
 Status CheckOptions(const ServerOptions& options) {
   const auto within = [](int64_t min, int64_t value, int64_t max, const char* name) {
     if (value >= min && value <= max) return Status::Ok();
@@ -328,6 +331,9 @@ void Listener::Shutdown(std::chrono::milliseconds timeout) {
   impl_->OnEachThread(
       [&](IoThread* thread) { each_connection(thread, &Connection::BeginShutdown); });
   if (!impl_->open_count.WaitForZero(timeout)) {
+    impl_->OnEachThread([&](IoThread* thread) { each_connection(thread, &Connection::Interrupt); });
+  }
+  if (!impl_->open_count.WaitForZero(kLastWords)) {
     impl_->OnEachThread([&](IoThread* thread) { each_connection(thread, &Connection::Abort); });
   }
   impl_->guards.clear();

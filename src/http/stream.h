@@ -71,7 +71,7 @@ class StreamBuffer {
   int end_status() const;
   // Stops sending: drops waiting pieces and tells the producer. A second call does nothing.
   void Leave() noexcept;
-  // Calls the producer because the request's deadline has passed.
+  // Calls the producer because the request's deadline has passed, or it was cancelled.
   void CallReady() noexcept;
 
   bool chunked() const { return chunked_; }

@@ -7,8 +7,6 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kNameBytesShown = 200;
-
 bool IsCommit(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -31,9 +29,9 @@ Expected<RepositoryListing> RepositoryListing::Parse(const std::string& json) {
       return Status::InvalidArgument("'siblings' without 'rfilename'", "siblings");
     }
     if (!IsRepositoryPath(name)) {
-      return Status::InvalidArgument("'" + Printable(name, kNameBytesShown) +
-                                         "' is no path inside a repository; nothing of it is taken",
-                                     "siblings");
+      return Status::InvalidArgument(
+          "'" + Shown(name) + "' is no path inside a repository; nothing of it is taken",
+          "siblings");
     }
     uint64_t bytes = 0;
     if (sibling["size"].get(bytes) != simdjson::SUCCESS) bytes = 0;

@@ -15,8 +15,6 @@ namespace {
 // What tensors without elements point at.
 alignas(64) std::byte no_elements[64];
 
-std::string Shown(const std::string& name) { return Printable(name, 200); }
-
 // The first element that `fits` refuses; `count`: none.
 template <typename T, typename Fits>
 size_t FindUnfit(std::span<const std::byte> data, Fits fits) {

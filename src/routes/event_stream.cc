@@ -76,7 +76,7 @@ class TextPump final : public EventPump {
     // The model may be in a long step; the client is told in time.
     Status wanted = request_->context.CheckWanted(
         Clock::now(), "the request's time ran out before all of it was answered");
-    if (wanted.code() == StatusCode::kDeadlineExceeded) EndStream(wanted);
+    if (!wanted.ok() && wanted.code() != StatusCode::kCancelled) EndStream(wanted);
   }
 
   void Take(const GenerateBegun& begun) {

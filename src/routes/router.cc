@@ -51,8 +51,13 @@ Router::Match Router::Find(const HttpRequest& request) const {
     path = "/ui";
   }
   Match match;
+  // A pattern with fewer letters than the first match would take that one's last words for a part
+  // of a model's name.
+  size_t letters = 0;
   for (size_t i = 0; i < routes_.size(); ++i) {
     if (!Matches(routes_[i], path)) continue;
+    if (LiteralLength(routes_[i].path) < letters) continue;
+    letters = LiteralLength(routes_[i].path);
     const std::string_view has = routes_[i].method;
     if (has == method || (has == "GET" && method == "HEAD")) {
       match.route = static_cast<int32_t>(i);
@@ -181,7 +186,11 @@ HttpResponse Router::OnError(const HttpRequest& request, int status, const std::
   if (status == 413) code = StatusCode::kPayloadTooLarge;
   if (status == 429) code = StatusCode::kResourceExhausted;
   if (status == 500) code = StatusCode::kInternal;
-  if (status == 503) code = StatusCode::kDeadlineExceeded;
+  if (status == 503) {
+    const auto& cancel = request.context.cancel;
+    const bool ends = cancel != nullptr && cancel->cause() == CancelToken::Cause::kShutdown;
+    code = ends ? StatusCode::kUnavailable : StatusCode::kDeadlineExceeded;
+  }
   const int retry_after_s = status == 429 ? 1 : 0;
   return PrintError(ErrorBodyOf(request), status,
                     Status(code, message).WithRetryAfter(retry_after_s), request.id);

@@ -41,8 +41,8 @@ class Server {
   Status Reload();
 
   // Stops accepting, closes idle connections, lets requests in flight finish (answered with
-  // "Connection: close"), and after `timeout` cancels the rest and closes their connections.
-  // Returns when no connection is left and the threads have ended. Call it before
+  // "Connection: close"), and after `timeout` cancels the rest: 503, or the error that ends a
+  // stream. Returns when no connection is left and the threads have ended. Call it before
   // Service::StopAccepting(). Not from an io thread. The second call does nothing.
   void Shutdown(std::chrono::milliseconds timeout);
 

@@ -1,5 +1,6 @@
 #include "text/added_tokens.h"
 
+#include "common/printable.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
@@ -11,7 +12,7 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i].normalized != normalized) continue;
     if (tokens[i].pattern.empty()) {
-      return Status::InvalidArgument("token " + tokens[i].content + " normalises to nothing",
+      return Status::InvalidArgument("token " + Shown(tokens[i].content) + " normalises to nothing",
                                      "added_tokens");
     }
     keys.emplace_back(tokens[i].pattern, int32_t(i));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "common/printable.h"
 #include "text/model_bpe.h"
 #include "text/model_unigram.h"
 #include "text/model_wordpiece.h"
@@ -37,7 +38,7 @@ Expected<Vocabulary> LoadVocabulary(const JsonFields& fields) {
   for (const auto& [token, value] : object) {
     int64_t id = 0;
     if (value.get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId) {
-      return JsonFields::Wrong(fields.PathOf("vocab") + "[\"" + std::string(token) + "\"]",
+      return JsonFields::Wrong(fields.PathOf("vocab") + "[\"" + Shown(token) + "\"]",
                                "an id from 0 to " + std::to_string(kMaxTokenId));
     }
     PENSTOCK_RETURN_IF_ERROR(AddToken(fields, token, int32_t(id), &bytes, &vocabulary));
@@ -217,7 +218,7 @@ Expected<std::unique_ptr<Model>> LoadModel(const JsonFields& fields, bool byte_l
   if (type == "BPE") return LoadBpe(fields, byte_level);
   if (type == "Unigram") return LoadUnigram(fields);
   if (type == "WordLevel") return LoadWordLevel(fields);
-  return Status::Unsupported("model type \"" + type + "\"", fields.PathOf("type"));
+  return Status::Unsupported("model type \"" + Shown(type) + "\"", fields.PathOf("type"));
 }
 
 }  // namespace penstock

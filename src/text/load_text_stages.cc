@@ -1,4 +1,5 @@
 // Loads "normalizer" and "pre_tokenizer".
+#include "common/printable.h"
 #include "text/tokenizer_loader.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
@@ -114,8 +115,7 @@ Expected<std::unique_ptr<Normalizer>> LoadNormalizer(const JsonFields& fields,
     PENSTOCK_ASSIGN_OR_RETURN(PrecompiledCharsmap map, PrecompiledCharsmap::FromBase64(base64));
     return MakeNormalizer<PrecompiledNormalizer>(std::move(map));
   }
-  return Status::Unsupported("normalizer type \"" + std::string(type) + "\"",
-                             fields.PathOf("type"));
+  return Status::Unsupported("normalizer type \"" + Shown(type) + "\"", fields.PathOf("type"));
 }
 
 namespace {
@@ -127,7 +127,7 @@ Expected<SplitBehavior> LoadBehavior(const JsonFields& fields) {
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  return Status::Unsupported("behavior \"" + std::string(name) + "\"", fields.PathOf("behavior"));
+  return Status::Unsupported("behavior \"" + Shown(name) + "\"", fields.PathOf("behavior"));
 }
 
 using PreTokenizerList = std::vector<std::unique_ptr<PreTokenizer>>;
@@ -156,7 +156,7 @@ Status LoadMetaspace(const JsonFields& fields, PreTokenizerList* out) {
     } else if (name == "never") {
       scheme = Scheme::kNever;
     } else if (name != "always") {
-      return Status::Unsupported("prepend_scheme \"" + std::string(name) + "\"",
+      return Status::Unsupported("prepend_scheme \"" + Shown(name) + "\"",
                                  fields.PathOf("prepend_scheme"));
     }
   }
@@ -231,8 +231,7 @@ Status LoadPreTokenizers(const JsonFields& fields, const Nesting& nesting, PreTo
     if (length == 0) return JsonFields::Wrong(fields.PathOf("length"), "at least 1");
     out->push_back(std::make_unique<FixedLengthPreTokenizer>(size_t(length)));
   } else {
-    return Status::Unsupported("pre_tokenizer type \"" + std::string(type) + "\"",
-                               fields.PathOf("type"));
+    return Status::Unsupported("pre_tokenizer type \"" + Shown(type) + "\"", fields.PathOf("type"));
   }
   return {};
 }

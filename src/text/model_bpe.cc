@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "common/printable.h"
 #include "text/byte_level.h"
 #include "unicode/utf8.h"
 
@@ -108,8 +109,8 @@ Expected<std::unique_ptr<BpeModel>> BpeModel::Create(
   known.reserve(merges.size());
   for (const auto& [left, right] : merges) {
     const auto missing = [&](const std::string& token) {
-      return Status::InvalidArgument("merge " + std::to_string(known.size()) + " needs \"" + token +
-                                         "\", which is not in the vocabulary",
+      return Status::InvalidArgument("merge " + std::to_string(known.size()) + " needs \"" +
+                                         Shown(token) + "\", which is not in the vocabulary",
                                      "model.merges");
     };
     const int32_t left_id = vocabulary.Find(left), right_id = vocabulary.Find(right);

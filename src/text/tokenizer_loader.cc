@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "common/printable.h"
 #include "text/byte_level.h"
 #include "unicode/utf8.h"
 
@@ -125,8 +126,7 @@ Status LoadPostProcessor(const JsonFields& fields, const Nesting& nesting, PostP
     }
     return {};
   }
-  return Status::Unsupported("post_processor type \"" + std::string(type) + "\"",
-                             fields.PathOf("type"));
+  return Status::Unsupported("post_processor type \"" + Shown(type) + "\"", fields.PathOf("type"));
 }
 
 namespace {
@@ -202,7 +202,7 @@ Status LoadDecoder(const JsonFields& fields, const Nesting& nesting, DecoderChai
     PENSTOCK_ASSIGN_OR_RETURN(const bool cleanup, fields.Bool("cleanup"));
     out->push_back(MakeCtcDecoder(std::string(pad), std::string(delimiter), cleanup));
   } else {
-    return Status::Unsupported("decoder type \"" + std::string(type) + "\"", fields.PathOf("type"));
+    return Status::Unsupported("decoder type \"" + Shown(type) + "\"", fields.PathOf("type"));
   }
   return {};
 }

@@ -14,6 +14,11 @@ std::string Lower(std::string_view text) {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
+// Without leading zeros; "0" for zero alone.
+std::string_view WithoutZeros(std::string_view digits) {
+  return digits.substr(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+}
+
 bool IsTokenChar(char c) {
   return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
          (c != '\0' && std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos);
@@ -136,9 +141,10 @@ class Reader {
       return Chunks(request);
     }
     if (fields_.lengths == 0) return true;
-    const std::string& digits = fields_.length;
-    if (fields_.lengths > 1 || digits.empty() || digits.size() > 18) return false;
+    if (fields_.lengths > 1 || fields_.length.empty()) return false;
+    const std::string digits(WithoutZeros(fields_.length));
     if (!std::all_of(digits.begin(), digits.end(), IsDigit)) return false;
+    if (digits.size() > 18) return false;  // more bytes than any input has
     return Take(static_cast<size_t>(std::stoull(digits)), &request->body);
   }
 
@@ -154,8 +160,9 @@ class Reader {
       std::string_view line;
       if (!Line(&line)) return false;
       const size_t end = std::min(line.find_first_of("; \t"), line.size());
-      const std::string_view digits = line.substr(0, end);
-      if (digits.empty() || digits.size() > 8 || !Extensions(line.substr(end))) return false;
+      if (end == 0 || !Extensions(line.substr(end))) return false;
+      const std::string_view digits = WithoutZeros(line.substr(0, end));
+      if (digits.size() > 8) return false;
       if (end < line.size()) request->plain = false;  // extensions may be refused
       size_t size = 0;
       for (const char c : Lower(digits)) {

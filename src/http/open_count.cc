@@ -1,0 +1,22 @@
+#include "http/open_count.h"
+
+namespace penstock {
+
+bool OpenCount::TryAdd(int32_t max) {
+  const std::lock_guard lock(mutex_);
+  if (open_ >= max) return false;
+  ++open_;
+  return true;
+}
+
+void OpenCount::Remove() {
+  const std::lock_guard lock(mutex_);
+  if (--open_ == 0) zero_.notify_all();
+}
+
+bool OpenCount::WaitForZero(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return zero_.wait_for(lock, timeout, [this] { return open_ == 0; });
+}
+
+}  // namespace penstock
