@@ -21,10 +21,17 @@ std::string Summary(const std::string& text) {
   return sentence;
 }
 
+std::vector<std::string> NamesOfCommands() {
+  std::vector<std::string> names;
+  for (const Command& command : ProgramGroup().commands()) names.emplace_back(command.name);
+  return names;
+}
+
 CompletedValue ValueOf(const CLI::Option* option) {
   if (auto words = ChoicesOf(option); !words.empty()) return {Completes::kWords, std::move(words)};
   const std::string type = option->get_positional() ? option->get_name(true) : BareType(option);
   if (type == "DIR") return {Completes::kFolders, {}};
+  if (type == "COMMAND") return {Completes::kWords, NamesOfCommands()};
   // A model may be a folder or a file; FILE|NAME is a file or something else.
   const bool file = type.starts_with("FILE") || type == "PATH" || type == "REF";
   return {file ? Completes::kFiles : Completes::kNothing, {}};

@@ -96,6 +96,7 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       ->type_name("TEXT")
       ->group(group);
   app.add_option("--dimensions", flags->dimensions, "Keep the first N numbers (Matryoshka).")
+      ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")
       ->group(group);
   flags->normalize_flag =

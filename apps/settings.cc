@@ -331,8 +331,8 @@ std::vector<std::string> Settings::UnknownVariables(const std::vector<CommandFla
     if (!variable.starts_with(kPrefix) || IsOfAService(variable)) continue;
     const std::string name = variable.substr(kPrefix.size());
     if (Contains(known, name)) continue;
-    unknown.push_back(fmt::format("no flag has the variable {}{}", variable,
-                                  DidYouMean(name, known, std::string(kPrefix))));
+    unknown.push_back(fmt::format("warning: the variable {} is of no flag and is ignored{}",
+                                  variable, DidYouMean(name, known, std::string(kPrefix))));
   }
   return unknown;
 }

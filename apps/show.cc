@@ -6,7 +6,9 @@
 #include "cache_flags.h"
 #include "commands.h"
 #include "common/json_writer.h"
+#include "common/log.h"
 #include "common/printable.h"
+#include "hub/default_model.h"
 #include "hub/hub.h"
 
 namespace penstock {
@@ -111,6 +113,10 @@ int RunShow(const std::vector<std::string>& args) {
     }
     const auto facts = DescribeReference(*reference, {});
     if (!facts.ok()) {
+      if (const std::string folder = ScriptFolderOf(*reference); !folder.empty()) {
+        LogWarn("{} is at {}; penstock inspect --model {} describes it", references[i], folder,
+                folder);
+      }
       exit_code = std::max(exit_code, line.Fail(facts.status()));
       continue;
     }

@@ -34,6 +34,14 @@ if [[ -z ${PENSTOCK_OPENVINO:-} ]]; then
   fi
 fi
 
+if [[ $which != unit && -z ${PROMTOOL:-} ]]; then
+  if tool=$(tools/get_promtool.sh); then
+    export PROMTOOL=$tool
+  else
+    echo "run_tests.sh: no promtool; the tests of Prometheus' own rules are skipped" >&2
+  fi
+fi
+
 if [[ $which != e2e ]]; then
   ctest --test-dir "$build" -j 2 --output-on-failure --progress || failed=1
 fi

@@ -79,6 +79,10 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     }
     DropOne();
   }
+  // As they come: an answer that is cut off has its line in the log before its jobs have ended.
+  void CountTokens(int64_t tokens) const noexcept {
+    if (RequestTrace* const trace = context_.trace.get()) trace->AddTokens(tokens);
+  }
   // The first failure is the answer's; the other jobs end within a step.
   void Fail(Status status) {
     {
@@ -167,6 +171,7 @@ class JobSink final : public DecodeSink {
   }
   void OnToken(int32_t sample, const GeneratedToken& token,
                std::string_view text) noexcept override {
+    run_->CountTokens(1);
     Guarded([&] { run_->OnToken(first_ + sample, token, text); });
   }
   void OnSampleEnd(int32_t sample, FinishReason reason, std::string_view text,
@@ -310,6 +315,7 @@ Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
   job->sink = std::make_shared<JobSink>(shared_from_this(), static_cast<int32_t>(next_),
                                         request_->samples, job->prompt.size());
   jobs_.push_back(std::move(job));
+  CountTokens(tokens);
   return Status::Ok();
 }
 
@@ -351,7 +357,7 @@ void GenerateRun::DropOne() {
   end.times.prompt = (decoding_ ? first_token_ : now) - begin_;
   if (decoding_) end.times.decode = now - first_token_;
   if (RequestTrace* const trace = context_.trace.get()) {
-    trace->SetTokens(end.usage.prompt_tokens + end.usage.completion_tokens);
+    if (end.status.ok()) trace->SetTokens(end.usage.prompt_tokens + end.usage.completion_tokens);
     trace->Enter(Stage::kComplete);
   }
   Usage usage;

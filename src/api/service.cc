@@ -9,6 +9,7 @@
 #include "api/service_impl.h"
 #include "engine/registry.h"
 #include "engine/tensor_engine.h"
+#include "hub/file_choice.h"
 #include "metrics/process_stats.h"
 
 namespace penstock {
@@ -105,6 +106,7 @@ void AddTextInfo(const TextEngine& engine, ModelInfo* info) {
   info->task = kGenerationTask;
   info->architecture = engine.model().decoder->config().architecture;
   info->dtype = DTypeText(loaded.dtype);
+  if (info->path.ends_with(".gguf")) info->quantisation = QuantisationOf(info->path);
   info->tokenizer = engine.tokenizer().model_type();
   info->backend = loaded.backend;
   info->context = info->max_tokens = engine.context();
@@ -173,6 +175,7 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.task = ModelTaskName(folder.task);
   info.architecture = folder.encoder.model_type;
   info.dtype = DTypeText(loaded.dtype);
+  if (info.path.ends_with(".gguf")) info.quantisation = QuantisationOf(info.path);
   info.int8_keep = TypeOverridesText(loaded.int8_keep);
   if (folder.task == ModelTask::kEmbedding) {
     info.pooling = PoolingModeName(folder.pooling);

@@ -190,6 +190,7 @@ struct ModelInfo {
   std::string task;
   std::string architecture;  // model_type
   std::string dtype;         // of the linear layers: "float32", "bfloat16", "int8"
+  std::string quantisation;  // of a GGUF file, as its name says: "Q4_K_M"; else ""
   std::string int8_keep;     // parts of an int8 model that stay higher: "0,ff-out"
   std::string pooling;       // embedding models
   std::string tokenizer;     // "WordPiece", ...

@@ -329,8 +329,10 @@ void Registry::Impl::RegisterMetrics(Slot* slot) {
   slot->evictions_total =
       &metrics->AddCounter("penstock_model_evictions_total",
                            "Models that were unloaded for the memory of others.", model);
-  slot->load_milliseconds = &metrics->AddGauge("penstock_model_load_milliseconds",
-                                               "How long a model's last load took.", model);
+  slot->load_seconds = std::make_shared<std::atomic<double>>(0);
+  metrics->AddFunction(
+      "penstock_model_load_seconds", "How long a model's last load took.", Metrics::Kind::kGauge,
+      [value = slot->load_seconds] { return value->load(); }, model);
   slot->loaded_gauge =
       &metrics->AddGauge("penstock_model_loaded", "1 while a model is in memory.", model);
   const auto bytes = [&](const char* name) {

@@ -84,7 +84,7 @@ struct Registry::Impl {
     // Metrics; null: none.
     Counter* loads_total = nullptr;
     Counter* evictions_total = nullptr;
-    Gauge* load_milliseconds = nullptr;
+    std::shared_ptr<std::atomic<double>> load_seconds;  // of the metrics, which may outlive this
     Gauge* loaded_gauge = nullptr;
     std::array<Gauge*, 3> bytes_gauges{};
 

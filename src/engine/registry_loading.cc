@@ -74,7 +74,7 @@ void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
   ++slot->loads;
   if (slot->loads_total != nullptr) {
     slot->loads_total->Add();
-    slot->load_milliseconds->Set(std::llround(slot->load_s * 1000));
+    slot->load_seconds->store(slot->load_s);
   }
   slot->Use();
   slot->state = ModelState::kReady;

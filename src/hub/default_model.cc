@@ -37,6 +37,15 @@ fs::path ScriptFolder() {
 
 }  // namespace
 
+std::string ScriptFolderOf(const ModelReference& reference) {
+  if (reference.local() || reference.revision != "main" || !reference.quantisation.empty() ||
+      !reference.file.empty()) {
+    return "";
+  }
+  const fs::path folder = ScriptFolder() / (reference.owner + "--" + reference.name);
+  return IsWhole(folder) ? folder.string() : "";
+}
+
 DefaultModel FindDemoModel() {
   if (std::string given = EnvText("PENSTOCK_DEMO_MODEL"); !given.empty()) return {given, ""};
   const fs::path file =
@@ -54,8 +63,7 @@ DefaultModel FindDefaultModel() {
   reference.name = name.substr(name.find('/') + 1);
   reference.revision = "main";
   if (!IsInHubCache(reference)) {
-    const fs::path folder = ScriptFolder() / (reference.owner + "--" + reference.name);
-    if (IsWhole(folder)) return {folder.string(), name};
+    if (std::string folder = ScriptFolderOf(reference); !folder.empty()) return {folder, name};
   }
   return {name, name};
 }

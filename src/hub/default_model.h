@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "hub/reference.h"
+
 namespace penstock {
 
 inline constexpr char kDefaultModel[] = "sentence-transformers/all-MiniLM-L6-v2";
@@ -20,6 +22,9 @@ struct DefaultModel {
 // ${XDG_CACHE_HOME:-~/.cache}/penstock/models/OWNER--NAME, which the script fills; the model on the
 // hub, for ResolveModel to download.
 DefaultModel FindDefaultModel();
+
+// The folder that tools/get_default_model.py filled for `reference`; "": it has filled none.
+std::string ScriptFolderOf(const ModelReference& reference);
 
 // The model that is taken where none is named and text is generated. The first of:
 // $PENSTOCK_DEMO_MODEL; the file that tools/get_demo_model.py fetched; kDemoReference, for

@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "hub/cache.h"
+#include "hub/default_model.h"
 #include "hub/download.h"
 #include "hub/environment.h"
 
@@ -170,6 +171,9 @@ Expected<std::string> ResolveModel(const std::string& text, const ResolveOptions
   const Cached cached = LookUp(cache, reference, options.tokenizer_only);
   const bool usable = !cached.path.empty();
   if (cached.complete && (!options.refresh || offline)) return cached.path;
+  if (!usable && !options.refresh) {
+    if (std::string folder = ScriptFolderOf(reference); !folder.empty()) return folder;
+  }
   if (offline) {
     if (usable) return cached.path;
     return NotCached(reference, options, cached);

@@ -194,7 +194,10 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
                                 "GGUF file in it",
                             "model");
   }
-  return Status::NotFound((beside ? "no model file at " : "no model folder at ") + path, "model");
+  const char* const what = beside                                        ? "no model file at "
+                           : std::filesystem::path(path).has_extension() ? "no model at "
+                                                                         : "no model folder at ";
+  return Status::NotFound(what + path, "model");
 }
 
 }  // namespace penstock

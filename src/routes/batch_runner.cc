@@ -316,7 +316,7 @@ Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metr
   PENSTOCK_ASSIGN_OR_RETURN(auto lock, FileLock::Try(options.batch_folder + "/lock"));
   if (!lock) {
     return Status(StatusCode::kUnavailable,
-                  "another server has the folder " + options.batch_folder + " (--batch-folder)");
+                  "another server has the folder " + options.batch_folder);
   }
   std::unique_ptr<BatchRunner> runner(new BatchRunner(service, metrics, options, *std::move(lock)));
   PENSTOCK_ASSIGN_OR_RETURN(runner->files_,

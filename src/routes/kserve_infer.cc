@@ -36,7 +36,10 @@ class KserveInfer final : public InferCall {
 
   // Ends `self`, or hands it over to the service.
   static void Start(std::unique_ptr<KserveInfer> self) {
-    if (const Status status = self->Parse(); !status.ok()) return self->Fail(status);
+    if (const Status status = self->Parse(); !status.ok()) {
+      const Status known = self->service_->Model(self->model).status();
+      return self->Fail(known.ok() ? status : known);
+    }
     uint64_t shared = 0;
     for (const auto& input : self->parsed_.shared_inputs) shared += input.shared.bytes();
     if (shared <= kCopyOnIoBytesMax) return Run(std::move(self));

@@ -91,7 +91,14 @@ Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
   if (options.logprobs) options.top_logprobs = top.value_or(0);
   call->names = {{"max_tokens", "options.num_predict"},
                  {"temperature", "options.temperature"},
-                 {"repetition_penalty", "options.repeat_penalty"}};
+                 {"top_k", "options.top_k"},
+                 {"top_p", "options.top_p"},
+                 {"min_p", "options.min_p"},
+                 {"presence_penalty", "options.presence_penalty"},
+                 {"frequency_penalty", "options.frequency_penalty"},
+                 {"repetition_penalty", "options.repeat_penalty"},
+                 {"repetition_window", "options.repeat_last_n"},
+                 {"stop", "options.stop"}};
   return WithWireNames(CheckSampling(request.sampling), call->names);
 }
 
@@ -155,6 +162,10 @@ Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object, const Servi
   if (const auto input = object.Find("input"); input && input->is_string()) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString("input"));
     texts.push_back(std::move(text));
+  } else if (input && !input->is_array()) {
+    return Status::InvalidArgument(
+        std::string("'input' must be a text or an array of texts, is ") + JsonTypeName(*input),
+        "input");
   } else if (input) {
     PENSTOCK_ASSIGN_OR_RETURN(texts, ParseStrings(object, "input", limits));
   }

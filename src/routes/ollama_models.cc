@@ -18,13 +18,27 @@ std::string ParameterText(int64_t parameters) {
                                     : fmt::format("{:.1f}B", count / 1e9);
 }
 
+std::string FormatOf(const ModelInfo& model) {
+  if (model.path.ends_with(".gguf")) return "gguf";
+  if (model.task == kTensorTask) return model.platform;  // "" until it is loaded
+  return "safetensors";
+}
+
+// In Ollama's words.
+std::string LevelOf(const ModelInfo& model) {
+  if (!model.quantisation.empty()) return model.quantisation;
+  if (model.dtype == "float32") return "F32";
+  if (model.dtype == "bfloat16") return "BF16";
+  return model.dtype;
+}
+
 void WriteDetails(const ModelInfo& model, JsonWriter* json) {
   json->Key("details").BeginObject().Field("parent_model", "");
-  json->Field("format", model.path.ends_with(".gguf") ? "gguf" : "safetensors");
+  json->Field("format", FormatOf(model));
   json->Field("family", model.architecture).Key("families").BeginArray();
   if (!model.architecture.empty()) json->String(model.architecture);
   json->EndArray().Field("parameter_size", ParameterText(model.parameters));
-  json->Field("quantization_level", model.dtype).EndObject();
+  json->Field("quantization_level", LevelOf(model)).EndObject();
 }
 
 void WriteName(const ModelInfo& model, uint64_t bytes, JsonWriter* json) {

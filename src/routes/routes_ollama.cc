@@ -1,4 +1,6 @@
 // Ollama: embeddings, text, and what is said of models. Its pull and delete are in routes_pull.cc.
+#include <fmt/format.h>
+
 #include <chrono>
 
 #include "routes/event_stream.h"
@@ -21,6 +23,14 @@ Expected<ModelInfo> FindModel(const Service& service, std::string* name) {
   return untagged;
 }
 
+// A request without texts loads the model, but only one that could answer a request with texts.
+Status CheckLoads(const ModelInfo& model, std::string_view task) {
+  if (model.task.empty() || model.task == task) return Status::Ok();
+  return {StatusCode::kUnprocessable,
+          fmt::format("model '{}' is for {}, this route for {}", model.name, model.task, task),
+          "model"};
+}
+
 // The same call, without its body, for what goes on after the handler.
 RouteCall WithoutBody(const RouteCall& call) {
   return {call.service, call.metrics, call.options, call.route, call.request, "", call.respond};
@@ -36,10 +46,12 @@ void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const 
                  Print print) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   EmbedRequest& request = parsed->request;
-  if (const auto model = FindModel(*call.service, &request.model); !model.ok()) {
-    return call.Fail(model.status());
-  }
+  const auto model = FindModel(*call.service, &request.model);
+  if (!model.ok()) return call.Fail(model.status());
   if (parsed->loads) {
+    if (const Status status = CheckLoads(*model, "embedding"); !status.ok()) {
+      return call.Fail(status);
+    }
     RequestContext context = call.request->context;
     if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
     EmbedResponse empty;
@@ -69,6 +81,9 @@ void Embeddings(const RouteCall& call) {
 
 // A request without a prompt: the model is loaded and kept, or let go.
 void LoadOnly(const RouteCall& call, const OllamaTextCall& parsed, const ModelInfo& model) {
+  if (const Status status = CheckLoads(model, kGenerationTask); !status.ok()) {
+    return call.Fail(status);
+  }
   const auto& keep_alive = parsed.request.keep_alive;
   const bool unloads = keep_alive && keep_alive->count() == 0;
   if (unloads && !model.ready) return call.Ok(PrintOllamaLoaded(parsed, "unload"));

@@ -17,6 +17,8 @@ struct Gathered {
   size_t left;                          // guarded by mutex
 };
 
+std::string InstanceName(size_t index) { return "instances[" + std::to_string(index) + "]"; }
+
 HttpResponse PrintOne(const RouteCall& call, const Exchange::Print& print) {
   if (print) return print();
   return PrintError(call.route->error_body, Status::Internal("the request was lost"),
@@ -39,14 +41,36 @@ void WritePrediction(const std::string& body, JsonWriter* json) {
   }
 }
 
+// An error of POST /, with the instance before its message and its field.
+HttpResponse NameInstance(size_t index, HttpResponse error) {
+  const auto document = JsonDocument::Parse(error.body);
+  const auto object = document.ok() ? document->Object() : document.status();
+  if (!object.ok()) return error;
+  const std::string name = InstanceName(index);
+  const auto text = [&](const char* key) {
+    const auto value = object->GetStringOr(key, "");
+    return value.ok() ? *value : std::string();
+  };
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Field("error", name + ": " + text("error"));
+  json.Field("error_type", text("error_type"));
+  if (const std::string field = text("field"); !field.empty()) {
+    json.Field("field", name + "." + field);
+  }
+  json.EndObject();
+  error.body = std::move(body);
+  return error;
+}
+
 // {"predictions": [...]}, or the first error.
 HttpResponse PrintAll(const RouteCall& call, const Gathered& gathered) {
   HttpResponse all;
   JsonWriter json(&all.body);
   json.BeginObject().Key("predictions").BeginArray();
-  for (const Exchange::Print& print : gathered.prints) {
-    HttpResponse one = PrintOne(call, print);
-    if (one.status >= 400) return one;
+  for (size_t i = 0; i < gathered.prints.size(); ++i) {
+    HttpResponse one = PrintOne(call, gathered.prints[i]);
+    if (one.status >= 400) return NameInstance(i, std::move(one));
     WritePrediction(one.body, &json);
   }
   json.EndArray().EndObject();
@@ -67,11 +91,17 @@ void Vertex(const RouteCall& call) {
   std::vector<std::string> bodies;
   for (const simdjson::dom::element instance : *instances) {
     bool streams = false;
-    if (!instance.is_object() ||
-        (instance["stream"].get(streams) == simdjson::SUCCESS && streams)) {
-      const std::string field = "instances[" + std::to_string(bodies.size()) + "]";
+    const std::string field = InstanceName(bodies.size());
+    if (!instance.is_object()) {
       return call.Fail(Status::InvalidArgument(
-          "'" + field + "' must be an object that asks for no stream", field));
+          "'" + field + "' must be an object, such as {\"inputs\": \"a text\"}, is " +
+              JsonTypeName(instance),
+          field));
+    }
+    if (instance["stream"].get(streams) == simdjson::SUCCESS && streams) {
+      return call.Fail(Status::InvalidArgument(
+          "'" + field + ".stream' is not supported: the answers come as a whole",
+          field + ".stream"));
     }
     bodies.push_back(simdjson::minify(instance));
   }

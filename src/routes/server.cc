@@ -84,7 +84,9 @@ Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metri
   const ServerOptions bare = WithoutKeys(options);
   std::unique_ptr<BatchRunner> batches;
   if (!options.batch_folder.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(batches, BatchRunner::Start(service, metrics, bare));
+    auto started = BatchRunner::Start(service, metrics, bare);
+    if (!started.ok()) return started.status().Annotate("--batch-folder");
+    batches = *std::move(started);
   }
   auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys), std::move(batches),
                                      live_interval);

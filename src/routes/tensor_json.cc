@@ -30,7 +30,7 @@ Status WrongShape(std::span<const int64_t> shape) {
 
 Status WrongElement(size_t index, std::string_view wanted) {
   return Status::InvalidArgument(
-      fmt::format("'data' must hold {}; element {} is none", wanted, index), "data");
+      fmt::format("'data' must hold {}; element {} is something else", wanted, index), "data");
 }
 
 // Calls leaf(index, element) for each of `count` elements.
@@ -109,7 +109,8 @@ std::string Wanted(ElementType type) {
   if constexpr (std::is_same_v<T, bool>) {
     return "true and false, as the type BOOL has them";
   } else if constexpr (std::is_floating_point_v<T>) {
-    return fmt::format("numbers of the type {}", ElementTypeName(type));
+    return fmt::format("numbers of the type {}, at most {:.3g} in size", ElementTypeName(type),
+                       std::numeric_limits<T>::max());
   } else {
     return fmt::format("integers of the type {}, from {} to {}", ElementTypeName(type),
                        +std::numeric_limits<T>::min(), +std::numeric_limits<T>::max());

@@ -58,6 +58,7 @@ def every_command():
 
 def test_bash_offers_what_the_help_lists():
     assert bash("") == commands() + ["help", "--help", "--version"] and "completion" in commands()
+    assert bash("man", "be") == ["bench"]
     assert bash("bench", "") == commands("bench") + ["help", "--help"]
     assert bash("help", "d") == ["doctor"]
     for command in every_command():

@@ -120,7 +120,8 @@ def test_unknown_variables_are_named_and_wrong_ones_refused():
     env = clean_environment(PENSTOCK_PROT="1", PENSTOCK_DIMENSIONS="4", PENSTOCK_SERVICE_HOST="10.0.0.1",
                             PENSTOCK_CPU_ISA="")
     done = run("serve", "--print-config", env=env)
-    assert done.stderr.decode() == "penstock serve: no flag has the variable PENSTOCK_PROT; did you mean PENSTOCK_PORT?\n"
+    assert done.stderr.decode() == (
+        "penstock serve: warning: the variable PENSTOCK_PROT is of no flag and is ignored; did you mean PENSTOCK_PORT?\n")
     for variable, value, said in (("PENSTOCK_PORT", "99999", "PENSTOCK_PORT: '99999' is not a whole number from 0 to"),
                                   ("PENSTOCK_NO_PIN", "2", "PENSTOCK_NO_PIN: '2' is not true or false")):
         assert said in refused("serve", env=clean_environment(**{variable: value}))

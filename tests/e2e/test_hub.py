@@ -401,6 +401,19 @@ def test_serve_without_a_model_gets_both_defaults(tmp_path, hub, env, start):
     assert len(paths) == 2 and paths[1].endswith("/SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
+def test_the_fetched_default_model_answers_to_its_name(tmp_path, env):
+    offline = {**env, "HF_HUB_OFFLINE": "1"}
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    assert "penstock pull " + name in refused(offline, "embed", "--model", name, stdin=b"a\n")
+    folder = tmp_path / ".cache/penstock/models" / name.replace("/", "--")
+    shutil.copytree(GOLDEN / EMBED, folder)
+    by_name = penstock(offline, "embed", "--model", name, stdin=b"a\n").stdout
+    assert by_name == penstock(offline, "embed", stdin=b"a\n").stdout != b""
+    assert penstock(offline, "pull", "--no-refresh", name).stdout.decode().strip() == str(folder)
+    assert f"penstock inspect --model {folder}" in refused(offline, "show", name)
+    assert "penstock pull" in refused(offline, "embed", "--model", name + "@v2", stdin=b"a\n")
+
+
 def test_python_reads_what_penstock_wrote(tmp_path, hub, env):
     hub_library = pytest.importorskip("huggingface_hub", reason="huggingface_hub IS NOT HERE")
     penstock(env, "pull", "acme/llama-GGUF", "acme/embedder")

@@ -12,6 +12,7 @@ from fake_hub import FakeHub
 from test_openapi import check_answer, check_request
 
 BARE = ROOT / "tests" / "golden" / "decoders" / "llama"
+GGUF = ROOT / "tests" / "golden" / "decoders" / "llama_gguf" / "llama-q8_0.gguf"
 CASES = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")][:4]
 TOOL = {"type": "function", "function": {
     "name": "weather", "description": "The weather of a place.",
@@ -147,8 +148,30 @@ def test_tells_of_models(server, client, document):
         answer = server.post(path, body)
         assert answer.status_code == 200, answer.text
         check_answer(document, "POST", path, answer.json())
+    assert models["embed"].details.quantization_level == "F32" and models["embed"].details.format == "safetensors"
     missing = server.post("/api/show", {"model": "gone"})
     check_answer(document, "POST", "/api/show", missing.json(), missing.status_code)
+
+
+def test_a_gguf_file_has_its_own_level_and_a_tensor_model_its_format(start):
+    server = start("--model", f"chat={GGUF}", "--model", "add=builtin:add", "--preload")
+    tags = {model["name"]: model["details"] for model in server.get("/api/tags").json()["models"]}
+    assert tags["chat"]["quantization_level"] == "Q8_0" and tags["chat"]["format"] == "gguf"
+    assert tags["add"]["format"] == "builtin"
+    for path, model in (("/api/chat", "add"), ("/api/generate", "add"), ("/api/embed", "add"), ("/api/embed", "chat"),
+                        ("/api/embeddings", "chat")):
+        answer = server.post(path, {"model": model})
+        assert answer.status_code == 422 and "is for " in answer.json()["error"], (path, answer.text)
+
+
+def test_wrong_values_are_named_as_the_client_wrote_them(server):
+    for path, body, says in [("/api/embed", {"model": "embed", "input": 5}, "'input' must be a text or an array"),
+                             ("/api/generate", {"model": "bare", "prompt": "a", "options": {"top_k": -5}},
+                              "'options.top_k'"),
+                             ("/api/generate", {"model": "bare", "prompt": "a", "options": {"top_p": 5}},
+                              "'options.top_p'")]:
+        answer = server.post(path, body)
+        assert answer.status_code == 400 and says in answer.json()["error"], answer.text
 
 
 @pytest.mark.client("ollama", "errors")

@@ -71,6 +71,16 @@ def test_base64_tei_and_aliases(server):
         assert last["usage"]["prompt_tokens"] > 70 and last["model"] == "embed"
 
 
+def test_a_server_that_stops_ends_streams_with_an_error(start):
+    server = start("--shutdown-timeout-s", "0", "--max-client-batch-size", "4096")
+    stream = requests.post(server.url + "/embed", json={"inputs": LONG * 10}, headers=LINES, stream=True, timeout=30)
+    lines = stream.iter_lines()
+    assert "embedding" in json.loads(next(lines))
+    assert server.stop() == 0
+    last = json.loads(list(lines)[-1])
+    assert last == {"error": "the server is shutting down", "error_type": "Unhealthy"}
+
+
 def test_truncation_is_in_the_last_line(server):
     inputs = ["dog " * 600, "dog", "cat " * 600]
     last = lines_of(server.post("/v1/embeddings", {"input": inputs}, headers=LINES))[-1]

@@ -78,10 +78,14 @@ def test_sagemaker_and_vertex(server, reranker):
     ranked = {"query": "dog", "texts": ["a dog", "a law"]}
     assert reranker.post("/vertex", {"instances": [ranked]}).json() == {
         "predictions": [reranker.post("/rerank", ranked).json()]}
-    for body in ({}, {"instances": []}, {"instances": [5]}, {"instances": [one, {"inputs": 5}]},
-                 {"instances": [{**one, "stream": True}]}):
+    for body, says, field in (
+            ({}, "'instances'", "instances"), ({"instances": []}, "empty", "instances"),
+            ({"instances": ["a"]}, "must be an object", "instances[0]"),
+            ({"instances": [one, {"inputs": 5}]}, "instances[1]: ", "instances[1].inputs"),
+            ({"instances": [{**one, "stream": True}]}, "as a whole", "instances[0].stream")):
         refused = server.post("/vertex", body)
-        assert refused.status_code == 400 and refused.json()["error"], body
+        assert refused.status_code == 400 and says in refused.json()["error"], (body, refused.text)
+        assert refused.json()["field"] == field, refused.text
 
 
 def test_info(server):
