@@ -399,7 +399,8 @@ void DecodeScheduler::Impl::ReleaseFollowers(const DecodeSequence& first) {
   for (const auto& list : {&running, &waiting}) {
     for (const auto& sequence : *list) {
       if (sequence->owner != first.owner || !std::exchange(sequence->follows, false)) continue;
-      if (list == &running) sequence->cache.Fork(first.cache);
+      // The last token is left to compute: its logits are the sample's first.
+      if (list == &running) sequence->cache.Fork(first.cache, sequence->remaining() - 1);
     }
   }
 }

@@ -22,7 +22,7 @@ TEST(Kv, AllocatesNothingAfterConstruction) {
   for (int32_t turn = 0; turn < 50; ++turn) {
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) + turn / 3 * 1000;
     one.TakeCached(ids);
-    two.Fork(one);
+    two.Fork(one, one.length());
     for (Sequence* sequence : {&one, &two}) {
       const auto done = static_cast<size_t>(sequence->length());
       gained += done;

@@ -178,8 +178,8 @@ TEST_P(ModelBits, Forks) {
   auto first = NewSequence(), second = NewSequence(), third = NewSequence();
   const Logits want[3] = {Plain(texts[0]), Plain(texts[1]), Plain(texts[2])};
   Step({{first.get(), &texts[0], 80, &want[0]}});
-  second->Fork(*first);
-  third->Fork(*first);
+  second->Fork(*first, first->length());
+  third->Fork(*first, first->length());
   Step({{first.get(), &texts[0], 1, &want[0]},
         {second.get(), &texts[1], 17, &want[1]},
         {third.get(), &texts[2], 17, &want[2]}});

@@ -266,14 +266,17 @@ struct SequenceModel {
     windows->Hold(at->second.window);
     windows->Release(std::exchange(own, at->second.window));
   }
-  void Fork(const SequenceModel& other) {
+  void Fork(const SequenceModel& other, size_t tokens) {
     salt = other.salt;
-    text = FirstOf(other.text, other.whole() * kBlock);
+    text = FirstOf(other.text, std::min(other.whole(), tokens / kBlock) * kBlock);
     for (size_t i = 0; i < whole(); ++i) {
       Push({other.blocks[i], windows != nullptr && Sees(whole(), i) ? other.window_blocks[i] : -1});
       full->Hold(blocks.back());
       if (windows != nullptr && window_blocks.back() >= 0) windows->Hold(window_blocks.back());
     }
+    if (HoldsWindow()) return;
+    text.clear();
+    Drop(0);
   }
   void Truncate(size_t length) {
     const size_t index = length / kBlock;

@@ -173,8 +173,10 @@ void RandomOperations::Step() {
     if (from == at || !model.blocks.empty() || model.cache != models_[from].cache) return;
     texts_[at] = NewText();
     std::ranges::copy(models_[from].text, texts_[at].begin());
-    sequence.Fork(*sequences_[from]);
-    model.Fork(models_[from]);
+    const size_t length = models_[from].text.size();
+    const size_t tokens = Random(3) == 0 ? Random(length + 1) : length;
+    sequence.Fork(*sequences_[from], static_cast<int32_t>(tokens));
+    model.Fork(models_[from], tokens);
     forks_ += !model.blocks.empty();
   } else if (kind < 87) {
     const size_t length = Random(model.text.size() + 1);

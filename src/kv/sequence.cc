@@ -127,21 +127,26 @@ void Sequence::ReleasePassed() {
   }
 }
 
-void Sequence::Fork(const Sequence& other) {
+void Sequence::Fork(const Sequence& other, int32_t tokens) {
   PENSTOCK_CHECK(blocks_.empty() && pool_ == other.pool_ && cache_ == other.cache_ &&
                  other.length_ <= context_);
   salt_ = other.salt_;
-  const auto whole = static_cast<size_t>(other.Whole());
+  const auto whole =
+      static_cast<size_t>(std::min(other.Whole(), std::max(tokens, 0) / kKvBlockTokens));
   blocks_.assign(other.blocks_.begin(), other.blocks_.begin() + static_cast<ptrdiff_t>(whole));
   for (const int32_t block : blocks_) pool_->AddReference(block);
-  length_ = other.Whole() * kKvBlockTokens;
+  length_ = static_cast<int32_t>(whole) * kKvBlockTokens;
   if (!has_window()) return;
-  window_first_ = FirstSeenAfter(whole);
+  window_first_ = std::min(other.window_first_, whole);
   window_blocks_.assign(window_first_, -1);
   for (size_t i = window_first_; i < whole; ++i) {
     window_blocks_.push_back(other.window_blocks_[i]);
     windowed_.pool->AddReference(window_blocks_.back());
   }
+  ReleasePassed();
+  if (HoldWindow()) return;
+  length_ = 0;
+  DropBlocks(0);
 }
 
 int32_t Sequence::Truncate(int32_t length) {

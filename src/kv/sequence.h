@@ -68,9 +68,10 @@ class Sequence {
   // Tokens that a step wrote, within what was reserved.
   void Append(std::span<const int32_t> ids);
 
-  // An empty sequence becomes the beginning of `other`: its whole blocks are shared; up to 31
-  // tokens after them are left to compute.
-  void Fork(const Sequence& other);
+  // An empty sequence becomes the beginning of `other`, `tokens` of it at most: whole blocks are
+  // shared, what is after them is left to compute. With a window area nothing is shared where the
+  // keys that the next token sees are gone.
+  void Fork(const Sequence& other, int32_t tokens);
 
   // Drops tokens from `length` on, and reserved room. A last block that others may read is dropped
   // too; returns the length that is left, at most 31 below. But with a window area all tokens are

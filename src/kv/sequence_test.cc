@@ -93,10 +93,10 @@ TEST(Sequence, ForksShareWholeBlocksOnly) {
     PrefixCache* const used = cached ? &cache : nullptr;
     Sequence first(&pool, used, 1000), second(&pool, used, 1000), third(&pool, used, 1000);
     Grow(&first, Ids(0, 70));
-    second.Fork(first);
+    second.Fork(first, first.length());
     EXPECT_EQ(second.length(), 64);
     Grow(&second, Ids(64, 6));
-    third.Fork(second);
+    third.Fork(second, second.length());
     for (Sequence* one : {&first, &second}) Grow(one, Ids(one == &first ? 100 : 200, 40));
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(first.blocks()[i], second.blocks()[i]);
@@ -110,6 +110,18 @@ TEST(Sequence, ForksShareWholeBlocksOnly) {
     EXPECT_EQ(pool.counts().in_use, 2);
     EXPECT_EQ(third.length(), 64);
   }
+}
+
+TEST(Sequence, AForkMayTakeAPart) {
+  BlockPool pool(16);
+  Sequence first(&pool, nullptr, 1000), second(&pool, nullptr, 1000), third(&pool, nullptr, 1000);
+  Grow(&first, Ids(0, 64));
+  second.Fork(first, 63);
+  EXPECT_EQ(second.length(), 32);
+  EXPECT_EQ(second.blocks()[0], first.blocks()[0]);
+  third.Fork(first, 31);
+  EXPECT_EQ(third.length(), 0);
+  EXPECT_TRUE(third.blocks().empty());
 }
 
 TEST(Sequence, TruncateKeepsWhatOthersRead) {
@@ -134,7 +146,7 @@ TEST(Sequence, TruncateKeepsWhatOthersRead) {
   Grow(&plain, Ids(0, 64));
   EXPECT_EQ(plain.Truncate(50), 50);  // whole once, but its own
   Grow(&plain, Ids(50, 14));
-  fork.Fork(plain);
+  fork.Fork(plain, plain.length());
   EXPECT_EQ(plain.Truncate(50), 32);
   EXPECT_EQ(fork.Truncate(50), 50);
 }
@@ -234,7 +246,7 @@ TEST_F(Windowed, ForksShareTheWindow) {
   for (const bool cached : {false, true}) {
     auto first = New(cached), second = New(cached);
     Grow(first.get(), Ids(0, 330));
-    second->Fork(*first);
+    second->Fork(*first, first->length());
     EXPECT_EQ(second->length(), 320);
     EXPECT_EQ(windows_.counts().in_use, 3);
     EXPECT_EQ(second->window_blocks()[8], first->window_blocks()[8]);

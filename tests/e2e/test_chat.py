@@ -100,6 +100,12 @@ def test_a_chat_with_the_client(client, server):
     assert again.usage.prompt_tokens_details.cached_tokens <= again.usage.prompt_tokens
 
 
+def test_several_answers_to_a_prompt_of_whole_blocks(server):
+    for tokens in (31, 32, 64):
+        body = {"model": "bare", "prompt": [5] * tokens, "n": 3, "max_tokens": 2, "ignore_eos": True, "seed": 1}
+        assert len(whole(server, "/v1/completions", **body)["choices"]) == 3
+
+
 @pytest.mark.client("openai", "chat.completions.create, streamed")
 def test_a_stream_says_the_same(client):
     wanted = client.chat.completions.create(model="tiny", messages=HELLO, **PLAIN)
