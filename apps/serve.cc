@@ -662,6 +662,9 @@ int RunServe(const std::vector<std::string>& args) {
   const Status loaded = WaitLoaded(models.registry.get(), &*servers, signals);
   if (!loaded.ok()) {
     servers->Shutdown(std::chrono::milliseconds(0));
+    models.service->StopAccepting();
+    // Work of requests may use the front ends.
+    if (!models.service->Drain(std::chrono::seconds(1))) _exit(line.Fail(loaded));
     return line.Fail(loaded);
   }
   if (flags.accept_any_model) WarnOfSharedTasks(models.service->Models());

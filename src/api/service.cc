@@ -233,27 +233,44 @@ Expected<ModelInfo> Service::PinModel(const std::string& name, bool pinned) {
   return Model(name);
 }
 
-Expected<ModelInfo> Service::Model(const std::string& name) const {
-  const auto entries = impl_->registry->List();
-  for (const Registry::Entry& entry : entries) {
+namespace {
+
+// The model of that name or, where any name is accepted, the one for the first of `uses` that has
+// one.
+Expected<ModelInfo> InfoFor(const Registry& registry, const std::string& name,
+                            std::initializer_list<ModelUse> uses) {
+  const auto entries = registry.List();
+  const auto answers = [](const Registry::Entry& entry, const std::string& to) {
     const auto& aliases = entry.aliases;
-    if (name.empty() || name == entry.name ||
-        std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
-      return InfoOf(entry);
+    return to.empty() || to == entry.name ||
+           std::find(aliases.begin(), aliases.end(), to) != aliases.end();
+  };
+  for (const Registry::Entry& entry : entries) {
+    if (answers(entry, name)) return InfoOf(entry);
+  }
+  for (const ModelUse& use : uses) {
+    const auto known = registry.Look(name, use);
+    if (!known) continue;
+    for (const Registry::Entry& entry : entries) {
+      if (entry.name == known->name) return InfoOf(entry);
     }
   }
-  // Where any name is accepted, it is the one model.
-  const auto text = impl_->registry->FindText(name);
-  const auto tensors = impl_->registry->FindTensors(name);
-  const auto engine = impl_->registry->Find(name);
-  if (!text.ok() && !tensors.ok() && !engine.ok()) return engine.status();
-  for (const Registry::Entry& entry : entries) {
-    const bool same = engine.ok() ? entry.engine.get() == engine->get()
-                      : text.ok() ? entry.text.get() == text->get()
-                                  : entry.tensors.get() == tensors->get();
-    if (same) return InfoOf(entry);
-  }
-  return Status::NotFound("no such model", "model");
+  const Status none = registry.Find(name).status();
+  return none.ok() ? Status::NotFound("no such model", "model") : none;
+}
+
+}  // namespace
+
+Expected<ModelInfo> Service::Model(const std::string& name) const {
+  return InfoFor(*impl_->registry, name, {{}, {.text = true}, {.tensors = true}});
+}
+
+Expected<ModelInfo> Service::EmbeddingModel(const std::string& name) const {
+  return InfoFor(*impl_->registry, name, {{.task = ModelTask::kEmbedding}});
+}
+
+Expected<ModelInfo> Service::TextModel(const std::string& name) const {
+  return InfoFor(*impl_->registry, name, {{.text = true}});
 }
 
 }  // namespace penstock

@@ -113,6 +113,10 @@ class Service {
   std::vector<ModelInfo> Models() const;
   // "" = the default model's; kNotFound. One that is still loading has its name and ready == false.
   Expected<ModelInfo> Model(const std::string& name) const;
+  // The same for requests that embed, or that generate text: where any name is accepted
+  // (AcceptAnyName of the registry), it is the model that such a request gets, loaded or not.
+  Expected<ModelInfo> EmbeddingModel(const std::string& name) const;
+  Expected<ModelInfo> TextModel(const std::string& name) const;
   // Loads a model, and waits for it; StartLoadModel does not wait. kNotFound lists the names;
   // others as Registry::Load.
   void LoadModel(const std::string& name, const RequestContext& context, Callback<ModelInfo> done);
@@ -150,7 +154,8 @@ class Service {
 
   // No more requests are taken (kUnavailable); those accepted are finished.
   void StopAccepting();
-  // Waits until every accepted request was answered, at most `timeout`. True if so.
+  // Waits until every accepted request was answered and no work of RunOnWorker is left, at most
+  // `timeout`. True if so: what that work uses may go.
   bool Drain(std::chrono::milliseconds timeout);
 
  private:

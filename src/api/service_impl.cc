@@ -101,10 +101,11 @@ void Service::Impl::CountAnswered() {
 
 bool Service::Impl::AwaitAnswers(std::unique_lock<std::mutex>* lock,
                                  std::chrono::milliseconds timeout) {
-  // The end of an Infer call wakes no waiter, so Drain polls the counts.
+  // The end of an Infer call, or of a worker's task, wakes no waiter, so Drain polls the counts.
+  // Tasks of RunOnWorker may use what their callers own, and are no requests.
   constexpr std::chrono::milliseconds kLookAgain{1};
   const Clock::time_point until = Clock::now() + timeout;
-  while (unanswered > 0 || !metrics.infers().AllEnded()) {
+  while (unanswered > 0 || !metrics.infers().AllEnded() || !pool.IsIdle()) {
     const Clock::time_point now = Clock::now();
     if (now >= until) return false;
     if (unanswered > 0) {

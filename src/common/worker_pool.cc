@@ -76,6 +76,11 @@ bool WorkerPool::SubmitAdmitted(Task task, Priority priority, Length length) {
   return true;
 }
 
+bool WorkerPool::IsIdle() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_ == 0 && running_ == 0;
+}
+
 void WorkerPool::Push(Item&& item) {
   const Length length = item.length;
   Queues& queues = queues_[static_cast<size_t>(length)];

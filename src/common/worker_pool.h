@@ -57,6 +57,8 @@ class WorkerPool {
   void Stop();
 
   size_t threads() const { return short_threads_; }  // for short turns
+  // Whether no task waits or runs.
+  bool IsIdle() const;
 
   // The pool's load. Shared, so that an observer may outlive the pool.
   struct Load {
@@ -96,7 +98,7 @@ class WorkerPool {
   const size_t short_threads_;
   const std::shared_ptr<Load> load_ = std::make_shared<Load>();
   std::atomic<size_t> short_at_work_{0};  // tasks that wait or run
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::array<Queues, 2> queues_;  // by Length
   size_t waiting_ = 0;

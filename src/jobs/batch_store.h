@@ -21,7 +21,7 @@ enum class BatchStatus {
   kInProgress,
   kCancelling,
   kCompleted,
-  kFailed,  // its input is at fault; nothing of it was run
+  kFailed,  // its input is at fault, or the server; `errors` says which
   kExpired,
   kCancelled,
 };

@@ -133,26 +133,36 @@ Status FileStore::Load() {
     file->id = name;
     file->bytes = bytes;
     bytes_ += bytes;
+    owner_bytes_[file->owner] += bytes;
     files_.emplace(name, *std::move(file));
   }
   return Status::Ok();
 }
 
-Status FileStore::TakeRoom(uint64_t bytes) {
-  if (bytes > bytes_max_ || bytes_ > bytes_max_ - bytes) {
+Status FileStore::TakeRoom(const std::string& owner, uint64_t bytes) {
+  const auto full = [bytes](uint64_t limit, uint64_t held) {
+    return bytes > limit || held > limit - bytes;
+  };
+  uint64_t& own = owner_bytes_[owner];
+  const uint64_t own_max = owner.empty() ? bytes_max_ : bytes_max_ / 2;
+  const bool too_many = full(bytes_max_, bytes_);
+  if (too_many || full(own_max, own)) {
     return {StatusCode::kPayloadTooLarge,
-            fmt::format("the files here have {} bytes, and these would be {} more; the limit is {} "
-                        "(--batch-folder-bytes). Delete some",
-                        bytes_, bytes, bytes_max_),
+            fmt::format("{} have {} bytes, and these would be {} more; the limit is {} "
+                        "({}--batch-folder-bytes). Delete some",
+                        too_many ? "the files here" : "your files", too_many ? bytes_ : own, bytes,
+                        too_many ? bytes_max_ : own_max, too_many ? "" : "a half of "),
             "file"};
   }
   bytes_ += bytes;
+  own += bytes;
   return Status::Ok();
 }
 
-void FileStore::GiveRoom(uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+void FileStore::GiveRoom(const std::string& owner, uint64_t bytes) {
   bytes_ -= bytes;
+  const auto own = owner_bytes_.find(owner);  // none: of empty files
+  if (own != owner_bytes_.end() && (own->second -= bytes) == 0) owner_bytes_.erase(own);
 }
 
 Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
@@ -167,7 +177,7 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
       return Status(StatusCode::kPayloadTooLarge,
                     fmt::format("there are {} files, the limit. Delete some", files_max_), "file");
     }
-    PENSTOCK_RETURN_IF_ERROR(TakeRoom(content.size()));
+    PENSTOCK_RETURN_IF_ERROR(TakeRoom(file.owner, content.size()));
     ++adding_;
   }
   const std::string path = PathOf(file.id);
@@ -180,7 +190,7 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
   const std::lock_guard lock(mutex_);
   --adding_;
   if (!written.ok()) {
-    bytes_ -= content.size();
+    GiveRoom(file.owner, content.size());
     return written;
   }
   files_.emplace(file.id, file);
@@ -189,22 +199,22 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
 
 Status FileStore::Append(const std::string& id, std::string_view text) {
   uint64_t before = 0;
+  std::string owner;
   {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(id);
     if (found == files_.end()) return NotThere(id);
     before = found->second.bytes;
-    PENSTOCK_RETURN_IF_ERROR(TakeRoom(text.size()));
+    owner = found->second.owner;
+    PENSTOCK_RETURN_IF_ERROR(TakeRoom(owner, text.size()));
   }
-  if (Status written = AppendAt(PathOf(id), before, text); !written.ok()) {
-    GiveRoom(text.size());
-    return written;
-  }
+  Status written = AppendAt(PathOf(id), before, text);
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(id);
-  if (found == files_.end()) {  // removed meanwhile
-    bytes_ -= text.size();
-    return NotThere(id);
+  if (written.ok() && found == files_.end()) written = NotThere(id);  // removed meanwhile
+  if (!written.ok()) {
+    GiveRoom(owner, text.size());
+    return written;
   }
   found->second.bytes += text.size();
   return Status::Ok();
@@ -223,7 +233,7 @@ Status FileStore::Truncate(const std::string& id, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(id);
   if (found == files_.end()) return NotThere(id);
-  bytes_ -= found->second.bytes - bytes;
+  GiveRoom(found->second.owner, found->second.bytes - bytes);
   found->second.bytes = bytes;
   return Status::Ok();
 }
@@ -266,7 +276,8 @@ Status FileStore::Remove(const std::string& id, const std::string& owner) {
     return failed;
   }
   ::unlink((PathOf(id) + ".json").c_str());
-  GiveRoom(file.bytes);
+  const std::lock_guard lock(mutex_);
+  GiveRoom(file.owner, file.bytes);
   return Status::Ok();
 }
 

@@ -1,4 +1,5 @@
-// FileStore: files that clients upload and batches write, in a folder with a bound of bytes.
+// FileStore: files that clients upload and batches write, in a folder with a bound of bytes, of
+// which an owner that is not "" may fill a half: one of several does not take the room of all.
 //
 //   DIR/files/<id>        the content
 //   DIR/files/<id>.json   what is known of it, written before the content may be found
@@ -39,7 +40,7 @@ class FileStore {
                                                    size_t files_max = kFilesMax);
 
   // Sets id and created_unix_s. kPayloadTooLarge: the folder would hold more than its bytes or
-  // files; kUnavailable: the disk.
+  // files, or more of this owner than its half; kUnavailable: the disk.
   Expected<StoredFile> Add(StoredFile file, std::string_view content);
   // Adds to the end of a file, and has it on the disk; on an error nothing is added. Errors: those
   // of Add, and kNotFound. One thread at a time appends to a file or cuts it.
@@ -62,8 +63,9 @@ class FileStore {
   FileStore(std::string folder, uint64_t bytes_max, size_t files_max)
       : folder_(std::move(folder)), bytes_max_(bytes_max), files_max_(files_max) {}
   Status Load();
-  Status TakeRoom(uint64_t bytes);  // under mutex_
-  void GiveRoom(uint64_t bytes);
+  // Both under mutex_.
+  Status TakeRoom(const std::string& owner, uint64_t bytes);
+  void GiveRoom(const std::string& owner, uint64_t bytes);
 
   const std::string folder_;
   const uint64_t bytes_max_;
@@ -71,8 +73,10 @@ class FileStore {
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::map<std::string, StoredFile> files_;
-  uint64_t bytes_ = 0;  // of the files, and of what is being written
-  size_t adding_ = 0;   // files
+  // Of the files, and of what is being written.
+  uint64_t bytes_ = 0;
+  std::map<std::string, uint64_t> owner_bytes_;
+  size_t adding_ = 0;  // files
 };
 
 // "batch_" or "file-" and 32 hexadecimal digits, drawn at random.

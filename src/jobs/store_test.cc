@@ -87,6 +87,22 @@ TEST_F(StoreTest, TheFolderHasABound) {
   EXPECT_EQ(Files(5)->Add({}, "1").code(), StatusCode::kPayloadTooLarge);
 }
 
+TEST_F(StoreTest, AnOwnerMayFillAHalf) {
+  const auto files = Files(10);
+  const std::string id = files->Add({.owner = "me"}, "1234")->id;
+  EXPECT_TRUE(files->Add({.owner = "me"}, "").ok());
+  const Status own = files->Append(id, "56");
+  EXPECT_EQ(own.code(), StatusCode::kPayloadTooLarge);
+  EXPECT_NE(own.message().find("a half of --batch-folder-bytes"), std::string::npos)
+      << own.message();
+  EXPECT_TRUE(files->Append(id, "5").ok());
+  EXPECT_TRUE(files->Add({.owner = "you"}, "12345").ok());
+  EXPECT_EQ(files->Add({.owner = "third"}, "1").code(), StatusCode::kPayloadTooLarge);
+  ASSERT_TRUE(files->Truncate(id, 1).ok());
+  EXPECT_EQ(Files(10)->Add({.owner = "me"}, "12345").code(), StatusCode::kPayloadTooLarge);
+  EXPECT_TRUE(files->Add({.owner = "me"}, "1234").ok());
+}
+
 TEST_F(StoreTest, WhatACrashHasLeftIsDeleted) {
   (void)Files();
   (void)Batches();

@@ -1,6 +1,7 @@
 #include "routes/batch_lines.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <unordered_set>
@@ -16,6 +17,10 @@ constexpr std::string_view kIdPrefix = "{\"id\":\"batch_req_";
 
 bool IsBlank(std::string_view text) {
   return text.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+Status CannotRead(const std::string& path) {
+  return {StatusCode::kUnavailable, "cannot read " + path};
 }
 
 // Leaves the object open.
@@ -51,15 +56,18 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
   return line;
 }
 
-std::vector<BatchError> CheckBatchFile(const std::string& path, const std::string& endpoint,
-                                       int64_t* lines) {
+Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
+                                                 const std::string& endpoint, int64_t* lines) {
   std::vector<BatchError> errors;
   std::unordered_set<std::string> ids;
   std::ifstream file(path, std::ios::binary);
   std::string text;
   int64_t number = 0;
   *lines = 0;
-  if (!file) return {{"missing_file", "the input file is gone", "input_file_id", 0}};
+  if (!file && errno == ENOENT) {
+    return std::vector<BatchError>{{"missing_file", "the input file is gone", "input_file_id", 0}};
+  }
+  if (!file) return CannotRead(path);
   while (errors.size() < kBatchErrorsMax && std::getline(file, text)) {
     ++number;
     if (IsBlank(text)) continue;
@@ -79,6 +87,7 @@ std::vector<BatchError> CheckBatchFile(const std::string& path, const std::strin
                         number});
     }
   }
+  if (file.bad()) return CannotRead(path);
   if (*lines == 0 && errors.empty()) {
     errors.push_back({"empty_file", "the file has no request", "", 0});
   }
@@ -108,6 +117,7 @@ Expected<std::vector<int64_t>> ReadAnswered(const std::string& path, uint64_t* w
   std::vector<int64_t> numbers;
   *whole_bytes = 0;
   std::ifstream file(path, std::ios::binary);
+  if (!file) return CannotRead(path);
   std::string text;
   while (std::getline(file, text) && !file.eof()) {  // at the end: the last line has no end
     int64_t number = 0;
@@ -119,7 +129,7 @@ Expected<std::vector<int64_t>> ReadAnswered(const std::string& path, uint64_t* w
     numbers.push_back(number);
     *whole_bytes += text.size() + 1;
   }
-  if (file.bad()) return Status(StatusCode::kUnavailable, "cannot read " + path);
+  if (file.bad()) return CannotRead(path);
   return numbers;
 }
 

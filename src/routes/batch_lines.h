@@ -26,10 +26,11 @@ inline constexpr size_t kBatchLineBytesMax = 4 << 20;
 Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& endpoint);
 
 // Everything that is wrong with the file at `path`, at most kBatchErrorsMax; *lines is how many
-// requests it has. Blank lines are passed over. A file that cannot be read is an error too.
+// requests it has. Blank lines are passed over. A file that is gone is an error of it;
+// kUnavailable: it cannot be read now.
 inline constexpr size_t kBatchErrorsMax = 100;
-std::vector<BatchError> CheckBatchFile(const std::string& path, const std::string& endpoint,
-                                       int64_t* lines);
+Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
+                                                 const std::string& endpoint, int64_t* lines);
 
 // One line of a result file, with its end. `body` is JSON.
 void AppendBatchAnswer(const BatchLine& line, int http_status, std::string_view request_id,
@@ -39,6 +40,7 @@ void AppendBatchError(const BatchLine& line, std::string_view code, std::string_
                       std::string* out);
 
 // The numbers of the lines that a result file has, and how many of its bytes are whole lines.
+// kUnavailable: it cannot be read now.
 Expected<std::vector<int64_t>> ReadAnswered(const std::string& path, uint64_t* whole_bytes);
 
 }  // namespace penstock

@@ -63,7 +63,7 @@ TEST(ParseBatchLine, NamesWhatIsWrong) {
 
 TEST_F(BatchFileTest, EveryFaultIsListed) {
   int64_t lines = 0;
-  const auto errors = CheckBatchFile(
+  const auto errors = *CheckBatchFile(
       Written(Line("a") + "\n\n" + Line("a") + "\nno json\n" + Line("b", "1") + "\r\n" + Line("c")),
       kRoute, &lines);
   EXPECT_EQ(lines, 5);
@@ -72,12 +72,14 @@ TEST_F(BatchFileTest, EveryFaultIsListed) {
   EXPECT_EQ(errors[0].line, 3);
   EXPECT_EQ(errors[1].line, 4);
   EXPECT_EQ(errors[2].param, "body");
-  EXPECT_TRUE(CheckBatchFile(Written(Line("a") + "\n" + Line("b")), kRoute, &lines).empty());
-  EXPECT_EQ(CheckBatchFile(Written("\n"), kRoute, &lines).at(0).code, "empty_file");
-  EXPECT_EQ(CheckBatchFile(path_ + "-gone", kRoute, &lines).at(0).code, "missing_file");
+  EXPECT_TRUE(CheckBatchFile(Written(Line("a") + "\n" + Line("b")), kRoute, &lines)->empty());
+  EXPECT_EQ(CheckBatchFile(Written("\n"), kRoute, &lines)->at(0).code, "empty_file");
+  EXPECT_EQ(CheckBatchFile(path_ + "-gone", kRoute, &lines)->at(0).code, "missing_file");
+  // What cannot be read now is no fault of the file: the batch goes on later.
+  EXPECT_EQ(CheckBatchFile("/proc/self/mem", kRoute, &lines).code(), StatusCode::kUnavailable);
   std::string broken;
   for (size_t i = 0; i < 2 * kBatchErrorsMax; ++i) broken += "x\n";
-  EXPECT_EQ(CheckBatchFile(Written(broken), kRoute, &lines).size(), kBatchErrorsMax);
+  EXPECT_EQ(CheckBatchFile(Written(broken), kRoute, &lines)->size(), kBatchErrorsMax);
 }
 
 TEST_F(BatchFileTest, AnswersAreFoundAgain) {
@@ -95,6 +97,9 @@ TEST_F(BatchFileTest, AnswersAreFoundAgain) {
     EXPECT_EQ(bytes, whole);
   }
   EXPECT_THAT(*ReadAnswered(Written("other\n" + text), &bytes), ElementsAre());
+  for (const std::string& unreadable : {path_ + "-gone", std::string("/proc/self/mem")}) {
+    EXPECT_EQ(ReadAnswered(unreadable, &bytes).code(), StatusCode::kUnavailable);
+  }
   EXPECT_EQ(bytes, 0u);
 }
 

@@ -29,6 +29,11 @@ constexpr std::chrono::milliseconds kBackOffMax{5000};
 constexpr int kUnavailableMax = 30;
 // How often the runner looks whether it is to end while it waits for answers.
 constexpr std::chrono::milliseconds kLookEvery{200};
+// Lines that wait for a model that does not come, and their bodies.
+constexpr size_t kAgainMax = 1024;
+constexpr size_t kAgainBytesMax = 8 << 20;
+// A batch that the disk holds up is tried again after this time.
+constexpr std::chrono::seconds kTryAgain{10};
 
 struct LineAnswer {
   BatchLine line;
@@ -50,6 +55,13 @@ struct LineAnswers {
 constexpr int64_t kMemoryPerLineByte = 4;
 constexpr int64_t kParseMemoryPerByte = 16;
 
+// A fault of the disk, or memory that is short: not of the batch, which goes on later. A folder
+// that is full ends it: its owner has to make room.
+bool MayPass(const Status& status) {
+  return status.code() == StatusCode::kUnavailable ||
+         status.code() == StatusCode::kResourceExhausted;
+}
+
 }  // namespace
 
 // One batch while it runs.
@@ -65,8 +77,9 @@ class BatchRunner::Run {
   // Whether it is over; else it goes on after a restart.
   Expected<BatchStatus> Go() {
     PENSTOCK_RETURN_IF_ERROR(FindAnswered());
+    PENSTOCK_RETURN_IF_ERROR(runner_->files_->Get(batch_.input_file_id, batch_.owner).status());
     input_.open(runner_->files_->PathOf(batch_.input_file_id), std::ios::binary);
-    if (!input_) return Status::NotFound("the input file is gone");
+    if (!input_) return CannotRead();
     for (;;) {
       // Both a client's cancel and the end of the server cancel what is under way.
       if (cancel_->cancelled()) CancelAll();
@@ -95,6 +108,7 @@ class BatchRunner::Run {
     for (const int which : {0, 1}) {
       const std::string& id = which == 0 ? batch_.output_file_id : batch_.error_file_id;
       uint64_t bytes = 0;
+      PENSTOCK_RETURN_IF_ERROR(runner_->files_->Get(id, batch_.owner).status());
       PENSTOCK_ASSIGN_OR_RETURN(const auto numbers,
                                 ReadAnswered(runner_->files_->PathOf(id), &bytes));
       PENSTOCK_RETURN_IF_ERROR(runner_->files_->Truncate(id, bytes));
@@ -138,25 +152,34 @@ class BatchRunner::Run {
       answer.line.number = number_;
       return std::optional<LineAnswer>(std::move(answer));
     }
+    // A failed read ends the loop, too.
+    if (input_.bad() || number_ != batch_.lines) return CannotRead();
     at_end_ = true;
     return std::optional<LineAnswer>();
   }
+  static Status CannotRead() { return {StatusCode::kUnavailable, "cannot read the input file"}; }
 
   Status SubmitAll() {
     while (under_way_ < BatchRunner::kUnderWay) {
-      if (!again_.empty() && again_.front().first <= Clock::now()) {
-        LineAnswer answer = std::move(again_.front().second);
+      if (!again_.empty() && again_.front().when <= Clock::now()) {
+        Waiting waiting = std::move(again_.front());
         again_.pop_front();
-        Submit(std::move(answer));
+        again_bytes_ -= waiting.answer.line.body.size();
+        full_ -= waiting.full ? 1 : 0;
+        Submit(std::move(waiting.answer));
         continue;
       }
-      // While the server says that it is full, nothing more is added.
-      if (!again_.empty()) return Status::Ok();
-      if (at_end_) return Status::Ok();
+      if (at_end_ || MayNotAdd()) return Status::Ok();
       PENSTOCK_ASSIGN_OR_RETURN(auto next, ReadNext());
       if (next) Submit(*std::move(next));
     }
     return Status::Ok();
+  }
+
+  // While the server says that it is full, nothing more is added. Lines whose model does not come
+  // wait beside the others, up to a bound.
+  bool MayNotAdd() const {
+    return full_ > 0 || again_.size() >= kAgainMax || again_bytes_ > kAgainBytesMax;
   }
 
   void Submit(LineAnswer answer) {
@@ -204,7 +227,7 @@ class BatchRunner::Run {
     {
       std::unique_lock lock(answers_->mutex);
       auto until = Clock::now() + kLookEvery;
-      if (!again_.empty()) until = std::min(until, again_.front().first);
+      if (!again_.empty()) until = std::min(until, again_.front().when);
       answers_->changed.wait_until(lock, until, [this] { return !answers_->ready.empty(); });
       ready.swap(answers_->ready);
     }
@@ -248,7 +271,14 @@ class BatchRunner::Run {
     if (status == 503 && answer.tries >= kUnavailableMax) return false;
     if (status != 429 && status != 503) return false;
     const auto wait = std::min(kBackOffMin * (1 << std::min(answer.tries - 1, 6)), kBackOffMax);
-    again_.emplace_back(Clock::now() + wait, std::move(answer));
+    const bool full = status == 429;
+    again_bytes_ += answer.line.body.size();
+    full_ += full ? 1 : 0;
+    Waiting waiting{Clock::now() + wait, full, std::move(answer)};
+    const auto place = std::upper_bound(
+        again_.begin(), again_.end(), waiting.when,
+        [](Clock::time_point when, const Waiting& one) { return when < one.when; });
+    again_.insert(place, std::move(waiting));
     return true;
   }
 
@@ -261,7 +291,7 @@ class BatchRunner::Run {
       AppendBatchError(line, "batch_expired", "the batch was not finished within 24 hours",
                        &errors);
     };
-    for (const auto& [when, answer] : again_) write(answer.line);
+    for (const Waiting& waiting : again_) write(waiting.answer.line);
     while (!at_end_) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto next, ReadNext());
       if (next) write(next->line);
@@ -280,7 +310,15 @@ class BatchRunner::Run {
   std::vector<bool> done_;  // by number of the line
   int64_t number_ = 0;      // of the last line read
   bool at_end_ = false;
-  std::deque<std::pair<Clock::time_point, LineAnswer>> again_;  // lines that come back, with when
+  // A line that comes back.
+  struct Waiting {
+    Clock::time_point when;
+    bool full = false;  // the server was
+    LineAnswer answer;
+  };
+  std::deque<Waiting> again_;  // by `when`
+  size_t again_bytes_ = 0;     // of their bodies
+  size_t full_ = 0;            // of them
   size_t under_way_ = 0;
   std::map<int64_t, std::shared_ptr<CancelToken>> tokens_;  // of these, by number of the line
   bool lost_ = false;                                       // a line was cancelled
@@ -391,8 +429,9 @@ bool BatchRunner::IsStopping() {
 // fault.
 Expected<Batch> BatchRunner::Begin(const Batch& batch) {
   int64_t lines = 0;
-  std::vector<BatchError> errors =
-      CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      std::vector<BatchError> errors,
+      CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines));
   std::string ids[2];
   for (const int which : {0, 1}) {
     if (!errors.empty()) break;
@@ -419,27 +458,35 @@ Expected<Batch> BatchRunner::Begin(const Batch& batch) {
   });
 }
 
-// Files without a line are of no use.
+// Files without a line are of no use. They go last: until it is saved, the batch names them.
 Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
   std::string ids[2] = {batch.output_file_id, batch.error_file_id};
+  std::vector<std::string> empty;
   for (std::string& id : ids) {
     const auto file = files_->Get(id, batch.owner);
     if (!file.ok() || file->bytes > 0) continue;
-    PENSTOCK_RETURN_IF_ERROR(files_->Remove(id, batch.owner));
-    id.clear();
+    empty.push_back(std::exchange(id, ""));
   }
-  return batches_
-      ->Update(batch.id, true,
-               [&](Batch* each) {
-                 each->output_file_id = ids[0];
-                 each->error_file_id = ids[1];
-                 each->status = outcome;
-                 const int64_t now = UnixSeconds();
-                 if (outcome == BatchStatus::kCompleted) each->completed = now;
-                 if (outcome == BatchStatus::kCancelled) each->cancelled = now;
-                 if (outcome == BatchStatus::kExpired) each->expired = now;
-               })
-      .status();
+  PENSTOCK_RETURN_IF_ERROR(batches_
+                               ->Update(batch.id, true,
+                                        [&](Batch* each) {
+                                          each->output_file_id = ids[0];
+                                          each->error_file_id = ids[1];
+                                          each->status = outcome;
+                                          const int64_t now = UnixSeconds();
+                                          if (outcome == BatchStatus::kCompleted)
+                                            each->completed = now;
+                                          if (outcome == BatchStatus::kCancelled)
+                                            each->cancelled = now;
+                                          if (outcome == BatchStatus::kExpired) each->expired = now;
+                                        })
+                               .status());
+  for (const std::string& id : empty) {
+    if (const Status gone = files_->Remove(id, batch.owner); !gone.ok()) {
+      LogWarn("batch {}: an empty file stays: {}", batch.id, gone.message());
+    }
+  }
+  return Status::Ok();
 }
 
 Status BatchRunner::RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel) {
@@ -488,6 +535,12 @@ void BatchRunner::RunNext() {
     status = ExceptionStatus();
   }
   if (status.ok()) return;
+  if (MayPass(status)) {
+    LogWarn("batch {} waits: {}", batch.id, status.message());
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kTryAgain, [this] { return stopping_; });
+    return;
+  }
   LogError("batch {} failed: {}", batch.id, status.message());
   // On the disk too, if it can be: else it is run again after a restart.
   const auto failed = batches_->Update(batch.id, true, [&](Batch* each) {

@@ -1,6 +1,8 @@
 // Vertex AI's route, as text-embeddings-inference and text-generation-inference have it: each
 // instance is a request to POST /.
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "common/json_writer.h"
 #include "routes/inner_call.h"
@@ -8,14 +10,6 @@
 
 namespace penstock {
 namespace {
-
-// The answers to the instances of one request.
-struct Gathered {
-  explicit Gathered(size_t count) : prints(count), left(count) {}
-  std::mutex mutex;
-  std::vector<Exchange::Print> prints;  // guarded by mutex, until the last has come
-  size_t left;                          // guarded by mutex
-};
 
 std::string InstanceName(size_t index) { return "instances[" + std::to_string(index) + "]"; }
 
@@ -63,19 +57,95 @@ HttpResponse NameInstance(size_t index, HttpResponse error) {
   return error;
 }
 
-// {"predictions": [...]}, or the first error.
-HttpResponse PrintAll(const RouteCall& call, const Gathered& gathered) {
-  HttpResponse all;
-  JsonWriter json(&all.body);
-  json.BeginObject().Key("predictions").BeginArray();
-  for (size_t i = 0; i < gathered.prints.size(); ++i) {
-    HttpResponse one = PrintOne(call, gathered.prints[i]);
-    if (one.status >= 400) return NameInstance(i, std::move(one));
-    WritePrediction(one.body, &json);
+// One request: its instances, a few of them under way at once so that they leave room for others.
+class VertexCall : public std::enable_shared_from_this<VertexCall> {
+ public:
+  VertexCall(const RouteCall& call, std::vector<std::string> bodies)
+      : call_{call.service, call.metrics, call.options, call.route, call.request, "", call.respond},
+        bodies_(std::move(bodies)),
+        prints_(bodies_.size()),
+        left_(bodies_.size()) {
+    root_ = FindPostRoute("/", &root_index_);
+    // Without the headers: they are about the answer to the whole.
+    auto inner = std::make_shared<HttpRequest>(*call.request);
+    inner->headers.clear();
+    inner_ = std::move(inner);
   }
-  json.EndArray().EndObject();
-  return all;
-}
+
+  // Begins as many as may be under way. Where one ends at once, the loop goes on.
+  void Begin() {
+    std::unique_lock lock(mutex_);
+    if (std::exchange(beginning_, true)) return;
+    while (under_way_ < kUnderWay && next_ < bodies_.size()) {
+      const size_t index = next_++;
+      ++under_way_;
+      lock.unlock();
+      CallInner({call_.service, call_.metrics, call_.options}, root_, inner_,
+                std::move(bodies_[index]),
+                [self = shared_from_this(), index](Exchange::Print print) {
+                  self->OnAnswer(index, std::move(print));
+                });
+      lock.lock();
+    }
+    beginning_ = false;
+  }
+
+ private:
+  static constexpr size_t kUnderWay = 32;
+
+  void OnAnswer(size_t index, Exchange::Print print) {
+    bool last = false;
+    {
+      const std::lock_guard lock(mutex_);
+      prints_[index] = std::move(print);
+      --under_way_;
+      last = --left_ == 0;
+      if (!last && (beginning_ || next_ == bodies_.size())) return;
+    }
+    call_.service->FinishOnWorker(call_.request->context.priority, Service::kLongWorkBytes,
+                                  [self = shared_from_this(), last] {
+                                    try {
+                                      if (!last) return self->Begin();
+                                      self->call_.respond.Send(self->PrintAll());
+                                    } catch (...) {
+                                      self->call_.Fail(ExceptionStatus());
+                                    }
+                                  });
+  }
+
+  // {"predictions": [...]}, or the first error. An error of one text may end others, with 499.
+  HttpResponse PrintAll() const {
+    HttpResponse all;
+    std::optional<HttpResponse> ended;
+    JsonWriter json(&all.body);
+    json.BeginObject().Key("predictions").BeginArray();
+    for (size_t i = 0; i < prints_.size(); ++i) {
+      HttpResponse one = PrintOne(call_, prints_[i]);
+      if (one.status >= 400 && one.status != 499) return NameInstance(i, std::move(one));
+      if (one.status == 499) {
+        if (!ended) ended = NameInstance(i, std::move(one));
+        continue;
+      }
+      WritePrediction(one.body, &json);
+    }
+    json.EndArray().EndObject();
+    return ended ? *std::move(ended) : all;
+  }
+
+  const RouteCall call_;  // without the body, which goes with its handler
+  const Route* root_ = nullptr;
+  int32_t root_index_ = 0;
+  std::shared_ptr<const HttpRequest> inner_;
+  std::vector<std::string> bodies_;  // each is used by the one who begins it
+
+  std::mutex mutex_;
+  // All guarded by mutex_, `prints_` until the last has come.
+  std::vector<Exchange::Print> prints_;
+  size_t next_ = 0;
+  size_t under_way_ = 0;
+  size_t left_;
+  bool beginning_ = false;
+};
 
 // {"instances": [...]}
 void Vertex(const RouteCall& call) {
@@ -105,30 +175,7 @@ void Vertex(const RouteCall& call) {
     }
     bodies.push_back(simdjson::minify(instance));
   }
-  const auto gathered = std::make_shared<Gathered>(bodies.size());
-  // The body goes with this handler.
-  const auto owned = std::make_shared<const RouteCall>(RouteCall{
-      call.service, call.metrics, call.options, call.route, call.request, "", call.respond});
-  int32_t index = 0;
-  const Route* const root = FindPostRoute("/", &index);
-  for (size_t i = 0; i < bodies.size(); ++i) {
-    CallInner({call.service, call.metrics, call.options}, root, call.request, std::move(bodies[i]),
-              [owned, gathered, i](Exchange::Print print) {
-                {
-                  const std::lock_guard lock(gathered->mutex);
-                  gathered->prints[i] = std::move(print);
-                  if (--gathered->left > 0) return;
-                }
-                owned->service->FinishOnWorker(owned->request->context.priority,
-                                               Service::kLongWorkBytes, [owned, gathered] {
-                                                 try {
-                                                   owned->respond.Send(PrintAll(*owned, *gathered));
-                                                 } catch (...) {
-                                                   owned->Fail(ExceptionStatus());
-                                                 }
-                                               });
-              });
-  }
+  std::make_shared<VertexCall>(call, std::move(bodies))->Begin();
 }
 
 constexpr Route kRoutes[] = {

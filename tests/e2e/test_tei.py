@@ -75,6 +75,10 @@ def test_sagemaker_and_vertex(server, reranker):
     pair = {"inputs": [case["text"] for case in CASES[:2]]}
     answer = server.post("/vertex", {"instances": [one, pair]})
     assert answer.json() == {"predictions": [server.post("/", one).json(), server.post("/", pair).json()]}
+    lines = server.post("/vertex", {"instances": [one]}, headers={"Accept": "application/x-ndjson"})
+    assert lines.json() == {"predictions": [server.post("/", one).json()]}  # no stream within it
+    many = server.post("/vertex", {"instances": [{"inputs": "a"}] * 700})
+    assert many.status_code == 200 and len(many.json()["predictions"]) == 700
     ranked = {"query": "dog", "texts": ["a dog", "a law"]}
     assert reranker.post("/vertex", {"instances": [ranked]}).json() == {
         "predictions": [reranker.post("/rerank", ranked).json()]}
