@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 
+#include "common/step_progress.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
@@ -99,7 +100,9 @@ class Shares {
       }
       for (int tokens : options_.tokens) AddModel(model, tokens);
     }
+    StepProgress progress({.steps = options_.rounds, .in_log = false});
     for (int round = 0; round < options_.rounds; ++round) {
+      progress.Next("round");
       MeasurePeaks();
       for (Case& c : cases_) {
         c.run();  // warms the caches as the layer before would
@@ -109,6 +112,7 @@ class Shares {
         if (c.peer) c.peer_seconds = std::min({c.peer_seconds, c.peer(), c.peer()});
       }
     }
+    progress.Clear();
     Print(records);
   }
 

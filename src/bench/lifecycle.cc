@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/json_writer.h"
+#include "common/step_progress.h"
 #include "load/http_load.h"
 #include "load/process_stat.h"
 #include "load/prometheus_text.h"
@@ -65,11 +66,19 @@ class Bench {
   }
 
   Status Run() {
+    StepProgress progress({.steps = options_.cycles > 0 ? 4 : 3, .in_log = false});
+    progress.Next("starts");
     PENSTOCK_RETURN_IF_ERROR(MeasureStart());
     PENSTOCK_RETURN_IF_ERROR(Start(asked_));
+    progress.Next("reloads");
     PENSTOCK_RETURN_IF_ERROR(MeasureReloads());
+    progress.Next("many callers");
     PENSTOCK_RETURN_IF_ERROR(MeasureCallers());
-    if (options_.cycles > 0) PENSTOCK_RETURN_IF_ERROR(MeasureCycles());
+    if (options_.cycles > 0) {
+      progress.Next(fmt::format("{} cycles", options_.cycles));
+      PENSTOCK_RETURN_IF_ERROR(MeasureCycles());
+    }
+    progress.Clear();
     table_.Print();
     const int exit_code = server_->Stop();
     if (exit_code == 0) return Status::Ok();

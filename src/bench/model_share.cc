@@ -9,6 +9,7 @@
 #include <random>
 
 #include "bench/kernel_shares.h"
+#include "common/step_progress.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
@@ -81,7 +82,9 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
                               Model::Load(folder, backend.get(), options.dtypes[i], options));
     PENSTOCK_RETURN_IF_ERROR(results[i].model->Run());
   }
+  StepProgress progress({.steps = options.rounds, .in_log = false});
   for (int round = 0; round < options.rounds; ++round) {
+    progress.Next("round");
     for (size_t i = 0; i < results.size(); ++i) {
       Result& result = results[i];
       result.peak = std::max(result.peak, ArithmeticPeak(*kernels, options.dtypes[i], &pool));
@@ -92,6 +95,7 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
     }
   }
 
+  progress.Clear();
   const double tokens = static_cast<double>(options.sequences) * options.length;
   const double operations =
       results.empty() ? 0 : results[0].model->Operations(options.sequences, options.length);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "api/stats.h"
+#include "common/step_progress.h"
 #include "engine/registry.h"
 #include "load/http_load.h"
 #include "load/table.h"
@@ -93,13 +94,16 @@ Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverhea
   PENSTOCK_ASSIGN_OR_RETURN(on.server, StartServer(service, metrics, true));
   const HttpLoad load = RoundLoad(options);
   constexpr int kWarmUpRounds = 4;
+  StepProgress progress({.steps = options.rounds + kWarmUpRounds, .in_log = false});
   for (int round = -kWarmUpRounds; round < options.rounds; ++round) {
+    progress.Next(round < 0 ? "warm-up" : "round");
     // On, off, off, on: a drift hits both alike.
     Side* const first = round % 2 == 0 ? &on : &off;
     Side* const second = round % 2 == 0 ? &off : &on;
     PENSTOCK_RETURN_IF_ERROR(RunSide(options, load, round >= 0, first));
     PENSTOCK_RETURN_IF_ERROR(RunSide(options, load, round >= 0, second));
   }
+  progress.Clear();
   Report(off, on, records);
   return Status::Ok();
 }

@@ -14,6 +14,7 @@
 #include "api/shared_memory.h"
 #include "bench/grpc_echo.h"
 #include "bench/http_echo.h"
+#include "common/step_progress.h"
 #include "grpc/grpc_server.h"
 #include "routes/server.h"
 
@@ -102,10 +103,13 @@ Status MeasureSharedMemory(Service* service, uint16_t port, const TensorFrontEnd
       .connections = options.window,
       .seconds = options.seconds};
   double best = 0;
+  StepProgress progress({.steps = options.rounds, .in_log = false});
   for (int round = 0; round < options.rounds; ++round) {
+    progress.Next("shared memory");
     PENSTOCK_ASSIGN_OR_RETURN(const HttpEchoResult result, RunHttpEcho(http));
     best = std::max(best, result.requests_per_s);
   }
+  progress.Clear();
   service->shared_memory().Unregister("rows");
   if (!shared.Arrived()) return Status::Internal("shared memory does not hold the results");
   fmt::print("  HTTP, shared memory, {} rows a request   {:9.0f} requests/s, {:5.2f} M rows/s\n",
@@ -140,7 +144,9 @@ Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
                                .connections = options.window,
                                .seconds = options.seconds};
   std::vector<double> rates, empty_rates, ratios, http_rates, http_ratios, lone, lone_ratios;
-  for (int round = -1; round < options.rounds; ++round) {  // the first one warms up
+  StepProgress progress({.steps = options.rounds + 1, .in_log = false});
+  for (int round = -1; round < options.rounds; ++round) {
+    progress.Next(round < 0 ? "front ends, warm-up" : "front ends");
     PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult with_empty, RunGrpcEcho(theirs));
     PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult with_ours, RunGrpcEcho(ours));
     PENSTOCK_ASSIGN_OR_RETURN(const HttpEchoResult with_http, RunHttpEcho(binary));
@@ -158,6 +164,7 @@ Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
     lone.push_back(lone_ours.p50_us);
     lone_ratios.push_back(lone_ours.p50_us / lone_empty.p50_us);
   }
+  progress.Clear();
   fmt::print("Requests of one row over loopback, {} under way, clients in this process\n",
              options.window);
   fmt::print("  gRPC, the empty service   {:9.0f} requests/s\n", Median(empty_rates));
@@ -178,7 +185,9 @@ Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
 Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions& options,
                          BenchRecords* records) {
   std::vector<double> rates;
+  StepProgress progress({.steps = options.rounds + 1, .in_log = false});
   for (int round = -1; round < options.rounds; ++round) {
+    progress.Next(round < 0 ? "warm-up" : "round");
     PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult result,
                               RunGrpcEcho({.target = target,
                                            .model = options.model,
@@ -187,6 +196,7 @@ Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions&
                                            .seconds = options.seconds}));
     if (round >= 0) rates.push_back(result.requests_per_s);
   }
+  progress.Clear();
   fmt::print("  gRPC of {}: {:9.0f} requests/s\n", target, Median(rates));
   records->Add("grpc.requests_per_s", Median(rates), "1/s");
   return Status::Ok();

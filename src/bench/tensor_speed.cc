@@ -13,6 +13,7 @@
 #include "api/infer.h"
 #include "api/service.h"
 #include "common/exception_status.h"
+#include "common/step_progress.h"
 
 namespace penstock {
 namespace {
@@ -114,12 +115,15 @@ Status MeasureTensorSpeed(Service* service, const TensorSpeedOptions& options,
                           BenchRecords* records) {
   fmt::print("In process, {} callers, {} requests of each under way, rows of {} FP32\n",
              options.callers, options.window, options.width);
+  StepProgress progress({.steps = 2 * options.rounds, .in_log = false});
   for (const int rows : {1, 16}) {
     double best = 0;
     for (int round = 0; round < options.rounds; ++round) {
+      progress.Next(fmt::format("{} rows a request", rows));
       PENSTOCK_ASSIGN_OR_RETURN(const double rate, RateOf(service, options, rows));
       best = std::max(best, rate);
     }
+    progress.Clear();
     fmt::print("  {:2} rows a request: {:6.2f} M requests/s, {:6.2f} M rows/s\n", rows, best / 1e6,
                best * rows / 1e6);
     if (rows == 1) {

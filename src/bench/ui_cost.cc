@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "common/step_progress.h"
 #include "load/http_load.h"
 #include "load/live_watchers.h"
 #include "load/process_stat.h"
@@ -133,13 +134,16 @@ Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& option
                             StartServer(service, metrics, kSecond / options.events_per_s));
   target.port = server->port();
   const HttpLoad load = RoundLoad(options);
+  StepProgress progress({.steps = options.rounds + 1, .in_log = false});
   for (int round = -1; round < options.rounds; ++round) {
+    progress.Next(round < 0 ? "warm-up" : "round");
     // There and back: a drift hits all alike.
     for (size_t i = 0; i < sides.size(); ++i) {
       Side* const side = &sides[round % 2 == 0 ? i : sides.size() - 1 - i];
       PENSTOCK_RETURN_IF_ERROR(RunSide(target, options, load, round >= 0, side));
     }
   }
+  progress.Clear();
   Report(sides, options.events_per_s, records);
   return Status::Ok();
 }

@@ -184,6 +184,9 @@ class Registry {
   std::shared_future<Status> Replace(ModelSpec spec);
   // What List says of a version that was not taken; none: forgets it. Without such a model nothing.
   void SetRefusedVersion(const std::string& name, std::optional<RefusedVersion> refused);
+  // Another name for a model that is served. kNotFound: it is not; kInvalidArgument: the name is
+  // taken; kResourceExhausted.
+  Status AddAlias(const std::string& name, const std::string& alias);
   // The model is served no more, and unloaded after its requests. kNotFound; kResourceExhausted.
   Status Remove(const std::string& name);
   // Adds a model that is loaded already. Load reads it from its folder again after an Unload.

@@ -163,6 +163,23 @@ Status Registry::CanAdd(const ModelSpec& spec) const {
   return impl_->Check(spec);
 }
 
+Status Registry::AddAlias(const std::string& name, const std::string& alias) {
+  const std::lock_guard lock(impl_->mutex);
+  Impl::Slot* const slot = impl_->SlotOf(name);
+  if (slot == nullptr || slot->spec.name != name) {
+    return Status::NotFound(fmt::format("no model is named '{}'", name), "model");
+  }
+  ModelSpec as_named;
+  as_named.name = alias;
+  as_named.reference = slot->spec.reference;
+  PENSTOCK_RETURN_IF_ERROR(impl_->Check(as_named, slot));
+  if (slot->IsNamed(alias)) return Status::Ok();
+  slot->spec.aliases.push_back(alias);
+  if (impl_->Publish()) return Status::Ok();
+  slot->spec.aliases.pop_back();
+  return {StatusCode::kResourceExhausted, "out of memory"};
+}
+
 // --- Removing ---------------------------------------------------------------------------------
 
 Status Registry::Remove(const std::string& name) {

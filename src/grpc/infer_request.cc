@@ -16,8 +16,12 @@ using google::protobuf::io::CodedInputStream;
 constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
 constexpr uint32_t kParameters = 4, kInputs = 5, kOutputs = 6, kRaw = 7;
 
-// Memory of a message, map entry or string beside its bytes, at most.
+// Memory of a message, map entry or string beside its bytes, at most; of a number, which may be of
+// an unknown field and kept as text that grows by doubling; and of what the first unknown field
+// makes.
 constexpr int64_t kObjectBytes = 192;
+constexpr int64_t kNumberBytes = 32;
+constexpr int64_t kFirstBytes = 512;
 // Head messages larger than this are not kept for the next call.
 constexpr size_t kKeptBytesMax = 64 << 10;
 
@@ -84,7 +88,7 @@ class Reader {
 enum class Kind { kRequest, kTensor, kOutput, kContents, kParameter };
 
 struct Counts {
-  int64_t memory = 0;
+  int64_t memory = kFirstBytes;
   size_t inputs = 0, outputs = 0, parameters = 0;
 };
 
@@ -117,7 +121,7 @@ Status Count(std::span<const std::byte> bytes, Kind in, Counts* counts) {
     const auto field = reader.Next();
     if (!field) return NoMessage();
     if (in == Kind::kRequest && field->number == kRaw) continue;
-    counts->memory += field->is_bytes ? kObjectBytes : 16;
+    counts->memory += field->is_bytes ? kObjectBytes : kNumberBytes;
     if (!field->is_bytes) continue;
     const auto inner = KindOf(in, field->number);
     if (!inner) {

@@ -116,11 +116,15 @@ class ConnectionOn final : public Connection,
   }
 
   void Interrupt() override {
-    if (state_ != State::kWaiting && state_ != State::kStreaming) return Close();
+    keep_alive_ = false;  // it may have been promised before
+    if (state_ == State::kWriting || state_ == State::kLingering) return;
+    const bool owed = state_ == State::kHeader || state_ == State::kBody ||
+                      state_ == State::kWaiting || state_ == State::kStreaming;
+    if (!owed) return Close();
     Guarded([this] {
       request_->context.cancel->Cancel(CancelToken::Cause::kShutdown);
-      if (state_ == State::kStreaming) return outgoing_->CallReady();
-      Answer(thread_->handler->OnError(*request_, 503, "the server is shutting down"));
+      if (state_ != State::kStreaming) return Fail(503, "the server is shutting down");
+      outgoing_->CallReady();
     });
   }
 
@@ -390,7 +394,9 @@ class ConnectionOn final : public Connection,
   }
 
   void BeginBody() {
-    const std::string expect = Lower(request_->Header("expect"));
+    // RFC 9110 10.1.1: HTTP/1.0 has no Expect.
+    const bool old = parser_->get().version() < 11;
+    const std::string expect = old ? "" : Lower(request_->Header("expect"));
     const std::string encoding = Lower(request_->Header("content-encoding"));
     if (!expect.empty() && expect != "100-continue") {
       return Fail(417, "Expect: only 100-continue is known");
@@ -507,7 +513,8 @@ class ConnectionOn final : public Connection,
     Answer(thread_->handler->OnError(*request_, status, message));
   }
 
-  void Answer(HttpResponse response) {
+  // `framing`: as the head says it; the body of a HEAD is not sent.
+  void Answer(HttpResponse response, HeadOptions::Body framing = HeadOptions::Body::kLength) {
     const bool complete = state_ == State::kWaiting || (parser_ && parser_->is_done());
     unread_ = !complete;
     keep_alive_ = keep_alive_ && complete && !thread_->stopping;
@@ -516,7 +523,8 @@ class ConnectionOn final : public Connection,
     const bool head_only = request_->method == "HEAD" || response.status == 204;
     head_.clear();
     head_.reserve(512 + (response.body.size() <= kJoinBytesMax ? response.body.size() : 0));
-    AppendHead(*request_, response, {.date = DateNow(thread_), .keep_alive = keep_alive_}, &head_);
+    AppendHead(*request_, response,
+               {.date = DateNow(thread_), .keep_alive = keep_alive_, .body = framing}, &head_);
     body_.clear();
     if (!head_only) {
       if (response.body.size() <= kJoinBytesMax) {
@@ -579,8 +587,8 @@ class ConnectionOn final : public Connection,
   void BeginStream(const std::shared_ptr<StreamBuffer>& stream) {
     if (request_->method == "HEAD") {
       stream->Leave();
-      const HttpResponse head = stream->TakeHead();
-      return Answer({.status = head.status, .content_type = head.content_type});
+      using Body = HeadOptions::Body;
+      return Answer(stream->TakeHead(), stream->chunked() ? Body::kChunked : Body::kUntilClose);
     }
     state_ = State::kStreaming;
     outgoing_ = stream;

@@ -64,7 +64,7 @@ class Connection {
   virtual void Start() = 0;
   virtual void BeginShutdown() = 0;  // close if idle, else after the request in flight
   // The time for the request in flight is over: answers it with 503, or lets its stream end with an
-  // error. Closes where none is in flight.
+  // error. An answer that is being sent goes on. Closes where nothing is owed.
   virtual void Interrupt() = 0;
   virtual void Abort() = 0;  // cancel the request in flight and close
   // The answer to request `number` of this connection; empty `print`: it was lost. Throws nothing.

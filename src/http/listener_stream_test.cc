@@ -143,10 +143,22 @@ TEST_F(ListenerTest, ShutdownWaitsForAStreamAndCutsItOff) {
   EXPECT_FALSE(handler_.stream->Write("x"));
 }
 
+TEST_F(ListenerTest, HeadOfAStreamHasItsHeaders) {
+  Start();
+  Client client = Connect();
+  client.Send("HEAD /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const std::string head = client.ReadTo("\r\n\r\n");
+  EXPECT_NE(head.find("Transfer-Encoding: chunked\r\n"), std::string::npos) << head;
+  EXPECT_EQ(head.find("Content-Length"), std::string::npos) << head;
+  client.Send(Post("/echo", "x", "Connection: close\r\n"));
+  EXPECT_TRUE(client.ReadAll().starts_with("HTTP/1.1 200 "));
+}
+
 TEST_F(ListenerTest, ShutdownLetsStreamsEndWithAnError) {
   Start();
   Client client = Connect();
   BeginStream(&client);
+  client.Send(Post("/slow", ""));  // nobody would answer it
   ASSERT_TRUE(handler_.stream->Write("begun", 1));
   std::thread producer([&] {
     EXPECT_TRUE(Within2s([&] { return handler_.ready == 1; }));
@@ -158,6 +170,7 @@ TEST_F(ListenerTest, ShutdownLetsStreamsEndWithAnError) {
   EXPECT_TRUE(client.ReadAll().ends_with("5\r\nbegun\r\n5\r\nerror\r\n0\r\n\r\n"));
   EXPECT_EQ(handler_.last_status, 503);
   EXPECT_EQ(handler_.last_items, 1);
+  EXPECT_EQ(handler_.requests, 1);
 }
 
 }  // namespace

@@ -80,6 +80,10 @@ TEST_F(ListenerTest, Expect100Continue) {
   EXPECT_EQ(client.ReadTo("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("abc");
   EXPECT_NE(client.ReadTo("POST /echo abc"), "");
+  // HTTP/1.0 has no 100.
+  Client old = Connect();
+  old.Send("POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc");
+  EXPECT_TRUE(old.ReadAll().starts_with("HTTP/1.1 200 "));
   // Refused before the body is sent for: no 100.
   client.Send(
       "POST /secret HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");

@@ -80,8 +80,10 @@ std::string OriginForm(std::string_view target) {
           return wanted == (c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
         });
     if (!same) continue;
-    const size_t slash = target.find('/', scheme.size());
-    return slash == std::string_view::npos ? "/" : std::string(target.substr(slash));
+    // The authority ends there (RFC 3986 3.2); a query may hold slashes.
+    const size_t end = std::min(target.find_first_of("/?#", scheme.size()), target.size());
+    const std::string rest(target.substr(end));
+    return rest.starts_with('/') ? rest : "/" + rest;
   }
   return std::string(target);
 }

@@ -16,6 +16,14 @@ TEST(PercentDecode, DecodesAndRefusesBrokenEscapesAndNul) {
   for (const char* bad : {"%", "%4", "%4g", "a%zz", "%00"}) EXPECT_FALSE(PercentDecode(bad, &out));
 }
 
+TEST(OriginForm, TheAuthorityEndsAtPathOrQuery) {
+  EXPECT_EQ(OriginForm("/a?b=/c"), "/a?b=/c");
+  EXPECT_EQ(OriginForm("http://h:80/a?b"), "/a?b");
+  EXPECT_EQ(OriginForm("HTTPS://h"), "/");
+  EXPECT_EQ(OriginForm("http://h?x=/v1/stats"), "/?x=/v1/stats");
+  EXPECT_EQ(OriginForm("http://h#/v1/stats"), "/#/v1/stats");
+}
+
 TEST(RequestId, OnlySafeOnesAreTaken) {
   EXPECT_TRUE(IsSaneRequestId("a-1_B.c:d+e=f/g@h"));
   EXPECT_FALSE(IsSaneRequestId(""));

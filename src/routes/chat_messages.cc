@@ -1,6 +1,8 @@
 #include "routes/chat_messages.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "routes/chat.h"
 #include "routes/fields.h"
@@ -26,9 +28,21 @@ std::string Indexed(const std::string& path, size_t index) {
   return path + "[" + std::to_string(index) + "]";
 }
 
-// The text of a content's parts, each {"type": "text", "text": "..."} or a string.
-Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string& path) {
+// What a part of this type holds; null: it is none of text. Cohere's documents are
+// {"type": "document", "document": {"data": "..."}}.
+const JsonValue* TextOfPart(const JsonValue& part, const std::string& type) {
+  if (type == "text" || type == "input_text") return part.Find("text");
+  if (type == "refusal" || type == "thinking") return part.Find(type);
+  const JsonValue* const document = type == "document" ? part.Find("document") : nullptr;
+  return document == nullptr ? nullptr : document->Find("data");
+}
+
+// The text of a content's parts, each {"type": "text", "text": "..."} or a string. What the model
+// thought goes into *thinking.
+Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string& path,
+                                std::string* thinking) {
   std::string joined;
+  bool first = true;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string at = Indexed(path, i);
     const std::string* text = parts[i].string();
@@ -38,15 +52,24 @@ Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string
         return Wrong(at, "must be an object with a type");
       }
       const std::string& name = *type->string();
-      if (name != "text" && name != "input_text" && name != "refusal") {
+      constexpr std::string_view kKnown[] = {"text", "input_text", "refusal", "thinking",
+                                             "document"};
+      if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) {
         return Wrong(at + ".type",
                      "\"" + name.substr(0, 40) + "\" is not supported; the models here read text");
       }
-      const JsonValue* const value = parts[i].Find(name == "refusal" ? "refusal" : "text");
+      const JsonValue* const value = TextOfPart(parts[i], name);
       text = value == nullptr ? nullptr : value->string();
-      if (text == nullptr) return Wrong(at + ".text", "must be a string");
+      if (text == nullptr) {
+        const char* const member = name == "document" ? ".document.data" : ".text";
+        return Wrong(at + member, "must be a string");
+      }
+      if (name == "thinking") {
+        *thinking += *text;
+        continue;
+      }
     }
-    if (i > 0) joined += '\n';
+    if (!std::exchange(first, false)) joined += '\n';
     joined += *text;
   }
   return joined;
@@ -55,6 +78,10 @@ Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string
 Status ReadContent(JsonValue* message, const std::string& path) {
   JsonValue* const content = message->Find("content");
   if (content == nullptr || content->is_null()) {
+    // What a model said may be calls alone, or nothing.
+    if (*message->Find("role")->string() != "assistant") {
+      return Wrong(path + ".content", "is missing");
+    }
     message->Set("content", "");
     return Status::Ok();
   }
@@ -63,8 +90,13 @@ Status ReadContent(JsonValue* message, const std::string& path) {
     return Wrong(path + ".content",
                  std::string("must be a string or an array of parts, is ") + TypeOf(*content));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(std::string text, JoinParts(*content->array(), path + ".content"));
+  std::string thinking;
+  PENSTOCK_ASSIGN_OR_RETURN(std::string text,
+                            JoinParts(*content->array(), path + ".content", &thinking));
   *content = JsonValue(std::move(text));
+  if (!thinking.empty() && message->Find("reasoning_content") == nullptr) {
+    message->Set("reasoning_content", std::move(thinking));
+  }
   return Status::Ok();
 }
 

@@ -24,9 +24,8 @@ constexpr RefusedField kEmbedRefused[] = {
 };
 constexpr RefusedField kChatRefused[] = {
     {"documents", "put them into a message"},
-    {"response_format", "the form of a text is not enforced yet"},
     {"strict_tools", "calls cannot be enforced"},
-    {"tool_choice", "calls cannot be enforced"},
+    {"raw_prompting", "/v1/completions takes a prompt that is rendered already"},
     {"connectors", ""},
 };
 
@@ -96,6 +95,25 @@ Status ParseTypes(const JsonObject& object, int version, std::vector<EmbeddingFo
     if (!twice) types->push_back(one);
   }
   if (types->empty() && version == 2) types->push_back(format);
+  return Status::Ok();
+}
+
+Status ParseResponseFormat(const JsonObject& object) {
+  if (!object.Has("response_format")) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject("response_format"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(format, "type"));
+  if (type == "text") return Status::Ok();
+  return Wrong("response_format",
+               "must be of type \"text\": the form of a text is not enforced yet");
+}
+
+// NONE leaves the tools out.
+Status ParseToolChoice(const JsonObject& object, ChatPrompt* chat, std::vector<ReplyTool>* tools) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string choice, GetName(object, "tool_choice"));
+  if (choice.empty()) return Status::Ok();
+  if (choice != "NONE") return Wrong("tool_choice", "must be \"NONE\": calls cannot be enforced");
+  chat->tools = {};
+  tools->clear();
   return Status::Ok();
 }
 
@@ -210,6 +228,7 @@ std::string PrintCohereEmbed(const EmbedResponse& response,
 Expected<TextCall> ParseCohereChat(const JsonObject& object) {
   TextCall call;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kChatRefused));
+  PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
   TextRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(request.keep_alive, GetKeepAlive(object));
@@ -224,6 +243,7 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object) {
   FitMessages(&chat.messages);
   std::vector<ReplyTool> tools;
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &chat.tools, &tools));
+  PENSTOCK_RETURN_IF_ERROR(ParseToolChoice(object, &chat, &tools));
   if (!tools.empty()) request.tools = std::make_shared<const ToolSet>(std::move(tools));
   PENSTOCK_RETURN_IF_ERROR(ParseThinking(object, &chat));
   GeneratePrompt prompt;

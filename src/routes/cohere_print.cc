@@ -82,7 +82,11 @@ class CohereChatPrinter final : public TextPrinter {
 
   void Part(const GeneratedPart& part, std::string* out) override {
     const TokenInfo* token = part.token ? &*part.token : nullptr;
-    for (const ReplyDelta& delta : part.deltas) Take(delta, std::exchange(token, nullptr), out);
+    for (const ReplyDelta& delta : part.deltas) {
+      if (Take(delta, token, out)) token = nullptr;
+    }
+    // A token that shows nothing, such as markup, has its log-probability all the same.
+    if (logprobs_ && token != nullptr) PrintEmpty(token, out);
   }
 
   void End(const ChoiceEnd& end, std::string* out) override {
@@ -158,35 +162,53 @@ class CohereChatPrinter final : public TextPrinter {
     block_ = Block::kNone;
   }
 
-  void Take(const ReplyDelta& delta, const TokenInfo* token, std::string* out) {
+  void PrintContent(Block block, std::string_view text, const TokenInfo* token, std::string* out) {
+    Open(block, out);
+    Delta("content-delta", out, token, [&](JsonWriter* json) {
+      json->Key("content").BeginObject();
+      json->Field(block == Block::kText ? "text" : "thinking", text).EndObject();
+    });
+  }
+
+  void PrintArguments(std::string_view text, const TokenInfo* token, std::string* out) {
+    Delta("tool-call-delta", out, token, [&](JsonWriter* json) {
+      json->Key("tool_calls").BeginObject().Key("function").BeginObject();
+      json->Field("arguments", text).EndObject().EndObject();
+    });
+  }
+
+  void PrintEmpty(const TokenInfo* token, std::string* out) {
+    if (block_ == Block::kCall) return PrintArguments("", token, out);
+    PrintContent(block_ == Block::kNone ? Block::kText : block_, "", token, out);
+  }
+
+  // Whether an event has the token.
+  bool Take(const ReplyDelta& delta, const TokenInfo* token, std::string* out) {
     switch (delta.kind) {
       case Kind::kContent:
-      case Kind::kReasoning: {
-        if (delta.text.empty()) return;
-        const bool text = delta.kind == Kind::kContent;
-        Open(text ? Block::kText : Block::kThinking, out);
-        return Delta("content-delta", out, token, [&](JsonWriter* json) {
-          json->Key("content").BeginObject();
-          json->Field(text ? "text" : "thinking", delta.text).EndObject();
-        });
-      }
+      case Kind::kReasoning:
+        if (delta.text.empty()) return false;
+        PrintContent(delta.kind == Kind::kContent ? Block::kText : Block::kThinking, delta.text,
+                     token, out);
+        return true;
       case Kind::kCallBegin:
         Close(out);
         block_ = Block::kCall;
-        return Delta("tool-call-start", out, token, [&](JsonWriter* json) {
+        Delta("tool-call-start", out, token, [&](JsonWriter* json) {
           json->Key("tool_calls");
           WriteCall(delta.id, delta.name, "", json);
         });
+        return true;
       case Kind::kCallArguments:
-        return Delta("tool-call-delta", out, token, [&](JsonWriter* json) {
-          json->Key("tool_calls").BeginObject().Key("function").BeginObject();
-          json->Field("arguments", delta.text).EndObject().EndObject();
-        });
+        PrintArguments(delta.text, token, out);
+        return true;
       case Kind::kCallEnd:
-        return Close(out);
+        Close(out);
+        return false;
       case Kind::kMarkup:
-        return;
+        return false;
     }
+    return false;
   }
 
   const bool logprobs_;

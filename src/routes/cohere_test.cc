@@ -98,6 +98,43 @@ TEST(Cohere, ChatTakesItsNames) {
               HasSubstr(R"("content":"I look.")"));
 }
 
+TEST(Cohere, ChatTakesWhatItAnswered) {
+  const TextCall call =
+      Chat(R"(,"response_format":{"type":"text"},"tool_choice":"NONE",)"
+           R"("tools":[{"type":"function","function":{"name":"f","parameters":{}}}])");
+  EXPECT_EQ(call.request.tools, nullptr);
+  const auto turns = Parsed(ParseCohereChat, R"({"messages":[
+      {"role":"assistant","content":[{"type":"thinking","thinking":"t"},
+                                     {"type":"text","text":"a"}]},
+      {"role":"tool","tool_call_id":"1","content":[
+          {"type":"document","document":{"data":"r"}}]}]})");
+  ASSERT_TRUE(turns.ok()) << turns.status().ToString();
+  const std::string text = std::get<ChatPrompt>(turns->request.prompts[0].value).messages.Print();
+  EXPECT_THAT(text, HasSubstr(R"("content":"a","reasoning_content":"t")"));
+  EXPECT_THAT(text, HasSubstr(R"("content":"r")"));
+}
+
+TEST(Cohere, StreamsALogprobForEveryToken) {
+  using Kind = ReplyDelta::Kind;
+  const auto printer = NewCohereChatPrinter(Chat(R"(,"logprobs":true)"), "r");
+  std::string out;
+  GeneratedPart part;
+  part.token = TokenInfo{};
+  for (const Kind kind : {Kind::kMarkup, Kind::kReasoning, Kind::kContent, Kind::kCallBegin,
+                          Kind::kCallArguments, Kind::kCallEnd}) {
+    ReplyDelta delta;
+    delta.kind = kind;
+    delta.text = kind == Kind::kCallEnd ? "" : "x";
+    part.deltas = {delta};
+    printer->Part(part, &out);
+  }
+  part.deltas = {};
+  printer->Part(part, &out);
+  size_t count = 0;
+  for (size_t at = 0; (at = out.find("\"logprobs\":{", at)) != std::string::npos; ++at) ++count;
+  EXPECT_EQ(count, 7u) << out;
+}
+
 TEST(Cohere, ChatRefusesByName) {
   const auto field = [](const std::string& more) {
     return Parsed(ParseCohereChat, R"({"messages":[{"role":"user","content":"hi"}],)" + more + "}")
@@ -108,6 +145,7 @@ TEST(Cohere, ChatRefusesByName) {
   EXPECT_EQ(field(R"("response_format":{"type":"json_object"})"), "response_format");
   EXPECT_EQ(field(R"("tool_choice":"REQUIRED")"), "tool_choice");
   EXPECT_EQ(field(R"("p":2)"), "p");
+  EXPECT_EQ(field(R"("raw_prompting":true)"), "raw_prompting");
   EXPECT_EQ(field(R"("thinking":{"type":"enabled","token_budget":5})"), "thinking.token_budget");
 }
 

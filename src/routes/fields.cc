@@ -79,7 +79,12 @@ Expected<std::string> ParseString(element value, const std::string& path, bool o
   if (value.get(text) == simdjson::SUCCESS) return std::string(text);
   simdjson::dom::object object;
   if (objects && value.get(object) == simdjson::SUCCESS) {
-    return JsonObject(object, path).GetString("text");
+    const JsonObject members(object, path);
+    if (members.Has("image")) {
+      return Status::InvalidArgument(
+          "'" + path + ".image' is not supported: the models here read text", path + ".image");
+    }
+    return members.GetString("text");
   }
   return WrongType(path, objects ? "a string or an object with \"text\"" : "a string", value);
 }
@@ -247,6 +252,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
   if (value->get(text) == simdjson::SUCCESS) {
     *single = true;
     inputs->push_back(FromText(text));
+    inputs->back().single = true;
     return Status::Ok();
   }
   array items;

@@ -98,6 +98,9 @@ Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
                  {"frequency_penalty", "options.frequency_penalty"},
                  {"repetition_penalty", "options.repeat_penalty"},
                  {"repetition_window", "options.repeat_last_n"},
+                 {"min_tokens", "options.min_tokens"},
+                 {"logit_bias", "options.logit_bias"},
+                 {"stop_token_ids", "options.stop_token_ids"},
                  {"stop", "options.stop"}};
   return WithWireNames(CheckSampling(request.sampling), call->names);
 }
@@ -159,9 +162,11 @@ Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object, const Servi
   PENSTOCK_RETURN_IF_ERROR(object.GetObjectOrEmpty("options").status());
   request.normalize = true;
   std::vector<std::string> texts;
+  bool single = false;
   if (const auto input = object.Find("input"); input && input->is_string()) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString("input"));
-    texts.push_back(std::move(text));
+    single = true;
+    if (!text.empty()) texts.push_back(std::move(text));
   } else if (input && !input->is_array()) {
     return Status::InvalidArgument(
         std::string("'input' must be a text or an array of texts, is ") + JsonTypeName(*input),
@@ -170,7 +175,9 @@ Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object, const Servi
     PENSTOCK_ASSIGN_OR_RETURN(texts, ParseStrings(object, "input", limits));
   }
   call.loads = texts.empty();
-  for (std::string& text : texts) request.inputs.push_back({.text = std::move(text)});
+  for (std::string& text : texts) {
+    request.inputs.push_back({.text = std::move(text), .single = single});
+  }
   return call;
 }
 

@@ -126,6 +126,9 @@ TEST(Ollama, EmbeddingsTakeTextsAlone) {
   EXPECT_EQ(one->request.text.truncate, false);
   EXPECT_EQ(Parsed(parse, R"({"model":"m","input":["a","b"]})")->request.text.truncate, true);
   EXPECT_TRUE(Parsed(parse, R"({"model":"m","input":[]})")->loads);
+  EXPECT_TRUE(Parsed(parse, R"({"model":"m","input":""})")->loads);
+  EXPECT_FALSE(Parsed(parse, R"({"model":"m","input":[""]})")->loads);
+  EXPECT_TRUE(one->request.inputs[0].single);
   EXPECT_EQ(Parsed(parse, R"({"model":"m","input":[[1,2]]})").status().field(), "input[0]");
   EXPECT_EQ(Parsed(parse, R"({"input":"a"})").status().field(), "model");
   EmbedResponse response{"m", 2, {1, 0, 0, 1}, {}, {}};

@@ -91,7 +91,9 @@ TEST(ParseEmbeddingsCall, RefusalsNameTheField) {
   expect(R"({"input":"a","task":"translation"})", "task");
   expect(R"({"input":"a","late_chunking":true})", "late_chunking");
   expect(R"({"input":"a","return_multivector":true})", "return_multivector");
-  expect(R"({"input":[{"image":"x"}]})", "input[0].text");
+  expect(R"({"input":[{"image":"x"}]})", "input[0].image");
+  expect(R"({"input":[{"text":"a","image":"x"}]})", "input[0].image");
+  expect(R"({"input":[{}]})", "input[0].text");
   expect(R"({"input":"a","output_dtype":"int8","quantize_range":0})", "quantize_range");
 }
 

@@ -12,23 +12,25 @@
 namespace penstock {
 namespace {
 
+using Lookup = Expected<ModelInfo> (Service::*)(const std::string& name) const;
+
 // Ollama's names have a tag, "latest" where a client gives none.
-Expected<ModelInfo> FindModel(const Service& service, std::string* name) {
+Expected<ModelInfo> FindModel(const Service& service, Lookup look_up, std::string* name) {
   constexpr std::string_view kLatest = ":latest";
-  auto model = service.Model(*name);
+  auto model = (service.*look_up)(*name);
   if (model.ok() || !name->ends_with(kLatest)) return model;
-  auto untagged = service.Model(name->substr(0, name->size() - kLatest.size()));
+  auto untagged = (service.*look_up)(name->substr(0, name->size() - kLatest.size()));
   if (!untagged.ok()) return model;
   name->resize(name->size() - kLatest.size());
   return untagged;
 }
 
-// A request without texts loads the model, but only one that could answer a request with texts.
-Status CheckLoads(const ModelInfo& model, std::string_view task) {
+// Whether the model, as far as it is known, does what the route is for.
+Status CheckTask(const ModelInfo& model, std::string_view task) {
   if (model.task.empty() || model.task == task) return Status::Ok();
-  return {StatusCode::kUnprocessable,
-          fmt::format("model '{}' is for {}, this route for {}", model.name, model.task, task),
-          "model"};
+  return Status::InvalidArgument(
+      fmt::format("model '{}' is for {}, this route for {}", model.name, model.task, task),
+      "model");
 }
 
 // The same call, without its body, for what goes on after the handler.
@@ -46,10 +48,10 @@ void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const 
                  Print print) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   EmbedRequest& request = parsed->request;
-  const auto model = FindModel(*call.service, &request.model);
+  const auto model = FindModel(*call.service, &Service::EmbeddingModel, &request.model);
   if (!model.ok()) return call.Fail(model.status());
   if (parsed->loads) {
-    if (const Status status = CheckLoads(*model, "embedding"); !status.ok()) {
+    if (const Status status = CheckTask(*model, "embedding"); !status.ok()) {
       return call.Fail(status);
     }
     RequestContext context = call.request->context;
@@ -57,7 +59,7 @@ void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const 
     EmbedResponse empty;
     empty.model = request.model;
     return call.service->LoadModel(
-        request.model, context,
+        model->name, context,
         Answer<ModelInfo>(call, {}, [print, empty](const ModelInfo&) { return print(empty); }));
   }
   call.service->Embed(std::move(request), call.request->context,
@@ -81,16 +83,13 @@ void Embeddings(const RouteCall& call) {
 
 // A request without a prompt: the model is loaded and kept, or let go.
 void LoadOnly(const RouteCall& call, const OllamaTextCall& parsed, const ModelInfo& model) {
-  if (const Status status = CheckLoads(model, kGenerationTask); !status.ok()) {
-    return call.Fail(status);
-  }
   const auto& keep_alive = parsed.request.keep_alive;
   const bool unloads = keep_alive && keep_alive->count() == 0;
   if (unloads && !model.ready) return call.Ok(PrintOllamaLoaded(parsed, "unload"));
   RequestContext context = call.request->context;
   if (keep_alive) context.keep_alive = keep_alive;
   const auto owned = std::make_shared<const OllamaTextCall>(parsed);
-  call.service->LoadModel(parsed.request.model, context,
+  call.service->LoadModel(model.name, context,
                           Answer<ModelInfo>(call, {}, [owned, unloads](const ModelInfo&) {
                             return PrintOllamaLoaded(*owned, unloads ? "unload" : "load");
                           }));
@@ -109,12 +108,16 @@ void Generate(const RouteCall& call, OllamaTextCall parsed, const ModelInfo& mod
 void AnswerText(const RouteCall& call, Expected<OllamaTextCall> parsed) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   TextRequest& request = parsed->request;
-  const auto model = FindModel(*call.service, &request.model);
+  const auto model = FindModel(*call.service, &Service::TextModel, &request.model);
   if (!model.ok()) return call.Fail(model.status());
+  // Before a model is loaded in vain.
+  if (const Status status = CheckTask(*model, kGenerationTask); !status.ok()) {
+    return call.Fail(status);
+  }
   if (parsed->loads) return LoadOnly(call, *parsed, *model);
   if (!parsed->plain || model->ready) return Generate(call, *std::move(parsed), *model);
   const auto owned = std::make_shared<OllamaTextCall>(*std::move(parsed));
-  call.service->LoadModel(owned->request.model, call.request->context,
+  call.service->LoadModel(model->name, call.request->context,
                           [call = WithoutBody(call), owned](Expected<ModelInfo> loaded) {
                             if (!loaded.ok()) return call.Fail(loaded.status());
                             Generate(call, std::move(*owned), *loaded);
@@ -137,7 +140,7 @@ void Show(const RouteCall& call) {
   if (!body.ok()) return call.Fail(body.status());
   auto name = OllamaModelOf(body->object());
   if (!name.ok()) return call.Fail(name.status());
-  const auto model = FindModel(*call.service, &*name);
+  const auto model = FindModel(*call.service, &Service::Model, &*name);
   if (!model.ok()) return call.Fail(model.status());
   call.Ok(PrintOllamaShow(*model));
 }

@@ -33,6 +33,42 @@ Expected<ModelReference> HubReference(const std::string& text) {
       "model");
 }
 
+// The reference of a model of the hub, in one spelling; "": it is not of the hub.
+std::string HubText(const std::string& reference) {
+  const auto parsed = ModelReference::Parse(reference);
+  return parsed.ok() && !parsed->local() ? parsed->Text() : "";
+}
+
+bool AnswersTo(const Registry::Entry& entry, const std::string& name) {
+  const auto& aliases = entry.aliases;
+  return name == entry.name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();
+}
+
+// With the quantisation or the file that it stands for, where that is a GGUF file in the cache.
+ModelReference Exact(ModelReference reference) {
+  if (!reference.quantisation.empty() || !reference.file.empty()) return reference;
+  ResolveOptions offline;
+  offline.offline = true;
+  const auto facts = DescribeReference(reference, offline);
+  if (!facts.ok() || facts->format != "gguf" || facts->files.empty()) return reference;
+  reference.quantisation = facts->quantisation;
+  if (reference.quantisation.empty()) reference.file = facts->files.front().name;
+  return reference;
+}
+
+// Whether another model of `entries` needs files of this one.
+bool IsShared(const std::vector<Registry::Entry>& entries, const Registry::Entry& one,
+              const ModelReference& exact) {
+  return std::any_of(entries.begin(), entries.end(), [&](const Registry::Entry& entry) {
+    if (entry.name == one.name || HubText(entry.reference).empty()) return false;
+    const auto other = ModelReference::Parse(entry.reference);
+    if (other->repository() != exact.repository()) return false;
+    const ModelReference of_other = Exact(*other);
+    const bool gguf = !exact.quantisation.empty() || !exact.file.empty();
+    return !gguf || (of_other.quantisation == exact.quantisation && of_other.file == exact.file);
+  });
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<HubStore>> HubStore::Make(Registry* registry,
@@ -48,8 +84,9 @@ HubStore::~HubStore() {
 }
 
 Status HubStore::Pull(const std::string& asked, OnProgress progress, OnPulled done) {
-  const std::string reference = WithoutHost(asked);
-  PENSTOCK_RETURN_IF_ERROR(HubReference(reference).status());
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelReference parsed, HubReference(WithoutHost(asked)));
+  const std::string reference = parsed.Text();
+  PENSTOCK_RETURN_IF_ERROR(CheckServable(asked, reference));
   if (pulling_.exchange(true)) {
     return Status(StatusCode::kResourceExhausted, "another model is being pulled; one at a time is",
                   "model")
@@ -104,14 +141,34 @@ Status HubStore::PullNow(const std::string& asked, const std::string& reference,
   return Serve(asked, reference);
 }
 
-Status HubStore::Serve(const std::string& asked, const std::string& reference) const {
-  if (registry_->Has(asked)) return Status::Ok();
+Expected<ModelSpec> HubStore::SpecOf(const std::string& asked, const std::string& reference) const {
   ModelOptions options = options_;
   options.models = {reference};
   options.served_names.clear();
   PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(options));
   ModelSpec& spec = specs.front();
   if (asked != spec.name) spec.aliases.push_back(asked);
+  return std::move(spec);
+}
+
+Status HubStore::CheckServable(const std::string& asked, const std::string& reference) const {
+  for (const Registry::Entry& entry : registry_->List()) {
+    if (HubText(entry.reference) == reference) return Status::Ok();
+    if (!AnswersTo(entry, asked)) continue;
+    return Status::InvalidArgument(
+        fmt::format("the name '{}' belongs to a model that is served from elsewhere", asked),
+        "model");
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelSpec spec, SpecOf(asked, reference));
+  return registry_->CanAdd(spec);
+}
+
+Status HubStore::Serve(const std::string& asked, const std::string& reference) const {
+  for (const Registry::Entry& entry : registry_->List()) {
+    if (AnswersTo(entry, asked)) return Status::Ok();
+    if (HubText(entry.reference) == reference) return registry_->AddAlias(entry.name, asked);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(ModelSpec spec, SpecOf(asked, reference));
   PENSTOCK_RETURN_IF_ERROR(registry_->Add(std::move(spec)));
   LogInfo("model '{}' was pulled and is served", reference);
   return Status::Ok();
@@ -119,10 +176,8 @@ Status HubStore::Serve(const std::string& asked, const std::string& reference) c
 
 Status HubStore::Delete(const std::string& name) {
   const auto entries = registry_->List();
-  const auto found = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
-    const auto& aliases = entry.aliases;
-    return name == entry.name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();
-  });
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const auto& entry) { return AnswersTo(entry, name); });
   if (found == entries.end()) {
     return Status::NotFound(fmt::format("model '{:.200}' is not served", name), "model");
   }
@@ -133,13 +188,20 @@ Status HubStore::Delete(const std::string& name) {
                         found->name),
             "model"};
   }
+  const ModelReference exact = Exact(*reference);
+  if (IsShared(entries, *found, exact)) {
+    LogInfo("model '{}' is served no more; another needs its files", found->name);
+    return registry_->Remove(found->name);
+  }
   const bool revision_named = found->reference.find('@') != std::string::npos;
-  auto removal = PlanRemoval(DefaultCacheRoot(), *reference, revision_named);
-  // Served, and not downloaded yet: there are no files.
-  if (!removal.ok() && removal.code() != StatusCode::kNotFound) return removal.status();
-  PENSTOCK_RETURN_IF_ERROR(registry_->Remove(found->name));
+  const auto removal = PlanRemoval(DefaultCacheRoot(), exact, revision_named);
+  if (removal.ok()) {
+    PENSTOCK_RETURN_IF_ERROR(penstock::Remove(*removal));
+  } else if (removal.code() != StatusCode::kNotFound) {  // that: it is not downloaded yet
+    return removal.status();
+  }
   LogInfo("model '{}' is deleted", found->name);
-  return removal.ok() ? Remove(*removal) : Status::Ok();
+  return registry_->Remove(found->name);
 }
 
 }  // namespace penstock

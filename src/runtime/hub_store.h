@@ -33,7 +33,10 @@ class HubStore final : public ModelStore {
       : registry_(registry), options_(std::move(options)) {}
   Status PullNow(const std::string& asked, const std::string& reference,
                  const OnProgress& progress) const;
+  // Refuses before the download what could not be served after it.
+  Status CheckServable(const std::string& asked, const std::string& reference) const;
   Status Serve(const std::string& asked, const std::string& reference) const;
+  Expected<ModelSpec> SpecOf(const std::string& asked, const std::string& reference) const;
 
   Registry* const registry_;
   const ModelOptions options_;

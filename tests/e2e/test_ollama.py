@@ -161,7 +161,7 @@ def test_a_gguf_file_has_its_own_level_and_a_tensor_model_its_format(start):
     for path, model in (("/api/chat", "add"), ("/api/generate", "add"), ("/api/embed", "add"), ("/api/embed", "chat"),
                         ("/api/embeddings", "chat")):
         answer = server.post(path, {"model": model})
-        assert answer.status_code == 422 and "is for " in answer.json()["error"], (path, answer.text)
+        assert answer.status_code == 400 and "is for " in answer.json()["error"], (path, answer.text)
 
 
 def test_wrong_values_are_named_as_the_client_wrote_them(server):
@@ -238,6 +238,43 @@ def test_pulls_serves_and_deletes(start, tmp_path, hub_env):
     with pytest.raises(ollama.ResponseError):
         list(client.pull("acme/gone", stream=True))
     assert (GOLDEN / EMBED).is_dir()
+
+
+def test_models_of_one_repository_keep_their_files(start, tmp_path, hub, hub_env):
+    hub.repositories["acme/llama-GGUF"] = {"llama-Q8_0.gguf": GGUF.read_bytes(), "llama-F16.gguf":
+                                           (GGUF.parent / "llama-f16.gguf").read_bytes()}
+    server = start("--allow-pull", env=hub_env)
+    client = ollama.Client(server.url)
+    for name in ("acme/llama-GGUF:Q8_0", "hf.co/acme/llama-GGUF:q8_0", "acme/llama-GGUF:F16"):
+        assert client.pull(name).status == "success"
+        assert client.generate(name, "a", raw=True, options={"num_predict": 1}).done
+    assert len(client.list().models) == 3  # with the start's own; the second is another name of the first
+    snapshot = next((tmp_path / ".cache/huggingface/hub/models--acme--llama-GGUF/snapshots").iterdir())
+    assert client.delete("acme/llama-GGUF:F16").status == "success"
+    assert [file.name for file in snapshot.iterdir()] == ["llama-Q8_0.gguf"]
+    assert client.pull("acme/llama-GGUF").status == "success"  # stands for the same file
+    assert client.delete("acme/llama-GGUF").status == "success"
+    assert [file.name for file in snapshot.iterdir()] == ["llama-Q8_0.gguf"]
+    assert client.delete("hf.co/acme/llama-GGUF:q8_0").status == "success" and not snapshot.exists()
+
+
+def test_what_could_not_be_served_is_not_downloaded(start, hub, hub_env):
+    server = start("--allow-pull", "--model", f"acme/other={GOLDEN / EMBED}", env=hub_env)
+    answer = server.post("/api/pull", {"model": "acme/other", "stream": False})
+    assert answer.status_code == 400 and "belongs to a model" in answer.json()["error"]
+    assert not any("acme/other" in entry[2] for entry in hub.asked("cdn"))
+
+
+def test_any_name_is_the_model_of_the_route(start):
+    server = start("--model", f"embed={GOLDEN / EMBED}", "--model", f"chat={GGUF}", "--accept-any-model",
+                   preload=False)
+    raw = {"raw": True, "stream": False, "options": {"num_predict": 2, "temperature": 0}, "prompt": "a"}
+    for _ in range(2):  # cold, warm
+        assert server.post("/api/embed", {"model": "nomic", "input": "a"}).json()["embeddings"]
+        got = server.post("/api/generate", {"model": "llama3", **raw})
+        assert got.status_code == 200 and got.json()["response"] == \
+            server.post("/api/generate", {"model": "chat", **raw}).json()["response"], got.text
+        assert server.post("/api/chat", {"model": "llama3:latest"}).json()["done_reason"] == "load"
 
 
 def test_a_pull_is_admitted_and_bounded(start, hub, hub_env):

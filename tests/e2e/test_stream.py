@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import requests
 
-from conftest import GOLDEN, Server, find_minilm, read_response, wait_for
+from conftest import Server, find_minilm, wait_for
 
 LINES = {"Accept": "application/x-ndjson"}
 TEXTS = [f"a dog and {i} cats" for i in range(300)]

@@ -19,6 +19,8 @@ export class ApiError extends Error {
 let onRefused = () => {};
 export const whenRefused = (call) => (onRefused = call);
 
+export const isRefused = (error) => error.status === 401 || error.status === 403;
+
 function messageOf(text, status) {
   try {
     const body = JSON.parse(text);
@@ -40,7 +42,7 @@ async function send(path, options = {}) {
       body: options.body === undefined ? undefined : JSON.stringify(options.body),
       signal: options.signal,
       cache: 'no-store',
-      credentials: 'omit',
+      credentials: 'same-origin',  // a proxy may want a client's certificate or a password
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
@@ -48,15 +50,42 @@ async function send(path, options = {}) {
   }
   if (answer.ok) return answer;
   const message = messageOf(await answer.text(), answer.status);
-  if (answer.status === 401 || answer.status === 403) onRefused(answer.status, message);
-  throw new ApiError(answer.status, message);
+  const error = new ApiError(answer.status, message);
+  if (isRefused(error)) onRefused(error.status, message);
+  throw error;
 }
 
 export const getJson = async (path, signal) => (await send(path, {signal})).json();
 export const postText = async (path, body, signal) => (await send(path, {body, signal})).text();
 export const postJson = async (path, body, signal) => (await send(path, {body, signal})).json();
 
-// Server-sent events (WHATWG HTML 9.2) of a request: yields {event, data}, data as text.
+// Reads the data of the tab `root` again and again while it is seen. read() may give the milliseconds
+// until the next time, else it is `every`; fail(message) shows an error. What is returned begins it: when
+// the tab is shown anew or a key was given. A refusal ends it until then, since each refusal asks for
+// the key or says what is forbidden, and a user who has closed that has answered.
+export function poller(root, every, read, fail) {
+  let timer = 0, turn = 0, refused = false;
+  const seen = () => !root.hidden && !document.hidden;
+  async function poll() {
+    const mine = ++turn;
+    clearTimeout(timer);
+    let wait = every, failed = null;
+    try {
+      wait = await read() || every;
+    } catch (error) {
+      failed = error;
+    }
+    if (mine !== turn) return;  // a later poll, perhaps with another key, says how it goes on
+    refused = failed !== null && isRefused(failed);
+    if (failed) fail(failed.message);
+    if (!refused) timer = setTimeout(() => seen() && poll(), wait);
+  }
+  document.addEventListener('visibilitychange', () => seen() && !refused && poll());
+  return poll;
+}
+
+// Server-sent events (WHATWG HTML 9.2) of a request: yields {event, data}, data as text. Calls
+// options.heard, if there is one, whenever something comes.
 export async function* events(path, options) {
   const answer = await send(path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -64,6 +93,7 @@ export async function* events(path, options) {
   for (;;) {
     const {value, done} = await reader.read();
     if (done) return;
+    if (options.heard) options.heard();
     rest += value;
     for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
       const lines = rest.slice(0, end).split('\n');

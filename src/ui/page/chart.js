@@ -1,7 +1,8 @@
 // Pictures of the last minutes, as SVG: lines, or areas that lie on each other.
 //
 // The newest values stand in the legend as text, for all readers. A pointer, or the arrow keys on a
-// focused chart, show those of another moment.
+// focused chart, show those of another moment; a screen reader hears them after a key, and is not told
+// of the new ones each second.
 import {h, svg, setText, clock, NONE} from './dom.js';
 
 const SPAN_MS = 300_000;
@@ -39,11 +40,17 @@ export class Chart {
     this.plot = h('div', {class: 'plot', tabindex: '0', role: 'group',
                           'aria-label': `${options.title}, the last five minutes. Arrow keys show earlier values.`},
                   this.svg);
+    this.spoken = h('p', {class: 'hidden'});
     this.node = h('figure', {class: 'card chart'},
-                  h('figcaption', {}, h('h3', {}, options.title), this.when), legend, this.plot);
+                  h('figcaption', {}, h('h3', {}, options.title), this.when), legend, this.plot, this.spoken);
     this.plot.addEventListener('pointermove', (event) => this.point(event));
     this.plot.addEventListener('pointerleave', () => this.move(null));
-    this.plot.addEventListener('blur', () => this.move(null));
+    this.plot.addEventListener('focus', () => this.spoken.setAttribute('aria-live', 'polite'));
+    this.plot.addEventListener('blur', () => {
+      this.spoken.removeAttribute('aria-live');
+      setText(this.spoken, '');
+      this.move(null);
+    });
     this.plot.addEventListener('keydown', (event) => this.step(event));
     new ResizeObserver(() => this.draw()).observe(this.plot);
   }
@@ -72,6 +79,12 @@ export class Chart {
     event.preventDefault();
     const at = this.shown() + by;
     this.move(this.points[Math.max(0, Math.min(this.points.length - 1, at))].time);
+    this.speak();
+  }
+
+  speak() {
+    const values = this.values.filter(({item}) => !item.hidden).map(({item}) => item.textContent);
+    setText(this.spoken, `${this.when.textContent}: ${values.join(', ')}`);
   }
 
   end() {

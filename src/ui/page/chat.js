@@ -59,8 +59,9 @@ export class Chat {
   bubble(role) {
     const thought = h('p', {class: 'muted thought', hidden: true});
     const text = h('p');
-    this.log.append(h('div', {class: `bubble ${role}`}, h('span', {class: 'who'}, role === 'user' ? 'You' : this.model()), thought, text));
-    return {text, thought};
+    const node = h('div', {class: `bubble ${role}`}, h('span', {class: 'who'}, role === 'user' ? 'You' : this.model()), thought, text);
+    this.log.append(node);
+    return {node, text, thought};
   }
 
   async send() {
@@ -68,16 +69,22 @@ export class Chat {
     if (!text || this.abort) return;
     const body = this.body(text);
     this.snippets.update(curlLine('v1/chat/completions', body), chatSnippet(body));
-    this.bubble('user').text.textContent = text;
+    const {messages} = this;
+    const current = () => this.messages === messages;  // until a new chat begins
+    const question = this.bubble('user');
+    question.text.textContent = text;
     const answer = this.bubble('assistant');
     this.input.value = '';
     this.busy(true);
     this.abort = new AbortController();
     this.log.setAttribute('aria-busy', 'true');
     const begin = performance.now();
-    let first = 0, parts = 0, content = '', why = '';
-    const pace = (tokens, now) => setText(this.pace,
-      `${number(tokens)} tokens, first after ${ms(first - begin)}, then ${number(tokens > 1 ? (tokens - 1) / ((now - first) / 1000) : null)} tokens/s${why}`);
+    let first = 0, parts = 0, content = '', why = '', ended = false;
+    const pace = (tokens, now) => {
+      const rate = tokens > 1 ? (tokens - 1) / ((now - first) / 1000) : null;
+      const times = first ? `, first after ${ms(first - begin)}, then ${number(rate)} tokens/s` : '';
+      if (current()) setText(this.pace, `${number(tokens)} tokens${times}${why}`);
+    };
     try {
       for await (const {data} of events('v1/chat/completions', {body, signal: this.abort.signal})) {
         if (data === '[DONE]') break;
@@ -100,17 +107,27 @@ export class Chat {
         if (chunk.usage && first) pace(chunk.usage.completion_tokens, this.last);
       }
     } catch (error) {
+      ended = true;
       if (error.name === 'AbortError') {
         why = '; stopped';
         pace(parts, performance.now());
-      } else {
+      } else if (current()) {
         this.say(error.message);
       }
     }
-    this.messages.push({role: 'user', content: text}, {role: 'assistant', content});
+    if (!ended || content) messages.push({role: 'user', content: text}, {role: 'assistant', content});
+    else if (current()) this.takeBack(text, question, answer);
     this.abort = null;
     this.log.setAttribute('aria-busy', 'false');
     this.busy(false);
+  }
+
+  // A message that got no answer is no part of the conversation: the next request would carry it as
+  // well, and fail as this one did. Its text goes back into the field, before what was typed meanwhile.
+  takeBack(text, ...bubbles) {
+    for (const {node} of bubbles) node.remove();
+    this.input.value = [text, this.input.value].filter(Boolean).join('\n');
+    this.show();
   }
 
   busy(on) {
@@ -125,7 +142,7 @@ export class Chat {
 
   clear() {
     this.stop();
-    this.messages = [];
+    this.messages = [];  // another array, by which send() knows that its conversation is over
     this.log.replaceChildren();
     setText(this.pace, '');
     this.show();

@@ -1,6 +1,6 @@
 // The tab "Live": the events of GET /v1/live as numbers and pictures.
 import {$, h, setText, number, ms, bytes, percent, seconds, clock, NONE} from './dom.js';
-import {events, postJson} from './api.js';
+import {events, isRefused, postJson} from './api.js';
 import {Chart} from './chart.js';
 
 // The stages of a request in their order, with the colours that all tabs use for them: transport
@@ -13,79 +13,118 @@ export const STAGES = [
 
 const POINTS_MAX = 300;
 const RETRY_MS = [500, 1000, 2000, 5000];
+const SILENT_POINTS = 5;  // so many points that do not come mean that the link is dead
+const CLOCK_BACK_MS = 5000;
 
 // The state that the events carry. Other tabs read `stats`.
 export const feed = {points: [], stats: null, limits: {}, paused: false, version: ''};
 
 let fields = [];
 let index = {};
+let interval = 1000;  // between two points
 let abort = null;
+let wake = () => {};
+let failures = 0;
 let draw = () => {};
-let onStats = () => {};
-export const whenStats = (call) => (onStats = call);
 
 const at = (name) => (point) => point.values[index[name]] ?? null;
 
 function take(values) {
   const point = {time: values[index.unix_ms], values};
   const last = feed.points[feed.points.length - 1];
-  if (last && point.time <= last.time) return;
+  if (last && point.time <= last.time) {
+    if (last.time - point.time < CLOCK_BACK_MS) return;
+    feed.points = [];  // the server's clock was set back, so the older points lie in the future
+  }
   feed.points.push(point);
   if (feed.points.length > POINTS_MAX) feed.points.shift();
 }
 
-function link(state, text) {
+function link(state, text, why = 'The server does not answer') {
   $('link').dataset.state = state;
   setText($('link').lastElementChild, text);
   const last = feed.points[feed.points.length - 1];
   $('lost').hidden = state !== 'lost';
-  setText($('lost'), `The server does not answer; the page tries again.${last ? ` What is shown is from ${clock(last.time)}.` : ''}`);
+  setText($('lost'), `${why}; the page tries again.${last ? ` What is shown is from ${clock(last.time)}.` : ''}`);
+}
+
+function linkUp() {
+  const state = feed.paused ? 'paused' : 'live';
+  link(state, state);
+}
+
+function beginHistory(value) {
+  fields = value.fields;
+  index = Object.fromEntries(fields.map((name, i) => [name, i]));
+  interval = value.interval_ms;
+  feed.limits = value.limits;
+  feed.version = value.version;
+  feed.points = [];
+  value.points.forEach(take);
+  setText($('version'), value.version);
+}
+
+function receive(event, value) {
+  failures = 0;
+  if (event === 'history') return beginHistory(value);
+  if (event === 'point') take(value);
+  if (event === 'stats') feed.stats = value;
+  linkUp();
+  if (event === 'stats' && !feed.paused) draw();
+}
+
+// Reads one connection to its end. A host that is gone or stands still closes nothing, so silence is
+// taken for the end as well.
+async function follow() {
+  const connection = new AbortController();
+  abort = connection;
+  let timer = 0;
+  const lose = () => {
+    link('lost', 'no connection');
+    connection.abort();
+  };
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(lose, SILENT_POINTS * interval);
+  };
+  heard();
+  try {
+    for await (const {event, data} of events('v1/live', {signal: connection.signal, heard})) receive(event, JSON.parse(data));
+  } finally {
+    clearTimeout(timer);
+    connection.abort();  // where an event could not be read, the connection is still open
+  }
+}
+
+// A page that nobody sees holds no connection: browsers open six to a host, and more pages than that
+// would wait for each other. The history fills the gap afterwards.
+document.addEventListener('visibilitychange', () => document.hidden && abort?.abort());
+
+async function whenSeen() {
+  while (document.hidden) await new Promise((go) => document.addEventListener('visibilitychange', go, {once: true}));
 }
 
 // Reads the events for as long as the page is open.
 export async function watch() {
-  for (let failures = 0;;) {
-    abort = new AbortController();
+  for (;;) {
+    await whenSeen();
     try {
-      for await (const {event, data} of events('v1/live', {signal: abort.signal})) {
-        const value = JSON.parse(data);
-        failures = 0;
-        if (event === 'history') {
-          fields = value.fields;
-          index = Object.fromEntries(fields.map((name, i) => [name, i]));
-          feed.limits = value.limits;
-          feed.version = value.version;
-          feed.points = [];
-          value.points.forEach(take);
-          setText($('version'), value.version);
-        } else if (event === 'point') {
-          take(value);
-        } else if (event === 'stats') {
-          feed.stats = value;
-        }
-        if (event === 'history') continue;
-        if (!feed.paused) {
-          link('live', 'live');
-          if (event === 'stats') {
-            draw();
-            onStats();
-          }
-        }
-      }
+      await follow();
     } catch (error) {
-      if (error.status === 401 || error.status === 403) {
+      if (error.name === 'AbortError') continue;  // another key, a page that was hidden, or silence
+      if (isRefused(error)) {
         link('key', 'needs a key');
         await new Promise((go) => (wake = go));
         continue;
       }
-      if (error.name !== 'AbortError') link('lost', 'no connection');
+      if (error.status) link('lost', 'refused', `The server says: ${error.message}`);
+      else link('lost', 'no connection');
     }
     const wait = RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)];
     await Promise.race([new Promise((go) => setTimeout(go, wait)), new Promise((go) => (wake = go))]);
   }
 }
 
-let wake = () => {};
 // Connects again, with the key there is now.
 export function reconnect() {
   if (abort) abort.abort();
@@ -235,7 +274,7 @@ export function makeLive(root, say) {
     feed.paused = !feed.paused;
     pause.setAttribute('aria-pressed', String(feed.paused));
     setText(pause, feed.paused ? 'Go on' : 'Pause');
-    link(feed.paused ? 'paused' : 'live', feed.paused ? 'paused' : 'live');
+    if (['live', 'paused'].includes($('link').dataset.state)) linkUp();  // else it is still lost
     if (!feed.paused) draw();
   });
   reset.addEventListener('click', async () => {
@@ -272,6 +311,10 @@ export function makeLive(root, say) {
     stages.update();
     for (const chart of pictures) chart.update(feed.points);
   };
-  document.addEventListener('visibilitychange', () => !feed.paused && draw());
-  return {show: draw};
+  const show = () => !feed.paused && draw();
+  document.addEventListener('visibilitychange', show);
+  return {show() {
+    show();
+    if ($('link').dataset.state === 'key') wake();  // shown anew, it asks anew, as the other tabs do
+  }};
 }

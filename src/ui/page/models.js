@@ -1,6 +1,6 @@
 // The tab "Models": what is served, where it stands, and what an administrator may do with it.
 import {h, setText, number, bytes, seconds, percent, ms, NONE} from './dom.js';
-import {getJson, postJson} from './api.js';
+import {getJson, poller, postJson} from './api.js';
 import {feed} from './live.js';
 
 const POLL_MS = 2000;
@@ -100,7 +100,6 @@ export function makeModels(root, say) {
   const summary = h('p', {class: 'muted', role: 'status'});
   const list = h('div', {class: 'cards models'});
   const cards = new Map();
-  let timer = 0;
   root.append(h('div', {class: 'head page'}, h('h2', {}, 'Models'), summary), list);
 
   async function act(action, id) {
@@ -132,19 +131,11 @@ export function makeModels(root, say) {
     setText(summary, `${loaded} of ${models.length} loaded, ${bytes(total)}${limit}`);
   }
 
-  async function poll() {
-    clearTimeout(timer);
-    let wait = POLL_MS;
-    try {
-      const {data} = await getJson('v1/models');
-      update(data);
-      if (data.some((model) => BUSY.includes(model.lifecycle.state))) wait = FAST_POLL_MS;
-    } catch (error) {
-      setText(summary, error.message);
-    }
-    clearTimeout(timer);
-    timer = setTimeout(() => !root.hidden && !document.hidden && poll(), wait);
+  async function read() {
+    const {data} = await getJson('v1/models');
+    update(data);
+    return data.some((model) => BUSY.includes(model.lifecycle.state)) ? FAST_POLL_MS : POLL_MS;
   }
-  document.addEventListener('visibilitychange', () => !root.hidden && poll());
+  const poll = poller(root, POLL_MS, read, (message) => setText(summary, message));
   return {show: poll};
 }

@@ -9,6 +9,9 @@ import {Tensors} from './tensors.js';
 const LINES_MAX = 40;  // of the heat map
 const lines = (text) => text.split('\n').map((line) => line.trim()).filter(Boolean);
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+// Gives the length of a score's bar, from 0 to 1. One score outside means that the model gives raw
+// scores; then all of the answer go through the sigmoid, so that a better one has the longer bar.
+const lengthOf = (scores) => (scores.some((score) => score < 0 || score > 1) ? sigmoid : (score) => score);
 
 const EXAMPLE_LINES = `Water drives the turbine through a steel pipe.
 The penstock feeds the turbine at full pressure.
@@ -25,9 +28,12 @@ const PARTS = {
     path: 'v1/embeddings',
     body: (model, values) => ({model, input: lines(values.lines).slice(0, LINES_MAX)}),
     snippet: embedSnippet,
-    show(answer, body) {
+    show(answer, body, values) {
       const vectors = answer.data.map((one) => one.embedding);
-      return [heatMap(body.input, vectors), h('p', {class: 'muted small'}, `Cosine similarity; ${number(vectors[0].length)} dimensions`)];
+      const written = lines(values.lines).length;
+      const dropped = written > LINES_MAX ? `. The first ${LINES_MAX} of ${number(written)} lines are compared` : '';
+      return [heatMap(body.input, vectors),
+              h('p', {class: 'muted small'}, `Cosine similarity; ${number(vectors[0].length)} dimensions${dropped}`)];
     },
     tokens: (answer) => answer.usage.prompt_tokens,
   },
@@ -36,18 +42,24 @@ const PARTS = {
     fields: [['query', 'Query', 'What brings water to a turbine?', 2], ['documents', 'Documents, one a line', EXAMPLE_LINES, 7]],
     path: 'v1/rerank',
     body: (model, values) => ({model, query: values.query, documents: lines(values.documents)}),
-    show: (answer, body) => [bars(answer.results.map(({index, relevance_score: score}) => ({
-      label: body.documents[index], value: score >= 0 && score <= 1 ? score : sigmoid(score), text: score.toPrecision(3),
-    })), 'Documents, best first')],
+    show(answer, body) {
+      const length = lengthOf(answer.results.map((one) => one.relevance_score));
+      return [bars(answer.results.map(({index, relevance_score: score}) => ({
+        label: body.documents[index], value: length(score), text: score.toPrecision(3),
+      })), 'Documents, best first')];
+    },
   },
   classify: {
     title: 'Classify', tasks: ['classification', 'reranking'],
     fields: [['lines', 'Texts, one a line', 'What a delightful morning!\nThe train was late again.', 4]],
     path: 'v1/classify',
     body: (model, values) => ({model, input: lines(values.lines)}),
-    show: (answer, body) => answer.data.map((one, i) => h('div', {}, h('h3', {}, body.input[i]),
-      bars(one.predictions.map(({label, score}) => ({label, value: score >= 0 && score <= 1 ? score : sigmoid(score), text: score.toPrecision(3)})),
-           `Labels of text ${i + 1}`))),
+    show(answer, body) {
+      const length = lengthOf(answer.data.flatMap((one) => one.predictions.map(({score}) => score)));
+      return answer.data.map((one, i) => h('div', {}, h('h3', {}, body.input[i]),
+        bars(one.predictions.map(({label, score}) => ({label, value: length(score), text: score.toPrecision(3)})),
+             `Labels of text ${i + 1}`)));
+    },
   },
   chat: {title: 'Chat', tasks: ['generation']},
   tensors: {title: 'Tensors', tasks: ['tensors']},
@@ -81,7 +93,7 @@ class Trial {
   request() {
     const values = Object.fromEntries(this.inputs.map((input) => [input.name, input.value]));
     const model = this.model();
-    return {path: this.part.path, body: this.part.body(model, values)};
+    return {path: this.part.path, body: this.part.body(model, values), values};
   }
 
   show() {
@@ -90,14 +102,14 @@ class Trial {
   }
 
   async run() {
-    const {path, body} = this.request();
+    const {path, body, values} = this.request();
     this.show();
     this.button.disabled = true;
     const begin = performance.now();
     try {
       const answer = await postJson(path, body);
       setText(this.took, timing(this.part.tokens ? this.part.tokens(answer) : answer.usage?.total_tokens, begin));
-      this.result.replaceChildren(...this.part.show(answer, body));
+      this.result.replaceChildren(...this.part.show(answer, body, values));
     } catch (error) {
       setText(this.took, '');
       this.result.replaceChildren(h('p', {class: 'error'}, error.message));

@@ -1,6 +1,6 @@
 // The tab "Requests": those that were slow, with their stages, and errors by kind.
 import {h, setText, number, ms, bytes, clock} from './dom.js';
-import {getJson} from './api.js';
+import {getJson, poller} from './api.js';
 import {stageBar, STAGES} from './live.js';
 
 const POLL_MS = 3000;
@@ -50,7 +50,6 @@ export function makeRequests(root) {
   const slow = h('div', {class: 'slow', id: 'slow'});
   const errors = h('div');
   const failures = h('div');
-  let timer = 0;
   root.append(
     h('div', {class: 'head page'}, h('h2', {}, 'Requests'), summary),
     h('div', {class: 'cards two'},
@@ -75,16 +74,6 @@ export function makeRequests(root) {
         [route ? `${method} ${route}` : 'no route', status ? String(status) : 'other', number(count)]), 'None since the start.'));
   }
 
-  async function poll() {
-    clearTimeout(timer);
-    try {
-      update(await getJson('v1/requests'));
-    } catch (error) {
-      setText(summary, error.message);
-    }
-    clearTimeout(timer);
-    timer = setTimeout(() => !root.hidden && !document.hidden && poll(), POLL_MS);
-  }
-  document.addEventListener('visibilitychange', () => !root.hidden && poll());
-  return {show: poll};
+  const read = async () => update(await getJson('v1/requests'));
+  return {show: poller(root, POLL_MS, read, (message) => setText(summary, message))};
 }

@@ -20,11 +20,15 @@ function exampleValue(type, i) {
   return type.startsWith('FP') ? (i % 10) / 10 : i % 10;
 }
 
+// The strings and numbers of JSON. A number is found whole, with its fraction and exponent, so that the
+// digits of a fraction are not taken for a number of their own.
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)/g;
+const INEXACT = /^-?(?:NaN|Infinity|\d{16,})$/;
+
 // Numbers that JavaScript does not read as they were written, as texts: whole ones of 16 digits and
 // more, NaN and infinities, which JSON does not have.
 export function parseTensors(text) {
-  return JSON.parse(text.replace(/"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b|-?\b\d{16,}\b(?![.eE])/g,
-                                 (found) => (found.startsWith('"') ? found : `"${found}"`)));
+  return JSON.parse(text.replace(STRING_OR_NUMBER, (found) => (INEXACT.test(found) ? `"${found}"` : found)));
 }
 
 function parseShape(text, wanted) {
@@ -84,12 +88,11 @@ class Input {
     } catch (error) {
       throw new Error(`values are JSON, such as [1, 2]: ${error.message}`);
     }
-    if (this.one) data = repeated(data, countOf(shape));
-    else if (!Array.isArray(data)) throw new Error('values are an array, such as [1, 2]');
-    if (datatype.endsWith('INT64') && !this.one && data.flat(Infinity).some((x) => typeof x === 'number' && !Number.isSafeInteger(x))) {
+    if (!this.one && !Array.isArray(data)) throw new Error('values are an array, such as [1, 2]');
+    if (datatype.endsWith('INT64') && [data].flat(Infinity).some((x) => typeof x === 'number' && !Number.isSafeInteger(x))) {
       throw new Error('a page has no whole numbers above 9,007,199,254,740,991; other clients have');
     }
-    return {name, datatype, shape, data};
+    return {name, datatype, shape, data: this.one ? repeated(data, countOf(shape)) : data};
   }
 
   // Null, and a sentence below the field, where it cannot be sent.

@@ -1,0 +1,99 @@
+// The bytes of an inference.ModelInferRequest, in one piece or several: the reader that leaves
+// raw_input_contents where they lie, against protobuf's own parser.
+//
+// What the reader takes is what protobuf reads. What protobuf reads is taken, unless it has groups,
+// which the reader refuses, or is over a limit. A message takes no more memory than was asked for.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/stubs/logging.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/byte_budget.h"
+#include "common/log.h"
+#include "fuzz_util.h"
+#include "grpc/infer_request.h"
+
+namespace penstock {
+namespace {
+
+constexpr int64_t kBudgetBytes = 4 << 20;
+
+grpc::ByteBuffer Buffer(std::string_view bytes, size_t piece) {
+  std::vector<grpc::Slice> slices;
+  for (size_t at = 0; at < bytes.size(); at += piece) {
+    slices.emplace_back(std::string(bytes.substr(at, piece)));
+  }
+  return {slices.data(), slices.size()};
+}
+
+// Maps in the order of their keys.
+std::string Bytes(const inference::ModelInferRequest& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream to(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&to);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+bool OverALimit(const inference::ModelInferRequest& message) {
+  int parameters = message.parameters_size();
+  for (const auto& input : message.inputs()) parameters += input.parameters_size();
+  for (const auto& output : message.outputs()) parameters += output.parameters_size();
+  const auto tensors = static_cast<int>(InferRequest::kTensorsMax);
+  return message.inputs_size() > tensors || message.outputs_size() > tensors ||
+         message.raw_input_contents_size() > tensors ||
+         parameters > static_cast<int>(InferRequest::kParametersMax);
+}
+
+void CheckSame(const InferRequest& request, inference::ModelInferRequest* message) {
+  PENSTOCK_CHECK(static_cast<int>(request.raw().size()) == message->raw_input_contents_size());
+  for (size_t i = 0; i < request.raw().size(); ++i) {
+    const auto raw = std::as_bytes(std::span(message->raw_input_contents(static_cast<int>(i))));
+    PENSTOCK_CHECK(
+        std::equal(raw.begin(), raw.end(), request.raw()[i].begin(), request.raw()[i].end()));
+  }
+  message->clear_raw_input_contents();
+  PENSTOCK_CHECK(Bytes(request.head()) == Bytes(*message));
+}
+
+}  // namespace
+}  // namespace penstock
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace penstock;
+  static const google::protobuf::LogSilencer quiet;
+  fuzz::Input input(data, size);
+  const size_t piece = 1 + input.Byte();
+  const bool whole = input.Bit();
+  const std::string_view bytes = input.Rest();
+  const grpc::ByteBuffer buffer = Buffer(bytes, whole ? bytes.size() + 1 : piece);
+  const auto budget = std::make_shared<ByteBudget>(kBudgetBytes);
+  RequestMemory memory(budget, Priority::kInteractive);
+  inference::ModelInferRequest message;
+  const bool parsed = message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  InferRequest request;
+  const Status status = request.Read(buffer, &memory);
+  if (status.ok()) {
+    PENSTOCK_CHECK(parsed);
+    const auto of_objects = static_cast<int64_t>(sizeof(inference::ModelInferRequest));
+    const auto used = static_cast<int64_t>(request.head().SpaceUsedLong()) - of_objects;
+    PENSTOCK_CHECK(used <= memory.held());
+    CheckSame(request, &message);
+  } else {
+    PENSTOCK_CHECK(!status.message().empty() && status.message().size() < 1000);
+    const bool no_message = status.message().find("is no inference") != std::string::npos;
+    const bool refused = status.code() == StatusCode::kInvalidArgument && !no_message;
+    PENSTOCK_CHECK(!refused || !parsed || OverALimit(message));
+  }
+  request.Clear();
+  PENSTOCK_CHECK(request.raw().empty());
+  return 0;
+}
