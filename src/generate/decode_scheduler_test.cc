@@ -125,24 +125,7 @@ TEST_F(DecodeSchedulerTest, SamplesShareThePromptAndDifferBySeed) {
   }
 }
 
-TEST_F(DecodeSchedulerTest, SamplesOfAPromptOfWholeBlocks) {
-  for (const bool prefixes : {true, false}) {
-    options_.prefix_cache = prefixes;
-    options_.manual = true;
-    for (const int tokens : {32, 64, 160}) {
-      Start();
-      auto job = Job(Prompt(tokens, 5), 10, 7);
-      job->samples = 3;
-      const auto got = Submit(std::move(job));
-      for (int i = 0; i < 1000 && scheduler_->Step(); ++i) continue;
-      for (int32_t i = 0; i < 3; ++i) {
-        const Generated alone = Alone(*Job(Prompt(tokens, 5), 10, 7 + static_cast<uint64_t>(i)));
-        EXPECT_EQ(got->got(i).text, alone.text) << tokens << " " << i;
-      }
-      scheduler_.reset();
-    }
-  }
-}
+TEST_F(DecodeSchedulerTest, SamplesOfAPromptOfWholeBlocks) { ExpectSamplesOfWholeBlocks(); }
 
 TEST_F(DecodeSchedulerTest, ShownSpecialTokensAreText) {
   Start();

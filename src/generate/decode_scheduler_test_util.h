@@ -130,6 +130,25 @@ class DecodeFixture : public testing::Test {
     EXPECT_TRUE((*generator)->Generate(request, &out).ok());
     return out;
   }
+  // Samples share the prompt but its last token, which each has to compute.
+  void ExpectSamplesOfWholeBlocks() {
+    options_.manual = true;
+    for (const bool prefixes : {true, false}) {
+      options_.prefix_cache = prefixes;
+      for (const int tokens : {32, 64, 160}) {
+        Start();
+        auto job = Job(Prompt(tokens, 5), 10, 7);
+        job->samples = 3;
+        const auto got = Submit(std::move(job));
+        for (int i = 0; i < 1000 && scheduler_->Step(); ++i) continue;
+        for (int32_t i = 0; i < 3; ++i) {
+          const Generated alone = Alone(*Job(Prompt(tokens, 5), 10, 7 + static_cast<uint64_t>(i)));
+          EXPECT_EQ(got->got(i).text, alone.text) << tokens << " " << i;
+        }
+        scheduler_.reset();
+      }
+    }
+  }
   void ExpectAlone(Recorder* got, const DecodeJob& job) {
     ASSERT_TRUE(got->Wait().ok());
     const Generated alone = Alone(job);

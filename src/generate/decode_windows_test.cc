@@ -114,24 +114,7 @@ TEST_F(DecodeWindowsTest, SamplesShareThePromptAndItsWindow) {
   }
 }
 
-TEST_F(DecodeWindowsTest, SamplesOfAPromptOfWholeBlocks) {
-  for (const bool prefixes : {true, false}) {
-    options_.prefix_cache = prefixes;
-    options_.manual = true;
-    for (const int tokens : {32, 64, 160}) {
-      Start();
-      auto job = Job(Prompt(tokens, 5), 10, 7);
-      job->samples = 3;
-      const auto got = Submit(std::move(job));
-      for (int i = 0; i < 1000 && scheduler_->Step(); ++i) continue;
-      for (int32_t i = 0; i < 3; ++i) {
-        const Generated alone = Alone(*Job(Prompt(tokens, 5), 10, 7 + static_cast<uint64_t>(i)));
-        EXPECT_EQ(got->got(i).text, alone.text) << tokens << " " << i;
-      }
-      scheduler_.reset();
-    }
-  }
-}
+TEST_F(DecodeWindowsTest, SamplesOfAPromptOfWholeBlocks) { ExpectSamplesOfWholeBlocks(); }
 
 TEST_F(DecodeWindowsTest, ReleasedMemoryIsThatOfBothKinds) {
   options_.manual = false;
