@@ -158,7 +158,7 @@ TEST_F(ListenerTest, ShutdownLetsStreamsEndWithAnError) {
   Start();
   Client client = Connect();
   BeginStream(&client);
-  client.Send(Post("/slow", ""));  // nobody would answer it
+  client.Send(Post("/slow", ""));  // pipelined; the handler never answers it
   ASSERT_TRUE(handler_.stream->Write("begun", 1));
   std::thread producer([&] {
     EXPECT_TRUE(Within2s([&] { return handler_.ready == 1; }));

@@ -45,16 +45,6 @@ Status OneOf(const std::string& path, std::string_view choices, std::string_view
                                  path);
 }
 
-Status ParseResponseFormat(const JsonObject& object) {
-  if (!object.Has("response_format")) return Status::Ok();
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject("response_format"));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(format, "type"));
-  if (type == "text") return Status::Ok();
-  return Status::InvalidArgument(
-      "'response_format' of type \"" + type.substr(0, 40) + "\" is not supported; \"text\" is",
-      "response_format");
-}
-
 Status ParseModalities(const JsonObject& object) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto modalities,
                             object.GetStringsOrEmpty("modalities", kFieldsMax));

@@ -28,7 +28,7 @@ std::string Indexed(const std::string& path, size_t index) {
   return path + "[" + std::to_string(index) + "]";
 }
 
-// What a part of this type holds; null: it is none of text. Cohere's documents are
+// Returns the text member of a part, null if the part has none. Cohere's documents are
 // {"type": "document", "document": {"data": "..."}}.
 const JsonValue* TextOfPart(const JsonValue& part, const std::string& type) {
   if (type == "text" || type == "input_text") return part.Find("text");
@@ -177,6 +177,16 @@ Expected<JsonValue> ReadMessages(const JsonObject& object) {
     PENSTOCK_RETURN_IF_ERROR(ReadMessage(&all[i], Indexed("messages", i)));
   }
   return messages;
+}
+
+Status ParseResponseFormat(const JsonObject& object) {
+  if (!object.Has("response_format")) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject("response_format"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(format, "type"));
+  if (type == "text") return Status::Ok();
+  return Status::InvalidArgument(
+      "'response_format' of type \"" + type.substr(0, 40) + "\" is not supported; \"text\" is",
+      "response_format");
 }
 
 Status ReadTools(const JsonObject& object, JsonValue* value, std::vector<ReplyTool>* tools) {

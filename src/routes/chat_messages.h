@@ -21,6 +21,9 @@ Expected<JsonValue> ToJsonValue(simdjson::dom::element value);
 //   reasoning_content, reasoning    where one is given, it stands for the other too
 Expected<JsonValue> ReadMessages(const JsonObject& object);
 
+// Accepts a `response_format` of type "text", or none. kInvalidArgument: another type.
+Status ParseResponseFormat(const JsonObject& object);
+
 // The field "tools": functions. `tools` may be null. Absent, null or empty: *value stays null.
 Status ReadTools(const JsonObject& object, JsonValue* value, std::vector<ReplyTool>* tools);
 

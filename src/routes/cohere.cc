@@ -98,15 +98,6 @@ Status ParseTypes(const JsonObject& object, int version, std::vector<EmbeddingFo
   return Status::Ok();
 }
 
-Status ParseResponseFormat(const JsonObject& object) {
-  if (!object.Has("response_format")) return Status::Ok();
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject("response_format"));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(format, "type"));
-  if (type == "text") return Status::Ok();
-  return Wrong("response_format",
-               "must be of type \"text\": the form of a text is not enforced yet");
-}
-
 // NONE leaves the tools out.
 Status ParseToolChoice(const JsonObject& object, ChatPrompt* chat, std::vector<ReplyTool>* tools) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string choice, GetName(object, "tool_choice"));

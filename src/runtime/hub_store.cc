@@ -86,7 +86,6 @@ HubStore::~HubStore() {
 Status HubStore::Pull(const std::string& asked, OnProgress progress, OnPulled done) {
   PENSTOCK_ASSIGN_OR_RETURN(const ModelReference parsed, HubReference(WithoutHost(asked)));
   const std::string reference = parsed.Text();
-  PENSTOCK_RETURN_IF_ERROR(CheckServable(asked, reference));
   if (pulling_.exchange(true)) {
     return Status(StatusCode::kResourceExhausted, "another model is being pulled; one at a time is",
                   "model")
@@ -115,6 +114,7 @@ Status HubStore::Pull(const std::string& asked, OnProgress progress, OnPulled do
 
 Status HubStore::PullNow(const std::string& asked, const std::string& reference,
                          const OnProgress& progress) const {
+  PENSTOCK_RETURN_IF_ERROR(CheckServable(asked, reference));
   ResolveOptions resolve;
   resolve.auto_pull = true;
   resolve.refresh = true;

@@ -338,7 +338,7 @@ def test_tensors_of_all_kinds(driver, start):
     values.clear()
     values.send_keys("[9007199254740993, 1]")
     assert "9,007,199,254,740,991" in page.one("fieldset.tensor").text
-    shape = page.one("#tensor-0-shape")  # of so many elements that one value stands for all
+    shape = page.one("#tensor-0-shape")  # the page offers one value for all elements of such a shape
     shape.clear()
     shape.send_keys("200, 2")
     assert "Value of all 400 elements" in page.one("fieldset.tensor").text
