@@ -53,10 +53,11 @@ function(penstock_module name)
     list(TRANSFORM ARG_TEST_DEPS PREPEND penstock_ OUTPUT_VARIABLE test_deps)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE penstock_${name} ${test_deps} GTest::gtest_main GTest::gmock)
+    # Relative, so that a compile cache serves every clone. Tests run in the root of the sources.
     target_compile_definitions(${name}_test PRIVATE
-      PENSTOCK_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PENSTOCK_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden")
+      PENSTOCK_SOURCE_DIR="." PENSTOCK_GOLDEN_DIR="./tests/golden")
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
-                         PROPERTIES TIMEOUT 600)
+                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 600)
   endif()
   if(benches AND PENSTOCK_BUILD_BENCHES)
     foreach(bench ${benches})
