@@ -9,18 +9,18 @@
 namespace penstock {
 namespace {
 
-void AddList(CLI::App* app, const char* flag, std::vector<std::string>* values,
+void AddList(FlagSet* app, const char* flag, std::vector<std::string>* values,
              const std::string& description, const char* type) {
-  app->add_option(flag, *values, description + " May be given again.")
-      ->type_name(type)
-      ->allow_extra_args(false)
-      ->group("Access");
+  app->AddOption(flag, *values, description + " May be given again.")
+      ->TypeName(type)
+      ->AllowExtraArgs(false)
+      ->Group("Access");
 }
 
 }  // namespace
 
 void AddAccessFlags(CommandLine* line, ServerOptions* server) {
-  CLI::App* const app = &line->app();
+  FlagSet* const app = &line->flags();
   const std::string files =
       " One key a line; empty lines and lines that begin with # are skipped. Read again on SIGHUP.";
   AddList(app, "--api-key-file", &server->api_key_files,
@@ -39,32 +39,32 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
           "/api/delete ask for one.",
           "FILE");
   AddList(app, "--admin-api-key", &server->admin_api_keys, "One such key.", "KEY");
-  app->add_flag(
+  app->AddSwitch(
          "--admin-metrics", server->admin_metrics,
          "/metrics, /v1/stats, /v1/live and /v1/requests ask for a key of --admin-api-key too.")
-      ->group("Access");
+      ->Group("Access");
   AddList(app, "--allowed-host", &server->allowed_hosts,
           "Host that requests may name; *.NAME = all below it, * = any. Default: any; without keys "
           "and on a loopback address only addresses, names without a dot and this machine's own.",
           "HOST");
   AddList(app, "--cors-allow-origin", &server->cors_allow_origins,
           "Origin that browsers may call from; * = any.", "ORIGIN");
-  app->add_option("--tls-cert", server->tls_cert_file,
-                  "PEM file, chain first: serve HTTPS, and gRPC over TLS. Read again on SIGHUP.")
-      ->type_name("FILE")
-      ->group("Access");
-  app->add_option("--tls-key", server->tls_key_file, "PEM file of the certificate's key.")
-      ->type_name("FILE")
-      ->group("Access");
-  app->add_option("--tls-client-ca", server->tls_client_ca_file,
-                  "PEM file of authorities: clients must show a certificate that one of them has "
-                  "signed. Read again on SIGHUP.")
-      ->type_name("FILE")
-      ->group("Access");
-  app->add_option("--tls-min-version", server->tls_min_version, "Oldest TLS to speak: 1.2 or 1.3.")
-      ->check(CLI::IsMember({"1.2", "1.3"}))
-      ->type_name("VERSION")
-      ->group("Access");
+  app->AddOption("--tls-cert", server->tls_cert_file,
+                 "PEM file, chain first: serve HTTPS, and gRPC over TLS. Read again on SIGHUP.")
+      ->TypeName("FILE")
+      ->Group("Access");
+  app->AddOption("--tls-key", server->tls_key_file, "PEM file of the certificate's key.")
+      ->TypeName("FILE")
+      ->Group("Access");
+  app->AddOption("--tls-client-ca", server->tls_client_ca_file,
+                 "PEM file of authorities: clients must show a certificate that one of them has "
+                 "signed. Read again on SIGHUP.")
+      ->TypeName("FILE")
+      ->Group("Access");
+  app->AddOption("--tls-min-version", server->tls_min_version, "Oldest TLS to speak: 1.2 or 1.3.")
+      ->Check(OneOf({"1.2", "1.3"}))
+      ->TypeName("VERSION")
+      ->Group("Access");
   line->RefuseEmpty({"api-key", "api-key-file", "bulk-api-key", "bulk-api-key-file",
                      "admin-api-key", "admin-api-key-file", "allowed-host", "tls-cert", "tls-key",
                      "tls-client-ca", "tls-min-version"});

@@ -99,7 +99,8 @@ TEST_F(AppsTest, AKeyThatIsSetButEmptyIsRefused) {
     server = {};
     CommandLine line("test", "A test.", "");
     AddAccessFlags(&line, &server);
-    line.app().add_flag("--other");
+    bool other = false;
+    line.flags().AddSwitch("--other", other, "");
     testing::internal::CaptureStderr();
     const auto exit_code = line.Parse(std::move(args));
     error_ = testing::internal::GetCapturedStderr();

@@ -19,37 +19,37 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
       "  penstock bench batcher --producers 2 --row-bytes 128 --json batcher.json\n");
   BatcherOptions options;
   std::string json_file;
-  CLI::App& app = line.app();
-  app.add_option("--producers", options.producers, "Submitting threads.")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, BatcherOptions::kProducersMax))
-      ->type_name("N,...");
-  app.add_option("--row-bytes", options.row_bytes, "Size of a row, a multiple of 4.")
-      ->delimiter(',')
-      ->check(CLI::Range(4u, BatcherOptions::kRowBytesMax))
-      ->type_name("N,...");
-  app.add_option("--burst", options.bursts,
-                 "Rows submitted in one call, by those that have such a call.")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, BatcherOptions::kBurstMax))
-      ->type_name("N,...");
-  app.add_option("--rounds", options.rounds, "Turns of all; their median counts.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N");
-  app.add_option("--seconds", options.seconds, "Of one contender in one round.")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->type_name("S");
-  app.add_option("--rate", options.rate, "Lone requests a second.")
-      ->check(CLI::Range(0.1, 10000.0))
-      ->type_name("R");
-  app.add_option("--latency-seconds", options.latency_seconds, "How long lone requests are sent.")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->type_name("S");
-  app.add_option("--idle-seconds", options.idle_seconds, "How long it is watched while idle.")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->type_name("S");
-  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE");
+  FlagSet& app = line.flags();
+  app.AddOption("--producers", options.producers, "Submitting threads.")
+      ->Delimiter(',')
+      ->Check(InRange(1u, BatcherOptions::kProducersMax))
+      ->TypeName("N,...");
+  app.AddOption("--row-bytes", options.row_bytes, "Size of a row, a multiple of 4.")
+      ->Delimiter(',')
+      ->Check(InRange(4u, BatcherOptions::kRowBytesMax))
+      ->TypeName("N,...");
+  app.AddOption("--burst", options.bursts,
+                "Rows submitted in one call, by those that have such a call.")
+      ->Delimiter(',')
+      ->Check(InRange(1u, BatcherOptions::kBurstMax))
+      ->TypeName("N,...");
+  app.AddOption("--rounds", options.rounds, "Turns of all; their median counts.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N");
+  app.AddOption("--seconds", options.seconds, "Of one contender in one round.")
+      ->Check(InRange(0.01, 3600.0))
+      ->TypeName("S");
+  app.AddOption("--rate", options.rate, "Lone requests a second.")
+      ->Check(InRange(0.1, 10000.0))
+      ->TypeName("R");
+  app.AddOption("--latency-seconds", options.latency_seconds, "How long lone requests are sent.")
+      ->Check(InRange(0.01, 3600.0))
+      ->TypeName("S");
+  app.AddOption("--idle-seconds", options.idle_seconds, "How long it is watched while idle.")
+      ->Check(InRange(0.01, 3600.0))
+      ->TypeName("S");
+  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   for (const uint32_t bytes : options.row_bytes) {
     if (bytes % 4 != 0) return line.FailUsage("--row-bytes: a multiple of 4");

@@ -18,28 +18,28 @@ int RunBenchChat(const std::vector<std::string>& args) {
   AddDecoderFlags(&line, &decoder);
   std::string json_file;
   const std::string group = "Benchmark";
-  CLI::App& app = line.app();
-  app.remove_option(app.get_option("--context"));
+  FlagSet& app = line.flags();
+  app.Remove("--context");
   AddRandomModelFlags(&app, group, &options.shape, &options.mix, &options.name);
-  app.add_option("--streams", options.streams, "Texts at once.")
-      ->check(CLI::Range(2, 256))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--prompt", options.prompt, "Tokens of the long prompts.")
-      ->check(CLI::Range(256, 1 << 20))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--tokens", options.tokens, "Tokens generated of each text.")
-      ->check(CLI::Range(8, 1 << 16))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--rounds", options.rounds, "Rounds; the best of each figure counts.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group(group);
+  app.AddOption("--streams", options.streams, "Texts at once.")
+      ->Check(InRange(2, 256))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--prompt", options.prompt, "Tokens of the long prompts.")
+      ->Check(InRange(256, 1 << 20))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--tokens", options.tokens, "Tokens generated of each text.")
+      ->Check(InRange(8, 1 << 16))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--rounds", options.rounds, "Rounds; the best of each figure counts.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group(group);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;

@@ -18,54 +18,54 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
   AddDecoderFlags(&line, &decoder);
   std::string json_file;
   const std::string group = "Benchmark";
-  CLI::App& app = line.app();
-  app.get_option("--model")->required();
+  FlagSet& app = line.flags();
+  app.Get("--model")->Required();
   for (const char* other : {"--context", "--pin", "--log-level"}) {
-    app.remove_option(app.get_option(other));
+    app.Remove(other);
   }
-  app.add_option("--encoder", options.encoder,
-                 "Model of embeddings, for full batches beside the stream; none = not measured.")
-      ->type_name("REF")
-      ->group(group);
-  app.add_option("--server-flag", options.server_flags,
-                 "Flag for the server, as --server-flag=--no-prefix-cache. May be given again.")
-      ->type_name("FLAG")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--tokens", options.tokens, "Tokens of a text.")
-      ->check(CLI::Range(8, 1 << 16))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--rounds", options.rounds,
-                 "Rounds, in turns; the best rates count, and the times between tokens of all.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--round-s", options.round_s, "Seconds of a measurement with --encoder.")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->type_name("S")
-      ->group(group);
-  app.add_option("--bulk-clients", options.bulk_clients, "Clients of bulk embeddings.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--bulk-batch", options.bulk_batch, "Texts of a request of theirs.")
-      ->check(CLI::Range(1, 2048))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--priority", options.priority,
-                 "Class of the embeddings: interactive, which share the processor with the stream "
-                 "evenly, or bulk, which get one part in --bulk-every + 1.")
-      ->check(CLI::IsMember({"interactive", "bulk"}))
-      ->type_name("CLASS")
-      ->group(group);
-  app.add_flag("--completions", options.completions,
-               "Use /v1/completions, for models without a chat template.")
-      ->group(group);
-  app.add_option("--name", options.name, "Row of the records.")->type_name("NAME")->group(group);
-  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group(group);
+  app.AddOption("--encoder", options.encoder,
+                "Model of embeddings, for full batches beside the stream; none = not measured.")
+      ->TypeName("REF")
+      ->Group(group);
+  app.AddOption("--server-flag", options.server_flags,
+                "Flag for the server, as --server-flag=--no-prefix-cache. May be given again.")
+      ->TypeName("FLAG")
+      ->AllowExtraArgs(false)
+      ->Group(group);
+  app.AddOption("--tokens", options.tokens, "Tokens of a text.")
+      ->Check(InRange(8, 1 << 16))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--rounds", options.rounds,
+                "Rounds, in turns; the best rates count, and the times between tokens of all.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--round-s", options.round_s, "Seconds of a measurement with --encoder.")
+      ->Check(InRange(0.1, 3600.0))
+      ->TypeName("S")
+      ->Group(group);
+  app.AddOption("--bulk-clients", options.bulk_clients, "Clients of bulk embeddings.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--bulk-batch", options.bulk_batch, "Texts of a request of theirs.")
+      ->Check(InRange(1, 2048))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--priority", options.priority,
+                "Class of the embeddings: interactive, which share the processor with the stream "
+                "evenly, or bulk, which get one part in --bulk-every + 1.")
+      ->Check(OneOf({"interactive", "bulk"}))
+      ->TypeName("CLASS")
+      ->Group(group);
+  app.AddSwitch("--completions", options.completions,
+                "Use /v1/completions, for models without a chat template.")
+      ->Group(group);
+  app.AddOption("--name", options.name, "Row of the records.")->TypeName("NAME")->Group(group);
+  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group(group);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;

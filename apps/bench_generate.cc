@@ -19,33 +19,33 @@ int RunBenchGenerate(const std::vector<std::string>& args) {
   std::vector<int> prompts, depths;
   std::string json_file;
   const std::string group = "Benchmark";
-  CLI::App& app = line.app();
-  app.remove_option(app.get_option("--context"));
+  FlagSet& app = line.flags();
+  app.Remove("--context");
   AddRandomModelFlags(&app, group, &options.shape, &options.mix, &options.name);
-  app.add_option("--prompt", prompts, "Tokens of a prompt [128, 512, 2048]. May be given again.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->allow_extra_args(false)
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--depth", depths,
-                 "Tokens in the cache when decoding begins [0, 2048, 8192]. May be given again.")
-      ->check(CLI::Range(0, 1 << 20))
-      ->allow_extra_args(false)
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--tokens", options.tokens, "Tokens decoded in a round.")
-      ->check(CLI::Range(1, 1 << 16))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--rounds", options.rounds, "Rounds; the best counts.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app.add_flag("--tuning", options.tuning, "Also with each optimisation switched off.")
-      ->group(group);
-  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group(group);
+  app.AddOption("--prompt", prompts, "Tokens of a prompt [128, 512, 2048]. May be given again.")
+      ->Check(InRange(1, 1 << 20))
+      ->AllowExtraArgs(false)
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--depth", depths,
+                "Tokens in the cache when decoding begins [0, 2048, 8192]. May be given again.")
+      ->Check(InRange(0, 1 << 20))
+      ->AllowExtraArgs(false)
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--tokens", options.tokens, "Tokens decoded in a round.")
+      ->Check(InRange(1, 1 << 16))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--rounds", options.rounds, "Rounds; the best counts.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddSwitch("--tuning", options.tuning, "Also with each optimisation switched off.")
+      ->Group(group);
+  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group(group);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;

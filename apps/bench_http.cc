@@ -23,42 +23,43 @@ struct HttpFlags {
   std::string json_file;
 };
 
-void AddTargetFlags(CLI::App* app, HttpFlags* flags) {
+void AddTargetFlags(FlagSet* app, HttpFlags* flags) {
   const std::string group = "Server";
-  app->add_option("--url", flags->url, "Address of a running server, http:// or https://.")
-      ->type_name("URL")
-      ->group(group);
-  app->add_option("-m,--model", flags->model,
-                  "Start a server with this model for the time of the run, instead of --url.")
-      ->type_name("REF")
-      ->group(group);
-  app->add_option("--server-flag", flags->server_flags,
-                  "Flag for that server, as --server-flag=--threads=1. May be given again.")
-      ->type_name("FLAG")
-      ->allow_extra_args(false)
-      ->group(group);
-  app->add_option("--server-pid", flags->sweep.window.server_pid,
-                  "Process of the server at --url, to count its processor time.")
-      ->type_name("PID")
-      ->group(group);
-  app->add_option("--model-name", flags->sweep.load.model,
-                  "The `model` of the requests; none = left out.")
-      ->type_name("NAME")
-      ->group(group);
-  app->add_option("--api-key", flags->sweep.target.api_key, "Sent as a bearer token.")
-      ->type_name("KEY")
-      ->group(group);
-  app->add_option("--ca-cert", flags->sweep.target.ca_file,
-                  "Certificates (PEM) that the server's is checked against; none = those that "
-                  "SSL_CERT_FILE names, or the system's.")
-      ->check(CLI::ExistingFile)
-      ->type_name("FILE")
-      ->group(group);
-  app->add_flag("--insecure", flags->sweep.target.insecure, "Accept any certificate of the server.")
-      ->group(group);
+  app->AddOption("--url", flags->url, "Address of a running server, http:// or https://.")
+      ->TypeName("URL")
+      ->Group(group);
+  app->AddOption("-m,--model", flags->model,
+                 "Start a server with this model for the time of the run, instead of --url.")
+      ->TypeName("REF")
+      ->Group(group);
+  app->AddOption("--server-flag", flags->server_flags,
+                 "Flag for that server, as --server-flag=--threads=1. May be given again.")
+      ->TypeName("FLAG")
+      ->AllowExtraArgs(false)
+      ->Group(group);
+  app->AddOption("--server-pid", flags->sweep.window.server_pid,
+                 "Process of the server at --url, to count its processor time.")
+      ->TypeName("PID")
+      ->Group(group);
+  app->AddOption("--model-name", flags->sweep.load.model,
+                 "The `model` of the requests; none = left out.")
+      ->TypeName("NAME")
+      ->Group(group);
+  app->AddOption("--api-key", flags->sweep.target.api_key, "Sent as a bearer token.")
+      ->TypeName("KEY")
+      ->Group(group);
+  app->AddOption("--ca-cert", flags->sweep.target.ca_file,
+                 "Certificates (PEM) that the server's is checked against; none = those that "
+                 "SSL_CERT_FILE names, or the system's.")
+      ->Check(ExistingFile())
+      ->TypeName("FILE")
+      ->Group(group);
+  app->AddSwitch("--insecure", flags->sweep.target.insecure,
+                 "Accept any certificate of the server.")
+      ->Group(group);
 }
 
-void AddLoadFlags(CLI::App* app, HttpFlags* flags) {
+void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
   static const std::map<std::string, LoadRoute> kRoutes = {
       {"/v1/embeddings", LoadRoute::kOpenAiEmbeddings},
       {"/embed", LoadRoute::kTeiEmbed},
@@ -66,99 +67,97 @@ void AddLoadFlags(CLI::App* app, HttpFlags* flags) {
   static const std::map<std::string, bool> kFormats = {{"base64", true}, {"float", false}};
   HttpSweepOptions& sweep = flags->sweep;
   const std::string group = "Load";
-  app->add_option("--concurrency", sweep.concurrencies,
-                  "Clients; each sends its next request when it has the last answer. With --rate: "
-                  "connections at most. A list (1,4,16) makes a row of each.")
-      ->delimiter(',')
-      ->check(CLI::Range(1, HttpLoad::kConnectionsMax))
-      ->type_name("N,...")
-      ->group(group);
-  app->add_option("--rate", sweep.rates,
-                  "Requests a second that arrive at random (Poisson) whether or not the server "
-                  "keeps up. A list makes a row of each.")
-      ->delimiter(',')
-      ->check(CLI::Range(0.001, 1e7))
-      ->type_name("R,...")
-      ->group(group);
-  app->add_option("--burst", sweep.load.burst, "With --rate: requests that arrive together.")
-      ->check(CLI::Range(1, 100'000))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--batch", sweep.batches,
-                  "Texts (rerank: documents) of one request. A list makes a row of each.")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 100'000))
-      ->type_name("N,...")
-      ->group(group);
-  app->add_option("--background-concurrency", sweep.background_concurrency,
-                  "Clients of a second load beside the first, of priority bulk; 0 = none.")
-      ->check(CLI::Range(0, HttpLoad::kConnectionsMax))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--background-batch", sweep.background_batch, "Texts of one request of that.")
-      ->check(CLI::Range(1, 100'000))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--route", sweep.load.route, "/v1/embeddings, /embed or /v1/rerank.")
-      ->transform(CLI::CheckedTransformer(kRoutes))
-      ->default_str("/v1/embeddings")
-      ->type_name("ROUTE")
-      ->group(group);
-  app->add_option("--encoding-format", sweep.load.base64, "Of /v1/embeddings: base64 or float.")
-      ->transform(CLI::CheckedTransformer(kFormats))
-      ->default_str("base64")
-      ->type_name("FORMAT")
-      ->group(group);
-  app->add_option("--priority", sweep.load.priority, "interactive or bulk; none = left out.")
-      ->check(CLI::IsMember({"interactive", "bulk"}))
-      ->type_name("CLASS")
-      ->group(group);
-  app->add_option("--timeout-ms", sweep.load.timeout_ms,
-                  "Time the server is given for a request; 0 = not said.")
-      ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
-      ->type_name("MS")
-      ->group(group);
+  app->AddOption("--concurrency", sweep.concurrencies,
+                 "Clients; each sends its next request when it has the last answer. With --rate: "
+                 "connections at most. A list (1,4,16) makes a row of each.")
+      ->Delimiter(',')
+      ->Check(InRange(1, HttpLoad::kConnectionsMax))
+      ->TypeName("N,...")
+      ->Group(group);
+  app->AddOption("--rate", sweep.rates,
+                 "Requests a second that arrive at random (Poisson) whether or not the server "
+                 "keeps up. A list makes a row of each.")
+      ->Delimiter(',')
+      ->Check(InRange(0.001, 1e7))
+      ->TypeName("R,...")
+      ->Group(group);
+  app->AddOption("--burst", sweep.load.burst, "With --rate: requests that arrive together.")
+      ->Check(InRange(1, 100'000))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--batch", sweep.batches,
+                 "Texts (rerank: documents) of one request. A list makes a row of each.")
+      ->Delimiter(',')
+      ->Check(InRange(1, 100'000))
+      ->TypeName("N,...")
+      ->Group(group);
+  app->AddOption("--background-concurrency", sweep.background_concurrency,
+                 "Clients of a second load beside the first, of priority bulk; 0 = none.")
+      ->Check(InRange(0, HttpLoad::kConnectionsMax))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--background-batch", sweep.background_batch, "Texts of one request of that.")
+      ->Check(InRange(1, 100'000))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--route", sweep.load.route, "/v1/embeddings, /embed or /v1/rerank.")
+      ->Transform(NameOf(kRoutes))
+      ->DefaultText("/v1/embeddings")
+      ->TypeName("ROUTE")
+      ->Group(group);
+  app->AddOption("--encoding-format", sweep.load.base64, "Of /v1/embeddings: base64 or float.")
+      ->Transform(NameOf(kFormats))
+      ->DefaultText("base64")
+      ->TypeName("FORMAT")
+      ->Group(group);
+  app->AddOption("--priority", sweep.load.priority, "interactive or bulk; none = left out.")
+      ->Check(OneOf({"interactive", "bulk"}))
+      ->TypeName("CLASS")
+      ->Group(group);
+  app->AddOption("--timeout-ms", sweep.load.timeout_ms,
+                 "Time the server is given for a request; 0 = not said.")
+      ->Check(InRange(int64_t{0}, int64_t{86'400'000}))
+      ->TypeName("MS")
+      ->Group(group);
 }
 
-void AddRunFlags(CLI::App* app, HttpFlags* flags) {
+void AddRunFlags(FlagSet* app, HttpFlags* flags) {
   HttpSweepOptions& sweep = flags->sweep;
   const std::string texts = "Texts";
-  app->add_option("--texts", sweep.text_file, "File with a text a line; none = texts are made up.")
-      ->type_name("FILE")
-      ->group(texts);
-  app->add_option("--lengths", flags->lengths,
-                  "Words of made texts: fixed:N, uniform:MIN,MAX or "
-                  "lognormal:MEAN,SIGMA,MIN,MAX (SIGMA of the logarithm).")
-      ->type_name("SPEC")
-      ->group(texts);
-  app->add_option("--seed", sweep.load.seed, "Of texts and arrivals.")
-      ->type_name("N")
-      ->group(texts);
+  app->AddOption("--texts", sweep.text_file, "File with a text a line; none = texts are made up.")
+      ->TypeName("FILE")
+      ->Group(texts);
+  app->AddOption("--lengths", flags->lengths,
+                 "Words of made texts: fixed:N, uniform:MIN,MAX or "
+                 "lognormal:MEAN,SIGMA,MIN,MAX (SIGMA of the logarithm).")
+      ->TypeName("SPEC")
+      ->Group(texts);
+  app->AddOption("--seed", sweep.load.seed, "Of texts and arrivals.")->TypeName("N")->Group(texts);
 
   const std::string run = "Run";
-  app->add_option("--duration", sweep.window.duration_s, "Seconds measured, for each row.")
-      ->check(CLI::Range(0.01, 86'400.0))
-      ->type_name("S")
-      ->group(run);
-  app->add_option("--warmup", sweep.window.warmup_s, "Seconds of load before that.")
-      ->check(CLI::Range(0.0, 86'400.0))
-      ->type_name("S")
-      ->group(run);
-  app->add_option("--requests", sweep.window.requests_max,
-                  "End a row after this many requests, warm-up included; 0 = by time alone.")
-      ->type_name("N")
-      ->group(run);
+  app->AddOption("--duration", sweep.window.duration_s, "Seconds measured, for each row.")
+      ->Check(InRange(0.01, 86'400.0))
+      ->TypeName("S")
+      ->Group(run);
+  app->AddOption("--warmup", sweep.window.warmup_s, "Seconds of load before that.")
+      ->Check(InRange(0.0, 86'400.0))
+      ->TypeName("S")
+      ->Group(run);
+  app->AddOption("--requests", sweep.window.requests_max,
+                 "End a row after this many requests, warm-up included; 0 = by time alone.")
+      ->TypeName("N")
+      ->Group(run);
 
   const std::string output = "Output";
-  app->add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group(output);
-  app->add_option("--plot", sweep.plot_file, "SVG file: latency against throughput.")
-      ->type_name("FILE")
-      ->group(output);
-  app->add_flag("--allow-errors", sweep.allow_errors,
-                "Exit with 0 though requests were lost or refused, as in a test of overload.")
-      ->group(output);
+  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group(output);
+  app->AddOption("--plot", sweep.plot_file, "SVG file: latency against throughput.")
+      ->TypeName("FILE")
+      ->Group(output);
+  app->AddSwitch("--allow-errors", sweep.allow_errors,
+                 "Exit with 0 though requests were lost or refused, as in a test of overload.")
+      ->Group(output);
 }
 
 // "" if the address has no such part.
@@ -222,10 +221,10 @@ int RunBenchHttp(const std::vector<std::string>& args) {
       "  penstock bench http --model model.gguf --chat --concurrency 1,8 --prompt-tokens 512 "
       "--goodput ttft:1000,itl:50\n");
   HttpFlags flags;
-  AddTargetFlags(&line.app(), &flags);
-  AddLoadFlags(&line.app(), &flags);
-  AddRunFlags(&line.app(), &flags);
-  AddChatLoadFlags(&line.app(),
+  AddTargetFlags(&line.flags(), &flags);
+  AddLoadFlags(&line.flags(), &flags);
+  AddRunFlags(&line.flags(), &flags);
+  AddChatLoadFlags(&line.flags(),
                    {"--batch", "--burst", "--background-concurrency", "--background-batch",
                     "--route", "--encoding-format", "--texts", "--lengths", "--plot"},
                    &flags.chat);
@@ -238,7 +237,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
   flags.sweep.lengths = *lengths;
   if (const Status chat = flags.chat.Read(); !chat.ok()) return line.FailUsage(chat.message());
   // Connections are to be no limit on what arrives, unless one is asked for.
-  if (!flags.sweep.rates.empty() && line.app().count("--concurrency") == 0) {
+  if (!flags.sweep.rates.empty() && line.flags().Count("--concurrency") == 0) {
     flags.sweep.concurrencies = {1000};
   }
 

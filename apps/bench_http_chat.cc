@@ -2,47 +2,47 @@
 
 namespace penstock {
 
-void AddChatLoadFlags(CLI::App* app, const std::vector<std::string>& others, ChatLoadFlags* flags) {
+void AddChatLoadFlags(FlagSet* app, const std::vector<std::string>& others, ChatLoadFlags* flags) {
   const std::string group = "Text generation";
-  CLI::Option* const chat =
-      app->add_flag("--chat", flags->chat,
-                    "Streams of generated text instead: time to first token, time between "
-                    "tokens, tokens a second.")
-          ->group(group);
-  for (const std::string& other : others) chat->excludes(app->get_option(other));
-  app->add_option("--chat-route", flags->route,
-                  "/v1/chat/completions or /v1/completions, for models without a chat template.")
-      ->check(CLI::IsMember({"/v1/chat/completions", "/v1/completions"}))
-      ->needs(chat)
-      ->type_name("ROUTE")
-      ->group(group);
-  app->add_option("--prompt-tokens", flags->prompt_tokens,
-                  "Tokens of a prompt, the template's included: N, or MIN-MAX drawn evenly. Made "
-                  "of common words; how many tokens these are is asked of the server first.")
-      ->needs(chat)
-      ->type_name("N[-MAX]")
-      ->group(group);
-  app->add_option("--output-tokens", flags->output_tokens, "Tokens of a text: N, or MIN-MAX.")
-      ->needs(chat)
-      ->type_name("N[-MAX]")
-      ->group(group);
-  app->add_option("--prefix-share", flags->load.request.prefix_share,
-                  "Part of a prompt, at its begin, that is the same in all requests.")
-      ->check(CLI::Range(0.0, 1.0))
-      ->needs(chat)
-      ->type_name("SHARE")
-      ->group(group);
-  app->add_flag("--ignore-eos,!--no-ignore-eos", flags->load.request.ignore_eos,
-                "Ask for texts of that length whatever the model would end with, or leave "
-                "`ignore_eos` out, which some servers refuse.")
-      ->needs(chat)
-      ->group(group);
-  app->add_option("--goodput", flags->goodput,
-                  "Limits of requests that count as good: ttft:MS (first token), itl:MS (mean time "
-                  "between its tokens), e2el:MS (whole answer), with commas between.")
-      ->needs(chat)
-      ->type_name("LIMITS")
-      ->group(group);
+  Flag* const chat =
+      app->AddSwitch("--chat", flags->chat,
+                     "Streams of generated text instead: time to first token, time between "
+                     "tokens, tokens a second.")
+          ->Group(group);
+  for (const std::string& other : others) chat->Excludes(app->Get(other));
+  app->AddOption("--chat-route", flags->route,
+                 "/v1/chat/completions or /v1/completions, for models without a chat template.")
+      ->Check(OneOf({"/v1/chat/completions", "/v1/completions"}))
+      ->Needs(chat)
+      ->TypeName("ROUTE")
+      ->Group(group);
+  app->AddOption("--prompt-tokens", flags->prompt_tokens,
+                 "Tokens of a prompt, the template's included: N, or MIN-MAX drawn evenly. Made "
+                 "of common words; how many tokens these are is asked of the server first.")
+      ->Needs(chat)
+      ->TypeName("N[-MAX]")
+      ->Group(group);
+  app->AddOption("--output-tokens", flags->output_tokens, "Tokens of a text: N, or MIN-MAX.")
+      ->Needs(chat)
+      ->TypeName("N[-MAX]")
+      ->Group(group);
+  app->AddOption("--prefix-share", flags->load.request.prefix_share,
+                 "Part of a prompt, at its begin, that is the same in all requests.")
+      ->Check(InRange(0.0, 1.0))
+      ->Needs(chat)
+      ->TypeName("SHARE")
+      ->Group(group);
+  app->AddSwitch("--ignore-eos,!--no-ignore-eos", flags->load.request.ignore_eos,
+                 "Ask for texts of that length whatever the model would end with, or leave "
+                 "`ignore_eos` out, which some servers refuse.")
+      ->Needs(chat)
+      ->Group(group);
+  app->AddOption("--goodput", flags->goodput,
+                 "Limits of requests that count as good: ttft:MS (first token), itl:MS (mean time "
+                 "between its tokens), e2el:MS (whole answer), with commas between.")
+      ->Needs(chat)
+      ->TypeName("LIMITS")
+      ->Group(group);
 }
 
 Status ChatLoadFlags::Read() {

@@ -21,6 +21,6 @@ struct ChatLoadFlags {
 };
 
 // `others`: flags that make no sense with --chat.
-void AddChatLoadFlags(CLI::App* app, const std::vector<std::string>& others, ChatLoadFlags* flags);
+void AddChatLoadFlags(FlagSet* app, const std::vector<std::string>& others, ChatLoadFlags* flags);
 
 }  // namespace penstock

@@ -24,41 +24,40 @@ struct KernelFlags {
   bool onednn = true;
 };
 
-void AddKernelFlags(CLI::App* app, KernelFlags* flags) {
-  app->add_option("--shape", flags->options.models,
-                  "Model whose shapes are taken: " + KnownShapes() + ". May be given again.")
-      ->transform(CLI::IsMember(KernelShareModels(), CLI::ignore_case))
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  app->add_option("--dtype", flags->dtypes,
-                  "f32, bf16 or int8; all if not given. May be given again.")
-      ->transform(CLI::IsMember({"f32", "bf16", "int8"}, CLI::ignore_case))
-      ->type_name("TYPE")
-      ->allow_extra_args(false);
-  app->add_option("--tokens", flags->options.tokens,
-                  "Tokens worked on at once. May be given again.")
-      ->check(CLI::Range(1, 16384))
-      ->type_name("N")
-      ->allow_extra_args(false);
-  app->add_option("-m,--model", flags->whole.folder,
-                  "Folder, or owner/name[@revision] on the Hugging Face hub: run it flags->whole.")
-      ->type_name("REF");
-  app->add_option("--name", flags->whole.name, "What records call the model.")->type_name("NAME");
-  app->add_option("--sequences", flags->whole.sequences, "Sequences the model is given at once.")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
-  app->add_option("--length", flags->whole.length, "Tokens of each.")
-      ->check(CLI::Range(1, 8192))
-      ->type_name("N");
-  app->add_option("-t,--threads", flags->options.threads, "Threads; 0 = one a processor.")
-      ->check(CLI::Range(0, 256))
-      ->type_name("N");
-  app->add_option("--rounds", flags->options.rounds, "Rounds; the best of each kernel counts.")
-      ->check(CLI::Range(1, 10'000))
-      ->type_name("N");
-  app->add_flag("--onednn,!--no-onednn", flags->onednn, "oneDNN beside ours, or not. [on]");
-  app->add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE");
+void AddKernelFlags(FlagSet* app, KernelFlags* flags) {
+  app->AddOption("--shape", flags->options.models,
+                 "Model whose shapes are taken: " + KnownShapes() + ". May be given again.")
+      ->Transform(OneOfAnyCase(KernelShareModels()))
+      ->TypeName("NAME")
+      ->AllowExtraArgs(false);
+  app->AddOption("--dtype", flags->dtypes,
+                 "f32, bf16 or int8; all if not given. May be given again.")
+      ->Transform(OneOfAnyCase({"f32", "bf16", "int8"}))
+      ->TypeName("TYPE")
+      ->AllowExtraArgs(false);
+  app->AddOption("--tokens", flags->options.tokens, "Tokens worked on at once. May be given again.")
+      ->Check(InRange(1, 16384))
+      ->TypeName("N")
+      ->AllowExtraArgs(false);
+  app->AddOption("-m,--model", flags->whole.folder,
+                 "Folder, or owner/name[@revision] on the Hugging Face hub: run it flags->whole.")
+      ->TypeName("REF");
+  app->AddOption("--name", flags->whole.name, "What records call the model.")->TypeName("NAME");
+  app->AddOption("--sequences", flags->whole.sequences, "Sequences the model is given at once.")
+      ->Check(InRange(1, 4096))
+      ->TypeName("N");
+  app->AddOption("--length", flags->whole.length, "Tokens of each.")
+      ->Check(InRange(1, 8192))
+      ->TypeName("N");
+  app->AddOption("-t,--threads", flags->options.threads, "Threads; 0 = one a processor.")
+      ->Check(InRange(0, 256))
+      ->TypeName("N");
+  app->AddOption("--rounds", flags->options.rounds, "Rounds; the best of each kernel counts.")
+      ->Check(InRange(1, 10'000))
+      ->TypeName("N");
+  app->AddSwitch("--onednn,!--no-onednn", flags->onednn, "oneDNN beside ours, or not. [on]");
+  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE");
 }
 
 Status Measure(KernelFlags* flags, BenchRecords* records) {
@@ -87,7 +86,7 @@ int RunBenchKernels(const std::vector<std::string>& args) {
       "  penstock bench kernels --model sentence-transformers/all-MiniLM-L6-v2 --name minilm\n"
       "  PENSTOCK_CPU_ISA=avx2 penstock bench kernels --threads 1 --json kernels.json\n");
   KernelFlags flags;
-  AddKernelFlags(&line.app(), &flags);
+  AddKernelFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (!flags.dtypes.empty()) flags.options.dtypes.clear();
   for (const std::string& name : flags.dtypes) {

@@ -16,38 +16,38 @@ int RunBenchLifecycle(const std::vector<std::string>& args) {
       "--cycles 1000\n");
   LifecycleOptions options;
   std::string json_file;
-  CLI::App& app = line.app();
-  app.add_option("-m,--model", options.embedder, "Model of embeddings.")
-      ->type_name("REF")
-      ->default_str(kDefaultModel)
-      ->group("Model");
-  app.add_option("--reranker", options.reranker, "Model that reranks; none = left out.")
-      ->type_name("REF")
-      ->group("Model");
-  app.add_option("--generator", options.generator, "Model that generates text; none = left out.")
-      ->type_name("REF")
-      ->group("Model");
+  FlagSet& app = line.flags();
+  app.AddOption("-m,--model", options.embedder, "Model of embeddings.")
+      ->TypeName("REF")
+      ->DefaultText(kDefaultModel)
+      ->Group("Model");
+  app.AddOption("--reranker", options.reranker, "Model that reranks; none = left out.")
+      ->TypeName("REF")
+      ->Group("Model");
+  app.AddOption("--generator", options.generator, "Model that generates text; none = left out.")
+      ->TypeName("REF")
+      ->Group("Model");
   const std::string group = "Benchmark";
-  app.add_option("--rounds", options.rounds, "Rounds of each time; the median counts.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--cycles", options.cycles, "Unloads and loads under traffic, over all models.")
-      ->check(CLI::Range(0, 1'000'000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--callers", options.callers, "Callers of one absent model at once.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--server-flag", options.server_flags,
-                 "Flag for the servers, as --server-flag=--threads=1. May be given again.")
-      ->type_name("FLAG")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group(group);
+  app.AddOption("--rounds", options.rounds, "Rounds of each time; the median counts.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--cycles", options.cycles, "Unloads and loads under traffic, over all models.")
+      ->Check(InRange(0, 1'000'000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--callers", options.callers, "Callers of one absent model at once.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--server-flag", options.server_flags,
+                "Flag for the servers, as --server-flag=--threads=1. May be given again.")
+      ->TypeName("FLAG")
+      ->AllowExtraArgs(false)
+      ->Group(group);
+  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group(group);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (options.embedder.empty()) options.embedder = FindDefaultModel().reference;
   BenchRecords records;

@@ -18,43 +18,43 @@ struct PolicyFlags {
   std::string json_file;
 };
 
-void AddFlags(CLI::App* app, PolicyFlags* flags) {
+void AddFlags(FlagSet* app, PolicyFlags* flags) {
   PolicyBenchOptions& options = flags->options;
   const std::string model = "Cost of a batch";
-  app->add_option("-m,--model", flags->model,
-                  "Measure it on this model; else that of all-MiniLM-L6-v2 is used.")
-      ->type_name("REF")
-      ->group(model);
-  app->add_option("-t,--threads", flags->threads, "Threads that compute; 0 = one a processor.")
-      ->check(CLI::Range(0, 256))
-      ->type_name("N")
-      ->group(model);
+  app->AddOption("-m,--model", flags->model,
+                 "Measure it on this model; else that of all-MiniLM-L6-v2 is used.")
+      ->TypeName("REF")
+      ->Group(model);
+  app->AddOption("-t,--threads", flags->threads, "Threads that compute; 0 = one a processor.")
+      ->Check(InRange(0, 256))
+      ->TypeName("N")
+      ->Group(model);
   const std::string arrivals = "Arrivals";
-  app->add_option("--loads", options.loads, "Parts of the rate the model can do.")
-      ->check(CLI::Range(0.01, 2.0))
-      ->delimiter(',')
-      ->type_name("X,...")
-      ->group(arrivals);
-  app->add_option("--simulated-s", options.simulated_s, "Seconds of arrivals, simulated, a cell.")
-      ->check(CLI::Range(0.1, 86'400.0))
-      ->type_name("S")
-      ->group(arrivals);
-  app->add_option("--length-median", options.length_median, "Tokens of a row, log-normal.")
-      ->check(CLI::Range(1.0, 8192.0))
-      ->type_name("TOKENS")
-      ->group(arrivals);
-  app->add_option("--length-sigma", options.length_sigma, "Its sigma.")
-      ->check(CLI::Range(0.0, 3.0))
-      ->type_name("X")
-      ->group(arrivals);
-  app->add_option("--length-max", options.length_max, "Longest row.")
-      ->check(CLI::Range(4, 1 << 17))
-      ->type_name("TOKENS")
-      ->group(arrivals);
-  app->add_option("--seed", options.seed, "Of the arrivals.")->type_name("N")->group(arrivals);
-  app->add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group("Output");
+  app->AddOption("--loads", options.loads, "Parts of the rate the model can do.")
+      ->Check(InRange(0.01, 2.0))
+      ->Delimiter(',')
+      ->TypeName("X,...")
+      ->Group(arrivals);
+  app->AddOption("--simulated-s", options.simulated_s, "Seconds of arrivals, simulated, a cell.")
+      ->Check(InRange(0.1, 86'400.0))
+      ->TypeName("S")
+      ->Group(arrivals);
+  app->AddOption("--length-median", options.length_median, "Tokens of a row, log-normal.")
+      ->Check(InRange(1.0, 8192.0))
+      ->TypeName("TOKENS")
+      ->Group(arrivals);
+  app->AddOption("--length-sigma", options.length_sigma, "Its sigma.")
+      ->Check(InRange(0.0, 3.0))
+      ->TypeName("X")
+      ->Group(arrivals);
+  app->AddOption("--length-max", options.length_max, "Longest row.")
+      ->Check(InRange(4, 1 << 17))
+      ->TypeName("TOKENS")
+      ->Group(arrivals);
+  app->AddOption("--seed", options.seed, "Of the arrivals.")->TypeName("N")->Group(arrivals);
+  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group("Output");
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ int RunBenchPolicy(const std::vector<std::string>& args) {
                    "  penstock bench policy --model sentence-transformers/all-MiniLM-L6-v2\n");
   PolicyFlags flags;
   flags.options.times = kMiniLmTimes;
-  AddFlags(&line.app(), &flags);
+  AddFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (!flags.model.empty()) {
     ModelOptions model;

@@ -15,46 +15,45 @@ struct ReindexFlags {
   std::string json_file;
 };
 
-void AddFlags(CLI::App* app, ReindexFlags* flags) {
+void AddFlags(FlagSet* app, ReindexFlags* flags) {
   ReindexOptions& options = flags->options;
   const std::string group = "Kernels, embed and server";
-  app->add_option("-m,--model", flags->model, "Folder, or owner/name on the Hugging Face hub.")
-      ->type_name("REF")
-      ->required()
-      ->group(group);
-  app->add_option("-t,--threads", options.threads,
-                  "Threads that compute, of each; 0 = one a processor.")
-      ->check(CLI::Range(0, 256))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--max-batch-tokens", options.batch_tokens, "Tokens of one batch, of each.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("TOKENS")
-      ->group(group);
-  app->add_option("--rounds", options.rounds, "Rounds: kernel loop, embed, embed --url.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
+  app->AddOption("-m,--model", flags->model, "Folder, or owner/name on the Hugging Face hub.")
+      ->TypeName("REF")
+      ->Required()
+      ->Group(group);
+  app->AddOption("-t,--threads", options.threads,
+                 "Threads that compute, of each; 0 = one a processor.")
+      ->Check(InRange(0, 256))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--max-batch-tokens", options.batch_tokens, "Tokens of one batch, of each.")
+      ->Check(InRange(1, 1 << 20))
+      ->TypeName("TOKENS")
+      ->Group(group);
+  app->AddOption("--rounds", options.rounds, "Rounds: kernel loop, embed, embed --url.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
 
   const std::string texts = "Texts";
-  app->add_option("--texts", options.text_file,
-                  "File with a text a line; none = texts are made up.")
-      ->type_name("FILE")
-      ->group(texts);
-  app->add_option("--rows", options.texts,
-                  "Texts of a round; the file's over again if it has fewer.")
-      ->check(CLI::Range(2, 100'000'000))
-      ->type_name("N")
-      ->group(texts);
-  app->add_option("--lengths", flags->lengths,
-                  "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
-      ->type_name("SPEC")
-      ->group(texts);
-  app->add_option("--seed", options.seed, "Of made texts.")->type_name("N")->group(texts);
+  app->AddOption("--texts", options.text_file, "File with a text a line; none = texts are made up.")
+      ->TypeName("FILE")
+      ->Group(texts);
+  app->AddOption("--rows", options.texts,
+                 "Texts of a round; the file's over again if it has fewer.")
+      ->Check(InRange(2, 100'000'000))
+      ->TypeName("N")
+      ->Group(texts);
+  app->AddOption("--lengths", flags->lengths,
+                 "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
+      ->TypeName("SPEC")
+      ->Group(texts);
+  app->AddOption("--seed", options.seed, "Of made texts.")->TypeName("N")->Group(texts);
 
-  app->add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group("Output");
+  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group("Output");
 }
 
 }  // namespace
@@ -67,7 +66,7 @@ int RunBenchReindex(const std::vector<std::string>& args) {
       "  penstock bench reindex --model MODEL --texts passages.txt --json reindex.json\n");
   ReindexFlags flags;
   flags.options.batch_tokens = static_cast<size_t>(EncoderSchedulerOptions().max_batch_tokens);
-  AddFlags(&line.app(), &flags);
+  AddFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   auto lengths = LengthSpec::Parse(flags.lengths);
   if (!lengths.ok()) return line.FailUsage("--lengths: " + lengths.status().message());

@@ -16,51 +16,51 @@ struct Flags {
   std::string only, target, target_model = "identity", json_file;
 };
 
-void AddFlags(CLI::App* app, Flags* flags) {
+void AddFlags(FlagSet* app, Flags* flags) {
   const std::string group = "Benchmark";
-  app->add_option("--width", flags->speed.width, "FP32 elements of a row.")
-      ->check(CLI::Range(1, 65536))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--batch", flags->batch, "Rows of a batch at most.")
-      ->check(CLI::Range(1, 8191))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--callers", flags->speed.callers, "Threads that submit.")
-      ->check(CLI::Range(1, 64))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--window", flags->speed.window, "Requests of each that are under way.")
-      ->check(CLI::Range(1, 65536))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--seconds", flags->speed.seconds, "Seconds of a round.")
-      ->check(CLI::Range(0.1, 600.0))
-      ->type_name("S")
-      ->group(group);
-  app->add_option("--rounds", flags->speed.rounds, "Rounds; the best counts.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--only", flags->only, "in-process or front-ends.")
-      ->check(CLI::IsMember({"in-process", "front-ends"}))
-      ->type_name("PART")
-      ->group(group);
-  app->add_option("--grpc-target", flags->target, "Measure this server instead, HOST:PORT.")
-      ->type_name("TARGET")
-      ->group(group);
-  app->add_option("--grpc-model", flags->target_model,
-                  "Its model: FP32 INPUT0 [-1,width] to OUTPUT0.")
-      ->type_name("NAME")
-      ->capture_default_str()
-      ->group(group);
-  app->add_option("--under-way", flags->front.window, "Requests under way over gRPC and HTTP.")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group("Output");
+  app->AddOption("--width", flags->speed.width, "FP32 elements of a row.")
+      ->Check(InRange(1, 65536))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--batch", flags->batch, "Rows of a batch at most.")
+      ->Check(InRange(1, 8191))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--callers", flags->speed.callers, "Threads that submit.")
+      ->Check(InRange(1, 64))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--window", flags->speed.window, "Requests of each that are under way.")
+      ->Check(InRange(1, 65536))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--seconds", flags->speed.seconds, "Seconds of a round.")
+      ->Check(InRange(0.1, 600.0))
+      ->TypeName("S")
+      ->Group(group);
+  app->AddOption("--rounds", flags->speed.rounds, "Rounds; the best counts.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--only", flags->only, "in-process or front-ends.")
+      ->Check(OneOf({"in-process", "front-ends"}))
+      ->TypeName("PART")
+      ->Group(group);
+  app->AddOption("--grpc-target", flags->target, "Measure this server instead, HOST:PORT.")
+      ->TypeName("TARGET")
+      ->Group(group);
+  app->AddOption("--grpc-model", flags->target_model,
+                 "Its model: FP32 INPUT0 [-1,width] to OUTPUT0.")
+      ->TypeName("NAME")
+      ->ShowDefault()
+      ->Group(group);
+  app->AddOption("--under-way", flags->front.window, "Requests under way over gRPC and HTTP.")
+      ->Check(InRange(1, 4096))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group("Output");
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ int RunBenchTensors(const std::vector<std::string>& args) {
       "  penstock bench tensors --callers 1 --window 4096 --json records.json\n"
       "  penstock bench tensors --grpc-target 127.0.0.1:8001 --grpc-model identity\n");
   Flags flags;
-  AddFlags(&line.app(), &flags);
+  AddFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   flags.front.width = flags.speed.width;
   flags.front.seconds = flags.speed.seconds;

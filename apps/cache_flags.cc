@@ -8,9 +8,9 @@
 
 namespace penstock {
 
-CLI::Option* AddReferences(CommandLine* line, std::vector<std::string>* references,
-                           const std::string& description) {
-  return line->app().add_option("REFERENCES", *references, description)->type_name("REF");
+Flag* AddReferences(CommandLine* line, std::vector<std::string>* references,
+                    const std::string& description) {
+  return line->flags().AddOption("REFERENCES", *references, description)->TypeName("REF");
 }
 
 void LogWarnings() {

@@ -11,8 +11,8 @@
 namespace penstock {
 
 // The references a command works on, as arguments.
-CLI::Option* AddReferences(CommandLine* line, std::vector<std::string>* references,
-                           const std::string& description);
+Flag* AddReferences(CommandLine* line, std::vector<std::string>* references,
+                    const std::string& description);
 // Warnings of the hub go to stderr.
 void LogWarnings();
 

@@ -88,29 +88,29 @@ Expected<int> RunChatWith(const ChatFlags& flags) {
 
 void AddChatFlags(CommandLine* line, ChatFlags* flags) {
   const std::string group = "Conversation";
-  CLI::App& app = line->app();
-  app.add_option("-p,--prompt", flags->prompt,
-                 "Say this, print the reply and leave; - reads it from standard input.")
-      ->type_name("TEXT")
-      ->group(group);
-  app.add_option("-s,--system", flags->system, "Instructions for the model.")
-      ->type_name("TEXT")
-      ->group(group);
-  app.add_option("--chat-template", flags->chat_template,
-                 "One of the model's chat templates by its name, or a file with a Jinja template.")
-      ->type_name("FILE|NAME")
-      ->group(group);
-  app.add_option("--chat-template-kwargs", flags->variables,
-                 "Variables for the template, such as '{\"enable_thinking\": false}'.")
-      ->type_name("JSON")
-      ->group(group);
-  app.add_flag("--thinking,!--no-thinking", flags->thinking,
-               "Show the model's thinking, or not; never without a terminal. [on]")
-      ->group(group);
-  app.add_flag("-v,--verbose", flags->verbose,
-               "After each reply a line with its tokens, their rate, the time to the first, and "
-               "how many tokens of the conversation were cached.")
-      ->group(group);
+  FlagSet& app = line->flags();
+  app.AddOption("-p,--prompt", flags->prompt,
+                "Say this, print the reply and leave; - reads it from standard input.")
+      ->TypeName("TEXT")
+      ->Group(group);
+  app.AddOption("-s,--system", flags->system, "Instructions for the model.")
+      ->TypeName("TEXT")
+      ->Group(group);
+  app.AddOption("--chat-template", flags->chat_template,
+                "One of the model's chat templates by its name, or a file with a Jinja template.")
+      ->TypeName("FILE|NAME")
+      ->Group(group);
+  app.AddOption("--chat-template-kwargs", flags->variables,
+                "Variables for the template, such as '{\"enable_thinking\": false}'.")
+      ->TypeName("JSON")
+      ->Group(group);
+  app.AddSwitch("--thinking,!--no-thinking", flags->thinking,
+                "Show the model's thinking, or not; never without a terminal. [on]")
+      ->Group(group);
+  app.AddSwitch("-v,--verbose", flags->verbose,
+                "After each reply a line with its tokens, their rate, the time to the first, and "
+                "how many tokens of the conversation were cached.")
+      ->Group(group);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ Expected<std::optional<Checkpoint>> Checkpoint::Read(const std::string& path) {
     PENSTOCK_ASSIGN_OR_RETURN(const auto numbers, object.GetArray("first_row", kDimensionsMax));
     for (const auto number : numbers) {
       double value = 0;
-      if (number.get(value) != simdjson::SUCCESS) {
+      if (!number.Get(&value)) {
         return Status::InvalidArgument("'first_row' must hold numbers", "first_row");
       }
       made.first_row.push_back(static_cast<float>(value));

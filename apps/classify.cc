@@ -98,14 +98,14 @@ int RunClassify(const std::vector<std::string>& args) {
   DropDefaultModel(&line);
   AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
   const std::string group = "Classification";
-  line.app()
-      .add_option("--top-k", flags.top_k, "Write the K best labels only; 0 = all.")
-      ->check(CLI::Range(0, 1 << 20))
-      ->type_name("K")
-      ->group(group);
-  line.app()
-      .add_flag("--raw-scores", flags.raw_scores, "Logits, before softmax or sigmoid.")
-      ->group(group);
+  line.flags()
+      .AddOption("--top-k", flags.top_k, "Write the K best labels only; 0 = all.")
+      ->Check(InRange(0, 1 << 20))
+      ->TypeName("K")
+      ->Group(group);
+  line.flags()
+      .AddSwitch("--raw-scores", flags.raw_scores, "Logits, before softmax or sigmoid.")
+      ->Group(group);
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.model.models.empty() && flags.server.url.empty()) {

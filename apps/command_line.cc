@@ -23,7 +23,7 @@ const std::function<void(const CommandLine&)>* visitor = nullptr;
 std::vector<CommandFlags> FlagsOfCommands() {
   std::vector<CommandFlags> all;
   VisitCommandLines([&](const Command&, const CommandLine& line) {
-    all.push_back({line.name(), FlagNames(line.app())});
+    all.push_back({line.name(), FlagNames(line.flags().app())});
   });
   return all;
 }
@@ -46,20 +46,18 @@ void VisitCommandLines(const std::function<void(const Command&, const CommandLin
 
 CommandLine::CommandLine(const std::string& name, const std::string& summary,
                          const std::string& examples)
-    : program_("penstock " + name), examples_(examples), app_(summary, program_) {
+    : program_("penstock " + name), examples_(examples), flags_(summary, program_) {
   rules_.command = name;
-  app_.option_defaults()->always_capture_default();
-  app_.set_help_flag();
-  app_.add_flag("-h,--help", help_, "Print this help and leave.");
-  app_.add_flag("--help-all", help_all_, "Print the help with every flag and leave.");
-  app_.add_option("--config", config_, "TOML file with settings; keys are flag names.")
-      ->type_name("FILE");
-  app_.add_flag("--print-config", print_config_,
-                "Print the settings in effect, each with where it comes from, as a file that "
-                "--config takes, and leave. Secrets stay out.");
+  flags_.AddSwitch("-h,--help", help_, "Print this help and leave.");
+  flags_.AddSwitch("--help-all", help_all_, "Print the help with every flag and leave.");
+  flags_.AddOption("--config", config_, "TOML file with settings; keys are flag names.")
+      ->TypeName("FILE");
+  flags_.AddSwitch("--print-config", print_config_,
+                   "Print the settings in effect, each with where it comes from, as a file that "
+                   "--config takes, and leave. Secrets stay out.");
   std::string table = name;
   std::replace(table.begin(), table.end(), ' ', '.');
-  app_.footer(
+  flags_.Footer(
       "Any flag may be set by a variable PENSTOCK_<FLAG> (PENSTOCK_PORT=80) or in the --config "
       "file\n(port = 80; after a line [" +
       table +
@@ -77,10 +75,11 @@ std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
     (*visitor)(*this);
     return kExitOk;
   }
-  Settings settings(&app_, &rules_);
+  Settings settings(&flags_.app(), &rules_);
   const Status arguments = settings.ReadArguments(args);
   if (settings.IsGiven("help") || settings.IsGiven("help-all")) {
-    std::fputs(HelpText(app_, examples_, hidden_, settings.IsGiven("help-all")).c_str(), stdout);
+    std::fputs(HelpText(flags_.app(), examples_, hidden_, settings.IsGiven("help-all")).c_str(),
+               stdout);
     return kExitOk;
   }
   on_line_ = settings.OnLine();

@@ -13,7 +13,6 @@
 // Types BYTES, US, MS and S take suffixes (32MB, 500ms), wherever they come from.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -23,6 +22,7 @@
 
 #include "commands.h"
 #include "common/status.h"
+#include "flags.h"
 #include "settings.h"
 
 namespace penstock {
@@ -38,8 +38,8 @@ class CommandLine {
   // `name`: "serve". `examples`: lines under "Examples:" in the help.
   CommandLine(const std::string& name, const std::string& summary, const std::string& examples);
 
-  CLI::App& app() { return app_; }
-  const CLI::App& app() const { return app_; }
+  FlagSet& flags() { return flags_; }
+  const FlagSet& flags() const { return flags_; }
   const std::string& name() const { return rules_.command; }
   const std::string& examples() const { return examples_; }
 
@@ -70,7 +70,7 @@ class CommandLine {
 
   std::string program_;  // "penstock serve"
   std::string examples_;
-  CLI::App app_;
+  FlagSet flags_;
   SettingRules rules_;
   std::vector<std::string> hidden_;
   std::map<std::string, std::string> on_line_;

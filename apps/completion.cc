@@ -1,6 +1,7 @@
 // penstock completion: what there is to complete, and the script for a shell.
 #include "completion.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "command_group.h"
@@ -64,7 +65,7 @@ std::vector<CompletedCommand> CompletedCommands() {
   std::vector<CompletedCommand> commands;
   VisitCommandLines([&](const Command& command, const CommandLine& line) {
     CompletedCommand completed{line.name(), command.summary, {}, {}};
-    for (const CLI::Option* option : line.app().get_options()) {
+    for (const CLI::Option* option : line.flags().app().get_options()) {
       if (option->get_positional()) {
         completed.rest = ValueOf(option);
       } else {
@@ -84,10 +85,10 @@ int RunCompletion(const std::vector<std::string>& args) {
                    "  source <(penstock completion zsh)       # in ~/.zshrc, after compinit\n"
                    "  penstock completion fish | source       # in ~/.config/fish/config.fish\n");
   std::string shell;
-  line.app()
-      .add_option("SHELL", shell, "bash, zsh or fish.")
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kShells), std::end(kShells))))
-      ->required();
+  line.flags()
+      .AddOption("SHELL", shell, "bash, zsh or fish.")
+      ->Check(OneOf(std::vector<std::string>(std::begin(kShells), std::end(kShells))))
+      ->Required();
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   std::fputs(ScriptFor(shell).c_str(), stdout);
   return kExitOk;

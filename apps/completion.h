@@ -2,7 +2,6 @@
 // --help prints: commands, flags, their choices, and where a file or a folder is wanted.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 

@@ -40,73 +40,73 @@ std::string ReadBias(const std::string& given, LogitBias* bias) {
 }
 
 template <typename T>
-CLI::Option* AddNumber(CLI::App* app, const char* name, std::optional<T>* value, const char* text,
-                       T least, T most) {
-  return app->add_option(name, *value, text)->check(CLI::Range(least, most))->type_name("X");
+Flag* AddNumber(FlagSet* app, const char* name, std::optional<T>* value, const char* text, T least,
+                T most) {
+  return app->AddOption(name, *value, text)->Check(InRange(least, most))->TypeName("X");
 }
 
 }  // namespace
 
-void AddCacheTypeFlag(CLI::App* app, const std::string& group, TextModelOptions* options) {
-  app->add_option_function<std::string>(
+void AddCacheTypeFlag(FlagSet* app, const std::string& group, TextModelOptions* options) {
+  app->AddOptionFunction<std::string>(
          "--cache-type",
          [options](const std::string& name) { options->cache_type = kCacheTypes.at(name); },
          "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
          "each costs).")
-      ->check(CLI::IsMember({"bf16", "f16", "f32", "int8"}))
-      ->default_str("bf16")
-      ->type_name("TYPE")
-      ->group(group);
+      ->Check(OneOf({"bf16", "f16", "f32", "int8"}))
+      ->DefaultText("bf16")
+      ->TypeName("TYPE")
+      ->Group(group);
 }
 
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
   const std::string model = "Model";
-  CLI::App& app = line->app();
-  app.add_option("-m,--model", flags->model,
-                 "A .gguf file, a folder (safetensors, or one GGUF model), or "
-                 "owner/name[:QUANT][@revision] on the Hugging Face hub (docs/MODELS.md).")
-      ->type_name("REF")
-      ->group(model);
+  FlagSet& app = line->flags();
+  app.AddOption("-m,--model", flags->model,
+                "A .gguf file, a folder (safetensors, or one GGUF model), or "
+                "owner/name[:QUANT][@revision] on the Hugging Face hub (docs/MODELS.md).")
+      ->TypeName("REF")
+      ->Group(model);
   AddAutoPull(&app, &flags->auto_pull);
-  app.add_option_function<std::string>(
+  app.AddOptionFunction<std::string>(
          "--dtype", [flags](const std::string& name) { flags->options.dtype = kTypes.at(name); },
          "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
          "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
          "else f32.")
-      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
-      ->default_str("auto")
-      ->type_name("TYPE")
-      ->group(model);
-  app.add_option(kContextFlag, flags->options.context, kContextHelp)
-      ->check(CLI::Range(0, 1 << 27))
-      ->type_name("TOKENS")
-      ->group(model);
+      ->Check(OneOf({"auto", "f32", "bf16", "int8"}))
+      ->DefaultText("auto")
+      ->TypeName("TYPE")
+      ->Group(model);
+  app.AddOption(kContextFlag, flags->options.context, kContextHelp)
+      ->Check(InRange(0, 1 << 27))
+      ->TypeName("TOKENS")
+      ->Group(model);
   AddCacheTypeFlag(&app, model, &flags->options);
   const std::string speed = "Speed";
-  app.add_option("-t,--threads", flags->threads,
-                 "Threads that compute; 0 = one for each processor this process may use.")
-      ->check(CLI::Range(0, 256))
-      ->type_name("N")
-      ->group(speed);
-  app.add_flag("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
-      ->group(speed);
-  app.add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
-      ->type_name("LEVEL")
-      ->group("Log");
+  app.AddOption("-t,--threads", flags->threads,
+                "Threads that compute; 0 = one for each processor this process may use.")
+      ->Check(InRange(0, 256))
+      ->TypeName("N")
+      ->Group(speed);
+  app.AddSwitch("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
+      ->Group(speed);
+  app.AddOption("--log-level", flags->log_level, "debug, info, warn, error or off.")
+      ->Check(OneOf({"debug", "info", "warn", "error", "off"}))
+      ->TypeName("LEVEL")
+      ->Group("Log");
 }
 
-void AddRandomModelFlags(CLI::App* app, const std::string& group, std::string* shape,
+void AddRandomModelFlags(FlagSet* app, const std::string& group, std::string* shape,
                          std::string* mix, std::string* name) {
-  app->add_option("--shape", *shape, "Without --model: random weights of this shape.")
-      ->transform(CLI::IsMember(DecoderShapes(), CLI::ignore_case))
-      ->type_name("NAME")
-      ->group(group);
-  app->add_option("--type", *mix, "Of the random weights.")
-      ->transform(CLI::IsMember(DecoderMixes(), CLI::ignore_case))
-      ->type_name("TYPE")
-      ->group(group);
-  app->add_option("--name", *name, "What records call the model.")->type_name("NAME")->group(group);
+  app->AddOption("--shape", *shape, "Without --model: random weights of this shape.")
+      ->Transform(OneOfAnyCase(DecoderShapes()))
+      ->TypeName("NAME")
+      ->Group(group);
+  app->AddOption("--type", *mix, "Of the random weights.")
+      ->Transform(OneOf(DecoderMixes()))
+      ->TypeName("TYPE")
+      ->Group(group);
+  app->AddOption("--name", *name, "What records call the model.")->TypeName("NAME")->Group(group);
 }
 
 Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {
@@ -142,88 +142,87 @@ SamplingOptions SamplingFlags::For(const GenerationDefaults& defaults) const {
 }
 
 // Those that the model may have defaults of.
-static void AddChoiceFlags(CLI::App* app, SamplingFlags* flags, const std::string& group) {
+static void AddChoiceFlags(FlagSet* app, SamplingFlags* flags, const std::string& group) {
   AddNumber(app, "--temperature,--temp", &flags->temperature,
             "0: the most probable token; more: more variety (default: the model's, else 1).", 0.0f,
             kTemperatureMax)
-      ->group(group);
-  app->add_option("--top-k", flags->top_k, "Of the K most probable tokens; 0 = of all.")
-      ->check(CLI::Range(-1, 1 << 24))
-      ->type_name("K")
-      ->group(group);
+      ->Group(group);
+  app->AddOption("--top-k", flags->top_k, "Of the K most probable tokens; 0 = of all.")
+      ->Check(InRange(-1, 1 << 24))
+      ->TypeName("K")
+      ->Group(group);
   AddNumber(app, "--top-p", &flags->top_p, "Of the fewest tokens that together are this probable.",
             0.0f, 1.0f)
-      ->group(group);
+      ->Group(group);
   AddNumber(app, "--min-p", &flags->min_p,
             "Of tokens at least this times as probable as the most probable one.", 0.0f, 1.0f)
-      ->group(group);
+      ->Group(group);
   AddNumber(app, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
             "Logits of tokens that occurred are divided by it.", kRepetitionPenaltyMin,
             kRepetitionPenaltyMax)
-      ->group(group);
+      ->Group(group);
 }
 
 void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
   const std::string group = "Choice of tokens";
-  CLI::App& app = line->app();
+  FlagSet& app = line->flags();
   SamplingOptions& options = flags->options;
-  app.add_option("-n,--max-tokens", options.max_tokens,
-                 "Most tokens to generate (default: until the model ends, or the context is full).")
-      ->check(CLI::Range(1, 1 << 27))
-      ->type_name("N")
-      ->group(group);
+  app.AddOption("-n,--max-tokens", options.max_tokens,
+                "Most tokens to generate (default: until the model ends, or the context is full).")
+      ->Check(InRange(1, 1 << 27))
+      ->TypeName("N")
+      ->Group(group);
   AddChoiceFlags(&app, flags, group);
-  app.add_option("--presence-penalty", options.presence_penalty,
-                 "Taken off the logits of generated tokens.")
-      ->check(CLI::Range(-kPenaltyMax, kPenaltyMax))
-      ->type_name("X")
-      ->group(group);
-  app.add_option("--frequency-penalty", options.frequency_penalty,
-                 "The same as often as they were generated.")
-      ->check(CLI::Range(-kPenaltyMax, kPenaltyMax))
-      ->type_name("X")
-      ->group(group);
-  app.add_option_function<std::vector<std::string>>(
+  app.AddOption("--presence-penalty", options.presence_penalty,
+                "Taken off the logits of generated tokens.")
+      ->Check(InRange(-kPenaltyMax, kPenaltyMax))
+      ->TypeName("X")
+      ->Group(group);
+  app.AddOption("--frequency-penalty", options.frequency_penalty,
+                "The same as often as they were generated.")
+      ->Check(InRange(-kPenaltyMax, kPenaltyMax))
+      ->TypeName("X")
+      ->Group(group);
+  app.AddOptionFunction<std::vector<std::string>>(
          "--logit-bias",
          [&options](const std::vector<std::string>& given) {
            options.logit_bias.resize(given.size());
            for (size_t i = 0; i < given.size(); ++i) {
              const std::string error = ReadBias(given[i], &options.logit_bias[i]);
-             if (!error.empty()) throw CLI::ValidationError("--logit-bias", error);
+             if (!error.empty()) RefuseFlag("--logit-bias", error);
            }
          },
          "Added to the logit of a token: ID=BIAS. May be given again.")
-      ->allow_extra_args(false)
-      ->type_name("ID=BIAS")
-      ->group(group);
-  app.add_option_function<std::string>(
+      ->AllowExtraArgs(false)
+      ->TypeName("ID=BIAS")
+      ->Group(group);
+  app.AddOptionFunction<std::string>(
          "--seed",
          [&options](const std::string& given) {
            uint64_t seed = 0;
            const char* const end = given.data() + given.size();
            const auto [ptr, error] = std::from_chars(given.data(), end, seed);
            if (error != std::errc() || ptr != end) {
-             throw CLI::ValidationError(
-                 "--seed", fmt::format("'{}' is not a whole number from 0 to {}", given,
-                                       std::numeric_limits<uint64_t>::max()));
+             RefuseFlag("--seed", fmt::format("'{}' is not a whole number from 0 to {}", given,
+                                              std::numeric_limits<uint64_t>::max()));
            }
            options.seed = seed;
          },
          "The same seed gives the same text.")
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--stop", options.stop,
-                 "Text that ends the generation, and is left out. May be given again.")
-      ->allow_extra_args(false)
-      ->type_name("TEXT")
-      ->group(group);
-  app.add_option("--min-tokens", options.min_tokens,
-                 "Neither an end token nor a stop text ends the first N tokens.")
-      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()))
-      ->type_name("N")
-      ->group(group);
-  app.add_flag("--ignore-eos", options.ignore_eos, "Go on after the model's end token.")
-      ->group(group);
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--stop", options.stop,
+                "Text that ends the generation, and is left out. May be given again.")
+      ->AllowExtraArgs(false)
+      ->TypeName("TEXT")
+      ->Group(group);
+  app.AddOption("--min-tokens", options.min_tokens,
+                "Neither an end token nor a stop text ends the first N tokens.")
+      ->Check(InRange(0, std::numeric_limits<int32_t>::max()))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddSwitch("--ignore-eos", options.ignore_eos, "Go on after the model's end token.")
+      ->Group(group);
 }
 
 }  // namespace penstock

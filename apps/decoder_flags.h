@@ -26,11 +26,11 @@ struct DecoderFlags {
 inline constexpr char kContextFlag[] = "-c,--context,--ctx-size,--max-model-len";
 inline constexpr char kContextHelp[] =
     "Tokens of prompt and text together; 0 = as many as the model is made for and memory holds.";
-void AddCacheTypeFlag(CLI::App* app, const std::string& group, TextModelOptions* options);
+void AddCacheTypeFlag(FlagSet* app, const std::string& group, TextModelOptions* options);
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags);
 
 // Of benchmarks: a decoder of random weights, and its name in records.
-void AddRandomModelFlags(CLI::App* app, const std::string& group, std::string* shape,
+void AddRandomModelFlags(FlagSet* app, const std::string& group, std::string* shape,
                          std::string* mix, std::string* name);
 
 // Backend and model of the flags. The backend must outlive the model.

@@ -314,26 +314,26 @@ Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags) {
 }
 
 void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
-  CLI::App& app = line->app();
+  FlagSet& app = line->flags();
   const std::string group = "Accuracy";
-  app.add_option("--accuracy-texts", flags->count,
-                 "Texts bf16 and int8 are compared with f32 on; 0 = no comparison. Without it: "
-                 "2000 built-in ones, or all of --texts. Of a decoder: one built-in text.")
-      ->check(CLI::Range(0, AccuracyFlags::kTextsMax))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--texts", flags->texts_file,
-                 "Texts of your own: lines, JSON, CSV or TSV; - is stdin.")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_flag("--try-keep", flags->try_keep,
-               "Find out what every layer and kind of linear layer, kept higher with --int8-keep, "
-               "gains. Kinds of linear layers are tried anyway where int8 is not advisable.")
-      ->group(group);
-  app.add_option("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_flag("-q,--quiet", flags->quiet, "No progress on stderr.")->group(group);
+  app.AddOption("--accuracy-texts", flags->count,
+                "Texts bf16 and int8 are compared with f32 on; 0 = no comparison. Without it: "
+                "2000 built-in ones, or all of --texts. Of a decoder: one built-in text.")
+      ->Check(InRange(0, AccuracyFlags::kTextsMax))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--texts", flags->texts_file,
+                "Texts of your own: lines, JSON, CSV or TSV; - is stdin.")
+      ->TypeName("FILE")
+      ->Group(group);
+  app.AddSwitch("--try-keep", flags->try_keep,
+                "Find out what every layer and kind of linear layer, kept higher with --int8-keep, "
+                "gains. Kinds of linear layers are tried anyway where int8 is not advisable.")
+      ->Group(group);
+  app.AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group(group);
+  app.AddSwitch("-q,--quiet", flags->quiet, "No progress on stderr.")->Group(group);
   AddInputFlags(line, &flags->input);
 }
 

@@ -32,7 +32,7 @@ struct EmbedFlags {
   std::optional<std::string> prompt_name;
   std::optional<int32_t> dimensions;
   bool normalize = false;
-  CLI::Option* normalize_flag = nullptr;  // was it given?
+  Flag* normalize_flag = nullptr;  // was it given?
   Precision precision = Precision::kFloat32;
   bool bulk = false;  // accepted for older scripts
   bool resume = false;
@@ -54,71 +54,71 @@ std::string PrecisionName(Precision precision) {
   return "";
 }
 
-void AddRunFlags(CLI::App* app, EmbedFlags* flags) {
+void AddRunFlags(FlagSet* app, EmbedFlags* flags) {
   const std::string group = "Long runs";
-  app->add_flag("--resume", flags->resume,
-                "Go on where a run for the same --output ended early, whatever ended it: the "
-                "result is that of one undisturbed run. Begins at the beginning if there is none.")
-      ->group(group);
-  app->add_flag("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
-      ->excludes(app->get_option("--resume"))
-      ->group(group);
-  app->add_option_function<std::string>(
+  app->AddSwitch("--resume", flags->resume,
+                 "Go on where a run for the same --output ended early, whatever ended it: the "
+                 "result is that of one undisturbed run. Begins at the beginning if there is none.")
+      ->Group(group);
+  app->AddSwitch("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
+      ->Excludes(app->Get("--resume"))
+      ->Group(group);
+  app->AddOptionFunction<std::string>(
          "--on-error",
          [flags](const std::string& typed) { flags->bulk_options.skip = typed == "skip"; },
          "A row that cannot be read, or that the model or server refuses: stop there; or skip it, "
          "with zeros in a matrix and null in JSON lines, name it in OUTPUT.errors.jsonl, and leave "
          "with exit code 3.")
-      ->check(CLI::IsMember({"stop", "skip"}))
-      ->default_str("stop")
-      ->type_name("stop|skip")
-      ->group(group);
-  app->add_option("--bulk-window", flags->bulk_options.window_rows,
-                  "Texts that are sorted together, at most; fewer where the model does fewer in "
-                  "1.5 s. Memory holds two such windows.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N")
-      ->group(group);
-  app->add_option("--bulk-requests", flags->bulk_options.requests, "Requests at work at once.")
-      ->check(CLI::Range(1, 64))
-      ->type_name("N")
-      ->group(group);
-  app->add_flag("--bulk", flags->bulk, "Always so now; accepted for older scripts.")->group(group);
+      ->Check(OneOf({"stop", "skip"}))
+      ->DefaultText("stop")
+      ->TypeName("stop|skip")
+      ->Group(group);
+  app->AddOption("--bulk-window", flags->bulk_options.window_rows,
+                 "Texts that are sorted together, at most; fewer where the model does fewer in "
+                 "1.5 s. Memory holds two such windows.")
+      ->Check(InRange(1, 1 << 20))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddOption("--bulk-requests", flags->bulk_options.requests, "Requests at work at once.")
+      ->Check(InRange(1, 64))
+      ->TypeName("N")
+      ->Group(group);
+  app->AddSwitch("--bulk", flags->bulk, "Always so now; accepted for older scripts.")->Group(group);
 }
 
 void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
   const std::string group = "Embedding";
-  CLI::App& app = line->app();
-  app.add_option("--prompt-name", flags->prompt_name, "Prompt of the model, such as query.")
-      ->type_name("NAME")
-      ->group(group);
-  app.add_option("--prompt", flags->prompt, "Text to put before each input.")
-      ->type_name("TEXT")
-      ->group(group);
-  app.add_option("--dimensions", flags->dimensions, "Keep the first N numbers (Matryoshka).")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N")
-      ->group(group);
+  FlagSet& app = line->flags();
+  app.AddOption("--prompt-name", flags->prompt_name, "Prompt of the model, such as query.")
+      ->TypeName("NAME")
+      ->Group(group);
+  app.AddOption("--prompt", flags->prompt, "Text to put before each input.")
+      ->TypeName("TEXT")
+      ->Group(group);
+  app.AddOption("--dimensions", flags->dimensions, "Keep the first N numbers (Matryoshka).")
+      ->Check(InRange(1, 1 << 20))
+      ->TypeName("N")
+      ->Group(group);
   flags->normalize_flag =
-      app.add_flag("--normalize,!--no-normalize", flags->normalize,
-                   "Scale vectors to length 1, or not (default: as the model says).")
-          ->group(group);
-  app.add_option("--precision", flags->precision,
-                 "Numbers of a matrix: float32, float16, int8 (each vector times 127 over its "
-                 "largest magnitude), binary (a bit a number, 1 where positive).")
-      ->transform(CLI::CheckedTransformer(kPrecisions))
-      ->default_str("float32")
-      ->type_name("TYPE")
-      ->group(group);
+      app.AddSwitch("--normalize,!--no-normalize", flags->normalize,
+                    "Scale vectors to length 1, or not (default: as the model says).")
+          ->Group(group);
+  app.AddOption("--precision", flags->precision,
+                "Numbers of a matrix: float32, float16, int8 (each vector times 127 over its "
+                "largest magnitude), binary (a bit a number, 1 where positive).")
+      ->Transform(NameOf(kPrecisions))
+      ->DefaultText("float32")
+      ->TypeName("TYPE")
+      ->Group(group);
   AddRunFlags(&app, flags);
-  app.add_option("--plot", flags->plot,
-                 "Draw the vectors as points, too, by their two principal axes: .svg, with the "
-                 "texts as labels, or .png. Of more than 10000 rows, or 64 MiB of vectors, an even "
-                 "sample. Not with --resume, which does not compute all vectors again.")
-      ->check(CLI::Validator([](std::string& path) { return PlotNameFault(path); }, ""))
-      ->excludes(app.get_option("--resume"))
-      ->type_name("FILE")
-      ->group("Output");
+  app.AddOption("--plot", flags->plot,
+                "Draw the vectors as points, too, by their two principal axes: .svg, with the "
+                "texts as labels, or .png. Of more than 10000 rows, or 64 MiB of vectors, an even "
+                "sample. Not with --resume, which does not compute all vectors again.")
+      ->Check(FlagRule([](std::string& path) { return PlotNameFault(path); }, ""))
+      ->Excludes(app.Get("--resume"))
+      ->TypeName("FILE")
+      ->Group("Output");
   AddServerFlags(line, &flags->server);
 }
 
@@ -425,7 +425,7 @@ int RunEmbed(const std::vector<std::string>& args) {
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
-  if (line.app().get_option("--batch")->count() > 0) {
+  if (line.flags().Get("--batch")->count() > 0) {
     flags.bulk_options.request_rows = static_cast<size_t>(flags.text.batch);
   }
   if (!MatrixFormatOf(flags.text.output) && flags.precision != Precision::kFloat32) {

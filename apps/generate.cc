@@ -193,28 +193,28 @@ int RunGenerate(const std::vector<std::string>& args) {
   GenerateFlags flags;
   AddDecoderFlags(&line, &flags.decoder);
   const std::string group = "Prompt";
-  CLI::App& app = line.app();
+  FlagSet& app = line.flags();
   auto* prompt =
-      app.add_option("-p,--prompt", flags.prompt, "The prompt; - reads it from standard input.")
-          ->type_name("TEXT")
-          ->group(group);
-  app.add_option("FILE", flags.file, "File with the prompt; none, or -: standard input.")
-      ->type_name("FILE")
-      ->excludes(prompt);
-  app.add_flag("--special-tokens,!--no-special-tokens", flags.special_tokens,
-               "With those the model's template adds (such as the begin token), or without. [on]")
-      ->group(group);
-  app.add_flag("--echo", flags.echo, "Print the prompt before the text.")->group(group);
+      app.AddOption("-p,--prompt", flags.prompt, "The prompt; - reads it from standard input.")
+          ->TypeName("TEXT")
+          ->Group(group);
+  app.AddOption("FILE", flags.file, "File with the prompt; none, or -: standard input.")
+      ->TypeName("FILE")
+      ->Excludes(prompt);
+  app.AddSwitch("--special-tokens,!--no-special-tokens", flags.special_tokens,
+                "With those the model's template adds (such as the begin token), or without. [on]")
+      ->Group(group);
+  app.AddSwitch("--echo", flags.echo, "Print the prompt before the text.")->Group(group);
   AddSamplingFlags(&line, &flags.sampling);
   const std::string output = "Output";
-  app.add_flag("--json", flags.json, "One JSON object with text, tokens and timings.")
-      ->group(output);
-  app.add_option("--logprobs", flags.logprobs,
-                 "With --json: log-probabilities of the tokens, and of the N most probable ones.")
-      ->check(CLI::Range(0, kTopLogprobsMax))
-      ->type_name("N")
-      ->group(output);
-  app.add_flag("-q,--quiet", flags.quiet, "No line of timings.")->group(output);
+  app.AddSwitch("--json", flags.json, "One JSON object with text, tokens and timings.")
+      ->Group(output);
+  app.AddOption("--logprobs", flags.logprobs,
+                "With --json: log-probabilities of the tokens, and of the N most probable ones.")
+      ->Check(InRange(0, kTopLogprobsMax))
+      ->TypeName("N")
+      ->Group(output);
+  app.AddSwitch("-q,--quiet", flags.quiet, "No line of timings.")->Group(output);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.logprobs && !flags.json) return line.FailUsage("--logprobs goes with --json");
   Interruption interruption;

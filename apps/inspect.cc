@@ -202,7 +202,7 @@ int RunInspect(const std::vector<std::string>& args) {
   ProgramFlags program;
   bool json = false;
   AddModelFlags(&line, &flags, false, "warn");
-  line.app().add_flag("--json", json, "One JSON object.")->group("Output");
+  line.flags().AddSwitch("--json", json, "One JSON object.")->Group("Output");
   AddProgramFlags(&line, &program);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {

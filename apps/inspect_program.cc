@@ -51,30 +51,30 @@ std::string PrintProgram(const Program& program, const BatchShape& batch) {
 }
 
 void AddProgramFlags(CommandLine* line, ProgramFlags* program) {
-  CLI::Option* const shows =
-      line->app()
-          .add_flag("--program", program->wanted,
-                    "Also the operations it runs, with their shapes, bytes and multiply-adds.")
-          ->group("Output");
-  line->app()
-      .add_option("--sequences", program->sequences, "With --program: sequences of the batch.")
-      ->check(CLI::Range(1, 65536))
-      ->needs(shows)
-      ->type_name("N")
-      ->group("Output");
-  line->app()
-      .add_option("--length", program->length, "With --program: tokens of each sequence. [128]")
-      ->check(CLI::Range(1, 1'000'000))
-      ->needs(shows)
-      ->type_name("N")
-      ->group("Output");
-  line->app()
-      .add_option("--past", program->past,
-                  "With --program, of a decoder: tokens of each sequence that are cached. [0]")
-      ->check(CLI::Range(0, 10'000'000))
-      ->needs(shows)
-      ->type_name("N")
-      ->group("Output");
+  Flag* const shows =
+      line->flags()
+          .AddSwitch("--program", program->wanted,
+                     "Also the operations it runs, with their shapes, bytes and multiply-adds.")
+          ->Group("Output");
+  line->flags()
+      .AddOption("--sequences", program->sequences, "With --program: sequences of the batch.")
+      ->Check(InRange(1, 65536))
+      ->Needs(shows)
+      ->TypeName("N")
+      ->Group("Output");
+  line->flags()
+      .AddOption("--length", program->length, "With --program: tokens of each sequence. [128]")
+      ->Check(InRange(1, 1'000'000))
+      ->Needs(shows)
+      ->TypeName("N")
+      ->Group("Output");
+  line->flags()
+      .AddOption("--past", program->past,
+                 "With --program, of a decoder: tokens of each sequence that are cached. [0]")
+      ->Check(InRange(0, 10'000'000))
+      ->Needs(shows)
+      ->TypeName("N")
+      ->Group("Output");
 }
 
 }  // namespace penstock

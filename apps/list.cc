@@ -105,9 +105,9 @@ Expected<std::string> PrintServed(const std::string& answer) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto models, object.GetArray("data"));
   std::vector<std::vector<std::string>> rows = {
       {"MODEL", "STATE", "TASK", "MEMORY", "IDLE", "UNLOADED IN"}};
-  for (const simdjson::dom::element& one : models) {
-    simdjson::dom::object model;
-    if (one.get_object().get(model) != simdjson::SUCCESS) {
+  for (const JsonElement& one : models) {
+    JsonObject model;
+    if (!one.Get(&model)) {
       return Status::InvalidArgument("/v1/models lists something else than models");
     }
     PENSTOCK_ASSIGN_OR_RETURN(std::vector<std::string> row, RowOf(JsonObject(model)));
@@ -138,12 +138,12 @@ int RunList(const std::vector<std::string>& args) {
                    "  penstock list --url http://127.0.0.1:8080\n"
                    "  penstock list --json | jq -r '.[] | select(.bytes > 1e9) | .reference'\n");
   bool json = false;
-  line.app()
-      .add_flag("--json", json, "One JSON array; with --url, the server's answer.")
-      ->group("Output");
+  line.flags()
+      .AddSwitch("--json", json, "One JSON array; with --url, the server's answer.")
+      ->Group("Output");
   ServerFlags server;
   AddServerFlags(&line, &server);
-  line.app().get_option("--url")->description(
+  line.flags().Get("--url")->Description(
       "Server whose models are listed, such as http://127.0.0.1:8080.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (!server.url.empty()) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -84,7 +85,7 @@ std::string Paragraph(const CLI::Option* option) {
 }
 
 ManualPage PageOf(const Command& command, const CommandLine& line) {
-  const CLI::App& app = line.app();
+  const CLI::App& app = line.flags().app();
   const std::string program = app.get_name();
   std::string synopsis = " [\\fIFLAGS\\fR]";
   std::string arguments;
@@ -154,12 +155,12 @@ int RunMan(const std::vector<std::string>& args) {
                    "  penstock man --folder ~/.local/share/man/man1\n");
   std::vector<std::string> words;
   std::string folder;
-  line.app().add_option("COMMAND", words, "Whose page; none: that of penstock.");
-  line.app()
-      .add_option("--folder", folder,
-                  "Write every page into this folder, which is made where it is not there: "
-                  "penstock.1, penstock-serve.1, ...")
-      ->type_name("DIR");
+  line.flags().AddOption("COMMAND", words, "Whose page; none: that of penstock.");
+  line.flags()
+      .AddOption("--folder", folder,
+                 "Write every page into this folder, which is made where it is not there: "
+                 "penstock.1, penstock-serve.1, ...")
+      ->TypeName("DIR");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (!folder.empty()) {
     if (!words.empty()) return line.FailUsage("--folder writes every page; leave COMMAND out");

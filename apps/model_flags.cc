@@ -19,7 +19,7 @@ std::string CheckBatchTokens(std::string& value) {
     return "";
   }
   int32_t tokens = 0;
-  if (CLI::detail::lexical_cast(value, tokens) && tokens >= 1 && tokens < 1 << 19) return "";
+  if (ReadFlagNumber(value, tokens) && tokens >= 1 && tokens < 1 << 19) return "";
   return fmt::format("'{}' is not auto, or 1 to {}", value, (1 << 19) - 1);
 }
 
@@ -45,181 +45,180 @@ void HideUnused(CommandLine* line) {
   if (name == "tokenize") line->HideInHelp({"Speed", "Texts", "dtype", "int8-keep", "pooling"});
 }
 
-void AddNameFlags(CLI::App* app, ModelOptions* flags, bool several) {
+void AddNameFlags(FlagSet* app, ModelOptions* flags, bool several) {
   const std::string model = "Model";
   auto* models =
-      app->add_option("-m,--model", flags->models,
-                      several
-                          ? "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
-                            "Face hub (docs/MODELS.md). NAME[,ALIAS...]=REF serves it under these "
-                            "names. May be given again."
-                          : "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
-                            "Face hub (docs/MODELS.md).")
-          ->type_name("REF")
-          ->default_str(kDefaultModel)
-          ->group(model);
+      app->AddOption("-m,--model", flags->models,
+                     several
+                         ? "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
+                           "Face hub (docs/MODELS.md). NAME[,ALIAS...]=REF serves it under these "
+                           "names. May be given again."
+                         : "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
+                           "Face hub (docs/MODELS.md).")
+          ->TypeName("REF")
+          ->DefaultText(kDefaultModel)
+          ->Group(model);
   AddAutoPull(app, &flags->auto_pull);
   if (!several) {
-    models->expected(1)->allow_extra_args(false);
+    models->Expected(1)->AllowExtraArgs(false);
   } else {
-    models->allow_extra_args(false);
-    app->add_option(
-           "--served-model-name", flags->served_names,
-           "Name clients ask for. One model: further ones are aliases. Several models: one "
-           "each, in their order.")
-        ->type_name("NAME")
-        ->allow_extra_args(false)
-        ->group(model);
+    models->AllowExtraArgs(false);
+    app->AddOption("--served-model-name", flags->served_names,
+                   "Name clients ask for. One model: further ones are aliases. Several models: one "
+                   "each, in their order.")
+        ->TypeName("NAME")
+        ->AllowExtraArgs(false)
+        ->Group(model);
   }
 }
 
 // How models are computed; each may be of one model of several.
-void AddModelTypeFlags(CLI::App* app, ModelOptions* flags, bool several) {
+void AddModelTypeFlags(FlagSet* app, ModelOptions* flags, bool several) {
   const std::string model = "Model";
   const std::string one =
       several ? " NAME=... is for the model of that name; may be given again." : "";
-  app->add_option("--pooling", flags->poolings,
-                  "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
-                  "lasttoken." +
-                      one)
-      ->check(CLI::Validator(CheckPooling, "{cls,mean,max,lasttoken}"))
-      ->allow_extra_args(false)
-      ->type_name("MODE")
-      ->group(model);
-  app->add_option("--dtype", flags->dtypes,
-                  "Type the linear layers compute in: f32, bf16 or int8 (dynamic scales); "
-                  "auto = bf16 where the processor multiplies it natively, else f32." +
-                      one)
-      ->check(CLI::Validator(CheckDType, "{auto,f32,bf16,int8}"))
-      ->allow_extra_args(false)
-      ->default_str("auto")
-      ->type_name("TYPE")
-      ->group(model);
-  app->add_option(
+  app->AddOption("--pooling", flags->poolings,
+                 "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
+                 "lasttoken." +
+                     one)
+      ->Check(FlagRule(CheckPooling, "{cls,mean,max,lasttoken}"))
+      ->AllowExtraArgs(false)
+      ->TypeName("MODE")
+      ->Group(model);
+  app->AddOption("--dtype", flags->dtypes,
+                 "Type the linear layers compute in: f32, bf16 or int8 (dynamic scales); "
+                 "auto = bf16 where the processor multiplies it natively, else f32." +
+                     one)
+      ->Check(FlagRule(CheckDType, "{auto,f32,bf16,int8}"))
+      ->AllowExtraArgs(false)
+      ->DefaultText("auto")
+      ->TypeName("TYPE")
+      ->Group(model);
+  app->AddOption(
          "--int8-keep", flags->int8_keep,
          "Parts of int8 models that take auto's type instead, with commas between: layers "
          "from 0, or -1 from the end; linear layers in every layer: qkv, attention-out, ff-in, "
          "ff-out; a linear layer of one layer: -1.ff-out. penstock doctor says what helps." +
              one)
-      ->check(CLI::Validator(CheckKeep, ""))
-      ->allow_extra_args(false)
-      ->type_name("PARTS")
-      ->group(model);
-  app->add_flag("--check-models,!--no-check-models", flags->check_models,
-                "Check a model when this machine loads it for the first time, and its "
-                "known_answers.json each time; one that fails is not served. [on]")
-      ->group(model);
+      ->Check(FlagRule(CheckKeep, ""))
+      ->AllowExtraArgs(false)
+      ->TypeName("PARTS")
+      ->Group(model);
+  app->AddSwitch("--check-models,!--no-check-models", flags->check_models,
+                 "Check a model when this machine loads it for the first time, and its "
+                 "known_answers.json each time; one that fails is not served. [on]")
+      ->Group(model);
 }
 
-void AddSpeedFlags(CLI::App* app, ModelOptions* flags) {
+void AddSpeedFlags(FlagSet* app, ModelOptions* flags) {
   const std::string speed = "Speed";
-  app->add_option("-t,--threads", flags->threads,
-                  "Threads that compute; 0 = one for each processor this process may use.")
-      ->check(CLI::Range(0, 256))
-      ->type_name("N")
-      ->group(speed);
-  app->add_flag("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
-      ->group(speed);
-  app->add_option("--tokenization-workers", flags->limits.tokenization_workers,
-                  "Threads that tokenize; 0 = one a processor, 8 at most.")
-      ->check(CLI::Range(0, 256))
-      ->type_name("N")
-      ->group(speed);
-  app->add_option("--max-batch-tokens", flags->scheduler.max_batch_tokens,
-                  "Tokens of one batch; auto = measured when the model is loaded: the smallest "
-                  "batch that works at nearly the full rate. More makes others wait longer.")
-      ->transform(CLI::Validator(CheckBatchTokens, ""))
-      ->default_str("auto")
-      ->type_name("TOKENS")
-      ->group(speed);
-  app->add_option("--max-batch-rows,--max-batch-sequences", flags->scheduler.max_batch_rows,
-                  "Rows (sequences) of one batch.")
-      ->check(CLI::Range(1, 8191))
-      ->type_name("N")
-      ->group(speed);
-  app->add_option("--replicas", flags->replicas,
-                  "Batches of a model worked on at once, each with activation memory of its own. "
-                  "Threads are shared, so this pays off only where one batch cannot use them all.")
-      ->check(CLI::Range(1, 64))
-      ->type_name("N")
-      ->group(speed);
-  app->add_option("--linger-us", flags->scheduler.linger_us,
-                  "How long a batch that is not full waits for more rows while the model is free.")
-      ->check(CLI::Range(0, 10'000'000))
-      ->type_name("US")
-      ->group(speed);
+  app->AddOption("-t,--threads", flags->threads,
+                 "Threads that compute; 0 = one for each processor this process may use.")
+      ->Check(InRange(0, 256))
+      ->TypeName("N")
+      ->Group(speed);
+  app->AddSwitch("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
+      ->Group(speed);
+  app->AddOption("--tokenization-workers", flags->limits.tokenization_workers,
+                 "Threads that tokenize; 0 = one a processor, 8 at most.")
+      ->Check(InRange(0, 256))
+      ->TypeName("N")
+      ->Group(speed);
+  app->AddOption("--max-batch-tokens", flags->scheduler.max_batch_tokens,
+                 "Tokens of one batch; auto = measured when the model is loaded: the smallest "
+                 "batch that works at nearly the full rate. More makes others wait longer.")
+      ->Transform(FlagRule(CheckBatchTokens, ""))
+      ->DefaultText("auto")
+      ->TypeName("TOKENS")
+      ->Group(speed);
+  app->AddOption("--max-batch-rows,--max-batch-sequences", flags->scheduler.max_batch_rows,
+                 "Rows (sequences) of one batch.")
+      ->Check(InRange(1, 8191))
+      ->TypeName("N")
+      ->Group(speed);
+  app->AddOption("--replicas", flags->replicas,
+                 "Batches of a model worked on at once, each with activation memory of its own. "
+                 "Threads are shared, so this pays off only where one batch cannot use them all.")
+      ->Check(InRange(1, 64))
+      ->TypeName("N")
+      ->Group(speed);
+  app->AddOption("--linger-us", flags->scheduler.linger_us,
+                 "How long a batch that is not full waits for more rows while the model is free.")
+      ->Check(InRange(0, 10'000'000))
+      ->TypeName("US")
+      ->Group(speed);
 
-  app->add_option("--idle-release-s", flags->scheduler.idle_release_s,
-                  "After so long without work, activation memory is given back; 0 = never.")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("S")
-      ->group(speed);
+  app->AddOption("--idle-release-s", flags->scheduler.idle_release_s,
+                 "After so long without work, activation memory is given back; 0 = never.")
+      ->Check(InRange(0.0, 1e6))
+      ->TypeName("S")
+      ->Group(speed);
 }
 
-void AddCacheFlags(CLI::App* app, ModelOptions* flags) {
+void AddCacheFlags(FlagSet* app, ModelOptions* flags) {
   const std::string caches = "Caches";
-  app->add_option("--token-cache-bytes", flags->limits.token_cache_bytes,
-                  "Memory for the tokens of texts that come again; 0 = none.")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
-      ->type_name("BYTES")
-      ->group(caches);
-  app->add_option("--result-cache-bytes", flags->limits.result_cache_bytes,
-                  "Memory for results: the same tokens get the same vector or scores without the "
-                  "model. 0 = none.")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
-      ->type_name("BYTES")
-      ->group(caches);
-  app->add_option("--redis-url", flags->redis_url,
-                  "Redis to share caches through: redis://[[user]:password@]host[:port][/db] or "
-                  "unix://[[user]:password@]/path[?db=N]. Better set as PENSTOCK_REDIS_URL with a "
-                  "password. Results are shared with --result-cache-bytes, tokens of texts from "
-                  "32 KiB on always.")
-      ->type_name("URL")
-      ->group(caches);
-  app->add_option(
+  app->AddOption("--token-cache-bytes", flags->limits.token_cache_bytes,
+                 "Memory for the tokens of texts that come again; 0 = none.")
+      ->Check(InRange(int64_t{0}, int64_t{1} << 40))
+      ->TypeName("BYTES")
+      ->Group(caches);
+  app->AddOption("--result-cache-bytes", flags->limits.result_cache_bytes,
+                 "Memory for results: the same tokens get the same vector or scores without the "
+                 "model. 0 = none.")
+      ->Check(InRange(int64_t{0}, int64_t{1} << 40))
+      ->TypeName("BYTES")
+      ->Group(caches);
+  app->AddOption("--redis-url", flags->redis_url,
+                 "Redis to share caches through: redis://[[user]:password@]host[:port][/db] or "
+                 "unix://[[user]:password@]/path[?db=N]. Better set as PENSTOCK_REDIS_URL with a "
+                 "password. Results are shared with --result-cache-bytes, tokens of texts from "
+                 "32 KiB on always.")
+      ->TypeName("URL")
+      ->Group(caches);
+  app->AddOption(
          "--redis-key", flags->redis_key,
          "Secret, 16 bytes at least, that entries in Redis are authenticated with, the same "
          "for all who share them. Without it whoever can write to that Redis can make up "
          "results. Better set as PENSTOCK_REDIS_KEY, or --redis-key-file: others can read "
          "command lines.")
-      ->type_name("SECRET")
-      ->group(caches);
-  app->add_option("--redis-key-file", flags->redis_key_file, "File with that secret.")
-      ->type_name("FILE")
-      ->group(caches);
-  app->add_option("--redis-timeout-ms", flags->limits.redis_timeout_ms,
-                  "Longest wait for an answer of Redis; after that it is left alone for a while.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("MS")
-      ->group(caches);
-  app->add_option("--cache-ttl-s", flags->limits.cache_ttl_s,
-                  "How long an entry of a cache lives; 0 = until there is no room for it.")
-      ->check(CLI::Range(int64_t{0}, int64_t{365} * 86400))
-      ->type_name("S")
-      ->group(caches);
+      ->TypeName("SECRET")
+      ->Group(caches);
+  app->AddOption("--redis-key-file", flags->redis_key_file, "File with that secret.")
+      ->TypeName("FILE")
+      ->Group(caches);
+  app->AddOption("--redis-timeout-ms", flags->limits.redis_timeout_ms,
+                 "Longest wait for an answer of Redis; after that it is left alone for a while.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("MS")
+      ->Group(caches);
+  app->AddOption("--cache-ttl-s", flags->limits.cache_ttl_s,
+                 "How long an entry of a cache lives; 0 = until there is no room for it.")
+      ->Check(InRange(int64_t{0}, int64_t{365} * 86400))
+      ->TypeName("S")
+      ->Group(caches);
 }
 
-void AddTruncationFlags(CLI::App* app, ModelOptions* flags) {
+void AddTruncationFlags(FlagSet* app, ModelOptions* flags) {
   const std::string texts = "Texts";
-  app->add_flag("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
-                "Cut inputs over the model's limit (and report it), or refuse them. [on]")
-      ->group(texts);
-  app->add_option("--max-input-bytes", flags->limits.input_bytes, "Longest text.")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->type_name("BYTES")
-      ->group(texts);
+  app->AddSwitch("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
+                 "Cut inputs over the model's limit (and report it), or refuse them. [on]")
+      ->Group(texts);
+  app->AddOption("--max-input-bytes", flags->limits.input_bytes, "Longest text.")
+      ->Check(InRange(int64_t{1}, int64_t{1} << 30))
+      ->TypeName("BYTES")
+      ->Group(texts);
 }
 
-void AddLogFlags(CLI::App* app, ModelOptions* flags) {
+void AddLogFlags(FlagSet* app, ModelOptions* flags) {
   const std::string log = "Log";
-  app->add_option("--log-level", flags->log_level, "debug, info, warn, error or off.")
-      ->check(CLI::Validator(CheckLogLevel, "{debug,info,warn,error,off}"))
-      ->type_name("LEVEL")
-      ->group(log);
-  app->add_option("--log-format", flags->log_format, "text or json, on stderr.")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->type_name("FORMAT")
-      ->group(log);
+  app->AddOption("--log-level", flags->log_level, "debug, info, warn, error or off.")
+      ->Check(FlagRule(CheckLogLevel, "{debug,info,warn,error,off}"))
+      ->TypeName("LEVEL")
+      ->Group(log);
+  app->AddOption("--log-format", flags->log_format, "text or json, on stderr.")
+      ->Check(OneOf({"text", "json"}))
+      ->TypeName("FORMAT")
+      ->Group(log);
 }
 
 }  // namespace
@@ -227,7 +226,7 @@ void AddLogFlags(CLI::App* app, ModelOptions* flags) {
 void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
                    const std::string& log_level) {
   flags->log_level = log_level;
-  CLI::App* const app = &line->app();
+  FlagSet* const app = &line->flags();
   AddNameFlags(app, flags, several);
   AddModelTypeFlags(app, flags, several);
   line->PerModelFlags(
@@ -239,11 +238,11 @@ void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
   AddLogFlags(app, flags);
 }
 
-void AddAutoPull(CLI::App* app, bool* allowed) {
-  app->add_flag("--auto-pull,!--no-auto-pull", *allowed,
-                "Download a model that is not in the cache, or refuse it and say how to get it. "
-                "[on]")
-      ->group("Model");
+void AddAutoPull(FlagSet* app, bool* allowed) {
+  app->AddSwitch("--auto-pull,!--no-auto-pull", *allowed,
+                 "Download a model that is not in the cache, or refuse it and say how to get it. "
+                 "[on]")
+      ->Group("Model");
 }
 
 Status FetchModels(const ModelOptions& given, bool tokenizers) {
@@ -265,7 +264,7 @@ Status FetchModels(const ModelOptions& given, bool tokenizers) {
   return Status::Ok();
 }
 
-void DropDefaultModel(CommandLine* line) { line->app().get_option("--model")->default_str(""); }
+void DropDefaultModel(CommandLine* line) { line->flags().Get("--model")->DefaultText(""); }
 
 std::string ModelRequired(const std::string& what) {
   return fmt::format("--model is required: the default model, {}, is no {}", kDefaultModel, what);

@@ -27,7 +27,7 @@ std::string CheckPerModel(const std::string& flag, const std::string& given, Par
 }
 
 // Adds --auto-pull.
-void AddAutoPull(CLI::App* app, bool* allowed);
+void AddAutoPull(FlagSet* app, bool* allowed);
 // Downloads what is not in the cache of these models, or of their tokenizers alone, with the
 // progress on stderr, where that is allowed. For commands, before they load.
 Status FetchModels(const ModelOptions& flags, bool tokenizers = false);

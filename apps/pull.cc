@@ -61,22 +61,22 @@ int RunPull(const std::vector<std::string>& args) {
   AddReferences(&line, &flags.references,
                 "owner/name, owner/name:QUANT or owner/name/file.gguf, each with @revision behind "
                 "it if wanted (docs/MODELS.md).");
-  CLI::App& app = line.app();
+  FlagSet& app = line.flags();
   const std::string group = "Download";
-  app.add_flag("--refresh,!--no-refresh", flags.refresh,
-               "Ask the hub for the newest commit, or take what the cache has of the revision. "
-               "[on]")
-      ->group(group);
-  app.add_flag("--tokenizer-only", flags.tokenizer_only,
-               "Only what tokenizing needs; of a repository without tokenizer.json a GGUF file.")
-      ->group(group);
-  app.add_option("--connections", flags.connections,
-                 "Connections for a file from 64 MiB on, each a range of it; 1 = one stream.")
-      ->check(CLI::Range(1, 16))
-      ->type_name("N")
-      ->group(group);
-  app.add_flag("-q,--quiet", flags.quiet, "No progress on stderr.")->group("Output");
-  app.add_flag("--json", flags.json, "One JSON object a model.")->group("Output");
+  app.AddSwitch("--refresh,!--no-refresh", flags.refresh,
+                "Ask the hub for the newest commit, or take what the cache has of the revision. "
+                "[on]")
+      ->Group(group);
+  app.AddSwitch("--tokenizer-only", flags.tokenizer_only,
+                "Only what tokenizing needs; of a repository without tokenizer.json a GGUF file.")
+      ->Group(group);
+  app.AddOption("--connections", flags.connections,
+                "Connections for a file from 64 MiB on, each a range of it; 1 = one stream.")
+      ->Check(InRange(1, 16))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddSwitch("-q,--quiet", flags.quiet, "No progress on stderr.")->Group("Output");
+  app.AddSwitch("--json", flags.json, "One JSON object a model.")->Group("Output");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   LogWarnings();
   if (flags.references.empty()) {

@@ -67,8 +67,10 @@ int RunRemove(const std::vector<std::string>& args) {
   bool yes = false;
   bool dry_run = false;
   AddReferences(&line, &references, "As penstock list names it; @revision for that one alone.");
-  line.app().add_flag("-y,--yes", yes, "Do not ask.")->group("Removal");
-  line.app().add_flag("--dry-run", dry_run, "Say what would go, and leave it.")->group("Removal");
+  line.flags().AddSwitch("-y,--yes", yes, "Do not ask.")->Group("Removal");
+  line.flags()
+      .AddSwitch("--dry-run", dry_run, "Say what would go, and leave it.")
+      ->Group("Removal");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   LogWarnings();
   if (references.empty()) return line.FailUsage("name a model: penstock list has them");

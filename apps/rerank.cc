@@ -38,8 +38,7 @@ Expected<RerankRequest> RequestOfRow(const Row& row) {
     PENSTOCK_ASSIGN_OR_RETURN(const auto documents, object.GetArray("documents"));
     for (const auto element : documents) {
       std::string_view text;
-      if (element.get_string().get(text) != simdjson::SUCCESS &&
-          element["text"].get_string().get(text) != simdjson::SUCCESS) {
+      if (!element.Get(&text) && !element["text"].Get(&text)) {
         return Status::InvalidArgument("documents are strings or objects with \"text\"");
       }
       request.documents.emplace_back(text);
@@ -145,15 +144,15 @@ int RunRerank(const std::vector<std::string>& args) {
   DropDefaultModel(&line);
   AddTextFlags(&line, &flags.text, "Documents, or JSON of queries with their documents");
   const std::string group = "Reranking";
-  CLI::App& app = line.app();
-  app.add_option("--query", flags.query, "What the documents are to answer.")
-      ->type_name("TEXT")
-      ->group(group);
-  app.add_option("--top-n", flags.top_n, "Write the N best only.")->type_name("N")->group(group);
-  app.add_flag("--raw-scores", flags.raw_scores, "Logits, not put through a sigmoid.")
-      ->group(group);
-  app.add_flag("--return-documents", flags.return_documents, "Write the documents, too.")
-      ->group(group);
+  FlagSet& app = line.flags();
+  app.AddOption("--query", flags.query, "What the documents are to answer.")
+      ->TypeName("TEXT")
+      ->Group(group);
+  app.AddOption("--top-n", flags.top_n, "Write the N best only.")->TypeName("N")->Group(group);
+  app.AddSwitch("--raw-scores", flags.raw_scores, "Logits, not put through a sigmoid.")
+      ->Group(group);
+  app.AddSwitch("--return-documents", flags.return_documents, "Write the documents, too.")
+      ->Group(group);
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.model.models.empty() && flags.server.url.empty()) {

@@ -11,28 +11,27 @@ int RunRounds(CommandLine* line, const std::vector<std::string>& args, RoundOpti
   std::string lengths = "fixed:8";
   std::string json_file;
   AddModelFlags(line, &model, false, "warn");
-  CLI::App& app = line->app();
+  FlagSet& app = line->flags();
   const std::string group = "Run";
-  app.add_option("--concurrency", options->concurrency,
-                 "Clients; each asks for one text at a time.")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--rounds", options->rounds, rounds_help)
-      ->check(CLI::Range(2, 100'000))
-      ->type_name("N")
-      ->group(group);
-  app.add_option("--round", options->round_s, "Seconds of a round.")
-      ->check(CLI::Range(0.01, 60.0))
-      ->type_name("S")
-      ->group(group);
-  app.add_option("--lengths", lengths,
-                 "Words of the texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
-      ->type_name("SPEC")
-      ->group(group);
-  app.add_option("--json", json_file, "File for the records, a JSON object a line.")
-      ->type_name("FILE")
-      ->group("Output");
+  app.AddOption("--concurrency", options->concurrency, "Clients; each asks for one text at a time.")
+      ->Check(InRange(1, 1000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--rounds", options->rounds, rounds_help)
+      ->Check(InRange(2, 100'000))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddOption("--round", options->round_s, "Seconds of a round.")
+      ->Check(InRange(0.01, 60.0))
+      ->TypeName("S")
+      ->Group(group);
+  app.AddOption("--lengths", lengths,
+                "Words of the texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
+      ->TypeName("SPEC")
+      ->Group(group);
+  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
+      ->TypeName("FILE")
+      ->Group("Output");
   if (const auto exit_code = line->Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(model); !log.ok()) return line->FailUsage(log.message());
   auto spec = LengthSpec::Parse(lengths);

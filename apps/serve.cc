@@ -66,67 +66,67 @@ std::string CheckContext(std::string& given) {
   return CheckPerModel("context", given, ParseContext);
 }
 
-void AddGenerationFlags(CLI::App* app, ModelOptions* flags) {
+void AddGenerationFlags(FlagSet* app, ModelOptions* flags) {
   const std::string generation = "Generation";
-  app->add_option(
+  app->AddOption(
          kContextFlag, flags->contexts,
          std::string(kContextHelp) + " NAME=... is for the model of that name; may be given again.")
-      ->check(CLI::Validator(CheckContext, ""))
-      ->allow_extra_args(false)
-      ->default_str("0")
-      ->type_name("TOKENS")
-      ->group(generation);
+      ->Check(FlagRule(CheckContext, ""))
+      ->AllowExtraArgs(false)
+      ->DefaultText("0")
+      ->TypeName("TOKENS")
+      ->Group(generation);
   AddCacheTypeFlag(app, generation, &flags->text);
-  app->add_option("--chat-template", flags->chat_templates,
-                  "One of the model's chat templates by its name, or a file with a Jinja template. "
-                  "Without it the model's own: tool_use where a request has tools and there is "
-                  "one, else default. NAME=... is for the model of that name; may be given again.")
-      ->allow_extra_args(false)
-      ->type_name("FILE|NAME")
-      ->group(generation);
-  app->add_option("--max-sequences,--max-num-seqs", flags->decode.sequences_max,
-                  "Texts of a model that are generated at once; more wait.")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N")
-      ->group(generation);
-  app->add_flag("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
-                "Keep keys and values of texts for others that begin alike, or not. [on]")
-      ->group(generation);
+  app->AddOption("--chat-template", flags->chat_templates,
+                 "One of the model's chat templates by its name, or a file with a Jinja template. "
+                 "Without it the model's own: tool_use where a request has tools and there is "
+                 "one, else default. NAME=... is for the model of that name; may be given again.")
+      ->AllowExtraArgs(false)
+      ->TypeName("FILE|NAME")
+      ->Group(generation);
+  app->AddOption("--max-sequences,--max-num-seqs", flags->decode.sequences_max,
+                 "Texts of a model that are generated at once; more wait.")
+      ->Check(InRange(1, 1024))
+      ->TypeName("N")
+      ->Group(generation);
+  app->AddSwitch("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
+                 "Keep keys and values of texts for others that begin alike, or not. [on]")
+      ->Group(generation);
 }
 
-void AddTensorFlags(CLI::App* app, ModelOptions* flags) {
+void AddTensorFlags(FlagSet* app, ModelOptions* flags) {
   const std::string tensors = "Tensor models";
-  app->add_option("--max-batch-size", flags->max_batch_sizes,
-                  "Rows of a batch of a tensor model at most; 0 = a request is a run; auto = as "
-                  "the model says. NAME=... is for the model of that name; may be given again.")
-      ->check(CLI::Validator(CheckMaxBatchSize, ""))
-      ->allow_extra_args(false)
-      ->default_str("auto")
-      ->type_name("N")
-      ->group(tensors);
-  app->add_option("--max-queued-tensor-rows", flags->tensors.max_queued_rows,
-                  "Rows that wait for a tensor model; more are told to come back (429).")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->type_name("N")
-      ->group(tensors);
-  app->add_option("--max-queued-tensor-bytes", flags->tensors.max_queued_bytes,
-                  "Bytes of inputs that wait for a tensor model; more are told to come back (429).")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->type_name("BYTES")
-      ->group(tensors);
-  app->add_option("--shared-memory-bytes", flags->limits.shared_memory_bytes,
-                  "System shared memory that clients may register together, for tensors. Whoever "
-                  "may register can read and write all shared memory of this user; 0 = none.")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
-      ->type_name("BYTES")
-      ->group(tensors);
+  app->AddOption("--max-batch-size", flags->max_batch_sizes,
+                 "Rows of a batch of a tensor model at most; 0 = a request is a run; auto = as "
+                 "the model says. NAME=... is for the model of that name; may be given again.")
+      ->Check(FlagRule(CheckMaxBatchSize, ""))
+      ->AllowExtraArgs(false)
+      ->DefaultText("auto")
+      ->TypeName("N")
+      ->Group(tensors);
+  app->AddOption("--max-queued-tensor-rows", flags->tensors.max_queued_rows,
+                 "Rows that wait for a tensor model; more are told to come back (429).")
+      ->Check(InRange(int64_t{1}, int64_t{1} << 40))
+      ->TypeName("N")
+      ->Group(tensors);
+  app->AddOption("--max-queued-tensor-bytes", flags->tensors.max_queued_bytes,
+                 "Bytes of inputs that wait for a tensor model; more are told to come back (429).")
+      ->Check(InRange(int64_t{1}, int64_t{1} << 40))
+      ->TypeName("BYTES")
+      ->Group(tensors);
+  app->AddOption("--shared-memory-bytes", flags->limits.shared_memory_bytes,
+                 "System shared memory that clients may register together, for tensors. Whoever "
+                 "may register can read and write all shared memory of this user; 0 = none.")
+      ->Check(InRange(int64_t{0}, int64_t{1} << 50))
+      ->TypeName("BYTES")
+      ->Group(tensors);
 }
 
 // "80%" or bytes.
 std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
   if (given.ends_with('%')) {
     double percent = 0;
-    if (CLI::detail::lexical_cast(given.substr(0, given.size() - 1), percent) && percent >= 1 &&
+    if (ReadFlagNumber(given.substr(0, given.size() - 1), percent) && percent >= 1 &&
         percent <= 100) {
       *limit = {0, percent / 100};
       return "";
@@ -135,7 +135,7 @@ std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
   }
   const auto bytes = InUnit(given, Unit::kBytes);
   uint64_t number = 0;
-  if (bytes.ok() && CLI::detail::lexical_cast(*bytes, number) && number > 0) {
+  if (bytes.ok() && ReadFlagNumber(*bytes, number) && number > 0) {
     *limit = {number, 0};
     return "";
   }
@@ -143,268 +143,268 @@ std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
 }
 
 // When models come and go.
-void AddLifecycleFlags(CLI::App* app, ModelOptions* flags) {
+void AddLifecycleFlags(FlagSet* app, ModelOptions* flags) {
   const std::string lifecycle = "Loading and unloading";
-  app->add_option_function<std::string>(
+  app->AddOptionFunction<std::string>(
          "--memory",
          [flags](const std::string& given) {
            if (const std::string error = TakeMemory(given, &flags->memory); !error.empty()) {
-             throw CLI::ValidationError("--memory", error);
+             RefuseFlag("--memory", error);
            }
          },
          "Memory for models, requests and caches together: bytes, or a share of what is available "
          "at the start. Models that do not fit beside others wait until these are idle.")
-      ->default_str("80%")
-      ->type_name("BYTES|N%")
-      ->group(lifecycle);
-  app->add_flag("--preload", flags->preload,
-                "Load all models at the start; else the first request for a model loads it.")
-      ->group(lifecycle);
-  app->add_option("--preload-model", flags->preload_models,
-                  "Load this model at the start, by its name; may be given again.")
-      ->allow_extra_args(false)
-      ->type_name("NAME")
-      ->group(lifecycle);
-  app->add_option("--keep-alive,--model-unload-timeout", flags->keep_alives,
-                  "Unload a model that was idle for so long: seconds, 90s, 5m, 1h; negative = "
-                  "never. NAME=... is for the model of that name; may be given again. A request "
-                  "may say otherwise (X-Penstock-Keep-Alive). MODEL_UNLOAD_TIMEOUT sets it too.")
-      ->check(CLI::Validator(CheckKeepAlive, ""))
-      ->allow_extra_args(false)
-      ->default_str("5m")
-      ->type_name("TIME")
-      ->group(lifecycle);
-  app->add_option("--check-interval-s,--cleanup-check-interval", flags->check_interval_s,
-                  "How often idle models are looked for. CLEANUP_CHECK_INTERVAL sets it too.")
-      ->check(CLI::Range(1, 86'400))
-      ->type_name("S")
-      ->group(lifecycle);
-  app->add_option("--pin-model", flags->pin_models,
-                  "Never unload this model by itself, by its name; may be given again.")
-      ->allow_extra_args(false)
-      ->type_name("NAME")
-      ->group(lifecycle);
+      ->DefaultText("80%")
+      ->TypeName("BYTES|N%")
+      ->Group(lifecycle);
+  app->AddSwitch("--preload", flags->preload,
+                 "Load all models at the start; else the first request for a model loads it.")
+      ->Group(lifecycle);
+  app->AddOption("--preload-model", flags->preload_models,
+                 "Load this model at the start, by its name; may be given again.")
+      ->AllowExtraArgs(false)
+      ->TypeName("NAME")
+      ->Group(lifecycle);
+  app->AddOption("--keep-alive,--model-unload-timeout", flags->keep_alives,
+                 "Unload a model that was idle for so long: seconds, 90s, 5m, 1h; negative = "
+                 "never. NAME=... is for the model of that name; may be given again. A request "
+                 "may say otherwise (X-Penstock-Keep-Alive). MODEL_UNLOAD_TIMEOUT sets it too.")
+      ->Check(FlagRule(CheckKeepAlive, ""))
+      ->AllowExtraArgs(false)
+      ->DefaultText("5m")
+      ->TypeName("TIME")
+      ->Group(lifecycle);
+  app->AddOption("--check-interval-s,--cleanup-check-interval", flags->check_interval_s,
+                 "How often idle models are looked for. CLEANUP_CHECK_INTERVAL sets it too.")
+      ->Check(InRange(1, 86'400))
+      ->TypeName("S")
+      ->Group(lifecycle);
+  app->AddOption("--pin-model", flags->pin_models,
+                 "Never unload this model by itself, by its name; may be given again.")
+      ->AllowExtraArgs(false)
+      ->TypeName("NAME")
+      ->Group(lifecycle);
 }
 
-void AddRepositoryFlags(CLI::App* app, ModelOptions* flags) {
+void AddRepositoryFlags(FlagSet* app, ModelOptions* flags) {
   const std::string model = "Model";
-  app->add_option("--repository", flags->repositories,
-                  "Folder of models with versions, DIR/NAME/1, DIR/NAME/2, ...: the highest is "
-                  "served, and a new one takes its place while requests run (docs/MODELS.md). May "
-                  "be given again.")
-      ->allow_extra_args(false)
-      ->type_name("DIR")
-      ->group(model);
-  app->add_option("--repository-poll-s,--repository-poll-secs", flags->repository_poll_s,
-                  "How often these folders are looked at for new versions; 0 = at the start alone.")
-      ->check(CLI::Range(0, 86'400))
-      ->type_name("S")
-      ->group(model);
+  app->AddOption("--repository", flags->repositories,
+                 "Folder of models with versions, DIR/NAME/1, DIR/NAME/2, ...: the highest is "
+                 "served, and a new one takes its place while requests run (docs/MODELS.md). May "
+                 "be given again.")
+      ->AllowExtraArgs(false)
+      ->TypeName("DIR")
+      ->Group(model);
+  app->AddOption("--repository-poll-s,--repository-poll-secs", flags->repository_poll_s,
+                 "How often these folders are looked at for new versions; 0 = at the start alone.")
+      ->Check(InRange(0, 86'400))
+      ->TypeName("S")
+      ->Group(model);
   flags->read_model_file = ReadModelFile;
 }
 
-void AddServerFlags(CLI::App* app, ServeFlags* flags) {
+void AddServerFlags(FlagSet* app, ServeFlags* flags) {
   ServerOptions& server = flags->server;
   const std::string network = "Network";
-  app->add_option("--host", server.host, "Name or address to listen on; 0.0.0.0 = everywhere.")
-      ->type_name("HOST")
-      ->group(network);
-  app->add_option("-p,--port", server.port, "Port; 0 = any free one.")
-      ->check(CLI::Range(0, 65'535))
-      ->type_name("PORT")
-      ->group(network);
-  app->add_option("--io-threads,--http-threads", server.io_threads, "Threads that read and write.")
-      ->check(CLI::Range(1, 256))
-      ->type_name("N")
-      ->group(network);
-  app->add_option("--task", flags->model.tasks,
-                  "What a model does: embedding, reranking, classification, generation or tensors. "
-                  "So it is known before the model is downloaded, and a model that does something "
-                  "else is refused. NAME=... is for the model of that name; may be given again.")
-      ->check(CLI::Validator(CheckTask, ""))
-      ->allow_extra_args(false)
-      ->type_name("TASK")
-      ->group("Model");
-  app->add_flag("--accept-any-model", flags->accept_any_model,
-                "Where one model of a task is served, take it for any name that a request gives, "
-                "for clients with a name built in.")
-      ->group("Model");
-  app->add_flag("--allow-pull", flags->allow_pull,
-                "Take POST /api/pull and DELETE /api/delete, which download models of the hub and "
-                "delete them. With --admin-api-key they are taken from administrators without it.")
-      ->group("Model");
-  app->add_option("--max-pull-bytes", flags->model.pull_bytes_max,
-                  "Bytes that one such download may have.")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 50))
-      ->type_name("BYTES")
-      ->group("Model");
+  app->AddOption("--host", server.host, "Name or address to listen on; 0.0.0.0 = everywhere.")
+      ->TypeName("HOST")
+      ->Group(network);
+  app->AddOption("-p,--port", server.port, "Port; 0 = any free one.")
+      ->Check(InRange(0, 65'535))
+      ->TypeName("PORT")
+      ->Group(network);
+  app->AddOption("--io-threads,--http-threads", server.io_threads, "Threads that read and write.")
+      ->Check(InRange(1, 256))
+      ->TypeName("N")
+      ->Group(network);
+  app->AddOption("--task", flags->model.tasks,
+                 "What a model does: embedding, reranking, classification, generation or tensors. "
+                 "So it is known before the model is downloaded, and a model that does something "
+                 "else is refused. NAME=... is for the model of that name; may be given again.")
+      ->Check(FlagRule(CheckTask, ""))
+      ->AllowExtraArgs(false)
+      ->TypeName("TASK")
+      ->Group("Model");
+  app->AddSwitch("--accept-any-model", flags->accept_any_model,
+                 "Where one model of a task is served, take it for any name that a request gives, "
+                 "for clients with a name built in.")
+      ->Group("Model");
+  app->AddSwitch("--allow-pull", flags->allow_pull,
+                 "Take POST /api/pull and DELETE /api/delete, which download models of the hub and "
+                 "delete them. With --admin-api-key they are taken from administrators without it.")
+      ->Group("Model");
+  app->AddOption("--max-pull-bytes", flags->model.pull_bytes_max,
+                 "Bytes that one such download may have.")
+      ->Check(InRange(uint64_t{1}, uint64_t{1} << 50))
+      ->TypeName("BYTES")
+      ->Group("Model");
   const std::string batches = "Batches";
-  app->add_option("--batch-folder", server.batch_folder,
-                  "Folder in which /v1/files and /v1/batches keep what they have; without it these "
-                  "routes are not there.")
-      ->type_name("DIR")
-      ->group(batches);
-  app->add_option("--batch-folder-bytes", server.batch_folder_bytes, "Bytes of its files.")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 50))
-      ->type_name("BYTES")
-      ->group(batches);
+  app->AddOption("--batch-folder", server.batch_folder,
+                 "Folder in which /v1/files and /v1/batches keep what they have; without it these "
+                 "routes are not there.")
+      ->TypeName("DIR")
+      ->Group(batches);
+  app->AddOption("--batch-folder-bytes", server.batch_folder_bytes, "Bytes of its files.")
+      ->Check(InRange(uint64_t{1}, uint64_t{1} << 50))
+      ->TypeName("BYTES")
+      ->Group(batches);
   const std::string priority = "Priority";
-  app->add_option("--bulk-route", server.bulk_routes,
-                  "Route, such as /v1/embeddings, whose requests are bulk work unless they say "
-                  "X-Penstock-Priority: interactive. May be given again.")
-      ->type_name("PATH")
-      ->allow_extra_args(false)
-      ->group(priority);
+  app->AddOption("--bulk-route", server.bulk_routes,
+                 "Route, such as /v1/embeddings, whose requests are bulk work unless they say "
+                 "X-Penstock-Priority: interactive. May be given again.")
+      ->TypeName("PATH")
+      ->AllowExtraArgs(false)
+      ->Group(priority);
 }
 
-void AddLimitFlags(CLI::App* app, ServeFlags* flags) {
+void AddLimitFlags(FlagSet* app, ServeFlags* flags) {
   const std::string limits = "Limits";
-  const auto at_least_one = CLI::Range(int64_t{1}, int64_t{1} << 40);
-  app->add_option("--max-client-batch-size", flags->model.limits.inputs_per_request,
-                  "Inputs or documents of one request.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N")
-      ->group(limits);
-  app->add_option(
-         "--max-concurrent-requests", flags->model.limits.concurrent_requests,
-         "Requests worked on at once; more are told to come back (429). Bulk work may fill "
-         "3/4 of this and of the queues.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N")
-      ->group(limits);
-  app->add_option("--max-queued-tokens", flags->model.scheduler.max_queued_tokens,
-                  "Tokens that wait for a model; more are told to come back (429).")
-      ->check(at_least_one)
-      ->type_name("TOKENS")
-      ->group(limits);
-  app->add_option("--max-queued-rows", flags->model.scheduler.max_queued_rows,
-                  "Sequences that wait for a model; more are told to come back (429).")
-      ->check(at_least_one)
-      ->type_name("N")
-      ->group(limits);
-  app->add_option("--bulk-every", flags->model.scheduler.bulk_every,
-                  "While interactive and bulk work wait, bulk gets one part of the model's time, "
-                  "interactive work this many.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N")
-      ->group(limits);
-  app->add_flag("--token-input,!--no-token-input", flags->model.limits.token_input,
-                "Take token ids as input, or refuse them (400): clients that send those of another "
-                "tokenizer, as some made for OpenAI do, get worthless vectors. [on]")
-      ->group("Texts");
+  const auto at_least_one = InRange(int64_t{1}, int64_t{1} << 40);
+  app->AddOption("--max-client-batch-size", flags->model.limits.inputs_per_request,
+                 "Inputs or documents of one request.")
+      ->Check(InRange(1, 1 << 20))
+      ->TypeName("N")
+      ->Group(limits);
+  app->AddOption("--max-concurrent-requests", flags->model.limits.concurrent_requests,
+                 "Requests worked on at once; more are told to come back (429). Bulk work may fill "
+                 "3/4 of this and of the queues.")
+      ->Check(InRange(1, 1 << 20))
+      ->TypeName("N")
+      ->Group(limits);
+  app->AddOption("--max-queued-tokens", flags->model.scheduler.max_queued_tokens,
+                 "Tokens that wait for a model; more are told to come back (429).")
+      ->Check(at_least_one)
+      ->TypeName("TOKENS")
+      ->Group(limits);
+  app->AddOption("--max-queued-rows", flags->model.scheduler.max_queued_rows,
+                 "Sequences that wait for a model; more are told to come back (429).")
+      ->Check(at_least_one)
+      ->TypeName("N")
+      ->Group(limits);
+  app->AddOption("--bulk-every", flags->model.scheduler.bulk_every,
+                 "While interactive and bulk work wait, bulk gets one part of the model's time, "
+                 "interactive work this many.")
+      ->Check(InRange(1, 1 << 20))
+      ->TypeName("N")
+      ->Group(limits);
+  app->AddSwitch(
+         "--token-input,!--no-token-input", flags->model.limits.token_input,
+         "Take token ids as input, or refuse them (400): clients that send those of another "
+         "tokenizer, as some made for OpenAI do, get worthless vectors. [on]")
+      ->Group("Texts");
   static const std::map<std::string, bool> kTokenIds = {{"model", true}, {"refuse", false}};
-  app->add_option(
+  app->AddOption(
          "--openai-token-ids", flags->model.limits.openai_token_ids,
          "Token ids as input of /v1/embeddings: taken as the model's own, or refused (400), "
          "for clients that send those of OpenAI's tokenizer.")
-      ->transform(CLI::CheckedTransformer(kTokenIds).description(""))
-      ->default_str("model")
-      ->type_name("model|refuse")
-      ->group("Texts");
-  app->add_option("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
-      ->check(at_least_one)
-      ->type_name("BYTES")
-      ->group(limits);
-  app->add_option("--max-inflight-bytes", flags->model.limits.inflight_bytes,
-                  "Memory for the bodies, ids, results and answers of all requests; over it they "
-                  "are told to come back (429). Bulk work may fill 3/4.")
-      ->check(at_least_one)
-      ->type_name("BYTES")
-      ->group(limits);
-  app->add_option("--max-response-bytes", flags->model.limits.response_bytes,
-                  "Longest answer, estimated before it is worked out; over it 413.")
-      ->check(at_least_one)
-      ->type_name("BYTES")
-      ->group(limits);
-  app->add_option("--max-header-bytes", flags->server.header_bytes_max, "Longest request header.")
-      ->check(CLI::Range(1024, 1 << 20))
-      ->type_name("BYTES")
-      ->group(limits);
-  app->add_option("--max-connections", flags->server.connections_max, "Connections at once.")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N")
-      ->group(limits);
+      ->Transform(NameOf(kTokenIds, false))
+      ->DefaultText("model")
+      ->TypeName("model|refuse")
+      ->Group("Texts");
+  app->AddOption("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
+      ->Check(at_least_one)
+      ->TypeName("BYTES")
+      ->Group(limits);
+  app->AddOption("--max-inflight-bytes", flags->model.limits.inflight_bytes,
+                 "Memory for the bodies, ids, results and answers of all requests; over it they "
+                 "are told to come back (429). Bulk work may fill 3/4.")
+      ->Check(at_least_one)
+      ->TypeName("BYTES")
+      ->Group(limits);
+  app->AddOption("--max-response-bytes", flags->model.limits.response_bytes,
+                 "Longest answer, estimated before it is worked out; over it 413.")
+      ->Check(at_least_one)
+      ->TypeName("BYTES")
+      ->Group(limits);
+  app->AddOption("--max-header-bytes", flags->server.header_bytes_max, "Longest request header.")
+      ->Check(InRange(1024, 1 << 20))
+      ->TypeName("BYTES")
+      ->Group(limits);
+  app->AddOption("--max-connections", flags->server.connections_max, "Connections at once.")
+      ->Check(InRange(1, 1 << 20))
+      ->TypeName("N")
+      ->Group(limits);
 }
 
-void AddTimeFlags(CLI::App* app, ServeFlags* flags) {
+void AddTimeFlags(FlagSet* app, ServeFlags* flags) {
   const std::string limits = "Limits";
-  const auto milliseconds = CLI::Range(int64_t{0}, int64_t{86'400'000});
-  app->add_option("--request-timeout-ms", flags->request_timeout_ms,
-                  "Longest time of a request; work not begun by then is dropped. "
-                  "X-Request-Timeout-Ms can shorten it. 0 = as long as that header says.")
-      ->check(milliseconds)
-      ->type_name("MS")
-      ->group(limits);
-  app->add_option("--idle-timeout-ms", flags->idle_timeout_ms,
-                  "Close a kept-alive connection that is silent for so long.")
-      ->check(milliseconds)
-      ->type_name("MS")
-      ->group(limits);
-  app->add_option("--read-timeout-ms", flags->read_timeout_ms,
-                  "Longest time a client may take to send a header, or a body.")
-      ->check(milliseconds)
-      ->type_name("MS")
-      ->group(limits);
-  app->add_option("--write-timeout-ms", flags->write_timeout_ms,
-                  "Longest time a client may take no byte of an answer, or to take a piece of one "
-                  "that is streamed.")
-      ->check(milliseconds)
-      ->type_name("MS")
-      ->group(limits);
-  app->add_option("--stream-ping-ms", flags->stream_ping_ms,
-                  "A stream of events that was silent for so long gets a comment, which clients "
-                  "skip; 0 = none.")
-      ->check(milliseconds)
-      ->type_name("MS")
-      ->group(limits);
-  app->add_option("--stream-start-timeout-ms", flags->stream_start_timeout_ms,
-                  "Longest time to the first line of an answer in lines; 0 = as long as the whole "
-                  "request.")
-      ->check(milliseconds)
-      ->type_name("MS")
-      ->group(limits);
-  app->add_option("--max-stream-unread-bytes", flags->server.stream_unread_bytes_max,
-                  "Bytes made ahead for a client that reads an answer in lines slowly. It is "
-                  "dropped if it does not take a quarter of this within --write-timeout-ms.")
-      ->check(CLI::Range(int64_t{4096}, int64_t{1} << 30))
-      ->type_name("BYTES")
-      ->group(limits);
-  app->add_option("--shutdown-timeout-s", flags->shutdown_timeout_s,
-                  "On SIGTERM or SIGINT, how long requests in flight may take to finish; a second "
-                  "such signal ends the server at once.")
-      ->check(CLI::Range(0, 86'400))
-      ->type_name("S")
-      ->group(limits);
+  const auto milliseconds = InRange(int64_t{0}, int64_t{86'400'000});
+  app->AddOption("--request-timeout-ms", flags->request_timeout_ms,
+                 "Longest time of a request; work not begun by then is dropped. "
+                 "X-Request-Timeout-Ms can shorten it. 0 = as long as that header says.")
+      ->Check(milliseconds)
+      ->TypeName("MS")
+      ->Group(limits);
+  app->AddOption("--idle-timeout-ms", flags->idle_timeout_ms,
+                 "Close a kept-alive connection that is silent for so long.")
+      ->Check(milliseconds)
+      ->TypeName("MS")
+      ->Group(limits);
+  app->AddOption("--read-timeout-ms", flags->read_timeout_ms,
+                 "Longest time a client may take to send a header, or a body.")
+      ->Check(milliseconds)
+      ->TypeName("MS")
+      ->Group(limits);
+  app->AddOption("--write-timeout-ms", flags->write_timeout_ms,
+                 "Longest time a client may take no byte of an answer, or to take a piece of one "
+                 "that is streamed.")
+      ->Check(milliseconds)
+      ->TypeName("MS")
+      ->Group(limits);
+  app->AddOption("--stream-ping-ms", flags->stream_ping_ms,
+                 "A stream of events that was silent for so long gets a comment, which clients "
+                 "skip; 0 = none.")
+      ->Check(milliseconds)
+      ->TypeName("MS")
+      ->Group(limits);
+  app->AddOption("--stream-start-timeout-ms", flags->stream_start_timeout_ms,
+                 "Longest time to the first line of an answer in lines; 0 = as long as the whole "
+                 "request.")
+      ->Check(milliseconds)
+      ->TypeName("MS")
+      ->Group(limits);
+  app->AddOption("--max-stream-unread-bytes", flags->server.stream_unread_bytes_max,
+                 "Bytes made ahead for a client that reads an answer in lines slowly. It is "
+                 "dropped if it does not take a quarter of this within --write-timeout-ms.")
+      ->Check(InRange(int64_t{4096}, int64_t{1} << 30))
+      ->TypeName("BYTES")
+      ->Group(limits);
+  app->AddOption("--shutdown-timeout-s", flags->shutdown_timeout_s,
+                 "On SIGTERM or SIGINT, how long requests in flight may take to finish; a second "
+                 "such signal ends the server at once.")
+      ->Check(InRange(0, 86'400))
+      ->TypeName("S")
+      ->Group(limits);
 }
 
-void AddLogFlags(CLI::App* app, ServeFlags* flags) {
+void AddLogFlags(FlagSet* app, ServeFlags* flags) {
   const std::string log = "Log";
   static const std::map<std::string, RunStages> kRunStages = {
       {"all", RunStages::kAll}, {"tokenize", RunStages::kTokenize}, {"infer", RunStages::kInfer}};
-  app->add_option("--run-stages", flags->model.limits.run_stages,
-                  "For measuring only, answers are worthless: tokenize stops before the model and "
-                  "answers zeros; infer makes up ids from the length of a text. Answers say so in "
-                  "X-Penstock-Run-Stages.")
-      ->transform(CLI::CheckedTransformer(kRunStages))
-      ->default_str("all")
-      ->type_name("STAGES")
-      ->group("Measuring");
-  app->add_flag("--access-log", flags->server.access_log,
-                "Log a line for each request, whatever --log-level is.")
-      ->group(log);
-  app->add_option("--slow-request-ms", flags->slow_request_ms,
-                  "Log interactive requests that take longer, with the time of each stage, 5 a "
-                  "second at most; "
-                  "0 = none.")
-      ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
-      ->type_name("MS")
-      ->group(log);
-  app->add_option("--stage-timers", flags->stage_timers,
-                  "Time the stages of every request, for /v1/stats, /metrics and the log of slow "
-                  "requests: on or off.")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->type_name("ON|OFF")
-      ->group(log);
+  app->AddOption("--run-stages", flags->model.limits.run_stages,
+                 "For measuring only, answers are worthless: tokenize stops before the model and "
+                 "answers zeros; infer makes up ids from the length of a text. Answers say so in "
+                 "X-Penstock-Run-Stages.")
+      ->Transform(NameOf(kRunStages))
+      ->DefaultText("all")
+      ->TypeName("STAGES")
+      ->Group("Measuring");
+  app->AddSwitch("--access-log", flags->server.access_log,
+                 "Log a line for each request, whatever --log-level is.")
+      ->Group(log);
+  app->AddOption("--slow-request-ms", flags->slow_request_ms,
+                 "Log interactive requests that take longer, with the time of each stage, 5 a "
+                 "second at most; "
+                 "0 = none.")
+      ->Check(InRange(int64_t{0}, int64_t{86'400'000}))
+      ->TypeName("MS")
+      ->Group(log);
+  app->AddOption("--stage-timers", flags->stage_timers,
+                 "Time the stages of every request, for /v1/stats, /metrics and the log of slow "
+                 "requests: on or off.")
+      ->Check(OneOf({"on", "off"}))
+      ->TypeName("ON|OFF")
+      ->Group(log);
 }
 
 // Flags that are numbers, as the server wants them.
@@ -614,16 +614,16 @@ int RunServe(const std::vector<std::string>& args) {
       "  penstock serve --config /etc/penstock.toml\n");
   ServeFlags flags;
   AddModelFlags(&line, &flags.model, true, "info");
-  AddRepositoryFlags(&line.app(), &flags.model);
-  AddGenerationFlags(&line.app(), &flags.model);
-  AddTensorFlags(&line.app(), &flags.model);
-  AddLifecycleFlags(&line.app(), &flags.model);
-  AddServerFlags(&line.app(), &flags);
+  AddRepositoryFlags(&line.flags(), &flags.model);
+  AddGenerationFlags(&line.flags(), &flags.model);
+  AddTensorFlags(&line.flags(), &flags.model);
+  AddLifecycleFlags(&line.flags(), &flags.model);
+  AddServerFlags(&line.flags(), &flags);
   AddGrpcFlags(&line, &flags.grpc);
   AddAccessFlags(&line, &flags.server);
-  AddLimitFlags(&line.app(), &flags);
-  AddTimeFlags(&line.app(), &flags);
-  AddLogFlags(&line.app(), &flags);
+  AddLimitFlags(&line.flags(), &flags);
+  AddTimeFlags(&line.flags(), &flags);
+  AddLogFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   const Signals signals;  // before any thread
   if (const Status log = ApplyLogFlags(flags.model); !log.ok()) {

@@ -30,9 +30,7 @@ Expected<std::string> KeyOfFile(const std::string& path) {
   return refuse(path + " holds no key");
 }
 
-bool IsOfLocalModels(const CLI::Option* option) {
-  const std::string name = option->get_single_name();
-  const std::string group = option->get_group();
+bool IsOfLocalModels(const std::string& name, const std::string& group) {
   return group == "Speed" || group == "Caches" || group == "Texts" || name == "pooling" ||
          name == "dtype" || name == "int8-keep";
 }
@@ -40,40 +38,39 @@ bool IsOfLocalModels(const CLI::Option* option) {
 }  // namespace
 
 void AddServerFlags(CommandLine* line, ServerFlags* flags) {
-  CLI::App* const app = &line->app();
+  FlagSet* const app = &line->flags();
   const std::string group = "By a server";
-  app->add_option("--url", flags->url,
-                  "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading "
-                  "a model. What may pass is tried again. --model is the name it serves, if it "
-                  "serves several.")
-      ->type_name("URL")
-      ->group(group);
-  app->add_option("--api-key", flags->api_key,
-                  "Key for that server. Better a file, or set as PENSTOCK_API_KEY: others can read "
-                  "command lines.")
-      ->type_name("KEY")
-      ->group(group);
-  app->add_option("--api-key-file", flags->api_key_file,
-                  "File whose first line that is no # comment is the key. --api-key goes before.")
-      ->type_name("FILE")
-      ->group(group);
-  app->add_option("--connect-timeout", flags->connect_timeout_s,
-                  "Seconds to wait for a server that has not answered once.")
-      ->check(CLI::Range(1, 3600))
-      ->type_name("S")
-      ->group(group);
-  app->add_option("--ca-cert", flags->ca_cert,
-                  "Certificates to trust, as PEM. Default: SSL_CERT_FILE, else the system's.")
-      ->type_name("FILE")
-      ->group(group);
-  app->add_flag("--insecure", flags->insecure, "Do not check the server's certificate.")
-      ->group(group);
+  app->AddOption("--url", flags->url,
+                 "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading "
+                 "a model. What may pass is tried again. --model is the name it serves, if it "
+                 "serves several.")
+      ->TypeName("URL")
+      ->Group(group);
+  app->AddOption("--api-key", flags->api_key,
+                 "Key for that server. Better a file, or set as PENSTOCK_API_KEY: others can read "
+                 "command lines.")
+      ->TypeName("KEY")
+      ->Group(group);
+  app->AddOption("--api-key-file", flags->api_key_file,
+                 "File whose first line that is no # comment is the key. --api-key goes before.")
+      ->TypeName("FILE")
+      ->Group(group);
+  app->AddOption("--connect-timeout", flags->connect_timeout_s,
+                 "Seconds to wait for a server that has not answered once.")
+      ->Check(InRange(1, 3600))
+      ->TypeName("S")
+      ->Group(group);
+  app->AddOption("--ca-cert", flags->ca_cert,
+                 "Certificates to trust, as PEM. Default: SSL_CERT_FILE, else the system's.")
+      ->TypeName("FILE")
+      ->Group(group);
+  app->AddSwitch("--insecure", flags->insecure, "Do not check the server's certificate.")
+      ->Group(group);
 }
 
 Status CheckForServer(const CommandLine& line) {
   for (const auto& [name, typed] : line.on_line()) {
-    const CLI::Option* const option = line.app().get_option_no_throw("--" + name);
-    if (option == nullptr || !IsOfLocalModels(option)) continue;
+    if (!IsOfLocalModels(name, line.flags().GroupOf("--" + name))) continue;
     return Status::InvalidArgument(
         fmt::format("{} is for a model in this process; with --url the server has its own", typed),
         name);

@@ -4,13 +4,17 @@
 // Call ReadArguments, ReadVariables and ReadFile in that order: the first value stays. Then Apply.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
 #include "config_file.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace penstock {
 

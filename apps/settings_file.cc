@@ -1,6 +1,7 @@
 // The file of --config: the tables and keys for this command, and the settings they give.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <sstream>

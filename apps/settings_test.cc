@@ -95,20 +95,20 @@ class SettingsTest : public testing::Test {
     files_.clear();
     CommandLine line(command, "A test.", "");
     AddModelFlags(&line, &flags_, several, "info");
-    line.app().add_option("--port", port_)->check(CLI::Range(0, 65535))->type_name("PORT");
-    line.app()
-        .add_option("--task", flags_.tasks)
-        ->check(CLI::Validator(
+    line.flags().AddOption("--port", port_)->Check(InRange(0, 65535))->TypeName("PORT");
+    line.flags()
+        .AddOption("--task", flags_.tasks)
+        ->Check(FlagRule(
             [](std::string& given) { return CheckPerModel("task", given, ParseModelPurpose); },
             ""));
-    line.app()
-        .add_option("--context", flags_.contexts)
-        ->check(CLI::Validator(
+    line.flags()
+        .AddOption("--context", flags_.contexts)
+        ->Check(FlagRule(
             [](std::string& given) { return CheckPerModel("context", given, ParseContext); }, ""));
-    line.app().add_option("--pin-model", flags_.pin_models);
-    line.app().add_option("--secret", secret_)->type_name("KEY");
-    line.app().add_option("--prompt", prompt_)->type_name("TEXT");
-    if (!several) line.app().add_option("FILES", files_);
+    line.flags().AddOption("--pin-model", flags_.pin_models);
+    line.flags().AddOption("--secret", secret_)->TypeName("KEY");
+    line.flags().AddOption("--prompt", prompt_)->TypeName("TEXT");
+    if (!several) line.flags().AddOption("FILES", files_);
     testing::internal::CaptureStderr();
     testing::internal::CaptureStdout();
     const auto exit_code = line.Parse(args);
@@ -403,7 +403,7 @@ TEST(HelpTest, ShowsWhatACommandUses) {
   ModelOptions flags;
   std::vector<int> numbers = {16, 256};
   AddModelFlags(&line, &flags, false, "warn");
-  line.app().add_option("--number", numbers)->type_name("N");
+  line.flags().AddOption("--number", numbers)->TypeName("N");
   const auto help = [&](const char* flag) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(line.Parse({flag}), kExitOk);

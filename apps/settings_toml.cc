@@ -1,6 +1,7 @@
 // --print-config: the settings in effect, as a file that --config takes.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <string>

@@ -17,9 +17,9 @@ constexpr std::pair<const char*, TextEncoding> kEncodings[] = {
 
 // A flag whose value is one of a few names.
 template <typename Value, size_t size>
-CLI::Option* AddChoice(CLI::App* app, const std::string& flag, Value* value,
-                       const std::pair<const char*, Value> (&choices)[size],
-                       const std::string& description) {
+Flag* AddChoice(FlagSet* app, const std::string& flag, Value* value,
+                const std::pair<const char*, Value> (&choices)[size],
+                const std::string& description) {
   std::vector<std::string> names;
   for (const auto& [name, choice] : choices) names.emplace_back(name);
   const auto choose = [value, &choices](const std::string& typed) {
@@ -27,9 +27,9 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& flag, Value* value,
       if (typed == name) *value = choice;
     }
   };
-  return app->add_option_function<std::string>(flag, choose, description)
-      ->check(CLI::IsMember(names))
-      ->default_str(choices[0].first);
+  return app->AddOptionFunction<std::string>(flag, choose, description)
+      ->Check(OneOf(names))
+      ->DefaultText(choices[0].first);
 }
 
 // "\\n" as typed in a shell is a newline.
@@ -65,49 +65,49 @@ Status CheckInput(const TextFlags& flags) {
 }
 
 void AddInputFlags(CommandLine* line, InputOptions* options) {
-  CLI::App& app = line->app();
+  FlagSet& app = line->flags();
   const std::string group = "Input";
   AddChoice(&app, "--format", &options->format, kFormats,
             "text: a line each. jsonl: a JSON string or object a line. json: an array of "
             "these. csv, tsv: a table, its first line names the columns. auto: by the first "
             "bytes, then the name of a file. gzip and zstd are unpacked in any case.")
-      ->type_name("FORMAT")
-      ->group(group);
-  app.add_option("--text-field", options->text_fields,
-                 "Field of the objects, or column of the table, that is the text. May be given "
-                 "again: the texts are joined. [the first there is of text, input, content]")
-      ->allow_extra_args(false)
-      ->default_str("")
-      ->type_name("NAME")
-      ->group(group);
-  app.add_option_function<std::string>(
+      ->TypeName("FORMAT")
+      ->Group(group);
+  app.AddOption("--text-field", options->text_fields,
+                "Field of the objects, or column of the table, that is the text. May be given "
+                "again: the texts are joined. [the first there is of text, input, content]")
+      ->AllowExtraArgs(false)
+      ->DefaultText("")
+      ->TypeName("NAME")
+      ->Group(group);
+  app.AddOptionFunction<std::string>(
          "--join", [options](const std::string& typed) { options->join = WithEscapes(typed); },
          "Separator of the texts of several fields; \\n is a newline. [a blank]")
-      ->type_name("TEXT")
-      ->group(group);
-  app.add_option("--id-field", options->id_field,
-                 "Field or column that identifies a text: a string or an integer.")
-      ->type_name("NAME")
-      ->group(group);
+      ->TypeName("TEXT")
+      ->Group(group);
+  app.AddOption("--id-field", options->id_field,
+                "Field or column that identifies a text: a string or an integer.")
+      ->TypeName("NAME")
+      ->Group(group);
   AddChoice(&app, "--encoding", &options->encoding, kEncodings,
             "Encoding of the files: utf-8, latin1, windows-1252 or utf-16.")
-      ->type_name("NAME")
-      ->group(group);
+      ->TypeName("NAME")
+      ->Group(group);
 }
 
 void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what) {
-  CLI::App& app = line->app();
-  app.add_option("FILES", flags->files, what + "; none or - is stdin.");
+  FlagSet& app = line->flags();
+  app.AddOption("FILES", flags->files, what + "; none or - is stdin.");
   AddInputFlags(line, &flags->input);
   const std::string group = "Output";
-  app.add_option("-o,--output", flags->output, "File to write; none or - is stdout.")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--batch", flags->batch, "Inputs handed over at a time.")
-      ->check(CLI::Range(1, 2048))
-      ->type_name("N")
-      ->group(group);
-  app.add_flag("-q,--quiet", flags->quiet, "No progress on stderr.")->group(group);
+  app.AddOption("-o,--output", flags->output, "File to write; none or - is stdout.")
+      ->TypeName("FILE")
+      ->Group(group);
+  app.AddOption("--batch", flags->batch, "Inputs handed over at a time.")
+      ->Check(InRange(1, 2048))
+      ->TypeName("N")
+      ->Group(group);
+  app.AddSwitch("-q,--quiet", flags->quiet, "No progress on stderr.")->Group(group);
 }
 
 }  // namespace penstock

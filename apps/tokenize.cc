@@ -95,19 +95,19 @@ int RunTokenize(const std::vector<std::string>& args) {
       "  penstock tokenize --url http://127.0.0.1:8080 texts.txt\n");
   TokenizeFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
-  line.app().get_option("--model")->description(
+  line.flags().Get("--model")->Description(
       "Folder with tokenizer.json or a GGUF file, such a file, or owner/name[@revision] on the "
       "Hugging Face hub.");
   AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
   const std::string group = "Tokens";
-  CLI::App& app = line.app();
-  app.add_option("--prompt-name", flags.prompt_name, "Prompt of the model to put before a text.")
-      ->type_name("NAME")
-      ->group(group);
-  app.add_flag("--special-tokens,!--no-special-tokens", flags.special_tokens,
-               "With those the model's template adds, or without. [on]")
-      ->group(group);
-  app.add_flag("--table", flags.table, "Print a table to read.")->group(group);
+  FlagSet& app = line.flags();
+  app.AddOption("--prompt-name", flags.prompt_name, "Prompt of the model to put before a text.")
+      ->TypeName("NAME")
+      ->Group(group);
+  app.AddSwitch("--special-tokens,!--no-special-tokens", flags.special_tokens,
+                "With those the model's template adds, or without. [on]")
+      ->Group(group);
+  app.AddSwitch("--table", flags.table, "Print a table to read.")->Group(group);
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   return RunTextCommand({&line, &flags.model, &flags.server, &flags.text, true},

@@ -36,9 +36,11 @@ std::vector<std::string> ModelNames() {
   return names;
 }
 
-std::vector<double> Numbers(simdjson::dom::element array) {
+std::vector<double> Numbers(JsonElement array) {
   std::vector<double> numbers;
-  for (const auto element : simdjson::dom::array(array)) numbers.push_back(double(element));
+  JsonArray items;
+  EXPECT_TRUE(array.Get(&items));
+  for (const JsonElement item : items) EXPECT_TRUE(item.Get(&numbers.emplace_back()));
   return numbers;
 }
 
@@ -78,9 +80,10 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
   }
 
   // All texts in one request where that can be, so that they share batches.
-  void CheckEmbeddings(simdjson::dom::array texts) {
+  void CheckEmbeddings(JsonArray texts) {
     for (const auto element : texts) {
-      const JsonObject text{simdjson::dom::object(element)};
+      JsonObject text;
+      ASSERT_TRUE(element.Get(&text));
       EmbedRequest request;
       Input input;
       input.text = *text.GetString("text");
@@ -105,9 +108,10 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
     }
   }
 
-  void CheckScores(simdjson::dom::array texts) {
+  void CheckScores(JsonArray texts) {
     for (const auto element : texts) {
-      const JsonObject text{simdjson::dom::object(element)};
+      JsonObject text;
+      ASSERT_TRUE(element.Get(&text));
       ClassifyInput input{*text.GetString("text"), std::nullopt};
       SCOPED_TRACE(input.first);
       if (text.Has("text_pair")) input.second = *text.GetString("text_pair");

@@ -7,15 +7,12 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::element;
-using simdjson::dom::element_type;
-
 // Objects with more members find theirs by a table while they are built.
 constexpr size_t kLinearMembersMax = 16;
 
-JsonValue FromElement(element value);  // at most JsonDocument::kDepthMax levels
+JsonValue FromElement(JsonElement value);  // at most JsonDocument::kDepthMax levels
 
-JsonValue FromObject(const simdjson::dom::object& object) {
+JsonValue FromObject(const JsonObject& object) {
   JsonValue::Object members;
   members.reserve(object.size());
   std::unordered_map<std::string_view, size_t> places;  // views into the document
@@ -42,29 +39,36 @@ JsonValue FromObject(const simdjson::dom::object& object) {
   return members;
 }
 
-JsonValue FromElement(element value) {
+template <typename T>
+T Read(JsonElement value) {
+  T out{};
+  value.Get(&out);
+  return out;
+}
+
+JsonValue FromElement(JsonElement value) {
   switch (value.type()) {
-    case element_type::ARRAY: {
+    case JsonType::kArray: {
       JsonValue::Array items;
-      const simdjson::dom::array array = value.get_array().value_unsafe();
+      const auto array = Read<JsonArray>(value);
       items.reserve(array.size());
-      for (const element item : array) items.push_back(FromElement(item));
+      for (const JsonElement item : array) items.push_back(FromElement(item));
       return items;
     }
-    case element_type::OBJECT:
-      return FromObject(value.get_object().value_unsafe());
-    case element_type::INT64:
-      return value.get_int64().value_unsafe();
-    case element_type::UINT64:
-      return static_cast<double>(value.get_uint64().value_unsafe());
-    case element_type::DOUBLE:
-      return value.get_double().value_unsafe();
-    case element_type::STRING:
-      return value.get_string().value_unsafe();
-    case element_type::BOOL:
-      return value.get_bool().value_unsafe();
-    case element_type::NULL_VALUE:
-      return JsonValue();
+    case JsonType::kObject:
+      return FromObject(Read<JsonObject>(value));
+    case JsonType::kInt64:
+      return Read<int64_t>(value);
+    case JsonType::kUint64:
+    case JsonType::kDouble:
+      return Read<double>(value);
+    case JsonType::kString:
+      return Read<std::string_view>(value);
+    case JsonType::kBool:
+      return Read<bool>(value);
+    case JsonType::kNull:
+    case JsonType::kMissing:
+      break;
   }
   return JsonValue();
 }

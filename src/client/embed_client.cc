@@ -48,14 +48,14 @@ bool AppendFloats(std::string_view base64, std::vector<float>* out) {
   return true;
 }
 
-bool AppendVector(simdjson::dom::element embedding, std::vector<float>* out) {
+bool AppendVector(JsonElement embedding, std::vector<float>* out) {
   std::string_view text;
-  if (embedding.get(text) == simdjson::SUCCESS) return AppendFloats(text, out);
-  simdjson::dom::array numbers;
-  if (embedding.get(numbers) != simdjson::SUCCESS) return false;
+  if (embedding.Get(&text)) return AppendFloats(text, out);
+  JsonArray numbers;
+  if (!embedding.Get(&numbers)) return false;
   for (const auto number : numbers) {
     double value = 0;
-    if (number.get(value) != simdjson::SUCCESS) return false;
+    if (!number.Get(&value)) return false;
     out->push_back(static_cast<float>(value));
   }
   return true;
@@ -86,15 +86,13 @@ Expected<EmbeddedTexts> ParseEmbedAnswer(std::string_view body, size_t texts) {
   EmbeddedTexts result;
   size_t rows = 0;
   for (const auto item : data) {
-    simdjson::dom::object entry;
-    if (item.get(entry) != simdjson::SUCCESS) return Garbled("'data' holds no objects");
+    JsonObject entry;
+    if (!item.Get(&entry)) return Garbled("'data' holds no objects");
     uint64_t index = rows;
-    if (entry["index"].get(index) == simdjson::SUCCESS && index != rows) {
+    if (entry["index"].Get(&index) && index != rows) {
       return Garbled(fmt::format("vector {} stands where {} should", index, rows));
     }
-    const auto embedding = entry["embedding"];
-    if (embedding.error() != simdjson::SUCCESS ||
-        !AppendVector(embedding.value_unsafe(), &result.values)) {
+    if (!AppendVector(entry["embedding"], &result.values)) {
       return Garbled(fmt::format("'data[{}].embedding' is no vector", rows));
     }
     const auto row = result.values.begin() +

@@ -35,19 +35,16 @@ Status Garbled(const std::string& what) {
 Status StatusOfAnswer(const PostAnswer& answer) {
   std::string message = answer.body.substr(0, kMessageBytesMax), field;
   if (const auto document = JsonDocument::Parse(answer.body, 1 << 20); document.ok()) {
-    const auto read = [](simdjson::dom::element in, const char* key, std::string* out) {
+    const auto read = [](JsonElement in, const char* key, std::string* out) {
       std::string_view text;
-      if (in[key].get(text) == simdjson::SUCCESS) *out = text;
+      if (in[key].Get(&text)) *out = text;
     };
-    const simdjson::dom::element root = document->root();
+    const JsonElement root = document->root();
     read(root, "message", &message);
     read(root, "error", &message);
     read(root, "field", &field);
-    simdjson::dom::element error;
-    if (root["error"].get(error) == simdjson::SUCCESS) {
-      read(error, "message", &message);
-      read(error, "param", &field);
-    }
+    read(root["error"], "message", &message);
+    read(root["error"], "param", &field);
   }
   StatusCode code = StatusCode::kInternal;
   if (answer.status == 400 || answer.status == 422) code = StatusCode::kInvalidArgument;

@@ -14,24 +14,21 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
 constexpr int64_t kCountMax = int64_t{1} << 50;
 
 // A number that JSON holds as a float's shortest digits.
-bool ReadScore(element value, float* score) {
+bool ReadScore(JsonElement value, float* score) {
   double number = 0;
-  if (value.get(number) != simdjson::SUCCESS) return false;
+  if (!value.Get(&number)) return false;
   *score = static_cast<float>(number);
   return std::isfinite(*score);
 }
 
-bool ReadOffset(element token, const char* key, uint32_t* offset) {
+bool ReadOffset(JsonElement token, const char* key, uint32_t* offset) {
   uint64_t number = 0;
   const auto value = token[key];
-  if (value.error() != simdjson::SUCCESS || value.is_null()) return true;  // of no text
-  if (value.get(number) != simdjson::SUCCESS || number > std::numeric_limits<uint32_t>::max()) {
+  if (value.missing() || value.is_null()) return true;  // a token without text
+  if (!value.Get(&number) || number > std::numeric_limits<uint32_t>::max()) {
     return false;
   }
   *offset = static_cast<uint32_t>(number);
@@ -77,19 +74,18 @@ Status OfWhole(const Status& status, size_t begin) {
 }
 
 Expected<std::vector<ClassifyResponse::Label>> ReadLabels(
-    element item, std::unordered_map<std::string_view, int32_t>* ids,
+    JsonElement item, std::unordered_map<std::string_view, int32_t>* ids,
     std::vector<std::string>* names) {
-  array predictions;
-  if (item["predictions"].get(predictions) != simdjson::SUCCESS) {
+  JsonArray predictions;
+  if (!item["predictions"].Get(&predictions)) {
     return Garbled("'data' holds no 'predictions'");
   }
   std::vector<ClassifyResponse::Label> labels;
-  for (const element prediction : predictions) {
+  for (const JsonElement prediction : predictions) {
     std::string_view name;
     ClassifyResponse::Label label;
     const auto score = prediction["score"];
-    if (prediction["label"].get(name) != simdjson::SUCCESS || score.error() != simdjson::SUCCESS ||
-        !ReadScore(score.value_unsafe(), &label.score)) {
+    if (!prediction["label"].Get(&name) || !ReadScore(score, &label.score)) {
       return Garbled("a prediction without label or score");
     }
     const auto [known, first] = ids->try_emplace(name, static_cast<int32_t>(names->size()));
@@ -100,13 +96,12 @@ Expected<std::vector<ClassifyResponse::Label>> ReadLabels(
   return labels;
 }
 
-Expected<TokenizeResponse::Token> ReadToken(element item) {
+Expected<TokenizeResponse::Token> ReadToken(JsonElement item) {
   TokenizeResponse::Token token;
   int64_t id = 0;
   std::string_view text;
-  if (item["id"].get(id) != simdjson::SUCCESS || id < 0 ||
-      id > std::numeric_limits<int32_t>::max() || item["text"].get(text) != simdjson::SUCCESS ||
-      item["special"].get(token.special) != simdjson::SUCCESS ||
+  if (!item["id"].Get(&id) || id < 0 || id > std::numeric_limits<int32_t>::max() ||
+      !item["text"].Get(&text) || !item["special"].Get(&token.special) ||
       !ReadOffset(item, "start", &token.offset.begin) ||
       !ReadOffset(item, "stop", &token.offset.end)) {
     return Garbled("a token without id, text, special, start or stop");
@@ -167,17 +162,17 @@ std::string TokenizeBody(const TokenizeRequest& request, size_t begin, size_t co
 Expected<RerankResponse> ParseRerankAnswer(std::string_view body, size_t count) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
-  PENSTOCK_ASSIGN_OR_RETURN(const array results, object.GetArray("results"));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray results, object.GetArray("results"));
   RerankResponse response;
   std::vector<bool> seen(count);
-  for (const element item : results) {
+  for (const JsonElement item : results) {
     RerankResponse::Item one;
     uint64_t index = 0;
     const auto score = item["relevance_score"];
-    if (item["index"].get(index) != simdjson::SUCCESS || index >= count || seen[index]) {
+    if (!item["index"].Get(&index) || index >= count || seen[index]) {
       return Garbled("'results' holds no index, a strange one, or one twice");
     }
-    if (score.error() != simdjson::SUCCESS || !ReadScore(score.value_unsafe(), &one.score)) {
+    if (!ReadScore(score, &one.score)) {
       return Garbled(fmt::format("document {} has no score", index));
     }
     seen[index] = true;
@@ -191,12 +186,12 @@ Expected<RerankResponse> ParseRerankAnswer(std::string_view body, size_t count) 
 Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t count) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
-  PENSTOCK_ASSIGN_OR_RETURN(const array data, object.GetArray("data"));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray data, object.GetArray("data"));
   ClassifyResponse response;
   std::unordered_map<std::string_view, int32_t> ids;
-  for (const element item : data) {
+  for (const JsonElement item : data) {
     uint64_t index = response.inputs.size();
-    if (item["index"].get(index) == simdjson::SUCCESS && index != response.inputs.size()) {
+    if (item["index"].Get(&index) && index != response.inputs.size()) {
       return Garbled(fmt::format("input {} stands where {} should", index, response.inputs.size()));
     }
     PENSTOCK_ASSIGN_OR_RETURN(auto labels, ReadLabels(item, &ids, &response.labels));
@@ -211,14 +206,14 @@ Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t cou
 
 Expected<TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t count) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
-  array inputs;
-  if (document.root().get(inputs) != simdjson::SUCCESS) return Garbled("no array of inputs");
+  JsonArray inputs;
+  if (!document.root().Get(&inputs)) return Garbled("no array of inputs");
   TokenizeResponse response;
-  for (const element item : inputs) {
-    array tokens;
-    if (item.get(tokens) != simdjson::SUCCESS) return Garbled("an input is no array of tokens");
+  for (const JsonElement item : inputs) {
+    JsonArray tokens;
+    if (!item.Get(&tokens)) return Garbled("an input is no array of tokens");
     auto& read = response.inputs.emplace_back();
-    for (const element token : tokens) {
+    for (const JsonElement token : tokens) {
       PENSTOCK_ASSIGN_OR_RETURN(auto one, ReadToken(token));
       read.push_back(std::move(one));
     }

@@ -1,6 +1,9 @@
 #include "common/json.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -9,10 +12,41 @@
 #include "common/regular_file.h"
 
 namespace penstock {
+
+// Between our places and simdjson's references, which are alike but private there: an element, an
+// array, an object and their iterators are each a document and an index of its tape.
+struct JsonDom {
+  using Place = JsonElement::Place;
+  template <typename Dom>
+  static Dom To(Place place) {
+    static_assert(sizeof(Dom) == sizeof(Place) && std::is_trivially_copyable_v<Dom>);
+    return std::bit_cast<Dom>(place);
+  }
+  template <typename Dom>
+  static Place From(const Dom& dom) {
+    static_assert(sizeof(Dom) == sizeof(Place) && std::is_trivially_copyable_v<Dom>);
+    return std::bit_cast<Place>(dom);
+  }
+  static JsonElement Element(const simdjson::dom::element& dom) { return JsonElement(From(dom)); }
+  // False if nothing is there, or a value of another type.
+  template <typename T>
+  static bool Get(Place place, T* out) {
+    T value;
+    if (place.document == nullptr ||
+        To<simdjson::dom::element>(place).get(value) != simdjson::SUCCESS) {
+      return false;
+    }
+    *out = value;
+    return true;
+  }
+};
+
 namespace {
 
+using simdjson::dom::array;
 using simdjson::dom::element;
 using simdjson::dom::element_type;
+using simdjson::dom::object;
 
 // Larger parsers are not kept for the thread's next text.
 constexpr size_t kKeptParserBytesMax = 1 << 20;
@@ -112,56 +146,184 @@ std::string NumberText(double number) {
 
 }  // namespace
 
-const char* JsonTypeName(element value) {
-  switch (value.type()) {
+// ---- JsonElement
+
+JsonType JsonElement::type() const {
+  if (missing()) return JsonType::kMissing;
+  switch (JsonDom::To<element>(place_).type()) {
     case element_type::ARRAY:
-      return "array";
+      return JsonType::kArray;
     case element_type::OBJECT:
-      return "object";
+      return JsonType::kObject;
     case element_type::INT64:
+      return JsonType::kInt64;
     case element_type::UINT64:
+      return JsonType::kUint64;
     case element_type::DOUBLE:
-      return "number";
+      return JsonType::kDouble;
     case element_type::STRING:
-      return "string";
+      return JsonType::kString;
     case element_type::BOOL:
-      return "bool";
+      return JsonType::kBool;
     case element_type::NULL_VALUE:
-      return "null";
+      return JsonType::kNull;
   }
-  return "?";
+  return JsonType::kMissing;
+}
+
+bool JsonElement::Get(bool* out) const { return JsonDom::Get(place_, out); }
+bool JsonElement::Get(int64_t* out) const { return JsonDom::Get(place_, out); }
+bool JsonElement::Get(uint64_t* out) const { return JsonDom::Get(place_, out); }
+bool JsonElement::Get(double* out) const { return JsonDom::Get(place_, out); }
+bool JsonElement::Get(std::string_view* out) const { return JsonDom::Get(place_, out); }
+
+bool JsonElement::Get(std::string* out) const {
+  std::string_view text;
+  if (!Get(&text)) return false;
+  *out = text;
+  return true;
+}
+
+bool JsonElement::Get(JsonArray* out) const {
+  array found;
+  if (!JsonDom::Get(place_, &found)) return false;
+  out->place_ = JsonDom::From(found);
+  return true;
+}
+
+bool JsonElement::Get(JsonObject* out) const {
+  object found;
+  if (!JsonDom::Get(place_, &found)) return false;
+  out->place_ = JsonDom::From(found);
+  out->path_.clear();
+  return true;
+}
+
+JsonElement JsonElement::operator[](std::string_view key) const {
+  JsonObject object;
+  return Get(&object) ? object[key] : JsonElement();
+}
+
+std::string JsonElement::Text() const {
+  return missing() ? std::string() : simdjson::minify(JsonDom::To<element>(place_));
+}
+
+const char* JsonTypeName(JsonElement value) {
+  switch (value.type()) {
+    case JsonType::kArray:
+      return "array";
+    case JsonType::kObject:
+      return "object";
+    case JsonType::kInt64:
+    case JsonType::kUint64:
+    case JsonType::kDouble:
+      return "number";
+    case JsonType::kString:
+      return "string";
+    case JsonType::kBool:
+      return "bool";
+    case JsonType::kNull:
+      return "null";
+    case JsonType::kMissing:
+      break;
+  }
+  return "missing";
+}
+
+// ---- JsonArray
+
+JsonArray::Iterator JsonArray::begin() const {
+  if (place_.document == nullptr) return Iterator({});
+  return Iterator(JsonElement(JsonDom::From(JsonDom::To<array>(place_).begin())));
+}
+
+JsonArray::Iterator JsonArray::end() const {
+  if (place_.document == nullptr) return Iterator({});
+  return Iterator(JsonElement(JsonDom::From(JsonDom::To<array>(place_).end())));
+}
+
+JsonArray::Iterator& JsonArray::Iterator::operator++() {
+  auto next = JsonDom::To<array::iterator>(at_.place_);
+  ++next;
+  at_.place_ = JsonDom::From(next);
+  return *this;
+}
+
+size_t JsonArray::size() const {
+  return place_.document == nullptr ? 0 : JsonDom::To<array>(place_).size();
+}
+
+JsonElement JsonArray::operator[](size_t index) const {
+  for (const JsonElement each : *this) {
+    if (index-- == 0) return each;
+  }
+  return {};
 }
 
 // ---- JsonObject
+
+JsonObject::Iterator JsonObject::begin() const {
+  if (place_.document == nullptr) return Iterator({});
+  return Iterator(JsonDom::From(JsonDom::To<object>(place_).begin()));
+}
+
+JsonObject::Iterator JsonObject::end() const {
+  if (place_.document == nullptr) return Iterator({});
+  return Iterator(JsonDom::From(JsonDom::To<object>(place_).end()));
+}
+
+JsonObject::Iterator& JsonObject::Iterator::operator++() {
+  auto next = JsonDom::To<object::iterator>(at_);
+  ++next;
+  at_ = JsonDom::From(next);
+  return *this;
+}
+
+JsonField JsonObject::Iterator::operator*() const {
+  const auto field = JsonDom::To<object::iterator>(at_);
+  return {field.key(), JsonDom::Element(field.value())};
+}
+
+size_t JsonObject::size() const {
+  return place_.document == nullptr ? 0 : JsonDom::To<object>(place_).size();
+}
+
+JsonElement JsonObject::operator[](std::string_view key) const {
+  element value;
+  if (place_.document == nullptr ||
+      JsonDom::To<object>(place_).at_key(key).get(value) != simdjson::SUCCESS) {
+    return {};
+  }
+  return JsonDom::Element(value);
+}
 
 std::string JsonObject::PathOf(std::string_view key) const {
   if (path_.empty()) return std::string(key);
   return path_ + "." + std::string(key);
 }
 
-std::optional<element> JsonObject::Find(std::string_view key) const {
-  element value;
-  if (!object_ || object_->at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) {
-    return std::nullopt;
-  }
+std::optional<JsonElement> JsonObject::Find(std::string_view key) const {
+  const JsonElement value = (*this)[key];
+  if (value.missing() || value.is_null()) return std::nullopt;
   return value;
 }
 
 bool JsonObject::Has(std::string_view key) const { return Find(key).has_value(); }
 
-Expected<element> JsonObject::Need(std::string_view key) const {
+Expected<JsonElement> JsonObject::Need(std::string_view key) const {
   if (const auto value = Find(key)) return *value;
   const std::string name = PathOf(key);
   return Status::InvalidArgument("'" + name + "' is missing", name);
 }
 
-Status JsonObject::WrongType(std::string_view key, std::string_view wanted, element value) const {
+Status JsonObject::WrongType(std::string_view key, std::string_view wanted,
+                             JsonElement value) const {
   const std::string name = PathOf(key);
   return Status::InvalidArgument(
       "'" + name + "' must be " + std::string(wanted) + ", is " + JsonTypeName(value), name);
 }
 
-Expected<int64_t> JsonObject::IntOf(std::string_view key, element value, int64_t min,
+Expected<int64_t> JsonObject::IntOf(std::string_view key, JsonElement value, int64_t min,
                                     int64_t max) const {
   const std::string name = PathOf(key);
   const auto outside = [&](const std::string& is) {
@@ -170,13 +332,13 @@ Expected<int64_t> JsonObject::IntOf(std::string_view key, element value, int64_t
         name);
   };
   int64_t number = 0;
-  if (value.get(number) == simdjson::SUCCESS) {
+  if (value.Get(&number)) {
     if (number < min || number > max) return outside(std::to_string(number));
     return number;
   }
-  if (value.is_uint64()) return outside(std::to_string(value.get_uint64().value_unsafe()));
+  if (uint64_t large = 0; value.Get(&large)) return outside(std::to_string(large));
   double real = 0;
-  if (value.get(real) != simdjson::SUCCESS) return WrongType(key, "an integer", value);
+  if (!value.Get(&real)) return WrongType(key, "an integer", value);
   // 3.0 is accepted for 3; beyond 2^53 a double no longer says which integer was meant.
   constexpr double kExactMax = 9007199254740992.0;
   if (real != std::floor(real)) {
@@ -189,10 +351,10 @@ Expected<int64_t> JsonObject::IntOf(std::string_view key, element value, int64_t
   return number;
 }
 
-Expected<double> JsonObject::NumberOf(std::string_view key, element value, double min,
+Expected<double> JsonObject::NumberOf(std::string_view key, JsonElement value, double min,
                                       double max) const {
   double number = 0;
-  if (value.get(number) != simdjson::SUCCESS) return WrongType(key, "a number", value);
+  if (!value.Get(&number)) return WrongType(key, "a number", value);
   if (!(number >= min && number <= max)) {
     const std::string name = PathOf(key);
     return Status::InvalidArgument("'" + name + "' must be " +
@@ -203,16 +365,16 @@ Expected<double> JsonObject::NumberOf(std::string_view key, element value, doubl
   return number;
 }
 
-Expected<bool> JsonObject::BoolOf(std::string_view key, element value) const {
+Expected<bool> JsonObject::BoolOf(std::string_view key, JsonElement value) const {
   bool truth = false;
-  if (value.get(truth) != simdjson::SUCCESS) return WrongType(key, "true or false", value);
+  if (!value.Get(&truth)) return WrongType(key, "true or false", value);
   return truth;
 }
 
-Expected<std::string> JsonObject::StringOf(std::string_view key, element value,
+Expected<std::string> JsonObject::StringOf(std::string_view key, JsonElement value,
                                            size_t bytes_max) const {
   std::string_view text;
-  if (value.get(text) != simdjson::SUCCESS) return WrongType(key, "a string", value);
+  if (!value.Get(&text)) return WrongType(key, "a string", value);
   if (text.size() > bytes_max) {
     const std::string name = PathOf(key);
     return Status::InvalidArgument("'" + name + "' is " + std::to_string(text.size()) +
@@ -224,7 +386,7 @@ Expected<std::string> JsonObject::StringOf(std::string_view key, element value,
 }
 
 Expected<int64_t> JsonObject::GetInt(std::string_view key, int64_t min, int64_t max) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const element value, Need(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonElement value, Need(key));
   return IntOf(key, value, min, max);
 }
 
@@ -236,7 +398,7 @@ Expected<int64_t> JsonObject::GetIntOr(std::string_view key, int64_t absent, int
 }
 
 Expected<double> JsonObject::GetNumber(std::string_view key, double min, double max) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const element value, Need(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonElement value, Need(key));
   return NumberOf(key, value, min, max);
 }
 
@@ -248,7 +410,7 @@ Expected<double> JsonObject::GetNumberOr(std::string_view key, double absent, do
 }
 
 Expected<bool> JsonObject::GetBool(std::string_view key) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const element value, Need(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonElement value, Need(key));
   return BoolOf(key, value);
 }
 
@@ -259,7 +421,7 @@ Expected<bool> JsonObject::GetBoolOr(std::string_view key, bool absent) const {
 }
 
 Expected<std::string> JsonObject::GetString(std::string_view key, size_t bytes_max) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const element value, Need(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonElement value, Need(key));
   return StringOf(key, value, bytes_max);
 }
 
@@ -271,10 +433,10 @@ Expected<std::string> JsonObject::GetStringOr(std::string_view key, std::string_
 }
 
 Expected<JsonObject> JsonObject::GetObject(std::string_view key) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const element value, Need(key));
-  simdjson::dom::object object;
-  if (value.get(object) != simdjson::SUCCESS) return WrongType(key, "an object", value);
-  return JsonObject(object, PathOf(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonElement value, Need(key));
+  JsonObject object;
+  if (!value.Get(&object)) return WrongType(key, "an object", value);
+  return JsonObject(std::move(object), PathOf(key));
 }
 
 Expected<JsonObject> JsonObject::GetObjectOrEmpty(std::string_view key) const {
@@ -286,14 +448,14 @@ Expected<JsonObject> JsonObject::GetObjectOrEmpty(std::string_view key) const {
   return GetObject(key);
 }
 
-Expected<simdjson::dom::array> JsonObject::GetArray(std::string_view key, size_t size_max) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const element value, Need(key));
-  simdjson::dom::array array;
-  if (value.get(array) != simdjson::SUCCESS) return WrongType(key, "an array", value);
+Expected<JsonArray> JsonObject::GetArray(std::string_view key, size_t size_max) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonElement value, Need(key));
+  JsonArray array;
+  if (!value.Get(&array)) return WrongType(key, "an array", value);
   if (size_max != kNoLimit) {
     // The tape stores sizes saturated at 24 bits, so the elements are counted.
     size_t size = 0;
-    for ([[maybe_unused]] const element item : array) ++size;
+    for ([[maybe_unused]] const JsonElement item : array) ++size;
     if (size > size_max) {
       const std::string name = PathOf(key);
       return Status::InvalidArgument("'" + name + "' has " + std::to_string(size) +
@@ -309,10 +471,10 @@ Expected<std::vector<std::string>> JsonObject::GetStringsOrEmpty(std::string_vie
                                                                  size_t size_max) const {
   std::vector<std::string> strings;
   if (!Has(key)) return strings;
-  PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array array, GetArray(key, size_max));
-  for (const element item : array) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray array, GetArray(key, size_max));
+  for (const JsonElement item : array) {
     std::string_view text;
-    if (item.get(text) != simdjson::SUCCESS) {
+    if (!item.Get(&text)) {
       return WrongType(std::string(key) + "[" + std::to_string(strings.size()) + "]", "a string",
                        item);
     }
@@ -326,7 +488,7 @@ Expected<std::map<std::string, std::string>> JsonObject::GetStringMapOrEmpty(
   std::map<std::string, std::string> strings;
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, GetObjectOrEmpty(key));
   Status status;
-  object.ForEach([&](std::string_view name, element value) {
+  object.ForEach([&](std::string_view name, JsonElement value) {
     auto text = object.StringOf(name, value, kNoLimit);
     if (text.ok()) {
       strings.emplace(name, *std::move(text));
@@ -340,6 +502,15 @@ Expected<std::map<std::string, std::string>> JsonObject::GetStringMapOrEmpty(
 
 // ---- JsonDocument
 
+struct JsonDocument::Tape {
+  simdjson::dom::document document;
+};
+
+JsonDocument::JsonDocument() = default;
+JsonDocument::JsonDocument(JsonDocument&&) noexcept = default;
+JsonDocument& JsonDocument::operator=(JsonDocument&&) noexcept = default;
+JsonDocument::~JsonDocument() = default;
+
 Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_max) {
   if (text.size() > bytes_max) {
     return Status(StatusCode::kPayloadTooLarge, "JSON of " + std::to_string(text.size()) +
@@ -348,10 +519,11 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
   }
   if (text.data() == nullptr) text = "";  // simdjson copies it, also where it is empty
   JsonDocument document;
-  document.tape_ = std::make_unique<simdjson::dom::document>();
-  auto error = ParseOnce(text, *document.tape_, &document.root_);
+  document.tape_ = std::make_unique<Tape>();
+  element root;
+  auto error = ParseOnce(text, document.tape_->document, &root);
   if (error == simdjson::NUMBER_ERROR) {
-    error = ParseOnce(WithBigIntegersAsDoubles(text), *document.tape_, &document.root_);
+    error = ParseOnce(WithBigIntegersAsDoubles(text), document.tape_->document, &root);
   }
   if (error == simdjson::DEPTH_ERROR) {
     return Status::InvalidArgument("JSON nested deeper than " + std::to_string(kDepthMax) +
@@ -365,6 +537,7 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
     return Status::InvalidArgument(std::string("not valid JSON: ") +
                                    simdjson::error_message(error));
   }
+  document.root_ = JsonDom::Element(root);
   return document;
 }
 
@@ -376,12 +549,12 @@ Expected<JsonDocument> JsonDocument::ParseFile(const std::string& path, size_t b
 }
 
 Expected<JsonObject> JsonDocument::Object() const {
-  simdjson::dom::object object;
-  if (root_.get(object) != simdjson::SUCCESS) {
+  JsonObject object;
+  if (!root_.Get(&object)) {
     return Status::InvalidArgument(std::string("the JSON must be an object, is ") +
                                    JsonTypeName(root_));
   }
-  return JsonObject(object);
+  return object;
 }
 
 }  // namespace penstock

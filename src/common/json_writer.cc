@@ -1,10 +1,10 @@
 #include "common/json_writer.h"
 
-#include <simdjson.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
+
+#include "common/utf8_check.h"
 
 namespace penstock {
 namespace {
@@ -29,7 +29,7 @@ size_t SequenceBytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t bytes = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 0;
   if (bytes == 0 || bytes > text.size()) return 0;
-  return simdjson::validate_utf8(text.data(), bytes) ? bytes : 0;
+  return IsValidUtf8(text.substr(0, bytes)) ? bytes : 0;
 }
 
 std::string WithReplacements(std::string_view text) {
@@ -97,7 +97,7 @@ void AppendFinite(T number, std::string* out) {
 }  // namespace
 
 void AppendJsonString(std::string_view text, std::string* out) {
-  if (simdjson::validate_utf8(text.data(), text.size())) {
+  if (IsValidUtf8(text)) {
     AppendEscaped(text, out);
   } else {
     AppendEscaped(WithReplacements(text), out);

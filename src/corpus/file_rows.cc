@@ -57,7 +57,7 @@ class Joined {
 
 std::string FieldsOf(const JsonObject& object) {
   std::vector<std::string> names;
-  object.ForEach([&](string_view key, const simdjson::dom::element&) { names.emplace_back(key); });
+  object.ForEach([&](string_view key, const JsonElement&) { names.emplace_back(key); });
   return names.empty() ? "it has none" : "it has " + Names(names, " and ");
 }
 
@@ -84,10 +84,10 @@ Expected<std::string> IdOf(const JsonObject& object, const std::string& name) {
     return Status::InvalidArgument(
         fmt::format("the object has no field \"{}\"; {}", name, FieldsOf(object)));
   }
-  if (int64_t number = 0; value->get(number) == simdjson::SUCCESS) return std::to_string(number);
-  if (uint64_t number = 0; value->get(number) == simdjson::SUCCESS) return std::to_string(number);
+  if (int64_t number = 0; value->Get(&number)) return std::to_string(number);
+  if (uint64_t number = 0; value->Get(&number)) return std::to_string(number);
   string_view text;
-  if (value->get(text) == simdjson::SUCCESS) return std::string(text);
+  if (value->Get(&text)) return std::string(text);
   return Status::InvalidArgument(
       fmt::format("'{}' must be a string or an integer, is {}", name, JsonTypeName(*value)));
 }
@@ -245,7 +245,7 @@ Status FileRows::Impl::CheckText(const RawRow& raw) const {
 
 Status FileRows::Impl::FillFromJson(const std::string& json, Row* row) const {
   PENSTOCK_ASSIGN_OR_RETURN(const auto document, JsonDocument::Parse(json));
-  if (string_view text; document.root().get(text) == simdjson::SUCCESS) {
+  if (string_view text; document.root().Get(&text)) {
     if (!options_.id_field.empty()) {
       return Status::InvalidArgument(
           fmt::format("a JSON string has no field \"{}\"", options_.id_field));

@@ -1,8 +1,8 @@
 #include "corpus/text_encoding.h"
 
-#include <simdjson.h>
-
 #include <cstdint>
+
+#include "common/utf8_check.h"
 
 namespace penstock {
 namespace {
@@ -66,7 +66,7 @@ const char* TextEncodingName(TextEncoding encoding) {
 }
 
 size_t FindNotUtf8(std::string_view text) {
-  if (simdjson::validate_utf8(text.data(), text.size())) return std::string_view::npos;
+  if (IsValidUtf8(text)) return std::string_view::npos;
   size_t i = 0;
   while (i < text.size()) {
     const size_t size = CharacterBytes(text.substr(i));

@@ -66,7 +66,7 @@ class Reader {
   // One kind of answers, and no field that would be ignored.
   Status CheckNames() const {
     Status status;
-    object_.ForEach([&](std::string_view key, simdjson::dom::element) {
+    object_.ForEach([&](std::string_view key, JsonElement) {
       if (std::find(kFields.begin(), kFields.end(), key) != kFields.end() || !status.ok()) return;
       status = Wrong(Printable(key, 100), "is no field of this file");
     });
@@ -93,15 +93,15 @@ class Reader {
 
   Status ReadEmbeddings(ExpectedAnswers* out) const {
     PENSTOCK_RETURN_IF_ERROR(ReadTexts("inputs", &out->texts));
-    PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array rows, object_.GetArray("embeddings"));
-    for (const simdjson::dom::element row : rows) {
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonArray rows, object_.GetArray("embeddings"));
+    for (const JsonElement row : rows) {
       const std::string place = fmt::format("embeddings[{}]", out->embeddings.size());
-      simdjson::dom::array numbers;
-      if (row.get(numbers) != simdjson::SUCCESS) return Wrong(place, "is no array of numbers");
+      JsonArray numbers;
+      if (!row.Get(&numbers)) return Wrong(place, "is no array of numbers");
       std::vector<float>& embedding = out->embeddings.emplace_back();
-      for (const simdjson::dom::element number : numbers) {
+      for (const JsonElement number : numbers) {
         double value = 0;
-        if (number.get(value) != simdjson::SUCCESS) {
+        if (!number.Get(&value)) {
           return Wrong(fmt::format("{}[{}]", place, embedding.size()), "is no number");
         }
         embedding.push_back(static_cast<float>(value));
@@ -115,10 +115,10 @@ class Reader {
   Status ReadScores(ExpectedAnswers* out) const {
     PENSTOCK_RETURN_IF_ERROR(ReadTexts("documents", &out->texts));
     PENSTOCK_ASSIGN_OR_RETURN(out->query, object_.GetString("query"));
-    PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array scores, object_.GetArray("scores"));
-    for (const simdjson::dom::element score : scores) {
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonArray scores, object_.GetArray("scores"));
+    for (const JsonElement score : scores) {
       double value = 0;
-      if (score.get(value) != simdjson::SUCCESS) {
+      if (!score.Get(&value)) {
         return Wrong(fmt::format("scores[{}]", out->scores.size()), "is no number");
       }
       out->scores.push_back(value);

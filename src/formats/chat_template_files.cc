@@ -32,15 +32,15 @@ Status TooMany(const std::string& where) {
 Status ReadConfig(const JsonObject& config, ChatTemplates* templates) {
   const auto value = config.Find(kKey);
   if (!value) return Status::Ok();
-  simdjson::dom::array list;
-  if (value->get(list) != simdjson::SUCCESS) {
+  JsonArray list;
+  if (!value->Get(&list)) {
     PENSTOCK_ASSIGN_OR_RETURN(templates->by_name[kDefault],
                               config.GetString(kKey, ChatTemplates::kBytesMax));
     return Status::Ok();
   }
-  for (const simdjson::dom::element item : list) {
-    simdjson::dom::object fields;
-    if (item.get(fields) != simdjson::SUCCESS) {
+  for (const JsonElement item : list) {
+    JsonObject fields;
+    if (!item.Get(&fields)) {
       return Status::InvalidArgument("'chat_template' must be a string or a list of objects",
                                      std::string(kKey));
     }

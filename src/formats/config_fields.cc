@@ -48,9 +48,9 @@ Status RefuseIfSet(const JsonObject& config, FieldNames names) {
     if (!value) continue;
     bool truth = false;
     double number = 0;
-    if (value->get(truth) == simdjson::SUCCESS && !truth) continue;
-    if (value->get(number) == simdjson::SUCCESS && number == 0) continue;
-    if (value->is_object() && value->get_object().value_unsafe().size() == 0) continue;
+    if (value->Get(&truth) && !truth) continue;
+    if (value->Get(&number) && number == 0) continue;
+    if (JsonObject object; value->Get(&object) && object.empty()) continue;
     return Status::Unsupported(
         std::string("'") + config.PathOf(name) + "' is set, which is not supported",
         config.PathOf(name));

@@ -232,7 +232,7 @@ Status ReadWiring(const JsonSource& from, DecoderWiring* out) {
 
 bool IsWritten(const JsonObject& config, std::string_view key) {
   bool written = false;
-  config.ForEach([&](std::string_view name, simdjson::dom::element) { written |= name == key; });
+  config.ForEach([&](std::string_view name, JsonElement) { written |= name == key; });
   return written;
 }
 
@@ -240,8 +240,8 @@ Status ReadEndIds(const JsonObject& config, int32_t absent, int32_t vocabulary,
                   std::vector<int32_t>* ids) {
   const std::string_view key = "eos_token_id";
   const auto value = config.Find(key);
-  simdjson::dom::array list;
-  if (!value || value->get(list) != simdjson::SUCCESS) {
+  JsonArray list;
+  if (!value || !value->Get(&list)) {
     int32_t id = -1;
     PENSTOCK_RETURN_IF_ERROR(ReadTokenId(config, key, absent, vocabulary, &id));
     if (id >= 0) ids->push_back(id);
@@ -252,9 +252,9 @@ Status ReadEndIds(const JsonObject& config, int32_t absent, int32_t vocabulary,
                                        std::to_string(kDecoderEndIdsMax) + " tokens",
                                    config.PathOf(key));
   }
-  for (const simdjson::dom::element item : list) {
+  for (const JsonElement item : list) {
     int64_t id = -1;
-    if (item.get(id) != simdjson::SUCCESS || id < 0 || id >= vocabulary) {
+    if (!item.Get(&id) || id < 0 || id >= vocabulary) {
       return Status::InvalidArgument("'" + config.PathOf(key) + "' must have tokens from 0 to " +
                                          std::to_string(vocabulary - 1),
                                      config.PathOf(key));

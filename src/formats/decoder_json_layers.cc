@@ -19,7 +19,7 @@ constexpr int32_t kPhi3OriginalPositions = 4096;
 Expected<JsonObject> RopeObject(const JsonObject& config) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject older, config.GetObjectOrEmpty("rope_scaling"));
   bool empty = true;
-  older.ForEach([&](std::string_view, simdjson::dom::element) { empty = false; });
+  older.ForEach([&](std::string_view, JsonElement) { empty = false; });
   if (!empty) return older;
   return config.GetObjectOrEmpty("rope_parameters");
 }
@@ -145,9 +145,9 @@ Status ReadNoRopeLayers(const JsonObject& config, DecoderConfig* out) {
                                    config.PathOf(key));
   }
   size_t i = 0;
-  for (const simdjson::dom::element value : rotated) {
+  for (const JsonElement value : rotated) {
     int64_t flag = 0;
-    if (value.get(flag) != simdjson::SUCCESS || flag < 0 || flag > 1) {
+    if (!value.Get(&flag) || flag < 0 || flag > 1) {
       return Status::InvalidArgument("'" + config.PathOf(key) + "' must have 0 and 1 only",
                                      config.PathOf(key));
     }

@@ -13,16 +13,16 @@ namespace {
 
 Status ReadFactors(const JsonObject& rope, std::string_view key, int32_t rope_size,
                    std::vector<float>* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array values, rope.GetArray(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray values, rope.GetArray(key));
   if (values.size() != static_cast<size_t>(rope_size / 2)) {
     return Status::InvalidArgument("'" + rope.PathOf(key) + "' has " +
                                        std::to_string(values.size()) + " factors for " +
                                        std::to_string(rope_size / 2) + " frequencies",
                                    rope.PathOf(key));
   }
-  for (const simdjson::dom::element value : values) {
+  for (const JsonElement value : values) {
     double factor = 0;
-    if (value.get(factor) != simdjson::SUCCESS || !(factor > 0 && factor <= kRopeFactorMax)) {
+    if (!value.Get(&factor) || !(factor > 0 && factor <= kRopeFactorMax)) {
       return Status::InvalidArgument("'" + rope.PathOf(key) +
                                          "' must have numbers above 0, at most " +
                                          std::to_string(static_cast<int64_t>(kRopeFactorMax)),

@@ -41,12 +41,12 @@ struct ParsedTensor {
 
 // The shape, and the number of bytes it asks for.
 Expected<uint64_t> ReadShape(const JsonObject& object, TensorRecord* record) {
-  PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array shape, object.GetArray("shape", kRankMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray shape, object.GetArray("shape", kRankMax));
   uint64_t bytes = DTypeBytes(record->dtype);
   int64_t elements = 1;  // but for sizes of 0: those before or behind one may not overflow either
-  for (const simdjson::dom::element item : shape) {
+  for (const JsonElement item : shape) {
     int64_t size = 0;
-    if (item.get(size) != simdjson::SUCCESS || size < 0) {
+    if (!item.Get(&size) || size < 0) {
       return Status::InvalidArgument("'shape' must hold whole numbers from 0", "shape");
     }
     record->shape.push_back(size);
@@ -66,11 +66,11 @@ Expected<ParsedTensor> ReadTensor(const JsonObject& object, uint64_t data_bytes)
   tensor.record.dtype = *known;
   PENSTOCK_ASSIGN_OR_RETURN(const uint64_t bytes, ReadShape(object, &tensor.record));
 
-  PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array offsets, object.GetArray("data_offsets", 2));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray offsets, object.GetArray("data_offsets", 2));
   uint64_t bounds[2] = {};
   size_t count = 0;
-  for (const simdjson::dom::element item : offsets) {
-    if (item.get(bounds[count++]) != simdjson::SUCCESS) {
+  for (const JsonElement item : offsets) {
+    if (!item.Get(&bounds[count++])) {
       return Status::InvalidArgument("'data_offsets' must hold whole numbers from 0",
                                      "data_offsets");
     }
@@ -146,7 +146,7 @@ Expected<std::vector<TensorRecord>> ParseSafetensors(std::span<const std::byte> 
   std::vector<ParsedTensor> tensors;
   std::unordered_set<std::string_view> names;
   Status status;
-  header.ForEach([&](std::string_view name, simdjson::dom::element value) {
+  header.ForEach([&](std::string_view name, JsonElement value) {
     if (!status.ok() || name == "__metadata__") return;
     if (!names.insert(name).second) {
       status = Status::InvalidArgument("tensor '" + Shown(name) + "' is there twice");
@@ -156,8 +156,8 @@ Expected<std::vector<TensorRecord>> ParseSafetensors(std::span<const std::byte> 
       status = Status::InvalidArgument("more than " + std::to_string(kTensorsMax) + " tensors");
       return;
     }
-    simdjson::dom::object object;
-    if (value.get(object) != simdjson::SUCCESS) {
+    JsonObject object;
+    if (!value.Get(&object)) {
       status = Status::InvalidArgument("tensor '" + Shown(name) + "' is not an object");
       return;
     }

@@ -91,7 +91,7 @@ Status ReadPoolingFlags(const JsonObject& config, std::vector<std::string>* mode
     if (set) modes->push_back(PoolingModeName(mode));
   }
   Status status;
-  config.ForEach([&](std::string_view key, simdjson::dom::element) {
+  config.ForEach([&](std::string_view key, JsonElement) {
     if (!status.ok() || !key.starts_with("pooling_mode_")) return;
     const bool known = std::any_of(std::begin(kFlags), std::end(kFlags),
                                    [&](const auto& flag) { return flag.first == key; });
@@ -237,14 +237,14 @@ Expected<std::vector<Module>> ReadModules(const std::string& folder) {
                             JsonDocument::ParseFile((fs::path(folder) / "modules.json").string(),
                                                     ModelFolder::kConfigBytesMax));
   std::vector<Module> modules;
-  simdjson::dom::array entries;
-  if (document.root().get(entries) != simdjson::SUCCESS) {
+  JsonArray entries;
+  if (!document.root().Get(&entries)) {
     return Status::InvalidArgument("must be an array of modules");
   }
-  for (const simdjson::dom::element item : entries) {
+  for (const JsonElement item : entries) {
     const std::string path = std::string("[") + std::to_string(modules.size()) + "]";
-    simdjson::dom::object object;
-    if (item.get(object) != simdjson::SUCCESS) {
+    JsonObject object;
+    if (!item.Get(&object)) {
       return Status::InvalidArgument("'" + path + "' must be an object", path);
     }
     if (modules.size() == kModulesMax) {
@@ -322,12 +322,12 @@ Status ReadProcessing(const JsonObject& config, SentenceTransformersSettings* se
   for (const std::string_view group : {"common", "text"}) {
     PENSTOCK_ASSIGN_OR_RETURN(const JsonObject arguments, processing.GetObjectOrEmpty(group));
     Status status;
-    arguments.ForEach([&](std::string_view key, simdjson::dom::element value) {
+    arguments.ForEach([&](std::string_view key, JsonElement value) {
       constexpr std::string_view kHarmless[] = {"padding", "pad_to_multiple_of", "return_tensors",
                                                 "max_length"};
       if (std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) return;
       bool truth = false;
-      if (key == "truncation" && value.get(truth) == simdjson::SUCCESS && truth) return;
+      if (key == "truncation" && value.Get(&truth) && truth) return;
       const std::string name = arguments.PathOf(Shown(key));
       status = Status::Unsupported("'" + name + "' is not supported", name);
     });
@@ -378,7 +378,7 @@ Status ReadTransformerConfig(const JsonObject& config, ModelFolder* out,
        {"config_args", "config_kwargs", "tokenizer_args", "processor_kwargs"}) {
     PENSTOCK_ASSIGN_OR_RETURN(const JsonObject overrides, config.GetObjectOrEmpty(key));
     Status status;
-    overrides.ForEach([&](std::string_view name, simdjson::dom::element) {
+    overrides.ForEach([&](std::string_view name, JsonElement) {
       if (name == "trust_remote_code" || name == "model_max_length") return;
       const std::string path = overrides.PathOf(Shown(name));
       status = Status::Unsupported("'" + path + "' is not supported", path);
@@ -404,9 +404,9 @@ Status ReadModelConfig(const JsonObject& config, ModelFolder* out,
 
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject prompts, config.GetObjectOrEmpty("prompts"));
   Status status;
-  prompts.ForEach([&](std::string_view name, simdjson::dom::element value) {
+  prompts.ForEach([&](std::string_view name, JsonElement value) {
     std::string_view text;
-    if (value.get(text) != simdjson::SUCCESS && !value.is_null()) {
+    if (!value.Get(&text) && !value.is_null()) {
       const std::string path = prompts.PathOf(Shown(name));
       status = Status::InvalidArgument("'" + path + "' must be a string, is " + JsonTypeName(value),
                                        path);

@@ -33,7 +33,7 @@ Expected<std::string> ReadText(const JsonObject& object, std::string_view name) 
 
 Status ReadTexts(const JsonObject& object, SpecialTokenTexts* texts) {
   Status status;
-  object.ForEach([&](std::string_view key, simdjson::dom::element) {
+  object.ForEach([&](std::string_view key, JsonElement) {
     if (!status.ok() || !Has(kNames, key)) return;
     auto text = object.Has(key) ? ReadText(object, key) : Expected<std::string>(std::string());
     if (text.ok()) {
@@ -60,7 +60,7 @@ Expected<SpecialTokenTexts> SpecialTokenTexts::OfFolder(const std::string& path)
     if (const Status read = ReadTexts(*object, &texts); !read.ok()) return read.Annotate(file);
     const auto of_class = object->Find("tokenizer_class");
     std::string_view name;
-    texts.complete |= of_class && of_class->get(name) == simdjson::SUCCESS && Has(kGeneric, name);
+    texts.complete |= of_class && of_class->Get(&name) && Has(kGeneric, name);
     if (object->Has("added_tokens_decoder")) break;
   }
   return texts;

@@ -72,12 +72,12 @@ void ForEachFile(const fs::path& folder, Visit visit) {
 // A folder that names its own modules says so in modules.json; what that list names must be there.
 void AddMissingModules(const fs::path& snapshot, std::vector<std::string>* missing) {
   const auto document = JsonDocument::ParseFile((snapshot / "modules.json").string(), 1 << 20);
-  simdjson::dom::array modules;
-  if (!document.ok() || document->root().get(modules) != simdjson::SUCCESS) return;
-  for (const simdjson::dom::element module : modules) {
+  JsonArray modules;
+  if (!document.ok() || !document->root().Get(&modules)) return;
+  for (const JsonElement module : modules) {
     std::string_view type, path;
-    if (module["type"].get(type) != simdjson::SUCCESS) continue;
-    if (module["path"].get(path) != simdjson::SUCCESS || path.empty()) continue;
+    if (!module["type"].Get(&type)) continue;
+    if (!module["path"].Get(&path) || path.empty()) continue;
     const std::string folder(path);
     if (type.ends_with("Pooling") || type.ends_with("Dense")) {
       if (!Exists(snapshot / folder / "config.json")) missing->push_back(folder + "/config.json");

@@ -23,9 +23,9 @@ Expected<RepositoryListing> RepositoryListing::Parse(const std::string& json) {
   PENSTOCK_ASSIGN_OR_RETURN(listing.commit, object.GetString("sha", 64));
   if (!IsCommit(listing.commit)) return Status::InvalidArgument("'sha' is not a commit", "sha");
   PENSTOCK_ASSIGN_OR_RETURN(const auto siblings, object.GetArray("siblings", kFilesMax));
-  for (const simdjson::dom::element sibling : siblings) {
+  for (const JsonElement sibling : siblings) {
     std::string_view name;
-    if (sibling["rfilename"].get(name) != simdjson::SUCCESS) {
+    if (!sibling["rfilename"].Get(&name)) {
       return Status::InvalidArgument("'siblings' without 'rfilename'", "siblings");
     }
     if (!IsRepositoryPath(name)) {
@@ -34,7 +34,7 @@ Expected<RepositoryListing> RepositoryListing::Parse(const std::string& json) {
           "siblings");
     }
     uint64_t bytes = 0;
-    if (sibling["size"].get(bytes) != simdjson::SUCCESS) bytes = 0;
+    if (!sibling["size"].Get(&bytes)) bytes = 0;
     listing.files.emplace(name, bytes);
   }
   return listing;

@@ -77,7 +77,7 @@ Expected<Batch> Parse(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(batch.input_file_id, object.GetString("input_file_id"));
   PENSTOCK_ASSIGN_OR_RETURN(batch.output_file_id, object.GetStringOr("output_file_id", ""));
   PENSTOCK_ASSIGN_OR_RETURN(batch.error_file_id, object.GetStringOr("error_file_id", ""));
-  if (const auto metadata = object.Find("metadata")) batch.metadata = simdjson::minify(*metadata);
+  if (const auto metadata = object.Find("metadata")) batch.metadata = metadata->Text();
   PENSTOCK_ASSIGN_OR_RETURN(const std::string status, object.GetString("status"));
   const auto* const name = std::find(std::begin(kNames), std::end(kNames), status);
   if (name == std::end(kNames)) return Status::InvalidArgument("unknown status " + status);
@@ -92,9 +92,9 @@ Expected<Batch> Parse(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject errors, object.GetObjectOrEmpty("errors"));
   if (!errors.Has("data")) return batch;
   PENSTOCK_ASSIGN_OR_RETURN(const auto list, errors.GetArray("data"));
-  for (const simdjson::dom::element each : list) {
-    simdjson::dom::object members;
-    if (each.get(members) != simdjson::SUCCESS) return Status::InvalidArgument("errors");
+  for (const JsonElement each : list) {
+    JsonObject members;
+    if (!each.Get(&members)) return Status::InvalidArgument("errors");
     const JsonObject one(members);
     BatchError error;
     PENSTOCK_ASSIGN_OR_RETURN(error.code, one.GetString("code"));

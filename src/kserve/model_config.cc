@@ -5,7 +5,6 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 #include <kserve/model_config.pb.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 
 #include "common/printable.h"
 #include "common/regular_file.h"
+#include "common/utf8_check.h"
 #include "kserve/config_rules.h"
 #include "kserve/config_types.h"
 
@@ -336,7 +336,7 @@ Expected<TensorModelConfig> ParseModelConfig(std::string_view text, const std::s
                   fmt::format("{}: has {} bytes, at most {}", file, text.size(),
                               ModelConfigLimits::kBytesMax));
   }
-  if (!simdjson::validate_utf8(text.data(), text.size())) {
+  if (!IsValidUtf8(text)) {
     return Status::InvalidArgument(file + ": is not text in UTF-8");
   }
   FirstError error;

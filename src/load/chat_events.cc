@@ -11,7 +11,7 @@ namespace {
 bool HasText(const JsonObject& object, std::string_view key) {
   const auto found = object.Find(key);
   std::string_view text;
-  return found && !found->get(text) && !text.empty();
+  return found && found->Get(&text) && !text.empty();
 }
 
 void ReadUsage(const JsonObject& usage, ChatEvent* event) {
@@ -78,11 +78,11 @@ ChatEvent ReadChatEvent(std::string_view data) {
   const auto usage = object->GetObjectOrEmpty("usage");
   if (usage.ok()) ReadUsage(*usage, &event);
   const auto choices = object->Find("choices");
-  simdjson::dom::array array;
-  if (!choices || choices->get(array)) return event;
+  JsonArray array;
+  if (!choices || !choices->Get(&array)) return event;
   for (const auto element : array) {
-    simdjson::dom::object choice;
-    if (!element.get(choice)) ReadChoice(JsonObject(choice), &event);
+    JsonObject choice;
+    if (element.Get(&choice)) ReadChoice(choice, &event);
   }
   return event;
 }

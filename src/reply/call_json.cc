@@ -18,7 +18,7 @@ bool IsNameByte(char c) {
 bool Unquote(const std::string& json, std::string* text) {
   const auto document = JsonDocument::Parse(json);
   std::string_view value;
-  if (!document.ok() || document->root().get(value) != simdjson::SUCCESS) return false;
+  if (!document.ok() || !document->root().Get(&value)) return false;
   text->assign(value);
   return true;
 }

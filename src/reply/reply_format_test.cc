@@ -84,7 +84,7 @@ TEST(ReplyFormat, RealTemplates) {
   for (const char* group : {"default", "custom"}) {
     const auto models = document->Object()->GetObject(group);
     ASSERT_TRUE(models.ok());
-    models->ForEach([&](std::string_view name, simdjson::dom::element) {
+    models->ForEach([&](std::string_view name, JsonElement) {
       const auto text = models->GetObject(name)->GetString("chat_template");
       ASSERT_TRUE(text.ok()) << name;
       const ReplyFormat format = DetectReplyFormat(*text);

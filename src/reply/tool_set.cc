@@ -5,9 +5,6 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::element;
-using simdjson::dom::element_type;
-
 enum Type : unsigned {
   kNull = 1,
   kInteger = 2,
@@ -30,51 +27,52 @@ unsigned NamedType(std::string_view name) {
   return name == "string" ? kString : 0;
 }
 
-unsigned TypeOf(element value) {
+unsigned TypeOf(JsonElement value) {
   switch (value.type()) {
-    case element_type::ARRAY:
+    case JsonType::kArray:
       return kArray;
-    case element_type::OBJECT:
+    case JsonType::kObject:
       return kObject;
-    case element_type::INT64:
-    case element_type::UINT64:
+    case JsonType::kInt64:
+    case JsonType::kUint64:
       return kInteger;
-    case element_type::DOUBLE:
+    case JsonType::kDouble:
       return kNumber;
-    case element_type::STRING:
+    case JsonType::kString:
       return kString;
-    case element_type::BOOL:
+    case JsonType::kBool:
       return kBoolean;
-    case element_type::NULL_VALUE:
+    case JsonType::kNull:
       return kNull;
+    case JsonType::kMissing:
+      break;
   }
   return 0;
 }
 
 // The types a schema admits; 0: it does not say.
-unsigned AdmittedTypes(element value, int depth) {
-  simdjson::dom::object schema;
-  if (depth > kSchemaDepthMax || value.get(schema) != simdjson::SUCCESS) return 0;
+unsigned AdmittedTypes(JsonElement value, int depth) {
+  JsonObject schema;
+  if (depth > kSchemaDepthMax || !value.Get(&schema)) return 0;
   unsigned types = 0;
   std::string_view name;
-  simdjson::dom::array list;
-  if (schema["type"].get(name) == simdjson::SUCCESS) types |= NamedType(name);
-  if (schema["type"].get(list) == simdjson::SUCCESS) {
-    for (const element item : list) {
-      if (item.get(name) == simdjson::SUCCESS) types |= NamedType(name);
+  JsonArray list;
+  if (schema["type"].Get(&name)) types |= NamedType(name);
+  if (schema["type"].Get(&list)) {
+    for (const JsonElement item : list) {
+      if (item.Get(&name)) types |= NamedType(name);
     }
   }
   for (const char* const key : {"anyOf", "oneOf"}) {
-    if (schema[key].get(list) != simdjson::SUCCESS) continue;
-    for (const element item : list) types |= AdmittedTypes(item, depth + 1);
+    if (!schema[key].Get(&list)) continue;
+    for (const JsonElement item : list) types |= AdmittedTypes(item, depth + 1);
   }
-  if (types == 0 && schema["enum"].get(list) == simdjson::SUCCESS) {
-    for (const element item : list) types |= TypeOf(item);
+  if (types == 0 && schema["enum"].Get(&list)) {
+    for (const JsonElement item : list) types |= TypeOf(item);
   }
-  element only;
-  if (types == 0 && schema["const"].get(only) == simdjson::SUCCESS) types = TypeOf(only);
+  if (types == 0) types = TypeOf(schema["const"]);
   bool nullable = false;
-  if (schema["nullable"].get(nullable) == simdjson::SUCCESS && nullable) types |= kNull;
+  if (schema["nullable"].Get(&nullable) && nullable) types |= kNull;
   return types;
 }
 
@@ -112,14 +110,9 @@ TypedParameters::TypedParameters(const ReplyTool& tool) {
 }
 
 unsigned TypedParameters::TypesOf(std::string_view key) const {
-  simdjson::dom::object root, properties;
-  element found;
-  if (!schema_ || schema_->root().get(root) != simdjson::SUCCESS ||
-      root.at_key("properties").get(properties) != simdjson::SUCCESS ||
-      properties.at_key(key).get(found) != simdjson::SUCCESS) {
-    return 0;
-  }
-  return AdmittedTypes(found, 0);
+  JsonObject root, properties;
+  if (!schema_ || !schema_->root().Get(&root) || !root["properties"].Get(&properties)) return 0;
+  return AdmittedTypes(properties[key], 0);
 }
 
 bool TypedParameters::IsText(std::string_view key) const { return TypesOf(key) == kString; }

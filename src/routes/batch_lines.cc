@@ -52,7 +52,7 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
   if (streams) {
     return Status::InvalidArgument("'body.stream' must be false: answers are whole", "body.stream");
   }
-  line.body = simdjson::minify(*object.Find("body"));
+  line.body = object.Find("body")->Text();
   return line;
 }
 

@@ -9,9 +9,6 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 // Of OpenAI's /v1/completions where max_tokens is absent.
 constexpr int32_t kCompletionTokensDefault = 16;
@@ -99,7 +96,7 @@ Status ParseTools(const JsonObject& object, ChatPrompt* chat, TextRequest* reque
   const auto choice = object.Find("tool_choice");
   if (choice) {
     std::string_view word;
-    if (choice->get(word) != simdjson::SUCCESS || word == "required") {
+    if (!choice->Get(&word) || word == "required") {
       return Status::InvalidArgument(
           "'tool_choice' can be \"none\" or \"auto\"; that a tool is called cannot be enforced",
           "tool_choice");

@@ -10,8 +10,6 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::element;
-
 Status Wrong(const std::string& path, const std::string& what) {
   return Status::InvalidArgument("'" + path + "' " + what, path);
 }
@@ -166,7 +164,7 @@ Expected<ReplyTool> ReadTool(const JsonValue& tool, const std::string& path) {
 
 }  // namespace
 
-Expected<JsonValue> ToJsonValue(element value) { return JsonValue::Parse(simdjson::minify(value)); }
+Expected<JsonValue> ToJsonValue(JsonElement value) { return JsonValue::Parse(value.Text()); }
 
 Expected<JsonValue> ReadMessages(const JsonObject& object) {
   PENSTOCK_RETURN_IF_ERROR(object.GetArray("messages", kMessagesMax).status());

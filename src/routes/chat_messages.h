@@ -11,7 +11,7 @@
 namespace penstock {
 
 // A copy of a value. kInvalidArgument as JsonValue::Parse.
-Expected<JsonValue> ToJsonValue(simdjson::dom::element value);
+Expected<JsonValue> ToJsonValue(JsonElement value);
 
 // The field "messages": an array of objects with a role; its values are the template's to judge.
 // Other fields of a message stay as they are, but for these:

@@ -5,19 +5,15 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
-Status ParseOne(element item, const std::string& path, std::vector<ClassifyInput>* inputs) {
+Status ParseOne(JsonElement item, const std::string& path, std::vector<ClassifyInput>* inputs) {
   std::string_view text;
-  if (item.get(text) == simdjson::SUCCESS) {
+  if (item.Get(&text)) {
     inputs->push_back({std::string(text), std::nullopt});
     return Status::Ok();
   }
-  array pair;
+  JsonArray pair;
   std::string_view second;
-  if (item.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
-      pair.at(0).get(text) != simdjson::SUCCESS || pair.at(1).get(second) != simdjson::SUCCESS) {
+  if (!item.Get(&pair) || pair.size() != 2 || !pair[0].Get(&text) || !pair[1].Get(&second)) {
     return Status::InvalidArgument("'" + path + "' must be a string or a pair of strings", path);
   }
   inputs->push_back({std::string(text), std::string(second)});
@@ -54,12 +50,12 @@ Expected<ClassifyRequest> ParseClassifyCall(std::string_view body, const Service
   const std::string key = !object.Has("input") && object.Has("inputs") ? "inputs" : "input";
   const auto value = object.Find(key);
   if (!value) return Status::InvalidArgument("'input' is missing", "input");
-  array items;
+  JsonArray items;
   if (value->is_string()) {
     PENSTOCK_RETURN_IF_ERROR(ParseOne(*value, key, &request.inputs));
-  } else if (value->get(items) == simdjson::SUCCESS) {
+  } else if (value->Get(&items)) {
     PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, key, limits));
-    for (const element item : items) {
+    for (const JsonElement item : items) {
       const std::string path = key + "[" + std::to_string(request.inputs.size()) + "]";
       PENSTOCK_RETURN_IF_ERROR(ParseOne(item, path, &request.inputs));
     }

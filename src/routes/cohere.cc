@@ -11,9 +11,6 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 constexpr size_t kTypesMax = 6;
 
@@ -34,15 +31,15 @@ Status Wrong(const std::string& path, const std::string& what) {
 }
 
 // The text of inputs[i]: parts of type "text" alone.
-Expected<std::string> TextOf(element input, const std::string& path) {
-  simdjson::dom::object members;
-  if (input.get(members) != simdjson::SUCCESS) return Wrong(path, "must be an object");
-  PENSTOCK_ASSIGN_OR_RETURN(const array parts, JsonObject(members, path).GetArray("content"));
+Expected<std::string> TextOf(JsonElement input, const std::string& path) {
+  JsonObject members;
+  if (!input.Get(&members)) return Wrong(path, "must be an object");
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray parts, JsonObject(members, path).GetArray("content"));
   std::string text;
   size_t index = 0;
-  for (const element part : parts) {
+  for (const JsonElement part : parts) {
     const std::string at = path + ".content[" + std::to_string(index++) + "]";
-    if (part.get(members) != simdjson::SUCCESS) return Wrong(at, "must be an object");
+    if (!part.Get(&members)) return Wrong(at, "must be an object");
     const JsonObject object(members, at);
     PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(object, "type"));
     if (type != "text") {
@@ -60,9 +57,9 @@ Status ParseTexts(const JsonObject& object, const ServiceOptions& limits, Cohere
   if (object.Has("inputs")) {
     if (object.Has("texts")) return Wrong("inputs", "and 'texts' exclude each other");
     field = "inputs";
-    PENSTOCK_ASSIGN_OR_RETURN(const array items, object.GetArray("inputs"));
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonArray items, object.GetArray("inputs"));
     PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, "inputs", limits));
-    for (const element item : items) {
+    for (const JsonElement item : items) {
       PENSTOCK_ASSIGN_OR_RETURN(std::string text,
                                 TextOf(item, "inputs[" + std::to_string(texts.size()) + "]"));
       texts.push_back(std::move(text));

@@ -13,9 +13,6 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
 std::string Lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {
@@ -24,7 +21,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-Status WrongType(const std::string& path, std::string_view wanted, element value) {
+Status WrongType(const std::string& path, std::string_view wanted, JsonElement value) {
   return Status::InvalidArgument(
       "'" + path + "' must be " + std::string(wanted) + ", is " + JsonTypeName(value), path);
 }
@@ -43,11 +40,11 @@ Status ParseTruncate(const JsonObject& object, TextOptions* options) {
   const std::string path = object.PathOf("truncate");
   bool truth = false;
   std::string_view text;
-  if (value->get(truth) == simdjson::SUCCESS) {
+  if (value->Get(&truth)) {
     options->truncate = truth;
     return Status::Ok();
   }
-  if (value->get(text) != simdjson::SUCCESS) {
+  if (!value->Get(&text)) {
     return WrongType(path, "true, false, \"NONE\", \"START\" or \"END\"", *value);
   }
   const std::string word = Lower(text);
@@ -74,11 +71,11 @@ Status ParseInputType(const JsonObject& object, TextOptions* options) {
   return Status::Ok();
 }
 
-Expected<std::string> ParseString(element value, const std::string& path, bool objects) {
+Expected<std::string> ParseString(JsonElement value, const std::string& path, bool objects) {
   std::string_view text;
-  if (value.get(text) == simdjson::SUCCESS) return std::string(text);
-  simdjson::dom::object object;
-  if (objects && value.get(object) == simdjson::SUCCESS) {
+  if (value.Get(&text)) return std::string(text);
+  JsonObject object;
+  if (objects && value.Get(&object)) {
     const JsonObject members(object, path);
     if (members.Has("image")) {
       return Status::InvalidArgument(
@@ -115,8 +112,8 @@ Status NoTokenInput(const std::string& path) {
 }
 
 // The error of an entry that is not a token id.
-Status NotAnId(element value, const std::string& path) {
-  if (!value.is_int64() && !value.is_uint64()) return WrongType(path, "a token id", value);
+Status NotAnId(JsonElement value, const std::string& path) {
+  if (!value.is_integer()) return WrongType(path, "a token id", value);
   return Status::InvalidArgument("'" + path + "' must be a token id from 0 to 2147483647", path);
 }
 
@@ -131,7 +128,7 @@ Expected<RequestBody> RequestBody::Parse(std::string_view body) {
   // Parsers differ in which of two values counts, so both are refused.
   std::vector<std::string_view> keys;
   bool too_many = false;
-  object.ForEach([&](std::string_view key, element) {
+  object.ForEach([&](std::string_view key, JsonElement) {
     too_many = too_many || keys.size() == kFieldsMax;
     if (!too_many) keys.push_back(key);
   });
@@ -194,10 +191,10 @@ Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
   return Status::Ok();
 }
 
-Status CheckEntries(array items, const std::string& path, const ServiceOptions& limits) {
+Status CheckEntries(JsonArray items, const std::string& path, const ServiceOptions& limits) {
   const auto limit = static_cast<size_t>(limits.inputs_per_request);
   size_t entries = 0;
-  for ([[maybe_unused]] const element item : items) {
+  for ([[maybe_unused]] const JsonElement item : items) {
     if (++entries <= limit) continue;
     return {StatusCode::kPayloadTooLarge,
             "'" + path + "' has more than " + std::to_string(limit) +
@@ -209,11 +206,11 @@ Status CheckEntries(array items, const std::string& path, const ServiceOptions& 
 
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
                                                 const ServiceOptions& limits, bool objects) {
-  PENSTOCK_ASSIGN_OR_RETURN(const array items, object.GetArray(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray items, object.GetArray(key));
   const std::string path = object.PathOf(key);
   PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
   std::vector<std::string> strings;
-  for (const element item : items) {
+  for (const JsonElement item : items) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string text,
                               ParseString(item, Indexed(path, strings.size()), objects));
     strings.push_back(std::move(text));
@@ -221,11 +218,11 @@ Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::s
   return strings;
 }
 
-Expected<std::vector<int32_t>> ParseIds(array items, const std::string& path,
+Expected<std::vector<int32_t>> ParseIds(JsonArray items, const std::string& path,
                                         const ServiceOptions& limits) {
   const auto limit = static_cast<size_t>(limits.input_bytes);
   std::vector<int32_t> ids;
-  for (const element item : items) {
+  for (const JsonElement item : items) {
     if (ids.size() == limit) {
       return Status(StatusCode::kPayloadTooLarge,
                     "'" + path + "' has more than " + std::to_string(limit) +
@@ -233,7 +230,7 @@ Expected<std::vector<int32_t>> ParseIds(array items, const std::string& path,
                     path);
     }
     int64_t id = 0;
-    if (item.get(id) != simdjson::SUCCESS || id < 0 || id > std::numeric_limits<int32_t>::max()) {
+    if (!item.Get(&id) || id < 0 || id > std::numeric_limits<int32_t>::max()) {
       return NotAnId(item, Indexed(path, ids.size()));
     }
     ids.push_back(static_cast<int32_t>(id));
@@ -249,14 +246,14 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
   inputs->clear();
   *single = false;
   std::string_view text;
-  if (value->get(text) == simdjson::SUCCESS) {
+  if (value->Get(&text)) {
     *single = true;
     inputs->push_back(FromText(text));
     inputs->back().single = true;
     return Status::Ok();
   }
-  array items;
-  if (value->get(items) != simdjson::SUCCESS) {
+  JsonArray items;
+  if (!value->Get(&items)) {
     return WrongType(path, "a string, an array of strings, or token ids", *value);
   }
   if (items.begin() != items.end() && (*items.begin()).is_number()) {
@@ -271,11 +268,11 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
   // All must be of the first one's kind.
   const bool of_ids = items.begin() != items.end() && (*items.begin()).is_array();
   if (of_ids && !limits.token_input) return NoTokenInput(path);
-  for (const element item : items) {
-    array ids;
-    if (!of_ids && item.get(text) == simdjson::SUCCESS) {
+  for (const JsonElement item : items) {
+    JsonArray ids;
+    if (!of_ids && item.Get(&text)) {
       inputs->push_back(FromText(text));
-    } else if (of_ids && item.get(ids) == simdjson::SUCCESS) {
+    } else if (of_ids && item.Get(&ids)) {
       PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> parsed,
                                 ParseIds(ids, Indexed(path, inputs->size()), limits));
       inputs->push_back(FromIds(std::move(parsed)));

@@ -44,8 +44,7 @@ Status ParseTextOptions(const JsonObject& object, TextOptions* options);
 
 // kPayloadTooLarge if the array at `path` has more entries than a request may have. Call it before
 // the entries are copied.
-Status CheckEntries(simdjson::dom::array array, const std::string& path,
-                    const ServiceOptions& limits);
+Status CheckEntries(JsonArray array, const std::string& path, const ServiceOptions& limits);
 
 // An array of strings, or of {"text": string} where `objects` is true.
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
@@ -57,7 +56,7 @@ Status ParseInputs(const JsonObject& object, std::string_view key, const Service
                    std::vector<Input>* inputs, bool* single, bool objects = false);
 // An array of integers from 0 to 2^31 - 1; kPayloadTooLarge if there are more of them than the
 // longest text may have bytes.
-Expected<std::vector<int32_t>> ParseIds(simdjson::dom::array array, const std::string& path,
+Expected<std::vector<int32_t>> ParseIds(JsonArray array, const std::string& path,
                                         const ServiceOptions& limits);
 
 // Absent = nullopt.

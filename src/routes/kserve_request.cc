@@ -14,18 +14,14 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-using simdjson::dom::object;
-
 // The fields of a tensor. Parsers differ in which of two values of a name counts, so both are
 // refused.
 struct TensorFields {
-  std::optional<element> name, shape, datatype, data, parameters;
+  std::optional<JsonElement> name, shape, datatype, data, parameters;
 
-  Status Take(object fields) {
+  Status Take(JsonObject fields) {
     for (const auto field : fields) {
-      std::optional<element>* const place = PlaceOf(field.key);
+      std::optional<JsonElement>* const place = PlaceOf(field.key);
       if (place == nullptr || field.value.is_null()) continue;
       if (place->has_value()) {
         return Status::InvalidArgument(fmt::format("'{}' is given twice", field.key));
@@ -36,7 +32,7 @@ struct TensorFields {
   }
 
  private:
-  std::optional<element>* PlaceOf(std::string_view key) {
+  std::optional<JsonElement>* PlaceOf(std::string_view key) {
     if (key == "name") return &name;
     if (key == "shape") return &shape;
     if (key == "datatype") return &datatype;
@@ -48,8 +44,7 @@ struct TensorFields {
 
 Expected<std::string> NameOf(const TensorFields& fields) {
   std::string_view name;
-  if (!fields.name || fields.name->get(name) != simdjson::SUCCESS || name.empty() ||
-      name.size() > kNameBytesMax) {
+  if (!fields.name || !fields.name->Get(&name) || name.empty() || name.size() > kNameBytesMax) {
     return Status::InvalidArgument(
         fmt::format("'name' must be a string of 1 to {} bytes", kNameBytesMax));
   }
@@ -61,11 +56,11 @@ Status ReadShape(const TensorFields& fields, std::vector<int64_t>* shape) {
     return Status::InvalidArgument(fmt::format(
         "'shape' must be an array of at most {} integers of 0 and more", kRequestDimensionsMax));
   };
-  array sizes;
-  if (!fields.shape || fields.shape->get(sizes) != simdjson::SUCCESS) return wrong();
-  for (const element item : sizes) {
+  JsonArray sizes;
+  if (!fields.shape || !fields.shape->Get(&sizes)) return wrong();
+  for (const JsonElement item : sizes) {
     int64_t size = 0;
-    if (item.get(size) != simdjson::SUCCESS || size < 0 || shape->size() == kRequestDimensionsMax) {
+    if (!item.Get(&size) || size < 0 || shape->size() == kRequestDimensionsMax) {
       return wrong();
     }
     shape->push_back(size);
@@ -75,7 +70,7 @@ Status ReadShape(const TensorFields& fields, std::vector<int64_t>* shape) {
 
 Expected<ElementType> ReadType(const TensorFields& fields) {
   std::string_view name;
-  if (fields.datatype && fields.datatype->get(name) == simdjson::SUCCESS) {
+  if (fields.datatype && fields.datatype->Get(&name)) {
     if (const auto type = ElementTypeOf(name)) return *type;
     return Status::InvalidArgument(fmt::format(
         "'datatype' must be BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, "
@@ -85,25 +80,25 @@ Expected<ElementType> ReadType(const TensorFields& fields) {
   return Status::InvalidArgument("'datatype' must be a string, such as \"FP32\"");
 }
 
-Expected<InferParameterValue> ValueOf(std::string_view name, element value) {
+Expected<InferParameterValue> ValueOf(std::string_view name, JsonElement value) {
   bool truth = false;
   int64_t integer = 0;
   double number = 0;
   std::string_view text;
-  if (value.get(truth) == simdjson::SUCCESS) return InferParameterValue(truth);
-  if (value.get(integer) == simdjson::SUCCESS) return InferParameterValue(integer);
-  if (value.get(number) == simdjson::SUCCESS) return InferParameterValue(number);
-  if (value.get(text) == simdjson::SUCCESS) return InferParameterValue(text);
+  if (value.Get(&truth)) return InferParameterValue(truth);
+  if (value.Get(&integer)) return InferParameterValue(integer);
+  if (value.Get(&number)) return InferParameterValue(number);
+  if (value.Get(&text)) return InferParameterValue(text);
   return Status::InvalidArgument(fmt::format(
       "the parameter '{}' must be a string, a number, true or false", Printable(name, 100)));
 }
 
 // Calls parameters->Set for each of an object; nothing where there is none.
 template <typename Parameters>
-Status ReadParameters(const std::optional<element>& value, Parameters* parameters) {
+Status ReadParameters(const std::optional<JsonElement>& value, Parameters* parameters) {
   if (!value) return Status::Ok();
-  object fields;
-  if (value->get(fields) != simdjson::SUCCESS) {
+  JsonObject fields;
+  if (!value->Get(&fields)) {
     return Status::InvalidArgument("'parameters' must be an object");
   }
   std::vector<std::string_view> seen;
@@ -134,9 +129,9 @@ class Parser {
     PENSTOCK_RETURN_IF_ERROR(ReadParameters(root.Find("parameters"), &request_.parameters));
     request_.other_form.binary = request_.parameters.binary_data_output;
     PENSTOCK_RETURN_IF_ERROR(
-        ReadTensors(root, "inputs", true, [this](object each) { return ReadInput(each); }));
+        ReadTensors(root, "inputs", true, [this](JsonObject each) { return ReadInput(each); }));
     PENSTOCK_RETURN_IF_ERROR(
-        ReadTensors(root, "outputs", false, [this](object each) { return ReadOutput(each); }));
+        ReadTensors(root, "outputs", false, [this](JsonObject each) { return ReadOutput(each); }));
     if (!rest_.empty()) {
       return Status::InvalidArgument(
           fmt::format("{} bytes of the body are behind its JSON and belong to no input: "
@@ -151,18 +146,18 @@ class Parser {
   template <typename ReadTensor>
   Status ReadTensors(const JsonObject& root, std::string_view key, bool required, ReadTensor read) {
     if (!required && !root.Has(key)) return Status::Ok();
-    PENSTOCK_ASSIGN_OR_RETURN(const array tensors, root.GetArray(key));
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonArray tensors, root.GetArray(key));
     size_t count = 0;
-    for (const element item : tensors) {
+    for (const JsonElement item : tensors) {
       const std::string path = fmt::format("{}[{}]", key, count);
       if (count++ == kRequestTensorsMax) {
         return Status::InvalidArgument(
             fmt::format("'{}' has more than {} tensors", key, kRequestTensorsMax),
             std::string(key));
       }
-      object fields;
+      JsonObject fields;
       Status status = Status::InvalidArgument("it must be an object");
-      if (item.get(fields) == simdjson::SUCCESS) status = read(fields);
+      if (item.Get(&fields)) status = read(fields);
       if (!status.ok()) {
         return Status(status.code(), path + ": " + status.message(), path)
             .WithRetryAfter(status.retry_after_s());
@@ -171,7 +166,7 @@ class Parser {
     return Status::Ok();
   }
 
-  Status ReadInput(object each) {
+  Status ReadInput(JsonObject each) {
     TensorFields fields;
     PENSTOCK_RETURN_IF_ERROR(fields.Take(each));
     InferCall::Input input;
@@ -213,7 +208,7 @@ class Parser {
     return Status::Ok();
   }
 
-  Status ReadOutput(object each) {
+  Status ReadOutput(JsonObject each) {
     TensorFields fields;
     PENSTOCK_RETURN_IF_ERROR(fields.Take(each));
     InferCall::Output output;

@@ -60,7 +60,7 @@ Status ParseThink(const JsonObject& object, ChatPrompt* chat) {
   const auto think = object.Find("think");
   if (!think) return Status::Ok();
   bool truth = false;
-  if (think->get(truth) != simdjson::SUCCESS) {
+  if (!think->Get(&truth)) {
     if (!think->is_string()) {
       return Status::InvalidArgument(
           std::string("'think' must be true, false or a string, is ") + JsonTypeName(*think),

@@ -9,7 +9,7 @@ namespace {
 
 Status ParseVoyage(const JsonObject& object, RerankCall* call) {
   // Its client sends null where nothing is asked for.
-  object.ForEach([&](std::string_view key, simdjson::dom::element) {
+  object.ForEach([&](std::string_view key, JsonElement) {
     call->voyage = call->voyage || key == "top_k" || key == "truncation";
   });
   RerankRequest& request = call->request;

@@ -198,7 +198,7 @@ Expected<Batch> ParseBatch(const JsonObject& object) {
   }
   PENSTOCK_ASSIGN_OR_RETURN(const auto metadata, object.GetStringMapOrEmpty("metadata"));
   if (metadata.empty()) return batch;
-  batch.metadata = simdjson::minify(*object.Find("metadata"));
+  batch.metadata = object.Find("metadata")->Text();
   if (metadata.size() > kMetadataMax || batch.metadata.size() > kMetadataBytesMax) {
     return Status::InvalidArgument("'metadata' may have 16 pairs and 16 KiB", "metadata");
   }

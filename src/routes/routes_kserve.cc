@@ -118,8 +118,9 @@ Status CheckLoadParameters(const RouteCall& call) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject parameters,
                             body.object().GetObjectOrEmpty("parameters"));
   Status status;
-  parameters.ForEach([&](std::string_view name, simdjson::dom::element value) {
-    const bool unset = value.is_null() || (value.is_bool() && !bool(value));
+  parameters.ForEach([&](std::string_view name, JsonElement value) {
+    bool truth = true;
+    const bool unset = value.is_null() || (value.Get(&truth) && !truth);
     if (!status.ok() || unset) return;
     status = Status::Unsupported(
         fmt::format("the parameter '{}' is not supported: models are loaded as the server has them",

@@ -159,7 +159,7 @@ void Vertex(const RouteCall& call) {
     return call.Fail(Status::InvalidArgument("'instances' is empty", "instances"));
   }
   std::vector<std::string> bodies;
-  for (const simdjson::dom::element instance : *instances) {
+  for (const JsonElement instance : *instances) {
     bool streams = false;
     const std::string field = InstanceName(bodies.size());
     if (!instance.is_object()) {
@@ -168,12 +168,12 @@ void Vertex(const RouteCall& call) {
               JsonTypeName(instance),
           field));
     }
-    if (instance["stream"].get(streams) == simdjson::SUCCESS && streams) {
+    if (instance["stream"].Get(&streams) && streams) {
       return call.Fail(Status::InvalidArgument(
           "'" + field + ".stream' is not supported: the answers come as a whole",
           field + ".stream"));
     }
-    bodies.push_back(simdjson::minify(instance));
+    bodies.push_back(instance.Text());
   }
   std::make_shared<VertexCall>(call, std::move(bodies))->Begin();
 }

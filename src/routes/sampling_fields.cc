@@ -6,10 +6,7 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
-Status WrongType(const std::string& path, std::string_view wanted, element value) {
+Status WrongType(const std::string& path, std::string_view wanted, JsonElement value) {
   return Status::InvalidArgument(
       "'" + path + "' must be " + std::string(wanted) + ", is " + JsonTypeName(value), path);
 }
@@ -23,7 +20,7 @@ Status ParseBiases(const JsonObject& object, std::vector<LogitBias>* biases) {
   if (!object.Has("logit_bias")) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject map, object.GetObject("logit_bias"));
   Status status;
-  map.ForEach([&](std::string_view key, element value) {
+  map.ForEach([&](std::string_view key, JsonElement value) {
     if (!status.ok()) return;
     const std::string path = map.PathOf(key.substr(0, 20));
     LogitBias bias;
@@ -31,7 +28,7 @@ Status ParseBiases(const JsonObject& object, std::vector<LogitBias>* biases) {
     double number = 0;
     if (error != std::errc() || end != key.data() + key.size() || bias.id < 0) {
       status = Status::InvalidArgument("'" + path + "' is not the id of a token", path);
-    } else if (value.get(number) != simdjson::SUCCESS) {
+    } else if (!value.Get(&number)) {
       status = WrongType(path, "a number", value);
     } else if (biases->size() == kLogitBiasesMax) {
       status = TooMany("logit_bias", kLogitBiasesMax);
@@ -45,12 +42,12 @@ Status ParseBiases(const JsonObject& object, std::vector<LogitBias>* biases) {
 
 Status ParseStopIds(const JsonObject& object, std::vector<int32_t>* ids) {
   if (!object.Has("stop_token_ids")) return Status::Ok();
-  PENSTOCK_ASSIGN_OR_RETURN(const array items, object.GetArray("stop_token_ids"));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray items, object.GetArray("stop_token_ids"));
   const std::string path = object.PathOf("stop_token_ids");
-  for (const element item : items) {
+  for (const JsonElement item : items) {
     if (ids->size() == kStopTokensMax) return TooMany(path, kStopTokensMax);
     int64_t id = 0;
-    if (item.get(id) != simdjson::SUCCESS || id < 0 || id > std::numeric_limits<int32_t>::max()) {
+    if (!item.Get(&id) || id < 0 || id > std::numeric_limits<int32_t>::max()) {
       return WrongType(path + "[" + std::to_string(ids->size()) + "]", "the id of a token", item);
     }
     ids->push_back(static_cast<int32_t>(id));
@@ -58,18 +55,18 @@ Status ParseStopIds(const JsonObject& object, std::vector<int32_t>* ids) {
   return Status::Ok();
 }
 
-bool AsksForSomething(element value) {
+bool AsksForSomething(JsonElement value) {
   bool truth = false;
   double number = 0;
   std::string_view text;
-  array items;
-  simdjson::dom::object members;
+  JsonArray items;
+  JsonObject members;
   if (value.is_null()) return false;
-  if (value.get(truth) == simdjson::SUCCESS) return truth;
-  if (value.get(number) == simdjson::SUCCESS) return number != 0;
-  if (value.get(text) == simdjson::SUCCESS) return !text.empty();
-  if (value.get(items) == simdjson::SUCCESS) return items.begin() != items.end();
-  if (value.get(members) == simdjson::SUCCESS) return members.begin() != members.end();
+  if (value.Get(&truth)) return truth;
+  if (value.Get(&number)) return number != 0;
+  if (value.Get(&text)) return !text.empty();
+  if (value.Get(&items)) return items.begin() != items.end();
+  if (value.Get(&members)) return members.begin() != members.end();
   return true;
 }
 
@@ -88,17 +85,17 @@ Status ParseStop(const JsonObject& object, std::string_view key, std::vector<std
   if (!value) return Status::Ok();
   const std::string path = object.PathOf(key);
   std::string_view text;
-  if (value->get(text) == simdjson::SUCCESS) {
+  if (value->Get(&text)) {
     stop->emplace_back(text);
     return Status::Ok();
   }
-  array items;
-  if (value->get(items) != simdjson::SUCCESS) {
+  JsonArray items;
+  if (!value->Get(&items)) {
     return WrongType(path, "a string or an array of strings", *value);
   }
-  for (const element item : items) {
+  for (const JsonElement item : items) {
     if (stop->size() == kStopStringsMax) return TooMany(path, kStopStringsMax);
-    if (item.get(text) != simdjson::SUCCESS) {
+    if (!item.Get(&text)) {
       return WrongType(path + "[" + std::to_string(stop->size()) + "]", "a string", item);
     }
     stop->emplace_back(text);

@@ -6,16 +6,13 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
 // ["a"] or ["a", "b"].
-Expected<ClassifyInput> ParseTexts(array texts, const std::string& path) {
+Expected<ClassifyInput> ParseTexts(JsonArray texts, const std::string& path) {
   std::vector<std::string> strings;
-  for (const element item : texts) {
+  for (const JsonElement item : texts) {
     std::string_view text;
     // Refused as none; one text over a pair is enough to refuse it for their number.
-    if (item.get(text) != simdjson::SUCCESS) return TeiPredictInput({}, path);
+    if (!item.Get(&text)) return TeiPredictInput({}, path);
     strings.emplace_back(text);
     if (strings.size() > 2) break;
   }
@@ -28,13 +25,13 @@ Status ParsePredictInputs(const JsonObject& object, const ServiceOptions& limits
   const auto value = object.Find("inputs");
   if (!value) return Status::InvalidArgument("'inputs' is missing", "inputs");
   std::string_view text;
-  array items;
-  if (value->get(text) == simdjson::SUCCESS) {
+  JsonArray items;
+  if (value->Get(&text)) {
     call->single = true;
     inputs.push_back({std::string(text), std::nullopt});
     return Status::Ok();
   }
-  if (value->get(items) != simdjson::SUCCESS) {
+  if (!value->Get(&items)) {
     return Status::InvalidArgument(
         "'inputs' must be a string, a pair of strings, or an array of "
         "such pairs, is " +
@@ -43,7 +40,7 @@ Status ParsePredictInputs(const JsonObject& object, const ServiceOptions& limits
   }
   PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, "inputs", limits));
   bool nested = false;
-  for (const element item : items) nested = nested || item.is_array();
+  for (const JsonElement item : items) nested = nested || item.is_array();
   if (!nested && items.begin() != items.end()) {
     auto pair = ParseTexts(items, "inputs");
     if (!pair.ok()) {
@@ -56,12 +53,12 @@ Status ParsePredictInputs(const JsonObject& object, const ServiceOptions& limits
     inputs.push_back(*std::move(pair));
     return Status::Ok();
   }
-  for (const element item : items) {
+  for (const JsonElement item : items) {
     const std::string path = "inputs[" + std::to_string(inputs.size()) + "]";
-    array texts;
-    if (item.get(text) == simdjson::SUCCESS) {
+    JsonArray texts;
+    if (item.Get(&text)) {
       inputs.push_back({std::string(text), std::nullopt});
-    } else if (item.get(texts) == simdjson::SUCCESS) {
+    } else if (item.Get(&texts)) {
       PENSTOCK_ASSIGN_OR_RETURN(ClassifyInput input, ParseTexts(texts, path));
       inputs.push_back(std::move(input));
     } else {
@@ -254,13 +251,13 @@ std::string PrintTeiTokenize(const TokenizeResponse& response) {
 Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceOptions& limits) {
   DecodeRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
-  PENSTOCK_ASSIGN_OR_RETURN(const array ids, object.GetArray("ids"));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray ids, object.GetArray("ids"));
   if (ids.begin() != ids.end() && (*ids.begin()).is_array()) {
     PENSTOCK_RETURN_IF_ERROR(CheckEntries(ids, "ids", limits));
-    for (const element item : ids) {
+    for (const JsonElement item : ids) {
       const std::string path = "ids[" + std::to_string(request.inputs.size()) + "]";
-      array row;
-      if (item.get(row) != simdjson::SUCCESS) {
+      JsonArray row;
+      if (!item.Get(&row)) {
         return Status::InvalidArgument(
             "'" + path + "' must be an array of token ids, is " + JsonTypeName(item), path);
       }

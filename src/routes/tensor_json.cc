@@ -9,13 +9,11 @@
 #include <type_traits>
 
 #include "common/json_writer.h"
+#include "common/utf8_check.h"
 #include "tensor/tensor_spec.h"
 
 namespace penstock {
 namespace {
-
-using simdjson::dom::array;
-using simdjson::dom::element;
 
 constexpr size_t kLengthBytes = 4;  // before each element of BYTES
 
@@ -40,7 +38,7 @@ class Walk {
   Walk(std::span<const int64_t> shape, uint64_t count, Leaf leaf)
       : shape_(shape), count_(count), leaf_(std::move(leaf)) {}
 
-  Status All(array data) {
+  Status All(JsonArray data) {
     const bool nested =
         shape_.size() > 1 && data.begin() != data.end() && (*data.begin()).is_array();
     PENSTOCK_RETURN_IF_ERROR(nested ? Nested(data, 0) : Flat(data, count_));
@@ -48,9 +46,9 @@ class Walk {
   }
 
  private:
-  Status Flat(array data, uint64_t wanted) {
+  Status Flat(JsonArray data, uint64_t wanted) {
     uint64_t seen = 0;
-    for (const element item : data) {
+    for (const JsonElement item : data) {
       if (seen++ == wanted || done_ == count_ || item.is_array()) return WrongShape(shape_);
       PENSTOCK_RETURN_IF_ERROR(leaf_(done_, item));
       ++done_;
@@ -58,13 +56,13 @@ class Walk {
     return seen == wanted ? Status::Ok() : WrongShape(shape_);
   }
 
-  Status Nested(array data, size_t dimension) {
+  Status Nested(JsonArray data, size_t dimension) {
     const auto wanted = static_cast<uint64_t>(shape_[dimension]);
     if (dimension + 1 == shape_.size()) return Flat(data, wanted);
     uint64_t seen = 0;
-    for (const element item : data) {
-      array inner;
-      if (seen++ == wanted || item.get(inner) != simdjson::SUCCESS) return WrongShape(shape_);
+    for (const JsonElement item : data) {
+      JsonArray inner;
+      if (seen++ == wanted || !item.Get(&inner)) return WrongShape(shape_);
       PENSTOCK_RETURN_IF_ERROR(Nested(inner, dimension + 1));
     }
     return seen == wanted ? Status::Ok() : WrongShape(shape_);
@@ -77,28 +75,28 @@ class Walk {
 };
 
 template <typename Leaf>
-Status ForEach(array data, std::span<const int64_t> shape, uint64_t count, Leaf leaf) {
+Status ForEach(JsonArray data, std::span<const int64_t> shape, uint64_t count, Leaf leaf) {
   return Walk<Leaf>(shape, count, std::move(leaf)).All(data);
 }
 
 template <typename T>
-bool Read(element item, T* value) {
+bool Read(JsonElement item, T* value) {
   if constexpr (std::is_same_v<T, bool>) {
-    return item.get(*value) == simdjson::SUCCESS;
+    return item.Get(&*value);
   } else if constexpr (std::is_floating_point_v<T>) {
     double number = 0;
-    if (item.get(number) != simdjson::SUCCESS) return false;
+    if (!item.Get(&number)) return false;
     if (std::abs(number) > std::numeric_limits<T>::max()) return false;
     *value = static_cast<T>(number);
     return true;
   } else if constexpr (std::is_signed_v<T>) {
     int64_t number = 0;
-    if (item.get(number) != simdjson::SUCCESS) return false;
+    if (!item.Get(&number)) return false;
     *value = static_cast<T>(number);
     return *value == number;
   } else {
     uint64_t number = 0;
-    if (item.get(number) != simdjson::SUCCESS) return false;
+    if (!item.Get(&number)) return false;
     *value = static_cast<T>(number);
     return *value == number;
   }
@@ -128,32 +126,35 @@ Expected<TensorBytes> Allocate(uint64_t bytes, RequestMemory* memory) {
 }
 
 template <typename T>
-Expected<TensorBytes> ReadNumbers(array data, ElementType type, std::span<const int64_t> shape,
+Expected<TensorBytes> ReadNumbers(JsonArray data, ElementType type, std::span<const int64_t> shape,
                                   uint64_t count, RequestMemory* memory) {
   PENSTOCK_ASSIGN_OR_RETURN(TensorBytes made, Allocate(count * sizeof(T), memory));
   std::byte* const out = made.data.get();
-  PENSTOCK_RETURN_IF_ERROR(ForEach(data, shape, count, [&](size_t index, element item) -> Status {
-    T value{};
-    if (!Read(item, &value)) return WrongElement(index, Wanted<T>(type));
-    std::memcpy(out + index * sizeof(T), &value, sizeof(T));
-    return Status::Ok();
-  }));
+  PENSTOCK_RETURN_IF_ERROR(
+      ForEach(data, shape, count, [&](size_t index, JsonElement item) -> Status {
+        T value{};
+        if (!Read(item, &value)) return WrongElement(index, Wanted<T>(type));
+        std::memcpy(out + index * sizeof(T), &value, sizeof(T));
+        return Status::Ok();
+      }));
   return made;
 }
 
-Expected<TensorBytes> ReadStrings(array data, std::span<const int64_t> shape, uint64_t count,
+Expected<TensorBytes> ReadStrings(JsonArray data, std::span<const int64_t> shape, uint64_t count,
                                   RequestMemory* memory) {
   uint64_t bytes = 0;
-  PENSTOCK_RETURN_IF_ERROR(ForEach(data, shape, count, [&](size_t index, element item) -> Status {
-    std::string_view text;
-    if (item.get(text) != simdjson::SUCCESS) return WrongElement(index, "strings");
-    bytes += kLengthBytes + text.size();
-    return Status::Ok();
-  }));
+  PENSTOCK_RETURN_IF_ERROR(
+      ForEach(data, shape, count, [&](size_t index, JsonElement item) -> Status {
+        std::string_view text;
+        if (!item.Get(&text)) return WrongElement(index, "strings");
+        bytes += kLengthBytes + text.size();
+        return Status::Ok();
+      }));
   PENSTOCK_ASSIGN_OR_RETURN(TensorBytes made, Allocate(bytes, memory));
   std::byte* out = made.data.get();
-  PENSTOCK_RETURN_IF_ERROR(ForEach(data, shape, count, [&](size_t, element item) -> Status {
-    const std::string_view text = item.get_string();
+  PENSTOCK_RETURN_IF_ERROR(ForEach(data, shape, count, [&](size_t, JsonElement item) -> Status {
+    std::string_view text;
+    item.Get(&text);
     const auto length = static_cast<uint32_t>(text.size());
     std::memcpy(out, &length, kLengthBytes);
     std::memcpy(out + kLengthBytes, text.data(), text.size());
@@ -246,15 +247,16 @@ void AppendNumbers(std::span<const std::byte> bytes, std::string* out) {
 
 }  // namespace
 
-Expected<TensorBytes> ReadTensorJson(element data, ElementType type, std::span<const int64_t> shape,
-                                     size_t json_bytes, RequestMemory* memory) {
+Expected<TensorBytes> ReadTensorJson(JsonElement data, ElementType type,
+                                     std::span<const int64_t> shape, size_t json_bytes,
+                                     RequestMemory* memory) {
   if (IsHalf(type)) {
     return Status::InvalidArgument(
         fmt::format("'data' cannot hold {}: send it as binary data", ElementTypeName(type)),
         "data");
   }
-  array items;
-  if (data.get(items) != simdjson::SUCCESS) {
+  JsonArray items;
+  if (!data.Get(&items)) {
     return Status::InvalidArgument("'data' must be an array", "data");
   }
   const std::optional<uint64_t> count = ElementCount(shape);
@@ -272,9 +274,7 @@ Status CheckPrintable(ElementType type, std::span<const std::byte> bytes) {
         fmt::format("{} cannot be sent as JSON: ask for binary data", ElementTypeName(type)));
   }
   if (type != ElementType::kBytes) return Status::Ok();
-  const bool clean = ForEachString(bytes, [](std::string_view text) {
-    return simdjson::validate_utf8(text.data(), text.size());
-  });
+  const bool clean = ForEachString(bytes, [](std::string_view text) { return IsValidUtf8(text); });
   if (clean) return Status::Ok();
   return {StatusCode::kUnprocessable,
           "elements that are not UTF-8 cannot be sent as JSON: ask for binary data"};

@@ -2,8 +2,6 @@
 // (github.com/kserve/open-inference-protocol, "Tensor Data").
 #pragma once
 
-#include <simdjson.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <string>
 
 #include "common/byte_budget.h"
+#include "common/json.h"
 #include "common/status.h"
 #include "tensor/element_type.h"
 
@@ -30,7 +29,7 @@ struct TensorBytes {
 // kInvalidArgument: another shape; an element of the wrong type or out of the type's range; FP16
 // and BF16, which JSON has no form for here, as in Triton.
 // kPayloadTooLarge, kResourceExhausted: of `memory`.
-Expected<TensorBytes> ReadTensorJson(simdjson::dom::element data, ElementType type,
+Expected<TensorBytes> ReadTensorJson(JsonElement data, ElementType type,
                                      std::span<const int64_t> shape, size_t json_bytes,
                                      RequestMemory* memory);
 

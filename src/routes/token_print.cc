@@ -1,8 +1,8 @@
 #include "routes/token_print.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
+
+#include "common/utf8_check.h"
 
 namespace penstock {
 namespace {
@@ -59,7 +59,7 @@ void WritePromptOffsets(std::span<const TokenInfo> tokens, std::string_view text
 }  // namespace
 
 std::string TokenName(std::string_view bytes) {
-  if (simdjson::validate_utf8(bytes.data(), bytes.size())) return std::string(bytes);
+  if (IsValidUtf8(bytes)) return std::string(bytes);
   constexpr char kDigits[] = "0123456789abcdef";
   std::string name;
   for (const char c : bytes) {

@@ -50,8 +50,8 @@ Status RefuseUnsupported(const JsonObject& config) {
     const auto value = config.Find(field.name);
     if (!value) continue;
     double number = 0;
-    if (field.value && value->get(number) == simdjson::SUCCESS && number == *field.value) continue;
-    if (value->is_array() && value->get_array().value_unsafe().size() == 0) continue;
+    if (field.value && value->Get(&number) && number == *field.value) continue;
+    if (JsonArray array; value->Get(&array) && array.empty()) continue;
     return Status::Unsupported(std::string("'") + field.name + "' is set, which is not supported",
                                field.name);
   }
@@ -83,15 +83,14 @@ Status ReadEos(const JsonObject& config, int32_t vocabulary, std::vector<int32_t
     out->push_back(static_cast<int32_t>(id));
     return Status::Ok();
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const simdjson::dom::array ids, config.GetArray(kName, kEosTokensMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonArray ids, config.GetArray(kName, kEosTokensMax));
   size_t index = 0;
-  for (const simdjson::dom::element element : ids) {
+  for (const JsonElement element : ids) {
     const std::string field = std::string(kName) + "[" + std::to_string(index++) + "]";
     int64_t id = 0;
-    if (element.get(id) != simdjson::SUCCESS) {
+    if (!element.Get(&id)) {
       return Status::InvalidArgument(
-          "'" + field + "' must be an integer, is " + Printable(simdjson::minify(element), 64),
-          field);
+          "'" + field + "' must be an integer, is " + Printable(element.Text(), 64), field);
     }
     if (id < 0 || id >= vocabulary) {
       return Status::InvalidArgument("'" + field + "' must be between 0 and " +

@@ -1,11 +1,10 @@
 // Typed access to the fields of a JSON object, with errors that name the field.
 #pragma once
 
-#include <simdjson.h>
-
 #include <string>
 #include <string_view>
 
+#include "common/json.h"
 #include "common/status.h"
 
 namespace penstock {
@@ -13,11 +12,11 @@ namespace penstock {
 // One object of a tokenizer.json and where it stands ("normalizer.normalizers[1]").
 class JsonFields {
  public:
-  using Element = simdjson::dom::element;
+  using Element = JsonElement;
 
   static Expected<JsonFields> Of(Element element, std::string path) {
-    simdjson::dom::object object;
-    if (element.get(object) != simdjson::SUCCESS) return Wrong(path, "an object");
+    JsonObject object;
+    if (!element.Get(&object)) return Wrong(path, "an object");
     return JsonFields(object, std::move(path));
   }
 
@@ -27,12 +26,12 @@ class JsonFields {
   }
   // False for a missing field and for null.
   bool Has(std::string_view name) const {
-    Element value;
-    return object_[name].get(value) == simdjson::SUCCESS && !value.is_null();
+    const Element value = object_[name];
+    return !value.missing() && !value.is_null();
   }
   Expected<Element> Get(std::string_view name) const {
-    Element value;
-    if (object_[name].get(value) != simdjson::SUCCESS) {
+    const Element value = object_[name];
+    if (value.missing()) {
       return Status::InvalidArgument("missing", PathOf(name));
     }
     return value;
@@ -40,13 +39,13 @@ class JsonFields {
   Expected<std::string_view> String(std::string_view name) const {
     PENSTOCK_ASSIGN_OR_RETURN(Element value, Get(name));
     std::string_view text;
-    if (value.get(text) != simdjson::SUCCESS) return Wrong(PathOf(name), "a string");
+    if (!value.Get(&text)) return Wrong(PathOf(name), "a string");
     return text;
   }
   Expected<bool> Bool(std::string_view name) const {
     PENSTOCK_ASSIGN_OR_RETURN(Element value, Get(name));
     bool flag = false;
-    if (value.get(flag) != simdjson::SUCCESS) return Wrong(PathOf(name), "true or false");
+    if (!value.Get(&flag)) return Wrong(PathOf(name), "true or false");
     return flag;
   }
   Expected<bool> BoolOr(std::string_view name, bool fallback) const {
@@ -57,15 +56,15 @@ class JsonFields {
   Expected<int64_t> Integer(std::string_view name, int64_t limit) const {
     PENSTOCK_ASSIGN_OR_RETURN(Element value, Get(name));
     int64_t number = 0;
-    if (value.get(number) != simdjson::SUCCESS || number < 0 || number > limit) {
+    if (!value.Get(&number) || number < 0 || number > limit) {
       return Wrong(PathOf(name), "an integer from 0 to " + std::to_string(limit));
     }
     return number;
   }
-  Expected<simdjson::dom::array> Array(std::string_view name) const {
+  Expected<JsonArray> Array(std::string_view name) const {
     PENSTOCK_ASSIGN_OR_RETURN(Element value, Get(name));
-    simdjson::dom::array array;
-    if (value.get(array) != simdjson::SUCCESS) return Wrong(PathOf(name), "an array");
+    JsonArray array;
+    if (!value.Get(&array)) return Wrong(PathOf(name), "an array");
     return array;
   }
   Expected<JsonFields> Object(std::string_view name) const {
@@ -78,10 +77,9 @@ class JsonFields {
   }
 
  private:
-  JsonFields(simdjson::dom::object object, std::string path)
-      : object_(object), path_(std::move(path)) {}
+  JsonFields(JsonObject object, std::string path) : object_(object), path_(std::move(path)) {}
 
-  simdjson::dom::object object_;
+  JsonObject object_;
   std::string path_;
 };
 

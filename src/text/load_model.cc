@@ -29,15 +29,15 @@ Status AddToken(const JsonFields& fields, std::string_view token, int32_t id, si
 
 Expected<Vocabulary> LoadVocabulary(const JsonFields& fields) {
   PENSTOCK_ASSIGN_OR_RETURN(JsonFields::Element element, fields.Get("vocab"));
-  simdjson::dom::object object;
-  if (element.get(object) != simdjson::SUCCESS) {
+  JsonObject object;
+  if (!element.Get(&object)) {
     return JsonFields::Wrong(fields.PathOf("vocab"), "an object");
   }
   Vocabulary vocabulary;
   size_t bytes = 0;
   for (const auto& [token, value] : object) {
     int64_t id = 0;
-    if (value.get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId) {
+    if (!value.Get(&id) || id < 0 || id > kMaxTokenId) {
       return JsonFields::Wrong(fields.PathOf("vocab") + "[\"" + Shown(token) + "\"]",
                                "an id from 0 to " + std::to_string(kMaxTokenId));
     }
@@ -66,7 +66,7 @@ ModelPtr LoadWordLevel(const JsonFields& fields) {
 
 // Merges are ["a", "b"] pairs, or "a b" strings in older files.
 Status LoadMerges(const JsonFields& fields, std::vector<std::pair<std::string, std::string>>* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("merges"));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("merges"));
   for (JsonFields::Element element : array) {
     const auto broken = [&] {
       return JsonFields::Wrong(fields.PathOf("merges") + "[" + std::to_string(out->size()) + "]",
@@ -76,7 +76,7 @@ Status LoadMerges(const JsonFields& fields, std::vector<std::pair<std::string, s
       return Status::Unsupported("more than 8 Mi merges", fields.PathOf("merges"));
     }
     std::string_view text;
-    if (element.get(text) == simdjson::SUCCESS) {
+    if (element.Get(&text)) {
       if (text.starts_with("#version")) continue;
       const size_t space = text.find(' ');
       if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
@@ -85,10 +85,9 @@ Status LoadMerges(const JsonFields& fields, std::vector<std::pair<std::string, s
       out->emplace_back(text.substr(0, space), text.substr(space + 1));
       continue;
     }
-    simdjson::dom::array pair;
+    JsonArray pair;
     std::string_view left, right;
-    if (element.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
-        pair.at(0).get(left) != simdjson::SUCCESS || pair.at(1).get(right) != simdjson::SUCCESS) {
+    if (!element.Get(&pair) || pair.size() != 2 || !pair[0].Get(&left) || !pair[1].Get(&right)) {
       return broken();
     }
     out->emplace_back(left, right);
@@ -107,7 +106,7 @@ ModelPtr LoadBpe(const JsonFields& fields, bool byte_level) {
   if (fields.Has("dropout")) {
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields::Element dropout, fields.Get("dropout"));
     double value = 0;
-    if (dropout.get(value) != simdjson::SUCCESS || value != 0) {
+    if (!dropout.Get(&value) || value != 0) {
       return Status::Unsupported("BPE dropout", fields.PathOf("dropout"));
     }
   }
@@ -156,17 +155,16 @@ double ReferenceDouble(double exact) {
 namespace {
 
 ModelPtr LoadUnigram(const JsonFields& fields) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("vocab"));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("vocab"));
   Vocabulary vocabulary;
   std::vector<double> scores;
   size_t bytes = 0;
   for (JsonFields::Element element : array) {
-    simdjson::dom::array entry;
+    JsonArray entry;
     std::string_view token;
     double score = 0;
-    if (element.get(entry) != simdjson::SUCCESS || entry.size() != 2 ||
-        entry.at(0).get(token) != simdjson::SUCCESS ||
-        entry.at(1).get(score) != simdjson::SUCCESS) {
+    if (!element.Get(&entry) || entry.size() != 2 || !entry[0].Get(&token) ||
+        !entry[1].Get(&score)) {
       return JsonFields::Wrong(fields.PathOf("vocab") + "[" + std::to_string(scores.size()) + "]",
                                "a token and its score");
     }

@@ -69,7 +69,7 @@ NormalizerPtr LoadReplace(const JsonFields& fields) {
 }
 
 NormalizerPtr LoadNormalizerSequence(const JsonFields& fields, const Nesting& nesting) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("normalizers"));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("normalizers"));
   PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "normalizers", array.size()));
   const Nesting inner(&nesting);
   std::vector<std::unique_ptr<Normalizer>> parts;
@@ -175,7 +175,7 @@ Status LoadMetaspace(const JsonFields& fields, PreTokenizerList* out) {
 
 Status LoadPreTokenizerSequence(const JsonFields& fields, const Nesting& nesting,
                                 PreTokenizerList* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("pretokenizers"));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("pretokenizers"));
   PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "pretokenizers", array.size()));
   const Nesting inner(&nesting);
   size_t index = 0;

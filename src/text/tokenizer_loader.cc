@@ -14,11 +14,11 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t(256) << 20;
 
 Expected<std::vector<int32_t>> LoadIds(const JsonFields& fields) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("ids"));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("ids"));
   std::vector<int32_t> ids;
   for (JsonFields::Element element : array) {
     int64_t id = 0;
-    if (element.get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId || ids.size() >= 64) {
+    if (!element.Get(&id) || id < 0 || id > kMaxTokenId || ids.size() >= 64) {
       return JsonFields::Wrong(fields.PathOf("ids"), "at most 64 ids");
     }
     ids.push_back(int32_t(id));
@@ -28,7 +28,7 @@ Expected<std::vector<int32_t>> LoadIds(const JsonFields& fields) {
 
 Status LoadTemplate(const JsonFields& fields, std::string_view name, bool pair,
                     std::vector<TemplatePart>* out, size_t* added) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array(name));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array(name));
   PENSTOCK_ASSIGN_OR_RETURN(JsonFields specials, fields.Object("special_tokens"));
   if (array.size() > kMaxSequenceParts) {
     return Status::Unsupported("template is too long", fields.PathOf(name));
@@ -62,9 +62,9 @@ Status LoadTemplate(const JsonFields& fields, std::string_view name, bool pair,
 
 // ["[SEP]", 102]
 Expected<int32_t> LoadTokenPair(const JsonFields& fields, std::string_view name) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array(name));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array(name));
   int64_t id = 0;
-  if (array.size() != 2 || array.at(1).get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId) {
+  if (array.size() != 2 || !array[1].Get(&id) || id < 0 || id > kMaxTokenId) {
     return JsonFields::Wrong(fields.PathOf(name), "a token and its id");
   }
   return int32_t(id);
@@ -115,7 +115,7 @@ Status LoadPostProcessor(const JsonFields& fields, const Nesting& nesting, PostP
     return {};
   }
   if (type == "Sequence") {
-    PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("processors"));
+    PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("processors"));
     PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "processors", array.size()));
     const Nesting inner(&nesting);
     size_t index = 0;
@@ -157,7 +157,7 @@ Status LoadStripDecoder(const JsonFields& fields, DecoderChain* out) {
 }
 
 Status LoadDecoderSequence(const JsonFields& fields, const Nesting& nesting, DecoderChain* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("decoders"));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("decoders"));
   PENSTOCK_RETURN_IF_ERROR(nesting.EnterSequence(fields, "decoders", array.size()));
   const Nesting inner(&nesting);
   size_t index = 0;
@@ -214,7 +214,7 @@ namespace {
 Status LoadAddedTokens(const JsonFields& fields, const Vocabulary& vocabulary,
                        std::vector<AddedToken>* out) {
   if (!fields.Has("added_tokens")) return {};
-  PENSTOCK_ASSIGN_OR_RETURN(simdjson::dom::array array, fields.Array("added_tokens"));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonArray array, fields.Array("added_tokens"));
   int64_t next_id = int64_t(vocabulary.size());
   std::map<std::string_view, size_t> index_of;  // by content, which lies in the parsed file
   size_t index = 0;
@@ -253,18 +253,9 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json) {
   if (json.size() > kMaxFileBytes) {
     return Status::InvalidArgument("tokenizer.json is larger than 256 MiB");
   }
-  if (json.data() == nullptr) json = "";  // simdjson copies it, also where it is empty
-  simdjson::dom::parser parser;
-  JsonFields::Element root;
-  const auto error = parser.parse(json.data(), json.size()).get(root);
-  if (error == simdjson::MEMALLOC) {
-    return Status(StatusCode::kResourceExhausted, "out of memory");
-  }
-  if (error != simdjson::SUCCESS) {
-    return Status::InvalidArgument(std::string("tokenizer.json is not valid JSON: ") +
-                                   simdjson::error_message(error));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(root, ""));
+  const auto document = JsonDocument::Parse(json);
+  if (!document.ok()) return document.status().Annotate("tokenizer.json");
+  PENSTOCK_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(document->root(), ""));
   TokenizerParts parts;
   if (fields.Has("normalizer")) {
     PENSTOCK_ASSIGN_OR_RETURN(JsonFields section, fields.Object("normalizer"));

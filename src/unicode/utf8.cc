@@ -1,17 +1,11 @@
 #include "unicode/utf8.h"
 
-#include <simdjson.h>
-
 namespace penstock {
 
 size_t Utf8Count(std::string_view text) {
   size_t count = 0;
   for (char c : text) count += !IsUtf8Continuation(static_cast<unsigned char>(c));
   return count;
-}
-
-bool IsValidUtf8(std::string_view text) {
-  return simdjson::validate_utf8(text.data(), text.size());
 }
 
 Utf8Tail ScanUtf8(std::string_view text, size_t* valid_length, size_t* bad_length) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/utf8_check.h"  // IsValidUtf8
+
 namespace penstock {
 
 inline constexpr char32_t kReplacementChar = 0xFFFD;
@@ -63,7 +65,6 @@ inline void AppendUtf8(char32_t c, std::string* out) {
 
 // Characters in `text`.
 size_t Utf8Count(std::string_view text);
-bool IsValidUtf8(std::string_view text);
 
 // Length of the longest prefix that is whole characters, each valid; and what follows:
 enum class Utf8Tail {

@@ -19,43 +19,41 @@
 namespace penstock {
 namespace {
 
-using simdjson::dom::element;
-
-void Write(element value, JsonWriter* json) {
-  simdjson::dom::object object;
-  simdjson::dom::array array;
+void Write(JsonElement value, JsonWriter* json) {
+  JsonObject object;
+  JsonArray array;
   std::string_view text;
   int64_t integer = 0;
   uint64_t natural = 0;
   double number = 0;
   bool truth = false;
-  if (value.get(object) == simdjson::SUCCESS) {
+  if (value.Get(&object)) {
     json->BeginObject();
     JsonObject(object).ForEach([&](std::string_view key, element of) {
       json->Key(key);
       Write(of, json);
     });
     json->EndObject();
-  } else if (value.get(array) == simdjson::SUCCESS) {
+  } else if (value.Get(&array)) {
     json->BeginArray();
-    for (const element item : array) Write(item, json);
+    for (const JsonElement item : array) Write(item, json);
     json->EndArray();
-  } else if (value.get(text) == simdjson::SUCCESS) {
+  } else if (value.Get(&text)) {
     json->String(text);
-  } else if (value.get(integer) == simdjson::SUCCESS) {
+  } else if (value.Get(&integer)) {
     json->Int(integer);
-  } else if (value.get(natural) == simdjson::SUCCESS) {
+  } else if (value.Get(&natural)) {
     json->Uint(natural);
-  } else if (value.get(number) == simdjson::SUCCESS) {
+  } else if (value.Get(&number)) {
     json->Double(number);
-  } else if (value.get(truth) == simdjson::SUCCESS) {
+  } else if (value.Get(&truth)) {
     json->Bool(truth);
   } else {
     json->Null();
   }
 }
 
-std::string Print(element value) {
+std::string Print(JsonElement value) {
   std::string out;
   JsonWriter json(&out);
   Write(value, &json);

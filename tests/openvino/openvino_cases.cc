@@ -53,9 +53,9 @@ Status LoadModel(const JsonObject& line, Compiled* now) {
 Expected<std::vector<Input>> ReadInputs(const JsonObject& line, const Compiled& now) {
   std::vector<Input> inputs(now.compiled->inputs().size());
   PENSTOCK_ASSIGN_OR_RETURN(const auto array, line.GetArray("inputs"));
-  for (const simdjson::dom::element element : array) {
-    simdjson::dom::object object;
-    if (element.get_object().get(object) != simdjson::SUCCESS) {
+  for (const JsonElement element : array) {
+    JsonObject object;
+    if (!element.Get(&object)) {
       return Status::InvalidArgument("an input is no object");
     }
     const JsonObject one(object);
@@ -70,7 +70,7 @@ Expected<std::vector<Input>> ReadInputs(const JsonObject& line, const Compiled& 
         return Status::InvalidArgument(fmt::format("input '{}' is {}, the model takes {}", name,
                                                    type, ElementTypeName(spec.type)));
       }
-      for (const simdjson::dom::element size : shape) inputs[i].shape.push_back(size.get_int64());
+      for (const JsonElement size : shape) inputs[i].shape.push_back(size.get_int64());
       std::ifstream file(path, std::ios::binary);
       inputs[i].bytes = {std::istreambuf_iterator<char>(file), {}};
     }
