@@ -9,7 +9,7 @@
 #include "corpus/cells.h"
 #include "corpus/row_reader.h"
 #include "corpus/row_splitter.h"
-#include "corpus/text_stream.h"
+#include "corpus/utf8_stream.h"
 
 namespace penstock {
 namespace {
@@ -120,7 +120,7 @@ class FileRows::Impl {
 
   const std::string name_;
   const InputOptions options_;
-  TextStream stream_;
+  Utf8Stream stream_;
   InputFormat format_ = InputFormat::kText;
   std::unique_ptr<RowSplitter> splitter_;
   // Of tables:

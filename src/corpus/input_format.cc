@@ -172,7 +172,7 @@ bool IsHeader(string_view line, char delimiter, const std::vector<std::string>& 
 
 }  // namespace
 
-Status FillHead(TextStream* stream) {
+Status FillHead(Utf8Stream* stream) {
   while (stream->view().size() < kHeadBytesMax) {
     const string_view head = WithoutBlanks(stream->view());
     if (!head.empty() && head[0] != '[' && head.find('\n') != string_view::npos) break;
@@ -182,7 +182,7 @@ Status FillHead(TextStream* stream) {
   return Status::Ok();
 }
 
-Expected<InputFormat> Recognise(const TextStream& stream, const std::string& name,
+Expected<InputFormat> Recognise(const Utf8Stream& stream, const std::string& name,
                                 const std::vector<std::string>& columns) {
   PENSTOCK_RETURN_IF_ERROR(CheckIsText(stream.view()));
   const string_view head = WithoutBlanks(stream.view());

@@ -8,7 +8,7 @@
 
 #include "common/status.h"
 #include "corpus/text_encoding.h"
-#include "corpus/text_stream.h"
+#include "corpus/utf8_stream.h"
 
 namespace penstock {
 
@@ -24,7 +24,7 @@ enum class InputFormat {
 // Reads on until the first line that is not blank stands in the view, at most kHeadBytesMax; of a
 // JSON array kHeadBytesMax.
 inline constexpr size_t kHeadBytesMax = 1 << 20;
-Status FillHead(TextStream* stream);
+Status FillHead(Utf8Stream* stream);
 
 // The format of the stream, whose head was filled and not consumed. `columns`: names that make a
 // first line of cells a header. Never kAuto.
@@ -38,7 +38,7 @@ Status FillHead(TextStream* stream);
 //
 // kUnsupported, naming the form: archives, documents, images, matrices and other binary data;
 // UTF-16; XML and HTML; JSON objects over several lines.
-Expected<InputFormat> Recognise(const TextStream& stream, const std::string& name,
+Expected<InputFormat> Recognise(const Utf8Stream& stream, const std::string& name,
                                 const std::vector<std::string>& columns);
 
 }  // namespace penstock

@@ -17,7 +17,7 @@ Status TooLong(string_view what, size_t bytes_max) {
 class LineSplitter : public RowSplitter {
  public:
   // `keep_cr`: a \r in front of the \n stays.
-  LineSplitter(TextStream* stream, size_t bytes_max, bool keep_cr)
+  LineSplitter(Utf8Stream* stream, size_t bytes_max, bool keep_cr)
       : stream_(*stream), bytes_max_(bytes_max), keep_cr_(keep_cr) {}
 
   Expected<bool> Next(RawRow* row) override {
@@ -65,7 +65,7 @@ class LineSplitter : public RowSplitter {
     }
   }
 
-  TextStream& stream_;
+  Utf8Stream& stream_;
   const size_t bytes_max_;
   const bool keep_cr_;
   uint64_t number_ = 0;
@@ -75,7 +75,7 @@ class LineSplitter : public RowSplitter {
 // Puts lines together while a quote is open.
 class RecordSplitter : public RowSplitter {
  public:
-  RecordSplitter(TextStream* stream, size_t bytes_max, char delimiter)
+  RecordSplitter(Utf8Stream* stream, size_t bytes_max, char delimiter)
       : lines_(stream, bytes_max, true), bytes_max_(bytes_max), delimiter_(delimiter) {}
 
   Expected<bool> Next(RawRow* row) override {
@@ -143,7 +143,7 @@ class RecordSplitter : public RowSplitter {
 
 class ArraySplitter : public RowSplitter {
  public:
-  ArraySplitter(TextStream* stream, size_t bytes_max) : stream_(*stream), bytes_max_(bytes_max) {}
+  ArraySplitter(Utf8Stream* stream, size_t bytes_max) : stream_(*stream), bytes_max_(bytes_max) {}
 
   Expected<bool> Next(RawRow* row) override {
     row->text.clear();
@@ -242,7 +242,7 @@ class ArraySplitter : public RowSplitter {
     return Status::Ok();
   }
 
-  TextStream& stream_;
+  Utf8Stream& stream_;
   const size_t bytes_max_;
   uint64_t number_ = 0;
   bool begun_ = false;
@@ -251,15 +251,15 @@ class ArraySplitter : public RowSplitter {
 
 }  // namespace
 
-std::unique_ptr<RowSplitter> SplitLines(TextStream* stream, size_t bytes_max) {
+std::unique_ptr<RowSplitter> SplitLines(Utf8Stream* stream, size_t bytes_max) {
   return std::make_unique<LineSplitter>(stream, bytes_max, false);
 }
 
-std::unique_ptr<RowSplitter> SplitRecords(TextStream* stream, size_t bytes_max, char delimiter) {
+std::unique_ptr<RowSplitter> SplitRecords(Utf8Stream* stream, size_t bytes_max, char delimiter) {
   return std::make_unique<RecordSplitter>(stream, bytes_max, delimiter);
 }
 
-std::unique_ptr<RowSplitter> SplitArray(TextStream* stream, size_t bytes_max) {
+std::unique_ptr<RowSplitter> SplitArray(Utf8Stream* stream, size_t bytes_max) {
   return std::make_unique<ArraySplitter>(stream, bytes_max);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/status.h"
-#include "corpus/text_stream.h"
+#include "corpus/utf8_stream.h"
 
 namespace penstock {
 
@@ -28,11 +28,11 @@ class RowSplitter {
 // row's status, and the next row begins behind its end; else as a failure. Memory holds one row.
 //
 // Lines end with \n or \r\n.
-std::unique_ptr<RowSplitter> SplitLines(TextStream* stream, size_t bytes_max);
+std::unique_ptr<RowSplitter> SplitLines(Utf8Stream* stream, size_t bytes_max);
 // Lines, in which quoted cells may go over several. A record that is a blank line is left out. A
 // quote that is not closed ends the file.
-std::unique_ptr<RowSplitter> SplitRecords(TextStream* stream, size_t bytes_max, char delimiter);
+std::unique_ptr<RowSplitter> SplitRecords(Utf8Stream* stream, size_t bytes_max, char delimiter);
 // Elements are strings, numbers, objects and so on; they are not parsed but for where they end.
-std::unique_ptr<RowSplitter> SplitArray(TextStream* stream, size_t bytes_max);
+std::unique_ptr<RowSplitter> SplitArray(Utf8Stream* stream, size_t bytes_max);
 
 }  // namespace penstock

@@ -47,8 +47,9 @@ std::vector<uint32_t> Ranks(const std::vector<double>& scores) {
 
 }  // namespace
 
-Expected<std::unique_ptr<Model>> MakeGgufBpe(const GgufMetadata& metadata, const GgufTokens& tokens,
-                                             const GgufPreKind& kind) {
+Expected<std::unique_ptr<TokenizerModel>> MakeGgufBpe(const GgufMetadata& metadata,
+                                                      const GgufTokens& tokens,
+                                                      const GgufPreKind& kind) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeGgufVocabulary(tokens.texts));
   PENSTOCK_ASSIGN_OR_RETURN(const GgufStrings strings, metadata.GetStrings(kMergesKey));
   if (strings.size() > kMaxMerges) {
@@ -79,11 +80,12 @@ Expected<std::unique_ptr<Model>> MakeGgufBpe(const GgufMetadata& metadata, const
   BpeOptions options;
   options.ignore_merges = kind.ignore_merges;
   options.bytes = kind.bytes;
-  return std::unique_ptr<Model>(
+  return std::unique_ptr<TokenizerModel>(
       BpeModel::FromMerges(std::move(vocabulary), merges, std::move(options)));
 }
 
-Expected<std::unique_ptr<Model>> MakeGgufSentencePiece(const GgufTokens& tokens, int32_t unk_id) {
+Expected<std::unique_ptr<TokenizerModel>> MakeGgufSentencePiece(const GgufTokens& tokens,
+                                                                int32_t unk_id) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeGgufVocabulary(tokens.texts));
   const auto find = [&](std::string_view text) {
     const int32_t id = vocabulary.Find(text);
@@ -114,7 +116,7 @@ Expected<std::unique_ptr<Model>> MakeGgufSentencePiece(const GgufTokens& tokens,
   options.unk_token = TextOf(tokens, unk_id);
   options.fuse_unk = true;
   options.byte_fallback = true;
-  return std::unique_ptr<Model>(
+  return std::unique_ptr<TokenizerModel>(
       BpeModel::FromMerges(std::move(vocabulary), merges, std::move(options)));
 }
 
@@ -129,13 +131,15 @@ std::string WordPieceSpelling(std::string_view text, GgufTokenType type) {
   return "##" + std::string(text);
 }
 
-Expected<std::unique_ptr<Model>> MakeGgufWordPiece(const GgufTokens& tokens, int32_t unk_id) {
+Expected<std::unique_ptr<TokenizerModel>> MakeGgufWordPiece(const GgufTokens& tokens,
+                                                            int32_t unk_id) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeGgufVocabulary(tokens.texts));
-  return std::unique_ptr<Model>(std::make_unique<WordPieceModel>(
+  return std::unique_ptr<TokenizerModel>(std::make_unique<WordPieceModel>(
       std::move(vocabulary), TextOf(tokens, unk_id), "##", kWordCharsMax));
 }
 
-Expected<std::unique_ptr<Model>> MakeGgufUnigram(const GgufTokens& tokens, int32_t unk_id) {
+Expected<std::unique_ptr<TokenizerModel>> MakeGgufUnigram(const GgufTokens& tokens,
+                                                          int32_t unk_id) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeGgufVocabulary(tokens.texts));
   // Writers give tokens that stand for nothing a very low score; what is unknown is set against the
   // lowest of the others.
@@ -150,7 +154,7 @@ Expected<std::unique_ptr<Model>> MakeGgufUnigram(const GgufTokens& tokens, int32
     scores.push_back(ReferenceDouble(std::max(tokens.scores[id], lowest)));
     bytes = bytes || tokens.types[id] == GgufTokenType::kByte;
   }
-  return std::unique_ptr<Model>(
+  return std::unique_ptr<TokenizerModel>(
       std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), unk_id, bytes));
 }
 

@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-using ModelPtr = Expected<std::unique_ptr<Model>>;
+using ModelPtr = Expected<std::unique_ptr<TokenizerModel>>;
 
 // Adds a token unless it, or all of them, would be too long.
 Status AddToken(const JsonFields& fields, std::string_view token, int32_t id, size_t* bytes,
@@ -54,14 +54,15 @@ ModelPtr LoadWordPiece(const JsonFields& fields) {
                             LoadAffix(fields, "continuing_subword_prefix"));
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t limit,
                             fields.Integer("max_input_chars_per_word", 1 << 20));
-  return std::unique_ptr<Model>(
+  return std::unique_ptr<TokenizerModel>(
       std::make_unique<WordPieceModel>(std::move(vocabulary), unk, prefix, size_t(limit)));
 }
 
 ModelPtr LoadWordLevel(const JsonFields& fields) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(fields));
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view unk, fields.String("unk_token"));
-  return std::unique_ptr<Model>(std::make_unique<WordLevelModel>(std::move(vocabulary), unk));
+  return std::unique_ptr<TokenizerModel>(
+      std::make_unique<WordLevelModel>(std::move(vocabulary), unk));
 }
 
 // Merges are ["a", "b"] pairs, or "a b" strings in older files.
@@ -125,7 +126,7 @@ ModelPtr LoadBpe(const JsonFields& fields, bool byte_level) {
   options.bytes = byte_level;
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BpeModel> model,
                             BpeModel::Create(std::move(vocabulary), merges, std::move(options)));
-  return std::unique_ptr<Model>(std::move(model));
+  return std::unique_ptr<TokenizerModel>(std::move(model));
 }
 
 }  // namespace
@@ -180,7 +181,7 @@ ModelPtr LoadUnigram(const JsonFields& fields) {
     PENSTOCK_ASSIGN_OR_RETURN(unk_id, fields.Integer("unk_id", int64_t(scores.size()) - 1));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const bool byte_fallback, fields.BoolOr("byte_fallback", false));
-  return std::unique_ptr<Model>(std::make_unique<UnigramModel>(
+  return std::unique_ptr<TokenizerModel>(std::make_unique<UnigramModel>(
       std::move(vocabulary), std::move(scores), int32_t(unk_id), byte_fallback));
 }
 
@@ -210,7 +211,7 @@ bool ModelCanReadBytes(const JsonFields& fields) {
          suffix.empty();
 }
 
-Expected<std::unique_ptr<Model>> LoadModel(const JsonFields& fields, bool byte_level) {
+Expected<std::unique_ptr<TokenizerModel>> LoadModel(const JsonFields& fields, bool byte_level) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string type, ModelType(fields));
   if (type == "WordPiece") return LoadWordPiece(fields);
   if (type == "BPE") return LoadBpe(fields, byte_level);

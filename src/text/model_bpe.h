@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "text/model.h"
+#include "text/tokenizer_model.h"
 
 namespace penstock {
 
@@ -35,7 +35,7 @@ struct BpeMerge {
   uint32_t rank;
 };
 
-class BpeModel : public Model {
+class BpeModel : public TokenizerModel {
  public:
   // Ids must be in the vocabulary. Of merges of the same pair the last counts.
   static std::unique_ptr<BpeModel> FromMerges(Vocabulary vocabulary,

@@ -9,12 +9,12 @@
 #include <array>
 
 #include "common/status.h"
-#include "text/model.h"
 #include "text/token_automaton.h"
+#include "text/tokenizer_model.h"
 
 namespace penstock {
 
-class UnigramModel : public Model {
+class UnigramModel : public TokenizerModel {
  public:
   // scores[i] belongs to id i. unk_id -1 = none.
   UnigramModel(Vocabulary vocabulary, std::vector<double> scores, int32_t unk_id,

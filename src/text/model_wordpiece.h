@@ -7,12 +7,12 @@
 
 #include <string>
 
-#include "text/model.h"
 #include "text/token_automaton.h"
+#include "text/tokenizer_model.h"
 
 namespace penstock {
 
-class WordPieceModel : public Model {
+class WordPieceModel : public TokenizerModel {
  public:
   // `vocabulary` must be built.
   WordPieceModel(Vocabulary vocabulary, std::string_view unk_token, std::string_view prefix,
@@ -37,7 +37,7 @@ class WordPieceModel : public Model {
 };
 
 // WordLevel: a piece is one token or unknown.
-class WordLevelModel : public Model {
+class WordLevelModel : public TokenizerModel {
  public:
   WordLevelModel(Vocabulary vocabulary, std::string_view unk_token);
   bool Tokenize(std::string_view piece, Work* work, std::vector<ModelToken>* out) const override;

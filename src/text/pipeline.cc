@@ -263,7 +263,7 @@ Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t
 Status Pipeline::TokenizePieces(bool with_offsets, Work* work, Scratch* scratch,
                                 Tokens* out) const {
   const NormalizedText& normalized = scratch->text;
-  const Model& model = *parts_.model;
+  const TokenizerModel& model = *parts_.model;
   const std::string_view all = normalized.text;
   const bool with_trims = with_offsets && !parts_.post.trims.empty();
   std::vector<ModelToken>& tokens = scratch->tokens;

@@ -54,7 +54,7 @@ Status LoadPostProcessor(const JsonFields& fields, const Nesting& nesting, PostP
 Status LoadDecoder(const JsonFields& fields, const Nesting& nesting, DecoderChain* out);
 
 // `byte_level`: pieces come as bytes of text, not yet in the byte-level alphabet.
-Expected<std::unique_ptr<Model>> LoadModel(const JsonFields& fields, bool byte_level);
+Expected<std::unique_ptr<TokenizerModel>> LoadModel(const JsonFields& fields, bool byte_level);
 // Whether the model can take such pieces.
 bool ModelCanReadBytes(const JsonFields& fields);
 

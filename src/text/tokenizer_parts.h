@@ -8,18 +8,18 @@
 #include "common/status.h"
 #include "text/added_tokens.h"
 #include "text/decoders.h"
-#include "text/model.h"
 #include "text/normalizers.h"
 #include "text/post_processors.h"
 #include "text/pre_tokenizers.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_model.h"
 
 namespace penstock {
 
 struct TokenizerParts {
   std::unique_ptr<Normalizer> normalizer;  // may be null
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
-  std::unique_ptr<Model> model;
+  std::unique_ptr<TokenizerModel> model;
   std::vector<AddedToken> added;  // ids are final, patterns are not set yet
   PostProcessor post;
   DecoderChain decoder;

@@ -1,4 +1,4 @@
-// The Model of a tokenizer: one pre-tokenized piece in, tokens out.
+// TokenizerModel: one pre-tokenized piece in, tokens out.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ struct ModelToken {
 };
 
 // Immutable; Tokenize may run in any number of threads.
-class Model {
+class TokenizerModel {
  public:
-  virtual ~Model() = default;
+  virtual ~TokenizerModel() = default;
   // Appends the tokens of `piece`, which is not empty and whose bytes are counted in `work`
   // already. False if a part is unknown and the model has no unknown token, or if `work` was
   // stopped.

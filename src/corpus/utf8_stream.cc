@@ -1,4 +1,4 @@
-#include "corpus/text_stream.h"
+#include "corpus/utf8_stream.h"
 
 namespace penstock {
 namespace {
@@ -8,13 +8,13 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-TextStream::TextStream(std::unique_ptr<ByteSource> source, TextEncoding encoding)
+Utf8Stream::Utf8Stream(std::unique_ptr<ByteSource> source, TextEncoding encoding)
     : source_(std::move(source)),
       encoding_(encoding),
       transcoder_(encoding),
       block_(std::make_unique_for_overwrite<char[]>(kBlockBytes)) {}
 
-Expected<bool> TextStream::Fill() {
+Expected<bool> Utf8Stream::Fill() {
   if (started_) return Read();
   started_ = true;
   const size_t wanted = encoding_ == TextEncoding::kUtf8 ? kByteOrderMark.size() : 1;
@@ -29,7 +29,7 @@ Expected<bool> TextStream::Fill() {
   return !view().empty();
 }
 
-Expected<bool> TextStream::Read() {
+Expected<bool> Utf8Stream::Read() {
   text_.erase(0, begin_);
   begin_ = 0;
   const size_t before = text_.size();

@@ -13,10 +13,10 @@
 
 namespace penstock {
 
-class TextStream {
+class Utf8Stream {
  public:
   // `source` is unpacked already.
-  TextStream(std::unique_ptr<ByteSource> source, TextEncoding encoding);
+  Utf8Stream(std::unique_ptr<ByteSource> source, TextEncoding encoding);
 
   // The text read and not consumed. Valid until Fill or Consume.
   std::string_view view() const { return std::string_view(text_).substr(begin_); }

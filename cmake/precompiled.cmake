@@ -1,0 +1,33 @@
+# Precompiled standard headers: 0.8 s of the 2.3 s that a file takes in the mean (g++ 12).
+#
+# Two sets, each compiled once a build: penstock_std for libraries, penstock_test_std (an executable's
+# flags, with GoogleTest) for tests. penstock_precompiled(target set) lets a target use one.
+# A compile cache needs CCACHE_SLOPPINESS=pch_defines,time_macros, which CMakeLists.txt sets. Clang's
+# depend on the time they were made, so only g++ uses them.
+set(PENSTOCK_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstddef> <cstdint>
+    <cstring> <functional> <limits> <map> <memory> <mutex> <optional> <span> <string> <string_view>
+    <thread> <unordered_map> <utility> <variant> <vector>)
+set(PENSTOCK_PRECOMPILE OFF)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(PENSTOCK_PRECOMPILE ON)
+  # So that the compile cache sees which precompiled header a file used.
+  add_compile_options(-fpch-preprocess)
+  # g++ 12 warns of its own string and vector here, as it no longer knows that they are a system's.
+  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  file(WRITE ${PROJECT_BINARY_DIR}/precompiled/library.cc "")
+  file(WRITE ${PROJECT_BINARY_DIR}/precompiled/test.cc "int main() {}\n")
+  add_library(penstock_std OBJECT ${PROJECT_BINARY_DIR}/precompiled/library.cc)
+  target_precompile_headers(penstock_std PRIVATE ${PENSTOCK_STD_HEADERS})
+  if(PENSTOCK_BUILD_TESTS)
+    add_executable(penstock_test_std ${PROJECT_BINARY_DIR}/precompiled/test.cc)
+    target_link_libraries(penstock_test_std PRIVATE GTest::gtest_main GTest::gmock)
+    target_precompile_headers(penstock_test_std PRIVATE ${PENSTOCK_STD_HEADERS} <gmock/gmock.h>
+                              <gtest/gtest.h>)
+  endif()
+endif()
+
+function(penstock_precompiled target set)
+  if(PENSTOCK_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${set})
+  endif()
+endfunction()
