@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/memory.h"
 #include "engine/registry.h"
@@ -55,7 +56,8 @@ double BusyS(const LoadSums::Model& model) {
   return model.text ? model.decode.busy_s : model.busy_s;
 }
 
-int Percent(double share) { return static_cast<int>(share * 100 + 0.5); }
+// At most one digit after the point, as the web page writes it: "66.2", "67".
+std::string Percent(double share) { return fmt::format("{}", std::round(share * 1000) / 10); }
 
 }  // namespace
 
@@ -102,12 +104,12 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
     return saturated(
         StageName(busiest->text ? Stage::kDecode : Stage::kForward),
         fmt::format("the model '{}' is busy {} % of the time",
-                    models[busiest - load.models.begin()], std::min(Percent(model_busy), 100)));
+                    models[busiest - load.models.begin()], Percent(std::min(model_busy, 1.0))));
   }
   if (workers_busy >= kSaturated) {
     return saturated(StageName(Stage::kTokenize),
                      fmt::format("the {} tokenization workers are busy {} % of the time",
-                                 tokenization_workers, std::min(Percent(workers_busy), 100)));
+                                 tokenization_workers, Percent(std::min(workers_busy, 1.0))));
   }
   double total_s = 0;
   for (const double s : load.stage_s) total_s += s;
@@ -118,7 +120,7 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
         "processor",
         fmt::format("the {} processors are busy {} % of the time; requests spend most "
                     "of theirs in {}",
-                    processors, std::min(Percent(processors_busy), 100), StageName(stage)));
+                    processors, Percent(std::min(processors_busy, 1.0)), StageName(stage)));
   }
   if (total_s <= 0) {
     found.name = "none";

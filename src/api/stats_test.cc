@@ -152,6 +152,14 @@ TEST(Bottleneck, ABusyModelComesFirst) {
   EXPECT_EQ(found.window_s, 10);
 }
 
+TEST(Bottleneck, PercentagesHaveADigitAfterThePointWhereItIsNotZero) {
+  LoadSums load = Load(10, 500);
+  load.models[1].busy_s = 9.662;
+  EXPECT_EQ(FindBottleneck(load, {"a", "b"}, 4, 2).why, "the model 'b' is busy 96.6 % of the time");
+  load.models[1].busy_s = 12;  // of two threads
+  EXPECT_EQ(FindBottleneck(load, {"a", "b"}, 4, 2).why, "the model 'b' is busy 100 % of the time");
+}
+
 TEST(Bottleneck, ThenBusyWorkersThenBusyProcessors) {
   LoadSums load = Load(10, 5);
   load.processor_s = 19;

@@ -130,7 +130,8 @@ std::string LiveFeed::PrintHistory() const {
   json.Field("tokenization_workers", limits.tokenization_workers);
   json.Field("models_bytes", limits.models_bytes);
   json.Field("requests_bytes", limits.requests_bytes);
-  json.Field("caches_bytes", limits.caches_bytes).EndObject();
+  json.Field("caches_bytes", limits.caches_bytes);
+  json.Field("pulls", service_->model_store() != nullptr).EndObject();
   json.Key("fields").BeginArray();
   for (const std::string_view name : LiveFields()) json.String(name);
   json.EndArray().Key("points").BeginArray();

@@ -97,9 +97,10 @@ const std::string_view kOpenApiModelSchemas = R"json({
               "tokenization_workers": {"type": "integer"},
               "models_bytes": {"type": "integer"},
               "requests_bytes": {"type": "integer"},
-              "caches_bytes": {"type": "integer"}
+              "caches_bytes": {"type": "integer"},
+              "pulls": {"type": "boolean"}
             },
-            "required": ["processors", "tokenization_workers", "models_bytes", "requests_bytes", "caches_bytes"]
+            "required": ["processors", "tokenization_workers", "models_bytes", "requests_bytes", "caches_bytes", "pulls"]
           },
           "fields": {"type": "array", "items": {"type": "string"}},
           "points": {"type": "array", "items": {"$ref": "#/components/schemas/LivePoint"}}

@@ -169,7 +169,7 @@ def test_embed_rerank_and_classify_in_the_playground(page, ui_server):
     pick(page, "Rerank")
     run(page)
     page.until(lambda: len(page.all(".bars li")) == 6, "the ranking")
-    scores = [float(one.text) for one in page.all(".bars b")]
+    scores = [float(one.text.replace("−", "-")) for one in page.all(".bars b")]
     assert scores == sorted(scores, reverse=True)
 
     pick(page, "Classify")
@@ -191,8 +191,8 @@ def test_lines_that_are_not_compared_are_said(page):
         assert ("The first 40 of 42 lines" in page.one("#playground .result").text) == said
 
 
-def test_a_better_score_has_the_longer_bar(page):
-    """Also where some raw scores of an answer lie between 0 and 1."""
+def test_a_better_score_reaches_further_to_the_right(page):
+    """Also where some raw scores of an answer lie between 0 and 1; those below zero lie left of the middle."""
     answers = """
         const real = window.fetch;
         const [scores] = arguments;
@@ -201,8 +201,16 @@ def test_a_better_score_has_the_longer_bar(page):
           'v1/classify': {data: scores.map((score) => ({predictions: [{label: 'a', score}]}))},
         };
         window.fetch = (path, ...more) => (told[path] ? Promise.resolve(Response.json(told[path])) : real(path, ...more));"""
-    widths = "return [...document.querySelectorAll('#playground .bar > div')].map((bar) => parseFloat(bar.style.width))"
-    sigmoids = [76.9, 71.1, 4.7]  # of the scores below
+    bars = """return [...document.querySelectorAll('#playground .bar > div')].map((bar) => {
+        const begin = parseFloat(bar.style.marginLeft), width = parseFloat(bar.style.width);
+        return [begin, begin + width]; })"""
+
+    def drawn():
+        return page.driver.execute_script(bars)
+
+    def shown():
+        return [one.text for one in page.all("#playground .bars b")]
+
     page.driver.execute_script(answers, [1.2, 0.9, -3])
     for part in ("Rerank", "Classify"):
         pick(page, part)
@@ -210,10 +218,14 @@ def test_a_better_score_has_the_longer_bar(page):
             page.one("#classify-lines").send_keys(Keys.ENTER, "A third one.")
         run(page)
         page.until(lambda: len(page.all("#playground .bar")) == 3, "the bars")
-        assert page.driver.execute_script(widths) == sigmoids, part
-    page.driver.execute_script(answers, [1, 0.9, 0.25])
-    run(page)
-    page.until(lambda: page.driver.execute_script(widths) == [100, 90, 25], "probabilities as they are")
+        assert drawn() == [[50, 70], [50, 65], [0, 50]], part
+        assert shown() == ["1.20", "0.900", "−3.00"]
+    for scores, bars_of in (([1, 0.9, 0.25], [[0, 100], [0, 90], [0, 25]]),  # probabilities as they are
+                            ([8, 2, 0.5], [[0, 100], [0, 25], [0, 6.3]]),
+                            ([-0.02, -0.04, -0.04], [[25, 50], [0, 50], [0, 50]])):
+        page.driver.execute_script(answers, scores)
+        run(page)
+        page.until(lambda: drawn() == bars_of, f"the bars of {scores}")
 
 
 def add_rows(server, rows=2, model="add"):
@@ -245,8 +257,9 @@ def test_tensors_in_the_live_tab_and_the_models_tab_are_those_of_stats(page, ui_
 
     page.until(lambda: add_rows(ui_server, 8) or float(tile("Tensor rows").replace(",", "").replace("k", "e3")) >= 8, "rows in the tile")
     assert tile("Tensor queue") == "0"
-    legend = next(one for one in page.all(".chart") if one.text.startswith("Batch fill")).text
-    assert re.search(r"tensors (50|[5-9]\d\.\d|100) %", legend), legend  # 4 or 8 rows of 8
+    fill = next(one for one in page.all(".chart") if one.text.startswith("Batch fill"))
+    # 4 or 8 rows of 8, in a second in which there were some
+    page.until(lambda: add_rows(ui_server, 8) or re.search(r"tensors ([5-9]\d(\.\d)?|100) %", fill.text), "the fill of batches")
 
     page.tab("models")
     page.until(lambda: page.all("article.model"), "the models")
@@ -485,7 +498,7 @@ def test_a_chat_streams_and_stops(page):
     page.one("#chat-input").send_keys(Keys.ENTER)
     page.until(lambda: re.search(r"^\d+ tokens, first after .* tokens/s", page.one(".pace").text), "the pace")
     page.until(lambda: page.button("Send", ".chat").is_enabled(), "the end")
-    assert page.all(".bubble.assistant p")[-1].text
+    assert page.one(".bubble.assistant .md").text
     page.button("New chat", ".chat").click()
     assert not page.all(".bubble")
     # On a slow line, so that there is something to stop.
@@ -496,7 +509,7 @@ def test_a_chat_streams_and_stops(page):
     limit.clear()
     limit.send_keys("100")
     page.button("Send", ".chat").click()
-    page.until(lambda: page.all(".bubble.assistant") and page.all(".bubble.assistant p")[-1].text, "its text")
+    page.until(lambda: page.all(".bubble.assistant") and page.one(".bubble.assistant .md").text, "its text")
     page.button("Stop", ".chat").click()
     page.until(lambda: "stopped" in page.one(".pace").text, "the stop")
     page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {**line, "downloadThroughput": -1})
@@ -531,7 +544,7 @@ def test_a_new_chat_forgets_the_answer_that_streams(page):
     begin_chat(page, "The old question")
     page.driver.execute_script(ENDLESS)
     page.button("Send", ".chat").click()
-    page.until(lambda: page.all(".bubble.assistant") and page.all(".bubble.assistant p")[-1].text, "its text")
+    page.until(lambda: page.all(".bubble.assistant") and page.one(".bubble.assistant .md").text, "its text")
     assert "first after" in page.one(".pace").text
     page.button("New chat", ".chat").click()
     page.until(lambda: page.button("Send", ".chat").is_enabled(), "the end")
@@ -588,7 +601,7 @@ def test_slow_and_failed_requests(page, ui_server):
     page.one("#slow summary").click()
     assert page.one("#slow details .stack").is_displayed()
     assert "POST /v1/embeddings" in page.one("#slow").text
-    assert "not_found" in page.one("#requests").text
+    assert "no such model or route" in page.one("#requests").text
     answer = ui_server.get("/v1/requests").json()
     slow = answer["slow"][0]
     assert sum(slow["stages"].values()) == pytest.approx(slow["ms"], rel=0.05)
@@ -683,6 +696,18 @@ def test_who_gives_no_key_is_not_asked_again_and_again(driver, start):
     assert page.one("#link").text == "live"
 
 
+# A reply in which every kind of Markdown stands.
+REPLY = r"""
+    const real = window.fetch;
+    const text = '## The pipe\n\nA **penstock** leads *water* from the reservoir to the [turbine](https://example.com/turbine); see `flow()`.\n\n' +
+      '1. The valve opens.\n2. Water falls:\n   - fast,\n   - under pressure.\n\n' +
+      '| head | flow | power |\n|:---|---:|---:|\n| 100 m | 2 m³/s | 1.8 MW |\n| 250 m | 4 m³/s | 8.8 MW |\n\n' +
+      '```python\ndef power_mw(head_m, flow_m3_s, efficiency=0.9):\n    return 9.81e-3 * head_m * flow_m3_s * efficiency\n```\n\n> Losses are left out.';
+    const events = text.match(/.{1,12}/gs).map((content) => `data: ${JSON.stringify({choices: [{delta: {content}}]})}\n\n`);
+    window.fetch = (path, options) => (path !== 'v1/chat/completions' ? real(path, options)
+      : Promise.resolve(new Response(events.join(''))));"""
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1360, 390])
 def test_can_be_read_by_all(page, ui_server, width, dark):
@@ -703,6 +728,16 @@ def test_can_be_read_by_all(page, ui_server, width, dark):
             run(page)
             page.until(lambda: page.all(".output"), "the outputs")
             tab = "tensors"
+            check(page, tab, width, dark)
+            pick(page, "Search")
+            page.one("#playground form button.main").click()
+            page.until(lambda: page.all("#playground .bars li"), "the passages")
+            check(page, "search", width, dark)
+            pick(page, "Chat")
+            page.driver.execute_script(REPLY)
+            page.one("#chat-input").send_keys("What is a penstock?", Keys.ENTER)
+            page.until(lambda: page.all(".chat .retry"), "the reply")
+            tab = "chat"
         if tab == "requests":
             page.until(lambda: page.all("#slow > *"), "the list")
         check(page, tab, width, dark)

@@ -84,9 +84,9 @@ export function poller(root, every, read, fail) {
   return poll;
 }
 
-// Server-sent events (WHATWG HTML 9.2) of a request: yields {event, data}, data as text. Calls
-// options.heard, if there is one, whenever something comes.
-export async function* events(path, options) {
+// The parts of an answer that come one after the other, each ended by `end`. Calls options.heard, if there
+// is one, whenever something comes.
+async function* parts(path, options, end) {
   const answer = await send(path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -94,16 +94,25 @@ export async function* events(path, options) {
     const {value, done} = await reader.read();
     if (done) return;
     if (options.heard) options.heard();
-    rest += value;
-    for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
-      const lines = rest.slice(0, end).split('\n');
-      rest = rest.slice(end + 2);
-      const found = {event: 'message', data: []};
-      for (const line of lines) {
-        if (line.startsWith('data:')) found.data.push(line.slice(5).replace(/^ /, ''));
-        else if (line.startsWith('event:')) found.event = line.slice(6).trim();
-      }
-      if (found.data.length) yield {event: found.event, data: found.data.join('\n')};
+    const found = (rest + value).split(end);
+    rest = found.pop();
+    yield* found;
+  }
+}
+
+// Lines of JSON of a request.
+export async function* jsonLines(path, options) {
+  for await (const line of parts(path, options, '\n')) if (line) yield JSON.parse(line);
+}
+
+// Server-sent events (WHATWG HTML 9.2) of a request: yields {event, data}, data as text.
+export async function* events(path, options) {
+  for await (const part of parts(path, options, '\n\n')) {
+    const found = {event: 'message', data: []};
+    for (const line of part.split('\n')) {
+      if (line.startsWith('data:')) found.data.push(line.slice(5).replace(/^ /, ''));
+      else if (line.startsWith('event:')) found.event = line.slice(6).trim();
     }
+    if (found.data.length) yield {event: found.event, data: found.data.join('\n')};
   }
 }

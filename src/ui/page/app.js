@@ -12,28 +12,53 @@ function say(text) {
 }
 $('notice').lastElementChild.addEventListener('click', () => say(''));
 
+// ---- Views. A view is a tab, or a part of one: "models", "playground/chat". The address names it after
+// the "#", so that Back, links and bookmarks find it; "live" is the address without one.
+const viewOf = () => location.hash.slice(1) || 'live';
+const addressOf = (view) => (view === 'live' ? location.pathname + location.search : `#${view}`);
+const tabOf = (view) => view.split('/')[0];
+
 const tabs = {
   live: makeLive($('live'), say),
   models: makeModels($('models'), say),
-  playground: makePlayground($('playground'), say),
+  playground: makePlayground($('playground'), say, {go, settle}),
   requests: makeRequests($('requests')),
 };
 
-function choose(button) {
-  const name = button.id.slice('tab-'.length);
+function show(view) {
+  const name = tabOf(view);
+  if (!Object.hasOwn(tabs, name)) return;  // the address of an element, such as "#main"
+  const anew = $(name).hidden;
   for (const other of Object.keys(tabs)) {
     const on = other === name;
     $(other).hidden = !on;
     $(`tab-${other}`).setAttribute('aria-selected', String(on));
     $(`tab-${other}`).tabIndex = on ? 0 : -1;
   }
-  document.title = name === 'live' ? 'Penstock' : `${button.textContent} – Penstock`;
-  history.replaceState(null, '', name === 'live' ? location.pathname : `#${name}`);
+  document.title = name === 'live' ? 'Penstock' : `${$(`tab-${name}`).textContent} – Penstock`;
   say('');
-  tabs[name].show();
+  tabs[name].show(view.split('/')[1], anew);
 }
-for (const name of Object.keys(tabs)) $(`tab-${name}`).addEventListener('click', (event) => choose(event.currentTarget));
-arrows(document.querySelector('.tabs'), choose);
+
+// What the user chose.
+function go(view) {
+  if (view !== viewOf()) history.pushState(null, '', addressOf(view));
+  show(view);
+}
+
+// The address of what is shown without having been chosen, if it is still shown.
+function settle(view) {
+  if (tabOf(viewOf()) === tabOf(view)) history.replaceState(null, '', addressOf(view));
+}
+
+const goTo = (button) => {
+  const name = button.id.slice('tab-'.length);
+  if (tabOf(viewOf()) !== name) go(name);
+  else show(viewOf());
+};
+for (const name of Object.keys(tabs)) $(`tab-${name}`).addEventListener('click', (event) => goTo(event.currentTarget));
+arrows(document.querySelector('.tabs'), goTo);
+addEventListener('popstate', () => show(viewOf()));  // Back, Forward, and another hash
 
 // ---- Theme: as the system has it, until the other one is chosen.
 function dark() {
@@ -79,6 +104,5 @@ $('key-forget').addEventListener('click', () => useKey(''));
 $('key-cancel').addEventListener('click', () => $('key-dialog').close());
 if (key.get()) setText($('key'), 'Key set');
 
-const named = $(`tab-${location.hash.slice(1)}`);
-if (named) choose(named);
+if (viewOf() !== 'live') show(viewOf());
 watch();

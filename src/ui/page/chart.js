@@ -21,7 +21,7 @@ export function niceMax(x, binary) {
 }
 
 export class Chart {
-  // title; series: [{label, color, value(point), when()}]; format(number), tick(number) for the axis; stacked; max: fixed top;
+  // title; series: [{label, color, value(point), when()}]; format(number); stacked; max: fixed top;
   // limit(): a line that values should stay below, or 0; binary: ticks of bytes; note(point): text
   // beside the title; when(): whether there is anything to show.
   constructor(options) {
@@ -141,7 +141,7 @@ export class Chart {
     for (const share of [0, 0.5, 1]) {
       const at = y(max * share);
       parts.push(svg('line', {class: share ? 'grid' : 'base', x1: LEFT, x2: width - RIGHT, y1: at, y2: at}));
-      parts.push(svg('text', {x: LEFT - 6, y: at + 3.5, 'text-anchor': 'end'}, (this.options.tick || this.options.format)(max * share)));
+      parts.push(svg('text', {x: LEFT - 6, y: at + 3.5, 'text-anchor': 'end'}, this.options.format(max * share)));
     }
     for (const minutes of width < 560 ? [4, 2, 0] : [5, 4, 3, 2, 1, 0]) {
       const anchor = minutes === 0 ? 'end' : minutes === 5 ? 'start' : 'middle';

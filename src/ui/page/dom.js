@@ -60,10 +60,9 @@ export function bytes(x) {
   return Math.round(x) + ' B';
 }
 
+// At most one digit after the point, as the server's sentences have it: "66.2 %", "67 %".
 export function percent(share) {
-  if (!known(share)) return NONE;
-  const tenths = (share * 100).toFixed(1);
-  return `${tenths.endsWith('.0') && (share === 0 || share > 0.999) ? tenths.slice(0, -2) : tenths} %`;
+  return known(share) ? `${Number((share * 100).toFixed(1))} %` : NONE;
 }
 
 export function seconds(x) {
@@ -76,6 +75,32 @@ export function seconds(x) {
 }
 
 export const clock = (unixMs) => new Date(unixMs).toLocaleTimeString('en-GB');
+
+// False: the browser allows it in no way.
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {  // not allowed without https
+    const area = h('textarea', {class: 'hidden', readonly: true});
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const copied = document.execCommand('copy');
+    area.remove();
+    return copied;
+  }
+}
+
+// A button that copies what text() gives, and says so.
+export function copyButton(text, label) {
+  const button = h('button', {class: 'quiet mini', type: 'button', 'aria-label': label, onclick: async () => {
+    setText(button, await copyText(text()) ? 'Copied' : 'Not allowed');
+    button.focus();
+    setTimeout(() => setText(button, 'Copy'), 2000);
+  }}, 'Copy');
+  return button;
+}
 
 // A list of buttons of which one is chosen, with the arrow keys too: tabs and kinds of tabs.
 export function arrows(list, choose) {
@@ -91,21 +116,23 @@ export function arrows(list, choose) {
   });
 }
 
-// A tab list: names and the function that shows one.
-export function tabList(label, names, show) {
+// A tab list: names, and what is done when one is chosen. mark(name) shows one as chosen.
+export function tabList(label, names, choose) {
   const list = h('div', {class: 'segments', role: 'tablist', 'aria-label': label});
-  const choose = (button) => {
+  list.mark = (name) => {
     for (const one of list.children) {
-      one.setAttribute('aria-selected', String(one === button));
-      one.tabIndex = one === button ? 0 : -1;
+      one.setAttribute('aria-selected', String(one.dataset.name === name));
+      one.tabIndex = one.dataset.name === name ? 0 : -1;
     }
-    show(button.dataset.name);
+  };
+  const take = (button) => {
+    list.mark(button.dataset.name);
+    choose(button.dataset.name);
   };
   for (const [name, text] of names) {
-    const button = h('button', {role: 'tab', type: 'button', 'data-name': name, onclick: () => choose(button)}, text);
-    list.append(button);
+    list.append(h('button', {role: 'tab', type: 'button', 'data-name': name, onclick: (event) => take(event.currentTarget)}, text));
   }
-  arrows(list, choose);
-  list.choose = (name) => choose([...list.children].find((one) => one.dataset.name === name));
+  arrows(list, take);
+  list.choose = (name) => take([...list.children].find((one) => one.dataset.name === name));
   return list;
 }

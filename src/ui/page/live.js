@@ -15,6 +15,7 @@ const POINTS_MAX = 300;
 const RETRY_MS = [500, 1000, 2000, 5000];
 const SILENT_POINTS = 5;  // so many points that do not come mean that the link is dead
 const CLOCK_BACK_MS = 5000;
+const TILE_WIDTH = 160, TILE_GAP = 14;  // least width, and what style.css leaves between two
 
 // The state that the events carry. Other tabs read `stats`.
 export const feed = {points: [], stats: null, limits: {}, paused: false, version: ''};
@@ -162,8 +163,6 @@ function budget() {
 const MEMORY = ['weights_bytes', 'activations_bytes', 'kv_bytes', 'requests_bytes', 'caches_bytes'];
 const memory = (point) => MEMORY.reduce((sum, name) => sum + at(name)(point), 0);
 
-const wholePercent = (share) => `${Math.round(share * 100)} %`;
-
 function charts() {
   const line = (label, color, name, when) => ({label, color, value: at(name), when});
   return [
@@ -188,10 +187,10 @@ function charts() {
     new Chart({title: 'Tensor queue', format: number, when: takesTensors,
                note: (p) => `${bytes(at('tensor_queue_bytes')(p))} of inputs`,
                series: [line('rows that wait or run', 'amber', 'tensor_queue_rows')]}),
-    new Chart({title: 'Batch fill', format: percent, tick: wholePercent, max: 1,
+    new Chart({title: 'Batch fill', format: percent, max: 1,
                note: (p) => `${number(at('batches_per_s')(p) + at('tensor_batches_per_s')(p))} batches per second`,
                series: [line('texts', 'violet', 'batch_fill', readsTexts), line('tensors', 'teal', 'tensor_batch_fill', takesTensors)]}),
-    new Chart({title: 'Cache hits', format: percent, tick: wholePercent, max: 1, when: readsTexts,
+    new Chart({title: 'Cache hits', format: percent, max: 1, when: readsTexts,
                series: [line('tokens', 'amber', 'token_cache_hits'), line('results', 'teal', 'result_cache_hits')]}),
     new Chart({title: 'Processors', format: number, limit: () => feed.limits.processors || 0,
                note: () => `${feed.limits.processors ?? NONE} allowed`,
@@ -290,18 +289,27 @@ export function makeLive(root, say) {
     return {value, more, when, big, small,
             node: h('div', {class: 'card tile'}, h('span', {class: 'label'}, label), h('div', {}, big, ' ', h('span', {class: 'muted'}, unit)), small)};
   });
+  const strip = h('div', {class: 'tiles'}, tiles.map((tile) => tile.node));
+  // As few rows as fit, and as many tiles in each.
+  const wrap = () => {
+    const count = tiles.filter((tile) => !tile.node.hidden).length;
+    const fit = Math.max(2, Math.floor((strip.clientWidth + TILE_GAP) / (TILE_WIDTH + TILE_GAP)));
+    strip.style.setProperty('--columns', Math.ceil(count / Math.ceil(count / fit)));
+  };
+  new ResizeObserver(wrap).observe(strip);
   const stages = bottleneckCard();
   const pictures = charts();
   const [byStage, latency, ...others] = pictures.map((chart) => chart.node);
   root.append(
     h('div', {class: 'head page'}, h('h2', {}, 'The last five minutes'), h('div', {class: 'row'}, pause, reset)),
-    h('div', {class: 'tiles'}, tiles.map((tile) => tile.node)),
+    strip,
     h('div', {class: 'timing'}, stages.node, byStage, latency),
     h('div', {class: 'cards'}, others));
   draw = () => {
     if (root.hidden || document.hidden) return;
     const point = feed.points[feed.points.length - 1];
     for (const tile of tiles) tile.node.hidden = !tile.when();
+    wrap();
     if (point) {
       for (const tile of tiles) {
         setText(tile.big, tile.value(point));

@@ -2,6 +2,7 @@
 import {h, setText, number, bytes, seconds, percent, ms, NONE} from './dom.js';
 import {getJson, poller, postJson} from './api.js';
 import {feed} from './live.js';
+import {makePull} from './pull.js';
 
 const POLL_MS = 2000;
 const FAST_POLL_MS = 500;  // while something is being loaded
@@ -33,7 +34,7 @@ function queueOf({tensors, queued_requests: requests}) {
 function limitsOf(model) {
   if (model.context_length) return `${number(model.context_length)} tokens of context`;
   if (model.max_tokens) return `${number(model.max_tokens)} tokens a text`;
-  if (model.max_batch_size === undefined) return NONE;
+  if (model.max_batch_size === undefined) return LOADED.includes(model.lifecycle.state) ? NONE : 'told by a load';
   return model.max_batch_size ? `${number(model.max_batch_size)} rows a batch` : 'no batches';
 }
 
@@ -84,7 +85,7 @@ class Card {
     this.parts.replaceChildren(...parts.map(([name, color, size]) =>
       h('li', {class: `k-${color}`}, h('i', {'aria-hidden': 'true'}), name, ' ', h('b', {}, bytes(size)))));
     setText(this.facts['Last use'], lastUse(life));
-    setText(this.facts.Load, loading && life.load_percent !== undefined ? `${life.load_percent} %`
+    setText(this.facts.Load, loading && life.load_percent !== undefined ? percent(life.load_percent / 100)
       : life.loads ? `${ms(life.load_s * 1000)}, ${life.loads === 1 ? 'once' : `${number(life.loads)} times`}` : NONE);
     setText(this.facts.Work, stats ? `${percent(stats.busy_percent / 100)} busy, ${paceOf(stats)}` : NONE);
     setText(this.facts.Queue, stats ? queueOf(stats) : NONE);
@@ -100,7 +101,8 @@ export function makeModels(root, say) {
   const summary = h('p', {class: 'muted', role: 'status'});
   const list = h('div', {class: 'cards models'});
   const cards = new Map();
-  root.append(h('div', {class: 'head page'}, h('h2', {}, 'Models'), summary), list);
+  const pull = makePull(() => poll());
+  root.append(h('div', {class: 'head page'}, h('h2', {}, 'Models'), summary), pull.node, list);
 
   async function act(action, id) {
     try {
@@ -132,6 +134,7 @@ export function makeModels(root, say) {
   }
 
   async function read() {
+    pull.update();
     const {data} = await getJson('v1/models');
     update(data);
     return data.some((model) => BUSY.includes(model.lifecycle.state)) ? FAST_POLL_MS : POLL_MS;

@@ -2,16 +2,13 @@
 import {h, setText, number, tabList} from './dom.js';
 import {getJson, postJson} from './api.js';
 import {Snippets, curlLine, requestsSnippet, embedSnippet} from './snippets.js';
-import {heatMap, bars, timing} from './results.js';
+import {heatMap, bars, barsOf, scoreText, timing} from './results.js';
 import {Chat} from './chat.js';
+import {Search} from './search.js';
 import {Tensors} from './tensors.js';
 
 const LINES_MAX = 40;  // of the heat map
 const lines = (text) => text.split('\n').map((line) => line.trim()).filter(Boolean);
-const sigmoid = (x) => 1 / (1 + Math.exp(-x));
-// Gives the length of a score's bar, from 0 to 1. One score outside means that the model gives raw
-// scores; then all of the answer go through the sigmoid, so that a better one has the longer bar.
-const lengthOf = (scores) => (scores.some((score) => score < 0 || score > 1) ? sigmoid : (score) => score);
 
 const EXAMPLE_LINES = `Water drives the turbine through a steel pipe.
 The penstock feeds the turbine at full pressure.
@@ -43,9 +40,9 @@ const PARTS = {
     path: 'v1/rerank',
     body: (model, values) => ({model, query: values.query, documents: lines(values.documents)}),
     show(answer, body) {
-      const length = lengthOf(answer.results.map((one) => one.relevance_score));
+      const bar = barsOf(answer.results.map((one) => one.relevance_score));
       return [bars(answer.results.map(({index, relevance_score: score}) => ({
-        label: body.documents[index], value: length(score), text: score.toPrecision(3),
+        label: body.documents[index], bar: bar(score), text: scoreText(score),
       })), 'Documents, best first')];
     },
   },
@@ -55,12 +52,13 @@ const PARTS = {
     path: 'v1/classify',
     body: (model, values) => ({model, input: lines(values.lines)}),
     show(answer, body) {
-      const length = lengthOf(answer.data.flatMap((one) => one.predictions.map(({score}) => score)));
+      const bar = barsOf(answer.data.flatMap((one) => one.predictions.map(({score}) => score)));
       return answer.data.map((one, i) => h('div', {}, h('h3', {}, body.input[i]),
-        bars(one.predictions.map(({label, score}) => ({label, value: length(score), text: score.toPrecision(3)})),
+        bars(one.predictions.map(({label, score}) => ({label, bar: bar(score), text: scoreText(score)})),
              `Labels of text ${i + 1}`)));
     },
   },
+  search: {title: 'Search', tasks: ['embedding']},
   chat: {title: 'Chat', tasks: ['generation']},
   tensors: {title: 'Tensors', tasks: ['tensors']},
 };
@@ -118,7 +116,8 @@ class Trial {
   }
 }
 
-export function makePlayground(root, say) {
+// go(view): the user has chosen another part. settle(view): what is shown without having been chosen.
+export function makePlayground(root, say, {go, settle}) {
   const select = h('select', {id: 'playground-model'});
   const none = h('p', {class: 'muted', hidden: true});
   const snippets = new Snippets();
@@ -126,40 +125,63 @@ export function makePlayground(root, say) {
   const trials = {};
   let models = [];
   let shown = 'embed';
+  const chosen = {};  // models that the user chose, by part
 
   const model = () => select.value;
   for (const [name, part] of Object.entries(PARTS)) {
     if (name === 'chat') trials[name] = new Chat(snippets, model, say);
+    else if (name === 'search') trials[name] = new Search(snippets, model, () => models.filter((one) => one.task === 'reranking'));
     else if (name === 'tensors') trials[name] = new Tensors(snippets, () => models.find((one) => one.id === model()));
     else trials[name] = new Trial(name, part, snippets, model);
   }
   const pick = h('div', {class: 'field'}, h('label', {for: 'playground-model'}, 'Model'), select);
-  const tabs = tabList('What to try', Object.entries(PARTS).map(([name, part]) => [name, part.title]), (name) => {
-    shown = name;
-    const fitting = modelsFor(PARTS[name], models);
-    const before = select.value;
+  const tabs = tabList('What to try', Object.entries(PARTS).map(([name, part]) => [name, part.title]), (name) => go(`playground/${name}`));
+
+  // The model that was chosen for this part; else the one of the part before, where it fits as well as any.
+  function pickModel(fitting, before) {
+    const kept = fitting.find((one) => one.id === chosen[shown]) ||
+      fitting.find((one) => one.id === before && one.task === fitting[0].task) || fitting[0];
     select.replaceChildren(...fitting.map((one) => h('option', {value: one.id}, one.id)));
-    if (fitting.some((one) => one.id === before)) select.value = before;
+    if (kept) select.value = kept.id;
+  }
+
+  function draw() {
+    const fitting = modelsFor(PARTS[shown], models);
+    pickModel(fitting, select.value);
     const any = fitting.length > 0;
     none.hidden = any;
-    setText(none, `No model here ${name === 'tensors' ? 'takes tensors' : `does ${PARTS[name].tasks.join(' or ')}`}.`);
-    pick.hidden = trials[name].node.hidden = snippets.node.hidden = !any;
-    place.replaceChildren(pick, none, trials[name].node);
-    if (any) trials[name].show();
+    setText(none, `No model here ${shown === 'tensors' ? 'takes tensors' : `does ${PARTS[shown].tasks.join(' or ')}`}.`);
+    pick.hidden = trials[shown].node.hidden = snippets.node.hidden = !any;
+    place.replaceChildren(pick, none, trials[shown].node);
+    if (any) trials[shown].show();
+  }
+  select.addEventListener('change', () => {
+    chosen[shown] = select.value;
+    trials[shown].show();
   });
-  select.addEventListener('change', () => trials[shown].show());
   root.append(h('div', {class: 'head page'}, h('h2', {}, 'Playground'), tabs),
               h('div', {class: 'playground'}, place, h('div', {class: 'card'}, snippets.node)));
 
-  async function show() {
+  function update() {
+    tabs.mark(shown);
+    settle(`playground/${shown}`);
+    draw();
+  }
+
+  // `part`: of PARTS, else the one that was shown last or the first that a model here can do. `anew`: the
+  // models may be others than they were.
+  async function show(part, anew = true) {
+    if (PARTS[part]) shown = part;
+    if (models.length) update();
+    if (!anew && models.length) return;
     try {
       models = (await getJson('v1/models')).data;
     } catch (error) {
       say(error.message);
     }
     const fits = (name) => modelsFor(PARTS[name], models).length > 0;
-    if (!fits(shown)) shown = Object.keys(PARTS).find(fits) || shown;
-    tabs.choose(shown);
+    if (!PARTS[part] && !fits(shown)) shown = Object.keys(PARTS).find(fits) || shown;
+    update();
   }
   return {show};
 }

@@ -1,4 +1,4 @@
-// The tab "Requests": those that were slow, with their stages, and errors by kind.
+// The tab "Requests": those that were slow, with their stages, and answers that failed.
 import {h, setText, number, ms, bytes, clock} from './dom.js';
 import {getJson, poller} from './api.js';
 import {stageBar, STAGES} from './live.js';
@@ -38,22 +38,32 @@ function table(caption, heads, rows, none) {
       h(i ? 'td' : 'th', {scope: i ? undefined : 'row', class: i === row.length - 1 ? 'num' : ''}, text))))));
 }
 
-const KINDS = {
-  invalid_argument: 'malformed', unauthenticated: 'no or wrong key', not_found: 'no such model or route',
-  payload_too_large: 'over a limit of size', unprocessable: 'cannot be done as asked', resource_exhausted: 'a queue was full',
-  unavailable: 'not ready', deadline_exceeded: 'out of time', cancelled: 'the client left', unsupported: 'not supported',
-  internal: 'a fault of the server',
+const MEANINGS = {
+  400: 'malformed', 401: 'no or wrong key', 403: 'not allowed', 404: 'no such model or route', 405: 'no such method of the route',
+  408: 'the request came too slowly', 413: 'over a limit of size', 415: 'a type that is not taken', 422: 'cannot be done as asked',
+  424: 'the model has no part for it', 429: 'a queue or limit was full', 431: 'too long a header', 499: 'the client left',
+  500: 'a fault of the server', 501: 'not supported', 503: 'not ready, or out of time',
 };
+const statusText = (status) => (status ? String(status) : 'other');
+
+// [[status, meaning, count]] of all routes, in the order of the statuses.
+function byStatus(failures) {
+  const counts = new Map();
+  for (const {status, count} of failures) counts.set(status, (counts.get(status) || 0) + count);
+  return [...counts].sort(([a], [b]) => (a || 1000) - (b || 1000))
+    .map(([status, count]) => [statusText(status), MEANINGS[status] || 'a status that is seldom', number(count)]);
+}
 
 export function makeRequests(root) {
   const summary = h('p', {class: 'muted', role: 'status'});
   const slow = h('div', {class: 'slow', id: 'slow'});
   const errors = h('div');
   const failures = h('div');
+  const all = h('span', {class: 'when'});
   root.append(
     h('div', {class: 'head page'}, h('h2', {}, 'Requests'), summary),
     h('div', {class: 'cards two'},
-      h('div', {class: 'card'}, h('h3', {}, 'Errors by kind'), errors),
+      h('div', {class: 'card'}, h('div', {class: 'head'}, h('h3', {}, 'Failed answers by status'), all), errors),
       h('div', {class: 'card'}, h('h3', {}, 'Failed answers by route'), failures),
       h('div', {class: 'card wide'}, h('h3', {}, 'Slow requests, newest first'), slow)));
 
@@ -67,11 +77,13 @@ export function makeRequests(root) {
       for (const one of slow.children) one.open = open.has(one.dataset.id);
       if (value.slow.length === 0) slow.append(h('p', {class: 'muted'}, 'None so far.'));
     }
-    errors.replaceChildren(table('Errors by kind', ['Kind', 'Meaning', 'Count'],
-      value.errors.map(({kind, count}) => [kind, KINDS[kind] || '', number(count)]), 'None since the start.'));
+    // Both tables and their sum are of the same answers.
+    const sum = value.failures.reduce((count, one) => count + one.count, 0);
+    setText(all, sum ? `${number(sum)} since the start` : '');
+    errors.replaceChildren(table('Failed answers by status', ['Status', 'Meaning', 'Count'], byStatus(value.failures), 'None since the start.'));
     failures.replaceChildren(table('Failed answers by route', ['Route', 'Status', 'Count'],
       value.failures.map(({method, route, status, count}) =>
-        [route ? `${method} ${route}` : 'no route', status ? String(status) : 'other', number(count)]), 'None since the start.'));
+        [route ? `${method} ${route}` : 'no route', statusText(status), number(count)]), 'None since the start.'));
   }
 
   const read = async () => update(await getJson('v1/requests'));

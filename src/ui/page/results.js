@@ -29,11 +29,30 @@ export function heatMap(texts, vectors) {
         row.map((value, j) => cell(value, i, j)))))));
 }
 
-// [{label, value, text}], values from 0 to 1 for the bars; scores outside are put in by the caller.
+// Gives the begin and the length of a score's bar, in shares of the width. Scores that all lie from 0 to 1
+// are shown as they are. Others have no bounds: their bars go from zero, which is in the middle where one is
+// below it, and the greatest score fills its side. So a better score always reaches further to the right.
+export function barsOf(scores) {
+  if (scores.every((score) => score >= 0 && score <= 1)) return (score) => ({begin: 0, length: score});
+  const most = scores.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
+  const zero = scores.some((score) => score < 0) ? 0.5 : 0;
+  return (score) => {
+    const end = zero + (score / most) * (1 - zero);
+    return {begin: Math.min(zero, end), length: Math.abs(end - zero), zero};
+  };
+}
+
+// The digits of a score.
+export const scoreText = (score) => score.toPrecision(3).replace('-', '−');
+
+const share = (x) => `${(x * 100).toFixed(1)}%`;
+
+// [{label, bar, text}], `bar` of barsOf().
 export function bars(items, label) {
-  return h('ol', {class: 'bars', 'aria-label': label}, items.map((item) => h('li', {},
-    h('div', {class: 'head'}, h('span', {}, item.label), h('b', {class: 'num'}, item.text)),
-    h('div', {class: 'bar', 'aria-hidden': 'true'}, h('div', {vars: {width: `${(Math.max(0, Math.min(1, item.value)) * 100).toFixed(1)}%`}})))));
+  return h('ol', {class: 'bars', 'aria-label': label}, items.map(({label: name, bar, text}) => h('li', {},
+    h('div', {class: 'head'}, h('span', {}, name), h('b', {class: 'num'}, text)),
+    h('div', {class: bar.zero ? 'bar signed' : 'bar', 'aria-hidden': 'true'},
+      h('div', {class: bar.zero && bar.begin < bar.zero ? 'below' : '', vars: {'margin-left': share(bar.begin), width: share(bar.length)}})))));
 }
 
 // Input and output tensors of a model, as the KServe protocol (v2) describes them.

@@ -1,5 +1,5 @@
 // The same request as a curl line and as Python.
-import {h, tabList} from './dom.js';
+import {h, tabList, copyText} from './dom.js';
 import {key} from './api.js';
 
 const shellQuoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
@@ -74,13 +74,9 @@ export class Snippets {
       this.code.textContent = this.texts[name];
     });
     const copy = h('button', {class: 'quiet', onclick: async () => {
-      try {
-        await navigator.clipboard.writeText(this.code.textContent);
-        copied.textContent = 'Copied.';
-      } catch {  // not allowed without https: the text is chosen instead
-        getSelection().selectAllChildren(this.code);
-        copied.textContent = 'Press Ctrl+C to copy.';
-      }
+      const done = await copyText(this.code.textContent);
+      copied.textContent = done ? 'Copied.' : 'Press Ctrl+C to copy.';
+      if (!done) getSelection().selectAllChildren(this.code);
       setTimeout(() => (copied.textContent = ''), 3000);
     }}, 'Copy');
     this.node = h('div', {class: 'snippets'},
