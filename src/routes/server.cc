@@ -113,6 +113,8 @@ Status Server::Reload() {
   return first;
 }
 
+void Server::AnnounceShutdown() { impl_->listener->EndKeepAlive(); }
+
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   impl_->router.EndEndless();
   // First: its requests would take the time that clients have to finish theirs.
