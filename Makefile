@@ -27,7 +27,7 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -135,6 +135,13 @@ soak-chat: deps release  ## the same with streams of generated text (MODEL=)
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_demo_model.py); \
 	exec $(BUILD)/penstock bench soak --chat --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
+
+soak-hostile: deps release  ## hostile clients of all kinds beside good ones, for DURATION seconds (MODEL=, CHAT_MODEL=)
+	@model="$(MODEL)"; chat="$(CHAT_MODEL)"; \
+	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
+	[[ -n $$chat ]] || chat=$$(tools/get_demo_model.py); \
+	exec python3 bench/soak_hostile.py --program $(BUILD)/penstock --encoder "$$model" --decoder "$$chat" \
+	  --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
 
 soak-tensors: deps release  ## tensor requests: overload, models that fail, versions that come and go
 	@python=$$(tools/make_venv.sh $(BUILD)/tensors-venv tests/e2e/requirements-tensors.txt); \

@@ -19,6 +19,7 @@
 #include "common/duration.h"
 #include "common/json_writer.h"
 #include "common/log.h"
+#include "common/log_writer.h"
 #include "common/memory.h"
 #include "common/printable.h"
 #include "decoder_flags.h"
@@ -47,6 +48,7 @@ struct ServeFlags {
   int64_t stream_start_timeout_ms = 0;
   int64_t stream_ping_ms = ServerOptions().stream_ping.count();
   int64_t shutdown_timeout_s = 30;
+  int64_t shutdown_delay_s = 0;
   std::string stage_timers = "on";
   int64_t slow_request_ms = ServerOptions().slow_request.count();
   bool accept_any_model = false;
@@ -369,6 +371,13 @@ void AddTimeFlags(FlagSet* app, ServeFlags* flags) {
       ->Check(InRange(int64_t{4096}, int64_t{1} << 30))
       ->TypeName("BYTES")
       ->Group(limits);
+  app->AddOption("--shutdown-delay-s", flags->shutdown_delay_s,
+                 "On SIGTERM or SIGINT, how long requests are still taken while /readyz says 503 "
+                 "and answers say Connection: close, so that proxies send their requests "
+                 "elsewhere first; --shutdown-timeout-s begins then.")
+      ->Check(InRange(0, 86'400))
+      ->TypeName("S")
+      ->Group(limits);
   app->AddOption("--shutdown-timeout-s", flags->shutdown_timeout_s,
                  "On SIGTERM or SIGINT, how long requests in flight may take to finish; a second "
                  "such signal ends the server at once.")
@@ -405,6 +414,21 @@ void AddLogFlags(FlagSet* app, ServeFlags* flags) {
       ->Check(OneOf({"on", "off"}))
       ->TypeName("ON|OFF")
       ->Group(log);
+}
+
+Status CheckTlsFlags(const ServerOptions& server) {
+  if (server.tls_cert_file.empty() != server.tls_key_file.empty()) {
+    return Status::InvalidArgument("--tls-cert and --tls-key belong together");
+  }
+  if (!server.tls_client_ca_file.empty() && server.tls_cert_file.empty()) {
+    return Status::InvalidArgument("--tls-client-ca needs --tls-cert and --tls-key");
+  }
+  return Status::Ok();
+}
+
+void WarnOfRunStages(const ServeFlags& flags) {
+  if (flags.model.limits.run_stages == RunStages::kAll) return;
+  LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
 }
 
 // Flags that are numbers, as the server wants them.
@@ -476,6 +500,7 @@ Status WaitLoaded(Registry* registry, FrontEnds* servers, const Signals& signals
     }
     std::fprintf(stderr, "penstock serve: stopped before the models were loaded\n");
     // Loading cannot be interrupted, and nothing is lost with it.
+    FlushLog();
     _exit(128 + number);
   }
   waiter.join();
@@ -575,18 +600,27 @@ void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const Service
   std::fflush(stdout);
 }
 
-void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals, int64_t timeout_s) {
+void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals,
+              const ServeFlags& flags) {
   TellServiceManager("STOPPING=1");
-  LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
   // A second signal ends the process at once.
   std::thread([fd = signals.fd()] {
     signalfd_siginfo info{};
     while (read(fd, &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo != SIGHUP) _exit(128 + static_cast<int>(info.ssi_signo));
+      if (info.ssi_signo == SIGHUP) continue;
+      FlushLog();
+      _exit(128 + static_cast<int>(info.ssi_signo));
     }
   }).detach();
+  local->service->AnnounceStop();
+  servers->http->AnnounceShutdown();
+  if (flags.shutdown_delay_s > 0) {
+    LogInfo("going to shut down; requests are taken for {} s more", flags.shutdown_delay_s);
+    std::this_thread::sleep_for(std::chrono::seconds(flags.shutdown_delay_s));
+  }
+  LogInfo("shutting down; requests in flight have {} s to finish", flags.shutdown_timeout_s);
   const auto start = std::chrono::steady_clock::now();
-  const std::chrono::milliseconds timeout{timeout_s * 1000};
+  const std::chrono::milliseconds timeout{flags.shutdown_timeout_s * 1000};
   servers->Shutdown(timeout);
   local->service->StopAccepting();
   const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -630,23 +664,20 @@ int RunServe(const std::vector<std::string>& args) {
     return line.FailUsage("--log-level: " + log.message());
   }
   ReturnLargeBlocks();
-  if (flags.server.tls_cert_file.empty() != flags.server.tls_key_file.empty()) {
-    return line.FailUsage("--tls-cert and --tls-key belong together");
-  }
-  if (!flags.server.tls_client_ca_file.empty() && flags.server.tls_cert_file.empty()) {
-    return line.FailUsage("--tls-client-ca needs --tls-cert and --tls-key");
+  if (const Status tls = CheckTlsFlags(flags.server); !tls.ok()) {
+    return line.FailUsage(tls.message());
   }
   TakeTimes(&flags);
-  if (flags.model.limits.run_stages != RunStages::kAll) {
-    LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
-  }
+  WarnOfRunStages(flags);
 
   FitConnections(&flags.server);
   flags.model.on_demand = true;
   flags.model.pull_by_request = flags.allow_pull || flags.server.HasAdminKeys();
   TakeServedDefaults(&flags.model, [&signals] { return !signals.IsPending(); });
+  StartLogWriter();
   auto local = LocalModels::Start(flags.model);
   if (!local.ok()) {
+    FlushLog();  // before what is printed beside the log
     return local.status().field().empty() ? line.Fail(local.status())
                                           : line.FailUsage(local.status().message());
   }
@@ -656,6 +687,7 @@ int RunServe(const std::vector<std::string>& args) {
   if (!servers.ok()) {
     // Models may be loading still; their destructors would wait for that.
     std::fflush(nullptr);
+    FlushLog();
     _exit(line.Fail(servers.status()));
   }
   WarnIfOpen(flags.server);
@@ -664,14 +696,16 @@ int RunServe(const std::vector<std::string>& args) {
     servers->Shutdown(std::chrono::milliseconds(0));
     models.service->StopAccepting();
     // Work of requests may use the front ends.
-    if (!models.service->Drain(std::chrono::seconds(1))) _exit(line.Fail(loaded));
+    const bool drained = models.service->Drain(std::chrono::seconds(1));
+    FlushLog();
+    if (!drained) _exit(line.Fail(loaded));
     return line.Fail(loaded);
   }
   if (flags.accept_any_model) WarnOfSharedTasks(models.service->Models());
   PrintReady(flags, *servers, *models.service);
   TellServiceManager("READY=1");
   while (signals.Wait() == SIGHUP) Reload(&*servers);
-  ShutDown(&*servers, &models, signals, flags.shutdown_timeout_s);
+  ShutDown(&*servers, &models, signals, flags);
   return kExitOk;
 }
 

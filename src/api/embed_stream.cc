@@ -256,7 +256,10 @@ std::shared_ptr<EmbedStream> Service::EmbedInParts(EmbedRequest request, Request
                                if (result.ok()) return end->Push(*std::move(result));
                                end->Push({.status = std::move(result).status()});
                              });
-  if (!answer) return nullptr;
+  if (!answer) {
+    impl_->CountRefused(request.model, context.priority);
+    return nullptr;
+  }
   const auto owned = std::make_shared<const EmbedRequest>(std::move(request));
   RequestTrace* const trace = context.trace.get();
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);

@@ -439,7 +439,11 @@ void Service::Generate(TextRequest request, RequestContext context,
         if (result.ok()) return end->Push(*std::move(result));
         end->Push({std::move(result).status(), {}});
       });
-  if (!answer) return;
+  if (!answer) {
+    const auto engine = impl_->registry->FindText(request.model);
+    if (engine.ok()) (*engine)->scheduler().CountRefused(context.priority);
+    return;
+  }
   if (request.keep_alive) context.keep_alive = request.keep_alive;
   const auto owned = std::make_shared<const TextRequest>(std::move(request));
   impl_->WithModel(owned->model, Impl::UseOf(Behaviour::kGenerate), std::move(context), answer,

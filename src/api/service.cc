@@ -70,10 +70,14 @@ std::vector<std::pair<StatusCode, uint64_t>> Service::ErrorsByKind() const {
   return impl_->metrics.ErrorsByKind();
 }
 
+void Service::AnnounceStop() { impl_->leaving = true; }
+
 bool Service::Ready() const { return Readiness().ok(); }
 
 Status Service::Readiness() const {
-  if (!impl_->accepting) return {StatusCode::kUnavailable, "the server is shutting down"};
+  if (!impl_->accepting || impl_->leaving) {
+    return {StatusCode::kUnavailable, "the server is shutting down"};
+  }
   if (impl_->registry->AllReady()) return Status::Ok();
   for (const Registry::Entry& entry : impl_->registry->List()) {
     if (entry.state == ModelState::kFailed && entry.version == 0) {

@@ -132,6 +132,9 @@ class Service {
   // Why Ready() is false, or OK.
   Status Readiness() const;
 
+  // Readiness is off from now on; requests are still taken.
+  void AnnounceStop();
+
   // For RequestContext::memory.
   std::shared_ptr<RequestMemory> NewRequestMemory(Priority priority) const;
   // Runs `work` that would hold up an io thread on a worker. It counts as a long turn from

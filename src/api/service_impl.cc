@@ -68,6 +68,11 @@ Status Service::Impl::AcquireSlot(const RequestContext& context,
   return Status::Ok();
 }
 
+void Service::Impl::CountRefused(const std::string& model, Priority priority) const {
+  const auto engine = registry->Find(model);
+  if (engine.ok()) (*engine)->scheduler().CountRefused(priority);
+}
+
 auto Service::Impl::BeginWait(const RequestContext& context, bool has_slot)
     -> Expected<std::shared_ptr<ModelWait>> {
   const int64_t limit = ClassLimit(options.concurrent_requests, context.priority);

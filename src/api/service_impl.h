@@ -86,7 +86,7 @@ struct Service::Impl final : RequestSlots {
   void Run(Behaviour behaviour, Request request, RequestContext context, Callback<Response> done,
            const Plan& plan, Fill fill) {
     auto answer = Admit(behaviour, context, std::move(done));
-    if (!answer) return;
+    if (!answer) return CountRefused(request.model, context.priority);
     if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
     const auto owned = std::make_shared<const Request>(std::move(request));
     WithModel(owned->model, UseOf(behaviour), std::move(context), answer,
@@ -106,6 +106,9 @@ struct Service::Impl final : RequestSlots {
                 });
               });
   }
+
+  // Counts a request for an encoder that was not admitted into what is asked of it.
+  void CountRefused(const std::string& model, Priority priority) const;
 
   // What a request of that behaviour needs a model for.
   static ModelUse UseOf(Behaviour behaviour);
@@ -178,6 +181,7 @@ struct Service::Impl final : RequestSlots {
   TokenCache tokens;
   ResultCache results;
   std::atomic<bool> accepting{true};
+  std::atomic<bool> leaving{false};  // still accepting, but no more ready
   std::atomic<int32_t> in_flight{0};
   std::atomic<int32_t> waiting{0};  // requests whose models are being loaded; not in flight
   std::atomic<uint64_t> served{0};  // requests taken since the start

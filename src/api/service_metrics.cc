@@ -73,6 +73,7 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) : infers_(std::make_shared<Infe
       "answered; failed ones left out.");
   in_flight_ =
       &metrics->AddGauge("penstock_requests_in_flight", "Requests accepted and not yet answered.");
+  metrics->router().Add(RouterGauges::Family::kInFlight, "", in_flight_);
   tokenize_duration_ = &metrics->AddHistogram(
       "penstock_tokenize_duration_seconds",
       "Time to tokenize all inputs of a request, waiting for a worker included.", DurationBounds());

@@ -55,10 +55,14 @@ void RedisConnection::Close(const char* why) {
   }
 }
 
-bool RedisConnection::Wait(short events, Deadline deadline) {
+bool RedisConnection::Wait(short events, Deadline deadline, bool* late) {
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0 && late != nullptr) {
+      *late = true;
+      return false;
+    }
     if (left.count() <= 0) return Fail("no answer in time");
     pollfd poll_fd = {context_->fd, events, 0};
     const int ready = poll(&poll_fd, 1, static_cast<int>(left.count()));
@@ -118,16 +122,16 @@ bool RedisConnection::Append(const std::vector<std::string_view>& command) {
          Fail("out of memory");
 }
 
-bool RedisConnection::Flush(Deadline deadline) {
+bool RedisConnection::Flush(Deadline deadline, bool* late) {
   for (;;) {
     int done = 0;
     if (redisBufferWrite(context_.get(), &done) != REDIS_OK) return Fail(context_->errstr);
     if (done) return true;
-    if (!Wait(POLLOUT, deadline)) return false;
+    if (!Wait(POLLOUT, deadline, late)) return false;
   }
 }
 
-RedisReplyPtr RedisConnection::Read(Deadline deadline) {
+RedisReplyPtr RedisConnection::Read(Deadline deadline, bool* late) {
   for (;;) {
     void* reply = nullptr;
     if (redisGetReplyFromReader(context_.get(), &reply) != REDIS_OK) {
@@ -139,7 +143,7 @@ RedisReplyPtr RedisConnection::Read(Deadline deadline) {
       Fail("an answer of more than 64 MiB");
       return nullptr;
     }
-    if (!Wait(POLLIN, deadline)) return nullptr;
+    if (!Wait(POLLIN, deadline, late)) return nullptr;
     if (redisBufferRead(context_.get()) != REDIS_OK) {
       Fail(context_->errstr);
       return nullptr;

@@ -34,9 +34,10 @@ class RedisConnection {
 
   // False: out of memory; the connection is closed.
   bool Append(const std::vector<std::string_view>& command);
-  bool Flush(Deadline deadline);
-  // The next reply; null: failed. A reply may be an error of the server.
-  RedisReplyPtr Read(Deadline deadline);
+  // With `late`, a deadline that passes sets it and leaves the connection as it is.
+  bool Flush(Deadline deadline, bool* late = nullptr);
+  // The next reply; null: failed, or `late` as of Flush. A reply may be an error of the server.
+  RedisReplyPtr Read(Deadline deadline, bool* late = nullptr);
 
   // Closes with the error `what`, cut to kErrorBytesMax bytes. Always false.
   bool Fail(std::string_view what);
@@ -44,7 +45,7 @@ class RedisConnection {
   const std::string& error() const { return error_; }
 
  private:
-  bool Wait(short events, Deadline deadline);
+  bool Wait(short events, Deadline deadline, bool* late = nullptr);
   bool Command(const std::vector<std::string_view>& command, Deadline deadline);
 
   std::unique_ptr<redisContext, RedisFree> context_;

@@ -60,7 +60,45 @@ std::string RemoteKey(char kind, std::initializer_list<std::string_view> parts) 
   return key;
 }
 
-class RemoteStore::Connection : public RedisConnection {};
+// Knows which replies are still to come. The store's thread.
+class RemoteStore::Connection : public RedisConnection {
+ public:
+  enum class Outcome { kAnswered, kLate, kFailed };
+
+  bool Open(const RedisUrl& url, Deadline deadline) {
+    owed_ = 0;
+    late_in_a_row_ = 0;
+    return RedisConnection::Open(url, deadline);
+  }
+
+  // Sends the commands that were appended, so many, and gives their replies to `take`, which may
+  // say by false that the connection has failed. Replies to commands that were late before are
+  // read over.
+  template <typename Take>
+  Outcome Exchange(size_t commands, Deadline deadline, const Take& take) {
+    owed_ += commands;
+    bool late = false;
+    if (!Flush(deadline, &late)) return late ? OnLate() : Outcome::kFailed;
+    while (owed_ > 0) {
+      const RedisReplyPtr reply = Read(deadline, &late);
+      if (reply == nullptr) return late ? OnLate() : Outcome::kFailed;
+      --owed_;
+      if (owed_ < commands && !take(*reply)) return Outcome::kFailed;
+    }
+    late_in_a_row_ = 0;
+    return Outcome::kAnswered;
+  }
+
+ private:
+  Outcome OnLate() {
+    if (++late_in_a_row_ < kLateMax) return Outcome::kLate;
+    Fail("no answer in time");
+    return Outcome::kFailed;
+  }
+
+  size_t owed_ = 0;  // replies
+  int late_in_a_row_ = 0;
+};
 
 RemoteStore::RemoteStore(const RemoteStoreOptions& options, Metrics* metrics)
     : options_(options),
@@ -91,18 +129,18 @@ void RemoteStore::Lookup::Answer() {
 }
 
 void RemoteStore::Miss(Lookup* lookup) {
-  metrics_.misses->Add(lookup->keys.size());
-  for (auto& value : lookup->values) value.reset();
+  metrics_.misses->Add(lookup->keys.size() - lookup->next);
   lookup->Answer();
 }
 
 void RemoteStore::GetMany(std::vector<std::string> keys, GetDone done) {
-  Lookup lookup{std::move(keys), {}, std::move(done), Clock::now()};
+  Lookup lookup{std::move(keys), {}, std::move(done), 0, Clock::now()};
   lookup.values.resize(lookup.keys.size());
   {
     const std::lock_guard lock(mutex_);
     // Under the lock: once down, MissAll finds all that came before.
-    if (up() && !stopping_ && lookups_.size() < options_.lookups_max) {
+    if (up() && !stopping_ && !lookup.keys.empty() &&
+        lookups_.size() + rests_.size() < options_.lookups_max) {
       lookups_.push_back(std::move(lookup));
       wake_.notify_one();
       return;
@@ -120,8 +158,8 @@ std::optional<std::string> RemoteStore::GetNow(std::string key) {
 void RemoteStore::Put(std::string key, std::string_view value) {
   try {
     if (up() && value.size() <= options_.value_bytes_max) {
-      Write write{std::move(key), {}};
-      write.sealed = seal_.Seal(write.key, value);
+      // The thread seals it: who puts may have a turn at the processor.
+      Write write{std::move(key), std::string(value)};
       const std::lock_guard lock(mutex_);
       if (write_bytes_ + write.bytes() <= options_.queue_bytes_max) {
         const size_t bytes = write.bytes();
@@ -207,9 +245,10 @@ void RemoteStore::MissAll() {
       writes_.clear();
       write_bytes_ = 0;
       metrics_.bytes->Set(0);
-      if (lookups_.empty()) return;
-      lookup = std::move(lookups_.front());
-      lookups_.pop_front();
+      std::deque<Lookup>& waiting = lookups_.empty() ? rests_ : lookups_;
+      if (waiting.empty()) return;
+      lookup = std::move(waiting.front());
+      waiting.pop_front();
     }
     try {
       Miss(&lookup);
@@ -225,93 +264,128 @@ bool RemoteStore::Work(Connection* connection) {
   std::vector<Write> writes;
   {
     std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return stopping_ || !lookups_.empty() || !writes_.empty(); });
+    wake_.wait(lock, [this] {
+      return stopping_ || !lookups_.empty() || !rests_.empty() || !writes_.empty();
+    });
     if (stopping_) return false;
-    if (!lookups_.empty()) {
-      lookup = std::move(lookups_.front());
-      lookups_.pop_front();
-    } else {
-      size_t bytes = 0;
-      while (!writes_.empty() && writes.size() < kWritesAtATime && bytes < kWriteBytesAtATime) {
-        bytes += writes_.front().bytes();
-        writes.push_back(std::move(writes_.front()));
-        writes_.pop_front();
-      }
-      write_bytes_ -= bytes;
-      metrics_.bytes->Set(static_cast<int64_t>(write_bytes_));
-    }
+    lookup = NextLookup();
+    if (!lookup) writes = NextWrites();
   }
   if (!lookup) return WriteSome(connection, writes);
-  // Behind a slow exchange; the model may have been faster.
-  if (Clock::now() - lookup->asked > 2 * options_.timeout) return Miss(&*lookup), true;
-  return Ask(connection, &*lookup);
+  return Ask(connection, *std::move(lookup));
 }
 
-// Read, but the look-up is always answered.
-bool RemoteStore::Ask(Connection* connection, Lookup* lookup) {
-  bool kept = false;
+// One that is new and a piece of one under way in turns. The mutex is held.
+std::optional<RemoteStore::Lookup> RemoteStore::NextLookup() {
+  rest_next_ = !rest_next_;
+  const bool rest = !rests_.empty() && (rest_next_ || lookups_.empty());
+  std::deque<Lookup>& from = rest ? rests_ : lookups_;
+  if (from.empty()) return std::nullopt;
+  std::optional<Lookup> lookup(std::move(from.front()));
+  from.pop_front();
+  return lookup;
+}
+
+// The mutex is held.
+std::vector<RemoteStore::Write> RemoteStore::NextWrites() {
+  std::vector<Write> writes;
+  size_t bytes = 0;
+  while (!writes_.empty() && writes.size() < kWritesAtATime && bytes < kWriteBytesAtATime) {
+    bytes += writes_.front().bytes();
+    writes.push_back(std::move(writes_.front()));
+    writes_.pop_front();
+  }
+  write_bytes_ -= bytes;
+  metrics_.bytes->Set(static_cast<int64_t>(write_bytes_));
+  return writes;
+}
+
+// Asks for a piece. Whatever happens, the look-up is answered, or waits for the next one.
+bool RemoteStore::Ask(Connection* connection, Lookup lookup) {
+  bool kept = true;
   try {
-    kept = Read(connection, lookup);
+    // Behind slow exchanges; the model may have been faster.
+    const bool late = Clock::now() - lookup.since > 2 * options_.timeout;
+    if (!late) kept = AskPiece(connection, &lookup);
+    if (!late && kept && lookup.next < lookup.keys.size()) {
+      lookup.since = Clock::now();
+      const std::lock_guard lock(mutex_);
+      rests_.push_back(std::move(lookup));
+      return true;
+    }
   } catch (...) {
-    if (lookup->done != nullptr) Miss(lookup);
+    if (lookup.done != nullptr) Miss(&lookup);
     throw;
   }
+  Miss(&lookup);  // what is left, if anything is
   return kept;
 }
 
-bool RemoteStore::Read(Connection* connection, Lookup* lookup) {
-  const auto deadline = Clock::now() + options_.timeout;
+bool RemoteStore::AskPiece(Connection* connection, Lookup* lookup) {
+  const size_t fit = options_.piece_bytes_max / std::max<size_t>(1, value_bytes_);
+  const size_t count = std::min(std::clamp<size_t>(fit, 1, options_.piece_keys_max),
+                                lookup->keys.size() - lookup->next);
   std::vector<std::string_view> command = {"MGET"};
-  command.insert(command.end(), lookup->keys.begin(), lookup->keys.end());
-  const RedisReplyPtr reply = connection->Append(command) && connection->Flush(deadline)
-                                  ? connection->Read(deadline)
-                                  : RedisReplyPtr();
-  const size_t count = lookup->keys.size();
-  if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY || reply->elements != count) {
-    if (reply != nullptr) {
-      connection->Fail(reply->type == REDIS_REPLY_ERROR ? std::string_view(reply->str, reply->len)
-                                                        : "MGET: not one value for each key");
-    }
-    Miss(lookup);
-    return false;
-  }
+  const auto begin = lookup->keys.begin() + static_cast<ptrdiff_t>(lookup->next);
+  command.insert(command.end(), begin, begin + static_cast<ptrdiff_t>(count));
+  if (!connection->Append(command)) return false;
+  size_t hits = 0;
+  const auto outcome =
+      connection->Exchange(1, Clock::now() + options_.timeout, [&](const redisReply& reply) {
+        if (reply.type == REDIS_REPLY_ARRAY && reply.elements == count) {
+          hits = TakeValues(reply, count, lookup);
+          return true;
+        }
+        return connection->Fail(reply.type == REDIS_REPLY_ERROR
+                                    ? std::string_view(reply.str, reply.len)
+                                    : "MGET: not one value for each key");
+      });
+  if (outcome == Connection::Outcome::kFailed) return false;
+  if (outcome == Connection::Outcome::kLate) errors_.Add();
+  metrics_.hits->Add(hits);
+  metrics_.misses->Add(count - hits);
+  lookup->next += count;
+  return true;
+}
+
+// The number of values found. Those that are none are counted as errors.
+size_t RemoteStore::TakeValues(const redisReply& reply, size_t count, Lookup* lookup) {
   size_t hits = 0;
   for (size_t i = 0; i < count; ++i) {
-    const redisReply& element = *reply->element[i];
+    const redisReply& element = *reply.element[i];
     if (element.type == REDIS_REPLY_NIL) continue;
     std::optional<std::string_view> value;
     if (element.type == REDIS_REPLY_STRING) {
-      value = seal_.Open(lookup->keys[i], {element.str, element.len});
+      value = seal_.Open(lookup->keys[lookup->next + i], {element.str, element.len});
     }
     if (!value || value->size() > options_.value_bytes_max) {
       errors_.Add();
       continue;
     }
-    lookup->values[i].emplace(*value);
+    value_bytes_ = value->size();
+    lookup->values[lookup->next + i].emplace(*value);
     ++hits;
   }
-  metrics_.hits->Add(hits);
-  metrics_.misses->Add(count - hits);
-  lookup->Answer();
-  return true;
+  return hits;
 }
 
 bool RemoteStore::WriteSome(Connection* connection, const std::vector<Write>& writes) {
-  const auto deadline = Clock::now() + options_.timeout;
   const std::string ttl_s = std::to_string(options_.ttl.count());
   for (const Write& write : writes) {
-    std::vector<std::string_view> command = {"SET", write.key, write.sealed};
+    const std::string sealed = seal_.Seal(write.key, write.value);
+    std::vector<std::string_view> command = {"SET", write.key, sealed};
     if (options_.ttl.count() > 0) command.insert(command.end(), {"EX", ttl_s});
     if (!connection->Append(command)) return false;
   }
-  bool ok = connection->Flush(deadline);
-  for (size_t i = 0; ok && i < writes.size(); ++i) {
-    const RedisReplyPtr reply = connection->Read(deadline);
-    ok = reply != nullptr;
-    // The server is full or a replica: it may still answer look-ups.
-    if (ok && reply->type == REDIS_REPLY_ERROR) errors_.Add();
-  }
-  return ok;
+  const auto outcome = connection->Exchange(writes.size(), Clock::now() + options_.timeout,
+                                            [this](const redisReply& reply) {
+                                              // The server is full or a replica: it may still
+                                              // answer look-ups.
+                                              if (reply.type == REDIS_REPLY_ERROR) errors_.Add();
+                                              return true;
+                                            });
+  if (outcome == Connection::Outcome::kLate) errors_.Add();
+  return outcome != Connection::Outcome::kFailed;
 }
 
 }  // namespace penstock

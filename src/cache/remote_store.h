@@ -2,11 +2,12 @@
 //
 //   GetMany, Put (any thread) --> bounded queues --> the store's thread: MGET | SET, pipelined
 //
-// The thread alone owns the connection, so no request ever touches a socket; a request waits for a
-// reply for a few milliseconds at most. After a failure (no connection, no reply in time, a reply
-// of the wrong type) the store is down: look-ups are misses and writes are dropped, at once and
-// without the thread, which tries again after 100 ms, 200 ms, ... 10 s. It is up again when the
-// server has answered a PING.
+// The thread alone owns the connection, so no request ever touches a socket. A look-up of many keys
+// is asked in pieces, with pieces of others in between, and a request waits for the reply to a
+// piece for a few milliseconds at most: a late one is a miss, and is read over when it comes. After
+// a failure (no connection, three late replies in a row, a reply of the wrong type) the store is
+// down: look-ups are misses and writes are dropped, at once and without the thread, which tries
+// again after 100 ms, 200 ms, ... 10 s. It is up again when the server has answered a PING.
 //
 // Stored values are sealed (cache/remote_seal.h); a value whose seal does not fit is a miss. Keys
 // are SHA-256 of all that the value depends on, the model's fingerprint included, so the value
@@ -35,6 +36,8 @@
 #include "cache/redis_url.h"
 #include "cache/remote_seal.h"
 
+struct redisReply;
+
 namespace penstock {
 
 // "penstock:1:KIND:<64 hexadecimal digits>"; parts are told apart by their lengths.
@@ -51,10 +54,15 @@ struct RemoteStoreOptions {
   size_t value_bytes_max = 1 << 20;  // longer ones are neither written nor accepted
   size_t queue_bytes_max = 8 << 20;  // writes that wait; more are dropped
   size_t lookups_max = 1024;         // look-ups that wait; more are misses
+  // Of a piece of a look-up: keys, and bytes as values were so far.
+  size_t piece_keys_max = 32;
+  size_t piece_bytes_max = 64 << 10;
 };
 
 class RemoteStore {
  public:
+  static constexpr int kLateMax = 3;  // exchanges in a row: then the store is down
+
   // Starts the thread; does not wait for the server.
   RemoteStore(const RemoteStoreOptions& options, Metrics* metrics);
   ~RemoteStore();  // answers waiting look-ups, drops unwritten values
@@ -77,23 +85,27 @@ class RemoteStore {
  private:
   struct Lookup {
     std::vector<std::string> keys;
-    Values values;  // one for each key: misses, until something is found
-    GetDone done;   // null once called
-    std::chrono::steady_clock::time_point asked;
+    Values values;    // one for each key: misses, until something is found
+    GetDone done;     // null once called
+    size_t next = 0;  // the first key that has not been asked for
+    std::chrono::steady_clock::time_point since;  // it waits for its next piece
 
     void Answer();
   };
   struct Write {
-    std::string key, sealed;
-    size_t bytes() const { return key.size() + sealed.size(); }
+    std::string key, value;
+    size_t bytes() const { return key.size() + value.size(); }
   };
   class Connection;
 
   void Run();
   void Serve(Connection* connection, std::chrono::milliseconds* back_off);
   bool Work(Connection* connection);  // false: the connection has failed
-  bool Ask(Connection* connection, Lookup* lookup);
-  bool Read(Connection* connection, Lookup* lookup);
+  bool Ask(Connection* connection, Lookup lookup);
+  bool AskPiece(Connection* connection, Lookup* lookup);
+  size_t TakeValues(const redisReply& reply, size_t count, Lookup* lookup);
+  std::optional<Lookup> NextLookup();
+  std::vector<Write> NextWrites();
   bool WriteSome(Connection* connection, const std::vector<Write>& writes);
   void SetDown(const std::string& why) noexcept;
   void MissAll();
@@ -108,10 +120,13 @@ class RemoteStore {
   std::atomic<bool> up_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Lookup> lookups_;  // guarded by mutex_
+  std::deque<Lookup> lookups_;  // guarded by mutex_: of which nothing was asked
+  std::deque<Lookup> rests_;    // guarded by mutex_: of which a piece was
+  bool rest_next_ = false;      // guarded by mutex_: the two take turns
   std::deque<Write> writes_;    // guarded by mutex_
   size_t write_bytes_ = 0;      // guarded by mutex_
   bool stopping_ = false;       // guarded by mutex_
+  size_t value_bytes_ = 0;      // of the last value found; the thread's
   std::thread thread_;          // last: uses the members above
 };
 

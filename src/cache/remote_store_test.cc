@@ -17,6 +17,7 @@
 #include <future>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "cache/redis_connection.h"
 #include "common/failing_new.h"
@@ -352,11 +353,194 @@ TEST_F(RemoteStoreTest, AServerThatStopsAnsweringOrTalksNonsense) {
     RemoteStoreOptions options = Options();
     options.back_off_min = options.back_off_max = milliseconds(60'000);
     ConnectAndWait(options);
-    EXPECT_EQ(Get(Key(1)), std::nullopt);
-    EXPECT_TRUE(Eventually([&] { return !store_->up(); })) << bad.substr(0, 20);
+    // A reply that is late, as that of no server or of a slow one, is a miss; the third is one too
+    // many.
+    EXPECT_TRUE(Eventually([&] {
+      EXPECT_EQ(Get(Key(1)), std::nullopt);
+      return !store_->up();
+    })) << bad.substr(0, 20);
     EXPECT_EQ(Get(Key(1)), std::nullopt);
     store_.reset();
   }
+  StopServing();
+}
+
+// The words of the next command; none: the client has gone. Keys hold no line ends.
+std::vector<std::string> ReadCommand(int client) {
+  std::string text;
+  std::vector<std::string> words;
+  for (char c; read(client, &c, 1) == 1;) {
+    text += c;
+    if (!text.ends_with("\r\n")) continue;
+    words.push_back(text.substr(0, text.size() - 2));
+    text.clear();
+    const size_t count = std::stoul(words[0].substr(1));
+    if (words.size() < 1 + 2 * count) continue;
+    std::vector<std::string> command;
+    for (size_t i = 0; i < count; ++i) command.push_back(words[2 + 2 * i]);
+    return command;
+  }
+  return {};
+}
+
+void Send(int client, const std::string& text) {
+  (void)!send(client, text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+// The reply to MGET of these keys: each is its own value.
+std::string OwnValues(const std::vector<std::string>& command) {
+  std::string reply = "*" + std::to_string(command.size() - 1) + "\r\n";
+  for (size_t i = 1; i < command.size(); ++i) {
+    const std::string sealed = RemoteSeal("").Seal(command[i], command[i]);
+    reply += "$" + std::to_string(sealed.size()) + "\r\n" + sealed + "\r\n";
+  }
+  return reply;
+}
+
+std::vector<std::string> Keys(int count) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < count; ++i) keys.push_back(Key(i));
+  return keys;
+}
+
+TEST_F(RemoteStoreTest, ManyKeysAreAskedForInPieces) {
+  START_REDIS_OR_SKIP();
+  RemoteStoreOptions options = Options();
+  options.timeout = milliseconds(1000);
+  ConnectAndWait(options);
+  const std::vector<std::string> keys = Keys(1000);
+  const std::string tail(1500, 'x');
+  for (const std::string& key : keys) store_->Put(key, key + tail);
+  ASSERT_TRUE(Eventually([&] { return store_->GetNow(keys.back()).has_value(); }));
+  const auto values = GetMany(keys);
+  ASSERT_EQ(values.size(), keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(values[i], keys[i] + tail);
+
+  RedisConnection redis;
+  const auto deadline = Clock::now() + milliseconds(5000);
+  ASSERT_TRUE(redis.Open(options.url, deadline));
+  ASSERT_TRUE(redis.Append({"CONFIG", "RESETSTAT"}) && redis.Flush(deadline));
+  ASSERT_NE(redis.Read(deadline), nullptr);
+  EXPECT_EQ(GetMany(keys).back(), keys.back() + tail);
+  ASSERT_TRUE(redis.Append({"INFO", "commandstats"}) && redis.Flush(deadline));
+  const auto stats = redis.Read(deadline);
+  ASSERT_NE(stats, nullptr);
+  EXPECT_THAT(std::string(stats->str, stats->len), testing::HasSubstr("cmdstat_mget:calls=32,"));
+}
+
+TEST_F(RemoteStoreTest, PiecesAreBoundedInBytes) {
+  std::mutex mutex;
+  std::vector<size_t> sizes;
+  Serve([&](int client) {
+    for (std::vector<std::string> command; !(command = ReadCommand(client)).empty();) {
+      if (command[0] == "PING") {
+        Send(client, "+PONG\r\n");
+        continue;
+      }
+      const std::lock_guard lock(mutex);
+      sizes.push_back(command.size() - 1);
+      Send(client, OwnValues(command));
+    }
+  });
+  RemoteStoreOptions options = Options();
+  options.timeout = milliseconds(10'000);
+  options.piece_bytes_max = 8 * Key(1).size();
+  ConnectAndWait(options);
+  EXPECT_EQ(GetMany(Keys(50)).back(), Key(49));
+  store_.reset();
+  StopServing();
+  // The first piece is before anything is known of values.
+  EXPECT_EQ(sizes, (std::vector<size_t>{32, 8, 8, 2}));
+}
+
+// A single query does not wait for the whole of a large look-up.
+TEST_F(RemoteStoreTest, OthersAreAnsweredBetweenPieces) {
+  std::promise<void> asked, go;
+  Serve([&](int client) {
+    bool first = true;
+    for (std::vector<std::string> command; !(command = ReadCommand(client)).empty();) {
+      if (command[0] == "PING") {
+        Send(client, "+PONG\r\n");
+        continue;
+      }
+      if (std::exchange(first, false)) {
+        asked.set_value();
+        go.get_future().wait();
+      }
+      Send(client, OwnValues(command));
+    }
+  });
+  RemoteStoreOptions options = Options();
+  options.timeout = milliseconds(10'000);
+  ConnectAndWait(options);
+  std::mutex mutex;
+  std::vector<size_t> order;  // the number of keys of each look-up that was answered
+  std::promise<void> both;
+  const auto note = [&](RemoteStore::Values values) {
+    EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](const auto& value) { return value.has_value(); }));
+    const std::lock_guard lock(mutex);
+    order.push_back(values.size());
+    if (order.size() == 2) both.set_value();
+  };
+  store_->GetMany(Keys(200), note);
+  asked.get_future().wait();
+  store_->GetMany(Keys(1), note);
+  go.set_value();
+  both.get_future().wait();
+  EXPECT_EQ(order, (std::vector<size_t>{1, 200}));
+  store_.reset();
+  StopServing();
+}
+
+TEST_F(RemoteStoreTest, ALateReplyIsAMissAndThreeInARowAreTooMany) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int held = 0;  // replies that are not sent yet; -1: hold none
+  Serve([&](int client) {
+    for (std::vector<std::string> command; !(command = ReadCommand(client)).empty();) {
+      if (command[0] == "PING") {
+        Send(client, "+PONG\r\n");
+        continue;
+      }
+      std::unique_lock lock(mutex);
+      if (held >= 0) ++held;
+      changed.wait_for(lock, std::chrono::seconds(30), [&] { return held < 0; });
+      Send(client, OwnValues(command));
+    }
+  });
+  RemoteStoreOptions options = Options();
+  options.timeout = milliseconds(300);
+  ConnectAndWait(options);
+  for (int i = 0; i < RemoteStore::kLateMax - 1; ++i) {
+    EXPECT_EQ(store_->GetNow(Key(i)), std::nullopt);
+    EXPECT_TRUE(store_->up());
+  }
+  {
+    const std::lock_guard lock(mutex);
+    held = -1;
+    changed.notify_all();
+  }
+  // The late replies are read over: each key gets its own value.
+  EXPECT_TRUE(Eventually([&] { return store_->GetNow(Key(7)) == Key(7); }));
+  EXPECT_EQ(store_->GetNow(Key(8)).value_or(Key(8)), Key(8));
+  EXPECT_GE(Counted("penstock_redis_errors_total"), 2u);
+  {
+    const std::lock_guard lock(mutex);
+    held = 0;
+  }
+  options.back_off_min = options.back_off_max = milliseconds(60'000);
+  ConnectAndWait(options);
+  for (int i = 0; i < RemoteStore::kLateMax; ++i) {
+    EXPECT_TRUE(store_->up());
+    EXPECT_EQ(store_->GetNow(Key(i)), std::nullopt);
+  }
+  EXPECT_TRUE(Eventually([&] { return !store_->up(); }));
+  {
+    const std::lock_guard lock(mutex);
+    held = -1;
+    changed.notify_all();
+  }
+  store_.reset();
   StopServing();
 }
 

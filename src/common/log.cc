@@ -1,15 +1,20 @@
 #include "common/log.h"
 
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "common/json_writer.h"
+#include "common/log_writer.h"
 #include "common/printable.h"
 
 namespace penstock {
@@ -71,11 +76,34 @@ std::unique_ptr<spdlog::formatter> LineFormatter(bool json) {
   return formatter;
 }
 
+std::atomic<void (*)()> log_prelude{nullptr};
+std::atomic<LogWriter*> log_writer{nullptr};  // null: the thread that logs writes
+
+void CallPrelude() {
+  if (auto* const prelude = log_prelude.load()) prelude();
+}
+
+// Stderr, or the queue of the thread that writes to it.
+class StderrSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    line_.clear();
+    formatter_->format(message, line_);
+    const std::string_view line(line_.data(), line_.size());
+    if (LogWriter* const writer = log_writer.load()) return writer->Write(line);
+    CallPrelude();
+    WriteWhole(STDERR_FILENO, line);
+  }
+  void flush_() override {}
+
+ private:
+  spdlog::memory_buf_t line_;
+};
+
 spdlog::logger& Logger() {
   static auto* const logger = [] {
-    auto* made = new spdlog::logger("penstock", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto* made = new spdlog::logger("penstock", std::make_shared<StderrSink>());
     made->set_formatter(LineFormatter(false));
-    made->flush_on(spdlog::level::warn);
     return made;
   }();
   return *logger;
@@ -88,12 +116,11 @@ spdlog::logger& AccessLogger() {
 }
 
 std::atomic<bool> lines_are_json{false};
-std::atomic<void (*)()> log_prelude{nullptr};
+constexpr std::chrono::milliseconds kFlushMax{1000};
 
 void Log(LogLevel level, spdlog::source_loc source, std::string_view text) {
   spdlog::logger& logger = Logger();
   if (!logger.should_log(SpdlogLevel(level))) return;
-  if (auto* const prelude = log_prelude.load()) prelude();
   logger.log(source, SpdlogLevel(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
@@ -134,7 +161,25 @@ void LogAccessFields(LogLevel level, std::string_view fields) {
                      spdlog::string_view_t(fields.data(), fields.size()));
 }
 
-void FlushLog() { Logger().flush(); }
+void StartLogWriter() {
+  LogWriter::Options options;
+  options.fd = STDERR_FILENO;
+  options.before_write = CallPrelude;
+  options.on_dropped = [](uint64_t lines) {
+    LogWarn("{} lines of the log were dropped: stderr did not take them in time", lines);
+  };
+  log_writer = LogWriter::Start(std::move(options));
+  std::atexit(FlushLog);
+}
+
+void FlushLog() {
+  if (LogWriter* const writer = log_writer.load()) writer->Flush(kFlushMax);
+}
+
+uint64_t LogDropped() {
+  LogWriter* const writer = log_writer.load();
+  return writer == nullptr ? 0 : writer->dropped();
+}
 
 void SetLogPrelude(void (*prelude)()) { log_prelude = prelude; }
 

@@ -47,8 +47,10 @@ struct ResultCache::Lookup {
   std::unique_ptr<EncodeJob> job;  // the request's
   size_t width;
   std::vector<std::string> keys;  // of each row
-  std::vector<float> values;      // [rows, width]; each row is written by one thread
-  std::vector<size_t> missing;    // rows that the caches do not know
+  // The same in the remote store, of rows that were asked for there; empty: of none.
+  std::vector<std::string> remote_keys;
+  std::vector<float> values;    // [rows, width]; each row is written by one thread
+  std::vector<size_t> missing;  // rows that the caches do not know
 
   // Parts and followed rows that are not through; the last one answers. One is held while it is
   // being set up.
@@ -194,8 +196,10 @@ Status ResultCache::Submit(const EngineLease& engine, std::unique_ptr<EncodeJob>
 
 void ResultCache::AskRemote(const std::shared_ptr<Lookup>& lookup) {
   std::vector<std::string> keys;
+  lookup->remote_keys.resize(lookup->keys.size());
   for (const size_t row : lookup->missing) {
     keys.push_back(RemoteKey('r', {lookup->engine->fingerprint(), lookup->keys[row]}));
+    lookup->remote_keys[row] = keys.back();  // hashed once: Keep has a turn at the processor
   }
   remote_->GetMany(std::move(keys), [this, lookup](RemoteStore::Values values) {
     std::vector<size_t> still_missing;
@@ -243,7 +247,9 @@ void ResultCache::Keep(const Lookup& lookup, size_t row) {
   const auto bytes = std::as_bytes(lookup.Row(row));
   lru_.Put(lookup.engine->cache_id(), lookup.keys[row], {bytes});
   if (!AsksRemote(*lookup.engine)) return;
-  remote_->Put(RemoteKey('r', {lookup.engine->fingerprint(), lookup.keys[row]}),
+  const bool hashed = !lookup.remote_keys.empty() && !lookup.remote_keys[row].empty();
+  remote_->Put(hashed ? lookup.remote_keys[row]
+                      : RemoteKey('r', {lookup.engine->fingerprint(), lookup.keys[row]}),
                {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 

@@ -79,9 +79,12 @@ class DecodeScheduler::Impl::Counted {
   Counted& operator=(const Counted&) = delete;
 
   Status CountIn() {
-    PENSTOCK_RETURN_IF_ERROR(admission_->CountIn(priority_, amount_));
-    counted_ = true;
-    return Status::Ok();
+    Status status = admission_->CountIn(priority_, amount_);
+    counted_ = status.ok();
+    if (counted_ || status.code() == StatusCode::kResourceExhausted) {
+      admission_->Ask(priority_, amount_);
+    }
+    return status;
   }
   void Keep() { counted_ = false; }
 
@@ -92,9 +95,23 @@ class DecodeScheduler::Impl::Counted {
   bool counted_ = false;
 };
 
+// What a job will take, without what the cache may save: its prompt in chunks, and its texts, as
+// long as `amount` takes them for, beside others in steps of a few rows. 0: not known.
+double DecodeScheduler::Impl::SecondsOf(const DecodeJob& job,
+                                        const Admission::Amount& amount) const {
+  const StepCost& cost = options.cost;
+  if (!cost.known()) return 0;
+  const auto prompt = static_cast<int32_t>(job.prompt.size());
+  const auto chunks = static_cast<double>(CeilDiv(job.prompt.size(), size_t{kPromptRows}));
+  const auto text = static_cast<double>(std::max<int64_t>(0, amount.units - prompt));
+  return chunks * cost.fixed_s + cost.row_s * prompt + cost.work_s * StepCost::Work(prompt, 0) +
+         text * (cost.few_s / StepCost::kFewRows + cost.work_s * prompt);
+}
+
 Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amount) {
   auto owner = std::make_shared<TakenJob>();
   owner->counted = amount(*job);
+  owner->counted.seconds = SecondsOf(*job, owner->counted);
   owner->submitted = Now();
   owner->usage.prompt_tokens = static_cast<int32_t>(job->prompt.size());
   owner->open_samples = job->samples;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/kv_block.h"
+
 namespace penstock {
 namespace {
 
@@ -9,6 +11,24 @@ uint64_t CountOf(const Histogram& histogram) {
   uint64_t count = 0;
   for (size_t i = 0; i <= histogram.bounds().size(); ++i) count += histogram.bucket(i);
   return count;
+}
+
+// What routers choose a replica by.
+void AddForRouters(const DecodeMetrics& series, const std::string& label, Metrics* metrics) {
+  using Family = RouterGauges::Family;
+  const RouterGauges::Ratio usage{&series.blocks_used, &series.blocks};
+  metrics->AddFunction(
+      "penstock_kv_usage_ratio", "Part of the cache's blocks that sequences hold.",
+      Metrics::Kind::kGauge, [usage] { return RatioOf(*usage.part, *usage.whole); }, label);
+  metrics->AddFunction(
+      "penstock_kv_block_size", "Tokens of a block of the cache.", Metrics::Kind::kGauge,
+      [] { return double{kKvBlockTokens}; }, label);
+  RouterGauges& router = metrics->router();
+  router.Add(Family::kGenerateWaiting, label, &series.waiting);
+  router.Add(Family::kGenerateRunning, label, &series.running);
+  router.Add(Family::kKvUsage, label, usage);
+  router.Add(Family::kKvBlockSize, label, int64_t{kKvBlockTokens});
+  router.Add(Family::kKvBlocks, label, &series.blocks);
 }
 
 }  // namespace
@@ -56,7 +76,7 @@ DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model) {
   const auto duration = [&](const char* name, const char* help) -> Histogram& {
     return metrics->AddHistogram(name, help, DurationBounds(), label);
   };
-  return {
+  DecodeMetrics made{
       counter("penstock_generate_prompt_tokens_total",
               "Tokens of prompts that were computed, again after a preemption included."),
       counter("penstock_generate_cached_tokens_total",
@@ -84,6 +104,8 @@ DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model) {
                "Time from a request's arrival at the scheduler to its first token."),
       duration("penstock_generate_inter_token_seconds", "Time between two tokens of a sequence."),
   };
+  AddForRouters(made, label, metrics);
+  return made;
 }
 
 }  // namespace penstock

@@ -111,6 +111,10 @@ Status DecodeScheduler::Submit(std::unique_ptr<DecodeJob> job) {
   }
 }
 
+void DecodeScheduler::CountRefused(Priority priority) {
+  impl_->metrics.classes[static_cast<size_t>(priority)].demand.AskAverage();
+}
+
 bool DecodeScheduler::Step() { return impl_->StepOnce(); }
 
 void DecodeScheduler::Stop() { impl_->Stop(); }

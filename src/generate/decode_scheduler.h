@@ -111,6 +111,9 @@ class DecodeScheduler {
   //   kUnavailable        Stop() was called
   Status Submit(std::unique_ptr<DecodeJob> job);
 
+  // Counts a request for this model that was refused before its text was read.
+  void CountRefused(Priority priority);
+
   // Manual mode: forms and runs one step on this thread. False: there is nothing to do.
   bool Step();
 

@@ -57,6 +57,7 @@ struct DecodeScheduler::Impl final : GateClient {
   // --- Any thread
   void Start();
   Status Take(std::unique_ptr<DecodeJob> job, AmountFn amount);
+  double SecondsOf(const DecodeJob& job, const Admission::Amount& amount) const;
   void Stop();
   void ReleaseSoon();
   GateDemand Demand() const override;

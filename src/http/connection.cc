@@ -517,7 +517,7 @@ class ConnectionOn final : public Connection,
   void Answer(HttpResponse response, HeadOptions::Body framing = HeadOptions::Body::kLength) {
     const bool complete = state_ == State::kWaiting || (parser_ && parser_->is_done());
     unread_ = !complete;
-    keep_alive_ = keep_alive_ && complete && !thread_->stopping;
+    keep_alive_ = keep_alive_ && complete && thread_->keeps_alive;
     status_ = response.status;
     body_bytes_ = response.body.size();
     const bool head_only = request_->method == "HEAD" || response.status == 204;
@@ -597,7 +597,7 @@ class ConnectionOn final : public Connection,
     HttpResponse head = stream->TakeHead();
     using Body = HeadOptions::Body;
     const Body body = stream->chunked() ? Body::kChunked : Body::kUntilClose;
-    keep_alive_ = keep_alive_ && stream->chunked() && !thread_->stopping;
+    keep_alive_ = keep_alive_ && stream->chunked() && thread_->keeps_alive;
     unread_ = false;
     status_ = head.status;
     body_bytes_ = 0;

@@ -48,8 +48,10 @@ struct IoThread {
   const TlsContext* tls = nullptr;  // null = plain
   OpenCount* open_count = nullptr;
 
-  // Set before the first connection is closed, so that no later answer promises keep-alive.
+  // Set before the first connection is closed.
   std::atomic<bool> stopping{false};
+  // False: every answer says "Connection: close", as all do that are sent after `stopping` is set.
+  std::atomic<bool> keeps_alive{true};
 
   // Touched by the thread that runs `context` only.
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;

@@ -313,6 +313,10 @@ Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
   return std::unique_ptr<Listener>(new Listener(std::move(impl)));
 }
 
+void Listener::EndKeepAlive() {
+  for (const auto& thread : impl_->io) thread->keeps_alive = false;
+}
+
 void Listener::Shutdown(std::chrono::milliseconds timeout) {
   if (impl_->shut_down) return;
   impl_->shut_down = true;
@@ -327,6 +331,7 @@ void Listener::Shutdown(std::chrono::milliseconds timeout) {
     const auto copy = thread->connections;  // closing erases
     for (const auto& [connection, owner] : copy) (connection->*act)();
   };
+  EndKeepAlive();
   for (const auto& thread : impl_->io) thread->stopping = true;
   impl_->OnEachThread(
       [&](IoThread* thread) { each_connection(thread, &Connection::BeginShutdown); });

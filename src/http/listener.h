@@ -23,7 +23,8 @@ class Listener {
                                                    const ServerOptions& options);
   ~Listener();
 
-  // See Server::Shutdown.
+  // See Server::AnnounceShutdown and Server::Shutdown.
+  void EndKeepAlive();
   void Shutdown(std::chrono::milliseconds timeout);
   // Rereads certificate and key where TLS is on; see TlsContext::Reload. Any thread.
   Status ReloadTls();

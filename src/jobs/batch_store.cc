@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "common/log.h"
-#include "jobs/file_store.h"
 
 namespace penstock {
 namespace {
@@ -106,6 +105,11 @@ Expected<Batch> Parse(const std::string& path) {
   return batch;
 }
 
+bool NamesFile(const Batch& batch, const std::string& file_id) {
+  return batch.input_file_id == file_id || batch.output_file_id == file_id ||
+         batch.error_file_id == file_id;
+}
+
 Status NotThere(const std::string& id) {
   return Status::NotFound(fmt::format("there is no batch '{:.100}'", id), "batch_id");
 }
@@ -191,30 +195,49 @@ std::string BatchStore::OldestOver(const std::string* owner) const {
   return oldest == nullptr ? "" : oldest->id;
 }
 
+std::string BatchStore::OldestToForget(const std::string& owner) const {
+  std::string oldest = OldestOver(&owner);
+  return oldest.empty() ? OldestOver(nullptr) : oldest;
+}
+
 Expected<Batch> BatchStore::Add(Batch batch) {
   batch.id = NewStoredId(kPrefix);
   batch.created = UnixSeconds();
+  const std::lock_guard writer(writer_);
+  PENSTOCK_RETURN_IF_ERROR(CheckRoom(batch.owner));
+  if (Status saved = Save(batch); !saved.ok()) {
+    ::unlink(PathOf(batch.id).c_str());  // it may be there: its folder alone was not written
+    return saved;
+  }
+  std::vector<std::string> forgotten;
+  {
+    const std::lock_guard lock(mutex_);
+    batches_.emplace(batch.id, batch);
+    while (batches_.size() > kBatchesMax) {
+      const std::string oldest = OldestToForget(batch.owner);
+      if (oldest.empty()) break;
+      batches_.erase(oldest);
+      forgotten.push_back(PathOf(oldest));
+    }
+  }
+  for (const std::string& path : forgotten) ::unlink(path.c_str());
+  return batch;
+}
+
+Status BatchStore::CheckRoom(const std::string& owner) const {
   const std::lock_guard lock(mutex_);
   const auto waiting = std::count_if(batches_.begin(), batches_.end(), [&](const auto& entry) {
-    return entry.second.owner == batch.owner && !IsOver(entry.second.status);
+    return entry.second.owner == owner && !IsOver(entry.second.status);
   });
   if (static_cast<size_t>(waiting) >= kWaitingMax) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} batches wait or run, the limit", waiting));
+    return {StatusCode::kResourceExhausted,
+            fmt::format("{} batches wait or run, the limit", waiting)};
   }
-  if (batches_.size() >= kBatchesMax) {
-    std::string oldest = OldestOver(&batch.owner);
-    if (oldest.empty()) oldest = OldestOver(nullptr);
-    if (oldest.empty()) {
-      return Status(StatusCode::kResourceExhausted,
-                    fmt::format("{} batches wait, the limit", batches_.size()));
-    }
-    ::unlink(PathOf(oldest).c_str());
-    batches_.erase(oldest);
+  if (batches_.size() >= kBatchesMax && OldestToForget(owner).empty()) {
+    return {StatusCode::kResourceExhausted,
+            fmt::format("{} batches wait, the limit", batches_.size())};
   }
-  PENSTOCK_RETURN_IF_ERROR(Save(batch));
-  batches_.emplace(batch.id, batch);
-  return batch;
+  return Status::Ok();
 }
 
 Expected<Batch> BatchStore::Get(const std::string& id, const std::string& owner) const {
@@ -238,11 +261,11 @@ std::vector<Batch> BatchStore::List(const std::string& owner) const {
   return list;
 }
 
-Batch BatchStore::NextToRun(const std::function<bool(const std::string& owner)>& may_run) const {
+Batch BatchStore::NextToRun(const std::function<bool(const Batch&)>& may_run) const {
   const std::lock_guard lock(mutex_);
   const Batch* next = nullptr;
   for (const auto& [id, batch] : batches_) {
-    if (IsOver(batch.status) || !may_run(batch.owner)) continue;
+    if (IsOver(batch.status) || !may_run(batch)) continue;
     if (next == nullptr || batch.created < next->created) next = &batch;
   }
   return next == nullptr ? Batch() : *next;
@@ -251,21 +274,39 @@ Batch BatchStore::NextToRun(const std::function<bool(const std::string& owner)>&
 bool BatchStore::Uses(const std::string& file_id) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(batches_.begin(), batches_.end(), [&](const auto& entry) {
-    const Batch& batch = entry.second;
-    return !IsOver(batch.status) &&
-           (batch.input_file_id == file_id || batch.output_file_id == file_id ||
-            batch.error_file_id == file_id);
+    return !IsOver(entry.second.status) && NamesFile(entry.second, file_id);
   });
+}
+
+bool BatchStore::Names(const std::string& file_id) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(batches_.begin(), batches_.end(),
+                     [&](const auto& entry) { return NamesFile(entry.second, file_id); });
 }
 
 Expected<Batch> BatchStore::Update(const std::string& id, bool saves,
                                    const std::function<void(Batch*)>& change) {
+  const std::lock_guard writer(writer_);
+  Batch changed;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = batches_.find(id);
+    if (found == batches_.end()) return NotThere(id);
+    changed = found->second;
+  }
+  change(&changed);
+  if (saves) PENSTOCK_RETURN_IF_ERROR(Save(changed));
   const std::lock_guard lock(mutex_);
-  const auto found = batches_.find(id);
-  if (found == batches_.end()) return NotThere(id);
-  change(&found->second);
-  if (saves) PENSTOCK_RETURN_IF_ERROR(Save(found->second));
-  return found->second;
+  return batches_[id] = std::move(changed);
+}
+
+void RemoveUnusedOutputs(FileStore* files, const BatchStore& batches) {
+  for (const StoredFile& file : files->ListEmpty(kBatchOutputPurpose)) {
+    if (batches.Names(file.id)) continue;
+    if (const Status gone = files->Remove(file.id, file.owner); !gone.ok()) {
+      LogWarn("the empty file {} stays: {}", file.id, gone.message());
+    }
+  }
 }
 
 }  // namespace penstock

@@ -1,5 +1,8 @@
 // Batches of requests (OpenAI's /v1/batches): what is known of each, kept in a folder as
 // DIR/batches/<id>.json, so that a restart finds it.
+//
+// Any thread. Add and Update block on the disk; Get, List, NextToRun and the like do not wait for
+// them.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +16,7 @@
 
 #include "common/json.h"
 #include "common/status.h"
+#include "jobs/file_store.h"
 
 namespace penstock {
 
@@ -46,6 +50,9 @@ struct Batch {
   std::vector<BatchError> errors;
 };
 
+// `purpose` of the files that batches write.
+inline constexpr const char* kBatchOutputPurpose = "batch_output";
+
 // OpenAI's form.
 void WriteBatch(const Batch& batch, JsonWriter* json);
 
@@ -64,11 +71,14 @@ class BatchStore {
   Expected<Batch> Get(const std::string& id, const std::string& owner) const;
   // The newest first.
   std::vector<Batch> List(const std::string& owner) const;
-  // The oldest that is not over, of an owner that may have one run; none: id "".
-  Batch NextToRun(const std::function<bool(const std::string& owner)>& may_run) const;
+  // The oldest that is not over and that may run; none: id "".
+  Batch NextToRun(const std::function<bool(const Batch&)>& may_run) const;
   // Whether a batch that is not over reads or writes that file.
   bool Uses(const std::string& file_id) const;
-  // Changes a batch; `saves`: also on the disk. kNotFound, kUnavailable.
+  // Whether any batch, also one that is over, names that file.
+  bool Names(const std::string& file_id) const;
+  // Changes a batch; `saves`: also on the disk. kNotFound; kUnavailable: the disk, and nothing has
+  // changed: whoever asked tries again. Others see the change once it is saved.
   Expected<Batch> Update(const std::string& id, bool saves,
                          const std::function<void(Batch*)>& change);
 
@@ -80,10 +90,22 @@ class BatchStore {
   // The id of the oldest batch of `owner` (null: of anyone) that is over; empty if no batch is.
   // The caller holds mutex_.
   std::string OldestOver(const std::string* owner) const;
+  // The one that makes room for a new one of `owner`: its own oldest, else anyone's. The caller
+  // holds mutex_.
+  std::string OldestToForget(const std::string& owner) const;
+  // Whether `owner` may have one more.
+  Status CheckRoom(const std::string& owner) const;
 
   const std::string folder_;
+  // One thread at a time changes batches. It is held while the disk is written, mutex_ is not.
+  // Taken before mutex_.
+  std::mutex writer_;
   mutable std::mutex mutex_;
-  std::map<std::string, Batch> batches_;  // guarded by mutex_
+  std::map<std::string, Batch> batches_;  // guarded by mutex_; changed under both
 };
+
+// Removes empty files that no batch names: what a crash has left between the making of a batch's
+// files and the saving of their names. Before the first batch runs.
+void RemoveUnusedOutputs(FileStore* files, const BatchStore& batches);
 
 }  // namespace penstock

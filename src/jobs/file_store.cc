@@ -260,6 +260,15 @@ std::vector<StoredFile> FileStore::List(const std::string& owner,
   return list;
 }
 
+std::vector<StoredFile> FileStore::ListEmpty(const std::string& purpose) const {
+  std::vector<StoredFile> list;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, file] : files_) {
+    if (file.bytes == 0 && file.purpose == purpose) list.push_back(file);
+  }
+  return list;
+}
+
 Status FileStore::Remove(const std::string& id, const std::string& owner) {
   StoredFile file;
   {
@@ -276,9 +285,11 @@ Status FileStore::Remove(const std::string& id, const std::string& owner) {
     return failed;
   }
   ::unlink((PathOf(id) + ".json").c_str());
+  const bool synced = SyncFolderOf(PathOf(id));
+  Status status = synced ? Status::Ok() : DiskError(PathOf(id), "cannot write its folder");
   const std::lock_guard lock(mutex_);
   GiveRoom(file.owner, file.bytes);
-  return Status::Ok();
+  return status;
 }
 
 Expected<std::string> FileStore::Read(const std::string& id, const std::string& owner,

@@ -52,6 +52,10 @@ class FileStore {
   Expected<StoredFile> Get(const std::string& id, const std::string& owner) const;
   // The newest first. `purpose` "": any.
   std::vector<StoredFile> List(const std::string& owner, const std::string& purpose) const;
+  // Files without a byte, of all owners.
+  std::vector<StoredFile> ListEmpty(const std::string& purpose) const;
+  // Once it returns OK, the file is gone after a loss of power too. kNotFound. kUnavailable: the
+  // disk; the file may be gone.
   Status Remove(const std::string& id, const std::string& owner);
   // The whole content. kPayloadTooLarge: more than bytes_max.
   Expected<std::string> Read(const std::string& id, const std::string& owner,

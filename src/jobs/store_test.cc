@@ -2,14 +2,38 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <mutex>
+#include <thread>
 
 #include "jobs/batch_store.h"
 #include "jobs/file_store.h"
+
+namespace {
+
+// Called in place of the system's calls while it is set; returns 0 or an errno.
+std::function<int(bool folder)> on_sync;
+
+int Sync(int fd, long call) {
+  const int error = on_sync ? on_sync(call == SYS_fsync) : 0;
+  if (error == 0) return static_cast<int>(syscall(call, fd));
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+// In place of the C library's: a file's content is written by the one, a folder by the other.
+extern "C" int fdatasync(int fd) { return Sync(fd, SYS_fdatasync); }
+extern "C" int fsync(int fd) { return Sync(fd, SYS_fsync); }
 
 namespace penstock {
 namespace {
@@ -22,7 +46,10 @@ class StoreTest : public testing::Test {
     folder_ = (fs::temp_directory_path() / ("penstock_jobs_" + std::to_string(getpid()))).string();
     fs::remove_all(folder_);
   }
-  void TearDown() override { fs::remove_all(folder_); }
+  void TearDown() override {
+    on_sync = nullptr;
+    fs::remove_all(folder_);
+  }
 
   std::unique_ptr<FileStore> Files(uint64_t bytes_max = 100) {
     auto store = FileStore::Open(folder_, bytes_max);
@@ -180,7 +207,7 @@ TEST_F(StoreTest, AnOwnerHasABoundAndForgetsItsOwnBatchesFirst) {
 
 // The next batch of any owner.
 Batch NextOf(const BatchStore& batches) {
-  return batches.NextToRun([](const std::string&) { return true; });
+  return batches.NextToRun([](const Batch&) { return true; });
 }
 
 TEST_F(StoreTest, BatchesAreThereAfterARestart) {
@@ -236,10 +263,127 @@ TEST_F(StoreTest, ABatchOfAnOwnerWhoMayNotRunOneWaits) {
   const std::string second = batches->Add(OfOwner("you"))->id;
   (void)batches->Update(second, false, [](Batch* batch) { batch->created += 5; });
   const auto except = [&](const std::string& owner) {
-    return batches->NextToRun([&](const std::string& each) { return each != owner; }).id;
+    return batches->NextToRun([&](const Batch& each) { return each.owner != owner; }).id;
   };
   EXPECT_EQ(except("nobody"), first);
   EXPECT_EQ(except("me"), second);
+}
+
+// A folder stands where the new state is written: EISDIR.
+TEST_F(StoreTest, AStateThatCannotBeSavedIsNotTaken) {
+  const auto batches = Batches();
+  const std::string id = batches->Add(OfOwner("me"))->id;
+  const std::string part = folder_ + "/batches/" + id + ".json.part";
+  const auto complete = [&] {
+    return batches->Update(id, true, [](Batch* batch) { batch->status = BatchStatus::kCompleted; });
+  };
+  ASSERT_TRUE(fs::create_directory(part));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(complete().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(batches->Get(id, "me")->status, BatchStatus::kValidating);
+    EXPECT_EQ(NextOf(*batches).id, id);  // so that it is tried again
+  }
+  fs::remove(part);
+  EXPECT_TRUE(complete().ok());
+  EXPECT_EQ(NextOf(*batches).id, "");
+  EXPECT_EQ(Batches()->Get(id, "me")->status, BatchStatus::kCompleted);
+}
+
+TEST_F(StoreTest, ABatchThatCannotBeSavedTakesNoOnesPlace) {
+  (void)Batches();
+  for (size_t i = 0; i < BatchStore::kBatchesMax; ++i) {
+    const std::string id = fmt::format("batch_{:032x}", i);
+    std::ofstream(folder_ + "/batches/" + id + ".json")
+        << R"({"owner":"me","batch":{"id":")" << id << R"(","status":"completed","created_at":1,)"
+        << R"("endpoint":"/v1/embeddings","input_file_id":"file-1",)"
+        << R"("request_counts":{"total":0,"completed":0,"failed":0}}})";
+  }
+  const auto batches = Batches();
+  // The content cannot be written, then the folder.
+  for (const bool fails_for_folder : {false, true}) {
+    on_sync = [&](bool folder) { return folder == fails_for_folder ? ENOSPC : 0; };
+    EXPECT_EQ(batches->Add(OfOwner("me")).code(), StatusCode::kUnavailable);
+    on_sync = nullptr;
+    EXPECT_EQ(batches->List("me").size(), BatchStore::kBatchesMax);
+    EXPECT_EQ(Batches()->List("me").size(), BatchStore::kBatchesMax);
+  }
+  ASSERT_TRUE(batches->Add(OfOwner("me")).ok());
+  EXPECT_EQ(Batches()->List("me").size(), BatchStore::kBatchesMax);
+}
+
+// The disk hangs in the middle of a change; who reads does not.
+TEST_F(StoreTest, ReadersDoNotWaitForTheDisk) {
+  const auto batches = Batches();
+  const std::string id = batches->Add(OfOwner("me"))->id;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool hangs = false, read = false, timed_out = false;
+  on_sync = [&](bool) {
+    std::unique_lock lock(mutex);
+    hangs = true;
+    changed.notify_all();
+    timed_out =
+        timed_out || !changed.wait_for(lock, std::chrono::seconds(20), [&] { return read; });
+    return 0;
+  };
+  std::thread writer([&] {
+    EXPECT_TRUE(
+        batches->Update(id, true, [](Batch* batch) { batch->status = BatchStatus::kInProgress; })
+            .ok());
+  });
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return hangs; });
+  }
+  EXPECT_EQ(batches->List("me").size(), 1u);
+  EXPECT_EQ(batches->Get(id, "me")->status, BatchStatus::kValidating);  // until it is saved
+  EXPECT_EQ(NextOf(*batches).id, id);
+  EXPECT_FALSE(batches->Uses("file-1"));
+  {
+    const std::lock_guard lock(mutex);
+    read = true;
+    changed.notify_all();
+  }
+  writer.join();
+  EXPECT_FALSE(timed_out);
+  EXPECT_EQ(batches->Get(id, "me")->status, BatchStatus::kInProgress);
+}
+
+TEST_F(StoreTest, ADeletedFileIsGoneAfterALossOfPowerToo) {
+  const auto files = Files();
+  const std::string id = files->Add({.owner = "me"}, "abc")->id;
+  bool written_after = false;
+  on_sync = [&](bool folder) {
+    const std::string path = folder_ + "/files/" + id;
+    if (folder) written_after = !fs::exists(path) && !fs::exists(path + ".json");
+    return 0;
+  };
+  ASSERT_TRUE(files->Remove(id, "me").ok());
+  EXPECT_TRUE(written_after);
+  const std::string second = files->Add({.owner = "me"}, "abc")->id;
+  on_sync = [](bool) { return EIO; };
+  EXPECT_EQ(files->Remove(second, "me").code(), StatusCode::kUnavailable);
+  on_sync = nullptr;
+  EXPECT_TRUE(files->Add({}, std::string(100, 'x')).ok());  // its room is free
+}
+
+TEST_F(StoreTest, EmptyFilesThatNoBatchNamesAreRemoved) {
+  const auto files = Files();
+  const auto batches = Batches();
+  const auto add = [&](const char* purpose, const char* content) {
+    StoredFile file;
+    file.purpose = purpose;
+    file.owner = "me";
+    return files->Add(std::move(file), content)->id;
+  };
+  const std::string orphan = add(kBatchOutputPurpose, ""), named = add(kBatchOutputPurpose, "");
+  const std::string filled = add(kBatchOutputPurpose, "x"), upload = add("batch", "");
+  Batch batch = OfOwner("me");
+  batch.output_file_id = named;
+  ASSERT_TRUE(batches->Add(std::move(batch)).ok());
+  RemoveUnusedOutputs(files.get(), *batches);
+  EXPECT_EQ(files->Get(orphan, "me").code(), StatusCode::kNotFound);
+  for (const std::string& id : {named, filled, upload}) EXPECT_TRUE(files->Get(id, "me").ok());
 }
 
 }  // namespace

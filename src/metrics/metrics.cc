@@ -56,7 +56,8 @@ constexpr int kDurationLog2NsMin = 10;
 constexpr int kDurationLog2NsMax = 36;
 
 using Function = std::function<double()>;
-using Instrument = std::variant<Counter*, Gauge*, Histogram*, DurationHistogram*, Function*>;
+using Instrument =
+    std::variant<Counter*, Gauge*, SecondsMetric*, Histogram*, DurationHistogram*, Function*>;
 
 struct Series {
   std::string labels;
@@ -141,6 +142,7 @@ struct AppendSeries {
 
   void operator()(const Counter* counter) const { Line(fmt::format("{}", counter->value())); }
   void operator()(const Gauge* gauge) const { Line(fmt::format("{}", gauge->value())); }
+  void operator()(const SecondsMetric* seconds) const { Line(Number(seconds->value())); }
   void operator()(const Function* function) const { Line(Number((*function)())); }
   void operator()(const Histogram* histogram) const {
     AppendHistogram(family, labels, *histogram, out);
@@ -174,9 +176,11 @@ struct Metrics::Impl {
   std::vector<Family> families;
   std::deque<Counter> counters;
   std::deque<Gauge> gauges;
+  std::deque<SecondsMetric> seconds;
   std::deque<Histogram> histograms;
   std::deque<DurationHistogram> durations;
   std::deque<Function> functions;
+  RouterGauges router;
 
   // Returns the instrument of (name, labels), made by `make` if it is new. A name belongs to one
   // type for good.
@@ -203,6 +207,8 @@ struct Metrics::Impl {
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
+RouterGauges& Metrics::router() { return impl_->router; }
+
 Counter& Metrics::AddCounter(std::string_view name, std::string_view help, std::string_view labels,
                              Shown shown) {
   return impl_->Add<Counter>(
@@ -213,6 +219,21 @@ Counter& Metrics::AddCounter(std::string_view name, std::string_view help, std::
 Gauge& Metrics::AddGauge(std::string_view name, std::string_view help, std::string_view labels) {
   return impl_->Add<Gauge>(name, help, "gauge", labels,
                            [&]() -> Gauge& { return impl_->gauges.emplace_back(); });
+}
+
+namespace {
+
+const char* TypeOf(Metrics::Kind kind) {
+  return kind == Metrics::Kind::kCounter ? "counter" : "gauge";
+}
+
+}  // namespace
+
+SecondsMetric& Metrics::AddSeconds(std::string_view name, std::string_view help, Kind kind,
+                                   std::string_view labels) {
+  return impl_->Add<SecondsMetric>(name, help, TypeOf(kind), labels, [&]() -> SecondsMetric& {
+    return impl_->seconds.emplace_back();
+  });
 }
 
 Histogram& Metrics::AddHistogram(std::string_view name, std::string_view help,
@@ -231,9 +252,9 @@ DurationHistogram& Metrics::AddDurations(std::string_view name, std::string_view
 
 void Metrics::AddFunction(std::string_view name, std::string_view help, Kind kind,
                           std::function<double()> read, std::string_view labels) {
-  Function& function = impl_->Add<Function>(
-      name, help, kind == Kind::kCounter ? "counter" : "gauge", labels,
-      [&]() -> Function& { return impl_->functions.emplace_back([] { return 0.0; }); });
+  Function& function = impl_->Add<Function>(name, help, TypeOf(kind), labels, [&]() -> Function& {
+    return impl_->functions.emplace_back([] { return 0.0; });
+  });
   const std::lock_guard lock(impl_->mutex);
   function = std::move(read);
 }

@@ -6,8 +6,10 @@
 // Labels come from fixed lists only, never from what a client sent.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "metrics/duration_histogram.h"
+#include "metrics/router_gauges.h"
 
 namespace penstock {
 
@@ -37,6 +40,27 @@ class Gauge {
  private:
   std::atomic<int64_t> value_{0};
 };
+
+// Processor time that is asked for (a counter) or that waits (a gauge), kept in nanoseconds.
+class SecondsMetric {
+ public:
+  // A day at most at once; NaN is none.
+  void Add(double seconds) {
+    constexpr double kMax = 86'400;
+    if (std::isnan(seconds)) return;
+    ns_.fetch_add(std::llround(std::clamp(seconds, -kMax, kMax) * 1e9), std::memory_order_relaxed);
+  }
+  double value() const { return static_cast<double>(ns_.load(std::memory_order_relaxed)) / 1e9; }
+
+ private:
+  std::atomic<int64_t> ns_{0};
+};
+
+// Of `whole`; 0 where that is 0.
+inline double RatioOf(const Gauge& part, const Gauge& whole) {
+  const int64_t all = whole.value();
+  return all <= 0 ? 0 : static_cast<double>(part.value()) / static_cast<double>(all);
+}
 
 // Counts of observations by fixed upper bounds. Counts are kept a bucket each and summed up only
 // when they are printed, so that an observation touches one of them.
@@ -88,11 +112,16 @@ class Metrics {
   // it.
   DurationHistogram& AddDurations(std::string_view name, std::string_view help,
                                   std::string_view labels = "");
+  enum class Kind { kCounter, kGauge };
+  SecondsMetric& AddSeconds(std::string_view name, std::string_view help, Kind kind,
+                            std::string_view labels = "");
   // A value read when it is printed. `read` must neither block nor use this object, and must work
   // as long as it is printed; the same name and labels again replace it.
-  enum class Kind { kCounter, kGauge };
   void AddFunction(std::string_view name, std::string_view help, Kind kind,
                    std::function<double()> read, std::string_view labels = "");
+
+  // For GET /metrics/router.
+  RouterGauges& router();
 
   // The text exposition format 0.0.4.
   std::string Render() const;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <thread>
 
+#include "metrics/demand.h"
+
 namespace penstock {
 namespace {
 
@@ -146,6 +148,106 @@ TEST(Metrics, UpdatesFromManyThreadsAreNotLost) {
   double expected = 0;
   for (int i = 0; i < kRounds; ++i) expected += i % 3 + 0.5;
   EXPECT_EQ(histogram.sum(), expected * kThreads);  // halves add exactly
+}
+
+TEST(SecondsMetric, IsPrintedInSeconds) {
+  Metrics metrics;
+  SecondsMetric& asked = metrics.AddSeconds("a_seconds_total", "A.", Metrics::Kind::kCounter);
+  SecondsMetric& queue = metrics.AddSeconds("q_seconds", "Q.", Metrics::Kind::kGauge);
+  asked.Add(1.5);
+  asked.Add(0.25);
+  asked.Add(std::nan(""));
+  queue.Add(3);
+  queue.Add(-3);
+  const std::string text = metrics.Render();
+  EXPECT_NE(text.find("# TYPE a_seconds_total counter\na_seconds_total 1.75\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("# TYPE q_seconds gauge\nq_seconds 0\n"), std::string::npos) << text;
+}
+
+TEST(Demand, CountsWhatWasRefusedUnreadAsTheAverage) {
+  Metrics metrics;
+  const DemandSeries series = DemandSeries::Of(&metrics, "m", "bulk");
+  series.AskAverage();  // nothing is known
+  EXPECT_EQ(series.asked->value(), 0);
+  series.Ask(3);
+  series.Ask(3);
+  series.AskAverage();
+  EXPECT_DOUBLE_EQ(series.asked->value(), 8);
+  EXPECT_EQ(series.jobs->value(), 4u);
+  EXPECT_EQ(DemandSeries::Of(&metrics, "m", "bulk").asked, series.asked);
+}
+
+TEST(RouterGauges, PrintsValuesAsTheyAre) {
+  Metrics metrics;
+  RouterGauges& router = metrics.router();
+  EXPECT_EQ(router.Render(), "");
+  Gauge& waiting = metrics.AddGauge("w", "W.");
+  Gauge& used = metrics.AddGauge("u", "U.");
+  Gauge& blocks = metrics.AddGauge("b", "B.");
+  SecondsMetric& queue = metrics.AddSeconds("q", "Q.", Metrics::Kind::kGauge);
+  using Family = RouterGauges::Family;
+  router.Add(Family::kKvBlockSize, R"(model="m")", int64_t{32});
+  router.Add(Family::kKvUsage, R"(model="m")", RouterGauges::Ratio{&used, &blocks});
+  router.Add(Family::kQueueSeconds, R"(model="m")", &queue);
+  for (int i = 0; i < 2; ++i) router.Add(Family::kGenerateWaiting, R"(model="m")", &waiting);
+  const std::string idle =
+      "# TYPE penstock_generate_waiting gauge\npenstock_generate_waiting{model=\"m\"} 0\n"
+      "# TYPE penstock_kv_usage_ratio gauge\npenstock_kv_usage_ratio{model=\"m\"} 0\n"
+      "# TYPE penstock_kv_block_size gauge\npenstock_kv_block_size{model=\"m\"} 32\n"
+      "# TYPE penstock_queue_seconds gauge\npenstock_queue_seconds{model=\"m\"} 0\n";
+  EXPECT_EQ(router.Render(), idle);
+  waiting.Set(7);
+  used.Set(3);
+  blocks.Set(12);
+  queue.Add(0.5);
+  const std::string text = router.Render();
+  for (const char* line : {"waiting{model=\"m\"} 7\n", "ratio{model=\"m\"} 0.25\n",
+                           "queue_seconds{model=\"m\"} 0.5\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+  }
+}
+
+TEST(RouterGauges, StaysWithinItsBytes) {
+  Metrics metrics;
+  std::vector<std::string> models;
+  for (int i = 0; i < 100; ++i) {
+    models.push_back(MetricLabel("model", "owner/model-" + std::to_string(i)));
+    Gauge& gauge = metrics.AddGauge("g", "G.", models.back());
+    gauge.Set(std::numeric_limits<int64_t>::min());  // the longest number
+    for (const auto family :
+         {RouterGauges::Family::kGenerateWaiting, RouterGauges::Family::kKvBlocks}) {
+      metrics.router().Add(family, models.back(), &gauge);
+    }
+    const std::string text = metrics.router().Render();
+    ASSERT_LE(text.size(), RouterGauges::kBytesMax);
+    ASSERT_TRUE(text.ends_with("\n"));
+    // Of each model that stands in it, all series do.
+    for (const std::string& model : models) {
+      const size_t first = text.find(model);
+      ASSERT_EQ(first == std::string::npos, text.find(model, first + 1) == std::string::npos);
+    }
+    ASSERT_NE(text.find(models[0]), std::string::npos);
+  }
+}
+
+// A router asks while models come.
+TEST(RouterGauges, IsReadWhileItGrows) {
+  Metrics metrics;
+  Gauge& gauge = metrics.AddGauge("g", "G.");
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop) {
+      const std::string text = metrics.router().Render();
+      EXPECT_TRUE(text.empty() || text.ends_with(" 0\n")) << text;
+    }
+  });
+  for (int i = 0; i < 1000; ++i) {
+    metrics.router().Add(static_cast<RouterGauges::Family>(i % RouterGauges::kFamilies),
+                         MetricLabel("model", std::to_string(i)), &gauge);
+  }
+  stop = true;
+  reader.join();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "common/log_writer.h"
 #include "common/memory.h"
 
 namespace penstock {
@@ -44,6 +45,9 @@ void AddProcessMetrics(Metrics* metrics) {
     closedir(folder);
     return count;
   });
+  metrics->AddFunction("penstock_log_dropped_total",
+                       "Lines of the log that were lost because stderr did not take them.",
+                       Kind::kCounter, [] { return static_cast<double>(LogDropped()); });
   metrics->AddFunction("process_start_time_seconds", "When the metrics began, in Unix time.",
                        Kind::kGauge, [start = std::time(nullptr)] { return double(start); });
 }

@@ -345,6 +345,25 @@ class BatchRunner::Turn {
   BatchRunner* const runner_;
 };
 
+// Keeps a batch from beginning, for as long as this lives.
+class BatchRunner::Hold {
+ public:
+  // The caller has the mutex.
+  Hold(BatchRunner* runner, const std::string& id)
+      : runner_(runner), place_(runner->held_.insert(id)) {}
+  ~Hold() {
+    const std::lock_guard lock(runner_->mutex_);
+    runner_->held_.erase(place_);
+    runner_->changed_.notify_all();
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  BatchRunner* const runner_;
+  const std::multiset<std::string>::iterator place_;
+};
+
 BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options,
                          FileLock lock)
     : service_(service), metrics_(metrics), options_(options), lock_(std::move(lock)) {}
@@ -360,6 +379,7 @@ Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metr
   PENSTOCK_ASSIGN_OR_RETURN(runner->files_,
                             FileStore::Open(options.batch_folder, options.batch_folder_bytes));
   PENSTOCK_ASSIGN_OR_RETURN(runner->batches_, BatchStore::Open(options.batch_folder));
+  RemoveUnusedOutputs(runner->files_.get(), *runner->batches_);
   for (size_t i = 0; i < kAtOnce; ++i) {
     runner->threads_.emplace_back([raw = runner.get()] { raw->Loop(); });
   }
@@ -368,13 +388,15 @@ Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metr
 
 BatchRunner::~BatchRunner() { Stop(); }
 
+void BatchRunner::BeginStop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  for (const auto& [owner, turn] : running_) turn->cancel->Cancel();
+  changed_.notify_all();
+}
+
 void BatchRunner::Stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    for (const auto& [owner, turn] : running_) turn->cancel->Cancel();
-    changed_.notify_all();
-  }
+  BeginStop();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
@@ -405,24 +427,38 @@ Expected<Batch> BatchRunner::Submit(Batch batch) {
 
 Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& owner) {
   PENSTOCK_RETURN_IF_ERROR(batches_->Get(id, owner).status());
-  const std::lock_guard lock(mutex_);
-  const auto turn = running_.find(owner);
-  const bool runs = turn != running_.end() && turn->second->batch.id == id;
-  auto batch = batches_->Update(id, true, [&](Batch* each) {
+  const auto find = [&]() -> const Turn* {  // under mutex_; null: it does not run
+    const auto turn = running_.find(owner);
+    return turn != running_.end() && turn->second->batch.id == id ? turn->second : nullptr;
+  };
+  // One that does not run is over at once, and must not begin while that is being saved.
+  std::optional<Hold> hold;
+  {
+    const std::lock_guard lock(mutex_);
+    if (find() == nullptr) hold.emplace(this, id);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(Batch batch, batches_->Update(id, true, [&](Batch* each) {
     if (IsOver(each->status)) return;
     each->cancelling = UnixSeconds();
     each->status = BatchStatus::kCancelling;
-    if (runs) return;
+    if (!hold) return;
     each->cancelled = each->cancelling;
     each->status = BatchStatus::kCancelled;
-  });
-  if (runs) turn->second->cancel->Cancel();
+  }));
+  const std::lock_guard lock(mutex_);
+  // None any more: its thread was held up by the disk, and finds it cancelled the next time.
+  if (const Turn* const turn = find()) turn->cancel->Cancel();
   return batch;
 }
 
 bool BatchRunner::IsStopping() {
   const std::lock_guard lock(mutex_);
   return stopping_;
+}
+
+void BatchRunner::Pause() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kTryAgain, [this] { return stopping_; });
 }
 
 // Checks the input, and makes the files of results. Its status is kFailed where the input is at
@@ -432,30 +468,50 @@ Expected<Batch> BatchRunner::Begin(const Batch& batch) {
   PENSTOCK_ASSIGN_OR_RETURN(
       std::vector<BatchError> errors,
       CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines));
-  std::string ids[2];
-  for (const int which : {0, 1}) {
-    if (!errors.empty()) break;
+  std::vector<std::string> ids;
+  Status begun;
+  if (errors.empty()) begun = MakeOutputs(batch, &ids);
+  if (begun.ok()) {
+    auto updated = batches_->Update(batch.id, true, [&](Batch* each) {
+      each->lines = lines;
+      if (!errors.empty()) {
+        each->status = BatchStatus::kFailed;
+        each->failed = UnixSeconds();
+        each->errors = std::move(errors);
+        return;
+      }
+      each->output_file_id = ids[0];
+      each->error_file_id = ids[1];
+      each->in_progress = UnixSeconds();
+      // It may have been cancelled meanwhile.
+      if (each->status == BatchStatus::kValidating) each->status = BatchStatus::kInProgress;
+    });
+    if (updated.ok()) return updated;
+    begun = updated.status();
+  }
+  RemoveEmpty(batch, ids);  // it begins again later, with files of its own
+  return begun;
+}
+
+// The ids of the output file and the error file. After an error, of those that were made.
+Status BatchRunner::MakeOutputs(const Batch& batch, std::vector<std::string>* ids) {
+  for (const char* end : {"_output.jsonl", "_error.jsonl"}) {
     StoredFile file;
-    file.filename = batch.id + (which == 0 ? "_output.jsonl" : "_error.jsonl");
-    file.purpose = "batch_output";
+    file.filename = batch.id + end;
+    file.purpose = kBatchOutputPurpose;
     file.owner = batch.owner;
     PENSTOCK_ASSIGN_OR_RETURN(file, files_->Add(std::move(file), ""));
-    ids[which] = file.id;
+    ids->push_back(file.id);
   }
-  return batches_->Update(batch.id, true, [&](Batch* each) {
-    each->lines = lines;
-    if (!errors.empty()) {
-      each->status = BatchStatus::kFailed;
-      each->failed = UnixSeconds();
-      each->errors = std::move(errors);
-      return;
+  return Status::Ok();
+}
+
+void BatchRunner::RemoveEmpty(const Batch& batch, const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) {
+    if (const Status gone = files_->Remove(id, batch.owner); !gone.ok()) {
+      LogWarn("batch {}: an empty file stays: {}", batch.id, gone.message());
     }
-    each->output_file_id = ids[0];
-    each->error_file_id = ids[1];
-    each->in_progress = UnixSeconds();
-    // It may have been cancelled meanwhile.
-    if (each->status == BatchStatus::kValidating) each->status = BatchStatus::kInProgress;
-  });
+  }
 }
 
 // Files without a line are of no use. They go last: until it is saved, the batch names them.
@@ -481,11 +537,7 @@ Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
                                           if (outcome == BatchStatus::kExpired) each->expired = now;
                                         })
                                .status());
-  for (const std::string& id : empty) {
-    if (const Status gone = files_->Remove(id, batch.owner); !gone.ok()) {
-      LogWarn("batch {}: an empty file stays: {}", batch.id, gone.message());
-    }
-  }
+  RemoveEmpty(batch, empty);
   return Status::Ok();
 }
 
@@ -518,8 +570,9 @@ void BatchRunner::RunNext() {
     Batch next;
     changed_.wait(lock, [&] {
       if (!stopping_) {
-        next = batches_->NextToRun(
-            [this](const std::string& owner) { return !running_.contains(owner); });
+        next = batches_->NextToRun([this](const Batch& batch) {
+          return !running_.contains(batch.owner) && !held_.contains(batch.id);
+        });
       }
       return stopping_ || !next.id.empty();
     });
@@ -537,18 +590,18 @@ void BatchRunner::RunNext() {
   if (status.ok()) return;
   if (MayPass(status)) {
     LogWarn("batch {} waits: {}", batch.id, status.message());
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kTryAgain, [this] { return stopping_; });
-    return;
+    return Pause();
   }
   LogError("batch {} failed: {}", batch.id, status.message());
-  // On the disk too, if it can be: else it is run again after a restart.
   const auto failed = batches_->Update(batch.id, true, [&](Batch* each) {
     each->status = BatchStatus::kFailed;
     each->failed = UnixSeconds();
     each->errors = {{"server_error", status.message(), "", 0}};
   });
-  if (!failed.ok()) LogError("batch {}: {}", batch.id, failed.status().message());
+  if (failed.ok()) return;
+  // It has not failed until that is saved, and is tried again.
+  LogError("batch {}: {}", batch.id, failed.status().message());
+  Pause();
 }
 
 }  // namespace penstock

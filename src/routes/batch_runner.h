@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,7 +50,10 @@ class BatchRunner {
   BatchRunner(const BatchRunner&) = delete;
   BatchRunner& operator=(const BatchRunner&) = delete;
 
-  // Cancels the requests under way and ends the threads. What they were is run after a restart.
+  // Cancels the requests under way: what they were is run after a restart. Batches that are taken
+  // from now on wait for it, too. Does not block.
+  void BeginStop();
+  // BeginStop, and ends the threads.
   void Stop();
 
   FileStore& files() { return *files_; }
@@ -65,6 +69,7 @@ class BatchRunner {
   Expected<Batch> Cancel(const std::string& id, const std::string& owner);
 
  private:
+  class Hold;
   class Run;
   class Turn;
   BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options, FileLock lock);
@@ -73,7 +78,11 @@ class BatchRunner {
   Status RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel);
   Expected<Batch> Begin(const Batch& batch);
   Status Finish(const Batch& batch, BatchStatus outcome);
+  Status MakeOutputs(const Batch& batch, std::vector<std::string>* ids);
+  void RemoveEmpty(const Batch& batch, const std::vector<std::string>& ids);
   bool IsStopping();
+  // Waits before a batch that the disk held up is tried again.
+  void Pause();
 
   Service* const service_;
   Metrics* const metrics_;
@@ -87,6 +96,7 @@ class BatchRunner {
   // All guarded by mutex_.
   bool stopping_ = false;
   std::map<std::string, const Turn*> running_;  // by owner
+  std::multiset<std::string> held_;             // ids of batches that may not begin
   std::vector<std::thread> threads_;            // of the one who starts and stops the runner
 };
 

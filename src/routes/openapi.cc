@@ -168,6 +168,7 @@ constexpr RouteDescription kDescriptions[] = {
     {"GET", "/readyz", "503 while models to preload are being loaded, or one failed to", nullptr,
      "State"},
     {"GET", "/metrics", "Counters and histograms in Prometheus text format 0.0.4"},
+    {"GET", "/metrics/router", "The gauges by which routers choose a replica, in 2 KB at most"},
     {"GET", "/v1/stats", "Where the time of requests goes", nullptr, "Stats"},
     {"POST", "/v1/stats/reset", "The statistics begin a new window", nullptr, "State"},
 };

@@ -142,9 +142,15 @@ void Upload(const RouteCall& call) {
 void ListFiles(const RouteCall& call) {
   const auto limit = QueryInt(call.request->target, "limit", kListMax, 1, kListMax);
   if (!limit.ok()) return call.Fail(limit.status());
-  OnWorker(call, 0, [request = call.request, limit = *limit](BatchRunner* runner) {
+  const std::string order = QueryValue(call.request->target, "order");
+  if (!order.empty() && order != "asc" && order != "desc") {
+    return call.Fail(Status::InvalidArgument("'order' must be asc or desc", "order"));
+  }
+  const bool oldest_first = order == "asc";
+  OnWorker(call, 0, [request = call.request, limit = *limit, oldest_first](BatchRunner* runner) {
     const std::string& target = request->target;
-    const auto files = runner->files().List(OwnerOf(*request), QueryValue(target, "purpose"));
+    auto files = runner->files().List(OwnerOf(*request), QueryValue(target, "purpose"));
+    if (oldest_first) std::reverse(files.begin(), files.end());
     return Expected(PrintPage(files, QueryValue(target, "after"), limit, WriteFile));
   });
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "common/json_writer.h"
+#include "http/accept.h"
+#include "http/gzip.h"
 #include "routes/openapi.h"
 #include "routes/path_pattern.h"
 #include "routes/routes.h"
@@ -27,8 +29,22 @@ void Ready(const RouteCall& call) {
   call.respond.Send(std::move(response));
 }
 
+constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+
 void RenderMetrics(const RouteCall& call) {
-  call.Ok(call.metrics->Render(), "text/plain; version=0.0.4; charset=utf-8");
+  HttpResponse response;
+  response.content_type = kMetricsType;
+  response.headers.emplace_back("Vary", "Accept-Encoding");
+  response.body = call.metrics->Render();
+  if (AcceptsGzip(call.request->Header("accept-encoding"))) {
+    response.headers.emplace_back("Content-Encoding", "gzip");
+    response.body = Gzip(response.body);
+  }
+  call.respond.Send(std::move(response));
+}
+
+void RenderRouterMetrics(const RouteCall& call) {
+  call.Ok(call.metrics->router().Render(), kMetricsType);
 }
 
 void GetStats(const RouteCall& call) {
@@ -71,6 +87,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/ping", ErrorBody::kTei, Live, RouteFor::kEveryone},
     {"GET", "/readyz", ErrorBody::kTei, Ready, RouteFor::kEveryone},
     {"GET", "/metrics", ErrorBody::kTei, RenderMetrics, RouteFor::kMonitors},
+    {"GET", "/metrics/router", ErrorBody::kTei, RenderRouterMetrics, RouteFor::kMonitors},
     {"GET", "/v1/stats", ErrorBody::kTei, GetStats, RouteFor::kMonitors},
     {"POST", "/v1/stats/reset", ErrorBody::kTei, ResetStats, RouteFor::kAdmins},
 };

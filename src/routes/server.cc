@@ -113,8 +113,12 @@ Status Server::Reload() {
   return first;
 }
 
+void Server::AnnounceShutdown() { impl_->listener->EndKeepAlive(); }
+
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   impl_->router.EndEndless();
+  // First: its requests would take the time that clients have to finish theirs.
+  if (impl_->batches != nullptr) impl_->batches->BeginStop();
   impl_->listener->Shutdown(timeout);
   if (impl_->batches != nullptr) impl_->batches->Stop();
 }

@@ -40,6 +40,10 @@ class Server {
   // such file.
   Status Reload();
 
+  // Answers say "Connection: close" from now on; new connections and requests are still taken. So
+  // proxies leave before Shutdown refuses them. Service::AnnounceStop turns readiness off.
+  void AnnounceShutdown();
+
   // Stops accepting, closes idle connections, lets requests in flight finish (answered with
   // "Connection: close"), and after `timeout` cancels the rest: 503, or the error that ends a
   // stream. Returns when no connection is left and the threads have ended. Call it before

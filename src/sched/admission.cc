@@ -133,6 +133,29 @@ void Admission::Show(Priority priority, const Amount& wanted, int64_t sign) {
   series.queue_units->Add(sign * wanted.units);
   series.queue_rows->Add(sign * wanted.rows);
   series.queue_requests->Add(sign);
+  series.demand.queue->Add(static_cast<double>(sign) * SecondsOf(wanted));
+}
+
+void Admission::SetCosts(double unit_s, double square_s) {
+  unit_s_ = unit_s;
+  square_s_ = square_s;
+}
+
+double Admission::SecondsOf(const Amount& amount) const {
+  if (amount.seconds > 0) return amount.seconds;
+  const auto units = static_cast<double>(amount.units);
+  const auto rows = static_cast<double>(std::max<int64_t>(1, amount.rows));
+  // As if all rows were equally long: the squares of others sum to more.
+  return units * (unit_s_ + square_s_ * units / rows);
+}
+
+void Admission::Ask(Priority priority, const Amount& wanted) {
+  double seconds = SecondsOf(wanted);
+  if (seconds == 0) {
+    const double rate = units_per_s_.load(std::memory_order_relaxed);
+    seconds = rate > 0 ? static_cast<double>(wanted.units) / rate : 0;
+  }
+  metrics_->classes[static_cast<size_t>(priority)].demand.Ask(seconds);
 }
 
 void Admission::Drained(const Amount& batch, double seconds, size_t replicas) {

@@ -39,6 +39,7 @@ class Admission {
   struct Amount {
     int64_t units = 0;  // tokens of texts, bytes of tensors
     int64_t rows = 0;
+    double seconds = 0;  // of the processor; 0: as SetCosts says
   };
   // `queue_max`: work that may wait or run, of all classes; at least 1 each. `drained` is notified
   // when the last work of a stopping model may be gone. Both pointers outlive this.
@@ -46,6 +47,13 @@ class Admission {
             const AdmissionWords& words = {});
 
   const Amount& limit(Priority priority) const { return limits_[static_cast<size_t>(priority)]; }
+
+  // How long work takes: `unit_s` a unit, and `square_s` times the square of a row's units. Before
+  // the first job. Without it and without `seconds` in its Amount work is not in
+  // penstock_queue_seconds.
+  void SetCosts(double unit_s, double square_s);
+  // Counts a job into what was asked for, taken or refused; once each.
+  void Ask(Priority priority, const Amount& wanted);
 
   // Counts a job of `wanted` in, or refuses it without effect:
   //   kPayloadTooLarge    it is over the limit of its class by itself
@@ -75,6 +83,8 @@ class Admission {
   Status Add(Priority priority, const Amount& wanted);
   void Remove(Priority priority, const Amount& counted);
   void Show(Priority priority, const Amount& wanted, int64_t sign);
+  // 0: not known.
+  double SecondsOf(const Amount& amount) const;
 
   const std::array<Amount, kPriorities> limits_;
   const AdmissionWords words_;
@@ -86,6 +96,8 @@ class Admission {
   std::atomic<double> units_per_s_{0};  // moving averages; 0: not measured
   std::atomic<double> rows_per_s_{0};
   std::atomic<bool> stopping_{false};
+  double unit_s_ = 0;
+  double square_s_ = 0;
 };
 
 }  // namespace penstock

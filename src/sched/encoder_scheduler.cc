@@ -95,6 +95,10 @@ EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<EncoderRunner>> runners
       queues(LimitsFrom(options_in), BulkLimits(LimitsFrom(options_in)), forward.Offered(),
              &answers, &metrics, &work_ready),
       executors(ExecutorsFrom(options_in, forward.runners()), this, &metrics, &work_ready) {
+  if (options.times.known()) {
+    const BatchTimes& times = options.times;
+    admission.SetCosts(times.token_s + times.fixed_s / queues.limits().tokens, times.work_s);
+  }
   try {
     executors.Start();
   } catch (...) {
@@ -138,8 +142,12 @@ Status EncoderScheduler::Impl::Submit(std::unique_ptr<EncodeJob> job) {
     const bool full = status.code() == StatusCode::kResourceExhausted ||
                       status.code() == StatusCode::kPayloadTooLarge;
     if (full) metrics.queue_full.Add(job->rows());
+    if (status.code() == StatusCode::kResourceExhausted) {
+      admission.Ask(job->context.priority, AmountOf(*job));
+    }
     return status;
   }
+  admission.Ask(job->context.priority, AmountOf(*job));
   // Nothing throws from here on.
   EncodeJob* const taken = job.release();  // JobAnswers gives it back
   const Clock::time_point now = taken->progress.submitted;
@@ -240,6 +248,10 @@ void EncoderScheduler::Stop() {
 
 void EncoderScheduler::CountDropped(StatusCode reason, size_t sequences) {
   impl_->metrics.CountDropped(reason, sequences);
+}
+
+void EncoderScheduler::CountRefused(Priority priority) {
+  impl_->metrics.classes[static_cast<size_t>(priority)].demand.AskAverage();
 }
 
 void EncoderScheduler::RegisterMetrics(const std::string& model, Metrics* metrics) {

@@ -133,6 +133,8 @@ class EncoderScheduler {
   // Counts sequences of this model that an earlier stage dropped, by reason: kCancelled,
   // kDeadlineExceeded or kResourceExhausted; others are not counted.
   void CountDropped(StatusCode reason, size_t sequences);
+  // Counts a request for this model that was refused before its text was read.
+  void CountRefused(Priority priority);
 
   // Makes the series of a model that is not loaded yet, so that they are there from the start.
   static void RegisterMetrics(const std::string& model, Metrics* metrics);

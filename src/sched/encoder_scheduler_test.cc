@@ -295,6 +295,44 @@ TEST_F(EncoderSchedulerTest, TheQueueIsBoundedByTokens) {
   EXPECT_THAT(Rendered(), HasSubstr(R"(penstock_dropped_total{model="m",reason="queue_full"} 3)"));
 }
 
+// 2 s a batch of at most 4 tokens, 3 s a token, 5 s for each unit of attention work.
+TEST_F(EncoderSchedulerTest, DemandIsAllThatWasAskedForInSeconds) {
+  EncoderSchedulerOptions options;
+  options.max_batch_tokens = 4;
+  options.times = {2, 3, 5};
+  options.max_queued_tokens = 10;
+  options.manual = true;
+  Start(options);
+  const auto value = [&](const char* name) {
+    const std::string line = std::string(name) + "{model=\"m\",class=\"interactive\"} ";
+    const std::string text = Rendered();
+    const size_t at = text.find(line);
+    EXPECT_NE(at, std::string::npos) << name;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + line.size()));
+  };
+  // Of a token: 3 s, its part of a full batch, and attention as for rows of equal length.
+  const double two_rows = 4 * (3 + 2.0 / 4 + 5 * 2), one_row = 4 * (3 + 2.0 / 4 + 5 * 4);
+  const double refused = 3 * (3 + 2.0 / 4 + 5 * 3);
+  std::vector<std::future<Result>> results(4);
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({2, 2}, 1, &results[0])).ok());
+  ASSERT_TRUE(scheduler_->Submit(MakeJob({4}, 1, &results[1])).ok());
+  EXPECT_NEAR(value("penstock_queue_seconds"), two_rows + one_row, 1e-6);
+  EXPECT_EQ(scheduler_->Submit(MakeJob({3}, 1, &results[2])).code(),
+            StatusCode::kResourceExhausted);
+  // One that can never be served is the client's mistake.
+  EXPECT_EQ(scheduler_->Submit(MakeJob({5, 6}, 1, &results[3])).code(),
+            StatusCode::kPayloadTooLarge);
+  EXPECT_NEAR(value("penstock_queue_seconds"), two_rows + one_row, 1e-6);
+  EXPECT_NEAR(value("penstock_demand_seconds_total"), two_rows + one_row + refused, 1e-6);
+  scheduler_->CountRefused(Priority::kInteractive);
+  EXPECT_NEAR(value("penstock_demand_seconds_total"), (two_rows + one_row + refused) * 4 / 3, 1e-6);
+  EXPECT_EQ(value("penstock_jobs_total"), 4);
+  while (scheduler_->Step()) {
+  }
+  EXPECT_TRUE(results[0].get().status.ok() && results[1].get().status.ok());
+  EXPECT_EQ(value("penstock_queue_seconds"), 0);
+}
+
 TEST_F(EncoderSchedulerTest, AFailedBatchFailsOnlyTheJobAtFault) {
   Start();
   Block();

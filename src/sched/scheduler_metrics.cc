@@ -9,8 +9,9 @@ Counter& Dropped(Metrics* metrics, const std::string& label, const char* reason)
                              label + "," + MetricLabel("reason", reason));
 }
 
-QueueMetrics::Class ClassSeries(Metrics* metrics, const std::string& model_label,
-                                const char* priority, bool with_gauges) {
+QueueMetrics::Class ClassSeries(Metrics* metrics, const std::string& model, const char* priority,
+                                bool with_gauges) {
+  const std::string model_label = MetricLabel("model", model);
   const std::string label = model_label + "," + MetricLabel("lane", priority);
   const std::string gate_label = model_label + "," + MetricLabel("class", priority);
   const auto gauge = [&](const char* name, const char* help) {
@@ -26,7 +27,8 @@ QueueMetrics::Class ClassSeries(Metrics* metrics, const std::string& model_label
                              DurationBounds(), gate_label),
       &metrics->AddHistogram("penstock_gate_turn_seconds",
                              "Time a model held its turn at the processor; the count is grants.",
-                             DurationBounds(), gate_label)};
+                             DurationBounds(), gate_label),
+      DemandSeries::Of(metrics, model, priority)};
 }
 
 uint64_t CountOf(const Histogram& histogram) {
@@ -40,7 +42,7 @@ uint64_t CountOf(const Histogram& histogram) {
 SchedulerMetrics SchedulerMetrics::Of(Metrics* m, const std::string& model) {
   const std::string label = MetricLabel("model", model);
   return {
-      {{{ClassSeries(m, label, "interactive", true), ClassSeries(m, label, "bulk", true)}},
+      {{{ClassSeries(m, model, "interactive", true), ClassSeries(m, model, "bulk", true)}},
        Dropped(m, label, "cancelled"),
        Dropped(m, label, "expired"),
        Dropped(m, label, "queue_full")},
@@ -68,7 +70,7 @@ SchedulerMetrics SchedulerMetrics::Of(Metrics* m, const std::string& model) {
 
 TensorMetrics TensorMetrics::Of(Metrics* m, const std::string& model) {
   const std::string label = MetricLabel("model", model);
-  const auto series = [&](const char* priority) { return ClassSeries(m, label, priority, false); };
+  const auto series = [&](const char* priority) { return ClassSeries(m, model, priority, false); };
   return {
       {{{series("interactive"), series("bulk")}},
        Dropped(m, label, "cancelled"),

@@ -9,6 +9,7 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
+#include "metrics/demand.h"
 #include "metrics/metrics.h"
 
 namespace penstock {
@@ -38,6 +39,7 @@ struct QueueMetrics {
     // Times of the processor's turns (tensor/compute_gate.h), one a grant: waiting, and held.
     Histogram* gate_wait;
     Histogram* gate_turn;
+    DemandSeries demand;
   };
   std::array<Class, kPriorities> classes;
   Counter& cancelled;

@@ -398,7 +398,11 @@ void TensorForward::CountOut(const Worker& worker, Priority priority) {
 
 void TensorForward::Observe(const Worker& worker, Priority priority, uint32_t rows, double took_s) {
   times_.Observe(rows, took_s);
-  metrics_->classes[static_cast<size_t>(priority)].batches->Add();
+  const QueueMetrics::Class& series = metrics_->classes[static_cast<size_t>(priority)];
+  series.batches->Add();
+  // A batch at a time: jobs may come too fast to count each where others count, too.
+  series.demand.asked->Add(took_s / static_cast<double>(workers_.size()));
+  series.demand.jobs->Add(worker.pieces.size());
   metrics_->batch_rows.Observe(rows);
   metrics_->batch_fill.Observe(static_cast<double>(rows) / rows_max_);
   metrics_->batch_duration.Observe(took_s);

@@ -237,6 +237,9 @@ Status TensorScheduler::Impl::Submit(TensorJob* job) {
     const bool full = status.code() == StatusCode::kResourceExhausted ||
                       status.code() == StatusCode::kPayloadTooLarge;
     if (full) metrics.queue_full.Add(job->rows);
+    if (status.code() == StatusCode::kResourceExhausted) {
+      admission.Ask(job->context.priority, TensorAnswers::AmountOf(*job));
+    }
     return status;
   }
   // Nothing throws from here on.

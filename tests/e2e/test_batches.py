@@ -7,7 +7,7 @@ import pytest
 import requests
 
 import scripted_model
-from conftest import EMBED, GOLDEN, expected, wait_for
+from conftest import EMBED, GOLDEN, expected, raw_post, read_response, wait_for
 from test_openapi import check_answer
 
 CASES = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")][:4]
@@ -119,6 +119,12 @@ def test_files(server, folder):
     assert client.files.retrieve(file.id) == file
     second = client.files.create(file=("b", b"x"), purpose="batch")
     assert {each.id for each in client.files.list(purpose="batch")} == {file.id, second.id}
+    for order in ("asc", "desc"):
+        listed = [each.id for each in client.files.list(order=order)]
+        assert listed == [each.id for each in client.files.list()][:: 1 if order == "desc" else -1]
+        assert client.files.list(order=order, limit=1).data[0].id == listed[0]
+        assert [each.id for each in client.files.list(order=order, limit=1)] == listed
+    assert server.get("/v1/files?order=up").json()["error"]["param"] == "order"
     assert len(client.files.list(limit=1).data) == 1 and len(list(client.files.list(limit=1))) == 2
     assert client.files.delete(file.id).deleted
     for ask in (client.files.retrieve, client.files.content, client.files.delete):
@@ -172,6 +178,69 @@ def test_a_restart_goes_on(start, models, folder, kill):
     assert (done.request_counts.completed, done.request_counts.failed) == (300, 0)
     text = client.files.content(done.output_file_id).text.splitlines()
     assert sorted(json.loads(each)["custom_id"] for each in text) == sorted(f"r-{i}" for i in range(300))
+
+
+def test_an_end_that_cannot_be_saved_is_saved_later(start, models, folder):
+    args = (*models, "--batch-folder", folder)
+    server = start(*args, model=False)
+    client = client_of(server)
+    batch = submit(client, long_lines(20), "/v1/completions")
+    assert wait_for(lambda: client.batches.retrieve(batch.id).status == "in_progress", 30)
+    # Where the next state is written there is a folder: EISDIR.
+    obstacle = folder / "batches" / f"{batch.id}.json.part"
+    obstacle.mkdir()
+    told = f"batch {batch.id} waits: "
+    assert wait_for(lambda: any(told in line and ".json.part" in line for line in server.log), 60), server.log
+    held = client.batches.retrieve(batch.id)
+    assert held.status == "in_progress" and held.request_counts.completed == 20
+    with pytest.raises(openai.UnprocessableEntityError):
+        client.files.delete(batch.input_file_id)
+    with pytest.raises(openai.InternalServerError, match="cannot open"):
+        client.batches.cancel(batch.id)
+    obstacle.rmdir()
+    done = finished(client, batch)
+    assert done.status == "completed" and len(results(client, done.output_file_id)) == 20
+    assert server.stop() == 0
+    again = client_of(start(*args, model=False))
+    assert again.batches.retrieve(batch.id).status == "completed"
+
+
+def test_empty_files_that_a_crash_has_left_are_removed(start, models, folder):
+    args = (*models, "--batch-folder", folder)
+    server = start(*args, model=False)
+    client = client_of(server)
+    batch = finished(client, submit(client, [line(1, {"model": "embed", "input": "a"})]))
+    assert server.stop() == 0
+    # As it is between the making of a batch's files and the saving of their names.
+    known = json.loads((folder / "files" / f"{batch.output_file_id}.json").read_text())
+    orphan = "file-" + "0" * 32
+    (folder / "files" / orphan).write_bytes(b"")
+    (folder / "files" / f"{orphan}.json").write_text(json.dumps(known))
+    client = client_of(start(*args, model=False))
+    assert {each.id for each in client.files.list()} == {batch.input_file_id, batch.output_file_id}
+    assert not (folder / "files" / orphan).exists()
+
+
+def test_batches_end_before_the_drain(start, models, folder):
+    server = start(*models, "--batch-folder", folder, "--shutdown-timeout-s", "20", model=False)
+    client = client_of(server)
+    batch = submit(client, long_lines(5000, tokens=20), "/v1/completions")
+    assert wait_for(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0, 30)
+    # A request that the drain waits for.
+    with server.connect(30) as half_sent:
+        body = b'{"model":"weather","prompt":"a","max_tokens":1}'
+        half_sent.sendall(raw_post("/v1/completions", body)[:-1])
+        assert wait_for(lambda: server.metrics()["penstock_http_connections"] > 1)
+        server.process.terminate()
+        assert wait_for(lambda: any("shutting down" in line for line in server.log), 10)
+        time.sleep(1)
+        output = folder / "files" / output_of(folder, batch.id)
+        before = output.stat().st_size
+        time.sleep(2)
+        assert server.process.poll() is None and output.stat().st_size == before
+        half_sent.sendall(body[-1:])
+        assert read_response(half_sent)[0] == 200
+    assert server.process.wait(30) == 0
 
 
 def test_a_file_that_a_batch_needs_stays(server):

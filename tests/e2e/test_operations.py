@@ -1,7 +1,10 @@
 """What an operator relies on: metrics, readiness, overload, deadlines, cancelling, stopping."""
+import fcntl
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -189,6 +192,62 @@ def test_access_log(start):
     line = next(line for line in server.log if "find-me" in line)
     assert "POST /embed 200" in line and "model 'embed', 1 rows, " in line
     assert not any("private" in line for line in server.log)
+
+
+def test_a_log_that_nobody_reads_stops_nothing():
+    from conftest import EMBED, binary, clean_environment, model_args
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, 1031, 4096)  # F_SETPIPE_SZ
+    args = (binary(), "serve", "--port", "0", "--threads", "1", "--preload", "--access-log", *model_args(("embed", EMBED)))
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=writes, env=clean_environment())
+    os.close(writes)
+    try:
+        url = re.search(rb"ready on (\S+) serving", process.stdout.readline()).group(1).decode()
+
+        def dropped():
+            text = requests.get(url + "/metrics", timeout=20).text
+            return float(re.search(r"^penstock_log_dropped_total (.*)$", text, re.M).group(1))
+
+        with requests.Session() as session:
+            for _ in range(100):
+                for _ in range(100):
+                    assert session.get(url + "/livez?" + "x" * 200, timeout=20).status_code == 200
+                if dropped() > 0:
+                    break
+        lost = dropped()
+        assert lost > 0
+        assert requests.get(url + "/livez", timeout=20).status_code == 200  # on a new connection
+        assert requests.post(url + "/embed", json={"inputs": "a dog"}, timeout=20).status_code == 200
+        # Somebody reads again: whole lines, and one that says how many are missing.
+        os.set_blocking(reads, False)
+        text = b""
+
+        def told():
+            nonlocal text
+            try:
+                while block := os.read(reads, 1 << 16):
+                    text += block
+            except BlockingIOError:
+                pass
+            return b"lines of the log were dropped" in text
+
+        assert wait_for(told, 20), text[-500:]
+        lines = text.decode().splitlines()
+        assert all(re.match(r"\d{4}-\d\d-\d\dT\S+ (info|warning) ", line) for line in lines[:-1]), lines
+        assert int(re.search(rb"warning (\d+) lines of the log", text).group(1)) >= lost
+        # And it is stopped while nobody reads, by its own time.
+        with requests.Session() as session:
+            before = dropped()
+            while dropped() == before:
+                for _ in range(100):
+                    session.get(url + "/livez?" + "x" * 200, timeout=20)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        os.close(reads)
 
 
 def json_lines(server, message):
