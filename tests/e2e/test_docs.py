@@ -245,7 +245,7 @@ def test_readme_command(command, readme_server, serve, place, environment):
     else:
         if "model.gguf" in command and not (place / "model.gguf").exists():
             pytest.skip(f"NO TEST DATA at {STORIES}: set PENSTOCK_TESTDATA")
-        if " chat " in command:  # the stories have no chat template
+        if " chat " in command or " run " in command:  # the stories have no chat template
             command = command.replace("./model.gguf", "./chat") + " < /dev/null"
         if "bench http" in command:
             command += " --duration 1 --warmup 0"  # what it measures does not matter here
