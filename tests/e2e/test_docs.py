@@ -365,7 +365,9 @@ def test_the_variables_of_the_table_are_the_programs():
     """Each is set, and the program says that the value is from there."""
     made_up = {"text": "x", "file": "/dev/null", "PENSTOCK_MODEL": "x=./x", "PENSTOCK_REDIS_URL": "redis://h",
                "PENSTOCK_REDIS_KEY": "0123456789abcdef", "PENSTOCK_POOLING": "cls", "PENSTOCK_TASK": "embedding", "PENSTOCK_INT8_KEEP": "0",
-               "PENSTOCK_BULK_ROUTE": "/embed", "PENSTOCK_GRPC_PORT": "0"}
+               "PENSTOCK_BULK_ROUTE": "/embed", "PENSTOCK_GRPC_PORT": "0", "PENSTOCK_TEMPERATURE": "0.5", "PENSTOCK_TOP_K": "3",
+               "PENSTOCK_TOP_P": "0.5", "PENSTOCK_MIN_P": "0.5", "PENSTOCK_REPETITION_PENALTY": "1.1",
+               "PENSTOCK_MAX_TOKENS_DEFAULT": "9"}
     variables = {}
     table = {first: row for first, row in table_of_flags().items() if row[2]}
     for _, variable, _, default, unit in table.values():
