@@ -252,7 +252,8 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
   // "models/x.gguf" beside a folder "models" is a path with a slip.
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const bool beside = path.ends_with(".gguf") && std::filesystem::is_directory(parent, ignored);
-  if (!LooksLikePath(text) && !beside) return ParseHub(text);
+  const bool looks_local = LooksLikePath(text) && !BehindHost(text);
+  if (!looks_local && !beside) return ParseHub(text);
   const size_t colon = path.rfind(':');
   if (colon != std::string::npos && std::filesystem::exists(path.substr(0, colon), ignored)) {
     return Status::NotFound("no model at " + path +
