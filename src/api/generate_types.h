@@ -65,8 +65,8 @@ struct TextRequest {
   std::vector<GeneratePrompt> prompts;  // choice i is sample i % samples of prompt i / samples
   int32_t samples = 1;
   SamplingRequest sampling;
-  // Where sampling.options.max_tokens is absent; absent too: the model's max_new_tokens. Both are cut
-  // to what the context leaves.
+  // Where sampling.options.max_tokens is absent; absent too: the model's max_new_tokens. Both are
+  // cut to what the context leaves.
   std::optional<int32_t> max_tokens_default;
   // Whether thinking and tool calls are told apart from content, for conversations.
   bool parses_reply = false;
