@@ -11,8 +11,7 @@ MODEL ?=
 # Reaches `generate` through the environment, so that quotes in it are no trouble.
 PROMPT ?= Here is a simple recipe for bread. First,
 export PROMPT
-# As the makers of the demonstration model recommend.
-GENERATE_FLAGS ?= --temperature 0.2 --top-p 0.9
+GENERATE_FLAGS ?=
 DURATION ?= 600
 FUZZ_SECONDS ?= 20
 FUZZ_SEED ?= 0
@@ -27,7 +26,10 @@ JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) 
 
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
-.PHONY: help release deps serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
+# How far a compilation is.
+export NINJA_STATUS ?= [%p, %f of %t] 
+
+.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers check-format tidy asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -35,14 +37,26 @@ help:  ## this list
 release: $(BUILD)/build.ninja  ## build/penstock (the default)
 	cmake --build $(BUILD) -j $(JOBS) --target penstock
 
-# Only the first run: CMake itself runs again when it must.
+# Only the first run: CMake itself runs again when it must. Without tests and benchmarks, which take
+# more packages; `configured` adds them.
 $(BUILD)/build.ninja:
-	cmake --preset release || { echo 'packages missing? `make deps` installs them' >&2; exit 1; }
+	cmake --preset release -B $(BUILD) -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_BENCHES=OFF || \
+	  { echo 'packages missing? `make deps-serve` installs them' >&2; exit 1; }
+
+configured:
+	@cmake --preset release -B $(BUILD) -DPENSTOCK_BUILD_TESTS=ON -DPENSTOCK_BUILD_BENCHES=ON > /dev/null || \
+	  { echo 'packages missing? `make deps` installs them' >&2; exit 1; }
 
 deps:  ## install the Debian packages that are missing
 	@tools/install_deps.sh build
 
-serve: deps release  ## install, build, fetch two models, serve on 127.0.0.1:8080: embeddings, chat (HOST=, PORT=, MODEL=)
+deps-serve:  ## the same, but only what the program itself needs
+	@tools/install_deps.sh serve
+
+serve:  ## install, build, fetch two models, serve on 127.0.0.1:8080: embeddings, chat (HOST=, PORT=, MODEL=)
+	@tools/say_steps.sh '$(BUILD)' '$(JOBS)' 'serve: http://$(HOST):$(PORT) answers a second later; Ctrl-C ends it'
+	@tools/install_deps.sh serve
+	@$(MAKE) --no-print-directory release
 	@if [[ -n "$(MODEL)" ]]; then models=(--model "$(MODEL)"); else \
 	  embedder=$$(tools/get_default_model.py) || exit 1; \
 	  chat=$$(tools/get_demo_model.py) || exit 1; \
@@ -51,7 +65,10 @@ serve: deps release  ## install, build, fetch two models, serve on 127.0.0.1:808
 	fi; \
 	exec $(BUILD)/penstock serve --preload "$${models[@]}" --host $(HOST) --port $(PORT)
 
-generate: deps release  ## install, build, fetch a small model, write text (PROMPT='...', MODEL=, GENERATE_FLAGS=)
+generate:  ## install, build, fetch a small model, write text (PROMPT='...', MODEL=, GENERATE_FLAGS=)
+	@tools/say_steps.sh '$(BUILD)' '$(JOBS)' 'the text, after the prompt'
+	@tools/install_deps.sh serve
+	@$(MAKE) --no-print-directory release
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_demo_model.py); \
 	exec $(BUILD)/penstock generate -m "$$model" -p "$$PROMPT" \
@@ -82,20 +99,20 @@ check-deb: deb  ## the package installed, run, upgraded and purged in a new Debi
 test: deps  ## install, build everything, run the unit tests and the end-to-end tests
 	@tools/install_deps.sh test package
 	@tools/install_deps.sh ui || echo 'no Chromium: the tests of the web page will be skipped' >&2
-	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@$(MAKE) --no-print-directory configured
 	cmake --build $(BUILD) -j $(JOBS)
 	@tools/run_tests.sh $(BUILD)
 
-unit: $(BUILD)/build.ninja  ## the unit tests only (TESTS=regular expression)
+unit: configured  ## the unit tests only (TESTS=regular expression)
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
-e2e: release  ## the end-to-end tests only
-	cmake --build $(BUILD) -j $(JOBS) --target penstock_queue_peers openvino_cases
+e2e: configured  ## the end-to-end tests only
+	cmake --build $(BUILD) -j $(JOBS) --target penstock penstock_queue_peers openvino_cases
 	@tools/run_tests.sh $(BUILD) e2e
 
 bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the records)
-	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@$(MAKE) --no-print-directory configured
 	cmake --build $(BUILD) -j $(JOBS) --target encode_bench
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
@@ -104,7 +121,7 @@ bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the re
 	  $(if $(JSON),--json '$(JSON)') $(BENCH_FLAGS)
 
 bench-peers: deps  ## beside other runtimes from PyPI; writes docs/peers.md (JSON=, PEERS_FLAGS=--quick)
-	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@$(MAKE) --no-print-directory configured
 	cmake --build $(BUILD) -j $(JOBS) --target penstock encode_bench
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
@@ -160,7 +177,7 @@ check-format:
 	@tools/install_deps.sh format
 	@clang-format --dry-run -Werror $(SOURCES) && echo 'format: no findings'
 
-tidy: $(BUILD)/build.ninja
+tidy: configured
 	@tools/install_deps.sh tidy
 	@JOBS=$(JOBS) tools/run_tidy.sh $(BUILD) $(if $(ALL),--all)
 

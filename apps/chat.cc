@@ -4,17 +4,22 @@
 #include <cstdlib>
 
 #include "chat_loop.h"
+#include "chat_session.h"
 #include "commands.h"
 #include "decoder_flags.h"
 #include "engine/model_templates.h"
 #include "generate/text_stream.h"
 #include "interruption.h"
+#include "remote_chat.h"
+#include "server_commands.h"
+#include "server_flags.h"
 
 namespace penstock {
 namespace {
 
 struct ChatFlags {
   DecoderFlags decoder;
+  ServerFlags server;
   SamplingFlags sampling;
   std::optional<std::string> prompt;
   std::string system;
@@ -38,21 +43,38 @@ std::string NameOfModel(const ChatFlags& flags) {
   return flags.decoder.model.empty() ? "the demonstration model" : flags.decoder.model;
 }
 
-ChatLoopOptions LoopOptions(const ChatFlags& flags, const TextModel& model) {
+ChatLoopOptions LoopOptions(const ChatFlags& flags, int32_t context) {
   ChatLoopOptions options;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   const char* const no_colour = std::getenv("NO_COLOR");
   const char* const kind = std::getenv("TERM");
   options.name = NameOfModel(flags);
+  if (!flags.server.url.empty()) {
+    options.name =
+        (flags.decoder.model.empty() ? "a model" : flags.decoder.model) + " at " + flags.server.url;
+  }
   options.printer.terminal = terminal;
   options.printer.colour = terminal && (no_colour == nullptr || *no_colour == '\0') &&
                            kind != nullptr && std::string_view(kind) != "dumb";
   options.printer.thinking = terminal && flags.thinking;
   options.interactive = terminal && isatty(STDIN_FILENO) == 1 && !flags.prompt;
   options.verbose = flags.verbose;
-  options.context = model.context();
-  options.vocabulary = static_cast<int32_t>(VocabularyOf(model));
+  options.context = context;
   return options;
+}
+
+// Until the conversation ends; gives the exit code.
+Expected<int> Converse(const ChatFlags& flags, int32_t context, Conversation* conversation,
+                       ChatSignals* signals) {
+  conversation->SetSystem(flags.system);
+  ChatLoop loop(LoopOptions(flags, context), conversation, signals);
+  if (!flags.prompt) return loop.Run();
+  std::string message = *flags.prompt;
+  if (message == "-") {
+    message.clear();
+    if (!loop.ReadAll(&message)) return kExitSignal + loop.signal();
+  }
+  return loop.Once(message);
 }
 
 // Gives the exit code.
@@ -73,17 +95,18 @@ Expected<int> RunChatWith(const ChatFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(
       const auto session,
       ChatSession::Make(&model, std::move(made), std::move(variables), &metrics, &signals));
-  session->SetSystem(flags.system);
   session->sampling() = flags.sampling.For(model.defaults);
   PENSTOCK_RETURN_IF_ERROR(session->sampling().Check(static_cast<int32_t>(VocabularyOf(model))));
-  ChatLoop loop(LoopOptions(flags, model), session.get(), &signals);
-  if (!flags.prompt) return loop.Run();
-  std::string message = *flags.prompt;
-  if (message == "-") {
-    message.clear();
-    if (!loop.ReadAll(&message)) return kExitSignal + loop.signal();
-  }
-  return loop.Once(message);
+  return Converse(flags, model.context(), session.get(), &signals);
+}
+
+// The same by a server.
+Expected<int> ChatAtServer(const ChatFlags& flags, const std::string& model) {
+  PENSTOCK_ASSIGN_OR_RETURN(JsonValue variables, ReadVariables(flags.variables));
+  PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions server, ClientOptions(flags.server));
+  ChatSignals signals;
+  RemoteChat chat(std::move(server), model, flags.sampling, std::move(variables), &signals);
+  return Converse(flags, 0, &chat, &signals);
 }
 
 void AddChatFlags(CommandLine* line, ChatFlags* flags) {
@@ -113,6 +136,30 @@ void AddChatFlags(CommandLine* line, ChatFlags* flags) {
       ->Group(group);
 }
 
+void AddAllFlags(CommandLine* line, ChatFlags* flags) {
+  AddDecoderFlags(line, &flags->decoder);
+  AddChatFlags(line, flags);
+  AddSamplingFlags(line, &flags->sampling);
+  AddServerFlags(line, &flags->server);
+  line->flags().Get("--url")->Description(
+      "Server that makes the replies, such as http://127.0.0.1:8080, instead of a model loaded "
+      "here. --model is its name there; sampling that is not given is the server's.");
+}
+
+int Run(const CommandLine& line, const ChatFlags& flags) {
+  if (!flags.server.url.empty()) {
+    if (const Status fits = CheckForServer(line); !fits.ok()) return line.FailUsage(fits.message());
+    std::vector<std::string> models;
+    if (!flags.decoder.model.empty()) models.push_back(flags.decoder.model);
+    const std::string name =
+        line.name() == "run" ? flags.decoder.model : NameAtServer(line, models);
+    const Expected<int> exit_code = ChatAtServer(flags, name);
+    return exit_code.ok() ? *exit_code : line.Fail(exit_code.status());
+  }
+  const Expected<int> exit_code = RunChatWith(flags);
+  return exit_code.ok() ? *exit_code : line.Fail(exit_code.status());
+}
+
 }  // namespace
 
 int RunChat(const std::vector<std::string>& args) {
@@ -123,14 +170,38 @@ int RunChat(const std::vector<std::string>& args) {
                    "  penstock chat\n"
                    "  penstock chat -m Qwen/Qwen3-0.6B --system 'Answer in one sentence.'\n"
                    "  penstock chat -m model.gguf --temperature 0 --verbose\n"
+                   "  penstock chat --url http://127.0.0.1:8080 -m SmolLM2-135M-Instruct\n"
                    "  git diff | penstock chat -m model.gguf --system 'Review this.' -p -\n");
   ChatFlags flags;
-  AddDecoderFlags(&line, &flags.decoder);
-  AddChatFlags(&line, &flags);
-  AddSamplingFlags(&line, &flags.sampling);
+  AddAllFlags(&line, &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  const Expected<int> exit_code = RunChatWith(flags);
-  return exit_code.ok() ? *exit_code : line.Fail(exit_code.status());
+  return Run(line, flags);
+}
+
+int RunRun(const std::vector<std::string>& args) {
+  CommandLine line("run",
+                   "Talk with a model by its name, which is downloaded where it is not here: "
+                   "penstock chat -m MODEL. With a prompt behind it, the reply is printed and the "
+                   "command ends.",
+                   "  penstock run Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
+                   "  penstock run Qwen/Qwen3-0.6B-GGUF:Q8_0 'Why is the sky blue?'\n"
+                   "  penstock run SmolLM2-135M-Instruct --url http://127.0.0.1:8080\n");
+  ChatFlags flags;
+  AddAllFlags(&line, &flags);
+  std::string model, prompt;
+  line.flags()
+      .AddOption("MODEL", model, "As --model of penstock chat; none: the demonstration model.")
+      ->TypeName("REF");
+  line.flags().AddOption("PROMPT", prompt, "As --prompt.")->TypeName("TEXT");
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  if (!model.empty()) {
+    if (line.on_line().contains("model")) {
+      return line.FailUsage("the model is named twice: as an argument and by --model");
+    }
+    flags.decoder.model = model;
+  }
+  if (!prompt.empty()) flags.prompt = prompt;
+  return Run(line, flags);
 }
 
 }  // namespace penstock

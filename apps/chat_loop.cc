@@ -1,9 +1,11 @@
 #include "chat_loop.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "command_line.h"
@@ -40,7 +42,7 @@ std::string Timings(const DecodeUsage& usage) {
 
 }  // namespace
 
-ChatLoop::ChatLoop(ChatLoopOptions options, ChatSession* session, ChatSignals* signals)
+ChatLoop::ChatLoop(ChatLoopOptions options, Conversation* session, ChatSignals* signals)
     : options_(std::move(options)),
       session_(*session),
       signals_(*signals),
@@ -69,14 +71,15 @@ void ChatLoop::PrintEnd(const ChatReply& reply) const {
     if (!options_.interactive) return;
     Note(reply.kept ? "(stopped; what was said stays in the conversation)"
                     : "(stopped before the reply; the message is not in the conversation)");
-  } else if (reply.finish == FinishReason::kContext) {
+  } else if (reply.finish == FinishReason::kContext && options_.context > 0) {
     Note(fmt::format(
         "the context is full: {} of conversation and {} of this reply are its {}. "
         "/reset begins a new conversation; a larger --context may help",
         Tokens(usage.prompt_tokens), Tokens(usage.completion_tokens), options_.context));
-  } else if (reply.finish == FinishReason::kLength) {
-    Note(fmt::format("(the reply ends after the {} of --max-tokens)",
-                     Tokens(usage.completion_tokens)));
+  } else if (reply.finish == FinishReason::kLength || reply.finish == FinishReason::kContext) {
+    Note(fmt::format("(the reply was cut after {}; --max-tokens{} allows more)",
+                     Tokens(usage.completion_tokens),
+                     options_.interactive ? " or /set max-tokens" : ""));
   }
   if (!options_.verbose) return;
   if (options_.interactive) {
@@ -84,6 +87,15 @@ void ChatLoop::PrintEnd(const ChatReply& reply) const {
   } else {
     std::fprintf(stderr, "%s\n", Timings(usage).c_str());
   }
+}
+
+// Of the terminal as it is now; 0: none that can take a word back.
+void ChatLoop::FitPrinter() {
+  winsize size{};
+  const char* const kind = std::getenv("TERM");
+  const bool fits = options_.interactive && kind != nullptr && std::string_view(kind) != "dumb" &&
+                    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  printer_.SetColumns(fits ? size.ws_col : 0);
 }
 
 Status ChatLoop::Print(const Expected<ChatReply>& reply) {
@@ -106,6 +118,7 @@ Status ChatLoop::Print(const Expected<ChatReply>& reply) {
 }
 
 Status ChatLoop::Say(const std::string& message) {
+  FitPrinter();
   return Print(session_.Say(message, [this](const ReplyDelta& delta) { printer_.Add(delta); }));
 }
 
@@ -129,7 +142,7 @@ Status ChatLoop::DoCommand(const ChatInputText& input) {
     return Status::Ok();
   }
   if (name == "set" && !input.text.empty()) {
-    return SetChatOption(input.text, options_.vocabulary, &session_.sampling());
+    return session_.Set(input.text);
   }
   const bool alone = is("reset", "clear") || is("exit", "quit") || is("bye", "q") ||
                      is("help", "?") || is("retry", "set");
@@ -142,10 +155,11 @@ Status ChatLoop::DoCommand(const ChatInputText& input) {
     return Status::InvalidArgument(fmt::format("/{} takes nothing behind it", name));
   }
   if (name == "retry") {
+    FitPrinter();
     return Print(session_.Retry([this](const ReplyDelta& delta) { printer_.Add(delta); }));
   }
   if (name == "set") {
-    Show(ListChatOptions(session_.sampling()));
+    Show(session_.Settings());
   } else if (is("help", "?")) {
     Show(kHelp);
   } else if (is("reset", "clear")) {
@@ -201,8 +215,10 @@ Expected<int> ChatLoop::Run() {
   auto lines = options_.interactive ? NewTerminalLines(&signals_) : NewPipeLines(&signals_);
   if (lines == nullptr) lines = NewPipeLines(&signals_);
   if (options_.interactive) {
-    Note(fmt::format("{}, {} of context. /help lists the commands, Ctrl-D leaves.",
-                     Printable(options_.name), Tokens(options_.context)));
+    const std::string context =
+        options_.context > 0 ? fmt::format(", {} of context", Tokens(options_.context)) : "";
+    Note(fmt::format("{}{}. /help lists the commands, Ctrl-D leaves.", Printable(options_.name),
+                     context));
   } else if (isatty(STDIN_FILENO) == 1) {
     Note("each line from the terminal is a message; end with Ctrl-D");
   }

@@ -6,8 +6,8 @@
 #include "chat_lines.h"
 #include "chat_message.h"
 #include "chat_printer.h"
-#include "chat_session.h"
 #include "chat_signals.h"
+#include "conversation.h"
 
 namespace penstock {
 
@@ -16,14 +16,13 @@ struct ChatLoopOptions {
   ChatPrinterOptions printer;
   bool interactive = false;  // input and output are a terminal
   bool verbose = false;      // a line of timings after each reply
-  int32_t context = 0;
-  int32_t vocabulary = 0;
+  int32_t context = 0;       // 0: not known
 };
 
 class ChatLoop {
  public:
   // `session` and `signals` must outlive it.
-  ChatLoop(ChatLoopOptions options, ChatSession* session, ChatSignals* signals);
+  ChatLoop(ChatLoopOptions options, Conversation* session, ChatSignals* signals);
 
   // One message and its reply. Gives the exit code.
   Expected<int> Once(const std::string& message);
@@ -42,6 +41,7 @@ class ChatLoop {
   void Show(const std::string& text) const;
   Status Print(const Expected<ChatReply>& reply);
   void PrintEnd(const ChatReply& reply) const;
+  void FitPrinter();
   Status Say(const std::string& message);
   // True: leave.
   bool TakeSignal(int signal);
@@ -50,7 +50,7 @@ class ChatLoop {
   void SetSystem(const std::string& text);
 
   const ChatLoopOptions options_;
-  ChatSession& session_;
+  Conversation& session_;
   ChatSignals& signals_;
   ChatPrinter printer_;
   bool leaves_ = false;

@@ -32,7 +32,7 @@ std::string ChatPrinter::Dim(std::string_view text) const {
 void ChatPrinter::Write(std::string_view text) {
   if (text.empty()) return;
   line_begins_ = text.ends_with('\n');
-  write_(options_.terminal ? TerminalText(text) : std::string(text));
+  write_(options_.terminal ? wrap_.Add(TerminalText(text)) : std::string(text));
 }
 
 void ChatPrinter::BeginThinking() {
@@ -54,6 +54,7 @@ void ChatPrinter::EndThinking() {
   if (options_.colour) {
     write_(kPlain);
     write_("\n");
+    wrap_.Restart();
   } else {
     Write("</think>\n");
   }
@@ -76,6 +77,7 @@ void ChatPrinter::End() {
   if (!line_begins_ || !options_.terminal) Write("\n");
   told_ = false;
   line_begins_ = true;
+  wrap_.Restart();
 }
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "reply/reply_parser.h"
+#include "word_wrap.h"
 
 namespace penstock {
 
@@ -29,6 +30,9 @@ class ChatPrinter {
   // The reply has ended: its last line, too.
   void End();
 
+  // Breaks lines between words for a terminal of so many columns; 0: not.
+  void SetColumns(size_t columns) { wrap_ = WordWrap(columns); }
+
   // `text` dim, where there is colour.
   std::string Dim(std::string_view text) const;
 
@@ -42,6 +46,7 @@ class ChatPrinter {
   bool thinks_ = false;
   bool told_ = false;  // of thinking that is not shown
   bool line_begins_ = true;
+  WordWrap wrap_{0};
 };
 
 }  // namespace penstock

@@ -10,19 +10,17 @@
 #include <mutex>
 #include <utility>
 
+#include "chat_message.h"
 #include "common/int_math.h"
 #include "common/kv_block.h"
 #include "engine/text_engine.h"
+#include "generate/text_stream.h"
 
 namespace penstock {
 namespace {
 
 // Contexts that the cache has blocks for: earlier versions of a turn stay cached beside it.
 constexpr int64_t kContexts = 2;
-
-JsonValue Message(const char* role, std::string content) {
-  return JsonValue::Object{{"role", role}, {"content", std::move(content)}};
-}
 
 }  // namespace
 
@@ -112,33 +110,18 @@ Expected<std::unique_ptr<ChatSession>> ChatSession::Make(const TextModel* model,
 
 Expected<std::string> ChatSession::Render() const {
   ChatInput input;
-  JsonValue::Array all;
-  if (!system_.empty()) all.push_back(Message("system", system_));
-  all.insert(all.end(), messages_.begin(), messages_.end());
-  input.messages = std::move(all);
+  input.messages = AllMessages();
   input.variables = variables_;
   input.add_generation_prompt = true;
   input.special_tokens = model_->special_tokens;
   return template_.Render(input);
 }
 
-Expected<ChatReply> ChatSession::Say(const std::string& message, const OnDelta& on_delta) {
-  messages_.push_back(Message("user", message));
-  retries_ = 0;
-  auto reply = MakeReply(on_delta);
-  if (!reply.ok() || !reply->kept) messages_.pop_back();
-  return reply;
+Status ChatSession::Set(const std::string& given) {
+  return SetChatOption(given, static_cast<int32_t>(VocabularyOf(*model_)), &sampling_);
 }
 
-Expected<ChatReply> ChatSession::Retry(const OnDelta& on_delta) {
-  if (messages_.empty()) return Status::InvalidArgument("there is no reply yet");
-  const JsonValue before = std::move(messages_.back());
-  messages_.pop_back();
-  ++retries_;
-  auto reply = MakeReply(on_delta);
-  if (!reply.ok() || !reply->kept) messages_.push_back(before);
-  return reply;
-}
+std::string ChatSession::Settings() const { return ListChatOptions(sampling_); }
 
 Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, Render());
@@ -158,7 +141,7 @@ Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
   job->prompt = std::move(encoding.ids);
   job->sampling = sampling_;
   job->shown = shown_;
-  if (job->sampling.seed) *job->sampling.seed += retries_;
+  if (job->sampling.seed) *job->sampling.seed += retries();
   // Cut to the room that is left; a reply that reaches the end of the context says so.
   auto& most = job->sampling.max_tokens;
   if (most && tokens + static_cast<size_t>(*most) > context) most.reset();
@@ -205,9 +188,7 @@ Status ChatSession::Follow(Sink* sink, CancelToken* cancel, ReplyParser* parser,
   if (status.code() == StatusCode::kCancelled && reply->signal != 0) status = Status::Ok();
   reply->kept = status.ok() && (reply->signal == 0 || !content.empty() || !reasoning.empty());
   if (!reply->kept) return status;
-  JsonValue message = Message("assistant", std::move(content));
-  if (!reasoning.empty()) message.Set("reasoning_content", std::move(reasoning));
-  messages_.push_back(std::move(message));
+  Keep(std::move(content), std::move(reasoning));
   return Status::Ok();
 }
 

@@ -18,8 +18,39 @@ std::string InCapitals(std::string word) {
   return word;
 }
 
-int RunNamed(const CommandGroup& group, const std::string& name,
+// Names that other programs have for a command of penstock.
+struct OtherName {
+  const char* name;
+  const char* command;
+  bool runs;  // else it is only named
+};
+constexpr OtherName kOtherNames[] = {{"ls", "list", true},
+                                     {"download", "pull", false},
+                                     {"get", "pull", false},
+                                     {"remove", "rm", false},
+                                     {"delete", "rm", false},
+                                     {"info", "show", false},
+                                     {"models", "list", false},
+                                     {"status", "ps", false},
+                                     {"unload", "stop", false},
+                                     {"server", "serve", false},
+                                     {"start", "serve", false},
+                                     {"up", "serve", false},
+                                     {"complete", "generate", false},
+                                     {"encode", "embed", false},
+                                     {"embeddings", "embed", false},
+                                     {"create", "serve", false},
+                                     {"benchmark", "bench", false},
+                                     {"check", "doctor", false}};
+
+int RunNamed(const CommandGroup& group, const std::string& given,
              const std::vector<std::string>& args) {
+  std::string name = given, hint;
+  for (const OtherName& other : kOtherNames) {
+    if (given != other.name || group.commands != Commands) continue;
+    if (other.runs) name = other.command;
+    hint = std::string("; did you mean ") + other.command + "?";
+  }
   std::vector<std::string> known;
   for (const Command& command : group.commands()) {
     if (name == command.name) return command.run(args);
@@ -30,9 +61,9 @@ int RunNamed(const CommandGroup& group, const std::string& name,
                  group.kind.c_str(), Printable(name).c_str(), group.program.c_str());
     return kExitUsage;
   }
+  if (hint.empty()) hint = DidYouMean(name, known);
   std::fprintf(stderr, "%s: there is no %s '%s'%s (see %s --help)\n", group.program.c_str(),
-               group.kind.c_str(), Printable(name).c_str(), DidYouMean(name, known).c_str(),
-               group.program.c_str());
+               group.kind.c_str(), Printable(name).c_str(), hint.c_str(), group.program.c_str());
   return kExitUsage;
 }
 

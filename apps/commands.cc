@@ -1,5 +1,7 @@
 #include "commands.h"
 
+#include "server_commands.h"
+
 namespace penstock {
 
 const std::vector<Command>& Commands() {
@@ -10,12 +12,15 @@ const std::vector<Command>& Commands() {
       {"classify", "Label texts or pairs of texts", RunClassify},
       {"generate", "Generate text after a prompt", RunGenerate},
       {"chat", "Talk with a model in the terminal", RunChat},
+      {"run", "Talk with a model by its name: penstock chat -m NAME", RunRun},
       {"tokenize", "Show the tokens of texts", RunTokenize},
       {"inspect", "Describe a model", RunInspect},
       {"pull", "Download models into the cache", RunPull},
-      {"list", "List the models in the cache", RunList},
+      {"list", "List the models in the cache (also: ls)", RunList},
       {"show", "Show what a model reference stands for", RunShow},
       {"rm", "Remove models from the cache", RunRemove},
+      {"ps", "List the models that a server has loaded", RunPs},
+      {"stop", "Unload a model of a server", RunStop},
       {"doctor", "Check that a model computes what it should here", RunDoctor},
       {"bench", "Measure parts of Penstock, or a server under load", RunBench},
       {"completion", "Print a script that completes commands and flags in a shell", RunCompletion},

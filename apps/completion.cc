@@ -66,8 +66,9 @@ std::vector<CompletedCommand> CompletedCommands() {
   VisitCommandLines([&](const Command& command, const CommandLine& line) {
     CompletedCommand completed{line.name(), command.summary, {}, {}};
     for (const CLI::Option* option : line.flags().app().get_options()) {
-      if (option->get_positional()) {
-        completed.rest = ValueOf(option);
+      if (option->get_positional()) {  // of several the last that can be completed
+        CompletedValue value = ValueOf(option);
+        if (value.what != Completes::kNothing) completed.rest = std::move(value);
       } else {
         completed.flags.push_back(FlagOf(option));
       }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -37,6 +38,16 @@ std::string ReadBias(const std::string& given, LogitBias* bias) {
     }
   }
   return fmt::format("'{}' is not ID=BIAS, such as 15043=-100", given);
+}
+
+// Empty: fine.
+std::string CheckMaxTokens(std::string& given) {
+  constexpr int32_t kMost = 1 << 27;
+  int32_t tokens = 0;
+  if (ReadFlagNumber(given, tokens) && tokens >= -1 && tokens != 0 && tokens <= kMost) {
+    return "";
+  }
+  return fmt::format("'{}' is not -1, or a whole number from 1 to {}", given, kMost);
 }
 
 template <typename T>
@@ -129,10 +140,13 @@ Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {
 
 SamplingOptions SamplingFlags::For(const GenerationDefaults& defaults) const {
   SamplingOptions all = options;
+  all.max_tokens.reset();
   defaults.ApplyTo(&all);
   // The model's stop strings count besides those that were given.
   all.stop.insert(all.stop.end(), options.stop.begin(), options.stop.end());
+  if (all.max_tokens) all.max_tokens = std::max(*all.max_tokens, options.min_tokens);
   if (options.max_tokens) all.max_tokens = options.max_tokens;
+  if (all.max_tokens && *all.max_tokens < 0) all.max_tokens.reset();
   if (temperature) all.temperature = *temperature;
   if (top_k) all.top_k = *top_k;
   if (top_p) all.top_p = *top_p;
@@ -144,8 +158,9 @@ SamplingOptions SamplingFlags::For(const GenerationDefaults& defaults) const {
 // Those that the model may have defaults of.
 static void AddChoiceFlags(FlagSet* app, SamplingFlags* flags, const std::string& group) {
   AddNumber(app, "--temperature,--temp", &flags->temperature,
-            "0: the most probable token; more: more variety (default: the model's, else 1).", 0.0f,
-            kTemperatureMax)
+            "0: the most probable token; more: more variety. Default of this and the next three: "
+            "as the model's makers recommend, else 0.8, 40, 0.95 and 0.05.",
+            0.0f, kTemperatureMax)
       ->Group(group);
   app->AddOption("--top-k", flags->top_k, "Of the K most probable tokens; 0 = of all.")
       ->Check(InRange(-1, 1 << 24))
@@ -168,8 +183,9 @@ void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
   FlagSet& app = line->flags();
   SamplingOptions& options = flags->options;
   app.AddOption("-n,--max-tokens", options.max_tokens,
-                "Most tokens to generate (default: until the model ends, or the context is full).")
-      ->Check(InRange(1, 1 << 27))
+                "Most tokens to generate; -1 = as many as the context holds (default: as the "
+                "model's makers recommend, else 4096).")
+      ->Check(FlagRule(CheckMaxTokens, ""))
       ->TypeName("N")
       ->Group(group);
   AddChoiceFlags(&app, flags, group);

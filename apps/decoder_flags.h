@@ -47,7 +47,7 @@ struct SamplingFlags {
   std::optional<int32_t> top_k;
   SamplingOptions options;  // all others
 
-  // The defaults of a model, then the flags.
+  // The defaults of a model, then the flags. options.max_tokens -1: no bound.
   SamplingOptions For(const GenerationDefaults& defaults) const;
 };
 

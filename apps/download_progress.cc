@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kRateWindow{8};
 constexpr size_t kNameBytesShown = 60;
+constexpr uint64_t kBytesAnnounced = 1'000'000;
 constexpr size_t kBarMin = 10;
 constexpr size_t kBarMax = 40;
 
@@ -83,6 +84,10 @@ void DownloadProgress::Tell(const HubProgress& progress) {
     start_ = now;
     bytes_at_start_ = bytes_;
     line_.Restart();
+  }
+  // What is to come is known once the small files that name the others are here.
+  if (!announced_ && progress.bytes_total >= kBytesAnnounced) {
+    announced_ = true;
     if (!line_.on_terminal()) {
       line_.Show(Printable(what_) + ": downloading " + Size(progress.bytes_total));
     }

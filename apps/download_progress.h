@@ -33,6 +33,7 @@ class DownloadProgress {
   const std::string what_;
   StatusLine line_;
   bool began_ = false;
+  bool announced_ = false;
   bool checking_ = false;
   uint64_t bytes_at_start_ = 0;
   uint64_t bytes_ = 0;

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "common/json_writer.h"
 #include "common/log.h"
+#include "common/printable.h"
+#include "common/status_line.h"
 #include "disk_room.h"
 
 namespace penstock {
@@ -36,7 +40,16 @@ Status EmbedOutput::Prepare() {
   auto checkpoint = Checkpoint::Read(Checkpoint::PathFor(options_.path));
   if (!checkpoint.ok()) return NotTheSame(checkpoint.status().message());
   // Without its output a checkpoint is of a run that ended well.
-  if (!*checkpoint || access(part.c_str(), F_OK) != 0) return Status::Ok();
+  if (!*checkpoint || access(part.c_str(), F_OK) != 0) {
+    if (options_.resume) {
+      StatusLine::MakeRoom();
+      std::fprintf(stderr,
+                   "penstock embed: --resume: nothing to go on with, there is no %s of an earlier "
+                   "run; beginning at the first text\n",
+                   Printable(part).c_str());
+    }
+    return Status::Ok();
+  }
   if (!options_.resume) {
     return Status::InvalidArgument(
         fmt::format("{} holds {} rows of a run that ended early: --resume goes on with it, "

@@ -12,6 +12,8 @@
 #include "decoder_flags.h"
 #include "generate/generator.h"
 #include "interruption.h"
+#include "remote_text.h"
+#include "server_flags.h"
 
 namespace penstock {
 namespace {
@@ -19,8 +21,12 @@ namespace {
 // A prompt is read whole.
 constexpr size_t kPromptBytesMax = size_t{256} << 20;
 
+// Tokens by a server where -n is not given, whose own default is 16.
+constexpr int32_t kTokensAtServer = 256;
+
 struct GenerateFlags {
   DecoderFlags decoder;
+  ServerFlags server;
   SamplingFlags sampling;
   std::optional<std::string> prompt;
   std::string file;
@@ -113,7 +119,8 @@ std::string PrintJson(const GenerateFlags& flags, const Generated& made, size_t 
   return text + '\n';
 }
 
-void PrintSummary(const Generated& made, size_t prompt_tokens, int32_t context) {
+// `bounded`: by a flag, not by a default.
+void PrintSummary(const Generated& made, size_t prompt_tokens, int32_t context, bool bounded) {
   const auto tokens = [](size_t count) {
     return fmt::format("{} token{}", count, count == 1 ? "" : "s");
   };
@@ -126,11 +133,20 @@ void PrintSummary(const Generated& made, size_t prompt_tokens, int32_t context) 
                  Percentile(made.token_s, 0.5) * 1e3, Percentile(made.token_s, 0.99) * 1e3);
   }
   std::fputc('\n', stderr);
+  if (made.finish == FinishReason::kLength && !bounded) {
+    std::fprintf(stderr, "penstock generate: stopped after %zu tokens; -n allows more\n",
+                 made.tokens.size());
+  }
   if (made.finish != FinishReason::kContext) return;
   std::fprintf(stderr,
                "penstock generate: the context is full: %zu tokens of prompt and %zu of text are "
                "its %d\n",
                prompt_tokens, made.tokens.size(), context);
+}
+
+bool WriteOut(std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
 }
 
 Status Generate(const GenerateFlags& flags, Interruption* interruption) {
@@ -147,19 +163,20 @@ Status Generate(const GenerateFlags& flags, Interruption* interruption) {
   PENSTOCK_RETURN_IF_ERROR(model.tokenizer->Encode(prompt, encode, &encoding));
   request.prompt = encoding.ids;
   request.sampling = flags.sampling.For(model.defaults);
+  // A bound that is a default gives way to the context.
+  const bool bounded = flags.sampling.options.max_tokens.has_value();
+  auto& most = request.sampling.max_tokens;
+  const size_t longest = request.prompt.size() + static_cast<size_t>(most.value_or(0));
+  if (!bounded && longest > static_cast<size_t>(model.context())) most.reset();
   if (flags.logprobs) {
     request.sampling.logprobs = true;
     request.sampling.top_logprobs = *flags.logprobs;
   }
   CancelToken cancel;
   request.stop.cancel = &cancel;
-  const auto write = [](std::string_view text) {
-    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-           std::fflush(stdout) == 0;
-  };
   if (!flags.json) {
-    if (flags.echo) write(prompt);
-    request.on_text = write;
+    if (flags.echo) WriteOut(prompt);
+    request.on_text = WriteOut;
   }
   Generated made;
   Status status;
@@ -170,15 +187,72 @@ Status Generate(const GenerateFlags& flags, Interruption* interruption) {
   if (status.code() == StatusCode::kCancelled && interruption->signal() != 0) return status;
   PENSTOCK_RETURN_IF_ERROR(status);
   if (flags.json) {
-    write(PrintJson(flags, made, request.prompt.size(), load_s, *model.tokenizer));
+    WriteOut(PrintJson(flags, made, request.prompt.size(), load_s, *model.tokenizer));
   } else {
-    write("\n");
-    if (!flags.quiet) PrintSummary(made, request.prompt.size(), model.context());
+    WriteOut("\n");
+    if (!flags.quiet) PrintSummary(made, request.prompt.size(), model.context(), bounded);
   }
   if (std::ferror(stdout) != 0) {
     return Status(StatusCode::kUnavailable, "standard output cannot be written");
   }
   return Status::Ok();
+}
+
+std::string BodyForServer(const GenerateFlags& flags, const std::string& model,
+                          const std::string& prompt) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject();
+  if (!model.empty()) json.Field("model", model);
+  json.Field("prompt", prompt).Field("stream", !flags.json);
+  if (!flags.json) {
+    json.Key("stream_options").BeginObject().Field("include_usage", true).EndObject();
+  }
+  SamplingFlags sampling = flags.sampling;
+  if (!sampling.options.max_tokens) sampling.options.max_tokens = kTokensAtServer;
+  WriteSampling(sampling, &json);
+  if (flags.logprobs) json.Field("logprobs", *flags.logprobs);
+  if (!flags.special_tokens) json.Field("add_special_tokens", false);
+  json.EndObject();
+  return body;
+}
+
+// With --json the server's answer as it is.
+Status GenerateAtServer(const GenerateFlags& flags, const std::string& model,
+                        Interruption* interruption) {
+  PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions options, ClientOptions(flags.server));
+  options.interactive = true;
+  ServerClient client(std::move(options));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags));
+  const std::string body = BodyForServer(flags, model, prompt);
+  const Interruption::Stop stop(interruption, [&client] { client.Abort(); });
+  if (flags.json) {
+    PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, client.PostOnce("/v1/completions", body));
+    if (answer.status != 200) return StatusOfAnswer(answer);
+    WriteOut(answer.body + '\n');
+  } else {
+    if (flags.echo) WriteOut(prompt);
+    PENSTOCK_ASSIGN_OR_RETURN(const RemoteText made,
+                              StreamText(&client, "/v1/completions", body,
+                                         [](const ReplyDelta& delta) { WriteOut(delta.text); }));
+    WriteOut("\n");
+    const bool cut = made.finish == FinishReason::kLength && !flags.sampling.options.max_tokens;
+    if (!flags.quiet && made.completion_tokens >= 0) {
+      std::fprintf(stderr, "\n%lld tokens of prompt, %lld of text%s\n",
+                   static_cast<long long>(made.prompt_tokens),
+                   static_cast<long long>(made.completion_tokens), cut ? "; -n allows more" : "");
+    }
+  }
+  if (std::ferror(stdout) == 0) return Status::Ok();
+  return {StatusCode::kUnavailable, "standard output cannot be written"};
+}
+
+Status GenerateHereOrThere(const CommandLine& line, const GenerateFlags& flags,
+                           Interruption* interruption) {
+  if (flags.server.url.empty()) return Generate(flags, interruption);
+  std::vector<std::string> models;
+  if (!flags.decoder.model.empty()) models.push_back(flags.decoder.model);
+  return GenerateAtServer(flags, NameAtServer(line, models), interruption);
 }
 
 }  // namespace
@@ -189,6 +263,7 @@ int RunGenerate(const std::vector<std::string>& args) {
                    "timings to standard error.",
                    "  penstock generate -m model.gguf -p 'The capital of France is' -n 32\n"
                    "  penstock generate -m ./Llama-3.2-1B --temperature 0 prompt.txt\n"
+                   "  penstock generate --url http://127.0.0.1:8080 -p 'The capital of France is'\n"
                    "  git diff | penstock generate -m model.gguf --json\n");
   GenerateFlags flags;
   AddDecoderFlags(&line, &flags.decoder);
@@ -206,6 +281,10 @@ int RunGenerate(const std::vector<std::string>& args) {
       ->Group(group);
   app.AddSwitch("--echo", flags.echo, "Print the prompt before the text.")->Group(group);
   AddSamplingFlags(&line, &flags.sampling);
+  AddServerFlags(&line, &flags.server);
+  app.Get("--url")->Description(
+      "Server that generates, such as http://127.0.0.1:8080, instead of a model loaded here. "
+      "--model is its name there. Without -n, 256 tokens; --json prints the server's answer.");
   const std::string output = "Output";
   app.AddSwitch("--json", flags.json, "One JSON object with text, tokens and timings.")
       ->Group(output);
@@ -217,8 +296,11 @@ int RunGenerate(const std::vector<std::string>& args) {
   app.AddSwitch("-q,--quiet", flags.quiet, "No line of timings.")->Group(output);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.logprobs && !flags.json) return line.FailUsage("--logprobs goes with --json");
+  if (!flags.server.url.empty()) {
+    if (const Status fits = CheckForServer(line); !fits.ok()) return line.FailUsage(fits.message());
+  }
   Interruption interruption;
-  const Status status = Generate(flags, &interruption);
+  const Status status = GenerateHereOrThere(line, flags, &interruption);
   if (interruption.signal() != 0) return kExitSignal + interruption.signal();
   return status.ok() ? kExitOk : line.Fail(status);
 }

@@ -12,6 +12,7 @@
 #include "common/printable.h"
 #include "hub/cache.h"
 #include "hub/inventory.h"
+#include "server_commands.h"
 #include "server_flags.h"
 
 namespace penstock {
@@ -99,7 +100,8 @@ Expected<std::vector<std::string>> RowOf(const JsonObject& model) {
   return row;
 }
 
-Expected<std::string> PrintServed(const std::string& answer) {
+// `loaded`: only what takes memory, or is about to.
+Expected<std::string> PrintServed(const std::string& answer, bool loaded) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(answer));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
   PENSTOCK_ASSIGN_OR_RETURN(const auto models, object.GetArray("data"));
@@ -111,6 +113,9 @@ Expected<std::string> PrintServed(const std::string& answer) {
       return Status::InvalidArgument("/v1/models lists something else than models");
     }
     PENSTOCK_ASSIGN_OR_RETURN(std::vector<std::string> row, RowOf(JsonObject(model)));
+    const std::string& state = row[1];
+    if (loaded && (state.starts_with("absent") || state == "waiting" || state == "failed"))
+      continue;
     for (std::string& cell : row) cell = Printable(cell);
     rows.push_back(std::move(row));
   }
@@ -118,13 +123,13 @@ Expected<std::string> PrintServed(const std::string& answer) {
 }
 
 // The models of a running server.
-Expected<std::string> ListServed(const ServerFlags& flags, bool json) {
+Expected<std::string> ListServed(const ServerFlags& flags, bool json, bool loaded = false) {
   PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions options, ClientOptions(flags));
   ServerClient client(std::move(options));
   PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, client.GetOnce("/v1/models"));
   if (answer.status != 200) return StatusOfAnswer(answer);
   if (json) return answer.body + '\n';
-  return PrintServed(answer.body);
+  return PrintServed(answer.body, loaded);
 }
 
 }  // namespace
@@ -159,6 +164,23 @@ int RunList(const std::vector<std::string>& args) {
     return kExitOk;
   }
   std::fputs((json ? PrintJson(models) : PrintText(models)).c_str(), stdout);
+  return kExitOk;
+}
+
+int RunPs(const std::vector<std::string>& args) {
+  CommandLine line("ps",
+                   "List the models that a server has loaded: state, memory, and when they leave. "
+                   "penstock list --url has those that it would load, too.",
+                   "  penstock ps\n"
+                   "  penstock ps --url http://10.0.0.5:8080 --api-key-file key\n");
+  ServerFlags server;
+  AddServerFlags(&line, &server);
+  server.url = kLocalServer;
+  line.flags().Get("--url")->Description("The server.")->DefaultText(kLocalServer);
+  if (const auto exit_code = line.Parse(args)) return *exit_code;
+  const auto listed = ListServed(server, /*json=*/false, /*loaded=*/true);
+  if (!listed.ok()) return line.Fail(listed.status());
+  std::fputs(listed->c_str(), stdout);
   return kExitOk;
 }
 

@@ -9,6 +9,7 @@
 #include "common/regular_file.h"
 #include "config_file.h"
 #include "flag_values.h"
+#include "runtime/sampling_settings.h"
 
 namespace penstock {
 namespace {
@@ -29,6 +30,9 @@ constexpr std::array<std::pair<const char*, std::vector<std::string> ModelOption
 std::string KnownKeys() {
   std::string keys;
   for (const auto& [key, list] : kTexts) keys += std::string(key) + ", ";
+  for (const SamplingSetting& sampling : SamplingSettings()) {
+    keys += std::string(sampling.flag) + ", ";
+  }
   return keys + "aliases, preload, pin";
 }
 
@@ -48,6 +52,11 @@ Status TakeEntry(const ConfigEntry& entry, ModelOptions* options) {
                                  [&](const auto& one) { return one.first == entry.key; });
   if (text != kTexts.end()) {
     options->*(text->second) = {Joined(entry.values)};
+    return Status::Ok();
+  }
+  for (const SamplingSetting& sampling : SamplingSettings()) {
+    if (entry.key != sampling.flag) continue;
+    options->*sampling.given = {Joined(entry.values)};
     return Status::Ok();
   }
   if (entry.key == "aliases") {

@@ -7,6 +7,7 @@
 #include "flag_values.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
+#include "runtime/sampling_settings.h"
 
 namespace penstock {
 
@@ -229,8 +230,10 @@ void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
   FlagSet* const app = &line->flags();
   AddNameFlags(app, flags, several);
   AddModelTypeFlags(app, flags, several);
-  line->PerModelFlags(
-      {"task", "pooling", "dtype", "int8-keep", "context", "chat-template", "keep-alive"});
+  std::vector<std::string> per_model = {"task",    "pooling",       "dtype",     "int8-keep",
+                                        "context", "chat-template", "keep-alive"};
+  for (const SamplingSetting& sampling : SamplingSettings()) per_model.emplace_back(sampling.flag);
+  line->PerModelFlags(std::move(per_model));
   if (!several) HideUnused(line);
   AddSpeedFlags(app, flags);
   AddCacheFlags(app, flags);

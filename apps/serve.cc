@@ -31,6 +31,7 @@
 #include "model_flags.h"
 #include "routes/server.h"
 #include "runtime/per_model.h"
+#include "sampling_default_flags.h"
 #include "service_manager.h"
 #include "signals.h"
 
@@ -68,7 +69,8 @@ std::string CheckContext(std::string& given) {
   return CheckPerModel("context", given, ParseContext);
 }
 
-void AddGenerationFlags(FlagSet* app, ModelOptions* flags) {
+void AddGenerationFlags(CommandLine* line, ModelOptions* flags) {
+  FlagSet* const app = &line->flags();
   const std::string generation = "Generation";
   app->AddOption(
          kContextFlag, flags->contexts,
@@ -94,6 +96,7 @@ void AddGenerationFlags(FlagSet* app, ModelOptions* flags) {
   app->AddSwitch("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
                  "Keep keys and values of texts for others that begin alike, or not. [on]")
       ->Group(generation);
+  AddSamplingDefaultFlags(line, flags);
 }
 
 void AddTensorFlags(FlagSet* app, ModelOptions* flags) {
@@ -649,7 +652,7 @@ int RunServe(const std::vector<std::string>& args) {
   ServeFlags flags;
   AddModelFlags(&line, &flags.model, true, "info");
   AddRepositoryFlags(&line.flags(), &flags.model);
-  AddGenerationFlags(&line.flags(), &flags.model);
+  AddGenerationFlags(&line, &flags.model);
   AddTensorFlags(&line.flags(), &flags.model);
   AddLifecycleFlags(&line.flags(), &flags.model);
   AddServerFlags(&line.flags(), &flags);

@@ -20,6 +20,9 @@ struct ServerFlags {
   int connect_timeout_s = 5;
 };
 
+// Where `penstock serve` listens if it is told nothing else.
+inline constexpr char kLocalServer[] = "http://127.0.0.1:8080";
+
 void AddServerFlags(CommandLine* line, ServerFlags* flags);
 
 // kInvalidArgument names a flag of the command line that only a model in this process has a use

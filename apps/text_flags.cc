@@ -1,5 +1,7 @@
 #include "text_flags.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -45,6 +47,23 @@ std::string WithEscapes(const std::string& typed) {
     }
   }
   return text;
+}
+
+// The error of an output whose name promises a format that is not written; empty: none.
+std::string CheckOutputName(const std::string& path, bool matrices) {
+  static constexpr const char* kOthers[] = {
+      ".parquet", ".npz",    ".csv", ".tsv", ".xlsx", ".arrow", ".feather", ".h5",    ".hdf5",
+      ".pkl",     ".pickle", ".pt",  ".pth", ".bin",  ".db",    ".sqlite",  ".faiss", ".index",
+      ".avro",    ".orc",    ".gz",  ".zst", ".bz2",  ".xz",    ".zip"};
+  static constexpr const char* kMatrices[] = {".npy", ".safetensors"};
+  const char* refused = nullptr;
+  for (const char* ending : kOthers) refused = path.ends_with(ending) ? ending : refused;
+  for (const char* ending : kMatrices) {
+    if (!matrices && path.ends_with(ending)) refused = ending;
+  }
+  if (refused == nullptr) return "";
+  return fmt::format("'{}': {} files are not written; what is written: JSON lines (.jsonl){}", path,
+                     refused, matrices ? ", .npy and .safetensors" : "");
 }
 
 }  // namespace
@@ -100,7 +119,11 @@ void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what) 
   app.AddOption("FILES", flags->files, what + "; none or - is stdin.");
   AddInputFlags(line, &flags->input);
   const std::string group = "Output";
+  const bool matrices = line->name() == "embed";
+  const FlagRule name([matrices](std::string& path) { return CheckOutputName(path, matrices); },
+                      "");
   app.AddOption("-o,--output", flags->output, "File to write; none or - is stdout.")
+      ->Check(name)
       ->TypeName("FILE")
       ->Group(group);
   app.AddOption("--batch", flags->batch, "Inputs handed over at a time.")

@@ -36,12 +36,14 @@ void AddInputFlags(CommandLine* line, InputOptions* options);
 // These, FILES and the flags of the output. `what`: the contents of the files.
 void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what);
 
-// Truncation is never silent. `max_tokens`: of the model, 0 = not known here.
+// Truncation is never silent. `max_tokens`: of the model, 0 = it is a server's.
 inline void ReportCut(int64_t cut, const std::string& command, int32_t max_tokens) {
   if (cut == 0) return;
   StatusLine::MakeRoom();
-  const std::string limit = max_tokens > 0 ? " " + std::to_string(max_tokens) : "";
-  std::fprintf(stderr, "penstock %s: %lld input%s cut to the model's%s tokens\n", command.c_str(),
+  const std::string limit =
+      max_tokens > 0 ? "the model's " + std::to_string(max_tokens) + " tokens"
+                     : "as many tokens as the server's model takes (max_tokens in /info)";
+  std::fprintf(stderr, "penstock %s: %lld input%s cut to %s\n", command.c_str(),
                static_cast<long long>(cut), cut == 1 ? " was" : "s were", limit.c_str());
 }
 

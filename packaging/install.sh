@@ -32,7 +32,7 @@ install=${INSTALL:-install}
 config=$sysconfdir/penstock/penstock.toml
 
 # These appear in the unit; DESTDIR does not, and may be any folder.
-for folder in "$bindir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir" "$bashdir" \
+for folder in "$bindir" "$datarootdir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir" "$bashdir" \
   "$zshdir" "$fishdir"; do
   if [[ ! $folder =~ ^/[A-Za-z0-9/._+~-]*$ ]]; then
     echo "install.sh: '$folder' is not an absolute path of letters, digits and /._+~-" >&2
@@ -70,6 +70,8 @@ install_files() {
   fi
   for file in "${documents[@]}"; do put "$file" "$docdir/$file"; done
   for file in "${examples[@]}"; do put "$file" "$docdir/examples/${file##*/}"; done
+  put tools/install_openvino.py "$datarootdir/penstock/install_openvino.py" -m 755
+  put tools/model_fetch.py "$datarootdir/penstock/model_fetch.py"
   if ! "$program" --version > /dev/null 2>&1; then
     echo "install.sh: $program does not run here: no manual pages, no completions" >&2
     return
@@ -90,9 +92,12 @@ uninstall_files() {
   rm -f "$destdir$bindir/penstock" "$destdir$unitdir/penstock.service" \
     "$destdir$sysusersdir/penstock.conf" "$destdir$mandir"/man1/penstock{,-*}.1 \
     "$destdir$bashdir/penstock" "$destdir$zshdir/_penstock" "$destdir$fishdir/penstock.fish"
+  rm -f "$destdir$datarootdir"/penstock/{install_openvino,model_fetch}.py
+  rm -rf "$destdir$datarootdir/penstock/__pycache__"
   for file in "${documents[@]}"; do rm -f "$destdir$docdir/$file"; done
   for file in "${examples[@]}"; do rm -f "$destdir$docdir/examples/${file##*/}"; done
-  for folder in "$docdir/docs" "$docdir/examples" "$docdir" "$sysconfdir/penstock"; do
+  for folder in "$docdir/docs" "$docdir/examples" "$docdir" "$datarootdir/penstock" \
+    "$sysconfdir/penstock"; do
     if [[ -d $destdir$folder ]]; then rmdir --ignore-fail-on-non-empty "$destdir$folder"; fi
   done
 }

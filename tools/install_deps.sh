@@ -1,8 +1,9 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [build] [test] [ui] [format] [tidy] [peers] [arm] [fuzz] [package]
+# Usage: tools/install_deps.sh [--missing] [serve] [build] [test] [ui] [format] [tidy] [peers] [arm] [fuzz] [package]
 #   [check-deb] (default: build)
-#   build      compiler, libraries, test and benchmark frameworks
+#   serve      compiler and libraries of the program, for `make serve` and `make release`
+#   build      the same with frameworks of tests and benchmarks
 #   test       programs that only tests run: a model checker, a Redis (Debian starts it as a service),
 #              zstd, shells for which completions are printed, man
 #   ui         Chromium and its driver, for the tests of the web page (131 MB to fetch, 440 MB on disk)
@@ -13,15 +14,19 @@
 #   package    what makes the Debian package and looks at it, for `make deb`
 #   check-deb  what makes a new Debian to install it in, for `make check-deb`
 #   fuzz       clang with libFuzzer and its sanitizers, for `make fuzz`
+# With --missing the packages that are not here are printed, and none is installed.
 set -euo pipefail
 
-build=(
+serve=(
   build-essential cmake ninja-build ccache git ca-certificates curl
   python3 python3-venv python3-pip
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
   libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev pkg-config
   zlib1g-dev libzstd-dev libedit-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
+)
+build=(
+  "${serve[@]}"
   libgtest-dev libgmock-dev libbenchmark-dev
   libconcurrentqueue-dev libtbb-dev
 )
@@ -35,9 +40,13 @@ fuzz=(clang llvm libclang-rt-dev)
 package=(debhelper lintian)
 check_deb=(debootstrap systemd-container)
 
+only_list=
+if [[ ${1:-} == --missing ]]; then only_list=yes; shift; fi
+
 wanted=()
 for group in "${@:-build}"; do
   case "$group" in
+    serve) wanted+=("${serve[@]}") ;;
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     ui) wanted+=("${ui[@]}") ;;
@@ -53,6 +62,7 @@ for group in "${@:-build}"; do
 done
 
 if ! command -v dpkg-query > /dev/null; then
+  [[ -z $only_list ]] || exit 0
   echo "install_deps.sh: not a Debian system; needed are the equivalents of: ${wanted[*]}" >&2
   exit 0
 fi
@@ -63,6 +73,7 @@ for package in "${wanted[@]}"; do
   [[ $state == "install ok installed" ]] || missing+=("$package")
 done
 [[ ${#missing[@]} -eq 0 ]] && exit 0
+if [[ -n $only_list ]]; then echo "${missing[*]}"; exit 0; fi
 
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then

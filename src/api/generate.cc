@@ -121,6 +121,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   Expected<std::vector<int32_t>> Tokens(const GeneratePrompt& prompt);
   Status CheckIds(const GeneratePrompt& prompt, const std::vector<int32_t>& ids) const;
   Status TakeScores(size_t tokens);
+  std::optional<int32_t> DefaultTokens(int64_t left) const;
   void AddReplies(const ChatPrompt& chat, std::string_view text);
   void SubmitAll();
 
@@ -272,6 +273,17 @@ void GenerateRun::AddReplies(const ChatPrompt& chat, std::string_view text) {
   }
 }
 
+// Of a request that does not bound its text; `left`: in the context.
+std::optional<int32_t> GenerateRun::DefaultTokens(int64_t left) const {
+  if (request_->max_tokens_default) {
+    return static_cast<int32_t>(std::min<int64_t>(*request_->max_tokens_default, left));
+  }
+  const std::optional<int32_t>& bound = model_->defaults().max_new_tokens;
+  if (!bound) return std::nullopt;
+  const int32_t most = std::max(*bound, request_->sampling.options.min_tokens);
+  return most < left ? std::optional(most) : std::nullopt;
+}
+
 Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
   shown_.clear();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, Tokens(prompt));
@@ -292,9 +304,7 @@ Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
     most = 1;
     job->sampling.min_tokens = 0;
   }
-  if (!most && request_->max_tokens_default) {
-    most = static_cast<int32_t>(std::min<int64_t>(*request_->max_tokens_default, context - tokens));
-  }
+  if (!most) most = DefaultTokens(context - tokens);
   if (most && !request_->prompt_only && tokens + *most > context) {
     return Status::InvalidArgument(
         fmt::format("max_tokens is {}, and {} has {} tokens: together {}; the context of model "

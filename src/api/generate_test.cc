@@ -200,6 +200,32 @@ TEST_F(GenerateTest, TheDefaultOfTokensIsCutToTheContext) {
   EndJob(0);
 }
 
+TEST_F(GenerateTest, ATextThatNobodyBoundsHasTheModelsBound) {
+  struct Case {
+    std::optional<int32_t> of_model, of_route, given, wanted;
+    int32_t min_tokens = 0;
+  };
+  // The prompt leaves 16 of the context.
+  const Case cases[] = {{5, {}, {}, 5},   {5, 100, {}, 16}, {5, {}, 9, 9}, {16, {}, {}, {}}, {},
+                        {5, {}, {}, 7, 7}};
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    const Case& one = cases[i];
+    model_ = std::make_shared<FakeModel>();
+    model_->defaults_.max_new_tokens = one.of_model;
+    TextRequest request = Text("t2 t3");
+    request.max_tokens_default = one.of_route;
+    request.sampling.options.max_tokens = one.given;
+    request.sampling.options.min_tokens = one.min_tokens;
+    WorkerPool own(1, 10);
+    StartGenerate({&own, &service_metrics_, &options_}, model_,
+                  std::make_shared<const TextRequest>(std::move(request)), {},
+                  std::make_shared<GenerateFeed>(false, [] {}), [](Expected<GenerateEnd>) {});
+    own.Stop();
+    EXPECT_EQ(model_->jobs.at(0)->sampling.max_tokens, one.wanted) << "case " << i;
+    EndJob(0);
+  }
+}
+
 TEST_F(GenerateTest, IdsAreChecked) {
   TextRequest request;
   request.prompts.emplace_back().value = std::vector<int32_t>{1, 100};

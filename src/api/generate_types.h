@@ -36,8 +36,8 @@ struct GeneratePrompt {
   std::string field = "prompt";  // for errors: "prompt", "prompt[2]", "messages"
 };
 
-// Sampling as a request asks for it. What is absent is as the model's makers recommend, else as
-// SamplingOptions has it; their number of tokens is not taken over.
+// Sampling as a request asks for it. What is absent is as the model's defaults say, else as
+// SamplingOptions has it; for their number of tokens see max_tokens_default.
 struct SamplingRequest {
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
   std::optional<int32_t> top_k;
@@ -65,7 +65,8 @@ struct TextRequest {
   std::vector<GeneratePrompt> prompts;  // choice i is sample i % samples of prompt i / samples
   int32_t samples = 1;
   SamplingRequest sampling;
-  // Where sampling.options.max_tokens is absent; absent too: what the context leaves.
+  // Where sampling.options.max_tokens is absent; absent too: the model's max_new_tokens. Both are
+  // cut to what the context leaves.
   std::optional<int32_t> max_tokens_default;
   // Whether thinking and tool calls are told apart from content, for conversations.
   bool parses_reply = false;

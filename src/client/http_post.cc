@@ -22,8 +22,22 @@ struct SlistDelete {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
 
+// Where the body of an answer goes.
+struct Sink {
+  CURL* curl = nullptr;
+  PostAnswer* answer = nullptr;
+  std::function<void(std::string_view)> on_data;
+};
+
 size_t OnBody(char* data, size_t size, size_t count, void* to) {
-  auto* answer = static_cast<PostAnswer*>(to);
+  const auto* const sink = static_cast<const Sink*>(to);
+  PostAnswer* const answer = sink->answer;
+  long status = 0;
+  if (sink->on_data) curl_easy_getinfo(sink->curl, CURLINFO_RESPONSE_CODE, &status);
+  if (status == 200) {
+    sink->on_data(std::string_view(data, size * count));
+    return size * count;
+  }
   if (answer->body.size() + size * count > HttpPost::kAnswerBytesMax) return 0;
   answer->body.append(data, size * count);
   return size * count;
@@ -84,17 +98,25 @@ void HttpPost::Continue() { impl_->aborted = false; }
 
 Expected<PostAnswer> HttpPost::Post(const std::string& url, const std::vector<std::string>& headers,
                                     const std::string& body) {
-  return Exchange(url, headers, &body);
+  return Exchange(url, headers, &body, nullptr);
+}
+
+Expected<PostAnswer> HttpPost::PostStream(const std::string& url,
+                                          const std::vector<std::string>& headers,
+                                          const std::string& body,
+                                          std::function<void(std::string_view)> on_data) {
+  return Exchange(url, headers, &body, std::move(on_data));
 }
 
 Expected<PostAnswer> HttpPost::Get(const std::string& url,
                                    const std::vector<std::string>& headers) {
-  return Exchange(url, headers, nullptr);
+  return Exchange(url, headers, nullptr, nullptr);
 }
 
 Expected<PostAnswer> HttpPost::Exchange(const std::string& url,
                                         const std::vector<std::string>& headers,
-                                        const std::string* body) {
+                                        const std::string* body,
+                                        std::function<void(std::string_view)> on_data) {
   CurlPtr handle = impl_->Take();
   if (handle == nullptr) return Status(StatusCode::kInternal, "libcurl gives no handle");
   CURL* curl = handle.get();
@@ -113,7 +135,13 @@ Expected<PostAnswer> HttpPost::Exchange(const std::string& url,
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout_ms));
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout_ms));
+  const Sink sink{curl, &answer, std::move(on_data)};
+  if (sink.on_data) {
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, std::max(1L, options.timeout_ms / 1000L));
+  } else {
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout_ms));
+  }
   if (!options.ca_file.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, options.ca_file.c_str());
   if (options.insecure) {
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
@@ -128,7 +156,7 @@ Expected<PostAnswer> HttpPost::Exchange(const std::string& url,
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body->size()));
   }
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
   curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, &answer);
   const CURLcode code = curl_easy_perform(curl);

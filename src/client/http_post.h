@@ -2,8 +2,10 @@
 // progress has a connection of its own. Hides libcurl.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/status.h"
@@ -36,6 +38,11 @@ class HttpPost {
   // kAnswerBytesMax; kCancelled: Abort was called.
   Expected<PostAnswer> Post(const std::string& url, const std::vector<std::string>& headers,
                             const std::string& body);
+  // An answer with status 200 goes to `on_data` as it comes, and its body stays empty. It may take
+  // as long as it likes, but must not be silent for timeout_ms.
+  Expected<PostAnswer> PostStream(const std::string& url, const std::vector<std::string>& headers,
+                                  const std::string& body,
+                                  std::function<void(std::string_view)> on_data);
   Expected<PostAnswer> Get(const std::string& url, const std::vector<std::string>& headers);
   // Ends the exchanges under way, and from now on each that is begun, until Continue.
   void Abort();
@@ -43,9 +50,10 @@ class HttpPost {
 
  private:
   struct Impl;
-  // A GET without a body.
+  // A GET without a body. `on_data` may be empty.
   Expected<PostAnswer> Exchange(const std::string& url, const std::vector<std::string>& headers,
-                                const std::string* body);
+                                const std::string* body,
+                                std::function<void(std::string_view)> on_data);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -90,7 +90,8 @@ bool ServerClient::Sleep(int ms) {
 }
 
 std::vector<std::string> ServerClient::Headers(const std::vector<std::string>& more) const {
-  std::vector<std::string> headers = {"X-Penstock-Priority: bulk"};
+  std::vector<std::string> headers = {options_.interactive ? "X-Penstock-Priority: interactive"
+                                                           : "X-Penstock-Priority: bulk"};
   if (!options_.api_key.empty()) headers.push_back("Authorization: Bearer " + options_.api_key);
   headers.insert(headers.end(), more.begin(), more.end());
   return headers;
@@ -111,6 +112,11 @@ int ServerClient::PatienceMs(const Status& failure) {
 Expected<PostAnswer> ServerClient::PostOnce(const std::string& path, const std::string& body,
                                             const std::vector<std::string>& more) {
   return http_.Post(base_ + path, Headers(more), body);
+}
+
+Expected<PostAnswer> ServerClient::PostStream(const std::string& path, const std::string& body,
+                                              std::function<void(std::string_view)> on_data) {
+  return http_.PostStream(base_ + path, Headers({}), body, std::move(on_data));
 }
 
 Expected<PostAnswer> ServerClient::GetOnce(const std::string& path) {

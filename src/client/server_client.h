@@ -11,8 +11,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/http_post.h"
@@ -26,6 +28,7 @@ struct ServerClientOptions {
   HttpPostOptions http;
   // A server that has not answered once is given up after this.
   int first_answer_ms = 5'000;
+  bool interactive = false;  // a person waits; else requests are bulk work
   int attempts_max = 10;
   int backoff_ms = 250;  // before the second attempt; doubles, at most kBackoffMsMax
 };
@@ -36,13 +39,17 @@ class ServerClient {
 
   explicit ServerClient(ServerClientOptions options);
 
-  // Posts to `path` ("/v1/embeddings") as bulk work, with the key and `more` headers. Any permanent
+  // Posts to `path` ("/v1/embeddings"), with the key and `more` headers. Any permanent
   // HTTP status is an answer, and so is the last transient one. kCancelled: Stop was called.
   Expected<PostAnswer> Post(const std::string& path, const std::string& body,
                             const std::vector<std::string>& more = {});
   // The same without retries, also after Stop.
   Expected<PostAnswer> PostOnce(const std::string& path, const std::string& body,
                                 const std::vector<std::string>& more = {});
+
+  // As PostOnce; an answer with status 200 goes to `on_data` as it comes (HttpPost::PostStream).
+  Expected<PostAnswer> PostStream(const std::string& path, const std::string& body,
+                                  std::function<void(std::string_view)> on_data);
 
   // GET, without retries.
   Expected<PostAnswer> GetOnce(const std::string& path);

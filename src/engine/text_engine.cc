@@ -7,6 +7,7 @@
 #include "common/int_math.h"
 #include "common/log.h"
 #include "common/memory.h"
+#include "generate/model_defaults.h"
 
 namespace penstock {
 namespace {
@@ -44,6 +45,7 @@ Expected<std::unique_ptr<TextEngine>> TextEngine::Load(const std::string& path,
   TextModelOptions limited = options.model;
   limited.memory_bytes = options.granted.weights + options.granted.cache;
   PENSTOCK_ASSIGN_OR_RETURN(auto model, TextModel::Load(path, backend, limited));
+  OverrideDefaults(options.sampling, model.get());
   PENSTOCK_ASSIGN_OR_RETURN(
       ModelTemplates templates,
       ModelTemplates::Make(model->chat_templates, options.chat_template, options.name));

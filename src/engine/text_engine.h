@@ -22,6 +22,8 @@ struct TextEngineOptions {
   std::string revision;
   TextModelOptions model;
   std::string chat_template;  // as ModelTemplates::Make: the name of one, or a file; "": its own
+  // In place of what the model's files recommend, where it is given.
+  GenerationDefaults sampling;
   // `model` is set to the name, `gate` to the backend's. cache_blocks 0: see ChooseCacheBlocks.
   DecodeSchedulerOptions scheduler;
   ModelBytes granted;  // the memory it may take; 0: a share of what there is

@@ -9,6 +9,7 @@
 #include "common/memory.h"
 #include "formats/decoder_files.h"
 #include "generate/context_bytes.h"
+#include "sample/standard_sampling.h"
 #include "text/gguf_tokenizer.h"
 
 namespace penstock {
@@ -103,6 +104,7 @@ Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Ba
   PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(path));
   auto model = std::make_unique<TextModel>();
   PENSTOCK_ASSIGN_OR_RETURN(model->defaults, ReadGenerationDefaults(files));
+  CompleteDefaults(files.chat_template, &model->defaults);
   PENSTOCK_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(files));
   DecoderOptions decoder;
   decoder.dtype = options.dtype;

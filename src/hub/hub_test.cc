@@ -66,7 +66,12 @@ TEST(ModelReference, QuantisationsAndFiles) {
       {"a/b//c.gguf", "is no .gguf file"},
       {"a/b/c\\d.gguf", "is no .gguf file"},
       {"a/b/c.gguf:Q4_0", "a file and a quantisation"},
-      {"https://huggingface.co/a/b", "it is a URL"},
+      {"https://example.com/a/b", "it is a URL"},
+      {"https://huggingface.co/a", "a repository is written owner/name"},
+      {"https://huggingface.co/a/b/blob/main/c.bin", "'c.bin' behind the repository"},
+      {"hf.co/", "a repository is written owner/name"},
+      {"llama3.2", "owner/name, such as bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"},
+      {"all-minilm:latest", "such as sentence-transformers/all-MiniLM-L6-v2"},
       {"x.gguf", "a repository is written owner/name"},
   };
   for (const auto& [text, said] : kRefused) {
@@ -78,6 +83,24 @@ TEST(ModelReference, QuantisationsAndFiles) {
   EXPECT_THAT(ModelReference::Parse("/tmp:Q4_0").status().message(), HasSubstr("is for the hub"));
   EXPECT_THAT(ModelReference::Parse("/tmp/none-such.gguf").status().message(),
               HasSubstr("no model file"));
+}
+
+TEST(ModelReference, AnAddressOfTheHubIsTakenAsItIsCopied) {
+  const std::pair<const char*, const char*> kTaken[] = {
+      {"hf.co/a/b", "a/b"},
+      {"huggingface.co/a/b:q8_0", "a/b:Q8_0"},
+      {"https://huggingface.co/a/b", "a/b"},
+      {"https://hf.co/a/b/", "a/b"},
+      {"https://huggingface.co/a/b/tree/main", "a/b"},
+      {"https://huggingface.co/a/b/tree/refs/pr/1", "a/b@refs/pr/1"},
+      {"https://huggingface.co/a/b/blob/v1/Q8_0/c.gguf", "a/b/Q8_0/c.gguf@v1"},
+      {"https://huggingface.co/a/b/resolve/main/c.gguf?download=true", "a/b/c.gguf"},
+  };
+  for (const auto& [text, meant] : kTaken) {
+    const auto reference = ModelReference::Parse(text);
+    ASSERT_TRUE(reference.ok()) << text << ": " << reference.status().ToString();
+    EXPECT_EQ(reference->Text(), meant) << text;
+  }
 }
 
 TEST(ModelReference, AFileIsAModelIfItsFirstBytesSayGguf) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "common/regular_file.h"
@@ -49,6 +50,69 @@ bool IsQuantisation(std::string_view text) {
 std::string Upper(std::string text) {
   for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
   return text;
+}
+
+// What follows the hub's host; none: there is no such host.
+std::optional<std::string> BehindHost(std::string_view text) {
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (text.starts_with(scheme)) text.remove_prefix(scheme.size());
+  }
+  for (const std::string_view host : {"hf.co/", "huggingface.co/", "www.huggingface.co/"}) {
+    if (text.starts_with(host)) return std::string(text.substr(host.size()));
+  }
+  return std::nullopt;
+}
+
+// The address of a page of the hub, without its host, as a reference: "a/b/tree/v1" is "a/b@v1",
+// "a/b/blob/v1/c.gguf" is "a/b/c.gguf@v1".
+std::string ReferenceOfPage(std::string page) {
+  page = page.substr(0, page.find_first_of("?#"));
+  while (page.ends_with('/')) page.pop_back();
+  const size_t name = page.find('/');
+  const size_t kind = name == std::string::npos ? name : page.find('/', name + 1);
+  if (kind == std::string::npos) return page;
+  const std::string repository = page.substr(0, kind);
+  for (const std::string_view word : {"/tree/", "/blob/", "/resolve/"}) {
+    if (!std::string_view(page).substr(kind).starts_with(word)) continue;
+    const size_t revision = kind + word.size();
+    const size_t end =
+        word == "/tree/" ? page.size() : std::min(page.find('/', revision), page.size());
+    return repository + page.substr(end) + "@" + page.substr(revision, end - revision);
+  }
+  return page;
+}
+
+// What stands on the hub for a short name of Ollama's library, whose models these are not.
+struct ShortName {
+  std::string_view name;  // without the tag behind ':'
+  const char* reference;
+};
+constexpr ShortName kShortNames[] = {
+    {"llama3", "bartowski/Meta-Llama-3-8B-Instruct-GGUF:Q4_K_M"},
+    {"llama3.1", "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M"},
+    {"llama3.2", "bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"},
+    {"mistral", "bartowski/Mistral-7B-Instruct-v0.3-GGUF:Q4_K_M"},
+    {"qwen2.5", "bartowski/Qwen2.5-7B-Instruct-GGUF:Q4_K_M"},
+    {"qwen3", "Qwen/Qwen3-8B-GGUF:Q4_K_M"},
+    {"gemma2", "bartowski/gemma-2-9b-it-GGUF:Q4_K_M"},
+    {"gemma3", "ggml-org/gemma-3-4b-it-GGUF:Q4_K_M"},
+    {"phi3", "bartowski/Phi-3.5-mini-instruct-GGUF:Q4_K_M"},
+    {"smollm2", "bartowski/SmolLM2-1.7B-Instruct-GGUF:Q4_K_M"},
+    {"all-minilm", "sentence-transformers/all-MiniLM-L6-v2"},
+    {"nomic-embed-text", "nomic-ai/nomic-embed-text-v1.5"},
+    {"mxbai-embed-large", "mixedbread-ai/mxbai-embed-large-v1"},
+    {"bge-m3", "BAAI/bge-m3"},
+};
+
+// Why a name without an owner is none, and what may be meant.
+std::string WithoutOwner(const std::string& name) {
+  const std::string_view plain = std::string_view(name).substr(0, name.find_first_of(":@"));
+  for (const ShortName& known : kShortNames) {
+    if (plain == known.name) {
+      return std::string("a repository is written owner/name, such as ") + known.reference;
+    }
+  }
+  return "a repository is written owner/name";
 }
 
 bool LooksLikePath(const std::string& text) {
@@ -134,7 +198,9 @@ std::string ModelReference::Text() const {
   return local() || revision == "main" ? Short() : Short() + "@" + revision;
 }
 
-Expected<ModelReference> ModelReference::ParseHub(const std::string& text) {
+Expected<ModelReference> ModelReference::ParseHub(const std::string& given) {
+  const auto page = BehindHost(given);
+  const std::string text = page ? ReferenceOfPage(*page) : given;
   if (text.find("://") != std::string::npos) {
     return Malformed(text, "it is a URL; the hub's address is set by HF_ENDPOINT");
   }
@@ -143,7 +209,7 @@ Expected<ModelReference> ModelReference::ParseHub(const std::string& text) {
   const std::string repository = text.substr(0, marks);
   const size_t slash = repository.find('/');
   if (slash == std::string::npos) {
-    return Malformed(text, "a repository is written owner/name");
+    return Malformed(text, WithoutOwner(text));
   }
   const size_t next = std::min(repository.find('/', slash + 1), repository.size());
   reference.owner = repository.substr(0, slash);
@@ -186,7 +252,8 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
   // "models/x.gguf" beside a folder "models" is a path with a slip.
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const bool beside = path.ends_with(".gguf") && std::filesystem::is_directory(parent, ignored);
-  if (!LooksLikePath(text) && !beside) return ParseHub(text);
+  const bool looks_local = LooksLikePath(text) && !BehindHost(text);
+  if (!looks_local && !beside) return ParseHub(text);
   const size_t colon = path.rfind(':');
   if (colon != std::string::npos && std::filesystem::exists(path.substr(0, colon), ignored)) {
     return Status::NotFound("no model at " + path +

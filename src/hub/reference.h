@@ -5,7 +5,10 @@
 //   owner/name:Q4_K_M             its GGUF files of one quantisation
 //   owner/name/folder/file.gguf   that file of it
 //
-// Behind each of the last three may stand @revision; :QUANT and @revision in either order.
+// Behind each of the last three may stand @revision; :QUANT and @revision in either order. Before
+// them may stand hf.co/ or huggingface.co/, with or without https://, so that the address of a
+// repository's page is taken as it is copied: with /tree/REVISION, or of a file with
+// /blob/REVISION/FILE or /resolve/REVISION/FILE.
 #pragma once
 
 #include <string>

@@ -2,9 +2,13 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <string_view>
@@ -37,6 +41,10 @@ std::string FindLibrary(const std::string& folder) {
   return found.empty() ? "" : folder + "/" + found;
 }
 
+// Where install_openvino.py is.
+constexpr char kInstaller[] =
+    "install_openvino.py (in tools/ of Penstock's sources, in share/penstock/ of an installation)";
+
 bool IsPlaceInSources(std::string_view line) {
   return line.starts_with("Exception from ") ||
          (line.starts_with("Check '") && line.find("' failed at ") != std::string_view::npos);
@@ -64,9 +72,27 @@ Expected<std::string> FindRuntimeFolder() {
     places += (places.empty() ? "" : ", ") + folder;
   }
   return Unavailable(
-      fmt::format("tensor models need OpenVINO, which is not in {}; install it with "
-                  "tools/install_openvino.py of Penstock's sources, or name its folder in {}",
-                  Printable(places), kVariable));
+      fmt::format("tensor models need OpenVINO, which is not in {}; install it with {}, or name "
+                  "its folder in {}",
+                  Printable(places), kInstaller, kVariable));
+}
+
+Status CheckMayMakeCode() {
+  const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const page =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) {
+    return {StatusCode::kResourceExhausted, "there is no memory to open OpenVINO"};
+  }
+  const bool may = mprotect(page, size, PROT_READ | PROT_EXEC) == 0;
+  const int error = errno;
+  munmap(page, size);
+  if (may) return Status::Ok();
+  return Unavailable(
+      fmt::format("tensor models need OpenVINO, which makes machine code at run time; this process "
+                  "may not run memory that was written ({}). Under systemd, set "
+                  "MemoryDenyWriteExecute=no in the unit",
+                  std::strerror(error)));
 }
 
 Expected<const Runtime*> Runtime::Shared() {
@@ -75,6 +101,7 @@ Expected<const Runtime*> Runtime::Shared() {
   const std::lock_guard lock(mutex);
   if (shared == nullptr) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, FindRuntimeFolder());
+    PENSTOCK_RETURN_IF_ERROR(CheckMayMakeCode());
     PENSTOCK_ASSIGN_OR_RETURN(auto opened, Open(folder));
     shared = opened.release();
   }
@@ -116,9 +143,8 @@ Status Runtime::Fill(void* library) {
   PENSTOCK_OPENVINO_FUNCTIONS(PENSTOCK_OPENVINO_FIND)
 #undef PENSTOCK_OPENVINO_FIND
   if (missing.empty()) return Status::Ok();
-  return Unavailable(fmt::format(
-      "this is no OpenVINO of {}, for it lacks: {}; tools/install_openvino.py installs one",
-      kReleaseYear, missing));
+  return Unavailable(fmt::format("this is no OpenVINO of {}, for it lacks: {}; {} installs one",
+                                 kReleaseYear, missing, kInstaller));
 }
 
 Status Runtime::CheckVersion() {
@@ -128,10 +154,8 @@ Status Runtime::CheckVersion() {
   if (version.build != nullptr) version_ = Printable(version.build, kReasonBytesMax);
   api_.version_free(&version);
   if (version_.starts_with(fmt::format("{}.", kReleaseYear))) return Status::Ok();
-  return Unavailable(
-      fmt::format("OpenVINO {} is there, Penstock needs one of {}; tools/install_openvino.py "
-                  "installs it",
-                  version_, kReleaseYear));
+  return Unavailable(fmt::format("OpenVINO {} is there, Penstock needs one of {}; {} installs it",
+                                 version_, kReleaseYear, kInstaller));
 }
 
 Status Runtime::Start() {

@@ -4,8 +4,9 @@
 //   1. the folder that the variable PENSTOCK_OPENVINO names, and then nowhere else;
 //   2. ${XDG_DATA_HOME:-~/.local/share}/penstock/openvino;
 //   3. /usr/local/lib/penstock/openvino, /usr/lib/penstock/openvino.
-// tools/install_openvino.py fills the second, or the third with --system. A Python package of
-// OpenVINO that happens to be installed is not taken: its version is not Penstock's choice.
+// install_openvino.py fills the second, or the third with --system: it is in tools/ of the sources
+// and in share/penstock/ of an installation. A Python package of OpenVINO that happens to be
+// installed is not taken: its version is not Penstock's choice.
 //
 // Once opened it stays until the process ends, as do the threads that it starts.
 #pragma once
@@ -27,11 +28,16 @@ std::vector<std::string> RuntimeFolders();
 // The first of them that has it. kUnavailable: none; the message says how to install it.
 Expected<std::string> FindRuntimeFolder();
 
+// OpenVINO writes machine code into memory and runs it. kUnavailable: this process may not do that;
+// the message names the setting of a service manager that forbids it.
+Status CheckMayMakeCode();
+
 class Runtime {
  public:
   // The runtime of the process, opened by the first call that succeeds; a later call tries again
   // where it failed, for it may have been installed meanwhile. Any thread may call.
-  // kUnavailable: as FindRuntimeFolder, or what is there is no OpenVINO of kReleaseYear.
+  // kUnavailable: as FindRuntimeFolder and CheckMayMakeCode, or what is there is no OpenVINO of
+  // kReleaseYear.
   static Expected<const Runtime*> Shared();
   // The same from one folder, for tests: not shared.
   static Expected<std::unique_ptr<Runtime>> Open(const std::string& folder);

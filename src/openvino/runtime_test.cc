@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -52,8 +55,30 @@ TEST(RuntimeTest, WhereItIsMissingTheMessageSaysHowToInstallIt) {
   const auto folder = FindRuntimeFolder();
   ASSERT_EQ(folder.code(), StatusCode::kUnavailable);
   EXPECT_THAT(folder.status().message(), HasSubstr("/nowhere/openvino"));
-  EXPECT_THAT(folder.status().message(), HasSubstr("tools/install_openvino.py"));
+  EXPECT_THAT(folder.status().message(), HasSubstr("install_openvino.py (in tools/"));
+  EXPECT_THAT(folder.status().message(), HasSubstr("share/penstock/"));
   EXPECT_THAT(folder.status().message(), HasSubstr("PENSTOCK_OPENVINO"));
+}
+
+// In a process of its own, which never may again.
+TEST(RuntimeTest, WhereCodeMayNotBeMadeTheMessageNamesTheSetting) {
+  EXPECT_TRUE(CheckMayMakeCode().ok());
+  constexpr int kSetMdwe = 65, kRefuseExecGain = 1;  // PR_SET_MDWE, of Linux 6.3
+  constexpr int kOld = 77;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (prctl(kSetMdwe, kRefuseExecGain, 0, 0, 0) != 0) _exit(kOld);
+    const Status status = CheckMayMakeCode();
+    const bool said = status.code() == StatusCode::kUnavailable &&
+                      status.message().find("MemoryDenyWriteExecute=no") != std::string::npos;
+    _exit(said ? 0 : 1);
+  }
+  int ended = 0;
+  ASSERT_EQ(waitpid(child, &ended, 0), child);
+  ASSERT_TRUE(WIFEXITED(ended));
+  if (WEXITSTATUS(ended) == kOld) GTEST_SKIP() << "KERNEL WITHOUT PR_SET_MDWE";
+  EXPECT_EQ(WEXITSTATUS(ended), 0);
 }
 
 TEST(RuntimeTest, WhatIsNoLibraryIsRefused) {

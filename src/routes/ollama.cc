@@ -47,11 +47,10 @@ Status ParseOptions(const JsonObject& object, TextRequest* request) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto window,
                             GetOptionalInt(options, "repeat_last_n", -1, kIntMax));
   sampling.options.repetition_window = window.value_or(-1);
-  // Ollama generates until the context is full where there is more to come; 0 and below are no
-  // limit.
+  // 0 and below: until the context is full, as Ollama does where there is more to come.
   PENSTOCK_ASSIGN_OR_RETURN(const auto most,
                             GetOptionalInt(options, "num_predict", kIntMin, kIntMax));
-  if (most.value_or(0) > 0) request->max_tokens_default = most;
+  if (most) request->max_tokens_default = *most > 0 ? *most : kIntMax;
   return Status::Ok();
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "common/json.h"
 #include "routes/fields.h"
 #include "routes/ollama_models.h"
@@ -55,7 +57,11 @@ TEST(Ollama, OptionsBecomeSampling) {
   EXPECT_EQ(call.request.max_tokens_default, 9);
   EXPECT_EQ(call.request.keep_alive, std::chrono::minutes(5));
   EXPECT_EQ(ChatOf(call).kwargs.Print(), R"({"enable_thinking":true})");
-  EXPECT_FALSE(Chat(R"("options":{"num_predict":-1})").request.max_tokens_default);
+  EXPECT_FALSE(Chat("\"stream\":false").request.max_tokens_default) << "the model's";
+  for (const char* none : {"0", "-1", "-2"}) {
+    const OllamaTextCall unbounded = Chat(std::string(R"("options":{"num_predict":)") + none + "}");
+    EXPECT_EQ(unbounded.request.max_tokens_default, std::numeric_limits<int32_t>::max());
+  }
   EXPECT_EQ(ChatOf(Chat(R"("think":"low")")).kwargs.Print(),
             R"({"reasoning_effort":"low","enable_thinking":true})");
 }

@@ -15,14 +15,6 @@
 namespace penstock {
 namespace {
 
-// Ollama's clients put the host before a model of the hub.
-std::string WithoutHost(const std::string& reference) {
-  for (const std::string_view host : {"hf.co/", "huggingface.co/"}) {
-    if (reference.starts_with(host)) return reference.substr(host.size());
-  }
-  return reference;
-}
-
 Expected<ModelReference> HubReference(const std::string& text) {
   auto reference = ModelReference::ParseHub(text);
   if (reference.ok()) return reference;
@@ -84,7 +76,7 @@ HubStore::~HubStore() {
 }
 
 Status HubStore::Pull(const std::string& asked, OnProgress progress, OnPulled done) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelReference parsed, HubReference(WithoutHost(asked)));
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelReference parsed, HubReference(asked));
   const std::string reference = parsed.Text();
   if (pulling_.exchange(true)) {
     return Status(StatusCode::kResourceExhausted, "another model is being pulled; one at a time is",

@@ -15,6 +15,7 @@
 #include "hub/default_model.h"
 #include "hub/reference.h"
 #include "runtime/per_model.h"
+#include "runtime/sampling_settings.h"
 
 namespace penstock {
 
@@ -64,8 +65,9 @@ std::string NameOfReference(const std::string& reference) {
 ModelNames SplitModel(const std::string& model) {
   const size_t equals = model.find('=');
   std::error_code ignored;
-  if (equals == std::string::npos || model.find_first_of("/.~") == 0 || IsBuiltinModel(model) ||
-      std::filesystem::exists(model, ignored)) {
+  const bool address = model.starts_with("https://") || model.starts_with("http://");
+  if (equals == std::string::npos || address || model.find_first_of("/.~") == 0 ||
+      IsBuiltinModel(model) || std::filesystem::exists(model, ignored)) {
     return {{}, model};
   }
   return {SplitList(model.substr(0, equals)), model.substr(equals + 1)};
@@ -105,11 +107,8 @@ std::string PlaceOf(const std::string& reference) {
   return error ? reference : path.string();
 }
 
-// --pooling, --dtype and the like, once the names are settled. Returns a key for each model: equal
-// ones have the same reference and the same settings.
-Expected<std::vector<std::string>> ApplyPerModel(const ModelOptions& flags,
-                                                 std::vector<ModelSpec>* specs) {
-  const ModelSetting settings[] = {
+std::vector<ModelSetting> SettingsOf(const ModelOptions& flags) {
+  std::vector<ModelSetting> settings = {
       {"task", flags.tasks,
        [](const std::string& value, ModelSpec* spec) -> Status {
          PENSTOCK_ASSIGN_OR_RETURN(spec->purpose, ParseModelPurpose(value));
@@ -147,9 +146,19 @@ Expected<std::vector<std::string>> ApplyPerModel(const ModelOptions& flags,
          return Status::Ok();
        }},
   };
+  for (const SamplingSetting& sampling : SamplingSettings()) {
+    settings.push_back({sampling.flag, flags.*sampling.given, sampling.set});
+  }
+  return settings;
+}
+
+// --pooling, --dtype and the like, once the names are settled. Returns a key for each model: equal
+// ones have the same reference and the same settings.
+Expected<std::vector<std::string>> ApplyPerModel(const ModelOptions& flags,
+                                                 std::vector<ModelSpec>* specs) {
   std::vector<std::string> keys;
   for (const ModelSpec& spec : *specs) keys.push_back(PlaceOf(spec.reference));
-  for (const ModelSetting& setting : settings) {
+  for (const ModelSetting& setting : SettingsOf(flags)) {
     PENSTOCK_ASSIGN_OR_RETURN(const auto values, PerModel::Parse(setting.flag, setting.given));
     PENSTOCK_RETURN_IF_ERROR(values.CheckNames(*specs));
     for (size_t i = 0; i < specs->size(); ++i) {
@@ -322,6 +331,9 @@ Expected<ModelOptions> ForAnyModel(ModelOptions options) {
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("chat-template", &options.chat_templates));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("max-batch-size", &options.max_batch_sizes));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("keep-alive", &options.keep_alives));
+  for (const SamplingSetting& sampling : SamplingSettings()) {
+    PENSTOCK_RETURN_IF_ERROR(KeepForAll(sampling.flag, &(options.*sampling.given)));
+  }
   options.preload_models.clear();
   options.pin_models.clear();
   options.default_name.clear();

@@ -41,6 +41,9 @@ struct ModelOptions {
   TextModelOptions text;                     // of decoders; `dtype` is that of --dtype
   std::vector<std::string> contexts;         // --context, [NAME=]TOKENS
   std::vector<std::string> chat_templates;   // --chat-template, [NAME=]FILE or the name of one
+  // --temperature and so on, [NAME=]NUMBER (runtime/sampling_settings.h)
+  std::vector<std::string> temperatures, top_ks, top_ps, min_ps, repetition_penalties;
+  std::vector<std::string> max_tokens_defaults;
   DecodeSchedulerOptions decode;  // the same; bounds of waiting work are those of `scheduler`
   // Models come and go by requests; else all are loaded at once and stay.
   bool on_demand = false;

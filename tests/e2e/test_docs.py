@@ -245,7 +245,7 @@ def test_readme_command(command, readme_server, serve, place, environment):
     else:
         if "model.gguf" in command and not (place / "model.gguf").exists():
             pytest.skip(f"NO TEST DATA at {STORIES}: set PENSTOCK_TESTDATA")
-        if " chat " in command:  # the stories have no chat template
+        if " chat " in command or " run " in command:  # the stories have no chat template
             command = command.replace("./model.gguf", "./chat") + " < /dev/null"
         if "bench http" in command:
             command += " --duration 1 --warmup 0"  # what it measures does not matter here
@@ -365,7 +365,9 @@ def test_the_variables_of_the_table_are_the_programs():
     """Each is set, and the program says that the value is from there."""
     made_up = {"text": "x", "file": "/dev/null", "PENSTOCK_MODEL": "x=./x", "PENSTOCK_REDIS_URL": "redis://h",
                "PENSTOCK_REDIS_KEY": "0123456789abcdef", "PENSTOCK_POOLING": "cls", "PENSTOCK_TASK": "embedding", "PENSTOCK_INT8_KEEP": "0",
-               "PENSTOCK_BULK_ROUTE": "/embed", "PENSTOCK_GRPC_PORT": "0"}
+               "PENSTOCK_BULK_ROUTE": "/embed", "PENSTOCK_GRPC_PORT": "0", "PENSTOCK_TEMPERATURE": "0.5", "PENSTOCK_TOP_K": "3",
+               "PENSTOCK_TOP_P": "0.5", "PENSTOCK_MIN_P": "0.5", "PENSTOCK_REPETITION_PENALTY": "1.1",
+               "PENSTOCK_MAX_TOKENS_DEFAULT": "9"}
     variables = {}
     table = {first: row for first, row in table_of_flags().items() if row[2]}
     for _, variable, _, default, unit in table.values():

@@ -75,6 +75,21 @@ def listed(env):
     return {model["reference"]: model for model in json.loads(penstock(env, "list", "--json").stdout)}
 
 
+def test_an_address_is_taken_as_it_is_copied(tmp_path, hub, env):
+    done = penstock(env, "pull", "hf.co/acme/embedder")
+    # Small files come first and name the others: their size is not the model's.
+    assert b"downloading" not in done.stderr and re.search(rb"embedder: downloaded \S+ kB in ", done.stderr)
+    asked = len(hub.asked("cdn"))
+    path = done.stdout
+    for address in ("https://huggingface.co/acme/embedder", "https://huggingface.co/acme/embedder/tree/main"):
+        assert penstock(env, "pull", address).stdout == path
+    assert len(hub.asked("cdn")) == asked and list(listed(env)) == ["acme/embedder"]
+    gguf = penstock(env, "pull", "https://huggingface.co/acme/llama-GGUF/blob/main/llama-F16.gguf").stdout
+    assert gguf.strip().endswith(b"/llama-F16.gguf")
+    refused = penstock(env, "pull", "llama3.2", check=False)
+    assert refused.returncode == 2 and b"such as bartowski/Llama-3.2-3B-Instruct-GGUF" in refused.stderr
+
+
 def test_pull_list_show_rm(tmp_path, hub, env):
     path = penstock(env, "pull", "acme/llama-GGUF:q8_0").stdout.decode().strip()
     assert path == str(cache(tmp_path, "acme/llama-GGUF") / "snapshots" / COMMIT / "llama-Q8_0.gguf")

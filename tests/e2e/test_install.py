@@ -40,7 +40,7 @@ def test_installed_files_are_where_the_variables_say(destdir, variables, prefix,
     assert {f"{prefix}/bin/penstock", f"{prefix}/lib/sysusers.d/penstock.conf", f"{etc}/penstock/penstock.toml",
             f"{units}/penstock.service", f"{prefix}/share/doc/penstock/docs/OPERATING.md",
             f"{prefix}/share/doc/penstock/docs/CHAT.md",
-            f"{prefix}/share/doc/penstock/examples/penstock.toml",
+            f"{prefix}/share/doc/penstock/examples/penstock.toml", f"{prefix}/share/penstock/install_openvino.py",
             f"{prefix}/share/bash-completion/completions/penstock", f"{prefix}/share/zsh/site-functions/_penstock",
             f"{prefix}/share/fish/vendor_completions.d/penstock.fish"} <= there
     program = destdir / f"{prefix[1:]}/bin/penstock"
@@ -48,6 +48,9 @@ def test_installed_files_are_where_the_variables_say(destdir, variables, prefix,
     assert (destdir / f"{etc[1:]}/penstock/penstock.toml").stat().st_mode & 0o777 == 0o644
     unit = (destdir / f"{units[1:]}/penstock.service").read_text()
     assert f"ExecStart={prefix}/bin/penstock serve --config {etc}/penstock/penstock.toml\n" in unit
+    installer = subprocess.run([destdir / f"{prefix[1:]}/share/penstock/install_openvino.py", "--help"],
+                               capture_output=True, text=True, timeout=60)
+    assert installer.returncode == 0 and "--system" in installer.stdout, installer.stderr
     pages = ("", "-serve", "-embed", "-bench", "-bench-http")
     assert {f"{prefix}/share/man/man1/penstock{command}.1" for command in pages} <= there
     install("uninstall", destdir, **variables)
@@ -146,6 +149,7 @@ def test_the_debian_package(tmp_path):
             "./usr/lib/sysusers.d/penstock.conf", "./usr/share/man/man1/penstock-serve.1.gz",
             "./usr/share/bash-completion/completions/penstock", "./usr/share/zsh/vendor-completions/_penstock",
             "./usr/share/fish/vendor_completions.d/penstock.fish",
+            "./usr/share/penstock/install_openvino.py", "./usr/share/penstock/model_fetch.py",
             "./usr/share/doc/penstock/copyright", "./var/cache/penstock/"} <= paths, paths
     top = {path.split("/")[1] for path in paths} - {""}
     assert top == {"etc", "lib", "usr", "var"}

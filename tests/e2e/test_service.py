@@ -57,6 +57,13 @@ def test_the_unit_is_well_formed_and_hardened(tmp_path):
     assert done.returncode == 0, done.stdout.decode()[-3000:] + done.stderr.decode()
 
 
+def test_the_unit_lets_openvino_make_code():
+    """systemd's answer to memory that is written and then run would end every tensor model."""
+    settings = dict(line.split("=", 1) for line in (PACKAGING / "penstock.service").read_text().splitlines()
+                    if "=" in line and not line.startswith("#"))
+    assert settings.get("MemoryDenyWriteExecute", "no") == "no"
+
+
 def test_the_command_of_the_unit_starts_the_server_with_the_config(start, tmp_path):
     """Its words and the config that is shipped, with paths of this machine."""
     unit = (PACKAGING / "penstock.service").read_text()

@@ -1,0 +1,39 @@
+#include "sampling_default_flags.h"
+
+#include "runtime/per_model.h"
+#include "runtime/sampling_settings.h"
+
+namespace penstock {
+namespace {
+
+// The error of a flag's value; empty: none.
+std::string Check(const SamplingSetting& setting, const std::string& given) {
+  const auto read = PerModel::Parse(setting.flag, {given});
+  if (!read.ok()) return read.status().message();
+  for (const std::string& value : read->Values()) {
+    ModelSpec spec;
+    if (const Status set = setting.set(value, &spec); !set.ok()) return set.message();
+  }
+  return "";
+}
+
+}  // namespace
+
+void AddSamplingDefaultFlags(CommandLine* line, ModelOptions* flags) {
+  for (const SamplingSetting& setting : SamplingSettings()) {
+    const bool whole = setting.given == &ModelOptions::top_ks;
+    const bool tokens = setting.given == &ModelOptions::max_tokens_defaults;
+    line->flags()
+        .AddOption(std::string("--") + setting.flag, flags->*setting.given,
+                   std::string(setting.help) +
+                       " NAME=... is for the model of that name; may be given again.")
+        ->Check(FlagRule([&setting](std::string& given) { return Check(setting, given); }, ""))
+        ->AllowExtraArgs(false)
+        ->TypeName(tokens  ? "TOKENS"
+                   : whole ? "N"
+                           : "X")
+        ->Group("Generation");
+  }
+}
+
+}  // namespace penstock

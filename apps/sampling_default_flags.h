@@ -1,0 +1,11 @@
+// Flags of `penstock serve` for requests that do not say how they are sampled.
+#pragma once
+
+#include "command_line.h"
+#include "runtime/model_options.h"
+
+namespace penstock {
+
+void AddSamplingDefaultFlags(CommandLine* line, ModelOptions* flags);
+
+}  // namespace penstock

@@ -1,0 +1,13 @@
+// Commands that a person who comes from Ollama looks for. As those of commands.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+int RunRun(const std::vector<std::string>& args);
+int RunPs(const std::vector<std::string>& args);
+int RunStop(const std::vector<std::string>& args);
+
+}  // namespace penstock
