@@ -33,12 +33,13 @@ uint32_t TensorBacklog::Take(uint32_t rows, uint32_t rows_max, uint32_t whole_ma
     TensorJob** link = &head_;
     TensorJob* before = nullptr;
     for (size_t left = std::min(waiting, kLooksMax); left > 0 && *link != nullptr; --left) {
-      if (rows == rows_max) return rows;
+      if (rows >= rows_max) return rows;
       TensorJob* const job = *link;
       uint32_t& next = job->progress.next_row;
       const uint32_t open = job->rows - next;
-      uint32_t take = std::min({open, rows_max - rows, job->rows <= whole_max ? open : most});
-      if (job->rows <= whole_max && take < open) take = 0;
+      const bool whole = job->rows <= whole_max;
+      uint32_t take = std::min({open, rows_max - rows, whole ? open : most});
+      if (whole && take < open) take = rows == 0 ? open : 0;
       if (take == 0 || !SameRows(like, *job)) {
         before = job;
         link = &job->progress.next;

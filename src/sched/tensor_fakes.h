@@ -70,6 +70,7 @@ class EchoRunner : public TensorRunner {
   }
   Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) override {
     ++runs;
+    if (before_run) before_run(inputs[0].shape[0]);
     kept_.clear();
     outputs->clear();
     for (const TensorData& input : inputs) {
@@ -85,6 +86,7 @@ class EchoRunner : public TensorRunner {
   }
 
   std::atomic<int> runs{0};
+  std::function<void(int64_t rows)> before_run;
 
  private:
   std::vector<std::vector<std::byte>> kept_;

@@ -154,7 +154,7 @@ Status TensorForward::Gather(Worker* worker, std::span<const TensorPiece> pieces
     const auto part = [i](const TensorPiece& piece) {
       const std::span<const std::byte> bytes = piece.job->inputs[i].bytes;
       const size_t row_bytes = bytes.size() / piece.job->rows;
-      // BYTES are never split (TensorScheduler::Submit).
+      // A job with BYTES is never split (TensorScheduler).
       return piece.rows == piece.job->rows
                  ? bytes
                  : bytes.subspan(piece.first * row_bytes, piece.rows * row_bytes);

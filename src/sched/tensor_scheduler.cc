@@ -139,7 +139,7 @@ struct TensorScheduler::Impl final : BatchSource {
   const TensorSchedulerOptions options;
   const uint32_t rows_max;   // of a run
   const uint32_t small_max;  // rows of a job that goes through the ring
-  const bool has_bytes;
+  const bool has_bytes;      // rows are of unlike lengths: no job is split
   TensorMetrics metrics;
   TensorTotals totals;
   EventCount work_ready;
@@ -419,7 +419,8 @@ void TensorScheduler::Impl::RunBatch(Priority priority, size_t runner, BatchTurn
   SweepSometimes(now);
   Sweep(priority, now, rows_max);
   const uint32_t rows_now = RowsNow(priority, now);
-  rows = BacklogOf(priority).Take(rows, rows_now, std::min(small_max, rows_now), &pieces);
+  const uint32_t whole_max = has_bytes ? rows_max : std::min(small_max, rows_now);
+  rows = BacklogOf(priority).Take(rows, rows_now, whole_max, &pieces);
   executors.PassOn();
   if (!pieces.empty()) {
     uint64_t begun = 0;

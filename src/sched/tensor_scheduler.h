@@ -19,7 +19,8 @@
 //             about 25 ms at most while interactive work of any model is about.
 // Shapes      Where rows are not of fixed shape (dimensions that vary, BYTES, max_batch_size 0),
 // all
-//             goes through the backlog, and a batch has jobs whose rows have one shape.
+//             goes through the backlog, and a batch has jobs whose rows have one shape. A job with
+//             BYTES is not split: its rows have unlike lengths.
 // Failures    A failed batch is run again job by job, so that only the one at fault fails.
 // Dead jobs   Cancelled and expired jobs are answered when their batch is formed; those of the
 //             backlog also by Submit, every 20 ms.

@@ -339,6 +339,46 @@ TEST_F(TensorSchedulerTest, Strings) {
   EXPECT_THAT(refused.message(), HasSubstr("takes 4 at once"));
 }
 
+// Whatever jobs wait together, each is given back its own strings: jobs of more rows than their
+// share of a batch, up to a whole batch, strings of unlike lengths, both classes, runs so slow that
+// bulk batches are held short.
+TEST_F(TensorSchedulerTest, EveryJobGetsItsOwnStrings) {
+  constexpr uint32_t kRows = 16;
+  Clock::time_point now{std::chrono::seconds(1)};
+  options_.now = [&] { return now; };
+  MakeEcho(ElementType::kBytes, {{1, -1}, {2, 2}}, kRows);
+  echo_->before_run = [&](int64_t rows) {
+    EXPECT_LE(rows, kRows);
+    now += rows * std::chrono::milliseconds(10);
+  };
+  std::mt19937 random(3);
+  std::vector<std::unique_ptr<TestTensorJob>> jobs;
+  for (int round = 0; round < 60; ++round) {
+    for (size_t n = 1 + random() % 12; n > 0; --n) {
+      auto job = std::make_unique<TestTensorJob>(1);
+      job->rows = 1 + static_cast<uint32_t>(random() % kRows);
+      if (random() % 2 == 0) job->context.priority = Priority::kBulk;
+      std::vector<std::string> strings;
+      for (uint32_t i = 0; i < 2 * job->rows; ++i) {
+        const size_t size = random() % 4 == 0 ? random() % 3000 : random() % 4;
+        strings.emplace_back(size, static_cast<char>('a' + random() % 26));
+      }
+      job->AddInput({job->rows, 2}, BytesOf(strings));
+      ASSERT_TRUE(scheduler_->Submit(job.get()).ok());
+      jobs.push_back(std::move(job));
+    }
+    scheduler_->Step();
+  }
+  RunAll();
+  for (const auto& job : jobs) {
+    ASSERT_EQ(job->ends, 1);
+    ASSERT_TRUE(job->status.ok()) << job->status.ToString();
+    ASSERT_EQ(job->values[0], job->memory[0]);
+    ASSERT_EQ(job->shapes[0], job->inputs[0].shape);
+  }
+  EXPECT_LT(echo_->runs, static_cast<int>(jobs.size()));
+}
+
 TEST_F(TensorSchedulerTest, WithoutBatchesARequestIsARun) {
   MakeEcho(ElementType::kFp32, {{1, -1}, {1, -1}}, 0);
   std::vector<std::unique_ptr<TestTensorJob>> jobs;
