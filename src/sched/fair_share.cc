@@ -18,12 +18,12 @@ FairShare::FairShare(const Options& options)
 
 // --- Clients ------------------------------------------------------------------------------------
 
-uint32_t& FairShare::BucketOf(uint64_t client) {
+uint32_t& FairShare::BucketOf(uint64_t client) const {
   // Clients are hashes as a rule; small numbers are spread, too.
   return first_[(client * 0x9e3779b97f4a7c15u >> 32) & (buckets_ - 1)];
 }
 
-uint32_t FairShare::Find(uint64_t client) {
+uint32_t FairShare::Find(uint64_t client) const {
   uint32_t line = BucketOf(client);
   while (line != kNone && lines_[line].client != client) line = lines_[line].next_in_bucket;
   return line;

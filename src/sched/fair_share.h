@@ -56,6 +56,12 @@ class FairShare {
   // Clients whose jobs wait, those passed over among them.
   uint32_t waiting_clients() const { return heap_size_ + skipped_count_; }
 
+  // The line in which jobs of the client wait; kNone: none does.
+  uint32_t LineOf(uint64_t client) const {
+    const uint32_t line = Find(client);
+    return line == kNone || lines_[line].jobs == 0 ? kNone : line;
+  }
+
   // One more job of `client` waits. A weight of 0 counts as 1; the newest one holds.
   Place Join(uint64_t client, uint32_t weight);
   // The line whose first job is next; kNone: nobody waits, or all are passed over.
@@ -89,8 +95,8 @@ class FairShare {
     uint32_t idle_before = kNone, idle_after = kNone;
   };
 
-  uint32_t& BucketOf(uint64_t client);
-  uint32_t Find(uint64_t client);
+  uint32_t& BucketOf(uint64_t client) const;
+  uint32_t Find(uint64_t client) const;
   // A line for a client that has none; kNone: jobs wait in all of them.
   uint32_t NewLine(uint64_t client);
   void Forget(uint32_t line);

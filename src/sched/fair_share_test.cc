@@ -179,6 +179,8 @@ TEST(FairShare, WhoIsPassedOverIsNextLater) {
   FairShare share;
   const uint32_t a = share.Join(1, 1).line;
   const uint32_t b = share.Join(2, 1).line;
+  EXPECT_EQ(share.LineOf(1), a);
+  EXPECT_EQ(share.LineOf(3), FairShare::kNone);
   EXPECT_EQ(share.Next(), a);
   share.Skip(a);
   EXPECT_EQ(share.Next(), b);
@@ -192,6 +194,7 @@ TEST(FairShare, WhoIsPassedOverIsNextLater) {
   share.Skip(a);
   share.Leave(a);  // its job died meanwhile
   EXPECT_EQ(share.waiting_clients(), 1u);
+  EXPECT_EQ(share.LineOf(1), FairShare::kNone);
   share.EndSkips();
   EXPECT_EQ(share.Next(), b);
 }
