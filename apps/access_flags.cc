@@ -22,7 +22,8 @@ void AddList(FlagSet* app, const char* flag, std::vector<std::string>* values,
 void AddAccessFlags(CommandLine* line, ServerOptions* server) {
   FlagSet* const app = &line->flags();
   const std::string files =
-      " One key a line; empty lines and lines that begin with # are skipped. Read again on SIGHUP.";
+      " One key a line, or KEY weight=N for a larger share beside other clients; empty lines and "
+      "lines that begin with # are skipped. Read again on SIGHUP.";
   AddList(app, "--api-key-file", &server->api_key_files,
           "File of keys that clients must send as a bearer token." + files, "FILE");
   AddList(app, "--api-key", &server->api_keys,

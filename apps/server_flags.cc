@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/regular_file.h"
+#include "frontend/api_keys.h"
 #include "model_flags.h"
 
 namespace penstock {
@@ -14,7 +15,7 @@ namespace {
 
 constexpr size_t kKeyFileBytesMax = 1 << 20;
 
-// The first line that is neither empty nor a comment.
+// The key of the first line that is neither empty nor a comment.
 Expected<std::string> KeyOfFile(const std::string& path) {
   const auto refuse = [](const std::string& why) {
     return Status::InvalidArgument("--api-key-file: " + why, "api-key-file");
@@ -25,7 +26,10 @@ Expected<std::string> KeyOfFile(const std::string& path) {
   for (std::string line; std::getline(lines, line);) {
     const size_t from = line.find_first_not_of(" \t\r");
     if (from == std::string::npos || line[from] == '#') continue;
-    return line.substr(from, line.find_last_not_of(" \t\r") - from + 1);
+    const auto parsed = ParseKeyLine(
+        std::string_view(line).substr(from, line.find_last_not_of(" \t\r") - from + 1));
+    if (!parsed.ok()) return refuse(path + ": " + parsed.status().message());
+    return std::string(parsed->key);
   }
   return refuse(path + " holds no key");
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/client_slots.h"
 #include "api/service_metrics.h"
 #include "api/types.h"
 #include "common/exception_status.h"
@@ -17,7 +18,7 @@ namespace penstock {
 class RequestSlots {
  public:
   // Called before the answer, as the client may send its next request at once.
-  virtual void ReleaseSlot() = 0;
+  virtual void ReleaseSlot(const ClientShare& from) = 0;
   // Called last: the Service may be destroyed as soon as no request is left.
   virtual void CountAnswered() = 0;
 
@@ -40,7 +41,7 @@ class AdmittedRequest {
                           "server says more"));
       });
     }
-    if (has_slot_ && !answered_.load()) slots_->ReleaseSlot();
+    if (has_slot_ && !answered_.load()) slots_->ReleaseSlot(from_);
     done_ = nullptr;
     run_.reset();
     if (counted_) slots_->CountAnswered();
@@ -50,8 +51,9 @@ class AdmittedRequest {
 
   // The request is counted: the destructor answers it if it is not answered, and counts it out.
   void SetCounted() { counted_ = true; }
-  void SetSlot(std::shared_ptr<const void> run) {
+  void SetSlot(const ClientShare& from, std::shared_ptr<const void> run) {
     has_slot_ = true;
+    from_ = from;
     run_ = std::move(run);
   }
 
@@ -59,7 +61,7 @@ class AdmittedRequest {
   void Answer(Expected<Response> result) {
     if (answered_.exchange(true)) return;
     // Nothing that allocates before the slot is released: the destructor leaves it to this.
-    if (has_slot_) slots_->ReleaseSlot();
+    if (has_slot_) slots_->ReleaseSlot(from_);
     const std::chrono::duration<double> took = Clock::now() - start_;
     metrics_->CountRequest(behaviour_, result.code(), has_slot_ ? took.count() : 0);
     done_(std::move(result));
@@ -74,6 +76,7 @@ class AdmittedRequest {
   std::shared_ptr<const void> run_;  // the bulk run it belongs to
   bool counted_ = false;
   bool has_slot_ = false;
+  ClientShare from_;
   std::atomic<bool> answered_{false};
 };
 

@@ -27,7 +27,7 @@ void Service::EndBulkRun(const std::string& id, Callback<BulkRunEnded> done) {
     ReleaseFacts facts;
     facts.served_since = ended.served_since;
     facts.other_runs = ended.others;
-    facts.in_flight = impl->in_flight;
+    facts.in_flight = impl->in_flight.taken();
     facts.held_bytes = impl->HeldBytes();
     const ReleaseDecision decision = DecideRelease(facts);
     report.released = decision.release;

@@ -54,7 +54,7 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
 
   // If the stream did not end, the answer's last owner answers.
   ~EmbedParts() override {
-    if (paused_) service_->ReacquireSlot();
+    if (paused_) service_->ReacquireSlot(Service::Impl::ShareOf(plan_.context));
   }
 
   int64_t part_bytes() const override { return std::max(options_.part_bytes, LineBytes()); }
@@ -140,7 +140,7 @@ bool EmbedParts::StartPart() {
     std::unique_lock lock(mutex_);
     if (!answer_ || !failure_.ok() || next_item_ == plan_.items.size()) return false;
     if (under_way_ + sink_->size() >= kPartsMax) return false;
-    if (paused_) service_->ReacquireSlot();
+    if (paused_) service_->ReacquireSlot(Service::Impl::ShareOf(plan_.context));
     paused_ = false;
     begin = next_item_;
     end = next_item_ = EndOfPart(begin);
@@ -218,11 +218,11 @@ void EmbedParts::Emit(std::unique_lock<std::mutex> lock) {
   if (under_way_ > 0 || !answer_) return;
   const size_t left = plan_.items.size() - next_item_;
   if (failure_.ok() && left > 0) {
-    if (!paused_) service_->ReleaseSlot();
+    if (!paused_) service_->ReleaseSlot(Service::Impl::ShareOf(plan_.context));
     paused_ = true;
     return;
   }
-  if (paused_) service_->ReacquireSlot();
+  if (paused_) service_->ReacquireSlot(Service::Impl::ShareOf(plan_.context));
   paused_ = false;
   const Callback<EmbedEnd> answer = std::exchange(answer_, nullptr);
   Status failure = std::move(failure_);

@@ -56,7 +56,7 @@ LoadSample Service::SampleLoad() const {
   impl_->stats.Sample(&sample);
   sample.infers = impl_->metrics.infer_duration().Snapshot();
   sample.now.memory.requests = impl_->budget->used();
-  sample.now.requests_in_flight = impl_->in_flight.load(std::memory_order_relaxed);
+  sample.now.requests_in_flight = impl_->in_flight.taken();
   return sample;
 }
 

@@ -23,6 +23,21 @@ std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceOptions& options, Metri
   return std::make_unique<RemoteStore>(remote, metrics);
 }
 
+// "512 requests are being worked on, 300 of them of this client, whose share is 256; the limit for
+// requests is 512 (...)".
+Status TooMany(const ClientSlots::Refused& refused, const char* what, Priority priority,
+               int64_t limit) {
+  const std::string own = refused.alone
+                              ? std::string()
+                              : fmt::format(", {} of them of this client, whose share is {}",
+                                            refused.own, refused.share);
+  return Status(StatusCode::kResourceExhausted,
+                fmt::format("{} requests {}{}; the limit{} is {} (--max-concurrent-requests)",
+                            refused.all, what, own,
+                            priority == Priority::kBulk ? " for bulk requests" : "", limit))
+      .WithRetryAfter(1);
+}
+
 }  // namespace
 
 Service::Impl::Impl(Registry* registry_in, const ServiceOptions& options_in, Metrics* metrics_in)
@@ -38,7 +53,7 @@ Service::Impl::Impl(Registry* registry_in, const ServiceOptions& options_in, Met
               std::chrono::seconds(options_in.cache_ttl_s), remote.get(), metrics_in),
       // A request puts at most one task a worker there.
       pool(static_cast<size_t>(options_in.tokenization_workers),
-           static_cast<size_t>(options_in.concurrent_requests) *
+           static_cast<size_t>(ClientSlots::Most(options_in.concurrent_requests)) *
                static_cast<size_t>(options_in.tokenization_workers)),
       stats(registry, &pool, metrics_in) {
   metrics_in->AddFunction(
@@ -53,15 +68,9 @@ Status Service::Impl::AcquireSlot(const RequestContext& context,
     PENSTOCK_ASSIGN_OR_RETURN(*in_run, bulk_runs.Enter(context.bulk_run));
   }
   const int64_t limit = ClassLimit(options.concurrent_requests, context.priority);
-  if (const int32_t before = in_flight.fetch_add(1, std::memory_order_relaxed); before >= limit) {
-    in_flight.fetch_sub(1, std::memory_order_relaxed);
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} requests are being worked on; the limit for {} is {} "
-                              "(--max-concurrent-requests)",
-                              before,
-                              context.priority == Priority::kBulk ? "bulk requests" : "requests",
-                              limit))
-        .WithRetryAfter(1);
+  ClientSlots::Refused refused;
+  if (!in_flight.TryTake(ShareOf(context), limit, &refused)) {
+    return TooMany(refused, "are being worked on", context.priority, limit);
   }
   served.fetch_add(1, std::memory_order_relaxed);
   metrics.in_flight().Add(1);
@@ -76,24 +85,21 @@ void Service::Impl::CountRefused(const std::string& model, Priority priority) co
 auto Service::Impl::BeginWait(const RequestContext& context, bool has_slot)
     -> Expected<std::shared_ptr<ModelWait>> {
   const int64_t limit = ClassLimit(options.concurrent_requests, context.priority);
-  if (const int32_t before = waiting.fetch_add(1, std::memory_order_relaxed); before >= limit) {
-    waiting.fetch_sub(1, std::memory_order_relaxed);
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} requests wait for models that are being loaded; the limit is {} "
-                              "(--max-concurrent-requests)",
-                              before, limit))
-        .WithRetryAfter(1);
+  const ClientShare from = ShareOf(context);
+  ClientSlots::Refused refused;
+  if (!waiting.TryTake(from, limit, &refused)) {
+    return TooMany(refused, "wait for models that are being loaded", context.priority, limit);
   }
-  return std::make_shared<ModelWait>(this, has_slot);
+  return std::make_shared<ModelWait>(this, from, has_slot);
 }
 
-void Service::Impl::ReleaseSlot() {
-  in_flight.fetch_sub(1, std::memory_order_relaxed);
+void Service::Impl::ReleaseSlot(const ClientShare& from) {
+  in_flight.Release(from);
   metrics.in_flight().Add(-1);
 }
 
-void Service::Impl::ReacquireSlot() {
-  in_flight.fetch_add(1, std::memory_order_relaxed);
+void Service::Impl::ReacquireSlot(const ClientShare& from) {
+  in_flight.Take(from);
   metrics.in_flight().Add(1);
 }
 

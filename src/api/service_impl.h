@@ -14,6 +14,7 @@
 
 #include "api/admitted_request.h"
 #include "api/bulk_runs.h"
+#include "api/client_slots.h"
 #include "api/service.h"
 #include "api/service_metrics.h"
 #include "api/shared_memory.h"
@@ -49,13 +50,16 @@ struct Service::Impl final : RequestSlots {
       answer(refused);
       return nullptr;
     }
-    request->SetSlot(std::move(in_run));
+    request->SetSlot(ShareOf(context), std::move(in_run));
     return answer;
   }
   Status AcquireSlot(const RequestContext& context, std::shared_ptr<const void>* in_run);
-  void ReleaseSlot() override;
+  static ClientShare ShareOf(const RequestContext& context) {
+    return {context.client, context.client_weight};
+  }
+  void ReleaseSlot(const ClientShare& from) override;
   // For a request that released its slot before its end: it is not refused.
-  void ReacquireSlot();
+  void ReacquireSlot(const ClientShare& from);
   void CountAnswered() override;
   // Waits, with the mutex in `lock`, until every request was answered, at most `timeout`. True if
   // so.
@@ -118,20 +122,22 @@ struct Service::Impl final : RequestSlots {
    public:
     // `has_slot`: the request holds such a place. It takes it again at the end, even if others
     // have come meanwhile.
-    ModelWait(Impl* impl, bool has_slot) : impl_(impl), has_slot_(has_slot) {
-      if (has_slot_) impl_->ReleaseSlot();
+    ModelWait(Impl* impl, const ClientShare& from, bool has_slot)
+        : impl_(impl), from_(from), has_slot_(has_slot) {
+      if (has_slot_) impl_->ReleaseSlot(from_);
     }
     ~ModelWait() { End(); }
     ModelWait(const ModelWait&) = delete;
     ModelWait& operator=(const ModelWait&) = delete;
     void End() {
       if (std::exchange(ended_, true)) return;
-      if (has_slot_) impl_->ReacquireSlot();
-      impl_->waiting.fetch_sub(1, std::memory_order_relaxed);
+      if (has_slot_) impl_->ReacquireSlot(from_);
+      impl_->waiting.Release(from_);
     }
 
    private:
     Impl* const impl_;
+    const ClientShare from_;
     const bool has_slot_;
     bool ended_ = false;
   };
@@ -182,8 +188,8 @@ struct Service::Impl final : RequestSlots {
   ResultCache results;
   std::atomic<bool> accepting{true};
   std::atomic<bool> leaving{false};  // still accepting, but no more ready
-  std::atomic<int32_t> in_flight{0};
-  std::atomic<int32_t> waiting{0};  // requests whose models are being loaded; not in flight
+  ClientSlots in_flight;
+  ClientSlots waiting;              // requests whose models are being loaded; not in flight
   std::atomic<uint64_t> served{0};  // requests taken since the start
   BulkRuns bulk_runs;
   std::mutex mutex;

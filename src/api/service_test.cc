@@ -414,6 +414,38 @@ TEST_F(ServiceTest, ConcurrentRequestsAreLimitedAndDrained) {
   EXPECT_EQ(ok, 2);
 }
 
+TEST_F(ServiceTest, AClientWithAllPlacesShutsNoOtherOut) {
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  Add("slow", FakeParts(ModelTask::kEmbedding, 0, [open] { open.wait(); }));
+  Start({.concurrent_requests = 8});
+  EmbedRequest request;
+  request.model = "slow";
+  request.inputs = Texts({"t2"});
+  std::atomic<int> ok{0};
+  const auto send = [&](uint64_t client) {
+    Status refused;
+    RequestContext context;
+    context.client = client;
+    service_->Embed(request, context, [&](Expected<EmbedResponse> r) {
+      ok += r.ok();
+      if (r.status().code() == StatusCode::kResourceExhausted) refused = r.status();
+    });
+    return refused;
+  };
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(send(1).ok());
+  EXPECT_THAT(send(1).message(), HasSubstr("8 requests are being worked on; the limit is 8"));
+  EXPECT_TRUE(send(2).ok());
+  EXPECT_THAT(send(1).message(),
+              HasSubstr("9 requests are being worked on, 8 of them of this client, whose share is "
+                        "4; the limit is 8 (--max-concurrent-requests)"));
+  EXPECT_EQ(send(2).code(), StatusCode::kResourceExhausted);  // an eighth over the limit
+  gate.set_value();
+  EXPECT_TRUE(service_->Drain(std::chrono::seconds(20)));
+  EXPECT_EQ(ok, 9);
+  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_requests_in_flight 0\n"));
+}
+
 TEST_F(ServiceTest, ModelsAreDescribed) {
   const auto models = service_->Models();
   ASSERT_EQ(models.size(), 3u);

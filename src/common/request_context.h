@@ -58,7 +58,8 @@ struct RequestContext {
   // For how long the model is to stay loaded after this use; negative: for good; none: as set for
   // the model.
   std::optional<std::chrono::milliseconds> keep_alive;
-  uint64_t client = 0;  // tells clients apart: a hash of the API key, or of the address
+  uint64_t client = 0;         // tells clients apart: a hash of the API key, or of the address
+  uint32_t client_weight = 1;  // its share beside other clients; of the key (key files)
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }
   // OK while the answer is wanted. kCancelled: the client left; kUnavailable: the server is
   // shutting down; kDeadlineExceeded, with `message`.

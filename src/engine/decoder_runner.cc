@@ -78,11 +78,13 @@ class DecoderRunner::BatchRun {
     for (Piece& piece : pieces_) piece.sequence->Release();
   }
 
-  // Others are let in between steps.
+  // Others are let in between steps, and sequences that nobody waits for any more are left out.
   Status Run(BatchPause* pause, Clock::time_point* shared_until) {
     while (true) {
       const bool shared = model_.causal() && Clock::now() < *shared_until;
-      PENSTOCK_RETURN_IF_ERROR(FillStep(shared ? kSharedRows : memory_.rows));
+      DropUnwanted(pause);
+      PENSTOCK_RETURN_IF_ERROR(FillStep(shared ? kSharedRows : memory_.rows, pause));
+      if (pieces_.empty()) return Status::Ok();  // nobody waits for what was left
       PENSTOCK_RETURN_IF_ERROR(RunStep());
       PENSTOCK_RETURN_IF_ERROR(Deliver());
       if (next_ == batch_.sequences() && pieces_.empty()) return Status::Ok();
@@ -105,15 +107,30 @@ class DecoderRunner::BatchRun {
                               static_cast<size_t>(batch_.length(index)));
   }
 
+  static bool Wanted(BatchPause* pause, size_t index) {
+    return pause == nullptr || pause->Wanted(index);
+  }
+
+  void DropUnwanted(BatchPause* pause) {
+    if (pieces_.empty() || Wanted(pause, pieces_[0].index)) return;
+    pieces_[0].sequence->Release();
+    pieces_.clear();
+    free_place_ = 0;
+  }
+
   // The sequence that goes on, if there is one, then whole ones as they fit; or, alone, the
   // beginning of one that fits no step.
-  Status FillStep(int32_t room) {
+  Status FillStep(int32_t room, BatchPause* pause) {
     room = std::min(room, memory_.rows);
     if (!pieces_.empty()) {
       PENSTOCK_RETURN_IF_ERROR(Plan(&pieces_[0], room));
       room -= pieces_[0].rows;
     }
     while (next_ < batch_.sequences() && room > 0 && (pieces_.empty() || pieces_[0].last)) {
+      if (!Wanted(pause, next_)) {
+        ++next_;
+        continue;
+      }
       Piece piece;
       piece.index = next_;
       piece.sequence = &memory_.At(free_place_++, caches_);

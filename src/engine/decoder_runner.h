@@ -9,7 +9,8 @@
 // nothing.
 //
 // Between steps other engines may have the processor (BatchPause); while they use it, steps are of
-// kSharedRows, so that none waits long.
+// kSharedRows, so that none waits long. A sequence whose client has left, or whose time is over, is
+// dropped between steps.
 //
 // Cache, activations and head are made by the first batch, and go back with ReleaseMemory.
 #pragma once

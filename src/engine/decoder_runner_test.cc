@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -104,6 +105,56 @@ TEST_F(DecoderRunnerTest, StatesOfAllTokens) {
   const Rows pooled = Run(runner.get(), texts);
   for (size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(std::vector<float>(together[i].end() - 32, together[i].end()), pooled[i]);
+  }
+}
+
+// Counts the pauses; after so many of them some sequences are wanted no more.
+class Leaving final : public BatchPause {
+ public:
+  Leaving(std::vector<size_t> who, int after) : who_(std::move(who)), after_(after) {}
+  bool Pause() override {
+    ++pauses;
+    return false;
+  }
+  bool Wanted(size_t sequence) override {
+    return pauses < after_ || std::find(who_.begin(), who_.end(), sequence) == who_.end();
+  }
+  int pauses = 0;
+
+ private:
+  const std::vector<size_t> who_;
+  const int after_;
+};
+
+TEST_F(DecoderRunnerTest, TextsThatNobodyWaitsForEndWithTheStep) {
+  const Texts texts = {Text(999, 1), Text(998, 2), Text(40, 3)};
+  for (const char* name : {"qwen3_lasttoken", "llama_mean_causal"}) {
+    const auto runner = Load(name);
+    Rows alone;
+    for (const auto& text : texts) alone.push_back(Run(Load(name).get(), {text})[0]);
+    const auto pauses_of = [&](std::vector<size_t> who, int after, Rows* rows) {
+      Leaving pause(std::move(who), after);
+      runner->SetPause(&pause);
+      *rows = Run(runner.get(), texts);
+      runner->SetPause(nullptr);
+      runner->ReleaseMemory();  // nothing is found in the cache
+      return pause.pauses;
+    };
+    // Steps of 512 tokens: two, two and one.
+    Rows rows;
+    EXPECT_EQ(pauses_of({}, 0, &rows), 4) << name;
+    EXPECT_TRUE(SameBits(rows, alone)) << name;
+    // The first text leaves in the middle: its second step is left out.
+    EXPECT_EQ(pauses_of({0}, 1, &rows), 3) << name;
+    EXPECT_TRUE(SameBits({rows[1], rows[2]}, {alone[1], alone[2]})) << name;
+    EXPECT_EQ(rows[0], std::vector<float>(rows[0].size(), 0.0f)) << name;
+    // Those that were not begun, too.
+    EXPECT_EQ(pauses_of({1}, 1, &rows), 2) << name;
+    EXPECT_TRUE(SameBits({rows[0], rows[2]}, {alone[0], alone[2]})) << name;
+    EXPECT_EQ(pauses_of({0, 1, 2}, 1, &rows), 1) << name;
+    EXPECT_EQ(pauses_of({0, 1, 2}, 0, &rows), 0) << name;
+    // What comes next is not touched by what was left.
+    EXPECT_TRUE(SameBits(Run(runner.get(), texts), alone)) << name;
   }
 }
 

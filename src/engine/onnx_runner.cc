@@ -206,7 +206,14 @@ class OnnxRunner::BatchRun {
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return batch_.length(a) > batch_.length(b); });
     for (size_t first = 0; first < order.size();) {
-      if (first > 0 && pause != nullptr) (void)pause->Pause();
+      if (pause != nullptr) {
+        if (first > 0) (void)pause->Pause();
+        const auto unwanted = [&](size_t sequence) { return !pause->Wanted(sequence); };
+        order.erase(
+            std::remove_if(order.begin() + static_cast<ptrdiff_t>(first), order.end(), unwanted),
+            order.end());
+        if (first == order.size()) break;
+      }
       const size_t padded =
           PaddedLength(Length(order[first]), static_cast<size_t>(model_.max_tokens_));
       const auto group = std::span(order).subspan(first, GroupSize(first, padded));

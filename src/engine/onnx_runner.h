@@ -5,7 +5,7 @@
 // the longest first, padded to the longest one's step (kStep). A group has 1, 2, 4, ...
 // kGroupRows sequences, so that few shapes occur: OpenVINO prepares itself for each. What is padded
 // is at most a quarter of a group, or kStep - 1 tokens a sequence. Between groups other engines may
-// have the processor (BatchPause).
+// have the processor (BatchPause), and sequences that nobody waits for any more are left out.
 //
 // The bits of a result may depend on what shares its group.
 #pragma once

@@ -188,7 +188,9 @@ class CountingPause : public BatchPause {
     ++count;
     return false;
   }
+  bool Wanted(size_t sequence) override { return sequence != unwanted || count == 0; }
   int count = 0;
+  size_t unwanted = SIZE_MAX;  // from the first pause on
 };
 
 TEST_F(OnnxRunnerTest, OthersHaveATurnBetweenGroups) {
@@ -202,6 +204,15 @@ TEST_F(OnnxRunnerTest, OthersHaveATurnBetweenGroups) {
   // 100 with 90; 40; 3 with 3: what is padded stays under a quarter.
   ASSERT_TRUE(Run(Texts({3, 100, 40, 90, 3}), EncoderOutput::kPooled, width, &results).ok());
   EXPECT_EQ(pause.count, 2);
+  // The text of 40 has left before its group begins.
+  pause.count = 0;
+  pause.unwanted = 2;
+  std::vector<std::vector<float>> left;
+  ASSERT_TRUE(Run(Texts({3, 100, 40, 90, 3}), EncoderOutput::kPooled, width, &left).ok());
+  EXPECT_EQ(pause.count, 1);
+  EXPECT_NE(results[2], left[2]);
+  left[2] = results[2];
+  EXPECT_EQ(results, left);
 }
 
 TEST_F(OnnxRunnerTest, RefusesBadBatches) {

@@ -43,6 +43,13 @@ std::vector<size_t> RowBytes(const std::vector<TensorSpec>& specs) {
   return bytes;
 }
 
+Status CheckValuesOf(const InferRequest& request, std::span<const TensorData> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    PENSTOCK_RETURN_IF_ERROR(request.CheckValues(i, inputs[i].bytes));
+  }
+  return Status::Ok();
+}
+
 class RowsRunner final : public TensorRunner {
  public:
   static Expected<std::unique_ptr<TensorRunner>> Make(const TensorSignature& signature,
@@ -85,6 +92,10 @@ class RowsRunner final : public TensorRunner {
       outputs->push_back({std::move(shape), {kept_[i].data(), kept_[i].size()}});
     }
     return RunRows(rows, rows, from, to);
+  }
+
+  Status CheckValues(std::span<const TensorData> inputs) const override {
+    return CheckValuesOf(*sizes_[0].request, inputs);
   }
 
  private:
@@ -185,6 +196,10 @@ class ShapesRunner final : public TensorRunner {
       outputs->push_back({std::move(view.shape), view.bytes});
     }
     return Status::Ok();
+  }
+
+  Status CheckValues(std::span<const TensorData> inputs) const override {
+    return CheckValuesOf(*request_, inputs);
   }
 
  private:

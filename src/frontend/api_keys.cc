@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 namespace penstock {
@@ -75,6 +76,24 @@ Status CheckApiKey(std::string_view key) {
   return Status::Ok();
 }
 
+Expected<KeyLine> ParseKeyLine(std::string_view line) {
+  constexpr std::string_view kWeight = "weight=";
+  KeyLine result{.key = line};
+  const size_t blank = line.find_last_of(" \t");
+  if (blank != std::string_view::npos && line.substr(blank + 1).starts_with(kWeight)) {
+    const std::string_view number = line.substr(blank + 1 + kWeight.size());
+    const char* const end = number.data() + number.size();
+    const auto [read, error] = std::from_chars(number.data(), end, result.weight);
+    if (error != std::errc() || read != end || result.weight < 1 || result.weight > kKeyWeightMax) {
+      return Status::InvalidArgument("the weight of a key is to be an integer from 1 to " +
+                                     std::to_string(kKeyWeightMax));
+    }
+    result.key = Trimmed(line.substr(0, blank));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckApiKey(result.key));
+  return result;
+}
+
 Status ApiKeys::AddFile(const std::string& path) {
   const auto wrong = [&](const std::string& why) {
     return Status::InvalidArgument("key file " + path + ": " + why);
@@ -96,18 +115,22 @@ Status ApiKeys::AddFile(const std::string& path) {
   std::string_view rest(text.data(), size);
   if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // some editors begin a file so
   std::vector<KeyDigest> found;
+  std::vector<uint32_t> weights;
   for (int line_number = 1; !rest.empty(); ++line_number) {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view key = Trimmed(rest.substr(0, end));
+    const std::string_view line = Trimmed(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (key.empty() || key.starts_with('#')) continue;
-    if (const Status status = CheckApiKey(key); !status.ok()) {
-      return wrong("line " + std::to_string(line_number) + ": " + status.message());
+    if (line.empty() || line.starts_with('#')) continue;
+    const Expected<KeyLine> parsed = ParseKeyLine(line);
+    if (!parsed.ok()) {
+      return wrong("line " + std::to_string(line_number) + ": " + parsed.status().message());
     }
-    found.push_back(DigestOfKey(key));
+    found.push_back(DigestOfKey(parsed->key));
+    weights.push_back(parsed->weight);
   }
   if (found.empty()) return wrong("holds no key");
   digests_.insert(digests_.end(), found.begin(), found.end());
+  weights_.insert(weights_.end(), weights.begin(), weights.end());
   return Status::Ok();
 }
 

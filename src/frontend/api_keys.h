@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,17 +24,32 @@ KeyDigest DigestOfKey(std::string_view key);
 // hold the key.
 Status CheckApiKey(std::string_view key);
 
+// A client's share beside others is in proportion to its weight.
+inline constexpr uint32_t kKeyWeightMax = 1000;
+
+// A line of a key file, without spaces at its ends: KEY, or KEY weight=N.
+struct KeyLine {
+  std::string_view key;
+  uint32_t weight = 1;
+};
+// kInvalidArgument: what CheckApiKey refuses; a weight that is not 1 to kKeyWeightMax.
+Expected<KeyLine> ParseKeyLine(std::string_view line);
+
 class ApiKeys {
  public:
   ApiKeys() = default;
   explicit ApiKeys(const std::vector<std::string>& keys) {
     for (const std::string& key : keys) Add(key);
   }
-  void Add(std::string_view key) { digests_.push_back(DigestOfKey(key)); }
-  // Adds the keys of a file: one a line; spaces around them, empty lines and lines that begin with
-  // '#' are skipped; lines may end with CRLF. The bytes read are wiped. kInvalidArgument, naming
-  // the file: it cannot be read, is no regular file (a pipe cannot be read again on a reload), has
-  // more than kApiKeyFileBytesMax bytes, no key, or a line that CheckApiKey refuses.
+  void Add(std::string_view key) {
+    digests_.push_back(DigestOfKey(key));
+    weights_.push_back(1);
+  }
+  // Adds the keys of a file: one a line (KeyLine); spaces around them, empty lines and lines that
+  // begin with '#' are skipped; lines may end with CRLF. The bytes read are wiped.
+  // kInvalidArgument, naming the file: it cannot be read, is no regular file (a pipe cannot be read
+  // again on a reload), has more than kApiKeyFileBytesMax bytes, no key, or a line that
+  // ParseKeyLine refuses.
   Status AddFile(const std::string& path);
 
   bool empty() const { return digests_.empty(); }
@@ -42,12 +58,15 @@ class ApiKeys {
   bool Has(const KeyDigest& digest) const { return Find(digest) != 0; }
   // The number of the key, from 1 on, in the order of adding; 0: unknown.
   size_t Find(const KeyDigest& digest) const;
+  // Of the key with that number.
+  uint32_t weight(size_t number) const { return weights_[number - 1]; }
 
   // Takes the key of "Authorization: Bearer", "X-API-Key" or "api-key"; "" = none was sent.
   static std::string_view KeyOf(const HttpRequest& request);
 
  private:
   std::vector<KeyDigest> digests_;
+  std::vector<uint32_t> weights_;  // as many
 };
 
 }  // namespace penstock

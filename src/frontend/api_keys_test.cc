@@ -60,6 +60,22 @@ TEST_F(KeyFile, OneALine) {
   EXPECT_EQ(keys_.size(), 2u);
 }
 
+TEST_F(KeyFile, KeysMayHaveWeights) {
+  ASSERT_TRUE(
+      Read("plain\nthree weight=3\r\n  most \t weight=1000  \na b weight=2\nweight=7\n").ok());
+  EXPECT_EQ(keys_.size(), 5u);
+  const auto weight = [&](const char* key) {
+    const size_t number = keys_.Find(DigestOfKey(key));
+    return number == 0 ? 0 : keys_.weight(number);
+  };
+  EXPECT_EQ(weight("plain"), 1u);
+  EXPECT_EQ(weight("three"), 3u);
+  EXPECT_EQ(weight("most"), 1000u);
+  EXPECT_EQ(weight("a b"), 2u);
+  EXPECT_EQ(weight("weight=7"), 1u);  // a key, for nothing stands before it
+  EXPECT_EQ(weight("three weight=3"), 0u);
+}
+
 TEST_F(KeyFile, WhatIsNoKeyFileIsRefusedByName) {
   const auto refused = [&](const Status& status, const std::string& why) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -73,6 +89,10 @@ TEST_F(KeyFile, WhatIsNoKeyFileIsRefusedByName) {
   refused(Read("good\nsec\x01ret\n"), "line 2");
   refused(Read(std::string("good\n\0\0\n", 8)), "line 2");
   refused(Read("good\n" + std::string(kApiKeyBytesMax + 1, 'k')), "line 2");
+  for (const char* weight : {"0", "1001", "-1", "1.5", "", "x", "99999999999"}) {
+    refused(Read(std::string("good\nk weight=") + weight + "\n"),
+            "line 2: the weight of a key is to be an integer from 1 to 1000");
+  }
   refused(Read(std::string(kApiKeyFileBytesMax + 1, '\n')), "more than 1048576 bytes");
   std::filesystem::remove(path_);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);

@@ -35,9 +35,17 @@ KeyRights KeySets::RightsOf(std::string_view key) const {
   const size_t admin_key = admins.Find(digest);
   KeyRights rights{.bulk = bulk_key != 0, .admin = admin_key != 0};
   rights.known = user != 0 || rights.bulk || rights.admin;
-  size_t number = user;
-  if (number == 0 && rights.bulk) number = users.size() + bulk_key;
-  if (number == 0 && rights.admin) number = users.size() + bulk.size() + admin_key;
+  size_t number = 0;
+  if (user != 0) {
+    number = user;
+    rights.weight = users.weight(user);
+  } else if (rights.bulk) {
+    number = users.size() + bulk_key;
+    rights.weight = bulk.weight(bulk_key);
+  } else if (rights.admin) {
+    number = users.size() + bulk.size() + admin_key;
+    rights.weight = admins.weight(admin_key);
+  }
   rights.number = static_cast<int32_t>(number);
   return rights;
 }

@@ -21,6 +21,7 @@ struct KeyRights {
   // The key's number in the log: from 1 on, those of users first, then of bulk work, then of
   // administrators, each as flags and then files list them. 0: unknown.
   int32_t number = 0;
+  uint32_t weight = 1;  // as its file says (KeyLine)
 };
 
 // Immutable.

@@ -46,6 +46,26 @@ TEST_F(KeyRingTest, RightsOfAKey) {
   EXPECT_EQ(rights(""), "");
 }
 
+TEST_F(KeyRingTest, WeightsAreThoseOfTheFiles) {
+  Write("light\nheavy weight=5\nadmin weight=9\n");
+  ServerOptions options;
+  options.api_keys = {"flag"};
+  options.bulk_api_key_files = {path_};
+  options.admin_api_keys = {"admin", "other"};
+  const auto ring = KeyRing::Make(options);
+  ASSERT_TRUE(ring.ok());
+  const auto weight = [&](const char* key) { return (*ring)->Get()->RightsOf(key).weight; };
+  EXPECT_EQ(weight("flag"), 1u);
+  EXPECT_EQ(weight("light"), 1u);
+  EXPECT_EQ(weight("heavy"), 5u);
+  EXPECT_EQ(weight("admin"), 9u);
+  EXPECT_EQ(weight("other"), 1u);
+  EXPECT_EQ(weight("unknown"), 1u);
+  Write("heavy weight=2\n");
+  ASSERT_TRUE((*ring)->Reload().ok());
+  EXPECT_EQ(weight("heavy"), 2u);
+}
+
 TEST_F(KeyRingTest, BadKeysAndFilesAreNamed) {
   const auto field_of = [](auto change) {
     ServerOptions options;

@@ -85,6 +85,7 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* reque
   const std::string_view key = ApiKeys::KeyOf(*request);
   const KeyRights rights = sets->RightsOf(key);
   request->key_number = rights.number;
+  request->context.client_weight = rights.weight;
   if (!rights.known) {
     return Refusal{401,
                    Status(StatusCode::kUnauthenticated,

@@ -42,7 +42,7 @@ class RequestPolicy {
   std::optional<Refusal> CheckHost(const HttpRequest& request) const;
 
   // 401 without a known key, 403 for a route of administrators without one of their keys. `route`
-  // null: no route has that path. Sets the request's key_number.
+  // null: no route has that path. Sets the request's key_number and its client's weight.
   std::optional<Refusal> CheckKey(HttpRequest* request, const RouteInfo* route) const;
 
   // Refuses requests of a page of another origin that a browser sends without a preflight ("simple"

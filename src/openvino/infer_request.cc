@@ -45,6 +45,16 @@ size_t FindUnfit(ElementType type, std::span<const std::byte> data) {
   }
 }
 
+Status CheckFit(const TensorSpec& spec, std::span<const std::byte> data) {
+  const size_t unfit = FindUnfit(spec.type, data);
+  if (unfit == data.size() / ElementBytes(spec.type)) return Status::Ok();
+  return Status::InvalidArgument(
+      fmt::format("input '{}' of type {}: element {} is out of range, for OpenVINO computes with "
+                  "32 bits",
+                  Shown(spec.name), ElementTypeName(spec.type), unfit),
+      spec.name);
+}
+
 // A tensor of the runtime over the caller's memory.
 Expected<TensorHandle> Wrap(const Runtime& runtime, const TensorSpec& spec,
                             std::span<const int64_t> shape, const std::byte* data) {
@@ -132,6 +142,11 @@ Status InferRequest::BindOutput(size_t index, std::span<std::byte> data) {
       StatusCode::kUnprocessable, fmt::format("output '{}'", Shown(spec.name)));
 }
 
+Status InferRequest::CheckValues(size_t index, std::span<const std::byte> data) const {
+  PENSTOCK_CHECK(index < inputs_.size());
+  return CheckFit(model_->inputs[index], data);
+}
+
 Status InferRequest::Run() {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const TensorSpec& spec = model_->inputs[i];
@@ -139,14 +154,7 @@ Status InferRequest::Run() {
       return Status::InvalidArgument(fmt::format("input '{}' is missing", Shown(spec.name)),
                                      spec.name);
     }
-    const size_t unfit = FindUnfit(spec.type, inputs_[i].data);
-    if (unfit < inputs_[i].data.size() / ElementBytes(spec.type)) {
-      return Status::InvalidArgument(
-          fmt::format("input '{}' of type {}: element {} is out of range, for OpenVINO computes "
-                      "with 32 bits",
-                      Shown(spec.name), ElementTypeName(spec.type), unfit),
-          spec.name);
-    }
+    PENSTOCK_RETURN_IF_ERROR(CheckFit(spec, inputs_[i].data));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckShapes());
   const Runtime& runtime = *model_->model->runtime;

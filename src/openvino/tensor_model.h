@@ -119,6 +119,10 @@ class InferRequest {
   // Runs write output `index` to `data`; its shape is fixed, and `data` has as many bytes.
   Status BindOutput(size_t index, std::span<std::byte> data);
 
+  // kInvalidArgument: an element of `data`, for input `index`, is out of range (top of this file).
+  // Any thread, also during Run.
+  Status CheckValues(size_t index, std::span<const std::byte> data) const;
+
   // kInvalidArgument: an input is not bound or has a value out of range, or the shapes of inputs do
   // not go together (top of this file).
   // kUnsupported: sizes by values (CompileOptions). kUnprocessable: OpenVINO could not run these

@@ -110,6 +110,7 @@ TEST(TensorModelTest, ValuesThatItWouldChangeAreRefusedByName) {
     ASSERT_TRUE(loaded.request->BindInput(0, Shape({1, 3}), BytesOf(values)).ok());
     const Status ran = loaded.request->Run();
     EXPECT_EQ(ran.ok(), fits) << name << ran.ToString();
+    EXPECT_EQ(loaded.request->CheckValues(0, BytesOf(values)).ToString(), ran.ToString());
     if (ran.ok()) return;
     EXPECT_EQ(ran.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(ran.field(), "x");

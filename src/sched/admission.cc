@@ -75,9 +75,13 @@ Status Admission::Full(const Amount& wanted, Priority priority) const {
       .WithRetryAfter(static_cast<int>(std::ceil(std::clamp(wait, 1.0, kRetryAfterMaxS))));
 }
 
-Status Admission::Add(Priority priority, const Amount& wanted) {
-  const Amount& most = limit(priority);
+Status Admission::Add(Priority priority, const Amount& wanted, bool below_share) {
+  Amount most = limit(priority);
   if (wanted.units > most.units || wanted.rows > most.rows) return TooLarge(wanted, priority);
+  if (below_share) {
+    most.units += most.units / 8;
+    most.rows += most.rows / 8;
+  }
   if (!AddUpTo(most.rows, wanted.rows, std::memory_order_seq_cst, &rows_)) {
     return Full(wanted, priority);
   }
@@ -95,8 +99,8 @@ void Admission::Remove(Priority priority, const Amount& counted) {
   rows_.fetch_sub(counted.rows, std::memory_order_seq_cst);
 }
 
-Status Admission::CountIn(Priority priority, const Amount& wanted) {
-  Status status = Add(priority, wanted);
+Status Admission::CountIn(Priority priority, const Amount& wanted, bool below_share) {
+  Status status = Add(priority, wanted, below_share);
   const bool stops = stopping();
   if (status.ok() && stops) {
     Remove(priority, wanted);

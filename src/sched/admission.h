@@ -59,7 +59,9 @@ class Admission {
   //   kPayloadTooLarge    it is over the limit of its class by itself
   //   kResourceExhausted  it would be, with waiting work; retry_after_s from the rate of Drained
   //   kUnavailable        Stop was called
-  Status CountIn(Priority priority, const Amount& wanted);
+  // `below_share`: of a client that has less waiting than others; it may go over the limit by an
+  // eighth, which those cannot take from it.
+  Status CountIn(Priority priority, const Amount& wanted, bool below_share = false);
   // Once for each job that was counted in, before it is answered, or for several together; rows
   // last, see empty(). `discounted`: after Discount.
   void CountOut(Priority priority, const Amount& counted, bool discounted);
@@ -80,7 +82,7 @@ class Admission {
  private:
   Status TooLarge(const Amount& wanted, Priority priority) const;
   Status Full(const Amount& wanted, Priority priority) const;
-  Status Add(Priority priority, const Amount& wanted);
+  Status Add(Priority priority, const Amount& wanted, bool below_share);
   void Remove(Priority priority, const Amount& counted);
   void Show(Priority priority, const Amount& wanted, int64_t sign);
   // 0: not known.

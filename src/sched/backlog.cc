@@ -1,7 +1,8 @@
 #include "sched/backlog.h"
 
-#include <algorithm>
 #include <new>
+
+#include "sched/job_answers.h"
 
 namespace penstock {
 
@@ -16,6 +17,14 @@ bool Backlog::TryReserve(EncodeBatch* batch, size_t tokens, size_t rows) {
 
 namespace {
 
+// Of a row where the model was not measured: only ratios count.
+constexpr double kTokenS = 1e-5;
+
+double RowSeconds(const BatchTimes& times, uint32_t length) {
+  if (!times.known()) return kTokenS * length;
+  return times.token_s * length + times.work_s * static_cast<double>(length) * length;
+}
+
 // A batch being planned.
 class Plan {
  public:
@@ -29,26 +38,10 @@ class Plan {
     return rows_ < limits_.rows && tokens_ + length <= limits_.tokens && work <= limits_.work &&
            limits_.SecondsFit(tokens_ + length, work);
   }
-  // Adds the next row of the job.
-  void Take(EncodeJob* job) {
-    EncodeJob::Progress& progress = job->progress;
-    const int32_t length = job->lengths[progress.next_row + progress.take_rows];
-    ++progress.take_rows;
-    progress.take_tokens += static_cast<uint32_t>(length);
+  void Add(uint32_t length) {
     ++rows_;
-    tokens_ += static_cast<uint32_t>(length);
-    work_ += AttentionWork(length);
-  }
-  // Adds rows of the job while they fit, up to these totals.
-  void TakeUpTo(EncodeJob* job, size_t job_rows_max, size_t job_tokens_max) {
-    const EncodeJob::Progress& progress = job->progress;
-    while (progress.take_rows < job_rows_max &&
-           progress.next_row + progress.take_rows < job->rows()) {
-      const auto length =
-          static_cast<uint32_t>(job->lengths[progress.next_row + progress.take_rows]);
-      if (progress.take_tokens + length > job_tokens_max || !Fits(length)) return;
-      Take(job);
-    }
+    tokens_ += length;
+    work_ += AttentionWork(static_cast<int32_t>(length));
   }
 
  private:
@@ -60,28 +53,29 @@ class Plan {
 
 }  // namespace
 
-void Backlog::Share(const EncodeBatch& batch, const BatchLimits& limits) {
-  // A job gives at least one row, or none: no more jobs than rows can be in it.
-  const size_t rows_room = limits.rows - std::min<size_t>(limits.rows, batch.rows());
-  const size_t tokens_room = limits.tokens - std::min<size_t>(limits.tokens, batch.tokens());
-  candidates_ = std::min(jobs(), rows_room);
-  if (candidates_ == 0) return;
-  EncodeJob* job = head_;
-  for (size_t i = 0; i < candidates_; ++i, job = job->progress.next) {
-    job->progress.take_rows = 0;
-    job->progress.take_tokens = 0;
-  }
-  Plan plan(batch, limits);
-  if (plan.empty()) plan.Take(head_);
-  const auto take_up_to = [&](size_t job_rows_max, size_t job_tokens_max) {
-    EncodeJob* from = head_;
-    for (size_t i = 0; i < candidates_ && !plan.full(); ++i, from = from->progress.next) {
-      plan.TakeUpTo(from, job_rows_max, job_tokens_max);
+EncodeJob* Backlog::ChooseRows(EncodeBatch* batch, const BatchLimits& limits,
+                               Clock::time_point now) {
+  Plan plan(*batch, limits);
+  // The mutex is not held for longer than a batch of single rows would take.
+  for (size_t looks_in_vain = limits.rows; !plan.full();) {
+    EncodeJob* const job = First();
+    if (job == nullptr) break;
+    const EncodeJob::Progress& progress = job->progress;
+    const auto length = static_cast<uint32_t>(job->lengths[progress.next_row + progress.take_rows]);
+    if (JobAnswers::IsDead(*job, now) || (!plan.empty() && !plan.Fits(length))) {
+      if (looks_in_vain-- == 0) break;
+      SetAside(job);
+      continue;
     }
-  };
-  take_up_to(1, SIZE_MAX);
-  take_up_to(rows_room / candidates_, tokens_room / candidates_);
-  take_up_to(SIZE_MAX, SIZE_MAX);
+    if (plan.empty() && !TryReserve(batch, length, limits.rows)) {
+      TakeOut(job);
+      return job;
+    }
+    plan.Add(length);
+    job->progress.take_tokens += length;
+    Choose(job, 1, RowSeconds(limits.times, length));
+  }
+  return nullptr;
 }
 
 }  // namespace penstock

@@ -14,8 +14,10 @@ namespace {
 
 class BacklogTest : public testing::Test {
  protected:
-  EncodeJob* Push(const std::vector<int32_t>& lengths) {
+  EncodeJob* Push(const std::vector<int32_t>& lengths, uint64_t client = 0, uint32_t weight = 1) {
     auto& job = jobs_.emplace_back(std::make_unique<EncodeJob>());
+    job->context.client = client;
+    job->context.client_weight = weight;
     job->lengths = lengths;
     size_t tokens = 0;
     for (const int32_t length : lengths) tokens += static_cast<size_t>(length);
@@ -29,7 +31,9 @@ class BacklogTest : public testing::Test {
   // How many rows each job gave to the next batch.
   std::map<EncodeJob*, size_t> Fill(const BatchLimits& limits) {
     batch_.Reserve(limits.tokens, limits.rows);
-    EXPECT_EQ(backlog_.Fill(&batch_, limits, [](const EncodeJob&) {}), nullptr);
+    batch_.Clear();
+    EXPECT_EQ(backlog_.Fill(&batch_, limits, Clock::time_point(), [](const EncodeJob&) {}),
+              nullptr);
     std::map<EncodeJob*, size_t> rows;
     batch_.ForEachSegment(
         [&](EncodeJob* job, size_t begin, size_t end) { rows[job] += end - begin; });
@@ -63,15 +67,118 @@ TEST_F(BacklogTest, SharesAreEvenAndNothingIsLeftEmpty) {
   EncodeJob* const a = Push(std::vector<int32_t>(100, 1));
   EncodeJob* const b = Push(std::vector<int32_t>(100, 1));
   EncodeJob* const c = Push({1});
-  // Rows are the limit: 4 each, and a gets the rows that c does not need.
+  // Rows are the limit: a and b share what c does not need.
   auto rows = Fill({.tokens = 1000, .rows = 12});
-  EXPECT_EQ(rows[a], 7u);
-  EXPECT_EQ(rows[b], 4u);
+  EXPECT_EQ(rows[a], 6u);
+  EXPECT_EQ(rows[b], 5u);
   EXPECT_EQ(rows[c], 1u);
-  // Tokens are.
+  // Tokens are. It is b's turn.
   rows = Fill({.tokens = 9, .rows = 500});
-  EXPECT_EQ(rows[a], 5u);
-  EXPECT_EQ(rows[b], 4u);
+  EXPECT_EQ(rows[a], 4u);
+  EXPECT_EQ(rows[b], 5u);
+}
+
+TEST_F(BacklogTest, AClientWithManyJobsDelaysNoOther) {
+  const BatchLimits limits{.tokens = 1024, .rows = 512};
+  for (int i = 0; i < 512; ++i) Push({128}, 1);
+  Push(std::vector<int32_t>(2048, 128), 1);
+  Fill(limits);
+  for (uint64_t client = 2; client < 5; ++client) {
+    EncodeJob* const single = Push({128}, client);
+    EXPECT_EQ(Fill(limits)[single], 1u) << client;
+    EXPECT_EQ(batch_.tokens(), 1024u);  // the rest is the other client's
+  }
+}
+
+TEST_F(BacklogTest, ClientsGetTimeByWeightAndBatchesStayFull) {
+  // Client 1 has many short texts, client 2 a few long ones, client 3 some of weight 2.
+  BatchLimits limits{.tokens = 1000, .rows = 500};
+  limits.times = {.fixed_s = 0.001, .token_s = 1e-5, .work_s = 1e-7};
+  const auto seconds = [&](size_t length) {
+    return 1e-5 * static_cast<double>(length) + 1e-7 * static_cast<double>(length * length);
+  };
+  std::map<uint64_t, double> given_s;
+  for (int i = 0; i < 3000; ++i) Push({10}, 1);
+  for (int i = 0; i < 20; ++i) Push(std::vector<int32_t>(20, 200), 2);
+  for (int i = 0; i < 20; ++i) Push(std::vector<int32_t>(60, 50), 3, 2);
+  for (int batch = 0; batch < 20; ++batch) {
+    Fill(limits);
+    EXPECT_GT(batch_.tokens(), 990u);  // no text of 10 tokens was left out
+    for (size_t row = 0; row < batch_.rows(); ++row) {
+      given_s[batch_.owner(row)->context.client] += seconds(batch_.length(row));
+    }
+  }
+  // They differ by a text of 200 tokens.
+  EXPECT_NEAR(given_s[1], given_s[2], seconds(200));
+  EXPECT_NEAR(given_s[3], 2 * given_s[1], 2 * seconds(200));
+}
+
+TEST_F(BacklogTest, ATextThatDoesNotFitIsFirstInTheNextBatch) {
+  const BatchLimits limits{.tokens = 100, .rows = 50};
+  EncodeJob* const first = Push({60}, 1);
+  EncodeJob* const large = Push({70}, 1);
+  EncodeJob* const next = Push({30}, 1);
+  EncodeJob* const other = Push({90}, 2);
+  auto rows = Fill(limits);
+  EXPECT_EQ(rows, (std::map<EncodeJob*, size_t>{{first, 1}, {next, 1}}));
+  rows = Fill(limits);
+  EXPECT_EQ(rows, (std::map<EncodeJob*, size_t>{{other, 1}}));
+  rows = Fill(limits);
+  EXPECT_EQ(rows, (std::map<EncodeJob*, size_t>{{large, 1}}));
+  EXPECT_TRUE(backlog_.empty());
+}
+
+TEST_F(BacklogTest, DeadJobsOfAllClientsAreFound) {
+  std::vector<EncodeJob*> pushed;
+  for (int i = 0; i < 300; ++i) pushed.push_back(Push({5}, static_cast<uint64_t>(i % 7)));
+  const auto is_dead = [&](const EncodeJob& job) { return job.progress.failed.load(); };
+  for (size_t i = 0; i < pushed.size(); i += 2) pushed[i]->progress.failed = true;
+  size_t found = 0;
+  for (EncodeJob* dead = backlog_.Sweep(is_dead, SIZE_MAX); dead != nullptr;
+       dead = dead->progress.next) {
+    EXPECT_TRUE(is_dead(*dead));
+    ++found;
+  }
+  EXPECT_EQ(found, 150u);
+  // Before a batch only the first jobs of each client are looked at.
+  for (size_t i = 1; i < pushed.size(); i += 2) {
+    if (i > 150) pushed[i]->progress.failed = true;
+  }
+  EXPECT_EQ(backlog_.Sweep(is_dead, 70), nullptr);
+  // Those behind them give no rows to a batch either, and are found by the next sweep.
+  size_t left = 0;
+  while (const size_t filled = Fill({.tokens = 64, .rows = 64}).size()) left += filled;
+  EXPECT_EQ(left, 75u);
+  for (EncodeJob* dead = backlog_.Sweep(is_dead, 7); dead != nullptr; dead = dead->progress.next) {
+    ++found;
+  }
+  EXPECT_EQ(found, 225u);
+  EXPECT_TRUE(backlog_.empty());
+}
+
+// More clients than FairShare has lines for, jobs of all sizes, texts that do not fit: every row
+// goes once and in order.
+TEST_F(BacklogTest, EveryRowGoesOnceWhateverClientsCome) {
+  std::mt19937 random(5);
+  BatchLimits limits{.tokens = 300, .rows = 40};
+  std::map<EncodeJob*, size_t> given;
+  size_t pushed = 0, all = 0;
+  for (int round = 0; round < 400 || !backlog_.empty(); ++round) {
+    for (size_t n = round < 400 ? random() % 5 : 0; n > 0; --n) {
+      std::vector<int32_t> lengths(1 + random() % (random() % 6 == 0 ? 60 : 4));
+      for (int32_t& length : lengths) length = 1 + static_cast<int32_t>(random() % 400);
+      pushed += lengths.size();
+      Push(lengths, random() % 600, 1 + static_cast<uint32_t>(random() % 4));
+    }
+    for (const auto& [job, rows] : Fill(limits)) {
+      given[job] += rows;
+      all += rows;
+      ASSERT_EQ(job->progress.next_row, given[job]);
+    }
+    ASSERT_TRUE(batch_.rows() == 1 || batch_.tokens() <= limits.tokens);
+    ASSERT_LE(batch_.rows(), limits.rows);
+  }
+  EXPECT_EQ(all, pushed);
 }
 
 TEST_F(BacklogTest, SecondsLimitABatch) {

@@ -44,10 +44,10 @@ void ClassQueue::NoteDeadline(const EncodeJob& job) {
   }
 }
 
-void ClassQueue::Put(EncodeJob* job, uint64_t work) {
+void ClassQueue::Put(EncodeJob* job, uint64_t work, bool little_waits) {
   NoteDeadline(*job);
   Kind& kind = Of(static_cast<int>(job->output));
-  if (TryRing(&kind, job, work)) return;
+  if (little_waits && TryRing(&kind, job, work)) return;
   kind.backlog.Push(job);
   work_ready_->NotifyOne();
 }

@@ -30,8 +30,14 @@ class ClassQueue {
   ClassQueue(const ClassQueue&) = delete;
   ClassQueue& operator=(const ClassQueue&) = delete;
 
-  // The job's rows, of `work` in all, wait here. Throws nothing.
-  void Put(EncodeJob* job, uint64_t work);
+  // The job's rows, of `work` in all, wait here; in the ring only where `little_waits`, for there
+  // clients have no turns. Throws nothing.
+  void Put(EncodeJob* job, uint64_t work, bool little_waits);
+  // As JobLine::IsBelowShare, of the job's kind.
+  bool IsBelowShare(const EncodeJob& job) {
+    return Of(static_cast<int>(job.output))
+        .backlog.IsBelowShare(job.context.client, job.context.client_weight);
+  }
   // seq_cst: for use between PrepareWait and Wait.
   bool HasWork() const;
   // Of the jobs that wait, or waited when it was last empty; an estimate.
@@ -51,8 +57,8 @@ class ClassQueue {
   // As Backlog::Fill.
   template <typename OnFirst>
   [[nodiscard]] EncodeJob* Fill(int kind, EncodeBatch* batch, const BatchLimits& limits,
-                                OnFirst on_first) {
-    return Of(kind).backlog.Fill(batch, limits, on_first);
+                                Clock::time_point now, OnFirst on_first) {
+    return Of(kind).backlog.Fill(batch, limits, now, on_first);
   }
   // As Backlog::Sweep.
   template <typename IsDead>

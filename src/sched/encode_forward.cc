@@ -17,7 +17,40 @@ bool AllFinite(std::span<const float> values) {
   return sum == 0;
 }
 
+// Where to cut rows into two parts: between two jobs, about in the middle; one job anywhere.
+size_t Middle(const EncodeBatch& batch, size_t begin, size_t end) {
+  const size_t half = begin + (end - begin) / 2;
+  const auto between = [&](size_t row) { return batch.owner(row) != batch.owner(row - 1); };
+  for (size_t row = half; row < end; ++row) {
+    if (between(row)) return row;
+  }
+  for (size_t row = half; row > begin + 1; --row) {
+    if (between(row - 1)) return row - 1;
+  }
+  return half;
+}
+
 }  // namespace
+
+// What the runner asks about rows that begin at `begin`.
+class EncodeForward::Watch final : public BatchPause {
+ public:
+  Watch(const Running& running, size_t begin, JobAnswers* answers)
+      : running_(running), begin_(begin), answers_(answers) {}
+  bool Pause() override { return running_.turn->Pause(); }
+  bool Wanted(size_t sequence) override {
+    EncodeJob* const job = running_.batch->owner(begin_ + sequence);
+    const Clock::time_point now = running_.executors->Now();
+    if (!JobAnswers::IsDead(*job, now)) return true;
+    answers_->MarkDead(job, now, 1);
+    return false;
+  }
+
+ private:
+  const Running& running_;
+  const size_t begin_;
+  JobAnswers* const answers_;
+};
 
 EncodeForward::EncodeForward(std::vector<std::unique_ptr<EncoderRunner>> runners,
                              const BatchLimits& limits, JobAnswers* answers, Admission* admission,
@@ -75,9 +108,7 @@ void EncodeForward::Run(EncodeBatch* batch, size_t runner, Priority priority, En
   BatchTimestamps timestamps;
   timestamps.sealed = sealed;
   timestamps.forward = executors->Now();
-  runners_[runner]->SetPause(turn);
-  RunRows(batch, 0, batch->rows(), runner, output, *executors);
-  runners_[runner]->SetPause(nullptr);
+  RunRows({batch, runner, output, executors, turn}, 0, batch->rows());
   timestamps.done = turn->ForwardDone();
   executors->RanAt(timestamps.done);
   Observe(*batch, priority, timestamps);
@@ -87,41 +118,59 @@ void EncodeForward::Run(EncodeBatch* batch, size_t runner, Priority priority, En
   });
 }
 
-Status EncodeForward::RunModel(EncodeBatch* batch, size_t begin, size_t end, size_t runner,
-                               EncoderOutput output) {
+Status EncodeForward::RunModel(const Running& running, size_t begin, size_t end) {
+  EncoderRunner& runner = *runners_[running.runner];
+  Watch watch(running, begin, answers_);
+  runner.SetPause(&watch);
+  Status status;
   try {
-    const PackedBatch view = batch->View(begin, end);
+    const PackedBatch view = running.batch->View(begin, end);
     metrics_->tokens_computed.Add(view.tokens());
-    return runners_[runner]->Run(view, output, batch->Sinks(begin, end));
+    status = runner.Run(view, running.output, running.batch->Sinks(begin, end));
   } catch (...) {
-    return ExceptionStatus();
+    status = ExceptionStatus();
+  }
+  runner.SetPause(nullptr);
+  return status;
+}
+
+void EncodeForward::RunAlive(const Running& running, size_t begin, size_t end) {
+  const EncodeBatch& batch = *running.batch;
+  const auto end_of_job = [&](size_t row) {
+    const EncodeJob* const job = batch.owner(row);
+    while (row < end && batch.owner(row) == job) ++row;
+    return row;
+  };
+  for (size_t row = begin; row < end;) {
+    const Clock::time_point now = running.executors->Now();
+    const size_t alive = row;
+    while (row < end && !JobAnswers::IsDead(*batch.owner(row), now)) row = end_of_job(row);
+    if (alive < row) {
+      RunRows(running, alive, row);  // others may die meanwhile
+      continue;
+    }
+    EncodeJob* const dead = batch.owner(row);
+    row = end_of_job(row);
+    answers_->MarkDead(dead, now, row - alive);
   }
 }
 
-void EncodeForward::RunRows(EncodeBatch* batch, size_t begin, size_t end, size_t runner,
-                            EncoderOutput output, const Executors& executors) {
-  Status status = RunModel(batch, begin, end, runner, output);
+void EncodeForward::RunRows(const Running& running, size_t begin, size_t end) {
+  Status status = RunModel(running, begin, end);
   if (status.ok()) return;
   metrics_->batch_failures.Add();
-  if (status.code() == StatusCode::kResourceExhausted && end - begin > 1) {
-    // Half of the rows take less memory.
-    const size_t middle = begin + (end - begin) / 2;
-    for (const auto& [from, to] : {std::pair(begin, middle), std::pair(middle, end)}) {
-      const EncodeJob& last = *batch->owner(to - 1);
-      const bool of_one = batch->owner(from) == &last;
-      if (of_one && last.progress.failed.load(std::memory_order_relaxed)) continue;
-      RunRows(batch, from, to, runner, output, executors);
-    }
-    return;
+  EncodeJob* const first = running.batch->owner(begin);
+  const bool of_one = running.batch->owner(end - 1) == first;
+  // Half of one job's rows take less memory, but are at fault as all are.
+  if (of_one && (status.code() != StatusCode::kResourceExhausted || end - begin == 1)) {
+    return answers_->Fail(first, std::move(status));
   }
-  const EncodeJob* const first = batch->owner(begin);
-  if (batch->owner(end - 1) == first) return answers_->Fail(batch->owner(begin), std::move(status));
-  // Perhaps only one job is at fault: each is run again alone.
-  batch->ForEachSegment([&](EncodeJob* job, size_t from, size_t to) {
-    const Clock::time_point now = executors.Now();
-    if (JobAnswers::IsDead(*job, now)) return answers_->MarkDead(job, now, to - from);
-    RunRows(batch, from, to, runner, output, executors);
-  });
+  // Perhaps only one job is at fault. Others need not wait for all of these runs.
+  const size_t middle = Middle(*running.batch, begin, end);
+  for (const auto& [from, to] : {std::pair(begin, middle), std::pair(middle, end)}) {
+    (void)running.turn->Pause();
+    RunAlive(running, from, to);
+  }
 }
 
 void EncodeForward::CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t begin, size_t end) {

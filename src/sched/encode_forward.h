@@ -45,10 +45,20 @@ class EncodeForward {
     EncodeJob* job;
     uint32_t rows;
   };
-  void RunRows(EncodeBatch* batch, size_t begin, size_t end, size_t runner, EncoderOutput output,
-               const Executors& executors);
-  Status RunModel(EncodeBatch* batch, size_t begin, size_t end, size_t runner,
-                  EncoderOutput output);
+  class Watch;
+  // A batch under way.
+  struct Running {
+    EncodeBatch* batch = nullptr;
+    size_t runner = 0;
+    EncoderOutput output = EncoderOutput::kPooled;
+    const Executors* executors = nullptr;
+    BatchTurn* turn = nullptr;
+  };
+  // Runs the rows; where that fails, halves of them again, down to the job at fault.
+  void RunRows(const Running& running, size_t begin, size_t end);
+  Status RunModel(const Running& running, size_t begin, size_t end);
+  // The same of rows of a batch that failed, but for those of jobs that died meanwhile.
+  void RunAlive(const Running& running, size_t begin, size_t end);
   void CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t begin, size_t end);
   void Observe(const EncodeBatch& batch, Priority priority, const BatchTimestamps& timestamps);
   void ObserveSlowdown(const EncodeBatch& batch, double took_s);

@@ -46,15 +46,18 @@ struct EncodeJob {
     Clock::time_point submitted;
     bool discounted = false;  // dead and no longer counted as waiting (admission.h)
     // In a backlog, under its mutex.
+    uint32_t line = 0;  // its client's
     EncodeJob* next = nullptr;
-    uint32_t next_row = 0;    // first sequence in no batch yet
-    uint32_t next_token = 0;  // where it begins in ids
-    uint32_t take_rows = 0;   // rows for the batch being filled
+    EncodeJob* chosen = nullptr;  // the next of those that give rows to the batch being filled
+    uint32_t next_row = 0;        // first sequence in no batch yet
+    uint32_t next_token = 0;      // where it begins in ids
+    uint32_t take_rows = 0;       // rows for the batch being filled
     uint32_t take_tokens = 0;
   };
   Progress progress;
 
   size_t rows() const { return lengths.size(); }
+  uint32_t row_count() const { return static_cast<uint32_t>(rows()); }
   // Floats of the result of sequences, or of tokens, before the given one.
   size_t ValueOffset(size_t row, size_t token) const {
     return (output == EncoderOutput::kTokens ? token : row) * static_cast<size_t>(width);

@@ -100,7 +100,7 @@ void EncoderQueues::Fill(Priority priority, double seconds, Clock::time_point no
   BatchLimits limits = limits_;
   limits.seconds = seconds;
   EncodeJob* const homeless =
-      Of(priority).Fill(static_cast<int>(batch->output), batch->rows, limits,
+      Of(priority).Fill(static_cast<int>(batch->output), batch->rows, limits, now,
                         [&](const EncodeJob& job) { ObserveQueued(job, now); });
   if (homeless == nullptr) return;
   answers_->Fail(homeless,

@@ -26,8 +26,11 @@ class EncoderQueues {
   const BatchLimits& limits() const { return limits_; }
   const BatchLimits& bulk_limits() const { return bulk_limits_; }
 
-  // The job's rows, of `work` in all, wait here. Throws nothing.
-  void Put(EncodeJob* job, uint64_t work) { Of(job->context.priority).Put(job, work); }
+  // As ClassQueue::Put.
+  void Put(EncodeJob* job, uint64_t work, bool little_waits) {
+    Of(job->context.priority).Put(job, work, little_waits);
+  }
+  bool IsBelowShare(const EncodeJob& job) { return Of(job.context.priority).IsBelowShare(job); }
   // seq_cst: for use between PrepareWait and Wait.
   bool HasWork(Priority priority) const { return Of(priority).HasWork(); }
   int64_t EarliestDeadlineNs(Priority priority) const {

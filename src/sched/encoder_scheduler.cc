@@ -70,6 +70,7 @@ struct EncoderScheduler::Impl final : BatchSource {
   }
   void RunBatch(Priority priority, size_t runner, BatchTurn* turn) override;
   double FillSeconds(Priority priority, Clock::time_point now) const;
+  bool LittleWaits() const;
   void PlaceExecutor(size_t runner) override { forward.runner(runner).PlaceExecutor(); }
   void ReleaseMemory() override { forward.ReleaseMemory(); }
 
@@ -117,7 +118,7 @@ Status EncoderScheduler::Impl::Accept(EncodeJob* job) {
     // Dead jobs must not keep others out.
     queues.SweepSometimes(now);
     queues.DiscountSometimes(now);
-    counted = admission.CountIn(job->context.priority, AmountOf(*job));
+    counted = admission.CountIn(job->context.priority, AmountOf(*job), queues.IsBelowShare(*job));
   }
   PENSTOCK_RETURN_IF_ERROR(std::move(counted));
   try {
@@ -158,7 +159,7 @@ Status EncoderScheduler::Impl::Submit(std::unique_ptr<EncodeJob> job) {
   for (const int32_t length : taken->lengths) work += AttentionWork(length);
   if (TryLead(taken, work)) return Status::Ok();
   queues.SweepSometimes(now);
-  queues.Put(taken, work);
+  queues.Put(taken, work, LittleWaits());
   return Status::Ok();
 }
 
@@ -208,6 +209,13 @@ void EncoderScheduler::Impl::RunBatch(Priority priority, size_t runner, BatchTur
     forward.Run(batch.rows, runner, priority, batch.output, sealed, &executors, turn);
   }
   queues.Complete(priority, batch);
+}
+
+// Whether about two batches wait at most, beside those that may be under way.
+bool EncoderScheduler::Impl::LittleWaits() const {
+  const auto batches = static_cast<int64_t>(forward.runners() + 2);
+  return admission.units() <= batches * queues.limits().tokens &&
+         admission.rows() <= batches * queues.limits().rows;
 }
 
 // How long a batch of the class may take now.

@@ -1,7 +1,7 @@
 // EncoderScheduler: turns requests of any size into batches for one model.
 //
 //   Submit, any thread        small job --> reserve, write and publish in its class's ring
-//                             large job, full ring, or others wait --> its class's backlog
+//                             large job, or others wait --> its class's backlog
 //                             model and processor idle, may_lead --> runs the model itself, at once
 //   executor, one a replica   takes a turn at the processor; then the oldest sealed batch, or seals
 //                             the open one; takes dead rows out; fills it up from the backlog;
@@ -19,9 +19,12 @@
 // Order of jobs
 //   within a class Ring and backlog are one queue: while a job waits in the backlog, later ones
 //                  join it there instead of passing it in the ring, and jobs in the ring are older.
-//                  In the backlog jobs take turns (backlog.h): each gives a row before one gives
-//                  two, and a job that gave some goes to the end of the line, so a request of
-//                  thousands of rows does not hold up the small ones behind it. Rows of a job may
+//                  The ring has about two batches at most, so that little is ahead of a client
+//                  that comes new. In the backlog clients have even shares by their weights
+//                  (fair_share.h), and jobs of a client take turns (backlog.h): each gives a row
+//                  before one gives two, so neither many requests nor one of thousands of rows hold
+//                  up the small ones behind them. Shares order work; batches are as full. Rows of a
+//                  job may
 //                  run in several batches, at once on several replicas; they come back in the order
 //                  they were given.
 //   classes        Interactive goes before bulk, over all models of a processor, and bulk ages
@@ -34,15 +37,17 @@
 //                  several replicas bulk never has the last one, be it led or not.
 //   bound          Tokens and rows taken and not answered, of which bulk may fill three quarters
 //                  (admission.h); over it Submit refuses, with retry_after_s from the rate at which
-//                  the model works.
+//                  the model works. A client that has less waiting than others may go over it by an
+//                  eighth.
 //   deadlines      Cancelled and expired rows are taken out when a batch is formed, and those in
 //                  the backlog also by Submit. In a ring dead rows lie until their batch is formed,
 //                  for bulk perhaps after all batches of its ring; but they keep no job out: before
 //                  Submit refuses one, they leave the bound. They are counted by reason.
 //
-// Failures: if a batch of several jobs fails, each is run again alone, so only the one at fault
-// fails; an exception of the model is a failure as an error is. NaN or infinity in a row fails that
-// row's job only. Without memory Submit refuses, and nothing is left behind.
+// Failures: if a batch of several jobs fails, its halves are run again, down to one job, so only
+// those at fault fail; others have turns at the processor in between. An exception of the model is
+// a failure as an error is. NaN or infinity in a row fails that row's job only. Without memory
+// Submit refuses, and nothing is left behind.
 //
 // Ownership: Submit takes the job. Until `done` gives it back, threads that hold a batch with its
 // rows read its inputs and write its results; EncodeJob::Progress states who owns what. A runner

@@ -346,7 +346,139 @@ TEST_F(EncoderSchedulerTest, AFailedBatchFailsOnlyTheJobAtFault) {
   EXPECT_EQ(failed.code(), StatusCode::kInternal);
   EXPECT_EQ(failed.message(), "poisoned");
   EXPECT_EQ(results[2].get().values, ExpectedRows({4, 2}, 7));
-  EXPECT_THAT(log_.BatchTokens(), ElementsAre(1, 12, 3, 3, 6));
+  // All; the first job; the others, of which each alone.
+  EXPECT_THAT(log_.BatchTokens(), ElementsAre(1, 12, 3, 9, 3, 6));
+}
+
+TEST_F(EncoderSchedulerTest, OneBadJobOf64CostsFewRuns) {
+  for (const size_t bad : {0u, 37u, 63u}) {
+    Start();
+    Block();
+    std::vector<std::future<Result>> results(64);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const int32_t id = i == bad ? kPoison : 1 + static_cast<int32_t>(i);
+      ASSERT_TRUE(scheduler_->Submit(MakeJob({1}, id, &results[i])).ok());
+    }
+    log_.SetShut(false);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Result result = results[i].get();
+      ASSERT_EQ(result.status.ok(), i != bad);
+      if (i != bad) {
+        EXPECT_EQ(result.values, ExpectedRows({1}, 1 + static_cast<int32_t>(i)));
+      }
+    }
+    scheduler_.reset();
+    // That of Block, the whole one, and two halves six times.
+    EXPECT_LE(log_.BatchTokens().size(), 1u + 1 + 12);
+    log_.batches.clear();
+  }
+}
+
+// Small jobs, which pass the ring: a client that comes last waits for the batches that were begun,
+// not for all jobs of another.
+TEST_F(EncoderSchedulerTest, AClientWithManyRequestsDelaysNoOther) {
+  Start({.max_batch_tokens = 128, .max_batch_rows = 64, .manual = true});
+  const auto submit = [&](uint64_t client, std::future<Result>* result) {
+    auto job = MakeJob({16}, 1, result);
+    job->context.client = client;
+    ASSERT_TRUE(scheduler_->Submit(std::move(job)).ok());
+  };
+  std::vector<std::future<Result>> many(512), few(8);
+  for (auto& result : many) submit(1, &result);
+  for (size_t i = 0; i < few.size(); ++i) {
+    submit(2 + i % 4, &few[i]);
+    int batches = 0;
+    while (few[i].wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      ASSERT_TRUE(scheduler_->Step());
+      ++batches;
+    }
+    EXPECT_LE(batches, i == 0 ? 5 : 1);  // the ring's before it, once
+  }
+  while (scheduler_->Step()) {
+  }
+  for (auto& result : many) EXPECT_TRUE(result.get().status.ok());
+  for (const size_t tokens : log_.BatchTokens()) EXPECT_LE(tokens, 128u);
+  EXPECT_EQ(log_.BatchTokens().size(), (512u + 8) / 8);  // all were full
+}
+
+TEST_F(EncoderSchedulerTest, AFullQueueShutsNoOtherClientOut) {
+  Start({.max_batch_tokens = 64, .max_queued_tokens = 1600, .manual = true});
+  std::vector<std::future<Result>> results;
+  const auto submit = [&](uint64_t client) {
+    std::future<Result> result;
+    auto job = MakeJob({20, 20}, 1, &result);
+    job->context.client = client;
+    const Status status = scheduler_->Submit(std::move(job));
+    if (status.ok()) results.push_back(std::move(result));
+    return status.code();
+  };
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(submit(1), StatusCode::kOk);
+  EXPECT_EQ(submit(1), StatusCode::kResourceExhausted);
+  // 200 tokens over the limit, for those that have less waiting.
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(submit(2), StatusCode::kOk) << i;
+  EXPECT_EQ(submit(2), StatusCode::kResourceExhausted);
+  EXPECT_EQ(submit(1), StatusCode::kResourceExhausted);
+  while (scheduler_->Step()) {
+  }
+  for (auto& result : results) EXPECT_EQ(result.get().values, ExpectedRows({20, 20}, 1));
+}
+
+// A batch in steps of a token each: a sequence ends with the sum of its ids.
+class StepsRunner final : public EncoderRunner {
+ public:
+  int32_t OutputWidth(EncoderOutput) const override { return 1; }
+  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+    for (size_t s = 0; s < batch.sequences(); ++s) {
+      float sum = 0;
+      int32_t at = batch.offsets[s];
+      for (; at < batch.offsets[s + 1] && pause()->Wanted(s); ++at) {
+        before_step(batch.ids[static_cast<size_t>(at)]);
+        ++steps;
+        sum += static_cast<float>(batch.ids[static_cast<size_t>(at)]);
+      }
+      if (at == batch.offsets[s + 1]) *sinks[s] = sum;
+      (void)pause()->Pause();
+    }
+    return Status::Ok();
+  }
+  std::function<void(int32_t id)> before_step;
+  int steps = 0;
+};
+
+TEST_F(EncoderSchedulerTest, WorkThatNobodyWaitsForEndsWithItsStep) {
+  for (const bool expires : {false, true}) {
+    Clock::time_point now{std::chrono::seconds(1)};
+    auto owned = std::make_unique<StepsRunner>();
+    StepsRunner* const runner = owned.get();
+    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    runners.push_back(std::move(owned));
+    EncoderSchedulerOptions options{.model = "m"};
+    options.manual = true;
+    options.now = [&] { return now; };
+    EncoderScheduler scheduler(std::move(runners), options, &metrics_);
+    std::vector<std::future<Result>> results(3);
+    const auto token = std::make_shared<CancelToken>();
+    for (int32_t i = 0; i < 3; ++i) {
+      auto job = MakeJob({10, 10}, 10 * i + 1, &results[static_cast<size_t>(i)]);
+      if (i == 1) {
+        job->context.cancel = token;
+        job->context.deadline = now + std::chrono::seconds(1);
+      }
+      ASSERT_TRUE(scheduler.Submit(std::move(job)).ok());
+    }
+    runner->before_step = [&](int32_t id) {
+      if (id == 11 && expires) now += std::chrono::seconds(1);
+      if (id == 11 && !expires) token->Cancel();
+    };
+    EXPECT_TRUE(scheduler.Step());
+    EXPECT_EQ(results[1].get().status.code(),
+              expires ? StatusCode::kDeadlineExceeded : StatusCode::kCancelled);
+    EXPECT_EQ(runner->steps, 20 + 1 + 20);
+    EXPECT_EQ(results[0].get().values, (std::vector<float>{10, 20}));
+    EXPECT_EQ(results[2].get().values, (std::vector<float>{210, 220}));
+    EXPECT_FALSE(scheduler.Step());
+    EXPECT_EQ(scheduler.queued_rows(), 0);
+  }
 }
 
 TEST_F(EncoderSchedulerTest, NanFailsItsOwnRequestOnly) {
@@ -490,7 +622,7 @@ TEST_P(EncoderSchedulerStress, ManyThreadsSubmitAndCancel) {
   Start({.max_batch_tokens = 64, .max_batch_rows = 8, .max_queued_tokens = 400}, GetParam());
   constexpr int kThreads = 4;
   constexpr int kRounds = 300;
-  std::atomic<int> ok{0}, cancelled{0}, refused{0};
+  std::atomic<int> ok{0}, poisoned{0}, cancelled{0}, refused{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -499,25 +631,34 @@ TEST_P(EncoderSchedulerStress, ManyThreadsSubmitAndCancel) {
       for (int i = 0; i < kRounds; ++i) {
         std::vector<int32_t> lengths(1 + random() % 6);
         for (auto& length : lengths) length = 1 + random() % 30;
-        const int32_t first_id = random() % 500;
+        // A poisoned job fails, and no other.
+        const int32_t first_id = random() % 30 == 0 ? kPoison : random() % 500;
         std::future<Result> result;
         auto job = MakeJob(lengths, first_id, &result);
         job->context.cancel = std::make_shared<CancelToken>();
         auto token = job->context.cancel;
         job->may_lead = random() % 2 == 0;
         if (random() % 3 == 0) job->context.priority = Priority::kBulk;
+        job->context.client = random() % 4;
+        job->context.client_weight = 1 + static_cast<uint32_t>(job->context.client);
         if (!scheduler_->Submit(std::move(job)).ok()) {
           ++refused;
           continue;
         }
         if (random() % 4 == 0) token->Cancel();
-        waiting.emplace_back(std::move(result), ExpectedRows(lengths, first_id));
+        // What is expected of a poisoned one is nothing.
+        waiting.emplace_back(std::move(result), first_id == kPoison
+                                                    ? std::vector<float>()
+                                                    : ExpectedRows(lengths, first_id));
       }
       for (auto& [result, expected] : waiting) {
         const Result got = result.get();
         if (got.status.ok()) {
           ++ok;
           EXPECT_EQ(got.values, expected);
+        } else if (got.status.code() == StatusCode::kInternal) {
+          ++poisoned;
+          EXPECT_TRUE(expected.empty());
         } else {
           ++cancelled;
           EXPECT_EQ(got.status.code(), StatusCode::kCancelled);
@@ -526,7 +667,7 @@ TEST_P(EncoderSchedulerStress, ManyThreadsSubmitAndCancel) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_EQ(ok + cancelled + refused, kThreads * kRounds);
+  EXPECT_EQ(ok + poisoned + cancelled + refused, kThreads * kRounds);
   EXPECT_GT(ok, 0);
   EXPECT_THAT(log_.BatchTokens(), Each(Le(64u)));
   EXPECT_EQ(scheduler_->queued_tokens(), 0);

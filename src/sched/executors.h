@@ -38,7 +38,6 @@
 #include "common/request_context.h"
 #include "sched/scheduler_metrics.h"
 #include "tensor/compute_gate.h"
-#include "tensor/encoder_runner.h"
 
 namespace penstock {
 
@@ -188,9 +187,9 @@ class Executors : private GateClient {
 //
 // A batch in parts may pause: the turn ends, and one of the same class is taken at the gate's order
 // for the parts that follow, in the name of this batch alone, for its engine's queues may be empty.
-class BatchTurn final : public BatchPause {
+class BatchTurn {
  public:
-  ~BatchTurn() override {
+  ~BatchTurn() {
     if (!ended_) End(std::chrono::nanoseconds(0));
   }
   BatchTurn(const BatchTurn&) = delete;
@@ -198,8 +197,9 @@ class BatchTurn final : public BatchPause {
 
   // Ends the turn and returns the time; once.
   Clock::time_point ForwardDone();
-  // Not in manual mode.
-  bool Pause() override;
+  // Lets other engines have the processor (not in manual mode). Returns when it is the batch's turn
+  // again; true: others had one.
+  bool Pause();
   // Whether a submitting thread runs its own job; then it may give the runner back before the
   // answers, once it needs nothing of it any more. After ForwardDone.
   bool leads() const { return leaders_hold_ != nullptr; }

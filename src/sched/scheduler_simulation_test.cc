@@ -116,6 +116,8 @@ class SchedulerSimulation : public testing::Test {
     job->context.priority = jobs_[index].priority;
     job->context.cancel = jobs_[index].cancel;
     job->context.deadline = jobs_[index].deadline;
+    job->context.client = index % clients_;
+    job->context.client_weight = 1 + static_cast<uint32_t>(job->context.client);
     job->done = [this, index](std::unique_ptr<EncodeJob> back, Status status) {
       Answer(index, *back, std::move(status));
     };
@@ -155,6 +157,7 @@ class SchedulerSimulation : public testing::Test {
   std::deque<Known> jobs_;
   std::vector<Ran> ran_;
   std::function<void()> during_run_;
+  size_t clients_ = 1;
   Status refusal_;
   std::unique_ptr<EncoderScheduler> scheduler_;
 };
@@ -195,6 +198,7 @@ TEST_P(RandomSchedule, EveryJobOnceEveryRowRightEveryBatchWithinItsLimits) {
          .length_max = 64,
          .max_queued_tokens = 6000,
          .max_queued_rows = 700});
+  clients_ = 1 + static_cast<size_t>(GetParam() % 5);
   // Work that comes, and leaves, while the model is at it.
   during_run_ = [this] {
     if (Roll(3) == 0) Submit(Draw());
@@ -212,8 +216,9 @@ TEST_P(RandomSchedule, EveryJobOnceEveryRowRightEveryBatchWithinItsLimits) {
     Cancel();
     if (Roll(5) == 0) now_ += milliseconds(Roll(30));
     if (Roll(5) > 0) scheduler_->Step();
-    EXPECT_LE(scheduler_->queued_tokens(), 6000);
-    EXPECT_LE(scheduler_->queued_rows(), 700);
+    // Of several clients, those with less than others may go over it by an eighth.
+    EXPECT_LE(scheduler_->queued_tokens(), clients_ == 1 ? 6000 : 6750);
+    EXPECT_LE(scheduler_->queued_rows(), clients_ == 1 ? 700 : 787);
   }
   during_run_ = nullptr;
   scheduler_->Stop();

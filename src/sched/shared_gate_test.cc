@@ -5,10 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "sched/encoder_scheduler.h"
@@ -203,6 +205,64 @@ TEST_F(SharedGate, ALongBatchLetsOthersIn) {
     EXPECT_EQ(processor_.gate.taken(), 0u);
     EXPECT_EQ(processor_.gate.waiting(), 0u);
   }
+}
+
+// Fails with id 5, after `on_failure` the first time.
+class FailingRunner final : public EncoderRunner {
+ public:
+  explicit FailingRunner(Processor* processor) : processor_(processor) {}
+  int32_t OutputWidth(EncoderOutput output) const override {
+    return output == EncoderOutput::kPooled ? 1 : 0;
+  }
+  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+    processor_->Enter(batch.ids[0]);
+    for (size_t s = 0; s < batch.sequences(); ++s) {
+      const int32_t id = batch.ids[static_cast<size_t>(batch.offsets[s])];
+      if (id == 5) {
+        if (on_failure) std::exchange(on_failure, nullptr)();
+        return Status::Internal("five");
+      }
+      *sinks[s] = static_cast<float>(id);
+    }
+    return Status::Ok();
+  }
+  std::function<void()> on_failure;
+
+ private:
+  Processor* const processor_;
+};
+
+TEST_F(SharedGate, ABatchThatFailedLetsOthersInBeforeItIsRunAgain) {
+  auto owned = std::make_unique<FailingRunner>(&processor_);
+  FailingRunner* const failing = owned.get();
+  std::vector<std::unique_ptr<EncoderRunner>> runners;
+  runners.push_back(std::move(owned));
+  EncoderSchedulerOptions options{.max_batch_tokens = 64, .model = "failing"};
+  options.gate = &processor_.gate;
+  auto a = std::make_unique<EncoderScheduler>(std::move(runners), options, &metrics_);
+  auto b = Make(1, "b");
+  std::future<Status> quick;
+  failing->on_failure = [&] {
+    quick = Submit(b.get(), 2);
+    while (processor_.gate.waiting() == 0) std::this_thread::yield();
+  };
+  processor_.SetShut(true);
+  auto first = Submit(a.get(), 9);
+  processor_.AwaitBatches(1);
+  std::vector<std::future<Status>> answers;
+  for (const int32_t id : {1, 3, 4}) answers.push_back(Submit(a.get(), id));
+  std::promise<Status> bad;
+  std::future<Status> unused;
+  auto job = MakeJob(5, Priority::kInteractive, &unused);
+  job->done = [&](std::unique_ptr<EncodeJob>, Status status) { bad.set_value(std::move(status)); };
+  ASSERT_TRUE(a->Submit(std::move(job)).ok());
+  processor_.SetShut(false);
+  EXPECT_TRUE(first.get().ok());
+  for (auto& answer : answers) EXPECT_TRUE(answer.get().ok());
+  EXPECT_EQ(bad.get_future().get().code(), StatusCode::kInternal);
+  EXPECT_TRUE(quick.get().ok());
+  // Model b has its turn before the failed batch is run in parts: 1 and 3, 4 and 5, 4, 5.
+  EXPECT_EQ(processor_.order(), (std::vector<int32_t>{9, 1, 2, 1, 4, 4, 5}));
 }
 
 TEST_F(SharedGate, AJobThatMayLeadDoesNotWaitForAnotherModel) {

@@ -23,11 +23,12 @@ struct TensorPiece {
 class TensorBacklog : public JobLine<TensorJob> {
  public:
   // Adds rows to a batch that has `rows`, up to `rows_max`, and returns how many it has then: of
-  // the first job, and of those whose rows have the shape of its rows. By turns: first an even
-  // share of every job, then what remains from the front. Jobs that gave rows and have more go to
-  // the end of the line. A job of `whole_max` rows or less goes whole or not at all. `pieces` has
-  // room for one a row.
-  uint32_t Take(uint32_t rows, uint32_t rows_max, uint32_t whole_max,
+  // the job that is next, and of those whose rows have the shape of its rows. The client that had
+  // the least, by rows and bytes, is next; its jobs take turns, each for a part of a batch. A job
+  // of `whole_max` rows or less goes whole or not at all; to an empty batch also where it has more
+  // than `rows_max`. `pieces` has room for one a row.
+  // Jobs that are dead at `now` give none, and wait for Sweep.
+  uint32_t Take(uint32_t rows, uint32_t rows_max, uint32_t whole_max, Clock::time_point now,
                 std::vector<TensorPiece>* pieces);
 };
 

@@ -53,6 +53,14 @@ class DoublingRunner : public TensorRunner {
     return Status::Internal("rows are fixed");
   }
 
+  // A job whose first value is over a million is refused.
+  Status CheckValues(std::span<const TensorData> inputs) const override {
+    float first = 0;
+    std::memcpy(&first, inputs[0].bytes.data(), sizeof(first));
+    if (first <= 1e6f) return Status::Ok();
+    return Status::InvalidArgument("a value is over a million", "x");
+  }
+
   std::atomic<int> runs{0};
   std::atomic<uint64_t> rows_run{0};
   std::function<void()> before_run;
@@ -70,6 +78,8 @@ class EchoRunner : public TensorRunner {
   }
   Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) override {
     ++runs;
+    if (before_run) before_run(inputs[0].shape[0]);
+    if (fails && fails(inputs)) return Status::Internal("bad inputs");
     kept_.clear();
     outputs->clear();
     for (const TensorData& input : inputs) {
@@ -85,6 +95,8 @@ class EchoRunner : public TensorRunner {
   }
 
   std::atomic<int> runs{0};
+  std::function<void(int64_t rows)> before_run;
+  std::function<bool(std::span<const TensorData>)> fails;
 
  private:
   std::vector<std::vector<std::byte>> kept_;

@@ -154,7 +154,7 @@ Status TensorForward::Gather(Worker* worker, std::span<const TensorPiece> pieces
     const auto part = [i](const TensorPiece& piece) {
       const std::span<const std::byte> bytes = piece.job->inputs[i].bytes;
       const size_t row_bytes = bytes.size() / piece.job->rows;
-      // BYTES are never split (TensorScheduler::Submit).
+      // A job with BYTES is never split (TensorScheduler).
       return piece.rows == piece.job->rows
                  ? bytes
                  : bytes.subspan(piece.first * row_bytes, piece.rows * row_bytes);
@@ -281,20 +281,42 @@ void TensorForward::TakeGiven(Worker* worker, const TensorPiece& piece, uint32_t
   }
 }
 
-void TensorForward::RunAgain(Worker* worker, uint32_t slot, const Executors& executors) {
-  for (const TensorPiece& piece : worker->pieces) {
-    if (const Clock::time_point now = executors.Now(); TensorAnswers::IsDead(*piece.job, now)) {
-      answers_->MarkDead(piece.job, now, piece.rows);
-      continue;
-    }
-    Status status = slots_ != nullptr ? RunFixed(worker, slot, piece.at, piece.rows)
-                                      : RunShapes(worker, {&piece, 1}, piece.rows);
-    if (!status.ok()) {
-      answers_->Fail(piece.job, std::move(status));
-    } else if (slots_ == nullptr) {
-      TakeGiven(worker, piece, piece.rows, true);
-    }
+void TensorForward::RunHalves(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
+                              const Executors& executors, BatchTurn* turn) {
+  const size_t middle = pieces.size() / 2;
+  for (const auto half : {pieces.first(middle), pieces.subspan(middle)}) {
+    (void)turn->Pause();
+    RunAlive(worker, slot, half, executors, turn);
   }
+}
+
+void TensorForward::RunAlive(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
+                             const Executors& executors, BatchTurn* turn) {
+  while (!pieces.empty()) {
+    const Clock::time_point now = executors.Now();
+    size_t alive = 0;
+    while (alive < pieces.size() && !TensorAnswers::IsDead(*pieces[alive].job, now)) ++alive;
+    if (alive > 0) {
+      RunAgain(worker, slot, pieces.first(alive), executors, turn);  // others may die meanwhile
+    } else {
+      answers_->MarkDead(pieces.front().job, now, pieces.front().rows);
+    }
+    pieces = pieces.subspan(std::max<size_t>(alive, 1));
+  }
+}
+
+void TensorForward::RunAgain(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
+                             const Executors& executors, BatchTurn* turn) {
+  const uint32_t at = pieces.front().at;
+  const uint32_t rows = pieces.back().at + pieces.back().rows - at;
+  Status status =
+      slots_ != nullptr ? RunFixed(worker, slot, at, rows) : RunShapes(worker, pieces, rows);
+  if (!status.ok()) {
+    if (pieces.size() > 1) return RunHalves(worker, slot, pieces, executors, turn);
+    return answers_->Fail(pieces.front().job, std::move(status));
+  }
+  if (slots_ != nullptr) return;
+  for (const TensorPiece& piece : pieces) TakeGiven(worker, piece, rows, true);
 }
 
 void TensorForward::Run(size_t runner, Priority priority, uint32_t slot, uint32_t rows,
@@ -316,7 +338,7 @@ void TensorForward::Run(size_t runner, Priority priority, uint32_t slot, uint32_
     if (std::ranges::all_of(pieces, [&](const TensorPiece& p) { return p.job == first; })) {
       answers_->Fail(pieces.front().job, std::move(status));
     } else {
-      RunAgain(worker, slot, *executors);
+      RunHalves(worker, slot, pieces, *executors, turn);
     }
   }
   const Clock::time_point done = turn->ForwardDone();

@@ -1,5 +1,5 @@
 // TensorForward: the runs of a tensor model: gathers the rows of a batch, runs the model over them,
-// again job by job where that fails, and hands out the results.
+// over halves of them where that fails, and hands out the results.
 //
 // A batch of fixed rows lies in a slot of TensorSlots; others are gathered in buffers of their
 // runner, but one job alone is read where its caller has it.
@@ -43,6 +43,11 @@ class TensorForward {
   void Run(size_t runner, Priority priority, uint32_t slot, uint32_t rows, size_t not_in_slot,
            Clock::time_point sealed, Executors* executors, BatchTurn* turn);
 
+  // Of a job's inputs.
+  Status CheckValues(const TensorJob& job) const {
+    return workers_[0]->runner->CheckValues(job.inputs);
+  }
+
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 
@@ -77,9 +82,16 @@ class TensorForward {
   Status Gather(Worker* worker, std::span<const TensorPiece> pieces, uint32_t rows);
   Status CheckGiven(const Worker& worker, uint32_t rows) const;
   void CopyIn(const TensorPiece& piece, uint32_t slot);
-  // Each job alone, after a failure of all together. The results of other than fixed rows are taken
-  // at once, for the next run replaces them.
-  void RunAgain(Worker* worker, uint32_t slot, const Executors& executors);
+  // Runs each half of pieces that failed together, and halves of those, down to the job at fault.
+  // Others have turns in between. The results of other than fixed rows are taken at once, for the
+  // next run replaces them.
+  void RunHalves(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
+                 const Executors& executors, BatchTurn* turn);
+  // Of one half, what is left without jobs that died meanwhile.
+  void RunAlive(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
+                const Executors& executors, BatchTurn* turn);
+  void RunAgain(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
+                const Executors& executors, BatchTurn* turn);
   void TakeFixed(Worker* worker, const TensorPiece& piece, uint32_t slot);
   // Results of the last run, of `rows` rows; pieces are taken in order. `keep`: they are copied.
   void TakeGiven(Worker* worker, const TensorPiece& piece, uint32_t rows, bool keep);

@@ -49,10 +49,15 @@ struct TensorJob {
     std::vector<std::unique_ptr<std::byte[]>> kept;
     int64_t kept_bytes = 0;  // as admitted
     // In a backlog, under its mutex.
+    uint32_t line = 0;  // its client's
     TensorJob* next = nullptr;
-    uint32_t next_row = 0;  // first row in no batch yet
+    TensorJob* chosen = nullptr;  // the next of those that give rows to the batch being filled
+    uint32_t next_row = 0;        // first row in no batch yet
+    uint32_t take_rows = 0;       // rows for the batch being filled
   };
   Progress progress;
+
+  uint32_t row_count() const { return rows; }
 };
 
 }  // namespace penstock

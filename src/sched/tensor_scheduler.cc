@@ -30,6 +30,8 @@ constexpr size_t kRingBatchesMin = 4;
 constexpr double kBulkBatchS = 0.025;
 // A long backlog is searched for dead jobs as a whole this often; its oldest before each batch.
 constexpr int64_t kSweepNs = 20'000'000;
+// Clients that were seen are expected to come again for so long.
+constexpr int64_t kSeveralNs = 1'000'000'000;
 
 constexpr AdmissionWords kWords = {"bytes", "rows",
                                    "--max-queued-tensor-bytes, --max-queued-tensor-rows"};
@@ -107,6 +109,9 @@ struct TensorScheduler::Impl final : BatchSource {
   // Takes memory for the results of a job that may be cut.
   Status Reserve(TensorJob* job);
   bool TryRing(TensorJob* job);
+  // Whether jobs of several clients come, and more than about two batches wait or run. Then all go
+  // through the backlog, for in the ring clients have no turns.
+  bool ClientsContend(const TensorJob& job);
   bool TryLead(TensorJob* job);
   void Lead(TensorJob* job, size_t runner, BatchTurn* turn);
   void Stop();
@@ -139,7 +144,7 @@ struct TensorScheduler::Impl final : BatchSource {
   const TensorSchedulerOptions options;
   const uint32_t rows_max;   // of a run
   const uint32_t small_max;  // rows of a job that goes through the ring
-  const bool has_bytes;
+  const bool has_bytes;      // rows are of unlike lengths: no job is split
   TensorMetrics metrics;
   TensorTotals totals;
   EventCount work_ready;
@@ -154,6 +159,8 @@ struct TensorScheduler::Impl final : BatchSource {
   std::array<TensorBacklog, kPriorities> backlogs;
   std::array<std::atomic<int64_t>, kPriorities> deadlines_ns;
   std::atomic<int64_t> swept_ns{0};
+  std::atomic<uint64_t> last_client{0};          // of an interactive job
+  std::atomic<int64_t> several_ns{-kSeveralNs};  // when one came that was not the last one's
   TensorForward forward;
   CallCount submitters;
   std::mutex join_mutex;  // Stop() from several threads
@@ -208,7 +215,7 @@ Status TensorScheduler::Impl::Accept(TensorJob* job) {
   }
   progress.rows_open.store(job->rows, std::memory_order_relaxed);
   progress.failed.store(false, std::memory_order_relaxed);
-  progress.next_row = 0;
+  progress.next_row = progress.take_rows = 0;
   if (has_bytes && job->rows > rows_max) {
     return {StatusCode::kPayloadTooLarge,
             fmt::format("the request has {} rows; the model takes {} at once, and rows with BYTES "
@@ -216,11 +223,14 @@ Status TensorScheduler::Impl::Accept(TensorJob* job) {
                         job->rows, rows_max),
             "inputs"};
   }
+  PENSTOCK_RETURN_IF_ERROR(forward.CheckValues(*job));
   const Admission::Amount amount = TensorAnswers::AmountOf(*job);
   Status counted = admission.CountIn(job->context.priority, amount);
   if (counted.code() == StatusCode::kResourceExhausted) {
     SweepSometimes(now);  // dead jobs must not keep others out
-    counted = admission.CountIn(job->context.priority, amount);
+    const bool below_share = BacklogOf(job->context.priority)
+                                 .IsBelowShare(job->context.client, job->context.client_weight);
+    counted = admission.CountIn(job->context.priority, amount, below_share);
   }
   return counted;
 }
@@ -292,8 +302,19 @@ RunWriter* TensorScheduler::Impl::WriterOfThread() {
   return writer;
 }
 
+bool TensorScheduler::Impl::ClientsContend(const TensorJob& job) {
+  const int64_t now_ns = Nanoseconds(job.progress.submitted);
+  // One client alone writes nothing here.
+  if (last_client.load(std::memory_order_relaxed) != job.context.client) {
+    last_client.store(job.context.client, std::memory_order_relaxed);
+    several_ns.store(now_ns, std::memory_order_relaxed);
+  }
+  return now_ns < several_ns.load(std::memory_order_relaxed) + kSeveralNs &&
+         admission.rows() > int64_t{2} * rows_max;
+}
+
 bool TensorScheduler::Impl::TryRing(TensorJob* job) {
-  if (!ring || job->rows > small_max || !backlogs[0].empty()) return false;
+  if (!ring || job->rows > small_max || !backlogs[0].empty() || ClientsContend(*job)) return false;
   RunWriter* const writer = WriterOfThread();
   Reservation place;
   const ReserveResult taken = writer != nullptr ? writer->Take(job->rows, &place)
@@ -422,7 +443,8 @@ void TensorScheduler::Impl::RunBatch(Priority priority, size_t runner, BatchTurn
   SweepSometimes(now);
   Sweep(priority, now, rows_max);
   const uint32_t rows_now = RowsNow(priority, now);
-  rows = BacklogOf(priority).Take(rows, rows_now, std::min(small_max, rows_now), &pieces);
+  const uint32_t whole_max = has_bytes ? rows_max : std::min(small_max, rows_now);
+  rows = BacklogOf(priority).Take(rows, rows_now, whole_max, now, &pieces);
   executors.PassOn();
   if (!pieces.empty()) {
     uint64_t begun = 0;

@@ -13,14 +13,19 @@
 // RunWriter and TensorSlots hold rows of fixed shape. There is no timer: a batch is what has come
 // while the model was at work, and partial batches run at once when it is free.
 //
-// Order       Jobs in the ring are older than those of the backlog. In the backlog jobs take turns,
-//             so that a request of a million rows holds up no small one; rows of a job come back in
-//             the order they were given. Classes as in encoder_scheduler.h. A bulk batch takes
+// Order       Jobs in the ring are older than those of the backlog. In the backlog clients have
+// even
+//             shares by their weights (fair_share.h), and jobs of a client take turns, so that a
+//             request of a million rows holds up no small one; rows of a job come back in the order
+//             they were given. Where several clients come and more than two batches wait, all goes
+//             through the backlog. Classes as in encoder_scheduler.h. A bulk batch takes
 //             about 25 ms at most while interactive work of any model is about.
 // Shapes      Where rows are not of fixed shape (dimensions that vary, BYTES, max_batch_size 0),
 // all
-//             goes through the backlog, and a batch has jobs whose rows have one shape.
-// Failures    A failed batch is run again job by job, so that only the one at fault fails.
+//             goes through the backlog, and a batch has jobs whose rows have one shape. A job with
+//             BYTES is not split: its rows have unlike lengths.
+// Failures    Halves of a failed batch are run again, down to one job, so that only those at fault
+//             fail. Others have turns at the processor in between.
 // Dead jobs   Cancelled and expired jobs are answered when their batch is formed; those of the
 //             backlog also by Submit, every 20 ms.
 #pragma once
@@ -98,6 +103,7 @@ class TensorScheduler {
   //   kResourceExhausted  the queue is full, with retry_after_s; or memory is short
   //   kPayloadTooLarge    the job alone is over its class's part of the queue
   //   kUnavailable        Stop() was called
+  //   other codes         the model does not take these values (TensorRunner::CheckValues)
   Status Submit(TensorJob* job);
 
   // Manual mode: forms and runs one batch on this thread. False: there is nothing to do.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <random>
 #include <thread>
 
@@ -108,6 +110,35 @@ TEST_F(TensorSchedulerTest, ABatchOfTheRingIsFilledUpFromTheBacklog) {
   EXPECT_TRUE(IsDoubled(*large, kWidth, 1000));
 }
 
+TEST_F(TensorSchedulerTest, AClientWithManyRequestsDelaysNoOther) {
+  MakeDoubling(16);
+  const auto submit = [&](uint64_t client, uint32_t rows, uint32_t weight = 1) {
+    auto job = RowsJob(rows, kWidth, 10);
+    job->context.client = client;
+    job->context.client_weight = weight;
+    EXPECT_TRUE(scheduler_->Submit(job.get()).ok());
+    return job;
+  };
+  std::vector<std::unique_ptr<TestTensorJob>> jobs;
+  for (int i = 0; i < 512; ++i) jobs.push_back(submit(1, 1 + i % 2));
+  jobs.push_back(submit(1, 3000));
+  for (int i = 0; i < 5; ++i) {
+    const auto single = submit(2, 1);
+    int batches = 0;
+    for (; single->ends == 0; ++batches) ASSERT_TRUE(scheduler_->Step());
+    EXPECT_LE(batches, i == 0 ? 9 : 1);  // the ring's eight before it, once
+    EXPECT_TRUE(IsDoubled(*single, kWidth, 10));
+  }
+  // Two that always wait have shares by weight.
+  const auto heavy = submit(3, 900, 3);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(scheduler_->Step());
+  EXPECT_NEAR(900.0 - heavy->progress.rows_open, 40 * 16 * 3 / 4, 16);
+  RunAll();
+  for (const auto& job : jobs) EXPECT_TRUE(IsDoubled(*job, kWidth, 10));
+  EXPECT_TRUE(IsDoubled(*heavy, kWidth, 10));
+  EXPECT_LE(doubling_->runs, (768 + 3000 + 5 + 900) / 16 + 2);  // batches are full
+}
+
 TEST_F(TensorSchedulerTest, SmallBatchesHaveNoRing) {
   MakeDoubling(1);
   const auto one = Submit(1, 3);
@@ -146,6 +177,59 @@ TEST_F(TensorSchedulerTest, OnlyTheJobAtFaultFails) {
   const TensorStatistics statistics = scheduler_->Statistics();
   EXPECT_EQ(statistics.success.count, 2u);
   EXPECT_EQ(statistics.fail.count, 1u);
+}
+
+TEST_F(TensorSchedulerTest, OneBadJobOf64CostsFewRuns) {
+  MakeDoubling(64);
+  std::vector<std::unique_ptr<TestTensorJob>> jobs;
+  for (int i = 0; i < 64; ++i) jobs.push_back(Submit(1, i == 37 ? -5.0f : 1.0f + i));
+  RunAll();
+  for (int i = 0; i < 64; ++i) {
+    if (i == 37) {
+      EXPECT_EQ(jobs[i]->status.code(), StatusCode::kInternal);
+    } else {
+      EXPECT_TRUE(IsDoubled(*jobs[i], kWidth, 1.0f + i)) << i;
+    }
+  }
+  EXPECT_LE(doubling_->runs, 1 + 12);  // two halves six times
+}
+
+TEST_F(TensorSchedulerTest, OneBadJobOfVaryingShapesCostsFewRuns) {
+  MakeEcho(ElementType::kBytes, {{1, -1}, {1, 1}}, 64);
+  const std::byte bad{'!'};
+  echo_->fails = [&](std::span<const TensorData> inputs) {
+    return std::ranges::find(inputs[0].bytes, bad) != inputs[0].bytes.end();
+  };
+  std::vector<std::unique_ptr<TestTensorJob>> jobs;
+  for (int i = 0; i < 32; ++i) {
+    auto job = std::make_unique<TestTensorJob>(1);
+    job->AddInput({2, 1}, BytesOf({std::string(i % 5, 'x'), i == 11 ? "!" : std::to_string(i)}));
+    job->rows = 2;
+    ASSERT_TRUE(scheduler_->Submit(job.get()).ok());
+    jobs.push_back(std::move(job));
+  }
+  RunAll();
+  for (int i = 0; i < 32; ++i) {
+    ASSERT_EQ(jobs[i]->status.ok(), i != 11) << i;
+    if (i != 11) {
+      EXPECT_EQ(jobs[i]->values[0], jobs[i]->memory[0]) << i;
+    }
+  }
+  EXPECT_LE(echo_->runs, 1 + 10);
+}
+
+TEST_F(TensorSchedulerTest, ValuesThatNoRunTakesAreRefusedBeforeTheyWait) {
+  MakeDoubling(64);
+  const auto good = Submit(2, 1);
+  const auto bad = RowsJob(1, kWidth, 2e6f);
+  const Status refused = scheduler_->Submit(bad.get());
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.field(), "x");
+  EXPECT_EQ(scheduler_->queued_rows(), 2);
+  RunAll();
+  EXPECT_TRUE(IsDoubled(*good, kWidth, 1));
+  EXPECT_EQ(doubling_->runs, 1);
+  EXPECT_EQ(bad->ends, 0);
 }
 
 TEST_F(TensorSchedulerTest, ALargeJobFailsOnce) {
@@ -240,6 +324,26 @@ TEST_F(TensorSchedulerTest, TheQueueIsBounded) {
   EXPECT_TRUE(IsDoubled(*second, kWidth, 1));
 }
 
+TEST_F(TensorSchedulerTest, AFullQueueShutsNoOtherClientOut) {
+  options_.max_queued_rows = 160;
+  MakeDoubling(8);
+  std::vector<std::unique_ptr<TestTensorJob>> jobs;
+  const auto submit = [&](uint64_t client) {
+    auto job = RowsJob(4, kWidth, 1);
+    job->context.client = client;
+    const bool taken = scheduler_->Submit(job.get()).ok();
+    if (taken) jobs.push_back(std::move(job));
+    return taken;
+  };
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(submit(1));
+  EXPECT_FALSE(submit(1));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(submit(2)) << i;  // 20 rows
+  EXPECT_FALSE(submit(2));
+  EXPECT_FALSE(submit(1));
+  RunAll();
+  for (const auto& job : jobs) EXPECT_TRUE(IsDoubled(*job, kWidth, 1));
+}
+
 TEST_F(TensorSchedulerTest, ResultsInPiecesAreAdmitted) {
   MakeDoubling(8);
   const auto budget = std::make_shared<ByteBudget>(1000);
@@ -272,7 +376,10 @@ TEST_F(TensorSchedulerTest, CheckFiniteFailsTheRowsJob) {
   options_.check_finite = true;
   MakeDoubling(16);
   const auto good = Submit(1, 1);
-  const auto bad = Submit(1, 3e38f);  // doubled: infinity
+  const auto bad = RowsJob(1, kWidth, 1);
+  const float large = 3e38f;  // doubled: infinity
+  std::memcpy(bad->memory[0].data() + sizeof(float), &large, sizeof(large));
+  ASSERT_TRUE(scheduler_->Submit(bad.get()).ok());
   RunAll();
   EXPECT_TRUE(IsDoubled(*good, kWidth, 1));
   EXPECT_THAT(bad->status.message(), HasSubstr("finite"));
@@ -337,6 +444,46 @@ TEST_F(TensorSchedulerTest, Strings) {
   const Status refused = scheduler_->Submit(large.get());
   EXPECT_EQ(refused.code(), StatusCode::kPayloadTooLarge);
   EXPECT_THAT(refused.message(), HasSubstr("takes 4 at once"));
+}
+
+// Whatever jobs wait together, each is given back its own strings: jobs of more rows than their
+// share of a batch, up to a whole batch, strings of unlike lengths, both classes, runs so slow that
+// bulk batches are held short.
+TEST_F(TensorSchedulerTest, EveryJobGetsItsOwnStrings) {
+  constexpr uint32_t kRows = 16;
+  Clock::time_point now{std::chrono::seconds(1)};
+  options_.now = [&] { return now; };
+  MakeEcho(ElementType::kBytes, {{1, -1}, {2, 2}}, kRows);
+  echo_->before_run = [&](int64_t rows) {
+    EXPECT_LE(rows, kRows);
+    now += rows * std::chrono::milliseconds(10);
+  };
+  std::mt19937 random(3);
+  std::vector<std::unique_ptr<TestTensorJob>> jobs;
+  for (int round = 0; round < 60; ++round) {
+    for (size_t n = 1 + random() % 12; n > 0; --n) {
+      auto job = std::make_unique<TestTensorJob>(1);
+      job->rows = 1 + static_cast<uint32_t>(random() % kRows);
+      if (random() % 2 == 0) job->context.priority = Priority::kBulk;
+      std::vector<std::string> strings;
+      for (uint32_t i = 0; i < 2 * job->rows; ++i) {
+        const size_t size = random() % 4 == 0 ? random() % 3000 : random() % 4;
+        strings.emplace_back(size, static_cast<char>('a' + random() % 26));
+      }
+      job->AddInput({job->rows, 2}, BytesOf(strings));
+      ASSERT_TRUE(scheduler_->Submit(job.get()).ok());
+      jobs.push_back(std::move(job));
+    }
+    scheduler_->Step();
+  }
+  RunAll();
+  for (const auto& job : jobs) {
+    ASSERT_EQ(job->ends, 1);
+    ASSERT_TRUE(job->status.ok()) << job->status.ToString();
+    ASSERT_EQ(job->values[0], job->memory[0]);
+    ASSERT_EQ(job->shapes[0], job->inputs[0].shape);
+  }
+  EXPECT_LT(echo_->runs, static_cast<int>(jobs.size()));
 }
 
 TEST_F(TensorSchedulerTest, WithoutBatchesARequestIsARun) {
@@ -429,6 +576,8 @@ TEST(TensorSchedulerThreads, NothingIsLostOrMixedUp) {
       job.may_lead = random() % 2 == 0;
       job.context.priority = random() % 4 == 0 ? Priority::kBulk : Priority::kInteractive;
       job.context.cancel = std::make_shared<CancelToken>();
+      job.context.client = random() % 4;
+      job.context.client_weight = 1 + static_cast<uint32_t>(job.context.client);
       if (!(*scheduler)->Submit(&job).ok()) ++wrong;
       if (random() % 20 == 0) job.context.cancel->Cancel();
     }

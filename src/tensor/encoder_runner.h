@@ -17,12 +17,16 @@ enum class EncoderOutput {
 };
 inline constexpr size_t kEncoderOutputs = 3;
 
-// Lets other engines have the processor between the parts of a long batch.
+// What a runner may ask between the parts of a long batch.
 class BatchPause {
  public:
   virtual ~BatchPause() = default;
-  // Returns when it is the batch's turn again; true: others had one.
+  // Lets other engines have the processor. Returns when it is the batch's turn again; true: others
+  // had one.
   virtual bool Pause() = 0;
+  // Whether anybody still waits for the sequence. False: its work may be left out, and its sink
+  // unwritten; asked once more of such a sequence it would be counted twice.
+  virtual bool Wanted(size_t sequence) = 0;
 };
 
 // Run is used by one thread at a time; the rest may be called from any thread at any time. An

@@ -49,6 +49,10 @@ class TensorRunner {
   // the next call.
   virtual Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) = 0;
 
+  // Whether a run can take these values; types and shapes suit the signature. So one request's
+  // values do not fail a batch of several. Any thread, also during a run.
+  virtual Status CheckValues(std::span<const TensorData> /*inputs*/) const { return Status::Ok(); }
+
   // Memory that ReleaseMemory gives back; the next run takes it again. Any thread; while a run is
   // under way nothing is released.
   virtual uint64_t HeldBytes() const { return 0; }
