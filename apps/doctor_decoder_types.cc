@@ -53,11 +53,11 @@ Expected<std::unique_ptr<Generator>> NewRun(TextModel* model, DType cache_type) 
   return Generator::Make(model, static_cast<int32_t>(kRows));
 }
 
-// The logits of all of `ids`, at most kRows, after `past` tokens.
-Status Step(std::span<const int32_t> ids, size_t past, Generator* run) {
+// The logits of all of `ids`, at most kRows, after `past` tokens of a text of `length` tokens.
+Status Step(std::span<const int32_t> ids, size_t past, size_t length, Generator* run) {
   std::vector<int32_t> rows(ids.size());
   std::iota(rows.begin(), rows.end(), 0);
-  return run->Step(ids, static_cast<int32_t>(past), rows, nullptr);
+  return run->Step(ids, static_cast<int32_t>(past), rows, nullptr, run->run().LongRope(length));
 }
 
 // What is compared with f32.
@@ -133,10 +133,11 @@ class TypeComparison {
     TokenDistribution wanted, other;
     for (const std::vector<int32_t>& ids : sequences_) {
       for (size_t past = 0; past + 1 < ids.size(); past += kRows) {
-        const auto part = std::span(ids).subspan(past, std::min(kRows, ids.size() - 1 - past));
-        PENSTOCK_RETURN_IF_ERROR(Step(part, past, f32.get()));
+        const size_t length = ids.size() - 1;
+        const auto part = std::span(ids).subspan(past, std::min(kRows, length - past));
+        PENSTOCK_RETURN_IF_ERROR(Step(part, past, length, f32.get()));
         for (Variant& variant : *variants) {
-          PENSTOCK_RETURN_IF_ERROR(Step(part, past, variant.run.get()));
+          PENSTOCK_RETURN_IF_ERROR(Step(part, past, length, variant.run.get()));
         }
         for (size_t row = 0; row < part.size(); ++row) {
           wanted.Set(f32->run().logits(row));

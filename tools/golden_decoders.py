@@ -110,10 +110,10 @@ DECODERS = {
     "phi3": phi3("fused tensors, half of each head rotated, a window of 24 tokens",
                  {"partial_rotary_factor": 0.5, "sliding_window": 24, "original_max_position_embeddings": POSITIONS}),
     "phi3_longrope_short": phi3(
-        "rotary scaling longrope, loaded with a context of the original length: short factors",
+        "rotary scaling longrope, texts up to the original context: short factors",
         {"partial_rotary_factor": 0.5, "rope_scaling": LONGROPE, "original_max_position_embeddings": 160,
-         "max_position_embeddings": 640}, context=160),
+         "max_position_embeddings": 640}),
     "phi3_longrope_long": phi3(
-        "rotary scaling longrope, loaded with the whole context: long factors",
+        "rotary scaling longrope, texts beyond the original context: long factors",
         {"partial_rotary_factor": 0.5, "rope_scaling": LONGROPE, "original_max_position_embeddings": 12}, prompt=16),
 }

@@ -212,7 +212,8 @@ class Bench {
 
   Status Step(StepRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
               LogitSink* sink) const {
-    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_};
+    const bool long_rope = run->LongRope(static_cast<size_t>(past) + ids.size());
+    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, {}, long_rope};
     const auto row = static_cast<int32_t>(ids.size() - 1);
     return run->Run({ids, {&sequence, 1}, {&row, logits ? size_t{1} : size_t{0}}}, sink);
   }

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "chat/jinja_builtins.h"
 #include "chat/jinja_interp.h"
 #include "chat/jinja_lexer.h"
 #include "chat/jinja_parser.h"
@@ -21,34 +22,9 @@ constexpr std::string_view kMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 constexpr std::string_view kMarkWord = "CONTINUE_FINAL_MESSAGE_TAG";
 constexpr const char* kReasoningNames[] = {"reasoning_content", "thinking", "reasoning"};
 
-Value ToText(Interp& interp, std::string_view text) {
-  if (IsValidUtf8(text)) return Value::Borrowed(text);
-  std::string clean;
-  AppendSanitizedUtf8(text, &clean);
-  return interp.Text(std::move(clean));
-}
-
+// The input outlives the rendering.
 Value ToValue(Interp& interp, const JsonValue& json) {
-  const Interp::Deeper deeper(interp);
-  if (const bool* truth = json.boolean()) return Value::Bool(*truth);
-  if (const int64_t* whole = json.integer()) return Value::Int(*whole);
-  if (const double* real = json.number()) return Value::Float(*real);
-  if (const std::string* text = json.string()) return ToText(interp, *text);
-  if (const JsonValue::Array* items = json.array()) {
-    std::vector<Value> values;
-    values.reserve(items->size());
-    for (const JsonValue& item : *items) values.push_back(ToValue(interp, item));
-    return interp.heap().List(std::move(values));
-  }
-  const JsonValue::Object* members = json.object();
-  if (members == nullptr) return Value::None();
-  Value dict = interp.NewDict();
-  auto& out = dict.as<jinja::DictObject>();
-  out.entries.reserve(members->size());
-  for (const auto& [name, value] : *members) {
-    out.Set(interp, ToText(interp, name), ToValue(interp, value));
-  }
-  return dict;
+  return jinja::FromJsonValue(interp, json, jinja::Texts::kBorrowed);
 }
 
 Status Refused(std::string message, const char* field = "messages") {
@@ -127,7 +103,9 @@ Expected<std::string> CutAtMark(std::string text, std::string_view content) {
 }
 
 Status SetVariables(Interp& interp, const ChatInput& input) {
-  for (const auto& [name, text] : input.special_tokens) interp.Set(name, ToText(interp, text));
+  for (const auto& [name, text] : input.special_tokens) {
+    interp.Set(name, jinja::BorrowedText(interp, text));
+  }
   interp.Set("tools", input.tools ? ToValue(interp, *input.tools) : Value::None());
   interp.Set("documents", input.documents ? ToValue(interp, *input.documents) : Value::None());
   interp.Set("add_generation_prompt", Value::Bool(input.add_generation_prompt));

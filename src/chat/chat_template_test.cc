@@ -43,6 +43,33 @@ constexpr std::string_view kChatMl =
     "'<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}"
     "{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+TEST(ChatTemplate, FromJson) {
+  const auto parsed = [](std::string_view text, std::string_view then = "|tojson") {
+    return Render("{{ (text|from_json)" + std::string(then) + " }}",
+                  With(JsonValue(JsonValue::Object{{"text", std::string(text)}}).Print()));
+  };
+  EXPECT_EQ(parsed(R"({"a":[1,2.5,true,null,"x\u00e9\n"],"b":{"c":-3},"":{}})"),
+            R"({"a": [1, 2.5, true, null, "xé\n"], "b": {"c": -3}, "": {}})");
+  EXPECT_EQ(parsed(R"({"city": "Oslo", "days": 3})", ".items()|map('join', '=')|join(';')"),
+            "city=Oslo;days=3");
+  EXPECT_EQ(parsed(" 7 ", " + 1"), "8");
+  EXPECT_EQ(parsed(R"("a" )", " ~ 'b'"), "ab");
+  // As DeepSeek's templates call it, on arguments that came as a text.
+  EXPECT_EQ(Render("{% for m in messages %}{% for c in m.tool_calls %}"
+                   "{% for k, v in (c.function.arguments|from_json).items() %}{{ k }}:{{ v }} "
+                   "{% endfor %}{% endfor %}{% endfor %}",
+                   Chat(R"([{"role": "assistant", "tool_calls": [{"function":
+                       {"name": "f", "arguments": "{\"x\": 1, \"y\": [2]}"}}]}])")),
+            "x:1 y:[2] ");
+  for (const char* bad : {"", "{", "[1,]", "nope", "{'a': 1}", "1 2", "\"\\ud800\""}) {
+    EXPECT_THAT(parsed(bad), HasSubstr("failed at line 1: from_json: ")) << bad;
+  }
+  EXPECT_THAT(parsed(std::string(65, '[') + std::string(65, ']')),
+              HasSubstr("failed at line 1: from_json: "));
+  EXPECT_THAT(Render("{{ 5|from_json }}"), HasSubstr("from_json: a text is expected"));
+  EXPECT_THAT(Render("{{ '1'|from_json(2) }}"), HasSubstr("from_json"));
+}
+
 TEST(ChatTemplate, AChat) {
   ChatInput input = Chat(R"([{"role": "user", "content": "Hi"}])");
   EXPECT_EQ(Render(kChatMl, input), "<|im_start|>user\nHi<|im_end|>\n");

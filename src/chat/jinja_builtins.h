@@ -8,6 +8,10 @@
 
 #include "chat/jinja_interp.h"
 
+namespace penstock {
+class JsonValue;
+}
+
 namespace penstock::jinja {
 
 struct Filter {
@@ -45,6 +49,13 @@ Value FormatBraces(Interp& interp, const Value& text, const Args& args);
 Value FormatPercent(Interp& interp, const Value& text, const Value& values);
 // json.dumps as transformers calls it (jinja_tojson.cc).
 Value ToJson(Interp& interp, const Value& value, const Args& args);
+// json.loads, which some templates call as a filter (jinja_from_json.cc).
+Value FromJson(Interp& interp, const Value& value, const Args& args);
+// `text` is kept by the caller while the template is rendered; what is not UTF-8 is replaced.
+Value BorrowedText(Interp& interp, std::string_view text);
+// Whether the texts of `json` are kept so too.
+enum class Texts { kBorrowed, kCopied };
+Value FromJsonValue(Interp& interp, const JsonValue& json, Texts texts);
 
 // An integer argument; fails on another type. `absent` where it is missing.
 int64_t IntArg(const Value& value, int64_t absent);

@@ -345,6 +345,7 @@ constexpr Filter kFilters[] = {
     {"float", Float},
     {"forceescape", ForceEscape},
     {"format", Format},
+    {"from_json", FromJson},
     {"indent", Indent},
     {"int", Int},
     {"lower", AsMethod<'l', 'o', 'w', 'e', 'r'>},

@@ -47,6 +47,7 @@ TEST(JinjaLimits, Steps) {
       "{% endfor %}",
       "steps", limits);
   ExpectLimit("{{ range(90000)|map('string')|sort|join }}", "steps", limits);
+  ExpectLimit("{{ ('[' ~ '0,' * 60000 ~ '0]')|from_json|length }}", "steps", limits);
   ExpectLimit("{% set l = range(2000)|list %}{{ l|select('in', l)|list }}", "steps", limits);
 }
 
@@ -63,6 +64,7 @@ TEST(JinjaLimits, Memory) {
   ExpectLimit("{{ 'a'|center(10 ** 12) }}", "bytes", small);
   ExpectLimit("{{ 'a'|indent(10 ** 12) }}", "bytes", small);
   ExpectLimit("{{ [1]|tojson(indent=10 ** 12) }}", "bytes", small);
+  ExpectLimit("{{ ('[' ~ '0,' * 10 ** 6 ~ '0]')|from_json|length }}", "bytes", small);
   ExpectLimit("{{ ('a' * 10 ** 6).replace('a', 'b' * 10 ** 6) }}", "bytes", small);
   ExpectLimit("{{ ('b' * 10 ** 6).join('a' * 10 ** 6) }}", "bytes", small);
   ExpectLimit("{{ ('a,' * 10 ** 7).split(',')|length }}", "", small);

@@ -373,7 +373,12 @@ void BlockGemmBy(const BlockGemmTask& task) {
 
 template <DType kType>
 void BlockGemmOf(const BlockGemmTask& task) {
-  if (task.dtype == DType::kF32) return BlockGemmBy<kType, DotF32>(task);
+  if (task.dtype == DType::kF32) {
+    if constexpr (BlockLayout<kType>::kFloat) {
+      if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
+    }
+    return BlockGemmBy<kType, DotF32>(task);
+  }
   if (task.dtype == DType::kBf16) return BlockGemmBy<kType, DotBf16>(task);
   if constexpr (!BlockLayout<kType>::kFloat) {
     if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);

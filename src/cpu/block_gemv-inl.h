@@ -1,6 +1,6 @@
-// Up to kSmallRows rows by panels of GGUF blocks: codes are unpacked in registers, each byte of a
-// panel is read once, and memory is asked for ahead of its use. Included inside namespace
-// penstock::cpu::<isa>, after block_codes-inl.h.
+// Up to kSmallRows rows by panels of GGUF blocks, or of floats that are multiplied in f32: they are
+// unpacked in registers, each byte of a panel is read once, and memory is asked for ahead of its
+// use. Included inside namespace penstock::cpu::<isa>, after block_codes-inl.h.
 
 // With more rows the panel is unpacked first (block_gemm-inl.h). The bits are the same.
 constexpr size_t kSmallRows = Simd::kTileRows >= 14 ? 8 : (kLanes == 1 ? 2 : 4);
@@ -129,11 +129,9 @@ struct PanelStreams {
   const float* biases[kStreams];  // null: none
 };
 
-// tiles[kStreams][kRows][kPanel] = the rows by a panel of each stream, from its bias (or 0) on.
-template <DType kType, int kRows, int kStreams>
-void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, float* tiles) {
-  using B = Block<kType>;
-  Vec sums[kStreams][kRows][kTileVecs];
+template <int kRows, int kStreams>
+[[gnu::always_inline]] inline void LoadBiases(const PanelStreams<kStreams>& from,
+                                              Vec (&sums)[kStreams][kRows][kTileVecs]) {
 #pragma GCC unroll 4
   for (int s = 0; s < kStreams; ++s) {
 #pragma GCC unroll 8
@@ -145,6 +143,92 @@ void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, f
       }
     }
   }
+}
+
+template <int kRows, int kStreams>
+[[gnu::always_inline]] inline void StoreTiles(const Vec (&sums)[kStreams][kRows][kTileVecs],
+                                              float* tiles) {
+#pragma GCC unroll 4
+  for (int s = 0; s < kStreams; ++s) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        Simd::Store(tiles + (s * kRows + r) * kPanel + v * kLanes, sums[s][r][v]);
+      }
+    }
+  }
+}
+
+// Word `w` of a group's floats in vector v, its first value and, where it has two, its second.
+template <DType kType>
+[[gnu::always_inline]] inline void FloatsOfWord(const uint8_t* group, size_t w, int v, Vec* first,
+                                                Vec* second) {
+  const Simd::Words word = LoadWordsAt(group, w, v);
+  if constexpr (kType == DType::kF32) {
+    *first = Simd::AsFloat(word);
+  } else if constexpr (kType == DType::kF16) {
+    *first = Simd::LowF16(word);
+    *second = Simd::LowF16(Simd::ShiftRight(word, 16));
+  } else {
+    *first = Simd::AsFloat(Simd::LowHalves(word));
+    *second = Simd::AsFloat(Simd::HighHalves(word));
+  }
+}
+
+// A group of floats in f32, k by k as AddRows does it.
+template <DType kType, int kRows>
+[[gnu::always_inline]] inline void AddFloatGroup(const Word* rows, const uint8_t* group,
+                                                 const uint8_t* ahead,
+                                                 Vec (&sums)[kRows][kTileVecs]) {
+  constexpr size_t kWordValues = kType == DType::kF32 ? 1 : 2;
+  constexpr size_t kWords = kBlockGroup / kWordValues;
+  constexpr size_t kStep = 4;  // words between requests
+  for (size_t begin = 0; begin < kWords; begin += kStep) {
+    FetchLines<kStep * kPanel * sizeof(Word)>(ahead + begin * kPanel * sizeof(Word));
+#pragma GCC unroll 4
+    for (size_t w = begin; w < begin + kStep; ++w) {
+      Vec values[2][kTileVecs];
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        FloatsOfWord<kType>(group, w, v, &values[0][v], &values[1][v]);
+      }
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kWordValues; ++j) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const Vec x = Simd::AsFloat(Simd::SetWord(rows[(w * kWordValues + j) * kRows + r]));
+#pragma GCC unroll 4
+          for (int v = 0; v < kTileVecs; ++v) sums[r][v] = Simd::Fma(x, values[j][v], sums[r][v]);
+        }
+      }
+    }
+  }
+}
+
+template <DType kType, int kRows, int kStreams>
+void SmallFloatPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, float* tiles) {
+  constexpr size_t kGroupBytes = BlockLayout<kType>::kGroupBytes * kPanel;
+  Vec sums[kStreams][kRows][kTileVecs];
+  LoadBiases<kRows, kStreams>(from, sums);
+  for (size_t group = 0; group < groups; ++group) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kStreams; ++s) {
+      AddFloatGroup<kType, kRows>(rows, from.panels[s], from.streams[s].Ahead(from.panels[s]),
+                                  sums[s]);
+      from.panels[s] += kGroupBytes;
+    }
+    rows += BlockRowWords(DType::kF32) * kRows;
+  }
+  StoreTiles<kRows, kStreams>(sums, tiles);
+}
+
+// tiles[kStreams][kRows][kPanel] = the rows by a panel of each stream, from its bias (or 0) on.
+template <DType kType, int kRows, int kStreams>
+void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, float* tiles) {
+  using B = Block<kType>;
+  Vec sums[kStreams][kRows][kTileVecs];
+  LoadBiases<kRows, kStreams>(from, sums);
   constexpr size_t kHeadBytes = B::kHead * kPanel;
   constexpr size_t kCodeBytes = B::kGroupBytes * kPanel;
   for (size_t group = 0; group < groups; group += B::kGroups) {
@@ -166,16 +250,7 @@ void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, f
       rows += BlockRowWords(DType::kI8) * kRows;
     }
   }
-#pragma GCC unroll 4
-  for (int s = 0; s < kStreams; ++s) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVecs; ++v) {
-        Simd::Store(tiles + (s * kRows + r) * kPanel + v * kLanes, sums[s][r][v]);
-      }
-    }
-  }
+  StoreTiles<kRows, kStreams>(sums, tiles);
 }
 
 // One panel's epilogue: the tile, [rows][kPanel], to y from row `row` and column `first` on.
@@ -215,9 +290,14 @@ void SmallRange(const BlockGemmTask& task, size_t begin, size_t count, size_t st
                          task.next == nullptr ? nullptr : task.next + s * step * panel_bytes};
       from.biases[s] = task.bias == nullptr ? nullptr : task.bias + panel * kPanel;
     }
-    SmallPanels<kType, kRows, kStreams>(task.x, BlockGroups(task.in), from, tiles);
+    if constexpr (Block<kType>::kFloat) {
+      SmallFloatPanels<kType, kRows, kStreams>(task.x, BlockGroups(task.in), from, tiles);
+    } else {
+      SmallPanels<kType, kRows, kStreams>(task.x, BlockGroups(task.in), from, tiles);
+    }
     for (size_t s = 0; s < kStreams; ++s) {
-      FinishBlocks<true>(task, (p + s * step) * kPanel, 0, task.rows, tiles + s * kRows * kPanel);
+      FinishBlocks<!Block<kType>::kFloat>(task, (p + s * step) * kPanel, 0, task.rows,
+                                          tiles + s * kRows * kPanel);
     }
   }
 }

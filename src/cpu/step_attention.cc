@@ -108,13 +108,14 @@ void StepWorker::FinishHead(const CachedAttentionShape& shape, size_t head) {
   task.head_size = shape.head_size;
   task.gamma = DataOf(norm.gamma);
   task.epsilon = norm.epsilon;
-  task.rope_cos = DataOf(shape.rope_cos);
-  task.rope_sin = DataOf(shape.rope_sin);
   task.rope_size = shape.rope_size;
   task.rope_interleaved = shape.rope_interleaved;
   for (size_t s = 0; s < shared_.batch->sequences.size(); ++s) {
     const StepSequence& sequence = shared_.batch->sequences[s];
     const size_t begin = shared_.first_rows[s] * stride + column;
+    const bool long_rope = sequence.long_rope && shape.long_rope_cos != nullptr;
+    task.rope_cos = DataOf(long_rope ? shape.long_rope_cos : shape.rope_cos);
+    task.rope_sin = DataOf(long_rope ? shape.long_rope_sin : shape.rope_sin);
     task.x = (query ? at.q : at.k) + begin;
     task.rows = static_cast<size_t>(sequence.rows);
     task.first_position = sequence.past;

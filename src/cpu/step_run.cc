@@ -38,6 +38,11 @@ Status CheckSequences(const StepBatch& batch, int32_t context, const StepShared&
     if (end > context) {
       return fault(" has " + Number(end) + " tokens, the context is " + Number(context));
     }
+    const int32_t most = shared.program.rope_switch;
+    if (most > 0 && end > most && !one.long_rope) {
+      return fault(" has " + Number(end) + " tokens, the short rotary tables are for " +
+                   Number(most));
+    }
     const char* wrong = FaultOf(one.blocks, 0, end, blocks);
     if (wrong == nullptr && windowed.blocks > 0) {
       const int32_t first = FirstSeenBlock(one.past, windowed.window);

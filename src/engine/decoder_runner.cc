@@ -99,7 +99,8 @@ class DecoderRunner::BatchRun {
     size_t index = 0;
     Sequence* sequence = nullptr;
     int32_t rows = 0;
-    bool last = false;  // the sequence ends with this step
+    bool last = false;       // the sequence ends with this step
+    bool long_rope = false;  // StepSequence's
   };
 
   std::span<const int32_t> IdsOf(size_t index) const {
@@ -134,6 +135,9 @@ class DecoderRunner::BatchRun {
       Piece piece;
       piece.index = next_;
       piece.sequence = &memory_.At(free_place_++, caches_);
+      // Texts that are rotated unlike share no keys.
+      piece.long_rope = memory_.run->LongRope(IdsOf(next_).size());
+      piece.sequence->SetSalt(piece.long_rope ? 1 : 0);
       const int32_t cached = caches_ ? piece.sequence->TakeCached(IdsOf(next_)) : int32_t{0};
       const int32_t left = batch_.length(next_) - cached;
       if (left > room && !pieces_.empty()) {
@@ -165,7 +169,8 @@ class DecoderRunner::BatchRun {
       const auto past = static_cast<size_t>(piece.sequence->length());
       const auto ids = IdsOf(piece.index).subspan(past, static_cast<size_t>(piece.rows));
       ids_.insert(ids_.end(), ids.begin(), ids.end());
-      sequences_.push_back({piece.rows, piece.sequence->length(), piece.sequence->blocks()});
+      sequences_.push_back(
+          {piece.rows, piece.sequence->length(), piece.sequence->blocks(), {}, piece.long_rope});
       if (!all_states_ && piece.last) picked_.push_back(static_cast<int32_t>(ids_.size()) - 1);
     }
     if (all_states_) {

@@ -279,16 +279,14 @@ Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, C
                             TextStream::Make(model, sampling, prompt, generator->run().workers()));
   std::string text;
   std::vector<int32_t> ids = prompt;
-  for (size_t past = 0; text.size() < expected.greedy.size();) {
-    const auto row = static_cast<int32_t>(ids.size()) - 1;
-    PENSTOCK_RETURN_IF_ERROR(clock->Run([&] {
-      return generator->Step(ids, static_cast<int32_t>(past), {&row, 1}, stream.sink());
-    }));
-    past += ids.size();
+  for (int32_t past = 0; text.size() < expected.greedy.size();) {
+    PENSTOCK_RETURN_IF_ERROR(
+        clock->Run([&] { return generator->Extend(ids, past, {}, stream.sink()); }));
+    past = static_cast<int32_t>(ids.size());
     PENSTOCK_RETURN_IF_ERROR(stream.Take(generator->run().logits(0)));
     text += stream.text();
     if (stream.end()) break;
-    ids = {stream.token().id};
+    ids.push_back(stream.token().id);
   }
   if (text.starts_with(expected.greedy)) return Status::Ok();
   return Differs(

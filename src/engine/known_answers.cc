@@ -259,7 +259,10 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   const auto step = [&](const StepBatch& batch) {
     return clock->Run([&] { return run->Run(batch, nullptr); });
   };
-  const StepSequence one = {length, 0, first};
+  const auto sequence = [run](int32_t rows, std::span<const int32_t> of) {
+    return StepSequence{rows, 0, of, {}, run->LongRope(static_cast<size_t>(rows))};
+  };
+  const StepSequence one = sequence(length, first);
   const auto before = clock->took();
   PENSTOCK_RETURN_IF_ERROR(step({ids, {&one, 1}, rows}));
   std::vector<Numbers> alone;
@@ -275,7 +278,7 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   both.insert(both.end(), ids.begin(), ids.end());
   std::vector<int32_t> moved = rows;
   for (int32_t& row : moved) row += other_length;
-  const StepSequence two[] = {{other_length, 0, second}, {length, 0, first}};
+  const StepSequence two[] = {sequence(other_length, second), sequence(length, first)};
   PENSTOCK_RETURN_IF_ERROR(step({both, two, moved}));
   for (size_t row = 0; row < rows.size(); ++row) {
     PENSTOCK_RETURN_IF_ERROR(

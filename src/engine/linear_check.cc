@@ -138,6 +138,7 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
   // The gate stands where logits do. Its attention is there because steps need a cache.
   Program program;
   program.max_length = model.program().max_length;
+  program.rope_switch = model.program().rope_switch;
   const ValueId x = program.AddValue(Rows::kTokens, feed->gate->in());
   const CachedAttentionShape& shape = attention->shape;
   const ValueId attended = program.AddValue(Rows::kTokens, shape.heads * shape.head_size);
@@ -161,7 +162,8 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
     rows.push_back(row);
   }
   const int32_t block = 0;
-  const StepSequence sequence = {options.rows, 0, {&block, 1}};
+  const bool long_rope = run->LongRope(ids.size());
+  const StepSequence sequence = {options.rows, 0, {&block, 1}, {}, long_rope};
   PENSTOCK_RETURN_IF_ERROR(run->Run({ids, {&sequence, 1}, rows}, nullptr));
 
   const TensorView stored = {words.dtype, words.shape[0], words.shape[1], words.data.data()};

@@ -215,6 +215,9 @@ Status ReadScales(const GgufSource& from, DecoderConfig* out) {
   }
   PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("attn_logit_softcapping", gemma2 ? 50 : 0, 0,
                                         kMultiplierMax, &out->attention_soft_cap));
+  if (!gemma2 && out->attention_soft_cap > 0) {
+    return UnsupportedKey(keys.Name("attn_logit_softcapping"), "is supported for gemma2 only");
+  }
   PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("final_logit_softcapping", gemma2 ? 30 : 0, 0,
                                         kMultiplierMax, &out->logit_soft_cap));
   if (!from.Is("granite")) return Status::Ok();

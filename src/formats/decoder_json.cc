@@ -84,6 +84,14 @@ Status ReadCap(const JsonObject& config, std::string_view key, double absent, fl
   return ReadFloat(config, {key}, none ? 0 : absent, kMultiplierMin, kSoftCapMax, cap);
 }
 
+// The reference has caps among Gemma 3's settings, but caps no scores, and logits only in models
+// without images. What a file means that sets the others is not known.
+Status RefuseGemma3Caps(const JsonSource& from) {
+  PENSTOCK_RETURN_IF_ERROR(RefuseIfSet(from.model, {"attn_logit_softcapping"}));
+  if (!IsWritten(from.file, "text_config")) return Status::Ok();
+  return RefuseIfSet(from.model, {"final_logit_softcapping"});
+}
+
 Status ReadScales(const JsonSource& from, DecoderConfig* out) {
   const JsonObject& config = from.model;
   out->attention_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(out->head_size)));
@@ -94,8 +102,12 @@ Status ReadScales(const JsonSource& from, DecoderConfig* out) {
     PENSTOCK_ASSIGN_OR_RETURN(const double scalar,
                               config.GetNumberOr("query_pre_attn_scalar", 256, 1e-3, 1e9));
     out->attention_scale = static_cast<float>(1 / std::sqrt(scalar));
-    PENSTOCK_RETURN_IF_ERROR(
-        ReadCap(config, "attn_logit_softcapping", gemma2 ? 50 : 0, &out->attention_soft_cap));
+    if (gemma2) {
+      PENSTOCK_RETURN_IF_ERROR(
+          ReadCap(config, "attn_logit_softcapping", 50, &out->attention_soft_cap));
+    } else {
+      PENSTOCK_RETURN_IF_ERROR(RefuseGemma3Caps(from));
+    }
     PENSTOCK_RETURN_IF_ERROR(
         ReadCap(config, "final_logit_softcapping", gemma2 ? 30 : 0, &out->logit_soft_cap));
     return ReadActivation(config, "hidden_activation", "gelu_pytorch_tanh", &out->activation);
@@ -145,7 +157,7 @@ Status RefuseOthers(const JsonSource& from, DecoderUse use) {
         {"quantization_config", "compression_config", "is_encoder_decoder", "add_cross_attention",
          "cross_attention_hidden_size", "pruned_heads", "num_experts", "num_local_experts",
          "n_routed_experts", "moe_intermediate_size", "attention_chunk_size", "clip_qkv",
-         "use_qk_norm", "qk_layernorm", "attn_temperature_tuning"}));
+         "use_qk_norm", "qk_layernorm", "attn_temperature_tuning", "per_layer_config"}));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const auto architectures,
                             from.file.GetStringsOrEmpty("architectures", 64));

@@ -32,20 +32,28 @@ Expected<double> ReadTheta(const JsonObject& rope, const JsonObject& config,
   return rope.GetNumberOr("rope_theta", flat, 1.001, kRopeThetaMax);
 }
 
+constexpr std::string_view kShareKey = "partial_rotary_factor";
+
+// Gemma 3 has two kinds of layers, which could rotate parts of unlike sizes.
+Status RefuseShareOfGemma3(const JsonObject& place) {
+  PENSTOCK_ASSIGN_OR_RETURN(const double share, place.GetNumberOr(kShareKey, 1, 1e-3, 1));
+  if (share == 1) return Status::Ok();
+  return Status::Unsupported("'" + place.PathOf(kShareKey) + "' is not supported for gemma3",
+                             place.PathOf(kShareKey));
+}
+
+// The first values of a head are rotated, as many as the share says. The reference reads the share
+// for phi3 alone; its other decoders fail or rotate all, but the files mean a part.
 Status ReadRopeSize(const JsonSource& from, const JsonObject& rope, DecoderConfig* out) {
-  const std::string_view key = "partial_rotary_factor";
-  const JsonObject& place = rope.Has(key) ? rope : from.model;
-  PENSTOCK_ASSIGN_OR_RETURN(const double share, place.GetNumberOr(key, 1, 1e-3, 1));
-  if (share != 1 && !from.Is("phi3")) {
-    return Status::Unsupported("'" + place.PathOf(key) + "' is supported for phi3 only",
-                               place.PathOf(key));
-  }
+  const JsonObject& place = rope.Has(kShareKey) ? rope : from.model;
+  if (from.Is("gemma3")) PENSTOCK_RETURN_IF_ERROR(RefuseShareOfGemma3(place));
+  PENSTOCK_ASSIGN_OR_RETURN(const double share, place.GetNumberOr(kShareKey, 1, 1e-3, 1));
   out->rope_size = static_cast<int32_t>(out->head_size * share);
   if (out->rope_size % 2 == 0 && out->rope_size > 0) return Status::Ok();
   return Status::InvalidArgument("heads of " + std::to_string(out->head_size) +
                                      " values have a rotated part of " +
                                      std::to_string(out->rope_size) + "; it must be even",
-                                 share == 1 ? "head_dim" : place.PathOf(key));
+                                 share == 1 ? "head_dim" : place.PathOf(kShareKey));
 }
 
 Status ReadRope(const JsonSource& from, const JsonObject& rope, double theta, DecoderConfig* out) {
@@ -80,6 +88,7 @@ Status ReadGemma3Rope(const JsonSource& from, DecoderConfig* out) {
                             ReadTheta(full, config, "rope_theta", from.defaults.rope_theta));
   PENSTOCK_ASSIGN_OR_RETURN(const double local_theta,
                             ReadTheta(local, config, "rope_local_base_freq", kGemma3LocalTheta));
+  PENSTOCK_RETURN_IF_ERROR(RefuseShareOfGemma3(local));
   const std::string_view type = PresentField(local, {"rope_type", "type"});
   PENSTOCK_ASSIGN_OR_RETURN(const std::string name, local.GetStringOr(type, "default"));
   if (name != "default") {

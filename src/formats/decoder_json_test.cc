@@ -224,9 +224,57 @@ TEST(DecoderJson, Longrope) {
       "rope_scaling.short_factor");
 }
 
+// Within max_position_embeddings, the longest context, the frequencies are those without scaling.
+TEST(DecoderJson, Dynamic) {
+  const DecoderConfig plain = Good(Of("llama"));
+  const DecoderConfig config =
+      Good(Of("llama", R"("rope_scaling": {"type": "dynamic", "factor": 2.0})"));
+  EXPECT_EQ(config.rope_scaling.kind, RopeScalingKind::kNone);
+  EXPECT_EQ(config.rope_scaling.attention_factor, 1);
+  EXPECT_EQ(config.context, plain.context);
+  EXPECT_EQ(config.layers.at(0).rope_theta, plain.layers.at(0).rope_theta);
+  ExpectInvalid(Of("llama", R"("rope_scaling": {"type": "dynamic"})"), "rope_scaling.factor");
+  ExpectInvalid(Of("llama", R"("rope_scaling": {"type": "dynamic", "factor": 0.5})"),
+                "rope_scaling.factor");
+  ExpectRefused(Of("llama", R"("rope_scaling": {"type": "dynamic", "factor": 1, "alpha": 9})"),
+                "rope_scaling.alpha");
+}
+
+TEST(DecoderJson, CapsOfGemma3) {
+  EXPECT_FLOAT_EQ(Good(Of("gemma3_text", R"("final_logit_softcapping": 7)")).logit_soft_cap, 7);
+  EXPECT_EQ(Good(Of("gemma3_text", R"("final_logit_softcapping": null)")).logit_soft_cap, 0);
+  ExpectRefused(Of("gemma3_text", R"("attn_logit_softcapping": 50)"), "attn_logit_softcapping");
+  const auto images = [](const std::string& fields) {
+    return R"({"model_type": "gemma3", "text_config": {)" + fields + "}}";
+  };
+  ExpectRefused(images(R"("attn_logit_softcapping": 50)"), "text_config.attn_logit_softcapping");
+  ExpectRefused(images(R"("final_logit_softcapping": 7)"), "text_config.final_logit_softcapping");
+  EXPECT_EQ(Good(images(R"("final_logit_softcapping": null, "attn_logit_softcapping": null)"))
+                .logit_soft_cap,
+            0);
+}
+
 TEST(DecoderJson, RotaryPartsOfAHead) {
   EXPECT_EQ(Good(Of("phi3", R"("partial_rotary_factor": 0.75)")).rope_size, 72);
-  ExpectRefused(Of("llama", R"("partial_rotary_factor": 0.5)"), "partial_rotary_factor");
+  for (const char* type : {"llama", "mistral", "granite", "smollm3", "qwen2", "qwen3", "gemma2"}) {
+    const DecoderConfig config = Good(Of(type, R"("head_dim": 80, "partial_rotary_factor": 0.4)"));
+    EXPECT_EQ(config.rope_size, 32) << type;
+    EXPECT_EQ(config.head_size, 80) << type;
+  }
+  EXPECT_EQ(Good(Of("llama", R"("rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
+                                 "partial_rotary_factor": 0.5})"))
+                .rope_size,
+            64);
+  // Frequencies, and llama3's share of them, are those of the rotated part.
+  const std::string llama3 = R"("rope_scaling": {"rope_type": "llama3", "factor": 8,
+      "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192})";
+  EXPECT_EQ(Good(Of("llama", R"("head_dim": 64, "partial_rotary_factor": 0.5, )" + llama3))
+                .rope_scaling.factors,
+            Good(Of("llama", R"("head_dim": 32, )" + llama3)).rope_scaling.factors);
+  ExpectRefused(Of("gemma3_text", R"("partial_rotary_factor": 0.5)"), "partial_rotary_factor");
+  ExpectRefused(Of("gemma3_text",
+                   R"("rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.5}})"),
+                "rope_parameters.sliding_attention.partial_rotary_factor");
   ExpectInvalid(Of("llama", R"("head_dim": 5)"), "head_dim");
   ExpectInvalid(Of("phi3", R"("partial_rotary_factor": 0.001)"), "partial_rotary_factor");
 }
@@ -234,7 +282,7 @@ TEST(DecoderJson, RotaryPartsOfAHead) {
 TEST(DecoderJson, UnknownThingsAreRefusedByName) {
   ExpectRefused(R"({"model_type": "mixtral"})", "model_type");
   ExpectInvalid(R"({"hidden_size": 8})", "model_type");
-  ExpectRefused(Of("llama", R"("rope_scaling": {"type": "dynamic", "factor": 2})"),
+  ExpectRefused(Of("llama", R"("rope_scaling": {"type": "ntk", "factor": 2})"),
                 "rope_scaling.type");
   ExpectRefused(Of("llama", R"("hidden_act": "relu6")"), "hidden_act");
   ExpectRefused(Of("llama", R"("quantization_config": {"bits": 4})"), "quantization_config");

@@ -11,6 +11,8 @@
 namespace penstock {
 namespace {
 
+constexpr std::string_view kDynamic = "dynamic";
+
 Status ReadFactors(const JsonObject& rope, std::string_view key, int32_t rope_size,
                    std::vector<float>* out) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray values, rope.GetArray(key));
@@ -69,10 +71,20 @@ Status ReadLongrope(const JsonObject& rope, const RopeSurroundings& around, Rope
   return ReadFloat(rope, {"attention_factor"}, attention, 1e-3, 1e3, &out->attention_factor);
 }
 
+// "dynamic" stretches frequencies from max_position_embeddings on, which is the longest context
+// here: up to there it changes nothing.
+Status CheckDynamic(const JsonObject& rope) {
+  const std::string_view key = PresentField(rope, {"rope_type", "type"});
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string name, rope.GetStringOr(key, ""));
+  if (name != kDynamic) return Status::Ok();
+  PENSTOCK_RETURN_IF_ERROR(RefuseIfSet(rope, {"alpha"}));
+  return rope.GetNumber("factor", 1, kRopeFactorMax).status();
+}
+
 Expected<RopeScalingKind> KindNamed(const JsonObject& rope, bool yarn_is_longrope) {
   const std::string_view key = PresentField(rope, {"rope_type", "type"});
   PENSTOCK_ASSIGN_OR_RETURN(const std::string name, rope.GetStringOr(key, "default"));
-  if (name == "default") return RopeScalingKind::kNone;
+  if (name == "default" || name == kDynamic) return RopeScalingKind::kNone;
   if (name == "linear") return RopeScalingKind::kLinear;
   if (name == "llama3") return RopeScalingKind::kLlama3;
   if (name == "longrope" || name == "su") return RopeScalingKind::kLongrope;
@@ -80,8 +92,8 @@ Expected<RopeScalingKind> KindNamed(const JsonObject& rope, bool yarn_is_longrop
     return yarn_is_longrope ? RopeScalingKind::kLongrope : RopeScalingKind::kYarn;
   }
   return Status::Unsupported("'" + rope.PathOf(key) + "': rotary scaling '" + Shown(name) +
-                                 "' is not supported; supported are default, linear, yarn, "
-                                 "llama3, longrope",
+                                 "' is not supported; supported are default, linear, dynamic, "
+                                 "yarn, llama3, longrope",
                              rope.PathOf(key));
 }
 
@@ -90,7 +102,10 @@ Expected<RopeScalingKind> KindNamed(const JsonObject& rope, bool yarn_is_longrop
 Expected<RopeScaling> ReadRopeScaling(const JsonObject& rope, const RopeSurroundings& around) {
   RopeScaling out;
   PENSTOCK_ASSIGN_OR_RETURN(out.kind, KindNamed(rope, around.yarn_is_longrope));
-  if (out.kind == RopeScalingKind::kNone) return out;
+  if (out.kind == RopeScalingKind::kNone) {
+    PENSTOCK_RETURN_IF_ERROR(CheckDynamic(rope));
+    return out;
+  }
   if (out.kind == RopeScalingKind::kLinear) {
     PENSTOCK_ASSIGN_OR_RETURN(const double factor, rope.GetNumber("factor", 1, kRopeFactorMax));
     out.factor = static_cast<float>(factor);

@@ -23,6 +23,8 @@ int64_t KvBytesPerLayer(const DecoderConfig& config, DType cache_type) {
 ContextBytes::ContextBytes(const DecoderConfig& config, DType cache_type) {
   const auto layer = static_cast<double>(KvBytesPerLayer(config, cache_type));
   token_ = 2.0 * sizeof(float) * config.rope_size / 2;
+  // Tables of short factors and of long ones.
+  if (config.rope_scaling.kind == RopeScalingKind::kLongrope) token_ *= 2;
   for (const DecoderLayerConfig& one : config.layers) {
     if (one.window == 0 || !config.causal) {
       token_ += layer;

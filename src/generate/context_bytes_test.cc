@@ -24,6 +24,8 @@ TEST(ContextBytes, AllLayersKeepAllTokens) {
   DecoderConfig rotated = Config(4, 0, 0);
   rotated.rope_size = 64;
   EXPECT_EQ(ContextBytes(rotated, DType::kF32).Of(1000), 2 * 4096e3 + 256e3);
+  rotated.rope_scaling.kind = RopeScalingKind::kLongrope;
+  EXPECT_EQ(ContextBytes(rotated, DType::kF32).Of(1000), 2 * 4096e3 + 512e3);
 }
 
 TEST(ContextBytes, LayersWithAWindowKeepItAndAStep) {

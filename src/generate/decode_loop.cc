@@ -132,6 +132,7 @@ Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amou
                                                     prefixes ? &*prefixes : nullptr,
                                                     model->context(), windowed));
     made.back()->follows = i > 0;
+    made.back()->FollowRope(*run);
   }
   const Priority priority = owner->priority();
   std::unique_lock lock(inbox_mutex);
@@ -294,7 +295,8 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
     AddScores(sequence);
     ids.insert(ids.end(), step_ids.begin(), step_ids.end());
     const Sequence& cache = sequence->cache;
-    sequences.push_back({sequence->rows, cache.length(), cache.blocks(), cache.window_blocks()});
+    sequences.push_back({sequence->rows, cache.length(), cache.blocks(), cache.window_blocks(),
+                         sequence->long_rope});
     if (sequence->rows < sequence->remaining()) continue;
     sequence->logit_row = static_cast<int32_t>(logit_rows.size());
     logit_rows.push_back(static_cast<int32_t>(ids.size()) - 1);
@@ -406,7 +408,7 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_poin
   const TextStream& stream = sequence->stream;
   DecodeSink* const to = owner->job->sink.get();
   to->OnToken(sequence->sample, stream.token(), stream.text());
-  if (!stream.end()) return;
+  if (!stream.end()) return sequence->FollowRope(*run);
   to->OnSampleEnd(sequence->sample, *stream.end(), {}, stream.stop_string());
   if (--owner->open_samples == 0) return EndJob(owner.get(), Status::Ok());
   Drop([&](const DecodeSequence& one) { return &one == sequence; });

@@ -90,8 +90,9 @@ inline std::vector<int32_t> Prompt(size_t tokens, uint32_t seed) {
 
 class DecodeFixture : public testing::Test {
  protected:
-  explicit DecodeFixture(std::unique_ptr<Backend> backend, int32_t window = 0)
-      : tiny_(kContext, std::move(backend), window) {
+  explicit DecodeFixture(std::unique_ptr<Backend> backend, int32_t window = 0,
+                         RopeScaling scaling = {})
+      : tiny_(kContext, std::move(backend), window, std::move(scaling)) {
     options_.sequences_max = 16;
     options_.cache_blocks = 128;
     options_.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};

@@ -34,8 +34,19 @@ struct DecodeSequence {
       : owner(std::move(owner_in)),
         sample(sample_in),
         stream(std::move(stream_in)),
-        cache(pool, prefixes, context, /*salt=*/0, windowed),
+        cache(pool, prefixes, context, kShortRope, windowed),
         ids(owner->job->prompt) {}
+
+  // Salts of the cache: texts that are rotated unlike share no keys (StepSequence::long_rope).
+  static constexpr uint64_t kShortRope = 0, kLongRope = 1;
+  // Once the text is as long as `run` rotates otherwise: what is cached is given back, to be
+  // computed again. Before the sequence's first step, and after each token.
+  void FollowRope(const StepRun& run) {
+    if (long_rope || !run.LongRope(ids.size())) return;
+    cache.Release();
+    cache.SetSalt(kLongRope);
+    long_rope = true;
+  }
 
   // Tokens whose keys and values are not cached. One: the sequence decodes, or is as good as if it
   // did. More: it has a prompt to run, or was preempted.
@@ -78,6 +89,7 @@ struct DecodeSequence {
   std::vector<int32_t> ids;  // of prompt and text
   // Waits until the first sample has run the prompt, to share its blocks.
   bool follows = false;
+  bool long_rope = false;        // of each of its steps
   bool aged = false;             // a bulk text that began while interactive ones waited for it
   Clock::time_point last_token;  // the epoch: none yet
   int32_t rows = 0;              // in the step being formed

@@ -58,20 +58,24 @@ Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int
 }
 
 Status Generator::Step(std::span<const int32_t> ids, int32_t past,
-                       std::span<const int32_t> logit_rows, LogitSink* sink) {
-  const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, window_blocks_};
+                       std::span<const int32_t> logit_rows, LogitSink* sink, bool long_rope) {
+  const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, window_blocks_,
+                                 long_rope};
   return run_->Run({ids, {&sequence, 1}, logit_rows}, sink);
 }
 
-Status Generator::RunPrompt(const GenerateRequest& request, LogitSink* sink) {
-  const std::span<const int32_t> prompt = request.prompt;
-  for (size_t begin = 0; begin < prompt.size(); begin += kPromptRows) {
-    PENSTOCK_RETURN_IF_ERROR(CheckStop(request.stop));
-    const size_t rows = std::min<size_t>(kPromptRows, prompt.size() - begin);
-    const bool last = begin + rows == prompt.size();
-    const auto row = static_cast<int32_t>(rows - 1);
-    PENSTOCK_RETURN_IF_ERROR(Step(prompt.subspan(begin, rows), static_cast<int32_t>(begin),
-                                  {&row, last ? size_t{1} : size_t{0}}, sink));
+Status Generator::Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,
+                         LogitSink* sink) {
+  const bool long_rope = run_->LongRope(text.size());
+  // What is cached was rotated as shorter texts are.
+  if (long_rope && !run_->LongRope(static_cast<size_t>(past))) past = 0;
+  for (auto begin = static_cast<size_t>(past); begin < text.size(); begin += kPromptRows) {
+    PENSTOCK_RETURN_IF_ERROR(CheckStop(stop));
+    const size_t rows = std::min<size_t>(kPromptRows, text.size() - begin);
+    const bool last = begin + rows == text.size();
+    const auto row = static_cast<int32_t>(rows) - 1;
+    PENSTOCK_RETURN_IF_ERROR(Step(text.subspan(begin, rows), static_cast<int32_t>(begin),
+                                  {&row, last ? size_t{1} : size_t{0}}, sink, long_rope));
   }
   return Status::Ok();
 }
@@ -88,15 +92,17 @@ Status Generator::Generate(const GenerateRequest& request, Generated* out) {
   out->tokens.reserve(std::min(room, most));
   out->token_s.reserve(std::min(room, most));
   const auto begin = Clock::now();
-  PENSTOCK_RETURN_IF_ERROR(RunPrompt(request, stream.sink()));
+  PENSTOCK_RETURN_IF_ERROR(Extend(request.prompt, 0, request.stop, stream.sink()));
   out->prompt_s = SecondsSince(begin);
   return Decode(request, &stream, out);
 }
 
 Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Generated* out) {
-  const int32_t row = 0;
+  std::vector<int32_t> text = request.prompt;
+  // So that nothing is allocated between two tokens.
+  text.reserve(text.size() + out->tokens.capacity());
   auto begin = Clock::now();
-  for (auto length = static_cast<int32_t>(request.prompt.size());; ++length) {
+  while (true) {
     PENSTOCK_RETURN_IF_ERROR(stream->Take(run_->logits(0)));
     out->tokens.push_back(stream->token());
     out->text += stream->text();
@@ -106,9 +112,9 @@ Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Gen
       out->finish = stream->end().value_or(FinishReason::kCaller);
       return Status::Ok();
     }
-    PENSTOCK_RETURN_IF_ERROR(CheckStop(request.stop));
-    const int32_t id = stream->token().id;
-    PENSTOCK_RETURN_IF_ERROR(Step({&id, 1}, length, {&row, 1}, stream->sink()));
+    text.push_back(stream->token().id);
+    PENSTOCK_RETURN_IF_ERROR(
+        Extend(text, static_cast<int32_t>(text.size()) - 1, request.stop, stream->sink()));
     const auto now = Clock::now();
     out->token_s.push_back(std::chrono::duration<double>(now - begin).count());
     begin = now;

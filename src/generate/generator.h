@@ -53,14 +53,18 @@ class Generator {
   Status Generate(const GenerateRequest& request, Generated* out);
 
   // One step: `ids`, at most kPromptRows, after `past` cached tokens, the end of those there are or
-  // none; logit_rows and sink as in StepBatch. For benchmarks and comparisons.
+  // none; logit_rows, sink and long_rope as in StepBatch. For benchmarks and comparisons.
   Status Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> logit_rows,
-              LogitSink* sink);
+              LogitSink* sink, bool long_rope = false);
+  // The logits of the last token of `text`, of which all but the last one are cached or none are:
+  // `past` says how many. Computes it all again where the text grew beyond StepRun::rope_switch.
+  // For comparisons. Errors: those of `stop` and of StepRun::Run.
+  Status Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,
+                LogitSink* sink);
   StepRun& run() { return *run_; }
 
  private:
   Generator(const TextModel* model, std::unique_ptr<StepRun> run);
-  Status RunPrompt(const GenerateRequest& request, LogitSink* sink);
   Status Decode(const GenerateRequest& request, TextStream* stream, Generated* out);
 
   const TextModel* const model_;

@@ -78,8 +78,11 @@ std::vector<int32_t> Greedy(const DecoderModel& model, const std::vector<int32_t
   std::vector<int32_t> tokens, next = prompt;
   size_t past = 0;
   while (tokens.size() < count) {
-    const StepSequence sequence = {static_cast<int32_t>(next.size()), static_cast<int32_t>(past),
-                                   blocks};
+    const StepSequence sequence = {static_cast<int32_t>(next.size()),
+                                   static_cast<int32_t>(past),
+                                   blocks,
+                                   {},
+                                   (*run)->LongRope(past + next.size())};
     const int32_t row = sequence.rows - 1;
     sink.Reset();
     const Status status = (*run)->Run({next, {&sequence, 1}, {&row, 1}}, &sink);

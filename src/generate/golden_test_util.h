@@ -67,7 +67,11 @@ inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>&
   if (!run.ok()) return all;
   for (size_t begin = 0; begin < ids.size(); begin += chunk) {
     const size_t rows = std::min(chunk, ids.size() - begin);
-    const StepSequence sequence = {static_cast<int32_t>(rows), static_cast<int32_t>(begin), blocks};
+    const StepSequence sequence = {static_cast<int32_t>(rows),
+                                   static_cast<int32_t>(begin),
+                                   blocks,
+                                   {},
+                                   (*run)->LongRope(ids.size())};
     const Status status = (*run)->Run(
         {std::span(ids).subspan(begin, rows), {&sequence, 1}, std::span(picked).first(rows)},
         nullptr);

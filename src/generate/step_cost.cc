@@ -56,7 +56,8 @@ Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* g
     for (int repeat = 0; repeat < 2; ++repeat) {
       std::optional<BulkTurn> turn;
       if (gate != nullptr) turn.emplace(gate);
-      const StepSequence sequence = {rows, past, table, windows};
+      const bool long_rope = run->LongRope(static_cast<size_t>(past + rows));
+      const StepSequence sequence = {rows, past, table, windows, long_rope};
       const int32_t last = rows - 1;
       const auto begin = Clock::now();
       PENSTOCK_RETURN_IF_ERROR(run->Run(

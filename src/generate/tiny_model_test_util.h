@@ -23,9 +23,11 @@ inline int32_t TinyId(char letter) { return letter == ' ' ? 28 : 2 + letter - 'a
 class TinyModel {
  public:
   // window: of one of the two layers; 0: none.
-  TinyModel(int32_t context, std::unique_ptr<Backend> backend, int32_t window = 0)
+  TinyModel(int32_t context, std::unique_ptr<Backend> backend, int32_t window = 0,
+            RopeScaling scaling = {})
       : backend_(std::move(backend)) {
     FillFiles(context);
+    files_.config.rope_scaling = std::move(scaling);
     files_.config.layers.front().window = window;
     auto decoder = DecoderModel::Load(files_, backend_.get(), {DType::kF32, 0});
     EXPECT_TRUE(decoder.ok()) << decoder.status().ToString();
@@ -37,6 +39,18 @@ class TinyModel {
   }
 
   const TextModel& model() const { return model_; }
+  // Longrope that changes what the model says: short factors up to `original` tokens.
+  static RopeScaling Longrope(int32_t original) {
+    RopeScaling scaling;
+    scaling.kind = RopeScalingKind::kLongrope;
+    scaling.original_context = original;
+    scaling.attention_factor = 1.25f;
+    for (int32_t i = 0; i < kHeadSize / 2; ++i) {
+      scaling.short_factors.push_back(1 + 0.1f * static_cast<float>(i));
+      scaling.long_factors.push_back(2 + 3 * static_cast<float>(i));
+    }
+    return scaling;
+  }
   static std::string TokenizerJson() {
     std::string vocabulary = R"("<s>":0,"</s>":1)";
     for (char letter = 'a'; letter <= 'z'; ++letter) {

@@ -7,6 +7,7 @@ namespace penstock {
 Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weights, DecoderUse use) {
   Program program;
   program.max_length = weights.context;
+  program.rope_switch = weights.rope_switch;
   const PackedLinear* output =
       weights.untied_output == nullptr ? weights.embedding.get() : weights.untied_output.get();
   const ValueId x = program.AddValue(Rows::kTokens, config.hidden_size);
@@ -28,6 +29,8 @@ Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weight
     shape.causal = config.causal;
     shape.rope_cos = layer.rope_cos;
     shape.rope_sin = layer.rope_sin;
+    shape.long_rope_cos = layer.long_rope_cos;
+    shape.long_rope_sin = layer.long_rope_sin;
     shape.rope_size = config.rope_size;
     shape.rope_interleaved = config.rope_interleaved;
     shape.q_norm = layer.q_norm;

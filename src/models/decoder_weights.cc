@@ -41,6 +41,7 @@ class Loader {
                                      "context");
     }
     out_->context = options_.context == 0 ? config_.context : options_.context;
+    out_->rope_switch = RopeSwitchOf(config_, out_->context);
     return Status::Ok();
   }
 
@@ -53,7 +54,12 @@ class Loader {
     PENSTOCK_ASSIGN_OR_RETURN(to.v, Linear(from.v));
     PENSTOCK_ASSIGN_OR_RETURN(to.q_norm, NormOf(from.q_norm));
     PENSTOCK_ASSIGN_OR_RETURN(to.k_norm, NormOf(from.k_norm));
-    if (config.rope) std::tie(to.rope_cos, to.rope_sin) = Rotary(config);
+    if (config.rope) {
+      const bool two = config.rope_scaled && out_->rope_switch > 0;
+      std::tie(to.rope_cos, to.rope_sin) =
+          Rotary(config, two ? out_->rope_switch : out_->context, false);
+      if (two) std::tie(to.long_rope_cos, to.long_rope_sin) = Rotary(config, out_->context, true);
+    }
     PENSTOCK_ASSIGN_OR_RETURN(to.attention_out, Linear(from.attention_out));
     PENSTOCK_ASSIGN_OR_RETURN(to.post_attention_norm, NormOf(from.post_attention_norm));
     PENSTOCK_ASSIGN_OR_RETURN(to.ff_norm, NormOf(from.ff_norm));
@@ -90,14 +96,15 @@ class Loader {
     return NormOf(*weight);
   }
 
-  // Cosines and sines, the same tables for layers that rotate alike.
-  std::pair<const Table*, const Table*> Rotary(const DecoderLayerConfig& layer) {
-    auto& tables = rotary_[{layer.rope_theta, layer.rope_scaled}];
+  // Cosines and sines of so many positions, the same tables for layers that rotate alike.
+  std::pair<const Table*, const Table*> Rotary(const DecoderLayerConfig& layer, int32_t positions,
+                                               bool long_factors) {
+    auto& tables = rotary_[{layer.rope_theta, layer.rope_scaled, long_factors}];
     if (tables.first != nullptr) return tables;
-    const RotaryAngles angles = RotaryAnglesOf(config_, layer, out_->context);
+    const RotaryAngles angles = RotaryAnglesOf(config_, layer, long_factors);
     const size_t pairs = angles.frequencies.size();
     const auto keep = [&](double (*function)(double)) {
-      return Keep(out_->context, config_.rope_size / 2, [&](int64_t first, std::span<float> rows) {
+      return Keep(positions, config_.rope_size / 2, [&](int64_t first, std::span<float> rows) {
         for (size_t i = 0; i < rows.size(); ++i) {
           const double position = static_cast<double>(first) + static_cast<double>(i / pairs);
           rows[i] = static_cast<float>(function(position * angles.frequencies[i % pairs]) *
@@ -142,7 +149,7 @@ class Loader {
   Backend* const backend_;
   const DecoderOptions& options_;
   DecoderWeights* const out_;
-  std::map<std::pair<float, bool>, std::pair<const Table*, const Table*>> rotary_;
+  std::map<std::tuple<float, bool, bool>, std::pair<const Table*, const Table*>> rotary_;
 };
 
 }  // namespace

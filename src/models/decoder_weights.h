@@ -29,6 +29,9 @@ struct DecoderLayer {
   Norm q_norm, k_norm;              // of each head; gamma null: none
   const Table* rope_cos = nullptr;  // [context, rope_size / 2], or null: not rotated
   const Table* rope_sin = nullptr;
+  // Of sequences longer than DecoderWeights::rope_switch; then the two above have so many rows.
+  const Table* long_rope_cos = nullptr;
+  const Table* long_rope_sin = nullptr;
   int32_t window = 0;
   std::unique_ptr<PackedLinear> attention_out;
   Norm post_attention_norm;  // gamma null: none
@@ -45,6 +48,7 @@ struct DecoderWeights {
   std::unique_ptr<PackedLinear> untied_output;  // null: the embedding, or none is needed
   std::vector<DecoderLayer> layers;
   int32_t context = 0;
+  int32_t rope_switch = 0;  // RopeSwitchOf
   uint64_t parameters = 0;
   uint64_t bytes = 0;  // in memory
 };

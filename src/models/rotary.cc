@@ -40,8 +40,16 @@ void Divide(const std::vector<float>& factors, std::vector<double>* frequencies)
 
 }  // namespace
 
+int32_t RopeSwitchOf(const DecoderConfig& config, int32_t context) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const bool switches = scaling.kind == RopeScalingKind::kLongrope &&
+                        scaling.short_factors != scaling.long_factors &&
+                        scaling.original_context < context;
+  return switches ? scaling.original_context : 0;
+}
+
 RotaryAngles RotaryAnglesOf(const DecoderConfig& config, const DecoderLayerConfig& layer,
-                            int32_t context) {
+                            bool long_factors) {
   RotaryAngles angles;
   const auto pairs = static_cast<size_t>(config.rope_size / 2);
   const auto theta = static_cast<double>(layer.rope_theta);
@@ -65,8 +73,7 @@ RotaryAngles RotaryAnglesOf(const DecoderConfig& config, const DecoderLayerConfi
       Divide(scaling.factors, &angles.frequencies);
       break;
     case RopeScalingKind::kLongrope:
-      Divide(context > scaling.original_context ? scaling.long_factors : scaling.short_factors,
-             &angles.frequencies);
+      Divide(long_factors ? scaling.long_factors : scaling.short_factors, &angles.frequencies);
       break;
   }
   return angles;

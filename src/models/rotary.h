@@ -14,10 +14,12 @@ struct RotaryAngles {
   double factor = 1;                // of cosine and sine
 };
 
-// `context`: of the longest sequence that will be run. It selects longrope's factors: the short
-// ones up to the original context, else the long ones for all positions, so that what is cached
-// stays valid as a text grows.
+// The tokens of a sequence beyond which longrope takes its long factors, for all positions of it;
+// 0: no sequence of `context` tokens needs them, or they are the short ones.
+int32_t RopeSwitchOf(const DecoderConfig& config, int32_t context);
+
+// `long_factors`: of sequences longer than the switch.
 RotaryAngles RotaryAnglesOf(const DecoderConfig& config, const DecoderLayerConfig& layer,
-                            int32_t context);
+                            bool long_factors = false);
 
 }  // namespace penstock

@@ -176,7 +176,8 @@ class Checker {
            fmt::format("qkv has width {}, its heads take {}", Width(op.qkv), 3 * width));
     Expect(shape.scale > 0, "the scale must be positive");
     Expect(shape.window >= 0, "the window is negative");
-    CheckRope(shape.rope_cos, shape.rope_sin, shape.rope_size, shape.head_size);
+    CheckRope(shape.rope_cos, shape.rope_sin, shape.rope_size, shape.head_size,
+              program_.max_length);
     Expect(shape.relative_bias == nullptr || (shape.relative_bias->rows() == shape.heads &&
                                               shape.relative_bias->width() % 2 == 1),
            "the relative bias must be [heads, 2 * reach + 1]");
@@ -196,14 +197,15 @@ class Checker {
     if (op.words == nullptr) return Fail("words are missing");
     Write("y", op.y, Rows::kTokens, op.words->in());
   }
-  void CheckRope(const Table* cos, const Table* sin, int32_t rope_size, int32_t head_size) {
+  void CheckRope(const Table* cos, const Table* sin, int32_t rope_size, int32_t head_size,
+                 int32_t positions) {
     Expect((cos == nullptr) == (sin == nullptr), "rotary tables come in pairs");
     for (const Table* rope : {cos, sin}) {
       if (rope == nullptr) continue;
       Expect(rope_size > 0 && rope_size % 2 == 0 && rope_size <= head_size &&
                  rope->width() == rope_size / 2,
              "rotary tables do not fit the head");
-      Expect(rope->rows() >= program_.max_length, "rotary tables are shorter than max_length");
+      Expect(rope->rows() >= positions, "rotary tables are shorter than max_length");
     }
   }
   void CheckOp(const CachedAttentionOp& op) {
@@ -219,7 +221,13 @@ class Checker {
     Expect(shape.layer >= 0, "the layer is negative");
     Expect(shape.scale > 0, "the scale must be positive");
     Expect(shape.window >= 0 && shape.soft_cap >= 0, "the window or soft cap is negative");
-    CheckRope(shape.rope_cos, shape.rope_sin, shape.rope_size, shape.head_size);
+    const bool two = shape.long_rope_cos != nullptr;
+    Expect(!two || (program_.rope_switch > 0 && shape.rope_cos != nullptr),
+           "rotary tables for long sequences need a rope_switch and tables for short ones");
+    CheckRope(shape.rope_cos, shape.rope_sin, shape.rope_size, shape.head_size,
+              two ? program_.rope_switch : program_.max_length);
+    CheckRope(shape.long_rope_cos, shape.long_rope_sin, shape.rope_size, shape.head_size,
+              program_.max_length);
     CheckNorm(shape.q_norm, shape.head_size, NormKind::kRms);
     CheckNorm(shape.k_norm, shape.head_size, NormKind::kRms);
     const int64_t width = int64_t{shape.heads} * shape.head_size;

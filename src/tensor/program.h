@@ -221,6 +221,10 @@ struct CachedAttentionShape {
   // As in AttentionShape; null: this layer does not rotate.
   const Table* rope_cos = nullptr;
   const Table* rope_sin = nullptr;
+  // Of sequences longer than Program::rope_switch; the others above need no more rows than that.
+  // null: the same.
+  const Table* long_rope_cos = nullptr;
+  const Table* long_rope_sin = nullptr;
   int32_t rope_size = 0;
   bool rope_interleaved = false;
   Norm q_norm;  // of each head, before it is rotated; gamma [1, head_size] or null
@@ -290,6 +294,9 @@ bool IsStepOp(const Op& op);
 
 struct Program {
   int32_t max_length = 0;  // tokens of the longest sequence, cached ones included
+  // Of decoders. Sequences of more tokens are rotated by the tables for long ones; 0: there are no
+  // such tables.
+  int32_t rope_switch = 0;
   std::vector<Value> values;
   std::vector<Op> ops;
   ValueId result = kNoValue;

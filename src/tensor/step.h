@@ -33,6 +33,10 @@ struct StepSequence {
   // The same of the window area, if the run has one. Blocks before FirstSeenBlock(past, window())
   // are not read and may be -1.
   std::span<const int32_t> window_blocks = {};
+  // Of runs with a rope_switch(): StepRun::LongRope of the whole sequence, which may go on in later
+  // steps. All tokens of a sequence are computed with one value: a sequence that grows beyond the
+  // switch begins anew, with past = 0.
+  bool long_rope = false;
 };
 
 struct StepBatch {
@@ -105,6 +109,12 @@ class StepRun {
   // Tokens that the layers of the window area see, the token itself included, at most; 0: there is
   // no such area.
   virtual int32_t window() const { return 0; }
+  // Program::rope_switch: sequences of more tokens are rotated otherwise; 0: all alike.
+  virtual int32_t rope_switch() const { return 0; }
+  // Of a sequence of so many tokens; see StepSequence.
+  bool LongRope(size_t tokens) const {
+    return rope_switch() > 0 && tokens > static_cast<size_t>(rope_switch());
+  }
   // Bytes of a block of an area, of all its layers; 0: it has none.
   virtual uint64_t block_bytes(KvArea area) const = 0;
   // Pages of the system are taken for a group of blocks when one of them is written, and given back
@@ -121,7 +131,8 @@ class StepRun {
   virtual uint64_t HeldBytes() const = 0;
   // Runs a step; allocates nothing. `sink` may be null. kInvalidArgument, field: inputs (no rows,
   // more than StepOptions::rows, an id outside the vocabulary), sequences (rows that do not add up,
-  // blocks that are missing or unknown, more than the program's max_length), logit_rows.
+  // blocks that are missing or unknown, more than the program's max_length, more than rope_switch()
+  // without long_rope), logit_rows.
   virtual Status Run(const StepBatch& batch, LogitSink* sink) = 0;
   // With StepOptions::profile; begins anew.
   virtual StepProfile TakeProfile() = 0;

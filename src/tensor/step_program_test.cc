@@ -94,6 +94,18 @@ TEST(CheckStepProgram, NamesWhatIsBroken) {
       {"rotary tables are shorter than max_length",
        [](Decoder* d) { d->attention().shape.rope_cos = &brief; }},
       {"rotary tables do not fit the head", [](Decoder* d) { d->attention().shape.rope_size = 2; }},
+      {"rotary tables for long sequences need a rope_switch",
+       [](Decoder* d) { d->attention().shape.long_rope_cos = &d->rope; }},
+      {"rotary tables come in pairs",
+       [](Decoder* d) {
+         d->program.rope_switch = 32;
+         d->attention().shape.long_rope_cos = &d->rope;
+       }},
+      {"rotary tables are shorter than max_length",
+       [](Decoder* d) {
+         d->program.rope_switch = 32;
+         d->attention().shape.long_rope_cos = d->attention().shape.long_rope_sin = &brief;
+       }},
       {"the norm is [1, 16], its rows have width 4",
        [](Decoder* d) { d->attention().shape.k_norm.gamma = &d->gamma; }},
       {"q is missing", [](Decoder* d) { d->attention().q = nullptr; }},

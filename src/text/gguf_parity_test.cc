@@ -155,6 +155,33 @@ TEST_F(GgufVocabularies, GiveTheIdsThatCameWithThem) {
   EXPECT_EQ(checked, 10);
 }
 
+// What Hugging Face's tokenizers of the same models give for texts that tell rules apart
+// (tools/make_gguf_tokenizer_goldens.py). llama.cpp gives other ids for many of them: it has no
+// normal forms, for one.
+TEST_F(GgufVocabularies, GiveTheIdsOfTheModelsOwnTokenizers) {
+  simdjson::dom::parser parser;
+  const simdjson::dom::element golden =
+      parser.load(PENSTOCK_GOLDEN_DIR "/tokenizers/gguf_vocabularies.json").value();
+  size_t vocabularies = 0;
+  for (const auto vocabulary : golden["ids"].get_object()) {
+    SCOPED_TRACE(vocabulary.key);
+    const std::string file = "ggml-vocab-" + std::string(vocabulary.key) + ".gguf";
+    const auto tokenizer = Tokenizer::FromFile((root_ / "ggerganov__llama.cpp" / file).string());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+    size_t text = 0;
+    for (const simdjson::dom::element wanted : vocabulary.value.get_array()) {
+      Ids want, ids;
+      for (const auto id : wanted.get_array()) want.push_back(static_cast<int32_t>(id.get_int64()));
+      const std::string_view given = golden["texts"].at(text++);
+      ASSERT_TRUE((*tokenizer)->EncodeText(std::string(given), &ids).ok());
+      EXPECT_EQ(ids, want) << testing::PrintToString(std::string(given));
+    }
+    EXPECT_GE(text, 100u);
+    ++vocabularies;
+  }
+  EXPECT_EQ(vocabularies, 8u);
+}
+
 // Texts of the test data in six languages, C headers of this machine, and Python's library: each
 // 2,000 bytes, cut anywhere.
 std::vector<std::string> Corpus(const fs::path& root) {

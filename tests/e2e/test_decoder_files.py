@@ -144,7 +144,7 @@ def test_what_is_wrong_is_named(tmp_path):
     assert str(path) in refused(path)
     write_folder(tmp_path / "folder", model_type="mixtral")
     assert "'mixtral' is not supported" in refused(tmp_path / "folder")
-    write_folder(tmp_path / "folder", rope_scaling={"type": "dynamic", "factor": 2})
+    write_folder(tmp_path / "folder", rope_scaling={"type": "ntk", "factor": 2})
     assert "'rope_scaling.type'" in refused(tmp_path / "folder")
     write_gguf(tmp_path / "two.gguf", KEYS, gguf_tensors())
     assert "2 GGUF models" in refused(tmp_path)
