@@ -274,6 +274,7 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
       if (trace != nullptr) trace->Enter(Stage::kPrefill, began);
     }
     const auto step_ids = sequence->step_ids();
+    sequence->CountCached();
     AddScores(sequence);
     ids.insert(ids.end(), step_ids.begin(), step_ids.end());
     const Sequence& cache = sequence->cache;

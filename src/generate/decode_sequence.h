@@ -66,9 +66,15 @@ struct DecodeSequence {
   // Takes what other texts that began so have left in the cache.
   void TakeCached() {
     const auto known = static_cast<size_t>(score_from()) + 1;
-    const int32_t gained = cache.TakeCached(scores() ? std::span(ids).first(known) : ids);
-    const bool of_prompt = sample == 0 && owner->first_token == Clock::time_point();
-    if (of_prompt) owner->usage.cached_tokens += gained;
+    cache.TakeCached(scores() ? std::span(ids).first(known) : ids);
+  }
+  // The rows of the step that is formed are run. What they follow and was never run before, nor
+  // counted, was found in the cache: a sequence that is tried in vain, or computed again after it
+  // gave its blocks back, counts nothing twice.
+  void CountCached() {
+    if (sample != 0 || owner->first_token != Clock::time_point()) return;
+    owner->usage.cached_tokens += std::max(0, cache.length() - prompt_done);
+    prompt_done = std::max(prompt_done, cache.length() + rows);
   }
 
   const std::shared_ptr<TakenJob> owner;
@@ -84,6 +90,7 @@ struct DecodeSequence {
   int32_t logit_row = -1;        // in it; -1: none
   int32_t score_row = -1;        // in it, the first logit row that scores; -1: the prompt is scored
   int32_t scored = 0;            // tokens of the prompt, the first included, that were given out
+  int32_t prompt_done = 0;       // tokens of the prompt that were found in the cache or run, ever
 };
 
 }  // namespace penstock
