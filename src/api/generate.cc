@@ -297,6 +297,11 @@ Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
                     request_->prompt_only ? "" : ", the text to come included"),
         prompt.field);
   }
+  if (context_.memory != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(
+        context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t)) +
+                              WaitingBytes(request_->sampling.options)));
+  }
   auto job = std::make_unique<DecodeJob>();
   job->sampling = request_->sampling.With(model_->defaults());
   auto& most = job->sampling.max_tokens;
@@ -311,9 +316,6 @@ Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
                     "'{}' holds {}",
                     *most, prompt.field, tokens, tokens + *most, model_->name(), context),
         "max_tokens");
-  }
-  if (context_.memory != nullptr) {
-    PENSTOCK_RETURN_IF_ERROR(context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t))));
   }
   if (request_->scores_prompt) PENSTOCK_RETURN_IF_ERROR(TakeScores(ids.size()));
   job->scores_prompt = request_->scores_prompt;

@@ -7,6 +7,12 @@ CandidateSink::CandidateSink(size_t workers, size_t vocabulary, bool sums)
   Reset();
 }
 
+int64_t CandidateSink::HeapBytes(size_t workers, size_t vocabulary, bool sums) {
+  const size_t one = sizeof(Scan) + sizeof(LogitPart) + LogitScan::kHeapBytes;
+  return static_cast<int64_t>(workers * one +
+                              (sums ? LogitBlocks(vocabulary) * sizeof(LogitBlock) : 0));
+}
+
 void CandidateSink::Reset() {
   for (Scan& one : scans_) one.scan.Reset(kCandidatesMax, sums_);
 }

@@ -20,6 +20,8 @@ class CandidateSink final : public LogitSink {
   // `sums`: Sampler::wants_sums.
   CandidateSink(size_t workers, size_t vocabulary, bool sums);
 
+  static int64_t HeapBytes(size_t workers, size_t vocabulary, bool sums);
+
   // Before each step.
   void Reset();
   void Add(size_t worker, size_t row, std::span<const float> logits, size_t first_id) override;

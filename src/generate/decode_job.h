@@ -60,4 +60,11 @@ struct DecodeJob {
   static constexpr int32_t kSamplesMax = 16;
 };
 
+// What a job holds while it waits, beside its prompt's tokens: itself, its place in the line, its
+// sink and its settings. What its texts hold is taken when they begin.
+inline int64_t WaitingBytes(const SamplingOptions& sampling) {
+  constexpr auto kPlaceBytes = 1024;
+  return static_cast<int64_t>(sizeof(DecodeJob)) + kPlaceBytes + sampling.HeapBytes();
+}
+
 }  // namespace penstock

@@ -16,6 +16,9 @@
 namespace penstock {
 namespace {
 
+// Others that had the processor are expected to ask for it again for so long.
+constexpr std::chrono::seconds kSharedFor{1};
+
 StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& model) {
   StepLimits limits;
   limits.rows_max = std::min(DecodeScheduler::kPromptRows, model.context()) + options.sequences_max;
@@ -49,6 +52,7 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
     windowed = {&*window_pool, run->window()};
   }
   if (options.prefix_cache) prefixes.emplace(&pool, nullptr, windowed);
+  trial.emplace(&pool, prefixes ? &*prefixes : nullptr, model->context(), /*salt=*/0, windowed);
   const auto most = static_cast<size_t>(options.sequences_max);
   formed.reserve(most);
   running.reserve(most);
@@ -109,43 +113,37 @@ double DecodeScheduler::Impl::SecondsOf(const DecodeJob& job,
 }
 
 Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amount) {
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(*job));
   auto owner = std::make_shared<TakenJob>();
   owner->counted = amount(*job);
   owner->counted.seconds = SecondsOf(*job, owner->counted);
   owner->submitted = Now();
   owner->usage.prompt_tokens = static_cast<int32_t>(job->prompt.size());
+  owner->texts = job->prompt_only ? 1 : job->samples;
   owner->open_samples = job->samples;
   owner->job = std::move(job);
-  // Before anything of the size of a vocabulary is allocated.
   Counted counted(&admission, *owner);
   PENSTOCK_RETURN_IF_ERROR(counted.CountIn());
-  std::vector<std::unique_ptr<DecodeSequence>> made;
-  SamplingOptions sampling = owner->job->sampling;
-  const int32_t texts = owner->job->prompt_only ? 1 : owner->job->samples;
-  for (int32_t i = 0; i < texts; ++i) {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        TextStream stream,
-        TextStream::Make(*model, sampling, owner->job->prompt, run->workers(), owner->job->shown));
-    // Samples without a seed draw one each; with one, each has its own.
-    if (sampling.seed) ++*sampling.seed;
-    made.push_back(std::make_unique<DecodeSequence>(owner, i, std::move(stream), &pool,
-                                                    prefixes ? &*prefixes : nullptr,
-                                                    model->context(), windowed));
-    made.back()->follows = i > 0;
-    made.back()->FollowRope(*run);
-  }
   const Priority priority = owner->priority();
+  const Clock::time_point submitted = owner->submitted;
   std::unique_lock lock(inbox_mutex);
-  inbox.reserve(inbox.size() + made.size());
+  owner->number = last_number + 1;
+  inbox.push_back(std::move(owner));
+  ++last_number;
   counted.Keep();
-  owner->number = ++last_number;
-  for (auto& sequence : made) inbox.push_back(std::move(sequence));
   jobs[static_cast<size_t>(priority)].fetch_add(1, std::memory_order_seq_cst);
   inbox_full.store(true, std::memory_order_release);
   lock.unlock();
-  if (priority == Priority::kInteractive) gate->SeeInteractive(Nanoseconds(owner->submitted));
+  if (priority == Priority::kInteractive) gate->SeeInteractive(Nanoseconds(submitted));
   work_ready.NotifyOne();
   return Status::Ok();
+}
+
+// Whether the memory of one of its texts can ever be had. It is taken when the text begins.
+Status DecodeScheduler::Impl::CheckBytes(const DecodeJob& job) const {
+  ScopedMemory memory(job.context.memory.get());
+  Status taken = memory.Take(TextBytes(job));
+  return taken.code() == StatusCode::kPayloadTooLarge ? taken : Status::Ok();
 }
 
 void DecodeScheduler::Impl::Stop() {
@@ -209,7 +207,7 @@ bool DecodeScheduler::Impl::AwaitWork() {
 bool DecodeScheduler::Impl::TakeTurn() {
   const auto asked = Now();
   ComputeGate::Answer answer = turn.Ask();
-  if (answer == ComputeGate::Answer::kWaits) contended = true;
+  if (answer == ComputeGate::Answer::kWaits) shared_until = asked + kSharedFor;
   if (answer == ComputeGate::Answer::kWaits && options.manual) return false;
   if (answer == ComputeGate::Answer::kWaits) answer = turn.Wait();
   if (answer != ComputeGate::Answer::kGranted) return false;
@@ -220,7 +218,7 @@ bool DecodeScheduler::Impl::TakeTurn() {
 bool DecodeScheduler::Impl::StepOnce() {
   TakeInbox();
   EndDead(Now());
-  if (running.empty() && waiting.empty()) {
+  if (running.empty() && waiting[0].empty() && waiting[1].empty()) {
     turn.Drop();
     ShowCounts();
     return false;
@@ -229,11 +227,16 @@ bool DecodeScheduler::Impl::StepOnce() {
   const Clock::time_point began = Now();
   TakeInbox();
   EndDead(began);
-  Activate();
+  Activate(began);
   formed.clear();
-  for (const auto& sequence : running) formed.push_back(sequence.get());
-  // Who had the processor before may be about to ask for it again.
-  const bool others_wait = std::exchange(contended, false) || gate->waiting() > 0;
+  for (const auto& sequence : running) {
+    formed.push_back(sequence.get());
+    // Prompts of clients that had little of the processor go first.
+    if (!sequence->decodes()) {
+      sequence->turn_s = Waiting(sequence->owner->priority()).ShareOf(*sequence->owner);
+    }
+  }
+  const bool others_wait = began < shared_until || gate->waiting() > 0;
   const StepDemand demand = {turn.priority(), others_wait, began};
   const int32_t rows =
       former.Form(&formed, demand, [&](DecodeSequence* sequence) { Preempt(sequence); });
@@ -259,6 +262,7 @@ bool DecodeScheduler::Impl::StepOnce() {
   }
   former.Observe(Seconds(took));
   admission.Drained({rows, static_cast<int64_t>(logit_rows.size() - score_rows)}, Seconds(took), 1);
+  Charge(formed, Seconds(took));
   Deliver(formed, done);
   series.sample_duration.Observe(Seconds(Now() - done));
   ShowCounts();
@@ -291,7 +295,8 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
       RequestTrace* const trace = owner->job->context.trace.get();
       if (trace != nullptr) trace->Enter(Stage::kPrefill, began);
     }
-    const auto step_ids = sequence->step_ids();
+    const auto step_ids = sequence->StepIds(&joined);
+    sequence->CountCached();
     AddScores(sequence);
     ids.insert(ids.end(), step_ids.begin(), step_ids.end());
     const Sequence& cache = sequence->cache;
@@ -327,7 +332,7 @@ void DecodeScheduler::Impl::Deliver(const std::vector<DecodeSequence*>& with,
   for (DecodeSequence* sequence : with) {
     if (sequence->rows == 0) continue;
     if (sequence->rows > 1) series.prompt_tokens.Add(static_cast<uint64_t>(sequence->rows));
-    sequence->cache.Append(sequence->step_ids());
+    sequence->cache.Append(sequence->StepIds(&joined));
   }
   for (size_t i = 0; i < running.size();) {
     DecodeSequence* const sequence = running[i].get();
@@ -347,10 +352,10 @@ bool DecodeScheduler::Impl::GiveScores(DecodeSequence* sequence) {
   Status status = Status::Ok();
   try {
     scores.clear();
-    if (sequence->scored == 0) scores.push_back({sequence->ids[0], 0, {}});
+    if (sequence->scored == 0) scores.push_back({sequence->id(0), 0, {}});
     for (int32_t at = sequence->score_from(); at < end && status.ok(); ++at) {
       GeneratedToken& token = scores.emplace_back();
-      token.id = sequence->ids[static_cast<size_t>(at) + 1];
+      token.id = sequence->id(at + 1);
       status = ScoreToken(sink.Find(*run, row++), token.id,
                           static_cast<size_t>(owner->job->sampling.top_logprobs), &token.logprob,
                           &token.top);
@@ -386,7 +391,7 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_poin
   Status status = Status::Ok();
   try {
     status = sequence->stream.Take(run->logits(row));
-    if (status.ok()) sequence->ids.push_back(sequence->stream.token().id);
+    if (status.ok()) sequence->text.push_back(sequence->stream.token().id);
   } catch (...) {
     status = ExceptionStatus();
   }
@@ -396,7 +401,7 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_poin
     owner->usage.prompt_s = Seconds(now - owner->started);
     series.first_token.Observe(Seconds(now - owner->submitted));
     series.cached_tokens.Add(static_cast<uint64_t>(owner->usage.cached_tokens));
-    if (owner->job->samples > 1) ReleaseFollowers(*sequence);
+    LetSamplesBegin(owner);
   }
   if (sequence->last_token != Clock::time_point()) {
     series.inter_token.Observe(Seconds(now - sequence->last_token));
@@ -414,31 +419,32 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_poin
   Drop([&](const DecodeSequence& one) { return &one == sequence; });
 }
 
-void DecodeScheduler::Impl::ReleaseFollowers(const DecodeSequence& first) {
-  for (const auto& list : {&running, &waiting}) {
-    for (const auto& sequence : *list) {
-      if (sequence->owner != first.owner || !std::exchange(sequence->follows, false)) continue;
-      // The last token is left to compute: its logits are the sample's first.
-      if (list == &running) sequence->cache.Fork(first.cache, sequence->remaining() - 1);
-    }
+// The prompt is run, and its blocks can be shared.
+void DecodeScheduler::Impl::LetSamplesBegin(const std::shared_ptr<TakenJob>& owner) {
+  if (std::exchange(owner->prompt_run, true) || owner->texts_begun == owner->texts) return;
+  Waiting(owner->priority()).Add(owner);
+}
+
+void DecodeScheduler::Impl::Charge(const std::vector<DecodeSequence*>& with, double seconds) {
+  const double row_s = seconds / static_cast<double>(ids.size());
+  for (const DecodeSequence* sequence : with) {
+    Waiting(sequence->owner->priority()).Charge(*sequence->owner, row_s * sequence->rows);
   }
 }
 
 void DecodeScheduler::Impl::Drop(const std::function<bool(const DecodeSequence&)>& dead) {
-  for (auto* list : {&running, &waiting}) {
-    std::erase_if(*list, [&](const auto& sequence) { return dead(*sequence); });
-  }
-  blocked = nullptr;
+  std::erase_if(running, [&](const auto& sequence) { return dead(*sequence); });
+  tried = {};
 }
 
 void DecodeScheduler::Impl::EndJob(TakenJob* owner, const Status& status) {
-  // Its sequences own it.
-  std::shared_ptr<TakenJob> kept;
-  Drop([&](const DecodeSequence& sequence) {
-    if (sequence.owner.get() != owner) return false;
-    kept = sequence.owner;
-    return true;
-  });
+  if (std::exchange(owner->ended, true)) return;
+  // Its texts own it.
+  const std::shared_ptr<TakenJob> held = owner->shared_from_this();
+  const size_t preempted = Waiting(owner->priority()).Remove(owner);
+  texts_waiting -= owner->texts - owner->texts_begun + static_cast<int64_t>(preempted);
+  Drop([&](const DecodeSequence& sequence) { return sequence.owner.get() == owner; });
+  if (kept.number == owner->number) EndKept();
   if (status.code() != StatusCode::kOk) metrics.CountDropped(status.code(), 1);
   const Priority priority = owner->priority();
   jobs[static_cast<size_t>(priority)].fetch_sub(1, std::memory_order_seq_cst);
@@ -462,7 +468,7 @@ void DecodeScheduler::Impl::ShowCounts() {
   const BlockCounts counts = pool.counts();
   const BlockCounts windows = window_pool ? window_pool->counts() : BlockCounts();
   series.running.Set(static_cast<int64_t>(running.size()));
-  series.waiting.Set(static_cast<int64_t>(waiting.size()));
+  series.waiting.Set(texts_waiting);
   series.blocks.Set(counts.blocks);
   series.blocks_used.Set(counts.in_use);
   series.blocks_cached.Set(counts.idle);

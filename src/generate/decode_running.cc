@@ -3,79 +3,179 @@
 #include <array>
 #include <utility>
 
+#include "common/exception_status.h"
 #include "generate/decode_scheduler_impl.h"
 
 namespace penstock {
 namespace {
 
-bool Before(const DecodeSequence& a, const DecodeSequence& b) {
-  return a.owner->number != b.owner->number ? a.owner->number < b.owner->number
-                                            : a.sample < b.sample;
-}
-
-// Into its place in the order of arrival.
-void Insert(std::unique_ptr<DecodeSequence> sequence,
-            std::vector<std::unique_ptr<DecodeSequence>>* to) {
-  auto at = to->end();
-  while (at != to->begin() && Before(*sequence, **std::prev(at))) --at;
-  to->insert(at, std::move(sequence));
-}
+// Jobs that wait are looked at so often, whether anybody wants them still.
+constexpr std::chrono::milliseconds kSweepEvery{20};
+// All of so many; of more a part, so that a sweep's time does not grow with the line as a step's
+// does not, and each is looked at within a second.
+constexpr size_t kSweptAtOnce = 256;
+constexpr size_t kSweepParts = 32;
 
 }  // namespace
 
 void DecodeScheduler::Impl::TakeInbox() {
-  if (!inbox_full.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(inbox_mutex);
-  // With room for those that are preempted.
-  waiting.reserve(waiting.size() + inbox.size() + static_cast<size_t>(options.sequences_max));
-  for (auto& sequence : inbox) waiting.push_back(std::move(sequence));
-  inbox.clear();
-  inbox_full.store(false, std::memory_order_relaxed);
+  if (arrived.empty() && inbox_full.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(inbox_mutex);
+    arrived.swap(inbox);
+    inbox_full.store(false, std::memory_order_relaxed);
+  }
+  // One that there is no memory for is tried again.
+  for (; arrived_next < arrived.size(); ++arrived_next) {
+    const std::shared_ptr<TakenJob>& job = arrived[arrived_next];
+    Waiting(job->priority()).Add(job);
+    texts_waiting += job->texts;
+  }
+  arrived.clear();
+  arrived_next = 0;
 }
 
 void DecodeScheduler::Impl::EndDead(Clock::time_point now) {
-  const auto dead = [&](const auto& list) -> TakenJob* {
-    for (const auto& sequence : list) {
+  const auto dead = [&]() -> TakenJob* {
+    for (const auto& sequence : running) {
       if (!sequence->owner->job->context.CheckWanted(now).ok()) return sequence->owner.get();
     }
     return nullptr;
   };
-  while (TakenJob* const owner = dead(running)) {
+  while (TakenJob* const owner = dead()) {
     EndJob(owner, owner->job->context.CheckWanted(now, "the time for the generation is over"));
   }
-  while (TakenJob* const owner = dead(waiting)) {
-    EndJob(owner, owner->job->context.CheckWanted(now));
+  if (now - swept < kSweepEvery) return;
+  swept = now;
+  for (WaitingTexts& texts : waiting) {
+    for (const auto& job :
+         texts.FindDead(std::max(kSweptAtOnce, texts.jobs() / kSweepParts), now)) {
+      EndJob(job.get(), job->job->context.CheckWanted(now));
+    }
   }
 }
 
-void DecodeScheduler::Impl::Activate() {
-  while (!waiting.empty()) {
-    const auto interactive = FirstWaiting(Priority::kInteractive);
-    auto bulk = FirstWaiting(Priority::kBulk);
-    if (bulk != waiting.end() && !BulkMayBegin()) bulk = waiting.end();
-    const bool both = interactive != waiting.end() && bulk != waiting.end();
-    if (bulk == waiting.end()) passed_bulk = 0;
-    const bool aged = both && passed_bulk >= kBulkEvery;
-    const auto next = interactive == waiting.end() || aged ? bulk : interactive;
-    if (next == waiting.end() || running.size() >= static_cast<size_t>(options.sequences_max)) {
-      return;
-    }
-    if (!Fits(next->get(), aged)) {
-      if (next == bulk || !PreemptBulk()) return;
-      continue;
-    }
-    (*next)->aged = aged;
-    passed_bulk = both && next == interactive ? passed_bulk + 1 : 0;
-    auto sequence = std::move(*next);
-    waiting.erase(next);
-    Insert(std::move(sequence), &running);
+void DecodeScheduler::Impl::Activate(Clock::time_point now) {
+  while (BeginNext(now)) {
   }
 }
 
-auto DecodeScheduler::Impl::FirstWaiting(Priority priority) -> Sequences::iterator {
-  return std::find_if(waiting.begin(), waiting.end(), [&](const auto& sequence) {
-    return sequence->owner->priority() == priority;
-  });
+// False: none waits, or those that do wait on.
+bool DecodeScheduler::Impl::BeginNext(Clock::time_point now) {
+  const bool interactive = !Waiting(Priority::kInteractive).empty();
+  const bool bulk = !Waiting(Priority::kBulk).empty() && BulkMayBegin();
+  if (!bulk) {
+    passed_bulk = 0;
+    EndKept();
+  }
+  const bool aged = bulk && passed_bulk >= kBulkEvery;
+  if (bulk && (aged || !interactive)) {
+    const bool goes_on = TryBegin(Priority::kBulk, aged, now);
+    // Others may begin in room that the bulk text does not need.
+    if (goes_on || !aged) return goes_on;
+    if (PreemptBeside()) return true;
+  }
+  if (!interactive || !TryBegin(Priority::kInteractive, false, now)) return false;
+  if (bulk && !aged) ++passed_bulk;
+  return true;
+}
+
+// Begins the next text of a class, or makes room for it, or ends its job. False: it waits on.
+bool DecodeScheduler::Impl::TryBegin(Priority priority, bool aged, Clock::time_point now) {
+  WaitingTexts& texts = Waiting(priority);
+  const WaitingTexts::Next next = texts.next();
+  TakenJob* const job = next.job;
+  if (Status wanted = job->job->context.CheckWanted(now); !wanted.ok()) {
+    EndJob(job, wanted);
+    return true;
+  }
+  const bool interactive = priority == Priority::kInteractive;
+  if (running.size() >= static_cast<size_t>(options.sequences_max)) {
+    return interactive && PreemptForClient(*job);
+  }
+  if (interactive && !FitsBeside(next)) return false;
+  if (!Fits(next, aged)) {
+    if (interactive) return PreemptBulk() || PreemptForClient(*job);
+    if (aged) KeepFor(next);
+    return false;
+  }
+  std::unique_ptr<DecodeSequence> sequence;
+  if (next.preempted != nullptr) {
+    sequence = texts.Take(next);
+  } else {
+    auto made = NewSequence(next);
+    if (!made.ok()) {
+      // Those that run give their memory back.
+      if (!running.empty()) return false;
+      EndJob(job, made.status());
+      return true;
+    }
+    sequence = *std::move(made);
+    texts.Begin(next);
+  }
+  --texts_waiting;
+  if (!interactive) {
+    passed_bulk = 0;
+    EndKept();
+  }
+  sequence->aged = aged;
+  sequence->beside = kept.number != 0;
+  InsertByArrival(std::move(sequence), &running);
+  return true;
+}
+
+// kResourceExhausted, kPayloadTooLarge: its memory is not to be had.
+Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
+    const WaitingTexts::Next& next) {
+  const std::shared_ptr<TakenJob> owner = next.job->shared_from_this();
+  const DecodeJob& job = *owner->job;
+  try {
+    auto memory = std::make_unique<ScopedMemory>(job.context.memory.get());
+    PENSTOCK_RETURN_IF_ERROR(memory->Take(TextBytes(job)));
+    SamplingOptions sampling = job.sampling;
+    // Samples without a seed draw one each; with one, each has its own.
+    if (sampling.seed) *sampling.seed += static_cast<uint64_t>(next.sample());
+    PENSTOCK_ASSIGN_OR_RETURN(
+        TextStream stream,
+        TextStream::Make(*model, sampling, job.prompt, run->workers(), job.shown, scratch));
+    auto made = std::make_unique<DecodeSequence>(owner, next.sample(), std::move(stream), &pool,
+                                                 prefixes ? &*prefixes : nullptr, model->context(),
+                                                 windowed, std::move(memory));
+    const size_t prompt = job.prompt.size();
+    made->text.reserve(MostTokens(*model, job.sampling, prompt) - prompt);
+    for (WaitingTexts& texts : waiting) texts.Reserve(texts.preempted() + running.size() + 1);
+    made->FollowRope(*run);
+    const DecodeSequence* const sibling = SiblingOf(next);
+    // A sibling that has grown beyond the switch of longrope has other keys.
+    if (sibling != nullptr && sibling->long_rope == made->long_rope) {
+      // The last token is left to compute: its logits are the sample's first.
+      made->cache.Fork(sibling->cache, made->remaining() - 1);
+    } else {
+      made->TakeCached(&joined);
+    }
+    return made;
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
+int64_t DecodeScheduler::Impl::TextBytes(const DecodeJob& job) const {
+  // What the heap adds to its blocks.
+  constexpr int64_t kHeap = 512;
+  const size_t prompt = job.prompt.size();
+  const size_t more = MostTokens(*model, job.sampling, prompt) - prompt;
+  const size_t blocks = CeilDiv(static_cast<size_t>(model->context()), size_t{kKvBlockTokens});
+  return kHeap +
+         static_cast<int64_t>(sizeof(DecodeSequence) + more * sizeof(int32_t) +
+                              kKvAreas * blocks * sizeof(int32_t)) +
+         TextStream::HeapBytes(*model, job.sampling, prompt, run->workers());
+}
+
+// A text of the same prompt, whose cache a sample begins with.
+const DecodeSequence* DecodeScheduler::Impl::SiblingOf(const WaitingTexts::Next& next) const {
+  if (next.preempted != nullptr || next.sample() == 0) return nullptr;
+  const auto found = std::find_if(running.begin(), running.end(),
+                                  [&](const auto& one) { return one->owner.get() == next.job; });
+  return found == running.end() ? nullptr : found->get();
 }
 
 bool DecodeScheduler::Impl::BulkMayBegin() const {
@@ -86,30 +186,110 @@ bool DecodeScheduler::Impl::BulkMayBegin() const {
          std::max<ptrdiff_t>(1, options.sequences_max - options.sequences_max / kInteractivePart);
 }
 
+// The cache that `next` would begin with, to be released by the caller where it does not, or begins
+// with another.
+Sequence* DecodeScheduler::Impl::CacheOf(const WaitingTexts::Next& next, int32_t* remaining) {
+  if (next.preempted != nullptr) {
+    next.preempted->TakeCached(&joined);
+    *remaining = next.preempted->remaining();
+    return &next.preempted->cache;
+  }
+  const std::span<const int32_t> prompt = next.job->prompt();
+  if (const DecodeSequence* const sibling = SiblingOf(next)) {
+    trial->Fork(sibling->cache, static_cast<int32_t>(prompt.size()) - 1);
+  } else if (next.sample() > 0 || !next.job->job->scores_prompt) {
+    trial->TakeCached(prompt);
+  }
+  *remaining = static_cast<int32_t>(prompt.size()) - trial->length();
+  return &*trial;
+}
+
 // Whether the cache has room for all its tokens so far, and a block more for each that runs, so
 // that it need not be preempted at once. Bulk leaves a part of the blocks to others, beside what
 // prompts that run have yet to take, unless others wait for it: `aged`.
-bool DecodeScheduler::Impl::Fits(DecodeSequence* sequence, bool aged) {
-  if (running.empty() || sequence->follows) return true;
-  const bool bulk = sequence->owner->priority() == Priority::kBulk;
+bool DecodeScheduler::Impl::Fits(const WaitingTexts::Next& next, bool aged) {
+  if (running.empty()) return true;
+  const bool bulk = next.job->priority() == Priority::kBulk;
   std::array<int32_t, kKvAreas> spare;
   spare.fill(static_cast<int32_t>(running.size()) + 1);
   if (bulk && !aged) {
     spare[0] += pool.blocks() / kInteractivePart;
     if (window_pool) spare[1] += window_pool->blocks() / kInteractivePart;
-    for (const auto& one : running) {
-      if (!one->follows) spare[0] += one->cache.MissingBlocks(one->remaining());
-    }
   }
-  const std::array<int32_t, kKvAreas> room = {
-      pool.available() - spare[0], window_pool ? window_pool->available() - spare[1] : 0};
-  if (sequence == blocked && room == blocked_room) return false;
-  sequence->TakeCached();
-  if (sequence->cache.Fits(sequence->remaining(), kPromptRows, spare)) return true;
-  sequence->cache.Release();
-  blocked = sequence;
-  blocked_room = room;
-  return false;
+  // An aged text would have to give up what others take of the room that it waited for.
+  for (const auto& one : running) {
+    if ((bulk && !aged) || one->aged) spare[0] += one->cache.MissingBlocks(one->remaining());
+  }
+  const Tried now = {
+      next.job->number,
+      next.sample(),
+      {pool.available() - spare[0], window_pool ? window_pool->available() - spare[1] : 0}};
+  if (now == tried) return false;
+  int32_t remaining = 0;
+  Sequence* const cache = CacheOf(next, &remaining);
+  const bool fits = cache->Fits(remaining, kPromptRows, spare);
+  if (!fits) tried = now;
+  if (!fits || cache == &*trial) cache->Release();
+  return fits;
+}
+
+// --- Room for others ----------------------------------------------------------------------------
+
+// Blocks of each area that so many tokens take at most.
+std::array<int32_t, kKvAreas> DecodeScheduler::Impl::BlocksFor(int32_t tokens) const {
+  const auto full =
+      static_cast<int32_t>(CeilDiv(static_cast<size_t>(tokens), size_t{kKvBlockTokens}));
+  if (!window_pool) return {full, 0};
+  return {full, static_cast<int32_t>(
+                    std::min<int64_t>(full, WindowBlocksOf(windowed.window, kPromptRows)))};
+}
+
+// A bulk text whose turn it is does not fit: those that run keep what they have, and what they give
+// back is for it. Interactive texts may begin beside in what it does not need.
+void DecodeScheduler::Impl::KeepFor(const WaitingTexts::Next& next) {
+  if (kept.number == next.job->number && kept.sample == next.sample()) return;
+  EndKept();
+  const int32_t tokens = next.preempted != nullptr
+                             ? next.preempted->tokens()
+                             : static_cast<int32_t>(next.job->prompt().size());
+  kept = {next.job->number, next.sample(), BlocksFor(tokens)};
+}
+
+void DecodeScheduler::Impl::EndKept() {
+  if (kept.number == 0) return;
+  kept = {};
+  for (const auto& one : running) one->beside = false;
+}
+
+// Whether the text leaves the blocks that are kept: once all texts that ran before have ended, the
+// one that waits fits beside those that begin now, with a block more for each.
+bool DecodeScheduler::Impl::FitsBeside(const WaitingTexts::Next& next) const {
+  if (kept.number == 0) return true;
+  const auto tokens_of = [](const DecodeSequence& one) {
+    return std::max(one.tokens(), one.cache.length());
+  };
+  std::array<int32_t, kKvAreas> used =
+      BlocksFor(next.preempted != nullptr ? tokens_of(*next.preempted)
+                                          : static_cast<int32_t>(next.job->prompt().size()));
+  int32_t texts = 2;
+  for (const auto& one : running) {
+    if (!one->beside) continue;
+    const auto more = BlocksFor(tokens_of(*one));
+    for (size_t area = 0; area < kKvAreas; ++area) used[area] += more[area];
+    ++texts;
+  }
+  if (used[0] + kept.blocks[0] + texts > pool.blocks()) return false;
+  return !window_pool || used[1] + kept.blocks[1] + texts <= window_pool->blocks();
+}
+
+// Texts that began beside a bulk one may have grown into what is kept for it. When nothing else
+// runs, the newest gives its blocks back.
+bool DecodeScheduler::Impl::PreemptBeside() {
+  const bool all = std::all_of(running.begin(), running.end(),
+                               [](const auto& sequence) { return sequence->beside; });
+  if (kept.number == 0 || !all || running.empty()) return false;
+  Preempt(running.back().get());
+  return true;
 }
 
 // The newest bulk text gives its blocks to an interactive one that waits for them. Not one that
@@ -123,6 +303,36 @@ bool DecodeScheduler::Impl::PreemptBulk() {
   return true;
 }
 
+// The client with the most interactive texts gives the newest of them up for one of a client that
+// has fewer, so that nobody who comes waits for the ends of another's texts.
+bool DecodeScheduler::Impl::PreemptForClient(const TakenJob& job) {
+  const auto texts_of = [&](uint64_t client) {
+    return std::count_if(running.begin(), running.end(), [&](const auto& one) {
+      return one->owner->priority() == Priority::kInteractive &&
+             one->owner->job->context.client == client;
+    });
+  };
+  const uint64_t client = job.job->context.client;
+  const bool others = std::any_of(running.begin(), running.end(), [&](const auto& one) {
+    return one->owner->job->context.client != client;
+  });
+  if (!others) return false;
+  const auto own = texts_of(client);
+  DecodeSequence* newest = nullptr;
+  auto most = own + 1;
+  for (auto one = running.rbegin(); one != running.rend(); ++one) {
+    const TakenJob& other = *(*one)->owner;
+    if (other.priority() != Priority::kInteractive || other.job->context.client == client) continue;
+    const auto texts = texts_of(other.job->context.client);
+    if (texts <= most) continue;
+    most = texts;
+    newest = one->get();
+  }
+  if (newest == nullptr) return false;
+  Preempt(newest);
+  return true;
+}
+
 void DecodeScheduler::Impl::Preempt(DecodeSequence* sequence) {
   sequence->cache.Release();
   sequence->rows = 0;
@@ -131,7 +341,10 @@ void DecodeScheduler::Impl::Preempt(DecodeSequence* sequence) {
                                [&](const auto& one) { return one.get() == sequence; });
   auto taken = std::move(*at);
   running.erase(at);
-  Insert(std::move(taken), &waiting);
+  taken->beside = false;
+  if (taken->aged) passed_bulk = kBulkEvery;  // it is next again
+  Waiting(taken->owner->priority()).Add(std::move(taken));
+  ++texts_waiting;
   series.preemptions.Add();
 }
 

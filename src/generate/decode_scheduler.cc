@@ -35,6 +35,7 @@ Status CheckJob(const DecodeJob& job, const TextModel& model) {
   PENSTOCK_RETURN_IF_ERROR(job.prompt_only
                                ? CheckPrompt(job.prompt.size(), model.context())
                                : CheckLengths(job.prompt.size(), job.sampling, model.context()));
+  PENSTOCK_RETURN_IF_ERROR(TextStream::Check(model, job.sampling));
   const auto vocabulary = static_cast<int32_t>(VocabularyOf(model));
   for (const int32_t id : job.prompt) {
     if (id < 0 || id >= vocabulary) {

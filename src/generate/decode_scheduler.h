@@ -13,19 +13,31 @@
 //   prompts   Beside them prompts may take until the step lasts max(2 x a step without them,
 //             kChunkS), by costs fitted when the engine was loaded. The shortest remaining prompt
 //             goes first; a prompt's rank improves with the time it has waited, so a long one ends
-//             too. Without sequences that decode, a chunk has up to kPromptRows tokens.
+//             too. Without sequences that decode, a chunk has up to kPromptRows tokens. Of several
+//             clients, the one whose prompt is through soonest goes first, counted from the seconds
+//             of the processor it had.
+//   clients   Among the texts that wait, clients (RequestContext::client) have even shares of the
+//             processor's seconds (sched/fair_share.h): a text is charged with its part of each
+//             step's time, by rows. Where all places or blocks are taken, an interactive text of a
+//             client that has fewer texts takes those of the newest text of the client that has
+//             most, which goes on later.
 //   classes   Interactive before bulk: bulk texts begin when no interactive one waits, and where
 //             they leave a quarter of the places and of the cache's blocks. Bulk ages: of nine
-//             texts that begin while both wait one is bulk; interactive ones wait then until it
-//             fits. The gate ages bulk work over all engines.
+//             texts that begin while both wait one is bulk. If that one does not fit, what is given
+//             back is kept for it; interactive texts begin beside it where they leave enough, and
+//             give way when nothing else runs. So it waits for the texts that ran before. The gate
+//             ages bulk work over all engines.
+//   samples   of one prompt wait until the first has run it, and take no place before.
 //   memory    Blocks of the cache are taken as sequences grow. Where none is left, the newest bulk
 //             sequence gives its blocks back, and without bulk the newest of all; it is recomputed
 //             later, to the same bits. So does bulk, but what has aged, where an interactive text
-//             that is to begin does not fit.
+//             that is to begin does not fit. A text's own memory is taken from its request's
+//             (RequestContext::memory) when it begins; if there is none it waits while others run.
 // Text does not depend on any of this: a token's bits are the same in any step (tensor/step.h).
 //
-// A job whose client has left, or whose deadline has passed, ends within a step; its blocks are
-// free then.
+// A job whose client has left, or whose deadline has passed, ends within a step, and its blocks are
+// free then; one that waits, when it is looked at, every 20 ms where few wait and within a second
+// or some steps where many do. A step's cost does not grow with the number that wait.
 #pragma once
 
 #include <cstdint>
@@ -107,7 +119,7 @@ class DecodeScheduler {
   //   kInvalidArgument    prompt (empty, or not shorter than the context: both numbers), n, or a
   //                       setting of sampling; max_tokens that do not fit beside the prompt
   //   kResourceExhausted  too much work waits; retry_after_s from the rate at which it drains
-  //   kPayloadTooLarge    the job alone is over the bound
+  //   kPayloadTooLarge    the job alone is over the bound, or one of its texts over its memory's
   //   kUnavailable        Stop() was called
   Status Submit(std::unique_ptr<DecodeJob> job);
 

@@ -17,6 +17,7 @@
 #include "generate/decode_scheduler.h"
 #include "generate/decode_sequence.h"
 #include "generate/step_former.h"
+#include "generate/waiting_texts.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "sched/admission.h"
@@ -58,6 +59,7 @@ struct DecodeScheduler::Impl final : GateClient {
   void Start();
   Status Take(std::unique_ptr<DecodeJob> job, AmountFn amount);
   double SecondsOf(const DecodeJob& job, const Admission::Amount& amount) const;
+  Status CheckBytes(const DecodeJob& job) const;
   void Stop();
   void ReleaseSoon();
   GateDemand Demand() const override;
@@ -67,14 +69,27 @@ struct DecodeScheduler::Impl final : GateClient {
   }
   Clock::time_point Now() const { return options.now ? options.now() : Clock::now(); }
 
-  // --- The step thread: which sequences run (decode_running.cc)
+  // --- The step thread: which texts run (decode_running.cc)
   void TakeInbox();
   void EndDead(Clock::time_point now);
-  void Activate();
-  Sequences::iterator FirstWaiting(Priority priority);
+  WaitingTexts& Waiting(Priority priority) { return waiting[static_cast<size_t>(priority)]; }
+  void Activate(Clock::time_point now);
+  bool BeginNext(Clock::time_point now);
+  bool TryBegin(Priority priority, bool aged, Clock::time_point now);
+  Expected<std::unique_ptr<DecodeSequence>> NewSequence(const WaitingTexts::Next& next);
+  // Memory of one text of the job, while it runs.
+  int64_t TextBytes(const DecodeJob& job) const;
+  const DecodeSequence* SiblingOf(const WaitingTexts::Next& next) const;
   bool BulkMayBegin() const;
-  bool Fits(DecodeSequence* sequence, bool aged);
+  Sequence* CacheOf(const WaitingTexts::Next& next, int32_t* remaining);
+  bool Fits(const WaitingTexts::Next& next, bool aged);
+  std::array<int32_t, kKvAreas> BlocksFor(int32_t tokens) const;
+  void KeepFor(const WaitingTexts::Next& next);
+  void EndKept();
+  bool FitsBeside(const WaitingTexts::Next& next) const;
+  bool PreemptBeside();
   bool PreemptBulk();
+  bool PreemptForClient(const TakenJob& job);
   void Preempt(DecodeSequence* sequence);
 
   // --- The step thread: its steps (decode_loop.cc)
@@ -86,11 +101,13 @@ struct DecodeScheduler::Impl final : GateClient {
   Status RunStep(const std::vector<DecodeSequence*>& formed, Clock::time_point began);
   void AddScores(DecodeSequence* sequence);
   void Deliver(const std::vector<DecodeSequence*>& formed, Clock::time_point now);
+  // Shares the time of a step out among its texts, and charges their clients.
+  void Charge(const std::vector<DecodeSequence*>& formed, double seconds);
   bool GiveScores(DecodeSequence* sequence);
   void EndPrompt(const std::shared_ptr<TakenJob>& owner, Clock::time_point now);
   void TakeToken(DecodeSequence* sequence, Clock::time_point now);
-  void ReleaseFollowers(const DecodeSequence& first);
-  // Ends a job, and its sequences, which leave the lists.
+  void LetSamplesBegin(const std::shared_ptr<TakenJob>& owner);
+  // Ends a job, and its texts, which leave the lists.
   void EndJob(TakenJob* owner, const Status& status);
   void Drop(const std::function<bool(const DecodeSequence&)>& dead);
   void ReleaseIdle(bool all);
@@ -114,19 +131,27 @@ struct DecodeScheduler::Impl final : GateClient {
   std::atomic<bool> release_wanted{false};
 
   std::mutex inbox_mutex;
-  Sequences inbox;           // under inbox_mutex
-  uint64_t last_number = 0;  // under inbox_mutex
+  std::vector<std::shared_ptr<TakenJob>> inbox;  // under inbox_mutex
+  uint64_t last_number = 0;                      // under inbox_mutex
   std::atomic<bool> inbox_full{false};
 
   // --- The step thread's own
   std::atomic<int64_t> patience_ns{INT64_MAX};  // the last step's time, if it had a text's token
   ComputeGate::Turn turn;
-  bool contended = false;  // another engine had the processor when this one asked for its turn
+  // Another engine had the processor when this one asked for its turn: it is expected to come
+  // again.
+  Clock::time_point shared_until;
   StepFormer former;
-  // Both in the order of arrival.
-  Sequences waiting;
-  Sequences running;
-  int passed_bulk = 0;  // interactive ones that began while the next bulk one waited
+  std::vector<std::shared_ptr<TakenJob>> arrived;  // out of the inbox
+  size_t arrived_next = 0;                         // those before it wait
+  std::array<WaitingTexts, kPriorities> waiting;
+  int64_t texts_waiting = 0;  // of all jobs
+  Clock::time_point swept;    // those that wait
+  Sequences running;          // in the order of arrival
+  int passed_bulk = 0;        // interactive ones that began while the next bulk one waited
+  std::shared_ptr<SamplerScratch> scratch = std::make_shared<SamplerScratch>();
+  std::optional<Sequence> trial;        // whether a text fits; empty between two looks
+  std::vector<int32_t> joined;          // ids of a prompt and its text
   std::vector<DecodeSequence*> formed;  // the running ones, while a step is formed
   StepSink sink;
   std::vector<int32_t> ids;
@@ -136,9 +161,21 @@ struct DecodeScheduler::Impl final : GateClient {
   size_t score_rows = 0;                   // in the step
   std::vector<GeneratedToken> scores;      // of one prompt, while they are given out
   std::vector<int32_t> released;           // blocks
-  // The sequence that did not fit at the last look, and the blocks there were for it.
-  const DecodeSequence* blocked = nullptr;
-  std::array<int32_t, kKvAreas> blocked_room{};
+  // The text that did not fit at the last look, and the blocks there were for it.
+  struct Tried {
+    uint64_t number = 0;  // of its job; 0: none
+    int32_t sample = 0;
+    std::array<int32_t, kKvAreas> room{};
+    bool operator==(const Tried&) const = default;
+  };
+  Tried tried;
+  // The bulk text for which blocks are kept, and how many.
+  struct Kept {
+    uint64_t number = 0;  // of its job; 0: none
+    int32_t sample = 0;
+    std::array<int32_t, kKvAreas> blocks{};
+  };
+  Kept kept;
   uint64_t evictions = 0;  // shown in the series, of both areas
   std::thread thread;
 };

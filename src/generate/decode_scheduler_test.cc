@@ -102,6 +102,41 @@ TEST_F(DecodeSchedulerTest, ASecondTurnFindsTheFirst) {
   ExpectAlone(second.get(), *Job(ids, 5));
 }
 
+// A prompt that is cached and does not fit for a long time, and one that is computed again.
+TEST_F(DecodeSchedulerTest, CachedTokensAreThoseThatWereNeverComputed) {
+  options_.manual = true;
+  options_.cache_blocks = 24;
+  Start();
+  Submit(Job(Prompt(200, 3), 2));
+  RunAll();
+  // Texts that come and go, so that there is another number of blocks at each look.
+  std::vector<std::shared_ptr<Recorder>> others;
+  for (uint32_t i = 0; i < 7; ++i) others.push_back(Submit(Job(Prompt(60, 10 + i), 10 + 9 * i)));
+  EXPECT_TRUE(scheduler_->Step());
+  std::vector<int32_t> ids = Prompt(200, 3);
+  for (int i = 0; i < 120; ++i) ids.push_back(TinyId('y'));
+  const auto waits = Submit(Job(ids, 20));
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(scheduler_->Step());
+  EXPECT_GT(scheduler_->stats().waiting, 0);
+  RunAll();
+  ASSERT_TRUE(waits->Wait().ok());
+  EXPECT_EQ(waits->usage().prompt_tokens, 320);
+  EXPECT_LE(waits->usage().cached_tokens, 192);
+  // Bulk that gives its blocks back in the midst of its prompt, and finds a part of them again.
+  options_.cache_blocks = 14;
+  options_.cost = {1e-3, 2e-3, 1e-3, 1e-3, 0};  // about a block a step
+  Start();
+  auto job = Job(Prompt(320, 5), 3);
+  job->context.priority = Priority::kBulk;
+  const auto bulk = Submit(std::move(job));
+  for (int step = 0; step < 4; ++step) EXPECT_TRUE(scheduler_->Step());
+  const auto arrives = Submit(Job(Prompt(330, 2), 20));
+  RunAll();
+  ASSERT_TRUE(bulk->Wait().ok());
+  EXPECT_NE(metrics_.Render().find("penstock_generate_preemptions_total"), std::string::npos);
+  EXPECT_EQ(bulk->usage().cached_tokens, 0);
+}
+
 TEST_F(DecodeSchedulerTest, SamplesShareThePromptAndDifferBySeed) {
   for (const bool prefixes : {true, false}) {
     options_.prefix_cache = prefixes;

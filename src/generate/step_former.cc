@@ -68,7 +68,7 @@ void StepFormer::TakeDecoding(std::vector<DecodeSequence*>* running, const Preem
   for (const bool bulk : {false, true}) {
     for (size_t i = 0; i < running->size() && rows_ < limits_.rows_max; ++i) {
       DecodeSequence* const sequence = (*running)[i];
-      if (IsBulk(sequence) != bulk || !sequence->decodes() || sequence->follows) continue;
+      if (IsBulk(sequence) != bulk || !sequence->decodes()) continue;
       bool room = sequence->cache.Reserve(1).ok();
       while (!room && FirstToGive(*running) != sequence) {
         preempt(FirstToGive(*running));
@@ -96,11 +96,36 @@ int32_t StepFormer::ChunkOf(const DecodeSequence& sequence, double seconds) cons
   return rows;
 }
 
+// Of prompts in order: the client whose prompts are through soonest, counted from the seconds it
+// had, goes first with all of them. So many prompts of one do not hold up one of another.
+void StepFormer::OrderClients() {
+  const auto client_of = [](const DecodeSequence* one) { return one->owner->job->context.client; };
+  const bool several = std::any_of(
+      prompts_.begin(), prompts_.end(),
+      [&](const DecodeSequence* one) { return client_of(one) != client_of(prompts_.front()); });
+  if (!several) return;
+  const auto in_hand = [&](const DecodeSequence* of) {
+    int64_t rows = 0;
+    for (const DecodeSequence* one : prompts_) {
+      if (client_of(one) == client_of(of)) rows += one->remaining();
+    }
+    return static_cast<double>(rows) * limits_.cost.row_s;
+  };
+  for (DecodeSequence* one : prompts_) one->turn_s += in_hand(one);
+  const Priority first = prompts_.front()->owner->priority();
+  std::stable_sort(prompts_.begin(), prompts_.end(),
+                   [&](const DecodeSequence* a, const DecodeSequence* b) {
+                     const bool a_first = a->owner->priority() == first;
+                     const bool b_first = b->owner->priority() == first;
+                     return a_first != b_first ? a_first : a->turn_s < b->turn_s;
+                   });
+}
+
 void StepFormer::TakePrompts(std::vector<DecodeSequence*>* running, const StepDemand& demand,
                              const Preempt& preempt) {
   prompts_.clear();
   for (DecodeSequence* sequence : *running) {
-    if (sequence->remaining() > 1 && !sequence->follows) prompts_.push_back(sequence);
+    if (sequence->remaining() > 1) prompts_.push_back(sequence);
   }
   if (prompts_.empty()) return;
   // The time its prompt takes, less the time it has waited.
@@ -114,13 +139,14 @@ void StepFormer::TakePrompts(std::vector<DecodeSequence*>* running, const StepDe
                      const bool b_first = b->owner->priority() == demand.first;
                      return a_first != b_first ? a_first : rank(a) < rank(b);
                    });
+  OrderClients();
   const double budget = Budget(demand);
   const Priority priority = prompts_.front()->owner->priority();
   const int32_t decoding_rows = rows_;
   for (DecodeSequence* sequence : prompts_) {
     // A class's prompts wait until those of the first one are through.
     if (sequence->owner->priority() != priority) break;
-    sequence->TakeCached();
+    sequence->TakeCached(&joined_);
     int32_t rows = ChunkOf(*sequence, budget);
     if (rows_ == decoding_rows) rows = std::max(rows, kChunkMin);
     rows = std::min({rows, sequence->remaining(), limits_.rows_max - rows_});

@@ -50,13 +50,15 @@ class StepFormer {
   void TakeDecoding(std::vector<DecodeSequence*>* running, const Preempt& preempt);
   void TakePrompts(std::vector<DecodeSequence*>* running, const StepDemand& demand,
                    const Preempt& preempt);
+  void OrderClients();
   int32_t ChunkOf(const DecodeSequence& sequence, double seconds) const;
   double Budget(const StepDemand& demand) const;
   void Add(DecodeSequence* sequence, int32_t rows);
   void Remove(DecodeSequence* sequence);
 
   const StepLimits limits_;
-  std::vector<DecodeSequence*> prompts_;  // kept for its memory
+  std::vector<DecodeSequence*> prompts_;  // kept for their memory
+  std::vector<int32_t> joined_;
   int32_t rows_ = 0;
   int32_t decoding_ = 0;
   int32_t scored_ = 0;

@@ -38,7 +38,7 @@ class StepFormerTest : public testing::Test {
         std::make_unique<DecodeSequence>(owner, 0, *std::move(stream), &pool_, nullptr, 1024));
     DecodeSequence* const sequence = all_.back().get();
     EXPECT_TRUE(sequence->cache.Reserve(cached).ok());
-    sequence->cache.Append(std::span(sequence->ids).first(static_cast<size_t>(cached)));
+    sequence->cache.Append(owner->prompt().first(static_cast<size_t>(cached)));
     running_.push_back(sequence);
     return sequence;
   }
@@ -72,6 +72,21 @@ TEST_F(StepFormerTest, APromptBesideThemTakesTheRestOfTheTime) {
   Add(0, 500);
   // 30 ms: 20 rows in all.
   EXPECT_THAT(Form(), ElementsAre(1, 19));
+}
+
+// Many prompts of one client, one of another that came last.
+TEST_F(StepFormerTest, ThePromptsOfOneClientDoNotHoldUpAnotherOnes) {
+  for (int i = 0; i < 4; ++i) Add(0, 12, 5)->owner->job->context.client = 1;
+  DecodeSequence* const other = Add(0, 17);
+  other->owner->job->context.client = 2;
+  // 20 rows.
+  EXPECT_THAT(Form(true), ElementsAre(3, 0, 0, 0, 17));
+  // Its client has had more of the processor.
+  other->turn_s = 1;
+  for (const auto& one : all_) {
+    if (one.get() != other) one->turn_s = 0;
+  }
+  EXPECT_THAT(Form(true), ElementsAre(12, 8, 0, 0, 0));
 }
 
 TEST_F(StepFormerTest, OrTwiceAStepWithoutIt) {

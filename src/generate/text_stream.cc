@@ -30,17 +30,41 @@ Status CheckLengths(size_t prompt, const SamplingOptions& sampling, int32_t cont
   return Status::Ok();
 }
 
+size_t MostTokens(const TextModel& model, const SamplingOptions& sampling, size_t prompt) {
+  const auto most = static_cast<size_t>(sampling.max_tokens.value_or(model.context()));
+  return std::min(static_cast<size_t>(model.context()), prompt + most);
+}
+
+Status TextStream::Check(const TextModel& model, const SamplingOptions& sampling) {
+  PENSTOCK_RETURN_IF_ERROR(sampling.Check(static_cast<int32_t>(VocabularyOf(model))));
+  return CheckStopStrings(sampling.stop);
+}
+
+int64_t TextStream::HeapBytes(const TextModel& model, const SamplingOptions& sampling,
+                              size_t prompt, size_t workers) {
+  // The decoder of its bytes, pieces of text, the last token's alternatives.
+  constexpr int64_t kPieces = 4096;
+  const size_t vocabulary = VocabularyOf(model);
+  int64_t bytes = kPieces + CandidateSink::HeapBytes(workers, vocabulary, sampling.logprobs) +
+                  Sampler::HeapBytes(sampling, static_cast<int32_t>(vocabulary),
+                                     MostTokens(model, sampling, prompt));
+  // A byte of a stop string has a border, and may be held back.
+  for (const std::string& stop : sampling.stop)
+    bytes += 128 + 8 * static_cast<int64_t>(stop.size());
+  return bytes;
+}
+
 Expected<TextStream> TextStream::Make(const TextModel& model, const SamplingOptions& sampling,
                                       std::span<const int32_t> prompt, size_t workers,
-                                      const std::vector<int32_t>& shown) {
+                                      const std::vector<int32_t>& shown,
+                                      std::shared_ptr<SamplerScratch> scratch) {
   const size_t vocabulary = VocabularyOf(model);
   const auto context = static_cast<size_t>(model.context());
-  const auto most = static_cast<size_t>(sampling.max_tokens.value_or(model.context()));
-  const size_t tokens_max = std::min(context, prompt.size() + most);
+  const size_t tokens_max = MostTokens(model, sampling, prompt.size());
   FinishCheck finish(sampling, model.end_ids);
   PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
                             Sampler::Make(sampling, static_cast<int32_t>(vocabulary), tokens_max,
-                                          workers, finish.ends()));
+                                          workers, finish.ends(), std::move(scratch)));
   PENSTOCK_ASSIGN_OR_RETURN(StopStrings stops,
                             StopStrings::Make(sampling.stop, sampling.include_stop));
   sampler.AddPrompt(prompt);

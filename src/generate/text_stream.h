@@ -25,11 +25,17 @@ namespace penstock {
 // but for log-probabilities and long pieces of text.
 class TextStream {
  public:
-  // `workers`: StepRun::workers. `shown`: as DecodeJob::shown. The model must outlive it.
-  // kInvalidArgument as SamplingOptions::Check.
+  // `workers`: StepRun::workers. `shown`: as DecodeJob::shown. `scratch`: of streams that take
+  // their tokens in turns; null: one of its own. The model must outlive it. Errors as Check.
   static Expected<TextStream> Make(const TextModel& model, const SamplingOptions& sampling,
                                    std::span<const int32_t> prompt, size_t workers,
-                                   const std::vector<int32_t>& shown = {});
+                                   const std::vector<int32_t>& shown = {},
+                                   std::shared_ptr<SamplerScratch> scratch = nullptr);
+  // kInvalidArgument as SamplingOptions::Check, or as CheckStopStrings.
+  static Status Check(const TextModel& model, const SamplingOptions& sampling);
+  // At most so many bytes are allocated for one, beside its scratch.
+  static int64_t HeapBytes(const TextModel& model, const SamplingOptions& sampling, size_t prompt,
+                           size_t workers);
 
   // The sink of the step whose logits Take is given next, as its logit row 0.
   CandidateSink* sink() { return &candidates_; }
@@ -77,6 +83,9 @@ class TextStream {
 
 // The tokens of the vocabulary that `model` gives logits for.
 size_t VocabularyOf(const TextModel& model);
+
+// The most tokens of prompt and text together.
+size_t MostTokens(const TextModel& model, const SamplingOptions& sampling, size_t prompt);
 
 // kInvalidArgument, field prompt: empty, or not shorter than the context; field max_tokens: they do
 // not fit beside the prompt. Messages have both numbers.

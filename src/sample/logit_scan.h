@@ -50,6 +50,9 @@ struct LogitPart {
 
 class LogitScan {
  public:
+  // What it allocates.
+  static constexpr size_t kHeapBytes = (2 * kCandidatesMax + kLogitBlock) * sizeof(Candidate);
+
   // Begins anew. `keep`: how many of the best, 1 to kCandidatesMax. Allocates at its first call
   // only.
   void Reset(size_t keep, bool sums);

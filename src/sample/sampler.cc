@@ -51,8 +51,17 @@ Status BadLogit(int32_t id) {
                           " is not a number within 1e30");
 }
 
+void SamplerScratch::Reserve(size_t vocabulary, size_t parts_max) {
+  scan_.Reset(kCandidatesMax, false);
+  blocks_.resize(LogitBlocks(vocabulary));
+  raw_.reserve(parts_max * kCandidatesMax);
+  merged_.reserve(parts_max * kCandidatesMax);
+  top_.reserve(static_cast<size_t>(kTopLogprobsMax));
+}
+
 Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max,
-                 size_t parts_max, std::vector<int32_t> held)
+                 size_t parts_max, std::vector<int32_t> held,
+                 std::shared_ptr<SamplerScratch> scratch)
     : options_(options),
       biases_(options.logit_bias),
       held_(std::move(held)),
@@ -62,7 +71,8 @@ Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t toke
                  : 0),
       seed_(options.seed ? *options.seed : RandomSeed()),
       row_need_(NeedOf(options, small(), holds())),
-      adjusts_(options.penalizes() || !options.logit_bias.empty()) {
+      adjusts_(options.penalizes() || !options.logit_bias.empty()),
+      scratch_(std::move(scratch)) {
   std::sort(biases_.begin(), biases_.end(),
             [](const LogitBias& a, const LogitBias& b) { return a.id < b.id; });
   filter_ = {options.temperature, options.top_k > 0 ? static_cast<size_t>(options.top_k) : 0,
@@ -71,18 +81,14 @@ Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t toke
     const bool by_prompt = options.repetition_penalty != 1;
     counts_.Reset(by_prompt ? options.repetition_window : 0, tokens_max, vocabulary_);
   }
-  scan_.Reset(kCandidatesMax, false);
-  if (!small()) row_draw_.Reserve(vocabulary_, filter_);
-  if (adjusts()) adjusted_.resize(vocabulary_);
-  blocks_.resize(LogitBlocks(vocabulary_));
-  raw_.reserve(parts_max * kCandidatesMax);
-  merged_.reserve(parts_max * kCandidatesMax);
-  top_.reserve(static_cast<size_t>(kTopLogprobsMax));
+  scratch_->Reserve(vocabulary_, parts_max);
+  if (!small()) scratch_->row_draw_.Reserve(vocabulary_, filter_);
+  if (adjusts()) scratch_->adjusted_.resize(vocabulary_);
 }
 
 Expected<Sampler> Sampler::Make(const SamplingOptions& options, int32_t vocabulary,
-                                size_t tokens_max, size_t parts_max,
-                                std::span<const int32_t> ends) {
+                                size_t tokens_max, size_t parts_max, std::span<const int32_t> ends,
+                                std::shared_ptr<SamplerScratch> scratch) {
   if (vocabulary < 1) return Status::InvalidArgument("the vocabulary is empty");
   PENSTOCK_RETURN_IF_ERROR(options.Check(vocabulary));
   std::vector<int32_t> held;
@@ -90,7 +96,19 @@ Expected<Sampler> Sampler::Make(const SamplingOptions& options, int32_t vocabula
     if (options.min_tokens > 0 && id >= 0 && id < vocabulary) held.push_back(id);
   }
   std::sort(held.begin(), held.end());
-  return Sampler(options, vocabulary, tokens_max, parts_max, std::move(held));
+  if (scratch == nullptr) scratch = std::make_shared<SamplerScratch>();
+  return Sampler(options, vocabulary, tokens_max, parts_max, std::move(held), std::move(scratch));
+}
+
+int64_t Sampler::HeapBytes(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max) {
+  // Its own copies of the options, and the ends.
+  int64_t bytes = 2 * options.HeapBytes() + static_cast<int64_t>(kStopTokensMax * sizeof(int32_t));
+  if (options.penalizes()) {
+    const bool by_prompt = options.repetition_penalty != 1;
+    bytes += TokenCounts::HeapBytes(by_prompt ? options.repetition_window : 0, tokens_max,
+                                    static_cast<size_t>(vocabulary));
+  }
+  return bytes;
 }
 
 void Sampler::AddPrompt(std::span<const int32_t> ids) {
@@ -125,27 +143,29 @@ float Sampler::Adjusted(const Candidate& candidate) const {
 }
 
 void Sampler::AdjustRow(std::span<const float> row) {
-  std::copy(row.begin(), row.end(), adjusted_.begin());
+  std::vector<float>& adjusted = scratch_->adjusted_;
+  std::copy(row.begin(), row.end(), adjusted.begin());
   for (const TokenCounts::Entry& entry : counts_.entries()) {
     if (static_cast<uint32_t>(entry.id) >= row.size()) continue;
-    float& x = adjusted_[static_cast<size_t>(entry.id)];
+    float& x = adjusted[static_cast<size_t>(entry.id)];
     if (std::fabs(x) <= kLogitMax) x = Penalized(x, entry);  // else the scan reports it
   }
-  for (const LogitBias& entry : biases_) adjusted_[static_cast<size_t>(entry.id)] += entry.bias;
+  for (const LogitBias& entry : biases_) adjusted[static_cast<size_t>(entry.id)] += entry.bias;
   if (!holds()) return;
   for (const int32_t id : held_) {
-    float& x = adjusted_[static_cast<size_t>(id)];
+    float& x = adjusted[static_cast<size_t>(id)];
     if (std::fabs(x) <= kLogitMax) x = -kLogitMax;
   }
 }
 
 void Sampler::SetTop(std::span<const Candidate> best, double log_sum, SampledToken* out) {
-  top_.clear();
+  std::vector<TokenLogprob>& top = scratch_->top_;
+  top.clear();
   for (const Candidate& c :
        best.first(std::min(best.size(), static_cast<size_t>(options_.top_logprobs)))) {
-    top_.push_back({c.id, static_cast<float>(static_cast<double>(c.logit) - log_sum)});
+    top.push_back({c.id, static_cast<float>(static_cast<double>(c.logit) - log_sum)});
   }
-  out->top = top_;
+  out->top = top;
 }
 
 Status Sampler::Sample(const Logits& logits, uint64_t position, SampledToken* out) {
@@ -167,27 +187,28 @@ Status Sampler::Sample(const Logits& logits, uint64_t position, SampledToken* ou
 }
 
 bool Sampler::FromParts(const Logits& logits, double uniform, SampledToken* out) {
-  if (options_.logprobs && logits.blocks.size() != blocks_.size()) return false;
-  raw_.clear();
+  std::vector<Candidate>& raw = scratch_->raw_;
+  std::vector<Candidate>& merged = scratch_->merged_;
+  if (options_.logprobs && logits.blocks.size() != scratch_->blocks_.size()) return false;
+  raw.clear();
   for (const LogitPart& part : logits.parts) {
-    raw_.insert(raw_.end(), part.best.begin(), part.best.end());
+    raw.insert(raw.end(), part.best.begin(), part.best.end());
   }
-  if (raw_.empty()) return false;
-  merged_ = raw_;
+  if (raw.empty()) return false;
+  merged = raw;
   if (adjusts()) {
-    for (Candidate& c : merged_) c.logit = Adjusted(c);
+    for (Candidate& c : merged) c.logit = Adjusted(c);
   }
   const size_t wanted = std::min(options_.greedy() ? 1 : top_k_, vocabulary_);
-  const size_t count = std::min(wanted, merged_.size());
-  SortFirst(&merged_, count);
-  const std::span<const Candidate> best = std::span(merged_).first(count);
+  const size_t count = std::min(wanted, merged.size());
+  SortFirst(&merged, count);
+  const std::span<const Candidate> best = std::span(merged).first(count);
   if (!Proven(best, wanted, logits.parts)) return false;
   const auto top_wanted = static_cast<size_t>(options_.logprobs ? options_.top_logprobs : 0);
   if (top_wanted > 0) {
-    const size_t top_count = std::min(top_wanted, raw_.size());
-    SortFirst(&raw_, top_count);
-    if (!Proven(std::span(raw_).first(top_count), std::min(top_wanted, vocabulary_),
-                logits.parts)) {
+    const size_t top_count = std::min(top_wanted, raw.size());
+    SortFirst(&raw, top_count);
+    if (!Proven(std::span(raw).first(top_count), std::min(top_wanted, vocabulary_), logits.parts)) {
       return false;
     }
   }
@@ -195,13 +216,15 @@ bool Sampler::FromParts(const Logits& logits, double uniform, SampledToken* out)
   if (!options_.logprobs) return true;
   const double log_sum = LogSumExp(logits.blocks);
   const auto chosen =
-      std::find_if(raw_.begin(), raw_.end(), [&](const Candidate& c) { return c.id == out->id; });
+      std::find_if(raw.begin(), raw.end(), [&](const Candidate& c) { return c.id == out->id; });
   out->logprob = static_cast<float>(static_cast<double>(chosen->logit) - log_sum);
-  SetTop(raw_, log_sum, out);
+  SetTop(raw, log_sum, out);
   return true;
 }
 
 Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken* out) {
+  LogitScan& scan = scratch_->scan_;
+  std::vector<LogitBlock>& blocks = scratch_->blocks_;
   const size_t keep = !small() || options_.greedy() ? 1 : top_k_;
   const size_t keep_top =
       options_.logprobs ? std::max<size_t>(1, static_cast<size_t>(options_.top_logprobs)) : 1;
@@ -210,26 +233,26 @@ Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken
   // Of the row as it came: with no adjustment also what the draw needs.
   LogitPart part;
   if (options_.logprobs || !adjusts_row) {
-    scan_.Reset(adjusts_row ? keep_top : std::max(keep, keep_top), options_.logprobs);
-    scan_.Add(row, 0, blocks_.data());
-    part = scan_.Part();
+    scan.Reset(adjusts_row ? keep_top : std::max(keep, keep_top), options_.logprobs);
+    scan.Add(row, 0, blocks.data());
+    part = scan.Part();
     if (part.bad_id >= 0) return BadLogit(part.bad_id);
   }
   if (options_.logprobs) {
-    log_sum = LogSumExp(blocks_);
+    log_sum = LogSumExp(blocks);
     SetTop(part.best, log_sum, out);
   }
   std::span<const float> drawn = row;
   if (adjusts_row) {
     AdjustRow(row);
-    drawn = adjusted_;
-    scan_.Reset(keep, false);
-    scan_.Add(drawn, 0, blocks_.data());
-    part = scan_.Part();
+    drawn = scratch_->adjusted_;
+    scan.Reset(keep, false);
+    scan.Add(drawn, 0, blocks.data());
+    part = scan.Part();
     if (part.bad_id >= 0) return BadLogit(part.bad_id);
   }
   out->id = small() ? DrawFrom(part.best.first(std::min(keep, part.best.size())), uniform)
-                    : row_draw_.Draw(drawn, blocks_, filter_, uniform);
+                    : scratch_->row_draw_.Draw(drawn, blocks, filter_, uniform);
   if (options_.logprobs) {
     out->logprob =
         static_cast<float>(static_cast<double>(row[static_cast<size_t>(out->id)]) - log_sum);

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -53,8 +54,9 @@ struct TokenLogprob {
 
 struct SampledToken {
   int32_t id = -1;
-  float logprob = 0;                  // where options.logprobs
-  std::span<const TokenLogprob> top;  // the most probable, in order; valid until the next Sample
+  float logprob = 0;  // where options.logprobs
+  std::span<const TokenLogprob>
+      top;  // the most probable, in order; valid until the scratch's next Sample
 };
 
 // Whether candidates are enough. Of kCandidatesMax a part, they always are for kNever.
@@ -67,16 +69,35 @@ enum class RowNeed {
 // kInternal: the logit of that token is NaN, infinite or beyond kLogitMax.
 Status BadLogit(int32_t id);
 
+// What the choice of a token works with and needs no longer: the row after penalties, candidates,
+// sums of blocks. Samplers of one vocabulary that one thread uses in turns can share it.
+class SamplerScratch {
+ private:
+  friend class Sampler;
+  void Reserve(size_t vocabulary, size_t parts_max);
+
+  std::vector<float> adjusted_;
+  LogitScan scan_;
+  RowDraw row_draw_;
+  std::vector<LogitBlock> blocks_;
+  std::vector<Candidate> raw_;     // candidates of all parts
+  std::vector<Candidate> merged_;  // the same after penalties and bias
+  std::vector<TokenLogprob> top_;
+};
+
 // Not thread-safe. After Make, and up to `tokens_max` tokens and `parts_max` parts, nothing is
 // allocated unless a call fails.
 class Sampler {
  public:
   // `tokens_max`: of prompt and generated text together. `ends`: what is not chosen among the first
-  // options.min_tokens, unless there is nothing else. kInvalidArgument as SamplingOptions::Check;
-  // also for a vocabulary below 1.
+  // options.min_tokens, unless there is nothing else. `scratch`: null: one of its own.
+  // kInvalidArgument as SamplingOptions::Check; also for a vocabulary below 1.
   static Expected<Sampler> Make(const SamplingOptions& options, int32_t vocabulary,
                                 size_t tokens_max, size_t parts_max = 16,
-                                std::span<const int32_t> ends = {});
+                                std::span<const int32_t> ends = {},
+                                std::shared_ptr<SamplerScratch> scratch = nullptr);
+  // At most so many bytes are allocated for one, beside its scratch.
+  static int64_t HeapBytes(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max);
 
   RowNeed row_need() const { return row_need_; }
   // Whether Logits::blocks is wanted with Logits::parts.
@@ -96,7 +117,7 @@ class Sampler {
 
  private:
   Sampler(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max, size_t parts_max,
-          std::vector<int32_t> held);
+          std::vector<int32_t> held, std::shared_ptr<SamplerScratch> scratch);
 
   bool small() const { return options_.greedy() || top_k_ > 0; }
   bool holds() const { return generated_ < options_.min_tokens && !held_.empty(); }
@@ -123,13 +144,7 @@ class Sampler {
   RowFilter filter_;
 
   TokenCounts counts_;
-  LogitScan scan_;
-  RowDraw row_draw_;
-  std::vector<float> adjusted_;
-  std::vector<LogitBlock> blocks_;
-  std::vector<Candidate> raw_;     // candidates of all parts
-  std::vector<Candidate> merged_;  // the same after penalties and bias
-  std::vector<TokenLogprob> top_;
+  std::shared_ptr<SamplerScratch> scratch_;
 };
 
 }  // namespace penstock

@@ -55,6 +55,14 @@ Status CheckBias(const std::vector<LogitBias>& biases, int32_t vocabulary) {
 
 }  // namespace
 
+int64_t SamplingOptions::HeapBytes() const {
+  constexpr size_t kBlock = 2 * sizeof(void*);  // what the heap adds
+  size_t bytes = 3 * kBlock + logit_bias.size() * sizeof(LogitBias) +
+                 stop_token_ids.size() * sizeof(int32_t) + stop.size() * sizeof(std::string);
+  for (const std::string& one : stop) bytes += one.size() + kBlock;
+  return static_cast<int64_t>(bytes);
+}
+
 Status SamplingOptions::Check(int32_t vocabulary) const {
   constexpr int32_t kIntMax = INT32_MAX;
   PENSTOCK_RETURN_IF_ERROR(CheckRange("temperature", temperature, 0, kTemperatureMax));

@@ -80,6 +80,8 @@ struct SamplingOptions {
            frequency_penalty != 0;
   }
 
+  // What a copy of it allocates, about.
+  int64_t HeapBytes() const;
   // kInvalidArgument that names the first field at fault and its range. Token ids must be below
   // `vocabulary`.
   Status Check(int32_t vocabulary) const;

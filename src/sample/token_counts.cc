@@ -45,6 +45,14 @@ void TokenCounts::Reset(int32_t window, size_t tokens_max, size_t distinct_max) 
   if (window > 0) ring_.reserve(std::min(static_cast<size_t>(window), tokens_max));
 }
 
+int64_t TokenCounts::HeapBytes(int32_t window, size_t tokens_max, size_t distinct_max) {
+  const size_t distinct = std::min(tokens_max, distinct_max);
+  const size_t slots = std::bit_ceil(std::max(kSlotsMin, 2 * distinct));
+  const size_t ring = window > 0 ? std::min(static_cast<size_t>(window), tokens_max) : 0;
+  return static_cast<int64_t>(distinct * sizeof(Entry) + slots * sizeof(uint32_t) +
+                              ring * sizeof(int32_t));
+}
+
 TokenCounts::Entry& TokenCounts::At(int32_t id) {
   if (2 * (entries_.size() + 1) > slots_.size()) Grow(2 * slots_.size());
   const size_t slot = SlotOf(id);

@@ -22,6 +22,9 @@ class TokenCounts {
   // kept ready: up to so many nothing is allocated, beyond it the tables grow.
   void Reset(int32_t window, size_t tokens_max, size_t distinct_max = SIZE_MAX);
 
+  // What Reset allocates at most.
+  static int64_t HeapBytes(int32_t window, size_t tokens_max, size_t distinct_max);
+
   // Ids are at least 0. Of a prompt longer than the window only its end is read.
   void AddPrompt(std::span<const int32_t> ids);
   void AddGenerated(int32_t id);

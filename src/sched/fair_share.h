@@ -74,6 +74,13 @@ class FairShare {
   // that was forgotten meanwhile is not charged.
   void Correct(const Place& place, double seconds);
 
+  // Seconds over weight that the client of the place was served, to compare clients by; of one that
+  // was forgotten: as if it came now.
+  double Tag(const Place& place) const {
+    const Line& line = lines_[place.line];
+    return line.stay == place.stay ? line.tag : now_;
+  }
+
   // Next passes over the line until EndSkips.
   void Skip(uint32_t line);
   void EndSkips();

@@ -84,36 +84,78 @@ auto BasicComputeGate<Sync>::Enqueue(Turn* turn, const GateDemand& demand) -> An
   return Answer::kWaits;
 }
 
+// What a decision knows of the turns of one class: the first by tags, and the first of those whose
+// patience is over.
+template <typename Sync>
+class BasicComputeGate<Sync>::ClassLine {
+ public:
+  struct Candidate {
+    Turn* turn = nullptr;
+    int64_t start_ns = 0;
+    int64_t deadline_ns = INT64_MAX;
+    int64_t due_ns = INT64_MAX;  // of served_ns_: it has waited as long as it should
+    bool Before(const Candidate& other) const {
+      return other.turn == nullptr ||
+             std::tuple(start_ns, deadline_ns) < std::tuple(other.start_ns, other.deadline_ns);
+    }
+  };
+
+  void Add(const Candidate& one) {
+    if (one.Before(first_)) first_ = one;
+  }
+  void AddImpatient(const Candidate& one) {
+    if (one.Before(impatient_)) impatient_ = one;
+  }
+  Turn* first() const { return first_.turn; }
+  int64_t virtual_ns() const { return first_.start_ns; }
+  // Who is not patient goes first, but not before one that should have gone earlier, and only while
+  // it is little ahead of its share.
+  const Candidate& next() const {
+    const bool ahead = impatient_.turn != nullptr && impatient_.due_ns < first_.due_ns &&
+                       impatient_.start_ns - first_.start_ns <= kAheadNs;
+    return ahead ? impatient_ : first_;
+  }
+
+ private:
+  Candidate first_;
+  Candidate impatient_;
+};
+
+template <typename Sync>
+void BasicComputeGate<Sync>::Consider(Turn* turn, bool in_line, const GateDemand& has,
+                                      Lines* lines) const {
+  const int64_t served = served_ns_.load(std::memory_order_relaxed);
+  for (const Priority priority : {Priority::kInteractive, Priority::kBulk}) {
+    const bool bulk = priority == Priority::kBulk;
+    if (!(bulk ? has.bulk : has.interactive)) continue;
+    const size_t of = Index(priority);
+    const GateClient& client = *turn->client_;
+    // A client's tag moves on while another of its turns is in line.
+    const int64_t least =
+        in_line ? turn->tags_ns_[of] : virtual_ns_[of].load(std::memory_order_relaxed);
+    const int64_t since = in_line ? turn->served_ns_ : served;
+    typename ClassLine::Candidate one{turn, StartTag(client, of, least),
+                                      client.EarliestDeadlineNs(priority),
+                                      since + client.last_ns_[of].load(std::memory_order_relaxed)};
+    (*lines)[of].Add(one);
+    const int64_t patience = bulk || !in_line ? INT64_MAX : client.PatienceNs();
+    if (served - since < patience) continue;
+    one.due_ns = since + patience;
+    (*lines)[of].AddImpatient(one);
+  }
+}
+
 template <typename Sync>
 auto BasicComputeGate<Sync>::Decide(Turn* self, const GateDemand& demand) -> Decision {
   Decision decision;
-  struct Candidate {
-    Turn* turn = nullptr;
-    std::tuple<bool, int64_t, int64_t> rank;  // in its share's order, start tag, deadline
-  };
-  std::array<Candidate, kPriorities> best;
-  bool bulk_pending = false;
-  const int64_t served = served_ns_.load(std::memory_order_relaxed);
-  const auto consider = [&](Turn* turn, const GateDemand& has) {
-    bulk_pending |= has.bulk_pending;
-    for (const Priority priority : {Priority::kInteractive, Priority::kBulk}) {
-      if (!(priority == Priority::kBulk ? has.bulk : has.interactive)) continue;
-      const size_t of = Index(priority);
-      // A client's tag moves on while another of its turns is in line.
-      const int64_t least =
-          turn == self ? virtual_ns_[of].load(std::memory_order_relaxed) : turn->tags_ns_[of];
-      const bool patient = turn == self || priority == Priority::kBulk ||
-                           served - turn->served_ns_ < turn->client_->PatienceNs();
-      const std::tuple rank(patient, StartTag(*turn->client_, of, least),
-                            turn->client_->EarliestDeadlineNs(priority));
-      if (best[of].turn == nullptr || rank < best[of].rank) best[of] = {turn, rank};
-    }
-  };
+  Lines lines;
+  bool bulk_pending = demand.bulk_pending;
   for (Turn* turn = first_; turn != nullptr;) {
     Turn* const next = turn->next_;
     const GateDemand has = turn->client_->Demand();
     if (has.any()) {
-      consider(turn, has);
+      bulk_pending |= has.bulk_pending;
+      Consider(turn, /*in_line=*/true, has, &lines);
     } else {
       Unlink(turn);
       ++decision.unlinked;
@@ -122,23 +164,21 @@ auto BasicComputeGate<Sync>::Decide(Turn* self, const GateDemand& demand) -> Dec
     }
     turn = next;
   }
-  consider(self, demand);
-  const Candidate& bulk = best[Index(Priority::kBulk)];
-  const Candidate& interactive = best[Index(Priority::kInteractive)];
+  Consider(self, /*in_line=*/false, demand, &lines);
+  Turn* const bulk = lines[Index(Priority::kBulk)].first();
+  const bool interactive = lines[Index(Priority::kInteractive)].first() != nullptr;
   BulkShare::Turn share;
-  Priority priority = bulk.turn == nullptr ? Priority::kInteractive : Priority::kBulk;
-  if (bulk.turn != nullptr && interactive.turn != nullptr) {
-    priority = share_.Choose(bulk.turn->client_->bulk_rule(), &share);
-  }
-  if (interactive.turn == nullptr || !bulk_pending) share_.Forget();
-  decision.next = best[Index(priority)].turn;
+  Priority priority = bulk == nullptr ? Priority::kInteractive : Priority::kBulk;
+  if (bulk != nullptr && interactive) priority = share_.Choose(bulk->client_->bulk_rule(), &share);
+  if (!interactive || !bulk_pending) share_.Forget();
+  const ClassLine& line = lines[Index(priority)];
+  decision.next = line.next().turn;
   if (decision.next == nullptr) return decision;
   decision.next->priority_ = priority;
   decision.next->share_ = share;
-  const auto& [in_order, start_ns, deadline_ns] = best[Index(priority)].rank;
-  decision.next->start_ns_ = start_ns;
-  // Who goes before its turn does not take the others' along.
-  if (in_order) virtual_ns_[Index(priority)].store(start_ns, std::memory_order_relaxed);
+  decision.next->start_ns_ = line.next().start_ns;
+  // Whoever goes, those that come now begin beside the one that had least.
+  virtual_ns_[Index(priority)].store(line.virtual_ns(), std::memory_order_relaxed);
   if (decision.next != self) {
     Unlink(decision.next);
     ++decision.unlinked;
@@ -239,6 +279,7 @@ void BasicComputeGate<Sync>::Turn::End(int64_t took_ns, const GateDemand& more) 
   gate_->share_.Ended(share_, priority_, took_ns);
   if (took_ns > 0) {
     client_->finish_ns_[Index(priority_)].store(start_ns_ + took_ns, std::memory_order_relaxed);
+    client_->last_ns_[Index(priority_)].store(took_ns, std::memory_order_relaxed);
     const int64_t served = gate_->served_ns_.load(std::memory_order_relaxed);
     gate_->served_ns_.store(served + took_ns, std::memory_order_relaxed);
   }

@@ -10,11 +10,16 @@
 //             (bulk_share.h).
 //   engine    Inside a class start-time fair queueing by measured seconds: each engine has a finish
 //             tag, the start tag of its last turn plus the time that took; a new start tag is the
-//             larger of the finish tag and the class's virtual time (the start tag of the turn in
-//             service). The smallest start tag goes first: engines that always have work get equal
-//             time; an idle engine saves nothing up. Equal tags: the earliest deadline, then the
-//             longest wait. An engine that generates text goes before the tags' order once others
-//             had as long as its last step (PatienceNs): its share stays, its pace is even.
+//             larger of the finish tag and the class's virtual time (at the last decision, the
+//             least start tag in line). The smallest start tag goes first: engines that always
+//             have work get equal time; an idle engine saves nothing up. Equal tags: the earliest
+//             deadline, then the longest wait.
+//   pace      An engine that generates text goes before the tags' order once others had as long as
+//             its last step (PatienceNs). Not before the first by tags, if that one has been due
+//             for longer: others had as long as its own last turn. And only while its start tag is
+//             at most kAheadNs above the least in line, so however many engines generate text, each
+//             engine keeps its share to within kAheadNs and a turn, and who has the least tag waits
+//             for its own last turn's time and then for one turn of each other engine at most.
 // Each decision asks an engine what it has to run (GateClient::Demand); nothing is noted when it
 // begins to wait, so work of either class that arrives meanwhile counts.
 //
@@ -91,7 +96,8 @@ class GateClient {
   virtual int64_t EarliestDeadlineNs(Priority) const { return INT64_MAX; }
   virtual BulkShare::Rule bulk_rule() const { return {}; }
   // How much time others may have while a turn of interactive work is in line, before it goes first
-  // of its class whatever its share: of text whose reader waits for the next token. An atomic load.
+  // of its class, if it is little ahead of its share (kAheadNs): of text whose reader waits for the
+  // next token. An atomic load.
   virtual int64_t PatienceNs() const { return INT64_MAX; }
 
  private:
@@ -99,6 +105,7 @@ class GateClient {
   friend class BasicComputeGate;
   // Finish tags by class, in nanoseconds of turns. Written by the holder of a turn.
   std::array<std::atomic<int64_t>, kPriorities> finish_ns_{};
+  std::array<std::atomic<int64_t>, kPriorities> last_ns_{};  // of the last turn alone
 };
 
 template <typename Sync>
@@ -112,6 +119,8 @@ class BasicComputeGate {
   };
   // Interactive work counts as present for this long after it was seen.
   static constexpr int64_t kInteractiveSeenNs = 1'000'000'000;
+  // How far ahead of its share text may be for its pace: some steps of a model of any size.
+  static constexpr int64_t kAheadNs = 200'000'000;
 
   // `turns`: how many may be held at once.
   explicit BasicComputeGate(uint32_t turns = 1) : turns_(turns) {}
@@ -159,6 +168,9 @@ class BasicComputeGate {
     uint32_t unlinked = 0;
   };
 
+  class ClassLine;
+  using Lines = std::array<ClassLine, kPriorities>;
+
   static void See(std::atomic<int64_t>* last_ns, int64_t now_ns) {
     constexpr int64_t kStepNs = 10'000'000;
     if (now_ns - last_ns->load(std::memory_order_relaxed) >= kStepNs) {
@@ -183,6 +195,8 @@ class BasicComputeGate {
   void Link(Turn* turn);
   void Unlink(Turn* turn);
   Decision Decide(Turn* self, const GateDemand& demand);
+  // One that is not in line has just had its turn.
+  void Consider(Turn* turn, bool in_line, const GateDemand& has, Lines* lines) const;
   static void Answered(Turn* turn, uint32_t state);
 
   const uint32_t turns_;

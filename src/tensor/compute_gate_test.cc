@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -177,6 +178,127 @@ TEST(ComputeGate, PatienceBoundsTheWaitAndKeepsTheShares) {
       if (!patient && times.step_ns > 3) EXPECT_GT(longest, times.wait_max_ns) << times.step_ns;
     }
   }
+}
+
+// Engines at one gate on a clock of their turns. Texts are not patient; the others are.
+class Crowd {
+ public:
+  Engine* Add(int64_t batch_ns, bool text, bool busy = true) {
+    auto& one = members_.emplace_back(std::make_unique<Member>(&gate_, batch_ns, busy));
+    if (text) one->engine.patience_ns = batch_ns;
+    return &one->engine;
+  }
+  // `arrive`: before each turn, adds work that has come.
+  void Run(int64_t until_ns, const std::function<void(int64_t now_ns)>& arrive = {}) {
+    while (now_ns_ < until_ns) {
+      if (arrive) arrive(now_ns_);
+      for (auto& one : members_) {
+        const bool waited = one->waits;
+        one->waits = one->engine.Demand().any();
+        if (one->waits && !waited) one->since_ns = now_ns_;
+        if (one->waits) one->turn.Ask();
+      }
+      bool ran = false;
+      for (auto& one : members_) {
+        if (ran || !one->engine.Demand().any() || one->turn.Ask() != Answer::kGranted) continue;
+        ran = true;
+        one->longest_ns = std::max(one->longest_ns, now_ns_ - one->since_ns);
+        one->had_ns += one->batch_ns;
+        now_ns_ += one->batch_ns;
+        one->waits = false;
+        RunBatch(&one->turn, &one->engine, one->batch_ns);
+      }
+      if (!ran) now_ns_ += 1'000'000;
+    }
+  }
+  size_t size() const { return members_.size(); }
+  double share(size_t i) const {
+    int64_t all_ns = 0;
+    for (const auto& one : members_) all_ns += one->had_ns;
+    return static_cast<double>(members_[i]->had_ns) / static_cast<double>(all_ns);
+  }
+  int64_t longest_ns(size_t i) const { return members_[i]->longest_ns; }
+  // One turn of each engine.
+  int64_t round_ns() const {
+    int64_t ns = 0;
+    for (const auto& one : members_) ns += one->batch_ns;
+    return ns;
+  }
+
+ private:
+  struct Member {
+    Member(ComputeGate* gate, int64_t ns, bool busy)
+        : engine(busy ? 1 << 24 : 0), turn(gate, &engine), batch_ns(ns) {}
+    Engine engine;
+    Turn turn;
+    const int64_t batch_ns;
+    int64_t had_ns = 0, since_ns = 0, longest_ns = 0;
+    bool waits = false;
+  };
+  ComputeGate gate_;
+  std::vector<std::unique_ptr<Member>> members_;
+  int64_t now_ns_ = 0;
+};
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kMinute = 60'000 * kMs;
+
+TEST(ComputeGate, SharesAreEvenBesideAnyNumberOfTexts) {
+  for (const bool alike : {true, false}) {
+    for (int texts = 1; texts <= 6; ++texts) {
+      for (int encoders = 1; encoders <= 4; ++encoders) {
+        SCOPED_TRACE(testing::Message()
+                     << texts << " texts, " << encoders << " encoders, alike " << alike);
+        Crowd crowd;
+        for (int i = 0; i < texts; ++i) crowd.Add((alike ? 20 : 7 + 9 * i) * kMs, true);
+        for (int i = 0; i < encoders; ++i) crowd.Add((alike ? 20 : 3 + 11 * i) * kMs, false);
+        crowd.Run(kMinute);
+        const double even = 1.0 / static_cast<double>(crowd.size());
+        for (size_t i = 0; i < crowd.size(); ++i) {
+          EXPECT_NEAR(crowd.share(i), even, 0.05 * even) << i;
+          // Others are ahead by so much at most when it begins to wait.
+          const auto others = static_cast<int64_t>(crowd.size()) - 1;
+          EXPECT_LE(crowd.longest_ns(i), others * ComputeGate::kAheadNs + crowd.round_ns()) << i;
+        }
+      }
+    }
+  }
+}
+
+// Now and then one embedding, whose engine has had next to nothing of the time.
+TEST(ComputeGate, AShortBatchWaitsForOneTurnOfEachText) {
+  for (size_t texts = 1; texts <= 6; ++texts) {
+    SCOPED_TRACE(texts);
+    Crowd crowd;
+    for (size_t i = 0; i < texts; ++i) crowd.Add((15 + 4 * static_cast<int64_t>(i)) * kMs, true);
+    Engine* const encoder = crowd.Add(4 * kMs, false, /*busy=*/false);
+    int64_t next_ns = 0, sent = 0;
+    crowd.Run(kMinute, [&](int64_t now_ns) {
+      if (now_ns < next_ns) return;
+      next_ns = now_ns + 331 * kMs;
+      encoder->Add(Priority::kInteractive);
+      ++sent;
+    });
+    EXPECT_GT(sent, 150);
+    EXPECT_GT(crowd.share(texts), 0.9 * static_cast<double>(sent * 4 * kMs) / kMinute);
+    EXPECT_LE(crowd.longest_ns(texts), crowd.round_ns()) << texts;
+  }
+}
+
+// A first chat of a model that has only a prompt is as patient as an encoder.
+TEST(ComputeGate, AnEngineThatComesLateHasSavedNothingUpBesideTexts) {
+  Crowd crowd;
+  for (int i = 0; i < 3; ++i) crowd.Add(20 * kMs, true);
+  Engine* const late = crowd.Add(25 * kMs, false, /*busy=*/false);
+  bool came = false;
+  crowd.Run(kMinute, [&](int64_t now_ns) {
+    if (came || now_ns < kMinute / 2) return;
+    came = true;
+    for (int i = 0; i < 1 << 20; ++i) late->Add(Priority::kInteractive);
+  });
+  // A quarter of the half that it was there.
+  EXPECT_NEAR(crowd.share(3), 1.0 / 8, 0.05 / 8);
+  for (size_t i = 0; i < 3; ++i) EXPECT_LE(crowd.longest_ns(i), 3 * crowd.round_ns()) << i;
 }
 
 TEST(ComputeGate, AnEngineThatWasIdleHasSavedNothingUp) {
