@@ -34,6 +34,7 @@ std::vector<std::string> LastParts(const std::string& name) {
 // The folder or file of a text model, downloaded if need be.
 Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& stopping) {
   ResolveOptions resolve;
+  resolve.offline = spec.fetched;
   resolve.progress = [&, file = std::string()](const HubProgress& progress) mutable {
     if (progress.bytes_total > 0 && spec.download_percent != nullptr) {
       *spec.download_percent = static_cast<int>(progress.bytes_done * 100 / progress.bytes_total);
@@ -45,6 +46,14 @@ Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& st
     return !stopping.load(std::memory_order_relaxed);
   };
   return ResolveModel(spec.reference, resolve);
+}
+
+// Whether Resolve would download nothing.
+bool IsHere(const ModelSpec& spec) {
+  if (TensorModelPath(spec.reference)) return true;
+  ResolveOptions resolve;
+  resolve.offline = resolve.complete = true;
+  return ResolveModel(spec.reference, resolve).ok();
 }
 
 // Of the text model at `path`, from its settings alone.
@@ -161,13 +170,19 @@ Expected<std::optional<ModelPurpose>> Registry::Impl::LookAtReference(const Mode
 }
 
 Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, RegistryOptions options,
-                   Sizer sizer)
+                   Sizer sizer, Fetcher fetcher)
     : impl_(std::make_unique<Impl>()) {
   impl_->backend = backend;
   impl_->metrics = metrics;
   impl_->options = options;
   if (!loader) impl_->looker = Impl::LookAtReference;
   impl_->sizer = std::move(sizer);
+  impl_->fetcher = std::move(fetcher);
+  if (!loader && backend != nullptr && !impl_->fetcher.fetch) {
+    impl_->fetcher = {IsHere, [impl = impl_.get()](const ModelSpec& spec) {
+                        return Resolve(spec, impl->stopping).status();
+                      }};
+  }
   if (!loader && !impl_->sizer) {
     impl_->sizer = [backend, impl = impl_.get()](const ModelSpec& spec) -> Expected<ModelNeeds> {
       if (const auto tensors = TensorModelPath(spec.reference)) {
@@ -314,9 +329,8 @@ Status Registry::Add(ModelSpec spec) {
   slot->refused = std::move(refused);
   impl_->RegisterMetrics(slot);
   if (purpose) slot->SetPurpose(*purpose);
-  const bool load = impl_->loading_started && impl_->QueueLoad(slot);
+  if (impl_->loading_started) impl_->QueueFirst(slot);
   impl_->PublishNames();
-  if (load) impl_->StartLoader();
   return Status::Ok();
 }
 
@@ -599,11 +613,18 @@ int Registry::Impl::LoadPercent(const Slot& slot) const {
 }
 
 bool Registry::AllReady() const {
-  const auto& slots = impl_->names().slots;
-  return !slots.empty() && !impl_->stopping &&
-         std::none_of(slots.begin(), slots.end(), [](const Impl::Slot* slot) {
-           return slot->IsPending() || (slot->state == ModelState::kFailed && !slot->has_versions);
-         });
+  return !impl_->stopping && !impl_->names().slots.empty() && impl_->NoteReady();
+}
+
+bool Registry::Impl::NoteReady() const {
+  if (was_ready) return true;
+  const auto& all = names().slots;
+  const auto is_late = [](const Slot* slot) {
+    return slot->IsPending() || (slot->state == ModelState::kFailed && !slot->has_versions);
+  };
+  if (all.empty() || std::any_of(all.begin(), all.end(), is_late)) return false;
+  was_ready = true;
+  return true;
 }
 
 uint64_t Registry::memory_bytes() const { return impl_->options.memory_bytes; }

@@ -12,8 +12,12 @@
 //
 // Ownership and threads
 //   registry  The registry alone owns models. All others have leases (engine_lease.h), which Find
-//             gives. A model is the registry's as soon as the loader returns it; one thread loads,
-//             a model at a time.
+//             gives. A model is the registry's as soon as the loader returns it.
+//   loading   Takes up to three steps, each with a thread of its own that takes one model at a
+//             time: fetching its files where they are not here yet, telling what memory it takes,
+//             loading it. Each thread takes the model that was asked for first; one that was
+//             refused for want of memory goes behind all that waited then. A parked model passes
+//             these by: it is there again at once where memory is free, else by a fourth thread.
 //   request   Holds a lease from the moment it has looked its model up until its last callback is
 //             gone; so a thread that submits, and perhaps leads, holds one until Submit has
 //             returned.
@@ -110,6 +114,7 @@ struct ModelSpec {
   std::vector<ModelVersion> older;      // taken in turn where this version fails to load
   // Set for the loader.
   ModelBytes granted;                            // what it may take; 0: as it likes
+  bool fetched = false;                          // its files are here, as far as they can be
   std::atomic<int>* download_percent = nullptr;  // where it tells of a download
 };
 
@@ -139,6 +144,9 @@ struct RegistryOptions {
   std::chrono::milliseconds check_interval{30000};
   // Memory of all models together; 0: not bounded.
   uint64_t memory_bytes = 0;
+  // The clock of back-offs, of the patience for memory and of how long loads took; null: Clock. For
+  // tests.
+  std::function<Clock::time_point()> now;
 };
 
 // What a request needs a model for.
@@ -157,10 +165,15 @@ class Registry {
   using Loader = std::function<Expected<std::unique_ptr<Model>>(const ModelSpec&)>;
   // Tells what a model takes before it is loaded.
   using Sizer = std::function<Expected<ModelNeeds>(const ModelSpec&)>;
+  // Brings a model's files to this machine before it is sized and loaded.
+  struct Fetcher {
+    std::function<bool(const ModelSpec&)> is_here;  // milliseconds
+    std::function<Status(const ModelSpec&)> fetch;  // null: all files are here
+  };
 
   // `backend` (null: only AddEngine, or a loader of one's own) and `metrics` must outlive it.
   Registry(Backend* backend, Metrics* metrics, Loader loader = nullptr,
-           RegistryOptions options = {}, Sizer sizer = nullptr);
+           RegistryOptions options = {}, Sizer sizer = nullptr, Fetcher fetcher = {});
   // Stop(), then waits for the end of all leases and frees the models.
   ~Registry();
   Registry(const Registry&) = delete;
@@ -192,7 +205,7 @@ class Registry {
   // Adds a model that is loaded already. Load reads it from its folder again after an Unload.
   Status AddEngine(std::unique_ptr<Engine> engine, std::vector<std::string> aliases = {});
 
-  // Loads one model after the other on a thread of its own: all, or where requests load models
+  // Loads one model after the other on threads of the registry: all, or where requests load models
   // those to preload.
   void StartLoading();
   // Waits until no model is waiting or loading; the first failure, if any, of a model without
@@ -279,8 +292,9 @@ class Registry {
   };
   // In the order they were added.
   std::vector<Entry> List() const;
-  // True if there are models, and none is loading or to be loaded, or failed to; those with
-  // versions may fail.
+  // True if there are models, and since the start there was a time when none was loading or to be
+  // loaded, or failed to; those with versions may fail. So it stays true until Stop() while models
+  // come, go and are loaded again: requests wait for those they need.
   bool AllReady() const;
 
   // Of all models together; 0: not bounded.
