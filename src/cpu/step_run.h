@@ -19,6 +19,7 @@ class CpuStepRun final : public StepRun {
                                                     const StepOptions& options);
 
   size_t workers() const override { return workers_.size(); }
+  void PlaceCaller() const override { device_->pool.PlaceCaller(); }
   int32_t window() const override { return shared_.Area(KvArea::kWindow).window; }
   uint64_t block_bytes(KvArea area) const override {
     return shared_.Area(area).pages.block_bytes();
