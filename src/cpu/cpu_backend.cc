@@ -54,7 +54,8 @@ class CpuBackend final : public Backend {
   Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
                                                      const PackOptions& options) override {
     PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PackedLinear> packed,
-                              BlockLinear::Pack(parts, options, device_.kernels, &device_.pool, &device_.weight_arena));
+                              BlockLinear::Pack(parts, options, device_.kernels, &device_.pool,
+                                                &device_.weight_arena, &gate()));
     CountPacked(packed->bytes());
     return packed;
   }
