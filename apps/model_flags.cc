@@ -113,12 +113,14 @@ void AddModelTypeFlags(CLI::App* app, ModelOptions* flags, bool several) {
 
 void AddSpeedFlags(CLI::App* app, ModelOptions* flags) {
   const std::string speed = "Speed";
-  app->add_option("-t,--threads", flags->threads,
-                  "Threads that compute; 0 = one for each processor this process may use.")
+  app->add_option(
+         "-t,--threads", flags->threads,
+         "Threads that compute; 0 = one for each processor this process may use, quotas counted.")
       ->check(CLI::Range(0, 256))
       ->type_name("N")
       ->group(speed);
-  app->add_flag("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
+  app->add_flag("--pin,!--no-pin", flags->pin,
+                "Pin these threads to processors, or not, where no others share these. [on]")
       ->group(speed);
   app->add_option("--tokenization-workers", flags->limits.tokenization_workers,
                   "Threads that tokenize; 0 = one a processor, 8 at most.")

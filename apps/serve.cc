@@ -8,8 +8,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -21,6 +23,7 @@
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/printable.h"
+#include "common/processors.h"
 #include "decoder_flags.h"
 #include "default_models.h"
 #include "flag_values.h"
@@ -408,8 +411,12 @@ void AddLogFlags(CLI::App* app, ServeFlags* flags) {
 }
 
 // Flags that are numbers, as the server wants them.
-void TakeTimes(ServeFlags* flags) {
+void TakeNumbers(const CLI::App& app, ServeFlags* flags) {
   ServerOptions& server = flags->server;
+  if (app.count("--io-threads") == 0) {  // not more than can run
+    server.io_threads =
+        std::min<int32_t>(server.io_threads, static_cast<int32_t>(UsableProcessors()));
+  }
   server.request_timeout = std::chrono::milliseconds(flags->request_timeout_ms);
   server.idle_timeout = std::chrono::milliseconds(flags->idle_timeout_ms);
   server.read_timeout = std::chrono::milliseconds(flags->read_timeout_ms);
@@ -575,6 +582,9 @@ void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const Service
   std::fflush(stdout);
 }
 
+// For models to stop, where requests took all of the time.
+constexpr std::chrono::milliseconds kStopTime{500};
+
 void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals, int64_t timeout_s) {
   TellServiceManager("STOPPING=1");
   LogInfo("shutting down; requests in flight have {} s to finish", timeout_s);
@@ -597,7 +607,19 @@ void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals, in
     // Destructors would wait for them.
     _exit(kExitFailure);
   }
-  local->registry->Stop();
+  // A load goes on to its end, however long it takes; nothing waits for it, and nothing is lost.
+  std::promise<void> stopped;
+  std::thread stop([&] {
+    local->registry->Stop();
+    stopped.set_value();
+  });
+  const auto end = std::max(start + timeout, std::chrono::steady_clock::now() + kStopTime);
+  if (stopped.get_future().wait_until(end) != std::future_status::ready) {
+    LogInfo("stopped while a model was being loaded");
+    FlushLog();
+    _exit(kExitOk);
+  }
+  stop.join();
   LogInfo("stopped");
   FlushLog();
 }
@@ -636,7 +658,7 @@ int RunServe(const std::vector<std::string>& args) {
   if (!flags.server.tls_client_ca_file.empty() && flags.server.tls_cert_file.empty()) {
     return line.FailUsage("--tls-client-ca needs --tls-cert and --tls-key");
   }
-  TakeTimes(&flags);
+  TakeNumbers(line.app(), &flags);
   if (flags.model.limits.run_stages != RunStages::kAll) {
     LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
   }
