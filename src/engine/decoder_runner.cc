@@ -114,6 +114,7 @@ class DecoderRunner::BatchRun {
       room -= pieces_[0].rows;
     }
     while (next_ < batch_.sequences() && room > 0 && (pieces_.empty() || pieces_[0].last)) {
+      pieces_.reserve(pieces_.size() + 1);  // before the sequence holds anything
       Piece piece;
       piece.index = next_;
       piece.sequence = &memory_.At(free_place_++, caches_);
