@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "api/service_impl.h"
+#include "common/processors.h"
 #include "engine/registry.h"
 #include "engine/tensor_engine.h"
 #include "hub/file_choice.h"
@@ -17,12 +18,12 @@ namespace penstock {
 namespace {
 
 // More workers do not help: a model takes tokens more slowly than a few of them make them.
-constexpr unsigned kWorkersDefaultMax = 8;
+constexpr size_t kWorkersDefaultMax = 8;
 
 ServiceOptions WithWorkers(ServiceOptions options) {
   if (options.tokenization_workers <= 0) {
-    options.tokenization_workers = static_cast<int32_t>(
-        std::clamp(std::thread::hardware_concurrency(), 1u, kWorkersDefaultMax));
+    options.tokenization_workers =
+        static_cast<int32_t>(std::min(UsableProcessors(), kWorkersDefaultMax));
   }
   return options;
 }
@@ -206,7 +207,11 @@ std::vector<ModelInfo> Service::Models() const {
 void Service::LoadModel(const std::string& name, const RequestContext& context,
                         Callback<ModelInfo> done) {
   if (!impl_->registry->Has(name)) return done(Model(name));
-  impl_->registry->Await(name, {}, context, [this, name, done](const Status& status) {
+  const std::shared_ptr<RequestTrace> trace = context.trace;
+  const bool waits = trace != nullptr && impl_->registry->MustAwait(name, {});
+  if (waits) trace->Enter(Stage::kLoad);
+  impl_->registry->Await(name, {}, context, [this, name, done, waits, trace](const Status& status) {
+    if (waits) trace->Enter(Stage::kParse);  // goes on where it was
     if (!status.ok()) return done(status);
     done(Model(name));
   });

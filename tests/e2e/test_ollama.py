@@ -315,3 +315,16 @@ def test_one_pull_at_a_time_and_a_client_that_leaves_ends_it(start, hub, hub_env
     assert server.post("/api/pull", {"model": "acme/embedder"}).status_code == 429
     assert server.stop(60) == 0
     again.close()
+
+
+def test_the_load_of_a_model_is_told_as_load(start, tmp_path):
+    folder = scripted_model.write_weather(tmp_path / "weather")
+    server = start("--model", f"weather={folder}", preload=False)
+    assert server.post("/api/generate", {"model": "weather", "prompt": "hi", "stream": False}).status_code == 200
+
+    def stages():
+        return {stage["stage"]: stage for stage in server.get("/v1/stats").json()["stages"]}
+
+    assert wait_for(lambda: stages()["send"]["count"] == 1)
+    assert stages()["load"]["count"] == 1
+    assert stages()["load"]["total_s"] > stages()["parse"]["total_s"]
