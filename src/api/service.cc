@@ -133,6 +133,21 @@ void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
+// Of a model that is not loaded.
+void AddFileFacts(const FileFacts& facts, ModelInfo* info) {
+  info->path = facts.path;
+  info->revision = facts.revision;
+  info->architecture = facts.architecture;
+  if (facts.path.ends_with(".gguf")) info->quantisation = QuantisationOf(facts.path);
+  info->max_tokens = facts.max_tokens;
+  if (facts.generates) info->context = facts.max_tokens;
+  info->chat = facts.chat;
+  info->chat_template = facts.chat_template;
+  info->hidden_size = facts.hidden_size;
+  info->parameters = facts.parameters;
+  info->weight_bytes = facts.weight_bytes;
+}
+
 void AddLifecycle(const Registry::Entry& entry, ModelInfo* info) {
   info->state = ModelStateName(entry.state);
   if (entry.state == ModelState::kFailed) info->error = entry.error.message();
@@ -167,6 +182,8 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   AddLifecycle(entry, &info);
   if (entry.text) AddTextInfo(*entry.text, &info);
   if (entry.tensors) AddTensorInfo(*entry.tensors, &info);
+  const bool is_there = entry.engine || entry.text || entry.tensors;
+  if (!is_there && entry.facts) AddFileFacts(*entry.facts, &info);
   if (!entry.engine) return info;
   const Engine& engine = *entry.engine;
   const ModelFolder& folder = engine.folder();

@@ -169,6 +169,20 @@ Expected<std::optional<ModelPurpose>> Registry::Impl::LookAtReference(const Mode
   return std::optional(found);
 }
 
+std::shared_ptr<const FileFacts> Registry::Impl::DescribeFiles(const ModelSpec& spec) {
+  if (TensorModelPath(spec.reference)) return nullptr;
+  ResolveOptions resolve;
+  resolve.offline = true;
+  const auto path = ResolveModel(spec.reference, resolve);
+  if (!path.ok()) return nullptr;
+  auto facts = ReadFileFacts(*path, spec.text.chat_template);
+  if (!facts.ok()) return nullptr;  // its load says why
+  if (const int32_t context = spec.text.model.context; facts->generates && context > 0) {
+    facts->max_tokens = std::min(facts->max_tokens, context);
+  }
+  return std::make_shared<const FileFacts>(*std::move(facts));
+}
+
 Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, RegistryOptions options,
                    Sizer sizer, Fetcher fetcher)
     : impl_(std::make_unique<Impl>()) {
@@ -176,6 +190,7 @@ Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, RegistryOp
   impl_->metrics = metrics;
   impl_->options = options;
   if (!loader) impl_->looker = Impl::LookAtReference;
+  if (!loader && options.on_demand) impl_->describer = Impl::DescribeFiles;
   impl_->sizer = std::move(sizer);
   impl_->fetcher = std::move(fetcher);
   if (!loader && backend != nullptr && !impl_->fetcher.fetch) {
@@ -319,6 +334,7 @@ Status Registry::Add(ModelSpec spec) {
       return found.status().Annotate("cannot load model '" + spec.name + "'");
     }
   }
+  auto facts = impl_->describer ? impl_->describer(spec) : nullptr;
   const std::lock_guard lock(impl_->mutex);
   if (impl_->stopping) return {StatusCode::kUnavailable, "the models are being stopped"};
   PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));  // it may have changed meanwhile
@@ -327,6 +343,7 @@ Status Registry::Add(ModelSpec spec) {
   }
   Impl::Slot* const slot = impl_->AddSlot(std::move(spec));
   slot->refused = std::move(refused);
+  slot->facts = std::move(facts);
   impl_->RegisterMetrics(slot);
   if (purpose) slot->SetPurpose(*purpose);
   if (impl_->loading_started) impl_->QueueFirst(slot);
@@ -595,6 +612,7 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.requests_waiting = slot.waiters;
     entry.evictions = slot.evictions;
     entry.bytes = slot.charged;
+    entry.facts = slot.facts;
     entry.load_percent = impl_->LoadPercent(slot);
     entry.engine = std::move(lease);
     entry.text = std::move(text);

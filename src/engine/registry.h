@@ -61,6 +61,7 @@
 #include "common/status.h"
 #include "engine/engine.h"
 #include "engine/engine_lease.h"
+#include "engine/file_facts.h"
 #include "engine/model_bytes.h"
 #include "engine/tensor_engine.h"
 #include "engine/text_engine.h"
@@ -285,10 +286,12 @@ class Registry {
     uint64_t requests_waiting = 0;  // for it to be loaded
     uint64_t evictions = 0;         // unloads for the memory of others
     ModelBytes bytes;               // at most, as charged to the budget
-    int load_percent = -1;          // kLoading: of the download, then of the weights; -1: not known
-    EngineLease engine;             // kReady, and an encoder
-    TextLease text;                 // kReady, and a decoder
-    TensorLease tensors;            // kReady, and a tensor model
+    // What its files say; null: not here yet, or no model of texts.
+    std::shared_ptr<const FileFacts> facts;
+    int load_percent = -1;  // kLoading: of the download, then of the weights; -1: not known
+    EngineLease engine;     // kReady, and an encoder
+    TextLease text;         // kReady, and a decoder
+    TensorLease tensors;    // kReady, and a tensor model
   };
   // In the order they were added.
   std::vector<Entry> List() const;

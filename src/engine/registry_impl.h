@@ -115,15 +115,16 @@ struct Registry::Impl {
     std::vector<std::string> last_parts;  // of its names; see NameLastParts
     Status error;                         // kFailed
     Step next_step = Step::kNone;         // kWaiting: the step whose thread is to take it
-    uint64_t ticket = 0;               // of all that are asked for, the lowest goes first; 0: none
-    bool fetched = false;              // kFetch is behind it
-    ModelNeeds needs;                  // told by kSize
-    bool to_reap = false;              // kDraining: no lease is left
-    std::optional<Outcome> loading;    // set while callers wait for the load
-    std::optional<Outcome> unloading;  // kDraining
-    int failures = 0;                  // in a row
-    Clock::time_point failed_until;    // kFailed: Load tries again from then on
-    std::optional<KeepAlive> asked_keep;  // by the last request that asked
+    uint64_t ticket = 0;   // of all that are asked for, the lowest goes first; 0: none
+    bool fetched = false;  // kFetch is behind it
+    std::shared_ptr<const FileFacts> facts;  // null: not read
+    ModelNeeds needs;                        // told by kSize
+    bool to_reap = false;                    // kDraining: no lease is left
+    std::optional<Outcome> loading;          // set while callers wait for the load
+    std::optional<Outcome> unloading;        // kDraining
+    int failures = 0;                        // in a row
+    Clock::time_point failed_until;          // kFailed: Load tries again from then on
+    std::optional<KeepAlive> asked_keep;     // by the last request that asked
     bool pinned;
     uint64_t waiters = 0;
     // Answers to waiters under way, each of which is about to take a lease; Unload closes the model
@@ -153,6 +154,10 @@ struct Registry::Impl {
   // What a model does, told without loading it; none: it is not on this machine yet.
   using Looker = std::function<Expected<std::optional<ModelPurpose>>(const ModelSpec&)>;
   static Expected<std::optional<ModelPurpose>> LookAtReference(const ModelSpec& spec);
+
+  // What a model's files say, where they are here; null: they are not, or it takes no texts.
+  using Describer = std::function<std::shared_ptr<const FileFacts>(const ModelSpec&)>;
+  static std::shared_ptr<const FileFacts> DescribeFiles(const ModelSpec& spec);
 
   // A request that waits for a model.
   struct Waiter {
@@ -310,6 +315,7 @@ struct Registry::Impl {
   Metrics* metrics = nullptr;
   RegistryOptions options;
   Looker looker;
+  Describer describer;
   Sizer sizer;
   Fetcher fetcher;
   mutable std::atomic<bool> was_ready{false};  // see AllReady

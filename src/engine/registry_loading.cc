@@ -242,13 +242,17 @@ void Registry::Impl::SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->weights_wanted = 0;
   ModelSpec spec = SpecToLoad(slot);
   spec.fetched = !fetcher.fetch || slot->fetched;
+  const bool describes = describer && slot->facts == nullptr;
+  std::shared_ptr<const FileFacts> facts;
   lock->unlock();
   const bool here = spec.fetched || fetcher.is_here(spec);
   spec.fetched = true;
+  if (here && describes) facts = describer(spec);
   Expected<ModelNeeds> needs = ModelNeeds();
   if (here && sizer && options.memory_bytes > 0) needs = sizer(spec);
   lock->lock();
   if (!here) return Queue(slot, Step::kFetch);
+  if (describes) slot->facts = std::move(facts);
   if (!needs.ok()) return SetFailed(slot, needs.status());
   slot->needs = *needs;
   Queue(slot, Step::kLoad);

@@ -49,6 +49,7 @@ bool Registry::Impl::StepBack(Slot* slot) noexcept {
   if (!stepped) return false;
   slot->failures = 0;
   slot->batch_times = {};
+  slot->facts.reset();
   return true;
 }
 
