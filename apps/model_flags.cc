@@ -114,11 +114,13 @@ void AddModelTypeFlags(FlagSet* app, ModelOptions* flags, bool several) {
 void AddSpeedFlags(FlagSet* app, ModelOptions* flags) {
   const std::string speed = "Speed";
   app->AddOption("-t,--threads", flags->threads,
-                 "Threads that compute; 0 = one for each processor this process may use.")
+                 "Threads that compute; 0 = one for each processor this process may use, quotas "
+                 "counted.")
       ->Check(InRange(0, 256))
       ->TypeName("N")
       ->Group(speed);
-  app->AddSwitch("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
+  app->AddSwitch("--pin,!--no-pin", flags->pin, 
+                 "Pin these threads to processors, or not, where no others share these. [on]")
       ->Group(speed);
   app->AddOption("--tokenization-workers", flags->limits.tokenization_workers,
                  "Threads that tokenize; 0 = one a processor, 8 at most.")

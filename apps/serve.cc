@@ -8,8 +8,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -22,6 +24,7 @@
 #include "common/log_writer.h"
 #include "common/memory.h"
 #include "common/printable.h"
+#include "common/processors.h"
 #include "decoder_flags.h"
 #include "default_models.h"
 #include "flag_values.h"
@@ -435,8 +438,12 @@ void WarnOfRunStages(const ServeFlags& flags) {
 }
 
 // Flags that are numbers, as the server wants them.
-void TakeTimes(ServeFlags* flags) {
+void TakeNumbers(const FlagSet& app, ServeFlags* flags) {
   ServerOptions& server = flags->server;
+  if (app.Count("--io-threads") == 0) {  // not more than can run
+    server.io_threads =
+        std::min<int32_t>(server.io_threads, static_cast<int32_t>(UsableProcessors()));
+  }
   server.request_timeout = std::chrono::milliseconds(flags->request_timeout_ms);
   server.idle_timeout = std::chrono::milliseconds(flags->idle_timeout_ms);
   server.read_timeout = std::chrono::milliseconds(flags->read_timeout_ms);
@@ -603,6 +610,9 @@ void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const Service
   std::fflush(stdout);
 }
 
+// For models to stop, where requests took all of the time.
+constexpr std::chrono::milliseconds kStopTime{500};
+
 void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals,
               const ServeFlags& flags) {
   TellServiceManager("STOPPING=1");
@@ -634,7 +644,19 @@ void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals,
     // Destructors would wait for them.
     _exit(kExitFailure);
   }
-  local->registry->Stop();
+  // A load goes on to its end, however long it takes; nothing waits for it, and nothing is lost.
+  std::promise<void> stopped;
+  std::thread stop([&] {
+    local->registry->Stop();
+    stopped.set_value();
+  });
+  const auto end = std::max(start + timeout, std::chrono::steady_clock::now() + kStopTime);
+  if (stopped.get_future().wait_until(end) != std::future_status::ready) {
+    LogInfo("stopped while a model was being loaded");
+    FlushLog();
+    _exit(kExitOk);
+  }
+  stop.join();
   LogInfo("stopped");
   FlushLog();
 }
@@ -670,7 +692,7 @@ int RunServe(const std::vector<std::string>& args) {
   if (const Status tls = CheckTlsFlags(flags.server); !tls.ok()) {
     return line.FailUsage(tls.message());
   }
-  TakeTimes(&flags);
+  TakeNumbers(line.flags(), &flags);
   WarnOfRunStages(flags);
 
   FitConnections(&flags.server);

@@ -77,6 +77,7 @@ void AddModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample
 }  // namespace
 
 void ServiceStats::Sample(LoadSample* sample) const {
+  RotateIfDue();  // also while no request ends: this is called each second
   sample->seconds = std::chrono::duration<double>(Clock::now() - started_).count();
   sample->requests = requests_.Snapshot();
   for (size_t s = 0; s < kStages; ++s) {

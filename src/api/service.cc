@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "api/service_impl.h"
+#include "common/processors.h"
 #include "engine/registry.h"
 #include "engine/tensor_engine.h"
 #include "hub/file_choice.h"
@@ -17,12 +18,12 @@ namespace penstock {
 namespace {
 
 // More workers do not help: a model takes tokens more slowly than a few of them make them.
-constexpr unsigned kWorkersDefaultMax = 8;
+constexpr size_t kWorkersDefaultMax = 8;
 
 ServiceOptions WithWorkers(ServiceOptions options) {
   if (options.tokenization_workers <= 0) {
-    options.tokenization_workers = static_cast<int32_t>(
-        std::clamp(std::thread::hardware_concurrency(), 1u, kWorkersDefaultMax));
+    options.tokenization_workers =
+        static_cast<int32_t>(std::min(UsableProcessors(), kWorkersDefaultMax));
   }
   return options;
 }
@@ -136,6 +137,21 @@ void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
+// Of a model that is not loaded.
+void AddFileFacts(const FileFacts& facts, ModelInfo* info) {
+  info->path = facts.path;
+  info->revision = facts.revision;
+  info->architecture = facts.architecture;
+  if (facts.path.ends_with(".gguf")) info->quantisation = QuantisationOf(facts.path);
+  info->max_tokens = facts.max_tokens;
+  if (facts.generates) info->context = facts.max_tokens;
+  info->chat = facts.chat;
+  info->chat_template = facts.chat_template;
+  info->hidden_size = facts.hidden_size;
+  info->parameters = facts.parameters;
+  info->weight_bytes = facts.weight_bytes;
+}
+
 void AddLifecycle(const Registry::Entry& entry, ModelInfo* info) {
   info->state = ModelStateName(entry.state);
   if (entry.state == ModelState::kFailed) info->error = entry.error.message();
@@ -170,6 +186,8 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   AddLifecycle(entry, &info);
   if (entry.text) AddTextInfo(*entry.text, &info);
   if (entry.tensors) AddTensorInfo(*entry.tensors, &info);
+  const bool is_there = entry.engine || entry.text || entry.tensors;
+  if (!is_there && entry.facts) AddFileFacts(*entry.facts, &info);
   if (!entry.engine) return info;
   const Engine& engine = *entry.engine;
   const ModelFolder& folder = engine.folder();
@@ -210,7 +228,11 @@ std::vector<ModelInfo> Service::Models() const {
 void Service::LoadModel(const std::string& name, const RequestContext& context,
                         Callback<ModelInfo> done) {
   if (!impl_->registry->Has(name)) return done(Model(name));
-  impl_->registry->Await(name, {}, context, [this, name, done](const Status& status) {
+  const std::shared_ptr<RequestTrace> trace = context.trace;
+  const bool waits = trace != nullptr && impl_->registry->MustAwait(name, {});
+  if (waits) trace->Enter(Stage::kLoad);
+  impl_->registry->Await(name, {}, context, [this, name, done, waits, trace](const Status& status) {
+    if (waits) trace->Enter(Stage::kParse);  // goes on where it was
     if (!status.ok()) return done(status);
     done(Model(name));
   });

@@ -68,10 +68,13 @@ LoadSums LoadSums::Since(const LoadSums& earlier) const {
   for (size_t s = 0; s < kStages; ++s) window.stage_s[s] -= earlier.stage_s[s];
   window.tokenize_busy_s -= earlier.tokenize_busy_s;
   window.processor_s -= earlier.processor_s;
-  for (size_t m = 0; m < std::min(models.size(), earlier.models.size()); ++m) {
-    Model& model = window.models[m];
-    const Model& before = earlier.models[m];
-    if (model.batches < before.batches) continue;  // loaded again meanwhile
+  for (Model& model : window.models) {
+    const auto found = std::find_if(earlier.models.begin(), earlier.models.end(),
+                                    [&](const Model& one) { return one.name == model.name; });
+    if (found == earlier.models.end()) continue;  // it came meanwhile
+    const Model& before = *found;
+    if (model.batches < before.batches) continue;  // loaded again meanwhile, and counted anew
+    model.text = model.text || before.text;
     model.batches -= before.batches;
     model.rows -= before.rows;
     model.tokens -= before.tokens;
@@ -152,7 +155,10 @@ ServiceStats::ServiceStats(const Registry* registry, const WorkerPool* pool, Met
       Metrics::Kind::kGauge,
       [load = pool->load()] { return static_cast<double>(load->waiting_tasks.load()); });
   AddProcessMetrics(metrics);
-  reset_ = previous_ = latest_ = Now();
+  {
+    const std::lock_guard lock(mutex_);
+    reset_ = previous_ = latest_ = Now();
+  }
   rotate_at_ns_ = Nanoseconds(latest_.at + kRotate);
 }
 
@@ -169,18 +175,26 @@ ServiceStats::Moment ServiceStats::Now() const {
   sums.processor_s = ProcessorSeconds();
   for (const Registry::Entry& entry : registry_->List()) {
     LoadSums::Model& model = sums.models.emplace_back();
+    model.name = entry.name;
+    const bool keeps_own_sums =
+        entry.purpose && (entry.purpose->generates || entry.purpose->tensors);
+    if (keeps_own_sums && !entry.text && !entry.tensors) {
+      if (const auto seen = seen_.find(entry.name); seen != seen_.end()) model = seen->second;
+      continue;
+    }
     if (entry.text) {
       model.text = true;
       model.decode = entry.text->scheduler().totals();
+      seen_[entry.name] = model;
       continue;
     }
     if (entry.purpose && entry.purpose->tensors) {
-      if (!entry.tensors) continue;
       const TensorStatistics done = entry.tensors->scheduler().Statistics();
       model.batches = done.runs;
       model.rows = done.rows;
       model.tensor_requests = done.success.count;
       model.busy_s = static_cast<double>(done.infer.ns) / 1e9 / entry.replicas;
+      seen_[entry.name] = model;
       continue;
     }
     const SchedulerStats done = EncoderScheduler::StatsOf(entry.name, metrics_);
@@ -194,7 +208,7 @@ ServiceStats::Moment ServiceStats::Now() const {
   return now;
 }
 
-void ServiceStats::RotateIfDue() {
+void ServiceStats::RotateIfDue() const {
   if (Nanoseconds(Clock::now()) < rotate_at_ns_.load(std::memory_order_relaxed)) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
@@ -214,6 +228,7 @@ void ServiceStats::Record(const RequestTrace& trace) {
 }
 
 Stats ServiceStats::Read() const {
+  RotateIfDue();
   Stats stats;
   const std::lock_guard lock(mutex_);
   const Moment now = Now();

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "common/request_context.h"
@@ -91,6 +92,7 @@ struct LoadSums {
   double tokenize_busy_s = 0;  // of the workers, summed
   double processor_s = 0;
   struct Model {
+    std::string name;
     uint64_t batches = 0;
     uint64_t rows = 0;
     uint64_t tokens = 0;
@@ -101,6 +103,7 @@ struct LoadSums {
   };
   std::vector<Model> models;  // as Registry::List
 
+  // Models are known by their names.
   LoadSums Since(const LoadSums& earlier) const;
 };
 
@@ -126,8 +129,10 @@ class ServiceStats {
     Clock::time_point at;
     LoadSums sums;
   };
+  // With the mutex held.
   Moment Now() const;
-  void RotateIfDue();
+  // Begins a new stretch, if the last one is over.
+  void RotateIfDue() const;
 
   const Registry* const registry_;
   const WorkerPool* const pool_;
@@ -141,9 +146,11 @@ class ServiceStats {
   std::array<DurationSnapshot, kStages> reset_stages_;
   DurationSnapshot reset_requests_;
   // Begins of the last two stretches of at least kRotate, for the present bottleneck.
-  Moment previous_;
-  Moment latest_;
-  std::atomic<int64_t> rotate_at_ns_;  // on Clock; read without the mutex
+  mutable Moment previous_;
+  mutable Moment latest_;
+  mutable std::atomic<int64_t> rotate_at_ns_;  // on Clock; read without the mutex
+  // By name: of a model that is away, the sums as they were when it was seen last.
+  mutable std::unordered_map<std::string, LoadSums::Model> seen_;
 };
 
 }  // namespace penstock

@@ -142,6 +142,31 @@ TEST(FindBottleneck, AModelThatWritesAllTheTime) {
   EXPECT_THAT(found.why, HasSubstr("'writer' is busy 95 %"));
 }
 
+// Models come, go and change places between two looks.
+TEST(LoadSums, ModelsAreKnownByTheirNames) {
+  LoadSums before, now;
+  before.seconds = 100;
+  now.seconds = 115;
+  before.models.resize(2);
+  before.models[0].name = "a";
+  before.models[0].batches = 760;
+  before.models[0].decode.busy_s = 80;
+  before.models[1].name = "b";
+  before.models[1].batches = 5;
+  now.models = {before.models[1], before.models[0], LoadSums::Model()};
+  now.models[1].text = true;
+  now.models[0].batches = 7;
+  now.models[2].name = "c";
+  now.models[2].batches = 1;
+  const LoadSums window = now.Since(before);
+  EXPECT_EQ(window.seconds, 15);
+  EXPECT_EQ(window.models[0].batches, 2u);
+  EXPECT_EQ(window.models[1].batches, 0u);
+  EXPECT_EQ(window.models[1].decode.busy_s, 0);
+  EXPECT_EQ(window.models[2].batches, 1u);
+  EXPECT_EQ(FindBottleneck(window, {"b", "a", "c"}, 2, 2).name, "none");
+}
+
 TEST(Bottleneck, ABusyModelComesFirst) {
   LoadSums load = Load(10, 500);
   load.models[1].busy_s = 9.7;

@@ -13,6 +13,7 @@
 #include "bench/kernel_shares.h"
 #include "bench/random_decoder.h"
 #include "common/int_math.h"
+#include "common/processors.h"
 #include "common/step_progress.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 
+#include "common/processors.h"
 #include "common/step_progress.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_device.h"

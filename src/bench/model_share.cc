@@ -9,6 +9,7 @@
 #include <random>
 
 #include "bench/kernel_shares.h"
+#include "common/processors.h"
 #include "common/step_progress.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"

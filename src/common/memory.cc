@@ -7,7 +7,8 @@
 #include <cstdio>
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "common/control_group.h"
 
 namespace penstock {
 namespace {
@@ -18,68 +19,21 @@ constexpr int kLargeBlockBytes = 1 << 20;
 // Free memory at the end of the heap that is kept.
 constexpr int kHeapEndBytes = 8 << 20;
 
-// Reads the number after `key` in the first line that begins with it. Returns nullopt if the file
-// or the line is missing.
-std::optional<uint64_t> NumberIn(const std::string& path, const char* key) {
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return std::nullopt;
-  const std::string format = std::string(key) + "%llu";
-  char line[256];
-  std::optional<uint64_t> found;
-  while (!found && std::fgets(line, sizeof(line), file) != nullptr) {
-    unsigned long long number = 0;
-    if (std::sscanf(line, format.c_str(), &number) == 1) found = number;
-  }
-  std::fclose(file);
-  return found;
-}
-
-// The files of a control group, and their names: those of version 2 and 1 differ.
-struct GroupFiles {
-  std::string folder;
+// The names of a group's files of this version.
+struct MemoryFiles {
   const char* limit;
   const char* taken;
-  const char* files;
+  const char* files;  // the key of memory.stat
 };
+constexpr MemoryFiles kFilesOfVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                          "total_inactive_file "};
+constexpr MemoryFiles kFilesOfVersion2 = {"memory.max", "memory.current", "inactive_file "};
 
-// The group of this process and those above it, by /proc/self/cgroup: "0::/a/b" of version 2,
-// "4:memory:/a/b" of version 1. In a container the group is often the mount itself.
-std::vector<GroupFiles> GroupsOf(const std::string& root) {
-  std::vector<GroupFiles> groups;
-  const auto add = [&](const std::string& mount, std::string group, const GroupFiles& names) {
-    while (true) {
-      groups.push_back({mount + group, names.limit, names.taken, names.files});
-      const size_t slash = group.rfind('/');
-      if (slash == std::string::npos || group.empty()) break;
-      group.resize(slash);
-    }
-  };
-  const GroupFiles second = {"", "memory.max", "memory.current", "inactive_file "};
-  const GroupFiles first = {"", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                            "total_inactive_file "};
-  std::FILE* file = std::fopen((root + "/proc/self/cgroup").c_str(), "re");
-  char line[4096];
-  while (file != nullptr && std::fgets(line, sizeof(line), file) != nullptr) {
-    std::string text(line);
-    while (text.ends_with('\n')) text.pop_back();
-    const size_t colon = text.find(':');
-    const size_t path = colon == std::string::npos ? colon : text.find(':', colon + 1);
-    if (path == std::string::npos) continue;
-    const std::string controllers = text.substr(colon + 1, path - colon - 1);
-    std::string group = text.substr(path + 1);
-    if (group == "/") group.clear();
-    if (controllers.empty()) {
-      add(root + "/sys/fs/cgroup", group, second);
-    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      add(root + "/sys/fs/cgroup/memory", group, first);
-    }
-  }
-  if (file != nullptr) std::fclose(file);
-  if (groups.empty()) {
-    add(root + "/sys/fs/cgroup", "", second);
-    add(root + "/sys/fs/cgroup/memory", "", first);
-  }
-  return groups;
+// None: it says no number, or no memory has so many bytes.
+std::optional<uint64_t> NumberIn(const std::string& path, const char* key) {
+  const std::optional<int64_t> number = NumberInFile(path, key);
+  if (!number || *number < 0) return std::nullopt;
+  return static_cast<uint64_t>(*number);
 }
 
 // Below, the walk over the heap costs more than its memory is worth.
@@ -102,12 +56,13 @@ uint64_t AvailableBytes() { return AvailableBytesIn(""); }
 uint64_t AvailableBytesIn(const std::string& root) {
   const std::optional<uint64_t> kilobytes = NumberIn(root + "/proc/meminfo", "MemAvailable: ");
   uint64_t bytes = kilobytes.value_or(0) * 1024;
-  for (const GroupFiles& group : GroupsOf(root)) {
-    const std::optional<uint64_t> limit = NumberIn(group.folder + "/" + group.limit, "");
-    const std::optional<uint64_t> taken = NumberIn(group.folder + "/" + group.taken, "");
+  for (const ControlGroup& group : ControlGroupsOf(root, "memory")) {
+    const MemoryFiles& names = group.version == 2 ? kFilesOfVersion2 : kFilesOfVersion1;
+    const std::optional<uint64_t> limit = NumberIn(group.folder + "/" + names.limit, "");
+    const std::optional<uint64_t> taken = NumberIn(group.folder + "/" + names.taken, "");
     if (!limit || !taken) continue;
     // Pages of files count as taken, but are given up first.
-    const uint64_t files = NumberIn(group.folder + "/memory.stat", group.files).value_or(0);
+    const uint64_t files = NumberIn(group.folder + "/memory.stat", names.files).value_or(0);
     const uint64_t used = *taken > files ? *taken - files : 0;
     const uint64_t left = *limit > used ? *limit - used : 0;
     bytes = bytes == 0 ? left : std::min(bytes, left);

@@ -50,12 +50,10 @@ void RunOnlyOn(std::span<const int> cpus) {
 
 }  // namespace
 
-size_t UsableProcessors() { return UsableCpus().size(); }
-
-ThreadPool::ThreadPool(size_t threads, bool pin) {
+ThreadPool::ThreadPool(size_t threads, bool pin, bool spin) : spin_(spin) {
   threads = std::clamp<size_t>(threads, 1, kThreadsMax);
   const std::vector<int> cpus = UsableCpus();
-  pin = pin && threads > 1 && threads <= cpus.size();
+  pin = pin && threads > 1 && threads == cpus.size();
   if (pin) {
     caller_cpus_ = cpus;
     caller_cpus_.erase(caller_cpus_.begin() + 1,
@@ -94,15 +92,24 @@ void ThreadPool::Work(uint64_t epoch, size_t thread) {
     // A new loop may have been published in between: the index is then one of that loop.
     epoch = Epoch(mine);
     if (Next(mine) >= Count(mine)) return;
-    if (gang_) WaitForGang();
+    if (gang_) WaitForGang(Count(mine));
     Call(fn_, context_, first_ + Next(mine), thread);
     const bool gang = gang_;  // before the loop may end
-    done_.fetch_add(1, std::memory_order_release);
+    const uint32_t before = done_.fetch_add(1, std::memory_order_release);
+    if (!spin_ && before + 1 == Count(mine)) FutexWake(&done_, 1);  // the caller
     if (gang) return;
   }
 }
 
-void ThreadPool::WaitForGang() const {
+void ThreadPool::WaitForGang(uint64_t count) {
+  if (!spin_) {
+    uint32_t here = gathered_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    if (here == count) return FutexWake(&gathered_, INT32_MAX);
+    for (; here != count; here = gathered_.load(std::memory_order_acquire)) {
+      FutexWait(&gathered_, here);
+    }
+    return;
+  }
   for (uint32_t spins = 0;; ++spins) {
     const uint64_t ticket = ticket_.load(std::memory_order_relaxed);
     if (Next(ticket) >= Count(ticket)) return;
@@ -148,6 +155,7 @@ void ThreadPool::RunPart(size_t first, size_t count, LoopFn fn, void* context) {
   context_ = context;
   first_ = first;
   done_.store(0, std::memory_order_relaxed);
+  gathered_.store(0, std::memory_order_relaxed);
   const uint64_t epoch =
       (Epoch(ticket_.load(std::memory_order_relaxed)) + 1) & ((uint64_t{1} << 24) - 1);
   ticket_.store(MakeTicket(epoch, count), std::memory_order_release);
@@ -157,6 +165,12 @@ void ThreadPool::RunPart(size_t first, size_t count, LoopFn fn, void* context) {
   if (sleepers_.load(std::memory_order_seq_cst) > 0) FutexWake(&wake_, INT32_MAX);
 
   Work(epoch, 0);
+  if (!spin_) {
+    for (uint32_t now; (now = done_.load(std::memory_order_acquire)) != count;) {
+      FutexWait(&done_, now);
+    }
+    return;
+  }
   for (uint32_t spins = 0; done_.load(std::memory_order_acquire) != count; ++spins) {
     SystemSync::Pause();
     if (spins > kSpinsBeforeYield) sched_yield();  // a worker may wait for this processor
@@ -169,7 +183,8 @@ void ThreadPool::WorkerMain(size_t thread, int cpu) {
 
   uint32_t seen = 0;
   while (true) {
-    const auto spin_until = std::chrono::steady_clock::now() + kSpinTime;
+    const auto spin_until =
+        std::chrono::steady_clock::now() + (spin_ ? kSpinTime : std::chrono::microseconds(0));
     uint32_t spins = 0;
     while (wake_.load(std::memory_order_acquire) == seen) {
       SystemSync::Pause();

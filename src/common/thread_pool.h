@@ -34,15 +34,19 @@ class ThreadPool {
  public:
   static constexpr size_t kThreadsMax = 256;
 
-  // `threads` counts the caller: threads - 1 workers are started. With `pin`, worker i runs on the
-  // i-th processor this process may use, processor 0 being left to the caller. An exception of
-  // std::thread passes on once the workers started are joined.
-  explicit ThreadPool(size_t threads, bool pin = true);
+  // `threads` counts the caller: threads - 1 workers are started. With `pin`, and as many threads
+  // as processors this process may use, worker i runs on the i-th of them, the first being left to
+  // the caller. With fewer threads the system chooses among the processors: another process, too,
+  // may have begun at the first. Without `spin` threads that wait sleep at once (PlanThreads). An
+  // exception of std::thread passes on once the workers started are joined.
+  explicit ThreadPool(size_t threads, bool pin = true, bool spin = true);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   size_t threads() const { return workers_.size() + 1; }
+  // Whether threads that wait spin.
+  bool spins() const { return spin_; }
 
   // Keeps the calling thread off the workers' pinned processors for as long as it lives: for a
   // thread that calls ParallelFor all the time. On a worker's processor the two would wait for each
@@ -90,9 +94,10 @@ class ThreadPool {
   void StopWorkers();
   // Works on the loop of `epoch` until it has no index left; in a gang, on one index.
   void Work(uint64_t epoch, size_t thread);
-  // Returns once every index of the gang under way is taken.
-  void WaitForGang() const;
+  // Counts the index of the gang under way that this thread took in, and returns once all are.
+  void WaitForGang(uint64_t count);
 
+  const bool spin_;
   std::mutex caller_mutex_;
   LoopFn fn_ = nullptr;
   void* context_ = nullptr;
@@ -103,15 +108,13 @@ class ThreadPool {
 
   // Apart by 128 bytes: two lines are fetched at a time.
   alignas(128) std::atomic<uint64_t> ticket_{0};
-  alignas(128) std::atomic<uint32_t> done_{0};
+  alignas(128) std::atomic<uint32_t> done_{0};  // a futex word where threads do not spin
+  std::atomic<uint32_t> gathered_{0};           // threads of a gang, if they do not spin; the same
   alignas(128) std::atomic<uint32_t> wake_{0};  // futex word: changes with every loop
   std::atomic<uint32_t> sleepers_{0};
   std::atomic<bool> stop_{false};
   std::vector<int> caller_cpus_;  // without a pinned worker; empty: nothing is pinned
   std::vector<std::thread> workers_;
 };
-
-// Processors this process may run on (its affinity mask), at least 1.
-size_t UsableProcessors();
 
 }  // namespace penstock

@@ -9,12 +9,16 @@
 #include <string>
 
 #include "common/int_math.h"
+#include "cpu/pack_slices.h"
+#include "tensor/bulk_turn.h"
 
 namespace penstock::cpu {
 namespace {
 
 // Weights that a thread repacks before it gives their pages back.
 constexpr size_t kRunBytes = 1 << 20;
+// The first slice's weights for each thread: a millisecond of a slow processor.
+constexpr size_t kFirstSliceBytes = 256 << 10;
 
 // The rows from `row` on of the part that holds it; parts stand one below the other.
 TensorView RowsFrom(std::span<const LinearRows> parts, size_t row) {
@@ -40,12 +44,29 @@ void GiveBackPages(const std::byte* begin, size_t bytes) {
   if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
 }
 
-// The same of rows [begin, end) of all parts together.
-void GiveBackRows(std::span<const LinearRows> parts, size_t begin, size_t end) {
+// Has the system read the pages of a range of a file's mapping, from now on.
+void WantPages(const std::byte* begin, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t from = reinterpret_cast<uintptr_t>(begin) / page * page;
+  madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(begin) + bytes - from,
+          MADV_WILLNEED);
+}
+
+// Returns once the pages of a range are in memory.
+void TouchPages(const std::byte* begin, size_t bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (size_t at = 0; at < bytes; at += page) {
+    (void)*static_cast<const volatile std::byte*>(begin + at);
+  }
+}
+
+// Calls range(data, bytes) for rows [begin, end) of all parts together.
+template <typename Range>
+void ForRows(std::span<const LinearRows> parts, size_t begin, size_t end, Range&& range) {
   while (begin < end) {
     const TensorView rows = RowsFrom(parts, begin);
     const size_t count = std::min(end - begin, static_cast<size_t>(rows.rows));
-    GiveBackPages(rows.data, count * rows.row_bytes());
+    range(rows.data, count * rows.row_bytes());
     begin += count;
   }
 }
@@ -125,23 +146,41 @@ BlockLinear::BlockLinear(std::span<const LinearRows> parts, DType dtype, const K
 Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const LinearRows> parts,
                                                          const PackOptions& options,
                                                          const Kernels* kernels, ThreadPool* pool,
-                                                         HugePageArena* arena) {
+                                                         HugePageArena* arena, ComputeGate* gate) {
   PENSTOCK_RETURN_IF_ERROR(Check(parts, options));
   std::unique_ptr<BlockLinear> linear(new BlockLinear(parts, options.dtype, kernels, arena));
-  // Threads share runs of panels: large ones, as a system call follows each, but enough of them.
-  const size_t panels = linear->panels_;
-  const size_t share = CeilDiv(panels, 4 * pool->threads());
-  const size_t run = std::clamp<size_t>(kRunBytes / linear->panel_bytes_, 1, share);
-  pool->ParallelFor(CeilDiv(panels, run), [&](size_t index, size_t) {
-    const size_t end = std::min(panels, (index + 1) * run);
-    for (size_t p = index * run; p < end; ++p) linear->PackPanel(parts, p);
-    if (!options.mapped_file) return;
-    const size_t width = linear->shape_.width;
-    GiveBackRows(parts, index * run * width, std::min(linear->columns_, end * width));
-  });
+  const size_t panels = linear->panels_, columns = linear->columns_, width = linear->shape_.width;
+  if (options.mapped_file) ForRows(parts, 0, columns, WantPages);
+  if (gate == nullptr) {
+    linear->PackPanels(parts, options, 0, panels, pool);
+  } else {
+    const size_t first = pool->threads() * kFirstSliceBytes / linear->panel_bytes_;
+    RunInSlices(panels, first, [&](size_t begin, size_t end) {
+      if (options.mapped_file) {
+        ForRows(parts, begin * width, std::min(columns, end * width), TouchPages);
+      }
+      const BulkTurn turn(gate);
+      const Clock::time_point began = Clock::now();
+      linear->PackPanels(parts, options, begin, end, pool);
+      return Clock::now() - began;
+    });
+  }
   // Pages between two runs; and the system maps some beside those touched.
-  if (options.mapped_file) GiveBackRows(parts, 0, linear->columns_);
+  if (options.mapped_file) ForRows(parts, 0, columns, GiveBackPages);
   return linear;
+}
+
+// Threads share runs of panels: large ones, as a system call follows each, but enough of them.
+void BlockLinear::PackPanels(std::span<const LinearRows> parts, const PackOptions& options,
+                             size_t first, size_t last, ThreadPool* pool) {
+  const size_t share = CeilDiv(last - first, 4 * pool->threads());
+  const size_t run = std::clamp<size_t>(kRunBytes / panel_bytes_, 1, share);
+  pool->ParallelFor(CeilDiv(last - first, run), [&](size_t index, size_t) {
+    const size_t begin = first + index * run, end = std::min(last, begin + run);
+    for (size_t p = begin; p < end; ++p) PackPanel(parts, p);
+    if (!options.mapped_file) return;
+    ForRows(parts, begin * shape_.width, std::min(columns_, end * shape_.width), GiveBackPages);
+  });
 }
 
 void BlockLinear::PackPanel(std::span<const LinearRows> parts, size_t index) {

@@ -23,6 +23,7 @@
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 #include "tensor/backend.h"
+#include "tensor/compute_gate.h"
 #include "tensor/program.h"
 
 namespace penstock::cpu {
@@ -45,7 +46,8 @@ class BlockLinear final : public PackedLinear {
  public:
   // As Backend::Pack, of parts of one type, one of kStoredTypes; they are not read after this
   // returns. Panels are repacked by all threads of the pool; with options.mapped_file, their rows'
-  // pages are given back as they are done.
+  // pages are read before and given back as they are done. With a gate, in slices that each take a
+  // turn of the bulk class; pages are read without one, as a disk may be slow.
   //
   // kInvalidArgument: parts that differ, no rows, columns that are no whole blocks, a bias of
   // another size or for some parts only. kUnsupported: a type that is not one of kStoredTypes, or a
@@ -53,7 +55,8 @@ class BlockLinear final : public PackedLinear {
   static Expected<std::unique_ptr<BlockLinear>> Pack(std::span<const LinearRows> parts,
                                                      const PackOptions& options,
                                                      const Kernels* kernels, ThreadPool* pool,
-                                                     HugePageArena* arena);
+                                                     HugePageArena* arena,
+                                                     ComputeGate* gate = nullptr);
 
   DType stored() const { return shape_.stored; }  // of the weights
   uint64_t bytes() const override;
@@ -82,6 +85,9 @@ class BlockLinear final : public PackedLinear {
  private:
   BlockLinear(std::span<const LinearRows> parts, DType dtype, const Kernels* kernels,
               HugePageArena* arena);
+  // Panels [first, last).
+  void PackPanels(std::span<const LinearRows> parts, const PackOptions& options, size_t first,
+                  size_t last, ThreadPool* pool);
   void PackPanel(std::span<const LinearRows> parts, size_t index);
 
   const Kernels* kernels_;

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/failing_new.h"
@@ -278,6 +280,49 @@ TEST(BlockLinearPack, PagesOfAMappedFileAreGivenBack) {
   EXPECT_LT(file.ResidentBytes(), blocks.size() / 20);
   // The file can be read as before.
   EXPECT_EQ(std::memcmp(file.data(), bytes.data(), bytes.size()), 0);
+}
+
+// Models that serve have turns between the slices, and a slice waits for theirs.
+TEST(BlockLinearPack, TakesATurnForEachSlice) {
+  const int64_t in = 2048, rows = 12288;
+  const std::vector<std::byte> bytes = RandomRows(DType::kQ8_0, rows, in, 8);
+  const LinearRows parts = {{DType::kQ8_0, rows, in, bytes.data()}, {}};
+  ThreadPool pool(2, false);
+  HugePageArena arena;
+  const auto want =
+      BlockLinear::Pack({&parts, 1}, {DType::kI8, {}}, SupportedKernels().back(), &pool, &arena);
+  struct Model final : GateClient {
+    GateDemand Demand() const override { return {.interactive = true}; }
+  } model;
+  ComputeGate gate(1);
+  ComputeGate::Turn turn(&gate, &model);
+  ASSERT_EQ(turn.Ask(), ComputeGate::Answer::kGranted);
+  std::atomic<bool> packed{false};
+  Expected<std::unique_ptr<BlockLinear>> linear = Status::Internal("");
+  std::thread loader([&] {
+    linear = BlockLinear::Pack({&parts, 1}, {DType::kI8, {}}, SupportedKernels().back(), &pool,
+                               &arena, &gate);
+    packed = true;
+  });
+  // Each time the loader waits, it gets one turn, and waits again.
+  int turns = 0;
+  while (!packed) {
+    if (gate.waiting() == 0) {
+      std::this_thread::yield();
+      continue;
+    }
+    ++turns;
+    turn.End(1, {});
+    turn.Drop();
+    while (!packed && turn.Ask() != ComputeGate::Answer::kGranted) {
+      if (turn.Wait() == ComputeGate::Answer::kGranted) break;
+    }
+  }
+  loader.join();
+  turn.Drop();
+  ASSERT_TRUE(linear.ok());
+  EXPECT_EQ(std::memcmp((*linear)->panel(0), (*want)->panel(0), (*want)->bytes()), 0);
+  EXPECT_GE(turns, 2);
 }
 
 TEST(BlockLinearPack, NoLargerThanTheFile) {

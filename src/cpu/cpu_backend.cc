@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/thread_pool.h"
+#include "common/processors.h"
 #include "cpu/block_linear.h"
 #include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
@@ -16,7 +16,8 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const Kernels* kernels, size_t threads, bool pin) : device_(kernels, threads, pin) {}
+  CpuBackend(const Kernels* kernels, const ThreadPlan& plan)
+      : device_(kernels, plan.threads, plan.pin, plan.spin) {}
 
   std::string name() const override { return device_.name(); }
   int threads() const override { return static_cast<int>(device_.workers()); }
@@ -52,9 +53,9 @@ class CpuBackend final : public Backend {
 
   Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
                                                      const PackOptions& options) override {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        std::unique_ptr<PackedLinear> packed,
-        BlockLinear::Pack(parts, options, device_.kernels, &device_.pool, &device_.weight_arena));
+    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PackedLinear> packed,
+                              BlockLinear::Pack(parts, options, device_.kernels, &device_.pool,
+                                                &device_.weight_arena, &gate()));
     CountPacked(packed->bytes());
     return packed;
   }
@@ -76,10 +77,9 @@ class CpuBackend final : public Backend {
 Expected<std::unique_ptr<Backend>> NewCpuBackend(const CpuOptions& options) {
   auto kernels = options.isa.empty() ? cpu::DefaultKernels() : cpu::ChooseKernels(options.isa);
   if (!kernels.ok()) return kernels.status();
-  const size_t threads =
-      options.threads > 0 ? static_cast<size_t>(options.threads) : UsableProcessors();
-  return std::unique_ptr<Backend>(
-      std::make_unique<cpu::CpuBackend>(*kernels, threads, options.pin));
+  const ThreadPlan plan = PlanThreads(static_cast<size_t>(std::max(0, options.threads)),
+                                      options.pin, ReadProcessorLimits());
+  return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(*kernels, plan));
 }
 
 }  // namespace penstock

@@ -10,8 +10,8 @@
 namespace penstock {
 
 struct CpuOptions {
-  int threads = 0;  // 0: one for each processor this process may use
-  bool pin = true;  // pin the pool's threads to processors
+  int threads = 0;  // 0: as many as this process may use (common/processors.h)
+  bool pin = true;  // the pool's threads may be pinned to processors (PlanThreads)
   std::string isa;  // "" = PENSTOCK_CPU_ISA, else the fastest this processor has
 };
 

@@ -4,8 +4,8 @@
 
 namespace penstock::cpu {
 
-CpuDevice::CpuDevice(const Kernels* table, size_t threads, bool pin)
-    : kernels(table), pool(threads, pin), ops(table, &pool, &weight_arena, &work_arena) {
+CpuDevice::CpuDevice(const Kernels* table, size_t threads, bool pin, bool spin)
+    : kernels(table), pool(threads, pin, spin), ops(table, &pool, &weight_arena, &work_arena) {
   if (pool.threads() == 1) return;
   for (size_t worker = 0; worker < pool.threads(); ++worker) {
     alone_.push_back(std::make_unique<Alone>(kernels));

@@ -22,7 +22,7 @@ namespace penstock::cpu {
 
 class CpuDevice {
  public:
-  CpuDevice(const Kernels* kernels, size_t threads, bool pin);
+  CpuDevice(const Kernels* kernels, size_t threads, bool pin, bool spin = true);
 
   // "cpu (avx512, 2 threads)".
   std::string name() const;

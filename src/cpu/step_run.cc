@@ -85,7 +85,8 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const 
 
 CpuStepRun::CpuStepRun(CpuDevice* device, const Program& program, const StepOptions& options)
     : device_(device),
-      shared_(device->kernels, device->workers(), program, options, &device->work_arena) {
+      shared_(device->kernels, device->workers(), device->pool.spins(), program, options,
+              &device->work_arena) {
   for (size_t worker = 0; worker < device->workers(); ++worker) {
     workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
   }

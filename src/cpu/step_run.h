@@ -19,6 +19,7 @@ class CpuStepRun final : public StepRun {
                                                     const StepOptions& options);
 
   size_t workers() const override { return workers_.size(); }
+  void PlaceCaller() const override { device_->pool.PlaceCaller(); }
   int32_t window() const override { return shared_.Area(KvArea::kWindow).window; }
   int32_t rope_switch() const override { return shared_.program.rope_switch; }
   uint64_t block_bytes(KvArea area) const override {

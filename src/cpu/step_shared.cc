@@ -60,7 +60,7 @@ StepSizes::StepSizes(const Program& program) : context(Size(program.max_length))
   for (const Op& op : program.ops) std::visit(SizeVisitor{this}, op);
 }
 
-StepShared::StepShared(const Kernels* kernel_table, size_t worker_count,
+StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
                        const Program& step_program, const StepOptions& step_options,
                        HugePageArena* arena)
     : kernels(kernel_table),
@@ -80,7 +80,7 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count,
                arena),
       chunks_done(split_sequences * sizes.kv_heads),
       head_bytes(sizes.head_size == 0 ? 0 : KvBlockBytes(step_options.cache_type, sizes.head_size)),
-      barrier(static_cast<uint32_t>(worker_count)) {
+      barrier(static_cast<uint32_t>(worker_count), spin) {
   const size_t most = std::max(rows_max, Size(step_options.logit_rows));
   for (const Value& value : program.values) {
     const size_t rows = value.rows == Rows::kTokens ? rows_max : Size(options.logit_rows);

@@ -86,8 +86,9 @@ struct CacheArea {
 };
 
 struct StepShared {
-  StepShared(const Kernels* kernel_table, size_t worker_count, const Program& step_program,
-             const StepOptions& step_options, HugePageArena* arena);
+  // `spin`: whether workers spin at their barrier.
+  StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
+             const Program& step_program, const StepOptions& step_options, HugePageArena* arena);
 
   uint64_t bytes() const;           // of all but the cache
   uint64_t CommittedBytes() const;  // of the cache

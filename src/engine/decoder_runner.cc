@@ -132,6 +132,7 @@ class DecoderRunner::BatchRun {
         ++next_;
         continue;
       }
+      pieces_.reserve(pieces_.size() + 1);  // before the sequence holds anything
       Piece piece;
       piece.index = next_;
       piece.sequence = &memory_.At(free_place_++, caches_);

@@ -34,6 +34,7 @@ std::vector<std::string> LastParts(const std::string& name) {
 // The folder or file of a text model, downloaded if need be.
 Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& stopping) {
   ResolveOptions resolve;
+  resolve.offline = spec.fetched;
   resolve.progress = [&, file = std::string()](const HubProgress& progress) mutable {
     if (progress.bytes_total > 0 && spec.download_percent != nullptr) {
       *spec.download_percent = static_cast<int>(progress.bytes_done * 100 / progress.bytes_total);
@@ -45,6 +46,14 @@ Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& st
     return !stopping.load(std::memory_order_relaxed);
   };
   return ResolveModel(spec.reference, resolve);
+}
+
+// Whether Resolve would download nothing.
+bool IsHere(const ModelSpec& spec) {
+  if (TensorModelPath(spec.reference)) return true;
+  ResolveOptions resolve;
+  resolve.offline = resolve.complete = true;
+  return ResolveModel(spec.reference, resolve).ok();
 }
 
 // Of the text model at `path`, from its settings alone.
@@ -160,14 +169,35 @@ Expected<std::optional<ModelPurpose>> Registry::Impl::LookAtReference(const Mode
   return std::optional(found);
 }
 
+std::shared_ptr<const FileFacts> Registry::Impl::DescribeFiles(const ModelSpec& spec) {
+  if (TensorModelPath(spec.reference)) return nullptr;
+  ResolveOptions resolve;
+  resolve.offline = true;
+  const auto path = ResolveModel(spec.reference, resolve);
+  if (!path.ok()) return nullptr;
+  auto facts = ReadFileFacts(*path, spec.text.chat_template);
+  if (!facts.ok()) return nullptr;  // its load says why
+  if (const int32_t context = spec.text.model.context; facts->generates && context > 0) {
+    facts->max_tokens = std::min(facts->max_tokens, context);
+  }
+  return std::make_shared<const FileFacts>(*std::move(facts));
+}
+
 Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, RegistryOptions options,
-                   Sizer sizer)
+                   Sizer sizer, Fetcher fetcher)
     : impl_(std::make_unique<Impl>()) {
   impl_->backend = backend;
   impl_->metrics = metrics;
   impl_->options = options;
   if (!loader) impl_->looker = Impl::LookAtReference;
+  if (!loader && options.on_demand) impl_->describer = Impl::DescribeFiles;
   impl_->sizer = std::move(sizer);
+  impl_->fetcher = std::move(fetcher);
+  if (!loader && backend != nullptr && !impl_->fetcher.fetch) {
+    impl_->fetcher = {IsHere, [impl = impl_.get()](const ModelSpec& spec) {
+                        return Resolve(spec, impl->stopping).status();
+                      }};
+  }
   if (!loader && !impl_->sizer) {
     impl_->sizer = [backend, impl = impl_.get()](const ModelSpec& spec) -> Expected<ModelNeeds> {
       if (const auto tensors = TensorModelPath(spec.reference)) {
@@ -304,6 +334,7 @@ Status Registry::Add(ModelSpec spec) {
       return found.status().Annotate("cannot load model '" + spec.name + "'");
     }
   }
+  auto facts = impl_->describer ? impl_->describer(spec) : nullptr;
   const std::lock_guard lock(impl_->mutex);
   if (impl_->stopping) return {StatusCode::kUnavailable, "the models are being stopped"};
   PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));  // it may have changed meanwhile
@@ -312,11 +343,11 @@ Status Registry::Add(ModelSpec spec) {
   }
   Impl::Slot* const slot = impl_->AddSlot(std::move(spec));
   slot->refused = std::move(refused);
+  slot->facts = std::move(facts);
   impl_->RegisterMetrics(slot);
   if (purpose) slot->SetPurpose(*purpose);
-  const bool load = impl_->loading_started && impl_->QueueLoad(slot);
+  if (impl_->loading_started) impl_->QueueFirst(slot);
   impl_->PublishNames();
-  if (load) impl_->StartLoader();
   return Status::Ok();
 }
 
@@ -581,6 +612,7 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.requests_waiting = slot.waiters;
     entry.evictions = slot.evictions;
     entry.bytes = slot.charged;
+    entry.facts = slot.facts;
     entry.load_percent = impl_->LoadPercent(slot);
     entry.engine = std::move(lease);
     entry.text = std::move(text);
@@ -599,11 +631,18 @@ int Registry::Impl::LoadPercent(const Slot& slot) const {
 }
 
 bool Registry::AllReady() const {
-  const auto& slots = impl_->names().slots;
-  return !slots.empty() && !impl_->stopping &&
-         std::none_of(slots.begin(), slots.end(), [](const Impl::Slot* slot) {
-           return slot->IsPending() || (slot->state == ModelState::kFailed && !slot->has_versions);
-         });
+  return !impl_->stopping && !impl_->names().slots.empty() && impl_->NoteReady();
+}
+
+bool Registry::Impl::NoteReady() const {
+  if (was_ready) return true;
+  const auto& all = names().slots;
+  const auto is_late = [](const Slot* slot) {
+    return slot->IsPending() || (slot->state == ModelState::kFailed && !slot->has_versions);
+  };
+  if (all.empty() || std::any_of(all.begin(), all.end(), is_late)) return false;
+  was_ready = true;
+  return true;
 }
 
 uint64_t Registry::memory_bytes() const { return impl_->options.memory_bytes; }

@@ -12,8 +12,12 @@
 //
 // Ownership and threads
 //   registry  The registry alone owns models. All others have leases (engine_lease.h), which Find
-//             gives. A model is the registry's as soon as the loader returns it; one thread loads,
-//             a model at a time.
+//             gives. A model is the registry's as soon as the loader returns it.
+//   loading   Takes up to three steps, each with a thread of its own that takes one model at a
+//             time: fetching its files where they are not here yet, telling what memory it takes,
+//             loading it. Each thread takes the model that was asked for first; one that was
+//             refused for want of memory goes behind all that waited then. A parked model passes
+//             these by: it is there again at once where memory is free, else by a fourth thread.
 //   request   Holds a lease from the moment it has looked its model up until its last callback is
 //             gone; so a thread that submits, and perhaps leads, holds one until Submit has
 //             returned.
@@ -57,6 +61,7 @@
 #include "common/status.h"
 #include "engine/engine.h"
 #include "engine/engine_lease.h"
+#include "engine/file_facts.h"
 #include "engine/model_bytes.h"
 #include "engine/tensor_engine.h"
 #include "engine/text_engine.h"
@@ -110,6 +115,7 @@ struct ModelSpec {
   std::vector<ModelVersion> older;      // taken in turn where this version fails to load
   // Set for the loader.
   ModelBytes granted;                            // what it may take; 0: as it likes
+  bool fetched = false;                          // its files are here, as far as they can be
   std::atomic<int>* download_percent = nullptr;  // where it tells of a download
 };
 
@@ -139,6 +145,9 @@ struct RegistryOptions {
   std::chrono::milliseconds check_interval{30000};
   // Memory of all models together; 0: not bounded.
   uint64_t memory_bytes = 0;
+  // The clock of back-offs, of the patience for memory and of how long loads took; null: Clock. For
+  // tests.
+  std::function<Clock::time_point()> now;
 };
 
 // What a request needs a model for.
@@ -157,10 +166,15 @@ class Registry {
   using Loader = std::function<Expected<std::unique_ptr<Model>>(const ModelSpec&)>;
   // Tells what a model takes before it is loaded.
   using Sizer = std::function<Expected<ModelNeeds>(const ModelSpec&)>;
+  // Brings a model's files to this machine before it is sized and loaded.
+  struct Fetcher {
+    std::function<bool(const ModelSpec&)> is_here;  // milliseconds
+    std::function<Status(const ModelSpec&)> fetch;  // null: all files are here
+  };
 
   // `backend` (null: only AddEngine, or a loader of one's own) and `metrics` must outlive it.
   Registry(Backend* backend, Metrics* metrics, Loader loader = nullptr,
-           RegistryOptions options = {}, Sizer sizer = nullptr);
+           RegistryOptions options = {}, Sizer sizer = nullptr, Fetcher fetcher = {});
   // Stop(), then waits for the end of all leases and frees the models.
   ~Registry();
   Registry(const Registry&) = delete;
@@ -192,7 +206,7 @@ class Registry {
   // Adds a model that is loaded already. Load reads it from its folder again after an Unload.
   Status AddEngine(std::unique_ptr<Engine> engine, std::vector<std::string> aliases = {});
 
-  // Loads one model after the other on a thread of its own: all, or where requests load models
+  // Loads one model after the other on threads of the registry: all, or where requests load models
   // those to preload.
   void StartLoading();
   // Waits until no model is waiting or loading; the first failure, if any, of a model without
@@ -272,15 +286,18 @@ class Registry {
     uint64_t requests_waiting = 0;  // for it to be loaded
     uint64_t evictions = 0;         // unloads for the memory of others
     ModelBytes bytes;               // at most, as charged to the budget
-    int load_percent = -1;          // kLoading: of the download, then of the weights; -1: not known
-    EngineLease engine;             // kReady, and an encoder
-    TextLease text;                 // kReady, and a decoder
-    TensorLease tensors;            // kReady, and a tensor model
+    // What its files say; null: not here yet, or no model of texts.
+    std::shared_ptr<const FileFacts> facts;
+    int load_percent = -1;  // kLoading: of the download, then of the weights; -1: not known
+    EngineLease engine;     // kReady, and an encoder
+    TextLease text;         // kReady, and a decoder
+    TensorLease tensors;    // kReady, and a tensor model
   };
   // In the order they were added.
   std::vector<Entry> List() const;
-  // True if there are models, and none is loading or to be loaded, or failed to; those with
-  // versions may fail.
+  // True if there are models, and since the start there was a time when none was loading or to be
+  // loaded, or failed to; those with versions may fail. So it stays true until Stop() while models
+  // come, go and are loaded again: requests wait for those they need.
   bool AllReady() const;
 
   // Of all models together; 0: not bounded.

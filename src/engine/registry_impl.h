@@ -38,6 +38,16 @@ struct Registry::Impl {
     const std::shared_future<Status> future_ = promise_.get_future().share();
   };
 
+  // What a model that is to be loaded goes through, each step on a thread of its own.
+  enum class Step {
+    kUnpark,  // a parked model: memory for its activations and cache is admitted
+    kSize,    // what it takes is told from its files; it goes on to kFetch where they are not here
+    kFetch,   // its files are downloaded; it goes back to kSize
+    kLoad,    // its memory is admitted, and it is loaded
+    kNone,
+  };
+  static constexpr size_t kSteps = static_cast<size_t>(Step::kNone);
+
   // A served name and, at times, its model.
   struct Slot final : LeaseCount {
     explicit Slot(Impl* registry_in, ModelSpec spec_in)
@@ -104,13 +114,17 @@ struct Registry::Impl {
     std::optional<RefusedVersion> refused;
     std::vector<std::string> last_parts;  // of its names; see NameLastParts
     Status error;                         // kFailed
-    bool to_load = false;                 // the loader's next, or one of them
-    bool to_reap = false;                 // kDraining: no lease is left
-    std::optional<Outcome> loading;       // set while callers wait for the load
-    std::optional<Outcome> unloading;     // kDraining
-    int failures = 0;                     // in a row
-    Clock::time_point failed_until;       // kFailed: Load tries again from then on
-    std::optional<KeepAlive> asked_keep;  // by the last request that asked
+    Step next_step = Step::kNone;         // kWaiting: the step whose thread is to take it
+    uint64_t ticket = 0;   // of all that are asked for, the lowest goes first; 0: none
+    bool fetched = false;  // kFetch is behind it
+    std::shared_ptr<const FileFacts> facts;  // null: not read
+    ModelNeeds needs;                        // told by kSize
+    bool to_reap = false;                    // kDraining: no lease is left
+    std::optional<Outcome> loading;          // set while callers wait for the load
+    std::optional<Outcome> unloading;        // kDraining
+    int failures = 0;                        // in a row
+    Clock::time_point failed_until;          // kFailed: Load tries again from then on
+    std::optional<KeepAlive> asked_keep;     // by the last request that asked
     bool pinned;
     uint64_t waiters = 0;
     // Answers to waiters under way, each of which is about to take a lease; Unload closes the model
@@ -141,6 +155,10 @@ struct Registry::Impl {
   using Looker = std::function<Expected<std::optional<ModelPurpose>>(const ModelSpec&)>;
   static Expected<std::optional<ModelPurpose>> LookAtReference(const ModelSpec& spec);
 
+  // What a model's files say, where they are here; null: they are not, or it takes no texts.
+  using Describer = std::function<std::shared_ptr<const FileFacts>(const ModelSpec&)>;
+  static std::shared_ptr<const FileFacts> DescribeFiles(const ModelSpec& spec);
+
   // A request that waits for a model.
   struct Waiter {
     Slot* slot;
@@ -150,6 +168,7 @@ struct Registry::Impl {
     Clock::time_point deadline;
     std::optional<KeepAlive> keep_alive;
     Then then;
+    EngineLease held = {};  // while it is answered
   };
 
   // The table of names. Never changed once it is published.
@@ -213,11 +232,21 @@ struct Registry::Impl {
   void Sweep(Clock::time_point now);
   Clock::time_point NextSweep(Clock::time_point swept) const;
   void Deliver(Slot* slot, std::unique_lock<std::mutex>* lock);
-  void Answer(std::list<Waiter>* waiters, const Status& status, std::unique_lock<std::mutex>* lock);
+  bool MustWaitFor(Slot* target) noexcept;
+  // Throws nothing: allocates nothing itself, and what `then` throws ends there.
+  void Answer(std::list<Waiter>* waiters, const Status& status,
+              std::unique_lock<std::mutex>* lock) noexcept;
 
   // --- registry_memory.cc; with the lock held, which Admit, ParkOne and Unpark may release ------
   enum class Room { kMade, kSoon, kBusy, kNone };
   uint64_t TakenBytes() const;
+  // What parking and unloading others would give a load, however soon; and whether some are in use
+  // that may give more later.
+  struct Reclaimable {
+    uint64_t bytes = 0;
+    bool busy = false;
+  };
+  Reclaimable ReclaimableFor(const Slot* slot) const;
   std::string Holders(const Slot* except) const;
   Status NoRoom(const Slot& slot, const ModelNeeds& needs) const;
   // What a model that is to be loaded may take, once there is room for it. kUnavailable: the others
@@ -226,7 +255,10 @@ struct Registry::Impl {
                              std::unique_lock<std::mutex>* lock);
   bool ParkOne(std::unique_lock<std::mutex>* lock);
   static bool HoldsMuch(const Slot& slot);
-  Status Unpark(Slot* slot, std::unique_lock<std::mutex>* lock);
+  // A parked model serves again, if its memory is free now.
+  bool UnparkNow(Slot* slot);
+  void Unpark(Slot* slot, std::unique_lock<std::mutex>* lock);
+  void SetUnparked(Slot* slot, const ModelBytes& grant);
   Room UnloadOne(const Slot* for_slot, Clock::time_point now);
 
   // --- registry_loading.cc; with the lock held, but for the loops and HandToReaper --------------
@@ -234,18 +266,30 @@ struct Registry::Impl {
   void SetFailed(Slot* slot, const Status& why) noexcept;
   // Not loaded, for want of memory: the next request tries again at once.
   void SetRefused(Slot* slot, const Status& why);
-  // The first slot whose flag is set; null: none. There are few, and flags take no memory.
-  Slot* First(bool Slot::*flag);
-  void StartLoader();
-  // A slot that is waiting: whether it is to be loaded without a request; else it is absent.
-  bool QueueLoad(Slot* slot);
+  // The first slot to reap; null: none. There are few, and flags take no memory.
+  Slot* FirstToReap();
+  // The slot with the lowest ticket that waits for this step; null: none.
+  Slot* NextFor(Step step);
+  // Lets the step's thread take the slot. Where the thread cannot be started, the load fails.
+  void Queue(Slot* slot, Step step);
+  // Of a slot that is waiting: it is queued, or absent where it is not to be loaded without a
+  // request.
+  void QueueFirst(Slot* slot);
   // OK: it is being loaded, or will be.
   Status StartLoad(Slot* slot);
   bool StartReaper();
   // Unloads a model that has no leases; false: it has some.
   bool CloseIdle(Slot* slot, std::string why);
-  void LoadLoop();
+  void StepLoop(Step step);
+  // One step of a slot. The slot is queued for another one after it, or its load is over.
+  void Take(Slot* slot, Step step, std::unique_lock<std::mutex>* lock);
+  ModelSpec SpecToLoad(Slot* slot) const;
+  void SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
+  void FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
   void LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
+  void EndLoad(Slot* slot, std::unique_lock<std::mutex>* lock);
+  bool NoteReady() const;
+  Clock::time_point Now() const { return options.now ? options.now() : Clock::now(); }
   void SettleLoad(Slot* slot, const Status& status) noexcept;
   void Close(Slot* slot);
   void HandToReaper(Slot* slot);
@@ -271,7 +315,10 @@ struct Registry::Impl {
   Metrics* metrics = nullptr;
   RegistryOptions options;
   Looker looker;
+  Describer describer;
   Sizer sizer;
+  Fetcher fetcher;
+  mutable std::atomic<bool> was_ready{false};  // see AllReady
   std::atomic<bool> any_name{false};
   std::atomic<bool> stopping{false};  // set under mutex
 
@@ -283,7 +330,8 @@ struct Registry::Impl {
   std::vector<std::unique_ptr<const Names>> all_names;  // the last one is published
   bool loading_started = false;
   bool ending = false;  // the registry is being destroyed
-  std::thread loader_thread;
+  uint64_t last_ticket = 0;
+  std::array<std::thread, kSteps> step_threads;
   std::thread reaper_thread;
   std::thread keeper_thread;
   std::list<Waiter> waiters;

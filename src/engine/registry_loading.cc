@@ -1,5 +1,8 @@
-// Registry: loading and unloading. The loading thread and the reaper.
+// Registry: loading and unloading. The threads of loading and the reaper.
+#include <pthread.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <new>
 #include <stdexcept>
@@ -68,7 +71,7 @@ void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
   slot->error = Status::Ok();
   slot->failures = 0;
   slot->was_used = false;
-  slot->loaded_at = Clock::now();
+  slot->loaded_at = Now();
   Charge(slot, slot->model->bytes());
   slot->asked_keep.reset();
   ++slot->loads;
@@ -86,7 +89,7 @@ void Registry::Impl::SetFailed(Slot* slot, const Status& why) noexcept {
   slot->state = ModelState::kFailed;
   Charge(slot, {});
   const auto wait = options.back_off.min * (1 << std::min(slot->failures++, 16));
-  slot->failed_until = Clock::now() + std::min(wait, options.back_off.max);
+  slot->failed_until = Now() + std::min(wait, options.back_off.max);
   try {
     slot->error =
         why.Annotate("cannot load model '" + slot->spec.name + "'" + VersionText(slot->spec));
@@ -102,25 +105,45 @@ void Registry::Impl::SettleLoad(Slot* slot, const Status& status) noexcept {
   slot->loading.reset();
 }
 
-Registry::Impl::Slot* Registry::Impl::First(bool Slot::*flag) {
+Registry::Impl::Slot* Registry::Impl::FirstToReap() {
   const auto found =
-      std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.*flag; });
+      std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.to_reap; });
   return found == slots.end() ? nullptr : &*found;
 }
 
-// Where the thread cannot be started, the models to load fail.
-void Registry::Impl::StartLoader() {
+Registry::Impl::Slot* Registry::Impl::NextFor(Step step) {
+  Slot* next = nullptr;
+  for (Slot& slot : slots) {
+    if (slot.next_step != step) continue;
+    if (next == nullptr || slot.ticket < next->ticket) next = &slot;
+  }
+  return next;
+}
+
+void Registry::Impl::Queue(Slot* slot, Step step) {
+  static constexpr std::array<const char*, kSteps> kNames = {"model-unparker", "model-sizer",
+                                                             "model-fetcher", "model-loader"};
+  slot->state = ModelState::kWaiting;
+  slot->next_step = step;
+  if (slot->ticket == 0) slot->ticket = ++last_ticket;
   changed.notify_all();
-  if (loader_thread.joinable()) return;
+  std::thread& thread = step_threads[static_cast<size_t>(step)];
+  if (stopping || thread.joinable()) return;
   try {
-    loader_thread = std::thread([this] { LoadLoop(); });
+    thread = std::thread([this, step] {
+      pthread_setname_np(pthread_self(), kNames[static_cast<size_t>(step)]);
+      StepLoop(step);
+    });
   } catch (...) {
-    const Status why = StatusOfException();
-    while (Slot* const slot = First(&Slot::to_load)) {
-      slot->to_load = false;
-      SetFailed(slot, why);
-      SettleLoad(slot, slot->error);
+    slot->next_step = Step::kNone;
+    slot->ticket = 0;
+    if (step == Step::kUnpark) {
+      slot->state = ModelState::kParked;
+      slot->error = ExceptionStatus();
+    } else {
+      SetFailed(slot, StatusOfException());
     }
+    SettleLoad(slot, slot->error);
   }
 }
 
@@ -129,72 +152,129 @@ void Registry::StartLoading() {
   if (impl_->loading_started) return;
   impl_->loading_started = true;
   if (impl_->options.on_demand) impl_->StartKeeper();
-  bool any = false;
   for (Impl::Slot& slot : impl_->slots) {
-    if (slot.state == ModelState::kWaiting && impl_->QueueLoad(&slot)) any = true;
+    if (slot.state == ModelState::kWaiting) impl_->QueueFirst(&slot);
   }
-  if (any) impl_->StartLoader();
+  impl_->NoteReady();
 }
 
-bool Registry::Impl::QueueLoad(Slot* slot) {
-  slot->to_load = !options.on_demand || slot->spec.preload;
-  if (!slot->to_load) slot->state = ModelState::kAbsent;
-  return slot->to_load;
+void Registry::Impl::QueueFirst(Slot* slot) {
+  if (slot->next_step != Step::kNone) return;
+  if (options.on_demand && !slot->spec.preload) {
+    slot->state = ModelState::kAbsent;
+  } else {
+    Queue(slot, Step::kSize);
+  }
 }
 
-void Registry::Impl::LoadLoop() {
+void Registry::Impl::StepLoop(Step step) {
   std::unique_lock lock(mutex);
   for (;;) {
-    changed.wait(lock, [this] { return stopping || First(&Slot::to_load) != nullptr; });
+    changed.wait(lock, [&] { return stopping || NextFor(step) != nullptr; });
     if (stopping) return;
-    Slot* const slot = First(&Slot::to_load);
-    slot->to_load = false;
-    do {
-      slot->state = ModelState::kLoading;
-      try {
-        LoadSlot(slot, &lock);
-      } catch (...) {
-        // An exception from loading one model must not end the process or keep others from loading.
-        if (!lock.owns_lock()) lock.lock();
-        if (slot->state == ModelState::kLoading) SetFailed(slot, StatusOfException());
+    Slot* const slot = NextFor(step);
+    slot->next_step = Step::kNone;
+    slot->state = ModelState::kLoading;
+    try {
+      Take(slot, step, &lock);
+    } catch (...) {
+      // An exception from loading one model must not end the process or keep others from loading.
+      if (!lock.owns_lock()) lock.lock();
+      slot->next_step = Step::kNone;
+      if (step == Step::kUnpark) {
+        // Its weights are there still, and stay charged.
+        if (!slot->open()) slot->state = ModelState::kParked;
+        slot->error = ExceptionStatus();
+      } else if (slot->IsPending()) {
+        SetFailed(slot, StatusOfException());
       }
-    } while (StepBack(slot));
-    if (slot->replaces != nullptr) {
-      EndReplace(slot, &lock);
-      continue;
     }
-    if (!slot->served) Retire(slot);                                 // removed meanwhile
-    if (slot->state == ModelState::kFailed && slot->has_versions) {  // it ends no start: WaitLoaded
-      RunGuarded("registry", [&] { LogWarn("{}", slot->error.message()); });
+    if (StepBack(slot)) {
+      slot->fetched = false;
+      Queue(slot, Step::kSize);
     }
-    SettleLoad(slot, slot->error);
-    changed.notify_all();
-    Deliver(slot, &lock);
+    const bool removed = !slot->served && slot->replaces == nullptr;
+    if (slot->next_step == Step::kNone || removed) EndLoad(slot, &lock);
   }
 }
 
-// With the lock held, but not while the model is loaded.
-void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
-  if (slot->model != nullptr) {
-    if (const Status parked = Unpark(slot, lock); !parked.ok()) slot->error = parked;
-    return;
+void Registry::Impl::Take(Slot* slot, Step step, std::unique_lock<std::mutex>* lock) {
+  switch (step) {
+    case Step::kUnpark:
+      return Unpark(slot, lock);
+    case Step::kSize:
+      return SizeSlot(slot, lock);
+    case Step::kFetch:
+      return FetchSlot(slot, lock);
+    case Step::kLoad:
+      return LoadSlot(slot, lock);
+    case Step::kNone:
+      break;
   }
-  slot->download_percent = -1;
-  slot->weights_wanted = 0;
-  const auto start = Clock::now();
+}
+
+void Registry::Impl::EndLoad(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  slot->ticket = 0;
+  if (slot->replaces != nullptr) return EndReplace(slot, lock);
+  if (!slot->served) Retire(slot);                                 // removed meanwhile
+  if (slot->state == ModelState::kFailed && slot->has_versions) {  // it ends no start: WaitLoaded
+    RunGuarded("registry", [&] { LogWarn("{}", slot->error.message()); });
+  }
+  SettleLoad(slot, slot->error);
+  NoteReady();
+  changed.notify_all();
+  Deliver(slot, lock);
+}
+
+ModelSpec Registry::Impl::SpecToLoad(Slot* slot) const {
   ModelSpec spec = slot->spec;
   spec.download_percent = &slot->download_percent;
   if (slot->batch_times.known()) {
     spec.options.scheduler.times = slot->batch_times;
     spec.options.scheduler.max_batch_tokens = slot->batch_tokens;
   }
+  return spec;
+}
+
+// With the lock held, but not while files are looked at; so are the next two.
+void Registry::Impl::SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  slot->download_percent = -1;
+  slot->weights_wanted = 0;
+  ModelSpec spec = SpecToLoad(slot);
+  spec.fetched = !fetcher.fetch || slot->fetched;
+  const bool describes = describer && slot->facts == nullptr;
+  std::shared_ptr<const FileFacts> facts;
+  lock->unlock();
+  const bool here = spec.fetched || fetcher.is_here(spec);
+  spec.fetched = true;
+  if (here && describes) facts = describer(spec);
+  Expected<ModelNeeds> needs = ModelNeeds();
+  if (here && sizer && options.memory_bytes > 0) needs = sizer(spec);
+  lock->lock();
+  if (!here) return Queue(slot, Step::kFetch);
+  if (describes) slot->facts = std::move(facts);
+  if (!needs.ok()) return SetFailed(slot, needs.status());
+  slot->needs = *needs;
+  Queue(slot, Step::kLoad);
+}
+
+void Registry::Impl::FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  const ModelSpec spec = SpecToLoad(slot);
+  lock->unlock();
+  const Status fetched = fetcher.fetch(spec);
+  lock->lock();
+  if (!fetched.ok()) return SetFailed(slot, fetched);
+  slot->fetched = true;
+  Queue(slot, Step::kSize);
+}
+
+void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  const auto start = Now();
+  ModelSpec spec = SpecToLoad(slot);
+  spec.fetched = true;
   if (sizer && options.memory_bytes > 0) {
-    lock->unlock();
-    const auto needs = sizer(spec);
-    lock->lock();
-    if (!needs.ok()) return SetFailed(slot, needs.status());
-    LogInfo("loading {}: takes up to {}", TitleOf(spec), ModelBytesText(needs->wanted));
-    const auto granted = Admit(slot, *needs, lock);
+    LogInfo("loading {}: takes up to {}", TitleOf(spec), ModelBytesText(slot->needs.wanted));
+    const auto granted = Admit(slot, slot->needs, lock);
     if (!granted.ok()) return SetRefused(slot, granted.status());
     spec.granted = *granted;
     Charge(slot, *granted);
@@ -203,7 +283,7 @@ void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   }
   lock->unlock();
   auto loaded = loader(spec);
-  const std::chrono::duration<double> took = Clock::now() - start;
+  const std::chrono::duration<double> took = Now() - start;
   lock->lock();
   if (!loaded.ok()) return SetFailed(slot, loaded.status());
   slot->load_s = took.count();
@@ -245,25 +325,30 @@ std::shared_future<Status> Registry::Load(const std::string& name) {
   }
   if (slot->state == ModelState::kReady) return Impl::Known(Status::Ok());
   if (const Status started = impl_->StartLoad(slot); !started.ok()) return Impl::Known(started);
+  if (slot->state == ModelState::kReady) return Impl::Known(Status::Ok());  // it was parked
   return slot->loading ? slot->loading->future() : Impl::Known(slot->error);
 }
 
 Status Registry::Impl::StartLoad(Slot* slot) {
   if (stopping) return {StatusCode::kUnavailable, "the models are being stopped"};
   if (slot->state == ModelState::kFailed) {
-    const auto left = slot->failed_until - Clock::now();
+    const auto left = slot->failed_until - Now();
     if (left > Clock::duration::zero()) {
       const auto seconds = std::chrono::ceil<std::chrono::seconds>(left).count();
       return Status(StatusCode::kUnavailable, slot->error.message(), "model")
           .WithRetryAfter(static_cast<int>(seconds));
     }
   }
+  if (slot->state == ModelState::kReady) return Status::Ok();
+  if (slot->state == ModelState::kParked && UnparkNow(slot)) return Status::Ok();
   if (!slot->loading) slot->loading.emplace();
+  if (slot->ticket == 0) slot->ticket = ++last_ticket;
   // The reaper hands on a model that drains.
-  if (slot->state != ModelState::kDraining && slot->state != ModelState::kLoading) {
-    slot->state = ModelState::kWaiting;
-    slot->to_load = true;
-    StartLoader();
+  const bool under_way = slot->state == ModelState::kDraining ||
+                         slot->state == ModelState::kLoading || slot->next_step != Step::kNone;
+  if (!under_way) {
+    slot->fetched = false;
+    Queue(slot, slot->state == ModelState::kParked ? Step::kUnpark : Step::kSize);
   }
   return Status::Ok();
 }
@@ -334,10 +419,10 @@ void Registry::Impl::ReapLoop() {
   std::unique_lock lock(mutex);
   const auto is_draining = [](const Slot& slot) { return slot.state == ModelState::kDraining; };
   for (;;) {
-    while (Slot* const slot = First(&Slot::to_reap)) Reap(slot, &lock);
+    while (Slot* const slot = FirstToReap()) Reap(slot, &lock);
     const auto left = std::find_if(slots.begin(), slots.end(), is_draining);
     if (ending && left == slots.end()) return;
-    const auto drained = [this] { return First(&Slot::to_reap) != nullptr; };
+    const auto drained = [this] { return FirstToReap() != nullptr; };
     if (!ending) {
       changed.wait(lock, [&] { return ending || drained(); });
     } else if (!changed.wait_for(lock, kLongDrain, drained)) {
@@ -373,9 +458,8 @@ void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
   if (slot->unloading) slot->unloading->Set(Status::Ok());
   slot->unloading.reset();
   if (slot->loading && !stopping) {
-    slot->state = ModelState::kWaiting;
-    slot->to_load = true;
-    StartLoader();
+    slot->fetched = false;
+    Queue(slot, Step::kSize);
   }
   changed.notify_all();
 }
@@ -389,7 +473,9 @@ void Registry::Stop() {
     impl_->changed.notify_all();
   }
   if (impl_->keeper_thread.joinable()) impl_->keeper_thread.join();
-  if (impl_->loader_thread.joinable()) impl_->loader_thread.join();
+  for (std::thread& thread : impl_->step_threads) {
+    if (thread.joinable()) thread.join();
+  }
   {
     std::unique_lock lock(impl_->mutex);
     std::list<Impl::Waiter> left = std::move(impl_->waiters);

@@ -49,6 +49,20 @@ uint64_t Registry::Impl::TakenBytes() const {
   return bytes;
 }
 
+auto Registry::Impl::ReclaimableFor(const Slot* for_slot) const -> Reclaimable {
+  Reclaimable idle;
+  for (const Slot& slot : slots) {
+    if (&slot == for_slot || slot.charged.total() == 0) continue;
+    const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
+    if (!there || slot.leases() > 0) {
+      idle.busy |= !slot.pinned;
+    } else {
+      idle.bytes += slot.charged.total() - (slot.pinned ? slot.charged.weights : 0);
+    }
+  }
+  return idle;
+}
+
 std::string Registry::Impl::Holders(const Slot* except) const {
   std::string text;
   for (const Slot& slot : slots) {
@@ -76,7 +90,7 @@ Expected<ModelBytes> Registry::Impl::Admit(Slot* slot, const ModelNeeds& needs,
                                            std::unique_lock<std::mutex>* lock) {
   if (options.memory_bytes == 0) return needs.wanted;
   if (needs.least.total() > options.memory_bytes) return NoRoom(*slot, needs);
-  const Clock::time_point patience = Clock::now() + kBusyWait;
+  const Clock::time_point patience = Now() + kBusyWait;
   while (!stopping) {
     const uint64_t taken = TakenBytes();
     const uint64_t room = options.memory_bytes > taken ? options.memory_bytes - taken : 0;
@@ -88,9 +102,16 @@ Expected<ModelBytes> Registry::Impl::Admit(Slot* slot, const ModelNeeds& needs,
       changed.wait_for(*lock, kLookAgain);
       continue;
     }
+    const Clock::time_point now = Now();
+    // Where all that is idle would not do, nobody is touched: the next try would find the same.
+    const Reclaimable idle = ReclaimableFor(slot);
+    if (needs.least.total() > room + idle.bytes) {
+      if (!idle.busy || now >= patience) return NoRoom(*slot, needs);
+      changed.wait_for(*lock, kLookAgain);
+      continue;
+    }
     if (ParkOne(lock)) continue;
     if (needs.least.total() <= room) return CutTo(needs, room);
-    const Clock::time_point now = Clock::now();
     const Room made = UnloadOne(slot, now);
     if (made == Room::kNone || (made == Room::kBusy && now >= patience)) {
       return NoRoom(*slot, needs);
@@ -141,20 +162,29 @@ bool Registry::Impl::HoldsMuch(const Slot& slot) {
   return slot.model->HeldBytes() > (slot.charged.activations + slot.charged.cache) / 8;
 }
 
-// A parked model that a request needs.
-Status Registry::Impl::Unpark(Slot* slot, std::unique_lock<std::mutex>* lock) {
+bool Registry::Impl::UnparkNow(Slot* slot) {
+  const uint64_t taken = TakenBytes();
+  if (options.memory_bytes > 0 && taken + slot->parked.total() > options.memory_bytes) return false;
+  SetUnparked(slot, slot->parked);
+  return true;
+}
+
+// A parked model that a request needs, where others must give memory first.
+void Registry::Impl::Unpark(Slot* slot, std::unique_lock<std::mutex>* lock) {
   ModelNeeds needs;
   needs.least = needs.wanted = slot->parked;
   const auto grant = Admit(slot, needs, lock);
-  if (!grant.ok()) {
-    slot->state = ModelState::kParked;
-    return grant.status();
-  }
-  Charge(slot, {slot->charged.weights, grant->activations, grant->cache});
+  if (grant.ok()) return SetUnparked(slot, *grant);
+  slot->state = ModelState::kParked;
+  slot->error = grant.status();
+}
+
+void Registry::Impl::SetUnparked(Slot* slot, const ModelBytes& grant) {
+  Charge(slot, {slot->charged.weights, grant.activations, grant.cache});
+  slot->error = Status::Ok();
   slot->Use();
   slot->state = ModelState::kReady;
   slot->Open();
-  return Status::Ok();
 }
 
 // Unloads the idle model that was used least recently, once it has been there for as long as its

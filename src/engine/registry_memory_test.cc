@@ -49,11 +49,15 @@ class RegistryMemoryTest : public testing::Test {
     RegistryOptions options;
     options.on_demand = true;
     options.memory_bytes = megabytes * kMb;
+    options.now = now_;
     registry_ = std::make_unique<Registry>(
         &backend_, &metrics_,
         [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
           std::this_thread::sleep_for(load_time_);
           if (while_loading_) while_loading_();
+          if (const auto hook = hooks_.find("load " + spec.name); hook != hooks_.end()) {
+            hook->second();
+          }
           EngineParts parts = FakeParts(ModelTask::kEmbedding);
           parts.weight_bytes = spec.granted.weights;
           parts.activation_bytes = spec.granted.activations;
@@ -69,7 +73,9 @@ class RegistryMemoryTest : public testing::Test {
         options,
         [this](const ModelSpec& spec) -> Expected<ModelNeeds> {
           return NeedsOf(sizes_.at(spec.name));
-        });
+        },
+        Registry::Fetcher{[this](const ModelSpec& spec) { return spec.name != away_; },
+                          [this](const ModelSpec& spec) { return fetch_(spec); }});
     for (const auto& [name, sizes] : sizes_) {
       ModelSpec spec;
       spec.name = name;
@@ -78,6 +84,20 @@ class RegistryMemoryTest : public testing::Test {
       ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     }
     registry_->StartLoading();
+  }
+  // A clock on which a second passes within ten looks.
+  void HurryClock() {
+    now_ = [this] { return Clock::time_point(milliseconds(100) * ++ticks_); };
+  }
+  // The outcome of a use that begins now.
+  std::shared_future<Status> BeginUse(const std::string& name) {
+    auto outcome = std::make_shared<std::promise<Status>>();
+    auto result = outcome->get_future().share();
+    registry_->Await(name, {}, {}, [outcome](const Status& status) { outcome->set_value(status); });
+    return result;
+  }
+  static bool Comes(const std::shared_future<Status>& outcome) {
+    return outcome.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   }
   // Uses the model, and holds it in use with `lease`.
   Status Use(const std::string& name, EngineLease* lease = nullptr) {
@@ -106,6 +126,11 @@ class RegistryMemoryTest : public testing::Test {
   std::map<std::string, HoldingRunner*> runners_;
   milliseconds load_time_{0};
   std::function<void()> while_loading_;
+  std::map<std::string, std::function<void()>> hooks_;  // "load " and a model's name
+  std::string away_;                                    // the model whose files must be fetched
+  std::function<Status(const ModelSpec&)> fetch_ = [](const ModelSpec&) { return Status::Ok(); };
+  std::atomic<int64_t> ticks_{0};
+  std::function<Clock::time_point()> now_;
   DryBackend backend_{DType::kF32};
   std::unique_ptr<Registry> registry_;
 };
@@ -208,6 +233,134 @@ TEST_F(RegistryMemoryTest, WhatNeverFitsIsRefusedBeforeAnythingLeaves) {
   ASSERT_TRUE(Use("a").ok());
   EXPECT_THAT(Use("b").message(), HasSubstr("'b' needs 160.0 MB"));
   EXPECT_EQ(Entry("a").state, ModelState::kReady);
+}
+
+// Two models that do not fit beside one in use, whose clients try again at once, come before the
+// third in the table. It fits, and has its turn after those that were asked for before it.
+TEST_F(RegistryMemoryTest, RefusedModelsGoBehindThoseThatWaited) {
+  HurryClock();
+  std::promise<void> open;
+  hooks_["load small"] = [opened = open.get_future().share()] { opened.wait(); };
+  Serve(100, {{"a-big", {50, 0, 0, 0, 0}},
+              {"b-big", {50, 0, 0, 0, 0}},
+              {"mini", {10, 0, 0, 0, 0}},
+              {"small", {60, 0, 0, 0, 0}}});
+  constexpr int kEnough = 40;
+  std::atomic<int> refused{0}, refused_before{-1};
+  std::promise<void> asked, ended;
+  EngineLease in_use;
+  registry_->Await("small", {}, {}, [&](const Status&) { in_use = *registry_->Find("small"); });
+  std::function<void(const std::string&)> insist = [&](const std::string& name) {
+    registry_->Await(name, {}, {}, [&, name](const Status& status) {
+      EXPECT_FALSE(status.ok());
+      if (++refused < kEnough) return insist(name);
+      if (refused == kEnough + 1) ended.set_value();  // the last of two
+    });
+  };
+  insist("a-big");
+  insist("b-big");
+  std::promise<Status> mini;
+  registry_->Await("mini", {}, {}, [&](const Status& status) {
+    refused_before = refused.load();
+    mini.set_value(status);
+  });
+  open.set_value();
+  EXPECT_TRUE(mini.get_future().get().ok());
+  EXPECT_EQ(refused_before, 2);
+  ended.get_future().wait();
+  in_use = EngineLease();
+}
+
+TEST_F(RegistryMemoryTest, ALoadThatCannotFitTouchesNoOtherModel) {
+  HurryClock();
+  Serve(100, {{"big", {50, 0, 0, 0, 0}},
+              {"chat", {60, 0, 0, 0, 0}},
+              {"x", {5, 5, 5, 0, 0}},
+              {"y", {5, 5, 5, 0, 0}},
+              {"z", {5, 5, 5, 0, 0}}});
+  EngineLease in_use;
+  ASSERT_TRUE(Use("chat", &in_use).ok());
+  for (const char* name : {"x", "y", "z"}) ASSERT_TRUE(Use(name).ok());
+  for (int tries = 0; tries < 2; ++tries) {
+    EXPECT_EQ(Use("big").code(), StatusCode::kUnavailable);
+    for (const char* name : {"x", "y", "z"}) {
+      EXPECT_EQ(Entry(name).state, ModelState::kReady) << name;
+      EXPECT_GT(runners_[name]->HeldBytes(), 0u) << name;
+    }
+  }
+  in_use = EngineLease();
+  EXPECT_TRUE(Use("big").ok());
+}
+
+TEST_F(RegistryMemoryTest, ADownloadHoldsUpNoLoad) {
+  std::promise<void> arrived;
+  std::atomic<int> fetches{0};
+  away_ = "huge";
+  fetch_ = [&fetches, there = arrived.get_future().share()](const ModelSpec& spec) {
+    EXPECT_EQ(spec.name, "huge");
+    ++fetches;
+    there.wait();
+    return Status::Ok();
+  };
+  Serve(100, {{"huge", {20, 0, 0, 0, 0}}, {"small", {20, 0, 0, 0, 0}}});
+  const auto huge = BeginUse("huge");
+  const auto small = BeginUse("small");
+  EXPECT_TRUE(Comes(small));
+  EXPECT_NE(huge.wait_for(milliseconds(0)), std::future_status::ready);
+  arrived.set_value();
+  EXPECT_TRUE(huge.get().ok());
+  EXPECT_TRUE(small.get().ok());
+  EXPECT_EQ(fetches, 1);
+}
+
+TEST_F(RegistryMemoryTest, WhatCannotBeFetchedFails) {
+  away_ = "a";
+  fetch_ = [](const ModelSpec&) { return Status::NotFound("no such repository"); };
+  Serve(100, {{"a", {20, 0, 0, 0, 0}}});
+  EXPECT_THAT(Use("a").message(), HasSubstr("cannot load model 'a': no such repository"));
+  EXPECT_EQ(Entry("a").state, ModelState::kFailed);
+}
+
+// Once where its memory is free, once where another one must give it first.
+TEST_F(RegistryMemoryTest, AParkedModelWaitsForNoLoad) {
+  for (const bool at_once : {true, false}) {
+    std::promise<void> open, loading;
+    hooks_["load slow"] = [&loading, opened = open.get_future().share()] {
+      loading.set_value();
+      opened.wait();
+    };
+    Serve(100, {{"a", {20, 30, 30, 0, 0}}, {"b", {20, 50, 50, 0, 0}}, {"slow", {5, 0, 0, 0, 0}}});
+    ASSERT_TRUE(Use("a").ok());
+    ASSERT_TRUE(Use("b").ok());
+    ASSERT_EQ(Entry("a").state, ModelState::kParked);
+    const auto slow = BeginUse("slow");
+    loading.get_future().wait();
+    if (at_once) ASSERT_TRUE(registry_->Unload("b").get().ok());
+    const auto again = BeginUse("a");
+    EXPECT_TRUE(Comes(again));
+    EXPECT_NE(slow.wait_for(milliseconds(0)), std::future_status::ready);
+    open.set_value();
+    EXPECT_TRUE(slow.get().ok());
+    EXPECT_TRUE(again.get().ok());
+    EXPECT_EQ(Entry("a").loads, 1u);
+    registry_.reset();
+  }
+}
+
+// Its weights stay, and so does what they are charged with.
+TEST_F(RegistryMemoryTest, AParkedModelThatFindsNoMemoryKeepsItsCharge) {
+  HurryClock();
+  Serve(100, {{"a", {30, 30, 30, 0, 0}}, {"b", {30, 30, 30, 0, 0}}});
+  ASSERT_TRUE(Use("a").ok());
+  EngineLease in_use;
+  ASSERT_TRUE(Use("b", &in_use).ok());
+  ASSERT_EQ(Entry("a").state, ModelState::kParked);
+  EXPECT_EQ(Use("a").code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Entry("a").state, ModelState::kParked);
+  EXPECT_EQ(Entry("a").bytes.weights, 30 * kMb);
+  in_use = EngineLease();
+  EXPECT_TRUE(Use("a").ok());
+  EXPECT_TRUE(Entry("a").error.ok());
 }
 
 TEST_F(RegistryMemoryTest, AModelStaysAtLeastAsLongAsItsLoadTook) {

@@ -248,6 +248,39 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
   EXPECT_GT(failed, 50);
 }
 
+// Whichever allocation of the thread that loads fails, the requests that wait are answered, and no
+// exception ends the process.
+TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfALoadAnswersThoseWhoWait) {
+  int failed = 0, served = 0;
+  for (const int64_t count : {int64_t{1}, int64_t{1} << 40}) {
+    for (int64_t nth = 1; nth < 1000; nth += 1 + nth / 12) {
+      RegistryOptions options;
+      options.on_demand = true;
+      Registry registry(
+          nullptr, &metrics_,
+          [&](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+            thread_local std::optional<FailingNew> failing;  // to the end of the loader's thread
+            failing.emplace(nth, count);
+            if (spec.name == "bad") return Status::NotFound("there is no such folder anywhere");
+            return std::unique_ptr<Model>(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding),
+                                                                   spec.options, &metrics_));
+          },
+          options);
+      ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());
+      ASSERT_TRUE(registry.Add(Spec("bad", "embedder")).ok());
+      registry.StartLoading();
+      for (const char* name : {"a", "bad"}) {
+        std::promise<bool> answered;
+        registry.Await(name, {}, {},
+                       [&](const Status& status) { answered.set_value(status.ok()); });
+        ++(answered.get_future().get() ? served : failed);
+      }
+    }
+  }
+  EXPECT_GT(failed, 50);
+  EXPECT_GT(served, 0);
+}
+
 TEST_F(RegistryTest, MetricsOfAModelAreThereBeforeItIsLoaded) {
   Registry registry(nullptr, &metrics_);
   ASSERT_TRUE(registry.Add(Spec("later", "x")).ok());

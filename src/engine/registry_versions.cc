@@ -49,6 +49,7 @@ bool Registry::Impl::StepBack(Slot* slot) noexcept {
   if (!stepped) return false;
   slot->failures = 0;
   slot->batch_times = {};
+  slot->facts.reset();
   return true;
 }
 
@@ -85,8 +86,7 @@ std::shared_future<Status> Registry::Replace(ModelSpec spec) {
   impl_->RegisterMetrics(made);
   made->loading.emplace();
   const auto outcome = made->loading->future();
-  made->to_load = true;
-  impl_->StartLoader();
+  impl_->Queue(made, Impl::Step::kSize);
   if (made->state == ModelState::kFailed) {  // there is no thread
     old->successor = nullptr;
     impl_->slots.pop_back();
@@ -203,7 +203,8 @@ Status Registry::Remove(const std::string& name) {
 // Unloads a slot that no table names. One that is being loaded comes here again after that.
 void Registry::Impl::Retire(Slot* slot) {
   slot->served = false;
-  slot->to_load = false;
+  slot->next_step = Step::kNone;
+  slot->ticket = 0;
   slot->close_wanted = false;
   if (slot->state == ModelState::kWaiting && slot->model != nullptr) {
     slot->state = ModelState::kParked;  // its turn to be used again has not come

@@ -68,8 +68,8 @@ void Registry::Await(const std::string& name, const ModelUse& use, const Request
       {slot, name, use, context.cancel, context.deadline, context.keep_alive, std::move(then)});
   if (slot == nullptr || slot->open()) return impl_->Answer(&waiter, Status::Ok(), &lock);
   Status started = impl_->StartLoad(slot);
-  if (started.ok() && slot->state == ModelState::kFailed) started = slot->error;  // no thread
-  if (!started.ok()) return impl_->Answer(&waiter, started, &lock);
+  if (started.ok() && !slot->loading) started = slot->error;  // there at once; or no thread
+  if (!started.ok() || slot->open()) return impl_->Answer(&waiter, started, &lock);
   ++slot->waiters;
   impl_->waiters.splice(impl_->waiters.end(), waiter);
   impl_->changed.notify_all();  // the keeper's next look may be sooner
@@ -78,17 +78,15 @@ void Registry::Await(const std::string& name, const ModelUse& use, const Request
 // With the lock, but not while they are called. Those whose model is there keep it loaded
 // meanwhile.
 void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
-                            std::unique_lock<std::mutex>* lock) {
-  std::vector<EngineLease> held;
-  std::vector<Slot*> delivered;
-  // Before any is counted: a lease that finds no memory would be lost.
-  held.reserve(answered->size());
-  delivered.reserve(answered->size());
-  for (const Waiter& waiter : *answered) {
+                            std::unique_lock<std::mutex>* lock) noexcept {
+  for (Waiter& waiter : *answered) {
     Slot* const slot = waiter.slot;
-    if (slot == nullptr || !slot->TryAdd()) continue;
-    held.emplace_back(slot, slot->encoder);
-    delivered.push_back(slot);
+    if (slot == nullptr) continue;
+    if (!slot->TryAdd()) {
+      waiter.slot = nullptr;
+      continue;
+    }
+    waiter.held = EngineLease(slot, slot->encoder);
     ++slot->delivering;
     if (waiter.keep_alive) {
       slot->asked_keep = waiter.keep_alive;
@@ -100,12 +98,24 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
   for (Waiter& waiter : *answered) {
     RunGuarded("a request that waited for its model", [&] { waiter.then(status); });
   }
-  held.clear();  // may notify the reaper, which wants the lock
+  // May notify the reaper, which wants the lock.
+  for (Waiter& waiter : *answered) waiter.held = EngineLease();
   lock->lock();
-  for (Slot* const slot : delivered) {
+  for (const Waiter& waiter : *answered) {
+    Slot* const slot = waiter.slot;
+    if (slot == nullptr) continue;
     if (--slot->delivering > 0 || !std::exchange(slot->close_wanted, false)) continue;
     if (slot->state == ModelState::kReady) Close(slot);
   }
+}
+
+// Whether a waiter of another model now waits for this one. Out of memory it waits for none.
+bool Registry::Impl::MustWaitFor(Slot* target) noexcept {
+  bool waits = false;
+  RunGuarded("registry", [&] {
+    waits = !target->open() && StartLoad(target).ok() && !target->open() && target->loading;
+  });
+  return waits;
 }
 
 // Of a slot whose load is over. Some go on to wait for another: those of a model that turned out
@@ -117,7 +127,7 @@ void Registry::Impl::Deliver(Slot* slot, std::unique_lock<std::mutex>* lock) {
     if (waiter->slot != slot) continue;
     --slot->waiters;
     Slot* const target = Target(waiter->name, waiter->use);
-    if (target != nullptr && target != slot && !target->open() && StartLoad(target).ok()) {
+    if (target != nullptr && target != slot && MustWaitFor(target)) {
       ++target->waiters;
       waiter->slot = target;
     } else {
@@ -134,8 +144,12 @@ void Registry::Impl::Deliver(Slot* slot, std::unique_lock<std::mutex>* lock) {
   }
   Status status;
   if (!slot->open()) {
-    status = Status(StatusCode::kUnavailable, slot->error.message(), "model")
-                 .WithRetryAfter(std::max(1, slot->error.retry_after_s()));
+    try {
+      status = Status(StatusCode::kUnavailable, slot->error.message(), "model")
+                   .WithRetryAfter(std::max(1, slot->error.retry_after_s()));
+    } catch (...) {
+      status = ExceptionStatus();
+    }
   }
   if (!done.empty()) Answer(&done, status, lock);
   if (!elsewhere.empty()) Answer(&elsewhere, Status::Ok(), lock);

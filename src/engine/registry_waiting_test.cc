@@ -98,6 +98,32 @@ TEST_F(RegistryWaitingTest, ModelsToPreloadAreLoadedAtOnce) {
   EXPECT_EQ(StateOf(1), ModelState::kReady);
 }
 
+// A server that was ready stays so while a model that left is loaded again.
+TEST_F(RegistryWaitingTest, ReadyStaysReadyWhileAModelIsLoadedAgain) {
+  std::vector<ModelSpec> specs = {Spec("a")};
+  specs[0].preload = true;
+  std::promise<void> first;
+  while_loading_ = [opened = first.get_future().share()] { opened.wait(); };
+  Serve(std::move(specs));
+  EXPECT_FALSE(registry_->AllReady());
+  first.set_value();
+  EXPECT_TRUE(registry_->WaitLoaded().ok());
+  ASSERT_TRUE(registry_->Unload("a").get().ok());
+  std::promise<void> second, loading;
+  while_loading_ = [&loading, opened = second.get_future().share()] {
+    loading.set_value();
+    opened.wait();
+  };
+  std::thread user([&] { EXPECT_TRUE(AwaitNow("a").ok()); });
+  loading.get_future().wait();
+  EXPECT_EQ(StateOf(0), ModelState::kLoading);
+  EXPECT_TRUE(registry_->AllReady());
+  second.set_value();
+  user.join();
+  registry_->Stop();
+  EXPECT_FALSE(registry_->AllReady());
+}
+
 TEST_F(RegistryWaitingTest, AFailureGoesToThoseWhoWait) {
   Serve({Spec("a", "broken")});
   const Status first = AwaitNow("a");

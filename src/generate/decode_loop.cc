@@ -168,6 +168,7 @@ GateDemand DecodeScheduler::Impl::Demand() const {
 
 void DecodeScheduler::Impl::Main() {
   pthread_setname_np(pthread_self(), "decode-steps");
+  run->PlaceCaller();
   while (AwaitWork()) {
     // Exceptions are caught nearer to their job; here all jobs that run are at fault.
     if (RunGuarded("the step thread", [&] {

@@ -144,9 +144,7 @@ Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
     made->text.reserve(MostTokens(*model, job.sampling, prompt) - prompt);
     for (WaitingTexts& texts : waiting) texts.Reserve(texts.preempted() + running.size() + 1);
     made->FollowRope(*run);
-    const DecodeSequence* const sibling = SiblingOf(next);
-    // A sibling that has grown beyond the switch of longrope has other keys.
-    if (sibling != nullptr && sibling->long_rope == made->long_rope) {
+    if (const DecodeSequence* const sibling = SiblingOf(next)) {
       // The last token is left to compute: its logits are the sample's first.
       made->cache.Fork(sibling->cache, made->remaining() - 1);
     } else {
@@ -173,8 +171,11 @@ int64_t DecodeScheduler::Impl::TextBytes(const DecodeJob& job) const {
 // A text of the same prompt, whose cache a sample begins with.
 const DecodeSequence* DecodeScheduler::Impl::SiblingOf(const WaitingTexts::Next& next) const {
   if (next.preempted != nullptr || next.sample() == 0) return nullptr;
-  const auto found = std::find_if(running.begin(), running.end(),
-                                  [&](const auto& one) { return one->owner.get() == next.job; });
+  // One that has grown beyond the switch of longrope has other keys.
+  const bool long_rope = run->LongRope(next.job->prompt().size());
+  const auto found = std::find_if(running.begin(), running.end(), [&](const auto& one) {
+    return one->owner.get() == next.job && one->long_rope == long_rope;
+  });
   return found == running.end() ? nullptr : found->get();
 }
 

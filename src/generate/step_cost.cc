@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -19,6 +20,11 @@ constexpr int32_t kSomeRows = 16;
 constexpr int32_t kManyRows = 48;
 // Attention is told from the rest by this many cached tokens.
 constexpr int32_t kPast = 1024;
+// A step of the measurement takes about this at most, or is of one row.
+constexpr double kStepMaxS = 0.025;
+// Of a model whose one row takes that long: what a further row adds, as a part of the first.
+// Weights are read once for all rows.
+constexpr double kRowShareGuess = 0.25;
 
 }  // namespace
 
@@ -38,52 +44,152 @@ int32_t StepCost::RowsWithin(double seconds, int32_t rows, double work, int32_t 
   return fit;
 }
 
-Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate) {
-  std::vector<int32_t> ids(static_cast<size_t>(std::min(kManyRows, context)), 0);
-  std::vector<int32_t> table(CeilDiv(static_cast<size_t>(context), size_t{kKvBlockTokens}));
-  std::iota(table.begin(), table.end(), 0);
-  // There may be fewer of these; one that comes again has left the window.
-  std::vector<int32_t> windows;
-  if (run->window() > 0) {
-    windows = table;
-    for (int32_t& block : windows) {
+namespace {
+
+// Runs steps and times them.
+class Stopwatch {
+ public:
+  Stopwatch(StepRun* run, int32_t context, ComputeGate* gate,
+            const std::function<Clock::time_point()>& now)
+      : run_(run),
+        gate_(gate),
+        now_(now),
+        ids_(static_cast<size_t>(std::min(kManyRows, context)), 0),
+        table_(CeilDiv(static_cast<size_t>(context), size_t{kKvBlockTokens})) {
+    std::iota(table_.begin(), table_.end(), 0);
+    if (run->window() == 0) return;
+    // There may be fewer of these; one that comes again has left the window.
+    windows_ = table_;
+    for (int32_t& block : windows_) {
       block %= static_cast<int32_t>(WindowBlocksOf(run->window(), kManyRows));
     }
   }
-  // The better of two: the first of each kind touches memory for the first time.
-  const auto seconds = [&](int32_t rows, int32_t past) -> Expected<double> {
+
+  int32_t most() const { return static_cast<int32_t>(ids_.size()); }
+
+  // Of a step of `rows` rows after `past` tokens. The better of two: the first of each kind touches
+  // memory for the first time.
+  Expected<double> Seconds(int32_t rows, int32_t past) {
     double best = INFINITY;
     for (int repeat = 0; repeat < 2; ++repeat) {
       std::optional<BulkTurn> turn;
-      if (gate != nullptr) turn.emplace(gate);
-      const bool long_rope = run->LongRope(static_cast<size_t>(past + rows));
-      const StepSequence sequence = {rows, past, table, windows, long_rope};
+      if (gate_ != nullptr) turn.emplace(gate_);
+      const bool long_rope = run_->LongRope(static_cast<size_t>(past + rows));
+      const StepSequence sequence = {rows, past, table_, windows_, long_rope};
       const int32_t last = rows - 1;
-      const auto begin = Clock::now();
-      PENSTOCK_RETURN_IF_ERROR(run->Run(
-          {std::span(ids).first(static_cast<size_t>(rows)), {&sequence, 1}, {&last, 1}}, nullptr));
-      best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+      const auto begin = Now();
+      PENSTOCK_RETURN_IF_ERROR(run_->Run(
+          {std::span(ids_).first(static_cast<size_t>(rows)), {&sequence, 1}, {&last, 1}}, nullptr));
+      best = std::min(best, std::chrono::duration<double>(Now() - begin).count());
     }
     return best;
-  };
-  const auto most = static_cast<int32_t>(ids.size());
-  const int32_t few = std::min(StepCost::kFewRows, most), some = std::min(kSomeRows, most);
-  const int32_t past = std::min(kPast, context - most);
-  StepCost cost;
-  PENSTOCK_ASSIGN_OR_RETURN(cost.one_s, seconds(1, 0));
-  PENSTOCK_ASSIGN_OR_RETURN(cost.few_s, seconds(few, 0));
-  PENSTOCK_ASSIGN_OR_RETURN(const double some_s, seconds(some, 0));
-  PENSTOCK_ASSIGN_OR_RETURN(const double most_s, seconds(most, 0));
-  if (past > 0) {
-    PENSTOCK_ASSIGN_OR_RETURN(const double deep_s, seconds(most, past));
-    cost.work_s = std::max(0.0, deep_s - most_s) / (static_cast<double>(most) * past);
   }
-  cost.few_s = std::max(cost.few_s, cost.one_s);
+
+ private:
+  Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
+
+  StepRun* const run_;
+  ComputeGate* const gate_;
+  const std::function<Clock::time_point()>& now_;
+  std::vector<int32_t> ids_;
+  std::vector<int32_t> table_;
+  std::vector<int32_t> windows_;
+};
+
+struct Timed {
+  int32_t rows = 1;
+  double seconds = 0;
+};
+
+// The largest of `targets` that fits kStepMax, or the most rows below it that do, told from those
+// timed before: rows cost no more than in proportion. `from` is the last one timed, and becomes it.
+Status TimeRows(Stopwatch* watch, std::initializer_list<int32_t> targets, Timed* from) {
+  for (const int32_t target : targets) {
+    const int32_t wanted = std::min(target, watch->most());
+    const double fit = from->rows * kStepMaxS / std::max(from->seconds, 1e-9);
+    const auto rows = static_cast<int32_t>(std::min<double>(wanted, fit));
+    if (rows <= from->rows) break;
+    PENSTOCK_ASSIGN_OR_RETURN(from->seconds, watch->Seconds(rows, 0));
+    from->rows = rows;
+    if (rows < wanted) break;
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate,
+                                   const std::function<Clock::time_point()>& now) {
+  Stopwatch watch(run, context, gate, now);
+  StepCost cost;
+  Timed one, few, some, most;
+  PENSTOCK_ASSIGN_OR_RETURN(one.seconds, watch.Seconds(1, 0));
+  few = one;
+  PENSTOCK_RETURN_IF_ERROR(TimeRows(&watch, {2, 4, StepCost::kFewRows}, &few));
+  some = few;
+  if (few.rows == StepCost::kFewRows) {
+    PENSTOCK_RETURN_IF_ERROR(TimeRows(&watch, {kSomeRows}, &some));
+  }
+  most = some;
+  if (some.rows == kSomeRows) PENSTOCK_RETURN_IF_ERROR(TimeRows(&watch, {kManyRows}, &most));
+  // Attention doubles a step at most, or there is but one row.
+  const Timed& shallow = 2 * most.seconds <= kStepMaxS ? most : one;
+  const int32_t past = std::min(kPast, context - shallow.rows);
+  if (past > 0) {
+    PENSTOCK_ASSIGN_OR_RETURN(const double deep_s, watch.Seconds(shallow.rows, past));
+    cost.work_s =
+        std::max(0.0, deep_s - shallow.seconds) / (static_cast<double>(shallow.rows) * past);
+  }
+  cost.one_s = one.seconds;
+  cost.measured = most.rows >= std::min(kManyRows, watch.most());
+  // What was not run is taken to go on as what was; a row more than one costs something.
+  const double few_slope =
+      few.rows > 1 ? (few.seconds - one.seconds) / (few.rows - 1) : one.seconds * kRowShareGuess;
+  cost.few_s = std::max(cost.one_s, cost.one_s + few_slope * (StepCost::kFewRows - 1));
+  if (few.rows == StepCost::kFewRows) cost.few_s = std::max(few.seconds, cost.one_s);
   // Timings are noisy: each row costs something.
-  const double slope = most > some ? (most_s - some_s) / (most - some) : 0;
-  cost.row_s = std::max(slope, cost.few_s * 1e-3);
-  cost.fixed_s = std::max(0.0, most_s - cost.row_s * most);
+  const double slope =
+      most.rows > some.rows ? (most.seconds - some.seconds) / (most.rows - some.rows) : few_slope;
+  cost.row_s = std::max(cost.measured && most.rows == some.rows ? 0.0 : slope, cost.few_s * 1e-3);
+  cost.fixed_s = std::max(0.0, most.seconds - cost.row_s * most.rows);
   return cost;
+}
+
+void StepCostFit::Observe(int32_t rows, double work, double seconds) {
+  constexpr double kWeight = 0.125;
+  seconds -= cost_.work_s * work;
+  if (rows <= 0 || seconds <= 0) return;
+  if (rows > StepCost::kFewRows) return FitMany(rows, seconds);
+  if (rows == 1) {
+    cost_.one_s += kWeight * (seconds - cost_.one_s);
+  } else {
+    const double few =
+        cost_.one_s + (seconds - cost_.one_s) * (StepCost::kFewRows - 1) / (rows - 1);
+    cost_.few_s += kWeight * (few - cost_.few_s);
+  }
+  cost_.few_s = std::max(cost_.few_s, cost_.one_s);
+}
+
+// A line through what was seen, by least squares; where all steps had about as many rows, the line
+// there was, scaled.
+void StepCostFit::FitMany(double rows, double seconds) {
+  constexpr double kKept = 0.95;  // of the weight of all before, with each step
+  constexpr double kSpreadMin = 64;
+  weight_ = kKept * weight_ + 1;
+  const double share = 1 / weight_;
+  const double rows_off = rows - rows_, seconds_off = seconds - seconds_;
+  rows_ += share * rows_off;
+  seconds_ += share * seconds_off;
+  spread_ += share * (rows_off * (rows - rows_) - spread_);
+  together_ += share * (rows_off * (seconds - seconds_) - together_);
+  if (spread_ >= kSpreadMin) {
+    cost_.row_s = std::clamp(together_ / spread_, seconds_ / rows_ * 1e-2, seconds_ / rows_);
+    cost_.fixed_s = std::max(0.0, seconds_ - cost_.row_s * rows_);
+    return;
+  }
+  const double scale = seconds_ / (cost_.fixed_s + cost_.row_s * rows_);
+  cost_.fixed_s *= scale;
+  cost_.row_s *= scale;
 }
 
 }  // namespace penstock

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
+#include "common/request_context.h"
 #include "common/status.h"
 #include "tensor/compute_gate.h"
 #include "tensor/step.h"
@@ -20,6 +22,8 @@ struct StepCost {
   double fixed_s = 0;  // of more: fixed_s + row_s * rows
   double row_s = 0;
   double work_s = 0;
+  // False: the model is large, and steps of many rows were not run. Live steps tell (StepCostFit).
+  bool measured = true;
   bool known() const { return row_s > 0; }
   double Seconds(int32_t rows, double work) const;
   // The most rows of a sequence with `past` cached tokens that fit in `seconds`, beside `rows` and
@@ -32,7 +36,27 @@ struct StepCost {
 };
 
 // Runs a few steps on the first blocks of `run`, which hold nothing that is needed, each in a turn
-// of the bulk class of `gate` (null: none). `context`: the most tokens of a sequence.
-Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate);
+// of the bulk class of `gate` (null: none), with as many rows as about 25 ms allow: others wait for
+// a step. `context`: the most tokens of a sequence. `now`: the clock; null: Clock.
+Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate,
+                                   const std::function<Clock::time_point()>& now = nullptr);
+
+// Fits a StepCost to the steps of a model as they come, the latest counting most.
+class StepCostFit {
+ public:
+  explicit StepCostFit(const StepCost& first) : cost_(first) {}
+  // Of a step of `rows` rows, and of `work`.
+  void Observe(int32_t rows, double work, double seconds);
+  const StepCost& cost() const { return cost_; }
+
+ private:
+  void FitMany(double rows, double seconds);
+
+  StepCost cost_;
+  // Of steps of more than kFewRows rows, weighted: how many, and means over them.
+  double weight_ = 0;
+  double rows_ = 0, seconds_ = 0;     // means
+  double spread_ = 0, together_ = 0;  // variance of rows; covariance of rows and seconds
+};
 
 }  // namespace penstock

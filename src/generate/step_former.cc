@@ -58,6 +58,11 @@ int32_t StepFormer::Form(std::vector<DecodeSequence*>* running, const StepDemand
 void StepFormer::Observe(double seconds) {
   // Steps of which little is a prompt tell nothing about prompts.
   constexpr double kWeight = 0.25;
+  if (limits_.cost.known() && !limits_.cost.measured) {
+    fit_.Observe(rows_, work_, seconds);
+    limits_.cost = fit_.cost();
+    return;
+  }
   if (rows_ < decoding_ + kChunkMin || predicted_s_ <= 0) return;
   error_ = std::clamp(error_ + kWeight * (seconds / predicted_s_ - error_), 0.25, 8.0);
 }

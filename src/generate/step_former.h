@@ -34,9 +34,10 @@ struct StepDemand {
 class StepFormer {
  public:
   using Preempt = std::function<void(DecodeSequence*)>;
-  explicit StepFormer(const StepLimits& limits) : limits_(limits) {}
+  explicit StepFormer(const StepLimits& limits) : limits_(limits), fit_(limits.cost) {}
 
-  // How long the step that was formed last took: later chunks are corrected by it.
+  // How long the step that was formed last took: later chunks are corrected by it, and costs that
+  // were not measured are told from it.
   void Observe(double seconds);
   int32_t Form(std::vector<DecodeSequence*>* running, const StepDemand& demand,
                const Preempt& preempt);
@@ -56,7 +57,8 @@ class StepFormer {
   void Add(DecodeSequence* sequence, int32_t rows);
   void Remove(DecodeSequence* sequence);
 
-  const StepLimits limits_;
+  StepLimits limits_;
+  StepCostFit fit_;
   std::vector<DecodeSequence*> prompts_;  // kept for their memory
   std::vector<int32_t> joined_;
   int32_t rows_ = 0;

@@ -175,7 +175,7 @@ Expected<std::string> ResolveModel(const std::string& text, const ResolveOptions
     if (std::string folder = ScriptFolderOf(reference); !folder.empty()) return folder;
   }
   if (offline) {
-    if (usable) return cached.path;
+    if (usable && !options.complete) return cached.path;
     return NotCached(reference, options, cached);
   }
   const auto got = DownloadSnapshot(WantedOf(reference, cached, options.refresh), cache, options);

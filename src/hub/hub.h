@@ -37,6 +37,8 @@ struct ResolveOptions {
   std::string token;
   // Never uses the network. HF_HUB_OFFLINE=1 in the environment has the same effect.
   bool offline = false;
+  // With `offline`: kNotFound also where the cache has enough to work with, but not all there is.
+  bool complete = false;
   // Whether what is not in the cache is downloaded. Not set: as SetAutoPull says.
   std::optional<bool> auto_pull;
   // Asks the hub which commit the revision is at now, even if the cache has the model.

@@ -1,15 +1,16 @@
 #include "metrics/process_stats.h"
 
 #include <dirent.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 #include "common/log_writer.h"
 #include "common/memory.h"
+#include "common/processors.h"
 
 namespace penstock {
 
@@ -23,11 +24,9 @@ double ProcessorSeconds() {
 }
 
 int ProcessorsAllowed() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  // 0: the process's first thread; workers may be pinned, it is not.
-  if (sched_getaffinity(getpid(), sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+  const ProcessorLimits limits = ReadProcessorLimits();
+  if (!limits.cut()) return static_cast<int>(limits.allowed);
+  return std::max(1, static_cast<int>(std::ceil(limits.quota)));
 }
 
 void AddProcessMetrics(Metrics* metrics) {

@@ -6,7 +6,7 @@
 namespace penstock {
 
 double ProcessorSeconds();  // user and system, all threads, since the start
-int ProcessorsAllowed();    // that this process may run on, at least 1
+int ProcessorsAllowed();    // by affinity and quota, rounded up; at least 1
 
 // The usual process_* series, read when they are printed.
 void AddProcessMetrics(Metrics* metrics);

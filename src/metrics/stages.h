@@ -97,13 +97,15 @@ class RequestTrace {
     return static_cast<int64_t>(state_.load(std::memory_order_relaxed) >> kStageBits);
   }
 
-  // Figures for the log. SetModel before the request leaves the io thread.
+  // Figures for the log. SetModel: the first call counts. It may come late, from a thread that
+  // waited for the model, while another one logs the request after its deadline.
   void SetModel(std::string_view name) {
+    if (model_set_.exchange(true, std::memory_order_relaxed)) return;
     const size_t size = std::min(name.size(), kModelBytesMax);
     std::memcpy(model_, name.data(), size);
-    model_[size] = 0;
+    model_shown_.store(true, std::memory_order_release);
   }
-  const char* model() const { return model_; }
+  const char* model() const { return model_shown_.load(std::memory_order_acquire) ? model_ : ""; }
   void SetRows(int64_t rows) { rows_.store(rows, std::memory_order_relaxed); }
   void SetTokens(int64_t tokens) { tokens_.store(tokens, std::memory_order_relaxed); }
   // For a request that is worked on part by part.
@@ -140,7 +142,9 @@ class RequestTrace {
   std::array<std::atomic<int64_t>, kStages> ns_{};
   std::atomic<int64_t> rows_{0};
   std::atomic<int64_t> tokens_{0};
-  char model_[kModelBytesMax + 1] = {};
+  char model_[kModelBytesMax + 1] = {};  // read once shown, which comes after its only write
+  std::atomic<bool> model_set_{false};
+  std::atomic<bool> model_shown_{false};
 };
 
 }  // namespace penstock

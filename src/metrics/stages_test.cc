@@ -95,8 +95,19 @@ TEST(RequestTrace, ModelNamesAreCut) {
   EXPECT_STREQ(trace.model(), "");
   trace.SetModel("owner/name");
   EXPECT_STREQ(trace.model(), "owner/name");
-  trace.SetModel(std::string(100, 'x'));
-  EXPECT_EQ(std::string_view(trace.model()).size(), RequestTrace::kModelBytesMax);
+  RequestTrace other(kBegin);
+  other.SetModel(std::string(100, 'x'));
+  EXPECT_EQ(std::string_view(other.model()).size(), RequestTrace::kModelBytesMax);
+}
+
+// A name is never written where another thread may read it already.
+TEST(RequestTrace, AModelNameThatWasShownStays) {
+  RequestTrace trace(kBegin);
+  trace.SetModel("a");
+  const char* const shown = trace.model();
+  trace.SetModel("longer");
+  EXPECT_STREQ(shown, "a");
+  EXPECT_STREQ(trace.model(), "a");
 }
 
 TEST(Stages, HaveDistinctNames) {

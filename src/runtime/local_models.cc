@@ -8,8 +8,8 @@
 #include "cache/remote_seal.h"
 #include "common/log.h"
 #include "common/memory.h"
+#include "common/processors.h"
 #include "common/regular_file.h"
-#include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
 #include "formats/model_kind.h"
 #include "hub/hub.h"
@@ -115,6 +115,19 @@ Status CheckEncoders(const ModelOptions& flags) {
   return Status::Ok();
 }
 
+// Models that are loaded at the start, but leave when nobody uses them: their next request waits.
+void TellWhatLeaves(const std::vector<ModelSpec>& specs, const RegistryOptions& options) {
+  if (!options.on_demand) return;
+  for (const ModelSpec& spec : specs) {
+    const KeepAlive kept = spec.keep_alive.value_or(options.keep_alive);
+    if (!spec.preload || spec.pinned || kept < KeepAlive(0)) continue;
+    LogInfo(
+        "model '{}' is preloaded, and leaves after {:.0f} s without a request (--keep-alive); "
+        "the next request loads it again. --keep-alive -1 keeps it",
+        spec.name, std::chrono::duration<double>(kept).count());
+  }
+}
+
 // Registry, with its models, and service.
 Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels* local) {
   PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(flags));
@@ -133,6 +146,8 @@ Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels*
   }
   options.on_demand = flags.on_demand;
   options.check_interval = std::chrono::seconds(flags.check_interval_s);
+  TellWhatLeaves(specs, options);
+  if (flags.on_demand) local->check = std::make_unique<ReferenceCheck>(specs);
   local->registry =
       std::make_unique<Registry>(local->backend.get(), &local->metrics, std::move(loader), options);
   for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
@@ -157,9 +172,11 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& gi
   TakeDefaultModel(&flags);
   SetAutoPull(flags.auto_pull);
   auto local = std::make_unique<LocalModels>();
-  if (const size_t usable = UsableProcessors(); static_cast<size_t>(flags.threads) > usable) {
-    LogWarn("--threads {}: this process may use {} processors; more threads than that only wait",
-            flags.threads, usable);
+  const ProcessorLimits processors = ReadProcessorLimits();
+  LogInfo("{}", processors.Text());
+  if (static_cast<size_t>(flags.threads) > processors.usable()) {
+    LogWarn("--threads {}: this process may use {}; more threads than that only wait",
+            flags.threads, processors.Text());
   }
   CpuOptions cpu;
   cpu.threads = flags.threads;

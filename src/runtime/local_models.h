@@ -8,12 +8,13 @@
 #include "metrics/metrics.h"
 #include "runtime/hub_store.h"
 #include "runtime/model_options.h"
+#include "runtime/reference_check.h"
 #include "runtime/repository.h"
 #include "tensor/backend.h"
 
 namespace penstock {
 
-// Everything that answers requests in this process. Destroyed in reverse: store, repository,
+// Everything that answers requests in this process. Destroyed in reverse: check, store, repository,
 // service, registry, backend.
 struct LocalModels {
   // Makes everything and starts loading; does not wait for it.
@@ -30,6 +31,7 @@ struct LocalModels {
   std::unique_ptr<Service> service;
   std::unique_ptr<Repository> repository;  // null: none is served
   std::unique_ptr<HubStore> store;         // null: clients may not pull
+  std::unique_ptr<ReferenceCheck> check;   // null: all models are loaded at the start
 };
 
 }  // namespace penstock

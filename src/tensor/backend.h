@@ -93,8 +93,8 @@ class Backend {
   virtual std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) = 0;
 
   // As Pack, for the programs of decoders: weights keep the type they are stored in, one for all
-  // parts. kUnsupported: this backend runs no decoders, or not that type; kInvalidArgument: parts
-  // or rows that do not fit.
+  // parts. Takes turns at the gate, each for a moment: the caller holds none. kUnsupported: this
+  // backend runs no decoders, or not that type; kInvalidArgument: parts or rows that do not fit.
   virtual Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
                                                              const PackOptions& options) = 0;
   // A decoder's `program` must pass CheckProgram and outlive the run. kResourceExhausted: no memory

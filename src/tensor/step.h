@@ -106,6 +106,8 @@ class StepRun {
   virtual ~StepRun() = default;
   // Threads that call LogitSink::Add: `worker` is below it.
   virtual size_t workers() const = 0;
+  // As Backend::PlaceCaller: for a thread that calls Run all the time.
+  virtual void PlaceCaller() const {}
   // Tokens that the layers of the window area see, the token itself included, at most; 0: there is
   // no such area.
   virtual int32_t window() const { return 0; }

@@ -438,3 +438,15 @@ def test_python_reads_what_penstock_wrote(tmp_path, hub, env):
                                        cache_dir=tmp_path / ".cache/huggingface/hub")
     assert path == str(cache(tmp_path, "acme/llama-GGUF") / "snapshots" / COMMIT / "llama-Q8_0.gguf")
     shutil.rmtree(cache(tmp_path, "acme/llama-GGUF"))
+
+
+def test_a_mistyped_reference_is_told_when_the_server_starts(hub, env, start):
+    server = start("--model", "wrong=acme/nope", "--model", "right=acme/embedder", env=env, preload=False)
+    warned = "model 'wrong' cannot be had, so requests for it will fail: "
+    assert wait_for(lambda: warned in "".join(server.log)), "".join(server.log)
+    assert "acme/nope" in next(line for line in server.log if warned in line)
+    assert "model 'right' cannot be had" not in "".join(server.log)
+    # Nothing is fetched for it, and the server serves the other one.
+    assert hub.bytes_sent == 0
+    assert server.post("/v1/embeddings", {"model": "right", "input": "hello"}).status_code == 200
+    assert server.stop() == 0

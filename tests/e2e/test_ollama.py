@@ -315,3 +315,43 @@ def test_one_pull_at_a_time_and_a_client_that_leaves_ends_it(start, hub, hub_env
     assert server.post("/api/pull", {"model": "acme/embedder"}).status_code == 429
     assert server.stop(60) == 0
     again.close()
+
+
+def test_facts_of_models_that_are_not_loaded_are_those_of_their_files(start, tmp_path):
+    folder = scripted_model.write_weather(tmp_path / "weather")
+    server = start("--model", f"weather={folder}", "--model", f"gguf={GGUF}", "--model", f"embed={GOLDEN / EMBED}",
+                   preload=False)
+
+    def told(name):
+        show = server.post("/api/show", {"model": name}).json()
+        listed = next(model for model in server.get("/v1/models").json()["data"] if model["id"] == name)
+        return listed["lifecycle"]["state"], show, {key: listed.get(key) for key in ("max_tokens", "context_length", "chat")}
+
+    absent = {name: told(name) for name in ("weather", "gguf", "embed")}
+    assert {state for state, _, _ in absent.values()} == {"absent"}
+    assert absent["gguf"][1]["details"]["format"] == "gguf"
+    assert absent["gguf"][1]["details"]["quantization_level"] == "Q8_0"
+    assert absent["weather"][1]["template"] and "tools" in absent["weather"][1]["capabilities"]
+    assert absent["embed"][2]["max_tokens"] > 0
+    assert absent["embed"][1]["model_info"]["general.parameter_count"] > 0
+    for name in ("weather", "gguf"):
+        assert server.post("/api/generate", {"model": name}).status_code == 200  # loads it
+        state, show, listed = told(name)
+        assert state == "ready"
+        assert (show["template"], show["model_info"], show["capabilities"]) == (
+            absent[name][1]["template"], absent[name][1]["model_info"], absent[name][1]["capabilities"]), name
+        assert listed == absent[name][2]
+    assert told("gguf")[1]["details"] == absent["gguf"][1]["details"]
+
+
+def test_the_load_of_a_model_is_told_as_load(start, tmp_path):
+    folder = scripted_model.write_weather(tmp_path / "weather")
+    server = start("--model", f"weather={folder}", preload=False)
+    assert server.post("/api/generate", {"model": "weather", "prompt": "hi", "stream": False}).status_code == 200
+
+    def stages():
+        return {stage["stage"]: stage for stage in server.get("/v1/stats").json()["stages"]}
+
+    assert wait_for(lambda: stages()["send"]["count"] == 1)
+    assert stages()["load"]["count"] == 1
+    assert stages()["load"]["total_s"] > stages()["parse"]["total_s"]

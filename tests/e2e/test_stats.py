@@ -202,3 +202,20 @@ def test_statistics_want_the_key_and_the_method(start):
     assert server.get("/v1/stats", headers=key).status_code == 200
     assert server.post("/v1/stats/reset", headers=key).status_code == 200
     assert requests.get(server.url + "/v1/stats/reset", headers=key, timeout=9).status_code == 405
+
+
+def test_sums_of_a_model_stay_while_it_is_away(start):
+    server = start("--model", "same=builtin:identity?shape=1", model=False)
+    body = {"inputs": [{"name": "INPUT0", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}
+
+    def sums():
+        model, = server.get("/v1/stats").json()["models"]
+        return model["batches"], model["rows"]
+
+    for _ in range(3):
+        assert server.post("/v2/models/same/infer", body).status_code == 200
+    assert wait_for(lambda: sums() == (3, 3)), sums()
+    assert server.post("/v2/repository/models/same/unload").status_code == 200
+    assert wait_for(lambda: server.get("/v1/models").json()["data"][0]["lifecycle"]["state"] == "absent")
+    assert sums() == (3, 3)
+    assert server.get("/v1/stats").json()["bottleneck"]["saturated"] is False

@@ -1,0 +1,67 @@
+#include "engine/file_facts.h"
+
+#include "engine/model_templates.h"
+#include "formats/decoder_files.h"
+#include "formats/model_folder.h"
+#include "formats/model_kind.h"
+#include "formats/tensor_store.h"
+#include "hub/cache.h"
+
+namespace penstock {
+namespace {
+
+int64_t ElementsOf(const TensorStore& store) {
+  int64_t elements = 0;
+  for (const StoredType& type : TypesInFiles(store)) elements += type.elements;
+  return elements;
+}
+
+Expected<FileFacts> DecoderFacts(const std::string& path, const std::string& chat_template) {
+  PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(path));
+  FileFacts facts;
+  facts.generates = true;
+  facts.architecture = files.config.architecture;
+  facts.max_tokens = files.config.context;
+  facts.hidden_size = files.config.hidden_size;
+  facts.parameters = files.parameters;
+  facts.weight_bytes = static_cast<int64_t>(files.store->bytes_total());
+  const auto templates = ModelTemplates::Make(files.chat_templates, chat_template, path);
+  if (!templates.ok()) return facts;  // the load says why
+  const Expected<ChatTemplate>& chat = templates->For(/*has_tools=*/false);
+  facts.chat = chat.ok();
+  if (chat.ok()) facts.chat_template = chat->source();
+  return facts;
+}
+
+Expected<FileFacts> EncoderFacts(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
+  FileFacts facts;
+  facts.architecture = folder.encoder.model_type;
+  facts.max_tokens = folder.max_tokens;
+  facts.hidden_size = folder.encoder.hidden_size;
+  if (folder.decoder) {
+    PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files,
+                              DecoderFiles::Open(path, DecoderUse::kEmbed));
+    facts.parameters = files.parameters;
+    facts.weight_bytes = static_cast<int64_t>(files.store->bytes_total());
+  } else if (folder.onnx.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto store, TensorStore::OpenEncoder(folder.path));
+    facts.parameters = ElementsOf(*store);
+    facts.weight_bytes = static_cast<int64_t>(store->bytes_total());
+  }
+  return facts;
+}
+
+}  // namespace
+
+Expected<FileFacts> ReadFileFacts(const std::string& path, const std::string& chat_template) {
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelKind kind, KindOfModel(path));
+  PENSTOCK_ASSIGN_OR_RETURN(FileFacts facts, kind == ModelKind::kDecoder
+                                                 ? DecoderFacts(path, chat_template)
+                                                 : EncoderFacts(path));
+  facts.path = path;
+  facts.revision = CommitOfPath(path);
+  return facts;
+}
+
+}  // namespace penstock
