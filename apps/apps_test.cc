@@ -153,6 +153,14 @@ TEST_F(AppsTest, NamesOfModels) {
   EXPECT_EQ(NameOfReference(folder_ + "/magika.onnx"), "magika");
   EXPECT_EQ(NameOfReference(folder_ + "/vision/model.onnx"), "vision");
   EXPECT_EQ(NameOfReference(folder_ + "/vision"), "vision");
+  // A link has the name it was given, wherever it leads.
+  std::filesystem::create_directory_symlink(cached, folder_ + "/embedder");
+  EXPECT_EQ(NameOfReference(folder_ + "/embedder"), "embedder");
+  EXPECT_EQ(NameOfReference(folder_ + "/vision/../embedder/"), "embedder");
+  std::filesystem::create_symlink(folder_ + "/magika.onnx", folder_ + "/types.onnx");
+  EXPECT_EQ(NameOfReference(folder_ + "/types.onnx"), "types");
+  std::filesystem::create_symlink(folder_ + "/magika.onnx", cached + "/model.onnx");
+  EXPECT_EQ(NameOfReference(cached + "/model.onnx"), "owner/name");
 
   ModelOptions flags;
   flags.models = {"short=owner/name", folder_};

@@ -409,8 +409,8 @@ void AddLogFlags(FlagSet* app, ServeFlags* flags) {
       ->Group(log);
   app->AddOption("--slow-request-ms", flags->slow_request_ms,
                  "Log interactive requests that take longer, with the time of each stage, 5 a "
-                 "second at most; "
-                 "0 = none.")
+                 "second at most. A text is slow where all but its decoding takes so long, or a "
+                 "token a quarter of it; its length does not count. 0 = none.")
       ->Check(InRange(int64_t{0}, int64_t{86'400'000}))
       ->TypeName("MS")
       ->Group(log);

@@ -38,6 +38,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
         answer_(std::move(answer)) {
     if (context_.cancel == nullptr) context_.cancel = std::make_shared<CancelToken>();
     reading_.logprobs = request_->sampling.options.logprobs;
+    written_.resize(request_->prompts.size() * static_cast<size_t>(request_->samples));
   }
 
   void Start() {
@@ -59,6 +60,11 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
       decoding_ = true;
       first_token_ = Clock::now();
       if (context_.trace != nullptr) context_.trace->Enter(Stage::kDecode);
+    }
+    const int64_t written = ++written_[static_cast<size_t>(choice)];
+    if (written > longest_) {
+      longest_ = written;
+      if (context_.trace != nullptr) context_.trace->SetTextTokens(longest_);
     }
     if (Status added = feed_->AddToken(choice, token, text); !added.ok()) Fail(std::move(added));
   }
@@ -153,6 +159,8 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   // Of the step thread, until the jobs have ended.
   bool decoding_ = false;  // a token has come
   Clock::time_point first_token_;
+  std::vector<int64_t> written_;  // tokens of each choice
+  int64_t longest_ = 0;           // the most of them
 
   std::mutex mutex_;
   // All guarded by mutex_.
@@ -298,9 +306,8 @@ Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
         prompt.field);
   }
   if (context_.memory != nullptr) {
-    PENSTOCK_RETURN_IF_ERROR(
-        context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t)) +
-                              WaitingBytes(request_->sampling.options)));
+    PENSTOCK_RETURN_IF_ERROR(context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t)) +
+                                                   WaitingBytes(request_->sampling.options)));
   }
   auto job = std::make_unique<DecodeJob>();
   job->sampling = request_->sampling.With(model_->defaults());

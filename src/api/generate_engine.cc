@@ -3,9 +3,29 @@
 
 #include "api/generate.h"
 #include "api/request_checks.h"
+#include "reply/reply_format.h"
 
 namespace penstock {
 namespace {
+
+// Whether the template has a place for what the conversation brings. Without it the model would
+// never see the tools, and the client would wait for calls in vain.
+Status CheckPlaces(const ChatPrompt& chat, const std::string& source, const std::string& model) {
+  if (!chat.tools.is_null() && !TakesTools(source)) {
+    return Status::InvalidArgument(
+        fmt::format("model '{}' does not support tools: its chat template has no place for them",
+                    model),
+        "tools");
+  }
+  if (!chat.thinking_field.empty() && !TakesThinking(source)) {
+    return Status::InvalidArgument(
+        fmt::format("model '{}' does not support thinking, which '{}' asks for: its chat template "
+                    "has no place for it",
+                    model, chat.thinking_field),
+        chat.thinking_field);
+  }
+  return Status::Ok();
+}
 
 class EngineModel final : public GenerateModel {
  public:
@@ -23,6 +43,7 @@ class EngineModel final : public GenerateModel {
           made.status().message() + " when it is served, and /v1/completions needs none",
           "messages");
     }
+    PENSTOCK_RETURN_IF_ERROR(CheckPlaces(chat, made->source(), engine_->name()));
     ChatInput input;
     input.messages = chat.messages;
     if (!chat.tools.is_null()) input.tools = chat.tools;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "engine/fake_engine.h"
+#include "metrics/stages.h"
 
 namespace penstock {
 namespace {
@@ -99,6 +100,21 @@ class GenerateTest : public testing::Test {
   std::shared_ptr<GenerateFeed> feed_;
   std::atomic<int> woken_{0}, answers_{0};
 };
+
+TEST_F(GenerateTest, TheTraceHasTheTokensOfTheLongestText) {
+  TextRequest request = Text("t5");
+  request.samples = 2;
+  RequestContext context;
+  const auto trace = std::make_shared<RequestTrace>(Clock::now());
+  context.trace = trace;
+  Start(std::move(request), context);
+  ASSERT_EQ(model_->jobs.size(), 1u);
+  DecodeSink& sink = *model_->jobs[0]->sink;
+  EXPECT_EQ(trace->text_tokens(), 0);
+  for (const int32_t sample : {0, 1, 1, 1, 0}) sink.OnToken(sample, Token(5), "a");
+  EXPECT_EQ(trace->text_tokens(), 3);
+  EndJob(0);
+}
 
 TEST_F(GenerateTest, PromptsBecomeJobsAndTokensEvents) {
   TextRequest request = Text("t5 t6");

@@ -26,6 +26,9 @@ struct ChatPrompt {
   JsonValue kwargs;    // an object: more variables for the template; null: none
   bool add_generation_prompt = true;
   bool continue_final_message = false;
+  // The field that asks the model to think; "": none does. A template without a place for it is an
+  // error then, which names the field.
+  std::string thinking_field;
 };
 
 struct GeneratePrompt {

@@ -67,10 +67,6 @@ LoadLimits Service::GetLoadLimits() const {
           options_.tokenization_workers};
 }
 
-std::vector<std::pair<StatusCode, uint64_t>> Service::ErrorsByKind() const {
-  return impl_->metrics.ErrorsByKind();
-}
-
 void Service::AnnounceStop() { impl_->leaving = true; }
 
 bool Service::Ready() const { return Readiness().ok(); }
@@ -115,6 +111,7 @@ void AddTextInfo(const TextEngine& engine, ModelInfo* info) {
   info->tokenizer = engine.tokenizer().model_type();
   info->backend = loaded.backend;
   info->context = info->max_tokens = engine.context();
+  info->sequences_max = engine.sequences_max();
   if (const auto& chat = engine.chat_template(false); chat.ok()) {
     info->chat = true;
     info->chat_template = chat->source();
@@ -266,21 +263,24 @@ namespace {
 Expected<ModelInfo> InfoFor(const Registry& registry, const std::string& name,
                             std::initializer_list<ModelUse> uses) {
   const auto entries = registry.List();
-  const auto answers = [](const Registry::Entry& entry, const std::string& to) {
+  const ModelUse& use = *uses.begin();
+  const bool for_all = !use.text && !use.tensors && !use.task;
+  const auto answers = [&](const Registry::Entry& entry, const std::string& to) {
     const auto& aliases = entry.aliases;
-    return to.empty() || to == entry.name ||
+    return (to.empty() && for_all) || to == entry.name ||
            std::find(aliases.begin(), aliases.end(), to) != aliases.end();
   };
   for (const Registry::Entry& entry : entries) {
     if (answers(entry, name)) return InfoOf(entry);
   }
-  for (const ModelUse& use : uses) {
-    const auto known = registry.Look(name, use);
+  for (const ModelUse& each : uses) {
+    const auto known = registry.Look(name, each);
     if (!known) continue;
     for (const Registry::Entry& entry : entries) {
       if (entry.name == known->name) return InfoOf(entry);
     }
   }
+  if (name.empty() && !for_all) return Status::NotFound("no model for this is served", "model");
   const Status none = registry.Find(name).status();
   return none.ok() ? Status::NotFound("no such model", "model") : none;
 }

@@ -114,7 +114,8 @@ class Service {
   // "" = the default model's; kNotFound. One that is still loading has its name and ready == false.
   Expected<ModelInfo> Model(const std::string& name) const;
   // The same for requests that embed, or that generate text: where any name is accepted
-  // (AcceptAnyName of the registry), it is the model that such a request gets, loaded or not.
+  // (AcceptAnyName of the registry), it is the model that such a request gets, loaded or not. "" =
+  // the first that does this.
   Expected<ModelInfo> EmbeddingModel(const std::string& name) const;
   Expected<ModelInfo> TextModel(const std::string& name) const;
   // Loads a model, and waits for it; StartLoadModel does not wait. kNotFound lists the names;
@@ -152,8 +153,6 @@ class Service {
   // For a picture of the last minutes, see load_sample.h.
   LoadSample SampleLoad() const;
   LoadLimits GetLoadLimits() const;
-  // Requests that failed since the start, by the kind of failure; kinds without any are left out.
-  std::vector<std::pair<StatusCode, uint64_t>> ErrorsByKind() const;
 
   // No more requests are taken (kUnavailable); those accepted are finished.
   void StopAccepting();

@@ -90,15 +90,6 @@ void ServiceMetrics::CountRequest(Behaviour behaviour, StatusCode outcome, doubl
   }
 }
 
-std::vector<std::pair<StatusCode, uint64_t>> ServiceMetrics::ErrorsByKind() const {
-  std::vector<std::pair<StatusCode, uint64_t>> errors;
-  for (size_t o = 0; o < kOutcomes; ++o) {
-    if (errors_[o] == nullptr || errors_[o]->value() == 0) continue;
-    errors.emplace_back(static_cast<StatusCode>(o), errors_[o]->value());
-  }
-  return errors;
-}
-
 void ServiceMetrics::CountInferFailure(StatusCode outcome) {
   const auto o = static_cast<size_t>(outcome);
   requests_[static_cast<size_t>(Behaviour::kInfer)][o]->Add();

@@ -40,8 +40,6 @@ class ServiceMetrics {
   // Of those that succeed, from the moment the model is there.
   DurationHistogram& infer_duration() { return *infer_duration_; }
   void CountTokens(Behaviour behaviour, const Usage& usage, const Truncation& truncation);
-  // Failures since the start; kinds without any are left out.
-  std::vector<std::pair<StatusCode, uint64_t>> ErrorsByKind() const;
   Gauge& in_flight() { return *in_flight_; }
   Histogram& tokenize_duration() { return *tokenize_duration_; }
 

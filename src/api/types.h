@@ -199,6 +199,7 @@ struct ModelInfo {
   int32_t max_tokens = 0;
   int32_t max_batch_tokens = 0;  // given, or measured at load
   int32_t context = 0;           // of generating models: tokens of prompt and text together
+  int32_t sequences_max = 0;     // of generating models: texts at once
   bool chat = false;             // it has a chat template
   std::string chat_template;     // its text
   int32_t hidden_size = 0;

@@ -53,6 +53,7 @@ class TextEngine final : public Model {
   const Tokenizer& tokenizer() const { return *model_->tokenizer; }
   // Tokens of prompt and text together.
   int32_t context() const { return scheduler_->context(); }
+  int32_t sequences_max() const { return options_.scheduler.sequences_max; }
   // The template of a conversation; see ModelTemplates::For.
   const Expected<ChatTemplate>& chat_template(bool has_tools) const {
     return templates_.For(has_tools);

@@ -7,6 +7,44 @@
 
 namespace penstock {
 
+const char* FailureKind(int status) {
+  switch (status) {
+    case 400:
+      return "invalid_argument";
+    case 401:
+      return "unauthenticated";
+    case 403:
+      return "forbidden";
+    case 404:
+      return "not_found";
+    case 405:
+      return "method_not_allowed";
+    case 408:
+      return "request_timeout";
+    case 413:
+      return "payload_too_large";
+    case 415:
+      return "unsupported_media_type";
+    case 422:
+      return "unprocessable";
+    case 424:
+      return "failed_dependency";
+    case 429:
+      return "resource_exhausted";
+    case 431:
+      return "header_too_large";
+    case 499:
+      return "cancelled";
+    case 500:
+      return "internal";
+    case 501:
+      return "not_implemented";
+    case 503:
+      return "unavailable";
+  }
+  return "other";
+}
+
 HttpMetrics::Series HttpMetrics::AddSeries(Metrics* metrics, const char* path, const char* method) {
   const std::string route = "route=\"" + std::string(path) + "\"";
   Series series;
@@ -71,6 +109,19 @@ std::vector<HttpMetrics::Failures> HttpMetrics::FailuresByRoute() const {
       if (count == 0 || (kCodes[i] != 0 && kCodes[i] < 400)) continue;
       found.push_back({r + 1 < series_.size() ? static_cast<int32_t>(r) : -1, kCodes[i], count});
     }
+  }
+  return found;
+}
+
+std::vector<std::pair<const char*, uint64_t>> HttpMetrics::FailuresByKind() const {
+  std::array<uint64_t, kCodes.size()> counts{};
+  for (const Series& series : series_) {
+    for (size_t i = 0; i < kCodes.size(); ++i) counts[i] += series.by_code[i]->value();
+  }
+  std::vector<std::pair<const char*, uint64_t>> found;
+  for (size_t i = 0; i < kCodes.size(); ++i) {
+    if (counts[i] == 0 || (kCodes[i] != 0 && kCodes[i] < 400)) continue;
+    found.emplace_back(FailureKind(kCodes[i]), counts[i]);
   }
   return found;
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "metrics/metrics.h"
@@ -14,6 +15,10 @@
 namespace penstock {
 
 struct RouteInfo;
+
+// What such a status (400 or more) tells, in a word: "invalid_argument", "not_found", as
+// StatusCodeName has it where it has one; "other" for one that is seldom.
+const char* FailureKind(int status);
 
 class HttpMetrics {
  public:
@@ -28,6 +33,8 @@ class HttpMetrics {
     uint64_t count;
   };
   std::vector<Failures> FailuresByRoute() const;
+  // The same failures by kind, in the order of the statuses: pairs of FailureKind and count.
+  std::vector<std::pair<const char*, uint64_t>> FailuresByKind() const;
   // Their sums: of the clients' doing (4xx but 499), of the server's (500 and more).
   struct FailureTotals {
     uint64_t clients = 0;
@@ -46,8 +53,9 @@ class HttpMetrics {
 
  private:
   // The last stands for every other code.
-  static constexpr std::array<int, 18> kCodes = {200, 204, 304, 308, 400, 401, 403, 404, 405,
-                                                 408, 413, 415, 422, 429, 499, 500, 503, 0};
+  static constexpr std::array<int, 21> kCodes = {200, 204, 304, 308, 400, 401, 403,
+                                                 404, 405, 408, 413, 415, 422, 424,
+                                                 429, 431, 499, 500, 501, 503, 0};
   static constexpr std::array<std::string_view, 3> kKeyReasons = {"missing", "unknown",
                                                                   "not_admin"};
   struct Series {

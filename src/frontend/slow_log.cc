@@ -1,15 +1,36 @@
 #include "frontend/slow_log.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "frontend/route_info.h"
 
 namespace penstock {
+namespace {
+
+// A token of a text may take the limit divided by this.
+constexpr int64_t kTokensPerLimit = 4;
+
+}  // namespace
 
 SlowLog::SlowLog(std::chrono::milliseconds limit, Metrics* metrics)
     : limit_(limit),
       slow_(metrics->AddCounter("penstock_slow_requests_total",
-                                "Interactive requests that took longer than --slow-request-ms.")) {}
+                                "Interactive requests that took longer than --slow-request-ms, of "
+                                "text to its first token or by its pace.")) {}
+
+bool SlowLog::IsSlow(const HttpRequest& request, Clock::time_point now) const {
+  if (limit_.count() == 0 || request.context.priority != Priority::kInteractive) return false;
+  const std::chrono::nanoseconds whole = now - request.begin;
+  if (whole < limit_) return false;
+  const RequestTrace* const trace = request.context.trace.get();
+  const int64_t tokens = trace == nullptr ? 0 : trace->text_tokens();
+  if (tokens == 0) return true;
+  const std::chrono::nanoseconds decode(trace->ns(Stage::kDecode));
+  // The first token is there when decoding begins.
+  const std::chrono::nanoseconds pace = decode / std::max<int64_t>(1, tokens - 1);
+  return whole - decode >= limit_ || pace * kTokensPerLimit >= limit_;
+}
 
 std::optional<int64_t> SlowLog::Pass(Clock::time_point now) {
   slow_.Add();

@@ -1,6 +1,11 @@
 // The log of slow requests: a line with every stage for a request that took longer than a limit,
 // a few lines a second at most; those left out are counted and told with the next line. The last
 // of these requests are kept, for GET /v1/requests. Any thread.
+//
+// A long text takes long at any pace. So a request for text is slow where the time without its
+// decoding reaches the limit (the first token came late), or where its tokens come so slowly that
+// one takes a quarter of the limit: with the default of 1000 ms fewer than four a second, slower
+// than people read. Without stage timers this is not known, and the whole time counts.
 #pragma once
 
 #include <array>
@@ -46,10 +51,8 @@ class SlowLog {
   // `limit` 0: nothing is slow. `metrics` must outlive it.
   SlowLog(std::chrono::milliseconds limit, Metrics* metrics);
 
-  bool IsSlow(const HttpRequest& request, Clock::time_point now) const {
-    return limit_.count() > 0 && now - request.begin >= limit_ &&
-           request.context.priority == Priority::kInteractive;  // bulk waits by design
-  }
+  // Whether a request that ended at `now` was slow. Bulk work waits by design and never is.
+  bool IsSlow(const HttpRequest& request, Clock::time_point now) const;
   // Counts a slow request that ended at `now`. Returns the number left out since the last line if
   // this request gets a line, nothing if it is left out.
   std::optional<int64_t> Pass(Clock::time_point now);

@@ -28,6 +28,34 @@ TEST(SlowLog, TheLimitIsTheLimit) {
   EXPECT_FALSE(off.IsSlow(Request(), kBegin + std::chrono::hours(1)));
 }
 
+// A text of `tokens`: the first after `first_ms`, the rest `decode_ms` later, all over at the end
+// of `send_ms` more.
+bool TextIsSlow(const SlowLog& log, int first_ms, int decode_ms, int64_t tokens, int send_ms = 0) {
+  HttpRequest request = Request();
+  const auto trace = std::make_shared<RequestTrace>(kBegin);
+  request.context.trace = trace;
+  trace->Enter(Stage::kPrefill, kBegin + milliseconds(1));
+  trace->Enter(Stage::kDecode, kBegin + milliseconds(first_ms));
+  trace->SetTextTokens(tokens);
+  trace->Enter(Stage::kSend, kBegin + milliseconds(first_ms + decode_ms));
+  const auto end = kBegin + milliseconds(first_ms + decode_ms + send_ms);
+  trace->Finish(end);
+  return log.IsSlow(request, end);
+}
+
+TEST(SlowLog, ATextIsSlowByItsFirstTokenOrItsPaceNotByItsLength) {
+  Metrics metrics;
+  const SlowLog log(milliseconds(1000), &metrics);
+  EXPECT_FALSE(TextIsSlow(log, 900, 60'000, 1000));  // a minute, 60 ms a token
+  EXPECT_TRUE(TextIsSlow(log, 1000, 60'000, 1000));  // the first token came late
+  EXPECT_TRUE(TextIsSlow(log, 100, 10'000, 41));     // 250 ms a token
+  EXPECT_FALSE(TextIsSlow(log, 100, 10'000, 42));
+  EXPECT_TRUE(TextIsSlow(log, 500, 2000, 100, 500));  // it was sent late
+  EXPECT_FALSE(TextIsSlow(log, 10, 900, 2));          // all of it within the limit
+  EXPECT_TRUE(TextIsSlow(log, 1000, 0, 1));
+  EXPECT_TRUE(TextIsSlow(log, 10, 990, 0));  // no token: the time of the whole counts
+}
+
 TEST(SlowLog, AFewLinesASecondAndTheRestIsCounted) {
   Metrics metrics;
   SlowLog log(milliseconds(100), &metrics);

@@ -110,8 +110,11 @@ class RequestTrace {
   void SetTokens(int64_t tokens) { tokens_.store(tokens, std::memory_order_relaxed); }
   // For a request that is worked on part by part.
   void AddTokens(int64_t tokens) { tokens_.fetch_add(tokens, std::memory_order_relaxed); }
+  // Of generated text: the tokens of the longest text so far.
+  void SetTextTokens(int64_t tokens) { text_tokens_.store(tokens, std::memory_order_relaxed); }
   int64_t rows() const { return rows_.load(std::memory_order_relaxed); }
   int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
+  int64_t text_tokens() const { return text_tokens_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr uint64_t kStageBits = 4;
@@ -142,6 +145,7 @@ class RequestTrace {
   std::array<std::atomic<int64_t>, kStages> ns_{};
   std::atomic<int64_t> rows_{0};
   std::atomic<int64_t> tokens_{0};
+  std::atomic<int64_t> text_tokens_{0};
   char model_[kModelBytesMax + 1] = {};  // read once shown, which comes after its only write
   std::atomic<bool> model_set_{false};
   std::atomic<bool> model_shown_{false};

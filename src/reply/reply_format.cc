@@ -66,6 +66,15 @@ ReplyFormat DetectReplyFormat(std::string_view chat_template) {
   return format;
 }
 
+bool TakesTools(std::string_view chat_template) {
+  return Has(chat_template, "tools") || FormOf(chat_template) != ToolForm::kNone;
+}
+
+bool TakesThinking(std::string_view chat_template) {
+  return Has(chat_template, "thinking") || Has(chat_template, "reasoning_effort") ||
+         !DetectReplyFormat(chat_template).think_end.empty();
+}
+
 bool PromptOpensThinking(const ReplyFormat& format, std::string_view prompt) {
   const size_t last = prompt.find_last_not_of(" \t\r\n");
   return !format.think_begin.empty() && last != std::string_view::npos &&

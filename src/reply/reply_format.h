@@ -42,6 +42,11 @@ struct ReplyFormat {
 // The two that are excluded from kHermes mark the arguments of GLM and Hunyuan, which are no JSON.
 ReplyFormat DetectReplyFormat(std::string_view chat_template);
 
+// Whether a chat template has a place for tools, and for being told to think: it names them, or
+// shows the markers of calls or of thinking, so that the model knows them.
+bool TakesTools(std::string_view chat_template);
+bool TakesThinking(std::string_view chat_template);
+
 // Whether `prompt`, as the template made it, ends with the begin of thinking, and perhaps
 // whitespace: then the reply begins inside.
 bool PromptOpensThinking(const ReplyFormat& format, std::string_view prompt);

@@ -14,6 +14,14 @@ namespace {
 
 TEST(ReplyFormat, ByMarkers) {
   EXPECT_EQ(DetectReplyFormat("").tools, ToolForm::kNone);
+  EXPECT_FALSE(TakesTools("{% for m in messages %}{{ m.content }}{% endfor %}"));
+  EXPECT_TRUE(TakesTools("{% if tools %}{{ tools | tojson }}{% endif %}"));
+  EXPECT_TRUE(TakesTools("{{ '[TOOL_CALLS]' }}"));
+  for (const char* thinks : {"{% if enable_thinking %}", "{{ '</think>' }}",
+                             "{{ reasoning_effort }}", "{% if thinking %}"}) {
+    EXPECT_TRUE(TakesThinking(thinks)) << thinks;
+  }
+  EXPECT_FALSE(TakesThinking("{% if tools %}<tool_call>{% endif %}"));
   EXPECT_EQ(DetectReplyFormat("").think_begin, "");
   EXPECT_EQ(DetectReplyFormat("{{ '<think>' }}..</think>").think_end, "</think>");
   EXPECT_EQ(DetectReplyFormat("[THINK]..[/THINK]").think_begin, "[THINK]");

@@ -115,6 +115,10 @@ Status ReadTemplateOptions(const JsonObject& object, ChatPrompt* chat) {
   if (object.Has("chat_template_kwargs")) {
     PENSTOCK_ASSIGN_OR_RETURN(const JsonObject kwargs, object.GetObject("chat_template_kwargs"));
     PENSTOCK_ASSIGN_OR_RETURN(chat->kwargs, ToJsonValue(*object.Find("chat_template_kwargs")));
+    const JsonValue* const thinks = chat->kwargs.Find("enable_thinking");
+    if (thinks != nullptr && thinks->boolean() != nullptr && *thinks->boolean()) {
+      chat->thinking_field = "chat_template_kwargs.enable_thinking";
+    }
   }
   PENSTOCK_ASSIGN_OR_RETURN(const std::string effort, GetName(object, "reasoning_effort"));
   if (!effort.empty() && chat->kwargs.Find("reasoning_effort") == nullptr) {

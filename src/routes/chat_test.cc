@@ -113,6 +113,9 @@ TEST(ParseChat, TemplateOptions) {
   EXPECT_EQ(Chat(call).kwargs.Print(), R"({"enable_thinking":false,"reasoning_effort":"low"})");
   EXPECT_TRUE(Chat(call).continue_final_message);
   EXPECT_FALSE(Chat(call).add_generation_prompt);
+  EXPECT_EQ(Chat(call).thinking_field, "");
+  EXPECT_EQ(Chat(Parsed(R"("chat_template_kwargs":{"enable_thinking":true})")).thinking_field,
+            "chat_template_kwargs.enable_thinking");
 }
 
 struct Refused {

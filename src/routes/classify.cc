@@ -1,9 +1,17 @@
 #include "routes/classify.h"
 
 #include "routes/fields.h"
+#include "routes/sampling_fields.h"
 
 namespace penstock {
 namespace {
+
+constexpr RefusedField kRefused[] = {
+    {"labels", "a classifier has labels of its own, and none is trained to take others"},
+    {"classifier_id", "no classifier is trained here"},
+    {"examples", "no classifier is trained here; the model's own labels are used"},
+    {"preset", ""},
+};
 
 Status ParseOne(JsonElement item, const std::string& path, std::vector<ClassifyInput>* inputs) {
   std::string_view text;
@@ -20,14 +28,16 @@ Status ParseOne(JsonElement item, const std::string& path, std::vector<ClassifyI
   return Status::Ok();
 }
 
+const std::string& NameOf(const ClassifyResponse& response, const ClassifyResponse::Label& label) {
+  return response.labels.at(static_cast<size_t>(label.id));
+}
+
 void WriteInput(const ClassifyResponse& response, size_t index, JsonWriter* json) {
   const auto& labels = response.inputs[index];
-  const auto name = [&](const ClassifyResponse::Label& label) -> const std::string& {
-    return response.labels.at(static_cast<size_t>(label.id));
-  };
   json->BeginObject().Field("object", "classification").Field("index", index);
   if (!labels.empty()) {
-    json->Field("label", name(labels[0])).Field("prediction", name(labels[0]));
+    json->Field("label", NameOf(response, labels[0]))
+        .Field("prediction", NameOf(response, labels[0]));
     json->Field("score", labels[0].score);
   }
   std::vector<float> by_id(labels.size());
@@ -35,19 +45,43 @@ void WriteInput(const ClassifyResponse& response, size_t index, JsonWriter* json
   json->Field("num_classes", labels.size()).Key("probs").Floats(by_id);
   json->Key("predictions").BeginArray();
   for (const auto& label : labels) {
-    json->BeginObject().Field("label", name(label)).Field("score", label.score).EndObject();
+    json->BeginObject()
+        .Field("label", NameOf(response, label))
+        .Field("score", label.score)
+        .EndObject();
   }
   json->EndArray().EndObject();
 }
 
+// Cohere's.
+void WriteClassification(const ClassifyResponse& response, size_t index, std::string_view id,
+                         const std::string& text, JsonWriter* json) {
+  const auto& labels = response.inputs[index];
+  json->BeginObject().Field("id", std::string(id) + "-" + std::to_string(index));
+  json->Field("input", text);
+  if (!labels.empty()) {
+    json->Field("prediction", NameOf(response, labels[0])).Field("confidence", labels[0].score);
+    json->Key("predictions").BeginArray().String(NameOf(response, labels[0])).EndArray();
+    json->Key("confidences").BeginArray().Float(labels[0].score).EndArray();
+  }
+  json->Key("labels").BeginObject();
+  for (const auto& label : labels) {
+    json->Key(NameOf(response, label)).BeginObject().Field("confidence", label.score).EndObject();
+  }
+  json->EndObject().Field("classification_type", "single-label").EndObject();
+}
+
 }  // namespace
 
-Expected<ClassifyRequest> ParseClassifyCall(std::string_view body, const ServiceOptions& limits) {
+Expected<ClassifyCall> ParseClassifyCall(std::string_view body, const ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
-  ClassifyRequest request;
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  ClassifyCall call;
+  ClassifyRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
-  const std::string key = !object.Has("input") && object.Has("inputs") ? "inputs" : "input";
+  call.cohere = !object.Has("input") && object.Has("inputs");
+  const std::string key = call.cohere ? "inputs" : "input";
   const auto value = object.Find(key);
   if (!value) return Status::InvalidArgument("'input' is missing", "input");
   JsonArray items;
@@ -65,18 +99,26 @@ Expected<ClassifyRequest> ParseClassifyCall(std::string_view body, const Service
   }
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &request.text));
   PENSTOCK_ASSIGN_OR_RETURN(request.raw_scores, object.GetBoolOr("raw_scores", false));
-  return request;
+  return call;
 }
 
 std::string PrintClassify(const ClassifyResponse& response, std::string_view id,
-                          int64_t created_unix_s) {
+                          int64_t created_unix_s, const std::vector<std::string>* texts) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("id", id).Field("object", "list");
   json.Field("created", created_unix_s).Field("model", response.model);
   json.Key("data").BeginArray();
   for (size_t i = 0; i < response.inputs.size(); ++i) WriteInput(response, i, &json);
-  json.EndArray().Key("usage").BeginObject();
+  json.EndArray();
+  if (texts != nullptr) {
+    json.Key("classifications").BeginArray();
+    for (size_t i = 0; i < response.inputs.size(); ++i) {
+      WriteClassification(response, i, id, texts->at(i), &json);
+    }
+    json.EndArray();
+  }
+  json.Key("usage").BeginObject();
   json.Field("prompt_tokens", response.usage.prompt_tokens);
   json.Field("total_tokens", response.usage.prompt_tokens).EndObject();
   WriteTruncation(response.truncation, &json);

@@ -115,6 +115,7 @@ Status ParseThinking(const JsonObject& object, ChatPrompt* chat) {
   }
   if (thinking.Has("token_budget")) return Wrong("thinking.token_budget", "is not supported");
   chat->kwargs.Set("enable_thinking", type == "enabled");
+  if (type == "enabled") chat->thinking_field = "thinking";
   return Status::Ok();
 }
 

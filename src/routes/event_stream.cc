@@ -88,6 +88,7 @@ class TextPump final : public EventPump {
     // Proxies neither keep the events nor hold them back.
     head.headers.emplace_back("Cache-Control", "no-cache");
     head.headers.emplace_back("X-Accel-Buffering", "no");
+    AddHeaders(&head);
     if (ping_.count() > 0 && !printer_->lines()) {
       AppendEventComment("ping", &head.idle_text);
       head.idle_after = ping_;
@@ -140,7 +141,12 @@ class TextPump final : public EventPump {
     if (Status room = TakeMemory(); !room.ok()) return Refuse(room);
     HttpResponse response;
     response.body = printer_->Whole(answer_);
+    AddHeaders(&response);
     respond_.Send(std::move(response));
+  }
+
+  void AddHeaders(HttpResponse* response) const {
+    for (auto& header : printer_->headers()) response->headers.push_back(std::move(header));
   }
 
   Status TakeMemory() {

@@ -1,5 +1,6 @@
 #include "routes/ollama.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -27,11 +28,80 @@ constexpr RefusedField kGenerateRefused[] = {
     {"steps", "the models here write text"},
 };
 constexpr RefusedField kOptionsRefused[] = {{"mirostat", ""}};
+// Options that are read, refused, or about Ollama's memory and threads.
+constexpr std::string_view kOptions[] = {
+    "draft_num_predict",
+    "embedding_only",
+    "f16_kv",
+    "frequency_penalty",
+    "ignore_eos",
+    "include_stop_str_in_output",
+    "logit_bias",
+    "logits_all",
+    "low_vram",
+    "main_gpu",
+    "min_p",
+    "min_tokens",
+    "mirostat",
+    "mirostat_eta",
+    "mirostat_tau",
+    "num_batch",
+    "num_ctx",
+    "num_gpu",
+    "num_gqa",
+    "num_keep",
+    "num_predict",
+    "num_thread",
+    "numa",
+    "penalize_newline",
+    "presence_penalty",
+    "repeat_last_n",
+    "repeat_penalty",
+    "repetition_penalty",
+    "rope_frequency_base",
+    "rope_frequency_scale",
+    "seed",
+    "stop",
+    "stop_token_ids",
+    "temperature",
+    "tfs_z",
+    "top_k",
+    "top_p",
+    "typical_p",
+    "use_mlock",
+    "use_mmap",
+    "vocab_only",
+};
+// Of the list of options that mean nothing.
+constexpr size_t kIgnoredOptionsMax = 8;
+constexpr size_t kIgnoredNameBytesMax = 40;
 // Which of a setting's values means that it is off.
 constexpr std::pair<const char*, float> kOffAt[] = {{"typical_p", 1}, {"tfs_z", 1}};
 
-Status ParseOptions(const JsonObject& object, TextRequest* request) {
+// A name as a header may carry it.
+std::string HeaderSafe(std::string_view name) {
+  std::string safe(name.substr(0, kIgnoredNameBytesMax));
+  for (char& c : safe) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!plain && c != '_' && c != '-' && c != '.') c = '?';
+  }
+  return safe;
+}
+
+// The names of options that mean nothing, such as a misspelled one; Ollama logs them.
+std::vector<std::string> IgnoredOptions(const JsonObject& options) {
+  std::vector<std::string> ignored;
+  options.ForEach([&](std::string_view name, const auto&) {
+    const bool known = std::binary_search(std::begin(kOptions), std::end(kOptions), name);
+    if (!known && ignored.size() < kIgnoredOptionsMax) ignored.push_back(HeaderSafe(name));
+  });
+  return ignored;
+}
+
+Status ParseOptions(const JsonObject& object, OllamaTextCall* call) {
+  TextRequest* const request = &call->request;
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject options, object.GetObjectOrEmpty("options"));
+  call->ignored_options = IgnoredOptions(options);
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(options, kOptionsRefused));
   SamplingRequest& sampling = request->sampling;
   for (const auto& [key, off] : kOffAt) {
@@ -70,6 +140,7 @@ Status ParseThink(const JsonObject& object, ChatPrompt* chat) {
     truth = true;
   }
   chat->kwargs.Set("enable_thinking", truth);
+  if (truth) chat->thinking_field = "think";
   return Status::Ok();
 }
 
@@ -82,7 +153,7 @@ Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
   PENSTOCK_ASSIGN_OR_RETURN(call->stream, object.GetBoolOr("stream", true));
   request.streams = call->stream;
   request.whole_calls = true;
-  PENSTOCK_RETURN_IF_ERROR(ParseOptions(object, &request));
+  PENSTOCK_RETURN_IF_ERROR(ParseOptions(object, call));
   SamplingOptions& options = request.sampling.options;
   PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
   PENSTOCK_ASSIGN_OR_RETURN(const auto top,

@@ -2,14 +2,16 @@
 // and /api/chat; prints embeddings. Pure functions. Texts are printed in routes/ollama_print.h.
 // Source: docs/api.md of ollama/ollama, and what its Python client sends.
 //
-// Unknown fields and unknown options are ignored, as Ollama does; options that are about its memory
-// and threads (num_ctx, num_gpu, num_thread, ...) mean nothing here. What would change the text and
+// Unknown fields and unknown options are ignored, as Ollama does, and the answer's header names the
+// options; those that are about its memory and threads (num_ctx, num_gpu, num_thread, ...) mean
+// nothing here. What would change the text and
 // is not implemented is refused by name. Sampling options that are absent are the model's makers'.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/service.h"
 #include "api/types.h"
@@ -43,6 +45,7 @@ struct OllamaTextCall : TextCall {
   bool loads = false;
   // Of /api/generate without `system`: taken as it is where the model has no chat template.
   std::optional<std::string> plain;
+  std::vector<std::string> ignored_options;  // names that are no option; fit for a header
 };
 
 // {model, prompt, system, raw, stream, think, options, keep_alive, logprobs, top_logprobs}.

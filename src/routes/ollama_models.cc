@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "common/json_writer.h"
+#include "reply/reply_format.h"
 #include "routes/fields.h"
 #include "routes/ollama_print.h"
 #include "routes/sha256.h"
@@ -41,8 +42,8 @@ void WriteDetails(const ModelInfo& model, JsonWriter* json) {
   json->Field("quantization_level", LevelOf(model)).EndObject();
 }
 
-void WriteName(const ModelInfo& model, uint64_t bytes, JsonWriter* json) {
-  json->Field("name", model.name).Field("model", model.name).Field("size", bytes);
+void WriteName(const ModelInfo& model, const std::string& name, uint64_t bytes, JsonWriter* json) {
+  json->Field("name", name).Field("model", name).Field("size", bytes);
   json->Field("digest", Sha256Hex(model.name + "@" + model.revision));
   WriteDetails(model, json);
 }
@@ -59,6 +60,18 @@ std::string ExpiresAt(const ModelInfo& model) {
                  std::chrono::duration_cast<std::chrono::system_clock::duration>(left));
 }
 
+// What pickers of Ollama's clients can use. A model whose task is not known yet is listed.
+bool IsListed(const ModelInfo& model) {
+  return model.task.empty() || model.task == kGenerationTask || model.task == "embedding";
+}
+
+// The name without its owner and without what stands behind a colon.
+std::string BaseName(std::string_view name) {
+  const size_t slash = name.rfind('/');
+  if (slash != std::string_view::npos) name.remove_prefix(slash + 1);
+  return std::string(name.substr(0, name.find(':')));
+}
+
 }  // namespace
 
 std::string PrintOllamaTags(const std::vector<ModelInfo>& models) {
@@ -66,9 +79,14 @@ std::string PrintOllamaTags(const std::vector<ModelInfo>& models) {
   JsonWriter json(&out);
   json.BeginObject().Key("models").BeginArray();
   for (const ModelInfo& model : models) {
-    json.BeginObject();
-    WriteName(model, static_cast<uint64_t>(model.weight_bytes), &json);
-    json.Field("modified_at", ModifiedAt(model)).EndObject();
+    if (!IsListed(model)) continue;
+    std::vector<std::string> names = {model.name};
+    names.insert(names.end(), model.aliases.begin(), model.aliases.end());
+    for (const std::string& name : names) {
+      json.BeginObject();
+      WriteName(model, name, static_cast<uint64_t>(model.weight_bytes), &json);
+      json.Field("modified_at", ModifiedAt(model)).EndObject();
+    }
   }
   json.EndArray().EndObject();
   return out;
@@ -81,7 +99,8 @@ std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models) {
   for (const ModelInfo& model : models) {
     if (model.state != "ready" && model.state != "parked") continue;
     json.BeginObject();
-    WriteName(model, model.weights_memory + model.activations_memory + model.cache_memory, &json);
+    WriteName(model, model.name,
+              model.weights_memory + model.activations_memory + model.cache_memory, &json);
     json.Field("size_vram", 0).Field("expires_at", ExpiresAt(model));
     if (model.context > 0) json.Field("context_length", model.context);
     WriteModelState(model, &json);
@@ -99,6 +118,7 @@ std::string PrintOllamaShow(const ModelInfo& model) {
   json.Field("template", model.chat_template);
   WriteDetails(model, &json);
   json.Key("model_info").BeginObject().Field("general.architecture", family);
+  json.Field("general.basename", BaseName(model.name));
   json.Field("general.parameter_count", model.parameters);
   if (!family.empty()) {
     json.Field(family + ".context_length", model.context > 0 ? model.context : model.max_tokens);
@@ -109,8 +129,8 @@ std::string PrintOllamaShow(const ModelInfo& model) {
   if (model.task == kGenerationTask) {
     json.String("completion");
     // As Ollama tells it of a model: its template has a place for them.
-    if (model.chat_template.find("tools") != std::string::npos) json.String("tools");
-    if (model.chat_template.find("enable_thinking") != std::string::npos) json.String("thinking");
+    if (TakesTools(model.chat_template)) json.String("tools");
+    if (TakesThinking(model.chat_template)) json.String("thinking");
   } else {
     json.String(model.task == "embedding" ? "embedding" : model.task);
   }

@@ -12,6 +12,9 @@
 
 namespace penstock {
 
+// Those that generate text or embed, by their name and once more by each alias: clients look in
+// this list for the very name they were given. Rerankers, classifiers and tensor models, which no
+// client of Ollama can use, are left out.
 std::string PrintOllamaTags(const std::vector<ModelInfo>& models);
 // Those that are loaded.
 std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models);

@@ -29,9 +29,14 @@ class OllamaPrinter final : public TextPrinter {
       : chat_(call.chat),
         logprobs_(call.request.sampling.options.logprobs),
         begin_(begin),
+        ignored_options_(call.ignored_options),
         model_(call.request.model) {}
 
   bool lines() const override { return true; }
+  std::vector<std::pair<std::string, std::string>> headers() const override {
+    if (ignored_options_.empty()) return {};
+    return {{"X-Penstock-Ignored-Options", fmt::format("{}", fmt::join(ignored_options_, ", "))}};
+  }
   void Error(const Status& status, const std::string& body, std::string* out) override {
     (void)status;
     out->append(body).append("\n");
@@ -146,6 +151,7 @@ class OllamaPrinter final : public TextPrinter {
   const bool chat_;
   const bool logprobs_;
   const Clock::time_point begin_;
+  const std::vector<std::string> ignored_options_;
   std::string model_;
   FinishReason reason_ = FinishReason::kStop;
 };

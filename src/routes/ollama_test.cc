@@ -62,8 +62,28 @@ TEST(Ollama, OptionsBecomeSampling) {
     const OllamaTextCall unbounded = Chat(std::string(R"("options":{"num_predict":)") + none + "}");
     EXPECT_EQ(unbounded.request.max_tokens_default, std::numeric_limits<int32_t>::max());
   }
+  EXPECT_EQ(call.ignored_options, std::vector<std::string>{"unknown"});
+  EXPECT_EQ(ChatOf(call).thinking_field, "think");
+  EXPECT_EQ(ChatOf(Chat(R"("think":false)")).thinking_field, "");
   EXPECT_EQ(ChatOf(Chat(R"("think":"low")")).kwargs.Print(),
             R"({"reasoning_effort":"low","enable_thinking":true})");
+}
+
+TEST(Ollama, NamesThatAreNoOptionAreTold) {
+  const auto header = [](const std::string& options) {
+    const OllamaTextCall call = Chat("\"options\":" + options);
+    const auto headers = NewOllamaPrinter(call, Clock::now())->headers();
+    return headers.empty() ? "" : headers[0].first + ": " + headers[0].second;
+  };
+  EXPECT_EQ(header(R"({"num_ctx":1,"use_mmap":true,"mirostat_tau":5,"top_k":1})"), "");
+  EXPECT_EQ(header(R"({"temprature":1,"top_k":1,"maxTokens":2})"),
+            "X-Penstock-Ignored-Options: temprature, maxTokens");
+  // No byte of a name can end the header, and the header stays short.
+  EXPECT_EQ(header(R"({"a\r\nSet-Cookie: b":1})"), "X-Penstock-Ignored-Options: a??Set-Cookie??b");
+  std::string many = "{";
+  for (int i = 0; i < 50; ++i) many += "\"" + std::string(100, 'x') + std::to_string(i) + "\":1,";
+  many.back() = '}';
+  EXPECT_LT(header(many).size(), 400u);
 }
 
 TEST(Ollama, WhatWouldChangeTheTextIsRefusedByName) {
@@ -212,7 +232,39 @@ TEST(Ollama, TellsOfModels) {
   EXPECT_THAT(tags, HasSubstr(R"("modified_at":"1970-01-01T00:00:00.000000000Z")"));
   EXPECT_THAT(tags, HasSubstr("\"digest\":\"" + Sha256Hex("m@") + "\""));
   EXPECT_EQ(PrintOllamaLoadedModels({model}), R"({"models":[]})");
+  model.chat_template = "{% if tools %}<think></think>";
+  EXPECT_THAT(PrintOllamaShow(model), HasSubstr(R"(["completion","tools","thinking"])"));
+  model.name = "acme/Tiny-GGUF:Q8_0";
+  EXPECT_THAT(PrintOllamaShow(model), HasSubstr(R"("general.basename":"Tiny-GGUF")"));
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Ollama, ListsEachNameOfWhatItsClientsCanUse) {
+  std::vector<ModelInfo> models(6);
+  models[0].name = "acme/chat";
+  models[0].aliases = {"chat", "fast"};
+  models[0].task = kGenerationTask;
+  models[1].name = "embed";
+  models[1].task = "embedding";
+  models[2].name = "later";  // what it does is not known yet
+  models[3].name = "rank";
+  models[3].task = "reranking";
+  models[4].name = "labels";
+  models[4].task = "classification";
+  models[5].name = "add";
+  models[5].task = kTensorTask;
+  const auto document = JsonDocument::Parse(PrintOllamaTags(models));
+  ASSERT_TRUE(document.ok());
+  std::vector<std::string> names, digests;
+  for (const JsonElement entry : *document->Object()->GetArray("models")) {
+    JsonObject object;
+    ASSERT_TRUE(entry.Get(&object));
+    names.push_back(*object.GetString("name"));
+    EXPECT_EQ(*object.GetString("model"), names.back());
+    digests.push_back(*object.GetString("digest"));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"acme/chat", "chat", "fast", "embed", "later"}));
+  EXPECT_EQ(digests[0], digests[2]);  // the same model
 }
 
 }  // namespace

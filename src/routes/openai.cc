@@ -105,6 +105,22 @@ void WriteModel(const ModelInfo& model, JsonWriter* json) {
   json->EndObject();
 }
 
+// Cohere's word for what the model does; "" where it has none, or it is not known yet.
+std::string_view CohereEndpoint(const ModelInfo& model) {
+  if (model.task == "embedding") return "embed";
+  if (model.task == "reranking") return "rerank";
+  if (model.task == "classification") return "classify";
+  return model.task == kGenerationTask ? "chat" : "";
+}
+
+void WriteCohereModel(const ModelInfo& model, JsonWriter* json) {
+  json->BeginObject().Field("name", model.name).Key("endpoints").BeginArray();
+  if (const auto endpoint = CohereEndpoint(model); !endpoint.empty()) json->String(endpoint);
+  json->EndArray().Field("finetuned", false);
+  json->Field("context_length", model.context > 0 ? model.context : model.max_tokens);
+  json->EndObject();
+}
+
 }  // namespace
 
 Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body, const ServiceOptions& limits) {
@@ -162,11 +178,15 @@ std::string PrintModel(const ModelInfo& model) {
   return out;
 }
 
-std::string PrintModels(const std::vector<ModelInfo>& models) {
+std::string PrintModels(const std::vector<ModelInfo>& models, std::string_view endpoint) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("object", "list").Key("data").BeginArray();
   for (const ModelInfo& model : models) WriteModel(model, &json);
+  json.EndArray().Key("models").BeginArray();
+  for (const ModelInfo& model : models) {
+    if (endpoint.empty() || endpoint == CohereEndpoint(model)) WriteCohereModel(model, &json);
+  }
   json.EndArray().EndObject();
   return out;
 }

@@ -33,6 +33,8 @@ Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body,
 std::string PrintEmbeddings(const EmbedResponse& response, const EmbeddingFormat& format = {});
 
 std::string PrintModel(const ModelInfo& model);
-std::string PrintModels(const std::vector<ModelInfo>& models);
+// "data" as OpenAI has it, and "models" as Cohere has it, of which `endpoint` (embed, rerank, ...;
+// "": all) leaves those that do something else out.
+std::string PrintModels(const std::vector<ModelInfo>& models, std::string_view endpoint = {});
 
 }  // namespace penstock

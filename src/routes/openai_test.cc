@@ -148,7 +148,11 @@ TEST(PrintModels, ListAndOne) {
       R"("keep_alive_s":1.5,"idle_s":0.5,"unload_in_s":1.0,"loads":2,"load_s":0.25,"evictions":1,)"
       R"("requests_waiting":3,"memory":{"weights_bytes":10,"activations_bytes":20,"cache_bytes":30}}})";
   EXPECT_EQ(PrintModel(model), one);
-  EXPECT_EQ(PrintModels({model, model}), R"({"object":"list","data":[)" + one + "," + one + "]}");
+  const std::string cohere =
+      R"({"name":"org/m","endpoints":["embed"],"finetuned":false,"context_length":512})";
+  const std::string data = R"({"object":"list","data":[)" + one + "," + one + R"(],"models":[)";
+  EXPECT_EQ(PrintModels({model, model}), data + cohere + "," + cohere + "]}");
+  EXPECT_EQ(PrintModels({model, model}, "rerank"), data + "]}");
 }
 
 }  // namespace

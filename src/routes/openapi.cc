@@ -33,6 +33,9 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/v1/rerank", "Documents by relevance to a query, as Jina's and Cohere's APIs have it",
      "RerankRequest", "Ranking"},
     {"POST", "/v2/rerank", "The same as /v1/rerank", "RerankRequest", "Ranking"},
+    {"POST", "/v1/reranking", "Documents or texts by relevance to a query, each in its own form",
+     "AnyRerankRequest", "AnyRanking"},
+    {"POST", "/reranking", "The same as /v1/reranking", "AnyRerankRequest", "AnyRanking"},
     {"POST", "/v1/embed", "Embeddings, as Cohere's older API has them", "CohereEmbedRequest",
      "CohereEmbeddings"},
     {"POST", "/v2/embed", "Embeddings, as Cohere's API has them", "CohereEmbedRequest",
@@ -52,12 +55,29 @@ constexpr RouteDescription kDescriptions[] = {
      "TeiTokenEmbeddings"},
     {"POST", "/embed_sparse", "Always 424: no sparse model is served", "TeiEmbedRequest",
      "TeiError", nullptr, 424},
-    {"POST", "/rerank", "Texts by relevance to a query", "TeiRerankRequest", "TeiRanking"},
+    {"POST", "/rerank", "The same as /v1/reranking", "AnyRerankRequest", "AnyRanking"},
     {"POST", "/predict", "Labels of a text, of a pair or of several", "TeiPredictRequest",
      "TeiPredictions"},
     {"POST", "/similarity", "How similar sentences are to one", "TeiSimilarityRequest",
      "TeiSimilarities"},
-    {"POST", "/tokenize", "The tokens of texts", "TeiTokenizeRequest", "TeiTokens"},
+    {"POST", "/tokenize",
+     "The tokens of texts, as text-embeddings-inference (\"inputs\"), llama.cpp's server "
+     "(\"content\") and vLLM (\"prompt\") have it",
+     "AnyTokenizeRequest", "AnyTokens"},
+    {"POST", "/detokenize", "The text of token ids, as llama.cpp's server and vLLM have it",
+     "DetokenizeRequest", "Detokenized"},
+    {"POST", "/completion", "A text that goes on after another, as llama.cpp's server has it",
+     "LlamaRequest", "LlamaText", "LlamaEvent"},
+    {"GET", "/props", "A model that generates text, as llama.cpp's server has it", nullptr,
+     "LlamaProps"},
+    {"GET", "/slots", "The places for texts of a model, as llama.cpp's server has it", nullptr,
+     "LlamaSlots"},
+    {"POST", "/score", "How well texts fit one, as vLLM has it", "ScoreRequest", "Scores"},
+    {"POST", "/v1/score", "The same as /score", "ScoreRequest", "Scores"},
+    {"POST", "/pooling",
+     "Vectors, of texts or of their tokens, or scores of labels, as vLLM has it", "PoolingRequest",
+     "Pooled"},
+    {"GET", "/version", "The version of Penstock, in vLLM's form", nullptr, "Version"},
     {"POST", "/decode", "The texts of token ids", "TeiDecodeRequest", "TeiTexts"},
     {"GET", "/info", "The models and the limits", nullptr, "Info"},
     {"POST", "/v1/bulk", "Begins or ends a bulk run", "BulkRequest", "BulkRun"},
@@ -78,10 +98,13 @@ constexpr RouteDescription kDescriptions[] = {
      "OllamaGenerateRequest", "OllamaText"},
     {"POST", "/api/chat", "The next message of a chat, as Ollama has it", "OllamaChatRequest",
      "OllamaText"},
-    {"GET", "/api/tags", "The models that are served, as Ollama has it", nullptr, "OllamaModels"},
+    {"GET", "/api/tags",
+     "The models for text and embeddings by each of their names, as Ollama has it", nullptr,
+     "OllamaModels"},
     {"POST", "/api/show", "One model, as Ollama has it", "ModelCall", "OllamaModel"},
     {"GET", "/api/ps", "The models that are loaded, as Ollama has it", nullptr, "LoadedModels"},
-    {"GET", "/api/version", "The version of Penstock", nullptr, "Version"},
+    {"GET", "/api/version", "The version of Ollama's API that is spoken, and that of Penstock",
+     nullptr, "OllamaVersion"},
     {"POST", "/api/pull", "Downloads a model of the hub and serves it", "OllamaPullRequest",
      "OllamaPulled"},
     {"DELETE", "/api/delete", "Deletes a model of the hub's cache", "ModelCall", "OllamaPulled"},
@@ -161,6 +184,7 @@ constexpr RouteDescription kDescriptions[] = {
      "Requests"},
     {"GET", "/", "The models and the routes", nullptr, "Index"},
     {"GET", "/openapi.json", "This document", nullptr, "OpenApi"},
+    {"GET", "/docs", "A page with the routes", nullptr, nullptr, nullptr, 200, "text/html"},
     {"GET", "/health", "200 while the process lives", nullptr, "State"},
     {"GET", "/healthz", "The same as /health", nullptr, "State"},
     {"GET", "/livez", "The same as /health", nullptr, "State"},
@@ -256,7 +280,7 @@ void WriteParameters(const Route& route, JsonWriter* json) {
   const std::string_view path = route.path;
   std::vector<std::string_view> names = {"RequestId"};
   for (const std::string_view part : PathPartNames(path)) names.push_back(PathParameter(part));
-  if (path == "/info") names.push_back("Model");
+  if (path == "/info" || path == "/props" || path == "/slots") names.push_back("Model");
   if (std::string_view(route.method) != "GET") {
     names.insert(names.end(), {"TimeoutMs", "Priority", "BulkId"});
   }
@@ -355,7 +379,7 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   std::string schemas(kOpenApiSchemas);
   for (const std::string_view more :
        {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiKserveSchemas, kOpenApiOllamaSchemas,
-        kOpenApiEmbedSchemas, kOpenApiBatchSchemas}) {
+        kOpenApiEmbedSchemas, kOpenApiBatchSchemas, kOpenApiServerSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }

@@ -38,6 +38,7 @@ extern const std::string_view kOpenApiKserveSchemas;
 extern const std::string_view kOpenApiOllamaSchemas;
 extern const std::string_view kOpenApiEmbedSchemas;
 extern const std::string_view kOpenApiBatchSchemas;
+extern const std::string_view kOpenApiServerSchemas;  // of llama.cpp's server and vLLM
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);

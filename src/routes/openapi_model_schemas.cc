@@ -140,6 +140,7 @@ const std::string_view kOpenApiModelSchemas = R"json({
       },
       "errors": {
         "type": "array",
+        "description": "The sums of failures by kind",
         "items": {
           "type": "object",
           "properties": {"kind": {"type": "string"}, "count": {"type": "integer"}},
@@ -154,9 +155,10 @@ const std::string_view kOpenApiModelSchemas = R"json({
             "method": {"type": "string"},
             "route": {"type": "string"},
             "status": {"type": "integer"},
+            "kind": {"type": "string"},
             "count": {"type": "integer"}
           },
-          "required": ["status", "count"]
+          "required": ["status", "kind", "count"]
         }
       }
     },

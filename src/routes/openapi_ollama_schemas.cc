@@ -61,7 +61,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
       "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
       "options": {
         "type": ["object", "null"],
-        "description": "Others are ignored, but for mirostat, typical_p and tfs_z, which are refused",
+        "description": "mirostat, typical_p and tfs_z are refused; names that are no option are told in X-Penstock-Ignored-Options",
         "properties": {
           "temperature": {"type": "number", "minimum": 0, "maximum": 2},
           "top_p": {"type": "number", "minimum": 0, "maximum": 1},
@@ -213,10 +213,13 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
     },
     "required": ["template", "details", "model_info", "capabilities", "modified_at"]
   },
-  "Version": {
+  "OllamaVersion": {
     "type": "object",
-    "properties": {"version": {"type": "string"}},
-    "required": ["version"]
+    "properties": {
+      "version": {"type": "string", "description": "Of Ollama's API, as far as it is spoken"},
+      "penstock": {"type": "string", "description": "The version of Penstock"}
+    },
+    "required": ["version", "penstock"]
   },
   "OllamaPullRequest": {
     "type": "object",

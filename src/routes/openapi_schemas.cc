@@ -76,9 +76,26 @@ const std::string_view kOpenApiSchemas = R"json({
     "type": "object",
     "properties": {
       "object": {"type": "string"},
-      "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}
+      "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+      "models": {
+        "type": "array",
+        "description": "The same models as Cohere has it; ?endpoint= leaves those of one task",
+        "items": {
+          "type": "object",
+          "properties": {
+            "name": {"type": "string"},
+            "endpoints": {
+              "type": "array",
+              "items": {"type": "string", "enum": ["embed", "rerank", "classify", "chat"]}
+            },
+            "finetuned": {"type": "boolean"},
+            "context_length": {"type": "integer"}
+          },
+          "required": ["name", "endpoints", "finetuned", "context_length"]
+        }
+      }
     },
-    "required": ["object", "data"]
+    "required": ["object", "data", "models"]
   },
   "ClassifyRequest": {
     "allOf": [
@@ -136,6 +153,32 @@ const std::string_view kOpenApiSchemas = R"json({
             }
           },
           "required": ["object", "index", "label", "prediction", "score", "num_classes", "probs", "predictions"]
+        }
+      },
+      "classifications": {
+        "type": "array",
+        "description": "As Cohere has it, where the request has inputs in place of input",
+        "items": {
+          "type": "object",
+          "properties": {
+            "id": {"type": "string"},
+            "input": {"type": "string", "description": "Of a pair the first"},
+            "prediction": {"type": "string"},
+            "confidence": {"type": "number"},
+            "predictions": {"type": "array", "items": {"type": "string"}},
+            "confidences": {"type": "array", "items": {"type": "number"}},
+            "labels": {
+              "type": "object",
+              "additionalProperties": {
+                "type": "object",
+                "properties": {"confidence": {"type": "number"}},
+                "required": ["confidence"]
+              }
+            },
+            "classification_type": {"type": "string"}
+          },
+          "required": ["id", "input", "prediction", "confidence", "predictions", "confidences", "labels",
+                       "classification_type"]
         }
       },
       "usage": {"$ref": "#/components/schemas/Usage"},
@@ -340,7 +383,9 @@ const std::string_view kOpenApiSchemas = R"json({
       {"$ref": "#/components/schemas/TeiEmbedRequest"},
       {"$ref": "#/components/schemas/TeiSimilarityRequest"},
       {"$ref": "#/components/schemas/TeiRerankRequest"},
-      {"$ref": "#/components/schemas/TeiPredictRequest"}
+      {"$ref": "#/components/schemas/TeiPredictRequest"},
+      {"$ref": "#/components/schemas/RerankRequest"},
+      {"$ref": "#/components/schemas/TgiRequest"}
     ]
   },
   "RootAnswer": {
@@ -348,7 +393,9 @@ const std::string_view kOpenApiSchemas = R"json({
       {"$ref": "#/components/schemas/TeiEmbeddings"},
       {"$ref": "#/components/schemas/TeiSimilarities"},
       {"$ref": "#/components/schemas/TeiRanking"},
-      {"$ref": "#/components/schemas/TeiPredictions"}
+      {"$ref": "#/components/schemas/TeiPredictions"},
+      {"$ref": "#/components/schemas/Ranking"},
+      {"$ref": "#/components/schemas/TgiText"}
     ]
   },
   "VertexRequest": {

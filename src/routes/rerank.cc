@@ -42,9 +42,7 @@ Status CheckRankFields(const JsonObject& object) {
 
 }  // namespace
 
-Expected<RerankCall> ParseRerankCall(std::string_view body, const ServiceOptions& limits) {
-  PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
-  const JsonObject& object = parsed.object();
+Expected<RerankCall> ParseRerankCall(const JsonObject& object, const ServiceOptions& limits) {
   RerankCall call;
   RerankRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));

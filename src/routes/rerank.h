@@ -1,5 +1,5 @@
-// Parses and prints the rerank API of Jina, Cohere and Voyage (/v1/rerank, /v2/rerank). Pure
-// functions.
+// Parses and prints the rerank API of Jina, Cohere and Voyage (/v1/rerank, /v2/rerank, and /rerank
+// where the request has "documents"). Pure functions.
 //
 // Request: model, query (string or {"text"}), documents (strings or {"text"}), top_n or Voyage's
 // top_k, return_documents (default false), raw_scores (default: as the model folder says), truncate
@@ -16,6 +16,7 @@
 
 #include "api/service.h"
 #include "api/types.h"
+#include "common/json.h"
 #include "common/status.h"
 #include "frontend/wire_names.h"
 
@@ -28,7 +29,7 @@ struct RerankCall {
   FieldNames names;  // native to wire, for errors of the service
 };
 
-Expected<RerankCall> ParseRerankCall(std::string_view body, const ServiceOptions& limits = {});
+Expected<RerankCall> ParseRerankCall(const JsonObject& object, const ServiceOptions& limits = {});
 // `documents` are printed beside the scores unless null; `id` is the request id.
 std::string PrintRerank(const RerankResponse& response, const std::vector<std::string>* documents,
                         std::string_view id, bool voyage = false);

@@ -2,19 +2,27 @@
 
 #include <gtest/gtest.h>
 
+#include "routes/fields.h"
+
 namespace penstock {
 namespace {
 
+Expected<RerankCall> Parsed(std::string_view text) {
+  const auto body = RequestBody::Parse(text);
+  if (!body.ok()) return body.status();
+  return ParseRerankCall(body->object());
+}
+
 TEST(ParseRerankCall, CohereAndJinaShapes) {
-  const auto call = ParseRerankCall(
-      R"({"model":"m","query":"q","documents":["a",{"text":"b","title":"t"}],"top_n":1,)"
-      R"("return_documents":true,"max_tokens_per_doc":4096,"rank_fields":["text"]})");
+  const auto call =
+      Parsed(R"({"model":"m","query":"q","documents":["a",{"text":"b","title":"t"}],"top_n":1,)"
+             R"("return_documents":true,"max_tokens_per_doc":4096,"rank_fields":["text"]})");
   ASSERT_TRUE(call.ok()) << call.status().ToString();
   EXPECT_EQ(call->request.documents, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(call->request.top_n, 1);
   EXPECT_EQ(call->request.raw_scores, std::nullopt);
   EXPECT_TRUE(call->return_documents);
-  const auto object = ParseRerankCall(R"({"query":{"text":"q"},"documents":[]})");
+  const auto object = Parsed(R"({"query":{"text":"q"},"documents":[]})");
   ASSERT_TRUE(object.ok());
   EXPECT_EQ(object->request.query, "q");
   EXPECT_FALSE(object->return_documents);
@@ -22,7 +30,7 @@ TEST(ParseRerankCall, CohereAndJinaShapes) {
 
 TEST(ParseRerankCall, RefusalsNameTheField) {
   const auto expect = [](std::string_view json, const char* field) {
-    const auto call = ParseRerankCall(json);
+    const auto call = Parsed(json);
     ASSERT_FALSE(call.ok()) << json;
     EXPECT_EQ(call.status().field(), field) << json;
   };
@@ -43,15 +51,14 @@ TEST(ParseRerankCall, RefusalsNameTheField) {
 }
 
 TEST(ParseRerankCall, VoyagesFields) {
-  const auto call = ParseRerankCall(
-      R"({"query":"q","documents":["a"],"model":"m","top_k":2,"truncation":false})");
+  const auto call =
+      Parsed(R"({"query":"q","documents":["a"],"model":"m","top_k":2,"truncation":false})");
   ASSERT_TRUE(call.ok()) << call.status().ToString();
   EXPECT_TRUE(call->voyage);
   EXPECT_EQ(call->request.top_n, 2);
   EXPECT_EQ(call->request.text.truncate, false);
-  EXPECT_TRUE(ParseRerankCall(R"({"query":"q","documents":["a"],"top_k":null})")->voyage);
-  EXPECT_FALSE(
-      ParseRerankCall(R"({"query":"q","documents":["a"],"rank_fields":["text"]})")->voyage);
+  EXPECT_TRUE(Parsed(R"({"query":"q","documents":["a"],"top_k":null})")->voyage);
+  EXPECT_FALSE(Parsed(R"({"query":"q","documents":["a"],"rank_fields":["text"]})")->voyage);
 }
 
 TEST(PrintRerank, VoyagesForm) {

@@ -230,7 +230,8 @@ void Router::AddCors(HttpRequest* request) const {
   headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : origin);
   headers.emplace_back("Access-Control-Expose-Headers",
                        "X-Request-Id, Retry-After, X-Penstock-Truncated-Inputs, "
-                       "X-Penstock-Truncated-Tokens, X-Penstock-Unread-Bytes");
+                       "X-Penstock-Truncated-Tokens, X-Penstock-Unread-Bytes, "
+                       "X-Penstock-Ignored-Options");
 }
 
 void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) {

@@ -71,6 +71,14 @@ struct Route : RouteInfo {
   size_t (*json_bytes)(const HttpRequest& request, size_t body_bytes);
 };
 
+// Parses the body, once, for a handler of its object.
+template <void (*kHandle)(const RouteCall& call, const JsonObject& object)>
+void WithObject(const RouteCall& call) {
+  const auto body = RequestBody::Parse(call.body);
+  if (!body.ok()) return call.Fail(body.status());
+  kHandle(call, body->object());
+}
+
 std::span<const Route> OpenAiRoutes();
 std::span<const Route> ChatRoutes();
 std::span<const Route> TgiRoutes();
@@ -78,6 +86,8 @@ std::span<const Route> CohereRoutes();
 std::span<const Route> RerankRoutes();
 std::span<const Route> TeiRoutes();
 std::span<const Route> VertexRoutes();
+std::span<const Route> VllmRoutes();
+std::span<const Route> LlamaRoutes();  // of llama.cpp's server
 std::span<const Route> ClassifyRoutes();
 std::span<const Route> BulkRoutes();
 std::span<const Route> BatchRoutes();  // files, too
@@ -90,6 +100,9 @@ std::span<const Route> MetaRoutes();    // index, health, readiness, metrics, st
 
 // Answers a request of text-generation-inference, which POST / takes too.
 void AnswerTgi(const RouteCall& call, const JsonObject& object, bool streams);
+// Answers a request of text-embeddings-inference ("texts") or of Jina ("documents"), each in its
+// own form; errors in that of the route.
+void AnswerRerank(const RouteCall& call, const JsonObject& object);
 
 // All rows, most specific first.
 const std::vector<Route>& AllRoutes();

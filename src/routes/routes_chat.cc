@@ -15,9 +15,16 @@ int64_t UnixSeconds() {
       .count();
 }
 
+// Clients that were given an address alone send such a name: the model that is there is meant, the
+// first that generates text, unless one is served as that.
+void ResolvePlaceholder(const Service& service, std::string* name) {
+  if ((*name == "dummy" || *name == "tgi") && !service.Model(*name).ok()) name->clear();
+}
+
 void Chat(const RouteCall& call) {
   auto parsed = ParseChatCall(call.body);
   if (!parsed.ok()) return call.Fail(parsed.status());
+  ResolvePlaceholder(*call.service, &parsed->request.model);
   auto printer = NewChatPrinter(*parsed, NewRequestId(), UnixSeconds());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
 }
@@ -25,6 +32,7 @@ void Chat(const RouteCall& call) {
 void Complete(const RouteCall& call) {
   auto parsed = ParseCompletionCall(call.body, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
+  ResolvePlaceholder(*call.service, &parsed->request.model);
   auto printer = NewCompletionPrinter(*parsed, NewRequestId(), UnixSeconds());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
 }

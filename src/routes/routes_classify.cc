@@ -10,12 +10,21 @@ namespace {
 void Classify(const RouteCall& call) {
   auto parsed = ParseClassifyCall(call.body, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
-  call.service->Classify(
-      *std::move(parsed), call.request->context,
-      Answer<ClassifyResponse>(call, {{"inputs", "input"}},
-                               [request = call.request](const ClassifyResponse& response) {
-                                 return PrintClassify(response, request->id, std::time(nullptr));
-                               }));
+  std::shared_ptr<std::vector<std::string>> texts;  // Cohere's answer repeats them
+  if (parsed->cohere) {
+    texts = std::make_shared<std::vector<std::string>>();
+    for (const ClassifyInput& input : parsed->request.inputs) texts->push_back(input.first);
+  }
+  FieldNames names;
+  if (!parsed->cohere) names = {{"inputs", "input"}};
+  call.service->Classify(std::move(parsed->request), call.request->context,
+                         Answer<ClassifyResponse>(
+                             call, std::move(names),
+                             [request = call.request, texts](const ClassifyResponse& response) {
+                               return PrintClassify(response, request->id, std::time(nullptr),
+                                                    texts.get());
+                             },
+                             texts == nullptr ? 0 : call.body.size()));
 }
 
 constexpr Route kRoutes[] = {

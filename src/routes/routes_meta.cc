@@ -5,6 +5,7 @@
 #include "common/json_writer.h"
 #include "http/accept.h"
 #include "http/gzip.h"
+#include "routes/docs_page.h"
 #include "routes/openapi.h"
 #include "routes/path_pattern.h"
 #include "routes/routes.h"
@@ -78,8 +79,22 @@ void OpenApi(const RouteCall& call) {
   call.Ok(document);
 }
 
+// Nor does this.
+void Docs(const RouteCall& call) {
+  static const std::string page = PrintDocsPage(AllRoutes());
+  HttpResponse response;
+  response.content_type = "text/html; charset=utf-8";
+  response.headers.emplace_back("Content-Security-Policy",
+                                "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+                                "form-action 'none'; frame-ancestors 'none'");
+  response.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  response.body = page;
+  call.respond.Send(std::move(response));
+}
+
 constexpr Route kRoutes[] = {
     {"GET", "/", ErrorBody::kTei, Index},
+    {"GET", "/docs", ErrorBody::kTei, Docs},
     {"GET", "/openapi.json", ErrorBody::kTei, OpenApi},
     {"GET", "/health", ErrorBody::kTei, Live, RouteFor::kEveryone},
     {"GET", "/healthz", ErrorBody::kTei, Live, RouteFor::kEveryone},
@@ -110,8 +125,9 @@ const std::vector<Route>& AllRoutes() {
     std::vector<Route> all;
     for (const auto part :
          {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), CohereRoutes(), RerankRoutes(),
-          ClassifyRoutes(), TeiRoutes(), VertexRoutes(), BatchRoutes(), OllamaRoutes(),
-          PullRoutes(), BulkRoutes(), ModelRoutes(), KserveRoutes(), UiRoutes(), MetaRoutes()}) {
+          ClassifyRoutes(), TeiRoutes(), VertexRoutes(), VllmRoutes(), LlamaRoutes(), BatchRoutes(),
+          OllamaRoutes(), PullRoutes(), BulkRoutes(), ModelRoutes(), KserveRoutes(), UiRoutes(),
+          MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     std::stable_sort(all.begin(), all.end(), [](const Route& a, const Route& b) {

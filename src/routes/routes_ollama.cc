@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "common/json_writer.h"
 #include "routes/event_stream.h"
 #include "routes/ollama.h"
 #include "routes/ollama_models.h"
@@ -131,9 +132,19 @@ void Text(const RouteCall& call) {
   AnswerText(call, kParse(body->object()));
 }
 
+// The version of Ollama's API that is spoken: the first one with all that these routes have, the
+// log-probabilities being the last of it. Clients compare it with what they need.
+constexpr std::string_view kOllamaVersion = "0.12.11";
+
 void Tags(const RouteCall& call) { call.Ok(PrintOllamaTags(call.service->Models())); }
 void Loaded(const RouteCall& call) { call.Ok(PrintOllamaLoadedModels(call.service->Models())); }
-void Version(const RouteCall& call) { call.Ok(R"({"version":")" PENSTOCK_VERSION R"("})"); }
+void Version(const RouteCall& call) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Field("version", kOllamaVersion);
+  json.Field("penstock", PENSTOCK_VERSION).EndObject();
+  call.Ok(std::move(body));
+}
 
 void Show(const RouteCall& call) {
   const auto body = RequestBody::Parse(call.body);

@@ -1,6 +1,7 @@
 // OpenAI: embeddings and the list of models.
 #include "routes/embed_lines.h"
 #include "routes/openai.h"
+#include "routes/query.h"
 #include "routes/routes.h"
 
 namespace penstock {
@@ -20,7 +21,9 @@ void Embeddings(const RouteCall& call) {
                                             }));
 }
 
-void ListModels(const RouteCall& call) { call.Ok(PrintModels(call.service->Models())); }
+void ListModels(const RouteCall& call) {
+  call.Ok(PrintModels(call.service->Models(), QueryValue(call.request->target, "endpoint")));
+}
 
 void GetModel(const RouteCall& call) {
   const auto model = call.service->Model(call.PathPart(0));

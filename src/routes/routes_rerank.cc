@@ -1,12 +1,14 @@
-// Jina's, Cohere's and Voyage's rerank. (TEI's /rerank is in routes_tei.cc.)
+// Reranking: Jina's, Cohere's and Voyage's form ("documents"), and that of
+// text-embeddings-inference ("texts").
 #include "routes/rerank.h"
 #include "routes/routes.h"
+#include "routes/tei.h"
 
 namespace penstock {
 namespace {
 
-void Rerank(const RouteCall& call) {
-  auto parsed = ParseRerankCall(call.body, call.service->options());
+void Rerank(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseRerankCall(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   std::shared_ptr<const std::vector<std::string>> documents;
   if (parsed->return_documents) {
@@ -19,15 +21,53 @@ void Rerank(const RouteCall& call) {
                             request = call.request](const RerankResponse& response) {
                              return PrintRerank(response, documents.get(), request->id, voyage);
                            },
-                           documents != nullptr ? call.body.size() : 0));
+                           documents != nullptr ? call.request->body_bytes : 0));
 }
 
+void RerankTexts(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseTeiRerank(object, call.service->options());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  std::shared_ptr<const std::vector<std::string>> texts;
+  if (parsed->return_text) {
+    texts = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
+  }
+  call.service->Rerank(
+      std::move(parsed->request), call.request->context,
+      Answer<RerankResponse>(
+          call, {{"documents", "texts"}},
+          [texts](const RerankResponse& response) { return PrintTeiRerank(response, texts.get()); },
+          texts != nullptr ? call.request->body_bytes : 0));
+}
+
+// Any form; errors are printed in the form of the request, too.
+void AnyRerank(const RouteCall& call, const JsonObject& object);
+
 constexpr Route kRoutes[] = {
-    {"POST", "/v1/rerank", ErrorBody::kRerank, Rerank},
-    {"POST", "/v2/rerank", ErrorBody::kRerank, Rerank},
+    {"POST", "/v1/rerank", ErrorBody::kRerank, WithObject<Rerank>},
+    {"POST", "/v2/rerank", ErrorBody::kRerank, WithObject<Rerank>},
+    {"POST", "/v1/reranking", ErrorBody::kRerank, WithObject<AnyRerank>},
+    {"POST", "/reranking", ErrorBody::kRerank, WithObject<AnyRerank>},
+    {"POST", "/rerank", ErrorBody::kTei, WithObject<AnyRerank>},
 };
 
+void AnyRerank(const RouteCall& call, const JsonObject& object) {
+  const Route* route = call.route;
+  if (object.Has("documents")) route = &kRoutes[0];
+  if (object.Has("texts")) route = &kRoutes[4];
+  AnswerRerank({call.service, call.metrics, call.options, route, call.request, "", call.respond},
+               object);
+}
+
 }  // namespace
+
+void AnswerRerank(const RouteCall& call, const JsonObject& object) {
+  if (!object.Has("documents")) return RerankTexts(call, object);
+  if (object.Has("texts")) {
+    return call.Fail(
+        Status::InvalidArgument("'documents' and 'texts' exclude each other", "documents"));
+  }
+  Rerank(call, object);
+}
 
 std::span<const Route> RerankRoutes() { return kRoutes; }
 

@@ -1,9 +1,12 @@
 // The routes of text-embeddings-inference.
 #include "api/tei_rules.h"
 #include "routes/embed_lines.h"
+#include "routes/llama.h"
 #include "routes/query.h"
 #include "routes/routes.h"
 #include "routes/tei.h"
+#include "routes/tgi.h"
+#include "routes/vllm.h"
 
 namespace penstock {
 namespace {
@@ -29,21 +32,6 @@ void EmbedSparse(const RouteCall& call) {
   call.respond.Send(PrintError(call.route->error_body, 424, TeiNoSparse(), call.request->id));
 }
 
-void Rerank(const RouteCall& call, const JsonObject& object) {
-  auto parsed = ParseTeiRerank(object, call.service->options());
-  if (!parsed.ok()) return call.Fail(parsed.status());
-  std::shared_ptr<const std::vector<std::string>> texts;
-  if (parsed->return_text) {
-    texts = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
-  }
-  call.service->Rerank(
-      std::move(parsed->request), call.request->context,
-      Answer<RerankResponse>(
-          call, {{"documents", "texts"}},
-          [texts](const RerankResponse& response) { return PrintTeiRerank(response, texts.get()); },
-          texts != nullptr ? call.body.size() : 0));
-}
-
 void Predict(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseTeiPredict(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
@@ -65,7 +53,36 @@ void Similarity(const RouteCall& call, const JsonObject& object) {
           PrintTeiSimilarity));
 }
 
+// As vLLM has it: {"prompt"}.
+void TokenizePrompt(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseVllmTokenize(object);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  const auto model = call.service->Model(parsed->request.model);
+  if (!model.ok()) return call.Fail(model.status());
+  call.service->Tokenize(
+      std::move(parsed->request), call.request->context,
+      Answer<TokenizeResponse>(call, {{"inputs[0]", "prompt"}, {"inputs", "prompt"}},
+                               [tokens_max = model->max_tokens,
+                                texts = parsed->texts](const TokenizeResponse& response) {
+                                 return PrintVllmTokens(response, tokens_max, texts);
+                               }));
+}
+
+// As llama.cpp's server has it: {"content"}.
+void TokenizeContent(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseLlamaTokenize(object);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->Tokenize(
+      *std::move(parsed), call.request->context,
+      Answer<TokenizeResponse>(call, {{"inputs[0]", "content"}, {"inputs", "content"}},
+                               PrintLlamaTokens));
+}
+
 void Tokenize(const RouteCall& call, const JsonObject& object) {
+  if (!object.Has("inputs")) {
+    if (object.Has("content")) return TokenizeContent(call, object);
+    if (object.Has("prompt") || object.Has("messages")) return TokenizePrompt(call, object);
+  }
   auto parsed = ParseTeiTokenize(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Tokenize(*std::move(parsed), call.request->context,
@@ -85,9 +102,15 @@ void Info(const RouteCall& call) {
   call.Ok(PrintTeiInfo(*model, call.service->Models(), call.service->options()));
 }
 
-// InferenceClient and other clients of TEI post to the address alone.
+// InferenceClient and other clients of TEI and TGI post to the address alone. What is asked for is
+// told by the model that is named, by fields that one task alone has, or by the first model.
 void Root(const RouteCall& call, const JsonObject& object) {
-  const auto model = call.service->Model("");
+  const auto name = GetName(object, "model");
+  if (!name.ok()) return call.Fail(name.status());
+  if (name->empty() && AsksTgi(object) && call.service->TextModel("").ok()) {
+    return AnswerTgi(call, object, false);
+  }
+  const auto model = call.service->Model(*name);
   if (!model.ok()) return call.Fail(model.status());
   if (model->task == kGenerationTask) return AnswerTgi(call, object, false);
   switch (ChooseTeiRootTask(object, model->task)) {
@@ -96,18 +119,10 @@ void Root(const RouteCall& call, const JsonObject& object) {
     case TeiRootTask::kSimilarity:
       return Similarity(call, object);
     case TeiRootTask::kRerank:
-      return Rerank(call, object);
+      return AnswerRerank(call, object);
     case TeiRootTask::kPredict:
       return Predict(call, object);
   }
-}
-
-// Parses the body, once, for a handler.
-template <void (*kHandle)(const RouteCall& call, const JsonObject& object)>
-void WithObject(const RouteCall& call) {
-  const auto body = RequestBody::Parse(call.body);
-  if (!body.ok()) return call.Fail(body.status());
-  kHandle(call, body->object());
 }
 
 constexpr Route kRoutes[] = {
@@ -116,7 +131,6 @@ constexpr Route kRoutes[] = {
     {"POST", "/embed", ErrorBody::kTei, WithObject<Embed>, RouteFor::kUsers, true},
     {"POST", "/embed_all", ErrorBody::kTei, WithObject<EmbedAll>},
     {"POST", "/embed_sparse", ErrorBody::kTei, EmbedSparse},
-    {"POST", "/rerank", ErrorBody::kTei, WithObject<Rerank>},
     {"POST", "/predict", ErrorBody::kTei, WithObject<Predict>},
     {"POST", "/similarity", ErrorBody::kTei, WithObject<Similarity>},
     {"POST", "/tokenize", ErrorBody::kTei, WithObject<Tokenize>},

@@ -93,8 +93,8 @@ void Requests(const RouteCall& call) {
   json.Field("slow_count", call.slow_log->count()).Key("slow").BeginArray();
   for (const SlowRequest& slow : call.slow_log->Kept()) WriteSlow(slow, &json);
   json.EndArray().Key("errors").BeginArray();
-  for (const auto& [kind, count] : call.service->ErrorsByKind()) {
-    json.BeginObject().Field("kind", StatusCodeName(kind)).Field("count", count).EndObject();
+  for (const auto& [kind, count] : call.http_metrics->FailuresByKind()) {
+    json.BeginObject().Field("kind", kind).Field("count", count).EndObject();
   }
   json.EndArray().Key("failures").BeginArray();
   for (const HttpMetrics::Failures& each : call.http_metrics->FailuresByRoute()) {
@@ -103,7 +103,8 @@ void Requests(const RouteCall& call) {
       const Route& route = AllRoutes()[static_cast<size_t>(each.route)];
       json.Field("method", route.method).Field("route", route.path);
     }
-    json.Field("status", each.status).Field("count", each.count).EndObject();
+    json.Field("status", each.status).Field("kind", FailureKind(each.status));
+    json.Field("count", each.count).EndObject();
   }
   json.EndArray().EndObject();
   call.Ok(std::move(body));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "routes/fields.h"
+#include "routes/tgi.h"
 
 namespace penstock {
 namespace {
@@ -31,6 +32,18 @@ TEST(Tei, Embed) {
   response.values = {1.5f, 2.0f, -0.25f, 0.0f};
   EXPECT_EQ(PrintTeiEmbed(response), "[[1.5,2.0],[-0.25,0.0]]");
   EXPECT_EQ(PrintTeiEmbed(EmbedResponse()), "[]");
+}
+
+TEST(Tei, ARequestToTheRootAsksForTextByFieldsOfTextAlone) {
+  const auto asks = [](std::string_view body) {
+    return AsksTgi(RequestBody::Parse(body)->object());
+  };
+  EXPECT_TRUE(asks(R"({"inputs":"a","parameters":{"max_new_tokens":5}})"));
+  EXPECT_TRUE(asks(R"({"inputs":"a","stream":false})"));
+  EXPECT_FALSE(asks(R"({"inputs":"a"})"));
+  EXPECT_FALSE(asks(R"({"inputs":"a","parameters":{}})"));
+  EXPECT_FALSE(asks(R"({"inputs":"a","parameters":{"top_k":5,"truncate":true}})"));
+  EXPECT_FALSE(asks(R"({"inputs":"a","parameters":null,"stream":null})"));
 }
 
 TEST(Tei, EmbedAll) {

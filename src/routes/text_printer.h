@@ -41,6 +41,8 @@ class TextPrinter {
   virtual ~TextPrinter() = default;
   // Whether a streamed answer is lines of JSON (NDJSON) instead of events.
   virtual bool lines() const { return false; }
+  // Headers of the answer, whole or streamed, besides those of its form.
+  virtual std::vector<std::pair<std::string, std::string>> headers() const { return {}; }
   // An error behind the head, the last event. `body`: as the answer to a refused request has it.
   virtual void Error(const Status& status, const std::string& body, std::string* out);
   // The body of a whole answer.

@@ -1,5 +1,6 @@
 #include "routes/tgi.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "common/json_writer.h"
@@ -190,6 +191,19 @@ Expected<TgiCall> ParseTgiCall(const JsonObject& object, bool streams) {
   request.sampling.options.logprobs = request.streams || call.details;
   if (!request.sampling.options.logprobs) request.sampling.options.top_logprobs = 0;
   return call;
+}
+
+bool AsksTgi(const JsonObject& object) {
+  if (object.Has("stream")) return true;
+  const auto parameters = object.GetObjectOrEmpty("parameters");
+  if (!parameters.ok()) return false;
+  // top_k and truncation are of classifiers, too.
+  constexpr const char* kOfText[] = {"max_new_tokens", "do_sample",         "temperature",
+                                     "top_p",          "typical_p",         "details",
+                                     "stop",           "top_n_tokens",      "return_full_text",
+                                     "best_of",        "repetition_penalty"};
+  return std::any_of(std::begin(kOfText), std::end(kOfText),
+                     [&](const char* key) { return parameters->Has(key); });
 }
 
 std::unique_ptr<TextPrinter> NewTgiPrinter(const TgiCall& call) {

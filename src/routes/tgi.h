@@ -27,6 +27,10 @@ struct TgiCall {
 // of /generate_stream.
 Expected<TgiCall> ParseTgiCall(const JsonObject& object, bool streams);
 
+// Whether a request to POST / has fields that a generator alone reads: "stream", or parameters such
+// as max_new_tokens.
+bool AsksTgi(const JsonObject& object);
+
 // Whole: {"generated_text", "details"?}. Streamed: an event for each token, {"index", "token",
 // "generated_text": null, "details": null}, and one with generated_text and details, whose token is
 // empty, since which one is the last is known behind it only.

@@ -29,6 +29,29 @@ void TakeDefaultModel(ModelOptions* flags) {
              fmt::format("no --model is given; taking the default, {}", found.reference));
 }
 
+namespace {
+
+// The path as it was written, from the root on and without "." and "..". Links are not followed:
+// a link's target, in the hub's cache a commit or a digest, is not what the user calls the model.
+std::filesystem::path WrittenPath(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error).lexically_normal();
+  return absolute.filename().empty() ? absolute.parent_path() : absolute;
+}
+
+// "owner/name" of a folder .../models--owner--name/snapshots/COMMIT in the hub's cache, else "".
+std::string NameInCache(const std::filesystem::path& folder) {
+  constexpr std::string_view kPrefix = "models--";
+  if (folder.parent_path().filename() != "snapshots") return "";
+  std::string cached = folder.parent_path().parent_path().filename().string();
+  if (!cached.starts_with(kPrefix)) return "";
+  cached.erase(0, kPrefix.size());
+  const size_t slash = cached.find("--");
+  return slash == std::string::npos ? cached : cached.replace(slash, 2, "/");
+}
+
+}  // namespace
+
 std::string NameOfReference(const std::string& reference) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -37,29 +60,22 @@ std::string NameOfReference(const std::string& reference) {
   }
   if (IsBuiltinModel(reference)) return BuiltinModelName(reference);
   if (const auto tensors = TensorModelPath(reference); tensors && !fs::is_directory(*tensors)) {
-    const fs::path file = fs::weakly_canonical(*tensors, ignored);
+    const fs::path file = WrittenPath(*tensors);
     const std::string stem = file.stem().string();
     // What a folder's model is called (openvino/model_files.h) says nothing.
     const bool plain = stem == "model" || stem == "saved_model";
+    if (!plain) return stem;
+    const std::string cached = NameInCache(file.parent_path());
     const std::string folder = file.parent_path().filename().string();
-    return plain && !folder.empty() ? folder : stem;
+    return !cached.empty() ? cached : !folder.empty() ? folder : stem;
   }
   if (!fs::is_directory(reference, ignored)) {
     const auto hub = ModelReference::ParseHub(reference);
     return hub.ok() ? hub->Short() : reference.substr(0, reference.rfind('@'));
   }
-  fs::path path = fs::weakly_canonical(reference, ignored);
-  if (path.filename().empty()) path = path.parent_path();
-  constexpr std::string_view kPrefix = "models--";
-  if (path.parent_path().filename() == "snapshots") {
-    std::string cached = path.parent_path().parent_path().filename().string();
-    if (cached.starts_with(kPrefix)) {
-      cached.erase(0, kPrefix.size());
-      const size_t slash = cached.find("--");
-      return slash == std::string::npos ? cached : cached.replace(slash, 2, "/");
-    }
-  }
-  return path.filename().string();
+  const fs::path path = WrittenPath(reference);
+  const std::string cached = NameInCache(path);
+  return cached.empty() ? path.filename().string() : cached;
 }
 
 ModelNames SplitModel(const std::string& model) {

@@ -125,7 +125,10 @@ def test_loads_and_unloads(server, client):
     assert wait_for(lambda: "bare" not in {model.model for model in client.ps().models})
     assert client.generate("bare", keep_alive=0).done_reason == "unload"
     assert client.generate("bare", "a", options={"num_predict": 1}).done  # loads it again
-    assert server.get("/api/version").json()["version"]
+    version = server.get("/api/version").json()
+    # What GitHub Copilot's provider for Ollama asks for at least.
+    assert tuple(map(int, version["version"].split("."))) >= (0, 6, 4)
+    assert version["penstock"] == server.get("/").json()["version"]
 
 
 @pytest.mark.client("ollama", "list, show")
@@ -134,7 +137,9 @@ def test_tells_of_models(server, client, document):
     assert set(models) == {"weather", "embed", "bare"}
     assert len(models["embed"].digest) == 64 and models["embed"].size > 0
     shown = client.show("weather")
-    assert shown.capabilities == ["completion", "tools"] and "<tools>" in shown.template
+    # Its template shows the marker of thinking.
+    assert shown.capabilities == ["completion", "tools", "thinking"] and "<tools>" in shown.template
+    assert shown.modelinfo["general.basename"] == "weather"
     assert shown.modelinfo["llama.context_length"] == scripted_model.CONTEXT
     assert client.show("embed").capabilities == ["embedding"]
     for path in ("/api/tags", "/api/ps", "/api/version"):
@@ -157,11 +162,64 @@ def test_a_gguf_file_has_its_own_level_and_a_tensor_model_its_format(start):
     server = start("--model", f"chat={GGUF}", "--model", "add=builtin:add", "--preload")
     tags = {model["name"]: model["details"] for model in server.get("/api/tags").json()["models"]}
     assert tags["chat"]["quantization_level"] == "Q8_0" and tags["chat"]["format"] == "gguf"
-    assert tags["add"]["format"] == "builtin"
+    assert set(tags) == {"chat"}  # no client of Ollama can use tensors
+    assert server.post("/api/show", {"model": "add"}).json()["details"]["format"] == "builtin"
     for path, model in (("/api/chat", "add"), ("/api/generate", "add"), ("/api/embed", "add"), ("/api/embed", "chat"),
                         ("/api/embeddings", "chat")):
         answer = server.post(path, {"model": model})
         assert answer.status_code == 400 and "is for " in answer.json()["error"], (path, answer.text)
+
+
+PLAIN = "{% for message in messages %}{{ message.content }}<|end|>{% endfor %}<|chat|>"
+
+
+def test_every_name_of_a_model_is_listed(start, tmp_path):
+    """As ChatOllama(validate_model_on_init=True) looks for the name it was given."""
+    folder = scripted_model.write_weather(tmp_path / "acme--weather")
+    server = start("--model", folder, "--model", f"embed,vectors={GOLDEN / EMBED}",
+                   "--model", f"rank={GOLDEN / 'bert_rerank_identity'}")
+    names = [model.model for model in ollama.Client(server.url).list().models]
+    assert names == ["acme--weather", "acme/weather", "weather", "embed", "vectors"]
+    assert all(server.post("/api/show", {"model": name}).status_code == 200 for name in names)
+
+
+def test_a_template_without_a_place_for_tools_or_thinking(start, tmp_path):
+    plain = scripted_model.write(tmp_path / "plain", {"<|chat|>": ["Good ", "day."]}, PLAIN)
+    weather = scripted_model.write_weather(tmp_path / "weather")
+    server = start("--model", plain, "--model", weather)
+    client = ollama.Client(server.url)
+    assert client.chat("plain", HELLO, think=False).message.content == "Good day."
+    for more, word in (({"tools": [TOOL]}, "tools"), ({"think": True}, "thinking"), ({"think": "low"}, "thinking")):
+        with pytest.raises(ollama.ResponseError) as told:
+            client.chat("plain", HELLO, **more)
+        assert told.value.status_code == 400
+        assert f"model 'plain' does not support {word}" in told.value.error, told.value.error
+        assert client.chat("weather", HELLO, **more).done
+    kwargs = {"chat_template_kwargs": {"enable_thinking": True}}
+    for path, more, field in (("/v1/chat/completions", {"tools": [TOOL]}, "tools"),
+                              ("/v1/chat/completions", kwargs, "chat_template_kwargs.enable_thinking"),
+                              ("/apply-template", {"tools": [TOOL]}, "tools"),
+                              ("/v2/chat", {"tools": [TOOL]}, "tools"),
+                              ("/v2/chat", {"thinking": {"type": "enabled"}}, "thinking")):
+        body = {"model": "plain", "messages": HELLO, **more}
+        answer = server.post(path, body)
+        assert answer.status_code == 400 and "does not support" in answer.text, (path, answer.text)
+        error = answer.json()
+        assert (error["error"]["param"] if "error" in error else error["field"]) == field
+        assert server.post(path, {**body, "model": "weather"}).status_code == 200
+    # Tools that the model is not to see are no reason to refuse.
+    answer = server.post("/v1/chat/completions", {"model": "plain", "messages": HELLO, "tools": [TOOL],
+                                                  "tool_choice": "none"})
+    assert answer.json()["choices"][0]["message"]["content"] == "Good day."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_options_that_are_none_are_told(server, stream):
+    body = {"model": "weather", "messages": HELLO, "stream": stream}
+    told = server.post("/api/chat", {**body, "options": {"temprature": 0, "num_ctx": 64}})
+    assert told.status_code == 200 and told.headers["X-Penstock-Ignored-Options"] == "temprature"
+    right = server.post("/api/chat", {**body, "options": {"temperature": 0, "num_ctx": 64}})
+    assert "X-Penstock-Ignored-Options" not in right.headers
 
 
 def test_wrong_values_are_named_as_the_client_wrote_them(server):
@@ -248,7 +306,11 @@ def test_models_of_one_repository_keep_their_files(start, tmp_path, hub, hub_env
     for name in ("acme/llama-GGUF:Q8_0", "hf.co/acme/llama-GGUF:q8_0", "acme/llama-GGUF:F16"):
         assert client.pull(name).status == "success"
         assert client.generate(name, "a", raw=True, options={"num_predict": 1}).done
-    assert len(client.list().models) == 3  # with the start's own; the second is another name of the first
+    listed = client.list().models
+    # With the start's own; the second is another name of the first.
+    assert len({model.digest for model in listed}) == 3
+    assert {"acme/llama-GGUF:Q8_0", "hf.co/acme/llama-GGUF:q8_0", "acme/llama-GGUF:F16"} <= {
+        model.model for model in listed}
     snapshot = next((tmp_path / ".cache/huggingface/hub/models--acme--llama-GGUF/snapshots").iterdir())
     assert client.delete("acme/llama-GGUF:F16").status == "success"
     assert [file.name for file in snapshot.iterdir()] == ["llama-Q8_0.gguf"]

@@ -57,6 +57,56 @@ def test_tei_rerank(reranker):
     assert "reranker" in info["model_type"] and info["max_input_length"] > 0
 
 
+@pytest.mark.parametrize("path", ["/rerank", "/reranking", "/v1/reranking"])
+def test_every_form_on_one_route(reranker, path):
+    texts = reranker.post(path, {"query": QUERY, "texts": DOCUMENTS, "raw_scores": True})
+    assert texts.status_code == 200, texts.text
+    check(texts.json(), "score")
+    # As LiteLLM's infinity/ and hosted_vllm/, Jina's client and llama.cpp's server have it.
+    body = {"model": "rerank", "query": QUERY, "documents": DOCUMENTS, "top_n": 2, "return_documents": True}
+    answer = reranker.post(path, body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {**reranker.post("/v1/rerank", body).json(), "id": answer.json()["id"]}
+    assert answer.json()["results"][0]["document"] == {"text": DOCUMENTS[ORDER[0]]}
+    # Errors are in the form of the request.
+    wrong = reranker.post(path, {**body, "top_n": 0})
+    assert wrong.status_code == 400 and wrong.json()["field"] == "top_n" and "top_n" in wrong.json()["message"]
+    wrong = reranker.post(path, {"query": QUERY, "texts": [1]})
+    assert wrong.status_code == 400 and wrong.json()["field"] == "texts[0]" and "texts" in wrong.json()["error"]
+    both = reranker.post(path, {"query": QUERY, "texts": DOCUMENTS, "documents": DOCUMENTS})
+    assert both.status_code == 400 and "exclude" in both.text
+
+
+def test_documents_go_to_the_root_too(reranker):
+    answer = reranker.post("/", {"query": QUERY, "documents": DOCUMENTS})
+    assert [one["index"] for one in answer.json()["results"]] == ORDER
+    wrong = reranker.post("/vertex", {"instances": [{"query": QUERY, "documents": [1]}]})
+    assert wrong.status_code == 400 and "instances[0]: 'documents[0]' must be" in wrong.json()["error"]
+
+
+@pytest.mark.client("cohere", "Client.classify, models.list")
+def test_coheres_client_classifies_and_lists(server):
+    client = cohere.Client(api_key="none", base_url=server.url)
+    case = expected(CLASSIFY)["texts"][0]
+    answer = client.classify(model="classify", inputs=[case["text"], "a dog"])
+    by_hand = server.post("/v1/classify", {"model": "classify", "input": [case["text"], "a dog"]}).json()["data"]
+    for got, wanted in zip(answer.classifications, by_hand, strict=True):
+        assert got.prediction == wanted["label"] and got.confidence == pytest.approx(wanted["score"])
+        assert {name: label.confidence for name, label in got.labels.items()} == pytest.approx(
+            {one["label"]: one["score"] for one in wanted["predictions"]})
+    with pytest.raises(cohere.BadRequestError) as told:
+        client.classify(model="classify", inputs=["a"], examples=[{"text": "b", "label": "c"}] * 2)
+    assert "'examples' is not supported" in str(told.value.body)
+    listed = {model.name: model.endpoints for model in client.models.list().models}
+    assert listed["rerank"] == ["rerank"] and listed["classify"] == ["classify"] and listed["embed"] == ["embed"]
+    assert [model.name for model in client.models.list(endpoint="rerank").models] == ["rerank"]
+
+
+def test_labels_of_a_request_are_refused(server):
+    answer = server.post("/v1/classify", {"model": "classify", "input": ["a"], "labels": ["x", "y"]})
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "labels"
+
+
 def test_ties_keep_the_order(server):
     answer = server.post("/v1/rerank", {"model": "rerank", "query": "a", "documents": ["same"] * 5})
     assert [r["index"] for r in answer.json()["results"]] == [0, 1, 2, 3, 4]

@@ -140,12 +140,12 @@ void CheckDialects(std::string_view body) {
     CheckInputs(call->request.inputs);
     CheckText(call->request.text);
   }
-  Parsed(ParseRerankCall(body));
   Parsed(ParseClassifyCall(body));
   Parsed(ParseBulkCall(body));
   const auto parsed = RequestBody::Parse(body);
   if (!Parsed(parsed)) return;
   const JsonObject& object = parsed->object();
+  Parsed(ParseRerankCall(object));
   if (const auto call = ParseTeiEmbed(object); Parsed(call)) {
     CheckInputs(call->inputs);
     CheckText(call->text);

@@ -1,0 +1,52 @@
+// Parses and prints the routes that llama.cpp's server alone has: POST /completion and /detokenize,
+// GET /props and /slots, and its form of POST /tokenize. Pure functions.
+// Source: the README of llama.cpp's server.
+//
+// Unknown fields are ignored; what would change the text and is not implemented is refused by name.
+// Sampling that is absent is the model's makers', as everywhere here, not llama.cpp's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/service.h"
+#include "api/types.h"
+#include "common/json.h"
+#include "common/status.h"
+#include "routes/chat.h"
+#include "routes/text_printer.h"
+
+namespace penstock {
+
+struct LlamaCall : TextCall {
+  bool tokens = false;         // the answer has the ids
+  bool probabilities = false;  // the answer has the log-probabilities
+};
+
+// POST /completion: {prompt: string | ids, n_predict (-1), stream, stop, temperature, top_k, top_p,
+// min_p, repeat_penalty, repeat_last_n, presence_penalty, frequency_penalty, seed, logit_bias,
+// ignore_eos, n_probs, return_tokens, model}. n_predict below 0 is no limit but the context's, 0:
+// the prompt is read and nothing is written.
+Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
+                                         const ServiceOptions& limits = {});
+// Whole: {"content", "stop": true, "stop_type", "timings", ...}. Streamed: events {"content",
+// "stop": false}, and a last one as the whole with an empty content.
+std::unique_ptr<TextPrinter> NewLlamaPrinter(const LlamaCall& call);
+
+// POST /tokenize: {content, add_special (false), model}. Answers {"tokens": [id, ...]}.
+Expected<TokenizeRequest> ParseLlamaTokenize(const JsonObject& object);
+std::string PrintLlamaTokens(const TokenizeResponse& response);
+
+// POST /detokenize: {tokens, model}, of vLLM too. Special tokens are part of the text.
+Expected<DecodeRequest> ParseDetokenize(const JsonObject& object,
+                                        const ServiceOptions& limits = {});
+// {"content", "prompt"}: the text under llama.cpp's name and under vLLM's.
+std::string PrintDetokenized(const DecodeResponse& response);
+
+// GET /props and GET /slots, of a model that generates text. `running`: texts in its steps; as many
+// of the slots are told as busy.
+std::string PrintLlamaProps(const ModelInfo& model);
+std::string PrintLlamaSlots(const ModelInfo& model, int32_t running);
+
+}  // namespace penstock

@@ -1,0 +1,66 @@
+// The routes that llama.cpp's server alone has. Its form of /tokenize is in routes_tei.cc, and
+// /apply-template in routes_chat.cc.
+#include "routes/event_stream.h"
+#include "routes/llama.h"
+#include "routes/query.h"
+#include "routes/routes.h"
+
+namespace penstock {
+namespace {
+
+void Complete(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseLlamaCompletion(object, call.service->options());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  auto printer = NewLlamaPrinter(*parsed);
+  AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));
+}
+
+void Detokenize(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseDetokenize(object, call.service->options());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  call.service->Decode(*std::move(parsed), call.request->context,
+                       Answer<DecodeResponse>(call, {{"inputs", "tokens"}}, PrintDetokenized));
+}
+
+// The model of the query, or the first that generates text. What is known of a model only once it
+// is loaded is 0 or "" before.
+Expected<ModelInfo> FindTextModel(const RouteCall& call) {
+  PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model,
+                            call.service->TextModel(QueryValue(call.request->target, "model")));
+  if (model.task.empty() || model.task == kGenerationTask) return model;
+  return Status::InvalidArgument(
+      "model '" + model.name + "' is for " + model.task + ", and generates no text", "model");
+}
+
+void Props(const RouteCall& call) {
+  const auto model = FindTextModel(call);
+  if (!model.ok()) return call.Fail(model.status());
+  call.Ok(PrintLlamaProps(*model));
+}
+
+void Slots(const RouteCall& call) {
+  const auto model = FindTextModel(call);
+  if (!model.ok()) return call.Fail(model.status());
+  int32_t running = 0;
+  for (const ModelStats& each : call.service->GetStats().models) {
+    if (each.name == model->name && each.text) running = each.text->now.running;
+  }
+  const bool wants_one = QueryValue(call.request->target, "fail_on_no_slot") == "1";
+  if (wants_one && running >= model->sequences_max) {
+    return call.Fail({StatusCode::kUnavailable, "no slot is free"});
+  }
+  call.Ok(PrintLlamaSlots(*model, running));
+}
+
+constexpr Route kRoutes[] = {
+    {"POST", "/completion", ErrorBody::kOpenAi, WithObject<Complete>},
+    {"POST", "/detokenize", ErrorBody::kOpenAi, WithObject<Detokenize>},
+    {"GET", "/props", ErrorBody::kOpenAi, Props},
+    {"GET", "/slots", ErrorBody::kOpenAi, Slots},
+};
+
+}  // namespace
+
+std::span<const Route> LlamaRoutes() { return kRoutes; }
+
+}  // namespace penstock

@@ -1,0 +1,104 @@
+// The routes that vLLM alone has. Its form of /tokenize is in routes_tei.cc.
+#include <ctime>
+
+#include "routes/routes.h"
+#include "routes/vllm.h"
+
+namespace penstock {
+namespace {
+
+// The model of that name; "" = the first reranker, else the first that embeds.
+Expected<ModelInfo> FindScorer(const Service& service, const std::string& name) {
+  if (!name.empty()) return service.Model(name);
+  for (const char* const task : {"reranking", "embedding"}) {
+    for (ModelInfo& model : service.Models()) {
+      if (model.task == task) return std::move(model);
+    }
+  }
+  return service.Model(name);
+}
+
+// In the order of the documents.
+std::vector<float> ByDocument(const std::vector<RerankResponse::Item>& items) {
+  std::vector<float> scores(items.size());
+  for (const auto& item : items) scores.at(static_cast<size_t>(item.index)) = item.score;
+  return scores;
+}
+
+// A reranker gives its scores, a model of embeddings their similarity.
+void Score(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseScore(object, call.service->options());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  const auto model = FindScorer(*call.service, parsed->model);
+  if (!model.ok()) return call.Fail(model.status());
+  const std::string name = parsed->model.empty() ? model->name : parsed->model;
+  const auto print = [request = call.request](const auto& response, std::vector<float> scores) {
+    return PrintScores({response.model, std::move(scores), response.usage, response.truncation},
+                       request->id, std::time(nullptr));
+  };
+  if (model->task == "embedding") {
+    return call.service->Similarity(
+        {name, std::move(parsed->first), std::move(parsed->seconds), parsed->text},
+        call.request->context,
+        Answer<SimilarityResponse>(call, std::move(parsed->names),
+                                   [print](const SimilarityResponse& response) {
+                                     return print(response, response.scores);
+                                   }));
+  }
+  call.service->Rerank(
+      {name, std::move(parsed->first), std::move(parsed->seconds), parsed->text, {}, {}},
+      call.request->context,
+      Answer<RerankResponse>(call, std::move(parsed->names),
+                             [print](const RerankResponse& response) {
+                               return print(response, ByDocument(response.items));
+                             }));
+}
+
+void Pooling(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParsePooling(object, call.service->options());
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  EmbedRequest& request = parsed->request;
+  const auto model = call.service->Model(request.model);
+  if (!model.ok()) return call.Fail(model.status());
+  const PoolingTask task = parsed->task.value_or(PoolingTaskOf(model->task));
+  const FieldNames names = {{"inputs", "input"}};
+  const auto print = [http = call.request](const auto& response) {
+    return PrintPooled(response, http->id, std::time(nullptr));
+  };
+  if (task == PoolingTask::kEmbed) {
+    return call.service->Embed(
+        std::move(request), call.request->context,
+        Answer<EmbedResponse>(
+            call, names,
+            [http = call.request, base64 = parsed->base64](const EmbedResponse& response) {
+              return PrintPooled(response, http->id, std::time(nullptr), base64);
+            }));
+  }
+  if (parsed->base64) {
+    return call.Fail(Status::InvalidArgument(
+        "'encoding_format' must be \"float\", unless the task is \"embed\"", "encoding_format"));
+  }
+  if (task == PoolingTask::kTokenEmbed) {
+    return call.service->EmbedAll(std::move(request), call.request->context,
+                                  Answer<EmbedAllResponse>(call, names, print));
+  }
+  auto classify = ToClassify(std::move(request));
+  if (!classify.ok()) return call.Fail(classify.status());
+  call.service->Classify(*std::move(classify), call.request->context,
+                         Answer<ClassifyResponse>(call, names, print));
+}
+
+void Version(const RouteCall& call) { call.Ok(R"({"version":")" PENSTOCK_VERSION R"("})"); }
+
+constexpr Route kRoutes[] = {
+    {"POST", "/score", ErrorBody::kOpenAi, WithObject<Score>},
+    {"POST", "/v1/score", ErrorBody::kOpenAi, WithObject<Score>},
+    {"POST", "/pooling", ErrorBody::kOpenAi, WithObject<Pooling>},
+    {"GET", "/version", ErrorBody::kOpenAi, Version},
+};
+
+}  // namespace
+
+std::span<const Route> VllmRoutes() { return kRoutes; }
+
+}  // namespace penstock
