@@ -29,10 +29,10 @@ void Write(JsonElement value, JsonWriter* json) {
   bool truth = false;
   if (value.Get(&object)) {
     json->BeginObject();
-    JsonObject(object).ForEach([&](std::string_view key, element of) {
+    for (const auto& [key, of] : object) {
       json->Key(key);
       Write(of, json);
-    });
+    }
     json->EndObject();
   } else if (value.Get(&array)) {
     json->BeginArray();
@@ -69,7 +69,7 @@ void CheckRoundTrip(const JsonDocument& document) {
 }
 
 void CheckGetters(const JsonObject& object) {
-  object.ForEach([&](std::string_view key, element) {
+  object.ForEach([&](std::string_view key, JsonElement) {
     if (const auto number = object.GetInt(key, -5, 100'000); number.ok()) {
       PENSTOCK_CHECK(*number >= -5 && *number <= 100'000);
     }

@@ -54,11 +54,8 @@ Expected<std::vector<Input>> ReadInputs(const JsonObject& line, const Compiled& 
   std::vector<Input> inputs(now.compiled->inputs().size());
   PENSTOCK_ASSIGN_OR_RETURN(const auto array, line.GetArray("inputs"));
   for (const JsonElement element : array) {
-    JsonObject object;
-    if (!element.Get(&object)) {
-      return Status::InvalidArgument("an input is no object");
-    }
-    const JsonObject one(object);
+    JsonObject one;
+    if (!element.Get(&one)) return Status::InvalidArgument("an input is no object");
     PENSTOCK_ASSIGN_OR_RETURN(const std::string name, one.GetString("name"));
     PENSTOCK_ASSIGN_OR_RETURN(const std::string type, one.GetString("type"));
     PENSTOCK_ASSIGN_OR_RETURN(const std::string path, one.GetString("file"));
@@ -70,7 +67,11 @@ Expected<std::vector<Input>> ReadInputs(const JsonObject& line, const Compiled& 
         return Status::InvalidArgument(fmt::format("input '{}' is {}, the model takes {}", name,
                                                    type, ElementTypeName(spec.type)));
       }
-      for (const JsonElement size : shape) inputs[i].shape.push_back(size.get_int64());
+      for (const JsonElement size : shape) {
+        if (!size.Get(&inputs[i].shape.emplace_back())) {
+          return Status::InvalidArgument(fmt::format("the shape of '{}' is not of integers", name));
+        }
+      }
       std::ifstream file(path, std::ios::binary);
       inputs[i].bytes = {std::istreambuf_iterator<char>(file), {}};
     }
