@@ -119,7 +119,7 @@ void AddSpeedFlags(FlagSet* app, ModelOptions* flags) {
       ->Check(InRange(0, 256))
       ->TypeName("N")
       ->Group(speed);
-  app->AddSwitch("--pin,!--no-pin", flags->pin, 
+  app->AddSwitch("--pin,!--no-pin", flags->pin,
                  "Pin these threads to processors, or not, where no others share these. [on]")
       ->Group(speed);
   app->AddOption("--tokenization-workers", flags->limits.tokenization_workers,

@@ -477,7 +477,8 @@ TEST_F(RemoteStoreTest, OthersAreAnsweredBetweenPieces) {
   std::vector<size_t> order;  // the number of keys of each look-up that was answered
   std::promise<void> both;
   const auto note = [&](RemoteStore::Values values) {
-    EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](const auto& value) { return value.has_value(); }));
+    EXPECT_TRUE(std::all_of(values.begin(), values.end(),
+                            [](const auto& value) { return value.has_value(); }));
     const std::lock_guard lock(mutex);
     order.push_back(values.size());
     if (order.size() == 2) both.set_value();
