@@ -30,7 +30,7 @@ def named(**templates):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    copy(folder / "several", chat_template=named(default="D", tool_use="T{{ tools | length }}", rag="R"))
+    copy(folder / "several", chat_template=named(default="D", tool_use="T{{ tools | length }}", rag="R{# tools #}"))
     copy(folder / "bare")
     (folder / "own.jinja").write_text("O {{ messages[-1].content }}")
     return folder
@@ -49,7 +49,10 @@ def test_each_model_has_the_template_it_was_given(models, start):
     assert rendered(server, "one") == "D"
     assert rendered(server, "one", TOOLS) == "T1"
     assert rendered(server, "two") == rendered(server, "two", TOOLS) == "R"
-    assert rendered(server, "three", TOOLS) == "O Say hello."
+    assert rendered(server, "three") == "O Say hello."
+    # Tools are no reason to take another template: without a place for them they are refused.
+    refused = server.post("/apply-template", {"messages": HELLO, "model": "three", "tools": TOOLS})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "tools"
     reply = whole(server, model="three", messages=HELLO, max_tokens=3, ignore_eos=True)
     assert reply["usage"]["prompt_tokens"] == len("O Say hello.")
     assert {model["id"]: model["chat"] for model in server.get("/v1/models").json()["data"]}["three"] is True
