@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "common/printable.h"
@@ -170,6 +171,22 @@ Status BulkWindow::NameLine(const Status& status, const Rows& rows) const {
 
 namespace {
 
+// The first request that failed by itself. Others are cancelled for it, and one of them may be the
+// first in line: it is not what the run failed for.
+struct FirstFailure {
+  std::mutex mutex;
+  Status status;  // guarded by mutex
+
+  void Note(const Status& failure) {
+    const std::lock_guard lock(mutex);
+    if (status.ok() && failure.code() != StatusCode::kCancelled) status = failure;
+  }
+  Status InsteadOf(const Status& end) {
+    const std::lock_guard lock(mutex);
+    return end.code() == StatusCode::kCancelled && !status.ok() ? status : end;
+  }
+};
+
 // The outcome of a request.
 struct BulkAnswer {
   EmbedResponse response;
@@ -194,9 +211,10 @@ class BulkRun {
                           const BulkTag& tag) { return TakeAnswer(answer, tag); },
                    options.requests) {}
 
-  Status Run(RowSource* source);
+  Status Run(RowSource* source) { return failure_->InsteadOf(RunAll(source)); }
 
  private:
+  Status RunAll(RowSource* source);
   std::future<Expected<BulkAnswer>> Start(const BulkTag& tag);
   Status Send(std::shared_ptr<BulkWindow> window);
   Status TakeAnswer(const BulkAnswer& answer, const BulkTag& tag);
@@ -212,17 +230,21 @@ class BulkRun {
   const TakeWindow& take_;
   const TakeProgress& progress_;
   WindowPace pace_;
+  const std::shared_ptr<FirstFailure> failure_ = std::make_shared<FirstFailure>();
   RequestWindow<BulkAnswer, BulkTag> in_flight_;
 };
 
 std::future<Expected<BulkAnswer>> BulkRun::Start(const BulkTag& tag) {
   return Ask<BulkAnswer>([&](const Callback<BulkAnswer>& done) {
     const bool skip = options_.skip;
-    start_(tag.window->Texts(tag.rows, skip), [tag, skip, done](Expected<EmbedResponse> response) {
-      if (response.ok()) return done(BulkAnswer{*std::move(response), {}});
-      if (skip && IsOfRow(response.status())) return done(BulkAnswer{{}, response.status()});
-      done(tag.window->NameLine(response.status(), tag.rows));
-    });
+    start_(tag.window->Texts(tag.rows, skip),
+           [tag, skip, done, failure = failure_](Expected<EmbedResponse> response) {
+             if (response.ok()) return done(BulkAnswer{*std::move(response), {}});
+             if (skip && IsOfRow(response.status())) return done(BulkAnswer{{}, response.status()});
+             const Status named = tag.window->NameLine(response.status(), tag.rows);
+             failure->Note(named);
+             done(named);
+           });
   });
 }
 
@@ -280,7 +302,7 @@ Status BulkRun::Send(std::shared_ptr<BulkWindow> window) {
   return Status::Ok();
 }
 
-Status BulkRun::Run(RowSource* source) {
+Status BulkRun::RunAll(RowSource* source) {
   auto window = std::make_shared<BulkWindow>(options_.label_bytes);
   const auto send = [&] {
     window->SetMark(source->mark());

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "bulk_embed.h"
@@ -335,8 +334,6 @@ Expected<EmbedClientOptions> EmbedOptions(const EmbedFlags& flags, const Command
 Status RunByServer(const EmbedRun& run, EmbedClient* client) {
   PENSTOCK_RETURN_IF_ERROR(client->BeginRun());
   const BulkOptions& options = run.flags.bulk_options;
-  std::mutex mutex;
-  Status first_failure;  // guarded by mutex
   WorkerPool pool(options.requests, 2 * options.requests);
   Embedder embedder;
   embedder.start = [&](std::vector<std::string> texts, const Callback<EmbedResponse>& done) {
@@ -344,10 +341,7 @@ Status RunByServer(const EmbedRun& run, EmbedClient* client) {
     const Status taken = pool.Submit([&, shared, done] {
       auto response = AskServer(client, *shared);
       if (!response.ok() && !(options.skip && IsOfRow(response.status()))) {
-        // Stops the retries of other requests.
-        const std::lock_guard lock(mutex);
-        if (first_failure.ok()) first_failure = response.status();
-        client->Stop();
+        client->Stop();  // the retries of other requests
       }
       done(std::move(response));
       return WorkerPool::Turn::kDone;
@@ -363,7 +357,7 @@ Status RunByServer(const EmbedRun& run, EmbedClient* client) {
   if (!status.ok()) client->Abort();
   pool.Stop();
   const auto ended = client->EndRun();
-  if (!status.ok()) return status.code() == StatusCode::kCancelled ? first_failure : status;
+  PENSTOCK_RETURN_IF_ERROR(status);
   // The vectors are complete; a failure to end the bulk run is only logged.
   if (!ended.ok()) LogWarn("the bulk run was not ended: {}", ended.status().message());
   if (ended.ok() && !ended->empty()) LogInfo("{}", *ended);

@@ -112,7 +112,9 @@ def test_langchain_with_real_models(real):
     reply = chat.invoke(HELLO)
     assert "Paris" in reply.content
     assert "".join(chunk.content for chunk in chat.stream(HELLO)) == reply.content
-    assert chat.bind_tools([TOOL]).invoke(HELLO).content
+    # Its chat template has no place for tools.
+    with pytest.raises(Exception, match="does not support tools"):
+        chat.bind_tools([TOOL]).invoke(HELLO)
     embedder = langchain_openai.OpenAIEmbeddings(base_url=real.url + "/v1", api_key="none", model="minilm",
                                                  check_embedding_ctx_length=False)
     dog, puppy, law = embedder.embed_documents(["a dog", "a puppy", "the law of contracts"])
