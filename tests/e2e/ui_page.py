@@ -27,7 +27,9 @@ def chat_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ui_server(chat_folder):
-    server = Server(*model_args(*ALL_MODELS), "--model", f"chat={chat_folder}",
+    # As drawn from all tokens, a text of random weights goes on long enough to be stopped.
+    drawn = ("--temperature", "chat=1", "--top-k", "chat=0", "--top-p", "chat=1", "--min-p", "chat=0")
+    server = Server(*model_args(*ALL_MODELS), "--model", f"chat={chat_folder}", *drawn,
                     "--model", "add=builtin:add?type=INT32&shape=4&batch=8", "--slow-request-ms", "1")
     yield server
     assert server.stop() == 0, "".join(server.log)
