@@ -50,6 +50,12 @@ Status LoadTemplate(const JsonFields& fields, std::string_view name, bool pair,
       if (part.sequence == 1 && !pair) {
         return Status::InvalidArgument("names B in the template of one text", piece.PathOf("id"));
       }
+      // Truncation counts each text once.
+      for (const TemplatePart& before : *out) {
+        if (before.sequence == part.sequence) {
+          return Status::Unsupported("names a text twice", piece.PathOf("id"));
+        }
+      }
     } else {
       PENSTOCK_ASSIGN_OR_RETURN(JsonFields token, specials.Object(id));
       PENSTOCK_ASSIGN_OR_RETURN(part.ids, LoadIds(token));

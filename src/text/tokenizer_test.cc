@@ -413,6 +413,7 @@ TEST(TokenizerFile, RefusesByName) {
   ExpectRefused(wp, "\"BertNormalizer\"", "\"Uppercase\"", unsupported, "Uppercase");
   ExpectRefused(wp, "\"BertPreTokenizer\"", "\"UnicodeScripts\"", unsupported, "UnicodeScripts");
   ExpectRefused(wp, "\"TemplateProcessing\"", "\"Other\"", unsupported, "post_processor");
+  ExpectRefused(wp, R"("id":"B")", R"("id":"A")", unsupported, "post_processor.pair[3]");
   ExpectRefused(wp, "\"type\":\"WordPiece\",\"prefix\"", "\"type\":\"Odd\",\"prefix\"", unsupported,
                 "decoder");
   ExpectRefused(wp, "\"type\":\"WordPiece\",\"unk", "\"type\":\"Magic\",\"unk", unsupported,
