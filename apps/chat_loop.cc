@@ -89,7 +89,8 @@ void ChatLoop::PrintEnd(const ChatReply& reply) const {
   }
 }
 
-// Of the terminal as it is now; 0: none that can take a word back.
+// Sets the width at which lines wrap: that of the terminal, or 0 (no wrapping) if the output is not
+// a terminal that can erase a word.
 void ChatLoop::FitPrinter() {
   winsize size{};
   const char* const kind = std::getenv("TERM");

@@ -30,7 +30,7 @@ class ChatPrinter {
   // The reply has ended: its last line, too.
   void End();
 
-  // Breaks lines between words for a terminal of so many columns; 0: not.
+  // Breaks lines between words so that they fit `columns`; 0 switches this off.
   void SetColumns(size_t columns) { wrap_ = WordWrap(columns); }
 
   // `text` dim, where there is colour.

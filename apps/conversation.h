@@ -36,9 +36,9 @@ class Conversation {
   // The settings in force, a line each.
   virtual std::string Settings() const = 0;
 
-  // Adds a message and its reply, as far as it came when a signal stopped it. The message is taken
-  // back where there is no reply: with an error (kInvalidArgument: the template refuses it, or the
-  // context is full, with both numbers), or where a signal came before the first text.
+  // Adds a message and its reply; if a signal stops the reply, the part that came. Without a reply
+  // the message is removed again: after an error (kInvalidArgument: the template refuses the
+  // message, or the context is full, with both numbers), or if a signal came before the first text.
   Expected<ChatReply> Say(const std::string& message, const OnDelta& on_delta);
   // The last reply once more; with a seed that was given, by the next one. kInvalidArgument: no
   // reply was given yet.

@@ -18,8 +18,9 @@ struct RemoteText {
   int64_t prompt_tokens = -1, cached_tokens = -1, completion_tokens = -1;
 };
 
-// Posts `body`, which asks for a stream, to /v1/chat/completions or /v1/completions; hands on what
-// comes. kCancelled: the client was stopped. kInternal: the stream ended early, or is none.
+// Posts `body`, which asks for a stream, to /v1/chat/completions or /v1/completions, and passes
+// each delta to the caller as it arrives. kCancelled: the client was stopped. kInternal: the stream
+// ended early, or the answer is not a stream of events.
 Expected<RemoteText> StreamText(ServerClient* client, const std::string& path,
                                 const std::string& body,
                                 const std::function<void(const ReplyDelta&)>& on_delta);

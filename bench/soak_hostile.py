@@ -123,7 +123,7 @@ class Soak:
             writer.close()
 
     async def hostile_once(self, kind: str, request: bytes, allowed=()) -> tuple[int, bytes]:
-        """The answer, (0, b"") where the connection ended. A 500 is a finding, as is no answer."""
+        """Returns the answer, or (0, b"") if the connection ended. A 500 and a missing answer are findings."""
         try:
             status, body = await self.once(request)
         except (Gone, ConnectionError):
