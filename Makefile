@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers lines check-format tidy asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers lines check-format tidy by-file asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -173,16 +173,21 @@ check: layers check-format tidy  ## layers, format, clang-tidy on changed files 
 layers:  ## includes against the module graph, file lengths, machine paths (HEADERS=1: headers alone)
 	@python3 tools/check_layers.py $(if $(HEADERS),--headers)
 
-lines: $(BUILD)/build.ninja  ## what the compiler reads for each file, against its bound (some minutes)
-	@tools/check_preprocessed.py $(BUILD)
+# Commands for each file by itself, and the headers that are made.
+by-file:
+	@cmake --preset release -B $(BUILD)-by-file -DPENSTOCK_UNITY=OFF > /dev/null
+	@cmake --build $(BUILD)-by-file -j $(JOBS) --target penstock_kserve_protos penstock_grpc_protos
+
+lines: by-file  ## what the compiler reads for each file, against its bound (some minutes)
+	@tools/check_preprocessed.py $(BUILD)-by-file
 
 check-format:
 	@tools/install_deps.sh format
 	@clang-format --dry-run -Werror $(SOURCES) && echo 'format: no findings'
 
-tidy: configured
+tidy: by-file
 	@tools/install_deps.sh tidy
-	@JOBS=$(JOBS) tools/run_tidy.sh $(BUILD) $(if $(ALL),--all)
+	@JOBS=$(JOBS) tools/run_tidy.sh $(BUILD)-by-file $(if $(ALL),--all)
 
 asan:  ## unit tests under the address and undefined-behaviour sanitizers
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF

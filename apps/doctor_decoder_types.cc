@@ -68,9 +68,9 @@ struct Variant {
   NextTokenComparison comparison;
 };
 
-class TypeComparison {
+class DecoderTypeComparison {
  public:
-  TypeComparison(const LoadInType& load, const AccuracyFlags& flags, DoctorReport* report)
+  DecoderTypeComparison(const LoadInType& load, const AccuracyFlags& flags, DoctorReport* report)
       : load_(load), flags_(flags), report_(report) {}
 
   Status Run() {
@@ -210,7 +210,7 @@ std::string ComputedTypes(const DecoderModel& model) {
 
 Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags,
                            DoctorReport* report) {
-  return TypeComparison(load, flags, report).Run();
+  return DecoderTypeComparison(load, flags, report).Run();
 }
 
 }  // namespace penstock

@@ -28,9 +28,9 @@ double SecondsSince(Clock::time_point begin) {
 }
 
 // One request in a thread of its own, so that signals are heard while it runs.
-class Exchange {
+class RemoteExchange {
  public:
-  Exchange(ServerClient* client, std::string body)
+  RemoteExchange(ServerClient* client, std::string body)
       : came_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this, client, body] {
           Expected<RemoteText> text = Status(StatusCode::kInternal, "no answer");
           try {
@@ -45,12 +45,12 @@ class Exchange {
         }) {
     PENSTOCK_CHECK(came_ >= 0);
   }
-  ~Exchange() {
+  ~RemoteExchange() {
     thread_.join();
     close(came_);
   }
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
+  RemoteExchange(const RemoteExchange&) = delete;
+  RemoteExchange& operator=(const RemoteExchange&) = delete;
 
   // Readable once Take has something to give.
   int fd() const { return came_; }
@@ -150,7 +150,7 @@ Expected<ChatReply> RemoteChat::MakeReply(const OnDelta& on_delta) {
   std::optional<Expected<RemoteText>> end;
   const auto begin = Clock::now();
   {
-    Exchange exchange(&client_, Body());
+    RemoteExchange exchange(&client_, Body());
     std::array<pollfd, 2> polled = {{{exchange.fd(), POLLIN, 0}, {signals_->fd(), POLLIN, 0}}};
     std::vector<ReplyDelta> deltas;
     while (!end) {

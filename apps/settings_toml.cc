@@ -23,7 +23,7 @@ std::string Bare(std::string text) {
 }
 
 // A number where it reads back as the same text, else a string.
-std::string Value(const std::string& text) {
+std::string TomlValue(const std::string& text) {
   int64_t whole = 0;
   double number = 0;
   if (CLI::detail::lexical_cast(text, whole) && fmt::format("{}", whole) == text) return text;
@@ -45,7 +45,7 @@ bool IsSecret(const CLI::Option* option, const std::vector<std::string>& values)
 
 std::string List(const std::vector<std::string>& values) {
   std::string text = "[";
-  for (const std::string& value : values) text += (text.size() > 1 ? ", " : "") + Value(value);
+  for (const std::string& value : values) text += (text.size() > 1 ? ", " : "") + TomlValue(value);
   return text + "]";
 }
 
@@ -60,7 +60,7 @@ std::string Settings::TomlLine(const CLI::Option* option) const {
     if (IsSecret(option, values)) return fmt::format("# {} is set, and secret  # {}", name, from);
     if (IsSwitch(option)) return fmt::format("{} = {}  # {}", name, values.front(), from);
     const bool list = MayBeGivenAgain(option) && values.size() != 1;
-    return fmt::format("{} = {}  # {}", name, list ? List(values) : Value(values.front()), from);
+    return fmt::format("{} = {}  # {}", name, list ? List(values) : TomlValue(values.front()), from);
   }
   if (IsSwitch(option)) {
     // CLI11 keeps no default of a switch; its description says "[on]".
@@ -71,7 +71,7 @@ std::string Settings::TomlLine(const CLI::Option* option) const {
   const std::string text = Bare(option->get_default_str());
   if (text.empty()) return fmt::format("# {} is not set", name);
   if (!MayBeGivenAgain(option) || text.find(',') == std::string::npos) {
-    return fmt::format("{} = {}  # default", name, Value(text));
+    return fmt::format("{} = {}  # default", name, TomlValue(text));
   }
   return fmt::format("{} = {}  # default", name, List(SplitList(text)));
 }

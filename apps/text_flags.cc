@@ -18,9 +18,9 @@ constexpr std::pair<const char*, TextEncoding> kEncodings[] = {
     {"utf-16", TextEncoding::kUtf16}};
 
 // A flag whose value is one of a few names.
-template <typename Value, size_t size>
-Flag* AddChoice(FlagSet* app, const std::string& flag, Value* value,
-                const std::pair<const char*, Value> (&choices)[size],
+template <typename Choice, size_t size>
+Flag* AddChoice(FlagSet* app, const std::string& flag, Choice* value,
+                const std::pair<const char*, Choice> (&choices)[size],
                 const std::string& description) {
   std::vector<std::string> names;
   for (const auto& [name, choice] : choices) names.emplace_back(name);

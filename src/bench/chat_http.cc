@@ -43,9 +43,9 @@ const char* FlagOf(DType dtype) {
   }
 }
 
-class Bench {
+class ChatHttpBench {
  public:
-  Bench(const ChatHttpOptions& options, BenchRecords* records)
+  ChatHttpBench(const ChatHttpOptions& options, BenchRecords* records)
       : options_(options), records_(records) {}
 
   Status Run() {
@@ -81,7 +81,7 @@ class Bench {
   uint64_t seed_ = 1;
 };
 
-Status Bench::Start() {
+Status ChatHttpBench::Start() {
   std::vector<std::string> words = {
       "--model",           fmt::format("{}={}", kText, options_.model),
       "--log-level",       "warn",
@@ -111,7 +111,7 @@ Status Bench::Start() {
 }
 
 // Tokens a second after a prompt as long as that over HTTP was.
-Expected<double> Bench::InProcess() {
+Expected<double> ChatHttpBench::InProcess() {
   std::mt19937 random(1);
   GenerateRequest request;
   request.prompt.resize(static_cast<size_t>(prompt_tokens_));
@@ -127,7 +127,7 @@ Expected<double> Bench::InProcess() {
   return static_cast<double>(out.token_s.size()) / seconds;
 }
 
-Expected<double> Bench::OverHttp() {
+Expected<double> ChatHttpBench::OverHttp() {
   ChatLoad load = load_;
   load.seed = ++seed_;
   LoadWindow window;
@@ -142,7 +142,7 @@ Expected<double> Bench::OverHttp() {
   return 1000 / result.per_token.mean_ms();
 }
 
-Status Bench::MeasureRatio() {
+Status ChatHttpBench::MeasureRatio() {
   double http = 0, alone = 0;
   StepProgress progress({.steps = options_.rounds});
   for (int round = 0; round < options_.rounds; ++round) {
@@ -166,7 +166,7 @@ Status Bench::MeasureRatio() {
 }
 
 // One client whose texts follow each other.
-Expected<ChatResult> Bench::Stream(double seconds) {
+Expected<ChatResult> ChatHttpBench::Stream(double seconds) {
   ChatLoad load = load_;
   load.seed = ++seed_;
   const int room = model_->context() - 2 * static_cast<int>(prompt_tokens_);
@@ -185,7 +185,7 @@ Expected<ChatResult> Bench::Stream(double seconds) {
 }
 
 // Texts a second.
-Expected<double> Bench::Bulk(double seconds) {
+Expected<double> ChatHttpBench::Bulk(double seconds) {
   HttpLoad load;
   load.concurrency = options_.bulk_clients;
   load.batch = options_.bulk_batch;
@@ -202,7 +202,7 @@ Expected<double> Bench::Bulk(double seconds) {
   return static_cast<double>(run.loads[0].texts) / run.seconds;
 }
 
-Status Bench::MeasureBesideBulk() {
+Status ChatHttpBench::MeasureBesideBulk() {
   LatencyHistogram alone, beside;
   double bulk_alone = 0, bulk_beside = 0, tokens = 0, tokens_beside = 0;
   const auto per_s = [](const ChatResult& one) {
@@ -251,7 +251,7 @@ Status Bench::MeasureBesideBulk() {
 }  // namespace
 
 Status MeasureChatHttp(const ChatHttpOptions& options, BenchRecords* records) {
-  return Bench(options, records).Run();
+  return ChatHttpBench(options, records).Run();
 }
 
 }  // namespace penstock

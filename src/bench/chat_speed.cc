@@ -83,9 +83,9 @@ Expected<std::unique_ptr<Tokenizer>> NumberedTokenizer(int32_t vocabulary) {
       words + "}}}");
 }
 
-class Bench {
+class ChatSpeedBench {
  public:
-  explicit Bench(const ChatSpeedOptions& options) : options_(options) {}
+  explicit ChatSpeedBench(const ChatSpeedOptions& options) : options_(options) {}
 
   Status Load() {
     PENSTOCK_ASSIGN_OR_RETURN(backend_, NewCpuBackend({options_.threads, true, ""}));
@@ -247,7 +247,7 @@ class Bench {
 }  // namespace
 
 Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records) {
-  Bench bench(options);
+  ChatSpeedBench bench(options);
   PENSTOCK_RETURN_IF_ERROR(bench.Load());
   double generate = 0, one = 0, many = 0;
   constexpr double kMost = std::numeric_limits<double>::max();

@@ -94,10 +94,10 @@ struct Decode {
 };
 
 // One model, one text at a time.
-class Bench {
+class GenerateSpeedBench {
  public:
-  static Expected<std::unique_ptr<Bench>> Make(const GenerateSpeedOptions& options) {
-    auto bench = std::unique_ptr<Bench>(new Bench(options));
+  static Expected<std::unique_ptr<GenerateSpeedBench>> Make(const GenerateSpeedOptions& options) {
+    auto bench = std::unique_ptr<GenerateSpeedBench>(new GenerateSpeedBench(options));
     PENSTOCK_ASSIGN_OR_RETURN(bench->backend_, NewCpuBackend({options.threads, true, ""}));
     if (options.model.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto random, RandomDecoder::Make(options.shape, options.mix));
@@ -163,7 +163,7 @@ class Bench {
   }
 
  private:
-  explicit Bench(const GenerateSpeedOptions& options)
+  explicit GenerateSpeedBench(const GenerateSpeedOptions& options)
       : options_(options),
         name_(!options.name.empty()   ? options.name
               : options.model.empty() ? options.mix
@@ -352,7 +352,7 @@ Status MeasureGenerateSpeed(const GenerateSpeedOptions& options, BenchRecords* r
   PENSTOCK_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::DefaultKernels());
   // Before the bench, which keeps this thread off the processors of its own workers.
   Limits limits(*kernels, options.threads);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto bench, Bench::Make(options));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto bench, GenerateSpeedBench::Make(options));
   PENSTOCK_RETURN_IF_ERROR(bench->Measure(&limits));
   bench->Report(limits, records);
   return options.tuning ? bench->MeasureTuning(records) : Status::Ok();

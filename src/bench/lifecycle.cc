@@ -54,9 +54,9 @@ struct Asked {
   const char* body;
 };
 
-class Bench {
+class LifecycleBench {
  public:
-  Bench(const LifecycleOptions& options, BenchRecords* records)
+  LifecycleBench(const LifecycleOptions& options, BenchRecords* records)
       : options_(options), records_(records) {
     for (const Asked& one : {Asked{"embed", options.embedder, "/v1/embeddings", kEmbed},
                              Asked{"rank", options.reranker, "/v1/rerank", kRerank},
@@ -111,7 +111,7 @@ class Bench {
   BenchTable table_{{"measured", "value", "unit"}};
 };
 
-Status Bench::Start(const std::vector<Asked>& models) {
+Status LifecycleBench::Start(const std::vector<Asked>& models) {
   std::vector<std::string> words = {"--log-level", "warn", "--keep-alive", "-1"};
   for (const Asked& model : models) {
     words.insert(words.end(), {"--model", fmt::format("{}={}", model.name, model.reference)});
@@ -122,7 +122,7 @@ Status Bench::Start(const std::vector<Asked>& models) {
   return Status::Ok();
 }
 
-Status Bench::Ask(const Asked& model) const {
+Status LifecycleBench::Ask(const Asked& model) const {
   PENSTOCK_ASSIGN_OR_RETURN(const HttpAnswer answer,
                             HttpPostJson(server_->target(), model.path, model.body));
   if (answer.status == 200) return Status::Ok();
@@ -131,7 +131,7 @@ Status Bench::Ask(const Asked& model) const {
 }
 
 // Until it is gone.
-Status Bench::Unload(const char* name) const {
+Status LifecycleBench::Unload(const char* name) const {
   for (int i = 0; i < kUnloadTriesMax; ++i) {
     PENSTOCK_ASSIGN_OR_RETURN(const HttpAnswer answer,
                               HttpPostJson(server_->target(), "/admin/models/unload", Named(name)));
@@ -143,12 +143,12 @@ Status Bench::Unload(const char* name) const {
   return Status(StatusCode::kUnavailable, fmt::format("model {} does not leave", name));
 }
 
-Expected<double> Bench::Loads(const char* name) const {
+Expected<double> LifecycleBench::Loads(const char* name) const {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, HttpGet(server_->target(), "/metrics"));
   return SumOfSeries(text, "penstock_model_loads_total", {fmt::format("model=\"{}\"", name)});
 }
 
-double Bench::Resident() const {
+double LifecycleBench::Resident() const {
   double least = 0;
   for (int i = 0; i < kResidentLooks; ++i) {
     const double now = ProcessResidentBytes(server_->pid());
@@ -158,7 +158,7 @@ double Bench::Resident() const {
   return least;
 }
 
-Status Bench::MeasureStart() {
+Status LifecycleBench::MeasureStart() {
   std::vector<double> ready, first;
   for (int i = 0; i < options_.rounds; ++i) {
     const auto begin = Clock::now();
@@ -173,7 +173,7 @@ Status Bench::MeasureStart() {
   return Status::Ok();
 }
 
-Status Bench::MeasureReloads() {
+Status LifecycleBench::MeasureReloads() {
   for (const Asked& model : asked_) {
     PENSTOCK_RETURN_IF_ERROR(Ask(model));
     std::vector<double> took;
@@ -190,7 +190,7 @@ Status Bench::MeasureReloads() {
   return Status::Ok();
 }
 
-Status Bench::MeasureCallers() {
+Status LifecycleBench::MeasureCallers() {
   const Asked& model = asked_.front();
   PENSTOCK_RETURN_IF_ERROR(Unload(model.name));
   PENSTOCK_ASSIGN_OR_RETURN(const double before, Loads(model.name));
@@ -210,7 +210,7 @@ Status Bench::MeasureCallers() {
 }
 
 // Unloads one of the models; the traffic loads it again.
-Status Bench::Cycle(size_t index) const {
+Status LifecycleBench::Cycle(size_t index) const {
   const Asked& model = asked_[index % asked_.size()];
   PENSTOCK_ASSIGN_OR_RETURN(const double before, Loads(model.name));
   for (int i = 0; i < kUnloadTriesMax; ++i) {
@@ -228,7 +228,7 @@ Status Bench::Cycle(size_t index) const {
   return Status(StatusCode::kUnavailable, fmt::format("model {} does not come back", model.name));
 }
 
-Status Bench::MeasureCycles() {
+Status LifecycleBench::MeasureCycles() {
   std::atomic<bool> ending{false};
   std::atomic<int64_t> answered{0}, failed{0};
   std::vector<std::thread> clients;
@@ -265,7 +265,7 @@ Status Bench::MeasureCycles() {
 }  // namespace
 
 Status MeasureLifecycle(const LifecycleOptions& options, BenchRecords* records) {
-  return Bench(options, records).Run();
+  return LifecycleBench(options, records).Run();
 }
 
 }  // namespace penstock

@@ -23,11 +23,12 @@ namespace penstock {
 namespace {
 
 // The model in one type, and the batch it runs.
-class Model {
+class SharedModel {
  public:
-  static Expected<std::unique_ptr<Model>> Load(const ModelFolder& folder, Backend* backend,
-                                               DType dtype, const ModelShareOptions& options) {
-    auto model = std::make_unique<Model>();
+  static Expected<std::unique_ptr<SharedModel>> Load(const ModelFolder& folder, Backend* backend,
+                                                     DType dtype,
+                                                     const ModelShareOptions& options) {
+    auto model = std::make_unique<SharedModel>();
     PENSTOCK_ASSIGN_OR_RETURN(model->encoder_, EncoderModel::Load(folder, backend, dtype));
     model->session_ = std::make_unique<EncoderSession>(model->encoder_.get());
     model->output_ =
@@ -73,14 +74,14 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
   ThreadPool pool(threads);
 
   struct Result {
-    std::unique_ptr<Model> model;
+    std::unique_ptr<SharedModel> model;
     double seconds = 1e30;
     double peak = 0;
   };
   std::vector<Result> results(options.dtypes.size());
   for (size_t i = 0; i < results.size(); ++i) {
     PENSTOCK_ASSIGN_OR_RETURN(results[i].model,
-                              Model::Load(folder, backend.get(), options.dtypes[i], options));
+                              SharedModel::Load(folder, backend.get(), options.dtypes[i], options));
     PENSTOCK_RETURN_IF_ERROR(results[i].model->Run());
   }
   StepProgress progress({.steps = options.rounds, .in_log = false});

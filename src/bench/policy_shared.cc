@@ -19,7 +19,7 @@ namespace {
 constexpr double kLargerModel = 3;
 // Longest simulated time; queues grow all the time where there is more than enough work.
 constexpr double kSecondsMax = 60;
-constexpr size_t kBulkRows = 256;
+constexpr size_t kSharedBulkRows = 256;
 
 struct Cell {
   std::string name;
@@ -46,12 +46,12 @@ double TokensPerSecond(const EngineLoad& load) {
 void FillWithBulk(double seconds, Priority priority, EngineLoad* load) {
   constexpr int32_t kLength = 32;
   const double tokens = 1.2 * TokensPerSecond(*load) * seconds;
-  for (double sum = 0; sum < tokens; sum += static_cast<double>(kBulkRows) * kLength) {
-    load->jobs.push_back({0, priority, std::vector<int32_t>(kBulkRows, kLength)});
+  for (double sum = 0; sum < tokens; sum += static_cast<double>(kSharedBulkRows) * kLength) {
+    load->jobs.push_back({0, priority, std::vector<int32_t>(kSharedBulkRows, kLength)});
   }
 }
 
-double Percentile(std::vector<double> values, double share) {
+double PercentileOf(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   const auto at = static_cast<size_t>(share * static_cast<double>(values.size()));
@@ -64,14 +64,14 @@ double OwnBatchP95(const EngineOutcome& outcome) {
   for (size_t i = 0; i < outcome.own_batch_s.size(); ++i) {
     if (outcome.jobs.latency_s[i] > 0) own_s.push_back(outcome.own_batch_s[i]);
   }
-  return Percentile(std::move(own_s), 0.95);
+  return PercentileOf(std::move(own_s), 0.95);
 }
 double LatencyP95(const EngineOutcome& outcome) {
   std::vector<double> latency_s;
   for (const double s : outcome.jobs.latency_s) {
     if (s > 0) latency_s.push_back(s);
   }
-  return Percentile(std::move(latency_s), 0.95);
+  return PercentileOf(std::move(latency_s), 0.95);
 }
 
 void AddRows(const Cell& cell, BenchTable* table) {

@@ -20,7 +20,7 @@ constexpr size_t kStrata = 64;
 constexpr int kKernelRepeats = 4;  // of the same texts, cut into batches at other places
 constexpr double kWarmupS = 0.5;
 // The scheduler's max_batch_rows: far more than texts of these lengths come to.
-constexpr size_t kBatchTextsMax = 512;
+constexpr size_t kTextsMax = 512;
 
 // Hands the texts out in turn, the words rotated once more each time round.
 class RotatingTexts {
@@ -108,7 +108,7 @@ Status Saturation::Run() {
   }
   PENSTOCK_ASSIGN_OR_RETURN(kernel_,
                             KernelLoop::Load(options_.model_folder, options_.threads, kernel_texts,
-                                             options_.batch_tokens, kBatchTextsMax));
+                                             options_.batch_tokens, kTextsMax));
   std::printf("%s, batches of %zu tokens at most, %.1f tokens a text\n\n",
               kernel_->backend_name().c_str(), options_.batch_tokens, kernel_->mean_tokens());
   PENSTOCK_RETURN_IF_ERROR(MeasureRounds());

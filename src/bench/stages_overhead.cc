@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-struct Side {
+struct TimedSide {
   std::unique_ptr<Server> server;
   RoundSide rounds;
 };
@@ -28,7 +28,8 @@ Expected<std::unique_ptr<Server>> StartServer(Service* service, Metrics* metrics
 }
 
 // `keep`: else it was a round to warm up.
-Status RunSide(const StagesOverheadOptions& options, const HttpLoad& load, bool keep, Side* side) {
+Status RunSide(const StagesOverheadOptions& options, const HttpLoad& load, bool keep,
+               TimedSide* side) {
   HttpTarget target;
   target.port = side->server->port();
   constexpr double kWarmupS = 0.02;  // connections are opened
@@ -59,7 +60,7 @@ double NanosecondsOfOneTrace() {
   return best_ns;
 }
 
-void Report(const Side& off, const Side& on, BenchRecords* records) {
+void Report(const TimedSide& off, const TimedSide& on, BenchRecords* records) {
   BenchTable table({"stage timers", "requests/s", "p50 ms", "p99 ms", "processor us/request"});
   for (const auto& [name, side] : {std::pair("off", &off.rounds), std::pair("on", &on.rounds)}) {
     table.AddRow({name, ShortNumber(RobustMedian(side->requests_per_s).median),
@@ -88,8 +89,8 @@ void Report(const Side& off, const Side& on, BenchRecords* records) {
 
 Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverheadOptions& options,
                          BenchRecords* records) {
-  Side off;
-  Side on;
+  TimedSide off;
+  TimedSide on;
   PENSTOCK_ASSIGN_OR_RETURN(off.server, StartServer(service, metrics, false));
   PENSTOCK_ASSIGN_OR_RETURN(on.server, StartServer(service, metrics, true));
   const HttpLoad load = RoundLoad(options);
@@ -98,8 +99,8 @@ Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverhea
   for (int round = -kWarmUpRounds; round < options.rounds; ++round) {
     progress.Next(round < 0 ? "warm-up" : "round");
     // On, off, off, on: a drift hits both alike.
-    Side* const first = round % 2 == 0 ? &on : &off;
-    Side* const second = round % 2 == 0 ? &off : &on;
+    TimedSide* const first = round % 2 == 0 ? &on : &off;
+    TimedSide* const second = round % 2 == 0 ? &off : &on;
     PENSTOCK_RETURN_IF_ERROR(RunSide(options, load, round >= 0, first));
     PENSTOCK_RETURN_IF_ERROR(RunSide(options, load, round >= 0, second));
   }

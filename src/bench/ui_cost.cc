@@ -39,9 +39,9 @@ Expected<std::unique_ptr<LiveWatchers>> OpenWatchers(const HttpTarget& target, i
 Status RunSide(const HttpTarget& target, const UiCostOptions& options, const HttpLoad& load,
                bool keep, Side* side) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto watchers, OpenWatchers(target, side->watchers));
-  constexpr double kWarmupS = 0.05;
+  constexpr double kSettleS = 0.05;
   return RunRound(
-      target, load, options.round_s, kWarmupS, [&] { return WatcherSeconds(watchers.get()); },
+      target, load, options.round_s, kSettleS, [&] { return WatcherSeconds(watchers.get()); },
       keep ? &side->rounds : nullptr);
 }
 

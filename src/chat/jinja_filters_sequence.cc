@@ -275,7 +275,7 @@ Value Sum(Interp& interp, const Value& input, const Args& args) {
   return sum;
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kSequenceFilters[] = {
     {"batch", Batch},     {"count", Length},      {"dictsort", DictSort}, {"first", First},
     {"groupby", GroupBy}, {"items", Items},       {"join", Join},         {"last", Last},
     {"length", Length},   {"list", List},         {"max", Extreme<true>}, {"min", Extreme<false>},
@@ -284,6 +284,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> SequenceFilters() { return kFilters; }
+std::span<const Filter> SequenceFilters() { return kSequenceFilters; }
 
 }  // namespace penstock::jinja

@@ -14,30 +14,30 @@ namespace {
 
 using std::string_view;
 
-void None(const Args& args) {
+void NoArguments(const Args& args) {
   if (!args.empty()) Fail("a method without parameters is called with arguments");
 }
 
-Value Same(const Value& self, Value text) {
+Value SameKind(const Value& self, Value text) {
   return self.is_markup() ? std::move(text).AsMarkup() : text;
 }
 
 // ---- Case
 
 Value Lower(Interp& interp, const Value& self, const Args& args) {
-  None(args);
+  NoArguments(args);
   interp.heap().CheckMemory(self.text().size() * 3);
-  return Same(self, interp.Text(LowerCase(self.text())));
+  return SameKind(self, interp.Text(LowerCase(self.text())));
 }
 
 Value Upper(Interp& interp, const Value& self, const Args& args) {
-  None(args);
+  NoArguments(args);
   interp.heap().CheckMemory(self.text().size() * 3);
-  return Same(self, interp.Text(UpperCase(self.text())));
+  return SameKind(self, interp.Text(UpperCase(self.text())));
 }
 
 Value Capitalize(Interp& interp, const Value& self, const Args& args) {
-  None(args);
+  NoArguments(args);
   interp.heap().CheckMemory(self.text().size() * 3);
   std::string out;
   if (!self.text().empty()) {
@@ -45,14 +45,14 @@ Value Capitalize(Interp& interp, const Value& self, const Args& args) {
     AppendTitleCase(DecodeUtf8(self.text().data(), &length), &out);
     out += LowerCase(self.text().substr(length));
   }
-  return Same(self, interp.Text(std::move(out)));
+  return SameKind(self, interp.Text(std::move(out)));
 }
 
 bool IsCased(char32_t c) { return IsLowerLetter(c) || IsUpperLetter(c) || IsTitleLetter(c); }
 
 // Python's str.title: a letter behind a letter is lower case.
 Value Title(Interp& interp, const Value& self, const Args& args) {
-  None(args);
+  NoArguments(args);
   interp.heap().CheckMemory(self.text().size() * 3);
   std::string out;
   const string_view text = self.text();
@@ -68,11 +68,11 @@ Value Title(Interp& interp, const Value& self, const Args& args) {
     inside = IsCased(c);
     at += length;
   }
-  return Same(self, interp.Text(std::move(out)));
+  return SameKind(self, interp.Text(std::move(out)));
 }
 
 Value SwapCase(Interp& interp, const Value& self, const Args& args) {
-  None(args);
+  NoArguments(args);
   interp.heap().CheckMemory(self.text().size() * 3);
   std::string out;
   const string_view text = self.text();
@@ -88,7 +88,7 @@ Value SwapCase(Interp& interp, const Value& self, const Args& args) {
     }
     at += length;
   }
-  return Same(self, interp.Text(std::move(out)));
+  return SameKind(self, interp.Text(std::move(out)));
 }
 
 // ---- Filling
@@ -111,7 +111,7 @@ Value Justify(Interp& interp, const Value& self, const Args& args) {
   for (int64_t i = 0; i < left; ++i) out += sign;
   out += self.text();
   for (int64_t i = left; i < missing; ++i) out += sign;
-  return Same(self, interp.Text(std::move(out)));
+  return SameKind(self, interp.Text(std::move(out)));
 }
 
 Value ZeroFill(Interp& interp, const Value& self, const Args& args) {
@@ -127,7 +127,7 @@ Value ZeroFill(Interp& interp, const Value& self, const Args& args) {
   }
   out.Add(static_cast<size_t>(missing), '0');
   out.Add(text);
-  return Same(self, out.Done());
+  return SameKind(self, out.Done());
 }
 
 Value Join(Interp& interp, const Value& self, const Args& args) {
@@ -142,7 +142,7 @@ Value Join(Interp& interp, const Value& self, const Args& args) {
     if (!first) out.Add(self.text());
     out.Add(item.text());
   }
-  return Same(self, out.Done());
+  return SameKind(self, out.Done());
 }
 
 Value Replace(Interp& interp, const Value& self, const Args& args) {
@@ -167,7 +167,7 @@ Value Replace(Interp& interp, const Value& self, const Args& args) {
       at += length;
     }
     out.Add(text.substr(std::min(at, text.size())));
-    return Same(self, out.Done());
+    return SameKind(self, out.Done());
   }
   for (size_t found; left > 0 && (found = FindText(text, old, at)) != text.npos; --left) {
     interp.Step();
@@ -177,7 +177,7 @@ Value Replace(Interp& interp, const Value& self, const Args& args) {
   }
   if (at == 0) return self;
   out.Add(text.substr(at));
-  return Same(self, out.Done());
+  return SameKind(self, out.Done());
 }
 
 Value FormatMap(Interp& interp, const Value& self, const Args& args) {
@@ -196,7 +196,7 @@ Value FormatMap(Interp& interp, const Value& self, const Args& args) {
 // Whether all characters are so; `empty` where there are none.
 template <typename Is>
 Value All(Interp& interp, const Value& self, const Args& args, bool empty, Is is) {
-  None(args);
+  NoArguments(args);
   const string_view text = self.text();
   interp.heap().StepBytes(text.size());
   if (text.empty()) return Value::Bool(empty);
@@ -241,13 +241,13 @@ Value IsPrintable(Interp& interp, const Value& self, const Args& args) {
 
 template <bool upper>
 Value IsCase(Interp& interp, const Value& self, const Args& args) {
-  None(args);
+  NoArguments(args);
   interp.heap().StepBytes(self.text().size());
   return Value::Bool(HasCase(self.text(), upper));
 }
 
 Value IsTitle(Interp& interp, const Value& self, const Args& args) {
-  None(args);
+  NoArguments(args);
   const string_view text = self.text();
   interp.heap().StepBytes(text.size());
   bool any = false, inside = false;
@@ -263,31 +263,31 @@ Value IsTitle(Interp& interp, const Value& self, const Args& args) {
   return Value::Bool(any);
 }
 
-constexpr Named kMethods[] = {{"capitalize", Capitalize},
-                              {"casefold", Lower},
-                              {"center", Justify<Fill::kBoth>},
-                              {"format", FormatBraces},
-                              {"format_map", FormatMap},
-                              {"isalnum", Ask<IsAlphaNumeric>},
-                              {"isalpha", Ask<IsAlpha>},
-                              {"isascii", IsAscii},
-                              {"isdecimal", Ask<IsDecimal>},
-                              {"isdigit", Ask<IsDigit>},
-                              {"islower", IsCase<false>},
-                              {"isnumeric", Ask<IsNumeric>},
-                              {"isprintable", IsPrintable},
-                              {"isspace", Ask<IsPythonSpace>},
-                              {"istitle", IsTitle},
-                              {"isupper", IsCase<true>},
-                              {"join", Join},
-                              {"ljust", Justify<Fill::kRight>},
-                              {"lower", Lower},
-                              {"replace", Replace},
-                              {"rjust", Justify<Fill::kLeft>},
-                              {"swapcase", SwapCase},
-                              {"title", Title},
-                              {"upper", Upper},
-                              {"zfill", ZeroFill}};
+constexpr Named kMoreMethods[] = {{"capitalize", Capitalize},
+                                  {"casefold", Lower},
+                                  {"center", Justify<Fill::kBoth>},
+                                  {"format", FormatBraces},
+                                  {"format_map", FormatMap},
+                                  {"isalnum", Ask<IsAlphaNumeric>},
+                                  {"isalpha", Ask<IsAlpha>},
+                                  {"isascii", IsAscii},
+                                  {"isdecimal", Ask<IsDecimal>},
+                                  {"isdigit", Ask<IsDigit>},
+                                  {"islower", IsCase<false>},
+                                  {"isnumeric", Ask<IsNumeric>},
+                                  {"isprintable", IsPrintable},
+                                  {"isspace", Ask<IsPythonSpace>},
+                                  {"istitle", IsTitle},
+                                  {"isupper", IsCase<true>},
+                                  {"join", Join},
+                                  {"ljust", Justify<Fill::kRight>},
+                                  {"lower", Lower},
+                                  {"replace", Replace},
+                                  {"rjust", Justify<Fill::kLeft>},
+                                  {"swapcase", SwapCase},
+                                  {"title", Title},
+                                  {"upper", Upper},
+                                  {"zfill", ZeroFill}};
 
 }  // namespace
 
@@ -303,6 +303,6 @@ bool HasCase(string_view text, bool upper) {
   return any;
 }
 
-std::span<const Named> TextLineMethods() { return kMethods; }
+std::span<const Named> TextLineMethods() { return kMoreMethods; }
 
 }  // namespace penstock::jinja

@@ -79,4 +79,6 @@ Expected<std::string> ReadRegularFile(const std::string& path, size_t bytes_max)
   }
 }
 
+bool PathExists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
 }  // namespace penstock

@@ -36,4 +36,7 @@ Expected<FileDescriptor> OpenRegularFile(const std::string& path);
 // `bytes_max` bytes, of which no more are read; kUnavailable: reading failed.
 Expected<std::string> ReadRegularFile(const std::string& path, size_t bytes_max);
 
+// Whether there is anything of that name. Links are followed: a dangling one is not there.
+bool PathExists(const std::string& path);
+
 }  // namespace penstock

@@ -3,7 +3,7 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kBlockBytes = 64 << 10;
+constexpr size_t kRawBlockBytes = 64 << 10;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
@@ -12,7 +12,7 @@ Utf8Stream::Utf8Stream(std::unique_ptr<ByteSource> source, TextEncoding encoding
     : source_(std::move(source)),
       encoding_(encoding),
       transcoder_(encoding),
-      block_(std::make_unique_for_overwrite<char[]>(kBlockBytes)) {}
+      block_(std::make_unique_for_overwrite<char[]>(kRawBlockBytes)) {}
 
 Expected<bool> Utf8Stream::Fill() {
   if (started_) return Read();
@@ -35,7 +35,7 @@ Expected<bool> Utf8Stream::Read() {
   const size_t before = text_.size();
   // Of other encodings a block may be half a character.
   while (!ended_ && text_.size() == before) {
-    PENSTOCK_ASSIGN_OR_RETURN(const size_t read, source_->Read(block_.get(), kBlockBytes));
+    PENSTOCK_ASSIGN_OR_RETURN(const size_t read, source_->Read(block_.get(), kRawBlockBytes));
     ended_ = read == 0;
     transcoder_.Append({block_.get(), read}, &text_);
     if (ended_) transcoder_.Finish(&text_);

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Model folders have tens of files; a home directory given by mistake must not be walked.
-constexpr size_t kFilesMax = 4096;
+constexpr size_t kFingerprintsMax = 4096;
 
 class Digest {
  public:
@@ -78,9 +78,9 @@ Expected<std::vector<fs::path>> FilesOf(const std::string& path) {
     const bool wanted =
         kind == ".json" || kind == ".txt" || kind == ".model" || kind == ".safetensors";
     if (wanted && fs::is_regular_file(it->path(), ignored)) files.push_back(it->path());
-    if (files.size() > kFilesMax) {
+    if (files.size() > kFingerprintsMax) {
       return Status(StatusCode::kPayloadTooLarge,
-                    fmt::format("{} has more than {} files", path, kFilesMax));
+                    fmt::format("{} has more than {} files", path, kFingerprintsMax));
     }
   }
   if (error) return Status(StatusCode::kUnavailable, path + ": " + error.message());

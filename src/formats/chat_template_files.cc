@@ -17,11 +17,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kKey = "chat_template";
 constexpr const char* kDefault = "default";
 
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 Status TooMany(const std::string& where) {
   return Status::InvalidArgument(
       where + " has more than " + std::to_string(ChatTemplates::kCountMax) + " chat templates",
@@ -54,7 +49,7 @@ Status ReadConfig(const JsonObject& config, ChatTemplates* templates) {
 }
 
 Status ReadConfigFile(const fs::path& folder, const char* file, ChatTemplates* templates) {
-  if (!Exists(folder / file)) return Status::Ok();
+  if (!PathExists(folder / file)) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(
       const JsonDocument document,
       JsonDocument::ParseFile((folder / file).string(), ModelFolder::kConfigBytesMax));
@@ -87,7 +82,7 @@ Expected<ChatTemplates> ChatTemplates::OfFolder(const std::string& path) {
   const fs::path folder(path);
   ChatTemplates templates;
   const fs::path own = folder / "chat_template.jinja";
-  if (Exists(own)) PENSTOCK_RETURN_IF_ERROR(ReadFile(own, kDefault, &templates));
+  if (PathExists(own)) PENSTOCK_RETURN_IF_ERROR(ReadFile(own, kDefault, &templates));
   PENSTOCK_RETURN_IF_ERROR(ReadAdditional(folder / "additional_chat_templates", &templates));
   for (const char* file : {"tokenizer_config.json", "chat_template.json"}) {
     if (!templates.by_name.empty()) break;

@@ -20,8 +20,6 @@ constexpr int64_t kIntermediateMax = 1 << 20;
 constexpr int64_t kPositionsMax = 1 << 24;
 constexpr int64_t kLabelsMax = 1 << 20;
 
-constexpr std::string_view kClassifierSuffix = "ForSequenceClassification";
-
 struct Defaults {
   int32_t vocab_size, hidden_size, layers, heads, intermediate_size, positions, types, pad;
   double norm_eps;

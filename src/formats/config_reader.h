@@ -14,6 +14,9 @@
 
 namespace penstock {
 
+// Of the architectures in config.json that classify.
+inline constexpr std::string_view kClassifierSuffix = "ForSequenceClassification";
+
 // kUnsupported names a setting that is not implemented; kInvalidArgument one that is malformed.
 Expected<EncoderConfig> ReadEncoderConfig(const JsonObject& config);
 

@@ -17,11 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 // ---- A Hugging Face folder
 
 Expected<JsonDocument> ParseIn(const fs::path& folder, const char* file) {
@@ -49,13 +44,13 @@ Status OpenFolder(const std::string& path, DecoderUse use, DecoderFiles* files) 
   auto reading = ReadDecoderJson(*object, use);
   if (!reading.ok()) return reading.status().Annotate("config.json");
   files->config = std::move(reading->config);
-  if (const fs::path generation = folder / "generation_config.json"; Exists(generation)) {
+  if (const fs::path generation = folder / "generation_config.json"; PathExists(generation)) {
     files->generation_config_path = generation.string();
     PENSTOCK_RETURN_IF_ERROR(ReadGenerationEnds(files->generation_config_path, &files->config));
   }
   PENSTOCK_ASSIGN_OR_RETURN(files->chat_templates, ChatTemplates::OfFolder(path));
   PENSTOCK_ASSIGN_OR_RETURN(files->special_tokens, SpecialTokenTexts::OfFolder(path));
-  if (Exists(folder / "tokenizer.json")) {
+  if (PathExists(folder / "tokenizer.json")) {
     files->tokenizer = TokenizerSource{(folder / "tokenizer.json").string()};
   }
   PENSTOCK_ASSIGN_OR_RETURN(files->store, TensorStore::OpenFolder(path));

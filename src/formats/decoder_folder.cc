@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/regular_file.h"
 #include "formats/chat_template_files.h"
 #include "formats/config_reader.h"
 #include "formats/decoder_architectures.h"
@@ -16,13 +17,6 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kClassifierSuffix = "ForSequenceClassification";
-
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 bool NamesReranker(const fs::path& part) {
   std::string name = part.filename().string();
@@ -112,7 +106,7 @@ void CopyConfig(const DecoderConfig& from, EncoderConfig* to) {
 // may have it or not.
 Status ReadEndToken(const fs::path& root, ModelFolder* folder) {
   const fs::path path = root / "tokenizer_config.json";
-  if (!Exists(path)) return Status::Ok();
+  if (!PathExists(path)) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document,
                             JsonDocument::ParseFile(path.string(), ModelFolder::kConfigBytesMax));
   const auto read = [&]() -> Status {
@@ -158,7 +152,7 @@ Status ReadPooling(const GgufMetadata& metadata, const std::string& key, ModelFo
 bool DecoderEmbeds(const std::string& path, const JsonObject& config) {
   const auto type = config.GetString("model_type");
   if (!type.ok() || DecoderOfModelType(*type) == nullptr) return false;
-  return Exists(fs::path(path) / "modules.json") ||
+  return PathExists(fs::path(path) / "modules.json") ||
          FirstArchitecture(config).ends_with(kClassifierSuffix) ||
          (*type == "qwen3" && IsNamedReranker(path));
 }

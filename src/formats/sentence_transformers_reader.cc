@@ -21,11 +21,6 @@ constexpr size_t kPromptsMax = 1024;
 constexpr int64_t kFeaturesMax = 1 << 20;
 constexpr int64_t kTokensMax = 1 << 24;
 
-bool FileExists(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 // Reads `file` of the model folder and hands its object to `read`; messages name the file.
 template <typename Read>
 Status WithFile(const std::string& folder, const std::string& file, Read&& read) {
@@ -287,7 +282,7 @@ Status ApplyModule(const Module& module, ModelFolder* out) {
   }
   if (module.kind == "Normalize") {
     out->normalize = true;
-    if (module.folder.empty() || !FileExists((fs::path(out->path) / file).string())) {
+    if (module.folder.empty() || !PathExists((fs::path(out->path) / file).string())) {
       return Status::Ok();
     }
     return WithFile(out->path, file, [&](const JsonObject& c) { return ReadNormalize(c, out); });
@@ -297,7 +292,7 @@ Status ApplyModule(const Module& module, ModelFolder* out) {
 
 Status ReadHead(ModelFolder* out) {
   const fs::path root(out->path);
-  if (FileExists((root / "modules.json").string())) {
+  if (PathExists((root / "modules.json").string())) {
     const auto modules = ReadModules(out->path);
     if (!modules.ok()) return modules.status().Annotate("modules.json");
     for (size_t i = 1; i < modules->size(); ++i) {
@@ -306,7 +301,7 @@ Status ReadHead(ModelFolder* out) {
     return Status::Ok();
   }
   // Some folders have the pooling without the list of modules; its meaning is clear.
-  if (FileExists((root / "1_Pooling" / "config.json").string())) {
+  if (PathExists((root / "1_Pooling" / "config.json").string())) {
     return ApplyModule({"Pooling", "1_Pooling"}, out);
   }
   return Status::Ok();
@@ -448,7 +443,7 @@ Expected<SentenceTransformersSettings> ReadSentenceTransformers(ModelFolder* out
 Expected<SentenceTransformersSettings> ReadTextSettings(ModelFolder* out) {
   SentenceTransformersSettings settings;
   const fs::path root(out->path);
-  if (FileExists((root / "config_sentence_transformers.json").string())) {
+  if (PathExists((root / "config_sentence_transformers.json").string())) {
     PENSTOCK_RETURN_IF_ERROR(
         WithFile(out->path, "config_sentence_transformers.json",
                  [&](const JsonObject& c) { return ReadModelConfig(c, out, &settings); }));
@@ -457,7 +452,7 @@ Expected<SentenceTransformersSettings> ReadTextSettings(ModelFolder* out) {
   for (const char* file : {"sentence_bert_config.json", "sentence_roberta_config.json",
                            "sentence_distilbert_config.json", "sentence_camembert_config.json",
                            "sentence_xlm-roberta_config.json"}) {
-    if (!FileExists((root / file).string())) continue;
+    if (!PathExists((root / file).string())) continue;
     PENSTOCK_RETURN_IF_ERROR(WithFile(out->path, file, [&](const JsonObject& c) {
       return ReadTransformerConfig(c, out, &settings);
     }));

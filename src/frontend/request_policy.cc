@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "common/ascii.h"
 #include "common/duration.h"
 #include "http/accept.h"
 
@@ -19,21 +20,13 @@ bool IsPostRoute(std::string_view path, const std::vector<RouteInfo>& routes) {
 
 namespace {
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return lower;
-}
-
 // "text/plain" of "Text/Plain; charset=utf-8".
 std::string MediaType(std::string_view content_type) {
   content_type = content_type.substr(0, content_type.find(';'));
   while (!content_type.empty() && (content_type.back() == ' ' || content_type.back() == '\t')) {
     content_type.remove_suffix(1);
   }
-  return Lower(content_type);
+  return LowerAscii(content_type);
 }
 
 std::shared_ptr<const KeyRing> OrKeysOf(std::shared_ptr<const KeyRing> keys,
@@ -110,7 +103,7 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckOrigin(const HttpReque
   if (site.empty() && !origin.empty()) {
     const size_t slashes = origin.find("://");
     foreign = slashes == std::string_view::npos ||
-              Lower(origin.substr(slashes + 3)) != Lower(request.Header("host"));
+              LowerAscii(origin.substr(slashes + 3)) != LowerAscii(request.Header("host"));
   }
   if (!foreign) return std::nullopt;
   for (const std::string& allowed : cors_allow_origins_) {

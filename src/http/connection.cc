@@ -17,6 +17,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "common/ascii.h"
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "http/chunk_check.h"
@@ -50,14 +51,6 @@ constexpr std::chrono::seconds kStreamGrace{1};
 // Memory of a request for each byte of its body: the byte, its parsed form (an id of two bytes
 // takes four), and a copy where the answer repeats it (documents of a rerank request).
 constexpr int64_t kMemoryPerBodyByte = 4;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return lower;
-}
 
 const std::string& DateNow(IoThread* thread) {
   const std::time_t now = std::time(nullptr);
@@ -367,8 +360,9 @@ class ConnectionOn final : public Connection,
     request.method = std::string(message.method_string());
     request.target = OriginForm({message.target().data(), message.target().size()});
     for (const auto& field : message) {
-      request.headers.emplace_back(Lower({field.name_string().data(), field.name_string().size()}),
-                                   std::string(field.value()));
+      request.headers.emplace_back(
+          LowerAscii({field.name_string().data(), field.name_string().size()}),
+          std::string(field.value()));
     }
     if (const auto id = request.Header("x-request-id"); IsSaneRequestId(id)) request.id = id;
     const std::string_view target = request.target;
@@ -396,8 +390,8 @@ class ConnectionOn final : public Connection,
   void BeginBody() {
     // RFC 9110 10.1.1: HTTP/1.0 has no Expect.
     const bool old = parser_->get().version() < 11;
-    const std::string expect = old ? "" : Lower(request_->Header("expect"));
-    const std::string encoding = Lower(request_->Header("content-encoding"));
+    const std::string expect = old ? "" : LowerAscii(request_->Header("expect"));
+    const std::string encoding = LowerAscii(request_->Header("content-encoding"));
     if (!expect.empty() && expect != "100-continue") {
       return Fail(417, "Expect: only 100-continue is known");
     }

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "common/ascii.h"
 #include "common/split_list.h"
 
 namespace penstock {
@@ -19,14 +20,6 @@ bool IsAlnum(unsigned char c) {
 
 bool IsHex(unsigned char c) {
   return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return lower;
 }
 
 bool IsPort(std::string_view text) {
@@ -65,7 +58,7 @@ bool IsName(std::string_view text) {
 // The authority of "http://authority/path", nothing if the target has another form.
 std::optional<std::string_view> AuthorityOf(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
-    if (Lower(target.substr(0, scheme.size())) != scheme) continue;
+    if (LowerAscii(target.substr(0, scheme.size())) != scheme) continue;
     const std::string_view rest = target.substr(scheme.size());
     return rest.substr(0, rest.find_first_of("/?#"));
   }
@@ -77,7 +70,7 @@ template <typename Use>
 void ForEachOption(std::string_view list, Use&& use) {
   while (!list.empty()) {
     const size_t comma = std::min(list.find(','), list.size());
-    use(Lower(Trimmed(std::string(list.substr(0, comma)))));
+    use(LowerAscii(Trimmed(std::string(list.substr(0, comma)))));
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
 }
@@ -123,7 +116,7 @@ std::optional<std::string> HostOf(std::string_view authority) {
     after = host.substr(end + 1);
     host = host.substr(1, end - 1);
     std::array<unsigned char, sizeof(in6_addr)> bytes;
-    const std::string address = Lower(host);
+    const std::string address = LowerAscii(host);
     if (inet_pton(AF_INET6, address.c_str(), bytes.data()) != 1) return std::nullopt;
     if (address.find('\0') != std::string::npos) return std::nullopt;
     // One spelling for each address.
@@ -138,7 +131,7 @@ std::optional<std::string> HostOf(std::string_view authority) {
     host = host.substr(0, colon);
   }
   if (!IsName(host)) return std::nullopt;
-  std::string name = Lower(host);
+  std::string name = LowerAscii(host);
   if (name.size() > 1 && name.ends_with('.')) name.pop_back();
   return name;
 }
@@ -175,7 +168,7 @@ std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
   if (codings.empty()) return std::nullopt;
   // RFC 9112 6.1: such framing is to be taken as faulty.
   if (version < 11) return malformed("HTTP/1.0 has no Transfer-Encoding");
-  if (codings.size() > 1 || Lower(codings[0]) != "chunked") {
+  if (codings.size() > 1 || LowerAscii(codings[0]) != "chunked") {
     return HeaderRefusal{501, "Transfer-Encoding must be chunked, and nothing else"};
   }
   return std::nullopt;

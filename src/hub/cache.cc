@@ -28,11 +28,6 @@ bool IsCommit(const std::string& text) {
   return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);  // follows links: a dangling one is not there
-}
-
 Status Failed(const std::string& what, const fs::path& path, const std::string& reason) {
   return Status::Internal("cannot " + what + " " + path.string() + ": " + reason);
 }
@@ -80,18 +75,19 @@ void AddMissingModules(const fs::path& snapshot, std::vector<std::string>* missi
     if (!module["path"].Get(&path) || path.empty()) continue;
     const std::string folder(path);
     if (type.ends_with("Pooling") || type.ends_with("Dense")) {
-      if (!Exists(snapshot / folder / "config.json")) missing->push_back(folder + "/config.json");
+      if (!PathExists(snapshot / folder / "config.json"))
+        missing->push_back(folder + "/config.json");
     }
-    if (type.ends_with("Dense") && !Exists(snapshot / folder / "model.safetensors")) {
+    if (type.ends_with("Dense") && !PathExists(snapshot / folder / "model.safetensors")) {
       missing->push_back(folder + "/model.safetensors");
     }
   }
 }
 
 void AddMissingWeights(const fs::path& snapshot, std::vector<std::string>* missing) {
-  if (Exists(snapshot / "model.safetensors")) return;
+  if (PathExists(snapshot / "model.safetensors")) return;
   const fs::path index = snapshot / "model.safetensors.index.json";
-  if (!Exists(index)) {
+  if (!PathExists(index)) {
     missing->push_back("model.safetensors");
     return;
   }
@@ -101,7 +97,7 @@ void AddMissingWeights(const fs::path& snapshot, std::vector<std::string>* missi
     return;
   }
   for (const std::string& shard : *shards) {
-    if (!Exists(snapshot / shard)) missing->push_back(shard);
+    if (!PathExists(snapshot / shard)) missing->push_back(shard);
   }
 }
 
@@ -142,7 +138,7 @@ std::string RepositoryCache::CommitOf(const std::string& revision) const {
   std::string commit = text.ok() ? *text : "";
   while (commit.ends_with('\n') || commit.ends_with(' ')) commit.pop_back();
   if (IsCommit(commit)) return commit;
-  return IsCommit(revision) && Exists(SnapshotFolder(revision)) ? revision : "";
+  return IsCommit(revision) && PathExists(SnapshotFolder(revision)) ? revision : "";
 }
 
 std::string RepositoryCache::SnapshotFolder(const std::string& commit) const {
@@ -158,11 +154,11 @@ std::string RepositoryCache::LockPath(const std::string& etag) const {
 }
 
 bool RepositoryCache::Has(const std::string& commit, const std::string& file) const {
-  return Exists(fs::path(SnapshotFolder(commit)) / file);
+  return PathExists(fs::path(SnapshotFolder(commit)) / file);
 }
 
 bool RepositoryCache::KnownAbsent(const std::string& commit, const std::string& file) const {
-  return Exists(fs::path(folder_) / ".no_exist" / commit / file);
+  return PathExists(fs::path(folder_) / ".no_exist" / commit / file);
 }
 
 std::vector<std::string> RepositoryCache::Missing(const std::string& commit, bool certain) const {

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/regular_file.h"
 #include "hub/digest.h"
+#include "hub/file_choice.h"
 #include "hub/partial_file.h"
 #include "hub/range_fetch.h"
 
@@ -26,8 +27,6 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kWeightsIndex = "model.safetensors.index.json";
 
 struct RemoteFile {
   std::string name;

@@ -13,7 +13,6 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kWeights = "model.safetensors";
-constexpr std::string_view kWeightsIndex = "model.safetensors.index.json";
 constexpr size_t kPartsMax = 1024;  // as formats/gguf.h has it
 constexpr size_t kNamesShown = 40;
 

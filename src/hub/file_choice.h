@@ -18,6 +18,9 @@
 
 namespace penstock {
 
+// Names the shards of weights in safetensors.
+inline constexpr std::string_view kWeightsIndex = "model.safetensors.index.json";
+
 enum class ModelFormat { kSafetensors, kGguf, kTokenizer };
 const char* FormatName(ModelFormat format);  // "safetensors", "gguf", "tokenizer"
 

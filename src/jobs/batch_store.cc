@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kStateBytesMax = 1 << 20;
-constexpr std::string_view kPrefix = "batch_";
+constexpr std::string_view kBatchPrefix = "batch_";
 constexpr const char* kNames[] = {"validating", "in_progress", "cancelling", "completed",
                                   "failed",     "expired",     "cancelled"};
 
@@ -110,7 +110,7 @@ bool NamesFile(const Batch& batch, const std::string& file_id) {
          batch.error_file_id == file_id;
 }
 
-Status NotThere(const std::string& id) {
+Status NoSuchBatch(const std::string& id) {
   return Status::NotFound(fmt::format("there is no batch '{:.100}'", id), "batch_id");
 }
 
@@ -166,7 +166,7 @@ Status BatchStore::Load() {
     const fs::path& path = entry.path();
     // What a crash has left.
     if (path.extension() == ".part") ::unlink(path.c_str());
-    if (path.extension() != ".json" || !IsStoredId(path.stem().string(), kPrefix)) continue;
+    if (path.extension() != ".json" || !IsStoredId(path.stem().string(), kBatchPrefix)) continue;
     auto batch = Parse(path.string());
     if (!batch.ok() || batch->id != path.stem().string()) {
       LogWarn("{} is left alone: {}", path.string(), batch.status().message());
@@ -201,7 +201,7 @@ std::string BatchStore::OldestToForget(const std::string& owner) const {
 }
 
 Expected<Batch> BatchStore::Add(Batch batch) {
-  batch.id = NewStoredId(kPrefix);
+  batch.id = NewStoredId(kBatchPrefix);
   batch.created = UnixSeconds();
   const std::lock_guard writer(writer_);
   PENSTOCK_RETURN_IF_ERROR(CheckRoom(batch.owner));
@@ -243,7 +243,7 @@ Status BatchStore::CheckRoom(const std::string& owner) const {
 Expected<Batch> BatchStore::Get(const std::string& id, const std::string& owner) const {
   const std::lock_guard lock(mutex_);
   const auto found = batches_.find(id);
-  if (found == batches_.end() || found->second.owner != owner) return NotThere(id);
+  if (found == batches_.end() || found->second.owner != owner) return NoSuchBatch(id);
   return found->second;
 }
 
@@ -291,7 +291,7 @@ Expected<Batch> BatchStore::Update(const std::string& id, bool saves,
   {
     const std::lock_guard lock(mutex_);
     const auto found = batches_.find(id);
-    if (found == batches_.end()) return NotThere(id);
+    if (found == batches_.end()) return NoSuchBatch(id);
     changed = found->second;
   }
   change(&changed);

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMetadataBytesMax = 16 << 10;
 constexpr size_t kFilenameBytesMax = 512;
-constexpr std::string_view kPrefix = "file-";
+constexpr std::string_view kFilePrefix = "file-";
 
 Status DiskError(const std::string& path, const char* what) {
   return {StatusCode::kUnavailable, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
@@ -82,15 +82,15 @@ Status AppendAt(const std::string& path, uint64_t before, std::string_view text)
 
 // What a crash has left while a file was added or removed: a part of a file, or its metadata alone.
 bool IsLeftOver(const std::string& name, const std::set<std::string>& names) {
-  if (!name.starts_with(kPrefix)) return false;
+  if (!name.starts_with(kFilePrefix)) return false;
   if (name.ends_with(".part")) return true;
   constexpr std::string_view kMetadata = ".json";
   if (!name.ends_with(kMetadata)) return false;
   const std::string id = name.substr(0, name.size() - kMetadata.size());
-  return IsStoredId(id, kPrefix) && !names.contains(id);
+  return IsStoredId(id, kFilePrefix) && !names.contains(id);
 }
 
-Status NotThere(const std::string& id) {
+Status NoSuchFile(const std::string& id) {
   return Status::NotFound(fmt::format("there is no file '{:.100}'", id), "file_id");
 }
 
@@ -122,7 +122,7 @@ Status FileStore::Load() {
       ::unlink(PathOf(name).c_str());
       continue;
     }
-    if (!IsStoredId(name, kPrefix)) continue;
+    if (!IsStoredId(name, kFilePrefix)) continue;
     auto file = ReadMetadata(PathOf(name) + ".json");
     const uint64_t bytes = fs::file_size(PathOf(name), error);
     if (!file.ok() || error) {
@@ -166,7 +166,7 @@ void FileStore::GiveRoom(const std::string& owner, uint64_t bytes) {
 }
 
 Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
-  file.id = NewStoredId(kPrefix);
+  file.id = NewStoredId(kFilePrefix);
   file.created_unix_s = UnixSeconds();
   file.filename.resize(std::min(file.filename.size(), kFilenameBytesMax));
   file.bytes = content.size();
@@ -203,7 +203,7 @@ Status FileStore::Append(const std::string& id, std::string_view text) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(id);
-    if (found == files_.end()) return NotThere(id);
+    if (found == files_.end()) return NoSuchFile(id);
     before = found->second.bytes;
     owner = found->second.owner;
     PENSTOCK_RETURN_IF_ERROR(TakeRoom(owner, text.size()));
@@ -211,7 +211,7 @@ Status FileStore::Append(const std::string& id, std::string_view text) {
   Status written = AppendAt(PathOf(id), before, text);
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(id);
-  if (written.ok() && found == files_.end()) written = NotThere(id);  // removed meanwhile
+  if (written.ok() && found == files_.end()) written = NoSuchFile(id);  // removed meanwhile
   if (!written.ok()) {
     GiveRoom(owner, text.size());
     return written;
@@ -224,7 +224,7 @@ Status FileStore::Truncate(const std::string& id, uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(id);
-    if (found == files_.end()) return NotThere(id);
+    if (found == files_.end()) return NoSuchFile(id);
     if (bytes >= found->second.bytes) return Status::Ok();
   }
   if (::truncate(PathOf(id).c_str(), static_cast<off_t>(bytes)) != 0) {
@@ -232,7 +232,7 @@ Status FileStore::Truncate(const std::string& id, uint64_t bytes) {
   }
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(id);
-  if (found == files_.end()) return NotThere(id);
+  if (found == files_.end()) return NoSuchFile(id);
   GiveRoom(found->second.owner, found->second.bytes - bytes);
   found->second.bytes = bytes;
   return Status::Ok();
@@ -241,7 +241,7 @@ Status FileStore::Truncate(const std::string& id, uint64_t bytes) {
 Expected<StoredFile> FileStore::Get(const std::string& id, const std::string& owner) const {
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(id);
-  if (found == files_.end() || found->second.owner != owner) return NotThere(id);
+  if (found == files_.end() || found->second.owner != owner) return NoSuchFile(id);
   return found->second;
 }
 
@@ -274,7 +274,7 @@ Status FileStore::Remove(const std::string& id, const std::string& owner) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(id);
-    if (found == files_.end() || found->second.owner != owner) return NotThere(id);
+    if (found == files_.end() || found->second.owner != owner) return NoSuchFile(id);
     file = found->second;
     files_.erase(found);
   }

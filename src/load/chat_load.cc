@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "load/chat_client.h"
+#include "load/clock_units.h"
 #include "load/process_stat.h"
 
 namespace penstock {
@@ -22,11 +23,6 @@ using Clock = ChatTurn::Clock;
 // After a refusal or a lost connection: a server would be asked again as fast as the processor can.
 constexpr std::chrono::milliseconds kPauseAfterFailure{50};
 constexpr std::chrono::milliseconds kGiveUpInterval{200};
-
-double Ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
-Clock::duration Seconds(double s) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
-}
 
 class ChatRun final : public ChatClient::Owner {
  public:

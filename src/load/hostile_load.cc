@@ -21,6 +21,7 @@
 #include <thread>
 #include <unordered_set>
 
+#include "load/clock_units.h"
 #include "load/process_stat.h"
 
 namespace penstock {
@@ -37,10 +38,6 @@ using Right = HostileAnswer;
 constexpr size_t kReadBytes = 64 << 10;
 // For clients that do not take their answer, so that it stays with the server.
 constexpr int kSmallWindowBytes = 4096;
-
-Clock::duration Seconds(double s) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
-}
 
 enum class Ending { kAnswered, kClosed, kLeft, kLate };
 

@@ -26,7 +26,7 @@ std::string Repeat(std::string_view piece, size_t times) {
 }
 
 // [item,item,...]
-std::string JsonArray(std::string_view item, size_t count) {
+std::string ArrayOf(std::string_view item, size_t count) {
   std::string text = "[";
   text.reserve(count * (item.size() + 1) + 1);
   for (size_t i = 0; i < count; ++i) {
@@ -37,7 +37,7 @@ std::string JsonArray(std::string_view item, size_t count) {
 }
 
 std::string Inputs(const std::string& array) { return "{\"inputs\":" + array + "}"; }
-std::string IdRows(size_t rows, size_t ids) { return JsonArray(JsonArray("1", ids), rows); }
+std::string IdRows(size_t rows, size_t ids) { return ArrayOf(ArrayOf("1", ids), rows); }
 std::string Quoted(const std::string& text) { return "\"" + text + "\""; }
 
 class Maker {
@@ -97,9 +97,9 @@ void AddLargeBodies(Maker* make) {
             make->Post("/embed_all", Inputs(IdRows(480, 8192))));
   const std::string ligatures = Quoted(Repeat(kLigature, 300'000));
   make->Add("tokenize 30 x 300,000 U+FDFA", 0.2,
-            make->Post("/tokenize", Inputs(JsonArray(ligatures, 30))));
+            make->Post("/tokenize", Inputs(ArrayOf(ligatures, 30))));
   make->Add("decode 3.9 million ids", 0.3,
-            make->Post("/decode", "{\"ids\":" + JsonArray("1", kBodyBelow / 2) + "}"));
+            make->Post("/decode", "{\"ids\":" + ArrayOf("1", kBodyBelow / 2) + "}"));
   make->Add("body in 200,000 chunks", 0.2,
             make->Chunked("B\r\n{\"inputs\":\"\r\n" + Repeat("1\r\na\r\n", 200'000) +
                           "2\r\n\"}\r\n0\r\n\r\n"),
@@ -123,10 +123,9 @@ void AddHeavyWork(Maker* make) {
   make->Add("embed_all of 16 x 256 ids", 0.2,
             make->Post("/embed_all", Inputs(IdRows(16, 256)), kBulk));
   make->Add("tokenize 6 texts of 1 MB", 0.1,
-            make->Post("/tokenize", Inputs(JsonArray(text(1'000'000), 6)), kBulk));
-  make->Add(
-      "tokenize 8 x 300,000 U+FDFA", 0.1,
-      make->Post("/tokenize", Inputs(JsonArray(Quoted(Repeat(kLigature, 300'000)), 8)), kBulk));
+            make->Post("/tokenize", Inputs(ArrayOf(text(1'000'000), 6)), kBulk));
+  make->Add("tokenize 8 x 300,000 U+FDFA", 0.1,
+            make->Post("/tokenize", Inputs(ArrayOf(Quoted(Repeat(kLigature, 300'000)), 8)), kBulk));
   const std::string big_answer = make->Post("/tokenize", Inputs(text(300'000)));
   make->Add("leaves in an answer of megabytes", 0.2, big_answer, Right::kServed,
             Manner::kLeaveInAnswer);
@@ -201,7 +200,7 @@ void AddBrokenBodies(Maker* make) {
   refused("bytes after the end", Inputs("\"a\"") + "}");
   refused("no body", "");
   refused("1e30 dimensions", "{\"inputs\":\"a\",\"dimensions\":1e30}");
-  refused("100,000 empty texts", Inputs(JsonArray("\"\"", 100'000)));
+  refused("100,000 empty texts", Inputs(ArrayOf("\"\"", 100'000)));
   make->Add("no JSON by its type", kEach,
             fmt::format("POST /embed HTTP/1.1\r\n{}{}Content-Type: text/plain\r\nContent-Length: "
                         "14\r\n\r\n{{\"inputs\":\"a\"}}",
@@ -220,7 +219,7 @@ void AddPipelines(Maker* make) {
 
 }  // namespace
 
-std::string EmptyTextsBody(size_t bytes) { return Inputs(JsonArray("\"\"", bytes / 3)); }
+std::string EmptyTextsBody(size_t bytes) { return Inputs(ArrayOf("\"\"", bytes / 3)); }
 
 std::vector<HostileRequest> MakeHostileRequests(const HttpTarget& target) {
   Maker make(target);

@@ -17,6 +17,7 @@
 #include <optional>
 #include <random>
 
+#include "load/clock_units.h"
 #include "load/http_link.h"
 #include "load/http_request.h"
 #include "load/process_stat.h"
@@ -32,11 +33,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPauseAfterLoss{20};
 constexpr std::chrono::milliseconds kGiveUpInterval{200};
-
-double Ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
-Clock::duration Seconds(double s) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
-}
 
 struct Request {
   WireRequest wire;

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "common/thread_latency.h"
+#include "load/clock_units.h"
 #include "load/http_load.h"
 
 namespace penstock {
@@ -33,8 +34,6 @@ using Clock = std::chrono::steady_clock;
 using Parser = http::response_parser<http::string_body>;
 
 constexpr timeval kPatience{5, 0};
-
-double Ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 // The clock of the kernel's time stamps.
 double RealtimeMs() {

@@ -20,19 +20,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Small, so that overload reaches them: requests, tokens of all of them, texts at once.
-constexpr int kConcurrentRequests = 32;
-constexpr int kQueuedTokens = 8192;
+constexpr int kChatConcurrentRequests = 32;
+constexpr int kChatQueuedTokens = 8192;
 constexpr int kSequences = 16;
 constexpr int kCapacityClients = 16;
-constexpr int kConnectionsMax = 2000;
-constexpr double kLivezIntervalMs = 20;
-constexpr double kDrainS = 60;
-constexpr double kIdleTimeoutMoreS = 600;  // as SoakRun
+constexpr int kChatConnectionsMax = 2000;
+constexpr double kChatLivezIntervalMs = 20;
+constexpr double kChatDrainS = 60;
+constexpr double kChatIdleTimeoutMoreS = 600;  // as SoakRun
 constexpr int kLeavers = 8;
 constexpr uint64_t kAfterwards = 10;
 // From the last client's leaving to free blocks, in metrics that are asked for 50 times a second.
 constexpr double kFreeMsMax = 1000;
-constexpr const char* kRoute = "route=\"/v1/chat/completions\"";
+constexpr const char* kChatRoute = "route=\"/v1/chat/completions\"";
 constexpr std::string_view kRequests = "penstock_http_requests_total";
 constexpr std::string_view kBlocksUsed = "penstock_kv_blocks_used";
 
@@ -78,13 +78,13 @@ Status ChatSoak::StartServer() {
   // Prompts are as long as their words happen to be: some room beside them.
   const int context = options_.prompt_tokens.max * 3 / 2 + options_.output_tokens.max + 64;
   const double idle_s =
-      std::min(options_.duration_s + options_.warmup_s + kIdleTimeoutMoreS, 86'400.0);
+      std::min(options_.duration_s + options_.warmup_s + kChatIdleTimeoutMoreS, 86'400.0);
   std::vector<std::string> words = {"--model", options_.model,      "--log-level",
                                     "warn",    "--slow-request-ms", "0"};
   for (const auto& [flag, value] : {std::pair<const char*, int64_t>{"--context", context},
                                     {"--max-sequences", kSequences},
-                                    {"--max-concurrent-requests", kConcurrentRequests},
-                                    {"--max-queued-tokens", kQueuedTokens},
+                                    {"--max-concurrent-requests", kChatConcurrentRequests},
+                                    {"--max-queued-tokens", kChatQueuedTokens},
                                     {"--token-cache-bytes", SoakRun::kTokenCacheBytes},
                                     {"--idle-timeout-ms", static_cast<int64_t>(idle_s * 1000)}}) {
     words.insert(words.end(), {flag, std::to_string(value)});
@@ -118,7 +118,7 @@ Expected<ChatLoad> ChatSoak::MeasureAndMakeLoad() {
   const double capacity = static_cast<double>(alone.tokens) / alone.seconds / mean;
   if (!(capacity > 0)) return Status(StatusCode::kUnavailable, "the server answered nothing");
   load.rate = options_.overload * capacity;
-  load.concurrency = kConnectionsMax;
+  load.concurrency = kChatConnectionsMax;
   load.request.timeout_ms = options_.timeout_ms;
   load.timeout_share = 0.5;
   load.leave_share = options_.leave_share;
@@ -139,7 +139,7 @@ Status ChatSoak::Overload(const ChatLoad& load) {
   LoadWindow window;
   window.warmup_s = 0;
   window.duration_s = options_.warmup_s;
-  window.drain_s = kDrainS;
+  window.drain_s = kChatDrainS;
   window.server_pid = server_->pid();
   PENSTOCK_ASSIGN_OR_RETURN(const ChatResult warm, RunChatLoad(server_->target(), load, window));
   verdict_.ExpectNone("never answered in the warm-up", warm.no_answer);
@@ -153,7 +153,7 @@ Status ChatSoak::Overload(const ChatLoad& load) {
   const auto begin = Clock::now();
   const double others_before = cpu_of_others();
   MemoryWatch memory(server_->pid());
-  LivenessProbe probe(server_->target(), kLivezIntervalMs);
+  LivenessProbe probe(server_->target(), kChatLivezIntervalMs);
   ChatLoad measured = load;
   measured.seed += 100;
   window.duration_s = options_.duration_s;
@@ -230,11 +230,11 @@ void ChatSoak::JudgeCounters(const ChatResult& result, const std::string& before
   const auto counted = [&](std::initializer_list<std::string_view> labels) {
     return SumOfSeries(after, kRequests, labels) - SumOfSeries(before, kRequests, labels);
   };
-  verdict_.ExpectEqual("requests the server counted, all codes", counted({kRoute}),
+  verdict_.ExpectEqual("requests the server counted, all codes", counted({kChatRoute}),
                        static_cast<double>(result.sent));
   const auto left = static_cast<double>(result.left);
   for (const int status : {200, 429, 503}) {
-    const double server = counted({kRoute, fmt::format("code=\"{}\"", status)});
+    const double server = counted({kChatRoute, fmt::format("code=\"{}\"", status)});
     auto seen = static_cast<double>(CountOf(result, status));
     // An answer that ends with an error counts as that error.
     if (status == 200) seen -= static_cast<double>(result.error_events);
@@ -322,7 +322,7 @@ Status ChatSoak::JudgeAfterwards(ChatLoad load) {
   load.seed += 300;
   LoadWindow window;
   window.warmup_s = 0;
-  window.duration_s = 4 * kDrainS;
+  window.duration_s = 4 * kChatDrainS;
   window.requests_max = kAfterwards;
   PENSTOCK_ASSIGN_OR_RETURN(const ChatResult result, RunChatLoad(server_->target(), load, window));
   verdict_.Expect("afterwards: whole answers", std::to_string(result.whole),

@@ -104,7 +104,7 @@ SmallEigen SolveSmall(std::vector<Vector> matrix) {
   return eigen;
 }
 
-struct Axis {
+struct PrincipalAxis {
   double scatter = 0;  // variance times rows
   Vector direction;
 };
@@ -116,7 +116,7 @@ class KrylovSpace {
   KrylovSpace(const Rows& rows, const Vector& mean) : rows_(rows), mean_(mean) {}
 
   // The two leading axes; of a space of one dimension the second is zero.
-  std::array<Axis, 2> Solve() {
+  std::array<PrincipalAxis, 2> Solve() {
     std::vector<Vector> next = Start();
     while (true) {
       const size_t begin = basis_.size();
@@ -127,7 +127,7 @@ class KrylovSpace {
       // Solving costs the cube of the size: at every doubling, and at the end.
       if (full || basis_.size() >= 2 * solved_at_) {
         solved_at_ = basis_.size();
-        std::array<Axis, 2> axes;
+        std::array<PrincipalAxis, 2> axes;
         if (Leading(&axes) || full) return axes;
       }
       next.assign(images_.begin() + static_cast<ptrdiff_t>(begin), images_.end());
@@ -177,7 +177,7 @@ class KrylovSpace {
   }
 
   // The best axes in the space; whether they are exact.
-  bool Leading(std::array<Axis, 2>* axes) const {
+  bool Leading(std::array<PrincipalAxis, 2>* axes) const {
     const size_t size = basis_.size();
     std::vector<Vector> small(size, Vector(size));
     for (size_t i = 0; i < size; ++i) {
@@ -188,7 +188,7 @@ class KrylovSpace {
     const SmallEigen eigen = SolveSmall(std::move(small));
     bool exact = size > 2;
     for (size_t n = 0; n < axes->size(); ++n) {
-      Axis& axis = (*axes)[n];
+      PrincipalAxis& axis = (*axes)[n];
       axis.direction.assign(mean_.size(), 0);
       if (n >= size) continue;
       axis.scatter = std::max(eigen.values[n], 0.0);
@@ -233,7 +233,7 @@ Projection ProjectOnPrincipalAxes(const Rows& rows) {
     }
   }
   if (scatter == 0) return projection;
-  std::array<Axis, 2> axes = KrylovSpace(rows, mean).Solve();
+  std::array<PrincipalAxis, 2> axes = KrylovSpace(rows, mean).Solve();
   for (size_t n = 0; n < axes.size(); ++n) {
     // Rows on a line have no second axis, only rounding.
     if (axes[n].scatter <= kDependent * scatter) continue;

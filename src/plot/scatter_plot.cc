@@ -8,12 +8,12 @@
 namespace penstock {
 namespace {
 
-constexpr double kWidth = 800;
-constexpr double kHeight = 640;
-constexpr double kLeft = 76;
-constexpr double kRight = 24;
-constexpr double kTop = 64;
-constexpr double kBottom = 60;
+constexpr double kPlotWidth = 800;
+constexpr double kPlotHeight = 640;
+constexpr double kPlotLeft = 76;
+constexpr double kPlotRight = 24;
+constexpr double kPlotTop = 64;
+constexpr double kPlotBottom = 60;
 constexpr double kMargin = 14;  // between the outermost points and the axes
 constexpr double kTextSize = 13;
 constexpr double kLabelSize = 11;
@@ -81,33 +81,34 @@ class Drawing {
         high[axis] = i == 0 ? at[axis] : std::max(high[axis], at[axis]);
       }
     }
-    const double unit = std::max((high[0] - low[0]) / (kWidth - kLeft - kRight - 2 * kMargin),
-                                 (high[1] - low[1]) / (kHeight - kTop - kBottom - 2 * kMargin));
-    const double per_unit = unit > 0 ? 1 / unit : (kHeight - kTop - kBottom) / 2;
-    x_ = {Middle(low[0], high[0]), Middle(kLeft, kWidth - kRight), per_unit};
-    y_ = {Middle(low[1], high[1]), Middle(kTop, kHeight - kBottom), -per_unit};
+    const double unit =
+        std::max((high[0] - low[0]) / (kPlotWidth - kPlotLeft - kPlotRight - 2 * kMargin),
+                 (high[1] - low[1]) / (kPlotHeight - kPlotTop - kPlotBottom - 2 * kMargin));
+    const double per_unit = unit > 0 ? 1 / unit : (kPlotHeight - kPlotTop - kPlotBottom) / 2;
+    x_ = {Middle(low[0], high[0]), Middle(kPlotLeft, kPlotWidth - kPlotRight), per_unit};
+    y_ = {Middle(low[1], high[1]), Middle(kPlotTop, kPlotHeight - kPlotBottom), -per_unit};
   }
 
   void Frame() {
-    canvas_->Text(kLeft, 26, Canvas::Anchor::kStart, 15, plot_.title, false);
-    canvas_->Text(kLeft, 46, Canvas::Anchor::kStart, kTextSize, plot_.note, false);
-    canvas_->Text(Middle(kLeft, kWidth - kRight), kHeight - 16, Canvas::Anchor::kMiddle, kTextSize,
-                  plot_.x_label, false);
-    canvas_->TextUpwards(20, Middle(kTop, kHeight - kBottom), plot_.y_label);
+    canvas_->Text(kPlotLeft, 26, Canvas::Anchor::kStart, 15, plot_.title, false);
+    canvas_->Text(kPlotLeft, 46, Canvas::Anchor::kStart, kTextSize, plot_.note, false);
+    canvas_->Text(Middle(kPlotLeft, kPlotWidth - kPlotRight), kPlotHeight - 16,
+                  Canvas::Anchor::kMiddle, kTextSize, plot_.x_label, false);
+    canvas_->TextUpwards(20, Middle(kPlotTop, kPlotHeight - kPlotBottom), plot_.y_label);
     const double step = RoundStep(90 / x_.per_unit);
-    ForEachTick(x_, kLeft, kWidth - kRight, step, [&](double value, double at) {
-      canvas_->Line(Canvas::Stroke::kGrid, at, kTop, at, kHeight - kBottom);
-      canvas_->Text(at, kHeight - kBottom + 18, Canvas::Anchor::kMiddle, kTextSize,
+    ForEachTick(x_, kPlotLeft, kPlotWidth - kPlotRight, step, [&](double value, double at) {
+      canvas_->Line(Canvas::Stroke::kGrid, at, kPlotTop, at, kPlotHeight - kPlotBottom);
+      canvas_->Text(at, kPlotHeight - kPlotBottom + 18, Canvas::Anchor::kMiddle, kTextSize,
                     TickText(value, step), false);
     });
-    ForEachTick(y_, kTop, kHeight - kBottom, step, [&](double value, double at) {
-      canvas_->Line(Canvas::Stroke::kGrid, kLeft, at, kWidth - kRight, at);
-      canvas_->Text(kLeft - 8, at + 4, Canvas::Anchor::kEnd, kTextSize, TickText(value, step),
+    ForEachTick(y_, kPlotTop, kPlotHeight - kPlotBottom, step, [&](double value, double at) {
+      canvas_->Line(Canvas::Stroke::kGrid, kPlotLeft, at, kPlotWidth - kPlotRight, at);
+      canvas_->Text(kPlotLeft - 8, at + 4, Canvas::Anchor::kEnd, kTextSize, TickText(value, step),
                     false);
     });
-    canvas_->Line(Canvas::Stroke::kAxis, kLeft, kHeight - kBottom, kWidth - kRight,
-                  kHeight - kBottom);
-    canvas_->Line(Canvas::Stroke::kAxis, kLeft, kTop, kLeft, kHeight - kBottom);
+    canvas_->Line(Canvas::Stroke::kAxis, kPlotLeft, kPlotHeight - kPlotBottom,
+                  kPlotWidth - kPlotRight, kPlotHeight - kPlotBottom);
+    canvas_->Line(Canvas::Stroke::kAxis, kPlotLeft, kPlotTop, kPlotLeft, kPlotHeight - kPlotBottom);
   }
 
   void Dots() {
@@ -180,8 +181,8 @@ class Drawing {
     const Place* second_best = nullptr;
     for (const Place& place : places) {
       const Box box = BoxAt(place, width);
-      const bool inside = box.left > kLeft && box.right < kWidth - 4 && box.top > kTop &&
-                          box.bottom < kHeight - kBottom;
+      const bool inside = box.left > kPlotLeft && box.right < kPlotWidth - 4 &&
+                          box.top > kPlotTop && box.bottom < kPlotHeight - kPlotBottom;
       if (!inside || std::any_of(placed.begin(), placed.end(),
                                  [&](const Box& other) { return box.Overlaps(other); })) {
         continue;
@@ -212,13 +213,13 @@ void ScatterPlot::DrawOn(Canvas* canvas) const {
 }
 
 std::string ScatterPlot::ToSvg() const {
-  const auto canvas = NewSvgCanvas(kWidth, kHeight);
+  const auto canvas = NewSvgCanvas(kPlotWidth, kPlotHeight);
   DrawOn(canvas.get());
   return *canvas->Finish();
 }
 
 Expected<std::string> ScatterPlot::ToPng() const {
-  const auto canvas = NewPngCanvas(kWidth, kHeight);
+  const auto canvas = NewPngCanvas(kPlotWidth, kPlotHeight);
   DrawOn(canvas.get());
   return canvas->Finish();
 }

@@ -3,11 +3,10 @@
 #include <string_view>
 
 #include "common/json.h"
+#include "reply/json_space.h"
 
 namespace penstock {
 namespace {
-
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 bool IsNameByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -39,7 +38,7 @@ CallJson::CallJson(const ToolSet& tools, const CallLimits& limits, bool bare)
 CallReader::Result CallJson::Read(char c) {
   if (state_ == State::kKey) return InKey(c);
   if (state_ == State::kValue) return InValue(c);
-  if (state_ != State::kOpen && IsSpace(c)) {
+  if (state_ != State::kOpen && IsJsonSpace(c)) {
     told_bytes_ = size_;
     return Result::kMore;
   }
@@ -95,7 +94,7 @@ CallReader::Result CallJson::InValue(char c) {
   if (result == JsonScanner::Result::kBad) return Result::kBad;
   if (result == JsonScanner::Result::kDoneBefore) {
     state_ = State::kBehindValue;
-    return IsSpace(c) ? Result::kMore : BehindValue(c);
+    return IsJsonSpace(c) ? Result::kMore : BehindValue(c);
   }
   if (role_ == Role::kArguments && (c == '{' || !arguments_.empty()) && text_.empty()) {
     arguments_.push_back(c);
@@ -176,7 +175,7 @@ CallReader::Result CallNamed::Read(char c) {
       state_ = State::kBeforeArguments;
       [[fallthrough]];
     case State::kBeforeArguments:
-      if (IsSpace(c)) return Result::kMore;
+      if (IsJsonSpace(c)) return Result::kMore;
       if (c != '{') return Result::kBad;
       state_ = State::kArguments;
       [[fallthrough]];

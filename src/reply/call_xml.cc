@@ -5,23 +5,22 @@
 #include <utility>
 
 #include "common/json_writer.h"
+#include "reply/json_space.h"
 #include "unicode/utf8.h"
 
 namespace penstock {
 namespace {
 
-constexpr std::string_view kFunctionTag = "<function=";
 constexpr std::string_view kFunctionEnd = "</function>";
 constexpr std::string_view kParameterTag = "<parameter=";
 constexpr std::string_view kParameterEnd = "</parameter>";
 constexpr std::string_view kCallEnd = "</tool_call>";
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
 // Where `text` ends with </function> and whitespace, the place of that; else npos.
 size_t FunctionEndAt(std::string_view text) {
   size_t size = text.size();
-  while (size > 0 && text.size() - size < CallXml::kSpacesMax && IsSpace(text[size - 1])) --size;
+  while (size > 0 && text.size() - size < CallXml::kSpacesMax && IsJsonSpace(text[size - 1]))
+    --size;
   const bool ends = text.substr(0, size).ends_with(kFunctionEnd);
   return ends ? size - kFunctionEnd.size() : std::string_view::npos;
 }
@@ -41,7 +40,7 @@ CallReader::Result CallXml::Read(char c) {
     case State::kKey:
       return InName(c);
     case State::kBody:
-      if (IsSpace(c)) return Result::kMore;
+      if (IsJsonSpace(c)) return Result::kMore;
       text_.clear();
       state_ = State::kTag;
       [[fallthrough]];

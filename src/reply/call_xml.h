@@ -21,6 +21,8 @@ namespace penstock {
 class CallXml : public CallReader {
  public:
   static constexpr size_t kSpacesMax = 64;
+  // Begins a call: the name follows.
+  static constexpr std::string_view kFunctionTag = "<function=";
 
   CallXml(const ToolSet& tools, const CallLimits& limits) : CallReader(tools, limits) {}
 

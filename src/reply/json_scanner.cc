@@ -2,10 +2,11 @@
 
 #include <string_view>
 
+#include "reply/json_space.h"
+
 namespace penstock {
 namespace {
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
@@ -25,19 +26,19 @@ JsonScanner::Result JsonScanner::Next(char c) {
       if (c == ']') return Close(c);
       [[fallthrough]];
     case State::kValue:
-      if (IsSpace(c) && !open_.empty()) return Result::kMore;
+      if (IsJsonSpace(c) && !open_.empty()) return Result::kMore;
       return BeginValue(c);
     case State::kKeyOrEnd:
       if (c == '}') return Close(c);
       [[fallthrough]];
     case State::kKey:
-      if (IsSpace(c)) return Result::kMore;
+      if (IsJsonSpace(c)) return Result::kMore;
       if (c != '"') return Result::kBad;
       is_key_ = true;
       state_ = State::kString;
       return Result::kMore;
     case State::kColon:
-      if (IsSpace(c)) return Result::kMore;
+      if (IsJsonSpace(c)) return Result::kMore;
       if (c != ':') return Result::kBad;
       state_ = State::kValue;
       return Result::kMore;
@@ -100,7 +101,7 @@ JsonScanner::Result JsonScanner::EndValue() {
 }
 
 JsonScanner::Result JsonScanner::BehindValue(char c) {
-  if (IsSpace(c)) return Result::kMore;
+  if (IsJsonSpace(c)) return Result::kMore;
   if (c == '}' || c == ']') return Close(c);
   if (c != ',') return Result::kBad;
   state_ = open_.back() == '{' ? State::kKey : State::kValue;

@@ -5,6 +5,7 @@
 #include "reply/call_id.h"
 #include "reply/call_json.h"
 #include "reply/call_xml.h"
+#include "reply/json_space.h"
 
 namespace penstock {
 namespace {
@@ -12,9 +13,6 @@ namespace {
 using Kind = ReplyDelta::Kind;
 
 constexpr size_t kGapBytesMax = 64;  // a longer run of whitespace is text
-constexpr std::string_view kFunctionTag = "<function=";
-
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 bool HasTags(ToolForm form) { return form == ToolForm::kHermes || form == ToolForm::kQwenCoder; }
 
@@ -77,13 +75,13 @@ bool ReplyParser::Watches() const {
 }
 
 bool ReplyParser::IsGap(char c) const {
-  if (IsSpace(c)) return true;
+  if (IsJsonSpace(c)) return true;
   if (!behind_call_) return false;
   return (c == ';' && options_.format.tools == ToolForm::kLlama) || (c == ',' && in_array_);
 }
 
 void ReplyParser::StepText(char c) {
-  if (trims_ && IsSpace(c)) return Emit(Kind::kMarkup, {&c, 1});
+  if (trims_ && IsJsonSpace(c)) return Emit(Kind::kMarkup, {&c, 1});
   trims_ = false;
   if (partial_.empty() && IsGap(c) && Watches()) {
     gap_.push_back(c);
@@ -129,7 +127,7 @@ ReplyParser::Match ReplyParser::FindMarker(std::string_view text, Marker* marker
       {format.think_begin, Marker::kThink, !spoke_ && !format.think_begin.empty()},
       {"<tool_call>", Marker::kTag, tags},
       {"</tool_call>", Marker::kTagEnd, tag_open_},
-      {kFunctionTag, Marker::kFunction, calls && format.tools == ToolForm::kQwenCoder},
+      {CallXml::kFunctionTag, Marker::kFunction, calls && format.tools == ToolForm::kQwenCoder},
       {"<|python_tag|>", Marker::kPython, llama},
       {"{", Marker::kObject, next_object || (llama && (line_begins_ || behind_call_))},
       {"[TOOL_CALLS]", Marker::kMistral, calls && format.tools == ToolForm::kMistral},
@@ -147,7 +145,7 @@ ReplyParser::Match ReplyParser::FindMarker(std::string_view text, Marker* marker
 
 void ReplyParser::StepThinking(char c) {
   const ReplyFormat& format = options_.format;
-  if (partial_.empty() && IsSpace(c)) {
+  if (partial_.empty() && IsJsonSpace(c)) {
     if (trims_) return Emit(Kind::kMarkup, {&c, 1});
     gap_.push_back(c);
     if (gap_.size() >= kGapBytesMax) Emit(Kind::kReasoning, std::exchange(gap_, {}));
@@ -214,7 +212,7 @@ void ReplyParser::StepOpened(char c) {
   const ToolSet& tools = *options_.tools;
   const CallLimits& limits = options_.limits.call;
   const std::string_view first(&c, 1);
-  if (IsSpace(c) && raw_.size() < options_.limits.call_bytes_max) {
+  if (IsJsonSpace(c) && raw_.size() < options_.limits.call_bytes_max) {
     raw_.push_back(c);
     return;
   }
@@ -318,7 +316,7 @@ void ReplyParser::Emit(Kind kind, std::string_view text, int call) {
 
 void ReplyParser::EmitContent(std::string_view text) {
   for (const char c : text) {
-    if (IsSpace(c)) {
+    if (IsJsonSpace(c)) {
       line_begins_ |= c == '\n';
       continue;
     }

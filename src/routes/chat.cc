@@ -9,7 +9,6 @@
 namespace penstock {
 namespace {
 
-constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 // Of OpenAI's /v1/completions where max_tokens is absent.
 constexpr int32_t kCompletionTokensDefault = 16;
 
@@ -75,13 +74,13 @@ Status ParseCommon(const JsonObject& object, int32_t tokens_min, TextCall* call)
   PENSTOCK_ASSIGN_OR_RETURN(const auto samples,
                             GetOptionalInt(object, "n", 1, TextRequest::kSamplesMax));
   request.samples = samples.value_or(1);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto best_of, GetOptionalInt(object, "best_of", 0, kIntMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto best_of, GetOptionalInt(object, "best_of", 0, INT32_MAX));
   if (best_of.value_or(request.samples) != request.samples) {
     return Status::InvalidArgument("'best_of' is not supported, unless it is n", "best_of");
   }
   PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, &request.sampling));
   for (const char* key : {"max_tokens", "max_completion_tokens"}) {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto most, GetOptionalInt(object, key, tokens_min, kIntMax));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto most, GetOptionalInt(object, key, tokens_min, INT32_MAX));
     if (!most) continue;
     request.sampling.options.max_tokens = most;
     call->names = {{"max_tokens", key}};

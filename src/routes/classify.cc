@@ -6,7 +6,7 @@
 namespace penstock {
 namespace {
 
-constexpr RefusedField kRefused[] = {
+constexpr RefusedField kClassifyRefused[] = {
     {"labels", "a classifier has labels of its own, and none is trained to take others"},
     {"classifier_id", "no classifier is trained here"},
     {"examples", "no classifier is trained here; the model's own labels are used"},
@@ -76,7 +76,7 @@ void WriteClassification(const ClassifyResponse& response, size_t index, std::st
 Expected<ClassifyCall> ParseClassifyCall(std::string_view body, const ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
-  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kClassifyRefused));
   ClassifyCall call;
   ClassifyRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));

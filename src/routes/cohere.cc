@@ -11,7 +11,6 @@
 namespace penstock {
 namespace {
 
-constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 constexpr size_t kTypesMax = 6;
 
 constexpr RefusedField kEmbedRefused[] = {
@@ -19,31 +18,31 @@ constexpr RefusedField kEmbedRefused[] = {
     {"image", "the models here read text"},
     {"max_tokens", "a text is cut at the model's own limit"},
 };
-constexpr RefusedField kChatRefused[] = {
+constexpr RefusedField kCohereRefused[] = {
     {"documents", "put them into a message"},
     {"strict_tools", "calls cannot be enforced"},
     {"raw_prompting", "/v1/completions takes a prompt that is rendered already"},
     {"connectors", ""},
 };
 
-Status Wrong(const std::string& path, const std::string& what) {
+Status WrongField(const std::string& path, const std::string& what) {
   return Status::InvalidArgument("'" + path + "' " + what, path);
 }
 
 // The text of inputs[i]: parts of type "text" alone.
 Expected<std::string> TextOf(JsonElement input, const std::string& path) {
   JsonObject members;
-  if (!input.Get(&members)) return Wrong(path, "must be an object");
+  if (!input.Get(&members)) return WrongField(path, "must be an object");
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray parts, JsonObject(members, path).GetArray("content"));
   std::string text;
   size_t index = 0;
   for (const JsonElement part : parts) {
     const std::string at = path + ".content[" + std::to_string(index++) + "]";
-    if (!part.Get(&members)) return Wrong(at, "must be an object");
+    if (!part.Get(&members)) return WrongField(at, "must be an object");
     const JsonObject object(members, at);
     PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(object, "type"));
     if (type != "text") {
-      return Wrong(at + ".type", "must be \"text\": the models here read text");
+      return WrongField(at + ".type", "must be \"text\": the models here read text");
     }
     PENSTOCK_ASSIGN_OR_RETURN(const std::string piece, object.GetString("text"));
     text += (index > 1 ? "\n" : "") + piece;
@@ -55,7 +54,7 @@ Status ParseTexts(const JsonObject& object, const ServiceOptions& limits, Cohere
   std::vector<std::string> texts;
   const char* field = "texts";
   if (object.Has("inputs")) {
-    if (object.Has("texts")) return Wrong("inputs", "and 'texts' exclude each other");
+    if (object.Has("texts")) return WrongField("inputs", "and 'texts' exclude each other");
     field = "inputs";
     PENSTOCK_ASSIGN_OR_RETURN(const JsonArray items, object.GetArray("inputs"));
     PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, "inputs", limits));
@@ -81,10 +80,10 @@ Status ParseTypes(const JsonObject& object, int version, std::vector<EmbeddingFo
     EmbeddingFormat one = format;
     one.base64 = name == "base64";
     if (!one.base64 && !ParseEmbeddingType(name, &one.type)) {
-      return Wrong("embedding_types",
-                   "must hold \"float\", \"int8\", \"uint8\", \"binary\", \"ubinary\" or "
-                   "\"base64\", has \"" +
-                       name.substr(0, 40) + "\"");
+      return WrongField("embedding_types",
+                        "must hold \"float\", \"int8\", \"uint8\", \"binary\", \"ubinary\" or "
+                        "\"base64\", has \"" +
+                            name.substr(0, 40) + "\"");
     }
     const bool twice = std::any_of(types->begin(), types->end(), [&](const EmbeddingFormat& other) {
       return other.type == one.type && other.base64 == one.base64;
@@ -99,7 +98,8 @@ Status ParseTypes(const JsonObject& object, int version, std::vector<EmbeddingFo
 Status ParseToolChoice(const JsonObject& object, ChatPrompt* chat, std::vector<ReplyTool>* tools) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string choice, GetName(object, "tool_choice"));
   if (choice.empty()) return Status::Ok();
-  if (choice != "NONE") return Wrong("tool_choice", "must be \"NONE\": calls cannot be enforced");
+  if (choice != "NONE")
+    return WrongField("tool_choice", "must be \"NONE\": calls cannot be enforced");
   chat->tools = {};
   tools->clear();
   return Status::Ok();
@@ -111,9 +111,9 @@ Status ParseThinking(const JsonObject& object, ChatPrompt* chat) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject thinking, object.GetObject("thinking"));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(thinking, "type"));
   if (type != "enabled" && type != "disabled") {
-    return Wrong("thinking.type", "must be \"enabled\" or \"disabled\"");
+    return WrongField("thinking.type", "must be \"enabled\" or \"disabled\"");
   }
-  if (thinking.Has("token_budget")) return Wrong("thinking.token_budget", "is not supported");
+  if (thinking.Has("token_budget")) return WrongField("thinking.token_budget", "is not supported");
   chat->kwargs.Set("enable_thinking", type == "enabled");
   if (type == "enabled") chat->thinking_field = "thinking";
   return Status::Ok();
@@ -135,11 +135,11 @@ void FitMessages(JsonValue* messages) {
 Status ParseCohereSampling(const JsonObject& object, SamplingRequest* sampling) {
   PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, sampling));
   PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "p", &sampling->top_p));
-  PENSTOCK_ASSIGN_OR_RETURN(const auto top_k, GetOptionalInt(object, "k", 0, kIntMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto top_k, GetOptionalInt(object, "k", 0, INT32_MAX));
   if (top_k) sampling->top_k = top_k;
   SamplingOptions& options = sampling->options;
   PENSTOCK_RETURN_IF_ERROR(ParseStop(object, "stop_sequences", &options.stop));
-  PENSTOCK_ASSIGN_OR_RETURN(options.max_tokens, GetOptionalInt(object, "max_tokens", 1, kIntMax));
+  PENSTOCK_ASSIGN_OR_RETURN(options.max_tokens, GetOptionalInt(object, "max_tokens", 1, INT32_MAX));
   PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
   return Status::Ok();
 }
@@ -216,7 +216,7 @@ std::string PrintCohereEmbed(const EmbedResponse& response,
 
 Expected<TextCall> ParseCohereChat(const JsonObject& object) {
   TextCall call;
-  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kChatRefused));
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kCohereRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
   TextRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));

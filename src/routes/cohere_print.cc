@@ -16,7 +16,7 @@ const char* ReasonName(FinishReason reason, int stop_string, size_t calls) {
   return stop_string >= 0 ? "STOP_SEQUENCE" : "COMPLETE";
 }
 
-void WriteUsage(const GenerateUsage& usage, JsonWriter* json) {
+void WriteCohereUsage(const GenerateUsage& usage, JsonWriter* json) {
   json->Key("usage").BeginObject();
   for (const char* const key : {"billed_units", "tokens"}) {
     json->Key(key).BeginObject().Field("input_tokens", usage.prompt_tokens);
@@ -65,7 +65,7 @@ class CohereChatPrinter final : public TextPrinter {
       for (const TokenInfo& token : choice.tokens) WriteLogprob(token, &json);
       json.EndArray();
     }
-    WriteUsage(answer.usage, &json);
+    WriteCohereUsage(answer.usage, &json);
     json.EndObject();
     return out;
   }
@@ -98,7 +98,7 @@ class CohereChatPrinter final : public TextPrinter {
   void Finish(const GenerateEnd& end, std::string* out) override {
     Event("message-end", out, [&](JsonWriter* json) {
       json->Field("id", id_).Key("delta").BeginObject().Field("finish_reason", reason_);
-      WriteUsage(end.usage, json);
+      WriteCohereUsage(end.usage, json);
       json->EndObject();
     });
   }

@@ -8,18 +8,11 @@
 #include <cmath>
 #include <limits>
 
+#include "common/ascii.h"
 #include "common/duration.h"
 
 namespace penstock {
 namespace {
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return lower;
-}
 
 Status WrongType(const std::string& path, std::string_view wanted, JsonElement value) {
   return Status::InvalidArgument(
@@ -47,7 +40,7 @@ Status ParseTruncate(const JsonObject& object, TextOptions* options) {
   if (!value->Get(&text)) {
     return WrongType(path, "true, false, \"NONE\", \"START\" or \"END\"", *value);
   }
-  const std::string word = Lower(text);
+  const std::string word = LowerAscii(text);
   if (word != "none" && word != "start" && word != "end") {
     return NotOneOf(path, "true, false, \"NONE\", \"START\", \"END\"", text);
   }
@@ -175,7 +168,7 @@ Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
   PENSTOCK_RETURN_IF_ERROR(ParseTruncate(object, options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string side, GetName(object, "truncation_direction"));
   if (!side.empty()) {
-    const std::string word = Lower(side);
+    const std::string word = LowerAscii(side);
     if (word != "left" && word != "right") {
       return NotOneOf(object.PathOf("truncation_direction"), "\"left\", \"right\"", side);
     }

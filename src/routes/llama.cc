@@ -12,12 +12,10 @@
 namespace penstock {
 namespace {
 
-constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
-constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 // llama.cpp's seed for "draw one", besides negative ones.
 constexpr uint64_t kNoSeed = 0xFFFFFFFF;
 
-constexpr RefusedField kRefused[] = {
+constexpr RefusedField kLlamaRefused[] = {
     {"grammar", ""},
     {"json_schema", ""},
     {"mirostat", ""},
@@ -176,7 +174,7 @@ Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object, const Service
   TextRequest& request = call.request;
   SamplingRequest& sampling = request.sampling;
   SamplingOptions& options = sampling.options;
-  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kLlamaRefused));
   std::optional<float> typical;
   PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "typical_p", &typical));
   if (typical.value_or(1) != 1) {
@@ -191,12 +189,13 @@ Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object, const Service
   PENSTOCK_RETURN_IF_ERROR(
       ParseOptionalNumber(object, "repeat_penalty", &sampling.repetition_penalty));
   PENSTOCK_ASSIGN_OR_RETURN(const auto window,
-                            GetOptionalInt(object, "repeat_last_n", -1, kIntMax));
+                            GetOptionalInt(object, "repeat_last_n", -1, INT32_MAX));
   options.repetition_window = window.value_or(-1);
   const bool drawn =
       options.seed && (static_cast<int64_t>(*options.seed) < 0 || *options.seed == kNoSeed);
   if (drawn) options.seed.reset();
-  PENSTOCK_ASSIGN_OR_RETURN(const auto most, GetOptionalInt(object, "n_predict", kIntMin, kIntMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto most,
+                            GetOptionalInt(object, "n_predict", INT32_MIN, INT32_MAX));
   if (most.value_or(-1) > 0) request.max_tokens_default = most;
   request.prompt_only = most == 0;
   PENSTOCK_ASSIGN_OR_RETURN(const auto top, GetOptionalInt(object, "n_probs", 0, kTopLogprobsMax));

@@ -11,10 +11,7 @@
 namespace penstock {
 namespace {
 
-constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
-constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
-
-constexpr RefusedField kRefused[] = {
+constexpr RefusedField kOllamaRefused[] = {
     {"format", "the form of a text is not enforced yet"},
     {"adapters", ""},
 };
@@ -115,12 +112,12 @@ Status ParseOptions(const JsonObject& object, OllamaTextCall* call) {
   PENSTOCK_RETURN_IF_ERROR(
       ParseOptionalNumber(options, "repeat_penalty", &sampling.repetition_penalty));
   PENSTOCK_ASSIGN_OR_RETURN(const auto window,
-                            GetOptionalInt(options, "repeat_last_n", -1, kIntMax));
+                            GetOptionalInt(options, "repeat_last_n", -1, INT32_MAX));
   sampling.options.repetition_window = window.value_or(-1);
   // 0 and below: until the context is full, as Ollama does where there is more to come.
   PENSTOCK_ASSIGN_OR_RETURN(const auto most,
-                            GetOptionalInt(options, "num_predict", kIntMin, kIntMax));
-  if (most) request->max_tokens_default = *most > 0 ? *most : kIntMax;
+                            GetOptionalInt(options, "num_predict", INT32_MIN, INT32_MAX));
+  if (most) request->max_tokens_default = *most > 0 ? *most : INT32_MAX;
   return Status::Ok();
 }
 
@@ -146,7 +143,7 @@ Status ParseThink(const JsonObject& object, ChatPrompt* chat) {
 
 // What both routes for text have.
 Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
-  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kOllamaRefused));
   TextRequest& request = call->request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, OllamaModelOf(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.keep_alive, GetKeepAlive(object));

@@ -6,7 +6,7 @@
 namespace penstock {
 namespace {
 
-constexpr RefusedField kRefused[] = {
+constexpr RefusedField kOpenAiRefused[] = {
     {"late_chunking", ""},
     {"return_multivector", "/embed_all gives an embedding of each token"},
 };
@@ -131,7 +131,7 @@ Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body, const Servic
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   bool single = false;
   call.names = {{"inputs", "input"}};
-  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kOpenAiRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "input", limits, &request.inputs, &single, true));
   if (!limits.openai_token_ids && !request.inputs.empty() && request.inputs[0].is_ids) {
     return Status::InvalidArgument(

@@ -256,7 +256,7 @@ void CancelBatch(const RouteCall& call) {
   });
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kBatchesRoutes[] = {
     {"POST", "/v1/files", ErrorBody::kOpenAi, Upload, RouteFor::kUsers, false, NoJson},
     {"GET", "/v1/files", ErrorBody::kOpenAi, ListFiles},
     {"GET", "/v1/files/{id}", ErrorBody::kOpenAi, GetFile},
@@ -270,6 +270,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> BatchRoutes() { return kRoutes; }
+std::span<const Route> BatchRoutes() { return kBatchesRoutes; }
 
 }  // namespace penstock

@@ -15,12 +15,12 @@ void Bulk(const RouteCall& call) {
   call.service->EndBulkRun(parsed->id, Answer<BulkRunEnded>(call, {}, PrintBulkRunEnded));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kBulkRoutes[] = {
     {"POST", "/v1/bulk", ErrorBody::kOpenAi, Bulk, RouteFor::kAdmins},
 };
 
 }  // namespace
 
-std::span<const Route> BulkRoutes() { return kRoutes; }
+std::span<const Route> BulkRoutes() { return kBulkRoutes; }
 
 }  // namespace penstock

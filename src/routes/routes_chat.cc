@@ -44,7 +44,7 @@ void ApplyTemplate(const RouteCall& call) {
                        Answer<RenderResponse>(call, {}, PrintApplyTemplate));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kChatRoutes[] = {
     {"POST", "/v1/chat/completions", ErrorBody::kOpenAi, Chat},
     {"POST", "/chat/completions", ErrorBody::kOpenAi, Chat},
     {"POST", "/v1/completions", ErrorBody::kOpenAi, Complete},
@@ -54,6 +54,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> ChatRoutes() { return kRoutes; }
+std::span<const Route> ChatRoutes() { return kChatRoutes; }
 
 }  // namespace penstock

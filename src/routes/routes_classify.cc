@@ -27,13 +27,13 @@ void Classify(const RouteCall& call) {
                              texts == nullptr ? 0 : call.body.size()));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kClassifyRoutes[] = {
     {"POST", "/v1/classify", ErrorBody::kOpenAi, Classify},
     {"POST", "/classify", ErrorBody::kOpenAi, Classify},
 };
 
 }  // namespace
 
-std::span<const Route> ClassifyRoutes() { return kRoutes; }
+std::span<const Route> ClassifyRoutes() { return kClassifyRoutes; }
 
 }  // namespace penstock

@@ -26,7 +26,7 @@ void Embed(const RouteCall& call) {
           call.body.size()));
 }
 
-void Chat(const RouteCall& call) {
+void CohereChat(const RouteCall& call) {
   const auto body = RequestBody::Parse(call.body);
   if (!body.ok()) return call.Fail(body.status());
   auto parsed = ParseCohereChat(body->object());
@@ -35,14 +35,14 @@ void Chat(const RouteCall& call) {
   AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kCohereRoutes[] = {
     {"POST", "/v1/embed", ErrorBody::kRerank, Embed<1>},
     {"POST", "/v2/embed", ErrorBody::kRerank, Embed<2>},
-    {"POST", "/v2/chat", ErrorBody::kRerank, Chat},
+    {"POST", "/v2/chat", ErrorBody::kRerank, CohereChat},
 };
 
 }  // namespace
 
-std::span<const Route> CohereRoutes() { return kRoutes; }
+std::span<const Route> CohereRoutes() { return kCohereRoutes; }
 
 }  // namespace penstock

@@ -23,8 +23,8 @@ void AnswerState(const RouteCall& call, const char* name, bool state) {
   call.respond.Send(std::move(response));
 }
 
-void Live(const RouteCall& call) { AnswerState(call, "live", true); }
-void Ready(const RouteCall& call) { AnswerState(call, "ready", call.service->Ready()); }
+void ServerLive(const RouteCall& call) { AnswerState(call, "live", true); }
+void ServerReady(const RouteCall& call) { AnswerState(call, "ready", call.service->Ready()); }
 
 void Server(const RouteCall& call) {
   call.Ok(PrintKserveServer(call.service->options().shared_memory_bytes > 0));
@@ -104,7 +104,7 @@ Expected<RequestBody> OptionalBody(const RouteCall& call) {
 }
 
 // {"ready": true}: only models that are loaded.
-void Index(const RouteCall& call) {
+void RepositoryIndex(const RouteCall& call) {
   const auto body = OptionalBody(call);
   if (!body.ok()) return call.Fail(body.status());
   const auto ready = body->object().GetBoolOr("ready", false);
@@ -211,10 +211,10 @@ constexpr Route InferRow(const char* path) {
   return {"POST", path, ErrorBody::kKserve, Infer, RouteFor::kUsers, false, KserveInferJsonBytes};
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kKserveRoutes[] = {
     Row("GET", "/v2", Server),
-    Row("GET", "/v2/health/live", Live, RouteFor::kEveryone),
-    Row("GET", "/v2/health/ready", Ready, RouteFor::kEveryone),
+    Row("GET", "/v2/health/live", ServerLive, RouteFor::kEveryone),
+    Row("GET", "/v2/health/ready", ServerReady, RouteFor::kEveryone),
     Row("GET", "/v2/models/{model}", OfLoaded<PrintKserveModel>),
     Row("GET", "/v2/models/{model}/versions/{version}", OfLoaded<PrintKserveModel>),
     Row("GET", "/v2/models/{model}/ready", ModelReady),
@@ -226,7 +226,7 @@ constexpr Route kRoutes[] = {
     Row("GET", "/v2/models/stats", AllStatistics),
     InferRow("/v2/models/{model}/infer"),
     InferRow("/v2/models/{model}/versions/{version}/infer"),
-    Row("POST", "/v2/repository/index", Index),
+    Row("POST", "/v2/repository/index", RepositoryIndex),
     Row("POST", "/v2/repository/models/{model}/load", Load, RouteFor::kAdmins),
     Row("POST", "/v2/repository/models/{model}/unload", Unload, RouteFor::kAdmins),
     Row("GET", "/v2/systemsharedmemory/status", AllRegions, RouteFor::kAdmins),
@@ -253,6 +253,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> KserveRoutes() { return kRoutes; }
+std::span<const Route> KserveRoutes() { return kKserveRoutes; }
 
 }  // namespace penstock

@@ -52,7 +52,7 @@ void Slots(const RouteCall& call) {
   call.Ok(PrintLlamaSlots(*model, running));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kLlamaRoutes[] = {
     {"POST", "/completion", ErrorBody::kOpenAi, WithObject<Complete>},
     {"POST", "/detokenize", ErrorBody::kOpenAi, WithObject<Detokenize>},
     {"GET", "/props", ErrorBody::kOpenAi, Props},
@@ -61,6 +61,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> LlamaRoutes() { return kRoutes; }
+std::span<const Route> LlamaRoutes() { return kLlamaRoutes; }
 
 }  // namespace penstock

@@ -92,7 +92,7 @@ void Docs(const RouteCall& call) {
   call.respond.Send(std::move(response));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kMetaRoutes[] = {
     {"GET", "/", ErrorBody::kTei, Index},
     {"GET", "/docs", ErrorBody::kTei, Docs},
     {"GET", "/openapi.json", ErrorBody::kTei, OpenApi},
@@ -109,7 +109,7 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> MetaRoutes() { return kRoutes; }
+std::span<const Route> MetaRoutes() { return kMetaRoutes; }
 
 namespace {
 

@@ -60,7 +60,7 @@ void Unpin(const RouteCall& call) {
   AnswerState(call, [&](const std::string& name) { return call.service->PinModel(name, false); });
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kModelsRoutes[] = {
     {"POST", "/admin/models/load", ErrorBody::kOpenAi, LoadOne, RouteFor::kAdmins},
     {"POST", "/admin/models/preload", ErrorBody::kOpenAi, Preload, RouteFor::kAdmins},
     {"POST", "/admin/models/unload", ErrorBody::kOpenAi, Unload, RouteFor::kAdmins},
@@ -70,6 +70,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> ModelRoutes() { return kRoutes; }
+std::span<const Route> ModelRoutes() { return kModelsRoutes; }
 
 }  // namespace penstock

@@ -156,7 +156,7 @@ void Show(const RouteCall& call) {
   call.Ok(PrintOllamaShow(*model));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kOllamaRoutes[] = {
     {"POST", "/api/embed", ErrorBody::kOllama, Embed},
     {"POST", "/api/embeddings", ErrorBody::kOllama, Embeddings},
     {"POST", "/api/generate", ErrorBody::kOllama, Text<ParseOllamaGenerate>},
@@ -169,6 +169,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> OllamaRoutes() { return kRoutes; }
+std::span<const Route> OllamaRoutes() { return kOllamaRoutes; }
 
 }  // namespace penstock

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-void Embeddings(const RouteCall& call) {
+void OpenAiEmbeddings(const RouteCall& call) {
   auto parsed = ParseEmbeddingsCall(call.body, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   const EmbeddingFormat format = parsed->format;
@@ -31,15 +31,15 @@ void GetModel(const RouteCall& call) {
   call.Ok(PrintModel(*model));
 }
 
-constexpr Route kRoutes[] = {
-    {"POST", "/v1/embeddings", ErrorBody::kOpenAi, Embeddings, RouteFor::kUsers, true},
-    {"POST", "/embeddings", ErrorBody::kOpenAi, Embeddings, RouteFor::kUsers, true},
+constexpr Route kOpenAiRoutes[] = {
+    {"POST", "/v1/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, RouteFor::kUsers, true},
+    {"POST", "/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, RouteFor::kUsers, true},
     {"GET", "/v1/models", ErrorBody::kOpenAi, ListModels},
     {"GET", "/v1/models/{id}", ErrorBody::kOpenAi, GetModel},
 };
 
 }  // namespace
 
-std::span<const Route> OpenAiRoutes() { return kRoutes; }
+std::span<const Route> OpenAiRoutes() { return kOpenAiRoutes; }
 
 }  // namespace penstock

@@ -129,13 +129,13 @@ void Delete(const RouteCall& call) {
   if (!taken.ok()) call.Fail(taken);
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kPullRoutes[] = {
     {"POST", "/api/pull", ErrorBody::kOllama, Pull, RouteFor::kAdmins},
     {"DELETE", "/api/delete", ErrorBody::kOllama, Delete, RouteFor::kAdmins},
 };
 
 }  // namespace
 
-std::span<const Route> PullRoutes() { return kRoutes; }
+std::span<const Route> PullRoutes() { return kPullRoutes; }
 
 }  // namespace penstock

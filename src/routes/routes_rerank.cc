@@ -42,7 +42,7 @@ void RerankTexts(const RouteCall& call, const JsonObject& object) {
 // Any form; errors are printed in the form of the request, too.
 void AnyRerank(const RouteCall& call, const JsonObject& object);
 
-constexpr Route kRoutes[] = {
+constexpr Route kRerankRoutes[] = {
     {"POST", "/v1/rerank", ErrorBody::kRerank, WithObject<Rerank>},
     {"POST", "/v2/rerank", ErrorBody::kRerank, WithObject<Rerank>},
     {"POST", "/v1/reranking", ErrorBody::kRerank, WithObject<AnyRerank>},
@@ -52,8 +52,8 @@ constexpr Route kRoutes[] = {
 
 void AnyRerank(const RouteCall& call, const JsonObject& object) {
   const Route* route = call.route;
-  if (object.Has("documents")) route = &kRoutes[0];
-  if (object.Has("texts")) route = &kRoutes[4];
+  if (object.Has("documents")) route = &kRerankRoutes[0];
+  if (object.Has("texts")) route = &kRerankRoutes[4];
   AnswerRerank({call.service, call.metrics, call.options, route, call.request, "", call.respond},
                object);
 }
@@ -69,6 +69,6 @@ void AnswerRerank(const RouteCall& call, const JsonObject& object) {
   Rerank(call, object);
 }
 
-std::span<const Route> RerankRoutes() { return kRoutes; }
+std::span<const Route> RerankRoutes() { return kRerankRoutes; }
 
 }  // namespace penstock

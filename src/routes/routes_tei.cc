@@ -125,7 +125,7 @@ void Root(const RouteCall& call, const JsonObject& object) {
   }
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kTeiRoutes[] = {
     {"POST", "/", ErrorBody::kTei, WithObject<Root>},
     {"POST", "/invocations", ErrorBody::kTei, WithObject<Root>},
     {"POST", "/embed", ErrorBody::kTei, WithObject<Embed>, RouteFor::kUsers, true},
@@ -140,6 +140,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> TeiRoutes() { return kRoutes; }
+std::span<const Route> TeiRoutes() { return kTeiRoutes; }
 
 }  // namespace penstock

@@ -22,13 +22,13 @@ void Generate(const RouteCall& call) {
   AnswerTgi(call, body->object(), kStreams);
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kTgiRoutes[] = {
     {"POST", "/generate", ErrorBody::kTei, Generate<false>},
     {"POST", "/generate_stream", ErrorBody::kTei, Generate<true>},
 };
 
 }  // namespace
 
-std::span<const Route> TgiRoutes() { return kRoutes; }
+std::span<const Route> TgiRoutes() { return kTgiRoutes; }
 
 }  // namespace penstock

@@ -110,7 +110,7 @@ void Requests(const RouteCall& call) {
   call.Ok(std::move(body));
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kUiRoutes[] = {
     {"GET", "/ui", ErrorBody::kTei, Page, RouteFor::kVisitors},
     {"GET", "/ui/{file}", ErrorBody::kTei, PageFile, RouteFor::kVisitors},
     {"GET", "/v1/live", ErrorBody::kTei, Watch, RouteFor::kMonitors, false, nullptr, true},
@@ -119,6 +119,6 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> UiRoutes() { return kRoutes; }
+std::span<const Route> UiRoutes() { return kUiRoutes; }
 
 }  // namespace penstock

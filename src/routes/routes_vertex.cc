@@ -178,12 +178,12 @@ void Vertex(const RouteCall& call) {
   std::make_shared<VertexCall>(call, std::move(bodies))->Begin();
 }
 
-constexpr Route kRoutes[] = {
+constexpr Route kVertexRoutes[] = {
     {"POST", "/vertex", ErrorBody::kTei, Vertex},
 };
 
 }  // namespace
 
-std::span<const Route> VertexRoutes() { return kRoutes; }
+std::span<const Route> VertexRoutes() { return kVertexRoutes; }
 
 }  // namespace penstock

@@ -88,17 +88,17 @@ void Pooling(const RouteCall& call, const JsonObject& object) {
                          Answer<ClassifyResponse>(call, names, print));
 }
 
-void Version(const RouteCall& call) { call.Ok(R"({"version":")" PENSTOCK_VERSION R"("})"); }
+void VllmVersion(const RouteCall& call) { call.Ok(R"({"version":")" PENSTOCK_VERSION R"("})"); }
 
-constexpr Route kRoutes[] = {
+constexpr Route kVllmRoutes[] = {
     {"POST", "/score", ErrorBody::kOpenAi, WithObject<Score>},
     {"POST", "/v1/score", ErrorBody::kOpenAi, WithObject<Score>},
     {"POST", "/pooling", ErrorBody::kOpenAi, WithObject<Pooling>},
-    {"GET", "/version", ErrorBody::kOpenAi, Version},
+    {"GET", "/version", ErrorBody::kOpenAi, VllmVersion},
 };
 
 }  // namespace
 
-std::span<const Route> VllmRoutes() { return kRoutes; }
+std::span<const Route> VllmRoutes() { return kVllmRoutes; }
 
 }  // namespace penstock

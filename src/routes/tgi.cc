@@ -12,11 +12,10 @@
 namespace penstock {
 namespace {
 
-constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 // TGI's, where max_new_tokens is absent.
 constexpr int32_t kNewTokensDefault = 100;
 
-constexpr RefusedField kRefused[] = {
+constexpr RefusedField kTgiRefused[] = {
     {"truncate", "a prompt is never cut"}, {"watermark", ""}, {"grammar", ""}, {"adapter_id", ""},
     {"decoder_input_details", ""},
 };
@@ -30,7 +29,7 @@ Status ParseParameters(const JsonObject& object, TgiCall* call) {
   TextRequest& request = call->request;
   SamplingRequest& sampling = request.sampling;
   SamplingOptions& options = sampling.options;
-  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
+  PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kTgiRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, &sampling));
   PENSTOCK_ASSIGN_OR_RETURN(const bool samples, object.GetBoolOr("do_sample", false));
   if (!samples && !sampling.temperature && !sampling.top_k && !sampling.top_p) {
@@ -42,13 +41,13 @@ Status ParseParameters(const JsonObject& object, TgiCall* call) {
     const std::string path = object.PathOf("typical_p");
     return Status::InvalidArgument("'" + path + "' is not supported, unless it is 1", path);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const auto best_of, GetOptionalInt(object, "best_of", 0, kIntMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto best_of, GetOptionalInt(object, "best_of", 0, INT32_MAX));
   if (best_of.value_or(1) > 1) {
     const std::string path = object.PathOf("best_of");
     return Status::InvalidArgument("'" + path + "' is not supported, unless it is 1", path);
   }
   PENSTOCK_ASSIGN_OR_RETURN(options.max_tokens,
-                            GetOptionalInt(object, "max_new_tokens", 1, kIntMax));
+                            GetOptionalInt(object, "max_new_tokens", 1, INT32_MAX));
   PENSTOCK_ASSIGN_OR_RETURN(request.echoes_prompt, object.GetBoolOr("return_full_text", false));
   PENSTOCK_ASSIGN_OR_RETURN(call->details, object.GetBoolOr("details", false));
   PENSTOCK_ASSIGN_OR_RETURN(const auto top,
@@ -62,7 +61,7 @@ void WriteToken(const TokenInfo& token, const std::string& text, JsonWriter* jso
   json->Field("logprob", token.logprob).Field("special", token.special).EndObject();
 }
 
-void WriteTop(const TokenInfo& token, JsonWriter* json) {
+void WriteTopToken(const TokenInfo& token, JsonWriter* json) {
   json->BeginArray();
   for (const TokenText& one : token.top) {
     json->BeginObject().Field("id", one.id).Field("text", TokenName(one.bytes));
@@ -96,7 +95,7 @@ class TgiPrinter final : public TextPrinter {
       json.EndArray();
       if (top_) {
         json.Key("top_tokens").BeginArray();
-        for (const TokenInfo& token : choice.tokens) WriteTop(token, &json);
+        for (const TokenInfo& token : choice.tokens) WriteTopToken(token, &json);
         json.EndArray();
       }
       json.EndObject();
@@ -149,7 +148,7 @@ class TgiPrinter final : public TextPrinter {
     WriteToken(token, text, &json);
     if (top_) {
       json.Key("top_tokens");
-      WriteTop(token, &json);
+      WriteTopToken(token, &json);
     }
     json.Key("generated_text");
     if (end == nullptr) {

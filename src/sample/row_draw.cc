@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kMantissaBits = 7;
 constexpr size_t kBins = (7u << kMantissaBits) + 1;
 
-constexpr size_t kStep = 4 * kFloats;
+constexpr size_t kDrawStep = 4 * kFloats;
 // No token comes behind it.
 constexpr Candidate kAll{-std::numeric_limits<float>::infinity(), 0};
 
@@ -60,7 +60,7 @@ float RowDraw::KeptSum(const float* logits, size_t count, size_t first_id, const
   Floats sums[4] = {};
   Ints id = Ints{0, 1, 2, 3} + static_cast<int32_t>(first_id);
   size_t i = 0;
-  for (; i + kStep <= count; i += kStep) {
+  for (; i + kDrawStep <= count; i += kDrawStep) {
     for (size_t c = 0; c < 4; ++c) {
       sums[c] += weights(LoadFloats(logits + i + c * kFloats), id);
       id += static_cast<int32_t>(kFloats);
@@ -119,12 +119,12 @@ void RowDraw::FillBins(std::span<const float> row, std::span<const LogitBlock> b
     if (blocks[b].max < lowest) continue;
     size_t i = b * kLogitBlock;
     const size_t end = i + BlockCount(row.size(), b);
-    for (; i + kStep <= end; i += kStep) {
+    for (; i + kDrawStep <= end; i += kDrawStep) {
       Ints any = {};
       for (size_t c = 0; c < 4; ++c) {
         any |= LoadFloats(row.data() + i + c * kFloats) >= AllFloats(lowest);
       }
-      if (Any(any)) add(i, i + kStep);
+      if (Any(any)) add(i, i + kDrawStep);
     }
     add(i, end);
   }

@@ -7,14 +7,14 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kTokenStep = 128;
+constexpr size_t kReservedTokenStep = 128;
 
 }  // namespace
 
 void EncodeBatch::Reserve(size_t tokens_max, size_t rows_max) {
   // Arrays are exchanged once all are allocated: an exception leaves the batch as it was.
   if (tokens_max > tokens_max_) {
-    tokens_max = (tokens_max + kTokenStep - 1) / kTokenStep * kTokenStep;
+    tokens_max = (tokens_max + kReservedTokenStep - 1) / kReservedTokenStep * kReservedTokenStep;
     // Left uninitialised: untouched pages take no memory.
     auto ids = std::make_unique_for_overwrite<int32_t[]>(tokens_max);
     type_ids_ = std::make_unique_for_overwrite<int32_t[]>(tokens_max);

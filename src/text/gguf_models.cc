@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/printable.h"
+#include "text/gguf_tokens.h"
 #include "text/model_bpe.h"
 #include "text/model_unigram.h"
 #include "text/model_wordpiece.h"
@@ -13,7 +14,6 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
-constexpr size_t kTokenBytesShown = 100;
 constexpr size_t kWordCharsMax = 100;  // of BERT's words; longer ones are unknown
 
 Status BadMerge(size_t index, const std::string& why) {

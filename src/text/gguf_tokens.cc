@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
 constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
-constexpr size_t kTokenBytesShown = 100;
 
 Status Wrong(std::string_view key, size_t index, const std::string& why) {
   return Status::InvalidArgument(std::string(key) + "[" + std::to_string(index) + "] " + why,

@@ -16,6 +16,8 @@
 
 namespace penstock {
 
+// Bytes of a token that an error shows.
+inline constexpr size_t kTokenBytesShown = 100;
 inline constexpr std::string_view kGgufTokensKey = "tokenizer.ggml.tokens";
 
 // With the numbers that they have in files.

@@ -1,0 +1,16 @@
+// Times of the steady clock in the units of flags and reports.
+#pragma once
+
+#include <chrono>
+
+namespace penstock {
+
+inline double Ms(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+inline std::chrono::steady_clock::duration Seconds(double s) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(s));
+}
+
+}  // namespace penstock
