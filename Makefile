@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers lines check-format tidy by-file asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers lines check-format tidy by-file odr asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -184,6 +184,13 @@ lines: by-file  ## what the compiler reads for each file, against its bound (som
 check-format:
 	@tools/install_deps.sh format
 	@clang-format --dry-run -Werror $(SOURCES) && echo 'format: no findings'
+
+# At level 0: the linker compares classes, whatever the optimiser does.
+odr:  ## one build whose linker compares the definitions of every class
+	cmake --preset debug -B $(BUILD)-odr -DPENSTOCK_UNITY=ON -DPENSTOCK_BUILD_TESTS=OFF -DPENSTOCK_BUILD_BENCHES=OFF \
+	  -DCMAKE_CXX_FLAGS='-flto=$(JOBS) -g0 -Wodr -Werror=odr' -DCMAKE_AR=$$(command -v gcc-ar) \
+	  -DCMAKE_RANLIB=$$(command -v gcc-ranlib) > /dev/null
+	cmake --build $(BUILD)-odr -j $(JOBS) --target penstock
 
 tidy: by-file
 	@tools/install_deps.sh tidy

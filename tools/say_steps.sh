@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 jobs=$2 last=$3
 
-# Seconds of one processor for a file, on a machine that does nothing else.
-seconds_per_file=2
+# Seconds of one processor for ten files, on a machine that does nothing else.
+seconds_of_ten=13
 
 missing=$(tools/install_deps.sh --missing serve | wc -w)
 if [[ $missing -eq 0 ]]; then packages='packages: all are here'
@@ -15,7 +15,7 @@ else packages="packages: $missing of Debian are missing; 1 to 3 minutes, as root
 if [[ -x $build/penstock ]]; then compile='compile: what has changed; seconds, if nothing has'
 else
   files=$(find src apps -name '*.cc' ! -name '*_test.cc' ! -name '*_bench.cc' | wc -l)
-  minutes=$(((files * seconds_per_file / jobs + 59) / 60))
+  minutes=$(((files * seconds_of_ten / 10 / jobs + 59) / 60))
   compile="compile: about $files files, $jobs at a time; about $minutes minutes, once"
 fi
 
