@@ -19,6 +19,7 @@
 #include "http/connection.h"
 #include "http/descriptors.h"
 #include "http/tls_context.h"
+#include "http2/http2_handler.h"
 
 namespace penstock {
 namespace {
