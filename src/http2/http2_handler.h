@@ -24,7 +24,7 @@
 // counts until Http2Answer::Consume; bytes of a stream that is gone are given back by the session.
 // The other way SendData queues without a bound: a producer looks at unsent() and goes on when
 // OnSent is called. A client that takes nothing of what waits for it for
-// ServerOptions::write_timeout loses the connection.
+// ServerOptions::write_timeout loses the stream, or, where nothing is taken at all, the connection.
 #pragma once
 
 #include <chrono>
@@ -100,6 +100,7 @@ class Http2Answer {
 enum class Http2Gone {
   kAnswered,    // the answer was sent whole: the kernel has its last byte
   kClientLeft,  // reset by the client, or its connection was lost or broken
+  kTooSlow,     // the client did not take what waited for it
   kReset,  // reset from here: Http2Answer::Reset, an answer that was lost, or a malformed request
 };
 
@@ -118,7 +119,7 @@ class Http2Receiver {
   virtual void OnEnd() = 0;
   // unsent() fell below kHttp2UnsentLow, or to 0.
   virtual void OnSent() {}
-  // The time of WakeAt has come.
+  // The time of WakeAt has come, and the end of the answer is not on its way yet.
   virtual void OnTime() {}
   // The server ends and its time for requests is over: a second is left to answer with an error or
   // to end what is streamed.
@@ -137,6 +138,12 @@ class Http2Handler {
   // comes is thrown away.
   virtual std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
                                                   std::shared_ptr<Http2Answer> answer) = 0;
+
+  // A header list over ServerOptions::header_bytes_max (names, values and 32 bytes a field); what
+  // `request` holds is not whole. Otherwise as OnStream. Answers 431 without a body unless it is
+  // overridden.
+  virtual std::shared_ptr<Http2Receiver> OnHeaderTooLarge(Http2Request request,
+                                                          std::shared_ptr<Http2Answer> answer);
 
   // Connections opened (+1) and closed (-1); those turned away because of connections_max; bytes.
   virtual void OnConnections(int /*change*/) {}
