@@ -16,6 +16,7 @@ Only the standard library: the frames are made by hand.
 
 import argparse
 import http.client
+import multiprocessing
 import os
 import re
 import select
@@ -240,6 +241,17 @@ class Malformed(Flood):
         return b"".join(frame(HEADERS, END_HEADERS | END_STREAM, i, block) for i in self.ids(200))
 
 
+class Nothing(Flood):
+    """nothing: how the machine is without a flood"""
+
+    def begin(self):
+        return HELLO
+
+    def next(self):
+        time.sleep(0.1)
+        return b""
+
+
 class Silent(Flood):
     """connections without a preface"""
 
@@ -251,24 +263,33 @@ class Silent(Flood):
         return b""
 
 
-FLOODS = [RapidReset, MadeReset, NoAck, FullWindows, Literals, LargeLists, References, EndlessNumber, EndlessString,
+FLOODS = [Nothing, RapidReset, MadeReset, NoAck, FullWindows, Literals, LargeLists, References, EndlessNumber, EndlessString,
           SlowList, EmptyData, Pings, PingsUnread, Settings, Priorities, Windows, Unread, Malformed, Silent]
 
 
 class Run:
     def __init__(self, kind, arguments):
         self.kind, self.arguments = kind, arguments
-        self.stop = threading.Event()
+        self.stop = multiprocessing.Event()
         self.lock = threading.Lock()
-        self.sent = self.connects = self.honest = self.honest_failed = self.grown = 0
+        self.sent, self.connects = multiprocessing.Value("Q"), multiprocessing.Value("Q")
+        self.honest = self.honest_failed = self.grown = 0
         self.times = []
+
+    def flood_all(self):
+        """In a process of its own, so that the watchers need not wait for it."""
+        threads = [threading.Thread(target=self.flood) for _ in range(self.arguments.connections)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def flood(self):
         while not self.stop.is_set():
             try:
                 with socket.create_connection(self.arguments.address, timeout=5) as client:
-                    with self.lock:
-                        self.connects += 1
+                    with self.connects.get_lock():
+                        self.connects.value += 1
                     self.flood_on(client, self.kind())
             except OSError:
                 time.sleep(0.01)
@@ -288,8 +309,8 @@ class Run:
                     continue
             count = client.send(waiting)
             waiting = waiting[count:]
-            with self.lock:
-                self.sent += count
+            with self.sent.get_lock():
+                self.sent.value += count
 
     def watch_livez(self):
         url = urllib.parse.urlsplit(self.arguments.livez)
@@ -350,8 +371,9 @@ class Run:
 
     def go(self, last):
         before = resident_kb(self.arguments.pid)
-        threads = [threading.Thread(target=self.flood) for _ in range(self.arguments.connections)]
-        threads += [threading.Thread(target=self.watch_livez), threading.Thread(target=self.watch_calls),
+        flooder = multiprocessing.Process(target=self.flood_all)
+        flooder.start()
+        threads = [threading.Thread(target=self.watch_livez), threading.Thread(target=self.watch_calls),
                     threading.Thread(target=self.watch_memory, args=(before,))]
         for thread in threads:
             thread.start()
@@ -361,10 +383,10 @@ class Run:
         if last and self.arguments.stop:
             stopped = stop_server(self.arguments.pid, self.arguments.stop_seconds)
         self.stop.set()
-        for thread in threads:
+        for thread in (*threads, flooder):
             thread.join()
         p50, p99 = (1000 * times[int(len(times) * share)] for share in (0.5, 0.99))
-        line = (f"{self.kind.__doc__:55} {self.sent / 2**20:8.1f} MiB {self.connects:6} connections  "
+        line = (f"{self.kind.__doc__:55} {self.sent.value / 2**20:8.1f} MiB {self.connects.value:6} connections  "
                 f"resident {grown / 1024:+7.1f} MiB  /livez p50 {p50:6.1f} p99 {p99:7.1f} ms  "
                 f"honest calls {honest - failed}/{honest}")
         missed = []

@@ -75,9 +75,10 @@ class ConnectionOn final : public Connection,
   void BeginShutdown() override {
     if (state_ == State::kHandshake) return Close();
     if (state_ != State::kIdle) return;
-    // A request that has reached the kernel is still answered.
+    // A request that has reached the kernel is still answered. (What was read and is none yet is a
+    // part of the preface of HTTP/2.)
     error_code ec;
-    if (buffer_.size() == 0 && (Socket().available(ec) == 0 || ec)) Close();
+    if (Socket().available(ec) == 0 || ec) Close();
   }
 
   void Interrupt() override {
@@ -197,6 +198,7 @@ class ConnectionOn final : public Connection,
     fresh_ = kHttp2Preface.starts_with(begin);
     if (!fresh_) return false;
     if (size < kHttp2Preface.size()) {
+      Arm(Clock::now() + Options().read_timeout);
       ReadOrClose();
     } else {
       BecomeHttp2();

@@ -115,7 +115,8 @@ class Http2Receiver {
   // The client's trailers, just before OnEnd.
   virtual void OnTrailers(HeaderList /*trailers*/) {}
   // The client has sent all. Not called if Http2Request::ended was set, nor once the last piece of
-  // the answer was sent: a client that is still sending then is told to stop.
+  // the answer was sent: what a client sends then is thrown away, and after a second it is told to
+  // stop.
   virtual void OnEnd() = 0;
   // unsent() fell below kHttp2UnsentLow, or to 0.
   virtual void OnSent() {}

@@ -20,6 +20,9 @@ namespace {
 constexpr size_t kDataFrameBytes = 16 << 10;
 // RFC 9113 6.5.2: what a field counts beside its name and value.
 constexpr size_t kFieldBytes = 32;
+// How long the rest of a request is read after its answer, and of how many streams.
+constexpr std::chrono::seconds kLinger{1};
+constexpr size_t kLingeringMax = 16;
 // For clients to hear of a shutdown before streams that they open meanwhile are ignored.
 constexpr std::chrono::seconds kShutdownNotice{1};
 constexpr std::array<uint8_t, 8> kShutdownPing = {'s', 'h', 'u', 't', 'd', 'o', 'w', 'n'};
@@ -558,9 +561,17 @@ void Http2Session::OnAnswerProduced(const StreamPtr& stream) {
   resets_.Add(1);
   Schedule(stream.get());
   if (stream->client_ended) return;
-  // RFC 9113 8.1: the rest of the request is not wanted.
-  CheckMemory(
-      nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR));
+  // RFC 9113 8.1: the rest of the request is not wanted. Many clients lose the answer where they
+  // are told so at once.
+  if (lingering_.size() == kLingeringMax) StopFirstLingering();
+  lingering_.emplace_back(now_ + kLinger, stream->id);
+}
+
+void Http2Session::StopFirstLingering() {
+  const int32_t id = lingering_.front().second;
+  lingering_.pop_front();
+  if (nghttp2_session_get_stream_remote_close(session_.get(), id) != 0) return;  // it has ended
+  CheckMemory(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR));
 }
 
 void Http2Session::Sent(size_t bytes, Clock::time_point now) {
@@ -663,6 +674,7 @@ void Http2Session::OnTime(Clock::time_point now) {
   now_ = now;
   while (!times_.empty() && times_.begin()->first <= now) OnStreamTime(times_.begin()->second);
   if (broken_) return;
+  while (!lingering_.empty() && lingering_.front().first <= now) StopFirstLingering();
   if (now >= std::min({settings_by_, header_by_, ping_by_})) {
     Terminate(Http2Error::kNoError);
     return DropStreams();
@@ -679,6 +691,7 @@ void Http2Session::OnTime(Clock::time_point now) {
 Clock::time_point Http2Session::NextTime() const {
   if (broken_) return Clock::time_point::max();
   auto next = std::min({settings_by_, header_by_, ping_by_, go_away_at_});
+  if (!lingering_.empty()) next = std::min(next, lingering_.front().first);
   if (!times_.empty()) next = std::min(next, times_.begin()->first);
   if (ping_by_ == Clock::time_point::max()) next = std::min(next, heard_at_ + kPingAfter);
   if (streams_.empty() && !going_away_ &&

@@ -133,6 +133,7 @@ class Http2Session {
   void Stamp();
   void OnDataProduced(const StreamPtr& stream, size_t bytes);
   void OnAnswerProduced(const StreamPtr& stream);
+  void StopFirstLingering();
   void Settle();
   void Gone(int32_t id, Http2Gone how);
   void DropStreams();
@@ -157,6 +158,8 @@ class Http2Session {
   std::deque<InFlight> in_flight_;
   std::deque<std::pair<uint64_t, int32_t>> answered_;  // end of the answer, stream
   uint64_t produced_ = 0, sent_ = 0;
+  // Streams that were answered before the client had sent all, and when they are reset.
+  std::deque<std::pair<Clock::time_point, int32_t>> lingering_;
 
   FloodBudget resets_, refused_, pings_, settings_, priorities_, window_updates_;
   size_t empty_frames_ = 0;

@@ -106,11 +106,29 @@ TEST_F(Http2SessionTest, TrailersAloneAndInformationalStatus) {
 TEST_F(Http2SessionTest, AnEarlyAnswerStopsTheClient) {
   Send(Hello() + RequestFrame(1, "POST", "/now", false) + Frame(kData, 0, 1, "abc"));
   ASSERT_EQ(Frames(kHeaders, 1).size(), 1u);
+  EXPECT_EQ(session_->streams(), 0u);
+  // What is under way is read, past the window.
+  for (int i = 0; i < 10; ++i) Send(Frame(kData, 0, 1, std::string(16 << 10, 'x')));
+  EXPECT_TRUE(Frames(kRstStream, 1).empty());
+  Wait(seconds(1));
   ASSERT_EQ(Frames(kRstStream, 1).size(), 1u);
   EXPECT_EQ(Frames(kRstStream, 1)[0].error(), 0u);
-  EXPECT_EQ(session_->streams(), 0u);
   Send(Frame(kData, 0, 1, "more") + RequestFrame(3, "GET", "/now", true));
   EXPECT_EQ(Frames(kHeaders, 3).size(), 1u);
+}
+
+TEST_F(Http2SessionTest, AClientThatEndsAfterItsAnswerIsNotReset) {
+  Send(Hello() + RequestFrame(1, "POST", "/now", false));
+  Send(Frame(kData, kEndStream, 1, "abc"));
+  Wait(seconds(2));
+  EXPECT_TRUE(Frames(kRstStream, 1).empty());
+}
+
+TEST_F(Http2SessionTest, FewStreamsLinger) {
+  Send(Hello());
+  for (uint32_t id = 1; id < 1000; id += 2) Send(RequestFrame(id, "POST", "/now", false));
+  EXPECT_FALSE(session_->done());
+  EXPECT_GE(Frames(kRstStream).size(), 400u);
 }
 
 TEST_F(Http2SessionTest, TheWindowOpensAsBytesAreConsumed) {

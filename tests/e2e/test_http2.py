@@ -68,20 +68,41 @@ def test_the_same_answers(server):
     assert len(json.loads(curl(server.url + "/v1/embeddings", body=many)[2])["data"]) == 200
 
 
-def test_many_requests_of_one_connection(server, tmp_path):
-    body = tmp_path / "body.json"
-    body.write_text(json.dumps(VECTOR))
-    one = f'url = "{server.url}/v1/embeddings"\ndata-binary = "@{body}"\noutput = "/dev/null"\n'
-    config = tmp_path / "curl.txt"
-    config.write_text("\nnext\n".join(
-        f'{one}http2-prior-knowledge\nsilent\nwrite-out = "%{{http_code}} %{{http_version}} %{{num_connects}}\\n"'
-        for _ in range(100)))
-    done = subprocess.run(["curl", "--parallel", "--parallel-max", "100", "-K", config], capture_output=True,
-                          text=True, timeout=60, check=True)
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert len(rows) == 100
-    assert {(status, version) for status, version, _ in rows} == {("200", "2")}
-    assert sum(int(connects) for _, _, connects in rows) < 20
+def read_frames(client):
+    """(type, flags, stream, payload) of each frame, until the server closes."""
+    read = b""
+    while True:
+        while len(read) >= 9 and len(read) >= 9 + int.from_bytes(read[:3], "big"):
+            size = int.from_bytes(read[:3], "big")
+            yield read[3], read[4], int.from_bytes(read[5:9], "big"), read[9:9 + size]
+            read = read[9 + size:]
+        some = client.recv(65536)
+        if not some:
+            return
+        read += some
+
+
+def test_many_requests_of_one_connection(server):
+    expected = server.post("/v1/embeddings", VECTOR).json()["data"]
+    body = json.dumps(VECTOR).encode()
+    window = frame(8, 0, 0, struct.pack(">I", 16 << 20))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+        client.sendall(HELLO + window + b"".join(
+            headers(stream, b"POST", b"/v1/embeddings", (b"content-type", b"application/json"))
+            + frame(0, 1, stream, body) for stream in range(1, 201, 2)))
+        bodies, ended = {}, set()
+        for kind, flags, stream, payload in read_frames(client):
+            assert kind != 3, (stream, payload)
+            if kind == 1:
+                assert payload[:1] == b"\x88"  # ":status: 200" of the static table
+            if kind == 0:
+                bodies[stream] = bodies.get(stream, b"") + payload
+            if kind in (0, 1) and flags & 1:
+                ended.add(stream)
+            if len(ended) == 100:
+                break
+    assert ended == set(range(1, 201, 2))
+    assert all(json.loads(bodies[stream])["data"] == expected for stream in ended)
 
 
 def test_a_streamed_chat(chat_server):  # noqa: F811
@@ -109,7 +130,7 @@ def test_refusals(start):
         (200, good, body),
         (401, good[:2], body),
         (401, (*good[:2], "-H", "Authorization: Bearer wrong"), body),
-        (403, good[2:], body),
+        (403, ("-H", "Host: evil.example", *good[2:]), body),
         (413, good, b"x" * 20_000),
         (413, (*good, "-H", "Content-Length: 20000"), b"x" * 20_000),
         (431, (*good, "-H", "X-Large: " + "x" * 5000), body),
@@ -119,7 +140,7 @@ def test_refusals(start):
         old = curl(url, *args, body=sent, how="--http1.1")
         assert (new[0], new[1], old[0]) == (status, "2", status), (args[:2], new, old)
         if status != 200:
-            assert json.loads(new[2])["error"]["message"] == json.loads(old[2])["error"]["message"]
+            assert json.loads(new[2]) == json.loads(old[2])
 
 
 def test_a_reset_stream_cancels_its_request(chat_server):  # noqa: F811
@@ -157,7 +178,7 @@ def test_tls_agrees_on_a_version(start, tmp_path):
 
 
 def test_sigterm_beside_silent_connections(start):
-    server = start()
+    server = start("--shutdown-timeout-s", 3)
     clients = []
     for first in (b"", PREFACE[:10], HELLO, HELLO + headers(1, b"POST", b"/v1/embeddings")):
         clients.append(socket.create_connection(("127.0.0.1", server.port), timeout=10))
