@@ -156,7 +156,11 @@ class Http2ConnectionOn final : public Connection,
     if (!writing_) {
       out_.clear();
       session_->Produce(kWriteBytes, &out_, now);
-      if (!out_.empty()) StartWrite(now);
+      if (!out_.empty()) {
+        StartWrite(now);
+      } else if (session_->streams() == 0) {
+        std::string().swap(out_);  // a silent connection holds nothing of its last answer
+      }
     }
     if (!writing_ && session_->done()) return Finish();
     if (session_->WantsRead()) StartRead();

@@ -362,7 +362,7 @@ Http2Session::Http2Session(Http2Handler* handler, const Http2Limits& limits, std
       resets_(kResetsMax, 10, now),
       refused_(kRefusedMax, 100, now),
       pings_(kPingsMax, 10, now),
-      settings_(kSettingsMax, 1, now),
+      settings_(kSettingsMax, 10, now),
       priorities_(kPrioritiesMax, 100, now),
       window_updates_(kWindowUpdatesMax, 100, now),
       settings_by_(now + limits.read_timeout),
