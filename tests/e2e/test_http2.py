@@ -5,12 +5,13 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
 from test_chat import folder, server as chat_server  # noqa: F401  (fixtures)
 
-from conftest import wait_for
+from conftest import ROOT, wait_for
 
 VECTOR = {"input": ["a text", "another"], "model": "embed"}
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -163,6 +164,17 @@ def test_a_reset_stream_cancels_its_request(chat_server):  # noqa: F811
             some = client.recv(65536)
             assert some
             read += some
+
+
+def test_floods_take_no_memory(start):
+    """Bounds of memory and of honest calls; times are for a machine that is quiet."""
+    server = start()
+    done = subprocess.run([sys.executable, ROOT / "bench" / "floods.py", f"127.0.0.1:{server.port}", "--pid",
+                           str(server.process.pid), "--seconds", "1", "--p99-ms", "1e9", "--only",
+                           "RapidReset|NoAck|Literals|References|Unread"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("resident") == 6
+    assert server.get("/livez").status_code == 200
 
 
 def test_tls_agrees_on_a_version(start, tmp_path):
