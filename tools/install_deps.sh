@@ -22,7 +22,7 @@ serve=(
   python3 python3-venv python3-pip
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
   libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev pkg-config
-  zlib1g-dev libzstd-dev libedit-dev
+  zlib1g-dev libzstd-dev libedit-dev libnghttp2-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
 build=(

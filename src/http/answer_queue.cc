@@ -7,20 +7,20 @@
 #include <utility>
 
 #include "common/status.h"
-#include "http/connection.h"
+#include "http/io_thread.h"
 
 namespace penstock {
 
 namespace {
 
-// A wake-up of one stream for its connection, posted again and again.
+// A wake-up of one stream for its target, posted again and again.
 class StreamPost final : public StreamWake,
                          public IoPost,
                          public std::enable_shared_from_this<StreamPost> {
  public:
-  StreamPost(std::weak_ptr<Connection> connection, std::shared_ptr<IoThread> thread,
-             uint64_t number, std::shared_ptr<StreamBuffer> buffer)
-      : connection_(std::move(connection)),
+  StreamPost(std::weak_ptr<AnswerTarget> target, std::shared_ptr<IoThread> thread, uint64_t number,
+             std::shared_ptr<StreamBuffer> buffer)
+      : target_(std::move(target)),
         thread_(std::move(thread)),
         number_(number),
         buffer_(std::move(buffer)) {}
@@ -34,15 +34,15 @@ class StreamPost final : public StreamWake,
  private:
   void Arrive() noexcept override {
     queued_.exchange(false, std::memory_order_acq_rel);
-    if (const auto connection = connection_.lock()) {
-      connection->OnStream(number_, buffer_);
+    if (const auto target = target_.lock()) {
+      target->OnStream(number_, buffer_);
     } else {
       buffer_->Leave();
     }
   }
   void Lose() noexcept override { buffer_->Leave(); }
 
-  const std::weak_ptr<Connection> connection_;
+  const std::weak_ptr<AnswerTarget> target_;
   const std::shared_ptr<IoThread> thread_;
   const uint64_t number_;
   const std::shared_ptr<StreamBuffer> buffer_;
@@ -61,7 +61,7 @@ std::unique_ptr<Stream> PendingAnswer::Begin(HttpResponse head, std::function<vo
   const auto unread_max = static_cast<size_t>(thread_->options->stream_unread_bytes_max);
   auto buffer =
       std::make_shared<StreamBuffer>(std::move(head), chunked_, unread_max, std::move(ready));
-  auto post = std::make_shared<StreamPost>(connection_, thread_, number_, buffer);
+  auto post = std::make_shared<StreamPost>(target_, thread_, number_, buffer);
   auto stream = std::make_unique<Stream>(buffer, post);
   if (posted_.exchange(true)) {
     buffer->Leave();
@@ -72,7 +72,7 @@ std::unique_ptr<Stream> PendingAnswer::Begin(HttpResponse head, std::function<vo
 }
 
 void PendingAnswer::Arrive() noexcept {
-  if (const auto connection = connection_.lock()) connection->OnAnswer(number_, print_);
+  if (const auto target = target_.lock()) target->OnAnswer(number_, print_);
   print_ = nullptr;
 }
 

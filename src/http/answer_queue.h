@@ -1,7 +1,6 @@
-// AnswerQueue: carries answers and stream wake-ups from other threads to their connection's io
-// thread. Posting allocates nothing and does not throw, so an answer arrives also where memory has
-// run out: the queue is a list through the posts themselves, and the io thread is woken by an
-// eventfd.
+// AnswerQueue: carries answers and wake-ups of streams from other threads to their io thread.
+// Posting allocates nothing and does not throw, so an answer arrives also where memory has run out:
+// the queue is a list through the posts themselves, and the io thread is woken by an eventfd.
 #pragma once
 
 #include <array>
@@ -18,8 +17,17 @@
 
 namespace penstock {
 
-class Connection;
 struct IoThread;
+
+// Who awaits answers: a connection of HTTP/1.1, or a stream of HTTP/2. On its io thread.
+class AnswerTarget {
+ public:
+  virtual ~AnswerTarget() = default;
+  // The answer to request `number`; empty `print`: it was lost. Throws nothing.
+  virtual void OnAnswer(uint64_t number, const Responder::Print& print) noexcept = 0;
+  // The answer to request `number` is a stream that has begun or changed. Throws nothing.
+  virtual void OnStream(uint64_t number, const std::shared_ptr<StreamBuffer>& stream) noexcept = 0;
+};
 
 // An entry of an AnswerQueue; it may be queued only once at a time.
 class IoPost {
@@ -37,16 +45,16 @@ class IoPost {
   std::shared_ptr<IoPost> next_;  // in the queue, under its mutex
 };
 
-// The answer's path of one request, shared by its connection's responders.
+// The answer's path of one request, shared by its responders.
 class PendingAnswer final : public Exchange,
                             public IoPost,
                             public std::enable_shared_from_this<PendingAnswer> {
  public:
-  // `number` tells the request from later ones of the connection. `chunked`: how a stream's body
-  // is framed.
-  PendingAnswer(std::weak_ptr<Connection> connection, std::shared_ptr<IoThread> thread,
+  // `number` tells the request from later ones of `target`. `chunked`: how a stream's body is
+  // framed.
+  PendingAnswer(std::weak_ptr<AnswerTarget> target, std::shared_ptr<IoThread> thread,
                 uint64_t number, bool chunked)
-      : connection_(std::move(connection)),
+      : target_(std::move(target)),
         thread_(std::move(thread)),
         number_(number),
         chunked_(chunked) {}
@@ -58,7 +66,7 @@ class PendingAnswer final : public Exchange,
   void Arrive() noexcept override;
   void Lose() noexcept override { print_ = nullptr; }
 
-  const std::weak_ptr<Connection> connection_;
+  const std::weak_ptr<AnswerTarget> target_;
   const std::shared_ptr<IoThread> thread_;
   const uint64_t number_;
   const bool chunked_;

@@ -18,13 +18,15 @@
 #include <type_traits>
 
 #include "common/ascii.h"
-#include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "http/chunk_check.h"
 #include "http/header_checks.h"
+#include "http/http2_connection.h"
+#include "http/request_begin.h"
 #include "http/response_head.h"
 #include "http/stream.h"
-#include "metrics/stages.h"
+#include "http/stream_clock.h"
+#include "http2/http2_session.h"
 
 namespace penstock {
 namespace {
@@ -38,52 +40,16 @@ using boost::system::error_code;
 constexpr size_t kReadBytes = 16 << 10;  // a TLS record
 // Bytes of pipelined requests read while one is worked on.
 constexpr size_t kReadAheadBytesMax = 64 << 10;
-// A refused request's body of at most this size is read, to keep the connection.
-constexpr uint64_t kDrainBytesMax = 64 << 10;
 // A body up to this size is sent in one piece with the header.
 constexpr size_t kJoinBytesMax = 16 << 10;
 constexpr std::chrono::seconds kLinger{2};
 // Unsent bytes of a stream that the kernel may hold. Without this bound it takes megabytes for a
 // client that does not read.
 constexpr int kStreamNotSentBytes = 64 << 10;
-// Time after the request's deadline for a stream to report its early end in the body.
-constexpr std::chrono::seconds kStreamGrace{1};
-// Memory of a request for each byte of its body: the byte, its parsed form (an id of two bytes
-// takes four), and a copy where the answer repeats it (documents of a rerank request).
-constexpr int64_t kMemoryPerBodyByte = 4;
-
-const std::string& DateNow(IoThread* thread) {
-  const std::time_t now = std::time(nullptr);
-  if (now != thread->date_unix_s) {
-    std::tm utc{};
-    gmtime_r(&now, &utc);
-    char text[40];
-    const size_t size = std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    thread->date.assign(text, size);
-    thread->date_unix_s = now;
-  }
-  return thread->date;
-}
-
-// State of a request that connection and workers share, in one allocation.
-struct Watched {
-  explicit Watched(Clock::time_point begin) : trace(begin) {}
-  CancelToken cancel;
-  RequestTrace trace;
-};
-
-void SetContext(const ServerOptions& options, HttpRequest* request) {
-  if (options.stage_timers) {
-    const auto watched = std::make_shared<Watched>(request->begin);
-    request->context.cancel = {watched, &watched->cancel};
-    request->context.trace = {watched, &watched->trace};
-  } else {
-    request->context.cancel = std::make_shared<CancelToken>();
-  }
-}
 
 template <typename Stream>
 class ConnectionOn final : public Connection,
+                           public AnswerTarget,
                            public std::enable_shared_from_this<ConnectionOn<Stream>> {
  public:
   static constexpr bool kTls = !std::is_same_v<Stream, tcp::socket>;
@@ -96,16 +62,17 @@ class ConnectionOn final : public Connection,
         timer_(thread->context) {}
 
   void Start() override {
-    thread_->handler->OnConnections(+1);
+    thread_->OnConnections(+1);
     Guarded([this] { Open(); });
   }
 
   void BeginShutdown() override {
     if (state_ == State::kHandshake) return Close();
     if (state_ != State::kIdle) return;
-    // A request that has reached the kernel is still answered.
+    // A request that has reached the kernel is still answered. (What was read and is none yet is a
+    // part of the preface of HTTP/2.)
     error_code ec;
-    if (buffer_.size() == 0 && (Socket().available(ec) == 0 || ec)) Close();
+    if (Socket().available(ec) == 0 || ec) Close();
   }
 
   void Interrupt() override {
@@ -126,7 +93,7 @@ class ConnectionOn final : public Connection,
   void OnAnswer(uint64_t number, const Responder::Print& print) noexcept override {
     Guarded([&] {
       if (number != exchange_ || state_ != State::kWaiting) return;
-      EnterStage(Stage::kSerialise);
+      EnterStage(*request_, Stage::kSerialise);
       const char* failure =
           "the request was lost by a failed allocation or a bug; the log of the server says more";
       try {
@@ -193,12 +160,57 @@ class ConnectionOn final : public Connection,
                                 self->Guarded([&] {
                                   if (self->state_ == State::kClosed) return;
                                   if (failed) return self->Close();
-                                  self->BecomeIdle();
+                                  self->BeginProtocol();
                                 });
                               });
     } else {
-      BecomeIdle();
+      BeginProtocol();
     }
+  }
+
+  void BeginProtocol() {
+    bool http2 = false;
+    if constexpr (kTls) {
+      const unsigned char* name = nullptr;
+      unsigned size = 0;
+      SSL_get0_alpn_selected(stream_.native_handle(), &name, &size);
+      http2 = size == 2 && name[0] == 'h' && name[1] == '2';
+      if (!http2 && thread_->handler == nullptr) return Close();
+    } else {
+      http2 = thread_->handler == nullptr;
+    }
+    if (http2) return BecomeHttp2();
+    BecomeIdle();
+  }
+
+  // RFC 9113 3.3: a client may know that the server speaks HTTP/2. True: the bytes at hand are for
+  // HTTP/2, or begin so.
+  bool BeginsHttp2() {
+    if (!fresh_ || buffer_.size() == 0) return false;
+    const size_t size = std::min(buffer_.size(), kHttp2Preface.size());
+    const std::string_view begin(static_cast<const char*>(buffer_.cdata().data()), size);
+    fresh_ = kHttp2Preface.starts_with(begin);
+    if (!fresh_) return false;
+    if (size < kHttp2Preface.size()) {
+      Arm(Clock::now() + Options().read_timeout);
+      ReadOrClose();
+    } else {
+      BecomeHttp2();
+    }
+    return true;
+  }
+
+  // Hands the socket over. This connection has no part in it from here on.
+  void BecomeHttp2() {
+    const auto bytes = buffer_.cdata();
+    std::string read(static_cast<const char*>(bytes.data()), bytes.size());
+    const auto next = MakeHttp2Connection(std::move(stream_), weak_thread_.lock(),
+                                          std::move(remote_), std::move(read));
+    Disarm();
+    state_ = State::kClosed;
+    const auto self = this->shared_from_this();
+    thread_->connections.erase(this);
+    next->Start();
   }
 
   // ---- The timer; the state decides its meaning.
@@ -224,15 +236,10 @@ class ConnectionOn final : public Connection,
     switch (state_) {
       case State::kHeader:
       case State::kBody:
-        return Fail(408, "the request did not arrive within " +
-                             std::to_string(Options().read_timeout.count()) + " ms");
+        return Fail(408, NotArrived(Options()));
       case State::kWaiting:
         request_->context.cancel->Cancel();
-        return Answer(thread_->handler->OnError(
-            *request_, 503,
-            Clock::now() < request_->context.deadline
-                ? "the first part of the answer was not ready within --stream-start-timeout-ms"
-                : "the request's time ran out before it was answered"));
+        return Answer(thread_->handler->OnError(*request_, 503, NotAnsweredInTime(*request_)));
       case State::kStreaming:
         return OnStreamTimer();
       case State::kClosed:
@@ -257,7 +264,7 @@ class ConnectionOn final : public Connection,
   void OnRead(error_code ec, size_t bytes) {
     reading_ = false;
     if (state_ == State::kClosed) return;
-    if (bytes > 0) thread_->handler->OnBytes(bytes, 0);
+    if (bytes > 0) thread_->OnBytes(bytes, 0);
     if (state_ == State::kLingering) {
       if (ec) return Close();
       return StartRead();  // what came is thrown away
@@ -292,6 +299,7 @@ class ConnectionOn final : public Connection,
 
   // Processes the bytes at hand, and reads more where needed.
   void Advance() {
+    if (state_ == State::kIdle && BeginsHttp2()) return;
     if (state_ == State::kIdle && !BeginRequest()) return ReadOrClose();
     if (state_ == State::kHeader) AdvanceHeader();
     if (state_ == State::kBody) AdvanceBody();
@@ -322,11 +330,8 @@ class ConnectionOn final : public Connection,
     header_bytes_ = 0;
     header_lines_ = {};
     chunks_.reset();
-    request_ = std::make_shared<HttpRequest>();
-    request_->begin = Clock::now();
-    request_->remote = remote_;
-    request_->id = NewRequestId();
-    SetContext(Options(), request_.get());
+    fresh_ = false;
+    request_ = NewRequest(Options(), remote_, Clock::now());
     refusal_.reset();
     reported_ = false;
     items_ = -1;
@@ -345,8 +350,7 @@ class ConnectionOn final : public Connection,
     const auto limit = static_cast<size_t>(Options().header_bytes_max);
     const bool more = ec == http::error::need_more;
     if (ec == http::error::header_limit || header_bytes_ + (more ? buffer_.size() : 0) > limit) {
-      return Fail(431, "the request's header is larger than " + std::to_string(limit) +
-                           " bytes, the limit");
+      return Fail(431, HeaderTooLong(Options()));
     }
     if (bad_line != nullptr) return Fail(400, std::string("malformed HTTP request: ") + bad_line);
     if (more) return ReadOrClose();
@@ -358,29 +362,27 @@ class ConnectionOn final : public Connection,
     const auto& message = parser_->get();
     HttpRequest& request = *request_;
     request.method = std::string(message.method_string());
-    request.target = OriginForm({message.target().data(), message.target().size()});
     for (const auto& field : message) {
       request.headers.emplace_back(
           LowerAscii({field.name_string().data(), field.name_string().size()}),
           std::string(field.value()));
     }
-    if (const auto id = request.Header("x-request-id"); IsSaneRequestId(id)) request.id = id;
-    const std::string_view target = request.target;
-    if (!PercentDecode(target.substr(0, target.find('?')), &request.path) ||
-        (request.path[0] != '/' && request.path != "*")) {
-      request.path = "/";
+    const std::string_view sent(message.target().data(), message.target().size());
+    if (!SetTarget(sent, &request)) {
       return Fail(400, "malformed HTTP request: bad request target");
     }
-    const std::string_view sent(message.target().data(), message.target().size());
     if (auto wrong = CheckHeader(static_cast<int>(message.version()), sent, &request)) {
       return Fail(wrong->status, wrong->message);
     }
-    const auto limit = static_cast<uint64_t>(Options().body_bytes_max);
-    if (const auto length = parser_->content_length(); length && *length > limit) {
-      return Fail(413, "the request's body is " + std::to_string(*length) +
-                           " bytes long; at most " + std::to_string(limit) + " are allowed");
+    std::optional<uint64_t> length;
+    if (const auto said = parser_->content_length()) length = *said;
+    // RFC 9110 10.1.1: HTTP/1.0 has no Expect.
+    if (auto wrong =
+            CheckBody(Options(), request, length, length.value_or(0) > 0 || message.chunked(),
+                      message.version() >= 11)) {
+      return Fail(wrong->status, wrong->message);
     }
-    parser_->body_limit(limit);
+    parser_->body_limit(static_cast<uint64_t>(Options().body_bytes_max));
     parser_->eager(true);
     if (message.chunked()) chunks_.emplace(static_cast<size_t>(Options().header_bytes_max));
     keep_alive_ = AsksKeepAlive(static_cast<int>(message.version()), request);
@@ -388,28 +390,19 @@ class ConnectionOn final : public Connection,
   }
 
   void BeginBody() {
-    // RFC 9110 10.1.1: HTTP/1.0 has no Expect.
-    const bool old = parser_->get().version() < 11;
-    const std::string expect = old ? "" : LowerAscii(request_->Header("expect"));
-    const std::string encoding = LowerAscii(request_->Header("content-encoding"));
-    if (!expect.empty() && expect != "100-continue") {
-      return Fail(417, "Expect: only 100-continue is known");
-    }
-    if (!parser_->is_done() && !encoding.empty() && encoding != "identity") {
-      return Fail(415, "Content-Encoding: only identity is known");
-    }
+    const bool expects = parser_->get().version() >= 11 && Expects100(*request_);
     refusal_ = thread_->handler->OnHeader(request_.get());
     if (parser_->is_done()) return Dispatch();
     if (refusal_) {
       // Reading a small body keeps the connection; a large one is not worth it.
       const auto length = parser_->content_length();
-      if (!expect.empty() || !length || *length > kDrainBytesMax) {
+      if (expects || !length || *length > kDrainBytesMax) {
         keep_alive_ = false;
         return Answer(std::move(*refusal_));
       }
     }
     Arm(Clock::now() + Options().read_timeout);
-    if (!expect.empty() && buffer_.size() == 0) return SendContinue();
+    if (expects && buffer_.size() == 0) return SendContinue();
     state_ = State::kBody;
   }
 
@@ -419,7 +412,7 @@ class ConnectionOn final : public Connection,
     asio::async_write(stream_, asio::buffer(kContinueLine.data(), kContinueLine.size()),
                       [self = this->shared_from_this()](error_code ec, size_t bytes) {
                         self->Guarded([&] {
-                          self->thread_->handler->OnBytes(0, bytes);
+                          self->thread_->OnBytes(0, bytes);
                           if (self->state_ != State::kContinue) return;
                           if (ec) return self->Close();
                           self->state_ = State::kBody;
@@ -431,8 +424,10 @@ class ConnectionOn final : public Connection,
   void AdvanceBody() {
     while (!parser_->is_done()) {
       if (buffer_.size() == 0) return ReadOrClose();
-      if (const Status taken = TakeBodyMemory(); !taken.ok()) {
-        return Fail(taken.code() == StatusCode::kPayloadTooLarge ? 413 : 429, taken.message());
+      const size_t bytes = parser_->get().body().size() + buffer_.size();
+      if (const Status taken = refusal_ ? Status::Ok() : TakeBodyMemory(*request_, bytes);
+          !taken.ok()) {
+        return Fail(MemoryStatus(taken), taken.message());
       }
       if (chunks_) {
         const auto unread = buffer_.cdata();
@@ -451,8 +446,7 @@ class ConnectionOn final : public Connection,
         }
         if (used == 0) return ReadOrClose();
       } else if (ec == http::error::body_limit) {
-        return Fail(413, "the request's body is longer than " +
-                             std::to_string(Options().body_bytes_max) + " bytes, the limit");
+        return Fail(413, BodyTooLong(Options()));
       } else if (ec) {
         return Fail(400, "malformed HTTP request: " + ec.message());
       }
@@ -463,28 +457,16 @@ class ConnectionOn final : public Connection,
     Dispatch();
   }
 
-  // Takes from the request's memory budget before more of the body is read.
-  Status TakeBodyMemory() {
-    RequestMemory* const memory = request_->context.memory.get();
-    if (memory == nullptr || refusal_) return Status::Ok();
-    const auto bytes = static_cast<int64_t>(parser_->get().body().size() + buffer_.size());
-    return memory->Take(bytes * kMemoryPerBodyByte - memory->held());
-  }
-
   // ---- Working
-
-  void EnterStage(Stage stage) {
-    if (RequestTrace* const trace = request_->context.trace.get()) trace->Enter(stage);
-  }
 
   void Dispatch() {
     if (refusal_) return Answer(std::move(*refusal_));
     std::string body = std::move(parser_->get().body());
     request_->body_bytes = body.size();
     state_ = State::kWaiting;
-    EnterStage(Stage::kParse);
+    EnterStage(*request_, Stage::kParse);
     if (eof_) request_->context.cancel->Cancel();
-    ArmOrNot(std::min(request_->context.deadline, request_->start_deadline));
+    ArmOrNot(AnswerDeadline(*request_));
     const bool chunked = parser_->get().version() >= 11;
     const auto pending = std::make_shared<PendingAnswer>(this->weak_from_this(),
                                                          weak_thread_.lock(), ++exchange_, chunked);
@@ -518,7 +500,7 @@ class ConnectionOn final : public Connection,
     head_.clear();
     head_.reserve(512 + (response.body.size() <= kJoinBytesMax ? response.body.size() : 0));
     AppendHead(*request_, response,
-               {.date = DateNow(thread_), .keep_alive = keep_alive_, .body = framing}, &head_);
+               {.date = thread_->Date(), .keep_alive = keep_alive_, .body = framing}, &head_);
     body_.clear();
     if (!head_only) {
       if (response.body.size() <= kJoinBytesMax) {
@@ -528,7 +510,7 @@ class ConnectionOn final : public Connection,
       }
     }
     state_ = State::kWriting;
-    EnterStage(Stage::kSend);
+    EnterStage(*request_, Stage::kSend);
     head_sent_ = body_sent_ = 0;
     WriteSome();
   }
@@ -548,7 +530,7 @@ class ConnectionOn final : public Connection,
 
   void OnWritten(error_code ec, size_t bytes) {
     if (state_ != State::kWriting && state_ != State::kStreaming) return;
-    thread_->handler->OnBytes(0, bytes);
+    thread_->OnBytes(0, bytes);
     if (ec) return Close();
     const size_t of_head = std::min(bytes, head_.size() - head_sent_);
     head_sent_ += of_head;
@@ -597,12 +579,10 @@ class ConnectionOn final : public Connection,
     body_bytes_ = 0;
     items_ = 0;
     head_.clear();
-    AppendHead(*request_, head, {.date = DateNow(thread_), .keep_alive = keep_alive_, .body = body},
+    AppendHead(*request_, head, {.date = thread_->Date(), .keep_alive = keep_alive_, .body = body},
                &head_);
     body_.clear();
-    late_ = false;
-    idle_text_ = std::move(head.idle_text);
-    idle_after_ = head.idle_after;
+    clock_.emplace(*request_, &head);
     SendMore();
   }
 
@@ -614,7 +594,7 @@ class ConnectionOn final : public Connection,
     auto batch = outgoing_->Take();
     if (batch.text.empty() && head_.empty()) {
       if (batch.last) return EndStream();
-      return ArmOrNot(std::min(StreamDeadline(), idle_at_));  // until the producer has more
+      return ArmOrNot(clock_->Next(false));  // until the producer has more
     }
     Send(std::move(batch));
   }
@@ -622,11 +602,11 @@ class ConnectionOn final : public Connection,
   void Send(StreamBuffer::Batch batch) {
     body_ = std::move(batch.text);
     head_sent_ = body_sent_ = 0;
-    if (batch.last) EnterStage(Stage::kSend);
+    if (batch.last) EnterStage(*request_, Stage::kSend);
     batch_ = std::move(batch);
     // For the whole batch, so that a client cannot keep a stream by a byte now and then.
     batch_deadline_ = Clock::now() + Options().write_timeout;
-    Arm(std::min(batch_deadline_, StreamDeadline()));
+    Arm(std::min(batch_deadline_, clock_->Next(true)));
     WriteOnce();
   }
 
@@ -635,7 +615,7 @@ class ConnectionOn final : public Connection,
     head_.clear();
     body_bytes_ += sent.body_bytes;
     items_ += sent.items;
-    idle_at_ = idle_after_.count() > 0 ? Clock::now() + idle_after_ : Clock::time_point::max();
+    clock_->Sent(Clock::now());
     outgoing_->Sent(sent);
     return sent.last ? EndStream() : SendMore();
   }
@@ -652,20 +632,14 @@ class ConnectionOn final : public Connection,
     FinishAnswer();
   }
 
-  // The stream's deadline: that of the request, later with time to report it in the body.
-  Clock::time_point StreamDeadline() const {
-    const Clock::time_point deadline = request_->context.deadline;
-    return late_ && deadline != Clock::time_point::max() ? deadline + kStreamGrace : deadline;
-  }
-
   void OnStreamTimer() {
     const auto now = Clock::now();
     if (batch_ && now >= batch_deadline_) return DropSlowClient();
-    const bool idle = !batch_ && now >= idle_at_ && now < StreamDeadline();
-    if (idle) return Send(outgoing_->Idle(idle_text_));
-    if (std::exchange(late_, true)) return Close();
+    if (!batch_ && clock_->IdleIsDue(now)) return Send(outgoing_->Idle(clock_->idle_text()));
+    if (!clock_->BecomeLate()) return Close();
     outgoing_->CallReady();
-    Arm(std::min(batch_ ? batch_deadline_ : idle_at_, StreamDeadline()));
+    const auto next = clock_->Next(batch_.has_value());
+    Arm(batch_ ? std::min(batch_deadline_, next) : next);
   }
 
   void DropSlowClient() {
@@ -735,7 +709,7 @@ class ConnectionOn final : public Connection,
     error_code ignored;
     Socket().close(ignored);
     thread_->connections.erase(this);
-    thread_->handler->OnConnections(-1);
+    thread_->OnConnections(-1);
     thread_->open_count->Remove();
   }
 
@@ -751,6 +725,7 @@ class ConnectionOn final : public Connection,
   boost::beast::flat_buffer buffer_;      // read and not used yet
   bool reading_ = false;
   bool eof_ = false;
+  bool fresh_ = true;  // no request was read yet
 
   std::optional<Parser> parser_;
   size_t header_bytes_ = 0;
@@ -774,11 +749,8 @@ class ConnectionOn final : public Connection,
   std::shared_ptr<StreamBuffer> outgoing_;
   std::optional<StreamBuffer::Batch> batch_;  // being written; its text is body_
   Clock::time_point batch_deadline_;
-  std::string idle_text_;                    // as in HttpResponse,
-  std::chrono::milliseconds idle_after_{0};  // this too
-  Clock::time_point idle_at_;  // while nothing is being written: when idle_text_ is sent
-  bool late_ = false;          // the request's deadline has passed
-  int64_t items_ = -1;         // sent; -1: no stream
+  std::optional<StreamClock> clock_;
+  int64_t items_ = -1;  // sent; -1: no stream
 };
 
 }  // namespace

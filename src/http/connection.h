@@ -1,8 +1,11 @@
-// One HTTP/1.1 connection, plain or TLS. Internal to the connection layer; the only header of
-// src/http that shows Boost.
+// One connection, plain or TLS. Internal to the connection layer.
 //
-// Life of a connection (one request at a time; pipelined requests wait in a bounded buffer, so
-// answers keep the order of the requests):
+// Each begins as one of HTTP/1.1, and becomes one of HTTP/2 (http2_connection.h) where TLS has
+// agreed on "h2", where its first bytes are the preface of HTTP/2, or where the listener is for
+// HTTP/2 alone.
+//
+// Life of a connection of HTTP/1.1 (one request at a time; pipelined requests wait in a bounded
+// buffer, so answers keep the order of the requests):
 //
 //   kHandshake -> kIdle -> kHeader -> kBody -> kWaiting -> kWriting -> kIdle ...
 //      (TLS)        ^         |         |          |           |
@@ -19,45 +22,12 @@
 // sending side counts as gone.
 #pragma once
 
-#include <atomic>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <ctime>
 #include <memory>
-#include <string>
-#include <unordered_map>
 
-#include "http/answer_queue.h"
-#include "http/message.h"
-#include "http/open_count.h"
-#include "http/server_options.h"
-#include "http/stream.h"
-#include "http/tls_context.h"
+#include "http/io_thread.h"
 
 namespace penstock {
-
-class Connection;
-
-// An io thread's context and its connections. Responders share it, so that a late answer always
-// finds a context to post to.
-struct IoThread {
-  boost::asio::io_context context{1};
-  AnswerQueue answers{&context};
-  HttpHandler* handler = nullptr;
-  const ServerOptions* options = nullptr;
-  const TlsContext* tls = nullptr;  // null = plain
-  OpenCount* open_count = nullptr;
-
-  // Set before the first connection is closed.
-  std::atomic<bool> stopping{false};
-  // False: every answer says "Connection: close", as all do that are sent after `stopping` is set.
-  std::atomic<bool> keeps_alive{true};
-
-  // Touched by the thread that runs `context` only.
-  std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
-  std::time_t date_unix_s = 0;
-  std::string date;  // the Date header of date_unix_s
-};
 
 class Connection {
  public:
@@ -69,10 +39,6 @@ class Connection {
   // error. An answer that is being sent goes on. Closes where nothing is owed.
   virtual void Interrupt() = 0;
   virtual void Abort() = 0;  // cancel the request in flight and close
-  // The answer to request `number` of this connection; empty `print`: it was lost. Throws nothing.
-  virtual void OnAnswer(uint64_t number, const Responder::Print& print) noexcept = 0;
-  // The answer to request `number` is a stream that has begun or changed. Throws nothing.
-  virtual void OnStream(uint64_t number, const std::shared_ptr<StreamBuffer>& stream) noexcept = 0;
 };
 
 // Takes over a socket that was counted in `thread->open_count`.

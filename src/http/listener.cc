@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
@@ -19,6 +20,7 @@
 #include "http/connection.h"
 #include "http/descriptors.h"
 #include "http/tls_context.h"
+#include "http2/http2_handler.h"
 
 namespace penstock {
 namespace {
@@ -93,8 +95,16 @@ class Counted {
 };
 
 struct Listener::Impl {
-  Impl(HttpHandler* handler_in, const ServerOptions& options_in)
-      : handler(handler_in), options(options_in) {}
+  Impl(HttpHandler* handler_in, Http2Handler* http2_handler_in, const ServerOptions& options_in,
+       const Http2Options& http2_in)
+      : handler(handler_in),
+        http2_handler(http2_handler_in),
+        options(options_in),
+        http2(http2_in),
+        all_connections(http2_in.all_connections != nullptr ? http2_in.all_connections
+                                                            : std::make_shared<OpenCount>()) {}
+
+  static Expected<std::unique_ptr<Impl>> Start(std::unique_ptr<Impl> impl);
 
   Status Bind();
   void Accept();
@@ -108,9 +118,13 @@ struct Listener::Impl {
   void Run(IoThread* thread);
   void OnEachThread(const std::function<void(IoThread*)>& work);
 
+  // One of the two is null.
   HttpHandler* const handler;
+  Http2Handler* const http2_handler;
   const ServerOptions options;
-  OpenCount open_count;
+  const Http2Options http2;
+  const std::shared_ptr<OpenCount> all_connections;
+  OpenCount open_count{all_connections};
   std::unique_ptr<TlsContext> tls;
   std::vector<std::shared_ptr<IoThread>> io;
   std::vector<asio::executor_work_guard<asio::io_context::executor_type>> guards;
@@ -197,6 +211,7 @@ void Listener::Impl::OnAcceptError(error_code ec) {
 }
 
 void Listener::Impl::Refuse(tcp::socket socket) {
+  if (handler == nullptr) return http2_handler->OnConnectionRefused();
   handler->OnConnectionRefused();
   if (tls != nullptr) return;
   HttpRequest none;
@@ -217,7 +232,9 @@ struct Accepted {
 void Listener::Impl::Deal(tcp::socket socket, size_t thread) {
   // Inside a shared_ptr because posted work is copied in places.
   const auto accepted = std::make_shared<Accepted>(std::move(socket));
-  if (!open_count.TryAdd(options.connections_max)) {
+  // Streams of HTTP/2 alone: a quarter is left for the other listener, whose health is asked for.
+  const int32_t all = options.connections_max;
+  if (!open_count.TryAdd(handler != nullptr ? all : std::max(all - all / 4, 1), all)) {
     return Refuse(std::move(accepted->socket));
   }
   accepted->counted = &open_count;
@@ -287,16 +304,25 @@ void Listener::Impl::Run(IoThread* thread) {
 Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Listener::~Listener() { Shutdown(std::chrono::milliseconds(0)); }
 
-Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
-                                                    const ServerOptions& options) {
+Expected<std::unique_ptr<Listener::Impl>> Listener::Impl::Start(std::unique_ptr<Impl> impl) {
+  const ServerOptions& options = impl->options;
   PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
-  auto impl = std::make_unique<Impl>(handler, options);
+  if (impl->http2.streams_max < 1 || impl->http2.streams_max > 65'535) {
+    return Status::InvalidArgument(
+        "streams_max must be from 1 to 65535, is " + std::to_string(impl->http2.streams_max),
+        "streams_max");
+  }
   if (!options.tls_cert_file.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(impl->tls, TlsContext::Load(options));
+    using Protocols = TlsContext::Protocols;
+    PENSTOCK_ASSIGN_OR_RETURN(
+        impl->tls,
+        TlsContext::Load(options, impl->handler != nullptr ? Protocols::kBoth : Protocols::kHttp2));
   }
   for (int32_t i = 0; i < options.io_threads; ++i) {
     auto thread = std::make_shared<IoThread>();
-    thread->handler = handler;
+    thread->handler = impl->handler;
+    thread->http2_handler = impl->http2_handler;
+    thread->http2_streams_max = static_cast<uint32_t>(impl->http2.streams_max);
     thread->options = &impl->options;
     thread->tls = impl->tls.get();
     thread->open_count = &impl->open_count;
@@ -310,8 +336,25 @@ Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
     impl->guards.push_back(asio::make_work_guard(thread->context));
     impl->threads.emplace_back([impl = impl.get(), thread = thread.get()] { impl->Run(thread); });
   }
+  return impl;
+}
+
+Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
+                                                    const ServerOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(
+      auto impl, Impl::Start(std::make_unique<Impl>(handler, nullptr, options, Http2Options())));
   return std::unique_ptr<Listener>(new Listener(std::move(impl)));
 }
+
+Expected<std::unique_ptr<Listener>> Listener::StartHttp2(Http2Handler* handler,
+                                                         const ServerOptions& options,
+                                                         const Http2Options& http2) {
+  PENSTOCK_ASSIGN_OR_RETURN(auto impl,
+                            Impl::Start(std::make_unique<Impl>(nullptr, handler, options, http2)));
+  return std::unique_ptr<Listener>(new Listener(std::move(impl)));
+}
+
+std::shared_ptr<OpenCount> Listener::all_connections() const { return impl_->all_connections; }
 
 void Listener::EndKeepAlive() {
   for (const auto& thread : impl_->io) thread->keeps_alive = false;

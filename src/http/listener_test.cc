@@ -132,8 +132,8 @@ TEST_F(ListenerTest, MalformedRequestsGet400AndAreClosed) {
            "rubbish\r\n\r\n",
            "GET  /x HTTP/1.1\r\nHost: h\r\n\r\n",
            "GET /x HTTP/3.0\r\nHost: h\r\n\r\n",
-           "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-           "GET /x HTTP/1.1\r\n\r\n",  // no Host
+           "PRI * HTTP/2.0\r\nHost: h\r\n\r\n",  // no preface of HTTP/2
+           "GET /x HTTP/1.1\r\n\r\n",            // no Host
            "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
            "GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n",
            "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n",

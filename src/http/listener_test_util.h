@@ -127,6 +127,11 @@ class Client {
       text.remove_prefix(static_cast<size_t>(n));
     }
   }
+  // What comes next; "" if the server closes.
+  std::string ReadSome() {
+    if (read_.empty()) Fill();
+    return std::exchange(read_, "");
+  }
   // Everything until the server closes.
   std::string ReadAll() {
     while (Fill()) {

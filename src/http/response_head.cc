@@ -1,6 +1,30 @@
 #include "http/response_head.h"
 
 namespace penstock {
+namespace {
+
+bool HasBody(const HttpResponse& response) {
+  return response.status != 204 && response.status != 304;
+}
+
+// The fields that do not depend on the version, in two halves: framing stands between them.
+template <typename Use>
+void ForEachOwnField(const HttpRequest& request, const HttpResponse& response,
+                     std::string_view date, Use&& use) {
+  use("Server", "penstock");
+  use("Date", date);
+  use("X-Request-Id", request.id);
+  if (HasBody(response)) use("Content-Type", response.content_type);
+}
+
+template <typename Use>
+void ForEachGivenField(const HttpRequest& request, const HttpResponse& response, Use&& use) {
+  for (const auto* headers : {&response.headers, &request.response_headers}) {
+    for (const auto& [name, value] : *headers) use(name, value);
+  }
+}
+
+}  // namespace
 
 void AppendHead(const HttpRequest& request, const HttpResponse& response,
                 const HeadOptions& options, std::string* out) {
@@ -9,31 +33,37 @@ void AppendHead(const HttpRequest& request, const HttpResponse& response,
   head += std::to_string(response.status);
   head += ' ';
   head += ReasonPhrase(response.status);
-  head += "\r\nServer: penstock\r\nDate: ";
-  head += options.date;
-  head += "\r\nX-Request-Id: ";
-  head += request.id;
-  if (response.status != 204 && response.status != 304) {
-    head += "\r\nContent-Type: ";
-    head += response.content_type;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    head.append("\r\n").append(name).append(": ").append(value);
+  };
+  ForEachOwnField(request, response, options.date, add);
+  if (HasBody(response)) {
     if (options.body == HeadOptions::Body::kChunked) {
-      head += "\r\nTransfer-Encoding: chunked";
+      add("Transfer-Encoding", "chunked");
     } else if (options.body == HeadOptions::Body::kLength) {
-      head += "\r\nContent-Length: ";
-      head += std::to_string(response.body.size());
+      add("Content-Length", std::to_string(response.body.size()));
     }
   }
   // Said also where it is the default: HTTP/1.0 clients need it.
-  head += options.keep_alive ? "\r\nConnection: keep-alive" : "\r\nConnection: close";
-  for (const auto* headers : {&response.headers, &request.response_headers}) {
-    for (const auto& [name, value] : *headers) {
-      head += "\r\n";
-      head += name;
-      head += ": ";
-      head += value;
-    }
-  }
+  add("Connection", options.keep_alive ? "keep-alive" : "close");
+  ForEachGivenField(request, response, add);
   head += "\r\n\r\n";
+}
+
+HeaderList AnswerFields(const HttpRequest& request, const HttpResponse& response,
+                        std::string_view date, bool with_length) {
+  HeaderList fields = {{":status", std::to_string(response.status)}};
+  const auto add = [&](std::string_view name, std::string_view value) {
+    std::string lower(name);
+    for (char& c : lower) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    }
+    fields.emplace_back(std::move(lower), value);
+  };
+  ForEachOwnField(request, response, date, add);
+  if (with_length && HasBody(response)) add("Content-Length", std::to_string(response.body.size()));
+  ForEachGivenField(request, response, add);
+  return fields;
 }
 
 }  // namespace penstock

@@ -58,28 +58,51 @@ Expected<std::shared_ptr<ssl::context>> ReadFiles(const std::string& cert_file,
   return tls;
 }
 
+// The server's choice of a protocol; `only_http2`: not null.
+int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* chosen_size,
+                   const unsigned char* offered, unsigned offered_size, void* only_http2) {
+  static constexpr unsigned char kKnown[] = "\x02h2\x08http/1.1";
+  const unsigned size = only_http2 != nullptr ? 3 : sizeof kKnown - 1;
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, chosen_size, kKnown, size, offered, offered_size) !=
+      OPENSSL_NPN_NEGOTIATED) {
+    return only_http2 != nullptr ? SSL_TLSEXT_ERR_ALERT_FATAL : SSL_TLSEXT_ERR_NOACK;
+  }
+  *chosen = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
 }  // namespace
 
-TlsContext::TlsContext(const ServerOptions& options)
+TlsContext::TlsContext(const ServerOptions& options, Protocols protocols)
     : cert_file_(options.tls_cert_file),
       key_file_(options.tls_key_file),
       client_ca_file_(options.tls_client_ca_file),
-      min_version_(options.tls_min_version) {}
+      min_version_(options.tls_min_version),
+      protocols_(protocols) {}
 
-Expected<std::unique_ptr<TlsContext>> TlsContext::Load(const ServerOptions& options) {
+Expected<std::shared_ptr<TlsContext::Context>> TlsContext::Read(bool ask_passphrase) const {
+  PENSTOCK_ASSIGN_OR_RETURN(auto context, ReadFiles(cert_file_, key_file_, client_ca_file_,
+                                                    min_version_, ask_passphrase));
+  static char yes;
+  SSL_CTX_set_alpn_select_cb(context->native_handle(), ChooseProtocol,
+                             protocols_ == Protocols::kHttp2 ? &yes : nullptr);
+  return context;
+}
+
+Expected<std::unique_ptr<TlsContext>> TlsContext::Load(const ServerOptions& options,
+                                                       Protocols protocols) {
   if (options.tls_min_version != "1.2" && options.tls_min_version != "1.3") {
     return Status::InvalidArgument("the least version of TLS must be 1.2 or 1.3",
                                    "tls_min_version");
   }
-  std::unique_ptr<TlsContext> made(new TlsContext(options));
-  PENSTOCK_ASSIGN_OR_RETURN(made->context_,
-                            ReadFiles(made->cert_file_, made->key_file_, made->client_ca_file_,
-                                      made->min_version_, true));
+  std::unique_ptr<TlsContext> made(new TlsContext(options, protocols));
+  PENSTOCK_ASSIGN_OR_RETURN(made->context_, made->Read(true));
   return made;
 }
 
 Status TlsContext::Reload() {
-  auto read = ReadFiles(cert_file_, key_file_, client_ca_file_, min_version_, false);
+  auto read = Read(false);
   if (!read.ok()) return read.status();
   const std::lock_guard lock(mutex_);
   context_ = *std::move(read);

@@ -124,6 +124,9 @@ void Server::Shutdown(std::chrono::milliseconds timeout) {
 }
 std::shared_ptr<const KeyRing> Server::keys() const { return impl_->keys; }
 std::shared_ptr<SlowLog> Server::slow_log() const { return impl_->router.slow_log(); }
+std::shared_ptr<OpenCount> Server::all_connections() const {
+  return impl_->listener->all_connections();
+}
 uint16_t Server::port() const { return impl_->listener->port(); }
 bool Server::tls() const { return impl_->tls; }
 

@@ -16,6 +16,7 @@
 namespace penstock {
 
 class KeyRing;
+class OpenCount;
 class Metrics;
 class Service;
 class SlowLog;
@@ -54,6 +55,8 @@ class Server {
   std::shared_ptr<const KeyRing> keys() const;
   // GET /v1/requests shows what it keeps; for other front ends.
   std::shared_ptr<SlowLog> slow_log() const;
+  // For Http2Options::all_connections of another listener.
+  std::shared_ptr<OpenCount> all_connections() const;
   uint16_t port() const;
   bool tls() const;
 
