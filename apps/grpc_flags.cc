@@ -16,7 +16,7 @@ void AddGrpcFlags(CommandLine* line, GrpcOptions* grpc) {
       ->Group(group);
   app->AddOption("--grpc-max-streams", grpc->streams_max,
                  "Calls of a connection at once; more wait at the client.")
-      ->Check(InRange(1, 1 << 20))
+      ->Check(InRange(1, 65'535))
       ->TypeName("N")
       ->Group(group);
   line->RefuseEmpty({"grpc-host"});

@@ -477,15 +477,18 @@ void Reload(FrontEnds* servers) {
 
 Expected<FrontEnds> StartFrontEnds(const ServeFlags& flags, LocalModels* models) {
   FrontEnds servers;
+  // Who sees that the server is ready finds all of it.
+  models->service->HoldReadiness(true);
   PENSTOCK_ASSIGN_OR_RETURN(servers.http,
                             Server::Start(models->service.get(), &models->metrics, flags.server));
-  if (!flags.grpc.port) return servers;
-  GrpcOptions grpc = flags.grpc;
-  grpc.buffer_bytes_max = flags.model.limits.inflight_bytes;
-  grpc.response_bytes_max = flags.model.limits.response_bytes;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      servers.grpc, GrpcServer::Start(models->service.get(), &models->metrics, flags.server, grpc,
-                                      servers.http->keys(), servers.http->slow_log()));
+  if (flags.grpc.port) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        servers.grpc,
+        GrpcServer::Start(models->service.get(), &models->metrics, flags.server, flags.grpc,
+                          servers.http->keys(), servers.http->slow_log(),
+                          servers.http->all_connections()));
+  }
+  models->service->HoldReadiness(false);
   return servers;
 }
 

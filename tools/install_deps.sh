@@ -23,7 +23,7 @@ serve=(
   libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
   libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev pkg-config
   zlib1g-dev libzstd-dev libedit-dev libnghttp2-dev
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
+  libprotobuf-dev protobuf-compiler
 )
 build=(
   "${serve[@]}"

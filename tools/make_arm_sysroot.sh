@@ -9,7 +9,7 @@ set -euo pipefail
 packages=(
   libstdc++-12-dev libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
   libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev zlib1g-dev libzstd-dev
-  libedit-dev libnghttp2-dev libgrpc++-dev libprotobuf-dev libgtest-dev libgmock-dev
+  libedit-dev libnghttp2-dev libprotobuf-dev libgtest-dev libgmock-dev
 )
 # The last thing written, so that a run that was cut short begins again.
 stamp=$1/.packages

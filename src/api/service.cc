@@ -67,6 +67,8 @@ LoadLimits Service::GetLoadLimits() const {
           options_.tokenization_workers};
 }
 
+void Service::HoldReadiness(bool held) { impl_->starting = held; }
+
 void Service::AnnounceStop() { impl_->leaving = true; }
 
 bool Service::Ready() const { return Readiness().ok(); }
@@ -75,6 +77,7 @@ Status Service::Readiness() const {
   if (!impl_->accepting || impl_->leaving) {
     return {StatusCode::kUnavailable, "the server is shutting down"};
   }
+  if (impl_->starting) return {StatusCode::kUnavailable, "the server is being started"};
   if (impl_->registry->AllReady()) return Status::Ok();
   for (const Registry::Entry& entry : impl_->registry->List()) {
     if (entry.state == ModelState::kFailed && entry.version == 0) {

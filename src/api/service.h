@@ -133,6 +133,8 @@ class Service {
   // Why Ready() is false, or OK.
   Status Readiness() const;
 
+  // While it is held, readiness is off: the server is being started.
+  void HoldReadiness(bool held);
   // Readiness is off from now on; requests are still taken.
   void AnnounceStop();
 

@@ -188,6 +188,7 @@ struct Service::Impl final : RequestSlots {
   ResultCache results;
   std::atomic<bool> accepting{true};
   std::atomic<bool> leaving{false};  // still accepting, but no more ready
+  std::atomic<bool> starting{false};  // not ready yet
   ClientSlots in_flight;
   ClientSlots waiting;              // requests whose models are being loaded; not in flight
   std::atomic<uint64_t> served{0};  // requests taken since the start

@@ -1,14 +1,17 @@
 #include "bench/grpc_echo.h"
 
 #include <fmt/format.h>
-#include <grpc/inference.grpc.pb.h>
-#include <grpcpp/grpcpp.h>
+#include <grpc/inference.pb.h>
 
-#include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "grpc/rpc.h"
+#include "http2/http2_client.h"
 #include "load/latency.h"
 
 namespace penstock {
@@ -16,7 +19,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-inference::ModelInferRequest RequestOf(const GrpcEchoOptions& options) {
+std::string RequestOf(const GrpcEchoOptions& options) {
   inference::ModelInferRequest request;
   request.set_model_name(options.model);
   auto* const input = request.add_inputs();
@@ -25,130 +28,97 @@ inference::ModelInferRequest RequestOf(const GrpcEchoOptions& options) {
   input->add_shape(1);
   input->add_shape(options.width);
   request.add_raw_input_contents(std::string(static_cast<size_t>(options.width) * 4, '\x3f'));
-  return request;
+  RpcMessage message(request.ByteSizeLong());
+  request.SerializeWithCachedSizesToArray(message.data());
+  return RpcMessage::Framed(std::move(message), /*packed=*/false);
 }
 
-class EmptyService final : public inference::GRPCInferenceService::CallbackService {
- public:
-  explicit EmptyService(int answer_bytes) {
-    auto* const output = answer_.add_outputs();
-    output->set_name("OUTPUT0");
-    output->set_datatype("FP32");
-    output->add_shape(1);
-    output->add_shape(answer_bytes / 4);
-    answer_.add_raw_output_contents(std::string(static_cast<size_t>(answer_bytes), '\x3f'));
-  }
-  grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* context,
-                                       const inference::ModelInferRequest*,
-                                       inference::ModelInferResponse* response) override {
-    *response = answer_;
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-
- private:
-  inference::ModelInferResponse answer_;
-};
-
 // One thread's calls: each answer sends the next.
-class Caller {
+class Caller final : Http2Client::Events {
  public:
-  Caller(const GrpcEchoOptions& options, int number) : request_(RequestOf(options)) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt("penstock.connection", number);  // else equal channels share one
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stub_ = inference::GRPCInferenceService::NewStub(
-        grpc::CreateCustomChannel(options.target, grpc::InsecureChannelCredentials(), arguments));
-  }
+  explicit Caller(const GrpcEchoOptions& options)
+      : options_(options), request_(RequestOf(options)) {}
 
-  void Run(const GrpcEchoOptions& options) {
-    for (int i = 0; i < options.window; ++i) Send(new Call);
-    const auto begin = SteadyClock::now();
-    const auto end = begin + std::chrono::duration<double>(options.seconds);
-    int open = options.window;
-    void* tag = nullptr;
-    bool ok = false;
-    while (open > 0 && queue_.Next(&tag, &ok)) {
-      auto* const call = static_cast<Call*>(tag);
-      const auto now = SteadyClock::now();
-      if (!call->status.ok() && failure_.ok()) {
-        failure_ = Status{StatusCode::kUnavailable, call->status.error_message()};
-      }
-      latency_.Add(std::chrono::duration<double, std::milli>(now - call->begin).count());
-      const bool again = failure_.ok() && now < end;
-      done_ += now < end ? 1 : 0;
-      delete call;
-      if (again) {
-        Send(new Call);
-      } else {
-        --open;
+  void Run() {
+    const size_t colon = options_.target.rfind(':');
+    if (colon == std::string::npos) {
+      failure_ = Status::InvalidArgument("the target must be HOST:PORT");
+      return;
+    }
+    auto client = Http2Client::Connect(
+        options_.target.substr(0, colon),
+        static_cast<uint16_t>(std::atoi(options_.target.c_str() + colon + 1)), this);
+    if (!client.ok()) {
+      failure_ = client.status();
+      return;
+    }
+    client_ = *std::move(client);
+    end_ = SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(
+                                    std::chrono::duration<double>(options_.seconds));
+    for (int i = 0; i < options_.window; ++i) Send();
+    client_->Flush();
+    while (!begun_.empty()) {
+      if (!client_->Receive()) {
+        failure_ = Status(StatusCode::kUnavailable, "the connection was lost");
+        return;
       }
     }
-    seconds_ = options.seconds;
   }
 
   const Status& failure() const { return failure_; }
-  double rate() const { return static_cast<double>(done_) / seconds_; }
+  double rate() const { return static_cast<double>(done_) / options_.seconds; }
   const LatencyHistogram& latency() const { return latency_; }
 
  private:
-  struct Call {
-    grpc::ClientContext context;
-    inference::ModelInferResponse response;
-    grpc::Status status;
-    SteadyClock::time_point begin;
-    std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ModelInferResponse>> reader;
-  };
-
-  void Send(Call* call) {
-    call->begin = SteadyClock::now();
-    call->reader = stub_->AsyncModelInfer(&call->context, request_, &queue_);
-    call->reader->Finish(&call->response, &call->status, call);
+  void Send() {
+    const int32_t stream = client_->Begin({{":method", "POST"},
+                                           {":scheme", "http"},
+                                           {":path", "/inference.GRPCInferenceService/ModelInfer"},
+                                           {":authority", options_.target},
+                                           {"te", "trailers"},
+                                           {"content-type", "application/grpc"}},
+                                          /*last=*/false);
+    client_->SendData(stream, request_, /*last=*/true);
+    begun_[stream] = SteadyClock::now();
+  }
+  void OnHeaders(int32_t, HeaderList headers) override {
+    for (const auto& [name, value] : headers) {
+      if (name == "grpc-status" && value != "0" && failure_.ok()) {
+        failure_ = Status(StatusCode::kUnavailable, "a call failed with the code " + value);
+      }
+    }
+  }
+  void OnData(int32_t, std::string_view) override {}
+  void OnEnd(int32_t stream, uint32_t error) override {
+    const auto now = SteadyClock::now();
+    const auto call = begun_.extract(stream);
+    if (error != 0 && failure_.ok()) {
+      failure_ = Status(StatusCode::kUnavailable, fmt::format("a call was reset: {}", error));
+    }
+    latency_.Add(std::chrono::duration<double, std::milli>(now - call.mapped()).count());
+    if (now >= end_) return;
+    ++done_;
+    if (failure_.ok()) Send();
   }
 
-  const inference::ModelInferRequest request_;
-  std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
-  grpc::CompletionQueue queue_;
+  const GrpcEchoOptions options_;
+  const std::string request_;
+  std::unique_ptr<Http2Client> client_;
+  std::unordered_map<int32_t, SteadyClock::time_point> begun_;  // calls under way
+  SteadyClock::time_point end_;
   uint64_t done_ = 0;
-  double seconds_ = 1;
   LatencyHistogram latency_;
   Status failure_;
 };
 
 }  // namespace
 
-struct EmptyGrpcServer::Impl {
-  explicit Impl(int answer_bytes) : service(answer_bytes) {}
-  EmptyService service;
-  int port = 0;
-  std::unique_ptr<grpc::Server> server;
-};
-
-EmptyGrpcServer::EmptyGrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-EmptyGrpcServer::~EmptyGrpcServer() { impl_->server->Shutdown(std::chrono::system_clock::now()); }
-uint16_t EmptyGrpcServer::port() const { return static_cast<uint16_t>(impl_->port); }
-
-Expected<std::unique_ptr<EmptyGrpcServer>> EmptyGrpcServer::Start(int answer_bytes) {
-  auto impl = std::make_unique<Impl>(answer_bytes);
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &impl->port);
-  builder.RegisterService(&impl->service);
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || impl->port == 0) {
-    return Status{StatusCode::kUnavailable, "cannot start the empty gRPC service"};
-  }
-  return std::unique_ptr<EmptyGrpcServer>(new EmptyGrpcServer(std::move(impl)));
-}
-
 Expected<GrpcEchoResult> RunGrpcEcho(const GrpcEchoOptions& options) {
   std::vector<std::unique_ptr<Caller>> callers;
   std::vector<std::thread> threads;
-  for (int i = 0; i < options.threads; ++i) {
-    callers.push_back(std::make_unique<Caller>(options, i));
-  }
+  for (int i = 0; i < options.threads; ++i) callers.push_back(std::make_unique<Caller>(options));
   for (const auto& caller : callers) {
-    threads.emplace_back([&options, one = caller.get()] { one->Run(options); });
+    threads.emplace_back([one = caller.get()] { one->Run(); });
   }
   for (std::thread& thread : threads) thread.join();
   GrpcEchoResult result;

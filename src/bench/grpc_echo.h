@@ -1,28 +1,11 @@
-// Both ends of a measurement of gRPC: a client that keeps unary inference calls under way, and the
-// emptiest service there is, which answers each with a message made beforehand.
+// A client of gRPC that keeps unary inference calls under way and measures them.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <string>
 
 #include "common/status.h"
 
 namespace penstock {
-
-// inference.GRPCInferenceService with ModelInfer alone, by gRPC's callback API.
-class EmptyGrpcServer {
- public:
-  // On a port of its own of 127.0.0.1. `answer_bytes`: of its one output.
-  static Expected<std::unique_ptr<EmptyGrpcServer>> Start(int answer_bytes);
-  ~EmptyGrpcServer();
-  uint16_t port() const;
-
- private:
-  struct Impl;
-  explicit EmptyGrpcServer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
 
 struct GrpcEchoOptions {
   std::string target;  // host:port

@@ -130,53 +130,40 @@ Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
   grpc_options.port = 0;
   PENSTOCK_ASSIGN_OR_RETURN(const auto grpc,
                             GrpcServer::Start(service, metrics, server, grpc_options));
-  PENSTOCK_ASSIGN_OR_RETURN(const auto empty, EmptyGrpcServer::Start(options.width * 4));
 
   GrpcEchoOptions ours{.target = fmt::format("127.0.0.1:{}", grpc->port()),
                        .model = options.model,
                        .width = options.width,
                        .window = options.window,
                        .seconds = options.seconds};
-  GrpcEchoOptions theirs = ours;
-  theirs.target = fmt::format("127.0.0.1:{}", empty->port());
+  GrpcEchoOptions alone = ours;
+  alone.window = 1;
   const HttpEchoOptions binary{.port = http->port(),
                                .request = BinaryRequest(options),
                                .connections = options.window,
                                .seconds = options.seconds};
-  std::vector<double> rates, empty_rates, ratios, http_rates, http_ratios, lone, lone_ratios;
+  std::vector<double> rates, http_rates, http_ratios, lone;
   StepProgress progress({.steps = options.rounds + 1, .in_log = false});
   for (int round = -1; round < options.rounds; ++round) {
     progress.Next(round < 0 ? "front ends, warm-up" : "front ends");
-    PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult with_empty, RunGrpcEcho(theirs));
     PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult with_ours, RunGrpcEcho(ours));
     PENSTOCK_ASSIGN_OR_RETURN(const HttpEchoResult with_http, RunHttpEcho(binary));
-    GrpcEchoOptions one = theirs;
-    one.window = 1;
-    PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult lone_empty, RunGrpcEcho(one));
-    one.target = ours.target;
-    PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult lone_ours, RunGrpcEcho(one));
+    PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult with_one, RunGrpcEcho(alone));
     if (round < 0) continue;
     rates.push_back(with_ours.requests_per_s);
-    empty_rates.push_back(with_empty.requests_per_s);
-    ratios.push_back(with_ours.requests_per_s / with_empty.requests_per_s);
     http_rates.push_back(with_http.requests_per_s);
     http_ratios.push_back(with_http.requests_per_s / with_ours.requests_per_s);
-    lone.push_back(lone_ours.p50_us);
-    lone_ratios.push_back(lone_ours.p50_us / lone_empty.p50_us);
+    lone.push_back(with_one.p50_us);
   }
   progress.Clear();
   fmt::print("Requests of one row over loopback, {} under way, clients in this process\n",
              options.window);
-  fmt::print("  gRPC, the empty service   {:9.0f} requests/s\n", Median(empty_rates));
-  fmt::print("  gRPC                      {:9.0f} requests/s, {:.3f} of the empty service\n",
-             Median(rates), Median(ratios));
-  fmt::print("  gRPC, one alone           {:9.1f} us, {:.3f} times the empty service\n",
-             Median(lone), Median(lone_ratios));
+  fmt::print("  gRPC                      {:9.0f} requests/s\n", Median(rates));
+  fmt::print("  gRPC, one alone           {:9.1f} us\n", Median(lone));
   fmt::print("  HTTP, binary              {:9.0f} requests/s, {:.3f} of gRPC\n", Median(http_rates),
              Median(http_ratios));
   records->Add("grpc.requests_per_s", Median(rates), "1/s");
-  records->Add("grpc.ratio_vs_empty_service", Median(ratios), "1");
-  records->Add("grpc.lone_p50_ratio", Median(lone_ratios), "1");
+  records->Add("grpc.lone_p50_us", Median(lone), "us");
   records->Add("http_binary.ratio_vs_grpc", Median(http_ratios), "1");
   if (service->options().shared_memory_bytes == 0) return Status::Ok();
   return MeasureSharedMemory(service, http->port(), options, records);
@@ -184,21 +171,28 @@ Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
 
 Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions& options,
                          BenchRecords* records) {
-  std::vector<double> rates;
+  const GrpcEchoOptions many{.target = target,
+                             .model = options.model,
+                             .width = options.width,
+                             .window = options.window,
+                             .seconds = options.seconds};
+  GrpcEchoOptions alone = many;
+  alone.window = 1;
+  std::vector<double> rates, lone;
   StepProgress progress({.steps = options.rounds + 1, .in_log = false});
   for (int round = -1; round < options.rounds; ++round) {
     progress.Next(round < 0 ? "warm-up" : "round");
-    PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult result,
-                              RunGrpcEcho({.target = target,
-                                           .model = options.model,
-                                           .width = options.width,
-                                           .window = options.window,
-                                           .seconds = options.seconds}));
-    if (round >= 0) rates.push_back(result.requests_per_s);
+    PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult result, RunGrpcEcho(many));
+    PENSTOCK_ASSIGN_OR_RETURN(const GrpcEchoResult with_one, RunGrpcEcho(alone));
+    if (round < 0) continue;
+    rates.push_back(result.requests_per_s);
+    lone.push_back(with_one.p50_us);
   }
   progress.Clear();
-  fmt::print("  gRPC of {}: {:9.0f} requests/s\n", target, Median(rates));
+  fmt::print("  gRPC of {}: {:9.0f} requests/s, one alone {:.1f} us\n", target, Median(rates),
+             Median(lone));
   records->Add("grpc.requests_per_s", Median(rates), "1/s");
+  records->Add("grpc.lone_p50_us", Median(lone), "us");
   return Status::Ok();
 }
 

@@ -1,9 +1,7 @@
 // penstock bench tensors, second part: the same requests over gRPC and HTTP, on loopback, with
 // servers and clients in this process.
 //
-// gRPC stands beside the emptiest service that its library allows, with the same messages: what
-// the library and the network cost falls out of the ratio. Sides take turns; the median of the
-// ratios of neighbours counts.
+// Both take turns; the median of the ratios of neighbours counts.
 #pragma once
 
 #include <string>
@@ -25,13 +23,13 @@ struct TensorFrontEndOptions {
   int shared_rows = 64;  // of a request over shared memory
 };
 
-// Prints a table and adds the records grpc.ratio_vs_empty_service, grpc.lone_p50_ratio,
+// Prints a table and adds the records grpc.requests_per_s, grpc.lone_p50_us,
 // http_binary.ratio_vs_grpc and, where the service allows shared memory, shm.rows_per_s.
 Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
                               const TensorFrontEndOptions& options, BenchRecords* records);
 
 // Requests of one row a second that another server's gRPC takes, of its model `model`. Adds
-// grpc.requests_per_s.
+// grpc.requests_per_s and grpc.lone_p50_us.
 Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions& options,
                          BenchRecords* records);
 

@@ -1,8 +1,7 @@
 // A gRPC server of built-in models, and a client of it, for tests.
 #pragma once
 
-#include <grpc/inference.grpc.pb.h>
-#include <grpcpp/create_channel.h>
+#include <grpc/inference.pb.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,6 +15,7 @@
 #include "engine/registry.h"
 #include "engine/tensor_engine.h"
 #include "grpc/grpc_server.h"
+#include "grpc/rpc_client_test.h"
 #include "metrics/metrics.h"
 
 namespace penstock {
@@ -57,10 +57,8 @@ class GrpcServerTest : public testing::Test {
     ASSERT_TRUE(started.ok()) << started.status().ToString();
     server_ = *std::move(started);
     channel_ = NewChannel();
-    stub_ = inference::GRPCInferenceService::NewStub(channel_);
   }
   void Stop() {
-    stub_.reset();
     channel_.reset();
     server_.reset();
     service_.reset();
@@ -69,12 +67,17 @@ class GrpcServerTest : public testing::Test {
   }
   void TearDown() override { Stop(); }
 
-  std::shared_ptr<grpc::Channel> NewChannel() {
-    grpc::ChannelArguments arguments;
-    // A connection of its own.
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
-                                     grpc::InsecureChannelCredentials(), arguments);
+  std::shared_ptr<ClientChannel> NewChannel() {
+    return std::make_shared<ClientChannel>(server_->port());
+  }
+  static std::string PathOf(const char* method) {
+    return std::string("/inference.GRPCInferenceService/") + method;
+  }
+  // A method of GRPCInferenceService.
+  GrpcStatus Call(const char* method, ClientContext* context,
+                  const google::protobuf::MessageLite& request,
+                  google::protobuf::MessageLite* response) {
+    return channel_->Call(PathOf(method), context, request, response);
   }
 
   // One row for "add": a and b.
@@ -120,8 +123,7 @@ class GrpcServerTest : public testing::Test {
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<GrpcServer> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
+  std::shared_ptr<ClientChannel> channel_;
 };
 
 }  // namespace penstock

@@ -2,14 +2,15 @@
 // request id, memory, metrics, logs. Headers have the names of HTTP in lower case ("x-api-key",
 // "x-penstock-priority", "x-request-timeout-ms", ...); the client's own deadline counts as well.
 // unary_call.h, stream_call.h and message_stream.h build on it. Any thread.
+//
+// Services add their methods to it; Find says which one a path names.
 #pragma once
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/status.h>
-
-#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "frontend/request_policy.h"
 #include "frontend/route_info.h"
 #include "grpc/grpc_metrics.h"
+#include "grpc/rpc.h"
 #include "http/message.h"
 #include "http/server_options.h"
 
@@ -37,45 +39,58 @@ struct GrpcCall {
 
 class GrpcFrontEnd {
  public:
-  // `methods`: "/package.Service/Method" of all services. Keys are those of `keys`, not of the
-  // options. Service and metrics must outlive it.
-  GrpcFrontEnd(Service* service, Metrics* metrics, const ServerOptions& options,
-               std::vector<RouteInfo> methods, std::shared_ptr<const KeyRing> keys,
-               std::shared_ptr<SlowLog> slow_log);
+  // Answers a call of the method `index`; on the io thread, throws nothing.
+  using Start = std::function<void(int32_t index, const std::shared_ptr<Rpc>& rpc)>;
+
+  GrpcFrontEnd(Service* service, const ServerOptions& options, std::shared_ptr<SlowLog> slow_log);
 
   Service* service() const { return service_; }
+
+  // `path`: "/package.Service/Method", for good. `streams`: see Rpc. Before Open.
+  void AddMethod(const char* path, bool streams, Start start, RouteFor who = RouteFor::kUsers,
+                 bool endless = false);
+  // All methods were added. Keys are those of `keys`, not of the options. Service and metrics must
+  // outlive it.
+  void Open(Metrics* metrics, const ServerOptions& options, std::shared_ptr<const KeyRing> keys);
   const std::vector<RouteInfo>& methods() const { return methods_; }
-  // The longest time that a message of a stream may take to be written.
-  std::chrono::milliseconds write_timeout() const { return write_timeout_; }
-  // The place in `methods` of a path that is there.
-  int32_t MethodOf(std::string_view path) const;
+  // The index of a method; -1: there is none.
+  int32_t Find(std::string_view path) const;
+  bool Streams(int32_t method) const { return served_[static_cast<size_t>(method)].streams; }
+  void StartCall(int32_t method, const std::shared_ptr<Rpc>& rpc) const {
+    served_[static_cast<size_t>(method)].start(method, rpc);
+  }
 
   // Calls of methods whose paths begin with `prefix` are finished with what `to_grpc` makes of a
   // Status, where an API has codes of its own; others with ToGrpc. Before the first call.
-  void MapStatus(std::string_view prefix, grpc::Status (*to_grpc)(const Status&));
+  void MapStatus(std::string_view prefix, GrpcStatus (*to_grpc)(const Status&));
 
-  // A call has come, with a message of so many bytes; 0: none yet. Fills `call`, and takes memory
-  // for the message. Not OK: it is refused; End is due all the same.
-  Status Begin(int32_t method, grpc::CallbackServerContext* context, size_t message_bytes,
-               GrpcCall* call);
+  // The header of a call has come. Fills `call`, and gives the call its memory. Not OK: it is
+  // refused; End is due all the same.
+  Status Begin(int32_t method, Rpc* rpc, GrpcCall* call);
+  // Whether a user's key came with the call, or none is asked for.
+  bool HasKey(GrpcCall* call) const;
   // What to finish a call with. Where it failed, trailing metadata has its id ("x-request-id"),
   // and when to try again.
-  grpc::Status StatusOf(const Status& status, grpc::CallbackServerContext* context, GrpcCall* call);
-  // The call is over, as gRPC says by OnDone: counts and logs it, and drops what its context holds.
-  // `code`: what it was finished with.
-  void End(grpc::StatusCode code, size_t bytes_out, grpc::CallbackServerContext* context,
-           GrpcCall* call);
+  GrpcStatus StatusOf(const Status& status, Rpc* rpc, GrpcCall* call);
+  // The call is over, as OnDone says: counts and logs it, and drops what its context holds.
+  void End(const Rpc& rpc, GrpcCall* call);
 
  private:
   Status CheckKey(GrpcCall* call);
 
+  struct Served {
+    bool streams = false;
+    Start start;
+    GrpcStatus (*to_grpc)(const Status&) = ToGrpc;
+  };
+
   Service* const service_;
   const bool stage_timers_;
-  const std::chrono::milliseconds write_timeout_;
-  const std::vector<RouteInfo> methods_;
-  std::vector<grpc::Status (*)(const Status&)> to_grpc_;  // of each method
-  const RequestPolicy policy_;
-  GrpcMetrics metrics_;
+  std::vector<RouteInfo> methods_;
+  std::vector<Served> served_;  // [methods_]
+  std::map<std::string_view, int32_t> by_path_;
+  std::optional<RequestPolicy> policy_;  // from Open on
+  std::optional<GrpcMetrics> metrics_;   // from Open on
   FinishedLog finished_log_;
   LogLimit refused_keys_{5};
 };

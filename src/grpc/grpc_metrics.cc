@@ -4,7 +4,6 @@
 #include <string>
 
 #include "frontend/route_info.h"
-#include "grpc/grpc_status.h"
 
 namespace penstock {
 
@@ -16,15 +15,14 @@ GrpcMetrics::GrpcMetrics(Metrics* metrics, const std::vector<RouteInfo>& methods
       series.by_code[code] = &metrics->AddCounter(
           "penstock_grpc_requests_total",
           "Calls of gRPC that ended; CANCELLED: also where the client left before the answer",
-          label + "," + MetricLabel("code", GrpcCodeName(static_cast<grpc::StatusCode>(code))),
+          label + "," + MetricLabel("code", GrpcCodeName(static_cast<GrpcCode>(code))),
           Metrics::Shown::kOnceUsed);
     }
-    series.seconds = &metrics->AddHistogram(
-        "penstock_grpc_request_duration_seconds",
-        "From the request's last byte, or a stream's first, until the call's end was sent",
-        {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
-         5, 10, 30, 60},
-        label, Metrics::Shown::kOnceUsed);
+    series.seconds = &metrics->AddHistogram("penstock_grpc_request_duration_seconds",
+                                            "From the call's first byte until its end was sent",
+                                            {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
+                                             0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
+                                            label, Metrics::Shown::kOnceUsed);
     series_.push_back(series);
   }
   in_flight_ = &metrics->AddGauge("penstock_grpc_in_flight", "Calls of gRPC under way");
@@ -37,10 +35,10 @@ GrpcMetrics::GrpcMetrics(Metrics* metrics, const std::vector<RouteInfo>& methods
   }
 }
 
-void GrpcMetrics::CountCall(int32_t method, grpc::StatusCode code, double seconds) {
+void GrpcMetrics::CountCall(int32_t method, GrpcCode code, double seconds) {
   const Series& series = series_[static_cast<size_t>(method)];
   const auto at = static_cast<size_t>(code);
-  series.by_code[at < kCodes ? at : static_cast<size_t>(grpc::StatusCode::UNKNOWN)]->Add();
+  series.by_code[at < kCodes ? at : static_cast<size_t>(GrpcCode::kUnknown)]->Add();
   series.seconds->Observe(seconds);
 }
 

@@ -3,13 +3,12 @@
 // cannot add series.
 #pragma once
 
-#include <grpcpp/support/status.h>
-
 #include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "grpc/grpc_status.h"
 #include "metrics/metrics.h"
 
 namespace penstock {
@@ -21,7 +20,7 @@ class GrpcMetrics {
   GrpcMetrics(Metrics* metrics, const std::vector<RouteInfo>& methods);
 
   // `method` indexes the list.
-  void CountCall(int32_t method, grpc::StatusCode code, double seconds);
+  void CountCall(int32_t method, GrpcCode code, double seconds);
   // Calls let in and not ended.
   Gauge& in_flight() { return *in_flight_; }
   // `reason`: "missing", "unknown" or "not_admin".

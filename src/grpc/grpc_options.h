@@ -14,10 +14,6 @@ struct GrpcOptions {
   std::string host;              // --grpc-host; "": that of HTTP
   // --grpc-max-streams: calls under way on one connection; more wait at the client.
   int32_t streams_max = 1024;
-  // Memory that gRPC may use for what it receives and sends. Near it, connections are read more
-  // slowly, and at it calls are refused.
-  int64_t buffer_bytes_max = int64_t{512} << 20;
-  int64_t response_bytes_max = int64_t{256} << 20;  // --max-response-bytes
 };
 
 }  // namespace penstock

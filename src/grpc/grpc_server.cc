@@ -1,59 +1,34 @@
 #include "grpc/grpc_server.h"
 
 #include <google/protobuf/stubs/logging.h>
-#include <grpc/support/log.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/resource_quota.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 
-#include <algorithm>
+#include <chrono>
 #include <limits>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
+#include "api/service.h"
+#include "common/exception_status.h"
 #include "common/log.h"
 #include "frontend/key_ring.h"
 #include "grpc/grpc_front_end.h"
 #include "grpc/health_service.h"
 #include "grpc/kserve_service.h"
+#include "grpc/reflection_service.h"
+#include "grpc/rpc.h"
+#include "grpc/rpc_head.h"
 #include "grpc/tei_service.h"
-#include "grpc/tls_credentials.h"
+#include "http/listener.h"
+#include "http/open_count.h"
+#include "http2/http2_handler.h"
 
 namespace penstock {
 namespace {
 
-// Below this, transports of a few connections would fill it.
-constexpr int64_t kBufferBytesMin = 32 << 20;
-// Reflection is the only service whose calls hold a thread each.
-constexpr int kReflectionThreadsMax = 8;
-
-// What gRPC has to say: the fate of connections, mostly, which strangers can cause at will.
-void LogOfGrpc(gpr_log_func_args* line) {
-  // It ends the process after this one.
-  if (std::string_view(line->message).starts_with("assertion failed")) {
-    LogError("gRPC: {} ({}:{})", line->message, line->file, line->line);
-    return FlushLog();
-  }
-  LogDebug("gRPC: {}", line->message);
-}
-
 // What the parser says of messages that it refuses: without this on stderr, for every one of them.
 void LogOfProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   LogDebug("protobuf: {}", message);
-}
-
-void SetUpLibrary() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    gpr_set_log_function(LogOfGrpc);
-    google::protobuf::SetLogHandler(LogOfProtobuf);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  });
 }
 
 std::string AddressOf(const std::string& host, uint16_t port) {
@@ -61,71 +36,63 @@ std::string AddressOf(const std::string& host, uint16_t port) {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-int Clamped(int64_t value) {
-  return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max()));
-}
-
-std::vector<RouteInfo> AllMethods() {
-  std::vector<RouteInfo> all;
-  for (const auto* methods :
-       {&HealthService::Methods(), &KserveService::Methods(), &TeiService::Methods()}) {
-    all.insert(all.end(), methods->begin(), methods->end());
-  }
-  return all;
+HeaderList Refusal(GrpcCode code, const std::string& message) {
+  return {{":status", "200"},
+          {"content-type", "application/grpc"},
+          {"grpc-status", std::to_string(static_cast<int>(code))},
+          {"grpc-message", EncodeGrpcMessage(message)}};
 }
 
 }  // namespace
 
-struct GrpcServer::Impl {
+struct GrpcServer::Impl final : Http2Handler {
   Impl(Service* service, Metrics* metrics, const ServerOptions& options,
        std::shared_ptr<const KeyRing> keys, std::shared_ptr<SlowLog> slow_log)
-      : front_end(service, metrics, options, AllMethods(), std::move(keys), std::move(slow_log)),
-        health(&front_end),
-        kserve(&front_end),
-        tei(&front_end) {}
+      : front_end(service, options, std::move(slow_log)), health(&front_end), kserve(&front_end) {
+    AddTei(&front_end);
+    AddReflection(&front_end);
+    front_end.Open(metrics, options, std::move(keys));
+    calls.message_bytes_max = options.body_bytes_max;
+    calls.on_worker = [service](Priority priority, size_t bytes, std::function<void()> work) {
+      service->FinishOnWorker(priority, bytes, std::move(work));
+    };
+  }
 
-  void Configure(const ServerOptions& options, const GrpcOptions& grpc_options,
-                 grpc::ServerBuilder* builder);
+  std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
+                                          std::shared_ptr<Http2Answer> answer) override {
+    if (auto refusal = RefuseHead(request)) {
+      answer->SendHeaders(*std::move(refusal), /*last=*/true);
+      return nullptr;
+    }
+    const int32_t method = front_end.Find(request.path);
+    if (method < 0) {
+      answer->SendHeaders(
+          Refusal(GrpcCode::kUnimplemented, "there is no method " + request.path.substr(0, 200)),
+          /*last=*/true);
+      return nullptr;
+    }
+    auto rpc = std::make_shared<Rpc>(&calls, std::move(request), std::move(answer),
+                                     front_end.Streams(method));
+    front_end.StartCall(method, rpc);
+    return rpc;
+  }
+
+  std::shared_ptr<Http2Receiver> OnHeaderTooLarge(Http2Request,
+                                                  std::shared_ptr<Http2Answer> answer) override {
+    answer->SendHeaders(Refusal(GrpcCode::kResourceExhausted,
+                                "the metadata is larger than --max-header-bytes allows"),
+                        /*last=*/true);
+    return nullptr;
+  }
 
   GrpcFrontEnd front_end;
   HealthService health;
   KserveService kserve;
-  TeiService tei;
-  std::unique_ptr<TlsCredentials> tls;
-  int port = 0;
+  Rpc::Options calls;
+  bool tls = false;
   bool stopped = false;
-  std::unique_ptr<grpc::Server> server;  // last: ends before the services it calls
+  std::unique_ptr<Listener> listener;  // last: ends before what it calls
 };
-
-void GrpcServer::Impl::Configure(const ServerOptions& options, const GrpcOptions& grpc_options,
-                                 grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(Clamped(options.body_bytes_max));
-  builder->SetMaxSendMessageSize(Clamped(grpc_options.response_bytes_max));
-  // A small message could unpack to any size, before its memory is admitted.
-  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  grpc::ResourceQuota quota("penstock");
-  quota.Resize(static_cast<size_t>(std::max(grpc_options.buffer_bytes_max, kBufferBytesMin)));
-  quota.SetMaxThreads(kReflectionThreadsMax);
-  builder->SetResourceQuota(quota);
-  builder->SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
-  // Two servers on one port would share its connections in silence.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, grpc_options.streams_max);
-  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.header_bytes_max);
-  // A client that is gone without a word is found by pings; one that sends pings itself, faster
-  // than every 10 s, is taken for an attacker.
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
-  builder->RegisterService(&health);
-  builder->RegisterService(&kserve);
-  tei.Register(builder);
-}
 
 GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
@@ -134,46 +101,43 @@ Expected<std::unique_ptr<GrpcServer>> GrpcServer::Start(Service* service, Metric
                                                         const ServerOptions& server,
                                                         const GrpcOptions& options,
                                                         std::shared_ptr<const KeyRing> keys,
-                                                        std::shared_ptr<SlowLog> slow_log) {
-  SetUpLibrary();
+                                                        std::shared_ptr<SlowLog> slow_log,
+                                                        std::shared_ptr<OpenCount> connections) {
+  static std::once_flag once;
+  std::call_once(once, [] { google::protobuf::SetLogHandler(LogOfProtobuf); });
   if (keys == nullptr) {
     PENSTOCK_ASSIGN_OR_RETURN(keys, KeyRing::Make(server));
   }
   if (slow_log == nullptr) slow_log = std::make_shared<SlowLog>(server.slow_request, metrics);
   auto impl =
       std::make_unique<Impl>(service, metrics, server, std::move(keys), std::move(slow_log));
-  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  if (!server.tls_cert_file.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(impl->tls, TlsCredentials::Load(server));
-    credentials = impl->tls->Get();
+  impl->tls = !server.tls_cert_file.empty();
+  ServerOptions listening = server;
+  for (auto* keys_of : {&listening.api_keys, &listening.bulk_api_keys, &listening.admin_api_keys}) {
+    keys_of->clear();
   }
-  const std::string host = options.host.empty() ? server.host : options.host;
-  const std::string address = AddressOf(host, options.port.value_or(0));
-  grpc::ServerBuilder builder;
-  impl->Configure(server, options, &builder);
-  builder.AddListeningPort(address, std::move(credentials), &impl->port);
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || impl->port == 0) {
-    return Status(StatusCode::kUnavailable,
-                  "cannot listen on " + address +
-                      " for gRPC: the address is taken, or is not one "
-                      "of this machine",
-                  "grpc_port");
-  }
+  if (!options.host.empty()) listening.host = options.host;
+  listening.port = options.port.value_or(0);
+  const std::string& host = listening.host;
+  auto started = Listener::StartHttp2(
+      impl.get(), listening,
+      {.streams_max = options.streams_max, .all_connections = std::move(connections)});
+  if (!started.ok()) return started.status().Annotate("gRPC");
+  impl->listener = *std::move(started);
   if (!server.AsksForKey() && !IsLoopback(host)) {
     LogWarn(
         "no API key is asked for, and gRPC on {} can be reached from other machines: anybody there "
         "can use this server",
         host);
   }
-  LogInfo("listening on grpc{}://{}", impl->tls != nullptr ? "s" : "",
-          AddressOf(host, static_cast<uint16_t>(impl->port)));
+  LogInfo("listening on grpc{}://{}", impl->tls ? "s" : "",
+          AddressOf(host, impl->listener->port()));
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 
 Status GrpcServer::Reload() {
-  if (impl_->tls == nullptr) return Status::Ok();
-  Status status = impl_->tls->Reload();
+  if (!impl_->tls) return Status::Ok();
+  Status status = impl_->listener->ReloadTls();
   if (!status.ok()) {
     LogError("gRPC: not reloaded, the old certificate stays in use: {}", status.message());
   }
@@ -181,13 +145,14 @@ Status GrpcServer::Reload() {
 }
 
 void GrpcServer::Shutdown(std::chrono::milliseconds timeout) {
-  if (std::exchange(impl_->stopped, true)) return;
+  if (impl_ == nullptr || std::exchange(impl_->stopped, true)) return;
   impl_->health.Stop();
-  impl_->server->Shutdown(std::chrono::system_clock::now() + timeout);
-  impl_->server->Wait();
+  impl_->listener->Shutdown(timeout);
+  // Work that was cancelled ends soon; calls hold what is about to go.
+  while (!impl_->calls.open->WaitForZero(std::chrono::hours(1))) continue;
 }
 
-uint16_t GrpcServer::port() const { return static_cast<uint16_t>(impl_->port); }
-bool GrpcServer::tls() const { return impl_->tls != nullptr; }
+uint16_t GrpcServer::port() const { return impl_->listener->port(); }
+bool GrpcServer::tls() const { return impl_->tls; }
 
 }  // namespace penstock

@@ -1,9 +1,9 @@
 // The gRPC server: the services of health, reflection and inference beside HTTP, on a port of its
 // own.
 //
-// Threads: gRPC's callback threads, half as many as there are processors, at least 2 and at most
-// 16, read, parse, start work, print and write; none of them waits for inference. (The library
-// gives no way to set their number.) The Service calls back on its own threads.
+// Threads: io threads of its own, as many as HTTP has (--io-threads), read, parse, start work,
+// print and write; none of them waits for inference. Messages of more than 256 KiB are parsed by
+// workers. The Service calls back on its own threads.
 #pragma once
 
 #include <chrono>
@@ -18,19 +18,22 @@ namespace penstock {
 
 class KeyRing;
 class Metrics;
+class OpenCount;
 class Service;
 class SlowLog;
 
 class GrpcServer {
  public:
   // Binds, listens and serves at once; options.port is set. Service and metrics must outlive the
-  // server. `keys`, `slow_log`: null: those of the options. Fails with kInvalidArgument (an option,
-  // named in field()) or kUnavailable (the address is taken).
+  // server. `keys`, `slow_log`: null: those of the options. `connections`: of all listeners, which
+  // --max-connections bounds together; null: of this one alone. Fails with kInvalidArgument (an
+  // option, named in field()) or kUnavailable (the address is taken).
   static Expected<std::unique_ptr<GrpcServer>> Start(Service* service, Metrics* metrics,
                                                      const ServerOptions& server,
                                                      const GrpcOptions& options,
                                                      std::shared_ptr<const KeyRing> keys = nullptr,
-                                                     std::shared_ptr<SlowLog> slow_log = nullptr);
+                                                     std::shared_ptr<SlowLog> slow_log = nullptr,
+                                                     std::shared_ptr<OpenCount> connections = {});
   ~GrpcServer();  // as Shutdown(0)
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;

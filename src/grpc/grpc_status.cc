@@ -1,9 +1,8 @@
 #include "grpc/grpc_status.h"
 
-#include <grpcpp/server_context.h>
-
-#include <string>
 #include <string_view>
+
+#include "grpc/rpc.h"
 
 namespace penstock {
 namespace {
@@ -13,36 +12,36 @@ constexpr size_t kMessageBytesMax = 2000;
 
 }  // namespace
 
-grpc::StatusCode GrpcCodeOf(StatusCode code) {
+GrpcCode GrpcCodeOf(StatusCode code) {
   switch (code) {
     case StatusCode::kOk:
-      return grpc::StatusCode::OK;
+      return GrpcCode::kOk;
     case StatusCode::kInvalidArgument:
     case StatusCode::kUnprocessable:
-      return grpc::StatusCode::INVALID_ARGUMENT;
+      return GrpcCode::kInvalidArgument;
     case StatusCode::kUnauthenticated:
-      return grpc::StatusCode::UNAUTHENTICATED;
+      return GrpcCode::kUnauthenticated;
     case StatusCode::kNotFound:
-      return grpc::StatusCode::NOT_FOUND;
+      return GrpcCode::kNotFound;
     case StatusCode::kPayloadTooLarge:
     case StatusCode::kResourceExhausted:
-      return grpc::StatusCode::RESOURCE_EXHAUSTED;
+      return GrpcCode::kResourceExhausted;
     case StatusCode::kUnavailable:
-      return grpc::StatusCode::UNAVAILABLE;
+      return GrpcCode::kUnavailable;
     case StatusCode::kDeadlineExceeded:
-      return grpc::StatusCode::DEADLINE_EXCEEDED;
+      return GrpcCode::kDeadlineExceeded;
     case StatusCode::kCancelled:
-      return grpc::StatusCode::CANCELLED;
+      return GrpcCode::kCancelled;
     case StatusCode::kUnsupported:
-      return grpc::StatusCode::UNIMPLEMENTED;
+      return GrpcCode::kUnimplemented;
     case StatusCode::kInternal:
-      return grpc::StatusCode::INTERNAL;
+      return GrpcCode::kInternal;
   }
-  return grpc::StatusCode::INTERNAL;
+  return GrpcCode::kInternal;
 }
 
-grpc::Status ToGrpc(const Status& status) {
-  if (status.ok()) return grpc::Status();
+GrpcStatus ToGrpc(const Status& status) {
+  if (status.ok()) return {};
   std::string_view message = status.message();
   if (message.size() > kMessageBytesMax) {
     message = message.substr(0, kMessageBytesMax);
@@ -53,7 +52,7 @@ grpc::Status ToGrpc(const Status& status) {
   return {GrpcCodeOf(status.code()), std::string(message)};
 }
 
-const char* GrpcCodeName(grpc::StatusCode code) {
+const char* GrpcCodeName(GrpcCode code) {
   constexpr const char* kNames[] = {"OK",
                                     "CANCELLED",
                                     "UNKNOWN",
@@ -75,39 +74,39 @@ const char* GrpcCodeName(grpc::StatusCode code) {
   return at < std::size(kNames) ? kNames[at] : "UNKNOWN";
 }
 
-int HttpStatusOfGrpc(grpc::StatusCode code) {
+int HttpStatusOfGrpc(GrpcCode code) {
   switch (code) {
-    case grpc::StatusCode::OK:
+    case GrpcCode::kOk:
       return 200;
-    case grpc::StatusCode::CANCELLED:
+    case GrpcCode::kCancelled:
       return 499;
-    case grpc::StatusCode::INVALID_ARGUMENT:
-    case grpc::StatusCode::FAILED_PRECONDITION:
-    case grpc::StatusCode::OUT_OF_RANGE:
+    case GrpcCode::kInvalidArgument:
+    case GrpcCode::kFailedPrecondition:
+    case GrpcCode::kOutOfRange:
       return 400;
-    case grpc::StatusCode::UNAUTHENTICATED:
+    case GrpcCode::kUnauthenticated:
       return 401;
-    case grpc::StatusCode::PERMISSION_DENIED:
+    case GrpcCode::kPermissionDenied:
       return 403;
-    case grpc::StatusCode::NOT_FOUND:
+    case GrpcCode::kNotFound:
       return 404;
-    case grpc::StatusCode::UNIMPLEMENTED:
+    case GrpcCode::kUnimplemented:
       return 422;
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+    case GrpcCode::kResourceExhausted:
       return 429;
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case GrpcCode::kUnavailable:
+    case GrpcCode::kDeadlineExceeded:
       return 503;
     default:
       return 500;
   }
 }
 
-void SetRetry(const Status& status, grpc::CallbackServerContext* context) {
+void SetRetry(const Status& status, Rpc* rpc) {
   const int seconds = status.retry_after_s();
   if (seconds <= 0) return;
-  context->AddTrailingMetadata("retry-after", std::to_string(seconds));
-  context->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(seconds * 1000LL));
+  rpc->AddTrailingMetadata("retry-after", std::to_string(seconds));
+  rpc->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(seconds * 1000LL));
 }
 
 }  // namespace penstock

@@ -12,27 +12,55 @@
 //   kInternal                          INTERNAL
 #pragma once
 
-#include <grpcpp/support/status.h>
+#include <cstdint>
+#include <string>
 
 #include "common/status.h"
 
-namespace grpc {
-class CallbackServerContext;
-}
-
 namespace penstock {
 
-grpc::StatusCode GrpcCodeOf(StatusCode code);
-grpc::Status ToGrpc(const Status& status);
+class Rpc;
+
+// Numbers of the protocol (grpc.io/docs/guides/status-codes).
+enum class GrpcCode : int32_t {
+  kOk = 0,
+  kCancelled,
+  kUnknown,
+  kInvalidArgument,
+  kDeadlineExceeded,
+  kNotFound,
+  kAlreadyExists,
+  kPermissionDenied,
+  kResourceExhausted,
+  kFailedPrecondition,
+  kAborted,
+  kOutOfRange,
+  kUnimplemented,
+  kInternal,
+  kUnavailable,
+  kDataLoss,
+  kUnauthenticated,
+};
+
+// What a call ends with.
+struct GrpcStatus {
+  GrpcCode code = GrpcCode::kOk;
+  std::string message;
+
+  bool ok() const { return code == GrpcCode::kOk; }
+};
+
+GrpcCode GrpcCodeOf(StatusCode code);
+GrpcStatus ToGrpc(const Status& status);
 
 // "OK", "INVALID_ARGUMENT", ...
-const char* GrpcCodeName(grpc::StatusCode code);
+const char* GrpcCodeName(GrpcCode code);
 // The HTTP status that says the same, for logs which tell of both protocols.
-int HttpStatusOfGrpc(grpc::StatusCode code);
+int HttpStatusOfGrpc(GrpcCode code);
 
 // Where `status` says when to try again, puts it into the trailing metadata: "retry-after" in
 // seconds, as over HTTP, and "grpc-retry-pushback-ms" (gRFC A6), which retry policies of clients
 // obey. Before the call is finished.
-void SetRetry(const Status& status, grpc::CallbackServerContext* context);
+void SetRetry(const Status& status, Rpc* rpc);
 
 }  // namespace penstock

@@ -4,85 +4,19 @@
 #include <google/protobuf/io/coded_stream.h>
 
 #include <optional>
-#include <string>
+#include <utility>
+
+#include "grpc/proto_message.h"
 
 namespace penstock {
 namespace {
 
 using google::protobuf::io::CodedInputStream;
 
-// Field numbers and wire types as in inference.proto and the encoding of protocol buffers
-// (protobuf.dev/programming-guides/encoding).
-constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
+// Field numbers as in inference.proto.
 constexpr uint32_t kParameters = 4, kInputs = 5, kOutputs = 6, kRaw = 7;
-
-// Memory of a message, map entry or string beside its bytes, at most; of a number, which may be of
-// an unknown field and kept as text that grows by doubling; and of what the first unknown field
-// makes.
-constexpr int64_t kObjectBytes = 192;
-constexpr int64_t kNumberBytes = 32;
-constexpr int64_t kFirstBytes = 512;
 // Head messages larger than this are not kept for the next call.
 constexpr size_t kKeptBytesMax = 64 << 10;
-
-// One field: its number, and where its value is if that is bytes.
-struct Field {
-  uint32_t number = 0;
-  bool is_bytes = false;
-  std::span<const std::byte> value;
-};
-
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
-
-  bool empty() const { return rest_.empty(); }
-  const std::byte* at() const { return rest_.data(); }
-
-  // Nothing: these bytes are no message.
-  std::optional<Field> Next() {
-    const auto tag = Varint();
-    if (!tag || *tag > UINT32_MAX || *tag >> 3 == 0) return std::nullopt;
-    Field field{.number = static_cast<uint32_t>(*tag >> 3)};
-    switch (*tag & 7) {
-      case kVarint:
-        if (!Varint()) return std::nullopt;
-        return field;
-      case kFixed64:
-        return Skip(8) ? std::optional(field) : std::nullopt;
-      case kFixed32:
-        return Skip(4) ? std::optional(field) : std::nullopt;
-      case kBytes: {
-        const auto size = Varint();
-        if (!size || *size > rest_.size()) return std::nullopt;
-        field.is_bytes = true;
-        field.value = rest_.first(*size);
-        Skip(*size);
-        return field;
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  std::optional<uint64_t> Varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      const auto byte = static_cast<uint8_t>(rest_.front());
-      rest_ = rest_.subspan(1);
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    return std::nullopt;
-  }
-  bool Skip(uint64_t bytes) {
-    if (bytes > rest_.size()) return false;
-    rest_ = rest_.subspan(bytes);
-    return true;
-  }
-
-  std::span<const std::byte> rest_;
-};
 
 // What a message is made of, as far as its memory depends on it.
 enum class Kind { kRequest, kTensor, kOutput, kContents, kParameter };
@@ -116,7 +50,7 @@ Status NoMessage() {
 }
 
 Status Count(std::span<const std::byte> bytes, Kind in, Counts* counts) {
-  Reader reader(bytes);
+  WireReader reader(bytes);
   while (!reader.empty()) {
     const auto field = reader.Next();
     if (!field) return NoMessage();
@@ -144,18 +78,9 @@ Status CheckCount(size_t count, size_t limit, const char* what) {
 
 }  // namespace
 
-Status InferRequest::Read(const grpc::ByteBuffer& buffer, RequestMemory* memory) {
-  if (!buffer.TrySingleSlice(&slice_).ok()) {
-    // It came in pieces; views want it in one.
-    if (memory != nullptr) {
-      PENSTOCK_RETURN_IF_ERROR(memory->Take(static_cast<int64_t>(buffer.Length())));
-    }
-    if (!buffer.DumpToSingleSlice(&slice_).ok()) return NoMessage();
-  }
-  return Parse(std::as_bytes(std::span(slice_.begin(), slice_.size())), memory);
-}
-
-Status InferRequest::Parse(std::span<const std::byte> bytes, RequestMemory* memory) {
+Status InferRequest::Read(std::string message, RequestMemory* memory) {
+  message_ = std::move(message);
+  const auto bytes = std::as_bytes(std::span(message_));
   Counts counts;
   PENSTOCK_RETURN_IF_ERROR(Count(bytes, Kind::kRequest, &counts));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(counts.inputs, kTensorsMax, "inputs"));
@@ -164,11 +89,11 @@ Status InferRequest::Parse(std::span<const std::byte> bytes, RequestMemory* memo
   if (memory != nullptr) PENSTOCK_RETURN_IF_ERROR(memory->Take(counts.memory));
   raw_.clear();
   runs_.clear();
-  Reader reader(bytes);
+  WireReader reader(bytes);
   const std::byte* run = reader.at();
   while (!reader.empty()) {
     const std::byte* const begin = reader.at();
-    const Field field = *reader.Next();  // as Count has seen it
+    const WireField field = *reader.Next();  // as Count has seen it
     if (field.number != kRaw) continue;
     if (!field.is_bytes) return NoMessage();
     if (raw_.size() == kTensorsMax) return CheckCount(kTensorsMax + 1, kTensorsMax, "inputs");
@@ -194,7 +119,7 @@ void InferRequest::Clear() {
   if (bytes > kKeptBytesMax) inference::ModelInferRequest().Swap(&head_);
   raw_.clear();
   runs_.clear();
-  slice_ = grpc::Slice();
+  if (message_.capacity() > kKeptBytesMax) std::string().swap(message_);
 }
 
 }  // namespace penstock

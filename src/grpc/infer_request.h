@@ -4,12 +4,11 @@
 #pragma once
 
 #include <grpc/inference.pb.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/byte_budget.h"
@@ -23,10 +22,10 @@ class InferRequest {
   static constexpr size_t kParametersMax = 1024;  // of the message and of its tensors together
   static constexpr size_t kDimensionsMax = 64;
 
-  // Reads a message of `buffer`, which must stay as it is while this is used. `memory`, which may
-  // be null, is asked for what the message takes once it is read.
+  // Reads a message, which is kept. `memory`, which may be null, is asked for what it takes once it
+  // is read, besides its bytes.
   // kInvalidArgument: it is no such message, or over a limit; errors of `memory`.
-  Status Read(const grpc::ByteBuffer& buffer, RequestMemory* memory);
+  Status Read(std::string message, RequestMemory* memory);
   // For a message that is used again: drops views, and memory beyond the usual.
   void Clear();
 
@@ -35,12 +34,10 @@ class InferRequest {
   const std::vector<std::span<const std::byte>>& raw() const { return raw_; }
 
  private:
-  Status Parse(std::span<const std::byte> bytes, RequestMemory* memory);
-
   inference::ModelInferRequest head_;
   std::vector<std::span<const std::byte>> raw_;
   std::vector<std::span<const std::byte>> runs_;  // the rest, as it lies around raw_
-  grpc::Slice slice_;                             // what views point to
+  std::string message_;                           // what views point to
 };
 
 }  // namespace penstock

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
-#include <grpc/slice.h>
 
 #include <cstring>
 #include <limits>
@@ -117,10 +116,9 @@ Status CopyNarrow(const google::protobuf::RepeatedField<Wide>& values, std::byte
 
 }  // namespace
 
-Status InferTensors::Read(const grpc::ByteBuffer& buffer, Service* service,
-                          Clock::time_point begin) {
+Status InferTensors::Read(std::string message, Service* service, Clock::time_point begin) {
   service_ = service;
-  PENSTOCK_RETURN_IF_ERROR(request_.Read(buffer, context.memory.get()));
+  PENSTOCK_RETURN_IF_ERROR(request_.Read(std::move(message), context.memory.get()));
   model = request_.head().model_name();
   version = request_.head().model_version();
   wants_final_ = false;
@@ -357,7 +355,7 @@ void InferTensors::FillHead(bool stream) {
   }
 }
 
-Status InferTensors::Write(bool stream, grpc::ByteBuffer* answer) {
+Status InferTensors::Write(bool stream, RpcMessage* answer) {
   PENSTOCK_RETURN_IF_ERROR(WriteShared());
   FillHead(stream);
   // Every output has its place in raw_output_contents, as clients count them; one in shared memory
@@ -384,8 +382,8 @@ Status InferTensors::Write(bool stream, grpc::ByteBuffer* answer) {
   if (context.memory != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(context.memory->Take(static_cast<int64_t>(wrapper + bytes)));
   }
-  grpc_slice slice = grpc_slice_malloc(wrapper + bytes);
-  uint8_t* to = GRPC_SLICE_START_PTR(slice);
+  *answer = RpcMessage(wrapper + bytes);
+  uint8_t* to = answer->data();
   if (stream) {
     *to++ = kInferResponseTag;
     to = CodedOutputStream::WriteVarint64ToArray(bytes, to);
@@ -398,8 +396,6 @@ Status InferTensors::Write(bool stream, grpc::ByteBuffer* answer) {
     if (!raw.empty()) std::memcpy(to, raw.data(), raw.size());
     to += raw.size();
   }
-  const grpc::Slice filled(slice, grpc::Slice::STEAL_REF);
-  *answer = grpc::ByteBuffer(&filled, 1);
   return Status::Ok();
 }
 

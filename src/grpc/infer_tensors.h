@@ -4,7 +4,6 @@
 #pragma once
 
 #include <grpc/inference.pb.h>
-#include <grpcpp/support/byte_buffer.h>
 
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "api/shared_memory.h"
 #include "common/status.h"
 #include "grpc/infer_request.h"
+#include "grpc/rpc.h"
 
 namespace penstock {
 
@@ -21,12 +21,12 @@ class Service;
 
 class InferTensors : public InferCall {
  public:
-  // The message's tensors become inputs and outputs of this call. Raw contents stay in `buffer`;
-  // typed ones stay in the message where the elements have the type's own width. `context` is set;
-  // its deadline and priority are those of the parameters as well, from `begin` on.
-  // kInvalidArgument names the tensor; kUnsupported: a parameter that cannot be honoured;
+  // The message's tensors become inputs and outputs of this call. Raw contents stay where they
+  // are in it; typed ones stay in the message where the elements have the type's own width.
+  // `context` is set; its deadline and priority are those of the parameters as well, from `begin`
+  // on. kInvalidArgument names the tensor; kUnsupported: a parameter that cannot be honoured;
   // kNotFound: no such shared memory; errors of the context's memory.
-  Status Read(const grpc::ByteBuffer& buffer, Service* service, Clock::time_point begin);
+  Status Read(std::string message, Service* service, Clock::time_point begin);
   // Of inputs in shared memory: what ReadShared copies.
   uint64_t shared_bytes() const { return shared_bytes_; }
   Status ReadShared();
@@ -40,7 +40,7 @@ class InferTensors : public InferCall {
   // Within Done, where it is OK: the ModelInferResponse of the results, each copied once.
   // kPayloadTooLarge: over --max-response-bytes; errors of shared memory and of the memory budget.
   // `stream`: wrapped in a ModelStreamInferResponse.
-  Status Write(bool stream, grpc::ByteBuffer* answer);
+  Status Write(bool stream, RpcMessage* answer);
 
  private:
   // An input whose elements are in shared memory.

@@ -22,10 +22,6 @@ size_t BytesOf(const TensorSignature& signature) {
   return kTensorBytes * (1 + signature.inputs.size() + signature.outputs.size());
 }
 
-constexpr RouteInfo Method(const char* path, RouteFor who = RouteFor::kUsers) {
-  return {"GRPC", path, who};
-}
-
 // Refuses parameters of loading and unloading that are set: a model's files and settings are the
 // server's own.
 template <typename Map>
@@ -51,43 +47,50 @@ Status CheckNoRepository(const std::string& name) {
 
 }  // namespace
 
-const std::vector<RouteInfo>& KserveService::Methods() {
-#define PENSTOCK_PATH(name) "/inference.GRPCInferenceService/" #name
-  static const std::vector<RouteInfo> kMethods = {
-      Method(PENSTOCK_PATH(ServerLive), RouteFor::kEveryone),
-      Method(PENSTOCK_PATH(ServerReady), RouteFor::kEveryone),
-      Method(PENSTOCK_PATH(ServerMetadata)),
-      Method(PENSTOCK_PATH(ModelReady)),
-      Method(PENSTOCK_PATH(ModelMetadata)),
-      Method(PENSTOCK_PATH(ModelConfig)),
-      Method(PENSTOCK_PATH(ModelInfer)),
-      Method(PENSTOCK_PATH(ModelStreamInfer)),
-      Method(PENSTOCK_PATH(ModelStatistics)),
-      Method(PENSTOCK_PATH(RepositoryIndex)),
-      Method(PENSTOCK_PATH(RepositoryModelLoad), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(RepositoryModelUnload), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(SystemSharedMemoryStatus), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(SystemSharedMemoryRegister), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(SystemSharedMemoryUnregister), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(CudaSharedMemoryStatus), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(CudaSharedMemoryRegister), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(CudaSharedMemoryUnregister), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(TraceSetting), RouteFor::kAdmins),
-      Method(PENSTOCK_PATH(LogSettings), RouteFor::kAdmins),
-  };
-#undef PENSTOCK_PATH
-  return kMethods;
+template <typename Request, typename Response>
+void KserveService::Add(const char* path, RouteFor who) {
+  AddUnary<Request, Response>(
+      front_end_, path,
+      [this](const UnaryReply& reply, const Request& request, Response* response) {
+        Answer(reply, request, response);
+      },
+      who);
 }
 
 KserveService::KserveService(GrpcFrontEnd* front_end)
-    : front_end_(front_end),
-      service_(front_end->service()),
-      stream_(front_end->MethodOf("/inference.GRPCInferenceService/ModelStreamInfer")),
-      infers_(front_end, front_end->MethodOf("/inference.GRPCInferenceService/ModelInfer")) {}
-
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* KserveService::ModelStreamInfer(
-    grpc::CallbackServerContext* context) {
-  return StartStreamInfer(front_end_, stream_, context);
+    : front_end_(front_end), service_(front_end->service()), infers_(front_end) {
+#define PENSTOCK_PATH(name) "/inference.GRPCInferenceService/" #name
+#define PENSTOCK_ADD(name, who) \
+  Add<inference::name##Request, inference::name##Response>(PENSTOCK_PATH(name), RouteFor::who)
+  PENSTOCK_ADD(ServerLive, kEveryone);
+  PENSTOCK_ADD(ServerReady, kEveryone);
+  PENSTOCK_ADD(ServerMetadata, kUsers);
+  PENSTOCK_ADD(ModelReady, kUsers);
+  PENSTOCK_ADD(ModelMetadata, kUsers);
+  PENSTOCK_ADD(ModelConfig, kUsers);
+  PENSTOCK_ADD(ModelStatistics, kUsers);
+  PENSTOCK_ADD(RepositoryIndex, kUsers);
+  PENSTOCK_ADD(RepositoryModelLoad, kAdmins);
+  PENSTOCK_ADD(RepositoryModelUnload, kAdmins);
+  PENSTOCK_ADD(SystemSharedMemoryStatus, kAdmins);
+  PENSTOCK_ADD(SystemSharedMemoryRegister, kAdmins);
+  PENSTOCK_ADD(SystemSharedMemoryUnregister, kAdmins);
+  PENSTOCK_ADD(CudaSharedMemoryStatus, kAdmins);
+  PENSTOCK_ADD(CudaSharedMemoryRegister, kAdmins);
+  PENSTOCK_ADD(CudaSharedMemoryUnregister, kAdmins);
+  PENSTOCK_ADD(TraceSetting, kAdmins);
+  PENSTOCK_ADD(LogSettings, kAdmins);
+  // Inferences are taken as bytes: nothing is allocated for a message before it was looked through;
+  // see infer_request.h.
+  front_end->AddMethod(
+      PENSTOCK_PATH(ModelInfer), /*streams=*/false,
+      [this](int32_t method, const std::shared_ptr<Rpc>& rpc) { infers_.Start(method, rpc); });
+  front_end->AddMethod(PENSTOCK_PATH(ModelStreamInfer), /*streams=*/true,
+                       [front_end](int32_t method, const std::shared_ptr<Rpc>& rpc) {
+                         StartStreamInfer(front_end, method, rpc);
+                       });
+#undef PENSTOCK_ADD
+#undef PENSTOCK_PATH
 }
 
 Expected<ModelInfo> KserveService::ModelOf(const std::string& name,

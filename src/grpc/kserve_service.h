@@ -1,93 +1,26 @@
 // inference.GRPCInferenceService: the Open Inference Protocol (KServe v2) with Triton's extensions.
 #pragma once
 
-#include <grpc/inference.grpc.pb.h>
-#include <grpcpp/support/byte_buffer.h>
+#include <grpc/inference.pb.h>
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "api/types.h"
-#include "frontend/route_info.h"
 #include "grpc/grpc_front_end.h"
 #include "grpc/model_infer.h"
 #include "grpc/unary_call.h"
 
 namespace penstock {
 
-using KserveRpc = inference::GRPCInferenceService;
-// What protoc calls CallbackService, but inferences are taken as bytes, so that nothing is
-// allocated for a message before it was looked through; see infer_request.h.
-using KserveMethods = KserveRpc::WithRawCallbackMethod_ModelInfer<
-    KserveRpc::WithRawCallbackMethod_ModelStreamInfer<KserveRpc::WithCallbackMethod_ServerLive<
-        KserveRpc::WithCallbackMethod_ServerReady<KserveRpc::WithCallbackMethod_ServerMetadata<
-            KserveRpc::WithCallbackMethod_ModelReady<KserveRpc::WithCallbackMethod_ModelMetadata<
-                KserveRpc::WithCallbackMethod_ModelConfig<KserveRpc::WithCallbackMethod_ModelStatistics<
-                    KserveRpc::WithCallbackMethod_RepositoryIndex<
-                        KserveRpc::WithCallbackMethod_RepositoryModelLoad<
-                            KserveRpc::WithCallbackMethod_RepositoryModelUnload<
-                                KserveRpc::WithCallbackMethod_SystemSharedMemoryStatus<
-                                    KserveRpc::WithCallbackMethod_SystemSharedMemoryRegister<
-                                        KserveRpc::WithCallbackMethod_SystemSharedMemoryUnregister<
-                                            KserveRpc::WithCallbackMethod_CudaSharedMemoryStatus<
-                                                KserveRpc::WithCallbackMethod_CudaSharedMemoryRegister<
-                                                    KserveRpc::WithCallbackMethod_CudaSharedMemoryUnregister<
-                                                        KserveRpc::WithCallbackMethod_TraceSetting<
-                                                            KserveRpc::
-                                                                WithCallbackMethod_LogSettings<
-                                                                    KserveRpc::
-                                                                        Service>>>>>>>>>>>>>>>>>>>>;
-
-class KserveService final : public KserveMethods {
+class KserveService {
  public:
-  static const std::vector<RouteInfo>& Methods();
-
   explicit KserveService(GrpcFrontEnd* front_end);
 
-  grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* context,
-                                       const grpc::ByteBuffer* request,
-                                       grpc::ByteBuffer* response) override {
-    return infers_.Start(context, request, response);
-  }
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ModelStreamInfer(
-      grpc::CallbackServerContext* context) override;
-
-// Each of the other methods has an Answer below.
-#define PENSTOCK_KSERVE_METHOD(name)                                                  \
-  grpc::ServerUnaryReactor* name(grpc::CallbackServerContext* context,                \
-                                 const inference::name##Request* request,             \
-                                 inference::name##Response* response) override {      \
-    return Run("/inference.GRPCInferenceService/" #name, context, request, response); \
-  }
-  PENSTOCK_KSERVE_METHOD(ServerLive)
-  PENSTOCK_KSERVE_METHOD(ServerReady)
-  PENSTOCK_KSERVE_METHOD(ServerMetadata)
-  PENSTOCK_KSERVE_METHOD(ModelReady)
-  PENSTOCK_KSERVE_METHOD(ModelMetadata)
-  PENSTOCK_KSERVE_METHOD(ModelConfig)
-  PENSTOCK_KSERVE_METHOD(ModelStatistics)
-  PENSTOCK_KSERVE_METHOD(RepositoryIndex)
-  PENSTOCK_KSERVE_METHOD(RepositoryModelLoad)
-  PENSTOCK_KSERVE_METHOD(RepositoryModelUnload)
-  PENSTOCK_KSERVE_METHOD(SystemSharedMemoryStatus)
-  PENSTOCK_KSERVE_METHOD(SystemSharedMemoryRegister)
-  PENSTOCK_KSERVE_METHOD(SystemSharedMemoryUnregister)
-  PENSTOCK_KSERVE_METHOD(CudaSharedMemoryStatus)
-  PENSTOCK_KSERVE_METHOD(CudaSharedMemoryRegister)
-  PENSTOCK_KSERVE_METHOD(CudaSharedMemoryUnregister)
-  PENSTOCK_KSERVE_METHOD(TraceSetting)
-  PENSTOCK_KSERVE_METHOD(LogSettings)
-#undef PENSTOCK_KSERVE_METHOD
-
  private:
+  // Adds the method of this name, which an Answer below serves.
   template <typename Request, typename Response>
-  grpc::ServerUnaryReactor* Run(const char* path, grpc::CallbackServerContext* context,
-                                const Request* request, Response* response) {
-    return UnaryCall::Start(
-        front_end_, front_end_->MethodOf(path), context, *request, response,
-        [=, this](const UnaryReply& reply) { Answer(reply, *request, response); });
-  }
+  void Add(const char* path, RouteFor who = RouteFor::kUsers);
 
   void Answer(const UnaryReply& reply, const inference::ServerLiveRequest& request,
               inference::ServerLiveResponse* response);
@@ -134,8 +67,7 @@ class KserveService final : public KserveMethods {
                 std::function<void(const ModelInfo&)> fill);
 
   GrpcFrontEnd* const front_end_;
-  penstock::Service* const service_;
-  const int32_t stream_;
+  Service* const service_;
   ModelInferCalls infers_;
 };
 

@@ -6,30 +6,59 @@
 #include "api/service.h"
 #include "common/exception_status.h"
 #include "grpc/infer_tensors.h"
+#include "metrics/stages.h"
 
 namespace penstock {
 namespace {
 
-// Up to so many bytes of shared memory are copied on gRPC's thread: about a tenth of a millisecond.
+// Up to so many bytes of shared memory are copied on the io thread: about a tenth of a millisecond.
 constexpr uint64_t kCopyHereBytesMax = 1 << 20;
 
 }  // namespace
 
-class ModelInferCall final : public InferTensors {
+class ModelInferCall final : public InferTensors, private RpcReactor {
  public:
   explicit ModelInferCall(ModelInferCalls* calls) : calls_(calls) {}
 
-  grpc::ServerUnaryReactor* Start(grpc::CallbackServerContext* context_in,
-                                  const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-    reactor_.emplace(this);
-    grpc_context_ = context_in;
-    response_ = response;
-    // The call may end, and this be used again, before the function returns.
-    grpc::ServerUnaryReactor* const reactor = &*reactor_;
+  void Start(int32_t method, const std::shared_ptr<Rpc>& rpc) {
+    rpc_ = rpc;
+    cancel_ = nullptr;
+    answer_.reset();
+    rpc->SetReactor(this);
+    Status status;
+    try {
+      status = calls_->front_end_->Begin(method, rpc_.get(), &call_);
+      cancel_ = call_.context().cancel;
+    } catch (...) {
+      status = ExceptionStatus();
+    }
+    if (!status.ok()) return End(status);
+    // The call may end, and this be used again, before it returns.
+    rpc->Read();
+  }
+
+  void Done(const Status& status) override {
+    Status written = status;
+    if (status.ok()) {
+      try {
+        written = Write(/*stream=*/false, &answer_.emplace());
+      } catch (...) {
+        written = ExceptionStatus();
+      }
+    }
+    End(written);
+  }
+
+ private:
+  void OnMessage(std::string message) override {
     Status status;
     bool large = false;
     try {
-      status = Begin(*request);
+      call_.request.body_bytes = message.size();
+      context = call_.context();
+      if (context.trace != nullptr) context.trace->Enter(Stage::kParse);
+      may_lead = true;
+      status = Read(std::move(message), calls_->front_end_->service(), call_.request.begin);
       large = shared_bytes() > kCopyHereBytesMax;
       if (status.ok()) status = large ? ReadSharedOnWorker() : ReadShared();
     } catch (...) {
@@ -40,47 +69,18 @@ class ModelInferCall final : public InferTensors {
     } else if (!large) {
       calls_->front_end_->service()->Infer(this);
     }
-    return reactor;
   }
-
-  void Done(const Status& status) override {
-    Status written = status;
-    if (status.ok()) {
-      try {
-        written = Write(/*stream=*/false, response_);
-      } catch (...) {
-        written = ExceptionStatus();
-      }
-    }
-    End(written);
+  void OnReadEnd(const Status& status) override {
+    End(status.ok() ? MakeStatus(StatusCode::kInvalidArgument, "the call has no message") : status);
   }
-
- private:
-  // A reactor is for one call; the rest goes on.
-  class Reactor final : public grpc::ServerUnaryReactor {
-   public:
-    explicit Reactor(ModelInferCall* call) : call_(call) {}
-    void OnCancel() override {
-      if (call_->cancel_ != nullptr) call_->cancel_->Cancel();
-    }
-    void OnDone() override { call_->OnDone(); }
-
-   private:
-    // OnDone neither waits nor takes long, so gRPC need not hand it to another thread.
-    bool InternalInlineable() override { return true; }
-
-    ModelInferCall* const call_;
-  };
-
-  Status Begin(const grpc::ByteBuffer& request) {
-    cancel_ = nullptr;
-    const Status let_in =
-        calls_->front_end_->Begin(calls_->method_, grpc_context_, request.Length(), &call_);
-    cancel_ = call_.context().cancel;
-    PENSTOCK_RETURN_IF_ERROR(let_in);
-    context = call_.context();
-    may_lead = true;
-    return Read(request, calls_->front_end_->service(), call_.request.begin);
+  void OnCancel() override {
+    if (cancel_ != nullptr) cancel_->Cancel();
+  }
+  void OnDone() override {
+    calls_->front_end_->End(*rpc_, &call_);
+    rpc_.reset();
+    Clear();
+    calls_->Release(this);
   }
 
   // OK: the worker goes on with the call.
@@ -99,38 +99,28 @@ class ModelInferCall final : public InferTensors {
   }
 
   void End(const Status& status) {
-    grpc::Status wire(grpc::StatusCode::INTERNAL, "");  // allocates nothing
+    GrpcStatus wire{GrpcCode::kInternal, ""};  // allocates nothing
     RunGuarded("end of a call",
-               [&] { wire = calls_->front_end_->StatusOf(status, grpc_context_, &call_); });
-    code_ = wire.error_code();
-    reactor_->Finish(std::move(wire));
-  }
-
-  void OnDone() {
-    const size_t bytes = code_ == grpc::StatusCode::OK ? response_->Length() : 0;
-    calls_->front_end_->End(code_, bytes, grpc_context_, &call_);
-    Clear();
-    calls_->Release(this);
+               [&] { wire = calls_->front_end_->StatusOf(status, rpc_.get(), &call_); });
+    if (!wire.ok()) answer_.reset();
+    // The call may end, and this be used again, before Finish returns.
+    const auto rpc = rpc_;
+    rpc->Finish(std::move(wire), std::exchange(answer_, std::nullopt));
   }
 
   ModelInferCalls* const calls_;
-  std::optional<Reactor> reactor_;
-  grpc::CallbackServerContext* grpc_context_ = nullptr;
-  grpc::ByteBuffer* response_ = nullptr;
+  std::shared_ptr<Rpc> rpc_;
   std::shared_ptr<CancelToken> cancel_;
+  std::optional<RpcMessage> answer_;
   GrpcCall call_;
-  grpc::StatusCode code_ = grpc::StatusCode::OK;
 };
 
-ModelInferCalls::ModelInferCalls(GrpcFrontEnd* front_end, int32_t method)
-    : front_end_(front_end), method_(method) {
+ModelInferCalls::ModelInferCalls(GrpcFrontEnd* front_end) : front_end_(front_end) {
   free_.reserve(kKeptMax);
 }
 ModelInferCalls::~ModelInferCalls() = default;
 
-grpc::ServerUnaryReactor* ModelInferCalls::Start(grpc::CallbackServerContext* context,
-                                                 const grpc::ByteBuffer* request,
-                                                 grpc::ByteBuffer* response) {
+void ModelInferCalls::Start(int32_t method, const std::shared_ptr<Rpc>& rpc) {
   std::unique_ptr<ModelInferCall> call;
   {
     const std::lock_guard lock(mutex_);
@@ -141,7 +131,7 @@ grpc::ServerUnaryReactor* ModelInferCalls::Start(grpc::CallbackServerContext* co
   }
   if (call == nullptr) call = std::make_unique<ModelInferCall>(this);
   // Its own from here on, until Release.
-  return call.release()->Start(context, request, response);
+  call.release()->Start(method, rpc);
 }
 
 void ModelInferCalls::Release(ModelInferCall* call) {

@@ -246,9 +246,9 @@ void OrderedStream::OnWritten(bool ok) {
   Step(std::move(lock));
 }
 
-void OrderedStream::OnGone() {
+void OrderedStream::OnGone(Status status) {
   Lock lock(mutex_);
-  Fail({StatusCode::kCancelled, "the client left"});
+  Fail(std::move(status));
   Step(std::move(lock));
 }
 

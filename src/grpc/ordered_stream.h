@@ -17,8 +17,8 @@
 // - Any other error ends the stream, after the answers to the requests before it. The rest of the
 //   stream is cancelled, as it is when the client leaves.
 //
-// Threads: the On... functions come from gRPC's threads, End from any. One thread at a time works
-// on the stream; a thread that ended a request of the service leaves it to a worker.
+// Threads: the On... functions come from io threads and workers, End from any. One thread at a time
+// works on the stream; a thread that ended a request of the service leaves it to a worker.
 #pragma once
 
 #include <atomic>
@@ -103,8 +103,8 @@ class OrderedStream : public std::enable_shared_from_this<OrderedStream> {
   void OnRead(bool ok);
   // `ok` false: the stream is broken.
   void OnWritten(bool ok);
-  // The client has left, or its deadline has passed.
-  void OnGone();
+  // The client has left, or its deadline has passed; or a message cannot be taken.
+  void OnGone(Status status = {StatusCode::kCancelled, "the client left"});
 
   // A place for one message.
   virtual std::shared_ptr<StreamRequest> NewRequest() = 0;

@@ -3,10 +3,6 @@
 // error is the answer to its own request (error_message), as in Triton, and the stream goes on.
 #pragma once
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
-
 #include <memory>
 #include <string>
 
@@ -16,15 +12,11 @@
 
 namespace penstock {
 
-using InferStream = MessageStream<grpc::ByteBuffer, grpc::ByteBuffer>;
-using InferAnswer = StreamAnswer<grpc::ByteBuffer>;
-
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamInfer(
-    GrpcFrontEnd* front_end, int32_t method, grpc::CallbackServerContext* context);
+void StartStreamInfer(GrpcFrontEnd* front_end, int32_t method, const std::shared_ptr<Rpc>& rpc);
 
 // The message that says that the request `id` failed.
-grpc::ByteBuffer StreamError(const Status& status, const std::string& id);
+RpcMessage StreamError(const Status& status, const std::string& id);
 // The whole answer to such a request.
-std::shared_ptr<InferAnswer> StreamRefusal(const Status& status, const std::string& id);
+std::shared_ptr<StreamAnswer> StreamRefusal(const Status& status, const std::string& id);
 
 }  // namespace penstock

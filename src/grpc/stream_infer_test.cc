@@ -17,9 +17,8 @@ using testing::HasSubstr;
 
 class StreamTest : public GrpcServerTest {
  protected:
-  using Stream = grpc::ClientReaderWriter<ModelInferRequest, ModelStreamInferResponse>;
-  std::unique_ptr<Stream> Open(grpc::ClientContext* context) {
-    return stub_->ModelStreamInfer(context);
+  std::shared_ptr<ClientStream> Open(ClientContext* context) {
+    return channel_->Open(PathOf("ModelStreamInfer"), context);
   }
   bool WaitUntilNothingIsUnderWay() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -32,7 +31,7 @@ class StreamTest : public GrpcServerTest {
 };
 
 TEST_F(StreamTest, AnswersInTheOrderOfTheRequests) {
-  grpc::ClientContext context;
+  ClientContext context;
   const auto stream = Open(&context);
   // The slow model's answers hold up those behind them.
   for (int32_t i = 0; i < 6; ++i) {
@@ -56,7 +55,7 @@ TEST_F(StreamTest, AnswersInTheOrderOfTheRequests) {
 }
 
 TEST_F(StreamTest, AnErrorIsTheAnswerToItsOwnRequest) {
-  grpc::ClientContext context;
+  ClientContext context;
   const auto stream = Open(&context);
   ModelInferRequest bad = Add({1, 2}, {3, 4});
   bad.set_model_name("nobody");
@@ -78,7 +77,7 @@ TEST_F(StreamTest, AnErrorIsTheAnswerToItsOwnRequest) {
 }
 
 TEST_F(StreamTest, MoreRequestsThanMayBeUnderWayAreAllAnswered) {
-  grpc::ClientContext context;
+  ClientContext context;
   const auto stream = Open(&context);
   constexpr int32_t kRequests = 2000;
   std::thread writer([&] {
@@ -99,19 +98,19 @@ TEST_F(StreamTest, MoreRequestsThanMayBeUnderWayAreAllAnswered) {
 
 TEST_F(StreamTest, AClientThatLeavesEndsIt) {
   for (int round = 0; round < 5; ++round) {
-    grpc::ClientContext context;
+    ClientContext context;
     const auto stream = Open(&context);
     for (int32_t i = 0; i < 20; ++i) stream->Write(Slow(i));
     ModelStreamInferResponse response;
     if (round > 2) EXPECT_TRUE(stream->Read(&response));
     context.TryCancel();
-    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+    EXPECT_EQ(stream->Finish().code, GrpcCode::kCancelled);
   }
   EXPECT_TRUE(WaitUntilNothingIsUnderWay());
 }
 
 TEST_F(StreamTest, AnEmptyStreamEnds) {
-  grpc::ClientContext context;
+  ClientContext context;
   const auto stream = Open(&context);
   stream->WritesDone();
   ModelStreamInferResponse response;
@@ -123,16 +122,16 @@ TEST_F(StreamTest, AsksForAKey) {
   ServerOptions options;
   options.api_keys = {"secret"};
   Serve(options);
-  grpc::ClientContext context;
+  ClientContext context;
   const auto stream = Open(&context);
   ModelStreamInferResponse response;
   EXPECT_FALSE(stream->Read(&response));
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(stream->Finish().code, GrpcCode::kUnauthenticated);
   EXPECT_TRUE(WaitUntilNothingIsUnderWay());
 }
 
 TEST_F(StreamTest, ShutdownEndsStreams) {
-  grpc::ClientContext context;
+  ClientContext context;
   const auto stream = Open(&context);
   ASSERT_TRUE(stream->Write(Add({1, 2}, {3, 4})));
   ModelStreamInferResponse response;

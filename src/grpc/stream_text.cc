@@ -15,6 +15,7 @@
 #include "api/service.h"
 #include "common/exception_status.h"
 #include "common/printable.h"
+#include "grpc/proto_message.h"
 
 namespace penstock {
 namespace {
@@ -152,9 +153,9 @@ Expected<TextRequest> TextRequestOf(const InferRequest& from) {
 }
 
 // The answer whose messages are made of the feed's events as the stream asks for them.
-class TextAnswer final : public InferAnswer, public std::enable_shared_from_this<TextAnswer> {
+class TextAnswer final : public StreamAnswer, public std::enable_shared_from_this<TextAnswer> {
  public:
-  TextAnswer(std::shared_ptr<InferStream> stream, Service* service, const ModelInferRequest& head)
+  TextAnswer(std::shared_ptr<MessageStream> stream, Service* service, const ModelInferRequest& head)
       : stream_(std::move(stream)), service_(service), id_(head.id()) {
     const auto final_asked = head.parameters().find(kFinalResponse);
     wants_final_ = final_asked != head.parameters().end() && final_asked->second.bool_param();
@@ -169,7 +170,7 @@ class TextAnswer final : public InferAnswer, public std::enable_shared_from_this
     self->service_->Generate(std::move(request), std::move(context), self->feed_);
   }
 
-  Step Next(grpc::ByteBuffer* message, Status*) override {
+  Step Next(RpcMessage* message, Status*) override {
     woken_.store(false, std::memory_order_seq_cst);
     std::string text;
     while (auto event = feed_->Next()) {
@@ -191,7 +192,7 @@ class TextAnswer final : public InferAnswer, public std::enable_shared_from_this
     for (const ReplyDelta& delta : deltas) *text += delta.text;
   }
 
-  Step End(const Status& status, grpc::ByteBuffer* message) {
+  Step End(const Status& status, RpcMessage* message) {
     // The feed holds this, and this the feed.
     const std::shared_ptr<GenerateFeed> feed = std::move(feed_);
     if (!status.ok()) {
@@ -203,7 +204,7 @@ class TextAnswer final : public InferAnswer, public std::enable_shared_from_this
     return Step::kLast;
   }
 
-  grpc::ByteBuffer Message(const std::string& text, bool last) const {
+  RpcMessage Message(const std::string& text, bool last) const {
     inference::ModelStreamInferResponse message;
     auto* const answer = message.mutable_infer_response();
     answer->set_model_name(model_);
@@ -221,9 +222,7 @@ class TextAnswer final : public InferAnswer, public std::enable_shared_from_this
       raw->append(reinterpret_cast<const char*>(&size), sizeof size);
       raw->append(text);
     }
-    const std::string bytes = message.SerializeAsString();
-    const grpc::Slice slice(bytes);
-    return {&slice, 1};
+    return PrintMessage(message);
   }
 
   // On the model's thread: a worker makes and sends the messages.
@@ -232,7 +231,7 @@ class TextAnswer final : public InferAnswer, public std::enable_shared_from_this
     service_->FinishOnWorker(priority_, 0, [stream = stream_] { stream->Wake(); });
   }
 
-  const std::shared_ptr<InferStream> stream_;
+  const std::shared_ptr<MessageStream> stream_;
   Service* const service_;
   const std::string id_;
   bool wants_final_ = false;
@@ -255,8 +254,8 @@ bool AsksForText(const ModelInferRequest& request, const Service& service) {
   return model.ok() && model->task == kGenerationTask;
 }
 
-std::shared_ptr<InferAnswer> StartText(std::shared_ptr<InferStream> stream, Service* service,
-                                       const InferRequest& request, RequestContext&& context) {
+std::shared_ptr<StreamAnswer> StartText(std::shared_ptr<MessageStream> stream, Service* service,
+                                        const InferRequest& request, RequestContext&& context) {
   auto text = TextRequestOf(request);
   if (!text.ok()) {
     return StreamRefusal(text.status(), request.head().id());

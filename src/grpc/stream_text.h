@@ -24,7 +24,7 @@ class Service;
 // Whether a request is for a model that generates text.
 bool AsksForText(const inference::ModelInferRequest& request, const Service& service);
 
-std::shared_ptr<InferAnswer> StartText(std::shared_ptr<InferStream> stream, Service* service,
-                                       const InferRequest& request, RequestContext&& context);
+std::shared_ptr<StreamAnswer> StartText(std::shared_ptr<MessageStream> stream, Service* service,
+                                        const InferRequest& request, RequestContext&& context);
 
 }  // namespace penstock

@@ -11,36 +11,27 @@
 
 namespace penstock {
 
-grpc::ServerReadReactor<tei::v1::RerankStreamRequest>* TeiRerankStream::Start(
-    GrpcFrontEnd* front_end, int32_t method, grpc::CallbackServerContext* context,
-    Expected<std::string> model, tei::v1::RerankResponse* response) {
-  return StartCall(std::shared_ptr<TeiRerankStream>(
-                       new TeiRerankStream(front_end, context, std::move(model), response)),
-                   method);
-}
-
-void TeiRerankStream::Read(StreamRequest* request) {
-  read_ = static_cast<TeiRerankItem*>(request);
-  Base::Read(request);
+void TeiRerankStream::Start(GrpcFrontEnd* front_end, int32_t method,
+                            const std::shared_ptr<Rpc>& rpc, Expected<std::string> model) {
+  StartCall(std::shared_ptr<TeiRerankStream>(new TeiRerankStream(front_end, rpc, std::move(model))),
+            method);
 }
 
 // The next message is read after this, so one thread at a time is here.
-void TeiRerankStream::OnReadDone(bool ok) {
-  if (ok) {
-    if (count_ == 0) {
-      raw_scores_ = read_->request.raw_scores();
-      return_text_ = read_->request.return_text();
-    }
-    read_->request.set_raw_scores(raw_scores_);
-    read_->rank.set_index(count_++);
+void TeiRerankStream::OnParsed(TeiRerankItem* item) {
+  if (count_ == 0) {
+    raw_scores_ = item->request.raw_scores();
+    return_text_ = item->request.return_text();
   }
-  OnRead(ok);
+  item->request.set_raw_scores(raw_scores_);
+  item->rank.set_index(count_++);
 }
 
 void TeiRerankStream::Work(const std::shared_ptr<StreamRequest>& request,
                            const StreamReply& reply) {
   if (!model_.ok()) return reply.End(model_.status());
   auto* const item = static_cast<TeiRerankItem*>(request.get());
+  if (!item->parsed.ok()) return reply.End(item->parsed);
   RunTei(front_end_->service(), *model_, &item->request, reply, [=](const RerankResponse& result) {
     const float score = result.items.at(0).score;
     reply.Print(0,
@@ -64,7 +55,7 @@ Expected<OrderedStream::Written> TeiRerankStream::Write(StreamRequest* request) 
         StatusCode::kPayloadTooLarge,
         fmt::format("the ranks have more than {} bytes (--max-response-bytes)", bytes_max));
   }
-  response_->add_ranks()->Swap(&item.rank);
+  response_.add_ranks()->Swap(&item.rank);
   work_.chars += item.work.chars;
   work_.tokens += item.work.tokens;
   work_.tokenize_ns += item.work.tokenize_ns;
@@ -73,33 +64,35 @@ Expected<OrderedStream::Written> TeiRerankStream::Write(StreamRequest* request) 
   return Written::kDone;
 }
 
-Status TeiRerankStream::FillAnswer() {
-  const int64_t count = response_->ranks_size();
+Status TeiRerankStream::FillAnswer(std::optional<RpcMessage>* message) {
+  const int64_t count = response_.ranks_size();
   if (count == 0) return Status::InvalidArgument("the stream has no texts", "text");
   // In the order of the stream so far, which ties keep.
-  std::stable_sort(response_->mutable_ranks()->pointer_begin(),
-                   response_->mutable_ranks()->pointer_end(),
+  std::stable_sort(response_.mutable_ranks()->pointer_begin(),
+                   response_.mutable_ranks()->pointer_end(),
                    [](const auto* a, const auto* b) { return a->score() > b->score(); });
   TeiWork work = TeiWorkOf(work_.chars, work_.tokens, call_.context().trace.get());
   // Of a text, as TEI has it: the texts were worked on side by side.
   work.tokenize_ns = work_.tokenize_ns / count;
   work.queue_ns = work_.queue_ns / count;
   work.inference_ns = work_.inference_ns / count;
-  ToTei(work, response_->mutable_metadata());
-  bytes_out_ = response_->ByteSizeLong();
-  return Status::Ok();
+  ToTei(work, response_.mutable_metadata());
+  auto printed = Printed(response_);
+  if (printed.ok()) *message = *std::move(printed);
+  return printed.status();
 }
 
 void TeiRerankStream::Close(const Status& status) {
   Status end = status;
+  std::optional<RpcMessage> message;
   if (end.ok()) {
     try {
-      end = FillAnswer();
+      end = FillAnswer(&message);
     } catch (...) {
       end = ExceptionStatus();
     }
   }
-  Base::Close(end);
+  CloseWith(end, std::move(message));
 }
 
 }  // namespace penstock

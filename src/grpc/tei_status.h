@@ -8,12 +8,11 @@
 // where the text before the colon is TEI's, which clients may look for, and the rest Penstock's.
 #pragma once
 
-#include <grpcpp/support/status.h>
-
 #include "common/status.h"
+#include "grpc/grpc_status.h"
 
 namespace penstock {
 
-grpc::Status TeiStatus(const Status& status);
+GrpcStatus TeiStatus(const Status& status);
 
 }  // namespace penstock

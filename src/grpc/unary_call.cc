@@ -1,10 +1,10 @@
 #include "grpc/unary_call.h"
 
-#include <utility>
-
 #include "api/service.h"
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
+#include "grpc/proto_message.h"
+#include "metrics/stages.h"
 
 namespace penstock {
 
@@ -16,7 +16,8 @@ UnaryReply::UnaryReply(std::shared_ptr<UnaryCall> call)
       }) {}
 
 const RequestContext& UnaryReply::context() const { return call_->wanted_; }
-const HttpRequest& UnaryReply::request() const { return call_->call_.request; }
+Rpc& UnaryReply::rpc() const { return *call_->rpc_; }
+bool UnaryReply::HasKey() const { return call_->front_end_->HasKey(&call_->call_); }
 void UnaryReply::End(const Status& status) const { call_->End(status); }
 
 void UnaryReply::Print(size_t bytes, std::function<void()> print) const {
@@ -34,33 +35,56 @@ void UnaryReply::Print(size_t bytes, std::function<void()> print) const {
                                                });
 }
 
-grpc::ServerUnaryReactor* UnaryCall::Start(GrpcFrontEnd* front_end, int32_t method,
-                                           grpc::CallbackServerContext* context,
-                                           const google::protobuf::MessageLite& request,
-                                           const google::protobuf::MessageLite* response,
-                                           const Work& work) {
-  std::shared_ptr<UnaryCall> call(new UnaryCall(front_end, context, response));
-  call->self_ = call;
+void UnaryCall::Start(std::shared_ptr<UnaryCall> call, int32_t method) {
+  UnaryCall& self = *call;
+  self.self_ = std::move(call);
+  self.rpc_->SetReactor(&self);
+  Status status;
   try {
-    const Status status = front_end->Begin(method, context, request.ByteSizeLong(), &call->call_);
-    call->wanted_ = call->call_.context();
-    if (status.ok()) {
-      work(UnaryReply(call));
-    } else {
-      call->End(status);
-    }
+    status = self.front_end_->Begin(method, self.rpc_.get(), &self.call_);
+    self.wanted_ = self.call_.context();
   } catch (...) {
-    call->End(ExceptionStatus());
+    status = ExceptionStatus();
   }
-  return call.get();
+  if (!status.ok()) return self.End(status);
+  self.rpc_->Read();
+}
+
+void UnaryCall::OnMessage(std::string message) {
+  const UnaryReply reply(self_);
+  try {
+    call_.request.body_bytes = message.size();
+    if (wanted_.trace != nullptr) wanted_.trace->Enter(Stage::kParse);
+    int64_t counted = 0;
+    const Status parsed = ParseMessage(message, wanted_.memory.get(), request(), &counted);
+    std::string().swap(message);
+    if (!parsed.ok()) return End(parsed);
+    Work(reply);
+  } catch (...) {
+    End(ExceptionStatus());
+  }
+}
+
+void UnaryCall::OnReadEnd(const Status& status) {
+  End(status.ok() ? MakeStatus(StatusCode::kInvalidArgument, "the call has no message") : status);
 }
 
 void UnaryCall::End(const Status& status) {
   if (ended_.exchange(true)) return;
-  grpc::Status wire(grpc::StatusCode::INTERNAL, "");  // allocates nothing
-  RunGuarded("end of a call", [&] { wire = front_end_->StatusOf(status, context_, &call_); });
-  code_ = wire.error_code();
-  Finish(std::move(wire));
+  std::optional<RpcMessage> message;
+  GrpcStatus wire{GrpcCode::kInternal, ""};  // allocates nothing
+  RunGuarded("end of a call", [&] {
+    Status end = status;
+    if (end.ok()) {
+      auto printed = PrintMessage(response(), front_end_->service()->options().response_bytes);
+      end = printed.status();
+      if (end.ok()) message = *std::move(printed);
+    }
+    wire = front_end_->StatusOf(end, rpc_.get(), &call_);
+  });
+  if (!wire.ok()) message.reset();
+  const auto rpc = rpc_;
+  rpc->Finish(std::move(wire), std::move(message));
 }
 
 void UnaryCall::OnCancel() {
@@ -68,10 +92,8 @@ void UnaryCall::OnCancel() {
 }
 
 void UnaryCall::OnDone() {
-  const bool answered = code_ == grpc::StatusCode::OK;
-  front_end_->End(code_, answered ? static_cast<size_t>(response_->GetCachedSize()) : 0, context_,
-                  &call_);
-  self_.reset();
+  front_end_->End(*rpc_, &call_);
+  const auto last = std::move(self_);
 }
 
 }  // namespace penstock

@@ -1,32 +1,29 @@
-// UnaryCall: a call of one message and one answer, from its first byte to the log. A service's
-// method says only what is its own:
+// UnaryCall: a call of one message and one answer, from its first byte to the log. A service says
+// only what is its own:
 //
-//   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
-//                                      const TokenizeRequest* request,
-//                                      TokenizeResponse* response) override {
-//     return UnaryCall::Start(
-//         front_end_, tokenize_, context, *request, response, [=, this](const UnaryReply& reply) {
-//           front_end_->service()->Tokenize(
-//               Parse(*request), reply.context(),
-//               [reply, response](Expected<TokenizeResponse> result) {
-//                 if (!result.ok()) return reply.End(result.status());
-//                 reply.Print(SizeOf(*result), [=] { Print(*result, response); });
-//               });
-//         });
-//   }
+//   AddUnary<EncodeRequest, EncodeResponse>(
+//       front_end, "/tei.v1.Tokenize/Tokenize",
+//       [service](const UnaryReply& reply, const EncodeRequest& request,
+//                 EncodeResponse* response) {
+//         service->Tokenize(Parse(request), reply.context(),
+//                           [reply, response](Expected<TokenizeResponse> result) {
+//                             if (!result.ok()) return reply.End(result.status());
+//                             reply.Print(SizeOf(*result), [=] { Print(*result, response); });
+//                           });
+//       });
 //
 // Keys, priority, deadline, memory of the message, metrics and logs are seen to; a client that
 // leaves cancels the context's token. Request and response may be used until End or Print.
 #pragma once
 
-#include <google/protobuf/message_lite.h>
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/server_callback.h>
+#include <google/protobuf/message.h>
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "common/status.h"
 #include "grpc/grpc_front_end.h"
@@ -41,7 +38,10 @@ class UnaryReply {
  public:
   // With the memory of the message in `memory`, and the token that is set if the client leaves.
   const RequestContext& context() const;
-  const HttpRequest& request() const;
+  // For metadata, until End or Print.
+  Rpc& rpc() const;
+  // See GrpcFrontEnd::HasKey.
+  bool HasKey() const;
 
   // Ends the call; OK: with the response as it is. Only the first end counts.
   void End(const Status& status) const;
@@ -57,38 +57,74 @@ class UnaryReply {
   std::shared_ptr<UnaryCall> call_;
 };
 
-class UnaryCall final : public grpc::ServerUnaryReactor {
+class UnaryCall : public RpcReactor {
  public:
-  using Work = std::function<void(const UnaryReply&)>;
+  virtual ~UnaryCall() = default;
+  UnaryCall(const UnaryCall&) = delete;
+  UnaryCall& operator=(const UnaryCall&) = delete;
 
-  // Calls `work` on this thread if the call is let in. An exception in it fails the call.
-  static grpc::ServerUnaryReactor* Start(GrpcFrontEnd* front_end, int32_t method,
-                                         grpc::CallbackServerContext* context,
-                                         const google::protobuf::MessageLite& request,
-                                         const google::protobuf::MessageLite* response,
-                                         const Work& work);
+  // Reads the message if the call is let in.
+  static void Start(std::shared_ptr<UnaryCall> call, int32_t method);
 
+  void OnMessage(std::string message) override;
+  void OnReadEnd(const Status& status) override;
   void OnCancel() override;
   void OnDone() override;
 
+ protected:
+  UnaryCall(GrpcFrontEnd* front_end, std::shared_ptr<Rpc> rpc)
+      : front_end_(front_end), rpc_(std::move(rpc)) {}
+
+  virtual google::protobuf::Message* request() = 0;
+  virtual const google::protobuf::Message& response() const = 0;
+  // The message is there. An exception fails the call.
+  virtual void Work(const UnaryReply& reply) = 0;
+
  private:
   friend class UnaryReply;
-  UnaryCall(GrpcFrontEnd* front_end, grpc::CallbackServerContext* context,
-            const google::protobuf::MessageLite* response)
-      : front_end_(front_end), context_(context), response_(response) {}
   void End(const Status& status);
-  // OnDone neither waits nor takes long, so gRPC need not hand it to another thread.
-  bool InternalInlineable() override { return true; }
 
   GrpcFrontEnd* const front_end_;
-  grpc::CallbackServerContext* const context_;
-  const google::protobuf::MessageLite* const response_;
+  const std::shared_ptr<Rpc> rpc_;
   GrpcCall call_;
   // Kept apart: replies may outlive what End drops.
   RequestContext wanted_;
   std::atomic<bool> ended_{false};
-  grpc::StatusCode code_ = grpc::StatusCode::OK;
   std::shared_ptr<UnaryCall> self_;  // until OnDone
 };
+
+template <typename Request, typename Response>
+class TypedUnaryCall final : public UnaryCall {
+ public:
+  using Answer = std::function<void(const UnaryReply&, const Request&, Response*)>;
+
+  TypedUnaryCall(GrpcFrontEnd* front_end, std::shared_ptr<Rpc> rpc,
+                 std::shared_ptr<const Answer> answer)
+      : UnaryCall(front_end, std::move(rpc)), answer_(std::move(answer)) {}
+
+ private:
+  google::protobuf::Message* request() override { return &request_; }
+  const google::protobuf::Message& response() const override { return response_; }
+  void Work(const UnaryReply& reply) override { (*answer_)(reply, request_, &response_); }
+
+  const std::shared_ptr<const Answer> answer_;
+  Request request_;
+  Response response_;
+};
+
+// Adds a method whose calls `answer` answers.
+template <typename Request, typename Response>
+void AddUnary(GrpcFrontEnd* front_end, const char* path,
+              typename TypedUnaryCall<Request, Response>::Answer answer,
+              RouteFor who = RouteFor::kUsers) {
+  using Call = TypedUnaryCall<Request, Response>;
+  front_end->AddMethod(
+      path, /*streams=*/false,
+      [front_end, shared = std::make_shared<const typename Call::Answer>(std::move(answer))](
+          int32_t method, const std::shared_ptr<Rpc>& rpc) {
+        UnaryCall::Start(std::make_shared<Call>(front_end, rpc, shared), method);
+      },
+      who);
+}
 
 }  // namespace penstock

@@ -1,0 +1,30 @@
+// What the headers of a call hold (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md). Pure functions.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "http2/http2_handler.h"
+
+namespace penstock {
+
+// A time that is longer means that there is none.
+inline constexpr std::chrono::hours kGrpcTimeoutMax{24 * 366};
+
+// "100m": at most 8 digits, and H, M, S, m(illi), u(micro) or n(ano) seconds. At most
+// kGrpcTimeoutMax. Nothing: it is not one.
+std::optional<std::chrono::nanoseconds> ParseGrpcTimeout(std::string_view text);
+
+// Whether a list with commas between has this word.
+bool ListHas(std::string_view list, std::string_view word);
+
+// A text as grpc-message has it: what is not printable ASCII, and '%', as %XX.
+std::string EncodeGrpcMessage(std::string_view text);
+
+// An answer of HTTP to a request that is no call of gRPC: another method or content type, or a
+// proxy on the way that passes no trailers. Nothing: it is one.
+std::optional<HeaderList> RefuseHead(const Http2Request& request);
+
+}  // namespace penstock
