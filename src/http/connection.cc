@@ -37,7 +37,6 @@ namespace http = boost::beast::http;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr size_t kReadBytes = 16 << 10;  // a TLS record
 // Bytes of pipelined requests read while one is worked on.
 constexpr size_t kReadAheadBytesMax = 64 << 10;
 // A body up to this size is sent in one piece with the header.

@@ -21,12 +21,11 @@ namespace asio = boost::asio;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr size_t kReadBytes = 16 << 10;   // a TLS record
 constexpr size_t kWriteBytes = 64 << 10;  // made ready at a time
 // Unsent bytes that the kernel may hold; without it, megabytes for a client that does not read.
 constexpr int kNotSentBytes = 64 << 10;
 // What is read after the end, so that the client gets the last bytes before a reset.
-constexpr std::chrono::seconds kLinger{1};
+constexpr std::chrono::seconds kDiscardTime{1};
 constexpr size_t kLingerBytesMax = 256 << 10;
 
 // Calls a connection on its io thread; posted again and again.
@@ -244,7 +243,7 @@ class Http2ConnectionOn final : public Connection,
     Socket().shutdown(tcp::socket::shutdown_send, ec);
     if (ec) return Close();
     armed_at_ = Clock::time_point::max();
-    Arm(Clock::now() + kLinger);
+    Arm(Clock::now() + kDiscardTime);
     StartRead();
   }
 

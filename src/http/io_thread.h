@@ -17,6 +17,9 @@
 
 namespace penstock {
 
+// Read at once: a TLS record.
+inline constexpr size_t kReadBytes = 16 << 10;
+
 class Connection;
 class Http2Handler;
 

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "http2/bytes_view.h"
+
 namespace penstock {
 namespace {
 
@@ -36,10 +38,6 @@ int Dial(const std::string& host, uint16_t port) {
   const int on = 1;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return descriptor;
-}
-
-std::string_view View(const uint8_t* bytes, size_t size) {
-  return {reinterpret_cast<const char*>(bytes), size};
 }
 
 }  // namespace
@@ -70,7 +68,7 @@ struct Http2Client::Impl {
   static Impl* Of(void* user) { return static_cast<Impl*>(user); }
   static int OnHeader(nghttp2_session*, const nghttp2_frame*, const uint8_t* name, size_t name_size,
                       const uint8_t* value, size_t value_size, uint8_t, void* user) {
-    Of(user)->headers.emplace_back(View(name, name_size), View(value, value_size));
+    Of(user)->headers.emplace_back(BytesView(name, name_size), BytesView(value, value_size));
     return 0;
   }
   static int OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
@@ -80,7 +78,7 @@ struct Http2Client::Impl {
   }
   static int OnData(nghttp2_session*, uint8_t, int32_t stream, const uint8_t* bytes, size_t size,
                     void* user) {
-    Of(user)->events->OnData(stream, View(bytes, size));
+    Of(user)->events->OnData(stream, BytesView(bytes, size));
     return 0;
   }
   static int OnClose(nghttp2_session*, int32_t stream, uint32_t error, void* user) {

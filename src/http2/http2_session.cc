@@ -12,6 +12,7 @@
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "common/log_limit.h"
+#include "http2/bytes_view.h"
 
 namespace penstock {
 namespace {
@@ -35,10 +36,6 @@ LogLimit& FloodLog() {
 // A call of the library that fails only where memory has run out.
 void CheckMemory(int result) {
   if (result == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
-}
-
-std::string_view View(const uint8_t* bytes, size_t size) {
-  return {reinterpret_cast<const char*>(bytes), size};
 }
 
 // The fields as the library takes them: it copies.
@@ -144,7 +141,8 @@ struct Http2Session::Callbacks {
         if (stream->header_bytes > kHeaderTimesMax * limit) self->Flood("a header list");
         return;
       }
-      AddField(frame->headers.cat, View(name, name_size), View(value, value_size), stream.get());
+      AddField(frame->headers.cat, BytesView(name, name_size), BytesView(value, value_size),
+               stream.get());
     });
   }
 
@@ -189,7 +187,8 @@ struct Http2Session::Callbacks {
         return;
       }
       stream->unconsumed += size;
-      self->Tell(stream, [&](Http2Receiver* receiver) { receiver->OnData(View(bytes, size)); });
+      self->Tell(stream,
+                 [&](Http2Receiver* receiver) { receiver->OnData(BytesView(bytes, size)); });
     });
   }
 

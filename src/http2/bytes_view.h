@@ -1,0 +1,14 @@
+// Bytes as the library gives them, as text. Internal to http2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace penstock {
+
+inline std::string_view BytesView(const uint8_t* bytes, size_t size) {
+  return {reinterpret_cast<const char*>(bytes), size};
+}
+
+}  // namespace penstock
