@@ -9,6 +9,7 @@
 
 #include "common/printable.h"
 #include "formats/mapped_file.h"
+#include "openvino/ir_scan.h"
 #include "openvino/onnx_scan.h"
 
 namespace penstock::openvino {
@@ -92,13 +93,21 @@ Status LookAtOnnx(ModelFiles* files) {
 }
 
 // The C API cannot reset a state, so one client's would reach the next.
+Status CheckNoState(std::string_view xml) {
+  // Readers of XML tell UTF-16 and UTF-32 by themselves, in which nothing would be found here.
+  if (xml.find('\0') != std::string_view::npos) {
+    return Status::InvalidArgument("the XML is to be UTF-8, and has zero bytes");
+  }
+  const std::string operation = StateOperationOf(xml);
+  if (operation.empty()) return Status::Ok();
+  return Status::Unsupported("the model keeps a state between runs (" + operation +
+                             "), which is not supported: export it with the state as inputs and "
+                             "outputs");
+}
+
 Status LookAtIr(ModelFiles* files) {
   PENSTOCK_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(files->path));
-  if (file.text().find("\"ReadValue\"") != std::string_view::npos) {
-    return Status::Unsupported(
-        "the model keeps a state between runs (ReadValue), which is not supported: export it with "
-        "the state as inputs and outputs");
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckNoState(file.text()));
   PENSTOCK_RETURN_IF_ERROR(file.Check());
   const fs::path weights = fs::path(files->path).replace_extension(".bin");
   std::error_code error;
