@@ -241,6 +241,7 @@ class Downloader {
       now_.bytes_total += file.bytes;
       files.push_back(std::move(file));
     }
+    PENSTOCK_RETURN_IF_ERROR(CheckLimit(files));
     PENSTOCK_RETURN_IF_ERROR(CheckRoom(files));
     // Small ones first: a faulty model shows before its weights are downloaded.
     std::stable_sort(files.begin(), files.end(),
@@ -254,6 +255,25 @@ class Downloader {
       bytes_before_ += file.bytes;
     }
     return Status::Ok();
+  }
+
+  // By what the hub says of each file; a size that it does not say is counted as it comes.
+  Status CheckLimit(const std::vector<RemoteFile>& files) const {
+    uint64_t needed = 0;
+    for (const RemoteFile& file : files) {
+      std::error_code ignored;
+      if (fs::exists(cache_.BlobPath(file.etag), ignored)) continue;
+      const uint64_t more = needed + file.bytes;
+      needed = more < needed ? UINT64_MAX : more;
+    }
+    if (needed <= BytesLeft()) return Status::Ok();
+    return {StatusCode::kPayloadTooLarge,
+            reference_.repository() + " has more to download than " +
+                std::to_string(options_.bytes_max) + " bytes, the limit",
+            "model"};
+  }
+  uint64_t BytesLeft() const {
+    return options_.bytes_max - std::min(options_.bytes_max, bytes_fetched_);
   }
 
   // Whether the disk has room for what is not there yet.
@@ -288,6 +308,7 @@ class Downloader {
     if (!fs::exists(blob, error)) {
       fs::create_directories(fs::path(blob).parent_path(), error);
       PENSTOCK_RETURN_IF_ERROR(FetchBlob(file, blob));
+      bytes_fetched_ += SizeOf(blob);
     }
     Report(file.bytes);
     return cache_.Link(listing_.commit, file.name, file.etag);
@@ -336,7 +357,9 @@ class Downloader {
       LogInfo("{}: {}; one connection is used", file.name, status.message());
       PENSTOCK_RETURN_IF_ERROR(partial.MoveAsPrefix(incomplete));
     }
-    PENSTOCK_RETURN_IF_ERROR(hub_.http().Download(url, incomplete, file.bytes, report));
+    PENSTOCK_RETURN_IF_ERROR(
+        hub_.http().Download(url, incomplete, file.bytes, report,
+                             std::min(HttpFetch::kUnknownLengthBytesMax, BytesLeft())));
     return incomplete;
   }
 
@@ -373,7 +396,8 @@ class Downloader {
   HubClient hub_;
   RepositoryListing listing_;
   HubProgress now_;
-  uint64_t bytes_before_ = 0;  // of the files that are done
+  uint64_t bytes_before_ = 0;   // of the files that are done
+  uint64_t bytes_fetched_ = 0;  // of these, the ones that were not here before
 };
 
 }  // namespace

@@ -46,6 +46,9 @@ struct ResolveOptions {
   // Only what tokenizing needs: tokenizer.json, and the settings beside it; of a repository without
   // one a GGUF file.
   bool tokenizer_only = false;
+  // Bytes that may come in all; kPayloadTooLarge where there are more, by what the hub says before
+  // or by what arrives.
+  uint64_t bytes_max = UINT64_MAX;
   HttpFetchOptions http;  // .token and .cancelled are set from the others
   RangeOptions ranges;
   // Called from time to time while bytes come in, several times a second also while none do; false

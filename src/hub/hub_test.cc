@@ -479,5 +479,23 @@ TEST_F(HubTest, CacheRootFollowsTheEnvironment) {
   ::unsetenv("HF_HOME");
 }
 
+TEST_F(HubTest, ADownloadIsBoundedByWhatTheHubSaysAndByWhatComes) {
+  // The small files count, too.
+  options_.bytes_max = 300'010;
+  EXPECT_EQ(Failure("acme/tiny").code(), StatusCode::kPayloadTooLarge);
+  EXPECT_FALSE(fs::exists(Repository() / "blobs"));  // it is refused before anything comes
+  options_.bytes_max = 299'000;
+  for (const bool says_sizes : {true, false}) {
+    hub_.says_sizes = says_sizes;
+    const Status status = Failure("acme/tiny");
+    EXPECT_EQ(status.code(), StatusCode::kPayloadTooLarge) << status.ToString();
+    EXPECT_FALSE(fs::exists(WeightsBlob())) << says_sizes;
+    // Nothing of it is kept to go on with.
+    EXPECT_EQ(Text(WeightsBlob().string() + ".incomplete"), "") << says_sizes;
+  }
+  options_.bytes_max = 301'000;
+  EXPECT_TRUE(ResolveModel("acme/tiny", options_).ok());
+}
+
 }  // namespace
 }  // namespace penstock

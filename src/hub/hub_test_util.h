@@ -158,6 +158,7 @@ struct FakeHub {
       {"README.md", "not wanted"},
   };
   std::string token;                     // asked for if not empty
+  bool says_sizes = true;                // of large files, before they come
   int failures = 0;                      // replies of 503 before the first other
   std::optional<size_t> cut_once_after;  // the first download of weights is cut
   int pause_once_ms = 0;                 // and stalls for so long first
@@ -201,12 +202,15 @@ struct FakeHub {
     const auto file = files.find(name);
     if (file == files.end()) return {404, {}, "", {}};
     if (name.ends_with(".safetensors") || name.ends_with(".gguf")) {
-      return {302,
-              {"X-Linked-Etag: \"" + Sha256Hex(file->second) + "\"",
-               "X-Linked-Size: " + std::to_string(file->second.size()),
-               "Location: http://" + request.headers.at("Host") + "/cdn/" + name},
-              "",
-              {}};
+      Response moved = {302,
+                        {"X-Linked-Etag: \"" + Sha256Hex(file->second) + "\"",
+                         "Location: http://" + request.headers.at("Host") + "/cdn/" + name},
+                        "",
+                        {}};
+      if (says_sizes) {
+        moved.headers.push_back("X-Linked-Size: " + std::to_string(file->second.size()));
+      }
+      return moved;
     }
     return {200,
             {"ETag: \"etag-" + std::to_string(std::hash<std::string>()(file->second)) + "\"",

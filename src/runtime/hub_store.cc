@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "common/exception_status.h"
@@ -46,6 +47,20 @@ ModelReference Exact(ModelReference reference) {
   reference.quantisation = facts->quantisation;
   if (reference.quantisation.empty()) reference.file = facts->files.front().name;
   return reference;
+}
+
+// What a pull has left that is refused; nothing of the repository was there before.
+void RemovePulled(const ModelReference& reference) {
+  ModelReference whole = reference;
+  whole.quantisation = whole.file = "";
+  const auto removal = PlanRemoval(DefaultCacheRoot(), whole, /*revision_named=*/false);
+  Status removed = removal.status();
+  if (removal.ok()) removed = penstock::Remove(*removal);
+  if (removed.ok()) {
+    LogInfo("what was pulled of '{}' is removed: it is refused", reference.repository());
+  } else if (removed.code() != StatusCode::kNotFound) {
+    LogWarn("what was pulled of '{}' stays: {}", reference.repository(), removed.message());
+  }
 }
 
 // Whether another model of `entries` needs files of this one.
@@ -129,8 +144,18 @@ Status HubStore::PullNow(const std::string& asked, const std::string& reference,
                         reference, missing, options_.pull_bytes_max),
             "model"};
   }
-  PENSTOCK_RETURN_IF_ERROR(ResolveModel(reference, resolve).status());
-  return Serve(asked, reference);
+  const RepositoryCache cache(DefaultCacheRoot(), parsed);
+  std::error_code ignored;
+  const bool was_here = std::filesystem::exists(cache.folder(), ignored);
+  resolve.bytes_max = options_.pull_bytes_max;
+  Status status = ResolveModel(reference, resolve).status();
+  const bool too_large = status.code() == StatusCode::kPayloadTooLarge;
+  const bool came = status.ok();
+  if (too_large) status = {status.code(), status.message() + " (--max-pull-bytes)", "model"};
+  if (came) status = Serve(asked, reference);
+  // A download that stopped on its way is kept, to go on; one that is refused is not.
+  if (!status.ok() && (came || too_large) && !was_here) RemovePulled(parsed);
+  return status;
 }
 
 Expected<ModelSpec> HubStore::SpecOf(const std::string& asked, const std::string& reference) const {

@@ -26,7 +26,8 @@ class FakeHub:
     Faults: `token` (asked for if set), `gated`, `refuse` ([(status, headers)], each once, for lists),
     `cut_after` (bytes of one large reply, once), `rate` (bytes a second of a large reply), `ranges`
     (False: ignored), `corrupt` (replies of large files with a wrong byte), `length_error` (added to
-    the length that HEAD says), `extra` (paths that only the list has).
+    the length that HEAD says), `extra` (paths that only the list has), `listed_size` (of each file, as the list
+    has it), `says_sizes` (False: HEAD says none of large files).
     """
 
     LARGE = (".safetensors", ".gguf")
@@ -42,6 +43,8 @@ class FakeHub:
         self.corrupt = 0
         self.length_error = 0
         self.extra = []
+        self.listed_size = None
+        self.says_sizes = True
         self.log = []  # (host, method, path, range, authorization)
         self.bytes_sent = 0  # of large files
         self.lock = threading.Lock()
@@ -105,7 +108,7 @@ class FakeHub:
                     return handler.reply(*self.refuse.pop(0))
                 if path.rsplit("/", 1)[1] not in ("main", COMMIT):
                     return handler.reply(404)
-                siblings = [{"rfilename": file, "size": len(data)} for file, data in files.items()]
+                siblings = [{"rfilename": file, "size": len(data) if self.listed_size is None else self.listed_size} for file, data in files.items()]
                 siblings += [{"rfilename": file} for file in self.extra]
                 return handler.reply(200, body=json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
             begin = f"/{name}/resolve/{COMMIT}/"
@@ -115,8 +118,8 @@ class FakeHub:
 
     def _file(self, handler, path, data):
         if path.endswith(self.LARGE):
-            return handler.reply(302, [("X-Linked-Etag", f'"{hashlib.sha256(data).hexdigest()}"'),
-                                       ("X-Linked-Size", str(len(data) + self.length_error)),
+            sizes = [("X-Linked-Size", str(len(data) + self.length_error))] if self.says_sizes else []
+            return handler.reply(302, [("X-Linked-Etag", f'"{hashlib.sha256(data).hexdigest()}"'), *sizes,
                                        ("Location", self.cdn + path)])
         return handler.reply(200, [("ETag", f'"{git_sha1(data)}"'), ("Content-Length", str(len(data)))], data)
 
