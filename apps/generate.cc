@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "chat_printer.h"
 #include "commands.h"
 #include "common/json_writer.h"
 #include "common/regular_file.h"
@@ -149,6 +150,13 @@ bool WriteOut(std::string_view text) {
          std::fflush(stdout) == 0;
 }
 
+// Of a model or a server. On a terminal its controls are escaped, or they could do there what they
+// like; a file gets the bytes.
+bool WriteText(std::string_view text) {
+  static const bool terminal = isatty(STDOUT_FILENO) == 1;
+  return WriteOut(terminal ? TerminalText(text) : std::string(text));
+}
+
 Status Generate(const GenerateFlags& flags, Interruption* interruption) {
   const auto begin = Clock::now();
   PENSTOCK_ASSIGN_OR_RETURN(const LoadedDecoder loaded, LoadedDecoder::Load(flags.decoder));
@@ -175,8 +183,8 @@ Status Generate(const GenerateFlags& flags, Interruption* interruption) {
   CancelToken cancel;
   request.stop.cancel = &cancel;
   if (!flags.json) {
-    if (flags.echo) WriteOut(prompt);
-    request.on_text = WriteOut;
+    if (flags.echo) WriteText(prompt);
+    request.on_text = WriteText;
   }
   Generated made;
   Status status;
@@ -229,12 +237,12 @@ Status GenerateAtServer(const GenerateFlags& flags, const std::string& model,
   if (flags.json) {
     PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, client.PostOnce("/v1/completions", body));
     if (answer.status != 200) return StatusOfAnswer(answer);
-    WriteOut(answer.body + '\n');
+    WriteText(answer.body + '\n');
   } else {
-    if (flags.echo) WriteOut(prompt);
+    if (flags.echo) WriteText(prompt);
     PENSTOCK_ASSIGN_OR_RETURN(const RemoteText made,
                               StreamText(&client, "/v1/completions", body,
-                                         [](const ReplyDelta& delta) { WriteOut(delta.text); }));
+                                         [](const ReplyDelta& delta) { WriteText(delta.text); }));
     WriteOut("\n");
     const bool cut = made.finish == FinishReason::kLength && !flags.sampling.options.max_tokens;
     if (!flags.quiet && made.completion_tokens >= 0) {

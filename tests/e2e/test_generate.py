@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import time
@@ -74,6 +75,31 @@ def test_the_prompt_comes_from_a_flag_a_file_or_standard_input(tmp_path):
     assert generate(*flags, stdin=b"Once upon a time\n").stdout == by_flag
     assert generate(*flags, "-p", "-", stdin=b"Once upon a time").stdout == by_flag
     assert generate(*flags, "-", stdin=b"Once upon a time").stdout == by_flag
+
+
+def test_a_terminal_gets_no_controls_of_a_model():
+    """A token of TINY is a byte: the prompt and each token hold the escape character. A pipe gets the bytes."""
+    flags = ("-m", TINY, "-p", "a\x1b]0;title\x07b", "-n", "3", "-q", "--temperature", "0", "--echo", "--ignore-eos",
+             "--logit-bias", "27=100")
+    raw = generate(*flags).stdout
+    assert raw == b"a\x1b]0;title\x07b\x1b\x1b\x1b\n"
+    primary, secondary = pty.openpty()
+    process = subprocess.Popen([binary(), "generate", *map(str, flags)], env=no_dtype(), stdin=subprocess.DEVNULL,
+                               stdout=secondary, stderr=subprocess.DEVNULL)
+    os.close(secondary)
+    shown = b""
+    while True:
+        try:
+            block = os.read(primary, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not block:
+            break
+        shown += block
+    os.close(primary)
+    assert process.wait(30) == 0
+    assert b"\x1b" not in shown and b"\x07" not in shown, shown
+    assert shown.startswith(b"a\\x1b]0;title\\x07b") and shown.count(b"\\x1b") == 4, shown
 
 
 def test_quiet_prints_the_text_alone():
