@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers lines check-format tidy by-file odr asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format tidy by-file odr asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -172,6 +172,12 @@ check: layers check-format tidy  ## layers, format, clang-tidy on changed files 
 
 layers:  ## includes against the module graph, file lengths, machine paths (HEADERS=1: headers alone)
 	@python3 tools/check_layers.py $(if $(HEADERS),--headers)
+
+audit: release  ## versions of the libraries that are linked, against known vulnerabilities (UPDATE=1: those of Debian's tracker first)
+	@python3 tools/audit.py --program $(BUILD)/penstock $(if $(UPDATE),--update)
+
+sbom: release  ## build/sbom.json: these libraries as CycloneDX (SBOM=file)
+	@python3 tools/audit.py --program $(BUILD)/penstock --sbom '$(or $(SBOM),$(BUILD)/sbom.json)'
 
 # Commands for each file by itself, and the headers that are made.
 by-file:
