@@ -143,6 +143,33 @@ TEST_F(DecodeClientsTest, ClientsGetEvenShares) {
               0.05);
 }
 
+// Two clients that always have as many texts waiting, one of three times the weight.
+TEST_F(DecodeClientsTest, ClientsGetSharesByTheirWeights) {
+  StartTimed();
+  std::vector<std::shared_ptr<Recorder>> open[2];
+  int64_t tokens[2] = {0, 0};
+  const uint32_t weights[2] = {1, 3};
+  const auto keep = [&](size_t client) {
+    std::erase_if(open[client], [&](const auto& one) {
+      if (one->ended()) tokens[client] += one->usage().completion_tokens;
+      return one->ended();
+    });
+    while (open[client].size() < 256) {
+      auto job = JobOf(1 + client, 40, 60 + static_cast<int32_t>(seed_ % 50));
+      job->context.client_weight = weights[client];
+      open[client].push_back(Submit(std::move(job)));
+    }
+  };
+  for (int step = 0; step < 3000; ++step) {
+    keep(0);
+    keep(1);
+    ASSERT_TRUE(scheduler_->Step());
+  }
+  EXPECT_GT(tokens[0] + tokens[1], 50'000);
+  EXPECT_NEAR(static_cast<double>(tokens[1]) / static_cast<double>(tokens[0] + tokens[1]), 0.75,
+              0.05);
+}
+
 // Texts that gave their places to another client's go on, and are the same.
 TEST_F(DecodeClientsTest, TextsThatGaveTheirPlacesAreTheSame) {
   options_.sequences_max = 4;

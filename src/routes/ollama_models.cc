@@ -112,9 +112,12 @@ std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models) {
 
 std::string PrintOllamaShow(const ModelInfo& model) {
   const std::string& family = model.architecture;
+  // A line for each parameter, its value in a column of its own, as Ollama's clients read it.
+  const std::string parameters =
+      model.context > 0 ? fmt::format("{:<30} {}", "num_ctx", model.context) : "";
   std::string out;
   JsonWriter json(&out);
-  json.BeginObject().Field("license", "").Field("modelfile", "").Field("parameters", "");
+  json.BeginObject().Field("license", "").Field("modelfile", "").Field("parameters", parameters);
   json.Field("template", model.chat_template);
   WriteDetails(model, &json);
   json.Key("model_info").BeginObject().Field("general.architecture", family);

@@ -227,6 +227,7 @@ TEST(Ollama, TellsOfModels) {
   const std::string shown = PrintOllamaShow(model);
   EXPECT_THAT(shown, HasSubstr(R"("parameter_size":"134.5M")"));
   EXPECT_THAT(shown, HasSubstr(R"("llama.context_length":2048)"));
+  EXPECT_THAT(shown, HasSubstr(R"("parameters":"num_ctx                        2048")"));
   EXPECT_THAT(shown, HasSubstr(R"("capabilities":["completion","tools"])"));
   const std::string tags = PrintOllamaTags({model});
   EXPECT_THAT(tags, HasSubstr(R"("modified_at":"1970-01-01T00:00:00.000000000Z")"));
