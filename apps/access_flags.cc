@@ -44,9 +44,13 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
          "--admin-metrics", server->admin_metrics,
          "/metrics, /v1/stats, /v1/live and /v1/requests ask for a key of --admin-api-key too.")
       ->Group("Access");
+  app->AddSwitch("--share-caches", server->shares_caches,
+                 "All keys share what is cached of prompts, tokens and results; else each has its "
+                 "own, and can tell nothing of the texts of others by times or cached_tokens.")
+      ->Group("Access");
   AddList(app, "--allowed-host", &server->allowed_hosts,
           "Host that requests may name; *.NAME = all below it, * = any. Default: any; without keys "
-          "and on a loopback address only addresses, names without a dot and this machine's own.",
+          "and on a loopback address only addresses, localhost and this machine's own name.",
           "HOST");
   AddList(app, "--cors-allow-origin", &server->cors_allow_origins,
           "Origin that browsers may call from; * = any.", "ORIGIN");

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "access_flags.h"
+#include "cache/cache_salt.h"
 #include "command_line.h"
 #include "commands.h"
 #include "common/duration.h"
@@ -475,7 +476,17 @@ void Reload(FrontEnds* servers) {
   if (http && grpc) LogInfo("reloaded");
 }
 
-Expected<FrontEnds> StartFrontEnds(const ServeFlags& flags, LocalModels* models) {
+// Servers that share a Redis find each other's entries of the same key there, so they have one
+// secret: that of the entries. Where it has none, whoever reads it can only test guesses of keys.
+std::string CacheSecretFor(const ServeFlags& flags, const ServiceOptions& service) {
+  if (flags.server.shares_caches) return "";
+  if (!service.redis) return NewCacheSecret();
+  return "penstock caches" + service.redis_secret;
+}
+
+Expected<FrontEnds> StartFrontEnds(ServeFlags* given, LocalModels* models) {
+  given->server.cache_secret = CacheSecretFor(*given, models->service->options());
+  const ServeFlags& flags = *given;
   FrontEnds servers;
   // Who sees that the server is ready finds all of it.
   models->service->HoldReadiness(true);
@@ -711,7 +722,7 @@ int RunServe(const std::vector<std::string>& args) {
   }
   LocalModels& models = **local;
   if (flags.accept_any_model) models.registry->AcceptAnyName();
-  auto servers = StartFrontEnds(flags, &models);
+  auto servers = StartFrontEnds(&flags, &models);
   if (!servers.ok()) {
     // Models may be loading still; their destructors would wait for that.
     std::fflush(nullptr);

@@ -260,6 +260,7 @@ std::shared_ptr<EmbedStream> Service::EmbedInParts(EmbedRequest request, Request
     impl_->CountRefused(request.model, context.priority);
     return nullptr;
   }
+  context.cache_salt = JoinCacheSalt(context.cache_salt, request.text.cache_salt);
   const auto owned = std::make_shared<const EmbedRequest>(std::move(request));
   RequestTrace* const trace = context.trace.get();
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);

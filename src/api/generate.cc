@@ -7,6 +7,7 @@
 
 #include "api/request_checks.h"
 #include "api/service_impl.h"
+#include "cache/cache_salt.h"
 #include "common/exception_status.h"
 #include "metrics/stages.h"
 
@@ -464,6 +465,7 @@ void Service::Generate(TextRequest request, RequestContext context,
     return;
   }
   if (request.keep_alive) context.keep_alive = request.keep_alive;
+  context.cache_salt = JoinCacheSalt(context.cache_salt, request.cache_salt);
   const auto owned = std::make_shared<const TextRequest>(std::move(request));
   impl_->WithModel(owned->model, Impl::UseOf(Behaviour::kGenerate), std::move(context), answer,
                    [this, owned, feed = std::move(feed), answer](RequestContext with) {

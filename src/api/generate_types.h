@@ -82,6 +82,7 @@ struct TextRequest {
   bool prompt_only = false;  // no text is generated
   // As RequestContext::keep_alive, which it overrides.
   std::optional<std::chrono::milliseconds> keep_alive;
+  std::string cache_salt;  // parts what is cached for its client further; "": it does not
   // True: each event is told at once, and arguments of calls as they come, unless `whole_calls`.
   // False: the front end is woken once, at the end.
   bool streams = false;

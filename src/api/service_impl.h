@@ -19,6 +19,7 @@
 #include "api/service_metrics.h"
 #include "api/shared_memory.h"
 #include "api/stats.h"
+#include "cache/cache_salt.h"
 #include "common/byte_budget.h"
 #include "common/worker_pool.h"
 #include "encode/encode_pipeline.h"
@@ -92,6 +93,7 @@ struct Service::Impl final : RequestSlots {
     auto answer = Admit(behaviour, context, std::move(done));
     if (!answer) return CountRefused(request.model, context.priority);
     if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
+    context.cache_salt = JoinCacheSalt(context.cache_salt, request.text.cache_salt);
     const auto owned = std::make_shared<const Request>(std::move(request));
     WithModel(owned->model, UseOf(behaviour), std::move(context), answer,
               [this, behaviour, owned, answer, plan, fill](RequestContext with) {

@@ -41,6 +41,7 @@ struct TextOptions {
   InputType input_type = InputType::kUnset;
   // As RequestContext::keep_alive, which it overrides.
   std::optional<std::chrono::milliseconds> keep_alive;
+  std::string cache_salt;  // parts what is cached for its client further; "": it does not
 };
 
 struct EmbedRequest {

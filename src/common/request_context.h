@@ -58,6 +58,11 @@ struct RequestContext {
   // For how long the model is to stay loaded after this use; negative: for good; none: as set for
   // the model.
   std::optional<std::chrono::milliseconds> keep_alive;
+  // False: keep_alive counts within bounds alone, as keys of administrators rule the models.
+  bool rules_models = true;
+  // Requests share what is cached of prompts, tokens and results with those of the same salt alone
+  // (cache/cache_salt.h).
+  uint64_t cache_salt = 0;
   uint64_t client = 0;         // tells clients apart: a hash of the API key, or of the address
   uint32_t client_weight = 1;  // its share beside other clients; of the key (key files)
   bool cancelled() const { return cancel != nullptr && cancel->cancelled(); }

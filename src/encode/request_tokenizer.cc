@@ -55,7 +55,7 @@ Status RequestTokenizer::Add(size_t i, Scratch* scratch, TokenizedItems* out) {
 // As sentence-transformers counts: the prompt tokenized alone, less the special token at its end.
 Status RequestTokenizer::CountPromptTokens() {
   std::vector<int32_t> ids;
-  PENSTOCK_RETURN_IF_ERROR(cache_->EncodeText(engine_, prompt_, stop_, &ids));
+  PENSTOCK_RETURN_IF_ERROR(EncodeText(prompt_, &ids));
   EncodeOptions options;
   options.add_special_tokens = plan_.add_special_tokens;
   Encoding encoding;
@@ -116,13 +116,17 @@ Status RequestTokenizer::AddText(const EncodeItem& item, Scratch* scratch, Token
   return Status::Ok();
 }
 
+Status RequestTokenizer::EncodeText(std::string_view text, std::vector<int32_t>* ids) {
+  return cache_->EncodeText(engine_, text, plan_.context.cache_salt, stop_, ids);
+}
+
 Status RequestTokenizer::TextTokens(std::string_view text, size_t limit, LimitedTokens* out) {
   if (limit == 0) {
     out->unread_bytes = 0;
-    return cache_->EncodeText(engine_, text, stop_, &out->ids);
+    return EncodeText(text, &out->ids);
   }
   const auto encode = [this](std::string_view part, std::vector<int32_t>* ids) {
-    return cache_->EncodeText(engine_, part, stop_, ids);
+    return EncodeText(part, ids);
   };
   return EncodeLimited(engine_.tokenizer(), text, limit, plan_.side, encode, out);
 }
@@ -169,8 +173,7 @@ Status RequestTokenizer::PromptedTokens(std::string_view text, size_t limit, Lim
   // Nearly all texts have the same cut: a space at the prompt's end, before a word.
   std::call_once(head_once_, [&] {
     head_bytes_ = at;
-    head_status_ =
-        cache_->EncodeText(engine_, std::string_view(prompt_).substr(0, at), stop_, &head_ids_);
+    head_status_ = EncodeText(std::string_view(prompt_).substr(0, at), &head_ids_);
   });
   PENSTOCK_RETURN_IF_ERROR(head_status_);
   if (at != head_bytes_) return TextTokens(whole, limit, out);

@@ -50,6 +50,7 @@ class RequestTokenizer {
 
   Status AddIds(const EncodeItem& item, TokenizedItems* out, Cut* cut) const;
   Status AddText(const EncodeItem& item, Scratch* scratch, TokenizedItems* out, Cut* cut);
+  Status EncodeText(std::string_view text, std::vector<int32_t>* ids);
   // limit 0: all tokens.
   Status TextTokens(std::string_view text, size_t limit, LimitedTokens* out);
   Status PromptedTokens(std::string_view text, size_t limit, LimitedTokens* out);

@@ -25,14 +25,16 @@ void AppendBytes(const T* from, size_t count, std::string* to) {
   to->append(reinterpret_cast<const char*>(from), count * sizeof(T));
 }
 
-// Key of a row: all its result depends on besides the model. The numbers in front have fixed sizes,
-// and type ids are as many as ids, so no two rows have one key.
+// Key of a row: all its result depends on besides the model, and the salt, so that clients share no
+// more than they may. The numbers in front have fixed sizes, and type ids are as many as ids, so no
+// two rows have one key.
 std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
   const auto length = static_cast<size_t>(job.lengths[row]);
   const int32_t head[3] = {static_cast<int32_t>(job.output),
                            job.pool_skip.empty() ? 0 : job.pool_skip[row], job.lengths[row]};
   std::string key;
-  key.reserve(sizeof head + 2 * length * sizeof(int32_t));
+  key.reserve(sizeof job.context.cache_salt + sizeof head + 2 * length * sizeof(int32_t));
+  AppendBytes(&job.context.cache_salt, 1, &key);
   AppendBytes(head, 3, &key);
   AppendBytes(job.ids.data() + begin, length, &key);
   if (!job.type_ids.empty()) AppendBytes(job.type_ids.data() + begin, length, &key);

@@ -148,6 +148,19 @@ TEST_F(ResultCacheTest, WhateverChangesAResultIsInTheKey) {
   Values(Job({{5, 6, 0, 1}}), 1);
 }
 
+TEST_F(ResultCacheTest, ClientsOfAnotherSaltShareNothing) {
+  const auto job = [](uint64_t salt) {
+    auto made = Job({{1, 2, 3}});
+    made->context.cache_salt = salt;
+    return made;
+  };
+  const auto values = Values(job(0), 1);
+  EXPECT_EQ(Values(job(2), 1), values);
+  EXPECT_EQ(Values(job(4), 1), values);
+  EXPECT_EQ(Values(job(2), 0), values);
+  EXPECT_EQ(Values(job(0), 0), values);
+}
+
 TEST_F(ResultCacheTest, TokenEmbeddingsAreNotKept) {
   EXPECT_EQ(Values(Job({{5, 6}}, EncoderOutput::kTokens), 1).size(), 8u);
   EXPECT_EQ(Values(Job({{5, 6}}, EncoderOutput::kTokens), 1).size(), 8u);

@@ -4,31 +4,43 @@
 #include <cstring>
 
 namespace penstock {
+namespace {
+
+std::string RemoteKeyOf(const Engine& engine, std::string_view text, uint64_t salt) {
+  if (salt == 0) return RemoteKey('t', {engine.fingerprint(), text});
+  return RemoteKey(
+      't', {engine.fingerprint(), text, {reinterpret_cast<const char*>(&salt), sizeof salt}});
+}
+
+}  // namespace
+
 TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote,
                        Metrics* metrics)
     : remote_(remote),
       metrics_(MakeCacheMetrics("token", metrics)),
       lru_(LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_) {}
 
-Status TokenCache::EncodeText(const Engine& engine, std::string_view text,
+Status TokenCache::EncodeText(const Engine& engine, std::string_view text, uint64_t salt,
                               const StopCondition& stop, std::vector<int32_t>* ids) {
   if (!lru_.enabled() || text.size() < kTextBytesMin) {
     return engine.tokenizer().EncodeTextUntil(text, stop, ids);
   }
-  const bool found = lru_.Get(engine.cache_id(), text, [&](std::span<const std::byte> value) {
+  // The salt is random bits: another client's entries, or another model's, are not met by chance.
+  const uint64_t space = engine.cache_id() ^ salt;
+  const bool found = lru_.Get(space, text, [&](std::span<const std::byte> value) {
     ids->resize(value.size() / sizeof(int32_t));
     if (!value.empty()) std::memcpy(ids->data(), value.data(), value.size());
   });
   if (found) return Status::Ok();
   const bool shared = remote_ != nullptr && text.size() >= kRemoteTextBytesMin && remote_->up() &&
                       !engine.fingerprint().empty();
-  const std::string key = shared ? RemoteKey('t', {engine.fingerprint(), text}) : std::string();
+  const std::string key = shared ? RemoteKeyOf(engine, text, salt) : std::string();
   if (!shared || !FromRemote(key, engine, ids)) {
     PENSTOCK_RETURN_IF_ERROR(engine.tokenizer().EncodeTextUntil(text, stop, ids));
     const auto bytes = std::as_bytes(std::span(*ids));
     if (shared) remote_->Put(key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
-  lru_.Put(engine.cache_id(), text, {std::as_bytes(std::span(*ids))});
+  lru_.Put(space, text, {std::as_bytes(std::span(*ids))});
   return Status::Ok();
 }
 

@@ -30,9 +30,9 @@ class TokenCache {
   // `bytes` 0: nothing is kept. `remote` may be null; it outlives the cache.
   TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote, Metrics* metrics);
 
-  // As engine.tokenizer().EncodeText. Any thread.
-  Status EncodeText(const Engine& engine, std::string_view text, const StopCondition& stop,
-                    std::vector<int32_t>* ids);
+  // As engine.tokenizer().EncodeText. `salt` as RequestContext::cache_salt. Any thread.
+  Status EncodeText(const Engine& engine, std::string_view text, uint64_t salt,
+                    const StopCondition& stop, std::vector<int32_t>* ids);
   void Clear() { lru_.Clear(); }
   size_t bytes() const { return lru_.bytes(); }
 

@@ -52,10 +52,10 @@ void Run(benchmark::State& state, size_t cache_bytes) {
   TokenCache cache(cache_bytes, std::chrono::seconds(3600), nullptr, &metrics);
   const auto texts = Texts(static_cast<size_t>(state.range(0)));
   std::vector<int32_t> ids;
-  for (const std::string& text : texts) (void)cache.EncodeText(*engine, text, {}, &ids);
+  for (const std::string& text : texts) (void)cache.EncodeText(*engine, text, 0, {}, &ids);
   size_t i = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(cache.EncodeText(*engine, texts[i++ % kTexts], {}, &ids));
+    benchmark::DoNotOptimize(cache.EncodeText(*engine, texts[i++ % kTexts], 0, {}, &ids));
   }
 }
 

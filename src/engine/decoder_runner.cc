@@ -136,9 +136,10 @@ class DecoderRunner::BatchRun {
       Piece piece;
       piece.index = next_;
       piece.sequence = &memory_.At(free_place_++, caches_);
-      // Texts that are rotated unlike share no keys.
+      // Texts of clients that share nothing, or that are rotated unlike, share no keys.
       piece.long_rope = memory_.run->LongRope(IdsOf(next_).size());
-      piece.sequence->SetSalt(piece.long_rope ? 1 : 0);
+      const uint64_t salt = batch_.cache_salts.empty() ? 0 : batch_.cache_salts[next_];
+      piece.sequence->SetSalt(salt + (piece.long_rope ? 1 : 0));
       const int32_t cached = caches_ ? piece.sequence->TakeCached(IdsOf(next_)) : int32_t{0};
       const int32_t left = batch_.length(next_) - cached;
       if (left > room && !pieces_.empty()) {

@@ -174,6 +174,27 @@ TEST_F(DecoderRunnerTest, WhatTextsBeginWithIsComputedOnce) {
   EXPECT_GE(runner->cached_tokens(), 39u * 192);
 }
 
+TEST_F(DecoderRunnerTest, TextsOfAnotherSaltShareNothing) {
+  const std::vector<int32_t> text = Text(200, 1);
+  std::vector<int32_t> ids = text;
+  const auto runner = Load("qwen3_reranker");
+  std::vector<float> row(static_cast<size_t>(runner->OutputWidth(EncoderOutput::kLogits)));
+  float* const sinks[] = {row.data()};
+  const int32_t offsets[] = {0, static_cast<int32_t>(ids.size())};
+  const auto cached_with = [&](uint64_t salt) {
+    const uint64_t before = runner->cached_tokens();
+    PackedBatch batch{ids, {}, offsets};
+    batch.cache_salts = {&salt, 1};
+    EXPECT_TRUE(runner->Run(batch, EncoderOutput::kLogits, sinks).ok());
+    return runner->cached_tokens() - before;
+  };
+  EXPECT_EQ(cached_with(0), 0u);
+  EXPECT_EQ(cached_with(2), 0u);
+  EXPECT_EQ(cached_with(4), 0u);
+  EXPECT_EQ(cached_with(2), 192u);
+  EXPECT_EQ(cached_with(0), 192u);
+}
+
 TEST_F(DecoderRunnerTest, NothingIsKeptWhereAllStatesAreNeeded) {
   for (const char* name : {"llama_mean_causal", "qwen2_both_directions"}) {
     const auto runner = Load(name);

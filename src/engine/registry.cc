@@ -598,7 +598,8 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.name = slot.spec.name;
     entry.aliases = slot.Aliases();
     entry.reference = slot.spec.reference;
-    entry.state = slot.state;
+    // One that is closed once an answer under way has its lease takes no more requests.
+    entry.state = slot.close_wanted ? ModelState::kDraining : slot.state.load();
     entry.error = slot.error;
     entry.version = slot.spec.version;
     entry.refused = slot.refused;

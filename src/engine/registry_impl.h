@@ -78,6 +78,9 @@ struct Registry::Impl {
     // Whether it cannot be told yet what it does.
     bool MayDoAnything() const { return IsUnknown() && IsPending(); }
     KeepAlive KeptFor() const;
+    // For how long a request may have it kept that asks for `asked`; `rules` as
+    // RequestContext::rules_models.
+    KeepAlive MayKeep(KeepAlive asked, bool rules) const;
     void Use() { last_use_ns.store(Nanoseconds(Clock::now()), std::memory_order_relaxed); }
     std::vector<std::string> Aliases() const;
 
@@ -167,6 +170,7 @@ struct Registry::Impl {
     std::shared_ptr<CancelToken> cancel;
     Clock::time_point deadline;
     std::optional<KeepAlive> keep_alive;
+    bool rules_models;
     Then then;
     EngineLease held = {};  // while it is answered
   };

@@ -14,12 +14,24 @@ namespace {
 // How soon a wait ends after its client has left, and a model that is not to be kept after its use.
 constexpr std::chrono::milliseconds kSoon{20};
 
+constexpr KeepAlive kKeepMin = std::chrono::minutes(1);
+
 constexpr char kTimeOver[] = "the request's time ran out while its model was being loaded";
 
 }  // namespace
 
 KeepAlive Registry::Impl::Slot::KeptFor() const {
   return asked_keep.value_or(spec.keep_alive.value_or(registry->options.keep_alive));
+}
+
+// Others neither unload a model that is in use nor keep one for good: at least kKeepMin, so that
+// they do not make each request of others pay for a load, and at most what is set for the model.
+KeepAlive Registry::Impl::Slot::MayKeep(KeepAlive asked, bool rules) const {
+  if (rules) return asked;
+  const KeepAlive set = spec.keep_alive.value_or(registry->options.keep_alive);
+  const KeepAlive most = set < KeepAlive(0) ? KeepAlive::max() : set;
+  if (asked < KeepAlive(0)) return set;
+  return std::min(std::max(asked, kKeepMin), most);
 }
 
 // --- Waiting ----------------------------------------------------------------------------------
@@ -64,8 +76,8 @@ void Registry::Await(const std::string& name, const ModelUse& use, const Request
   std::unique_lock lock(impl_->mutex);
   Impl::Slot* const slot = impl_->Target(name, use);
   std::list<Impl::Waiter> waiter;
-  waiter.push_back(
-      {slot, name, use, context.cancel, context.deadline, context.keep_alive, std::move(then)});
+  waiter.push_back({slot, name, use, context.cancel, context.deadline, context.keep_alive,
+                    context.rules_models, std::move(then)});
   if (slot == nullptr || slot->open()) return impl_->Answer(&waiter, Status::Ok(), &lock);
   Status started = impl_->StartLoad(slot);
   if (started.ok() && !slot->loading) started = slot->error;  // there at once; or no thread
@@ -89,7 +101,7 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
     waiter.held = EngineLease(slot, slot->encoder);
     ++slot->delivering;
     if (waiter.keep_alive) {
-      slot->asked_keep = waiter.keep_alive;
+      slot->asked_keep = slot->MayKeep(*waiter.keep_alive, waiter.rules_models);
       changed.notify_all();  // the keeper's next look may be sooner
     }
     slot->Use();

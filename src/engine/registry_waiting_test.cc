@@ -252,6 +252,35 @@ TEST_F(RegistryWaitingTest, ARequestSaysHowLongItsModelStays) {
   EXPECT_EQ(registry_->List()[0].keep_alive, KeepAlive(-1));
 }
 
+// As where administrators have keys, and the request has none of these.
+TEST_F(RegistryWaitingTest, OthersKeepAModelWithinBoundsOnly) {
+  using std::chrono::minutes;
+  using std::chrono::seconds;
+  std::vector<ModelSpec> specs = {Spec("a"), Spec("always"), Spec("short")};
+  specs[1].keep_alive = KeepAlive(-1);
+  specs[2].keep_alive = seconds(20);
+  Serve(std::move(specs), minutes(5));
+  const auto kept = [this](size_t i, KeepAlive asked, bool rules) {
+    RequestContext context;
+    context.keep_alive = asked;
+    context.rules_models = rules;
+    const std::string name = registry_->List()[i].name;
+    EXPECT_TRUE(AwaitNow(name, {}, context).ok());
+    return registry_->List()[i].keep_alive;
+  };
+  EXPECT_EQ(kept(0, KeepAlive(0), false), minutes(1));
+  EXPECT_EQ(kept(0, minutes(2), false), minutes(2));
+  EXPECT_EQ(kept(0, minutes(9), false), minutes(5));
+  EXPECT_EQ(kept(0, KeepAlive(-1), false), minutes(5));
+  EXPECT_EQ(kept(1, KeepAlive(-1), false), KeepAlive(-1));
+  EXPECT_EQ(kept(1, minutes(9), false), minutes(9));
+  EXPECT_EQ(kept(1, KeepAlive(0), false), minutes(1));
+  EXPECT_EQ(kept(2, KeepAlive(0), false), seconds(20));
+  EXPECT_EQ(kept(2, minutes(9), false), seconds(20));
+  EXPECT_EQ(kept(0, KeepAlive(-1), true), KeepAlive(-1));
+  EXPECT_EQ(kept(0, minutes(9), true), minutes(9));
+}
+
 // Requests, the keeper and unloads at once: each request finds its model.
 TEST_F(RegistryWaitingTest, RequestsFindTheirModelsWhileTheseComeAndGo) {
   Serve({Spec("a"), Spec("b")}, milliseconds(1));

@@ -106,9 +106,7 @@ bool AllowedHosts::Allows(std::string_view host) const {
   if (any_ || host.empty()) return true;
   const HostKind kind = KindOf(host);
   if (kind == HostKind::kLoopbackAddress) return true;
-  if (local_ && (kind == HostKind::kAddress || host.find('.') == std::string_view::npos)) {
-    return true;
-  }
+  if (local_ && kind == HostKind::kAddress) return true;
   return std::find(names_.begin(), names_.end(), host) != names_.end() ||
          std::any_of(suffixes_.begin(), suffixes_.end(), [&](const std::string& suffix) {
            return host.size() > suffix.size() && host.ends_with(suffix);

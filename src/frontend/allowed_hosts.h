@@ -21,8 +21,9 @@ class AllowedHosts {
 
   // Allows `names` (checked: hosts, "*.example.org" = every host below example.org, "*" = any),
   // localhost and loopback addresses. No names: any host, but with `local` (a server without keys
-  // that only this machine reaches) only hosts that no stranger can own: addresses, names without a
-  // dot, names below .localhost, this machine's name, `listen_host`.
+  // that only this machine reaches) only hosts that no stranger can own: addresses, names below
+  // .localhost, this machine's name, `listen_host`. Other names without a dot can be a top-level
+  // domain, or what a neighbour in the network answers for.
   AllowedHosts(const std::vector<std::string>& names, bool local, const std::string& listen_host);
 
   // `host` as HostOf gives it; "" (HTTP/1.0 without Host) is allowed: no browser sends that.

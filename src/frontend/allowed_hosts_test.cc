@@ -21,12 +21,13 @@ TEST(AllowedHosts, WithoutAListEveryHost) {
 
 TEST(AllowedHosts, LocalOnlyWhatNoStrangerCanOwn) {
   const AllowedHosts local({}, true, "box.lan");
-  for (const char* host : {"", "localhost", "h", "127.0.0.1", "127.1.2.3", "::1", "192.168.1.7",
+  for (const char* host : {"", "localhost", "127.0.0.1", "127.1.2.3", "::1", "192.168.1.7",
                            "fe80::1", "a.localhost", "box.lan"}) {
     EXPECT_TRUE(local.Allows(host)) << host;
   }
-  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example",
-                           "1.2.3.4.nip.io", "xbox.lan", "127.1", "printer.local", "."}) {
+  for (const char* host :
+       {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "1.2.3.4.nip.io",
+        "xbox.lan", "127.1", "printer.local", ".", "h", "ai", "wpad", "localhost2"}) {
     EXPECT_FALSE(local.Allows(host)) << host;
   }
 }

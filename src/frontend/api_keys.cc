@@ -57,6 +57,22 @@ KeyDigest DigestOfKey(std::string_view key) {
   return digest;
 }
 
+std::string OwnerNameOf(std::string_view key) {
+  constexpr std::string_view kBefore = "owner:";
+  std::string text;
+  text.reserve(kBefore.size() + key.size());  // never grown, which would leave copies behind
+  text.append(kBefore).append(key);
+  const KeyDigest digest = DigestOfKey(text);
+  OPENSSL_cleanse(text.data(), text.size());
+  std::string name;
+  for (const unsigned char byte : digest) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    name += kDigits[byte >> 4];
+    name += kDigits[byte & 15];
+  }
+  return name;
+}
+
 Status CheckApiKey(std::string_view key) {
   if (key.empty()) return Status::InvalidArgument("a key is empty");
   if (key.size() > kApiKeyBytesMax) {
@@ -116,6 +132,7 @@ Status ApiKeys::AddFile(const std::string& path) {
   if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // some editors begin a file so
   std::vector<KeyDigest> found;
   std::vector<uint32_t> weights;
+  std::vector<std::string> owner_names;
   for (int line_number = 1; !rest.empty(); ++line_number) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = Trimmed(rest.substr(0, end));
@@ -127,10 +144,12 @@ Status ApiKeys::AddFile(const std::string& path) {
     }
     found.push_back(DigestOfKey(parsed->key));
     weights.push_back(parsed->weight);
+    owner_names.push_back(OwnerNameOf(parsed->key));
   }
   if (found.empty()) return wrong("holds no key");
   digests_.insert(digests_.end(), found.begin(), found.end());
   weights_.insert(weights_.end(), weights.begin(), weights.end());
+  owner_names_.insert(owner_names_.end(), owner_names.begin(), owner_names.end());
   return Status::Ok();
 }
 

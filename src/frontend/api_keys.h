@@ -18,6 +18,8 @@ inline constexpr size_t kApiKeyFileBytesMax = 1 << 20;
 
 using KeyDigest = std::array<unsigned char, 32>;  // SHA-256: one length, whatever the key's
 KeyDigest DigestOfKey(std::string_view key);
+// Another one, in hexadecimal: the name of the key's owner in what is kept on the disk.
+std::string OwnerNameOf(std::string_view key);
 
 // kInvalidArgument for a key that no header can carry: an empty one, one of more than
 // kApiKeyBytesMax bytes, with control characters, or with spaces at its ends. The message does not
@@ -44,6 +46,7 @@ class ApiKeys {
   void Add(std::string_view key) {
     digests_.push_back(DigestOfKey(key));
     weights_.push_back(1);
+    owner_names_.push_back(OwnerNameOf(key));
   }
   // Adds the keys of a file: one a line (KeyLine); spaces around them, empty lines and lines that
   // begin with '#' are skipped; lines may end with CRLF. The bytes read are wiped.
@@ -58,6 +61,7 @@ class ApiKeys {
   bool Has(const KeyDigest& digest) const { return Find(digest) != 0; }
   // The number of the key, from 1 on, in the order of adding; 0: unknown.
   size_t Find(const KeyDigest& digest) const;
+  const std::vector<std::string>& owner_names() const { return owner_names_; }
   // Of the key with that number.
   uint32_t weight(size_t number) const { return weights_[number - 1]; }
 
@@ -66,7 +70,8 @@ class ApiKeys {
 
  private:
   std::vector<KeyDigest> digests_;
-  std::vector<uint32_t> weights_;  // as many
+  std::vector<uint32_t> weights_;         // as many
+  std::vector<std::string> owner_names_;  // as many
 };
 
 }  // namespace penstock

@@ -33,7 +33,7 @@ KeyRights KeySets::RightsOf(std::string_view key) const {
   const size_t user = users.Find(digest);
   const size_t bulk_key = bulk.Find(digest);
   const size_t admin_key = admins.Find(digest);
-  KeyRights rights{.bulk = bulk_key != 0, .admin = admin_key != 0};
+  KeyRights rights{.bulk = bulk_key != 0, .admin = admin_key != 0, .digest = digest};
   rights.known = user != 0 || rights.bulk || rights.admin;
   size_t number = 0;
   if (user != 0) {

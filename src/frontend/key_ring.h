@@ -22,6 +22,7 @@ struct KeyRights {
   // administrators, each as flags and then files list them. 0: unknown.
   int32_t number = 0;
   uint32_t weight = 1;  // as its file says (KeyLine)
+  KeyDigest digest{};   // of the key, known or not
 };
 
 // Immutable.

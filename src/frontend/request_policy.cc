@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "cache/cache_salt.h"
 #include "common/ascii.h"
 #include "common/duration.h"
 #include "http/accept.h"
@@ -19,15 +20,6 @@ bool IsPostRoute(std::string_view path, const std::vector<RouteInfo>& routes) {
 }
 
 namespace {
-
-// "text/plain" of "Text/Plain; charset=utf-8".
-std::string MediaType(std::string_view content_type) {
-  content_type = content_type.substr(0, content_type.find(';'));
-  while (!content_type.empty() && (content_type.back() == ' ' || content_type.back() == '\t')) {
-    content_type.remove_suffix(1);
-  }
-  return LowerAscii(content_type);
-}
 
 std::shared_ptr<const KeyRing> OrKeysOf(std::shared_ptr<const KeyRing> keys,
                                         const ServerOptions& options) {
@@ -44,6 +36,7 @@ RequestPolicy::RequestPolicy(const ServerOptions& options, const std::vector<Rou
     : timeout_max_(options.request_timeout),
       start_timeout_(options.stream_start_timeout),
       admin_metrics_(options.admin_metrics),
+      cache_secret_(options.cache_secret),
       cors_allow_origins_(options.cors_allow_origins),
       keys_(OrKeysOf(std::move(keys), options)),
       hosts_(options.allowed_hosts, !keys_->Get()->Required() && IsLoopback(options.host),
@@ -74,11 +67,17 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* reque
   const bool for_admins =
       route != nullptr && !sets->admins.empty() &&
       (route->who == RouteFor::kAdmins || (route->who == RouteFor::kMonitors && admin_metrics_));
-  if (!sets->Required() && !for_admins) return std::nullopt;
+  if (!sets->Required() && sets->admins.empty()) return std::nullopt;
   const std::string_view key = ApiKeys::KeyOf(*request);
   const KeyRights rights = sets->RightsOf(key);
+  request->context.rules_models = sets->admins.empty() || rights.admin;
+  if (!sets->Required() && !for_admins) return std::nullopt;
   request->key_number = rights.number;
   request->context.client_weight = rights.weight;
+  if (sets->Required()) {
+    request->context.cache_salt = CacheSaltOf(
+        cache_secret_, {reinterpret_cast<const char*>(rights.digest.data()), rights.digest.size()});
+  }
   if (!rights.known) {
     return Refusal{401,
                    Status(StatusCode::kUnauthenticated,
@@ -96,7 +95,8 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* reque
 }
 
 std::optional<RequestPolicy::Refusal> RequestPolicy::CheckOrigin(const HttpRequest& request) const {
-  if (request.method != "POST") return std::nullopt;
+  const std::string_view method = request.method;
+  if (method == "GET" || method == "HEAD" || method == "OPTIONS") return std::nullopt;
   const std::string_view site = request.Header("sec-fetch-site");
   const std::string_view origin = request.Header("origin");
   bool foreign = !site.empty() && site != "same-origin" && site != "none";
@@ -109,20 +109,9 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckOrigin(const HttpReque
   for (const std::string& allowed : cors_allow_origins_) {
     if (allowed == "*" || (allowed == origin && !origin.empty())) return std::nullopt;
   }
-  const std::string type = MediaType(request.Header("content-type"));
-  if (type == "text/plain" || type == "application/x-www-form-urlencoded" ||
-      type == "multipart/form-data") {
-    return Refusal{415,
-                   Status::InvalidArgument("a web page of another origin must send Content-Type: "
-                                           "application/json; --cors-allow-origin lets the page in",
-                                           "Content-Type")};
-  }
-  if (type.empty()) {
-    return Refusal{403, Status(StatusCode::kUnauthenticated,
-                               "a web page of another origin must not do this; "
-                               "--cors-allow-origin lets the page in")};
-  }
-  return std::nullopt;
+  return Refusal{403, Status(StatusCode::kUnauthenticated,
+                             "a web page of another origin must not do this; "
+                             "--cors-allow-origin lets the page in")};
 }
 
 Status RequestPolicy::Apply(HttpRequest* request) const {

@@ -42,17 +42,14 @@ class RequestPolicy {
   std::optional<Refusal> CheckHost(const HttpRequest& request) const;
 
   // 401 without a known key, 403 for a route of administrators without one of their keys. `route`
-  // null: no route has that path. Sets the request's key_number and its client's weight.
+  // null: no route has that path. Sets the request's key_number, its client's weight and salt of
+  // caches, and whether it rules the models: with administrators' keys, only with one of these.
   std::optional<Refusal> CheckKey(HttpRequest* request, const RouteInfo* route) const;
 
-  // Refuses requests of a page of another origin that a browser sends without a preflight ("simple"
-  // requests of the Fetch standard):
-  //   415  a POST whose Content-Type needs no preflight: text/plain,
-  //        application/x-www-form-urlencoded, multipart/form-data
-  //   403  a POST without Content-Type
-  // A page of another origin: Sec-Fetch-Site is there and neither same-origin nor none, or else
-  // Origin is there and does not name the request's own host. Origins in cors_allow_origins are let
-  // in. Programs other than browsers send neither header.
+  // 403 for a page of another origin, on all methods but GET, HEAD and OPTIONS. A page of another
+  // origin: Sec-Fetch-Site is there and neither same-origin nor none, or else Origin is there and
+  // does not name the request's own host. Origins in cors_allow_origins are let in. Programs other
+  // than browsers send neither header.
   std::optional<Refusal> CheckOrigin(const HttpRequest& request) const;
 
   // Sets the context's deadline, priority and for how long the model is kept
@@ -73,6 +70,7 @@ class RequestPolicy {
   const std::chrono::milliseconds timeout_max_;    // 0 = none
   const std::chrono::milliseconds start_timeout_;  // 0 = none
   const bool admin_metrics_;
+  const std::string cache_secret_;
   const std::vector<std::string> cors_allow_origins_;
   const std::shared_ptr<const KeyRing> keys_;
   const AllowedHosts hosts_;

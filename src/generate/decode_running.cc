@@ -199,6 +199,7 @@ Sequence* DecodeScheduler::Impl::CacheOf(const WaitingTexts::Next& next, int32_t
   if (const DecodeSequence* const sibling = SiblingOf(next)) {
     trial->Fork(sibling->cache, static_cast<int32_t>(prompt.size()) - 1);
   } else if (next.sample() > 0 || !next.job->job->scores_prompt) {
+    trial->SetSalt(next.job->Salt(run->LongRope(prompt.size())));
     trial->TakeCached(prompt);
   }
   *remaining = static_cast<int32_t>(prompt.size()) - trial->length();

@@ -102,6 +102,31 @@ TEST_F(DecodeSchedulerTest, ASecondTurnFindsTheFirst) {
   ExpectAlone(second.get(), *Job(ids, 5));
 }
 
+TEST_F(DecodeSchedulerTest, PromptsOfAnotherSaltShareNothing) {
+  options_.manual = true;
+  Start();
+  const auto cached = [this](uint64_t salt) {
+    auto job = Job(Prompt(200, 3), 3);
+    job->context.cache_salt = salt;
+    const auto done = Submit(std::move(job));
+    RunAll();
+    ExpectAlone(done.get(), *Job(Prompt(200, 3), 3));
+    return done->usage().cached_tokens;
+  };
+  EXPECT_EQ(cached(0), 0);
+  EXPECT_EQ(cached(0x1234), 0);
+  EXPECT_EQ(cached(0x5678), 0);
+  EXPECT_GE(cached(0), 192);
+  EXPECT_GE(cached(0x1234), 192);
+  EXPECT_GE(cached(0x5678), 192);
+  // Side by side, too.
+  auto one = Job(Prompt(200, 4), 3), two = Job(Prompt(200, 4), 3);
+  two->context.cache_salt = 0x1234;
+  const auto first = Submit(std::move(one)), second = Submit(std::move(two));
+  RunAll();
+  EXPECT_EQ(first->usage().cached_tokens + second->usage().cached_tokens, 0);
+}
+
 // A prompt that is cached and does not fit for a long time, and one that is computed again.
 TEST_F(DecodeSchedulerTest, CachedTokensAreThoseThatWereNeverComputed) {
   options_.manual = true;

@@ -35,6 +35,9 @@ struct TakenJob : std::enable_shared_from_this<TakenJob> {
   FairShare::Place place;
   bool in_line = false;
   Priority priority() const { return job->context.priority; }
+  // Of the cache: clients that share nothing have other salts, and texts that are rotated unlike
+  // share no keys (StepSequence::long_rope).
+  uint64_t Salt(bool long_rope) const { return job->context.cache_salt + (long_rope ? 1 : 0); }
   std::span<const int32_t> prompt() const { return job->prompt; }
 };
 
@@ -47,16 +50,14 @@ struct DecodeSequence {
         sample(sample_in),
         memory(std::move(memory_in)),
         stream(std::move(stream_in)),
-        cache(pool, prefixes, context, kShortRope, windowed) {}
+        cache(pool, prefixes, context, owner->Salt(false), windowed) {}
 
-  // Salts of the cache: texts that are rotated unlike share no keys (StepSequence::long_rope).
-  static constexpr uint64_t kShortRope = 0, kLongRope = 1;
   // Once the text is as long as `run` rotates otherwise: what is cached is given back, to be
   // computed again. Before the sequence's first step, and after each token.
   void FollowRope(const StepRun& run) {
     if (long_rope || !run.LongRope(static_cast<size_t>(tokens()))) return;
     cache.Release();
-    cache.SetSalt(kLongRope);
+    cache.SetSalt(owner->Salt(true));
     long_rope = true;
   }
 

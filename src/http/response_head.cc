@@ -13,6 +13,7 @@ void ForEachOwnField(const HttpRequest& request, const HttpResponse& response,
                      std::string_view date, Use&& use) {
   use("Server", "penstock");
   use("Date", date);
+  use("X-Content-Type-Options", "nosniff");
   use("X-Request-Id", request.id);
   if (HasBody(response)) use("Content-Type", response.content_type);
 }

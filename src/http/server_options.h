@@ -30,6 +30,10 @@ struct ServerOptions {
   // --admin-metrics: what shows how the server does (/metrics, /v1/stats, /v1/live, /v1/requests)
   // asks for a key of an administrator too.
   bool admin_metrics = false;
+  bool shares_caches = false;  // --share-caches
+  // Where keys are asked for, each has caches of its own, by a hash with this secret
+  // (cache/cache_salt.h). "": all share them.
+  std::string cache_secret;
   // --allowed-host, repeatable: see AllowedHosts. None = any host; without keys and on a loopback
   // address, only hosts that no stranger can own.
   std::vector<std::string> allowed_hosts;

@@ -57,6 +57,7 @@ Status ParseModalities(const JsonObject& object) {
 // What both APIs have.
 Status ParseCommon(const JsonObject& object, int32_t tokens_min, TextCall* call) {
   PENSTOCK_ASSIGN_OR_RETURN(call->request.keep_alive, GetKeepAlive(object));
+  PENSTOCK_ASSIGN_OR_RETURN(call->request.cache_salt, GetCacheSalt(object));
   TextRequest& request = call->request;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));

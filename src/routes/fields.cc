@@ -163,7 +163,17 @@ Expected<std::optional<std::chrono::milliseconds>> GetKeepAlive(const JsonObject
   return std::optional<std::chrono::milliseconds>(*duration);
 }
 
+Expected<std::string> GetCacheSalt(const JsonObject& object) {
+  constexpr const char* kKey = "cache_salt";
+  if (!object.Find(kKey)) return std::string();
+  PENSTOCK_ASSIGN_OR_RETURN(std::string salt, object.GetString(kKey, kCacheSaltBytesMax));
+  if (!salt.empty()) return salt;
+  return Status::InvalidArgument("'" + object.PathOf(kKey) + "' must not be empty",
+                                 object.PathOf(kKey));
+}
+
 Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
+  PENSTOCK_ASSIGN_OR_RETURN(options->cache_salt, GetCacheSalt(object));
   PENSTOCK_ASSIGN_OR_RETURN(options->keep_alive, GetKeepAlive(object));
   PENSTOCK_RETURN_IF_ERROR(ParseTruncate(object, options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string side, GetName(object, "truncation_direction"));

@@ -64,6 +64,11 @@ Expected<std::optional<bool>> GetOptionalBool(const JsonObject& object, std::str
 Expected<std::optional<int32_t>> GetOptionalInt(const JsonObject& object, std::string_view key,
                                                 int32_t min, int32_t max);
 
+inline constexpr size_t kCacheSaltBytesMax = 256;
+// cache_salt, as vLLM has it: a text that parts what is cached; "" where it is absent.
+// kInvalidArgument: it is empty, or longer than kCacheSaltBytesMax.
+Expected<std::string> GetCacheSalt(const JsonObject& object);
+
 // keep_alive, for how long the model stays loaded after the request, as Ollama has it: seconds, or
 // a text such as "5m"; negative: for ever.
 Expected<std::optional<std::chrono::milliseconds>> GetKeepAlive(const JsonObject& object);

@@ -6,7 +6,13 @@ namespace penstock {
 const std::string_view kOpenApiModelSchemas = R"json({
   "KeepAlive": {
     "type": ["number", "string", "null"],
-    "description": "How long the model stays loaded after this: seconds or a text such as 5m; negative: for ever"
+    "description": "How long the model stays loaded after this: seconds or a text such as 5m; negative: for ever. Where administrators have keys, others keep it from 60 s to --keep-alive"
+  },
+  "CacheSalt": {
+    "type": ["string", "null"],
+    "minLength": 1,
+    "maxLength": 256,
+    "description": "Requests of a key with another one share nothing that is cached"
   },
   "ModelCall": {
     "type": "object",

@@ -24,6 +24,7 @@ const std::string_view kOpenApiSchemas = R"json({
       "truncation_direction": {"type": "string", "description": "left or right"},
       "prompt_name": {"type": "string"},
       "keep_alive": {"$ref": "#/components/schemas/KeepAlive"},
+      "cache_salt": {"$ref": "#/components/schemas/CacheSalt"},
       "prompt": {"type": "string"},
       "input_type": {
         "type": ["string", "null"],

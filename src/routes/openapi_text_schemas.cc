@@ -26,6 +26,7 @@ const std::string_view kOpenApiTextSchemas = R"json({
       "stop_token_ids": {"type": ["array", "null"], "items": {"type": "integer"}, "maxItems": 64},
       "ignore_eos": {"type": "boolean"},
       "keep_alive": {"$ref": "#/components/schemas/KeepAlive"},
+      "cache_salt": {"$ref": "#/components/schemas/CacheSalt"},
       "min_tokens": {"type": "integer", "minimum": 0},
       "logit_bias": {
         "type": ["object", "null"],

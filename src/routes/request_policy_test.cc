@@ -120,28 +120,27 @@ int OriginStatus(const ServerOptions& options,
   return refusal ? refusal->http_status : 0;
 }
 
-TEST(RequestPolicy, PagesOfOtherOriginsCannotSendWhatIsNotAskedFor) {
+TEST(RequestPolicy, PagesOfOtherOriginsMayOnlyRead) {
   const std::pair<std::string, std::string> origin{"origin", "https://evil.example"};
   const std::pair<std::string, std::string> host{"host", "127.0.0.1:8080"};
   for (const char* type :
-       {"text/plain", "text/plain;charset=UTF-8", "Text/Plain ; x",
-        "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"}) {
-    EXPECT_EQ(OriginStatus({}, {host, origin, {"content-type", type}}), 415) << type;
-    EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "cross-site"}, {"content-type", type}}),
-              415);
-    EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "same-site"}, {"content-type", type}}),
-              415);
+       {"text/plain", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x", "application/json", ""}) {
+    for (const char* method : {"POST", "DELETE", "PUT", "PATCH", "post"}) {
+      EXPECT_EQ(OriginStatus({}, {host, origin, {"content-type", type}}, method), 403) << type;
+    }
+    for (const char* site : {"cross-site", "same-site"}) {
+      EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", site}, {"content-type", type}}), 403);
+    }
     EXPECT_EQ(OriginStatus({}, {host, {"content-type", type}}), 0);  // curl -d, without -H
   }
-  EXPECT_EQ(OriginStatus({}, {host, origin}), 403);
   EXPECT_EQ(OriginStatus({}, {host, {"origin", "null"}}), 403);
   EXPECT_EQ(OriginStatus({}, {host, {"origin", "http://127.0.0.1:3000"}}), 403);
   EXPECT_EQ(OriginStatus({}, {host, {"origin", "http://127.0.0.1"}}), 403);
-  EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "cross-site"}}), 403);
   EXPECT_EQ(OriginStatus({}, {host}), 0);
-  EXPECT_EQ(OriginStatus({}, {host, origin}, "GET"), 0);
-  // A browser sends JSON only after a preflight; a client that skips it is no browser.
-  EXPECT_EQ(OriginStatus({}, {host, origin, {"content-type", "application/json"}}), 0);
+  for (const char* method : {"GET", "HEAD", "OPTIONS"}) {
+    EXPECT_EQ(OriginStatus({}, {host, origin}, method), 0) << method;
+  }
 }
 
 TEST(RequestPolicy, ThePagesOfTheServersOwnOriginAndAllowedOnesMay) {
@@ -209,6 +208,43 @@ TEST(RequestPolicy, KeysOfAdministrators) {
   EXPECT_EQ(KeyStatus(options, "POST", "/v1/bulk", "admin"), 0);
   EXPECT_EQ(KeyStatus(options, "POST", "/embed", nullptr), 0);
   EXPECT_EQ(KeyStatus(options, "POST", "/embed", "none"), 0);
+}
+
+RequestContext ContextFor(const ServerOptions& options, const char* key) {
+  HttpRequest request = RequestFor("/embed", {{"x-api-key", key}});
+  const std::vector<RouteInfo> routes = AllRouteInfos();
+  const RouteInfo& route = routes[static_cast<size_t>(request.route)];
+  EXPECT_FALSE(RequestPolicy(options, routes).CheckKey(&request, &route)) << key;
+  return request.context;
+}
+
+TEST(RequestPolicy, KeysHaveCachesOfTheirOwn) {
+  ServerOptions options;
+  options.cache_secret = "secret";
+  EXPECT_EQ(ContextFor(options, "any").cache_salt, 0u);  // no key is asked for
+  options.api_keys = {"a", "b"};
+  const uint64_t a = ContextFor(options, "a").cache_salt, b = ContextFor(options, "b").cache_salt;
+  EXPECT_NE(a, 0u);
+  EXPECT_NE(b, 0u);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(ContextFor(options, "a").cache_salt, a);
+  options.cache_secret = "another";
+  EXPECT_NE(ContextFor(options, "a").cache_salt, a);
+  options.cache_secret = "";  // they share
+  EXPECT_EQ(ContextFor(options, "a").cache_salt, 0u);
+}
+
+TEST(RequestPolicy, WithKeysOfAdministratorsOthersDoNotRuleTheModels) {
+  ServerOptions options;
+  EXPECT_TRUE(ContextFor(options, "any").rules_models);
+  options.admin_api_keys = {"admin"};
+  EXPECT_FALSE(ContextFor(options, "any").rules_models);
+  EXPECT_TRUE(ContextFor(options, "admin").rules_models);
+  options.api_keys = {"user"};
+  EXPECT_FALSE(ContextFor(options, "user").rules_models);
+  EXPECT_TRUE(ContextFor(options, "admin").rules_models);
+  options.admin_api_keys = {};
+  EXPECT_TRUE(ContextFor(options, "user").rules_models);
 }
 
 int HostStatus(const ServerOptions& options, const char* host) {

@@ -87,7 +87,6 @@ void Docs(const RouteCall& call) {
   response.headers.emplace_back("Content-Security-Policy",
                                 "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
                                 "form-action 'none'; frame-ancestors 'none'");
-  response.headers.emplace_back("X-Content-Type-Options", "nosniff");
   response.body = page;
   call.respond.Send(std::move(response));
 }

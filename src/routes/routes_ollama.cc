@@ -43,6 +43,27 @@ std::chrono::nanoseconds Elapsed(const HttpRequest& request) {
   return Clock::now() - request.begin;
 }
 
+// Unloads the model now, whatever else uses it: what is under way is finished, and it is not listed
+// as loaded any more when the answer comes. False: the call was refused.
+bool UnloadNow(const RouteCall& call, const ModelInfo& model) {
+  if (!call.request->context.rules_models) {
+    const auto refusal = MakeStatus(
+        StatusCode::kUnauthenticated,
+        "unloading a model asks for a key of an administrator (--admin-api-key); keep_alive of "
+        "others counts from 60 s to --keep-alive");
+    call.respond.Send(PrintError(call.route->error_body, 403, refusal, call.request->id));
+    return false;
+  }
+  if (model.state != "ready" && model.state != "parked") return true;
+  const auto unloaded = call.service->UnloadModel(model.name);
+  if (!unloaded.ok()) call.Fail(unloaded.status());
+  return unloaded.ok();
+}
+
+bool Unloads(const std::optional<std::chrono::milliseconds>& keep_alive) {
+  return keep_alive && keep_alive->count() == 0;
+}
+
 // `kPrint` may use the time since the request began.
 template <typename Print>
 void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const char* field,
@@ -55,10 +76,14 @@ void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const 
     if (const Status status = CheckTask(*model, "embedding"); !status.ok()) {
       return call.Fail(status);
     }
-    RequestContext context = call.request->context;
-    if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
     EmbedResponse empty;
     empty.model = request.model;
+    if (Unloads(request.text.keep_alive)) {
+      if (UnloadNow(call, *model)) call.Ok(print(empty));
+      return;
+    }
+    RequestContext context = call.request->context;
+    if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
     return call.service->LoadModel(
         model->name, context,
         Answer<ModelInfo>(call, {}, [print, empty](const ModelInfo&) { return print(empty); }));
@@ -85,14 +110,16 @@ void Embeddings(const RouteCall& call) {
 // A request without a prompt: the model is loaded and kept, or let go.
 void LoadOnly(const RouteCall& call, const OllamaTextCall& parsed, const ModelInfo& model) {
   const auto& keep_alive = parsed.request.keep_alive;
-  const bool unloads = keep_alive && keep_alive->count() == 0;
-  if (unloads && !model.ready) return call.Ok(PrintOllamaLoaded(parsed, "unload"));
+  if (Unloads(keep_alive)) {
+    if (UnloadNow(call, model)) call.Ok(PrintOllamaLoaded(parsed, "unload"));
+    return;
+  }
   RequestContext context = call.request->context;
   if (keep_alive) context.keep_alive = keep_alive;
   const auto owned = std::make_shared<const OllamaTextCall>(parsed);
   call.service->LoadModel(model.name, context,
-                          Answer<ModelInfo>(call, {}, [owned, unloads](const ModelInfo&) {
-                            return PrintOllamaLoaded(*owned, unloads ? "unload" : "load");
+                          Answer<ModelInfo>(call, {}, [owned](const ModelInfo&) {
+                            return PrintOllamaLoaded(*owned, "load");
                           }));
 }
 

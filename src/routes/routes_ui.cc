@@ -31,7 +31,6 @@ void SendFile(const RouteCall& call, const UiFile& file) {
   headers.emplace_back("ETag", file.etag);
   headers.emplace_back("Vary", "Accept, Accept-Encoding");
   headers.emplace_back("Content-Security-Policy", kContentSecurityPolicy);
-  headers.emplace_back("X-Content-Type-Options", "nosniff");
   headers.emplace_back("Referrer-Policy", "no-referrer");
   headers.emplace_back("Cross-Origin-Opener-Policy", "same-origin");
   headers.emplace_back("Cross-Origin-Resource-Policy", "same-origin");

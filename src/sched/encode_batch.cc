@@ -95,9 +95,11 @@ void EncodeBatch::Move(size_t begin, size_t end, size_t* row, size_t* token) {
 PackedBatch EncodeBatch::View(size_t begin, size_t end) {
   bool typed = false;
   bool skipping = false;
+  bool salted = false;
   for (size_t row = begin; row < end; ++row) {
     typed |= !owners_[row]->type_ids.empty();
     skipping |= !owners_[row]->pool_skip.empty();
+    salted |= owners_[row]->context.cache_salt != 0;
   }
   for (size_t row = begin; row < end; ++row) {
     if (typed && owners_[row]->type_ids.empty()) {
@@ -112,6 +114,13 @@ PackedBatch EncodeBatch::View(size_t begin, size_t end) {
   view.ids = {ids_.get() + first, tokens};
   if (typed) view.type_ids = {type_ids_.get() + first, tokens};
   if (skipping) view.pool_skip = {pool_skip_.get() + begin, end - begin};
+  if (salted) {
+    cache_salts_.clear();
+    for (size_t row = begin; row < end; ++row) {
+      cache_salts_.push_back(owners_[row]->context.cache_salt);
+    }
+    view.cache_salts = cache_salts_;
+  }
   view.offsets = {offsets_.get(), end + 1};
   if (begin > 0) {
     part_offsets_.clear();

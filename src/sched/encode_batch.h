@@ -94,6 +94,7 @@ class EncodeBatch {
   std::unique_ptr<float*[]> sinks_;       // [rows_max]
   std::unique_ptr<EncodeJob*[]> owners_;  // [rows_max]
   std::vector<int32_t> part_offsets_;     // of a View that does not begin at 0
+  std::vector<uint64_t> cache_salts_;     // of a View with some
 };
 
 }  // namespace penstock

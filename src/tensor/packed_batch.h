@@ -17,6 +17,8 @@ struct PackedBatch {
   std::span<const int32_t> pool_skip;  // [sequences], each below the sequence's length
   // Rows that a program with an InputOp begins with, [tokens, width of its y]; else empty.
   std::span<const float> input;
+  // Of the sequences' requests (RequestContext::cache_salt); or empty: all 0.
+  std::span<const uint64_t> cache_salts;  // [sequences]
 
   size_t tokens() const { return ids.size(); }
   size_t sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }

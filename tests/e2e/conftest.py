@@ -209,7 +209,7 @@ def read_response(connection, rest=b"", head_only=False):
 
 
 def raw_post(path, body, *headers):
-    lines = [f"POST {path} HTTP/1.1", "Host: h", "Content-Type: application/json",
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json",
              f"Content-Length: {len(body)}", *headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 

@@ -12,11 +12,13 @@ import time
 
 import pytest
 
-from conftest import clean_environment, model_args, run, wait_for
+from conftest import ROOT, clean_environment, model_args, run, wait_for
 
 TEXTS = [f"a text about dogs, cats and the number {i}" for i in range(40)]
 HITS = 'penstock_cache_hits_total{cache="%s"}'
 RESULTS = ("--result-cache-bytes", str(1 << 20))
+BARE = ROOT / "tests" / "golden" / "decoders" / "llama"
+PROMPT = "Once upon a time there was a prompt that is longer than a block of the cache, and a secret in it."
 
 
 def test_tokens_are_cached(start):
@@ -43,6 +45,52 @@ def test_results_are_cached_bit_by_bit(start):
     assert values[HITS % "result"] == len(TEXTS[::2]) + len(TEXTS)
     assert values['penstock_cache_misses_total{cache="result"}'] == len(TEXTS)
     assert plain.metrics()[HITS % "token"] == 0
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+def cached_tokens(server, key, route="/v1/completions", **more):
+    body = {"messages": [{"role": "user", "content": PROMPT}]} if "chat" in route else {"prompt": PROMPT}
+    answer = server.post(route, {"max_tokens": 1, **body, **more}, headers=bearer(key))
+    assert answer.status_code == 200, answer.text
+    return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_what_one_key_has_asked_for_is_not_cached_for_another(start):
+    args = ("--model", f"bare={BARE}", "--api-key", "a", "--bulk-api-key", "b")
+    server = start(*args, model=False)
+    assert cached_tokens(server, "a") == 0
+    whole = cached_tokens(server, "a")
+    assert whole >= 64
+    assert cached_tokens(server, "b") == 0 and cached_tokens(server, "b") == whole
+    # A request parts its own further, and joins nobody's by that.
+    assert cached_tokens(server, "a", cache_salt="x") == 0 and cached_tokens(server, "a", cache_salt="x") == whole
+    assert cached_tokens(server, "a", cache_salt="y") == 0 and cached_tokens(server, "b", cache_salt="x") == 0
+    for wrong in ("", "x" * 257, 5):
+        refused = server.post("/v1/completions", {"prompt": "a", "cache_salt": wrong}, headers=bearer("a"))
+        assert refused.status_code in (400, 413) and "cache_salt" in refused.text, refused.text
+    shared = start(*args, "--share-caches", model=False)
+    assert cached_tokens(shared, "a") == 0 and cached_tokens(shared, "b") == whole
+    assert cached_tokens(shared, "a", cache_salt="x") == 0 and cached_tokens(shared, "b", cache_salt="x") == whole
+
+
+def test_keys_share_neither_tokens_nor_results(start):
+    keys = ("--api-key", "a", "--api-key", "b", *RESULTS)
+
+    def hits(server, cache, key):
+        before = server.get("/metrics", headers=bearer(key)).text
+        assert server.post("/embed", {"inputs": TEXTS}, headers=bearer(key)).status_code == 200
+        after = server.get("/metrics", headers=bearer(key)).text
+        count = lambda text: next(float(line.split()[-1]) for line in text.splitlines()
+                                  if line.startswith(HITS % cache))
+        return count(after) - count(before)
+    for cache in ("token", "result"):
+        server = start(*keys)
+        assert [hits(server, cache, key) for key in "aabb"] == [0, len(TEXTS), 0, len(TEXTS)], cache
+        shared = start(*keys, "--share-caches")
+        assert [hits(shared, cache, key) for key in "ab"] == [0, len(TEXTS)], cache
 
 
 def test_flags_are_checked():
@@ -129,6 +177,21 @@ def test_two_servers_share_one_redis(start, redis):
     assert wait_for(lambda: is_up(other))
     assert other.post("/embed", {"inputs": TEXTS}).content != wanted
     assert other.metrics()[HITS % "redis"] == 0
+
+
+def test_servers_share_through_redis_what_is_of_one_key(start, redis):
+    args = (*RESULTS, "--redis-url", redis.url, "--redis-timeout-ms", "200", "--api-key", "a", "--api-key", "b")
+
+    def hits(key):
+        server = start(*args)
+        metrics = lambda: server.get("/metrics", headers=bearer(key)).text
+        value = lambda name: next(float(line.split()[-1]) for line in metrics().splitlines() if line.startswith(name))
+        assert wait_for(lambda: value("penstock_redis_up") == 1)
+        assert server.post("/embed", {"inputs": TEXTS}, headers=bearer(key)).status_code == 200
+        time.sleep(0.3)  # the last of the writes
+        return value(HITS % "redis")
+    assert hits("a") == 0 and hits("b") == 0
+    assert hits("a") == len(TEXTS)
 
 
 def test_entries_of_another_secret_are_not_believed(start, redis):

@@ -133,6 +133,35 @@ def test_a_request_says_how_long_its_model_stays(start):
     assert refused.status_code == 400 and "X-Penstock-Keep-Alive" in refused.text
 
 
+def test_others_than_administrators_keep_a_model_within_bounds(start):
+    """Where administrators have keys; else each request of others would wait for a load."""
+    server = start("--api-key", "user", "--admin-api-key", "admin")
+    bearer = lambda key: {"Authorization": f"Bearer {key}"}
+
+    def kept(key, headers={}, **more):
+        answer = server.post("/embed", {"inputs": "a", **more}, headers={**bearer(key), **headers})
+        assert answer.status_code == 200
+        lifecycle = server.get("/v1/models", headers=bearer(key)).json()["data"][0]["lifecycle"]
+        return lifecycle["state"], lifecycle["keep_alive_s"]
+    assert kept("user", keep_alive=0) == ("ready", 60)
+    assert kept("user", {"X-Penstock-Keep-Alive": "0"}) == ("ready", 60)
+    assert kept("user", keep_alive=-1) == ("ready", 300)
+    assert kept("user", keep_alive="2m") == ("ready", 120)
+    time.sleep(0.2)  # longer than a model stays that is not kept
+    assert kept("user") == ("ready", 120)
+    assert kept("admin", keep_alive=-1) == ("ready", -1)
+    for path, body in (("/api/embed", {"model": "embed", "input": [], "keep_alive": 0}),
+                       ("/api/generate", {"model": "embed", "keep_alive": 0})):
+        refused = server.post(path, body, headers=bearer("user"))
+        assert refused.status_code in (400, 403), refused.text
+    refused = server.post("/api/embed", {"model": "embed", "input": [], "keep_alive": 0}, headers=bearer("user"))
+    assert refused.status_code == 403 and "key of an administrator" in refused.text
+    assert kept("user") == ("ready", -1)
+    answer = server.post("/api/embed", {"model": "embed", "input": [], "keep_alive": 0}, headers=bearer("admin"))
+    assert answer.status_code == 200
+    assert server.get("/api/ps", headers=bearer("user")).json()["models"] == []
+
+
 def test_administrators_load_unload_and_pin(start):
     server = start("--admin-api-key", "boss", "--api-key", "user", preload=False)
     boss = {"Authorization": "Bearer boss"}

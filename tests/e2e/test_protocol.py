@@ -28,7 +28,7 @@ def test_keep_alive_and_request_ids(server):
 def test_pipelined_answers_keep_the_order(server):
     requests_sent = b"".join(
         raw_post("/tokenize", json.dumps({"inputs": "a " * i}).encode()) +
-        b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n" for i in range(30))
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" for i in range(30))
     with server.connect() as connection:
         connection.sendall(requests_sent)
         rest = b""
@@ -57,7 +57,7 @@ def test_expect_continue(server):
 
 def test_half_closed_client_is_answered_or_closed(server):
     with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n")
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
         assert read_response(connection)[0] == 200
         assert connection.recv(10) == b""
@@ -80,8 +80,8 @@ def test_head_options_and_unknown_routes(server):
 
 
 @pytest.mark.parametrize("text", [
-    b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\nHost: h\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
-    b"POST /embed HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+    b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100,  # TLS to a plain port
 ])
 def test_malformed_requests(server, text):
@@ -103,7 +103,7 @@ def test_limits_and_timeouts(start):
     assert answer.json()["error"]["code"] == "payload_too_large"
     begin = time.monotonic()
     with server.connect() as slow, server.connect() as idle, server.connect() as body:
-        body.sendall(b"POST /embed HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nab")
+        body.sendall(b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nab")
         for byte in b"GET / HT":
             slow.sendall(bytes([byte]))
             time.sleep(0.04)
@@ -125,7 +125,7 @@ def test_connections_are_limited(start):
 
 def refused(server):
     with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         try:
             answer = read_response(connection)
         except ConnectionResetError:
@@ -192,5 +192,5 @@ def test_tls(start, tmp_path):
     with pytest.raises(requests.exceptions.SSLError):
         requests.get(server.url + "/health", timeout=10)
     with server.connect() as plain:
-        plain.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"HTTP/1.1 200" not in plain.recv(1000)

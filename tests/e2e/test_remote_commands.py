@@ -144,15 +144,18 @@ def test_ps_lists_what_is_loaded_and_stop_unloads(folder):
 
 
 def test_stop_without_the_key_of_an_administrator(folder):
-    """As Ollama's clients do it, for models that generate text."""
+    """A model is unloaded by administrators, where they have keys; a user is told so, and it stays."""
     server = Server("--model", f"tiny={folder}", "--admin-api-key", "a", "--api-key", "k", env=environment())
     try:
         ask = lambda command, key, *args, **more: run(command, "--url", server.url, "--api-key", key, *args,
                                                       env=environment(), **more)
-        ask("stop", "k", "tiny")
-        assert names(ask("ps", "k")) == []
+        refused = ask("stop", "k", "tiny", check=False)
+        assert refused.returncode == 1 and b"key of an administrator" in refused.stderr, refused.stderr
+        assert "tiny" in names(ask("ps", "k"))
         refused = ask("stop", "wrong", "tiny", check=False)
         assert refused.returncode == 1 and b"401" in refused.stderr
+        ask("stop", "a", "tiny")
+        assert names(ask("ps", "k")) == []
     finally:
         assert server.stop() == 0
 
