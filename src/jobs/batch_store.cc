@@ -16,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kStateBytesMax = 1 << 20;
-constexpr std::string_view kBatchPrefix = "batch_";
 constexpr const char* kNames[] = {"validating", "in_progress", "cancelling", "completed",
                                   "failed",     "expired",     "cancelled"};
 
@@ -148,13 +147,8 @@ void WriteBatch(const Batch& batch, JsonWriter* json) {
 }
 
 Expected<std::unique_ptr<BatchStore>> BatchStore::Open(const std::string& folder) {
-  std::error_code error;
   const std::string batches = folder + "/batches";
-  fs::create_directories(batches, error);
-  if (error) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("cannot make the folder {}: {}", batches, error.message()));
-  }
+  PENSTOCK_RETURN_IF_ERROR(MakePrivateFolder(batches));
   std::unique_ptr<BatchStore> store(new BatchStore(batches));
   PENSTOCK_RETURN_IF_ERROR(store->Load());
   return store;
@@ -201,7 +195,7 @@ std::string BatchStore::OldestToForget(const std::string& owner) const {
 }
 
 Expected<Batch> BatchStore::Add(Batch batch) {
-  batch.id = NewStoredId(kBatchPrefix);
+  if (batch.id.empty()) batch.id = NewStoredId(kBatchPrefix);
   batch.created = UnixSeconds();
   const std::lock_guard writer(writer_);
   PENSTOCK_RETURN_IF_ERROR(CheckRoom(batch.owner));
@@ -261,14 +255,44 @@ std::vector<Batch> BatchStore::List(const std::string& owner) const {
   return list;
 }
 
-Batch BatchStore::NextToRun(const std::function<bool(const Batch&)>& may_run) const {
+Batch BatchStore::NextToRun(const std::function<bool(const Batch&)>& may_run,
+                            const std::function<uint64_t(const Batch&)>& turn) const {
   const std::lock_guard lock(mutex_);
   const Batch* next = nullptr;
+  const auto place = [&turn](const Batch& batch) {
+    return std::pair(turn ? turn(batch) : 0, batch.created);
+  };
   for (const auto& [id, batch] : batches_) {
     if (IsOver(batch.status) || !may_run(batch)) continue;
-    if (next == nullptr || batch.created < next->created) next = &batch;
+    if (next == nullptr || place(batch) < place(*next)) next = &batch;
   }
   return next == nullptr ? Batch() : *next;
+}
+
+std::vector<Batch> BatchStore::ListUnfinished() const {
+  std::vector<Batch> list;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, batch] : batches_) {
+    if (!IsOver(batch.status)) list.push_back(batch);
+  }
+  return list;
+}
+
+Status BatchStore::ChangeOwners(
+    const std::function<std::string(const std::string& owner)>& owner_of) {
+  std::vector<std::pair<std::string, std::string>> changes;  // ids and owners
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, batch] : batches_) {
+      std::string owner = owner_of(batch.owner);
+      if (owner != batch.owner) changes.emplace_back(id, std::move(owner));
+    }
+  }
+  for (const auto& [id, owner] : changes) {
+    const auto change = [&owner = owner](Batch* batch) { batch->owner = owner; };
+    PENSTOCK_RETURN_IF_ERROR(Update(id, true, change).status());
+  }
+  return Status::Ok();
 }
 
 bool BatchStore::Uses(const std::string& file_id) const {
@@ -301,7 +325,10 @@ Expected<Batch> BatchStore::Update(const std::string& id, bool saves,
 }
 
 void RemoveUnusedOutputs(FileStore* files, const BatchStore& batches) {
-  for (const StoredFile& file : files->ListEmpty(kBatchOutputPurpose)) {
+  const auto is_empty_output = [](const StoredFile& file) {
+    return file.bytes == 0 && file.purpose == kBatchOutputPurpose;
+  };
+  for (const StoredFile& file : files->ListIf(is_empty_output)) {
     if (batches.Names(file.id)) continue;
     if (const Status gone = files->Remove(file.id, file.owner); !gone.ok()) {
       LogWarn("the empty file {} stays: {}", file.id, gone.message());

@@ -50,6 +50,8 @@ struct Batch {
   std::vector<BatchError> errors;
 };
 
+inline constexpr std::string_view kBatchPrefix = "batch_";  // of ids
+
 // `purpose` of the files that batches write.
 inline constexpr const char* kBatchOutputPurpose = "batch_output";
 
@@ -64,15 +66,22 @@ class BatchStore {
   // kUnavailable: the folder cannot be read or written.
   static Expected<std::unique_ptr<BatchStore>> Open(const std::string& folder);
 
-  // Sets id and created. Where there are too many, the oldest that is over is forgotten, of the
-  // same owner if it has one. kResourceExhausted: none is over, or too many of this owner wait.
+  // Sets created, and the id where it has none. Where there are too many, the oldest that is over
+  // is forgotten, of the same owner if it has one. kResourceExhausted: none is over, or too many of
+  // this owner wait.
   Expected<Batch> Add(Batch batch);
   // kNotFound: it is not there, or is another's.
   Expected<Batch> Get(const std::string& id, const std::string& owner) const;
   // The newest first.
   std::vector<Batch> List(const std::string& owner) const;
-  // The oldest that is not over and that may run; none: id "".
-  Batch NextToRun(const std::function<bool(const Batch&)>& may_run) const;
+  // Of those that are not over and that may run, the one with the lowest `turn`, of these the
+  // oldest; none: id "".
+  Batch NextToRun(const std::function<bool(const Batch&)>& may_run,
+                  const std::function<uint64_t(const Batch&)>& turn = {}) const;
+  // Those of all owners that are not over.
+  std::vector<Batch> ListUnfinished() const;
+  // Batches go to the owner that `owner_of` gives for theirs. kUnavailable: the disk.
+  Status ChangeOwners(const std::function<std::string(const std::string& owner)>& owner_of);
   // Whether a batch that is not over reads or writes that file.
   bool Uses(const std::string& file_id) const;
   // Whether any batch, also one that is over, names that file.

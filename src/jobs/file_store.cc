@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "common/json.h"
 #include "common/json_writer.h"
@@ -98,13 +99,8 @@ Status NoSuchFile(const std::string& id) {
 
 Expected<std::unique_ptr<FileStore>> FileStore::Open(const std::string& folder, uint64_t bytes_max,
                                                      size_t files_max) {
-  std::error_code error;
   const std::string files = folder + "/files";
-  fs::create_directories(files, error);
-  if (error) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("cannot make the folder {}: {}", files, error.message()));
-  }
+  PENSTOCK_RETURN_IF_ERROR(MakePrivateFolder(files));
   std::unique_ptr<FileStore> store(new FileStore(files, bytes_max, files_max));
   PENSTOCK_RETURN_IF_ERROR(store->Load());
   return store;
@@ -132,8 +128,10 @@ Status FileStore::Load() {
     }
     file->id = name;
     file->bytes = bytes;
-    bytes_ += bytes;
-    owner_bytes_[file->owner] += bytes;
+    for (Share* const share : {&all_, &of_owner_[file->owner]}) {
+      share->bytes += bytes;
+      ++share->places;
+    }
     files_.emplace(name, *std::move(file));
   }
   return Status::Ok();
@@ -143,29 +141,88 @@ Status FileStore::TakeRoom(const std::string& owner, uint64_t bytes) {
   const auto full = [bytes](uint64_t limit, uint64_t held) {
     return bytes > limit || held > limit - bytes;
   };
-  uint64_t& own = owner_bytes_[owner];
+  uint64_t& own = of_owner_[owner].bytes;
   const uint64_t own_max = owner.empty() ? bytes_max_ : bytes_max_ / 2;
-  const bool too_many = full(bytes_max_, bytes_);
+  const bool too_many = full(bytes_max_, all_.bytes);
   if (too_many || full(own_max, own)) {
     return {StatusCode::kPayloadTooLarge,
             fmt::format("{} have {} bytes, and these would be {} more; the limit is {} "
                         "({}--batch-folder-bytes). Delete some",
-                        too_many ? "the files here" : "your files", too_many ? bytes_ : own, bytes,
-                        too_many ? bytes_max_ : own_max, too_many ? "" : "a half of "),
+                        too_many ? "the files here" : "your files", too_many ? all_.bytes : own,
+                        bytes, too_many ? bytes_max_ : own_max, too_many ? "" : "a half of "),
             "file"};
   }
-  bytes_ += bytes;
+  all_.bytes += bytes;
   own += bytes;
   return Status::Ok();
 }
 
 void FileStore::GiveRoom(const std::string& owner, uint64_t bytes) {
-  bytes_ -= bytes;
-  const auto own = owner_bytes_.find(owner);  // none: of empty files
-  if (own != owner_bytes_.end() && (own->second -= bytes) == 0) owner_bytes_.erase(own);
+  all_.bytes -= bytes;
+  of_owner_[owner].bytes -= bytes;
 }
 
-Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
+Status FileStore::TakePlaces(const std::string& owner, size_t places) {
+  size_t& own = of_owner_[owner].places;
+  const size_t own_max = owner.empty() ? files_max_ : files_max_ / 2;
+  const bool too_many = all_.places + places > files_max_;
+  if (too_many || own + places > own_max) {
+    return {StatusCode::kPayloadTooLarge,
+            fmt::format("{} {} files, with those that batches will write; the limit is {}. Delete "
+                        "some",
+                        too_many ? "there are" : "you have", too_many ? all_.places : own,
+                        too_many ? files_max_ : own_max),
+            "file"};
+  }
+  all_.places += places;
+  own += places;
+  return Status::Ok();
+}
+
+void FileStore::GivePlaces(const std::string& owner, size_t places) {
+  all_.places -= places;
+  const auto own = of_owner_.find(owner);
+  own->second.places -= places;
+  if (own->second.places == 0 && own->second.bytes == 0) of_owner_.erase(own);
+}
+
+// A place, and room for its bytes.
+Status FileStore::TakeFor(const StoredFile& file, const std::string& batch) {
+  const auto kept = kept_.find(batch);
+  const bool is_kept = kept != kept_.end() && kept->second.places > 0;
+  if (!is_kept) PENSTOCK_RETURN_IF_ERROR(TakePlaces(file.owner, 1));
+  Status taken = TakeRoom(file.owner, file.bytes);
+  if (!taken.ok() && !is_kept) GivePlaces(file.owner, 1);
+  if (taken.ok() && is_kept) --kept->second.places;
+  return taken;
+}
+
+Status FileStore::KeepPlaces(const std::string& batch, const std::string& owner, size_t places) {
+  const std::lock_guard lock(mutex_);
+  PENSTOCK_RETURN_IF_ERROR(TakePlaces(owner, places));
+  kept_[batch] = {owner, places};
+  return Status::Ok();
+}
+
+void FileStore::KeepPlacesAgain(const std::string& batch, const std::string& owner, size_t places) {
+  const std::lock_guard lock(mutex_);
+  Kept& kept = kept_[batch];
+  const size_t more = places - std::min(places, kept.places);
+  kept = {owner, kept.places + more};
+  all_.places += more;
+  of_owner_[owner].places += more;
+}
+
+void FileStore::ReleasePlaces(const std::string& batch) {
+  const std::lock_guard lock(mutex_);
+  const auto kept = kept_.find(batch);
+  if (kept == kept_.end()) return;
+  if (kept->second.places > 0) GivePlaces(kept->second.owner, kept->second.places);
+  kept_.erase(kept);
+}
+
+Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content,
+                                    const std::string& batch) {
   file.id = NewStoredId(kFilePrefix);
   file.created_unix_s = UnixSeconds();
   file.filename.resize(std::min(file.filename.size(), kFilenameBytesMax));
@@ -173,12 +230,7 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
   {
     // It counts from here on, so that two uploads do not share the last room.
     const std::lock_guard lock(mutex_);
-    if (files_.size() + adding_ >= files_max_) {
-      return Status(StatusCode::kPayloadTooLarge,
-                    fmt::format("there are {} files, the limit. Delete some", files_max_), "file");
-    }
-    PENSTOCK_RETURN_IF_ERROR(TakeRoom(file.owner, content.size()));
-    ++adding_;
+    PENSTOCK_RETURN_IF_ERROR(TakeFor(file, batch));
   }
   const std::string path = PathOf(file.id);
   Status written = WriteFileAtomically(path + ".json", Print(file));
@@ -188,9 +240,9 @@ Expected<StoredFile> FileStore::Add(StoredFile file, std::string_view content) {
     ::unlink((path + ".json").c_str());
   }
   const std::lock_guard lock(mutex_);
-  --adding_;
   if (!written.ok()) {
     GiveRoom(file.owner, content.size());
+    GivePlaces(file.owner, 1);
     return written;
   }
   files_.emplace(file.id, file);
@@ -260,13 +312,34 @@ std::vector<StoredFile> FileStore::List(const std::string& owner,
   return list;
 }
 
-std::vector<StoredFile> FileStore::ListEmpty(const std::string& purpose) const {
+std::vector<StoredFile> FileStore::ListIf(
+    const std::function<bool(const StoredFile&)>& wanted) const {
   std::vector<StoredFile> list;
   const std::lock_guard lock(mutex_);
   for (const auto& [id, file] : files_) {
-    if (file.bytes == 0 && file.purpose == purpose) list.push_back(file);
+    if (wanted(file)) list.push_back(file);
   }
   return list;
+}
+
+Status FileStore::ChangeOwners(
+    const std::function<std::string(const std::string& owner)>& owner_of) {
+  for (StoredFile& file :
+       ListIf([&](const StoredFile& each) { return owner_of(each.owner) != each.owner; })) {
+    const std::string before = std::exchange(file.owner, owner_of(file.owner));
+    PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(PathOf(file.id) + ".json", Print(file)));
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(file.id);
+    if (found == files_.end()) continue;
+    found->second.owner = file.owner;
+    Share& to = of_owner_[file.owner];
+    to.bytes += file.bytes;
+    ++to.places;
+    of_owner_[before].bytes -= file.bytes;
+    GivePlaces(before, 1);
+    ++all_.places;  // the place itself stays
+  }
+  return Status::Ok();
 }
 
 Status FileStore::Remove(const std::string& id, const std::string& owner) {
@@ -289,6 +362,7 @@ Status FileStore::Remove(const std::string& id, const std::string& owner) {
   Status status = synced ? Status::Ok() : DiskError(PathOf(id), "cannot write its folder");
   const std::lock_guard lock(mutex_);
   GiveRoom(file.owner, file.bytes);
+  GivePlaces(file.owner, 1);
   return status;
 }
 
@@ -327,6 +401,15 @@ Status WriteFileAtomically(const std::string& path, std::string_view text) {
   }
   if (::rename(part.c_str(), path.c_str()) != 0) return DiskError(path, "cannot rename");
   return SyncFolderOf(path) ? Status::Ok() : DiskError(path, "cannot write its folder");
+}
+
+Status MakePrivateFolder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error) fs::permissions(path, fs::perms::owner_all, error);
+  if (!error) return Status::Ok();
+  return {StatusCode::kUnavailable,
+          fmt::format("cannot make the folder {}: {}", path, error.message())};
 }
 
 int64_t UnixSeconds() {

@@ -11,11 +11,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 
 #include "jobs/batch_store.h"
 #include "jobs/file_store.h"
+#include "jobs/owner_key.h"
 
 namespace {
 
@@ -154,6 +156,134 @@ TEST_F(StoreTest, WhereThereAreAllFilesThatMayBeTheyStillGrow) {
   EXPECT_EQ(files->Add({}, "").code(), StatusCode::kPayloadTooLarge);
   const Status appended = files->Append(id, "abc");
   EXPECT_TRUE(appended.ok()) << appended.ToString();
+}
+
+TEST_F(StoreTest, AnOwnerMayHaveAHalfOfTheFiles) {
+  const auto store = *FileStore::Open(folder_, 100, 6);
+  const auto add = [&](const std::string& owner, const std::string& batch = "") {
+    StoredFile file;
+    file.owner = owner;
+    return store->Add(file, "", batch).code();
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(add("a"), StatusCode::kOk);
+  EXPECT_EQ(add("a"), StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(add("b"), StatusCode::kOk);
+  // Who has one file back may have another.
+  ASSERT_TRUE(store->Remove(store->List("a", "")[0].id, "a").ok());
+  EXPECT_EQ(add("a"), StatusCode::kOk);
+  EXPECT_EQ(add("a"), StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(add(""), StatusCode::kOk);  // of no owner: as long as there is room
+  EXPECT_EQ(add(""), StatusCode::kOk);
+  const auto full = store->Add({}, "");
+  EXPECT_NE(full.status().message().find("there are 6 files"), std::string::npos);
+}
+
+TEST_F(StoreTest, PlacesThatAreKeptForABatchAreItsOwn) {
+  const auto store = *FileStore::Open(folder_, 100, 6);
+  const auto add = [&](const std::string& owner, const std::string& batch = "") {
+    StoredFile file;
+    file.owner = owner;
+    return store->Add(file, "", batch).code();
+  };
+  ASSERT_TRUE(store->KeepPlaces("batch", "a", 2).ok());
+  EXPECT_EQ(store->KeepPlaces("more", "a", 2).code(), StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(add("a"), StatusCode::kOk);
+  EXPECT_EQ(add("a"), StatusCode::kPayloadTooLarge);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(add("b"), StatusCode::kOk);
+  EXPECT_EQ(add(""), StatusCode::kPayloadTooLarge);  // the others are kept
+  EXPECT_EQ(add("a", "batch"), StatusCode::kOk);
+  EXPECT_EQ(add("a", "batch"), StatusCode::kOk);
+  EXPECT_EQ(add("a", "batch"), StatusCode::kPayloadTooLarge);
+  store->ReleasePlaces("batch");
+  EXPECT_EQ(add(""), StatusCode::kPayloadTooLarge);
+  // What was accepted has its places, whatever else is there.
+  ASSERT_TRUE(store->Remove(store->List("b", "")[0].id, "b").ok());
+  store->KeepPlacesAgain("late", "a", 2);
+  EXPECT_EQ(add("b"), StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(add("a", "late"), StatusCode::kOk);
+  store->ReleasePlaces("late");
+  store->ReleasePlaces("late");
+  ASSERT_TRUE(store->Remove(store->List("a", "")[0].id, "a").ok());
+  EXPECT_EQ(add("b"), StatusCode::kOk);
+}
+
+TEST_F(StoreTest, OwnersOfEarlierVersionsAreRenamed) {
+  {
+    const auto files = Files();
+    const auto batches = Batches();
+    StoredFile file;
+    file.owner = "old";
+    ASSERT_TRUE(files->Add(file, "text").ok());
+    Batch batch;
+    batch.owner = "old";
+    ASSERT_TRUE(batches->Add(batch).ok());
+    const auto owner_of = [](const std::string& owner) {
+      return owner == "old" ? std::string("new") : owner;
+    };
+    ASSERT_TRUE(files->ChangeOwners(owner_of).ok());
+    ASSERT_TRUE(batches->ChangeOwners(owner_of).ok());
+    EXPECT_EQ(files->List("new", "").size(), 1u);
+    EXPECT_TRUE(files->List("old", "").empty());
+    // The room goes with them: 50 bytes are the half of an owner.
+    file.owner = "new";
+    EXPECT_EQ(files->Add(file, std::string(47, 'x')).code(), StatusCode::kPayloadTooLarge);
+    file.owner = "old";
+    EXPECT_TRUE(files->Add(file, std::string(47, 'x')).ok());
+  }
+  EXPECT_EQ(Files()->List("new", "").size(), 1u);
+  EXPECT_EQ(Batches()->List("new").size(), 1u);
+}
+
+TEST_F(StoreTest, OthersMayNotEnterTheFolders) {
+  fs::create_directories(folder_ + "/files");
+  fs::permissions(folder_ + "/files", fs::perms::all);
+  Files();
+  Batches();
+  for (const char* name : {"/files", "/batches"}) {
+    EXPECT_EQ(fs::status(folder_ + name).permissions(), fs::perms::owner_all) << name;
+  }
+}
+
+TEST_F(StoreTest, AKeyOfOwnersIsMadeOnce) {
+  fs::create_directories(folder_);
+  const auto key = OwnerKey::Open(folder_);
+  ASSERT_TRUE(key.ok()) << key.status().ToString();
+  const std::string id = key->IdOf("name");
+  EXPECT_EQ(id.size(), std::string("owner-").size() + 64);
+  EXPECT_FALSE(OwnerKey::IsName(id));
+  EXPECT_TRUE(OwnerKey::IsName("name"));
+  EXPECT_FALSE(OwnerKey::IsName(""));
+  EXPECT_EQ(key->IdOf(""), "");
+  EXPECT_NE(key->IdOf("other"), id);
+  EXPECT_EQ(OwnerKey::Open(folder_)->IdOf("name"), id);
+  const std::string path = folder_ + "/owner-key";
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  fs::remove(path);
+  EXPECT_NE(OwnerKey::Open(folder_)->IdOf("name"), id);
+  fs::resize_file(path, 5);
+  EXPECT_EQ(OwnerKey::Open(folder_).code(), StatusCode::kUnavailable);
+}
+
+TEST_F(StoreTest, OwnersTakeTurns) {
+  const auto batches = Batches();
+  std::map<std::string, std::string> ids;
+  for (const char* owner : {"a", "b", "c"}) {
+    Batch batch;
+    batch.owner = owner;
+    ids[owner] = batches->Add(batch)->id;
+  }
+  std::map<std::string, uint64_t> turns = {{"a", 3}, {"b", 1}, {"c", 2}};
+  const auto next = [&] {
+    return batches
+        ->NextToRun([](const Batch&) { return true; },
+                    [&](const Batch& batch) { return turns[batch.owner]; })
+        .owner;
+  };
+  EXPECT_EQ(next(), "b");
+  turns["b"] = 4;
+  EXPECT_EQ(next(), "c");
+  turns["a"] = 0;
+  EXPECT_EQ(next(), "a");
 }
 
 TEST_F(StoreTest, OfALineThatCannotBeWrittenNothingIsLeft) {

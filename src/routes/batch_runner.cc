@@ -5,15 +5,19 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <list>
 #include <map>
 #include <utility>
 
 #include "api/service.h"
+#include "cache/cache_salt.h"
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "common/log.h"
+#include "frontend/api_keys.h"
+#include "frontend/key_ring.h"
 #include "http/message.h"
 #include "routes/batch_lines.h"
 #include "routes/inner_call.h"
@@ -32,6 +36,11 @@ constexpr std::chrono::milliseconds kLookEvery{200};
 // Lines that wait for a model that does not come, and their bodies.
 constexpr size_t kAgainMax = 1024;
 constexpr size_t kAgainBytesMax = 8 << 20;
+// Of these, in batches that wait for their next turn. A batch over it begins its waiting lines
+// anew.
+constexpr size_t kPausedBytesMax = 32 << 20;
+constexpr size_t kOutputs = 2;             // files that a batch writes
+constexpr size_t kTurnOwnersMax = 10'000;  // whose turns are known
 // A batch that the disk holds up is tried again after this time.
 constexpr std::chrono::seconds kTryAgain{10};
 
@@ -74,16 +83,31 @@ class BatchRunner::Run {
 
   ~Run() { CancelAll(); }  // after a failure some are under way
 
-  // Whether it is over; else it goes on after a restart.
-  Expected<BatchStatus> Go() {
+  const std::string& id() const { return batch_.id; }
+  size_t held_bytes() const { return again_bytes_; }
+  // For another turn.
+  void Resume(std::shared_ptr<CancelToken> cancel) { cancel_ = std::move(cancel); }
+
+  // Before the first turn.
+  Status Open() {
     PENSTOCK_RETURN_IF_ERROR(FindAnswered());
     PENSTOCK_RETURN_IF_ERROR(runner_->files_->Get(batch_.input_file_id, batch_.owner).status());
     input_.open(runner_->files_->PathOf(batch_.input_file_id), std::ios::binary);
-    if (!input_) return CannotRead();
+    return input_ ? Status::Ok() : CannotRead();
+  }
+
+  // Whether it is over; else it goes on in its next turn, or after a restart.
+  Expected<BatchStatus> Go() {
+    auto look = Clock::now() + BatchRunner::kSlice;
+    bool yields = false;
     for (;;) {
       // Both a client's cancel and the end of the server cancel what is under way.
       if (cancel_->cancelled()) CancelAll();
-      const bool submits = !cancel_->cancelled() && !IsLate();
+      if (!yields && Clock::now() >= look) {
+        yields = runner_->OthersWait();
+        look = Clock::now() + kLookEvery;
+      }
+      const bool submits = !cancel_->cancelled() && !IsLate() && !yields;
       if (submits) PENSTOCK_RETURN_IF_ERROR(SubmitAll());
       if (under_way_ == 0 && (!submits || (again_.empty() && at_end_))) break;
       PENSTOCK_RETURN_IF_ERROR(TakeAnswers());
@@ -91,6 +115,7 @@ class BatchRunner::Run {
     if (again_.empty() && at_end_ && !lost_) return BatchStatus::kCompleted;
     if (runner_->IsStopping()) return BatchStatus::kInProgress;
     if (cancel_->cancelled()) return BatchStatus::kCancelled;
+    if (yields && !IsLate()) return BatchStatus::kInProgress;
     PENSTOCK_RETURN_IF_ERROR(WriteLate());
     return BatchStatus::kExpired;
   }
@@ -194,6 +219,7 @@ class BatchRunner::Run {
     // Of its own: a request that fails on its way cancels itself by it.
     request->context.cancel = tokens_[answer.line.number] = std::make_shared<CancelToken>();
     request->context.client = std::hash<std::string>()(batch_.owner);
+    request->context.cache_salt = CacheSaltOf(runner_->options_.cache_secret, batch_.owner);
     request->context.memory = runner_->service_->NewRequestMemory(Priority::kBulk);
     std::string body = answer.line.body;
     request->body_bytes = body.size();
@@ -302,7 +328,7 @@ class BatchRunner::Run {
 
   BatchRunner* const runner_;
   const Batch batch_;
-  const std::shared_ptr<CancelToken> cancel_;
+  std::shared_ptr<CancelToken> cancel_;  // of its turn
   const Route* route_ = nullptr;
   int32_t route_index_ = -1;
   const std::shared_ptr<LineAnswers> answers_ = std::make_shared<LineAnswers>();
@@ -334,6 +360,9 @@ class BatchRunner::Turn {
   ~Turn() {
     const std::lock_guard lock(runner_->mutex_);
     runner_->running_.erase(batch.owner);
+    auto& turns = runner_->last_turns_;
+    if (turns.size() >= kTurnOwnersMax) turns.clear();
+    RunGuarded("batches", [&] { turns[batch.owner] = ++runner_->turns_; });
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -365,28 +394,83 @@ class BatchRunner::Hold {
 };
 
 BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options,
-                         FileLock lock)
-    : service_(service), metrics_(metrics), options_(options), lock_(std::move(lock)) {}
+                         std::shared_ptr<const KeyRing> keys, OwnerKey owner_key, FileLock lock)
+    : service_(service),
+      metrics_(metrics),
+      options_(options),
+      keys_(std::move(keys)),
+      owner_key_(std::move(owner_key)),
+      lock_(std::move(lock)) {}
 
 Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metrics* metrics,
-                                                          const ServerOptions& options) {
+                                                          const ServerOptions& options,
+                                                          std::shared_ptr<const KeyRing> keys) {
+  if (std::error_code error; !std::filesystem::exists(options.batch_folder, error)) {
+    PENSTOCK_RETURN_IF_ERROR(MakePrivateFolder(options.batch_folder));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(auto lock, FileLock::Try(options.batch_folder + "/lock"));
   if (!lock) {
     return Status(StatusCode::kUnavailable,
                   "another server has the folder " + options.batch_folder);
   }
-  std::unique_ptr<BatchRunner> runner(new BatchRunner(service, metrics, options, *std::move(lock)));
-  PENSTOCK_ASSIGN_OR_RETURN(runner->files_,
-                            FileStore::Open(options.batch_folder, options.batch_folder_bytes));
-  PENSTOCK_ASSIGN_OR_RETURN(runner->batches_, BatchStore::Open(options.batch_folder));
-  RemoveUnusedOutputs(runner->files_.get(), *runner->batches_);
+  PENSTOCK_ASSIGN_OR_RETURN(OwnerKey owner_key, OwnerKey::Open(options.batch_folder));
+  std::unique_ptr<BatchRunner> runner(new BatchRunner(service, metrics, options, std::move(keys),
+                                                      std::move(owner_key), *std::move(lock)));
+  PENSTOCK_RETURN_IF_ERROR(runner->OpenStores());
+  runner->TellOfGoneKeys();
   for (size_t i = 0; i < kAtOnce; ++i) {
     runner->threads_.emplace_back([raw = runner.get()] { raw->Loop(); });
   }
   return runner;
 }
 
+Status BatchRunner::OpenStores() {
+  PENSTOCK_ASSIGN_OR_RETURN(files_,
+                            FileStore::Open(options_.batch_folder, options_.batch_folder_bytes));
+  PENSTOCK_ASSIGN_OR_RETURN(batches_, BatchStore::Open(options_.batch_folder));
+  const auto owner_of = [this](const std::string& owner) {
+    return OwnerKey::IsName(owner) ? owner_key_.IdOf(owner) : owner;
+  };
+  PENSTOCK_RETURN_IF_ERROR(files_->ChangeOwners(owner_of));
+  PENSTOCK_RETURN_IF_ERROR(batches_->ChangeOwners(owner_of));
+  RemoveUnusedOutputs(files_.get(), *batches_);
+  for (const Batch& batch : batches_->ListUnfinished()) {
+    if (batch.output_file_id.empty()) files_->KeepPlacesAgain(batch.id, batch.owner, kOutputs);
+  }
+  return Status::Ok();
+}
+
 BatchRunner::~BatchRunner() { Stop(); }
+
+std::string BatchRunner::OwnerOf(const HttpRequest& request) const {
+  if (request.key_number == 0) return "";
+  return owner_key_.IdOf(OwnerNameOf(ApiKeys::KeyOf(request)));
+}
+
+bool BatchRunner::IsAdmin(const HttpRequest& request) const {
+  return !keys_->Get()->admins.empty() && request.context.rules_models;
+}
+
+std::vector<StoredFile> BatchRunner::FilesOfGoneKeys() const {
+  const auto sets = keys_->Get();
+  std::set<std::string> owners;
+  if (!sets->Required()) owners.insert("");
+  for (const ApiKeys* const keys : {&sets->users, &sets->bulk, &sets->admins}) {
+    for (const std::string& name : keys->owner_names()) owners.insert(owner_key_.IdOf(name));
+  }
+  return files_->ListIf([&](const StoredFile& file) { return !owners.contains(file.owner); });
+}
+
+void BatchRunner::TellOfGoneKeys() const {
+  const std::vector<StoredFile> files = FilesOfGoneKeys();
+  if (files.empty()) return;
+  uint64_t bytes = 0;
+  for (const StoredFile& file : files) bytes += file.bytes;
+  LogWarn(
+      "{} files with {} bytes in {} are of keys that are gone; with a key of an administrator "
+      "GET /v1/files?owner=gone lists them, DELETE /v1/files/ID?owner=gone deletes one",
+      files.size(), bytes, options_.batch_folder);
+}
 
 void BatchRunner::BeginStop() {
   const std::lock_guard lock(mutex_);
@@ -419,7 +503,13 @@ Expected<Batch> BatchRunner::Submit(Batch batch) {
     return Status(file.code(), file.status().message(), "input_file_id");
   }
   batch.expires = UnixSeconds() + kWindowS;
-  PENSTOCK_ASSIGN_OR_RETURN(Batch added, batches_->Add(std::move(batch)));
+  const std::string id = batch.id = NewStoredId(kBatchPrefix);
+  PENSTOCK_RETURN_IF_ERROR(files_->KeepPlaces(id, batch.owner, kOutputs));
+  auto added = batches_->Add(std::move(batch));
+  if (!added.ok()) {
+    files_->ReleasePlaces(id);
+    return added;
+  }
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
   return added;
@@ -435,7 +525,8 @@ Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& ow
   std::optional<Hold> hold;
   {
     const std::lock_guard lock(mutex_);
-    if (find() == nullptr) hold.emplace(this, id);
+    // One that has run ends in its next turn, with the files it has.
+    if (find() == nullptr && !paused_.contains(id)) hold.emplace(this, id);
   }
   PENSTOCK_ASSIGN_OR_RETURN(Batch batch, batches_->Update(id, true, [&](Batch* each) {
     if (IsOver(each->status)) return;
@@ -445,6 +536,7 @@ Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& ow
     each->cancelled = each->cancelling;
     each->status = BatchStatus::kCancelled;
   }));
+  if (IsOver(batch.status)) files_->ReleasePlaces(id);
   const std::lock_guard lock(mutex_);
   // None any more: its thread was held up by the disk, and finds it cancelled the next time.
   if (const Turn* const turn = find()) turn->cancel->Cancel();
@@ -490,6 +582,7 @@ Expected<Batch> BatchRunner::Begin(const Batch& batch) {
     begun = updated.status();
   }
   RemoveEmpty(batch, ids);  // it begins again later, with files of its own
+  files_->KeepPlacesAgain(batch.id, batch.owner, kOutputs);
   return begun;
 }
 
@@ -500,7 +593,7 @@ Status BatchRunner::MakeOutputs(const Batch& batch, std::vector<std::string>* id
     file.filename = batch.id + end;
     file.purpose = kBatchOutputPurpose;
     file.owner = batch.owner;
-    PENSTOCK_ASSIGN_OR_RETURN(file, files_->Add(std::move(file), ""));
+    PENSTOCK_ASSIGN_OR_RETURN(file, files_->Add(std::move(file), "", batch.id));
     ids->push_back(file.id);
   }
   return Status::Ok();
@@ -548,9 +641,47 @@ Status BatchRunner::RunOne(Batch batch, const std::shared_ptr<CancelToken>& canc
   }
   // Cancelled while its input was being checked, and the server ended before there were files.
   if (batch.output_file_id.empty()) return Finish(batch, BatchStatus::kCancelled);
-  PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, Run(this, batch, cancel).Go());
-  if (!IsOver(outcome)) return Status::Ok();  // the server ends
-  return Finish(batch, outcome);
+  std::unique_ptr<Run> run = TakePaused(batch.id);
+  if (run != nullptr) {
+    run->Resume(cancel);
+  } else {
+    run = std::make_unique<Run>(this, batch, cancel);
+    PENSTOCK_RETURN_IF_ERROR(run->Open());
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, run->Go());
+  if (IsOver(outcome)) return Finish(batch, outcome);
+  KeepPaused(std::move(run));  // others have turns, or the server ends
+  return Status::Ok();
+}
+
+std::unique_ptr<BatchRunner::Run> BatchRunner::TakePaused(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  auto paused = paused_.extract(id);
+  return paused.empty() ? nullptr : std::move(paused.mapped());
+}
+
+void BatchRunner::KeepPaused(std::unique_ptr<Run> run) {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = run->held_bytes();
+  for (const auto& [id, other] : paused_) bytes += other->held_bytes();
+  if (bytes > kPausedBytesMax) return;
+  const std::string id = run->id();
+  paused_[id] = std::move(run);
+}
+
+Batch BatchRunner::NextBatch() const {
+  const auto may_run = [this](const Batch& batch) {
+    return !running_.contains(batch.owner) && !held_.contains(batch.id);
+  };
+  return batches_->NextToRun(may_run, [this](const Batch& batch) {
+    const auto turn = last_turns_.find(batch.owner);
+    return turn == last_turns_.end() ? 0 : turn->second;
+  });
+}
+
+bool BatchRunner::OthersWait() {
+  const std::lock_guard lock(mutex_);
+  return running_.size() >= kAtOnce && !NextBatch().id.empty();
 }
 
 void BatchRunner::Loop() {
@@ -569,21 +700,23 @@ void BatchRunner::RunNext() {
     std::unique_lock lock(mutex_);
     Batch next;
     changed_.wait(lock, [&] {
-      if (!stopping_) {
-        next = batches_->NextToRun([this](const Batch& batch) {
-          return !running_.contains(batch.owner) && !held_.contains(batch.id);
-        });
-      }
+      if (!stopping_) next = NextBatch();
       return stopping_ || !next.id.empty();
     });
     if (stopping_) return;
     turn.emplace(this, std::move(next));
     if (turn->batch.status == BatchStatus::kCancelling) turn->cancel->Cancel();
   }
-  const Batch& batch = turn->batch;
+  RunTurn(*turn);
+  const auto batch = batches_->Get(turn->batch.id, turn->batch.owner);
+  if (!batch.ok() || IsOver(batch->status)) files_->ReleasePlaces(turn->batch.id);
+}
+
+void BatchRunner::RunTurn(const Turn& turn) {
+  const Batch& batch = turn.batch;
   Status status;
   try {
-    status = RunOne(batch, turn->cancel);
+    status = RunOne(batch, turn.cancel);
   } catch (...) {
     status = ExceptionStatus();
   }

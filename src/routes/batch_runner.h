@@ -6,12 +6,15 @@
 //   thread of the batch:  prints the answers and adds them to the output and error files
 //
 // At most kAtOnce batches run at once, each another owner's, so that one who has many does not keep
-// others waiting; those of an owner one after the other, the oldest first. A restart goes on where
+// others waiting; those of an owner one after the other, the oldest first. Where more owners have
+// batches they take turns: one that has run for kSlice stops after the lines under way, for the
+// owner whose last turn is longest ago, and goes on later. A restart goes on where
 // the files stop: lines that have an answer are not run again. Lines that are told to come back
 // (429, 503) are.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -26,12 +29,15 @@
 #include "http/server_options.h"
 #include "jobs/batch_store.h"
 #include "jobs/file_store.h"
+#include "jobs/owner_key.h"
 
 namespace penstock {
 
 class CancelToken;
+class KeyRing;
 class Metrics;
 class Service;
+struct HttpRequest;
 
 class BatchRunner {
  public:
@@ -39,12 +45,14 @@ class BatchRunner {
   static constexpr size_t kUnderWay = 16;  // requests of a batch
   static constexpr int64_t kLinesMax = 50'000;
   static constexpr size_t kCustomIdBytesMax = 512;
+  static constexpr std::chrono::seconds kSlice{5};
   static constexpr int64_t kWindowS = 24 * 3600;  // then what is left is not run
 
   // Opens options.batch_folder and begins with what is there. Service and metrics must outlive it.
   // kUnavailable: the folder cannot be used, or another server has it.
   static Expected<std::unique_ptr<BatchRunner>> Start(Service* service, Metrics* metrics,
-                                                      const ServerOptions& options);
+                                                      const ServerOptions& options,
+                                                      std::shared_ptr<const KeyRing> keys);
   // As Stop.
   ~BatchRunner();
   BatchRunner(const BatchRunner&) = delete;
@@ -58,6 +66,14 @@ class BatchRunner {
 
   FileStore& files() { return *files_; }
   const BatchStore& batches() const { return *batches_; }
+  // The owner of what a request asks for, by its key; "" where no key is asked for.
+  std::string OwnerOf(const HttpRequest& request) const;
+  // Files whose owner has no key any more, so that nobody can ask for them.
+  std::vector<StoredFile> FilesOfGoneKeys() const;
+  // Whether the request has a key of an administrator, who may list and delete these.
+  bool IsAdmin(const HttpRequest& request) const;
+  // Logs how many there are. At the start and after each reload of keys.
+  void TellOfGoneKeys() const;
   // kNotFound: no such file. kUnprocessable: a batch that is not over has it.
   Status RemoveFile(const std::string& id, const std::string& owner);
   // Whether lines may name that route.
@@ -72,9 +88,18 @@ class BatchRunner {
   class Hold;
   class Run;
   class Turn;
-  BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options, FileLock lock);
+  BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options,
+              std::shared_ptr<const KeyRing> keys, OwnerKey owner_key, FileLock lock);
+  Status OpenStores();
   void Loop();
   void RunNext();
+  void RunTurn(const Turn& turn);
+  // The oldest of the owner whose last turn is longest ago; the caller has the mutex.
+  Batch NextBatch() const;
+  // Whether an owner without a turn has a batch, and all turns are taken.
+  bool OthersWait();
+  std::unique_ptr<Run> TakePaused(const std::string& id);
+  void KeepPaused(std::unique_ptr<Run> run);
   Status RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel);
   Expected<Batch> Begin(const Batch& batch);
   Status Finish(const Batch& batch, BatchStatus outcome);
@@ -87,6 +112,8 @@ class BatchRunner {
   Service* const service_;
   Metrics* const metrics_;
   const ServerOptions options_;
+  const std::shared_ptr<const KeyRing> keys_;
+  const OwnerKey owner_key_;
   const FileLock lock_;  // of the folder
   std::unique_ptr<FileStore> files_;
   std::unique_ptr<BatchStore> batches_;
@@ -95,9 +122,12 @@ class BatchRunner {
   std::condition_variable changed_;
   // All guarded by mutex_.
   bool stopping_ = false;
-  std::map<std::string, const Turn*> running_;  // by owner
-  std::multiset<std::string> held_;             // ids of batches that may not begin
-  std::vector<std::thread> threads_;            // of the one who starts and stops the runner
+  std::map<std::string, const Turn*> running_;          // by owner
+  std::map<std::string, uint64_t> last_turns_;          // by owner: the number of its last turn
+  uint64_t turns_ = 0;                                  // so far
+  std::map<std::string, std::unique_ptr<Run>> paused_;  // by batch: those that go on later
+  std::multiset<std::string> held_;                     // ids of batches that may not begin
+  std::vector<std::thread> threads_;  // of the one who starts and stops the runner
 };
 
 }  // namespace penstock

@@ -4,12 +4,10 @@
 #include <algorithm>
 
 #include "common/json_writer.h"
-#include "frontend/api_keys.h"
 #include "jobs/multipart.h"
 #include "routes/batch_runner.h"
 #include "routes/query.h"
 #include "routes/routes.h"
-#include "routes/sha256.h"
 
 namespace penstock {
 namespace {
@@ -17,11 +15,6 @@ namespace {
 constexpr int64_t kListMax = 10'000;
 constexpr size_t kMetadataMax = 16;  // pairs
 constexpr size_t kMetadataBytesMax = 16 << 10;
-
-// Files and batches belong to the key they came with.
-std::string OwnerOf(const HttpRequest& request) {
-  return request.key_number == 0 ? "" : Sha256Hex("owner:" + std::string(ApiKeys::KeyOf(request)));
-}
 
 Status NoFolder() {
   return Status::NotFound("this server has no files and batches; it does with --batch-folder DIR");
@@ -112,12 +105,12 @@ size_t NoJson(const HttpRequest& request, size_t body_bytes) {
 }
 
 // A form with "purpose" and "file".
-Expected<std::string> AddFile(FileStore* files, const HttpRequest& request,
+Expected<std::string> AddFile(BatchRunner* runner, const HttpRequest& request,
                               const std::string& body) {
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<FormPart> parts,
                             ParseForm(request.Header("content-type"), body));
   StoredFile file;
-  file.owner = OwnerOf(request);
+  file.owner = runner->OwnerOf(request);
   const FormPart* content = nullptr;
   for (FormPart& part : parts) {
     if (part.name == "purpose") file.purpose = part.content.substr(0, 64);
@@ -128,15 +121,29 @@ Expected<std::string> AddFile(FileStore* files, const HttpRequest& request,
     return Status::InvalidArgument("'purpose' must be \"batch\"", "purpose");
   }
   file.filename = content->filename;
-  PENSTOCK_ASSIGN_OR_RETURN(const StoredFile added, files->Add(std::move(file), content->content));
+  PENSTOCK_ASSIGN_OR_RETURN(const StoredFile added,
+                            runner->files().Add(std::move(file), content->content));
   return PrintFile(added);
 }
 
 void Upload(const RouteCall& call) {
   auto body = std::make_shared<const std::string>(call.TakeBody());
   OnWorker(call, body->size(), [request = call.request, body](BatchRunner* runner) {
-    return AddFile(&runner->files(), *request, *body);
+    return AddFile(runner, *request, *body);
   });
+}
+
+// "?owner=gone": files of keys that are gone, for administrators. kInvalidArgument: another owner,
+// or not asked by an administrator.
+Expected<bool> AsksForGone(const BatchRunner& runner, const HttpRequest& request) {
+  const std::string owner = QueryValue(request.target, "owner");
+  if (owner.empty()) return false;
+  if (owner != "gone") {
+    return Status::InvalidArgument("'owner' can be gone: files of keys that are gone", "owner");
+  }
+  if (runner.IsAdmin(request)) return true;
+  return Status::InvalidArgument(
+      "files of keys that are gone are for administrators (--admin-api-key)", "owner");
 }
 
 void ListFiles(const RouteCall& call) {
@@ -147,19 +154,25 @@ void ListFiles(const RouteCall& call) {
     return call.Fail(Status::InvalidArgument("'order' must be asc or desc", "order"));
   }
   const bool oldest_first = order == "asc";
-  OnWorker(call, 0, [request = call.request, limit = *limit, oldest_first](BatchRunner* runner) {
-    const std::string& target = request->target;
-    auto files = runner->files().List(OwnerOf(*request), QueryValue(target, "purpose"));
-    if (oldest_first) std::reverse(files.begin(), files.end());
-    return Expected(PrintPage(files, QueryValue(target, "after"), limit, WriteFile));
-  });
+  OnWorker(call, 0,
+           [request = call.request, limit = *limit,
+            oldest_first](BatchRunner* runner) -> Expected<std::string> {
+             const std::string& target = request->target;
+             PENSTOCK_ASSIGN_OR_RETURN(const bool gone, AsksForGone(*runner, *request));
+             auto files = gone ? runner->FilesOfGoneKeys()
+                               : runner->files().List(runner->OwnerOf(*request),
+                                                      QueryValue(target, "purpose"));
+             if (oldest_first) std::reverse(files.begin(), files.end());
+             return PrintPage(files, QueryValue(target, "after"), limit, WriteFile);
+           });
 }
 
 void GetFile(const RouteCall& call) {
   OnWorker(call, 0,
            [id = call.PathPart(0),
-            owner = OwnerOf(*call.request)](BatchRunner* runner) -> Expected<std::string> {
-             PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file, runner->files().Get(id, owner));
+            request = call.request](BatchRunner* runner) -> Expected<std::string> {
+             PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file,
+                                       runner->files().Get(id, runner->OwnerOf(*request)));
              return PrintFile(file);
            });
 }
@@ -168,11 +181,12 @@ void GetFileContent(const RouteCall& call) {
   const auto bytes_max = static_cast<uint64_t>(call.service->options().response_bytes);
   OnWorker(
       call, 0,
-      [id = call.PathPart(0), owner = OwnerOf(*call.request), bytes_max,
-       memory = call.request->context.memory](BatchRunner* runner) -> Expected<std::string> {
+      [id = call.PathPart(0), request = call.request,
+       bytes_max](BatchRunner* runner) -> Expected<std::string> {
+        const std::string owner = runner->OwnerOf(*request);
         PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file, runner->files().Get(id, owner));
         if (file.bytes <= bytes_max) {  // else it is refused
-          PENSTOCK_RETURN_IF_ERROR(memory->Take(static_cast<int64_t>(file.bytes)));
+          PENSTOCK_RETURN_IF_ERROR(request->context.memory->Take(static_cast<int64_t>(file.bytes)));
         }
         return runner->files().Read(id, owner, bytes_max);
       },
@@ -182,7 +196,14 @@ void GetFileContent(const RouteCall& call) {
 void DeleteFile(const RouteCall& call) {
   OnWorker(call, 0,
            [id = call.PathPart(0),
-            owner = OwnerOf(*call.request)](BatchRunner* runner) -> Expected<std::string> {
+            request = call.request](BatchRunner* runner) -> Expected<std::string> {
+             PENSTOCK_ASSIGN_OR_RETURN(const bool gone, AsksForGone(*runner, *request));
+             std::string owner = gone ? "gone" : runner->OwnerOf(*request);
+             if (gone) {
+               for (const StoredFile& file : runner->FilesOfGoneKeys()) {
+                 if (file.id == id) owner = file.owner;
+               }
+             }
              PENSTOCK_RETURN_IF_ERROR(runner->RemoveFile(id, owner));
              return PrintDeleted(id);
            });
@@ -217,18 +238,21 @@ void CreateBatch(const RouteCall& call) {
   if (!body.ok()) return call.Fail(body.status());
   auto batch = ParseBatch(body->object());
   if (!batch.ok()) return call.Fail(batch.status());
-  batch->owner = OwnerOf(*call.request);
-  OnWorker(call, 0, [batch = *std::move(batch)](BatchRunner* runner) -> Expected<std::string> {
-    PENSTOCK_ASSIGN_OR_RETURN(const Batch added, runner->Submit(batch));
-    return PrintBatch(added);
-  });
+  OnWorker(call, 0,
+           [batch = *std::move(batch),
+            request = call.request](BatchRunner* runner) -> Expected<std::string> {
+             Batch owned = batch;
+             owned.owner = runner->OwnerOf(*request);
+             PENSTOCK_ASSIGN_OR_RETURN(const Batch added, runner->Submit(std::move(owned)));
+             return PrintBatch(added);
+           });
 }
 
 void ListBatches(const RouteCall& call) {
   const auto limit = QueryInt(call.request->target, "limit", 20, 1, 100);
   if (!limit.ok()) return call.Fail(limit.status());
   OnWorker(call, 0, [request = call.request, limit = *limit](BatchRunner* runner) {
-    const auto batches = runner->batches().List(OwnerOf(*request));
+    const auto batches = runner->batches().List(runner->OwnerOf(*request));
     return Expected(PrintPage(batches, QueryValue(request->target, "after"), limit, WriteBatch));
   });
 }
@@ -238,8 +262,9 @@ template <typename Ask>
 void AnswerBatch(const RouteCall& call, Ask ask) {
   OnWorker(call, 0,
            [ask, id = call.PathPart(0),
-            owner = OwnerOf(*call.request)](BatchRunner* runner) -> Expected<std::string> {
-             PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, ask(runner, id, owner));
+            request = call.request](BatchRunner* runner) -> Expected<std::string> {
+             PENSTOCK_ASSIGN_OR_RETURN(const Batch batch,
+                                       ask(runner, id, runner->OwnerOf(*request)));
              return PrintBatch(batch);
            });
 }

@@ -84,7 +84,7 @@ Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metri
   const ServerOptions bare = WithoutKeys(options);
   std::unique_ptr<BatchRunner> batches;
   if (!options.batch_folder.empty()) {
-    auto started = BatchRunner::Start(service, metrics, bare);
+    auto started = BatchRunner::Start(service, metrics, bare, keys);
     if (!started.ok()) return started.status().Annotate("--batch-folder");
     batches = *std::move(started);
   }
@@ -110,6 +110,7 @@ Status Server::Reload() {
     LogError("not reloaded, the old keys or certificate stay in use: {}", status.message());
     if (first.ok()) first = status;
   }
+  if (impl_->batches != nullptr) impl_->batches->TellOfGoneKeys();
   return first;
 }
 

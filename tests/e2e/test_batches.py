@@ -1,4 +1,5 @@
 """Files and batches, by OpenAI's client: results, errors, cancelling, a restart, bounds, owners."""
+import hashlib
 import json
 import time
 
@@ -338,6 +339,69 @@ def test_a_long_batch_of_one_key_does_not_delay_another(start, models, folder):
     one.batches.cancel(long.id)
     assert finished(one, long).status == "cancelled"
     assert finished(one, next_of_one).status == "completed"
+
+
+def test_long_batches_of_four_keys_do_not_keep_a_fifth_waiting(start, models, folder):
+    """As many batches run at once: they take turns with those of others."""
+    keys = ["one", "two", "three", "four", "five"]
+    server = start(*models, "--batch-folder", folder, *(arg for key in keys for arg in ("--api-key", key)), model=False)
+    clients = [client_of(server, key) for key in keys]
+    long = [submit(client, long_lines(5000), "/v1/completions") for client in clients[:4]]
+    status = lambda: [client.batches.retrieve(batch.id).status for client, batch in zip(clients, long)]
+    assert wait_for(lambda: status() == ["in_progress"] * 4, 30)
+    short = submit(clients[4], [line(1, {"model": "embed", "input": "a"})])
+    assert finished(clients[4], short, 60).status == "completed"
+    assert status() == ["in_progress"] * 4
+    # One that waits for its next turn goes on; a cancel ends it.
+    counts = lambda: [client.batches.retrieve(batch.id).request_counts.completed for client, batch in zip(clients, long)]
+    before = counts()
+    assert wait_for(lambda: all(now > then for now, then in zip(counts(), before)), 60)
+    for client, batch in zip(clients, long):
+        client.batches.cancel(batch.id)
+    for client, batch in zip(clients, long):
+        done = finished(client, batch, 60)
+        assert done.status == "cancelled"
+        assert len(results(client, done.output_file_id)) == done.request_counts.completed > 0
+
+
+def test_owners_are_told_by_a_key_of_the_folder(start, folder):
+    """Which also reads what earlier versions kept by a hash without a key."""
+    args = ("--batch-folder", folder, "--api-key")
+    server = start(*args, "one")
+    batch = finished(client_of(server, "one"), submit(client_of(server, "one"), [line(1, {"input": "a"})]))
+    assert server.stop() == 0
+    assert (folder.stat().st_mode & 0o777, (folder / "owner-key").stat().st_mode & 0o777) == (0o700, 0o600)
+    old = hashlib.sha256(b"owner:one").hexdigest()
+    states = [*folder.glob("files/*.json"), *folder.glob("batches/*.json")]
+    assert len(states) == 3
+    for state in states:
+        kept = json.loads(state.read_text())
+        assert kept["owner"].startswith("owner-") and old not in kept["owner"]
+        state.write_text(json.dumps({**kept, "owner": old}))
+    one = client_of(start(*args, "one"), "one")
+    assert [each.id for each in one.batches.list()] == [batch.id]
+    assert one.files.content(batch.output_file_id).text
+    assert not any(old in state.read_text() for state in states)
+
+
+def test_files_of_keys_that_are_gone_are_for_administrators(start, folder):
+    args = ("--batch-folder", folder, "--admin-api-key", "admin", "--api-key", "two")
+    server = start(*args, "--api-key", "one")
+    file = client_of(server, "one").files.create(file=("in.jsonl", b"12345"), purpose="batch")
+    kept = client_of(server, "two").files.create(file=("in.jsonl", b"1"), purpose="batch")
+    gone = lambda server, key: server.get("/v1/files?owner=gone", headers={"Authorization": f"Bearer {key}"})
+    assert gone(server, "admin").json()["data"] == []
+    assert server.stop() == 0 and "keys that are gone" not in "".join(server.log)
+    server = start(*args)
+    assert any("1 files with 5 bytes" in entry and "keys that are gone" in entry for entry in server.log), server.log
+    assert gone(server, "two").status_code == 400
+    assert [each["id"] for each in gone(server, "admin").json()["data"]] == [file.id]
+    delete = lambda id, key: requests.delete(f"{server.url}/v1/files/{id}?owner=gone",
+                                             headers={"Authorization": f"Bearer {key}"}).status_code
+    assert delete(file.id, "two") == 400 and delete(kept.id, "admin") == 404
+    assert delete(file.id, "admin") == 200
+    assert gone(server, "admin").json()["data"] == []
+    assert [each.id for each in client_of(server, "two").files.list()] == [kept.id]
 
 
 def test_without_a_folder_there_are_none(start):

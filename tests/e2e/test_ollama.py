@@ -122,7 +122,7 @@ def test_loads_and_unloads(server, client):
     expires = {model.model: model.expires_at for model in client.ps().models}
     assert expires["weather"] > expires["embed"]
     assert client.chat("bare", keep_alive=0).done_reason == "unload"
-    assert wait_for(lambda: "bare" not in {model.model for model in client.ps().models})
+    assert "bare" not in {model.model for model in client.ps().models}  # it is gone when the answer comes
     assert client.generate("bare", keep_alive=0).done_reason == "unload"
     assert client.generate("bare", "a", options={"num_predict": 1}).done  # loads it again
     version = server.get("/api/version").json()
@@ -353,6 +353,21 @@ def test_a_pull_is_admitted_and_bounded(start, hub, hub_env):
     answer = small.post("/api/pull", {"model": "acme/other", "stream": False})
     assert answer.status_code == 413 and "--max-pull-bytes" in answer.json()["error"]
     assert not hub.asked("cdn") or all("other" not in entry[2] for entry in hub.asked("cdn"))
+
+
+@pytest.mark.parametrize("says_sizes", [True, False])
+def test_a_pull_is_bounded_by_what_comes(start, tmp_path, hub, hub_env, says_sizes):
+    """Whatever the hub's list says; and what came is removed."""
+    hub.listed_size, hub.says_sizes = 10, says_sizes
+    cache = tmp_path / ".cache/huggingface/hub"
+    sizes = [len(data) for data in hub.repositories["acme/other"].values()]
+    small = start("--allow-pull", "--max-pull-bytes", str(max(sizes) - 1), env=hub_env)
+    answer = small.post("/api/pull", {"model": "acme/other", "stream": False})
+    assert answer.status_code == 413 and "--max-pull-bytes" in answer.json()["error"], answer.text
+    assert not (cache / "models--acme--other").exists()
+    assert small.stop() == 0
+    enough = start("--allow-pull", "--max-pull-bytes", str(sum(sizes)), env=hub_env)
+    assert enough.post("/api/pull", {"model": "acme/other", "stream": False}).status_code == 200
 
 
 def test_one_pull_at_a_time_and_a_client_that_leaves_ends_it(start, hub, hub_env):

@@ -1,0 +1,29 @@
+// OwnerKey: names the owners of files and batches on the disk, by a keyed hash: who reads the
+// folder without its key cannot test guesses of API keys.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+
+namespace penstock {
+
+class OwnerKey {
+ public:
+  // Reads FOLDER/owner-key, or makes it: 32 random bytes that only this user may read.
+  // kUnavailable: it cannot be read or written, or is no such key.
+  static Expected<OwnerKey> Open(const std::string& folder);
+
+  // The owner with that name: "owner-" and 64 hexadecimal digits; "" of "".
+  std::string IdOf(std::string_view name) const;
+  // Owners of earlier versions stand in the folder by name.
+  static bool IsName(std::string_view owner);
+
+ private:
+  explicit OwnerKey(std::string key) : key_(std::move(key)) {}
+
+  std::string key_;
+};
+
+}  // namespace penstock
