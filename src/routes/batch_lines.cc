@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
-#include <unordered_set>
 
 #include "common/json.h"
 #include "common/json_writer.h"
+#include "common/seeded_hash.h"
 #include "routes/batch_runner.h"
 
 namespace penstock {
@@ -59,7 +59,7 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
 Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
                                                  const std::string& endpoint, int64_t* lines) {
   std::vector<BatchError> errors;
-  std::unordered_set<std::string> ids;
+  SeededSet<std::string> ids;
   std::ifstream file(path, std::ios::binary);
   std::string text;
   int64_t number = 0;

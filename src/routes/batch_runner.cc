@@ -14,6 +14,7 @@
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "common/log.h"
+#include "common/seeded_hash.h"
 #include "http/message.h"
 #include "routes/batch_lines.h"
 #include "routes/inner_call.h"
@@ -193,7 +194,7 @@ class BatchRunner::Run {
     request->context.priority = Priority::kBulk;
     // Of its own: a request that fails on its way cancels itself by it.
     request->context.cancel = tokens_[answer.line.number] = std::make_shared<CancelToken>();
-    request->context.client = std::hash<std::string>()(batch_.owner);
+    request->context.client = SeededHash()(batch_.owner);
     request->context.memory = runner_->service_->NewRequestMemory(Priority::kBulk);
     std::string body = answer.line.body;
     request->body_bytes = body.size();
