@@ -265,6 +265,15 @@ void AddServerFlags(FlagSet* app, ServeFlags* flags) {
       ->Group(priority);
 }
 
+void AddResidentFlag(FlagSet* app, ServeFlags* flags) {
+  app->AddOption("--max-resident-bytes", flags->model.limits.resident_bytes_max,
+                 "Memory of the process, mapped files aside, over which new bulk work is refused "
+                 "(503), and 1/24 more over which all is, until it falls; 0: 92 % of the control "
+                 "group's or the machine's.")
+      ->TypeName("BYTES")
+      ->Group("Limits");
+}
+
 void AddLimitFlags(FlagSet* app, ServeFlags* flags) {
   const std::string limits = "Limits";
   const auto at_least_one = InRange(int64_t{1}, int64_t{1} << 40);
@@ -319,6 +328,7 @@ void AddLimitFlags(FlagSet* app, ServeFlags* flags) {
       ->Check(at_least_one)
       ->TypeName("BYTES")
       ->Group(limits);
+  AddResidentFlag(app, flags);
   app->AddOption("--max-response-bytes", flags->model.limits.response_bytes,
                  "Longest answer, estimated before it is worked out; over it 413.")
       ->Check(at_least_one)
