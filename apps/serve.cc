@@ -469,12 +469,13 @@ struct FrontEnds {
   std::unique_ptr<Server> http;
   std::unique_ptr<GrpcServer> grpc;  // null: not asked for
 
-  // Both get the whole time.
-  void Shutdown(std::chrono::milliseconds timeout) {
+  // Both get the whole time. False: a batch did not end in it.
+  bool Shutdown(std::chrono::milliseconds timeout) {
     std::thread other;
     if (grpc != nullptr) other = std::thread([&] { grpc->Shutdown(timeout); });
-    http->Shutdown(timeout);
+    const bool ended = http->Shutdown(timeout);
     if (other.joinable()) other.join();
+    return ended;
   }
 };
 
@@ -644,7 +645,12 @@ void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals,
   LogInfo("shutting down; requests in flight have {} s to finish", flags.shutdown_timeout_s);
   const auto start = std::chrono::steady_clock::now();
   const std::chrono::milliseconds timeout{flags.shutdown_timeout_s * 1000};
-  servers->Shutdown(timeout);
+  if (!servers->Shutdown(timeout)) {
+    LogWarn("a request of a batch was not ended in time; it is run again after a restart");
+    FlushLog();
+    // Its thread uses what destructors would take away. The batch's files are whole at any time.
+    _exit(kExitFailure);
+  }
   local->service->StopAccepting();
   const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - start);

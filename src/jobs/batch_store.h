@@ -73,6 +73,8 @@ class BatchStore {
   std::vector<Batch> List(const std::string& owner) const;
   // The oldest that is not over and that may run; none: id "".
   Batch NextToRun(const std::function<bool(const Batch&)>& may_run) const;
+  // Where the StartRecord of a batch is kept while the batch runs.
+  std::string StartsPathOf(const std::string& id) const { return folder_ + "/" + id + ".starts"; }
   // Whether a batch that is not over reads or writes that file.
   bool Uses(const std::string& file_id) const;
   // Whether any batch, also one that is over, names that file.

@@ -57,7 +57,8 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
 }
 
 Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
-                                                 const std::string& endpoint, int64_t* lines) {
+                                                 const std::string& endpoint, int64_t* lines,
+                                                 const CancelToken* cancel) {
   std::vector<BatchError> errors;
   SeededSet<std::string> ids;
   std::ifstream file(path, std::ios::binary);
@@ -69,6 +70,9 @@ Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
   }
   if (!file) return CannotRead(path);
   while (errors.size() < kBatchErrorsMax && std::getline(file, text)) {
+    if (cancel != nullptr && cancel->cancelled()) {
+      return Status(StatusCode::kCancelled, "the check of the input was ended");
+    }
     ++number;
     if (IsBlank(text)) continue;
     if (++*lines > BatchRunner::kLinesMax) {

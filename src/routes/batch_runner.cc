@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <deque>
 #include <fstream>
 #include <list>
@@ -16,6 +17,7 @@
 #include "common/log.h"
 #include "common/seeded_hash.h"
 #include "http/message.h"
+#include "jobs/start_record.h"
 #include "routes/batch_lines.h"
 #include "routes/inner_call.h"
 #include "routes/routes.h"
@@ -65,15 +67,69 @@ bool MayPass(const Status& status) {
 
 }  // namespace
 
+// A batch's place among those that run, for as long as this lives, and what ends its requests.
+class BatchRunner::Turn {
+ public:
+  Turn(BatchRunner* runner, Batch given) : batch(std::move(given)), runner_(runner) {
+    runner_->running_[batch.owner] = this;  // the caller has the mutex
+  }
+  ~Turn() {
+    const std::lock_guard lock(runner_->mutex_);
+    runner_->running_.erase(batch.owner);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  // Ends the batch. Any thread: that of the batch may be inside the handler of a line, which looks
+  // at the line's token while it reads.
+  void Cancel() {
+    const std::lock_guard lock(mutex_);
+    cancel_.Cancel();
+    for (const auto& [number, token] : lines_) token->Cancel();
+  }
+  // Its requests alone.
+  void CancelLines() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, token] : lines_) token->Cancel();
+  }
+  const CancelToken& token() const { return cancel_; }
+  bool cancelled() const { return cancel_.cancelled(); }
+
+  // Of its own for each line: a request that fails on its way cancels itself by it.
+  std::shared_ptr<CancelToken> NewLine(int64_t number) {
+    auto token = std::make_shared<CancelToken>();
+    const std::lock_guard lock(mutex_);
+    if (cancel_.cancelled()) token->Cancel();
+    lines_[number] = token;
+    return token;
+  }
+  void EndLine(int64_t number) {
+    const std::lock_guard lock(mutex_);
+    lines_.erase(number);
+  }
+
+  const Batch batch;
+
+ private:
+  BatchRunner* const runner_;
+  CancelToken cancel_;
+  std::mutex mutex_;                                       // taken after the runner's
+  std::map<int64_t, std::shared_ptr<CancelToken>> lines_;  // under way, by number
+};
+
 // One batch while it runs.
 class BatchRunner::Run {
  public:
-  Run(BatchRunner* runner, Batch batch, std::shared_ptr<CancelToken> cancel)
-      : runner_(runner), batch_(std::move(batch)), cancel_(std::move(cancel)) {
+  // `batch`: as it was begun.
+  Run(BatchRunner* runner, Turn* turn, Batch batch)
+      : runner_(runner),
+        turn_(turn),
+        batch_(std::move(batch)),
+        starts_(runner->batches_->StartsPathOf(batch_.id)) {
     route_ = FindPostRoute(batch_.endpoint, &route_index_);
   }
 
-  ~Run() { CancelAll(); }  // after a failure some are under way
+  ~Run() { turn_->CancelLines(); }  // after a failure some are under way
 
   // Whether it is over; else it goes on after a restart.
   Expected<BatchStatus> Go() {
@@ -83,23 +139,20 @@ class BatchRunner::Run {
     if (!input_) return CannotRead();
     for (;;) {
       // Both a client's cancel and the end of the server cancel what is under way.
-      if (cancel_->cancelled()) CancelAll();
-      const bool submits = !cancel_->cancelled() && !IsLate();
+      if (turn_->cancelled()) turn_->CancelLines();
+      const bool submits = !turn_->cancelled() && !IsLate();
       if (submits) PENSTOCK_RETURN_IF_ERROR(SubmitAll());
       if (under_way_ == 0 && (!submits || (again_.empty() && at_end_))) break;
       PENSTOCK_RETURN_IF_ERROR(TakeAnswers());
     }
     if (again_.empty() && at_end_ && !lost_) return BatchStatus::kCompleted;
     if (runner_->IsStopping()) return BatchStatus::kInProgress;
-    if (cancel_->cancelled()) return BatchStatus::kCancelled;
+    if (turn_->cancelled()) return BatchStatus::kCancelled;
     PENSTOCK_RETURN_IF_ERROR(WriteLate());
     return BatchStatus::kExpired;
   }
 
  private:
-  void CancelAll() {
-    for (const auto& [number, token] : tokens_) token->Cancel();
-  }
   bool IsLate() const { return UnixSeconds() >= batch_.expires; }
 
   // Lines with an answer, of an earlier run.
@@ -116,6 +169,7 @@ class BatchRunner::Run {
       for (const int64_t number : numbers) {
         if (number > 0 && number < static_cast<int64_t>(done_.size())) {
           done_[static_cast<size_t>(number)] = true;
+          starts_.Forget(number);
         }
       }
       counts[which] = static_cast<int64_t>(numbers.size());
@@ -161,7 +215,14 @@ class BatchRunner::Run {
   static Status CannotRead() { return {StatusCode::kUnavailable, "cannot read the input file"}; }
 
   Status SubmitAll() {
-    while (under_way_ < BatchRunner::kUnderWay) {
+    while (under_way_ < BatchRunner::kUnderWay && !alone_) {
+      if (suspect_) {
+        // By itself: if the process crashes again, it was this line.
+        if (under_way_ > 0) return Status::Ok();
+        alone_ = true;
+        Submit(*std::exchange(suspect_, std::nullopt));
+        continue;
+      }
       if (!again_.empty() && again_.front().when <= Clock::now()) {
         Waiting waiting = std::move(again_.front());
         again_.pop_front();
@@ -172,15 +233,39 @@ class BatchRunner::Run {
       }
       if (at_end_ || MayNotAdd()) return Status::Ok();
       PENSTOCK_ASSIGN_OR_RETURN(auto next, ReadNext());
-      if (next) Submit(*std::move(next));
+      if (!next) continue;
+      const int crashes = starts_.CrashesOf(next->line.number);
+      if (crashes >= BatchRunner::kCrashesMax) {
+        PENSTOCK_RETURN_IF_ERROR(GiveUp(next->line));
+      } else if (crashes > 0) {
+        suspect_ = std::move(next);
+      } else {
+        Submit(*std::move(next));
+      }
     }
     return Status::Ok();
+  }
+
+  Status GiveUp(const BatchLine& line) {
+    LogWarn("batch {}: line {} is not run again: the server ended {} times while it was under way",
+            batch_.id, line.number, BatchRunner::kCrashesMax);
+    std::string error;
+    AppendBatchError(
+        line, "server_error",
+        fmt::format("the server ended {} times while this request was under way; it is "
+                    "not run again",
+                    BatchRunner::kCrashesMax),
+        &error);
+    PENSTOCK_RETURN_IF_ERROR(runner_->files_->Append(batch_.error_file_id, error));
+    starts_.Forget(line.number);
+    return Count(0, 1);
   }
 
   // While the server says that it is full, nothing more is added. Lines whose model does not come
   // wait beside the others, up to a bound.
   bool MayNotAdd() const {
-    return full_ > 0 || again_.size() >= kAgainMax || again_bytes_ > kAgainBytesMax;
+    return full_ > 0 || again_.size() >= kAgainMax || again_bytes_ > kAgainBytesMax ||
+           runner_->service_->IsShortOfMemory(Priority::kBulk);
   }
 
   void Submit(LineAnswer answer) {
@@ -192,13 +277,13 @@ class BatchRunner::Run {
     request->route = route_index_;
     request->begin = Clock::now();
     request->context.priority = Priority::kBulk;
-    // Of its own: a request that fails on its way cancels itself by it.
-    request->context.cancel = tokens_[answer.line.number] = std::make_shared<CancelToken>();
+    request->context.cancel = turn_->NewLine(answer.line.number);
     request->context.client = SeededHash()(batch_.owner);
     request->context.memory = runner_->service_->NewRequestMemory(Priority::kBulk);
     std::string body = answer.line.body;
     request->body_bytes = body.size();
     answer.request_id = request->id;
+    starts_.Begin(answer.line.number);
     ++answer.tries;
     ++under_way_;
     const auto line = std::make_shared<std::list<LineAnswer>>();
@@ -235,10 +320,11 @@ class BatchRunner::Run {
     std::string outputs, errors;
     int64_t completed = 0, failed = 0;
     for (LineAnswer& answer : ready) {
-      --under_way_;
-      tokens_.erase(answer.line.number);
+      if (--under_way_ == 0) alone_ = false;
+      turn_->EndLine(answer.line.number);
       HttpResponse response = PrintOf(answer);
       if (Repeats(response.status, answer)) continue;
+      starts_.Forget(answer.line.number);
       const bool good = response.status < 400;
       // An answer is on one line; what a printer put between values does not matter.
       std::replace(response.body.begin(), response.body.end(), '\n', ' ');
@@ -271,6 +357,7 @@ class BatchRunner::Run {
     if (status == 499) return true;
     if (status == 503 && answer.tries >= kUnavailableMax) return false;
     if (status != 429 && status != 503) return false;
+    starts_.Return(answer.line.number);
     const auto wait = std::min(kBackOffMin * (1 << std::min(answer.tries - 1, 6)), kBackOffMax);
     const bool full = status == 429;
     again_bytes_ += answer.line.body.size();
@@ -293,6 +380,7 @@ class BatchRunner::Run {
                        &errors);
     };
     for (const Waiting& waiting : again_) write(waiting.answer.line);
+    if (suspect_) write(suspect_->line);
     while (!at_end_) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto next, ReadNext());
       if (next) write(next->line);
@@ -302,8 +390,9 @@ class BatchRunner::Run {
   }
 
   BatchRunner* const runner_;
+  Turn* const turn_;
   const Batch batch_;
-  const std::shared_ptr<CancelToken> cancel_;
+  StartRecord starts_;
   const Route* route_ = nullptr;
   int32_t route_index_ = -1;
   const std::shared_ptr<LineAnswers> answers_ = std::make_shared<LineAnswers>();
@@ -321,29 +410,10 @@ class BatchRunner::Run {
   size_t again_bytes_ = 0;     // of their bodies
   size_t full_ = 0;            // of them
   size_t under_way_ = 0;
-  std::map<int64_t, std::shared_ptr<CancelToken>> tokens_;  // of these, by number of the line
-  bool lost_ = false;                                       // a line was cancelled
-};
-
-// A batch's place among those that run, for as long as this lives.
-class BatchRunner::Turn {
- public:
-  Turn(BatchRunner* runner, Batch batch)
-      : batch(std::move(batch)), cancel(std::make_shared<CancelToken>()), runner_(runner) {
-    runner_->running_[this->batch.owner] = this;  // the caller has the mutex
-  }
-  ~Turn() {
-    const std::lock_guard lock(runner_->mutex_);
-    runner_->running_.erase(batch.owner);
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
-  const Batch batch;
-  const std::shared_ptr<CancelToken> cancel;
-
- private:
-  BatchRunner* const runner_;
+  bool lost_ = false;  // a line was cancelled
+  // A line that was under way at a crash: it waits until no other is, and none begins beside it.
+  std::optional<LineAnswer> suspect_;
+  bool alone_ = false;
 };
 
 // Keeps a batch from beginning, for as long as this lives.
@@ -381,25 +451,34 @@ Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metr
                             FileStore::Open(options.batch_folder, options.batch_folder_bytes));
   PENSTOCK_ASSIGN_OR_RETURN(runner->batches_, BatchStore::Open(options.batch_folder));
   RemoveUnusedOutputs(runner->files_.get(), *runner->batches_);
+  runner->loops_ = kAtOnce;
   for (size_t i = 0; i < kAtOnce; ++i) {
     runner->threads_.emplace_back([raw = runner.get()] { raw->Loop(); });
   }
   return runner;
 }
 
-BatchRunner::~BatchRunner() { Stop(); }
+BatchRunner::~BatchRunner() {
+  BeginStop();
+  for (std::thread& thread : threads_) thread.join();
+}
 
 void BatchRunner::BeginStop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
-  for (const auto& [owner, turn] : running_) turn->cancel->Cancel();
+  for (const auto& [owner, turn] : running_) turn->Cancel();
   changed_.notify_all();
 }
 
-void BatchRunner::Stop() {
+bool BatchRunner::Stop(std::chrono::milliseconds timeout) {
   BeginStop();
+  {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [this] { return loops_ == 0; })) return false;
+  }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  return true;
 }
 
 bool BatchRunner::Takes(const std::string& endpoint) {
@@ -428,7 +507,7 @@ Expected<Batch> BatchRunner::Submit(Batch batch) {
 
 Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& owner) {
   PENSTOCK_RETURN_IF_ERROR(batches_->Get(id, owner).status());
-  const auto find = [&]() -> const Turn* {  // under mutex_; null: it does not run
+  const auto find = [&]() -> Turn* {  // under mutex_; null: it does not run
     const auto turn = running_.find(owner);
     return turn != running_.end() && turn->second->batch.id == id ? turn->second : nullptr;
   };
@@ -448,7 +527,7 @@ Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& ow
   }));
   const std::lock_guard lock(mutex_);
   // None any more: its thread was held up by the disk, and finds it cancelled the next time.
-  if (const Turn* const turn = find()) turn->cancel->Cancel();
+  if (Turn* const turn = find()) turn->Cancel();
   return batch;
 }
 
@@ -464,11 +543,11 @@ void BatchRunner::Pause() {
 
 // Checks the input, and makes the files of results. Its status is kFailed where the input is at
 // fault.
-Expected<Batch> BatchRunner::Begin(const Batch& batch) {
+Expected<Batch> BatchRunner::Begin(const Batch& batch, const CancelToken& cancel) {
   int64_t lines = 0;
   PENSTOCK_ASSIGN_OR_RETURN(
       std::vector<BatchError> errors,
-      CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines));
+      CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines, &cancel));
   std::vector<std::string> ids;
   Status begun;
   if (errors.empty()) begun = MakeOutputs(batch, &ids);
@@ -539,17 +618,23 @@ Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
                                         })
                                .status());
   RemoveEmpty(batch, empty);
+  (void)std::remove(batches_->StartsPathOf(batch.id).c_str());
   return Status::Ok();
 }
 
-Status BatchRunner::RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel) {
+Status BatchRunner::RunOne(Turn* turn) {
+  Batch batch = turn->batch;
   if (batch.status == BatchStatus::kValidating) {
-    PENSTOCK_ASSIGN_OR_RETURN(batch, Begin(batch));
+    auto begun = Begin(batch, turn->token());
+    if (begun.code() == StatusCode::kCancelled) {
+      return IsStopping() ? Status::Ok() : Finish(batch, BatchStatus::kCancelled);
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(batch, std::move(begun));
     if (IsOver(batch.status)) return Status::Ok();
   }
   // Cancelled while its input was being checked, and the server ended before there were files.
   if (batch.output_file_id.empty()) return Finish(batch, BatchStatus::kCancelled);
-  PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, Run(this, batch, cancel).Go());
+  PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, Run(this, turn, batch).Go());
   if (!IsOver(outcome)) return Status::Ok();  // the server ends
   return Finish(batch, outcome);
 }
@@ -561,6 +646,9 @@ void BatchRunner::Loop() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kBackOffMax, [this] { return stopping_; });
   }
+  const std::lock_guard lock(mutex_);
+  --loops_;
+  changed_.notify_all();
 }
 
 // Waits for a batch and runs it.
@@ -579,12 +667,12 @@ void BatchRunner::RunNext() {
     });
     if (stopping_) return;
     turn.emplace(this, std::move(next));
-    if (turn->batch.status == BatchStatus::kCancelling) turn->cancel->Cancel();
+    if (turn->batch.status == BatchStatus::kCancelling) turn->Cancel();
   }
   const Batch& batch = turn->batch;
   Status status;
   try {
-    status = RunOne(batch, turn->cancel);
+    status = RunOne(&*turn);
   } catch (...) {
     status = ExceptionStatus();
   }

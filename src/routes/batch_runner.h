@@ -8,10 +8,12 @@
 // At most kAtOnce batches run at once, each another owner's, so that one who has many does not keep
 // others waiting; those of an owner one after the other, the oldest first. A restart goes on where
 // the files stop: lines that have an answer are not run again. Lines that are told to come back
-// (429, 503) are.
+// (429, 503) are. A line that was under way when the process crashed is run by itself the next
+// time, and after kCrashesMax crashes not any more: it gets an error.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -40,21 +42,23 @@ class BatchRunner {
   static constexpr int64_t kLinesMax = 50'000;
   static constexpr size_t kCustomIdBytesMax = 512;
   static constexpr int64_t kWindowS = 24 * 3600;  // then what is left is not run
+  static constexpr int kCrashesMax = 2;           // of a line
 
   // Opens options.batch_folder and begins with what is there. Service and metrics must outlive it.
   // kUnavailable: the folder cannot be used, or another server has it.
   static Expected<std::unique_ptr<BatchRunner>> Start(Service* service, Metrics* metrics,
                                                       const ServerOptions& options);
-  // As Stop.
+  // As Stop, however long it takes.
   ~BatchRunner();
   BatchRunner(const BatchRunner&) = delete;
   BatchRunner& operator=(const BatchRunner&) = delete;
 
-  // Cancels the requests under way: what they were is run after a restart. Batches that are taken
-  // from now on wait for it, too. Does not block.
+  // Cancels the requests under way, also those whose lines are being read: what they were is run
+  // after a restart. Batches that are taken from now on wait for it, too. Does not block.
   void BeginStop();
-  // BeginStop, and ends the threads.
-  void Stop();
+  // BeginStop, and ends the threads. False: one of them still works after `timeout`, and uses what
+  // it was given.
+  bool Stop(std::chrono::milliseconds timeout);
 
   FileStore& files() { return *files_; }
   const BatchStore& batches() const { return *batches_; }
@@ -75,8 +79,8 @@ class BatchRunner {
   BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options, FileLock lock);
   void Loop();
   void RunNext();
-  Status RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel);
-  Expected<Batch> Begin(const Batch& batch);
+  Status RunOne(Turn* turn);
+  Expected<Batch> Begin(const Batch& batch, const CancelToken& cancel);
   Status Finish(const Batch& batch, BatchStatus outcome);
   Status MakeOutputs(const Batch& batch, std::vector<std::string>* ids);
   void RemoveEmpty(const Batch& batch, const std::vector<std::string>& ids);
@@ -95,9 +99,10 @@ class BatchRunner {
   std::condition_variable changed_;
   // All guarded by mutex_.
   bool stopping_ = false;
-  std::map<std::string, const Turn*> running_;  // by owner
-  std::multiset<std::string> held_;             // ids of batches that may not begin
-  std::vector<std::thread> threads_;            // of the one who starts and stops the runner
+  size_t loops_ = 0;                      // threads that have not ended
+  std::map<std::string, Turn*> running_;  // by owner
+  std::multiset<std::string> held_;       // ids of batches that may not begin
+  std::vector<std::thread> threads_;      // of the one who starts and stops the runner
 };
 
 }  // namespace penstock
