@@ -266,6 +266,15 @@ void AddServerFlags(FlagSet* app, ServeFlags* flags) {
       ->Group(priority);
 }
 
+void AddResidentFlag(FlagSet* app, ServeFlags* flags) {
+  app->AddOption("--max-resident-bytes", flags->model.limits.resident_bytes_max,
+                 "Memory of the process, mapped files aside, over which new bulk work is refused "
+                 "(503), and 1/24 more over which all is, until it falls; 0: 92 % of the control "
+                 "group's or the machine's.")
+      ->TypeName("BYTES")
+      ->Group("Limits");
+}
+
 void AddLimitFlags(FlagSet* app, ServeFlags* flags) {
   const std::string limits = "Limits";
   const auto at_least_one = InRange(int64_t{1}, int64_t{1} << 40);
@@ -320,6 +329,7 @@ void AddLimitFlags(FlagSet* app, ServeFlags* flags) {
       ->Check(at_least_one)
       ->TypeName("BYTES")
       ->Group(limits);
+  AddResidentFlag(app, flags);
   app->AddOption("--max-response-bytes", flags->model.limits.response_bytes,
                  "Longest answer, estimated before it is worked out; over it 413.")
       ->Check(at_least_one)
@@ -460,12 +470,13 @@ struct FrontEnds {
   std::unique_ptr<Server> http;
   std::unique_ptr<GrpcServer> grpc;  // null: not asked for
 
-  // Both get the whole time.
-  void Shutdown(std::chrono::milliseconds timeout) {
+  // Both get the whole time. False: a batch did not end in it.
+  bool Shutdown(std::chrono::milliseconds timeout) {
     std::thread other;
     if (grpc != nullptr) other = std::thread([&] { grpc->Shutdown(timeout); });
-    http->Shutdown(timeout);
+    const bool ended = http->Shutdown(timeout);
     if (other.joinable()) other.join();
+    return ended;
   }
 };
 
@@ -494,10 +505,9 @@ Expected<FrontEnds> StartFrontEnds(ServeFlags* given, LocalModels* models) {
                             Server::Start(models->service.get(), &models->metrics, flags.server));
   if (flags.grpc.port) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        servers.grpc,
-        GrpcServer::Start(models->service.get(), &models->metrics, flags.server, flags.grpc,
-                          servers.http->keys(), servers.http->slow_log(),
-                          servers.http->all_connections()));
+        servers.grpc, GrpcServer::Start(models->service.get(), &models->metrics, flags.server,
+                                        flags.grpc, servers.http->keys(), servers.http->slow_log(),
+                                        servers.http->all_connections()));
   }
   models->service->HoldReadiness(false);
   return servers;
@@ -648,7 +658,12 @@ void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals,
   LogInfo("shutting down; requests in flight have {} s to finish", flags.shutdown_timeout_s);
   const auto start = std::chrono::steady_clock::now();
   const std::chrono::milliseconds timeout{flags.shutdown_timeout_s * 1000};
-  servers->Shutdown(timeout);
+  if (!servers->Shutdown(timeout)) {
+    LogWarn("a request of a batch was not ended in time; it is run again after a restart");
+    FlushLog();
+    // Its thread uses what destructors would take away. The batch's files are whole at any time.
+    _exit(kExitFailure);
+  }
   local->service->StopAccepting();
   const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - start);

@@ -60,7 +60,8 @@ std::string Settings::TomlLine(const CLI::Option* option) const {
     if (IsSecret(option, values)) return fmt::format("# {} is set, and secret  # {}", name, from);
     if (IsSwitch(option)) return fmt::format("{} = {}  # {}", name, values.front(), from);
     const bool list = MayBeGivenAgain(option) && values.size() != 1;
-    return fmt::format("{} = {}  # {}", name, list ? List(values) : TomlValue(values.front()), from);
+    return fmt::format("{} = {}  # {}", name, list ? List(values) : TomlValue(values.front()),
+                       from);
   }
   if (IsSwitch(option)) {
     // CLI11 keeps no default of a switch; its description says "[on]".

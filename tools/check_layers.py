@@ -13,6 +13,8 @@
   exist.
 - A header begins with a comment that says what it is for, and has #pragma once (x-inl.h is
   included once per instruction set and has not).
+- No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
+  sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
 - No absolute path of somebody's machine in any file under version control.
 
 With --headers also compiles every header of src/ alone.
@@ -42,6 +44,10 @@ CONTROL = re.compile(r"^\s*(if|for|while|switch|else|do|catch|}|return|EXPECT|AS
 ADDING = re.compile(r"^## Adding.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"^## Modules$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^\| module \| holds \|$.*?(?=\n\n)", re.MULTILINE | re.DOTALL)
+# A hash of texts whose seed is known; `using` and template parameters go through it all the same.
+KNOWN_HASH = re.compile(r"\bstd::hash<\s*(?:const\s+)?std::(?:\w+::)?(?:basic_)?(?:u8|u16|u32|w)?string(?:_view)?\b"
+                        r"|\bunordered_(?:multi)?(?:map|set)<\s*(?:const\s+)?std::(?:\w+::)?"
+                        r"(?:basic_)?(?:u8|u16|u32|w)?string(?:_view)?\b")
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|cmake|py|md|json|txt))`")
 
 Module = collections.namedtuple("Module", "deps test_deps")
@@ -149,6 +155,16 @@ def check_functions(path, text):
         at += 1
 
 
+def check_hashes(path, text):
+    """Keys of requests and of files come from strangers, who could make them all collide."""
+    name = path.relative_to(ROOT)
+    if re.search(r"_(?:test|test_util|bench)$", path.stem) or name.parts[0] == "tests":
+        return
+    for match in KNOWN_HASH.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield f"{name}:{line}: {match.group(0)}: texts are hashed with a seed (common/seeded_hash.h)"
+
+
 def check_unused(modules, used):
     for name, module in modules.items():
         for dep in module.deps:
@@ -242,6 +258,7 @@ def main():
         top = path.relative_to(ROOT).parts[0]
         if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
             findings += check_includes(path, text, modules)
+            findings += check_hashes(path, text)
             findings += check_functions(path, text)
         if top == "src" and path.suffix != ".py":
             by_tests = path.stem.endswith(("_test", "_bench"))

@@ -29,7 +29,7 @@ size_t TextBytes(const GeneratePrompt& prompt) {
 class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
  public:
   GenerateRun(const GenerateParts& parts, std::shared_ptr<GenerateModel> model,
-              std::shared_ptr<const TextRequest> request, RequestContext context,
+              std::shared_ptr<TextRequest> request, RequestContext context,
               std::shared_ptr<GenerateFeed> feed, Callback<GenerateEnd> answer)
       : parts_(parts),
         model_(std::move(model)),
@@ -109,7 +109,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     Status status;
     try {
       status = context_.CheckWanted(Clock::now());
-      if (status.ok()) status = Prepare(request_->prompts[next_]);
+      if (status.ok()) status = Prepare(&request_->prompts[next_]);
       if (status.ok() && ++next_ < request_->prompts.size()) {
         return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
       }
@@ -124,12 +124,13 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     return WorkerPool::Turn::kDone;
   }
 
-  Status Prepare(const GeneratePrompt& prompt);
-  Expected<std::vector<int32_t>> Tokens(const GeneratePrompt& prompt);
+  Status Prepare(GeneratePrompt* prompt);
+  Expected<std::vector<int32_t>> Tokens(GeneratePrompt* prompt);
+  Expected<std::string> RenderChat(ChatPrompt chat);
   Status CheckIds(const GeneratePrompt& prompt, const std::vector<int32_t>& ids) const;
   Status TakeScores(size_t tokens);
   std::optional<int32_t> DefaultTokens(int64_t left) const;
-  void AddReplies(const ChatPrompt& chat, std::string_view text);
+  void AddReplies(ReplyFormat format, std::string_view text);
   void SubmitAll();
 
   // No job was handed over.
@@ -142,7 +143,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
 
   const GenerateParts parts_;
   const std::shared_ptr<GenerateModel> model_;
-  const std::shared_ptr<const TextRequest> request_;
+  const std::shared_ptr<TextRequest> request_;
   RequestContext context_;
   const std::shared_ptr<GenerateFeed> feed_;
   Callback<GenerateEnd> answer_;
@@ -218,23 +219,34 @@ Status GenerateRun::CheckIds(const GeneratePrompt& prompt, const std::vector<int
   return Status::Ok();
 }
 
-Expected<std::vector<int32_t>> GenerateRun::Tokens(const GeneratePrompt& prompt) {
-  if (const auto* const ids = std::get_if<std::vector<int32_t>>(&prompt.value)) {
-    PENSTOCK_RETURN_IF_ERROR(CheckIds(prompt, *ids));
+Expected<std::string> GenerateRun::RenderChat(ChatPrompt chat) {
+  if (!request_->parses_reply) return model_->Render(std::move(chat), context_);
+  ReplyFormat format = model_->reply_format(chat);
+  PENSTOCK_ASSIGN_OR_RETURN(std::string text, model_->Render(std::move(chat), context_));
+  AddReplies(std::move(format), text);
+  return text;
+}
+
+Expected<std::vector<int32_t>> GenerateRun::Tokens(GeneratePrompt* prompt) {
+  if (const auto* const ids = std::get_if<std::vector<int32_t>>(&prompt->value)) {
+    PENSTOCK_RETURN_IF_ERROR(CheckIds(*prompt, *ids));
     if (request_->echoes_prompt) begun_.prompts.push_back(model_->tokenizer().Decode(*ids, true));
     return *ids;
   }
   EncodeOptions options;
-  options.add_special_tokens = prompt.add_special_tokens;
+  options.add_special_tokens = prompt->add_special_tokens;
   options.stop = {context_.cancel.get(), context_.deadline};
   std::string rendered;
-  const std::string* text = std::get_if<std::string>(&prompt.value);
+  ScopedMemory rendered_memory(context_.memory.get());
+  const std::string* text = std::get_if<std::string>(&prompt->value);
   if (text == nullptr) {
-    PENSTOCK_ASSIGN_OR_RETURN(rendered, model_->Render(std::get<ChatPrompt>(prompt.value)));
-    PENSTOCK_RETURN_IF_ERROR(CheckBytes(rendered, prompt.field, *parts_.options));
+    // Moved away: what the client wrote is kept no longer than it takes to render it.
+    ChatPrompt chat = std::exchange(std::get<ChatPrompt>(prompt->value), ChatPrompt());
+    PENSTOCK_ASSIGN_OR_RETURN(rendered, RenderChat(std::move(chat)));
+    PENSTOCK_RETURN_IF_ERROR(CheckBytes(rendered, prompt->field, *parts_.options));
+    PENSTOCK_RETURN_IF_ERROR(rendered_memory.Take(static_cast<int64_t>(rendered.capacity())));
     text = &rendered;
     options.add_special_tokens = false;
-    if (request_->parses_reply) AddReplies(std::get<ChatPrompt>(prompt.value), rendered);
   }
   if (request_->echoes_prompt) begun_.prompts.push_back(*text);
   Encoding encoding;
@@ -262,9 +274,9 @@ Status GenerateRun::TakeScores(size_t tokens) {
   return context_.memory->Take(count * (kept + kHeapBytes + others * kept_top) + printed);
 }
 
-void GenerateRun::AddReplies(const ChatPrompt& chat, std::string_view text) {
+void GenerateRun::AddReplies(ReplyFormat format, std::string_view text) {
   ReplyOptions options;
-  options.format = model_->reply_format(chat);
+  options.format = std::move(format);
   options.format.begins_thinking = PromptOpensThinking(options.format, text);
   options.tools = request_->tools;
   options.streams_arguments = request_->streams && !request_->whole_calls;
@@ -293,18 +305,18 @@ std::optional<int32_t> GenerateRun::DefaultTokens(int64_t left) const {
   return most < left ? std::optional(most) : std::nullopt;
 }
 
-Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
+Status GenerateRun::Prepare(GeneratePrompt* prompt) {
   shown_.clear();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, Tokens(prompt));
-  if (ids.empty()) return Status::InvalidArgument(prompt.field + " has no token", prompt.field);
+  if (ids.empty()) return Status::InvalidArgument(prompt->field + " has no token", prompt->field);
   const auto tokens = static_cast<int64_t>(ids.size());
   const int32_t context = model_->context();
   if (tokens > context || (tokens == context && !request_->prompt_only)) {
     return Status::InvalidArgument(
-        fmt::format("{} has {} tokens; the context of model '{}' holds {}{}", prompt.field, tokens,
+        fmt::format("{} has {} tokens; the context of model '{}' holds {}{}", prompt->field, tokens,
                     model_->name(), context,
                     request_->prompt_only ? "" : ", the text to come included"),
-        prompt.field);
+        prompt->field);
   }
   if (context_.memory != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t)) +
@@ -322,7 +334,7 @@ Status GenerateRun::Prepare(const GeneratePrompt& prompt) {
     return Status::InvalidArgument(
         fmt::format("max_tokens is {}, and {} has {} tokens: together {}; the context of model "
                     "'{}' holds {}",
-                    *most, prompt.field, tokens, tokens + *most, model_->name(), context),
+                    *most, prompt->field, tokens, tokens + *most, model_->name(), context),
         "max_tokens");
   }
   if (request_->scores_prompt) PENSTOCK_RETURN_IF_ERROR(TakeScores(ids.size()));
@@ -412,7 +424,7 @@ Status CheckGenerate(const TextRequest& request, const ServiceOptions& options) 
 }
 
 void StartGenerate(const GenerateParts& parts, std::shared_ptr<GenerateModel> model,
-                   std::shared_ptr<const TextRequest> request, RequestContext context,
+                   std::shared_ptr<TextRequest> request, RequestContext context,
                    std::shared_ptr<GenerateFeed> feed, Callback<GenerateEnd> answer) {
   std::make_shared<GenerateRun>(parts, std::move(model), std::move(request), std::move(context),
                                 std::move(feed), std::move(answer))
@@ -435,13 +447,13 @@ class FeedEnd {
   const std::shared_ptr<GenerateFeed> feed_;
 };
 
-void RenderOne(const GenerateModel& model, const RenderRequest& request,
-               const RequestContext& context, const Callback<RenderResponse>& answer) {
+void RenderOne(const GenerateModel& model, RenderRequest* request, const RequestContext& context,
+               const Callback<RenderResponse>& answer) {
   if (Status wanted = context.CheckWanted(Clock::now()); !wanted.ok()) {
     return answer(std::move(wanted));
   }
   try {
-    auto text = model.Render(request.chat);
+    auto text = model.Render(std::move(request->chat), context);
     if (!text.ok()) return answer(std::move(text).status());
     answer(RenderResponse{*std::move(text)});
   } catch (...) {
@@ -466,7 +478,7 @@ void Service::Generate(TextRequest request, RequestContext context,
   }
   if (request.keep_alive) context.keep_alive = request.keep_alive;
   context.cache_salt = JoinCacheSalt(context.cache_salt, request.cache_salt);
-  const auto owned = std::make_shared<const TextRequest>(std::move(request));
+  const auto owned = std::make_shared<TextRequest>(std::move(request));
   impl_->WithModel(owned->model, Impl::UseOf(Behaviour::kGenerate), std::move(context), answer,
                    [this, owned, feed = std::move(feed), answer](RequestContext with) {
                      auto model = FindGenerateModel(*impl_->registry, owned->model);
@@ -482,7 +494,7 @@ void Service::Generate(TextRequest request, RequestContext context,
 void Service::Render(RenderRequest request, RequestContext context, Callback<RenderResponse> done) {
   auto answer = impl_->Admit(Behaviour::kRender, context, std::move(done));
   if (!answer) return;
-  const auto owned = std::make_shared<const RenderRequest>(std::move(request));
+  const auto owned = std::make_shared<RenderRequest>(std::move(request));
   impl_->WithModel(owned->model, Impl::UseOf(Behaviour::kRender), std::move(context), answer,
                    [this, owned, answer](RequestContext with) {
                      auto model = FindGenerateModel(*impl_->registry, owned->model);
@@ -490,7 +502,7 @@ void Service::Render(RenderRequest request, RequestContext context, Callback<Ren
                      const Priority priority = with.priority;
                      Status taken = impl_->pool.Submit(
                          [answer, model = *std::move(model), owned, with = std::move(with)] {
-                           RenderOne(*model, *owned, with, answer);
+                           RenderOne(*model, owned.get(), with, answer);
                            return WorkerPool::Turn::kDone;
                          },
                          priority);

@@ -31,9 +31,10 @@ struct GenerateParts {
 // kInvalidArgument or kPayloadTooLarge, before any work.
 Status CheckGenerate(const TextRequest& request, const ServiceOptions& options);
 
-// `request` is checked. `answer` is called once, when all is over; the feed gets its end from it.
+// `request` is checked; its conversations go from it as they are rendered. `answer` is called once,
+// when all is over; the feed gets its end from it.
 void StartGenerate(const GenerateParts& parts, std::shared_ptr<GenerateModel> model,
-                   std::shared_ptr<const TextRequest> request, RequestContext context,
+                   std::shared_ptr<TextRequest> request, RequestContext context,
                    std::shared_ptr<GenerateFeed> feed, Callback<GenerateEnd> answer);
 
 // The model by name, which must generate text; "" = the first that does. kNotFound lists names;

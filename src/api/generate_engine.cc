@@ -36,7 +36,7 @@ class EngineModel final : public GenerateModel {
   int32_t context() const override { return engine_->context(); }
   const GenerationDefaults& defaults() const override { return engine_->model().defaults; }
 
-  Expected<std::string> Render(const ChatPrompt& chat) const override {
+  Expected<std::string> Render(ChatPrompt chat, const RequestContext& request) const override {
     const Expected<ChatTemplate>& made = TemplateOf(chat);
     if (!made.ok()) {
       return Status::InvalidArgument(
@@ -45,13 +45,13 @@ class EngineModel final : public GenerateModel {
     }
     PENSTOCK_RETURN_IF_ERROR(CheckPlaces(chat, made->source(), engine_->name()));
     ChatInput input;
-    input.messages = chat.messages;
-    if (!chat.tools.is_null()) input.tools = chat.tools;
-    if (!chat.kwargs.is_null()) input.variables = chat.kwargs;
+    input.messages = std::move(chat.messages);
+    if (!chat.tools.is_null()) input.tools = std::move(chat.tools);
+    if (!chat.kwargs.is_null()) input.variables = std::move(chat.kwargs);
     input.add_generation_prompt = chat.add_generation_prompt;
     input.continue_final_message = chat.continue_final_message;
     input.special_tokens = engine_->model().special_tokens;
-    return made->Render(input);
+    return made->Render(input, &request);
   }
 
   ReplyFormat reply_format(const ChatPrompt& chat) const override {

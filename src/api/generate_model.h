@@ -22,9 +22,10 @@ class GenerateModel {
   virtual const Tokenizer& tokenizer() const = 0;
   virtual int32_t context() const = 0;  // tokens of prompt and text together
   virtual const GenerationDefaults& defaults() const = 0;
-  // The chat template's text of a conversation. kInvalidArgument: the model has no template, or the
-  // template refuses the conversation.
-  virtual Expected<std::string> Render(const ChatPrompt& chat) const = 0;
+  // The chat template's text of a conversation, which goes as soon as there is a text. The
+  // rendering takes its memory of the request's. kInvalidArgument: the model has no template, or
+  // the template refuses the conversation.
+  virtual Expected<std::string> Render(ChatPrompt chat, const RequestContext& request) const = 0;
   // How the model writes thinking and calls of tools; by the template of that conversation.
   virtual ReplyFormat reply_format(const ChatPrompt& chat) const = 0;
   // As DecodeScheduler::Submit.

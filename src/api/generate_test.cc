@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "common/held_memory.h"
 #include "engine/fake_engine.h"
 #include "metrics/stages.h"
 
@@ -25,7 +26,7 @@ class FakeModel final : public GenerateModel {
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   int32_t context() const override { return 20; }
   const GenerationDefaults& defaults() const override { return defaults_; }
-  Expected<std::string> Render(const ChatPrompt& chat) const override {
+  Expected<std::string> Render(ChatPrompt chat, const RequestContext&) const override {
     if (chat.messages.array() == nullptr) return Status::InvalidArgument("no", "messages");
     return std::string("t2 t3");
   }
@@ -55,8 +56,8 @@ class GenerateTest : public testing::Test {
   void Start(TextRequest request, RequestContext context = {}) {
     feed_ = std::make_shared<GenerateFeed>(request.streams, [this] { ++woken_; });
     StartGenerate({&pool_, &service_metrics_, &options_}, model_,
-                  std::make_shared<const TextRequest>(std::move(request)), std::move(context),
-                  feed_, [this, feed = feed_](Expected<GenerateEnd> end) {
+                  std::make_shared<TextRequest>(std::move(request)), std::move(context), feed_,
+                  [this, feed = feed_](Expected<GenerateEnd> end) {
                     ++answers_;
                     feed->End(end.ok() ? *end : GenerateEnd{end.status(), {}});
                   });
@@ -234,12 +235,28 @@ TEST_F(GenerateTest, ATextThatNobodyBoundsHasTheModelsBound) {
     request.sampling.options.min_tokens = one.min_tokens;
     WorkerPool own(1, 10);
     StartGenerate({&own, &service_metrics_, &options_}, model_,
-                  std::make_shared<const TextRequest>(std::move(request)), {},
+                  std::make_shared<TextRequest>(std::move(request)), {},
                   std::make_shared<GenerateFeed>(false, [] {}), [](Expected<GenerateEnd>) {});
     own.Stop();
     EXPECT_EQ(model_->jobs.at(0)->sampling.max_tokens, one.wanted) << "case " << i;
     EndJob(0);
   }
+}
+
+TEST_F(GenerateTest, AConversationGoesOnceItIsRendered) {
+  const auto budget = std::make_shared<ByteBudget>(8 << 20);
+  RequestContext context;
+  context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);
+  ChatPrompt chat;
+  chat.messages = JsonValue(JsonValue::Array());
+  chat.held = std::make_shared<HeldMemory>(context.memory);
+  ASSERT_TRUE(chat.held->Take(4 << 20).ok());
+  TextRequest request;
+  request.prompts.emplace_back().value = std::move(chat);
+  Start(std::move(request), context);
+  ASSERT_EQ(model_->jobs.size(), 1u) << "the text is being generated";
+  EXPECT_LT(budget->used(), 1 << 20);
+  EndJob(0);
 }
 
 TEST_F(GenerateTest, IdsAreChecked) {
@@ -355,7 +372,7 @@ TEST_F(GenerateTest, ScoresAreAdmittedBeforeTheyAreMade) {
     {
       WorkerPool own(1, 10);
       StartGenerate({&own, &service_metrics_, &options_}, model_,
-                    std::make_shared<const TextRequest>(scored(bounded ? 1 : 8)), context,
+                    std::make_shared<TextRequest>(scored(bounded ? 1 : 8)), context,
                     std::make_shared<GenerateFeed>(false, [] {}),
                     [&](Expected<GenerateEnd> end) { told = end.status(); });
       own.Stop();

@@ -19,11 +19,14 @@
 
 namespace penstock {
 
+class HeldMemory;
+
 // A conversation, for the model's chat template.
 struct ChatPrompt {
-  JsonValue messages;  // an array of objects
-  JsonValue tools;     // an array of objects; null: none
-  JsonValue kwargs;    // an object: more variables for the template; null: none
+  std::shared_ptr<HeldMemory> held;  // the memory of the values below; null: not counted
+  JsonValue messages;                // an array of objects
+  JsonValue tools;                   // an array of objects; null: none
+  JsonValue kwargs;                  // an object: more variables for the template; null: none
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   // The field that asks the model to think; "": none does. A template without a place for it is an

@@ -118,6 +118,8 @@ void InferRun::Start(Service* of, InferCall* call) {
   try {
     if (!service->accepting) {
       refused = {StatusCode::kUnavailable, "the server is shutting down"};
+    } else if (refused = service->CheckMemory(call->context.priority); !refused.ok()) {
+      // Nothing is begun.
     } else if (!call->context.bulk_run.empty()) {
       auto entered = service->bulk_runs.Enter(call->context.bulk_run);
       if (!entered.ok()) refused = entered.status();

@@ -44,6 +44,9 @@ struct ServiceOptions {
   // Bodies, ids, results and printed answers of all requests: --max-inflight-bytes; bulk takes 3/4
   // at most.
   int64_t inflight_bytes = 512 << 20;
+  // Of the process, mapped files aside; over it new work is refused: --max-resident-bytes. 0: a
+  // share of what it may have (ResidentGuard::kShare).
+  uint64_t resident_bytes_max = 0;
   int64_t response_bytes = 256 << 20;      // printed, of one request: --max-response-bytes
   bool auto_truncate = true;               // --auto-truncate
   bool token_input = true;                 // --token-input; false: routes refuse ids as input
@@ -138,6 +141,11 @@ class Service {
   // Readiness is off from now on; requests are still taken.
   void AnnounceStop();
 
+  // kUnavailable, with retry_after_s: the process is short of memory, and new work of this class is
+  // refused. Requests are asked this when they are admitted; earlier by who has much to read first.
+  Status CheckMemory(Priority priority);
+  // The same, not counted as a refusal.
+  bool IsShortOfMemory(Priority priority);
   // For RequestContext::memory.
   std::shared_ptr<RequestMemory> NewRequestMemory(Priority priority) const;
   // Runs `work` that would hold up an io thread on a worker. It counts as a long turn from

@@ -8,6 +8,7 @@
 
 #include "api/generate.h"
 #include "api/request_checks.h"
+#include "common/memory.h"
 #include "metrics/stages.h"
 
 namespace penstock {
@@ -38,12 +39,18 @@ Status TooMany(const ClientSlots::Refused& refused, const char* what, Priority p
       .WithRetryAfter(1);
 }
 
+uint64_t ResidentLimit(const ServiceOptions& options) {
+  if (options.resident_bytes_max > 0) return options.resident_bytes_max;
+  return static_cast<uint64_t>(ResidentGuard::kShare * static_cast<double>(MemoryLimitBytes()));
+}
+
 }  // namespace
 
 Service::Impl::Impl(Registry* registry_in, const ServiceOptions& options_in, Metrics* metrics_in)
     : registry(registry_in),
       options(options_in),
       budget(std::make_shared<ByteBudget>(options_in.inflight_bytes)),
+      resident(ResidentLimit(options_in), PrivateResidentBytes, metrics_in),
       metrics(metrics_in),
       shared_memory(static_cast<uint64_t>(options_in.shared_memory_bytes)),
       remote(NewRemoteStore(options_in, metrics_in)),
@@ -64,6 +71,7 @@ Service::Impl::Impl(Registry* registry_in, const ServiceOptions& options_in, Met
 Status Service::Impl::AcquireSlot(const RequestContext& context,
                                   std::shared_ptr<const void>* in_run) {
   if (!accepting) return {StatusCode::kUnavailable, "the server is shutting down"};
+  PENSTOCK_RETURN_IF_ERROR(CheckMemory(context.priority));
   if (!context.bulk_run.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(*in_run, bulk_runs.Enter(context.bulk_run));
   }
@@ -200,6 +208,19 @@ WorkerPool::Length LengthOf(size_t bytes) {
 }
 
 }  // namespace
+
+Status Service::Impl::CheckMemory(Priority priority) {
+  Status status = resident.Check(priority);
+  // Free blocks of the heap count as the process's own. A queue that is full is no reason to wait.
+  if (!status.ok() && resident.TrimDue()) {
+    (void)pool.Submit(OneTurn(TrimHeap), Priority::kBulk, WorkerPool::Length::kLong).ok();
+  }
+  return status;
+}
+
+Status Service::CheckMemory(Priority priority) { return impl_->CheckMemory(priority); }
+
+bool Service::IsShortOfMemory(Priority priority) { return impl_->resident.Refuses(priority); }
 
 Status Service::RunOnWorker(Priority priority, size_t bytes, std::function<void()> work) {
   return impl_->pool.Submit(OneTurn(std::move(work)), priority, LengthOf(bytes));

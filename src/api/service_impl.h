@@ -15,6 +15,7 @@
 #include "api/admitted_request.h"
 #include "api/bulk_runs.h"
 #include "api/client_slots.h"
+#include "api/resident_guard.h"
 #include "api/service.h"
 #include "api/service_metrics.h"
 #include "api/shared_memory.h"
@@ -175,6 +176,9 @@ struct Service::Impl final : RequestSlots {
   // end with a special token, where the model's template adds some.
   void WarnOfForeignIds(const Engine& engine, const std::vector<Input>& inputs);
 
+  // See Service::CheckMemory.
+  Status CheckMemory(Priority priority);
+
   // Bytes that can go back to the system; and their release, which returns by how many bytes
   // resident memory fell.
   uint64_t HeldBytes() const;
@@ -183,13 +187,14 @@ struct Service::Impl final : RequestSlots {
   Registry* const registry;
   const ServiceOptions options;
   const std::shared_ptr<ByteBudget> budget;  // of all requests
+  ResidentGuard resident;
   ServiceMetrics metrics;
   SharedMemory shared_memory;
   const std::unique_ptr<RemoteStore> remote;  // null without --redis-url
   TokenCache tokens;
   ResultCache results;
   std::atomic<bool> accepting{true};
-  std::atomic<bool> leaving{false};  // still accepting, but no more ready
+  std::atomic<bool> leaving{false};   // still accepting, but no more ready
   std::atomic<bool> starting{false};  // not ready yet
   ClientSlots in_flight;
   ClientSlots waiting;              // requests whose models are being loaded; not in flight

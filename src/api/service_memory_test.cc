@@ -194,5 +194,19 @@ TEST_F(ServiceMemoryTest, WhatAnExceptionLosesIsAnsweredAndGivesItsPlaceBack) {
   EXPECT_TRUE(service_->Drain(std::chrono::seconds(10)));
 }
 
+TEST_F(ServiceMemoryTest, NewWorkIsRefusedWhileTheProcessHasTooMuch) {
+  ServiceOptions limits;
+  limits.resident_bytes_max = 1 << 20;  // less than any process has
+  Start(limits);
+  for (const Priority priority : {Priority::kInteractive, Priority::kBulk}) {
+    const Status refused = Begin(&Service::EmbedAll, Ids(1, 10), Context(priority)).get().status();
+    EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(refused.message(), HasSubstr("--max-resident-bytes"));
+    EXPECT_GT(refused.retry_after_s(), 0);
+    EXPECT_TRUE(service_->IsShortOfMemory(priority));
+  }
+  EXPECT_TRUE(service_->Ready()) << "what runs goes on";
+}
+
 }  // namespace
 }  // namespace penstock

@@ -13,10 +13,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "common/request_context.h"
+#include "common/seeded_hash.h"
 #include "common/worker_pool.h"
 #include "generate/decode_scheduler.h"
 #include "metrics/duration_histogram.h"
@@ -150,7 +150,7 @@ class ServiceStats {
   mutable Moment latest_;
   mutable std::atomic<int64_t> rotate_at_ns_;  // on Clock; read without the mutex
   // By name: of a model that is away, the sums as they were when it was seen last.
-  mutable std::unordered_map<std::string, LoadSums::Model> seen_;
+  mutable SeededMap<std::string, LoadSums::Model> seen_;
 };
 
 }  // namespace penstock

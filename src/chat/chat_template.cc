@@ -125,25 +125,28 @@ Status SetVariables(Interp& interp, const ChatInput& input) {
 Status SetMessages(Interp& interp, const ChatInput& input, std::string* continued) {
   const JsonValue::Array* messages = input.messages.array();
   if (messages == nullptr) return Refused("'messages' must be an array");
-  std::vector<Value> values;
-  values.reserve(messages->size());
+  jinja::ListBuilder values(interp.heap());
+  values.Reserve(messages->size());
   for (const JsonValue& message : *messages) {
     if (message.object() == nullptr) return Refused("each of 'messages' must be an object");
-    values.push_back(WithReasoning(interp, message, ToValue(interp, message)));
+    values.Add(WithReasoning(interp, message, ToValue(interp, message)));
   }
   if (input.continue_final_message) {
     if (input.add_generation_prompt) {
       return Refused("continue_final_message and add_generation_prompt do not go together",
                      "continue_final_message");
     }
-    if (values.empty()) return Refused("continue_final_message is set, but there is no message");
-    PENSTOCK_RETURN_IF_ERROR(MarkFinal(interp, values.back(), continued));
+    if (values.items().empty()) {
+      return Refused("continue_final_message is set, but there is no message");
+    }
+    PENSTOCK_RETURN_IF_ERROR(MarkFinal(interp, values.items().back(), continued));
   }
-  interp.Set("messages", interp.heap().List(std::move(values)));
+  interp.Set("messages", values.Done());
   return Status::Ok();
 }
 
 Status RenderError(const jinja::Error& error, int line) {
+  if (!error.request.ok()) return error.request;
   if (error.raised) return Refused(error.message);
   const std::string at = "the chat template failed at line " + std::to_string(line) + ": ";
   return Status(error.code, at + error.message, "messages");
@@ -169,8 +172,9 @@ Expected<ChatTemplate> ChatTemplate::Parse(std::string source, const jinja::Limi
   return ChatTemplate(std::move(tree), limits);
 }
 
-Expected<std::string> ChatTemplate::Render(const ChatInput& input) const {
-  Interp interp(*tree_, limits_, input.now);
+Expected<std::string> ChatTemplate::Render(const ChatInput& input,
+                                           const RequestContext* request) const {
+  Interp interp(*tree_, limits_, input.now, request);
   try {
     std::string continued;
     PENSTOCK_RETURN_IF_ERROR(SetVariables(interp, input));

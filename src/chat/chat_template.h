@@ -27,6 +27,8 @@
 
 namespace penstock {
 
+struct RequestContext;
+
 namespace jinja {
 struct Template;
 }
@@ -59,7 +61,11 @@ class ChatTemplate {
 
   // kInvalidArgument, field messages: the template refuses them (raise_exception: its own message)
   // or fails on them, and the message says the line. kUnprocessable: past a limit.
-  Expected<std::string> Render(const ChatInput& input) const;
+  // `request`: from whose memory the rendering takes what it holds until it ends, and which is
+  // asked whether it is still wanted while its values are read; the errors are those of
+  // RequestMemory::Take and RequestContext::CheckWanted. Null: nothing is taken.
+  Expected<std::string> Render(const ChatInput& input,
+                               const RequestContext* request = nullptr) const;
 
   // Variables that it takes from outside, as far as it names them: messages, tools,
   // enable_thinking, ...

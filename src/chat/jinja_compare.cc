@@ -1,9 +1,10 @@
 // Truth, equality, order and membership as Python has them; iteration.
+#include <bit>
 #include <cmath>
-#include <functional>
 
 #include "chat/jinja_interp.h"
 #include "chat/jinja_search.h"
+#include "common/seeded_hash.h"
 #include "unicode/utf8.h"
 
 namespace penstock::jinja {
@@ -24,6 +25,16 @@ bool EqualRanges(const RangeObject& a, const RangeObject& b) {
   if (a.count != b.count) return false;
   if (a.count == 0) return true;
   return a.start == b.start && (a.count == 1 || a.step == b.step);
+}
+
+size_t HashInt(int64_t number) { return HashWord(static_cast<uint64_t>(number), HashSeed()); }
+
+// Equal ranges have equal ones.
+size_t HashRange(const RangeObject& range) {
+  uint64_t hash = HashWord(static_cast<uint64_t>(range.count), HashSeed());
+  if (range.count > 0) hash = HashWord(static_cast<uint64_t>(range.start), hash);
+  if (range.count > 1) hash = HashWord(static_cast<uint64_t>(range.step), hash);
+  return hash;
 }
 
 }  // namespace
@@ -122,31 +133,31 @@ size_t Interp::Hash(const Value& value) {
       return static_cast<size_t>(value.kind());
     case Kind::kBool:
     case Kind::kInt:
-      return std::hash<int64_t>()(value.integer());
+      return HashInt(value.integer());
     case Kind::kFloat: {
       const double number = value.real();
       if (number == std::floor(number) && std::fabs(number) < 9e18) {
-        return std::hash<int64_t>()(static_cast<int64_t>(number));
+        return HashInt(static_cast<int64_t>(number));
       }
-      return std::hash<double>()(number);
+      return HashWord(std::bit_cast<uint64_t>(number), HashSeed());
     }
     case Kind::kString:
       heap_.StepBytes(value.text().size());
-      return std::hash<std::string_view>()(value.text());
+      return SeededHash()(value.text());
     case Kind::kTuple: {
       const Deeper deeper(*this);
-      size_t hash = 17;
-      for (const Value& item : value.as<ListObject>().items) hash = hash * 31 + Hash(item);
+      uint64_t hash = HashSeed();
+      for (const Value& item : value.as<ListObject>().items) hash = HashWord(Hash(item), hash);
       return hash;
     }
     case Kind::kRange:
-      return static_cast<size_t>(value.as<RangeObject>().count);
+      return HashRange(value.as<RangeObject>());
     case Kind::kList:
     case Kind::kDict:
     case Kind::kView:
       Fail("a value of this type cannot be a key");
     default:
-      return std::hash<const void*>()(value.object());
+      return HashWord(reinterpret_cast<uintptr_t>(value.object()), HashSeed());
   }
 }
 
@@ -256,7 +267,7 @@ std::vector<Value> Interp::ToItems(const Value& value) {
   ListBuilder items(heap_);
   Walker walker(*this, value);
   for (Value item; walker.Next(&item);) items.Add(std::move(item));
-  return std::move(items.items());
+  return items.Take();
 }
 
 }  // namespace penstock::jinja

@@ -3,23 +3,28 @@
 
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_interp.h"
+#include "common/request_context.h"
 
 namespace penstock::jinja {
 
 // Output goes to a text of its own while it lives.
 class Interp::Capture {
  public:
-  explicit Capture(Interp& interp) : interp_(interp), outer_(interp.out_) { interp.out_ = &text_; }
+  explicit Capture(Interp& interp)
+      : interp_(interp), outer_(interp.out_), before_(interp.out_bytes_), text_(interp.heap()) {
+    interp.out_ = &text_;
+  }
   ~Capture() {
     interp_.out_ = outer_;
-    interp_.out_bytes_ -= text_.size();
+    interp_.out_bytes_ = before_;
   }
-  Value Take() { return interp_.Text(text_); }
+  Value Take() { return interp_.Text(text_.Take()); }
 
  private:
   Interp& interp_;
-  std::string* outer_;
-  std::string text_;
+  GrowingText* outer_;
+  const size_t before_;
+  GrowingText text_;
 };
 
 namespace {
@@ -39,18 +44,28 @@ class Swapped {
 
 }  // namespace
 
-Interp::Interp(const Template& tree, const Limits& limits, Clock::time_point now)
-    : tree_(tree), heap_(limits), now_(now) {}
+Interp::Interp(const Template& tree, const Limits& limits, Clock::time_point now,
+               const RequestContext* request)
+    : tree_(tree),
+      heap_(limits, request == nullptr ? nullptr : request->memory.get()),
+      now_(now),
+      request_(request) {}
+
+void Interp::CheckWanted() {
+  if (request_ == nullptr) return;
+  Status wanted = request_->CheckWanted(penstock::Clock::now());
+  if (!wanted.ok()) FailRequest(std::move(wanted));
+}
 
 std::string Interp::Render() {
-  std::string out;
+  GrowingText out(heap_);
   out_ = &out;
   heap_.CheckMemory(tree_.slots * sizeof(Value));
   root_ = Value(Kind::kActivation, heap_.New<Activation>(tree_.slots, Value()));
   activation_ = root_;
   Enter(tree_.loads);
   Exec(tree_.body);
-  return out;
+  return out.Take();
 }
 
 void Interp::FailDepth() {
@@ -94,14 +109,14 @@ void Interp::Emit(std::string_view text) {
   }
   heap_.StepBytes(text.size());
   out_bytes_ += text.size();
-  out_->append(text);
+  out_->Add(text);
 }
 
 void Interp::EmitValue(const Value& value) {
   if (value.is_string()) return Emit(value.text());
   TextBuilder text(heap_);
   AppendStr(value, &text);
-  Emit(text.text());
+  Emit(text.view());
 }
 
 void Interp::EmitText(const Value& value) {
@@ -357,7 +372,7 @@ int64_t LoopObject::Length() {
   if (length >= 0) return length;
   ListBuilder rest(interp->heap());
   for (Value item; source.Next(&item);) rest.Add(std::move(item));
-  drained = std::move(rest.items());
+  drained = rest.Take();
   interp->heap().Charge(this, drained.size() * sizeof(Value));
   draining = true;
   length = static_cast<int64_t>(drained.size()) + index0 + 1 + !after.is_missing();

@@ -95,11 +95,13 @@ Value Indent(Interp& interp, const Value& input, const Args& args) {
   }
   const bool first = !given[1].is_missing() && interp.Truth(given[1]);
   const bool blank = !given[2].is_missing() && interp.Truth(given[2]);
-  const std::string all = std::string(input.text()) + "\n";
+  GrowingText all(interp.heap());
+  all.Add(input.text());
+  all.Add("\n");
   TextBuilder out(interp.heap());
   if (first) out.Add(indent);
   bool at_first = true;
-  for (string_view rest = all; !rest.empty(); at_first = false) {
+  for (string_view rest = all.view(); !rest.empty(); at_first = false) {
     interp.Step();
     size_t bytes = 0;
     const string_view line = rest.substr(0, LineLength(rest, &bytes));

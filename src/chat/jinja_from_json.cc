@@ -21,6 +21,7 @@ Value BorrowedText(Interp& interp, std::string_view text) {
 
 Value FromJsonValue(Interp& interp, const JsonValue& json, Texts texts) {
   if (texts == Texts::kCopied) interp.Step();
+  interp.CountValue();
   const Interp::Deeper deeper(interp);
   const auto text_of = [&](const std::string& text) {
     return texts == Texts::kCopied ? interp.Text(text) : BorrowedText(interp, text);
@@ -30,16 +31,16 @@ Value FromJsonValue(Interp& interp, const JsonValue& json, Texts texts) {
   if (const double* real = json.number()) return Value::Float(*real);
   if (const std::string* text = json.string()) return text_of(*text);
   if (const JsonValue::Array* items = json.array()) {
-    std::vector<Value> values;
-    values.reserve(items->size());
-    for (const JsonValue& item : *items) values.push_back(FromJsonValue(interp, item, texts));
-    return interp.heap().List(std::move(values));
+    ListBuilder values(interp.heap());
+    values.Reserve(items->size());
+    for (const JsonValue& item : *items) values.Add(FromJsonValue(interp, item, texts));
+    return values.Done();
   }
   const JsonValue::Object* members = json.object();
   if (members == nullptr) return Value::None();
   Value dict = interp.NewDict();
   auto& out = dict.as<DictObject>();
-  out.entries.reserve(members->size());
+  out.Reserve(interp.heap(), members->size());
   for (const auto& [name, value] : *members) {
     out.Set(interp, text_of(name), FromJsonValue(interp, value, texts));
   }

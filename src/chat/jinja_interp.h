@@ -6,12 +6,16 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "chat/jinja_ast.h"
 #include "chat/jinja_value.h"
+#include "common/seeded_hash.h"
+
+namespace penstock {
+struct RequestContext;
+}
 
 namespace penstock::jinja {
 
@@ -112,10 +116,15 @@ struct LoopObject : Object {
   Value before, current, after, changed;
 };
 
-// Appends to a text that stays within the heap's memory.
-class TextBuilder {
+// A text that grows within the heap's memory: what it has room for counts, and while it moves to a
+// larger place the old one too.
+class GrowingText {
  public:
-  explicit TextBuilder(Heap& heap) : heap_(heap) {}
+  explicit GrowingText(Heap& heap) : heap_(heap) {}
+  ~GrowingText() { heap_.Drop(held_); }
+  GrowingText(const GrowingText&) = delete;
+  GrowingText& operator=(const GrowingText&) = delete;
+
   void Add(std::string_view text) {
     Reserve(text.size());
     text_.append(text);
@@ -124,34 +133,64 @@ class TextBuilder {
     Reserve(count);
     text_.append(count, c);
   }
-  std::string& text() { return text_; }  // for small additions
-  Value Done() { return heap_.Text(std::move(text_)); }
+  std::string_view view() const { return text_; }
+  // What it is now counts no longer.
+  std::string Take() {
+    heap_.Drop(std::exchange(held_, 0));
+    return std::move(text_);
+  }
 
  private:
   void Reserve(size_t bytes) {
-    heap_.CheckMemory(bytes);
-    heap_.CheckMemory(bytes + text_.size());
+    if (bytes > text_.capacity() - text_.size()) Grow(bytes);
   }
+  void Grow(size_t bytes);
+
   Heap& heap_;
   std::string text_;
+  size_t held_ = 0;
+};
+
+// Makes a text of parts.
+class TextBuilder {
+ public:
+  explicit TextBuilder(Heap& heap) : heap_(heap), text_(heap) {}
+  void Add(std::string_view text) { text_.Add(text); }
+  void Add(size_t count, char c) { text_.Add(count, c); }
+  std::string_view view() const { return text_.view(); }
+  std::string Take() { return text_.Take(); }
+  Value Done() { return heap_.Text(text_.Take()); }
+
+ private:
+  Heap& heap_;
+  GrowingText text_;
 };
 
 class ListBuilder {
  public:
   explicit ListBuilder(Heap& heap) : heap_(heap) {}
+  ~ListBuilder() { heap_.Drop(held_); }
+  ListBuilder(const ListBuilder&) = delete;
+  ListBuilder& operator=(const ListBuilder&) = delete;
+
   void Add(Value item) {
     heap_.Step();
-    if (items_.size() == items_.capacity()) {
-      heap_.CheckMemory((2 * items_.size() + 4) * sizeof(Value));
-    }
+    if (items_.size() == items_.capacity()) Reserve(2 * items_.size() + 4);
     items_.push_back(std::move(item));
   }
+  void Reserve(size_t size);  // room for so many items
   std::vector<Value>& items() { return items_; }
-  Value Done(Kind kind = Kind::kList) { return heap_.List(std::move(items_), kind); }
+  // They count no longer.
+  std::vector<Value> Take() {
+    heap_.Drop(std::exchange(held_, 0));
+    return std::move(items_);
+  }
+  Value Done(Kind kind = Kind::kList) { return heap_.List(Take(), kind); }
 
  private:
   Heap& heap_;
   std::vector<Value> items_;
+  size_t held_ = 0;
 };
 
 enum class Flow { kNext, kBreak, kContinue };
@@ -159,12 +198,19 @@ enum class Flow { kNext, kBreak, kContinue };
 class Interp {
  public:
   using Clock = std::chrono::system_clock;
-  Interp(const Template& tree, const Limits& limits, Clock::time_point now);
+  // `request`: whose memory is taken, and who waits; null: nobody's. Must outlive it.
+  Interp(const Template& tree, const Limits& limits, Clock::time_point now,
+         const RequestContext* request = nullptr);
 
   Heap& heap() { return heap_; }
   void Step(uint64_t steps = 1) { heap_.Step(steps); }
   Clock::time_point now() const { return now_; }
   void Set(std::string_view name, Value value) { context_[name] = std::move(value); }
+  // Called for each value that is made of what a request brought: fails, now and then, where the
+  // request is no longer wanted.
+  void CountValue() {
+    if (++values_ % kValuesPerLook == 0) CheckWanted();
+  }
   std::string Render();
   int line() const { return line_; }  // where it is, or where it failed
 
@@ -219,7 +265,9 @@ class Interp {
 
  private:
   class Capture;
+  static constexpr uint32_t kValuesPerLook = 1024;
 
+  void CheckWanted();
   [[noreturn]] void FailDepth();
   Value Eval(const Expr& expr);
   Value EvalName(const Expr& expr);
@@ -261,10 +309,12 @@ class Interp {
   const Template& tree_;
   Heap heap_;
   const Clock::time_point now_;
-  std::unordered_map<std::string_view, Value> context_;
+  const RequestContext* const request_;
+  uint32_t values_ = 0;  // made of what the request brought
+  SeededMap<std::string_view, Value> context_;
   Value root_;  // activations
   Value activation_;
-  std::string* out_ = nullptr;
+  GrowingText* out_ = nullptr;
   size_t out_bytes_ = 0;  // of all texts being written
   int depth_ = 0;
   int line_ = 0;

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <iostream>
 
 #include "chat/chat_template.h"
+#include "common/one_hash_test_util.h"
 
 namespace penstock {
 namespace {
@@ -180,6 +182,49 @@ TEST(JinjaLimits, CyclesAreFreed) {
                       "{% set ns.c = cycler(ns) %}{% set ns.j = joiner(ns) %}"
                       "{% set ns.v = {1: ns}.items() %}")
                   .ok());
+}
+
+// Numbers that share a bucket where they are their own hashes: 351,061 is a size of tables.
+TEST(JinjaLimits, KeysOfDictsDoNotMeet) {
+  jinja::Limits limits;
+  limits.steps = 3'000'000;
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status = Failure(
+      "{% set P = 351061 %}{% set a = range(0, 100000 * P, P)|list + "
+      "range(100000 * P, 200000 * P, P)|list %}{{ dict.fromkeys(a)|length }}",
+      limits);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST(JinjaLimits, TextsOfOneHashTakeNoLongerAsKeys) {
+  const auto tmpl = ChatTemplate::Parse("{{ v|length }}{{ v[k] }}");
+  ASSERT_TRUE(tmpl.ok());
+  const double ratio = OneHashRatio(20'000, [&](const std::vector<std::string>& keys) {
+    JsonValue::Object members;
+    for (const std::string& key : keys) members.emplace_back(key, JsonValue(1));
+    ChatInput input;
+    input.variables.Set("v", JsonValue(std::move(members)));
+    input.variables.Set("k", keys.back());
+    EXPECT_EQ(tmpl->Render(input).value(), "200001");
+  });
+  std::cout << "time of keys of one hash over others: " << ratio << "\n";
+  EXPECT_LT(ratio, 2);
+}
+
+TEST(JinjaLimits, EqualKeysAreOne) {
+  const auto shown = [](const char* source) {
+    const auto tmpl = ChatTemplate::Parse(source);
+    return tmpl.ok() ? tmpl->Render({}).value() : tmpl.status().ToString();
+  };
+  // Enough entries for a table; of numbers, texts, tuples, ranges.
+  EXPECT_EQ(shown("{% set d = {1: 'a', 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1, 9: 1, 'x': 2, "
+                  "(1, 'x'): 3, range(0): 4, range(5, 6): 5, range(1, 9, 3): 6, 1.5: 7} %}"
+                  "{{ d[1.0] }}{{ d[true] }}{{ d['x'] }}{{ d[(1, 'x')] }}{{ d[(1.0, 'x')] }}"
+                  "{{ d[range(7, 7)] }}{{ d[range(5, 7, 2)] }}{{ d[range(1, 8, 3)] }}{{ d[1.5] }}"
+                  "{{ d[range(1, 9, 2)] is defined }}{{ 'y' in d }}"),
+            "aa233456"
+            "7FalseFalse");
 }
 
 TEST(JinjaLimits, SizeOfTemplates) {

@@ -146,11 +146,12 @@ Value AddTexts(Interp& interp, const Value& a, const Value& b) {
   const bool markup = a.is_markup() || b.is_markup();
   const Value left = markup ? interp.Escape(a) : a;
   const Value right = markup ? interp.Escape(b) : b;
-  TextBuilder text(interp.heap());
-  text.text().reserve(left.text().size() + right.text().size());
-  text.Add(left.text());
-  text.Add(right.text());
-  Value sum = text.Done();
+  const size_t bytes = left.text().size() + right.text().size();
+  interp.heap().CheckMemory(bytes);
+  std::string text;
+  text.reserve(bytes);
+  text.append(left.text()).append(right.text());
+  Value sum = interp.Text(std::move(text));
   return markup ? std::move(sum).AsMarkup() : sum;
 }
 

@@ -37,9 +37,8 @@ Value Lazy(Interp& interp, Fill&& fill) {
     error = caught;
     failed = true;
   }
-  const size_t bytes = out.items().capacity() * sizeof(Value);
-  Value value(Kind::kIterator,
-              interp.heap().New<IteratorObject>("generator", std::move(out.items())));
+  const size_t bytes = HeapBytes(out.items().capacity() * sizeof(Value));
+  Value value(Kind::kIterator, interp.heap().New<IteratorObject>("generator", out.Take()));
   interp.heap().Charge(value.object(), bytes);
   value.as<IteratorObject>().failed = failed;
   value.as<IteratorObject>().error = std::move(error);

@@ -168,7 +168,7 @@ class Percent {
     } else {
       TextBuilder out(interp_.heap());
       spec.type == 's' ? interp_.AppendStr(value, &out) : interp_.AppendRepr(value, &out);
-      text = std::move(out.text());
+      text = out.Take();
     }
     if (spec.precision >= 0) {
       size_t at = 0;

@@ -107,11 +107,11 @@ Value Justify(Interp& interp, const Value& self, const Args& args) {
   const int64_t both = missing / 2 + (missing & (missing + interp.Length(self)) & 1);
   const int64_t left = fill == Fill::kRight ? 0 : fill == Fill::kLeft ? missing : both;
   interp.heap().CheckMemory(missing > INT64_MAX / 4 ? SIZE_MAX : missing * sign.size());
-  std::string out;
-  for (int64_t i = 0; i < left; ++i) out += sign;
-  out += self.text();
-  for (int64_t i = left; i < missing; ++i) out += sign;
-  return SameKind(self, interp.Text(std::move(out)));
+  TextBuilder out(interp.heap());
+  for (int64_t i = 0; i < left; ++i) out.Add(sign);
+  out.Add(self.text());
+  for (int64_t i = left; i < missing; ++i) out.Add(sign);
+  return SameKind(self, out.Done());
 }
 
 Value ZeroFill(Interp& interp, const Value& self, const Args& args) {

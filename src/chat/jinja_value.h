@@ -1,9 +1,9 @@
 // The values that a template computes with: Python's, as far as chat templates need them.
 //
 // A Value is a word of type and either the thing itself (numbers, borrowed texts) or a counted
-// reference to an Object. Objects belong to the Heap of one rendering, which bounds their bytes and
-// frees what a cycle keeps; nothing here is shared between threads. Texts that the template or its
-// input owns are borrowed, so messages are not copied.
+// reference to an Object. Objects belong to the Heap of one rendering, which bounds their bytes,
+// takes them from the request's memory and frees what a cycle keeps; nothing here is shared between
+// threads. Texts that the template or its input owns are borrowed, so messages are not copied.
 //
 // Errors inside the interpreter are thrown as Error and end at ChatTemplate.
 #pragma once
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/held_memory.h"
 #include "common/status.h"
 
 namespace penstock::jinja {
@@ -25,9 +26,12 @@ struct Error {
   std::string message;
   bool raised = false;  // by the template's raise_exception
   bool limit = false;   // of steps, depth or bytes: no filter may swallow it
+  // Not OK: the request's memory or its time is why, and not the template.
+  Status request = {};
 };
 [[noreturn]] void Fail(std::string message);
 [[noreturn]] void FailLimit(std::string message);
+[[noreturn]] void FailRequest(Status why);
 
 // What a rendering may take. Past one of them it ends with an error that names it.
 struct Limits {
@@ -197,16 +201,21 @@ class Value {
 // All objects of one rendering.
 class Heap {
  public:
-  explicit Heap(const Limits& limits) : limits_(limits), steps_left_(limits.steps) {}
+  // Null memory: only the limits bound it.
+  explicit Heap(const Limits& limits, RequestMemory* memory = nullptr)
+      : limits_(limits),
+        memory_(memory),
+        steps_left_(limits.steps),
+        granted_(memory == nullptr ? limits.memory_bytes : 0) {}
   ~Heap();
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
   template <typename T, typename... Args>
   T* New(Args&&... args) {
-    CheckMemory(sizeof(T));
+    CheckMemory(HeapBytes(sizeof(T)));
     T* object = new T(std::forward<Args>(args)...);
-    Adopt(object, sizeof(T));
+    Adopt(object, HeapBytes(sizeof(T)));
     return object;
   }
   // Takes what an object holds besides itself; fails past the limit.
@@ -215,10 +224,17 @@ class Heap {
     live_ += bytes;
     CheckMemory(0);
   }
-  // Before so many bytes are allocated.
-  void CheckMemory(size_t bytes) const {
-    if (bytes > limits_.memory_bytes || live_ > limits_.memory_bytes - bytes) FailMemory();
+  // Before so many bytes are allocated. The request's memory has them then, until the rendering
+  // ends.
+  void CheckMemory(size_t bytes) {
+    if (bytes > granted_ || live_ > granted_ - bytes) Grow(bytes);
   }
+  // Counts bytes of no object until Drop; fails past the limit.
+  void Hold(size_t bytes) {
+    CheckMemory(bytes);
+    live_ += bytes;
+  }
+  void Drop(size_t bytes) { live_ -= bytes; }
   void Step(uint64_t steps = 1) {
     if (steps > steps_left_) FailSteps();
     steps_left_ -= steps;
@@ -236,11 +252,14 @@ class Heap {
   friend class Value;
   void Adopt(Object* object, size_t bytes);
   void Free(Object* object);
+  void Grow(size_t bytes);
   [[noreturn]] void FailMemory() const;
   [[noreturn]] void FailSteps() const;
 
   const Limits limits_;
+  RequestMemory* const memory_;
   uint64_t steps_left_;
+  size_t granted_;  // of memory_, or the whole limit
   size_t live_ = 0;
   Object* first_ = nullptr;
   Object* dead_ = nullptr;  // by next_; freed one after the other, however deep they are nested
@@ -272,11 +291,12 @@ struct DictObject : Object {
   const Value* Find(std::string_view key) const;
   const Value* Find(Interp& interp, const Value& key) const;  // fails if it cannot be hashed
   void Set(Interp& interp, const Value& key, Value value);
+  void Reserve(Heap& heap, size_t size);  // room for so many entries
   std::vector<std::pair<Value, Value>> entries;
 
  private:
   size_t Place(Interp& interp, const Value& key, size_t hash) const;
-  std::unordered_multimap<size_t, size_t> places;  // by hash; empty while there are few
+  std::unordered_multimap<size_t, size_t> places;  // by Interp::Hash; empty while there are few
 };
 
 struct RangeObject : Object {

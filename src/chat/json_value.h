@@ -15,7 +15,10 @@
 
 namespace penstock {
 
+class HeldMemory;
+class JsonElement;
 class JsonWriter;
+struct RequestContext;
 
 class JsonValue {
  public:
@@ -44,10 +47,23 @@ class JsonValue {
   JsonValue(Array items) : value_(std::move(items)) {}
   JsonValue(Object members) : value_(std::move(members)) {}
 
-  // kInvalidArgument: not JSON, not UTF-8, or nested deeper than kDepthMax. Of a key written twice
-  // the last value counts, at the place of the first, as Python's dict has it. Integers beyond 64
-  // bits become doubles.
-  static Expected<JsonValue> Parse(std::string_view text);
+  // What the making of a tree may take; by default, what its text asks for.
+  struct Limits {
+    const char* field = "";                   // the value's name, for errors
+    size_t members_max = SIZE_MAX;            // of each object
+    const RequestContext* context = nullptr;  // asked every kValuesPerLook values; null: wanted
+    HeldMemory* memory = nullptr;  // takes what the tree takes, before it is made; null: uncounted
+  };
+  static constexpr size_t kValuesPerLook = 1024;
+
+  // A copy of a value of a document. kUnprocessable: an object has too many members. Else errors
+  // are those of the limits: of memory, or RequestContext::CheckWanted. Of a key written twice the
+  // last value counts, at the place of the first, as Python's dict has it.
+  static Expected<JsonValue> Copy(JsonElement value, const Limits& limits);
+  // The same of a text. kInvalidArgument: not JSON, not UTF-8, or nested deeper than kDepthMax.
+  // Integers beyond 64 bits become doubles.
+  static Expected<JsonValue> Parse(std::string_view text, const Limits& limits);
+  static Expected<JsonValue> Parse(std::string_view text) { return Parse(text, Limits()); }
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   // The value, or nullptr where it has another type. A number is either an integer or a double.

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <new>
+#include <iostream>
+#include <string>
+#include <vector>
 
-#include "common/failing_new.h"
 #include "common/json_writer.h"
+#include "common/one_hash_test_util.h"
+#include "common/request_context.h"
 
 namespace penstock {
 namespace {
@@ -57,21 +60,61 @@ TEST(JsonValue, Set) {
   EXPECT_EQ(value.Print(), R"({"a":true,"b":"x"})");
 }
 
-TEST(JsonValue, ACopyWithoutMemoryLeavesNothing) {
-  const JsonValue::Object small = {
-      {"a name that is no short string", "a text that is no short string"}};
-  const JsonValue whole(JsonValue::Array{small, "another text that is no short string", small});
-  int64_t n = 0;
-  for (bool failed = true; failed;) {
-    const FailingNew fail(++n);
-    try {
-      JsonValue copy = whole;
-      copy.Set("x", whole);
-    } catch (const std::bad_alloc&) {
-    }
-    failed = fail.failed();
+JsonValue::Limits LimitsFor(const RequestContext* context, size_t members_max = SIZE_MAX) {
+  JsonValue::Limits limits;
+  limits.field = "tools";
+  limits.members_max = members_max;
+  limits.context = context;
+  return limits;
+}
+
+TEST(JsonValue, ObjectsOfARequestHaveABound) {
+  const std::string three = R"([{"a":{"a":1,"b":2,"c":3}}])";
+  EXPECT_TRUE(JsonValue::Parse(three, LimitsFor(nullptr, 3)).ok());
+  const Status status = JsonValue::Parse(three, LimitsFor(nullptr, 2)).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnprocessable);
+  EXPECT_EQ(status.message(), "'tools' has an object of 3 members; the limit is 2");
+  EXPECT_EQ(status.field(), "tools");
+}
+
+TEST(JsonValue, AsksWhetherItIsWanted) {
+  RequestContext context;
+  context.cancel = std::make_shared<CancelToken>();
+  context.cancel->Cancel();
+  const auto zeros = [](size_t count) {
+    std::string text = "[0";
+    for (size_t i = 1; i < count; ++i) text += ",0";
+    return text + "]";
+  };
+  EXPECT_TRUE(JsonValue::Parse(zeros(1000), LimitsFor(&context)).ok()) << "too short to ask";
+  EXPECT_EQ(JsonValue::Parse(zeros(1024), LimitsFor(&context)).code(), StatusCode::kCancelled);
+  context.cancel.reset();
+  EXPECT_TRUE(JsonValue::Parse(zeros(5000), LimitsFor(&context)).ok());
+  context.deadline = Clock::now() - std::chrono::seconds(1);
+  EXPECT_EQ(JsonValue::Parse(zeros(5000), LimitsFor(&context)).code(),
+            StatusCode::kDeadlineExceeded);
+}
+
+// An object with these keys, each twice.
+std::string ObjectOf(const std::vector<std::string>& keys) {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject();
+  for (const int value : {1, 2}) {
+    for (const std::string& key : keys) json.Key(key).Int(value);
   }
-  EXPECT_GT(n, 10);
+  json.EndObject();
+  return text;
+}
+
+TEST(JsonValue, KeysOfOneHashTakeNoLonger) {
+  const double ratio = OneHashRatio(20'000, [](const std::vector<std::string>& keys) {
+    const JsonValue value = Parse(ObjectOf(keys));
+    EXPECT_EQ(value.object()->size(), keys.size());
+    EXPECT_EQ(*value.object()->back().second.integer(), 2);
+  });
+  std::cout << "time of keys of one hash over others: " << ratio << "\n";
+  EXPECT_LT(ratio, 2);
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <unordered_map>
 #include <vector>
 
 #include "common/json.h"
+#include "common/seeded_hash.h"
 
 namespace penstock {
 namespace {
@@ -73,9 +73,9 @@ Status OfWhole(const Status& status, size_t begin) {
   return {status.code(), std::move(message), whole};
 }
 
-Expected<std::vector<ClassifyResponse::Label>> ReadLabels(
-    JsonElement item, std::unordered_map<std::string_view, int32_t>* ids,
-    std::vector<std::string>* names) {
+Expected<std::vector<ClassifyResponse::Label>> ReadLabels(JsonElement item,
+                                                          SeededMap<std::string_view, int32_t>* ids,
+                                                          std::vector<std::string>* names) {
   JsonArray predictions;
   if (!item["predictions"].Get(&predictions)) {
     return Garbled("'data' holds no 'predictions'");
@@ -188,7 +188,7 @@ Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t cou
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray data, object.GetArray("data"));
   ClassifyResponse response;
-  std::unordered_map<std::string_view, int32_t> ids;
+  SeededMap<std::string_view, int32_t> ids;
   for (const JsonElement item : data) {
     uint64_t index = response.inputs.size();
     if (item["index"].Get(&index) && index != response.inputs.size()) {

@@ -4,7 +4,10 @@
 //   FailingNew fail(3);           // the third allocation of this thread from here on throws
 //   LargeNewFails fail(1 << 20);  // so do all of this thread that are larger
 //   FailingNewElsewhere fail(3);  // the third allocation of all other threads together throws
+//   LiveBytes live;               // live.peak(): the most bytes held at once since then
 #pragma once
+
+#include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,8 +47,15 @@ class FailingNew {
       const long now = elsewhere_seen_.fetch_add(1, std::memory_order_relaxed) + 1;
       if (now >= elsewhere_nth_ && now < elsewhere_nth_ + elsewhere_count_) return nullptr;
     }
-    if (alignment <= alignof(std::max_align_t)) return std::malloc(std::max<size_t>(size, 1));
-    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (alignment <= alignof(std::max_align_t)) {
+      return Counted(std::malloc(std::max<size_t>(size, 1)));
+    }
+    return Counted(std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment));
+  }
+  static void Free(void* p) noexcept {
+    if (p == nullptr) return;
+    live_bytes_.fetch_sub(BlockBytes(p), std::memory_order_relaxed);
+    std::free(p);
   }
   static void* AllocOrThrow(size_t size, size_t alignment) {
     void* const p = Alloc(size, alignment);
@@ -54,6 +64,22 @@ class FailingNew {
   }
 
  private:
+  // With the word before it that says how long it is.
+  static int64_t BlockBytes(void* p) {
+    return static_cast<int64_t>(malloc_usable_size(p) + sizeof(size_t));
+  }
+  static void* Counted(void* p) noexcept {
+    if (p == nullptr) return p;
+    const int64_t bytes = BlockBytes(p);
+    const int64_t live = live_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    int64_t peak = peak_bytes_.load(std::memory_order_relaxed);
+    while (live > peak && !peak_bytes_.compare_exchange_weak(peak, live)) {
+    }
+    return p;
+  }
+
+  inline static std::atomic<int64_t> live_bytes_{0};
+  inline static std::atomic<int64_t> peak_bytes_{0};
   inline static std::atomic<long> allocations_{0};
   inline static std::atomic<uint64_t> allocated_bytes_{0};
   inline static thread_local long left_ = 0;
@@ -65,6 +91,17 @@ class FailingNew {
   inline static thread_local bool spared_ = false;
   friend class LargeNewFails;
   friend class FailingNewElsewhere;
+  friend class LiveBytes;
+};
+
+// What the heap holds, of all threads, beyond what it held when this was made.
+class LiveBytes {
+ public:
+  LiveBytes() : begin_(FailingNew::live_bytes_) { FailingNew::peak_bytes_ = begin_; }
+  int64_t peak() const { return FailingNew::peak_bytes_ - begin_; }
+
+ private:
+  const int64_t begin_;
 };
 
 class LargeNewFails {
@@ -112,13 +149,15 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
 void* operator new[](size_t size, const std::nothrow_t&) noexcept {
   return penstock::FailingNew::Alloc(size, 1);
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { penstock::FailingNew::Free(p); }
+void operator delete[](void* p) noexcept { penstock::FailingNew::Free(p); }
+void operator delete(void* p, size_t) noexcept { penstock::FailingNew::Free(p); }
+void operator delete[](void* p, size_t) noexcept { penstock::FailingNew::Free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { penstock::FailingNew::Free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { penstock::FailingNew::Free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { penstock::FailingNew::Free(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept {
+  penstock::FailingNew::Free(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept { penstock::FailingNew::Free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { penstock::FailingNew::Free(p); }

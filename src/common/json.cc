@@ -62,7 +62,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 std::string WithBigIntegersAsDoubles(std::string_view text) {
   constexpr size_t kDigitsMax = 18;
   std::string out;
-  out.reserve(text.size() + 64);
+  out.reserve(text.size() + text.size() / 8 + 64);  // two bytes more for twenty
   bool in_string = false;
   for (size_t i = 0; i < text.size();) {
     const char c = text[i];
@@ -523,6 +523,7 @@ Expected<JsonDocument> JsonDocument::Parse(std::string_view text, size_t bytes_m
   element root;
   auto error = ParseOnce(text, document.tape_->document, &root);
   if (error == simdjson::NUMBER_ERROR) {
+    document.tape_ = std::make_unique<Tape>();  // the first one's memory goes
     error = ParseOnce(WithBigIntegersAsDoubles(text), document.tape_->document, &root);
   }
   if (error == simdjson::DEPTH_ERROR) {

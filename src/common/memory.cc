@@ -41,14 +41,46 @@ constexpr uint64_t kTrimBytesMin = 1 << 20;
 
 }  // namespace
 
-uint64_t ResidentBytes() {
-  // "size resident shared ...", in pages.
+namespace {
+
+struct ResidentPages {
+  unsigned long long all = 0, of_files = 0;
+};
+
+ResidentPages ReadResident() {
+  // "size resident shared ...".
   std::FILE* file = std::fopen("/proc/self/statm", "re");
-  if (file == nullptr) return 0;
-  unsigned long long size = 0, resident = 0;
-  const bool read = std::fscanf(file, "%llu %llu", &size, &resident) == 2;
+  if (file == nullptr) return {};
+  unsigned long long size = 0;
+  ResidentPages pages;
+  const bool read = std::fscanf(file, "%llu %llu %llu", &size, &pages.all, &pages.of_files) == 3;
   std::fclose(file);
-  return read ? resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+  return read ? pages : ResidentPages();
+}
+
+uint64_t BytesOf(unsigned long long pages) {
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+uint64_t ResidentBytes() { return BytesOf(ReadResident().all); }
+
+uint64_t PrivateResidentBytes() {
+  const ResidentPages pages = ReadResident();
+  return pages.all > pages.of_files ? BytesOf(pages.all - pages.of_files) : 0;
+}
+
+uint64_t MemoryLimitBytes() { return MemoryLimitBytesIn(""); }
+
+uint64_t MemoryLimitBytesIn(const std::string& root) {
+  uint64_t bytes = NumberIn(root + "/proc/meminfo", "MemTotal: ").value_or(0) * 1024;
+  for (const ControlGroup& group : ControlGroupsOf(root, "memory")) {
+    const MemoryFiles& names = group.version == 2 ? kFilesOfVersion2 : kFilesOfVersion1;
+    const std::optional<uint64_t> limit = NumberIn(group.folder + "/" + names.limit, "");
+    if (limit && *limit > 0) bytes = bytes == 0 ? *limit : std::min(bytes, *limit);
+  }
+  return bytes;
 }
 
 uint64_t AvailableBytes() { return AvailableBytesIn(""); }

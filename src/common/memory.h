@@ -16,6 +16,15 @@ uint64_t AvailableBytes();
 // The same with the files of the system under `root`, as "/" has them: for tests.
 uint64_t AvailableBytesIn(const std::string& root);
 
+// Memory of the process in RAM that the system cannot take back without swapping: files that are
+// mapped, weights among them, are not in it. 0 if the system does not tell.
+uint64_t PrivateResidentBytes();
+
+// All memory that this process may have: the machine's, or less by the limits of its control group
+// and those above it. 0 if the system does not tell.
+uint64_t MemoryLimitBytes();
+uint64_t MemoryLimitBytesIn(const std::string& root);
+
 // Free blocks that the heap keeps for later.
 uint64_t FreeHeapBytes();
 

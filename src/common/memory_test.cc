@@ -88,5 +88,21 @@ TEST_F(AvailableBytesTest, FollowsTheLimitsOfGroupsOfVersion1) {
   EXPECT_EQ(AvailableBytesIn(root_), 40000u);
 }
 
+TEST_F(AvailableBytesTest, TheLimitIsTheLeastOfMachineAndGroups) {
+  EXPECT_EQ(MemoryLimitBytesIn("/no such folder"), 0u);
+  Write("/proc/meminfo", "MemTotal:        5000 kB\nMemAvailable:    4000 kB\n");
+  Write("/proc/self/cgroup", "0::/a/b\n");
+  Write("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  EXPECT_EQ(MemoryLimitBytesIn(root_), 5000u * 1024);
+  Write("/sys/fs/cgroup/a/memory.max", "1000000\n");
+  EXPECT_EQ(MemoryLimitBytesIn(root_), 1000000u);
+  EXPECT_GT(MemoryLimitBytes(), 0u);
+}
+
+TEST(PrivateResidentBytes, AreLessThanAllResidentOnes) {
+  EXPECT_GT(PrivateResidentBytes(), 0u);
+  EXPECT_LT(PrivateResidentBytes(), ResidentBytes()) << "the program itself is a mapped file";
+}
+
 }  // namespace
 }  // namespace penstock

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
-#include <unordered_set>
 
+#include "common/seeded_hash.h"
 #include "common/status.h"
 
 namespace penstock {
@@ -75,7 +75,7 @@ std::vector<std::string> VariedTexts(size_t count) {
   PENSTOCK_CHECK(count <= kVariedTextsMax);
   std::mt19937_64 random(20240229);
   std::vector<std::string> texts;
-  std::unordered_set<std::string> known;
+  SeededSet<std::string> known;
   // Each sentence by itself comes first or in its turn, so that small counts are varied, too.
   const auto sentences = VariedSentences();
   size_t next = 0;

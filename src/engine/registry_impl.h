@@ -13,10 +13,10 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "common/request_context.h"
+#include "common/seeded_hash.h"
 #include "engine/registry.h"
 #include "sched/clock_math.h"
 
@@ -178,7 +178,7 @@ struct Registry::Impl {
   // The table of names. Never changed once it is published.
   struct Names {
     std::vector<Slot*> slots;  // in the order they were added
-    std::unordered_map<std::string, Slot*> slot_of;
+    SeededMap<std::string, Slot*> slot_of;
   };
 
   // --- registry.cc ----------------------------------------------------------------------------

@@ -4,10 +4,10 @@
 #include <array>
 #include <bit>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "common/printable.h"
+#include "common/seeded_hash.h"
 
 namespace penstock {
 namespace {
@@ -155,7 +155,7 @@ std::string TensorName(std::string_view name) { return "tensor '" + Shown(name) 
 
 Expected<std::vector<ParsedTensor>> ReadTensors(uint64_t count, ByteReader* reader) {
   std::vector<ParsedTensor> tensors;
-  std::unordered_set<std::string_view> names;
+  SeededSet<std::string_view> names;
   for (uint64_t i = 0; i < count; ++i) {
     const std::string place = std::to_string(i + 1) + " of " + std::to_string(count);
     std::string_view name;

@@ -1,10 +1,10 @@
 // The files of a model: opened, put in order, and checked against each other.
 #include <cstdio>
 #include <filesystem>
-#include <unordered_set>
 #include <utility>
 
 #include "common/printable.h"
+#include "common/seeded_hash.h"
 #include "formats/gguf.h"
 
 namespace penstock {
@@ -92,7 +92,7 @@ Status CheckPart(const std::string& path, const Part& part, const Part& wanted) 
 // Names, once each over all files, and their number.
 Status CheckTensors(const std::string& path, const std::vector<TensorRecord>& tensors,
                     const Part& part) {
-  std::unordered_set<std::string_view> names;
+  SeededSet<std::string_view> names;
   for (const TensorRecord& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
       return Status::InvalidArgument(path + ": tensor '" + Shown(tensor.name) +

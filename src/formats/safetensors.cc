@@ -4,10 +4,10 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <unordered_set>
 
 #include "common/json.h"
 #include "common/printable.h"
+#include "common/seeded_hash.h"
 
 namespace penstock {
 namespace {
@@ -144,7 +144,7 @@ Expected<std::vector<TensorRecord>> ParseSafetensors(std::span<const std::byte> 
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject header, document->Object());
 
   std::vector<ParsedTensor> tensors;
-  std::unordered_set<std::string_view> names;
+  SeededSet<std::string_view> names;
   Status status;
   header.ForEach([&](std::string_view name, JsonElement value) {
     if (!status.ok() || name == "__metadata__") return;

@@ -6,8 +6,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 
+#include "common/json_writer.h"
+#include "common/one_hash_test_util.h"
 #include "formats/tensor_store.h"
 
 namespace penstock {
@@ -280,6 +283,32 @@ TEST(Safetensors, FilesOfOthersOpen) {
     }
   }
   EXPECT_GT(opened, 0);
+}
+
+TEST_F(SafetensorsTest, NamesOfOneHashTakeNoLonger) {
+  const double ratio = OneHashRatio(20'000, [&](const std::vector<std::string>& names) {
+    std::string header;
+    JsonWriter json(&header);
+    json.BeginObject();
+    uint64_t at = 0;
+    for (const std::string& name : names) {
+      json.Key(name)
+          .BeginObject()
+          .Field("dtype", "F32")
+          .Key("shape")
+          .BeginArray()
+          .Int(1)
+          .EndArray();
+      json.Key("data_offsets").BeginArray().Int(static_cast<int64_t>(at));
+      json.Int(static_cast<int64_t>(at += 4)).EndArray().EndObject();
+    }
+    json.EndObject();
+    const auto store = Open(header, std::string(at, '\0'));
+    ASSERT_TRUE(store.ok()) << store.status().ToString();
+    EXPECT_NE((*store)->Find(names.back()), nullptr);
+  });
+  std::cout << "time of names of one hash over others: " << ratio << "\n";
+  EXPECT_LT(ratio, 2);
 }
 
 }  // namespace

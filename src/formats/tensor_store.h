@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "common/seeded_hash.h"
 #include "common/status.h"
 #include "formats/gguf_metadata.h"
 #include "formats/mapped_file.h"
@@ -57,7 +57,7 @@ class TensorStore {
   std::vector<MappedFile> files_;
   std::optional<GgufHeader> gguf_;  // views into files_
   std::vector<TensorRecord> tensors_;
-  std::unordered_map<std::string_view, size_t> by_name_;  // views into tensors_' names
+  SeededMap<std::string_view, size_t> by_name_;  // views into tensors_' names
   uint64_t bytes_total_ = 0;
 };
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
 #include <string>
 #include <utility>
 
 #include "cache/cache_salt.h"
 #include "common/ascii.h"
 #include "common/duration.h"
+#include "common/seeded_hash.h"
 #include "http/accept.h"
 
 namespace penstock {
@@ -176,7 +176,7 @@ Status RequestPolicy::SetPriority(HttpRequest* request) const {
 }
 
 uint64_t RequestPolicy::ClientOf(const HttpRequest& request) const {
-  const std::hash<std::string_view> hash;
+  const SeededHash hash;
   if (keys_->Get()->Required()) return hash(ApiKeys::KeyOf(request));
   const std::string_view remote = request.remote;
   return hash(remote.substr(0, remote.rfind(':')));

@@ -156,10 +156,12 @@ Expected<std::unique_ptr<BatchStore>> BatchStore::Open(const std::string& folder
 
 Status BatchStore::Load() {
   std::error_code error;
+  std::vector<fs::path> records;
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
     const fs::path& path = entry.path();
     // What a crash has left.
     if (path.extension() == ".part") ::unlink(path.c_str());
+    if (path.extension() == ".starts") records.push_back(path);
     if (path.extension() != ".json" || !IsStoredId(path.stem().string(), kBatchPrefix)) continue;
     auto batch = Parse(path.string());
     if (!batch.ok() || batch->id != path.stem().string()) {
@@ -167,6 +169,10 @@ Status BatchStore::Load() {
       continue;
     }
     batches_.emplace(batch->id, *std::move(batch));
+  }
+  for (const fs::path& path : records) {
+    const auto batch = batches_.find(path.stem().string());
+    if (batch == batches_.end() || IsOver(batch->second.status)) ::unlink(path.c_str());
   }
   return error ? Status(StatusCode::kUnavailable, folder_ + ": " + error.message()) : Status::Ok();
 }

@@ -82,6 +82,8 @@ class BatchStore {
   std::vector<Batch> ListUnfinished() const;
   // Batches go to the owner that `owner_of` gives for theirs. kUnavailable: the disk.
   Status ChangeOwners(const std::function<std::string(const std::string& owner)>& owner_of);
+  // Where the StartRecord of a batch is kept while the batch runs.
+  std::string StartsPathOf(const std::string& id) const { return folder_ + "/" + id + ".starts"; }
   // Whether a batch that is not over reads or writes that file.
   bool Uses(const std::string& file_id) const;
   // Whether any batch, also one that is over, names that file.

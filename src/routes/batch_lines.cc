@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
-#include <unordered_set>
 
 #include "common/json.h"
 #include "common/json_writer.h"
+#include "common/seeded_hash.h"
 #include "routes/batch_runner.h"
 
 namespace penstock {
@@ -57,9 +57,10 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
 }
 
 Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
-                                                 const std::string& endpoint, int64_t* lines) {
+                                                 const std::string& endpoint, int64_t* lines,
+                                                 const CancelToken* cancel) {
   std::vector<BatchError> errors;
-  std::unordered_set<std::string> ids;
+  SeededSet<std::string> ids;
   std::ifstream file(path, std::ios::binary);
   std::string text;
   int64_t number = 0;
@@ -69,6 +70,9 @@ Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
   }
   if (!file) return CannotRead(path);
   while (errors.size() < kBatchErrorsMax && std::getline(file, text)) {
+    if (cancel != nullptr && cancel->cancelled()) {
+      return Status(StatusCode::kCancelled, "the check of the input was ended");
+    }
     ++number;
     if (IsBlank(text)) continue;
     if (++*lines > BatchRunner::kLinesMax) {

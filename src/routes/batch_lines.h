@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/request_context.h"
 #include "common/status.h"
 #include "jobs/batch_store.h"
 
@@ -27,10 +28,11 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
 
 // Everything that is wrong with the file at `path`, at most kBatchErrorsMax; *lines is how many
 // requests it has. Blank lines are passed over. A file that is gone is an error of it;
-// kUnavailable: it cannot be read now.
+// kUnavailable: it cannot be read now; kCancelled, looked at before each line (null: never).
 inline constexpr size_t kBatchErrorsMax = 100;
 Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
-                                                 const std::string& endpoint, int64_t* lines);
+                                                 const std::string& endpoint, int64_t* lines,
+                                                 const CancelToken* cancel = nullptr);
 
 // One line of a result file, with its end. `body` is JSON.
 void AppendBatchAnswer(const BatchLine& line, int http_status, std::string_view request_id,

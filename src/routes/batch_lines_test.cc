@@ -6,7 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 
+#include "common/json_writer.h"
+#include "common/one_hash_test_util.h"
 #include "routes/query.h"
 
 namespace penstock {
@@ -112,6 +115,33 @@ TEST(Query, FindsValues) {
   EXPECT_EQ(*QueryInt(target, "order", 20, 1, 100), 20);
   EXPECT_EQ(QueryInt(target, "limit", 20, 6, 100).status().field(), "limit");
   EXPECT_EQ(QueryInt("/a?limit=5x", "limit", 20, 1, 100).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(BatchFileTest, ACheckThatIsCancelledEnds) {
+  CancelToken cancel;
+  int64_t count = 0;
+  const std::string path = Written(Line("a") + "\n" + Line("b") + "\n");
+  EXPECT_TRUE(CheckBatchFile(path, kRoute, &count, &cancel).ok());
+  cancel.Cancel();
+  EXPECT_EQ(CheckBatchFile(path, kRoute, &count, &cancel).code(), StatusCode::kCancelled);
+}
+
+TEST_F(BatchFileTest, IdsOfOneHashTakeNoLonger) {
+  const double ratio = OneHashRatio(10'000, [&](const std::vector<std::string>& ids) {
+    std::string lines;
+    for (const std::string& id : ids) {
+      JsonWriter json(&lines);
+      json.BeginObject().Field("custom_id", id).Field("method", "POST").Field("url", kRoute);
+      json.Key("body").Raw(R"({"input":"a"})").EndObject();
+      lines += '\n';
+    }
+    int64_t count = 0;
+    const auto errors = CheckBatchFile(Written(lines), kRoute, &count);
+    ASSERT_TRUE(errors.ok() && errors->empty());
+    EXPECT_EQ(count, 10'000);
+  });
+  std::cout << "time of ids of one hash over others: " << ratio << "\n";
+  EXPECT_LT(ratio, 2);
 }
 
 }  // namespace

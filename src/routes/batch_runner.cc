@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -16,9 +17,10 @@
 #include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "common/log.h"
-#include "frontend/api_keys.h"
+#include "common/seeded_hash.h"
 #include "frontend/key_ring.h"
 #include "http/message.h"
+#include "jobs/start_record.h"
 #include "routes/batch_lines.h"
 #include "routes/inner_call.h"
 #include "routes/routes.h"
@@ -39,7 +41,6 @@ constexpr size_t kAgainBytesMax = 8 << 20;
 // Of these, in batches that wait for their next turn. A batch over it begins its waiting lines
 // anew.
 constexpr size_t kPausedBytesMax = 32 << 20;
-constexpr size_t kOutputs = 2;             // files that a batch writes
 constexpr size_t kTurnOwnersMax = 10'000;  // whose turns are known
 // A batch that the disk holds up is tried again after this time.
 constexpr std::chrono::seconds kTryAgain{10};
@@ -73,20 +74,80 @@ bool MayPass(const Status& status) {
 
 }  // namespace
 
+// A batch's place among those that run, for as long as this lives, and what ends its requests.
+class BatchRunner::Turn {
+ public:
+  Turn(BatchRunner* runner, Batch given) : batch(std::move(given)), runner_(runner) {
+    runner_->running_[batch.owner] = this;  // the caller has the mutex
+  }
+  ~Turn() {
+    const std::lock_guard lock(runner_->mutex_);
+    runner_->running_.erase(batch.owner);
+    auto& turns = runner_->last_turns_;
+    if (turns.size() >= kTurnOwnersMax) turns.clear();
+    RunGuarded("batches", [&] { turns[batch.owner] = ++runner_->turns_; });
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  // Ends the batch. Any thread: that of the batch may be inside the handler of a line, which looks
+  // at the line's token while it reads.
+  void Cancel() {
+    const std::lock_guard lock(mutex_);
+    cancel_.Cancel();
+    for (const auto& [number, token] : lines_) token->Cancel();
+  }
+  // Its requests alone.
+  void CancelLines() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, token] : lines_) token->Cancel();
+  }
+  const CancelToken& token() const { return cancel_; }
+  bool cancelled() const { return cancel_.cancelled(); }
+
+  // Of its own for each line: a request that fails on its way cancels itself by it.
+  std::shared_ptr<CancelToken> NewLine(int64_t number) {
+    auto token = std::make_shared<CancelToken>();
+    const std::lock_guard lock(mutex_);
+    if (cancel_.cancelled()) token->Cancel();
+    lines_[number] = token;
+    return token;
+  }
+  void EndLine(int64_t number) {
+    const std::lock_guard lock(mutex_);
+    lines_.erase(number);
+  }
+
+  const Batch batch;
+
+ private:
+  BatchRunner* const runner_;
+  CancelToken cancel_;
+  std::mutex mutex_;                                       // taken after the runner's
+  std::map<int64_t, std::shared_ptr<CancelToken>> lines_;  // under way, by number
+};
+
 // One batch while it runs.
 class BatchRunner::Run {
  public:
-  Run(BatchRunner* runner, Batch batch, std::shared_ptr<CancelToken> cancel)
-      : runner_(runner), batch_(std::move(batch)), cancel_(std::move(cancel)) {
+  // `batch`: as it was begun.
+  Run(BatchRunner* runner, Turn* turn, Batch batch)
+      : runner_(runner),
+        turn_(turn),
+        batch_(std::move(batch)),
+        starts_(runner->batches_->StartsPathOf(batch_.id)) {
     route_ = FindPostRoute(batch_.endpoint, &route_index_);
   }
 
-  ~Run() { CancelAll(); }  // after a failure some are under way
+  ~Run() {
+    if (turn_ != nullptr) turn_->CancelLines();  // after a failure some are under way
+  }
 
   const std::string& id() const { return batch_.id; }
   size_t held_bytes() const { return again_bytes_; }
-  // For another turn.
-  void Resume(std::shared_ptr<CancelToken> cancel) { cancel_ = std::move(cancel); }
+  // Its turn is over, with no line under way; another follows.
+  void Pause() { turn_ = nullptr; }
+  void Resume(Turn* turn) { turn_ = turn; }
 
   // Before the first turn.
   Status Open() {
@@ -102,28 +163,25 @@ class BatchRunner::Run {
     bool yields = false;
     for (;;) {
       // Both a client's cancel and the end of the server cancel what is under way.
-      if (cancel_->cancelled()) CancelAll();
+      if (turn_->cancelled()) turn_->CancelLines();
       if (!yields && Clock::now() >= look) {
         yields = runner_->OthersWait();
         look = Clock::now() + kLookEvery;
       }
-      const bool submits = !cancel_->cancelled() && !IsLate() && !yields;
+      const bool submits = !turn_->cancelled() && !IsLate() && !yields;
       if (submits) PENSTOCK_RETURN_IF_ERROR(SubmitAll());
       if (under_way_ == 0 && (!submits || (again_.empty() && at_end_))) break;
       PENSTOCK_RETURN_IF_ERROR(TakeAnswers());
     }
     if (again_.empty() && at_end_ && !lost_) return BatchStatus::kCompleted;
     if (runner_->IsStopping()) return BatchStatus::kInProgress;
-    if (cancel_->cancelled()) return BatchStatus::kCancelled;
+    if (turn_->cancelled()) return BatchStatus::kCancelled;
     if (yields && !IsLate()) return BatchStatus::kInProgress;
     PENSTOCK_RETURN_IF_ERROR(WriteLate());
     return BatchStatus::kExpired;
   }
 
  private:
-  void CancelAll() {
-    for (const auto& [number, token] : tokens_) token->Cancel();
-  }
   bool IsLate() const { return UnixSeconds() >= batch_.expires; }
 
   // Lines with an answer, of an earlier run.
@@ -140,6 +198,7 @@ class BatchRunner::Run {
       for (const int64_t number : numbers) {
         if (number > 0 && number < static_cast<int64_t>(done_.size())) {
           done_[static_cast<size_t>(number)] = true;
+          starts_.Forget(number);
         }
       }
       counts[which] = static_cast<int64_t>(numbers.size());
@@ -185,7 +244,14 @@ class BatchRunner::Run {
   static Status CannotRead() { return {StatusCode::kUnavailable, "cannot read the input file"}; }
 
   Status SubmitAll() {
-    while (under_way_ < BatchRunner::kUnderWay) {
+    while (under_way_ < BatchRunner::kUnderWay && !alone_) {
+      if (suspect_) {
+        // By itself: if the process crashes again, it was this line.
+        if (under_way_ > 0) return Status::Ok();
+        alone_ = true;
+        Submit(*std::exchange(suspect_, std::nullopt));
+        continue;
+      }
       if (!again_.empty() && again_.front().when <= Clock::now()) {
         Waiting waiting = std::move(again_.front());
         again_.pop_front();
@@ -196,15 +262,39 @@ class BatchRunner::Run {
       }
       if (at_end_ || MayNotAdd()) return Status::Ok();
       PENSTOCK_ASSIGN_OR_RETURN(auto next, ReadNext());
-      if (next) Submit(*std::move(next));
+      if (!next) continue;
+      const int crashes = starts_.CrashesOf(next->line.number);
+      if (crashes >= BatchRunner::kCrashesMax) {
+        PENSTOCK_RETURN_IF_ERROR(GiveUp(next->line));
+      } else if (crashes > 0) {
+        suspect_ = std::move(next);
+      } else {
+        Submit(*std::move(next));
+      }
     }
     return Status::Ok();
+  }
+
+  Status GiveUp(const BatchLine& line) {
+    LogWarn("batch {}: line {} is not run again: the server ended {} times while it was under way",
+            batch_.id, line.number, BatchRunner::kCrashesMax);
+    std::string error;
+    AppendBatchError(
+        line, "server_error",
+        fmt::format("the server ended {} times while this request was under way; it is "
+                    "not run again",
+                    BatchRunner::kCrashesMax),
+        &error);
+    PENSTOCK_RETURN_IF_ERROR(runner_->files_->Append(batch_.error_file_id, error));
+    starts_.Forget(line.number);
+    return Count(0, 1);
   }
 
   // While the server says that it is full, nothing more is added. Lines whose model does not come
   // wait beside the others, up to a bound.
   bool MayNotAdd() const {
-    return full_ > 0 || again_.size() >= kAgainMax || again_bytes_ > kAgainBytesMax;
+    return full_ > 0 || again_.size() >= kAgainMax || again_bytes_ > kAgainBytesMax ||
+           runner_->service_->IsShortOfMemory(Priority::kBulk);
   }
 
   void Submit(LineAnswer answer) {
@@ -216,14 +306,14 @@ class BatchRunner::Run {
     request->route = route_index_;
     request->begin = Clock::now();
     request->context.priority = Priority::kBulk;
-    // Of its own: a request that fails on its way cancels itself by it.
-    request->context.cancel = tokens_[answer.line.number] = std::make_shared<CancelToken>();
-    request->context.client = std::hash<std::string>()(batch_.owner);
+    request->context.cancel = turn_->NewLine(answer.line.number);
+    request->context.client = SeededHash()(batch_.owner);
     request->context.cache_salt = CacheSaltOf(runner_->options_.cache_secret, batch_.owner);
     request->context.memory = runner_->service_->NewRequestMemory(Priority::kBulk);
     std::string body = answer.line.body;
     request->body_bytes = body.size();
     answer.request_id = request->id;
+    starts_.Begin(answer.line.number);
     ++answer.tries;
     ++under_way_;
     const auto line = std::make_shared<std::list<LineAnswer>>();
@@ -260,10 +350,11 @@ class BatchRunner::Run {
     std::string outputs, errors;
     int64_t completed = 0, failed = 0;
     for (LineAnswer& answer : ready) {
-      --under_way_;
-      tokens_.erase(answer.line.number);
+      if (--under_way_ == 0) alone_ = false;
+      turn_->EndLine(answer.line.number);
       HttpResponse response = PrintOf(answer);
       if (Repeats(response.status, answer)) continue;
+      starts_.Forget(answer.line.number);
       const bool good = response.status < 400;
       // An answer is on one line; what a printer put between values does not matter.
       std::replace(response.body.begin(), response.body.end(), '\n', ' ');
@@ -296,6 +387,7 @@ class BatchRunner::Run {
     if (status == 499) return true;
     if (status == 503 && answer.tries >= kUnavailableMax) return false;
     if (status != 429 && status != 503) return false;
+    starts_.Return(answer.line.number);
     const auto wait = std::min(kBackOffMin * (1 << std::min(answer.tries - 1, 6)), kBackOffMax);
     const bool full = status == 429;
     again_bytes_ += answer.line.body.size();
@@ -318,6 +410,7 @@ class BatchRunner::Run {
                        &errors);
     };
     for (const Waiting& waiting : again_) write(waiting.answer.line);
+    if (suspect_) write(suspect_->line);
     while (!at_end_) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto next, ReadNext());
       if (next) write(next->line);
@@ -327,8 +420,9 @@ class BatchRunner::Run {
   }
 
   BatchRunner* const runner_;
+  Turn* turn_;  // null between its turns
   const Batch batch_;
-  std::shared_ptr<CancelToken> cancel_;  // of its turn
+  StartRecord starts_;
   const Route* route_ = nullptr;
   int32_t route_index_ = -1;
   const std::shared_ptr<LineAnswers> answers_ = std::make_shared<LineAnswers>();
@@ -346,32 +440,10 @@ class BatchRunner::Run {
   size_t again_bytes_ = 0;     // of their bodies
   size_t full_ = 0;            // of them
   size_t under_way_ = 0;
-  std::map<int64_t, std::shared_ptr<CancelToken>> tokens_;  // of these, by number of the line
-  bool lost_ = false;                                       // a line was cancelled
-};
-
-// A batch's place among those that run, for as long as this lives.
-class BatchRunner::Turn {
- public:
-  Turn(BatchRunner* runner, Batch batch)
-      : batch(std::move(batch)), cancel(std::make_shared<CancelToken>()), runner_(runner) {
-    runner_->running_[this->batch.owner] = this;  // the caller has the mutex
-  }
-  ~Turn() {
-    const std::lock_guard lock(runner_->mutex_);
-    runner_->running_.erase(batch.owner);
-    auto& turns = runner_->last_turns_;
-    if (turns.size() >= kTurnOwnersMax) turns.clear();
-    RunGuarded("batches", [&] { turns[batch.owner] = ++runner_->turns_; });
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
-  const Batch batch;
-  const std::shared_ptr<CancelToken> cancel;
-
- private:
-  BatchRunner* const runner_;
+  bool lost_ = false;  // a line was cancelled
+  // A line that was under way at a crash: it waits until no other is, and none begins beside it.
+  std::optional<LineAnswer> suspect_;
+  bool alone_ = false;
 };
 
 // Keeps a batch from beginning, for as long as this lives.
@@ -418,71 +490,34 @@ Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metr
                                                       std::move(owner_key), *std::move(lock)));
   PENSTOCK_RETURN_IF_ERROR(runner->OpenStores());
   runner->TellOfGoneKeys();
+  runner->loops_ = kAtOnce;
   for (size_t i = 0; i < kAtOnce; ++i) {
     runner->threads_.emplace_back([raw = runner.get()] { raw->Loop(); });
   }
   return runner;
 }
 
-Status BatchRunner::OpenStores() {
-  PENSTOCK_ASSIGN_OR_RETURN(files_,
-                            FileStore::Open(options_.batch_folder, options_.batch_folder_bytes));
-  PENSTOCK_ASSIGN_OR_RETURN(batches_, BatchStore::Open(options_.batch_folder));
-  const auto owner_of = [this](const std::string& owner) {
-    return OwnerKey::IsName(owner) ? owner_key_.IdOf(owner) : owner;
-  };
-  PENSTOCK_RETURN_IF_ERROR(files_->ChangeOwners(owner_of));
-  PENSTOCK_RETURN_IF_ERROR(batches_->ChangeOwners(owner_of));
-  RemoveUnusedOutputs(files_.get(), *batches_);
-  for (const Batch& batch : batches_->ListUnfinished()) {
-    if (batch.output_file_id.empty()) files_->KeepPlacesAgain(batch.id, batch.owner, kOutputs);
-  }
-  return Status::Ok();
-}
-
-BatchRunner::~BatchRunner() { Stop(); }
-
-std::string BatchRunner::OwnerOf(const HttpRequest& request) const {
-  if (request.key_number == 0) return "";
-  return owner_key_.IdOf(OwnerNameOf(ApiKeys::KeyOf(request)));
-}
-
-bool BatchRunner::IsAdmin(const HttpRequest& request) const {
-  return !keys_->Get()->admins.empty() && request.context.rules_models;
-}
-
-std::vector<StoredFile> BatchRunner::FilesOfGoneKeys() const {
-  const auto sets = keys_->Get();
-  std::set<std::string> owners;
-  if (!sets->Required()) owners.insert("");
-  for (const ApiKeys* const keys : {&sets->users, &sets->bulk, &sets->admins}) {
-    for (const std::string& name : keys->owner_names()) owners.insert(owner_key_.IdOf(name));
-  }
-  return files_->ListIf([&](const StoredFile& file) { return !owners.contains(file.owner); });
-}
-
-void BatchRunner::TellOfGoneKeys() const {
-  const std::vector<StoredFile> files = FilesOfGoneKeys();
-  if (files.empty()) return;
-  uint64_t bytes = 0;
-  for (const StoredFile& file : files) bytes += file.bytes;
-  LogWarn(
-      "{} files with {} bytes in {} are of keys that are gone; with a key of an administrator "
-      "GET /v1/files?owner=gone lists them, DELETE /v1/files/ID?owner=gone deletes one",
-      files.size(), bytes, options_.batch_folder);
+BatchRunner::~BatchRunner() {
+  BeginStop();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void BatchRunner::BeginStop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
-  for (const auto& [owner, turn] : running_) turn->cancel->Cancel();
+  for (const auto& [owner, turn] : running_) turn->Cancel();
   changed_.notify_all();
 }
 
-void BatchRunner::Stop() {
+bool BatchRunner::Stop(std::chrono::milliseconds timeout) {
   BeginStop();
+  {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [this] { return loops_ == 0; })) return false;
+  }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  return true;
 }
 
 bool BatchRunner::Takes(const std::string& endpoint) {
@@ -517,7 +552,7 @@ Expected<Batch> BatchRunner::Submit(Batch batch) {
 
 Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& owner) {
   PENSTOCK_RETURN_IF_ERROR(batches_->Get(id, owner).status());
-  const auto find = [&]() -> const Turn* {  // under mutex_; null: it does not run
+  const auto find = [&]() -> Turn* {  // under mutex_; null: it does not run
     const auto turn = running_.find(owner);
     return turn != running_.end() && turn->second->batch.id == id ? turn->second : nullptr;
   };
@@ -539,7 +574,7 @@ Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& ow
   if (IsOver(batch.status)) files_->ReleasePlaces(id);
   const std::lock_guard lock(mutex_);
   // None any more: its thread was held up by the disk, and finds it cancelled the next time.
-  if (const Turn* const turn = find()) turn->cancel->Cancel();
+  if (Turn* const turn = find()) turn->Cancel();
   return batch;
 }
 
@@ -555,11 +590,11 @@ void BatchRunner::Pause() {
 
 // Checks the input, and makes the files of results. Its status is kFailed where the input is at
 // fault.
-Expected<Batch> BatchRunner::Begin(const Batch& batch) {
+Expected<Batch> BatchRunner::Begin(const Batch& batch, const CancelToken& cancel) {
   int64_t lines = 0;
   PENSTOCK_ASSIGN_OR_RETURN(
       std::vector<BatchError> errors,
-      CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines));
+      CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines, &cancel));
   std::vector<std::string> ids;
   Status begun;
   if (errors.empty()) begun = MakeOutputs(batch, &ids);
@@ -631,25 +666,32 @@ Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
                                         })
                                .status());
   RemoveEmpty(batch, empty);
+  (void)std::remove(batches_->StartsPathOf(batch.id).c_str());
   return Status::Ok();
 }
 
-Status BatchRunner::RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel) {
+Status BatchRunner::RunOne(Turn* turn) {
+  Batch batch = turn->batch;
   if (batch.status == BatchStatus::kValidating) {
-    PENSTOCK_ASSIGN_OR_RETURN(batch, Begin(batch));
+    auto begun = Begin(batch, turn->token());
+    if (begun.code() == StatusCode::kCancelled) {
+      return IsStopping() ? Status::Ok() : Finish(batch, BatchStatus::kCancelled);
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(batch, std::move(begun));
     if (IsOver(batch.status)) return Status::Ok();
   }
   // Cancelled while its input was being checked, and the server ended before there were files.
   if (batch.output_file_id.empty()) return Finish(batch, BatchStatus::kCancelled);
   std::unique_ptr<Run> run = TakePaused(batch.id);
   if (run != nullptr) {
-    run->Resume(cancel);
+    run->Resume(turn);
   } else {
-    run = std::make_unique<Run>(this, batch, cancel);
+    run = std::make_unique<Run>(this, turn, batch);
     PENSTOCK_RETURN_IF_ERROR(run->Open());
   }
   PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, run->Go());
   if (IsOver(outcome)) return Finish(batch, outcome);
+  run->Pause();
   KeepPaused(std::move(run));  // others have turns, or the server ends
   return Status::Ok();
 }
@@ -691,6 +733,9 @@ void BatchRunner::Loop() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kBackOffMax, [this] { return stopping_; });
   }
+  const std::lock_guard lock(mutex_);
+  --loops_;
+  changed_.notify_all();
 }
 
 // Waits for a batch and runs it.
@@ -705,18 +750,18 @@ void BatchRunner::RunNext() {
     });
     if (stopping_) return;
     turn.emplace(this, std::move(next));
-    if (turn->batch.status == BatchStatus::kCancelling) turn->cancel->Cancel();
+    if (turn->batch.status == BatchStatus::kCancelling) turn->Cancel();
   }
-  RunTurn(*turn);
+  RunTurn(&*turn);
   const auto batch = batches_->Get(turn->batch.id, turn->batch.owner);
   if (!batch.ok() || IsOver(batch->status)) files_->ReleasePlaces(turn->batch.id);
 }
 
-void BatchRunner::RunTurn(const Turn& turn) {
-  const Batch& batch = turn.batch;
+void BatchRunner::RunTurn(Turn* turn) {
+  const Batch& batch = turn->batch;
   Status status;
   try {
-    status = RunOne(batch, turn.cancel);
+    status = RunOne(turn);
   } catch (...) {
     status = ExceptionStatus();
   }

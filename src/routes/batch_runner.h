@@ -10,7 +10,8 @@
 // batches they take turns: one that has run for kSlice stops after the lines under way, for the
 // owner whose last turn is longest ago, and goes on later. A restart goes on where
 // the files stop: lines that have an answer are not run again. Lines that are told to come back
-// (429, 503) are.
+// (429, 503) are. A line that was under way when the process crashed is run by itself the next
+// time, and after kCrashesMax crashes not any more: it gets an error.
 #pragma once
 
 #include <atomic>
@@ -47,22 +48,25 @@ class BatchRunner {
   static constexpr size_t kCustomIdBytesMax = 512;
   static constexpr std::chrono::seconds kSlice{5};
   static constexpr int64_t kWindowS = 24 * 3600;  // then what is left is not run
+  static constexpr size_t kOutputs = 2;           // files that a batch writes
+  static constexpr int kCrashesMax = 2;           // of a line
 
   // Opens options.batch_folder and begins with what is there. Service and metrics must outlive it.
   // kUnavailable: the folder cannot be used, or another server has it.
   static Expected<std::unique_ptr<BatchRunner>> Start(Service* service, Metrics* metrics,
                                                       const ServerOptions& options,
                                                       std::shared_ptr<const KeyRing> keys);
-  // As Stop.
+  // As Stop, however long it takes.
   ~BatchRunner();
   BatchRunner(const BatchRunner&) = delete;
   BatchRunner& operator=(const BatchRunner&) = delete;
 
-  // Cancels the requests under way: what they were is run after a restart. Batches that are taken
-  // from now on wait for it, too. Does not block.
+  // Cancels the requests under way, also those whose lines are being read: what they were is run
+  // after a restart. Batches that are taken from now on wait for it, too. Does not block.
   void BeginStop();
-  // BeginStop, and ends the threads.
-  void Stop();
+  // BeginStop, and ends the threads. False: one of them still works after `timeout`, and uses what
+  // it was given.
+  bool Stop(std::chrono::milliseconds timeout);
 
   FileStore& files() { return *files_; }
   const BatchStore& batches() const { return *batches_; }
@@ -93,15 +97,15 @@ class BatchRunner {
   Status OpenStores();
   void Loop();
   void RunNext();
-  void RunTurn(const Turn& turn);
+  void RunTurn(Turn* turn);
   // The oldest of the owner whose last turn is longest ago; the caller has the mutex.
   Batch NextBatch() const;
   // Whether an owner without a turn has a batch, and all turns are taken.
   bool OthersWait();
   std::unique_ptr<Run> TakePaused(const std::string& id);
   void KeepPaused(std::unique_ptr<Run> run);
-  Status RunOne(Batch batch, const std::shared_ptr<CancelToken>& cancel);
-  Expected<Batch> Begin(const Batch& batch);
+  Status RunOne(Turn* turn);
+  Expected<Batch> Begin(const Batch& batch, const CancelToken& cancel);
   Status Finish(const Batch& batch, BatchStatus outcome);
   Status MakeOutputs(const Batch& batch, std::vector<std::string>* ids);
   void RemoveEmpty(const Batch& batch, const std::vector<std::string>& ids);
@@ -122,7 +126,8 @@ class BatchRunner {
   std::condition_variable changed_;
   // All guarded by mutex_.
   bool stopping_ = false;
-  std::map<std::string, const Turn*> running_;          // by owner
+  size_t loops_ = 0;                                    // threads that have not ended
+  std::map<std::string, Turn*> running_;                // by owner
   std::map<std::string, uint64_t> last_turns_;          // by owner: the number of its last turn
   uint64_t turns_ = 0;                                  // so far
   std::map<std::string, std::unique_ptr<Run>> paused_;  // by batch: those that go on later

@@ -89,10 +89,11 @@ Status ParseCommon(const JsonObject& object, int32_t tokens_min, TextCall* call)
   return Status::Ok();
 }
 
-Status ParseTools(const JsonObject& object, ChatPrompt* chat, TextRequest* request) {
+Status ParseTools(const JsonObject& object, const RequestContext* context, ChatPrompt* chat,
+                  TextRequest* request) {
   PENSTOCK_ASSIGN_OR_RETURN(request->parallel_calls, object.GetBoolOr("parallel_tool_calls", true));
   std::vector<ReplyTool> tools;
-  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &chat->tools, &tools));
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, chat, &tools));
   const auto choice = object.Find("tool_choice");
   if (choice) {
     std::string_view word;
@@ -111,10 +112,12 @@ Status ParseTools(const JsonObject& object, ChatPrompt* chat, TextRequest* reque
   return Status::Ok();
 }
 
-Status ReadTemplateOptions(const JsonObject& object, ChatPrompt* chat) {
+Status ReadTemplateOptions(const JsonObject& object, const RequestContext* context,
+                           ChatPrompt* chat) {
   if (object.Has("chat_template_kwargs")) {
     PENSTOCK_ASSIGN_OR_RETURN(const JsonObject kwargs, object.GetObject("chat_template_kwargs"));
-    PENSTOCK_ASSIGN_OR_RETURN(chat->kwargs, ToJsonValue(*object.Find("chat_template_kwargs")));
+    PENSTOCK_ASSIGN_OR_RETURN(chat->kwargs, ToJsonValue(*object.Find("chat_template_kwargs"),
+                                                        "chat_template_kwargs", context, chat));
     const JsonValue* const thinks = chat->kwargs.Find("enable_thinking");
     if (thinks != nullptr && thinks->boolean() != nullptr && *thinks->boolean()) {
       chat->thinking_field = "chat_template_kwargs.enable_thinking";
@@ -139,7 +142,7 @@ Status ReadTemplateOptions(const JsonObject& object, ChatPrompt* chat) {
 
 }  // namespace
 
-Expected<TextCall> ParseChatCall(std::string_view body) {
+Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* context) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   TextCall call;
@@ -161,9 +164,9 @@ Expected<TextCall> ParseChatCall(std::string_view body) {
   GeneratePrompt prompt;
   prompt.field = "messages";
   ChatPrompt chat;
-  PENSTOCK_ASSIGN_OR_RETURN(chat.messages, ReadMessages(object));
-  PENSTOCK_RETURN_IF_ERROR(ParseTools(object, &chat, &request));
-  PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, &chat));
+  PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
+  PENSTOCK_RETURN_IF_ERROR(ParseTools(object, context, &chat, &request));
+  PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, context, &chat));
   prompt.value = std::move(chat);
   request.prompts.push_back(std::move(prompt));
   return call;
@@ -212,14 +215,14 @@ Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptio
   return call;
 }
 
-Expected<RenderRequest> ParseApplyTemplate(std::string_view body) {
+Expected<RenderRequest> ParseApplyTemplate(std::string_view body, const RequestContext* context) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   RenderRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
-  PENSTOCK_ASSIGN_OR_RETURN(request.chat.messages, ReadMessages(object));
-  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &request.chat.tools, nullptr));
-  PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, &request.chat));
+  PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &request.chat));
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &request.chat, nullptr));
+  PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, context, &request.chat));
   return request;
 }
 

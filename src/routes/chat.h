@@ -29,11 +29,13 @@ struct TextCall {
   FieldNames names;            // native to wire, for errors of the service
 };
 
-Expected<TextCall> ParseChatCall(std::string_view body);
+// `context`: of the request, which pays for what its conversation takes (chat_messages.h).
+Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* context = nullptr);
 Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptions& limits = {});
 
 // {messages, tools, chat_template_kwargs, add_generation_prompt, continue_final_message, model}.
-Expected<RenderRequest> ParseApplyTemplate(std::string_view body);
+Expected<RenderRequest> ParseApplyTemplate(std::string_view body,
+                                           const RequestContext* context = nullptr);
 // {"prompt": "..."}
 std::string PrintApplyTemplate(const RenderResponse& response);
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/held_memory.h"
 #include "routes/chat.h"
 #include "routes/fields.h"
 
@@ -98,7 +99,7 @@ Status ReadContent(JsonValue* message, const std::string& path) {
   return Status::Ok();
 }
 
-Status ReadCalls(JsonValue* message, const std::string& path) {
+Status ReadCalls(const JsonValue::Limits& limits, JsonValue* message, const std::string& path) {
   JsonValue* const calls = message->Find("tool_calls");
   if (calls == nullptr || calls->is_null()) return Status::Ok();
   if (calls->array() == nullptr) return Wrong(path + ".tool_calls", "must be an array");
@@ -112,7 +113,9 @@ Status ReadCalls(JsonValue* message, const std::string& path) {
     }
     JsonValue* const arguments = function->Find("arguments");
     if (arguments == nullptr || arguments->string() == nullptr) continue;
-    auto value = JsonValue::Parse(*arguments->string());
+    auto value = JsonValue::Parse(*arguments->string(), limits);
+    // What is no JSON stays the text it is.
+    if (!value.ok() && value.code() != StatusCode::kInvalidArgument) return value.status();
     if (value.ok() && value->object() != nullptr) *arguments = *std::move(value);
   }
   return Status::Ok();
@@ -129,7 +132,7 @@ void ReadReasoning(JsonValue* message) {
   }
 }
 
-Status ReadMessage(JsonValue* message, const std::string& path) {
+Status ReadMessage(const JsonValue::Limits& limits, JsonValue* message, const std::string& path) {
   if (message->object() == nullptr) return Wrong(path, "must be an object");
   const JsonValue* const role = message->Find("role");
   if (role == nullptr || role->string() == nullptr) {
@@ -140,7 +143,7 @@ Status ReadMessage(JsonValue* message, const std::string& path) {
     return Wrong(path + ".function_call", "is not supported: use tool_calls");
   }
   PENSTOCK_RETURN_IF_ERROR(ReadContent(message, path));
-  PENSTOCK_RETURN_IF_ERROR(ReadCalls(message, path));
+  PENSTOCK_RETURN_IF_ERROR(ReadCalls(limits, message, path));
   ReadReasoning(message);
   return Status::Ok();
 }
@@ -162,19 +165,36 @@ Expected<ReplyTool> ReadTool(const JsonValue& tool, const std::string& path) {
   return ReplyTool{*name->string(), told ? parameters->Print() : ""};
 }
 
+JsonValue::Limits LimitsOf(const char* field, const RequestContext* context, ChatPrompt* chat) {
+  JsonValue::Limits limits;
+  limits.field = field;
+  limits.members_max = kMembersMax;
+  limits.context = context;
+  if (context != nullptr && context->memory != nullptr) {
+    if (chat->held == nullptr) chat->held = std::make_shared<HeldMemory>(context->memory);
+    limits.memory = chat->held.get();
+  }
+  return limits;
+}
+
 }  // namespace
 
-Expected<JsonValue> ToJsonValue(JsonElement value) { return JsonValue::Parse(value.Text()); }
+Expected<JsonValue> ToJsonValue(JsonElement value, const char* field, const RequestContext* context,
+                                ChatPrompt* chat) {
+  return JsonValue::Copy(value, LimitsOf(field, context, chat));
+}
 
-Expected<JsonValue> ReadMessages(const JsonObject& object) {
+Status ReadMessages(const JsonObject& object, const RequestContext* context, ChatPrompt* chat) {
   PENSTOCK_RETURN_IF_ERROR(object.GetArray("messages", kMessagesMax).status());
-  PENSTOCK_ASSIGN_OR_RETURN(JsonValue messages, ToJsonValue(*object.Find("messages")));
+  const JsonValue::Limits limits = LimitsOf("messages", context, chat);
+  PENSTOCK_ASSIGN_OR_RETURN(JsonValue messages, JsonValue::Copy(*object.Find("messages"), limits));
   JsonValue::Array& all = *messages.array();
   if (all.empty()) return Wrong("messages", "is empty");
   for (size_t i = 0; i < all.size(); ++i) {
-    PENSTOCK_RETURN_IF_ERROR(ReadMessage(&all[i], Indexed("messages", i)));
+    PENSTOCK_RETURN_IF_ERROR(ReadMessage(limits, &all[i], Indexed("messages", i)));
   }
-  return messages;
+  chat->messages = std::move(messages);
+  return Status::Ok();
 }
 
 Status ParseResponseFormat(const JsonObject& object) {
@@ -187,16 +207,18 @@ Status ParseResponseFormat(const JsonObject& object) {
       "response_format");
 }
 
-Status ReadTools(const JsonObject& object, JsonValue* value, std::vector<ReplyTool>* tools) {
+Status ReadTools(const JsonObject& object, const RequestContext* context, ChatPrompt* chat,
+                 std::vector<ReplyTool>* tools) {
   if (!object.Has("tools")) return Status::Ok();
   PENSTOCK_RETURN_IF_ERROR(object.GetArray("tools", kToolsMax).status());
-  PENSTOCK_ASSIGN_OR_RETURN(JsonValue all, ToJsonValue(*object.Find("tools")));
+  PENSTOCK_ASSIGN_OR_RETURN(JsonValue all,
+                            ToJsonValue(*object.Find("tools"), "tools", context, chat));
   if (all.array()->empty()) return Status::Ok();
   for (size_t i = 0; i < all.array()->size(); ++i) {
     PENSTOCK_ASSIGN_OR_RETURN(ReplyTool tool, ReadTool((*all.array())[i], Indexed("tools", i)));
     if (tools != nullptr) tools->push_back(std::move(tool));
   }
-  *value = std::move(all);
+  chat->tools = std::move(all);
   return Status::Ok();
 }
 

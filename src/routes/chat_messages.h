@@ -3,15 +3,26 @@
 
 #include <vector>
 
+#include "api/generate_types.h"
 #include "chat/json_value.h"
 #include "common/json.h"
+#include "common/request_context.h"
 #include "common/status.h"
 #include "reply/tool_set.h"
 
 namespace penstock {
 
-// A copy of a value. kInvalidArgument as JsonValue::Parse.
-Expected<JsonValue> ToJsonValue(JsonElement value);
+// Members of each object that a conversation brings: arguments of calls, schemas of tools,
+// variables.
+inline constexpr size_t kMembersMax = 4096;
+
+// What follows takes the memory of what it makes from that of `context`'s request, for as long as
+// the ChatPrompt lives, and ends where the request is not wanted any more. Null: a request without
+// bounds.
+
+// A copy of the value of `field`. Errors as JsonValue::Copy.
+Expected<JsonValue> ToJsonValue(JsonElement value, const char* field, const RequestContext* context,
+                                ChatPrompt* chat);
 
 // The field "messages": an array of objects with a role; its values are the template's to judge.
 // Other fields of a message stay as they are, but for these:
@@ -19,12 +30,13 @@ Expected<JsonValue> ToJsonValue(JsonElement value);
 //                      parts (images, audio) are refused by name. Absent or null: ""
 //   tool_calls         arguments that are JSON in a string become JSON, as templates want them
 //   reasoning_content, reasoning    where one is given, it stands for the other too
-Expected<JsonValue> ReadMessages(const JsonObject& object);
+Status ReadMessages(const JsonObject& object, const RequestContext* context, ChatPrompt* chat);
 
 // Accepts a `response_format` of type "text", or none. kInvalidArgument: another type.
 Status ParseResponseFormat(const JsonObject& object);
 
-// The field "tools": functions. `tools` may be null. Absent, null or empty: *value stays null.
-Status ReadTools(const JsonObject& object, JsonValue* value, std::vector<ReplyTool>* tools);
+// The field "tools": functions. `tools` may be null. Absent, null or empty: chat->tools stays null.
+Status ReadTools(const JsonObject& object, const RequestContext* context, ChatPrompt* chat,
+                 std::vector<ReplyTool>* tools);
 
 }  // namespace penstock

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/byte_budget.h"
+#include "routes/chat_messages.h"
+
 namespace penstock {
 namespace {
 
@@ -249,6 +252,66 @@ TEST(ApplyTemplate, TakesWhatATemplateReads) {
   EXPECT_EQ(request->model, "m");
   EXPECT_FALSE(request->chat.add_generation_prompt);
   EXPECT_EQ(PrintApplyTemplate({"a\"b"}), R"({"prompt":"a\"b"})");
+}
+
+TEST(Chat, ObjectsOfAConversationHaveABound) {
+  const auto object = [](size_t members) {
+    std::string text = "{\"a0\":0";
+    for (size_t i = 1; i < members; ++i) text += ",\"a" + std::to_string(i) + "\":0";
+    return text + "}";
+  };
+  const auto status = [](const std::string& fields) {
+    return ParseChatCall("{" + fields + "}").status();
+  };
+  const std::string hello = R"("messages":[{"role":"user","content":"a"}],)";
+  EXPECT_TRUE(status(hello + R"("chat_template_kwargs":)" + object(kMembersMax)).ok());
+  const Status many = status(hello + R"("chat_template_kwargs":)" + object(kMembersMax + 1));
+  EXPECT_EQ(many.code(), StatusCode::kUnprocessable);
+  EXPECT_EQ(many.field(), "chat_template_kwargs");
+  EXPECT_THAT(many.message(), testing::HasSubstr("4097 members; the limit is 4096"));
+  const std::string large = object(5000);
+  EXPECT_EQ(status(R"("messages":[{"role":"user","content":"a","x":)" + large + "}]").field(),
+            "messages");
+  EXPECT_EQ(status(hello + R"("tools":[{"type":"function","function":{"name":"f","parameters":)" +
+                   large + "}}]")
+                .field(),
+            "tools");
+  std::string arguments;
+  JsonWriter(&arguments).String(large);
+  EXPECT_EQ(status(R"("messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f",)"
+                   R"("arguments":)" +
+                   arguments + "}}]}]")
+                .code(),
+            StatusCode::kUnprocessable)
+      << "and in JSON that is a text";
+}
+
+TEST(Chat, WhatAConversationTakesIsCountedForAsLongAsItLives) {
+  const auto budget = std::make_shared<ByteBudget>(16 << 20);
+  RequestContext context;
+  context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);
+  std::string body =
+      R"({"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"v":[0)";
+  for (int i = 1; i < 100'000; ++i) body += ",0";
+  body += "]}}";
+  {
+    const auto call = ParseChatCall(body, &context);
+    ASSERT_TRUE(call.ok()) << call.status().ToString();
+    EXPECT_GE(budget->used(), 100'000 * static_cast<int64_t>(sizeof(JsonValue)));
+    EXPECT_LT(budget->used(), 120'000 * static_cast<int64_t>(sizeof(JsonValue)));
+    // A copy of the call keeps it, a conversation that has been rendered does not.
+    TextCall copy = *call;
+    EXPECT_EQ(std::get<ChatPrompt>(copy.request.prompts[0].value).held.use_count(), 2);
+  }
+  EXPECT_EQ(budget->used(), 0);
+  ASSERT_TRUE(context.memory->Take(15 << 20).ok());
+  EXPECT_EQ(ParseChatCall(body, &context).code(), StatusCode::kPayloadTooLarge);
+  context.cancel = std::make_shared<CancelToken>();
+  context.cancel->Cancel();
+  EXPECT_EQ(ParseApplyTemplate(body, &context).code(), StatusCode::kPayloadTooLarge)
+      << "memory comes before the values";
+  context.memory->Give(15 << 20);
+  EXPECT_EQ(ParseApplyTemplate(body, &context).code(), StatusCode::kCancelled);
 }
 
 }  // namespace

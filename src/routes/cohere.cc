@@ -214,7 +214,7 @@ std::string PrintCohereEmbed(const EmbedResponse& response,
   return out;
 }
 
-Expected<TextCall> ParseCohereChat(const JsonObject& object) {
+Expected<TextCall> ParseCohereChat(const JsonObject& object, const RequestContext* context) {
   TextCall call;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kCohereRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
@@ -228,10 +228,10 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object) {
   call.names = {{"top_p", "p"}, {"top_k", "k"}, {"stop", "stop_sequences"}};
   PENSTOCK_RETURN_IF_ERROR(WithWireNames(CheckSampling(request.sampling), call.names));
   ChatPrompt chat;
-  PENSTOCK_ASSIGN_OR_RETURN(chat.messages, ReadMessages(object));
+  PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   FitMessages(&chat.messages);
   std::vector<ReplyTool> tools;
-  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &chat.tools, &tools));
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &chat, &tools));
   PENSTOCK_RETURN_IF_ERROR(ParseToolChoice(object, &chat, &tools));
   if (!tools.empty()) request.tools = std::make_shared<const ToolSet>(std::move(tools));
   PENSTOCK_RETURN_IF_ERROR(ParseThinking(object, &chat));

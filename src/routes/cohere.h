@@ -42,7 +42,8 @@ std::string PrintCohereEmbed(const EmbedResponse& response,
 
 // {model, messages, tools, stream, max_tokens, temperature, k, p, seed, stop_sequences,
 // frequency_penalty, presence_penalty, logprobs, thinking: {type}}.
-Expected<TextCall> ParseCohereChat(const JsonObject& object);
+Expected<TextCall> ParseCohereChat(const JsonObject& object,
+                                   const RequestContext* context = nullptr);
 // Whole, or events from message-start to message-end.
 std::unique_ptr<TextPrinter> NewCohereChatPrinter(const TextCall& call, std::string_view id);
 

@@ -284,7 +284,8 @@ std::string PrintOllamaEmbeddings(const EmbedResponse& response) {
   return out;
 }
 
-Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object) {
+Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object,
+                                             const RequestContext* /*context*/) {
   OllamaTextCall call;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kGenerateRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, &call));
@@ -314,7 +315,7 @@ Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object) {
   return call;
 }
 
-Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object) {
+Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object, const RequestContext* context) {
   OllamaTextCall call;
   call.chat = true;
   PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, &call));
@@ -328,10 +329,10 @@ Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object) {
   }
   if (call.loads) return call;
   ChatPrompt chat;
-  PENSTOCK_ASSIGN_OR_RETURN(chat.messages, ReadMessages(object));
+  PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   PENSTOCK_RETURN_IF_ERROR(FitMessages(&chat.messages));
   std::vector<ReplyTool> tools;
-  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, &chat.tools, &tools));
+  PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &chat, &tools));
   if (!tools.empty()) request.tools = std::make_shared<const ToolSet>(std::move(tools));
   PENSTOCK_RETURN_IF_ERROR(ParseThink(object, &chat));
   request.prompts.push_back(PromptOf("messages", std::move(chat)));

@@ -49,8 +49,10 @@ struct OllamaTextCall : TextCall {
 };
 
 // {model, prompt, system, raw, stream, think, options, keep_alive, logprobs, top_logprobs}.
-Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object);
+Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object,
+                                             const RequestContext* context = nullptr);
 // {model, messages, tools, stream, think, options, keep_alive, logprobs, top_logprobs}.
-Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object);
+Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object,
+                                         const RequestContext* context = nullptr);
 
 }  // namespace penstock

@@ -22,7 +22,11 @@ template <typename Parse>
 auto Parsed(Parse parse, const std::string& text) {
   const auto body = RequestBody::Parse(text);
   EXPECT_TRUE(body.ok()) << text;
-  return parse(body->object());
+  if constexpr (std::is_invocable_v<Parse, const JsonObject&>) {
+    return parse(body->object());
+  } else {
+    return parse(body->object(), nullptr);  // the request's context
+  }
 }
 
 OllamaTextCall Chat(const std::string& more) {

@@ -22,6 +22,11 @@ bool Matches(const Route& route, std::string_view path) {
   return MatchPath(route.path, path).has_value();
 }
 
+bool HasBody(const HttpRequest& request) {
+  const std::string_view length = request.Header("content-length");
+  return (!length.empty() && length != "0") || !request.Header("transfer-encoding").empty();
+}
+
 size_t JsonBytes(const RouteCall& call) {
   const size_t bytes = call.body.size();
   return call.route->json_bytes == nullptr ? bytes : call.route->json_bytes(*call.request, bytes);
@@ -135,6 +140,11 @@ std::optional<HttpResponse> Router::Check(HttpRequest* request) {
 std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
   AddCors(request);
   if (auto refusal = Check(request)) return refusal;
+  // Before a body is read. What has none, and what administrators ask for, may make room.
+  if (HasBody(*request) && RouteOf(*request)->who == RouteFor::kUsers) {
+    const Status status = service_->CheckMemory(request->context.priority);
+    if (!status.ok()) return PrintError(ErrorBodyOf(*request), status, request->id);
+  }
   request->context.memory = service_->NewRequestMemory(request->context.priority);
   return std::nullopt;
 }

@@ -22,7 +22,7 @@ void ResolvePlaceholder(const Service& service, std::string* name) {
 }
 
 void Chat(const RouteCall& call) {
-  auto parsed = ParseChatCall(call.body);
+  auto parsed = ParseChatCall(call.body, &call.request->context);
   if (!parsed.ok()) return call.Fail(parsed.status());
   ResolvePlaceholder(*call.service, &parsed->request.model);
   auto printer = NewChatPrinter(*parsed, NewRequestId(), UnixSeconds());
@@ -38,7 +38,7 @@ void Complete(const RouteCall& call) {
 }
 
 void ApplyTemplate(const RouteCall& call) {
-  auto parsed = ParseApplyTemplate(call.body);
+  auto parsed = ParseApplyTemplate(call.body, &call.request->context);
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Render(*std::move(parsed), call.request->context,
                        Answer<RenderResponse>(call, {}, PrintApplyTemplate));

@@ -29,7 +29,7 @@ void Embed(const RouteCall& call) {
 void CohereChat(const RouteCall& call) {
   const auto body = RequestBody::Parse(call.body);
   if (!body.ok()) return call.Fail(body.status());
-  auto parsed = ParseCohereChat(body->object());
+  auto parsed = ParseCohereChat(body->object(), &call.request->context);
   if (!parsed.ok()) return call.Fail(parsed.status());
   auto printer = NewCohereChatPrinter(*parsed, NewRequestId());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));

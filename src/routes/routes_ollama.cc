@@ -152,11 +152,12 @@ void AnswerText(const RouteCall& call, Expected<OllamaTextCall> parsed) {
                           });
 }
 
-template <Expected<OllamaTextCall> (*kParse)(const JsonObject& object)>
+template <Expected<OllamaTextCall> (*kParse)(const JsonObject& object,
+                                             const RequestContext* context)>
 void Text(const RouteCall& call) {
   const auto body = RequestBody::Parse(call.body);
   if (!body.ok()) return call.Fail(body.status());
-  AnswerText(call, kParse(body->object()));
+  AnswerText(call, kParse(body->object(), &call.request->context));
 }
 
 // The version of Ollama's API that is spoken: the first one with all that these routes have, the

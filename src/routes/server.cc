@@ -16,6 +16,9 @@ namespace penstock {
 
 namespace {
 
+// For batches to end, where connections took all of the time.
+constexpr std::chrono::milliseconds kBatchesEnd{500};
+
 // Options whose lists of keys are wiped at the end. Copies of them are made nowhere else.
 ServerOptions WithoutKeys(const ServerOptions& options) {
   ServerOptions bare = options;
@@ -116,12 +119,16 @@ Status Server::Reload() {
 
 void Server::AnnounceShutdown() { impl_->listener->EndKeepAlive(); }
 
-void Server::Shutdown(std::chrono::milliseconds timeout) {
+bool Server::Shutdown(std::chrono::milliseconds timeout) {
+  const auto begin = std::chrono::steady_clock::now();
   impl_->router.EndEndless();
   // First: its requests would take the time that clients have to finish theirs.
   if (impl_->batches != nullptr) impl_->batches->BeginStop();
   impl_->listener->Shutdown(timeout);
-  if (impl_->batches != nullptr) impl_->batches->Stop();
+  if (impl_->batches == nullptr) return true;
+  const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin);
+  return impl_->batches->Stop(std::max(timeout - used, kBatchesEnd));
 }
 std::shared_ptr<const KeyRing> Server::keys() const { return impl_->keys; }
 std::shared_ptr<SlowLog> Server::slow_log() const { return impl_->router.slow_log(); }

@@ -49,7 +49,8 @@ class Server {
   // "Connection: close"), and after `timeout` cancels the rest: 503, or the error that ends a
   // stream. Returns when no connection is left and the threads have ended. Call it before
   // Service::StopAccepting(). Not from an io thread. The second call does nothing.
-  void Shutdown(std::chrono::milliseconds timeout);
+  // False: a request of a batch did not end in that time; its thread still uses the service.
+  bool Shutdown(std::chrono::milliseconds timeout);
 
   // Reread by Reload; for other front ends.
   std::shared_ptr<const KeyRing> keys() const;

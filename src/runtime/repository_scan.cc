@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <functional>
 
 #include "common/printable.h"
+#include "common/seeded_hash.h"
 
 namespace penstock {
 namespace {
@@ -145,7 +145,7 @@ class Scanner {
     std::sort(lines.begin(), lines.end());
     std::string all;
     for (const std::string& line : lines) all += line;
-    version->files = std::hash<std::string>()(all);
+    version->files = SeededHash()(all);
   }
 
   // Adds a line a file; returns the first error.

@@ -69,10 +69,6 @@ class PieceCache {
   std::vector<Entry> entries_;
 };
 
-uint64_t PairHash(uint64_t key, uint64_t seed) {
-  return MixWords(key ^ seed, seed ^ 0x9E3779B97F4A7C15ull);
-}
-
 }  // namespace
 
 std::unique_ptr<BpeModel> BpeModel::FromMerges(Vocabulary vocabulary,
@@ -92,7 +88,7 @@ std::unique_ptr<BpeModel> BpeModel::FromMerges(Vocabulary vocabulary,
   model->merge_mask_ = capacity - 1;
   for (const BpeMerge& merge : merges) {
     const uint64_t key = uint64_t(uint32_t(merge.left)) << 32 | uint32_t(merge.right);
-    uint64_t slot = PairHash(key, model->seed_) & model->merge_mask_;
+    uint64_t slot = HashWord(key, model->seed_) & model->merge_mask_;
     while (model->merges_[slot].key != kFree && model->merges_[slot].key != key) {
       slot = (slot + 1) & model->merge_mask_;
     }
@@ -145,7 +141,7 @@ void BpeModel::BuildByteTables() {
 
 const BpeModel::Merge* BpeModel::FindMerge(int32_t left, int32_t right) const {
   const uint64_t key = uint64_t(uint32_t(left)) << 32 | uint32_t(right);
-  for (uint64_t slot = PairHash(key, seed_) & merge_mask_;; slot = (slot + 1) & merge_mask_) {
+  for (uint64_t slot = HashWord(key, seed_) & merge_mask_;; slot = (slot + 1) & merge_mask_) {
     if (merges_[slot].key == key) return &merges_[slot].merge;
     if (merges_[slot].key == kFree) return nullptr;
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "common/seeded_hash.h"
 #include "text/byte_level.h"
 #include "text/cut_points.h"
 #include "text/tokenizer_parts.h"
@@ -74,7 +75,7 @@ class ScratchLease {
 
 struct HashId {
   uint64_t seed = HashSeed();
-  size_t operator()(int32_t id) const { return MixWords(seed ^ uint32_t(id), seed | 1); }
+  size_t operator()(int32_t id) const { return HashWord(uint32_t(id), seed); }
 };
 
 // The remaining budget of one text.

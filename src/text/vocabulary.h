@@ -6,13 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "text/seed.h"
+#include "common/seeded_hash.h"
 
 namespace penstock {
-
-// 64-bit hash of a short string. With HashSeed() (seed.h) a stranger who chooses the strings cannot
-// make them collide.
-uint64_t HashBytes(std::string_view bytes, uint64_t seed);
 
 // String to id; immutable after Build. About 2 slots a token; keys live in one pool.
 class Vocabulary {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "common/seeded_hash.h"
 #include "unicode/unicode_tables.h"
 #include "unicode/utf8.h"
 
@@ -88,7 +89,7 @@ Tables::Tables() {
     flat[c] |= kUniHasCanonical | kUniHasCompatible;
   }
 
-  std::unordered_map<std::string_view, uint16_t> seen;
+  SeededMap<std::string_view, uint16_t> seen;
   props.blocks.reserve(1 << 16);
   for (uint32_t block = 0; block < 0x110000 / 128; ++block) {
     const uint32_t* data = flat.data() + block * 128;

@@ -3,6 +3,7 @@ import hashlib
 import json
 import time
 
+import numpy
 import openai
 import pytest
 import requests
@@ -179,6 +180,65 @@ def test_a_restart_goes_on(start, models, folder, kill):
     assert (done.request_counts.completed, done.request_counts.failed) == (300, 0)
     text = client.files.content(done.output_file_id).text.splitlines()
     assert sorted(json.loads(each)["custom_id"] for each in text) == sorted(f"r-{i}" for i in range(300))
+
+
+def test_a_line_that_ended_the_server_twice_is_not_run_again(start, models, folder):
+    args = (*models, "--batch-folder", folder)
+    server = start(*args, model=False)
+    client = client_of(server)
+    batch = submit(client, long_lines(300, tokens=200), "/v1/completions")
+    assert wait_for(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0, 60)
+    server.process.kill()
+    server.process.wait()
+    record = folder / "batches" / f"{batch.id}.starts"
+    begun = [int(each) for each in record.read_text().split()]
+    assert begun and all(each > 0 for each in begun), "what was under way is known"
+    # Lines that are certainly not answered: one that was under way at two crashes, one at one.
+    record.write_text("299\n299\n300\n")
+    again = start(*args, model=False)
+    client = client_of(again)
+    done = finished(client, batch, 120)
+    assert done.status == "completed"
+    assert (done.request_counts.completed, done.request_counts.failed) == (299, 1)
+    bad = results(client, done.error_file_id)
+    assert set(bad) == {"r-298"} and bad["r-298"]["response"] is None
+    assert "ended 2 times" in bad["r-298"]["error"]["message"]
+    assert not record.exists()
+
+
+def texts_of_one_hash(count):
+    """ASCII texts for which libstdc++'s std::hash is one number: its seed is fixed, and each step can be undone."""
+    word, times = numpy.uint64, numpy.uint64(0xC6A4A7935BD1E995)
+    inverse = word(pow(0xC6A4A7935BD1E995, -1, 1 << 64))
+    mix = lambda words: words ^ (words >> word(47))
+    with numpy.errstate(over="ignore"):
+        index = numpy.arange(count * 300, dtype=word)
+        first = numpy.full_like(index, 0x6060606060606060)
+        for digit in range(8):
+            first |= (index >> word(4 * digit) & word(15)) << word(8 * digit)
+        state = ((word(0xC70F6907) ^ word(16) * times) ^ (mix(first * times) * times)) * times
+        second = mix((state ^ word(12345)) * inverse) * inverse
+    good = second & word(0x8080808080808080) == 0
+    pairs = numpy.stack([first[good], second[good]], axis=1)[:count]
+    assert len(pairs) == count
+    return [row.tobytes().decode("ascii") for row in pairs]
+
+
+def test_a_line_that_is_read_does_not_hold_up_the_end(start, models, folder):
+    keys = texts_of_one_hash(60_000)
+    server = start(*models, "--batch-folder", folder, "--shutdown-timeout-s", 5, model=False)
+    client = client_of(server)
+    body = {"model": "weather", "messages": [{"role": "user", "content": "a"}],
+            "chat_template_kwargs": {key: 0 for key in keys}}
+    values = {"model": "weather", "messages": [{"role": "user", "content": "a"}],
+              "chat_template_kwargs": {"v": [[0]] * 400_000}}
+    batch = submit(client, [line(i, each, "/v1/chat/completions") for i, each in enumerate((body, values))],
+                   "/v1/chat/completions")
+    assert wait_for(lambda: client.batches.retrieve(batch.id).status == "in_progress", 30)
+    begin = time.monotonic()
+    server.process.terminate()
+    server.process.wait(60)
+    assert time.monotonic() - begin < 15, "of which 5 s are for requests"
 
 
 def test_an_end_that_cannot_be_saved_is_saved_later(start, models, folder):
