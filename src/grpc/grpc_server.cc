@@ -31,6 +31,9 @@ void LogOfProtobuf(google::protobuf::LogLevel, const char*, int, const std::stri
   LogDebug("protobuf: {}", message);
 }
 
+// For calls that were cancelled.
+constexpr std::chrono::seconds kEndTime{1};
+
 std::string AddressOf(const std::string& host, uint16_t port) {
   const bool v6 = host.find(':') != std::string::npos;
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
@@ -95,7 +98,11 @@ struct GrpcServer::Impl final : Http2Handler {
 };
 
 GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
+GrpcServer::~GrpcServer() {
+  Shutdown(std::chrono::milliseconds(0));
+  // Calls hold what is about to go.
+  while (!impl_->calls.open->WaitForZero(std::chrono::hours(1))) continue;
+}
 
 Expected<std::unique_ptr<GrpcServer>> GrpcServer::Start(Service* service, Metrics* metrics,
                                                         const ServerOptions& server,
@@ -145,11 +152,11 @@ Status GrpcServer::Reload() {
 }
 
 void GrpcServer::Shutdown(std::chrono::milliseconds timeout) {
-  if (impl_ == nullptr || std::exchange(impl_->stopped, true)) return;
+  if (std::exchange(impl_->stopped, true)) return;
   impl_->health.Stop();
   impl_->listener->Shutdown(timeout);
-  // Work that was cancelled ends soon; calls hold what is about to go.
-  while (!impl_->calls.open->WaitForZero(std::chrono::hours(1))) continue;
+  // Work that was cancelled ends soon, if it does not load a model.
+  if (!impl_->calls.open->WaitForZero(kEndTime)) LogInfo("gRPC: some calls go on");
 }
 
 uint16_t GrpcServer::port() const { return impl_->listener->port(); }

@@ -34,7 +34,7 @@ class GrpcServer {
                                                      std::shared_ptr<const KeyRing> keys = nullptr,
                                                      std::shared_ptr<SlowLog> slow_log = nullptr,
                                                      std::shared_ptr<OpenCount> connections = {});
-  ~GrpcServer();  // as Shutdown(0)
+  ~GrpcServer();  // as Shutdown(0), and waits until no call is left
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
@@ -43,8 +43,8 @@ class GrpcServer {
   Status Reload();
 
   // Takes no more calls, lets those under way finish, and after `timeout` cancels the rest. Returns
-  // when no call is left. Before Service::StopAccepting(), not from a callback. The second call
-  // does nothing.
+  // when no call is left, or two seconds later: what cannot be cancelled may go on. Before
+  // Service::StopAccepting(), not from a callback. The second call does nothing.
   void Shutdown(std::chrono::milliseconds timeout);
 
   uint16_t port() const;
