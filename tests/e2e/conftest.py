@@ -125,8 +125,8 @@ def expected(name):
 
 @pytest.fixture(scope="session")
 def server():
-    """Three models; the first is the default."""
-    server = Server(*model_args(*ALL_MODELS))
+    """Three models; the first is the default. They stay, however long no test asks for them."""
+    server = Server(*model_args(*ALL_MODELS), "--keep-alive=-1")
     yield server
     assert server.stop() == 0, "".join(server.log)
 
