@@ -1,12 +1,11 @@
 // penstock bench http: a server under load.
-#include <curl/curl.h>
-
 #include <map>
 #include <memory>
 
 #include "bench_http_chat.h"
 #include "command_line.h"
 #include "commands.h"
+#include "common/curl_library.h"
 #include "load/http_sweep.h"
 #include "load/server_process.h"
 
@@ -163,9 +162,9 @@ void AddRunFlags(FlagSet* app, HttpFlags* flags) {
 // "" if the address has no such part.
 std::string PartOf(CURLU* address, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
-  if (curl_url_get(address, part, &text, flags) != CURLUE_OK) return "";
+  if (Curl().url_get(address, part, &text, flags) != CURLUE_OK) return "";
   std::string copy = text;
-  curl_free(text);
+  Curl().free(text);
   return copy;
 }
 
@@ -173,8 +172,9 @@ std::string PartOf(CURLU* address, CURLUPart part, unsigned flags = 0) {
 Status ParseUrl(const std::string& url, HttpTarget* target) {
   const Status wrong =
       Status::InvalidArgument("--url is http://HOST:PORT or https://HOST:PORT, not '" + url + "'");
-  const std::unique_ptr<CURLU, void (*)(CURLU*)> address(curl_url(), curl_url_cleanup);
-  if (curl_url_set(address.get(), CURLUPART_URL, url.c_str(), CURLU_GUESS_SCHEME) != CURLUE_OK) {
+  PENSTOCK_RETURN_IF_ERROR(LoadCurl());
+  const std::unique_ptr<CURLU, void (*)(CURLU*)> address(Curl().url(), Curl().url_cleanup);
+  if (Curl().url_set(address.get(), CURLUPART_URL, url.c_str(), CURLU_GUESS_SCHEME) != CURLUE_OK) {
     return wrong;
   }
   const std::string scheme = PartOf(address.get(), CURLUPART_SCHEME);

@@ -34,7 +34,7 @@ def records(program, *args):
 def measure(program, options):
     kernels = records(program, "kernels", "--model", options.model, "--name", "guard", "--rounds", options.kernel_rounds)
     saturation = records(program, "saturation", "--model", options.model, "--rounds", 1, "--round-s", options.seconds,
-                         "--interactive-s", 0, "--no-float")
+                         "--interactive-s", 0, "--no-float", "--server-flag=--preload")
     lone = records(program, "http", "--model", options.model, "--concurrency", 1, "--lengths", "fixed:12",
                    "--duration", options.seconds)
     return {**kernels, "texts_per_s": saturation["http.texts_per_s"], "p50_ms": lone["http.p50_ms"]}

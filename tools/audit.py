@@ -4,7 +4,7 @@
 Usage: tools/audit.py [--program build/penstock] [--advisories tools/advisories.toml] [--sbom FILE]
        tools/audit.py --update [--from URL-OR-FILE] [--since YEAR]
 
-Listed are the Debian packages of all libraries that the program links (ldd, dpkg), those of which it
+Listed are the Debian packages of all libraries that the program links or opens (ldd, dpkg), those of which it
 compiles headers, and the packages of PyPI that are named with their version: the runtime of tensor
 models, and what tests use. --sbom writes the list as a CycloneDX document ("-": standard output).
 
@@ -25,6 +25,8 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TRACKER = "https://security-tracker.debian.org/tracker/data/json"
+# Opened at run time (src/common/curl_library.cc), so that ldd does not name them.
+OPENED = ("libcurl.so.4",)
 # Headers alone, of which nothing is linked.
 COMPILED_IN = ("libboost-dev", "libboost1.74-dev", "libcli11-dev")
 FIELDS = {"id": str, "package": str, "fixed": str, "source": str, "title": str, "accepted": str, "kept": bool}
@@ -52,6 +54,18 @@ def linked_files(program):
     if missing:
         raise Failure(f"{program} links libraries that are not here: {', '.join(missing)}")
     return sorted(set(re.findall(r"(/\S+) \(0x", text)))
+
+
+def opened_files():
+    """Paths of the libraries that the program opens, with those that they link."""
+    known = ask("/sbin/ldconfig", "-p") or ""
+    paths = []
+    for name in OPENED:
+        found = re.search(rf"^\s*{re.escape(name)} .* => (\S+)$", known, re.MULTILINE)
+        if not found:
+            raise Failure(f"{name}, which the program opens, is not here")
+        paths += [found.group(1), *linked_files(found.group(1))]
+    return paths
 
 
 def packages_of(paths):
@@ -101,7 +115,7 @@ def pypi_packages():
 def parts_of(program):
     """All parts, by name; and the files that no package has."""
     parts, strays = {}, []
-    files = linked_files(program)
+    files = sorted({*linked_files(program), *opened_files()})
     packages = packages_of(files)
     for path in files:
         known = debian_package(packages[path]) if path in packages else None

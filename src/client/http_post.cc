@@ -1,6 +1,5 @@
 #include "client/http_post.h"
 
-#include <curl/curl.h>
 #include <strings.h>
 
 #include <algorithm>
@@ -8,18 +7,19 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "common/curl_library.h"
 #include "common/transient_error.h"
 
 namespace penstock {
 namespace {
 
 struct CurlDelete {
-  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+  void operator()(CURL* curl) const { Curl().easy_cleanup(curl); }
 };
 using CurlPtr = std::unique_ptr<CURL, CurlDelete>;
 
 struct SlistDelete {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  void operator()(curl_slist* list) const { Curl().slist_free_all(list); }
 };
 
 // Where the body of an answer goes.
@@ -33,7 +33,7 @@ size_t OnBody(char* data, size_t size, size_t count, void* to) {
   const auto* const sink = static_cast<const Sink*>(to);
   PostAnswer* const answer = sink->answer;
   long status = 0;
-  if (sink->on_data) curl_easy_getinfo(sink->curl, CURLINFO_RESPONSE_CODE, &status);
+  if (sink->on_data) Curl().easy_getinfo(sink->curl, CURLINFO_RESPONSE_CODE, &status);
   if (status == 200) {
     sink->on_data(std::string_view(data, size * count));
     return size * count;
@@ -65,7 +65,7 @@ int OnProgress(void* aborted, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 struct HttpPost::Impl {
   CurlPtr Take() {
     const std::lock_guard lock(mutex);
-    if (idle.empty()) return CurlPtr(curl_easy_init());
+    if (idle.empty()) return CurlPtr(Curl().easy_init());
     CurlPtr curl = std::move(idle.back());
     idle.pop_back();
     return curl;
@@ -82,8 +82,6 @@ struct HttpPost::Impl {
 };
 
 HttpPost::HttpPost(HttpPostOptions options) : impl_(std::make_unique<Impl>()) {
-  static std::once_flag once;
-  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   if (const char* const file = std::getenv("SSL_CERT_FILE");
       options.ca_file.empty() && file != nullptr) {
     options.ca_file = file;
@@ -117,58 +115,60 @@ Expected<PostAnswer> HttpPost::Exchange(const std::string& url,
                                         const std::vector<std::string>& headers,
                                         const std::string* body,
                                         std::function<void(std::string_view)> on_data) {
+  PENSTOCK_RETURN_IF_ERROR(LoadCurl());
   CurlPtr handle = impl_->Take();
   if (handle == nullptr) return Status(StatusCode::kInternal, "libcurl gives no handle");
   CURL* curl = handle.get();
   const HttpPostOptions& options = impl_->options;
   std::unique_ptr<curl_slist, SlistDelete> list;
   // Without the second, a large body waits a second for a "100 Continue" that may not come.
-  list.reset(curl_slist_append(nullptr, "Content-Type: application/json"));
-  curl_slist_append(list.get(), "Expect:");
-  for (const std::string& header : headers) curl_slist_append(list.get(), header.c_str());
+  list.reset(Curl().slist_append(nullptr, "Content-Type: application/json"));
+  Curl().slist_append(list.get(), "Expect:");
+  for (const std::string& header : headers) Curl().slist_append(list.get(), header.c_str());
   PostAnswer answer;
   char error[CURL_ERROR_SIZE] = "";
-  curl_easy_reset(curl);  // keeps connections
-  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout_ms));
+  Curl().easy_reset(curl);  // keeps connections
+  Curl().easy_setopt(curl, CURLOPT_URL, url.c_str());
+  Curl().easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  Curl().easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  Curl().easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
+  Curl().easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
+  Curl().easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS,
+                     static_cast<long>(options.connect_timeout_ms));
   const Sink sink{curl, &answer, std::move(on_data)};
   if (sink.on_data) {
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, std::max(1L, options.timeout_ms / 1000L));
+    Curl().easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    Curl().easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, std::max(1L, options.timeout_ms / 1000L));
   } else {
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout_ms));
+    Curl().easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout_ms));
   }
-  if (!options.ca_file.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, options.ca_file.c_str());
+  if (!options.ca_file.empty()) Curl().easy_setopt(curl, CURLOPT_CAINFO, options.ca_file.c_str());
   if (options.insecure) {
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+    Curl().easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+    Curl().easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
   }
-  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, OnProgress);
-  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &impl_->aborted);
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, list.get());
+  Curl().easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+  Curl().easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, OnProgress);
+  Curl().easy_setopt(curl, CURLOPT_XFERINFODATA, &impl_->aborted);
+  Curl().easy_setopt(curl, CURLOPT_HTTPHEADER, list.get());
   if (body != nullptr) {
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body->c_str());
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body->size()));
+    Curl().easy_setopt(curl, CURLOPT_POSTFIELDS, body->c_str());
+    Curl().easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body->size()));
   }
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
-  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
-  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &answer);
-  const CURLcode code = curl_easy_perform(curl);
+  Curl().easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
+  Curl().easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
+  Curl().easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
+  Curl().easy_setopt(curl, CURLOPT_HEADERDATA, &answer);
+  const CURLcode code = Curl().easy_perform(curl);
   long status = 0;
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, nullptr);
+  Curl().easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  Curl().easy_setopt(curl, CURLOPT_ERRORBUFFER, nullptr);
   impl_->GiveBack(std::move(handle));
   if (code == CURLE_OK) {
     answer.status = static_cast<int>(status);
     return answer;
   }
-  const std::string reason = url + ": " + (error[0] != '\0' ? error : curl_easy_strerror(code));
+  const std::string reason = url + ": " + (error[0] != '\0' ? error : Curl().easy_strerror(code));
   if (code == CURLE_WRITE_ERROR) {
     return Status(StatusCode::kPayloadTooLarge, url + ": the answer is larger than " +
                                                     std::to_string(kAnswerBytesMax) + " bytes");

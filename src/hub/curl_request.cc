@@ -4,7 +4,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -50,47 +49,52 @@ bool NotReached(CURLcode code) {
 
 }  // namespace
 
-CurlRequest::CurlRequest(HttpFetchOptions options) : options_(std::move(options)) {
-  static std::once_flag once;
-  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  if (!options_.token.empty()) {
-    // curl does not carry a header of this name to another host when it follows a redirect.
-    const std::string header = "Authorization: Bearer " + options_.token;
-    headers_ = curl_slist_append(nullptr, header.c_str());
-  }
+CurlRequest::CurlRequest(HttpFetchOptions options) : options_(std::move(options)) {}
+
+CurlRequest::~CurlRequest() {
+  if (headers_ != nullptr) Curl().slist_free_all(headers_);
 }
 
-CurlRequest::~CurlRequest() { curl_slist_free_all(headers_); }
+Status CurlRequest::Open() {
+  PENSTOCK_RETURN_IF_ERROR(LoadCurl());
+  if (!options_.token.empty() && headers_ == nullptr) {
+    // curl does not carry a header of this name to another host when it follows a redirect.
+    const std::string header = "Authorization: Bearer " + options_.token;
+    headers_ = Curl().slist_append(nullptr, header.c_str());
+  }
+  return Status::Ok();
+}
 
 void CurlRequest::Prepare(CURL* curl, const std::string& url, CurlReply* reply, char* error) {
-  curl_easy_reset(curl);
+  Curl().easy_reset(curl);
   error[0] = '\0';
-  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  Curl().easy_setopt(curl, CURLOPT_URL, url.c_str());
+  Curl().easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
+  Curl().easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  Curl().easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   const bool https = url.starts_with("https://");
-  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
-  curl_easy_setopt(curl, CURLOPT_MAXREDIRS, static_cast<long>(HttpFetch::kRedirectsMax));
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout_ms));
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
+  Curl().easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
+  Curl().easy_setopt(curl, CURLOPT_MAXREDIRS, static_cast<long>(HttpFetch::kRedirectsMax));
+  Curl().easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS,
+                     static_cast<long>(options_.connect_timeout_ms));
+  Curl().easy_setopt(curl, CURLOPT_USERAGENT, "penstock/" PENSTOCK_VERSION);
   if (MayCarryToken(url)) {
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers_);
+    Curl().easy_setopt(curl, CURLOPT_HTTPHEADER, headers_);
   } else if (headers_ != nullptr && !std::exchange(told_of_token_, true)) {
     LogWarn("the token is not sent to {}, which is not https", HostOf(url));
   }
   if (options_.cancelled) {
-    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, OnTick);
-    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, this);
+    Curl().easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    Curl().easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, OnTick);
+    Curl().easy_setopt(curl, CURLOPT_XFERINFODATA, this);
   }
-  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
-  curl_easy_setopt(curl, CURLOPT_HEADERDATA, reply);
+  Curl().easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
+  Curl().easy_setopt(curl, CURLOPT_HEADERDATA, reply);
 }
 
 void CurlRequest::LimitStall(CURL* curl) const {
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1000L);
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.stall_timeout_s));
+  Curl().easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1000L);
+  Curl().easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.stall_timeout_s));
 }
 
 int CurlRequest::WaitMs(int attempt, int at_least_ms) const {
@@ -118,7 +122,7 @@ bool MayPass(int status) {
 }
 
 Status NoAnswer(const std::string& url, CURLcode code, const char* detail) {
-  const std::string why = detail[0] != '\0' ? detail : curl_easy_strerror(code);
+  const std::string why = detail[0] != '\0' ? detail : Curl().easy_strerror(code);
   return Status(StatusCode::kUnavailable, "no answer from " + HostOf(url) + ": " + why);
 }
 

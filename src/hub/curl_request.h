@@ -2,10 +2,9 @@
 // failures may pass. For the files of this module that use libcurl.
 #pragma once
 
-#include <curl/curl.h>
-
 #include <string>
 
+#include "common/curl_library.h"
 #include "common/status.h"
 #include "common/transient_error.h"
 #include "hub/http_fetch.h"
@@ -26,6 +25,9 @@ class CurlRequest {
   CurlRequest& operator=(const CurlRequest&) = delete;
 
   const HttpFetchOptions& options() const { return options_; }
+
+  // Before the first Prepare. kUnsupported: there is no libcurl.
+  Status Open();
 
   // Sets the handle up for `url`; it keeps its connections from one request to the next. `reply`
   // gets status and headers; `error` has CURL_ERROR_SIZE bytes.

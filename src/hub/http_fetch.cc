@@ -72,7 +72,7 @@ size_t OnFileBody(char* data, size_t, size_t bytes, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   if (!transfer.started) {
     long status = 0;
-    curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
+    Curl().easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
     transfer.reply.status = static_cast<int>(status);
     if (status != 200 && status != 206) return bytes;  // an error's text is of no use here
     if (!StartFile(transfer)) return 0;
@@ -98,34 +98,47 @@ size_t OnFileBody(char* data, size_t, size_t bytes, void* user) {
 struct HttpFetch::Impl {
   explicit Impl(HttpFetchOptions given) : request(std::move(given)) {}
 
+  ~Impl() {
+    if (curl != nullptr) Curl().easy_cleanup(curl);
+  }
+
   CurlRequest request;
-  CURL* curl = nullptr;
+  CURL* curl = nullptr;  // from the first request
   char error[CURL_ERROR_SIZE] = {};
+
+  Status Open() {
+    if (curl != nullptr) return Status::Ok();
+    PENSTOCK_RETURN_IF_ERROR(request.Open());
+    curl = Curl().easy_init();
+    PENSTOCK_CHECK(curl != nullptr);
+    return Status::Ok();
+  }
 
   void Prepare(const std::string& url, Transfer& transfer) {
     transfer.curl = curl;
     request.Prepare(curl, url, &transfer, error);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+    Curl().easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
   }
 
   CURLcode Perform(Transfer& transfer) {
-    const CURLcode code = curl_easy_perform(curl);
+    const CURLcode code = Curl().easy_perform(curl);
     long status = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    Curl().easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     transfer.reply.status = static_cast<int>(status);
     return code;
   }
 
   Expected<HttpReply> Small(const std::string& url, size_t bytes_max, bool head) {
+    PENSTOCK_RETURN_IF_ERROR(Open());
     for (int attempt = 0;; ++attempt) {
       Transfer transfer;
       transfer.body_bytes_max = bytes_max;
       Prepare(url, transfer);
-      curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS,
-                       static_cast<long>(request.options().request_timeout_ms));
-      curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, head ? 0L : 1L);
-      curl_easy_setopt(curl, CURLOPT_NOBODY, head ? 1L : 0L);
-      curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
+      Curl().easy_setopt(curl, CURLOPT_TIMEOUT_MS,
+                         static_cast<long>(request.options().request_timeout_ms));
+      Curl().easy_setopt(curl, CURLOPT_FOLLOWLOCATION, head ? 0L : 1L);
+      Curl().easy_setopt(curl, CURLOPT_NOBODY, head ? 1L : 0L);
+      Curl().easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
       const CURLcode code = Perform(transfer);
       if (transfer.too_large) {
         return Status(StatusCode::kPayloadTooLarge, "the reply to " + url + " is larger than " +
@@ -162,11 +175,11 @@ struct HttpFetch::Impl {
       return Status::Internal(path + " was longer than the file on the hub");
     }
     Prepare(url, transfer);
-    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+    Curl().easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     request.LimitStall(curl);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnFileBody);
+    Curl().easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnFileBody);
     const std::string range = std::to_string(transfer.resume_from) + "-";
-    if (transfer.resume_from > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
+    if (transfer.resume_from > 0) Curl().easy_setopt(curl, CURLOPT_RANGE, range.c_str());
     *code = Perform(transfer);
     if (transfer.too_large) {
       std::fflush(file.get());
@@ -210,12 +223,10 @@ struct HttpFetch::Impl {
   }
 };
 
-HttpFetch::HttpFetch(HttpFetchOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
-  impl_->curl = curl_easy_init();
-  PENSTOCK_CHECK(impl_->curl != nullptr);
-}
+HttpFetch::HttpFetch(HttpFetchOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
 
-HttpFetch::~HttpFetch() { curl_easy_cleanup(impl_->curl); }
+HttpFetch::~HttpFetch() = default;
 
 Expected<HttpReply> HttpFetch::Get(const std::string& url, size_t bytes_max) {
   return impl_->Small(url, bytes_max, /*head=*/false);
@@ -238,6 +249,7 @@ Expected<HttpReply> HttpFetch::Head(const std::string& url) {
 
 Status HttpFetch::Download(const std::string& url, const std::string& path, uint64_t bytes_total,
                            const Progress& progress, uint64_t unknown_bytes_max) {
+  PENSTOCK_RETURN_IF_ERROR(impl_->Open());
   uint64_t bytes_before = 0;
   for (int attempt = 0;; ++attempt) {
     bool again = false;

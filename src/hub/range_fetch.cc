@@ -77,7 +77,7 @@ size_t OnRangeBody(char* data, size_t, size_t bytes, void* user) {
   auto& slot = *static_cast<Slot*>(user);
   if (!slot.checked) {
     long status = 0;
-    curl_easy_getinfo(slot.curl, CURLINFO_RESPONSE_CODE, &status);
+    Curl().easy_getinfo(slot.curl, CURLINFO_RESPONSE_CODE, &status);
     slot.ignored_range = status == 200;
     if (slot.ignored_range) return 0;
     if (status != 206) return bytes;  // an error's text is of no use here
@@ -98,49 +98,55 @@ class RangeDownload {
  public:
   RangeDownload(const HttpFetchOptions& http, const RangeOptions& options, const std::string& url,
                 PartialFile* file, const HttpFetch::Progress& progress)
-      : request_(http), url_(url), file_(file), progress_(progress), multi_(curl_multi_init()) {
-    PENSTOCK_CHECK(multi_ != nullptr);
+      : request_(http), url_(url), file_(file), progress_(progress) {
     for (size_t i = 0; i < file->segments(); ++i) {
       const auto [begin, end] = file->Rest(i);
       if (begin < end) waiting_.push_back(i);
     }
-    const size_t wanted = static_cast<size_t>(std::clamp(options.connections, 1, 16));
-    for (size_t i = 0; i < std::min(wanted, waiting_.size()); ++i) {
-      slots_.push_back(std::make_unique<Slot>());
-      slots_.back()->curl = curl_easy_init();
-      PENSTOCK_CHECK(slots_.back()->curl != nullptr);
-      slots_.back()->file = file;
-    }
-    connections_ = slots_.size();
+    connections_ =
+        std::min(static_cast<size_t>(std::clamp(options.connections, 1, 16)), waiting_.size());
   }
 
   ~RangeDownload() {
     for (const auto& slot : slots_) {
-      if (slot->busy) curl_multi_remove_handle(multi_, slot->curl);
-      curl_easy_cleanup(slot->curl);
+      if (slot->busy) Curl().multi_remove_handle(multi_, slot->curl);
+      Curl().easy_cleanup(slot->curl);
     }
-    curl_multi_cleanup(multi_);
+    if (multi_ != nullptr) Curl().multi_cleanup(multi_);
   }
 
   Status Run() {
+    PENSTOCK_RETURN_IF_ERROR(Open());
     while (busy_ > 0 || !waiting_.empty()) {
       StartMore();
       int running = 0;
-      curl_multi_perform(multi_, &running);
+      Curl().multi_perform(multi_, &running);
       if (request_.IsCancelled() || (progress_ && !progress_(file_->bytes_done()))) {
         return {StatusCode::kCancelled, "download given up"};
       }
       int left = 0;
-      while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
+      while (const CURLMsg* message = Curl().multi_info_read(multi_, &left)) {
         if (message->msg != CURLMSG_DONE) continue;
         PENSTOCK_RETURN_IF_ERROR(Finish(message->easy_handle, message->data.result));
       }
-      if (busy_ > 0 || !waiting_.empty()) curl_multi_poll(multi_, nullptr, 0, kPollMs, nullptr);
+      if (busy_ > 0 || !waiting_.empty()) Curl().multi_poll(multi_, nullptr, 0, kPollMs, nullptr);
     }
     return Status::Ok();
   }
 
  private:
+  Status Open() {
+    PENSTOCK_RETURN_IF_ERROR(request_.Open());
+    multi_ = Curl().multi_init();
+    PENSTOCK_CHECK(multi_ != nullptr);
+    for (size_t i = 0; i < connections_; ++i) {
+      slots_.push_back(std::make_unique<Slot>());
+      slots_.back()->curl = Curl().easy_init();
+      PENSTOCK_CHECK(slots_.back()->curl != nullptr);
+      slots_.back()->file = file_;
+    }
+    return Status::Ok();
+  }
   void StartMore() {
     if (Clock::now() < not_before_) return;
     for (const auto& slot : slots_) {
@@ -160,14 +166,14 @@ class RangeDownload {
     request_.LimitStall(slot->curl);
     const auto [begin, end] = file_->Rest(slot->segment);
     const std::string range = std::to_string(begin) + "-" + std::to_string(end - 1);
-    curl_easy_setopt(slot->curl, CURLOPT_RANGE, range.c_str());
-    curl_easy_setopt(slot->curl, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(slot->curl, CURLOPT_BUFFERSIZE, kReceiveBytes);
+    Curl().easy_setopt(slot->curl, CURLOPT_RANGE, range.c_str());
+    Curl().easy_setopt(slot->curl, CURLOPT_FOLLOWLOCATION, 1L);
+    Curl().easy_setopt(slot->curl, CURLOPT_BUFFERSIZE, kReceiveBytes);
     // Over HTTP/2 the ranges would share one connection.
-    curl_easy_setopt(slot->curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-    curl_easy_setopt(slot->curl, CURLOPT_WRITEFUNCTION, OnRangeBody);
-    curl_easy_setopt(slot->curl, CURLOPT_WRITEDATA, slot);
-    PENSTOCK_CHECK(curl_multi_add_handle(multi_, slot->curl) == CURLM_OK);
+    Curl().easy_setopt(slot->curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    Curl().easy_setopt(slot->curl, CURLOPT_WRITEFUNCTION, OnRangeBody);
+    Curl().easy_setopt(slot->curl, CURLOPT_WRITEDATA, slot);
+    PENSTOCK_CHECK(Curl().multi_add_handle(multi_, slot->curl) == CURLM_OK);
     slot->busy = true;
     ++busy_;
   }
@@ -177,11 +183,11 @@ class RangeDownload {
                                     [&](const auto& slot) { return slot->curl == curl; });
     PENSTOCK_CHECK(found != slots_.end());
     Slot& slot = **found;
-    curl_multi_remove_handle(multi_, curl);
+    Curl().multi_remove_handle(multi_, curl);
     slot.busy = false;
     --busy_;
     long status = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    Curl().easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     slot.reply.status = static_cast<int>(status);
     if (!slot.failure.ok()) {
       return slot.failure.code() == StatusCode::kInternal ? slot.failure
@@ -225,7 +231,7 @@ class RangeDownload {
   const std::string url_;
   PartialFile* const file_;
   const HttpFetch::Progress& progress_;
-  CURLM* const multi_;
+  CURLM* multi_ = nullptr;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::deque<size_t> waiting_;  // segments
   size_t connections_ = 0;

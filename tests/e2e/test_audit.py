@@ -121,3 +121,11 @@ def test_the_list_that_comes_with_the_source_is_read():
     done = audit()
     assert done.returncode in (0, 1), done.stderr
     assert re.search(r"\d+ parts, \d+ advisories", done.stdout)
+
+
+def test_the_program_links_few_libraries_and_opens_libcurl_only_to_send(parts):
+    """What a stranger's bytes can reach is small: libcurl and the 25 libraries behind it come with the first request."""
+    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(linked) <= 35, linked
+    assert not [line for line in linked if "curl" in line or "ldap" in line]
+    assert linked_version(parts, "curl"), "opened at run time, and audited all the same"
