@@ -24,12 +24,13 @@ TEST(Memory, FreeBlocksGoBack) {
   constexpr size_t kBlockBytes = 64 << 10, kBlocks = 1024;
   const uint64_t before = ResidentBytes();
   ASSERT_GT(before, 0u);
-  // Two kinds of blocks in turn: the freed ones lie between blocks that stay.
+  // Two kinds of blocks in turn: the freed ones lie between blocks that stay, which are too many to
+  // fit holes that earlier tests left.
   std::vector<std::unique_ptr<char[]>> freed, kept;
   for (size_t i = 0; i < kBlocks; ++i) {
     freed.push_back(std::make_unique_for_overwrite<char[]>(kBlockBytes));
     std::memset(freed.back().get(), 1, kBlockBytes);
-    kept.push_back(std::make_unique<char[]>(16));
+    kept.push_back(std::make_unique_for_overwrite<char[]>(16 << 10));
   }
   const uint64_t full = ResidentBytes();
   EXPECT_GT(full, before + kBlocks * kBlockBytes * 9 / 10);
