@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +12,7 @@
 #include "access_flags.h"
 #include "bulk_embed.h"
 #include "command_line.h"
+#include "common/temp_folder_test_util.h"
 #include "corpus/row_reader.h"
 #include "model_flags.h"
 #include "output_file.h"
@@ -27,14 +27,8 @@ using testing::HasSubstr;
 
 class AppsTest : public testing::Test {
  protected:
-  AppsTest() {
-    // One a process: ctest runs the tests of this file side by side.
-    root_ = testing::TempDir() + "/penstock_" + std::to_string(getpid());
-    folder_ = root_ + "/penstock_apps_test";
-    std::filesystem::create_directories(folder_);
-  }
+  AppsTest() { std::filesystem::create_directories(folder_); }
   ~AppsTest() override {
-    std::filesystem::remove_all(root_);
     unsetenv("PENSTOCK_THREADS");
     unsetenv("PENSTOCK_CONFIG");
   }
@@ -53,8 +47,8 @@ class AppsTest : public testing::Test {
     error_ = testing::internal::GetCapturedStderr();
     return exit_code.value_or(-1);
   }
-  std::string root_;
-  std::string folder_;
+  const TempFolder temp_;
+  const std::string folder_ = temp_ / "penstock_apps_test";
   ModelOptions flags_;
   std::string error_;
 };

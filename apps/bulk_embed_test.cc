@@ -2,13 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <random>
 #include <thread>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -61,9 +61,6 @@ TEST(BulkWindow, NamesTheLine) {
 
 class EmbedInBulkTest : public testing::Test {
  protected:
-  EmbedInBulkTest() : path_(testing::TempDir() + "/bulk_" + std::to_string(getpid())) {}
-  ~EmbedInBulkTest() override { std::filesystem::remove(path_); }
-
   // Embeds texts of digits as [the number, its length], each request on a thread of its own.
   Status Embed(const std::vector<std::string>& texts, const BulkOptions& options,
                const std::string& bad = "none",
@@ -116,7 +113,8 @@ class EmbedInBulkTest : public testing::Test {
         });
   }
 
-  std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "texts";
   std::vector<float> got_;
   std::vector<std::string> errors_;
   size_t at_once_max_ = 0, rows_max_ = 0, done_rows_ = 0, requests_ = 0;

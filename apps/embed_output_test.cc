@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 
+#include "common/temp_folder_test_util.h"
 #include "disk_room.h"
 
 namespace penstock {
@@ -23,18 +24,13 @@ std::string Contents(const std::string& path) {
 
 class OutputTest : public testing::Test {
  protected:
-  OutputTest() : folder_(testing::TempDir() + "/output_" + std::to_string(getpid())) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~OutputTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_ / name; }
   bool Exists(const std::string& name) const { return std::filesystem::exists(Path(name)); }
   void Put(const std::string& name, const std::string& text) const {
     std::ofstream(Path(name)) << text;
   }
 
-  const std::string folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(OutputTest, AnOlderFileStaysUntilTheNewOneIsWhole) {

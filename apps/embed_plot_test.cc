@@ -1,14 +1,13 @@
 #include "embed_plot.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 
+#include "common/temp_folder_test_util.h"
+
 namespace penstock {
 namespace {
-
-std::string Path() { return testing::TempDir() + "/plot_" + std::to_string(getpid()) + ".svg"; }
 
 // Windows of `rows` rows, row i of which has the vector (i, 0, 0, ...).
 void AddRows(int rows, int32_t dimensions, EmbedPlot* plot, int skipped = -1) {
@@ -38,7 +37,8 @@ TEST(EmbedPlot, TakesNamesByTheirEnding) {
 }
 
 TEST(EmbedPlot, SkippedRowsHaveNoPoint) {
-  auto plot = EmbedPlot::Open(Path());
+  const TempFolder folder;
+  auto plot = EmbedPlot::Open(folder / "plot.svg");
   ASSERT_TRUE(plot.ok());
   AddRows(3, 2, &*plot, 1);
   const auto drawn = plot->Draw("m");
@@ -51,7 +51,8 @@ TEST(EmbedPlot, SkippedRowsHaveNoPoint) {
 
 // Long vectors: the sample is bounded in bytes.
 TEST(EmbedPlot, IsBoundedInMemory) {
-  auto plot = EmbedPlot::Open(Path());
+  const TempFolder folder;
+  auto plot = EmbedPlot::Open(folder / "plot.svg");
   ASSERT_TRUE(plot.ok());
   constexpr int32_t kWide = 1 << 18;
   for (int i = 0; i < 10; ++i) AddRows(20, kWide, &*plot);
@@ -63,7 +64,8 @@ TEST(EmbedPlot, IsBoundedInMemory) {
 }
 
 TEST(EmbedPlot, AVectorThatIsNotFiniteIsAnError) {
-  auto plot = EmbedPlot::Open(Path());
+  const TempFolder folder;
+  auto plot = EmbedPlot::Open(folder / "plot.svg");
   ASSERT_TRUE(plot.ok());
   BulkWindow window;
   window.Add({.text = "a"});

@@ -2,11 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "common/temp_folder_test_util.h"
 #include "disk_room.h"
 
 namespace penstock {
@@ -16,11 +15,10 @@ using std::chrono::milliseconds;
 
 class InputScanTest : public testing::Test {
  protected:
-  InputScanTest() : path_(testing::TempDir() + "/scan_" + std::to_string(getpid())) {}
-  ~InputScanTest() override { std::filesystem::remove(path_); }
   void Put(const std::string& text) const { std::ofstream(path_) << text; }
 
-  const std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "texts";
 };
 
 TEST_F(InputScanTest, CountsAWholeInput) {

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +10,7 @@
 
 #include "command_line.h"
 #include "common/split_list.h"
+#include "common/temp_folder_test_util.h"
 #include "flag_values.h"
 #include "help.h"
 #include "model_flags.h"
@@ -72,11 +72,7 @@ TEST(FlagValuesTest, TheNearestName) {
 
 class SettingsTest : public testing::Test {
  protected:
-  SettingsTest() : folder_(testing::TempDir() + "/penstock_settings_" + std::to_string(getpid())) {
-    std::filesystem::create_directories(folder_);
-  }
   ~SettingsTest() override {
-    std::filesystem::remove_all(folder_);
     for (const std::string& name : variables_) unsetenv(name.c_str());
   }
   void Set(const std::string& name, const std::string& value) {
@@ -122,7 +118,8 @@ class SettingsTest : public testing::Test {
     return error_;
   }
 
-  const std::string folder_;
+  const TempFolder temp_;
+  const std::string folder_ = temp_.text();
   std::vector<std::string> variables_;
   ModelOptions flags_;
   int port_ = 0;

@@ -15,6 +15,7 @@
   included once per instruction set and has not).
 - No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
   sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
+- Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names nobody else has.
 - No absolute path of somebody's machine in any file under version control.
 
 With --headers also compiles every header of src/ alone.
@@ -165,6 +166,16 @@ def check_hashes(path, text):
         yield f"{name}:{line}: {match.group(0)}: texts are hashed with a seed (common/seeded_hash.h)"
 
 
+def check_test_folders(path, text):
+    """Tests run side by side, those of other checkouts too: a fixed name is written by two of them at once."""
+    name = path.relative_to(ROOT)
+    if not re.search(r"_(?:test|test_util)$", path.stem) or path.stem == "temp_folder_test_util":
+        return
+    for match in re.finditer(r"\bmkdtemp\b|\btesting::TempDir\b|\btemp_directory_path\b", text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield f"{name}:{line}: {match.group(0)}: a test's files lie in a TempFolder (common/temp_folder_test_util.h)"
+
+
 def check_unused(modules, used):
     for name, module in modules.items():
         for dep in module.deps:
@@ -259,6 +270,7 @@ def main():
         if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
             findings += check_includes(path, text, modules)
             findings += check_hashes(path, text)
+            findings += check_test_folders(path, text)
             findings += check_functions(path, text)
         if top == "src" and path.suffix != ".py":
             by_tests = path.stem.endswith(("_test", "_bench"))

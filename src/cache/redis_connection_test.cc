@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <thread>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -20,11 +21,9 @@ using Clock = std::chrono::steady_clock;
 class OneAnswer {
  public:
   explicit OneAnswer(std::string answer) {
-    std::string folder = (std::filesystem::temp_directory_path() / "redis_test_XXXXXX").string();
-    folder_ = mkdtemp(folder.data());
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, (folder_ + "/socket").c_str());
+    std::strcpy(address.sun_path, (folder_ / "socket").c_str());
     listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(listener_, 1), 0);
@@ -43,12 +42,11 @@ class OneAnswer {
   ~OneAnswer() {
     thread_.join();
     close(listener_);
-    std::filesystem::remove_all(folder_);
   }
-  RedisUrl url() const { return *RedisUrl::Parse("unix://" + folder_ + "/socket"); }
+  RedisUrl url() const { return *RedisUrl::Parse("unix://" + (folder_ / "socket")); }
 
  private:
-  std::string folder_;
+  const TempFolder folder_;
   int listener_ = -1;
   std::thread thread_;
 };

@@ -22,6 +22,7 @@
 #include "cache/redis_connection.h"
 #include "common/failing_new.h"
 #include "common/log.h"
+#include "common/temp_folder_test_util.h"
 
 extern char** environ;
 
@@ -57,17 +58,11 @@ std::string FindRedis() {
 
 class RemoteStoreTest : public testing::Test {
  protected:
-  RemoteStoreTest() {
-    char folder[] = "/tmp/penstock_redis_XXXXXX";
-    folder_ = mkdtemp(folder);
-    socket_ = folder_ + "/redis.sock";
-  }
   ~RemoteStoreTest() override {
     store_.reset();
     Kill();
     if (listener_ >= 0) close(listener_);
     if (server_.joinable()) server_.join();
-    fs::remove_all(folder_);
   }
 
   // False, and the test is skipped, where there is none.
@@ -75,8 +70,8 @@ class RemoteStoreTest : public testing::Test {
     const std::string binary = FindRedis();
     if (binary.empty()) return false;
     std::vector<std::string> args = {
-        binary,         "--port", "0",     "--unixsocket", socket_,     "--save",        "",
-        "--appendonly", "no",     "--dir", folder_,        "--logfile", folder_ + "/log"};
+        binary,         "--port", "0",     "--unixsocket", socket_,     "--save",       "",
+        "--appendonly", "no",     "--dir", folder_.text(), "--logfile", folder_ / "log"};
     args.insert(args.end(), more.begin(), more.end());
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
@@ -146,7 +141,8 @@ class RemoteStoreTest : public testing::Test {
     server_.join();
   }
 
-  std::string folder_, socket_;
+  const TempFolder folder_;
+  const std::string socket_ = folder_ / "redis.sock";
   pid_t pid_ = -1;
   int listener_ = -1;
   std::thread server_;

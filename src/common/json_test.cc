@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -149,8 +150,8 @@ TEST(JsonDocument, NothingIsReadBehindAText) {
 }
 
 TEST(JsonDocument, FilesAreLimitedAndNamed) {
-  const std::string path = testing::TempDir() + "json_test.json";
-  std::ofstream(path) << "{\"a\": 1}";
+  const TempFolder folder;
+  const std::string path = folder.Write("a.json", "{\"a\": 1}");
   EXPECT_TRUE(JsonDocument::ParseFile(path, 100).ok());
   EXPECT_FALSE(JsonDocument::ParseFile(path, 5).ok());
   std::remove(path.c_str());

@@ -5,10 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -42,18 +43,12 @@ TEST(Memory, FreeBlocksGoBack) {
 
 class AvailableBytesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/memory_test_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    root_ = name;
-    Write("/proc/meminfo", "MemTotal: 8000 kB\nMemAvailable:    4000 kB\n");
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
+  void SetUp() override { Write("/proc/meminfo", "MemTotal: 8000 kB\nMemAvailable:    4000 kB\n"); }
   void Write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
+    temp_.Write(path.substr(1), text);  // an absolute path below the folder
   }
-  std::string root_;
+  const TempFolder temp_;
+  const std::string root_ = temp_.text();
 };
 
 TEST_F(AvailableBytesTest, IsWhatTheSystemHasLeft) {

@@ -3,29 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
 
 class ProcessorsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/processors_test_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
   void Write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
+    temp_.Write(path.substr(1), text);  // an absolute path below the folder
   }
   ProcessorLimits Read(size_t online = 64, size_t allowed = 64) const {
     return ReadProcessorLimitsIn(root_, online, allowed);
   }
-  std::string root_;
+  const TempFolder temp_;
+  const std::string root_ = temp_.text();
 };
 
 TEST_F(ProcessorsTest, WithoutAQuotaTheAffinityCounts) {

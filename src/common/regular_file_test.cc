@@ -10,7 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -20,18 +21,12 @@ using testing::HasSubstr;
 
 class RegularFileTest : public testing::Test {
  protected:
-  RegularFileTest() {
-    char folder[] = "/tmp/penstock_file_XXXXXX";
-    folder_ = mkdtemp(folder);
-  }
-  ~RegularFileTest() override { fs::remove_all(folder_); }
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_ / name; }
   std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name), std::ios::binary) << text;
-    return Path(name);
+    return folder_.Write(name, text);
   }
 
-  std::string folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(RegularFileTest, ReadsUpToItsLimit) {
@@ -62,7 +57,7 @@ TEST_F(RegularFileTest, RefusesWhatIsNoFileAtOnce) {
                                    {Path("link"), "a FIFO"},
                                    {Path("socket"), "a socket"},
                                    {std::string("/dev/zero"), "a device"},
-                                   {folder_, "a directory"}}) {
+                                   {folder_.text(), "a directory"}}) {
     const Status status = OpenRegularFile(path).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << path;
     EXPECT_EQ(status.message(), path + " is " + kind + ", not a regular file");

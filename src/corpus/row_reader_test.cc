@@ -7,8 +7,8 @@
 #include <zstd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -400,15 +400,10 @@ TEST(RowReader, APackedBombIsBounded) {
 
 class RowReaderFiles : public testing::Test {
  protected:
-  RowReaderFiles() : folder_(testing::TempDir() + "/penstock_rows_" + std::to_string(getpid())) {
-    std::filesystem::create_directories(folder_);
+  std::string File(const std::string& name, const std::string& bytes) const {
+    return folder_.Write(name, bytes);
   }
-  ~RowReaderFiles() override { std::filesystem::remove_all(folder_); }
-  std::string File(const std::string& name, const std::string& bytes) {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
-    return folder_ + "/" + name;
-  }
-  std::string folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(RowReaderFiles, OneAfterTheOther) {
@@ -428,11 +423,11 @@ TEST_F(RowReaderFiles, OneAfterTheOther) {
 }
 
 TEST_F(RowReaderFiles, AFailureStays) {
-  RowReader reader({File("a.txt", "one\n"), folder_ + "/none", File("c.txt", "two\n")}, {});
-  EXPECT_EQ(reader.Check().message(), folder_ + "/none: No such file or directory");
+  RowReader reader({File("a.txt", "one\n"), folder_ / "none", File("c.txt", "two\n")}, {});
+  EXPECT_EQ(reader.Check().message(), folder_ / "none: No such file or directory");
   EXPECT_TRUE(reader.Next().ok());
   for (int i = 0; i < 2; ++i) EXPECT_EQ(reader.Next().status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(RowReader({folder_}, {}).Check().message(), HasSubstr("Is a directory"));
+  EXPECT_THAT(RowReader({folder_.text()}, {}).Check().message(), HasSubstr("Is a directory"));
   EXPECT_THAT(RowReader({File("m", "PAR1")}, {}).Check().message(), HasSubstr("Parquet"));
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/temp_folder_test_util.h"
 #include "engine/fake_engine.h"
 
 namespace penstock {
@@ -17,12 +18,6 @@ using testing::HasSubstr;
 
 class ExpectedAnswersTest : public testing::Test {
  protected:
-  ExpectedAnswersTest() {
-    char made[] = "/tmp/penstock_answers_XXXXXX";
-    folder_ = mkdtemp(made);
-  }
-  ~ExpectedAnswersTest() override { fs::remove_all(folder_); }
-
   Expected<std::optional<ExpectedAnswers>> Read(const std::string& json) {
     std::ofstream(folder_ / "known_answers.json") << json;
     return ExpectedAnswers::Read(folder_.string());
@@ -36,7 +31,8 @@ class ExpectedAnswersTest : public testing::Test {
     return CompareAnswers(**expected, parts, &clock);
   }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 TEST_F(ExpectedAnswersTest, NoFileIsFine) {

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -12,12 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(ModelFingerprintTest, IsOfNamesAndContents) {
-  char made[] = "/tmp/penstock_fingerprint_XXXXXX";
-  const fs::path folder = mkdtemp(made);
-  const auto write = [&](const std::string& name, const std::string& text) {
-    fs::create_directories((folder / name).parent_path());
-    std::ofstream(folder / name) << text;
-  };
+  const TempFolder temp;
+  const fs::path folder = temp.path();
+  const auto write = [&](const char* name, const char* text) { temp.Write(name, text); };
   const auto print = [&](const char* settings = "cpu") {
     const auto fingerprint = ModelFingerprint(folder.string(), settings);
     EXPECT_TRUE(fingerprint.ok()) << fingerprint.status().ToString();

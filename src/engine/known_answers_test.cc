@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
 #include "formats/decoder_files.h"
@@ -203,11 +204,9 @@ TEST(KnownAnswers, StepsOfADecoder) {
 }
 
 // A copy of a golden model that a test may spoil.
-std::string CopyOf(const std::string& model, const std::string& name) {
-  const fs::path folder = fs::path(testing::TempDir()) / ("known_answers_test_" + name);
-  fs::remove_all(folder);
-  fs::copy(PENSTOCK_GOLDEN_DIR "/" + model, folder, fs::copy_options::recursive);
-  return folder.string();
+std::string CopyOf(const std::string& model, const TempFolder& place) {
+  fs::copy(PENSTOCK_GOLDEN_DIR "/" + model, place.path(), fs::copy_options::recursive);
+  return place.text();
 }
 
 // Puts zeros in the place of all weights, in another file of the same name.
@@ -257,7 +256,8 @@ TEST(LinearCheckTest, DecodersOfEveryArchitecture) {
 
 TEST(LinearCheckTest, WeightsThatAreNotThoseOfTheFileAreFound) {
   const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
-  const std::string encoder = CopyOf("models/bert_mean_normalize", "encoder");
+  const TempFolder encoder_place, decoder_place;
+  const std::string encoder = CopyOf("models/bert_mean_normalize", encoder_place);
   const auto folder = ModelFolder::Read(encoder);
   ASSERT_TRUE(folder.ok());
   const auto model = EncoderModel::Load(*folder, backend.get());
@@ -265,7 +265,7 @@ TEST(LinearCheckTest, WeightsThatAreNotThoseOfTheFileAreFound) {
   ZeroWeights(encoder);
   EXPECT_FALSE(CheckEncoderLinear(**model, backend.get())->ok());
 
-  const std::string decoder = CopyOf("decoders/qwen3", "decoder");
+  const std::string decoder = CopyOf("decoders/qwen3", decoder_place);
   const auto files = DecoderFiles::Open(decoder);
   ASSERT_TRUE(files.ok()) << files.status().ToString();
   const auto text = DecoderModel::Load(*files, backend.get(), {});
@@ -274,8 +274,6 @@ TEST(LinearCheckTest, WeightsThatAreNotThoseOfTheFileAreFound) {
   const auto other = DecoderFiles::Open(decoder);
   ASSERT_TRUE(other.ok());
   EXPECT_FALSE(CheckDecoderLinear(**text, *other, DType::kF32, backend.get())->ok());
-  fs::remove_all(encoder);
-  fs::remove_all(decoder);
 }
 
 TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {

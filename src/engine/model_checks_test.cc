@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/check_records.h"
 #include "engine/engine.h"
@@ -24,13 +25,10 @@ using testing::HasSubstr;
 class ModelChecksTest : public testing::Test {
  protected:
   ModelChecksTest() {
-    char made[] = "/tmp/penstock_checks_XXXXXX";
-    place_ = mkdtemp(made);
     options_.scheduler.max_batch_tokens = 512;
     options_.name = "m";
     options_.check = {true, (place_ / "records").string()};
   }
-  ~ModelChecksTest() override { fs::remove_all(place_); }
 
   size_t Records() const {
     std::error_code error;
@@ -54,7 +52,8 @@ class ModelChecksTest : public testing::Test {
     return TextEngine::Load(path, options, backend_.get(), &metrics_).status();
   }
 
-  fs::path place_;
+  const TempFolder temp_;
+  const fs::path place_ = temp_.path();
   EngineOptions options_;
   Metrics metrics_;
   const std::unique_ptr<Backend> backend_ = *NewCpuBackend({.threads = 2, .pin = false});
@@ -193,8 +192,8 @@ TEST_F(ModelChecksTest, TheRegistrySaysWhyAModelIsNotServed) {
 }
 
 TEST(CheckRecordsTest, TheOldestGo) {
-  char made[] = "/tmp/penstock_records_XXXXXX";
-  const fs::path folder = mkdtemp(made);
+  const TempFolder temp;
+  const fs::path folder = temp.path();
   const CheckRecords records(folder.string());
   const auto key = [](size_t i) { return fmt::format("{:064x}", i); };
   std::ofstream(folder / "notes.txt") << "stays";
@@ -214,7 +213,6 @@ TEST(CheckRecordsTest, TheOldestGo) {
   const auto files = fs::directory_iterator(folder);
   EXPECT_EQ(static_cast<size_t>(std::distance(begin(files), end(files))),
             CheckRecords::kRecordsMax + 1);
-  fs::remove_all(folder);
 }
 
 TEST(CheckKeyTest, IsOfFilesAndSettings) {

@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -48,15 +49,14 @@ TEST(ModelTemplates, ANameOrAFileIsForAllRequests) {
   const ChatTemplates own = {{{"default", "d"}, {"tool_use", "t"}, {"rag", "r"}}};
   EXPECT_EQ(Made(own, "rag").For(true)->source(), "r");
   EXPECT_EQ(Made(own, "rag").For(false)->source(), "r");
-  const std::string file = testing::TempDir() + "model_templates_test.jinja";
-  std::ofstream(file) << "f{{ 1 }}";
+  const TempFolder folder;
+  const std::string file = folder.Write("own.jinja", "f{{ 1 }}");
   EXPECT_EQ(Made(own, file).For(true)->source(), "f{{ 1 }}");
   EXPECT_EQ(Made({}, file).For(false)->source(), "f{{ 1 }}");
   std::ofstream(file) << "{% if %}";
   const auto broken = ModelTemplates::Make(own, file, "m");
   EXPECT_EQ(broken.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(broken.status().message(), HasSubstr(file));
-  std::filesystem::remove(file);
   const auto missing = ModelTemplates::Make(own, "rga", "m");
   EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.status().message(),

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <future>
 
+#include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
@@ -20,14 +20,7 @@ using testing::HasSubstr;
 
 class RegistryTensorsTest : public testing::Test {
  protected:
-  RegistryTensorsTest() {
-    std::string name = (fs::temp_directory_path() / "penstock-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~RegistryTensorsTest() override {
-    registry_.reset();
-    fs::remove_all(folder_);
-  }
+  ~RegistryTensorsTest() override { registry_.reset(); }
 
   // The registry's own loader, but for "embedder".
   void Serve(std::vector<std::pair<std::string, std::string>> references,
@@ -68,14 +61,9 @@ class RegistryTensorsTest : public testing::Test {
     spec.reference = reference;
     return spec;
   }
-  std::string File(const std::string& name) {
-    const fs::path path = fs::path(folder_) / name;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << "nothing of use";
-    return path.string();
-  }
+  std::string File(const std::string& name) { return folder_.Write(name, "nothing of use"); }
 
-  std::string folder_;
+  const TempFolder folder_;
   Metrics metrics_;
   DryBackend backend_{DType::kF32};
   std::unique_ptr<Registry> registry_;
@@ -215,22 +203,22 @@ TEST_F(RegistryTensorsTest, OneBudgetOfMemory) {
 TEST_F(RegistryTensorsTest, ReferencesAreToldByNamesOfFiles) {
   EXPECT_EQ(TensorModelPath("builtin:x"), "builtin:x");
   EXPECT_EQ(TensorModelPath("owner/name"), std::nullopt);
-  EXPECT_EQ(TensorModelPath(folder_), std::nullopt);
-  EXPECT_EQ(TensorModelPath(folder_ + "/missing.onnx"), std::nullopt);
+  EXPECT_EQ(TensorModelPath(folder_.text()), std::nullopt);
+  EXPECT_EQ(TensorModelPath(folder_ / "missing.onnx"), std::nullopt);
   for (const char* name : {"a.onnx", "b.xml", "c.tflite", "d.pb"}) {
     const std::string path = File(name);
     EXPECT_EQ(TensorModelPath(path), path);
   }
   EXPECT_EQ(TensorModelPath(File("e.gguf")), std::nullopt);
-  EXPECT_EQ(TensorModelPath(folder_), std::nullopt);  // none is called model
+  EXPECT_EQ(TensorModelPath(folder_.text()), std::nullopt);  // none is called model
   File("m/model.onnx");
-  EXPECT_EQ(TensorModelPath(folder_ + "/m"), folder_ + "/m");
+  EXPECT_EQ(TensorModelPath(folder_ / "m"), folder_ / "m");
   File("m/config.json");
-  EXPECT_EQ(TensorModelPath(folder_ + "/m"), folder_ + "/m");
+  EXPECT_EQ(TensorModelPath(folder_ / "m"), folder_ / "m");
   File("m/tokenizer.json");  // a text model that was exported
-  EXPECT_EQ(TensorModelPath(folder_ + "/m"), std::nullopt);
+  EXPECT_EQ(TensorModelPath(folder_ / "m"), std::nullopt);
   File("s/saved_model.pb");
-  EXPECT_EQ(TensorModelPath(folder_ + "/s"), folder_ + "/s");
+  EXPECT_EQ(TensorModelPath(folder_ / "s"), folder_ / "s");
 }
 
 TEST_F(RegistryTensorsTest, BrokenFilesFailByName) {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <future>
 
+#include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/registry.h"
 #include "generate/tiny_model_test_util.h"
@@ -70,20 +70,18 @@ TEST_F(TextEngineTest, StandsInTheRegistryBesideAnEncoder) {
 }
 
 // A copy of the model whose tokenizer_config.json is `config`.
-std::string WithConfig(const std::string& name, const std::string& config) {
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::path(testing::TempDir()) / ("text_engine_test_" + name);
-  fs::remove_all(folder);
-  fs::copy(kGoldens + "/decoders/llama", folder);
-  std::ofstream(folder / "tokenizer_config.json") << config;
-  return folder.string();
+std::string WithConfig(const TempFolder& folder, const std::string& config) {
+  std::filesystem::copy(kGoldens + "/decoders/llama", folder.path());
+  folder.Write("tokenizer_config.json", config);
+  return folder.text();
 }
 
 TEST_F(TextEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
   ModelSpec spec;
   spec.name = "chat";
+  const TempFolder folder;
   spec.reference = WithConfig(
-      "chat", R"({"chat_template":[{"name":"default","template":"d"},)"
+      folder, R"({"chat_template":[{"name":"default","template":"d"},)"
               R"({"name":"tool_use","template":"t"}],"eos_token":"E","bos_token":null})");
   ASSERT_TRUE(registry_.Add(spec).ok());
   spec.name = "other";
@@ -100,7 +98,6 @@ TEST_F(TextEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
   EXPECT_EQ((*registry_.FindText("other"))->chat_template(false)->source(), "t");
   EXPECT_THAT((*registry_.FindText("text"))->chat_template(true).status().message(),
               HasSubstr("--chat-template"));
-  std::filesystem::remove_all(spec.reference);
 }
 
 TEST_F(TextEngineTest, ATemplateThatIsNotThereFailsTheModel) {

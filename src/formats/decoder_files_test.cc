@@ -22,20 +22,20 @@ class DecoderFolder : public ::testing::Test {
     folder_.Write("model.safetensors", SafetensorsOf(tensors));
   }
   DecoderFiles Good() {
-    auto files = DecoderFiles::Open(folder_.path());
+    auto files = DecoderFiles::Open(folder_.text());
     EXPECT_TRUE(files.ok()) << files.status().ToString();
     return files.ok() ? *std::move(files) : DecoderFiles();
   }
   void ExpectStatus(StatusCode code, const std::string& field, const std::string& words) {
-    const auto files = DecoderFiles::Open(folder_.path());
+    const auto files = DecoderFiles::Open(folder_.text());
     ASSERT_FALSE(files.ok());
     EXPECT_EQ(files.status().code(), code) << files.status().ToString();
     EXPECT_EQ(files.status().field(), field) << files.status().ToString();
     EXPECT_NE(files.status().message().find(words), std::string::npos) << files.status().message();
-    EXPECT_TRUE(files.status().message().starts_with(folder_.path())) << files.status().message();
+    EXPECT_TRUE(files.status().message().starts_with(folder_.text())) << files.status().message();
   }
 
-  TestFolder folder_;
+  TempFolder folder_;
 };
 
 TEST_F(DecoderFolder, TensorsAreNamedWithBothShapes) {
@@ -110,7 +110,7 @@ TEST_F(DecoderFolder, EndsOfTheGenerationConfigGoBeforeThoseOfTheModel) {
   EXPECT_EQ(Good().config.eos_id, 7);
   folder_.Write("generation_config.json", R"({"eos_token_id": [9, 5, 9]})");
   EXPECT_EQ(Good().config.end_ids, (std::vector<int32_t>{5, 9}));
-  EXPECT_EQ(Good().generation_config_path, folder_.path("generation_config.json"));
+  EXPECT_EQ(Good().generation_config_path, folder_ / "generation_config.json");
   folder_.Write("generation_config.json", R"({"temperature": 0.5})");
   EXPECT_EQ(Good().config.end_ids, (std::vector<int32_t>{3, 7}));
   folder_.Write("generation_config.json", R"({"eos_token_id": 11})");
@@ -151,7 +151,7 @@ TEST_F(DecoderFolder, NamedChatTemplates) {
   EXPECT_EQ(*chosen.Choose("default", true), "d");
   EXPECT_EQ(chosen.Choose("rag", false), nullptr);
   // Files of their own take the place of all of these.
-  std::filesystem::create_directory(folder_.path("additional_chat_templates"));
+  std::filesystem::create_directory(folder_ / "additional_chat_templates");
   folder_.Write("additional_chat_templates/rag.jinja", "r");
   folder_.Write("additional_chat_templates/notes.txt", "x");
   EXPECT_EQ(names(), "rag=r ");
@@ -181,35 +181,35 @@ TEST_F(DecoderFolder, TheTokenizerIsAFile) {
   folder_.Write("tokenizer.json", "{}");
   const DecoderFiles files = Good();
   ASSERT_TRUE(files.tokenizer.has_value());
-  EXPECT_EQ(files.tokenizer->path, folder_.path("tokenizer.json"));
+  EXPECT_EQ(files.tokenizer->path, folder_ / "tokenizer.json");
   EXPECT_EQ(files.tokenizer->gguf, nullptr);
 }
 
 TEST(DecoderFilesAt, AFolderMayHoldOneGgufModel) {
-  TestFolder folder;
-  EXPECT_EQ(DecoderFiles::Open(folder.path("absent")).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(DecoderFiles::Open(folder.path()).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(KindOfModel(folder.path()).status().code(), StatusCode::kNotFound);
+  TempFolder folder;
+  EXPECT_EQ(DecoderFiles::Open(folder / "absent").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(DecoderFiles::Open(folder.text()).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(KindOfModel(folder.text()).status().code(), StatusCode::kNotFound);
   const std::string model = GgufOf(SmallKeys("llama"), SmallGgufTensors());
   folder.Write("a.gguf", model);
   folder.Write("mmproj-a.gguf", "not read");
   folder.Write("config.json", "{}");  // some folders of GGUF files keep it
-  const auto one = DecoderFiles::Open(folder.path());
+  const auto one = DecoderFiles::Open(folder.text());
   ASSERT_TRUE(one.ok()) << one.status().ToString();
   EXPECT_EQ(one->store->gguf()->alignment, 32u);
-  EXPECT_EQ(*KindOfModel(folder.path()), ModelKind::kDecoder);
+  EXPECT_EQ(*KindOfModel(folder.text()), ModelKind::kDecoder);
   folder.Write("b-00001-of-00002.gguf", model);
   folder.Write("b-00002-of-00002.gguf", model);
-  const auto two = DecoderFiles::Open(folder.path());
+  const auto two = DecoderFiles::Open(folder.text());
   EXPECT_EQ(two.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(two.status().message().find("2 GGUF models (a.gguf, b-00001-of-00002.gguf)"),
             std::string::npos)
       << two.status().message();
-  EXPECT_FALSE(KindOfModel(folder.path()).ok());
+  EXPECT_FALSE(KindOfModel(folder.text()).ok());
 }
 
 TEST(DecoderFilesAt, SeveralFilesAreOneModel) {
-  TestFolder folder;
+  TempFolder folder;
   const auto part = [](uint16_t number, const TestTensors& tensors) {
     TestKeys keys = number == 0 ? SmallKeys("llama") : TestKeys();
     keys["split.no"] = RawKey("split.no", GgufType::kUint16, Raw(number));
@@ -224,7 +224,7 @@ TEST(DecoderFilesAt, SeveralFilesAreOneModel) {
   }
   folder.Write("m-00001-of-00002.gguf", part(0, first));
   folder.Write("m-00002-of-00002.gguf", part(1, second));
-  for (const std::string& path : {folder.path(), folder.path("m-00002-of-00002.gguf")}) {
+  for (const std::string& path : {folder.text(), folder / "m-00002-of-00002.gguf"}) {
     const auto files = DecoderFiles::Open(path);
     ASSERT_TRUE(files.ok()) << files.status().ToString();
     EXPECT_EQ(files->store->gguf()->parts, 2);
@@ -233,18 +233,18 @@ TEST(DecoderFilesAt, SeveralFilesAreOneModel) {
 }
 
 TEST(KindOfModel, ByArchitecture) {
-  TestFolder folder;
+  TempFolder folder;
   folder.Write("config.json", R"({"model_type": "bert"})");
-  EXPECT_EQ(*KindOfModel(folder.path()), ModelKind::kEncoder);
+  EXPECT_EQ(*KindOfModel(folder.text()), ModelKind::kEncoder);
   folder.Write("config.json", R"({"model_type": "qwen3"})");
-  EXPECT_EQ(*KindOfModel(folder.path()), ModelKind::kDecoder);
+  EXPECT_EQ(*KindOfModel(folder.text()), ModelKind::kDecoder);
   folder.Write("modules.json", "[]");  // of sentence-transformers
-  EXPECT_EQ(*KindOfModel(folder.path()), ModelKind::kEncoder);
+  EXPECT_EQ(*KindOfModel(folder.text()), ModelKind::kEncoder);
   folder.Write("config.json", "{}");
-  EXPECT_EQ(KindOfModel(folder.path()).status().field(), "model_type");
-  TestFolder other;
+  EXPECT_EQ(KindOfModel(folder.text()).status().field(), "model_type");
+  TempFolder other;
   other.Write("config.json", R"({"model_type": "rwkv"})");
-  const Status status = KindOfModel(other.path()).status();
+  const Status status = KindOfModel(other.text()).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("'rwkv' is not supported; supported are the encoders bert"),
             std::string::npos)

@@ -23,10 +23,10 @@ class DecoderFixtures : public ::testing::Test {
   }
   // A model folder with the config.json and the weights of a fixture.
   std::string Folder(const std::string& name) {
-    TestFolder& folder = folders_.emplace_back();
+    TempFolder& folder = folders_.emplace_back();
     folder.Link(Fixture(name + "_config.json"), "config.json");
     folder.Link(Fixture(name + ".safetensors"), "model.safetensors");
-    return folder.path();
+    return folder.text();
   }
   DecoderFiles Open(const std::string& path) {
     auto files = DecoderFiles::Open(path);
@@ -35,7 +35,7 @@ class DecoderFixtures : public ::testing::Test {
   }
 
   std::string data_;
-  std::list<TestFolder> folders_;
+  std::list<TempFolder> folders_;
 };
 
 std::vector<float> Values(const TensorRecord& tensor) {
@@ -118,14 +118,14 @@ TEST_F(DecoderFixtures, Q8KeepsItsBlocks) {
 }
 
 TEST_F(DecoderFixtures, SeveralFilesOfSafetensors) {
-  TestFolder folder;
+  TempFolder folder;
   folder.Link(Fixture("tiny_llama_config.json"), "config.json");
   for (const char* part :
        {"tiny_llama-00001-of-00002.safetensors", "tiny_llama-00002-of-00002.safetensors"}) {
     folder.Link(Fixture(part), part);
   }
   folder.Link(Fixture("tiny_llama.safetensors.index.json"), "model.safetensors.index.json");
-  const DecoderFiles files = Open(folder.path());
+  const DecoderFiles files = Open(folder.text());
   EXPECT_EQ(files.tensors.layers.size(), 2u);
   EXPECT_EQ(files.config.end_ids, std::vector<int32_t>{2});
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/temp_folder_test_util.h"
 #include "formats/gguf_test_util.h"
 #include "formats/model_folder.h"
 #include "formats/model_kind.h"
@@ -20,13 +21,6 @@ const std::string kGolden = PENSTOCK_GOLDEN_DIR "/embedders/";
 // A copy of a golden model, to change.
 class DecoderFolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "decoder_folder_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   fs::path Copy(const std::string& model, const std::string& name) {
     const fs::path to = root_ / name;
     fs::copy(kGolden + model, to, fs::copy_options::recursive);
@@ -54,7 +48,8 @@ class DecoderFolderTest : public testing::Test {
     return kind.ok() ? *kind : ModelKind::kDecoder;
   }
 
-  fs::path root_;
+  const TempFolder temp_;
+  const fs::path root_ = temp_.path();
 };
 
 TEST_F(DecoderFolderTest, PoolingMakesADecoderEmbed) {

@@ -13,7 +13,7 @@ class DecoderGguf : public ::testing::Test {
  protected:
   Expected<DecoderFiles> Open(const TestKeys& keys, const TestTensors& tensors) {
     folder_.Write("model.gguf", GgufOf(keys, tensors));
-    return DecoderFiles::Open(folder_.path("model.gguf"));
+    return DecoderFiles::Open(folder_ / "model.gguf");
   }
   // SmallKeys of `architecture` with `more`, which replace those of the same name.
   DecoderConfig Good(const std::string& architecture, const std::vector<std::string>& more,
@@ -46,7 +46,7 @@ class DecoderGguf : public ::testing::Test {
     return keys;
   }
 
-  TestFolder folder_;
+  TempFolder folder_;
 };
 
 const TestTensors kQkNorms = {{"attn_q_norm.weight", {4}}, {"attn_k_norm.weight", {4}}};
@@ -293,7 +293,7 @@ TEST_F(DecoderGguf, RopeScaling) {
   TestTensors divided = SmallGgufTensors();
   divided["rope_freqs.weight"] = {2};
   folder_.Write("below.gguf", GgufOf(SmallKeys("llama"), divided, -1e6f));
-  EXPECT_EQ(DecoderFiles::Open(folder_.path("below.gguf")).status().field(), "rope_freqs.weight");
+  EXPECT_EQ(DecoderFiles::Open(folder_ / "below.gguf").status().field(), "rope_freqs.weight");
   const DecoderConfig llama3 = Good("llama", {}, divided);
   EXPECT_EQ(llama3.rope_scaling.kind, RopeScalingKind::kLlama3);
   EXPECT_EQ(llama3.rope_scaling.factors.size(), 2u);
@@ -399,7 +399,7 @@ TEST_F(DecoderGguf, ChangedBytesGiveAModelOrAnError) {
     std::string changed = good;
     changed[at] = static_cast<char>(changed[at] ^ (1 << (at % 8)));
     folder_.Write("changed.gguf", changed);
-    const auto files = DecoderFiles::Open(folder_.path("changed.gguf"));
+    const auto files = DecoderFiles::Open(folder_ / "changed.gguf");
     ++(files.ok() ? opened : refused);
     if (!files.ok()) EXPECT_FALSE(files.status().message().empty());
   }

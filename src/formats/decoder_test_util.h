@@ -3,45 +3,18 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "common/temp_folder_test_util.h"
 #include "formats/decoder_files.h"
 #include "formats/gguf_test_util.h"
 
 namespace penstock {
-
-// A folder that goes with the test.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "decoder_XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TestFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string path(const std::string& file = "") const {
-    return file.empty() ? path_.string() : (path_ / file).string();
-  }
-  void Write(const std::string& file, const std::string& text) const {
-    std::ofstream(path_ / file, std::ios::binary) << text;
-  }
-  void Link(const std::filesystem::path& to, const std::string& file) const {
-    std::filesystem::create_symlink(std::filesystem::absolute(to), path_ / file);
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Names with shapes, the slowest size first; values count up from 0 over all tensors, as F32.
 using TestTensors = std::map<std::string, std::vector<int64_t>>;

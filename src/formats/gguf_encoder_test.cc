@@ -2,12 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <map>
 
+#include "common/temp_folder_test_util.h"
 #include "formats/gguf_files.h"
 #include "formats/gguf_test_util.h"
 #include "formats/tensor_store.h"
@@ -20,11 +20,7 @@ using ::testing::HasSubstr;
 
 class GgufEncoderTest : public testing::Test {
  protected:
-  GgufEncoderTest()
-      : folder_(fs::path(testing::TempDir()) /
-                ("penstock_gguf_encoder_" + std::to_string(getpid()))) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
+  GgufEncoderTest() {
     Text("general.architecture", "bert");
     for (const auto& [key, value] : std::map<std::string, uint32_t>{{"embedding_length", 8},
                                                                     {"block_count", 2},
@@ -34,7 +30,6 @@ class GgufEncoderTest : public testing::Test {
       Int("bert." + key, value);
     }
   }
-  ~GgufEncoderTest() override { fs::remove_all(folder_); }
 
   void Text(const std::string& key, std::string_view text) {
     keys_[key] = RawKey(key, GgufType::kString, RawText(text));
@@ -65,7 +60,8 @@ class GgufEncoderTest : public testing::Test {
     return folder.ok() ? "reads" : folder.status().ToString();
   }
 
-  const fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
   std::map<std::string, std::string> keys_;
 };
 

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "common/json.h"
+#include "common/temp_folder_test_util.h"
 #include "formats/gguf.h"
 #include "formats/gguf_test_util.h"
 #include "formats/tensor_store.h"
@@ -114,12 +115,6 @@ TEST(GgufGolden, EveryTypeOfMetadata) {
 
 class GgufPartsTest : public testing::Test {
  protected:
-  GgufPartsTest() {
-    char pattern[] = "/tmp/penstock_gguf_XXXXXX";
-    folder_ = ::mkdtemp(pattern);
-  }
-  ~GgufPartsTest() override { fs::remove_all(folder_); }
-
   std::string PathOf(int number, int count = 3) const {
     char name[64];
     std::snprintf(name, sizeof name, "m-%05d-of-%05d.gguf", number, count);
@@ -148,7 +143,8 @@ class GgufPartsTest : public testing::Test {
     return message;
   }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 TEST_F(GgufPartsTest, AModelInPartsOpensByAnyOfThem) {

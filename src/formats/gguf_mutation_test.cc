@@ -48,7 +48,7 @@ TEST(GgufMemory, AnArrayOfStringsCostsNoCopyAndNoIndex) {
 
 // Sizes that a decoder's keys claim cost nothing.
 TEST(GgufMemory, ADecoderCostsWhatItsFileHas) {
-  const TestFolder folder;
+  const TempFolder folder;
   TestKeys keys = SmallKeys("llama");
   for (const auto& [name, value] :
        std::map<std::string, uint32_t>{{"llama.block_count", kDecoderLayersMax},
@@ -66,7 +66,7 @@ TEST(GgufMemory, ADecoderCostsWhatItsFileHas) {
   folder.Write("good.gguf", GgufOf(SmallKeys("llama"), SmallGgufTensors()));
   for (const char* const name : {"claims.gguf", "good.gguf"}) {
     const uint64_t bytes_before = FailingNew::AllocatedBytes();
-    const auto files = DecoderFiles::Open(folder.path(name));
+    const auto files = DecoderFiles::Open(folder / name);
     EXPECT_LT(FailingNew::AllocatedBytes() - bytes_before, 100'000u) << name;
     EXPECT_EQ(files.ok(), name == std::string("good.gguf")) << files.status().ToString();
   }

@@ -11,10 +11,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 #include <vector>
 
+#include "common/temp_folder_test_util.h"
 #include "formats/tensor_store.h"
 
 namespace penstock {
@@ -25,18 +25,12 @@ using testing::HasSubstr;
 
 class MappedFileTest : public testing::Test {
  protected:
-  MappedFileTest() {
-    char folder[] = "/tmp/penstock_map_XXXXXX";
-    folder_ = mkdtemp(folder);
-  }
-  ~MappedFileTest() override { fs::remove_all(folder_); }
   std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << text;
-    return folder_ + "/" + name;
+    return folder_.Write(name, text);
   }
   static size_t Page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
-  std::string folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(MappedFileTest, MapsFilesAndNothingElse) {
@@ -45,9 +39,9 @@ TEST_F(MappedFileTest, MapsFilesAndNothingElse) {
   EXPECT_EQ(file->text(), "text");
   EXPECT_TRUE(file->Check().ok());
   EXPECT_EQ(MappedFile::Open(Write("empty", ""))->bytes().size(), 0u);
-  EXPECT_EQ(MappedFile::Open(folder_ + "/none").status().code(), StatusCode::kNotFound);
-  ASSERT_EQ(mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
-  EXPECT_THAT(MappedFile::Open(folder_ + "/fifo").status().message(), HasSubstr("a FIFO"));
+  EXPECT_EQ(MappedFile::Open(folder_ / "none").status().code(), StatusCode::kNotFound);
+  ASSERT_EQ(mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(MappedFile::Open(folder_ / "fifo").status().message(), HasSubstr("a FIFO"));
 }
 
 TEST_F(MappedFileTest, AFileCutWhileItIsReadGivesZerosAndAnError) {

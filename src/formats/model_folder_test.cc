@@ -4,9 +4,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "common/json.h"
+#include "common/temp_folder_test_util.h"
 #include "formats/config_reader.h"
 
 namespace penstock {
@@ -211,18 +211,12 @@ TEST(EncoderConfig, LabelsAndCrossEncoderActivation) {
 class ModelFolderTest : public testing::Test {
  protected:
   void SetUp() override {
-    char pattern[] = "/tmp/model_folder_test_XXXXXX";
-    folder_ = ::mkdtemp(pattern);
     Write("config.json", R"({"model_type": "bert", "architectures": ["BertModel"],)"
                          R"( "hidden_size": 32, "num_attention_heads": 4})");
     Write("tokenizer.json", "{}");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
-  void Write(const std::string& name, const std::string& text) const {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name) << text;
-  }
+  void Write(const std::string& name, const std::string& text) const { temp_.Write(name, text); }
   void WriteModules(std::initializer_list<const char*> kinds) const {
     std::string json;
     size_t i = 0;
@@ -248,7 +242,8 @@ class ModelFolderTest : public testing::Test {
         << folder.status().ToString();
   }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 constexpr char kMean[] = R"({"word_embedding_dimension": 32, "pooling_mode_mean_tokens": true})";

@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <random>
 
 #include "common/json_writer.h"
 #include "common/one_hash_test_util.h"
+#include "common/temp_folder_test_util.h"
 #include "formats/tensor_store.h"
 
 namespace penstock {
@@ -20,16 +20,8 @@ namespace fs = std::filesystem;
 
 class SafetensorsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char pattern[] = "/tmp/safetensors_test_XXXXXX";
-    folder_ = ::mkdtemp(pattern);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string path = (folder_ / name).string();
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
+    return temp_.Write(name, bytes);
   }
   static std::string Packed(const std::string& header, const std::string& data) {
     const uint64_t length = header.size();
@@ -46,7 +38,8 @@ class SafetensorsTest : public testing::Test {
     return store.status().ToString();
   }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 std::string Bytes(std::initializer_list<float> numbers) {

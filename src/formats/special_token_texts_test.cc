@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -15,21 +14,14 @@ using testing::Pair;
 
 class SpecialTokenTextsTest : public testing::Test {
  protected:
-  // Tests run side by side.
-  SpecialTokenTextsTest() : folder_(testing::TempDir() + "special_token_texts_XXXXXX") {
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
-  }
-  ~SpecialTokenTextsTest() override { std::filesystem::remove_all(folder_); }
-  void Write(const std::string& file, const std::string& text) {
-    std::ofstream(folder_ + "/" + file) << text;
-  }
+  void Write(const std::string& file, const std::string& text) const { folder_.Write(file, text); }
   SpecialTokenTexts Read() {
-    auto read = SpecialTokenTexts::OfFolder(folder_);
+    auto read = SpecialTokenTexts::OfFolder(folder_.text());
     EXPECT_TRUE(read.ok()) << read.status().ToString();
     return read.ok() ? *read : SpecialTokenTexts();
   }
 
-  std::string folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(SpecialTokenTextsTest, WithoutFilesThereAreNone) {
@@ -64,12 +56,13 @@ TEST_F(SpecialTokenTextsTest, ErrorsNameFileAndField) {
   for (const char* text : {R"({"bos_token":1})", R"({"bos_token":["a"]})",
                            R"({"bos_token":{"text":"a"}})", "[]", "{"}) {
     Write("tokenizer_config.json", text);
-    const auto read = SpecialTokenTexts::OfFolder(folder_);
+    const auto read = SpecialTokenTexts::OfFolder(folder_.text());
     EXPECT_EQ(read.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(read.status().message(), HasSubstr("tokenizer_config.json")) << text;
   }
   Write("tokenizer_config.json", R"({"bos_token":")" + std::string(1025, 'x') + R"("})");
-  EXPECT_THAT(SpecialTokenTexts::OfFolder(folder_).status().message(), HasSubstr("bos_token"));
+  EXPECT_THAT(SpecialTokenTexts::OfFolder(folder_.text()).status().message(),
+              HasSubstr("bos_token"));
 }
 
 }  // namespace

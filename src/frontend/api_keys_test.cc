@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -35,14 +36,13 @@ TEST(ApiKeys, KeysThatNoHeaderCanCarry) {
 
 class KeyFile : public testing::Test {
  protected:
-  KeyFile() : path_(testing::TempDir() + "/penstock_keys_" + std::to_string(getpid())) {}
-  ~KeyFile() override { std::filesystem::remove_all(path_); }
   Status Read(const std::string& text) {
     std::ofstream(path_, std::ios::binary) << text;
     keys_ = ApiKeys();
     return keys_.AddFile(path_);
   }
-  const std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "keys";
   ApiKeys keys_;
 };
 

@@ -1,22 +1,22 @@
 #include "frontend/key_ring.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "common/temp_folder_test_util.h"
+
 namespace penstock {
 namespace {
 
 class KeyRingTest : public testing::Test {
  protected:
-  KeyRingTest() : path_(testing::TempDir() + "/penstock_key_ring_" + std::to_string(getpid())) {}
-  ~KeyRingTest() override { std::filesystem::remove(path_); }
   void Write(const std::string& text) { std::ofstream(path_) << text; }
-  const std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "keys";
 };
 
 TEST_F(KeyRingTest, RightsOfAKey) {

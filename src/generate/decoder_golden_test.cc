@@ -37,17 +37,17 @@ class DecoderGolden : public ::testing::Test {
     return fs::path(data_) / "joaopauloschuler__neural-api/fixtures" / name;
   }
   std::string Folder(const fs::path& config, const fs::path& weights) {
-    TestFolder& folder = folders_.emplace_back();
+    TempFolder& folder = folders_.emplace_back();
     folder.Link(config, "config.json");
     folder.Link(weights, "model.safetensors");
-    return folder.path();
+    return folder.text();
   }
   std::unique_ptr<DecoderModel> Load(const std::string& path, std::optional<DType> dtype) {
     return LoadDecoder(path, backend_.get(), dtype);
   }
 
   std::string data_;
-  std::list<TestFolder> folders_;
+  std::list<TempFolder> folders_;
   std::unique_ptr<Backend> backend_;
 };
 
@@ -140,11 +140,11 @@ TEST_F(DecoderGolden, TheStoryFromGguf) {
 TEST_F(DecoderGolden, BfloatWeightsOfAnotherImplementation) {
   const fs::path folder = fs::path(data_) / "Rohanr14__Paged-Infer";
   const std::string config = ReadText(folder / "config.json");
-  TestFolder fixed;
+  TempFolder fixed;
   fixed.Write("config.json",
               config.substr(0, config.rfind('}')) + R"(, "max_position_embeddings": 64})");
   fixed.Link(folder / "tiny_llama.safetensors", "model.safetensors");
-  const auto model = Load(fixed.path(), DType::kF32);
+  const auto model = Load(fixed.text(), DType::kF32);
   ASSERT_NE(model, nullptr);
   const std::string meta = ReadText(folder / "tiny_llama_meta.txt");
   std::vector<int32_t> ids;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/file_lock.h"
+#include "common/temp_folder_test_util.h"
 #include "hub/cache.h"
 #include "hub/environment.h"
 #include "hub/hub_test_util.h"
@@ -384,8 +385,8 @@ TEST_F(HubGgufTest, TheTokenOfTheTokenFile) {
 }
 
 TEST(PartialFile, NotesThatDoNotFitAreNotTaken) {
-  const std::string path = testing::TempDir() + "partial_file";
-  PartialFile::Remove(path);
+  const TempFolder folder;
+  const std::string path = folder / "partial_file";
   {
     auto file = *PartialFile::Open(path, 1000, 300);
     EXPECT_EQ(file.segments(), 4u);

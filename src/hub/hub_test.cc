@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/temp_folder_test_util.h"
 #include "hub/cache.h"
 #include "hub/download.h"
 #include "hub/hub_test_util.h"
@@ -104,8 +105,8 @@ TEST(ModelReference, AnAddressOfTheHubIsTakenAsItIsCopied) {
 }
 
 TEST(ModelReference, AFileIsAModelIfItsFirstBytesSayGguf) {
-  const std::string path = testing::TempDir() + "x.gguf";
-  std::ofstream(path) << "GGUF and more";
+  const TempFolder folder;
+  const std::string path = folder.Write("x.gguf", "GGUF and more");
   ASSERT_TRUE(ModelReference::Parse(path).ok());
   EXPECT_EQ(ModelReference::Parse(path)->path, path);
   std::ofstream(path) << "GGU";

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/temp_folder_test_util.h"
 #include "hub/hub.h"
 
 namespace penstock {
@@ -259,8 +260,6 @@ struct FakeHub {
 class HubTest : public testing::Test {
  protected:
   void SetUp() override {
-    char pattern[] = "/tmp/hub_test_XXXXXX";
-    folder_ = ::mkdtemp(pattern);
     for (const char* name :
          {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_CACHE",
           "HUGGINGFACE_HUB_CACHE", "HF_HOME", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"}) {
@@ -274,10 +273,7 @@ class HubTest : public testing::Test {
     server_.emplace([this](const Request& request) { return hub_(request); });
     options_.endpoint = server_->url();
   }
-  void TearDown() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { server_.reset(); }
 
   std::filesystem::path Repository() const {
     return std::filesystem::path(options_.cache_root) / "models--acme--tiny";
@@ -301,7 +297,8 @@ class HubTest : public testing::Test {
     return folder.status();
   }
 
-  std::filesystem::path folder_;
+  const TempFolder temp_;
+  const std::filesystem::path folder_ = temp_.path();
   FakeHub hub_;
   std::optional<TinyServer> server_;
   ResolveOptions options_;

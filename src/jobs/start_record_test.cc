@@ -1,23 +1,17 @@
 #include "jobs/start_record.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
 
 class StartRecordTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/start_record_test_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
-    path_ = folder_ + "/x.starts";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   // What the process would leave if it ended now.
   std::string File() const {
     std::ifstream file(path_);
@@ -25,7 +19,8 @@ class StartRecordTest : public testing::Test {
   }
   void Leave(const std::string& text) const { std::ofstream(path_) << text; }
 
-  std::string folder_, path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "x.starts";
 };
 
 TEST_F(StartRecordTest, CountsTheCrashesOfLinesThatWereUnderWay) {
@@ -68,7 +63,7 @@ TEST_F(StartRecordTest, TakesWhatItFinds) {
     EXPECT_EQ(record.CrashesOf(6), 1);
     EXPECT_EQ(record.CrashesOf(7), 0);
   }
-  StartRecord nowhere(folder_ + "/none/x.starts");
+  StartRecord nowhere(folder_ / "none/x.starts");
   nowhere.Begin(1);
   EXPECT_EQ(nowhere.CrashesOf(1), 0);
 }

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "common/temp_folder_test_util.h"
 #include "jobs/batch_store.h"
 #include "jobs/file_store.h"
 #include "jobs/owner_key.h"
@@ -44,14 +45,7 @@ namespace fs = std::filesystem;
 
 class StoreTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = (fs::temp_directory_path() / ("penstock_jobs_" + std::to_string(getpid()))).string();
-    fs::remove_all(folder_);
-  }
-  void TearDown() override {
-    on_sync = nullptr;
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { on_sync = nullptr; }
 
   std::unique_ptr<FileStore> Files(uint64_t bytes_max = 100) {
     auto store = FileStore::Open(folder_, bytes_max);
@@ -64,7 +58,8 @@ class StoreTest : public testing::Test {
     return *std::move(store);
   }
 
-  std::string folder_;
+  const TempFolder temp_;
+  const std::string folder_ = temp_ / "jobs";
 };
 
 TEST_F(StoreTest, FilesAreThereAfterARestart) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "common/temp_folder_test_util.h"
+
 namespace penstock {
 namespace {
 
@@ -50,7 +52,8 @@ TEST(TextSourceTest, MakesNewTextsOfTheLengthAskedFor) {
 }
 
 TEST(TextSourceTest, ReadsLinesOverAgain) {
-  const std::string path = testing::TempDir() + "/texts." + std::to_string(getpid());
+  const TempFolder folder;
+  const std::string path = folder / "texts";
   std::ofstream(path) << "one\n\n  \ntwo\n";
   auto source = TextSource::FromFile(path);
   ASSERT_TRUE(source.ok());

@@ -1,12 +1,12 @@
 #include "load/records.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <limits>
 #include <sstream>
 
+#include "common/temp_folder_test_util.h"
 #include "load/table.h"
 
 namespace penstock {
@@ -21,12 +21,12 @@ TEST(BenchRecordsTest, WritesAnObjectALine) {
       "{\"name\":\"a.p99\",\"value\":null,\"unit\":\"ms\",\"row\":\"batch=\\\"8\\\"\"}\n";
   EXPECT_EQ(records.ToJsonLines(), expected);
 
-  const std::string path = testing::TempDir() + "/records." + std::to_string(getpid());
+  const TempFolder folder;
+  const std::string path = folder / "records";
   ASSERT_TRUE(records.WriteFile(path).ok());
   std::stringstream read;
   read << std::ifstream(path).rdbuf();
   EXPECT_EQ(read.str(), expected);
-  unlink(path.c_str());
 }
 
 TEST(BenchRecordsTest, NamesTheFileItCannotWrite) {

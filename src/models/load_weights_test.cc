@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 
 namespace penstock {
@@ -79,8 +80,8 @@ TEST_F(WeightsTest, PositionTablesAreAsLongAsTheLongestInput) {
 
 // At whichever moment: an error, not the end of the process.
 TEST_F(WeightsTest, AFileCutWhileItLoadsIsAnError) {
-  char pattern[] = "/tmp/penstock_weights_XXXXXX";
-  const fs::path copy = fs::path(mkdtemp(pattern)) / "model";
+  const TempFolder temp;
+  const fs::path copy = temp.path() / "model";
   int failed = 0;
   for (int trial = 0; trial < 40 || (failed == 0 && trial < 4000); ++trial) {
     fs::remove_all(copy);
@@ -93,7 +94,6 @@ TEST_F(WeightsTest, AFileCutWhileItLoadsIsAnError) {
     failed += !Load(folder).ok();
   }
   EXPECT_GT(failed, 0);
-  fs::remove_all(copy.parent_path());
 }
 
 }  // namespace

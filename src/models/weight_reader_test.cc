@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
+#include "common/temp_folder_test_util.h"
 #include "formats/gguf_test_util.h"
 #include "formats/tensor_store.h"
 
@@ -15,15 +15,13 @@ namespace {
 
 // Matrices of block types are viewed as they lie; vectors are cut anywhere and may not be blocks.
 TEST(WeightReader, ViewsMatricesOfBlocksAndRefusesVectors) {
-  char pattern[] = "/tmp/penstock_weights_XXXXXX";
-  const std::filesystem::path folder = ::mkdtemp(pattern);
-  const std::string path = (folder / "m.gguf").string();
+  const TempFolder folder;
+  const std::string path = folder / "m.gguf";
   constexpr uint32_t kQ8_0 = 8;
   std::ofstream(path, std::ios::binary)
       << RawGguf({}, {RawTensor("w", {32, 2}, kQ8_0, 0), RawTensor("v", {32}, kQ8_0, 96)},
                  std::string(96 + 34, '\1'));
   const auto store = TensorStore::OpenGguf(path);
-  std::filesystem::remove_all(folder);
   ASSERT_TRUE(store.ok()) << store.status().ToString();
   EncoderWeights weights;
   WeightReader reader(**store, "", &weights);

@@ -61,7 +61,7 @@ class HostileModelTest : public ::testing::TestWithParam<const char*> {
     return TryModel(runtime, model_);
   }
 
-  TestFolder folder_;
+  TempFolder folder_;
   std::string original_;
   std::string model_;
 };
@@ -118,7 +118,7 @@ TEST(HostileFileTest, ConstantsBeyondMemory) {
 TEST(HostileFileTest, RandomBytes) {
   PENSTOCK_RUNTIME_OR_SKIP(runtime);
   std::mt19937 random(3);
-  const TestFolder folder;
+  const TempFolder folder;
   for (const char* name : {"a.onnx", "a.xml", "a.tflite", "a.pb", "saved_model.pb"}) {
     for (const size_t size : {0u, 1u, 16u, 300u, 5000u}) {
       std::string bytes(size, '\0');
@@ -132,7 +132,7 @@ TEST(HostileFileTest, RandomBytes) {
 // XML whose elements lie inside each other half a million times.
 TEST(HostileFileTest, DeepXml) {
   PENSTOCK_RUNTIME_OR_SKIP(runtime);
-  const TestFolder folder;
+  const TempFolder folder;
   std::string text = "<?xml version=\"1.0\"?><net name=\"m\" version=\"11\">";
   for (int i = 0; i < 500000; ++i) text += "<a>";
   for (int i = 0; i < 500000; ++i) text += "</a>";

@@ -33,7 +33,7 @@ TEST(IrScanTest, OtherOperationsHaveNone) {
 }
 
 TEST(IrScanTest, ModelsWithAStateAreRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   const auto code = [&](const std::string& xml) {
     WriteFile(folder / "model.xml", xml);
     return FindModelFiles(folder / "model.xml").code();

@@ -35,7 +35,7 @@ TEST(ModelFilesTest, FormatsAndBytes) {
 }
 
 TEST(ModelFilesTest, AFolderHasOneModel) {
-  const TestFolder folder;
+  const TempFolder folder;
   EXPECT_EQ(FindModelFiles(folder.path().string()).code(), StatusCode::kUnsupported);
   std::filesystem::copy_file(Golden("two.onnx"), folder / "model.onnx");
   const auto files = FindModelFiles(folder.path().string());
@@ -57,7 +57,7 @@ TEST(ModelFilesTest, ExternalDataStaysInTheFolder) {
   ASSERT_EQ(missing.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(missing.status().message(), HasSubstr("not_there.data"));
 
-  const TestFolder folder;
+  const TempFolder folder;
   std::filesystem::create_directory(folder.path() / "model");
   std::filesystem::copy_file(Golden("external.onnx"), folder / "model/external.onnx");
   std::filesystem::copy_file(Golden("external.data"), folder / "elsewhere");
@@ -67,7 +67,7 @@ TEST(ModelFilesTest, ExternalDataStaysInTheFolder) {
 }
 
 TEST(ModelFilesTest, ExternalDataThatIsTooShortIsRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   std::filesystem::copy_file(Golden("external.onnx"), folder / "external.onnx");
   WriteFile(folder / "external.data", std::string(47, 'x'));
   const auto files = FindModelFiles(folder / "external.onnx");
@@ -77,7 +77,7 @@ TEST(ModelFilesTest, ExternalDataThatIsTooShortIsRefused) {
 
 // The runtime would wait for somebody to write to it.
 TEST(ModelFilesTest, PipesInPlaceOfFilesAreRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   ASSERT_EQ(mkfifo((folder / "model.onnx").c_str(), 0600), 0);
   EXPECT_EQ(FindModelFiles(folder / "model.onnx").code(), StatusCode::kInvalidArgument);
   std::filesystem::copy_file(Golden("external.onnx"), folder / "external.onnx");

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/temp_folder_test_util.h"
 #include "openvino/runtime.h"
 
 // Skips the test, with the reason, where CanOpenRuntime says no. What is installed must open.
@@ -43,21 +44,6 @@ inline std::string FileText(const std::string& path) {
 inline void WriteFile(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
-
-// A folder of the test's own, removed at its end.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "penstock-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 template <typename T>
 std::span<const std::byte> BytesOf(const std::vector<T>& values) {

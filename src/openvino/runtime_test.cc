@@ -82,7 +82,7 @@ TEST(RuntimeTest, WhereCodeMayNotBeMadeTheMessageNamesTheSetting) {
 }
 
 TEST(RuntimeTest, WhatIsNoLibraryIsRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   EXPECT_EQ(Runtime::Open(folder.path().string()).code(), StatusCode::kUnavailable);
   WriteFile(folder / "libopenvino_c.so", "not a library");
   const auto opened = Runtime::Open(folder.path().string());
@@ -94,7 +94,7 @@ TEST(RuntimeTest, AnotherLibraryOfThatNameIsRefusedWithWhatItLacks) {
   Dl_info libm;
   ASSERT_NE(dladdr(reinterpret_cast<void*>(static_cast<double (*)(double)>(std::lgamma)), &libm),
             0);
-  const TestFolder folder;
+  const TempFolder folder;
   std::filesystem::create_symlink(std::filesystem::canonical(libm.dli_fname),
                                   folder / "libopenvino_c.so.2641");
   const auto opened = Runtime::Open(folder.path().string());

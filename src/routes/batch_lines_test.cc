@@ -2,14 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "common/json_writer.h"
 #include "common/one_hash_test_util.h"
+#include "common/temp_folder_test_util.h"
 #include "routes/query.h"
 
 namespace penstock {
@@ -27,13 +25,8 @@ std::string Line(const std::string& id, const std::string& body = R"({"input":"a
 
 class BatchFileTest : public testing::Test {
  protected:
-  std::string Written(const std::string& text) {
-    std::ofstream(path_, std::ios::binary) << text;
-    return path_;
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-  const std::string path_ =
-      std::filesystem::temp_directory_path() / ("penstock_lines_" + std::to_string(getpid()));
+  std::string Written(const std::string& text) { return folder_.Write("lines", text); }
+  const TempFolder folder_;
 };
 
 TEST(ParseBatchLine, TakesARequest) {
@@ -77,7 +70,7 @@ TEST_F(BatchFileTest, EveryFaultIsListed) {
   EXPECT_EQ(errors[2].param, "body");
   EXPECT_TRUE(CheckBatchFile(Written(Line("a") + "\n" + Line("b")), kRoute, &lines)->empty());
   EXPECT_EQ(CheckBatchFile(Written("\n"), kRoute, &lines)->at(0).code, "empty_file");
-  EXPECT_EQ(CheckBatchFile(path_ + "-gone", kRoute, &lines)->at(0).code, "missing_file");
+  EXPECT_EQ(CheckBatchFile(folder_ / "gone", kRoute, &lines)->at(0).code, "missing_file");
   // What cannot be read now is no fault of the file: the batch goes on later.
   EXPECT_EQ(CheckBatchFile("/proc/self/mem", kRoute, &lines).code(), StatusCode::kUnavailable);
   std::string broken;
@@ -100,7 +93,7 @@ TEST_F(BatchFileTest, AnswersAreFoundAgain) {
     EXPECT_EQ(bytes, whole);
   }
   EXPECT_THAT(*ReadAnswered(Written("other\n" + text), &bytes), ElementsAre());
-  for (const std::string& unreadable : {path_ + "-gone", std::string("/proc/self/mem")}) {
+  for (const std::string& unreadable : {folder_ / "gone", std::string("/proc/self/mem")}) {
     EXPECT_EQ(ReadAnswered(unreadable, &bytes).code(), StatusCode::kUnavailable);
   }
   EXPECT_EQ(bytes, 0u);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <regex>
@@ -20,6 +19,7 @@
 #include "api/service.h"
 #include "common/failing_new.h"
 #include "common/log.h"
+#include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
 #include "engine/registry.h"
@@ -330,22 +330,20 @@ class FailingTextTest : public FailingAllocationTest {
 
   void SetUp() override {
     FailingAllocationTest::SetUp();
-    const std::filesystem::path folder =
-        std::filesystem::path(testing::TempDir()) / ("failing_text_" + std::to_string(getpid()));
-    std::filesystem::copy(PENSTOCK_GOLDEN_DIR "/decoders/llama", folder,
+    const TempFolder folder;
+    std::filesystem::copy(PENSTOCK_GOLDEN_DIR "/decoders/llama", folder.path(),
                           std::filesystem::copy_options::recursive);
-    std::ofstream(folder / "chat_template.jinja")
-        << "{% for message in messages %}<|turn|>{{ message.content }}<|end|>{% endfor %}"
-           "{# <think></think><tool_call>\"arguments\" #}";
+    folder.Write("chat_template.jinja",
+                 "{% for message in messages %}<|turn|>{{ message.content }}<|end|>{% endfor %}"
+                 "{# <think></think><tool_call>\"arguments\" #}");
     ModelSpec spec;
     spec.name = "text";
-    spec.reference = folder;
+    spec.reference = folder.text();
     spec.text.scheduler.sequences_max = 4;
     spec.text.scheduler.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};
     ASSERT_TRUE(registry_.Add(spec).ok());
     registry_.StartLoading();
     const Status loaded = registry_.WaitLoaded();
-    std::filesystem::remove_all(folder);
     ASSERT_TRUE(loaded.ok()) << loaded.ToString();
     Serve({});
   }

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/temp_folder_test_util.h"
+
 namespace penstock {
 namespace {
 
@@ -17,13 +19,7 @@ using testing::IsEmpty;
 
 class RepositoryScanTest : public testing::Test {
  protected:
-  RepositoryScanTest() {
-    std::string name = (fs::temp_directory_path() / "penstock-repository-XXXXXX").string();
-    base_ = mkdtemp(name.data());
-    root_ = base_ / "models";
-    fs::create_directories(root_);
-  }
-  ~RepositoryScanTest() override { fs::remove_all(base_); }
+  RepositoryScanTest() { fs::create_directories(root_); }
 
   void Write(const fs::path& path, const std::string& text = "x") const {
     fs::create_directories((root_ / path).parent_path());
@@ -46,7 +42,8 @@ class RepositoryScanTest : public testing::Test {
     return {};
   }
 
-  fs::path base_, root_;
+  const TempFolder temp_;
+  const fs::path base_ = temp_.path(), root_ = base_ / "models";
 };
 
 TEST_F(RepositoryScanTest, ModelsByNameAndVersionsFromTheHighest) {

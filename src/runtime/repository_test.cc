@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "common/temp_folder_test_util.h"
 #include "engine/fake_engine.h"
 
 namespace penstock {
@@ -31,9 +32,6 @@ Status ReadSettings(const std::string& path, ModelOptions* options) {
 class RepositoryTest : public testing::Test {
  protected:
   RepositoryTest() {
-    std::string name = (fs::temp_directory_path() / "penstock-repository-XXXXXX").string();
-    base_ = mkdtemp(name.data());
-    root_ = base_ / "models";
     fs::create_directories(root_);
     options_.repositories = {root_.string()};
     options_.read_model_file = ReadSettings;
@@ -43,7 +41,6 @@ class RepositoryTest : public testing::Test {
   ~RepositoryTest() override {
     repository_.reset();
     registry_.reset();
-    fs::remove_all(base_);
   }
 
   void Write(const fs::path& path, const std::string& text) const {
@@ -96,7 +93,8 @@ class RepositoryTest : public testing::Test {
     return refused ? std::to_string(refused->number) + ": " + refused->error : "";
   }
 
-  fs::path base_, root_;
+  const TempFolder temp_;
+  const fs::path base_ = temp_.path(), root_ = base_ / "models";
   Metrics metrics_;
   ModelOptions options_;
   std::vector<std::string> named_;

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "common/temp_folder_test_util.h"
 
 namespace penstock {
 namespace {
@@ -16,16 +17,10 @@ using testing::HasSubstr;
 class TensorSettingsTest : public testing::Test {
  protected:
   TensorSettingsTest() {
-    std::string name = (fs::temp_directory_path() / "penstock-settings-XXXXXX").string();
-    root_ = mkdtemp(name.data());
     for (const char* version : {"1", "2", "3"}) Write(fs::path("net") / version / "model.onnx", "");
   }
-  ~TensorSettingsTest() override { fs::remove_all(root_); }
 
-  void Write(const fs::path& path, const std::string& text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
+  void Write(const fs::path& path, const std::string& text) const { temp_.Write(path, text); }
   std::optional<TensorModelConfig> Read(const std::string& text) {
     Write("net/config.pbtxt", text);
     auto found = ScanRepository(root_.string());
@@ -39,7 +34,8 @@ class TensorSettingsTest : public testing::Test {
     return errors;
   }
 
-  fs::path root_;
+  const TempFolder temp_;
+  const fs::path root_ = temp_.path();
   RepositoryModel model_;
 };
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "common/temp_folder_test_util.h"
+
 namespace penstock {
 namespace {
 
@@ -148,16 +150,14 @@ TEST(GenerationDefaults, SurvivesMutatedFiles) {
 }
 
 TEST(GenerationDefaults, FromFileNamesTheFile) {
-  const std::string folder = std::filesystem::temp_directory_path() / "penstock_generation_test";
-  std::filesystem::create_directories(folder);
-  const std::string path = folder + "/generation_config.json";
-  std::ofstream(path) << R"({"top_p": 2})";
+  const TempFolder folder;
+  const std::string path = folder.Write("generation_config.json", R"({"top_p": 2})");
   const auto wrong = GenerationDefaults::FromFile(path, kVocabulary);
   ASSERT_FALSE(wrong.ok());
   EXPECT_NE(wrong.status().message().find(path), std::string::npos);
   std::ofstream(path) << kFile;
   EXPECT_TRUE(GenerationDefaults::FromFile(path, kVocabulary).ok());
-  std::filesystem::remove_all(folder);
+  std::filesystem::remove(path);
   EXPECT_EQ(GenerationDefaults::FromFile(path, kVocabulary).status().code(), StatusCode::kNotFound);
 }
 

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "common/temp_folder_test_util.h"
 #include "text/byte_level.h"
 #include "text/gguf_models.h"
 #include "text/gguf_pre_kinds.h"
@@ -491,7 +492,8 @@ TEST(GgufHostile, MutationsDoNoHarm) {
 // --- files
 
 TEST(GgufFile, FromFileTakesEitherByItsFirstBytes) {
-  const std::string path = testing::TempDir() + "/penstock_tokenizer.bin";
+  const TempFolder folder;
+  const std::string path = folder / "tokenizer.bin";
   std::ofstream(path, std::ios::binary) << BertKeys().File();
   const auto tokenizer = Tokenizer::FromFile(path);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
