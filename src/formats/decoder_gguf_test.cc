@@ -401,7 +401,9 @@ TEST_F(DecoderGguf, ChangedBytesGiveAModelOrAnError) {
     folder_.Write("changed.gguf", changed);
     const auto files = DecoderFiles::Open(folder_ / "changed.gguf");
     ++(files.ok() ? opened : refused);
-    if (!files.ok()) EXPECT_FALSE(files.status().message().empty());
+    if (!files.ok()) {
+      EXPECT_FALSE(files.status().message().empty());
+    }
   }
   EXPECT_GT(opened, 0);
   EXPECT_GT(refused, 0);
