@@ -14,6 +14,7 @@ Value LoopCycle(Interp&, const Value& self, const Args& args) {
 
 Value LoopChanged(Interp& interp, const Value& self, const Args& args) {
   if (!args.named.empty()) Fail("changed: arguments have no names");
+  interp.heap().CheckMemory(args.positional.size() * sizeof(Value));
   const Value now = interp.heap().Tuple(args.positional);
   LoopObject& loop = self.as<LoopObject>();
   if (!loop.changed.is_missing() && interp.Equal(loop.changed, now)) return Value::Bool(false);
@@ -61,7 +62,10 @@ Value CyclerReset(Interp&, const Value& self, const Args& args) {
 Value CyclerAttribute(Interp& interp, const Value& self, std::string_view name) {
   const CyclerObject& cycler = self.as<CyclerObject>();
   if (name == "current") return cycler.items[cycler.at];
-  if (name == "items") return interp.heap().Tuple(cycler.items);
+  if (name == "items") {
+    interp.heap().CheckMemory(cycler.items.size() * sizeof(Value));
+    return interp.heap().Tuple(cycler.items);
+  }
   if (name == "pos") return Value::Int(static_cast<int64_t>(cycler.at));
   if (name == "next") return interp.NewFunction("next", CyclerNext, self);
   if (name == "reset") return interp.NewFunction("reset", CyclerReset, self);

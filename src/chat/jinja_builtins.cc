@@ -49,9 +49,9 @@ Value Dict(Interp& interp, const Value&, const Args& args) {
   } else if (!args.positional.empty()) {
     Walker walker(interp, args.positional[0]);
     for (Value pair; walker.Next(&pair);) {
-      const std::vector<Value> parts = interp.ToItems(pair);
-      if (parts.size() != 2) Fail("dict: pairs are expected");
-      out.Set(interp, parts[0], parts[1]);
+      const ListBuilder parts = interp.ToItems(pair);
+      if (parts.items().size() != 2) Fail("dict: pairs are expected");
+      out.Set(interp, parts.items()[0], parts.items()[1]);
     }
   }
   for (const auto& [name, value] : args.named) out.Set(interp, name, value);
@@ -73,8 +73,10 @@ Value Namespace(Interp& interp, const Value& self, const Args& args) {
 Value Cycler(Interp& interp, const Value&, const Args& args) {
   if (args.positional.empty() || !args.named.empty()) Fail("cycler: no items are given");
   CyclerObject* object = interp.heap().New<CyclerObject>();
+  const Value cycler(Kind::kCycler, object);
+  interp.heap().Charge(object, HeapBytes(args.positional.size() * sizeof(Value)));
   object->items = args.positional;
-  return Value(Kind::kCycler, object);
+  return cycler;
 }
 
 Value Joiner(Interp& interp, const Value&, const Args& args) {
@@ -89,7 +91,7 @@ Value RaiseException(Interp& interp, const Value&, const Args& args) {
   Value message;
   args.Bind("raise_exception", {"message"}, 1, &message);
   const Value text = interp.Str(message);
-  throw Error{StatusCode::kInvalidArgument, std::string(text.text()), true, false};
+  throw Error{StatusCode::kInvalidArgument, Shown(text.text()), true, false};
 }
 
 Value StrftimeNow(Interp& interp, const Value&, const Args& args) {
@@ -152,7 +154,7 @@ Value IndexOf(Interp& interp, const Value& self, const Args& args) {
 
 Value Copy(Interp& interp, const Value& self, const Args& args) {
   args.Bind("copy", {}, 0, nullptr);
-  if (self.is(Kind::kList)) return interp.heap().List(interp.ToItems(self));
+  if (self.is(Kind::kList)) return interp.ToItems(self).Done();
   Args one;
   one.positional.push_back(self);
   return Dict(interp, self, one);

@@ -113,7 +113,7 @@ bool Interp::Less(const Value& a, const Value& b, bool or_equal) {
     return or_equal ? a.text() <= b.text() : a.text() < b.text();
   }
   for (const Value* value : {&a, &b}) {
-    if (value->is_undefined()) Fail("'" + std::string(value->text()) + "' is undefined");
+    if (value->is_undefined()) Fail("'" + Shown(value->text()) + "' is undefined");
   }
   if (!a.is_sequence() || a.kind() != b.kind()) Fail("values of these types have no order");
   const Deeper deeper(*this);
@@ -263,11 +263,11 @@ bool Walker::Next(Value* item) {
   return true;
 }
 
-std::vector<Value> Interp::ToItems(const Value& value) {
+ListBuilder Interp::ToItems(const Value& value) {
   ListBuilder items(heap_);
   Walker walker(*this, value);
   for (Value item; walker.Next(&item);) items.Add(std::move(item));
-  return items.Take();
+  return items;
 }
 
 }  // namespace penstock::jinja

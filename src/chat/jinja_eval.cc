@@ -1,4 +1,6 @@
 // Expressions.
+#include <algorithm>
+
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_interp.h"
 
@@ -142,10 +144,10 @@ Value Interp::EvalDict(const Expr& expr) {
 }
 
 Value Interp::EvalConcat(const Expr& expr) {
-  std::vector<Value> parts;
-  for (const ExprPtr& kid : expr.kids) parts.push_back(Eval(*kid));
+  ListBuilder parts(heap_);
+  for (const ExprPtr& kid : expr.kids) parts.Add(Eval(*kid));
   TextBuilder text(heap_);
-  for (const Value& part : parts) AppendStr(part, &text);
+  for (const Value& part : parts.items()) AppendStr(part, &text);
   return text.Done();
 }
 
@@ -159,18 +161,24 @@ Value Interp::EvalSlice(const Expr& expr) {
   return Slice(object, parts[0], parts[1], parts[2]);
 }
 
-void Interp::EvalArgs(const CallArgs& call, Args* args) {
-  for (const ExprPtr& argument : call.positional) args->positional.push_back(Eval(*argument));
+void Interp::EvalArgs(const CallArgs& call, Args* args, ScopedBytes* held) {
+  // Larger places count beside those before.
+  const auto add = [&](auto* to, auto item) {
+    if (to->size() == to->capacity()) {
+      const size_t grown = std::max<size_t>(2 * to->size(), 1);
+      held->Add(HeapBytes(grown * sizeof item));
+      to->reserve(grown);
+    }
+    to->push_back(std::move(item));
+  };
+  for (const ExprPtr& argument : call.positional) add(&args->positional, Eval(*argument));
   const Value star = call.star == nullptr ? Value() : Eval(*call.star);
   if (call.star != nullptr) {
     Walker walker(*this, star);
-    for (Value item; walker.Next(&item);) {
-      heap_.CheckMemory(2 * args->positional.size() * sizeof(Value));
-      args->positional.push_back(std::move(item));
-    }
+    for (Value item; walker.Next(&item);) add(&args->positional, std::move(item));
   }
   for (const auto& [name, value] : call.named) {
-    args->named.emplace_back(Value::Borrowed(name), Eval(*value));
+    add(&args->named, std::pair(Value::Borrowed(name), Eval(*value)));
   }
   if (call.star_star == nullptr) return;
   const Value more = Eval(*call.star_star);
@@ -179,14 +187,15 @@ void Interp::EvalArgs(const CallArgs& call, Args* args) {
     if (!name.is_string()) Fail("keywords must be strings");
     Step(args->named.size());
     if (args->Named(name.text()) != nullptr) Fail("an argument is given twice");
-    args->named.emplace_back(name, value);
+    add(&args->named, std::pair(name, value));
   }
 }
 
 Value Interp::EvalCall(const Expr& expr, const Value* caller) {
   const Value function = Eval(*expr.kids[0]);
+  ScopedBytes held(heap_);
   Args args;
-  EvalArgs(*expr.call, &args);
+  EvalArgs(*expr.call, &args, &held);
   if (caller != nullptr) {
     if (args.Named("caller") != nullptr) Fail("the argument 'caller' is given twice");
     args.named.emplace_back(Value::Borrowed("caller"), *caller);
@@ -206,8 +215,9 @@ Value Interp::EvalFilter(const Expr& expr, const Value* block) {
   } else {
     input = Eval(*expr.kids[0]);
   }
+  ScopedBytes held(heap_);
   Args args;
-  EvalArgs(*expr.call, &args);
+  EvalArgs(*expr.call, &args, &held);
   line_ = expr.line;
   if (expr.filter == nullptr) Fail("filter '" + expr.text + "' is not known");
   return expr.filter->function(*this, input, args);
@@ -215,8 +225,9 @@ Value Interp::EvalFilter(const Expr& expr, const Value* block) {
 
 Value Interp::EvalTest(const Expr& expr) {
   const Value input = Eval(*expr.kids[0]);
+  ScopedBytes held(heap_);
   Args args;
-  EvalArgs(*expr.call, &args);
+  EvalArgs(*expr.call, &args, &held);
   line_ = expr.line;
   if (expr.test == nullptr) Fail("test '" + expr.text + "' is not known");
   return Value::Bool(expr.test->function(*this, input, args));
@@ -246,7 +257,7 @@ Value Interp::Call(const Value& function, const Args& args) {
       return RunRecursive(*loop.loop, above, iterable, loop.depth0 + 1);
     }
     case Kind::kUndefined:
-      Fail("'" + std::string(function.text()) + "' is undefined, and is called");
+      Fail("'" + Shown(function.text()) + "' is undefined, and is called");
     default:
       Fail("what is called is not a function");
   }
@@ -263,9 +274,9 @@ void Args::Bind(std::string_view function, std::initializer_list<std::string_vie
       if (known == name.text()) break;
       ++place;
     }
-    if (place == names.size()) fail("unknown argument '" + std::string(name.text()) + "'");
+    if (place == names.size()) fail("unknown argument '" + Shown(name.text()) + "'");
     if (place < positional.size()) {
-      fail("argument '" + std::string(name.text()) + "' is given twice");
+      fail("argument '" + Shown(name.text()) + "' is given twice");
     }
     out[place] = value;
   }
@@ -282,9 +293,10 @@ const Value* Args::Named(std::string_view name) const {
 }
 
 Value Interp::CallFilter(const Value& name, const Value& input, const Args& args) {
+  const Deeper deeper(*this);  // map('map', 'map', ...)
   const Filter* filter = name.is_string() ? FindFilter(name.text()) : nullptr;
   if (filter == nullptr) {
-    Fail(name.is_string() ? "filter '" + std::string(name.text()) + "' is not known"
+    Fail(name.is_string() ? "filter '" + Shown(name.text()) + "' is not known"
                           : "the name of a filter must be a string");
   }
   return filter->function(*this, input, args);
@@ -293,7 +305,7 @@ Value Interp::CallFilter(const Value& name, const Value& input, const Args& args
 bool Interp::CallTest(const Value& name, const Value& input, const Args& args) {
   const Test* test = name.is_string() ? FindTest(name.text()) : nullptr;
   if (test == nullptr) {
-    Fail(name.is_string() ? "test '" + std::string(name.text()) + "' is not known"
+    Fail(name.is_string() ? "test '" + Shown(name.text()) + "' is not known"
                           : "the name of a test must be a string");
   }
   return test->function(*this, input, args);

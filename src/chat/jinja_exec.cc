@@ -62,6 +62,7 @@ std::string Interp::Render() {
   out_ = &out;
   heap_.CheckMemory(tree_.slots * sizeof(Value));
   root_ = Value(Kind::kActivation, heap_.New<Activation>(tree_.slots, Value()));
+  heap_.Charge(root_.object(), tree_.slots * sizeof(Value));
   activation_ = root_;
   Enter(tree_.loads);
   Exec(tree_.body);
@@ -373,7 +374,7 @@ int64_t LoopObject::Length() {
   ListBuilder rest(interp->heap());
   for (Value item; source.Next(&item);) rest.Add(std::move(item));
   drained = rest.Take();
-  interp->heap().Charge(this, drained.size() * sizeof(Value));
+  interp->heap().Charge(this, HeapBytes(drained.capacity() * sizeof(Value)));
   draining = true;
   length = static_cast<int64_t>(drained.size()) + index0 + 1 + !after.is_missing();
   return length;
@@ -391,6 +392,9 @@ Value Interp::CallMacro(const Value& function, const Args& args) {
   const MacroObject& macro = function.as<MacroObject>();
   const MacroDef& def = *macro.def;
   const size_t count = def.params.size();
+  // Of the arguments, and of a copy of those with names.
+  const ScopedBytes held(heap_, HeapBytes(2 * count * sizeof(Value)) +
+                                    HeapBytes(args.named.size() * sizeof(args.named[0])));
   std::vector<Value> arguments(args.positional.begin(),
                                args.positional.begin() + std::min(count, args.positional.size()));
   auto named = args.named;
@@ -418,7 +422,7 @@ Value Interp::CallMacro(const Value& function, const Args& args) {
     kwargs = NewDict();
     for (const auto& [name, value] : named) kwargs.as<DictObject>().Set(*this, name, value);
   } else if (!named.empty()) {
-    Fail("macro '" + def.name + "' has no parameter '" + std::string(named[0].first.text()) + "'");
+    Fail("macro '" + def.name + "' has no parameter '" + Shown(named[0].first.text()) + "'");
   }
   if (def.uses_varargs) {
     ListBuilder rest(heap_);

@@ -22,9 +22,15 @@ Value Attr(Interp& interp, const Value& input, const Args& args) {
   Value name;
   args.Bind("attr", {"name"}, 1, &name);
   if (!name.is_string()) Fail("attr: the name must be a string");
-  if (input.is_undefined()) Fail("'" + std::string(input.text()) + "' is undefined");
+  if (input.is_undefined()) Fail("'" + Shown(input.text()) + "' is undefined");
   const Value found = interp.FindAttribute(input, name);
   return found.is_missing() ? Value::Undefined(name) : found;
+}
+
+// Of a copy of `args`.
+size_t BytesOf(const Args& args) {
+  return HeapBytes(args.positional.size() * sizeof(Value)) +
+         HeapBytes(args.named.size() * sizeof(args.named[0]));
 }
 
 Value Map(Interp& interp, const Value& input, const Args& args) {
@@ -41,6 +47,7 @@ Value Map(Interp& interp, const Value& input, const Args& args) {
       return;
     }
     if (args.positional.empty()) Fail("map: a filter or an attribute is expected");
+    const ScopedBytes held(interp.heap(), BytesOf(args));
     Args rest;
     rest.positional.assign(args.positional.begin() + 1, args.positional.end());
     rest.named = args.named;
@@ -59,6 +66,7 @@ Value Pick(Interp& interp, const Value& input, const Args& args) {
     if (args.positional.size() < skip) Fail("an attribute is expected");
     const Path path(interp, by_attribute ? args.positional[0] : Value());
     const bool has_test = args.positional.size() > skip;
+    const ScopedBytes held(interp.heap(), BytesOf(args));
     Args rest;
     if (has_test) rest.positional.assign(args.positional.begin() + skip + 1, args.positional.end());
     rest.named = args.named;
@@ -84,10 +92,10 @@ constexpr Filter kFilters[] = {{"attr", Attr},
 }  // namespace
 
 Path::Path(Interp& interp, const Value& attribute, Value absent)
-    : interp_(&interp), absent_(std::move(absent)) {
+    : interp_(&interp), parts_(interp.heap()), absent_(std::move(absent)) {
   if (attribute.is_missing() || attribute.is_none()) return;
   if (!attribute.is_string()) {
-    parts_.push_back(attribute);
+    parts_.Add(attribute);
     return;
   }
   for (string_view rest = attribute.text();;) {
@@ -95,9 +103,9 @@ Path::Path(Interp& interp, const Value& attribute, Value absent)
     int64_t index = 0;
     const bool digits = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
     if (digits && ParseInt(part, 10, &index)) {
-      parts_.push_back(Value::Int(index));
+      parts_.Add(Value::Int(index));
     } else {
-      parts_.push_back(attribute.Part(part));
+      parts_.Add(attribute.Part(part));
     }
     if (part.size() == rest.size()) break;
     rest.remove_prefix(part.size() + 1);
@@ -105,7 +113,7 @@ Path::Path(Interp& interp, const Value& attribute, Value absent)
 }
 
 Value Path::Get(Value item) const {
-  for (const Value& part : parts_) {
+  for (const Value& part : parts_.items()) {
     item = interp_->Item(item, part);
     if (item.is_undefined() && !absent_.is_missing()) item = absent_;
   }

@@ -11,13 +11,6 @@ using std::string_view;
 
 bool Flag(Interp& interp, const Value& value) { return !value.is_missing() && interp.Truth(value); }
 
-Value Iterator(Interp& interp, const char* type, std::vector<Value> items) {
-  const size_t bytes = items.capacity() * sizeof(Value);
-  Value iterator(Kind::kIterator, interp.heap().New<IteratorObject>(type, std::move(items)));
-  interp.heap().Charge(iterator.object(), bytes);
-  return iterator;
-}
-
 Value Length(Interp& interp, const Value& input, const Args& args) {
   args.Bind("length", {}, 0, nullptr);
   return Value::Int(interp.Length(input));
@@ -25,7 +18,7 @@ Value Length(Interp& interp, const Value& input, const Args& args) {
 
 Value List(Interp& interp, const Value& input, const Args& args) {
   args.Bind("list", {}, 0, nullptr);
-  return interp.heap().List(interp.ToItems(input));
+  return interp.ToItems(input).Done();
 }
 
 Value First(Interp& interp, const Value& input, const Args& args) {
@@ -36,11 +29,11 @@ Value First(Interp& interp, const Value& input, const Args& args) {
 }
 
 // reversed() takes no iterator, and no text that is not one; but texts and dicts it does.
-std::vector<Value> Reversed(Interp& interp, const Value& input) {
+ListBuilder Reversed(Interp& interp, const Value& input) {
   const bool known = interp.HasLength(input) && !input.is(Kind::kLoop);
   if (!known) Fail("a value of this type cannot be reversed");
-  std::vector<Value> items = interp.ToItems(input);
-  std::reverse(items.begin(), items.end());
+  ListBuilder items = interp.ToItems(input);
+  std::reverse(items.items().begin(), items.items().end());
   return items;
 }
 
@@ -50,8 +43,8 @@ Value Last(Interp& interp, const Value& input, const Args& args) {
     const auto& items = input.as<ListObject>().items;
     return items.empty() ? Value::Undefined("last") : items.back();
   }
-  const std::vector<Value> items = Reversed(interp, input);
-  return items.empty() ? Value::Undefined("last") : items[0];
+  const ListBuilder items = Reversed(interp, input);
+  return items.items().empty() ? Value::Undefined("last") : items.items()[0];
 }
 
 Value Reverse(Interp& interp, const Value& input, const Args& args) {
@@ -60,9 +53,9 @@ Value Reverse(Interp& interp, const Value& input, const Args& args) {
     return interp.Slice(input, Value::None(), Value::None(), Value::Int(-1));
   }
   if (input.is(Kind::kIterator)) {
-    std::vector<Value> items = interp.ToItems(input);
-    std::reverse(items.begin(), items.end());
-    return interp.heap().List(std::move(items));
+    ListBuilder items = interp.ToItems(input);
+    std::reverse(items.items().begin(), items.items().end());
+    return items.Done();
   }
   return Iterator(interp, "reversed", Reversed(interp, input));
 }
@@ -84,18 +77,20 @@ Value Join(Interp& interp, const Value& input, const Args& args) {
 
 // ---- Order
 
-// Sorts `items` by their keys, as Python's sorted does; a key is a list of values.
-std::vector<Value> Sorted(Interp& interp, std::vector<Value> items, std::vector<Value> keys,
-                          bool reverse) {
-  std::vector<size_t> order(items.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+// `items` by the order of their keys, as Python's sorted has them.
+ListBuilder Sorted(Interp& interp, ListBuilder items, ListBuilder keys, bool reverse) {
+  const size_t count = items.items().size();
+  // The order, and half as many places to merge it in.
+  const ScopedBytes held(interp.heap(), HeapBytes(2 * count * sizeof(size_t)));
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; ++i) order[i] = i;
   // Of equal ones the first stays first, reversed or not.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return reverse ? interp.Less(keys[b], keys[a]) : interp.Less(keys[a], keys[b]);
+  std::stable_sort(order.begin(), order.end(), [&, &by = keys.items()](size_t a, size_t b) {
+    return reverse ? interp.Less(by[b], by[a]) : interp.Less(by[a], by[b]);
   });
-  std::vector<Value> sorted;
-  sorted.reserve(items.size());
-  for (const size_t i : order) sorted.push_back(std::move(items[i]));
+  ListBuilder sorted(interp.heap());
+  sorted.Reserve(count);
+  for (const size_t i : order) sorted.Add(std::move(items.items()[i]));
   return sorted;
 }
 
@@ -103,9 +98,13 @@ Value Sort(Interp& interp, const Value& input, const Args& args) {
   Value given[3];
   args.Bind("sort", {"reverse", "case_sensitive", "attribute"}, 0, given);
   const bool fold = !Flag(interp, given[1]);
+  const string_view names = given[2].is_string() ? given[2].text() : string_view();
+  const size_t paths_size = 1 + std::count(names.begin(), names.end(), ',');
+  const ScopedBytes held(interp.heap(), HeapBytes(paths_size * sizeof(Path)));
   std::vector<Path> paths;
+  paths.reserve(paths_size);
   if (given[2].is_string()) {
-    for (string_view rest = given[2].text();;) {
+    for (string_view rest = names;;) {
       const size_t comma = rest.find(',');
       paths.emplace_back(interp, given[2].Part(rest.substr(0, comma)));
       if (comma == rest.npos) break;
@@ -114,15 +113,15 @@ Value Sort(Interp& interp, const Value& input, const Args& args) {
   } else {
     paths.emplace_back(interp, given[2]);
   }
-  std::vector<Value> items = interp.ToItems(input);
-  std::vector<Value> keys;
-  for (const Value& item : items) {
-    std::vector<Value> key;
-    for (const Path& path : paths) key.push_back(Folded(interp, path.Get(item), fold));
-    keys.push_back(interp.heap().List(std::move(key)));
+  ListBuilder items = interp.ToItems(input);
+  ListBuilder keys(interp.heap());
+  for (const Value& item : items.items()) {
+    ListBuilder key(interp.heap());
+    key.Reserve(paths.size());
+    for (const Path& path : paths) key.Add(Folded(interp, path.Get(item), fold));
+    keys.Add(key.Done());
   }
-  return interp.heap().List(
-      Sorted(interp, std::move(items), std::move(keys), Flag(interp, given[0])));
+  return Sorted(interp, std::move(items), std::move(keys), Flag(interp, given[0])).Done();
 }
 
 Value DictSort(Interp& interp, const Value& input, const Args& args) {
@@ -134,13 +133,12 @@ Value DictSort(Interp& interp, const Value& input, const Args& args) {
     Fail("dictsort: sorts by key or by value");
   }
   if (!input.is_dict()) Fail("dictsort: a dict is expected");
-  std::vector<Value> items, keys;
+  ListBuilder items(interp.heap()), keys(interp.heap());
   for (const auto& [key, value] : input.as<DictObject>().entries) {
-    items.push_back(interp.heap().Tuple({key, value}));
-    keys.push_back(Folded(interp, by_value ? value : key, !Flag(interp, given[0])));
+    items.Add(interp.heap().Tuple({key, value}));
+    keys.Add(Folded(interp, by_value ? value : key, !Flag(interp, given[0])));
   }
-  return interp.heap().List(
-      Sorted(interp, std::move(items), std::move(keys), Flag(interp, given[2])));
+  return Sorted(interp, std::move(items), std::move(keys), Flag(interp, given[2])).Done();
 }
 
 template <bool greatest>
@@ -167,10 +165,11 @@ Value GroupBy(Interp& interp, const Value& input, const Args& args) {
   args.Bind("groupby", {"attribute", "default", "case_sensitive"}, 1, given);
   const bool fold = !Flag(interp, given[2]);
   const Path path(interp, given[0], given[1]);
-  std::vector<Value> items = interp.ToItems(input);
-  std::vector<Value> keys;
-  for (const Value& item : items) keys.push_back(Folded(interp, path.Get(item), fold));
-  items = Sorted(interp, std::move(items), keys, false);
+  ListBuilder given_items = interp.ToItems(input);
+  ListBuilder keys(interp.heap());
+  for (const Value& item : given_items.items()) keys.Add(Folded(interp, path.Get(item), fold));
+  const ListBuilder sorted = Sorted(interp, std::move(given_items), std::move(keys), false);
+  const std::vector<Value>& items = sorted.items();
   ListBuilder groups(interp.heap());
   for (size_t at = 0; at < items.size();) {
     const Value key = Folded(interp, path.Get(items[at]), fold);
@@ -234,7 +233,8 @@ Value SliceFilter(Interp& interp, const Value& input, const Args& args) {
   Value given[2];
   args.Bind("slice", {"slices", "fill_with"}, 1, given);
   return Lazy(interp, [&](ListBuilder* out) {
-    const std::vector<Value> items = interp.ToItems(input);
+    const ListBuilder all = interp.ToItems(input);
+    const std::vector<Value>& items = all.items();
     const int64_t slices = IntArg(given[0], 0);
     if (slices == 0) Fail("slice: no slices");
     if (slices < 0) return;

@@ -5,8 +5,8 @@
 
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_lexer.h"
+#include "chat/jinja_path.h"
 #include "chat/letter_case.h"
-#include "unicode/lower_case.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
@@ -53,45 +53,49 @@ Value Title(Interp& interp, const Value& input, const Args& args) {
   args.Bind("title", {}, 0, nullptr);
   const Value value = interp.Str(input);
   const string_view text = value.text();
-  interp.heap().CheckMemory(text.size() * 3);
   interp.heap().StepBytes(text.size() * 16);
-  std::string out;
-  bool begins = true;
-  std::string rest;  // of a word
-  const auto flush = [&] {
-    out += LowerCase(rest);
-    rest.clear();
+  TextBuilder out(interp.heap());
+  size_t rest = text.size();  // where the rest of a word begins; the end: in none
+  const auto flush = [&](size_t end) {
+    if (rest < end) out.Add(Folded(interp, value.Part(text.substr(rest, end - rest)), true).text());
+    rest = text.size();
   };
+  bool begins = true;
   for (size_t at = 0; at < text.size();) {
     int length = 0;
     const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const string_view bytes = text.substr(at, length);
     if (IsPythonSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<') {
-      flush();
-      out += text.substr(at, length);
+      flush(at);
+      out.Add(bytes);
       begins = true;
     } else if (begins) {
-      AppendUpperCase(c, &out);
+      std::string upper;
+      AppendUpperCase(c, &upper);
+      out.Add(upper);
       begins = false;
-    } else {
-      rest += text.substr(at, length);
+      rest = at + length;
     }
     at += length;
   }
-  flush();
-  return interp.Text(std::move(out));
+  flush(text.size());
+  return out.Done();
 }
 
 Value Indent(Interp& interp, const Value& input, const Args& args) {
   Value given[3];
   args.Bind("indent", {"width", "first", "blank"}, 0, given);
   if (!input.is_string()) Fail("indent: a string is expected");
-  std::string indent;
+  std::string spaces;
+  string_view indent = spaces;
+  ScopedBytes held(interp.heap());
   if (given[0].is_string()) {
     indent = given[0].text();
   } else {
-    const int64_t width = IntArg(given[0], 4);
-    interp.heap().CheckMemory(static_cast<size_t>(std::max<int64_t>(width, 0)));
-    indent.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
+    const auto width = static_cast<size_t>(std::max<int64_t>(IntArg(given[0], 4), 0));
+    held.Add(width);
+    spaces.assign(width, ' ');
+    indent = spaces;
   }
   const bool first = !given[1].is_missing() && interp.Truth(given[1]);
   const bool blank = !given[2].is_missing() && interp.Truth(given[2]);
@@ -206,12 +210,12 @@ Value UrlEncode(Interp& interp, const Value& input, const Args& args) {
   bool first = true;
   Walker walker(interp, pairs);
   for (Value pair; walker.Next(&pair); first = false) {
-    const std::vector<Value> parts = interp.ToItems(pair);
-    if (parts.size() != 2) Fail("urlencode: pairs are expected");
+    const ListBuilder parts = interp.ToItems(pair);
+    if (parts.items().size() != 2) Fail("urlencode: pairs are expected");
     if (!first) out.Add("&");
-    AppendUrlQuoted(interp, parts[0], true, &out);
+    AppendUrlQuoted(interp, parts.items()[0], true, &out);
     out.Add("=");
-    AppendUrlQuoted(interp, parts[1], true, &out);
+    AppendUrlQuoted(interp, parts.items()[1], true, &out);
   }
   return out.Done();
 }
@@ -264,7 +268,7 @@ Value Int(Interp&, const Value& input, const Args& args) {
   args.Bind("int", {"default", "base"}, 0, given);
   int64_t whole = 0;
   double number = 0;
-  if (input.is_undefined()) Fail("'" + std::string(input.text()) + "' is undefined");
+  if (input.is_undefined()) Fail("'" + Shown(input.text()) + "' is undefined");
   if (input.is_int()) return Value::Int(input.integer());
   if (input.is_string()) {
     if (ParseInt(input.text(), IntArg(given[1], 10), &whole)) return Value::Int(whole);
@@ -282,7 +286,7 @@ Value Int(Interp&, const Value& input, const Args& args) {
 Value Float(Interp&, const Value& input, const Args& args) {
   Value absent;
   args.Bind("float", {"default"}, 0, &absent);
-  if (input.is_undefined()) Fail("'" + std::string(input.text()) + "' is undefined");
+  if (input.is_undefined()) Fail("'" + Shown(input.text()) + "' is undefined");
   if (input.is_number()) return Value::Float(input.real());
   double number = 0;
   if (input.is_string() && ParseFloat(input.text(), &number)) return Value::Float(number);
@@ -327,6 +331,7 @@ Value Format(Interp& interp, const Value& input, const Args& args) {
   }
   Value values;
   if (args.named.empty()) {
+    interp.heap().CheckMemory(args.positional.size() * sizeof(Value));
     values = interp.heap().Tuple(args.positional);
   } else {
     values = interp.NewDict();

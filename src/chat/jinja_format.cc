@@ -63,23 +63,23 @@ std::string SignOf(bool negative, char sign) {
   return negative ? "-" : sign == '-' ? "" : std::string(1, sign);
 }
 
-std::string FormatInt(const FormatSpec& spec, int64_t number) {
+void FormatInt(const FormatSpec& spec, int64_t number, TextBuilder* to) {
   if (spec.precision >= 0) Fail("the format of an integer has no precision");
   const char type = spec.type == 0 || spec.type == 'n' ? 'd' : spec.type;
   if (type == 'c') {
     if (number < 0 || number > 0x10FFFF) Fail("no such character");
     std::string out;
     AppendUtf8(static_cast<char32_t>(number), &out);
-    return Padded(spec, "", out, false);
+    return AddPadded(spec, "", out, false, to);
   }
   if (string_view("dxXob").find(type) == string_view::npos) Fail("no such format of an integer");
   const uint64_t size = number < 0 ? 0 - static_cast<uint64_t>(number) : number;
   std::string head = SignOf(number < 0, spec.sign);
   if (spec.alternate && type != 'd') head += std::string("0") + type;
-  return Padded(spec, head, Grouped(IntDigits(size, type), spec.comma), true);
+  AddPadded(spec, head, Grouped(IntDigits(size, type), spec.comma), true, to);
 }
 
-std::string FormatFloat(const FormatSpec& spec, double number) {
+void FormatFloat(const FormatSpec& spec, double number, TextBuilder* to) {
   if (spec.type != 0 && string_view("eEfFgGn%").find(spec.type) == string_view::npos) {
     Fail("no such format of a number");
   }
@@ -97,18 +97,24 @@ std::string FormatFloat(const FormatSpec& spec, double number) {
     const char type = spec.type == 'n' ? 'g' : spec.type;
     digits = FloatDigits(size, type, spec.precision < 0 ? 6 : spec.precision, spec.alternate);
   }
-  return Padded(spec, head, Grouped(digits, spec.comma), true);
+  AddPadded(spec, head, Grouped(digits, spec.comma), true, to);
 }
 
 Value FormatValue(Interp& interp, const Value& value, string_view text) {
   if (text.empty()) return interp.Str(value);
   const FormatSpec spec = ParseSpec(text);
-  if (value.is_float()) return interp.Text(FormatFloat(spec, value.real()));
+  TextBuilder out(interp.heap());
   const bool number = value.is(Kind::kInt) || value.is(Kind::kBool);
-  if (number && spec.type != 0 && string_view("eEfFgG%").find(spec.type) != string_view::npos) {
-    return interp.Text(FormatFloat(spec, value.real()));
+  const bool as_float =
+      spec.type != 0 && string_view("eEfFgG%").find(spec.type) != string_view::npos;
+  if (value.is_float() || (number && as_float)) {
+    FormatFloat(spec, value.real(), &out);
+    return out.Done();
   }
-  if (number) return interp.Text(FormatInt(spec, value.integer()));
+  if (number) {
+    FormatInt(spec, value.integer(), &out);
+    return out.Done();
+  }
   if (!value.is_string()) Fail("a value of this type takes no format");
   if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.sign != '-' ||
       spec.alternate || spec.comma != 0) {
@@ -120,7 +126,8 @@ Value FormatValue(Interp& interp, const Value& value, string_view text) {
     for (int i = 0; i < spec.precision && at < cut.size(); ++i) at += Utf8Length(cut[at]);
     cut = cut.substr(0, at);
   }
-  return interp.Text(Padded(spec, "", std::string(cut), false));
+  AddPadded(spec, "", cut, false, &out);
+  return out.Done();
 }
 
 class Formatter {
@@ -220,8 +227,9 @@ class Formatter {
       if (next_ > 0) Fail("a format numbers its fields and does not");
       next_ = -1;
     } else {
+      interp_.Step(args_.named.size() / 4);
       const Value* value = args_.Named(name);
-      if (value == nullptr) Fail("a format has no value '" + std::string(name) + "'");
+      if (value == nullptr) Fail("a format has no value '" + Shown(name) + "'");
       return *value;
     }
     if (index >= static_cast<int64_t>(args_.positional.size())) {
@@ -272,24 +280,21 @@ std::string Grouped(const std::string& digits, char comma) {
   return out + digits.substr(whole);
 }
 
-std::string Padded(const FormatSpec& spec, string_view head, std::string body, bool right) {
+void AddPadded(const FormatSpec& spec, string_view head, string_view body, bool right,
+               TextBuilder* out) {
   const auto size = static_cast<int64_t>(head.size() + Utf8Count(body));
   const int64_t missing = std::max<int64_t>(spec.width - size, 0);
   const auto fill = [&](int64_t count) {
-    std::string out;
-    for (; count > 0; --count) out += spec.fill;
-    return out;
+    for (; count > 0; --count) out->Add(spec.fill);
   };
-  switch (spec.align != 0 ? spec.align : right ? '>' : '<') {
-    case '<':
-      return std::string(head) + body + fill(missing);
-    case '=':
-      return std::string(head) + fill(missing) + body;
-    case '^':
-      return fill(missing / 2) + std::string(head) + body + fill(missing - missing / 2);
-    default:
-      return fill(missing) + std::string(head) + body;
-  }
+  const char align = spec.align != 0 ? spec.align : right ? '>' : '<';
+  const int64_t before = align == '>' ? missing : align == '^' ? missing / 2 : 0;
+  const int64_t between = align == '=' ? missing : 0;
+  fill(before);
+  out->Add(head);
+  fill(between);
+  out->Add(body);
+  fill(missing - before - between);
 }
 
 Value FormatBraces(Interp& interp, const Value& text, const Args& args) {

@@ -51,7 +51,7 @@ Value FromJson(Interp& interp, const Value& value, const Args& args) {
   args.Bind("from_json", {}, 0, nullptr);
   if (!value.is_string()) Fail("from_json: a text is expected");
   const std::string_view text = value.text();
-  interp.heap().CheckMemory(text.size() * kParsedBytes);
+  const ScopedBytes held(interp.heap(), text.size() * kParsedBytes);
   interp.heap().StepBytes(text.size() * 16);
   const auto parsed = JsonValue::Parse(text);
   if (!parsed.ok()) Fail("from_json: " + parsed.status().message());

@@ -116,6 +116,24 @@ struct LoopObject : Object {
   Value before, current, after, changed;
 };
 
+// Bytes of no object that count for the time of a scope.
+class ScopedBytes {
+ public:
+  explicit ScopedBytes(Heap& heap, size_t bytes = 0) : heap_(heap) { Add(bytes); }
+  ~ScopedBytes() { heap_.Drop(held_); }
+  ScopedBytes(const ScopedBytes&) = delete;
+  ScopedBytes& operator=(const ScopedBytes&) = delete;
+  // Before they are allocated; fails past the limit.
+  void Add(size_t bytes) {
+    heap_.Hold(bytes);
+    held_ += bytes;
+  }
+
+ private:
+  Heap& heap_;
+  size_t held_ = 0;
+};
+
 // A text that grows within the heap's memory: what it has room for counts, and while it moves to a
 // larger place the old one too.
 class GrowingText {
@@ -166,10 +184,13 @@ class TextBuilder {
   GrowingText text_;
 };
 
+// Values that count while they are collected.
 class ListBuilder {
  public:
   explicit ListBuilder(Heap& heap) : heap_(heap) {}
   ~ListBuilder() { heap_.Drop(held_); }
+  ListBuilder(ListBuilder&& other) noexcept
+      : heap_(other.heap_), items_(std::move(other.items_)), held_(std::exchange(other.held_, 0)) {}
   ListBuilder(const ListBuilder&) = delete;
   ListBuilder& operator=(const ListBuilder&) = delete;
 
@@ -180,6 +201,7 @@ class ListBuilder {
   }
   void Reserve(size_t size);  // room for so many items
   std::vector<Value>& items() { return items_; }
+  const std::vector<Value>& items() const { return items_; }
   // They count no longer.
   std::vector<Value> Take() {
     heap_.Drop(std::exchange(held_, 0));
@@ -224,7 +246,7 @@ class Interp {
   int64_t Length(const Value& value);
   bool HasLength(const Value& value) const;
   bool IsIterable(const Value& value) const;
-  std::vector<Value> ToItems(const Value& value);
+  ListBuilder ToItems(const Value& value);
   Value Binary(ExprKind op, const Value& a, const Value& b);
   Value Negate(const Value& value);
   Value Item(const Value& object, const Value& key);
@@ -281,7 +303,8 @@ class Interp {
   Value EvalSlice(const Expr& expr);
   Value EvalBinary(const Expr& expr);
   Value EvalLogic(const Expr& expr);
-  void EvalArgs(const CallArgs& call, Args* args);
+  // What the arguments take counts in `held`.
+  void EvalArgs(const CallArgs& call, Args* args, ScopedBytes* held);
   bool CompareOnce(CompareOp op, const Value& a, const Value& b);
 
   Flow Exec(const Body& body);

@@ -161,6 +161,7 @@ TEST(JinjaLimits, DepthOfEvaluation) {
       "{{ m() }}",
       "levels");
   ExpectLimit("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels");
+  ExpectLimit("{{ 'a'|map(*(['map'] * 2000))|list }}", "levels");
   // Values that are deep: printed, compared, hashed, freed.
   const std::string deep =
       "{% set ns = namespace(l=1, t=1, m=1) %}{% for a in range(50000) %}{% set ns.l = [ns.l] %}"
@@ -172,6 +173,15 @@ TEST(JinjaLimits, DepthOfEvaluation) {
     ExpectLimit(deep + use, "levels");
   }
   ExpectLimit("{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns }}", "levels");
+}
+
+TEST(JinjaLimits, MessagesAreShort) {
+  for (const char* source : {"{{ raise_exception('x' * 100000) }}", "{{ ({}['x' * 100000])() }}",
+                             "{{ {}|attr('x' * 100000) + 1 }}", "{{ 1|map('x' * 9999)|list }}"}) {
+    const Status status = Failure(source);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << source;
+    EXPECT_LT(status.message().size(), 5000u) << source;
+  }
 }
 
 TEST(JinjaLimits, CyclesAreFreed) {

@@ -25,8 +25,9 @@ struct FormatSpec {
 // Digits of a number, without its sign.
 std::string IntDigits(uint64_t number, char type);                                 // d x X o b
 std::string FloatDigits(double number, char type, int precision, bool alternate);  // e f g ...
-// Sign, prefix and digits, filled up; `right`: the default side.
-std::string Padded(const FormatSpec& spec, std::string_view head, std::string body, bool right);
+// Sign, prefix and digits, filled up, to `out`; `right`: the default side.
+void AddPadded(const FormatSpec& spec, std::string_view head, std::string_view body, bool right,
+               TextBuilder* out);
 std::string Grouped(const std::string& digits, char comma);
 
 }  // namespace penstock::jinja

@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void FailOperands(const Value& a, const Value& b) {
   for (const Value* value : {&a, &b}) {
-    if (value->is_undefined()) Fail("'" + std::string(value->text()) + "' is undefined");
+    if (value->is_undefined()) Fail("'" + Shown(value->text()) + "' is undefined");
   }
   Fail("the operands have types that do not go together");
 }
@@ -244,8 +244,9 @@ Value SliceText(Interp& interp, const Value& value, const SliceBounds& bounds, i
   }
   interp.Step(size / 4 + bounds.count);
   std::vector<uint32_t> places;  // of characters
+  ScopedBytes held(interp.heap());
   if (!ascii) {
-    interp.heap().CheckMemory(size * sizeof(uint32_t));
+    held.Add(HeapBytes(size * sizeof(uint32_t)));
     places.reserve(size);
     for (size_t at = 0; at < text.size(); at += Utf8Length(text[at])) {
       places.push_back(static_cast<uint32_t>(at));

@@ -2,8 +2,6 @@
 // iterator.
 #pragma once
 
-#include <vector>
-
 #include "chat/jinja_interp.h"
 
 namespace penstock::jinja {
@@ -16,12 +14,20 @@ class Path {
 
  private:
   Interp* interp_;
-  std::vector<Value> parts_;
+  ListBuilder parts_;
   Value absent_;  // takes the place of an undefined one
 };
 
 // Without upper case, if `fold` and it is a text.
 Value Folded(Interp& interp, const Value& value, bool fold);
+
+// An iterator over these items; `type`: its name, static.
+inline Value Iterator(Interp& interp, const char* type, ListBuilder items) {
+  const size_t bytes = HeapBytes(items.items().capacity() * sizeof(Value));
+  Value iterator(Kind::kIterator, interp.heap().New<IteratorObject>(type, items.Take()));
+  interp.heap().Charge(iterator.object(), bytes);
+  return iterator;
+}
 
 // An iterator over what `fill` adds. Python computes such a thing when it is walked, so an error
 // shows up there, behind the items before it; limits show up at once.
@@ -37,9 +43,7 @@ Value Lazy(Interp& interp, Fill&& fill) {
     error = caught;
     failed = true;
   }
-  const size_t bytes = HeapBytes(out.items().capacity() * sizeof(Value));
-  Value value(Kind::kIterator, interp.heap().New<IteratorObject>("generator", out.Take()));
-  interp.heap().Charge(value.object(), bytes);
+  Value value = Iterator(interp, "generator", std::move(out));
   value.as<IteratorObject>().failed = failed;
   value.as<IteratorObject>().error = std::move(error);
   return value;

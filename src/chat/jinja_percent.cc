@@ -24,7 +24,7 @@ class Percent {
       out.Add(rest_.substr(0, sign));
       if (sign == rest_.npos) break;
       rest_.remove_prefix(sign + 1);
-      out.Add(One());
+      One(&out);
     }
     const bool tuple = values_.is(Kind::kTuple);
     const bool ignored = values_.is_dict() || values_.is(Kind::kList) || values_.is(Kind::kRange) ||
@@ -79,12 +79,12 @@ class Percent {
     if (!values_.is_dict()) Fail("a format with names needs a dict");
     named_ = values_.as<DictObject>().Find(rest_.substr(0, end - 1));
     if (named_ == nullptr) {
-      Fail("a format has no value '" + std::string(rest_.substr(0, end - 1)) + "'");
+      Fail("a format has no value '" + Shown(rest_.substr(0, end - 1)) + "'");
     }
     rest_.remove_prefix(end);
   }
 
-  std::string One() {
+  void One(TextBuilder* out) {
     FormatSpec spec;
     named_ = nullptr;
     if (rest_.starts_with('(')) {
@@ -115,25 +115,25 @@ class Percent {
       spec.fill = "0";
       spec.align = '=';
     }
-    return Converted(spec);
+    Converted(spec, out);
   }
 
-  std::string Converted(FormatSpec& spec) {
-    if (spec.type == '%') return "%";
+  void Converted(FormatSpec& spec, TextBuilder* out) {
+    if (spec.type == '%') return out->Add("%");
     const Value value = Next();
     switch (spec.type) {
       case 's':
       case 'r':
       case 'a':
       case 'c':
-        return Text(spec, value);
+        return Text(spec, value, out);
       case 'd':
       case 'i':
       case 'u':
       case 'o':
       case 'x':
       case 'X':
-        return Int(spec, value);
+        return Int(spec, value, out);
       case 'e':
       case 'E':
       case 'f':
@@ -144,42 +144,43 @@ class Percent {
         const double number = value.real();
         const bool negative = std::signbit(number) && !std::isnan(number);
         const std::string head = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
-        return Padded(spec, head,
-                      FloatDigits(std::fabs(number), spec.type,
-                                  spec.precision < 0 ? 6 : spec.precision, spec.alternate),
-                      true);
+        return AddPadded(spec, head,
+                         FloatDigits(std::fabs(number), spec.type,
+                                     spec.precision < 0 ? 6 : spec.precision, spec.alternate),
+                         true, out);
       }
       default:
         Fail("a format has an unknown sign");
     }
   }
 
-  std::string Text(FormatSpec& spec, const Value& value) {
-    std::string text;
+  void Text(FormatSpec& spec, const Value& value, TextBuilder* out) {
+    TextBuilder all(interp_.heap());
     if (spec.type == 'c') {
       if (value.is_int() && value.integer() >= 0 && value.integer() <= 0x10FFFF) {
-        AppendUtf8(static_cast<char32_t>(value.integer()), &text);
+        std::string character;
+        AppendUtf8(static_cast<char32_t>(value.integer()), &character);
+        all.Add(character);
       } else if (value.is_string() && interp_.Length(value) == 1) {
-        text = value.text();
+        all.Add(value.text());
       } else {
         Fail("a character is expected for a format");
       }
       spec.precision = -1;
     } else {
-      TextBuilder out(interp_.heap());
-      spec.type == 's' ? interp_.AppendStr(value, &out) : interp_.AppendRepr(value, &out);
-      text = out.Take();
+      spec.type == 's' ? interp_.AppendStr(value, &all) : interp_.AppendRepr(value, &all);
     }
+    string_view text = all.view();
     if (spec.precision >= 0) {
       size_t at = 0;
       for (int i = 0; i < spec.precision && at < text.size(); ++i) at += Utf8Length(text[at]);
-      text.resize(std::min(at, text.size()));
+      text = text.substr(0, at);
     }
     spec.fill = " ";
-    return Padded(spec, "", std::move(text), true);
+    AddPadded(spec, "", text, true, out);
   }
 
-  std::string Int(const FormatSpec& spec, const Value& value) {
+  void Int(const FormatSpec& spec, const Value& value, TextBuilder* out) {
     int64_t number = 0;
     const bool decimal = spec.type == 'd' || spec.type == 'i' || spec.type == 'u';
     if (value.is_int()) {
@@ -196,7 +197,7 @@ class Percent {
     }
     std::string head = number < 0 ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
     if (spec.alternate && !decimal) head += std::string("0") + spec.type;
-    return Padded(spec, head, digits, true);
+    AddPadded(spec, head, digits, true, out);
   }
 
   Interp& interp_;

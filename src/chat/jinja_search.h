@@ -1,6 +1,7 @@
 // Searches in texts whose time is linear, whatever a template looks for in what.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ inline size_t FindText(std::string_view text, std::string_view needle, size_t fr
 // search takes the time of what it walks over.
 class BackwardSearch {
  public:
+  // What it takes.
+  static size_t BytesFor(std::string_view needle) { return needle.size() * sizeof(uint32_t); }
   explicit BackwardSearch(std::string_view needle) : needle_(needle), borders_(needle.size()) {
     for (size_t i = 1, border = 0; i < needle.size(); ++i) {
       while (border > 0 && At(i) != At(border)) border = borders_[border - 1];

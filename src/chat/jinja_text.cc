@@ -165,7 +165,7 @@ void Interp::AppendRepr(const Value& value, TextBuilder* out) {
       return AppendRange(value.as<RangeObject>(), out);
     case Kind::kView:
       out->Add(ViewName(value.as<ViewObject>().what));
-      list(ToItems(value), add);
+      list(ToItems(value).items(), add);
       return out->Add("])");
     case Kind::kNamespace:
       out->Add("<Namespace ");

@@ -64,6 +64,7 @@ int64_t Search(Interp& interp, const Value& self, const Args& args, bool last) {
   if (span.empty_range) return -1;
   const string_view part = text.substr(span.begin, span.end - span.begin);
   interp.heap().StepBytes(needle.size());
+  const ScopedBytes held(interp.heap(), last ? BackwardSearch::BytesFor(needle) : 0);
   const size_t at = last ? BackwardSearch(needle).Find(part) : FindText(part, needle);
   if (at == part.npos) return -1;
   return static_cast<int64_t>(Utf8Count(text.substr(0, span.begin + at)));
@@ -163,6 +164,7 @@ Value Partition(Interp& interp, const Value& self, const Args& args) {
   const string_view text = self.text();
   interp.heap().StepBytes(text.size());
   interp.heap().StepBytes(sign.size());
+  const ScopedBytes held(interp.heap(), last ? BackwardSearch::BytesFor(sign) : 0);
   const size_t at = last ? BackwardSearch(sign).Find(text) : FindText(text, sign);
   const Value none = Same(self, Value::Borrowed(""));
   const Value whole = self;
@@ -228,7 +230,9 @@ Value Split(Interp& interp, const Value& self, const Args& args) {
   const string_view sign = TextArg(given[0], {});
   if (sign.empty()) Fail("the separator is empty");
   interp.heap().StepBytes(sign.size());
-  const BackwardSearch backward(from_right ? sign : string_view());
+  const string_view searched = from_right ? sign : string_view();
+  const ScopedBytes held(interp.heap(), BackwardSearch::BytesFor(searched));
+  const BackwardSearch backward(searched);
   string_view rest = self.text();
   for (int64_t left = most; left != 0; --left) {
     const size_t at = from_right ? backward.Find(rest) : FindText(rest, sign);

@@ -3,6 +3,7 @@
 
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_lexer.h"
+#include "chat/jinja_path.h"
 #include "chat/jinja_search.h"
 #include "chat/letter_case.h"
 #include "unicode/lower_case.h"
@@ -30,22 +31,43 @@ Value Lower(Interp& interp, const Value& self, const Args& args) {
   return SameKind(self, interp.Text(LowerCase(self.text())));
 }
 
+// change(c, bytes, &out) appends what becomes of a character, which has these bytes.
+template <typename Change>
+Value Changed(Interp& interp, const Value& self, Change change) {
+  constexpr size_t kPieceBytes = 4096;  // so that no more is uncounted
+  const string_view text = self.text();
+  TextBuilder out(interp.heap());
+  std::string piece;
+  for (size_t at = 0; at < text.size();) {
+    int length = 0;
+    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    change(c, text.substr(at, length), &piece);
+    at += length;
+    if (piece.size() < kPieceBytes && at < text.size()) continue;
+    out.Add(piece);
+    piece.clear();
+  }
+  return SameKind(self, out.Done());
+}
+
 Value Upper(Interp& interp, const Value& self, const Args& args) {
   NoArguments(args);
-  interp.heap().CheckMemory(self.text().size() * 3);
-  return SameKind(self, interp.Text(UpperCase(self.text())));
+  return Changed(interp, self,
+                 [](char32_t c, string_view, std::string* out) { AppendUpperCase(c, out); });
 }
 
 Value Capitalize(Interp& interp, const Value& self, const Args& args) {
   NoArguments(args);
-  interp.heap().CheckMemory(self.text().size() * 3);
-  std::string out;
-  if (!self.text().empty()) {
-    int length = 0;
-    AppendTitleCase(DecodeUtf8(self.text().data(), &length), &out);
-    out += LowerCase(self.text().substr(length));
-  }
-  return SameKind(self, interp.Text(std::move(out)));
+  const string_view text = self.text();
+  if (text.empty()) return self;
+  int length = 0;
+  std::string first;
+  AppendTitleCase(DecodeUtf8(text.data(), &length), &first);
+  const Value rest = Folded(interp, self.Part(text.substr(length)), true);
+  TextBuilder out(interp.heap());
+  out.Add(first);
+  out.Add(rest.text());
+  return SameKind(self, out.Done());
 }
 
 bool IsCased(char32_t c) { return IsLowerLetter(c) || IsUpperLetter(c) || IsTitleLetter(c); }
@@ -53,42 +75,28 @@ bool IsCased(char32_t c) { return IsLowerLetter(c) || IsUpperLetter(c) || IsTitl
 // Python's str.title: a letter behind a letter is lower case.
 Value Title(Interp& interp, const Value& self, const Args& args) {
   NoArguments(args);
-  interp.heap().CheckMemory(self.text().size() * 3);
-  std::string out;
-  const string_view text = self.text();
   bool inside = false;
-  for (size_t at = 0; at < text.size();) {
-    int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+  return Changed(interp, self, [&](char32_t c, string_view bytes, std::string* out) {
     if (inside) {
-      out += LowerCase(text.substr(at, length));
+      *out += LowerCase(bytes);
     } else {
-      AppendTitleCase(c, &out);
+      AppendTitleCase(c, out);
     }
     inside = IsCased(c);
-    at += length;
-  }
-  return SameKind(self, interp.Text(std::move(out)));
+  });
 }
 
 Value SwapCase(Interp& interp, const Value& self, const Args& args) {
   NoArguments(args);
-  interp.heap().CheckMemory(self.text().size() * 3);
-  std::string out;
-  const string_view text = self.text();
-  for (size_t at = 0; at < text.size();) {
-    int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+  return Changed(interp, self, [](char32_t c, string_view bytes, std::string* out) {
     if (IsUpperLetter(c)) {
-      out += LowerCase(text.substr(at, length));
+      *out += LowerCase(bytes);
     } else if (IsLowerLetter(c)) {
-      AppendUpperCase(c, &out);
+      AppendUpperCase(c, out);
     } else {
-      out += text.substr(at, length);
+      *out += bytes;
     }
-    at += length;
-  }
-  return SameKind(self, interp.Text(std::move(out)));
+  });
 }
 
 // ---- Filling
@@ -184,8 +192,11 @@ Value FormatMap(Interp& interp, const Value& self, const Args& args) {
   Value map;
   args.Bind("format_map", {"mapping"}, 1, &map);
   if (!map.is_dict()) Fail("format_map: a dict is expected");
+  const auto& entries = map.as<DictObject>().entries;
+  const ScopedBytes held(interp.heap(), HeapBytes(entries.size() * sizeof entries[0]));
   Args named;
-  for (const auto& [name, value] : map.as<DictObject>().entries) {
+  named.named.reserve(entries.size());
+  for (const auto& [name, value] : entries) {
     if (name.is_string()) named.named.emplace_back(name, value);
   }
   return FormatBraces(interp, self, named);

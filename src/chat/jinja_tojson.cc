@@ -83,6 +83,8 @@ class JsonPrinter {
     const auto& given = value.as<DictObject>().entries;
     if (given.empty()) return out_->Add("{}");
     std::vector<const std::pair<Value, Value>*> entries;
+    // They, and half as many places to merge them in.
+    const ScopedBytes held(interp_.heap(), HeapBytes(given.size() * 2 * sizeof entries[0]));
     entries.reserve(given.size());
     for (const auto& entry : given) entries.push_back(&entry);
     if (sort_keys) {
@@ -148,24 +150,27 @@ Value ToJson(Interp& interp, const Value& value, const Args& args) {
   args.Bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, 0, given);
   TextBuilder out(interp.heap());
   JsonPrinter printer(interp, &out);
+  ScopedBytes held(interp.heap());
   printer.ascii = !given[0].is_missing() && interp.Truth(given[0]);
   printer.sort_keys = !given[3].is_missing() && interp.Truth(given[3]);
   if (!given[1].is_missing() && !given[1].is_none()) {
     printer.lines = true;
     printer.item_separator = ",";
     if (given[1].is_string()) {
+      held.Add(given[1].text().size());
       printer.indent = given[1].text();
     } else {
       const int64_t width = std::max<int64_t>(IntArg(given[1], 0), 0);
-      interp.heap().CheckMemory(width);
+      held.Add(static_cast<size_t>(width));
       printer.indent.assign(width, ' ');
     }
   }
   if (!given[2].is_missing() && !given[2].is_none()) {
-    const std::vector<Value> pair = interp.ToItems(given[2]);
-    if (pair.size() != 2) Fail("tojson: two separators are expected");
-    printer.item_separator = TextArg(pair[0], {});
-    printer.key_separator = TextArg(pair[1], {});
+    const ListBuilder pair = interp.ToItems(given[2]);
+    if (pair.items().size() != 2) Fail("tojson: two separators are expected");
+    held.Add(TextArg(pair.items()[0], {}).size() + TextArg(pair.items()[1], {}).size());
+    printer.item_separator = TextArg(pair.items()[0], {});
+    printer.key_separator = TextArg(pair.items()[1], {});
   }
   printer.Print(value, 0);
   return out.Done();

@@ -4,6 +4,7 @@
 
 #include "chat/jinja_interp.h"
 #include "common/seeded_hash.h"
+#include "unicode/utf8.h"
 
 namespace penstock::jinja {
 namespace {
@@ -16,6 +17,14 @@ constexpr size_t kPlaceBytes = 48;
 constexpr size_t kGrantBytes = 64 << 10;
 
 }  // namespace
+
+std::string Shown(std::string_view text) {
+  constexpr size_t kBytesMax = 4096;
+  if (text.size() <= kBytesMax) return std::string(text);
+  size_t end = kBytesMax;
+  while (end > 0 && IsUtf8Continuation(text[end])) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
 
 void Fail(std::string message) { throw Error{StatusCode::kInvalidArgument, std::move(message)}; }
 

@@ -32,6 +32,8 @@ struct Error {
 [[noreturn]] void Fail(std::string message);
 [[noreturn]] void FailLimit(std::string message);
 [[noreturn]] void FailRequest(Status why);
+// The beginning of a text, for a message.
+std::string Shown(std::string_view text);
 
 // What a rendering may take. Past one of them it ends with an error that names it.
 struct Limits {

@@ -115,17 +115,6 @@ void AppendTitleCase(char32_t c, std::string* out) {
   }
 }
 
-std::string UpperCase(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    int length = 0;
-    AppendUpperCase(DecodeUtf8(text.data() + at, &length), &out);
-    at += length;
-  }
-  return out;
-}
-
 bool IsLowerLetter(char32_t c) {
   if (c < 0x80) return c >= 'a' && c <= 'z';
   // Other_Lowercase: ordinals, modifier letters, small numerals and circled letters.

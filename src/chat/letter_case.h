@@ -2,14 +2,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 namespace penstock {
 
 // Unicode's full mapping: one character may become three.
 void AppendUpperCase(char32_t c, std::string* out);
 void AppendTitleCase(char32_t c, std::string* out);
-std::string UpperCase(std::string_view text);
 
 // Letters that have a case.
 bool IsLowerLetter(char32_t c);

@@ -153,6 +153,15 @@ TEST(ConversationMemory, IsCountedInEveryShape) {
   }
 }
 
+// Of small bodies, which io threads parse one after the other, the parser's memory is not counted.
+TEST(ConversationMemory, OfTheParserIsBoundedByTheText) {
+  for (const auto& [name, shape] : Shapes()) {
+    const LiveBytes live;
+    ASSERT_TRUE(JsonDocument::Parse(shape).ok()) << name;
+    EXPECT_LT(live.peak(), 20 * static_cast<int64_t>(shape.size())) << name;
+  }
+}
+
 TEST(ConversationMemory, GoesWithTheRendering) {
   const auto budget = std::make_shared<ByteBudget>(64 << 20);
   RequestContext context;
@@ -186,12 +195,85 @@ TEST(ConversationMemory, OfARenderingStaysWithinItsLimit) {
            "{% for a in range(17000) %}{{ 'x' * 1000 }}{% endfor %}",
            "{% set b %}{% for a in range(17000) %}{{ 'x' * 1000 }}{% endfor %}{% endset %}",
            "{{ 'x'.ljust(17000000)|length }}",
+           "{{ ([1] * 150000)|sort|length }}",
+           "{{ ([[1]] * 250000)|groupby(0)|length }}",
+           "{{ ([1] * 500000)|slice(2)|list|length }}",
+           "{{ ('%s' % ('x' * 9000000))|length }}",
+           "{{ ('\u0390' * 3000000)|upper|length }}",
+           "{{ 'a'|map(*(['map'] * 4000))|list|length }}",
+           "{{ [1]|sort(attribute='a,' * 150000)|length }}",
+           "{{ raise_exception('x' * 10000000) }}",
        }) {
     const auto shown = ChatTemplate::Parse(source, limits);
     ASSERT_TRUE(shown.ok()) << source;
     const LiveBytes live;
     (void)shown->Render({}).ok();
     EXPECT_LT(live.peak(), (24 << 20) + (1 << 20)) << source;
+  }
+}
+
+// What operators, filters and calls need beside what they are given and what they make.
+TEST(ConversationMemory, OfTemporariesIsCounted) {
+  for (const char* const source : {
+           "{{ ([1] * 100000)|sort|length }}",
+           "{{ ([[1]] * 100000)|groupby(0)|length }}",
+           "{{ dict.fromkeys(range(50000))|dictsort|length }}",
+           "{{ range(50000)|unique|list|length }}",
+           "{{ ([1] * 100000)|map('abs')|list|length }}",
+           "{{ ([1] * 100000)|select('odd')|list|length }}",
+           "{{ ([1] * 100000)|reverse|list|length }}",
+           "{{ ([1] * 100000)|slice(3)|list|length }}",
+           "{{ ([1] * 100000)|batch(3)|list|length }}",
+           "{{ ([1] * 100000 + [2] * 100000)|length }}",
+           "{{ ([1] * 100000 * 2)|length }}",
+           "{{ ('x' * 2000000 * 2)|length }}",
+           "{{ ('x' * 2000000 + 'y' * 2000000)|length }}",
+           "{{ ('x' * 2000000 ~ 'y' * 2000000)|length }}",
+           "{{ ('%s' % ('x' * 2000000))|length }}",
+           "{{ ('%9s|%r' % ('x' * 2000000, 'y'))|length }}",
+           "{{ '{:>9}'.format('x' * 2000000)|length }}",
+           "{{ '{!r}'.format('x' * 2000000)|length }}",
+           "{% set d = dict.fromkeys(range(50000)|map('string')) %}{{ '{x}'.format_map(d) }}",
+           "{{ ('\u0390' * 500000)|upper|length }}",
+           "{{ ('\u0390' * 500000)|title|length }}",
+           "{{ ('\u0390' * 500000).title()|length }}",
+           "{{ ('\u0390' * 500000).swapcase()|length }}",
+           "{{ ('\u0130' * 500000)|lower|length }}",
+           "{{ ('\u0130' * 500000)|capitalize|length }}",
+           "{{ ('\u00e4' * 500000)[::-1]|length }}",
+           "{{ dict.fromkeys(range(50000)).items()|string|length }}",
+           "{{ ('a' * 2000000).rfind('a' * 1000000) }}",
+           "{{ ('a' * 2000000).rsplit('a' * 1000000)|length }}",
+           "{{ ('a' * 2000000).rpartition('a' * 1000000)|length }}",
+           "{{ 'a'|indent(2000000, true)|length }}",
+           "{{ [1]|tojson(indent=2000000)|length }}",
+           "{{ [1]|tojson(separators=('x' * 2000000, 'y' * 2000000))|length }}",
+           "{{ dict.fromkeys(range(50000))|tojson(sort_keys=true)|length }}",
+           "{{ ('[' ~ '0,' * 50000 ~ '0]')|from_json|length }}",
+           "{{ [1]|sort(attribute='a,' * 20000)|length }}",
+           "{{ [1]|map(attribute='a.' * 20000)|list|length }}",
+           "{{ 'a'|map(*(['map'] * 400))|list|length }}",
+           "{{ cycler(*([1] * 100000)).items|length }}",
+           "{% macro m() %}{{ varargs|length }}{% endmacro %}{{ m(*([1] * 100000)) }}",
+           "{% for i in [1] * 100000 if i %}{% if loop.first %}{{ loop.length }}{% endif %}"
+           "{% endfor %}",
+           "{{ raise_exception('x' * 2000000) }}",
+           "{{ {}['x' * 2000000]() }}",
+       }) {
+    const auto shown = ChatTemplate::Parse(source);
+    ASSERT_TRUE(shown.ok()) << source << shown.status().ToString();
+    const auto render = [&](int64_t budget_bytes) {
+      RequestContext context;
+      context.memory = std::make_shared<RequestMemory>(std::make_shared<ByteBudget>(budget_bytes),
+                                                       Priority::kInteractive);
+      return shown->Render({}, &context).status();
+    };
+    const LiveBytes live;
+    EXPECT_NE(render(int64_t{1} << 40).code(), StatusCode::kUnprocessable) << source;
+    // A budget in which it does not fit by a quarter must not have been enough.
+    const auto most = static_cast<int64_t>(static_cast<double>(live.peak()) / 1.25);
+    EXPECT_EQ(render(most).code(), StatusCode::kPayloadTooLarge)
+        << source << " takes " << live.peak() << " bytes within a budget of " << most;
   }
 }
 

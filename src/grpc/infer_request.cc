@@ -39,10 +39,14 @@ std::optional<Kind> KindOf(Kind in, uint32_t field) {
   return std::nullopt;
 }
 
-// Bytes of memory for a byte of packed numbers: a varint of one byte may become one of eight.
-int64_t Growth(Kind in, uint32_t field) {
-  const bool as_it_is = in == Kind::kContents && (field == 1 || field >= 6);
-  return as_it_is ? 1 : 8;
+// Memory of a field's value.
+int64_t ValueBytes(Kind in, const WireField& field) {
+  if (in == Kind::kTensor && field.number == 3) return PackedBytes(field.value, 8);  // shape
+  if (in == Kind::kContents && field.number <= 5) {
+    constexpr int64_t kWidths[] = {0, 1, 4, 8, 4, 8};  // of bool_contents and so on
+    return PackedBytes(field.value, kWidths[field.number]);
+  }
+  return static_cast<int64_t>(field.value.size());
 }
 
 Status NoMessage() {
@@ -59,7 +63,7 @@ Status Count(std::span<const std::byte> bytes, Kind in, Counts* counts) {
     if (!field->is_bytes) continue;
     const auto inner = KindOf(in, field->number);
     if (!inner) {
-      counts->memory += Growth(in, field->number) * static_cast<int64_t>(field->value.size());
+      counts->memory += ValueBytes(in, *field);
       continue;
     }
     if (*inner == Kind::kTensor) ++counts->inputs;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
 
+#include <algorithm>
+
 namespace penstock {
 namespace {
 
@@ -11,6 +13,26 @@ using google::protobuf::FieldDescriptor;
 
 // Wire types (protobuf.dev/programming-guides/encoding).
 constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
+
+// Of numbers that may come packed, as varints; 0: it has none.
+int64_t VarintWidth(const FieldDescriptor& field) {
+  if (!field.is_packable()) return 0;
+  switch (field.type()) {
+    case FieldDescriptor::TYPE_BOOL:
+      return 1;
+    case FieldDescriptor::TYPE_INT32:
+    case FieldDescriptor::TYPE_SINT32:
+    case FieldDescriptor::TYPE_UINT32:
+    case FieldDescriptor::TYPE_ENUM:
+      return 4;
+    case FieldDescriptor::TYPE_INT64:
+    case FieldDescriptor::TYPE_SINT64:
+    case FieldDescriptor::TYPE_UINT64:
+      return 8;
+    default:
+      return 0;
+  }
+}
 
 // Adds up what `bytes` take. False: they are no message.
 bool Add(std::span<const std::byte> bytes, const Descriptor& type, int depth, int64_t* cost) {
@@ -26,9 +48,9 @@ bool Add(std::span<const std::byte> bytes, const Descriptor& type, int depth, in
       if (!Add(field->value, *known->message_type(), depth + 1, cost)) return false;
       continue;
     }
-    // A packed number of one byte may become one of eight.
-    const bool packed = known != nullptr && known->is_packable();
-    *cost += (packed ? 8 : 1) * static_cast<int64_t>(field->value.size());
+    const int64_t width = known == nullptr ? 0 : VarintWidth(*known);
+    *cost +=
+        width > 0 ? PackedBytes(field->value, width) : static_cast<int64_t>(field->value.size());
   }
   return true;
 }
@@ -74,6 +96,12 @@ bool WireReader::Skip(uint64_t bytes) {
   if (bytes > rest_.size()) return false;
   rest_ = rest_.subspan(bytes);
   return true;
+}
+
+int64_t PackedBytes(std::span<const std::byte> value, int64_t width) {
+  const auto count = std::count_if(value.begin(), value.end(),
+                                   [](std::byte byte) { return byte < std::byte{0x80}; });
+  return 3 * width * count;
 }
 
 std::optional<int64_t> MessageCost(std::span<const std::byte> bytes, const Descriptor& type) {

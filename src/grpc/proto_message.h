@@ -17,10 +17,10 @@
 namespace penstock {
 
 // Memory of a message, map entry or string beside its bytes, at most; of a number, which may be of
-// an unknown field and kept in a list that grows by doubling; and of what the first unknown field
-// makes.
+// an unknown field (16 bytes) and kept in a list that grows by doubling, beside its old place; and
+// of what the first unknown field makes.
 inline constexpr int64_t kObjectBytes = 192;
-inline constexpr int64_t kNumberBytes = 32;
+inline constexpr int64_t kNumberBytes = 48;
 inline constexpr int64_t kFirstBytes = 512;
 
 // One field: its number, and where its value is if that is bytes.
@@ -46,6 +46,9 @@ class WireReader {
 
   std::span<const std::byte> rest_;
 };
+
+// Memory of the numbers of `value`, packed varints, at `width` bytes each: as of kNumberBytes.
+int64_t PackedBytes(std::span<const std::byte> value, int64_t width);
 
 // Memory of a message of this type. Nothing: these bytes are none, or messages stand in one another
 // more than kMessageDepthMax deep.

@@ -60,10 +60,8 @@ struct LineAnswers {
   std::list<LineAnswer> ready;  // guarded by mutex
 };
 
-// Memory of a request for each byte of its line, as for a body that a connection reads, and for as
-// long as it is parsed, as the router has it.
+// Memory of a request for each byte of its line, as for a body that a connection reads.
 constexpr int64_t kMemoryPerLineByte = 4;
-constexpr int64_t kParseMemoryPerByte = 16;
 
 // A fault of the disk, or memory that is short: not of the batch, which goes on later. A folder
 // that is full ends it: its owner has to make room.
@@ -325,9 +323,7 @@ class BatchRunner::Run {
       answers->changed.notify_one();
     };
     const auto bytes = static_cast<int64_t>(body.size());
-    ScopedMemory parsing(request->context.memory.get());
-    Status taken = request->context.memory->Take(bytes * kMemoryPerLineByte);
-    if (taken.ok()) taken = parsing.Take(bytes * kParseMemoryPerByte);
+    const Status taken = request->context.memory->Take(bytes * kMemoryPerLineByte);
     if (!taken.ok()) {
       return done([taken, error_body = route_->error_body, id = request->id] {
         return PrintError(error_body, taken, id);

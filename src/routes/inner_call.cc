@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "http/stream.h"
 #include "routes/routes.h"
@@ -59,7 +60,11 @@ void CallInner(const InnerParts& parts, const Route* route,
                         std::move(request),
                         std::move(body),
                         Responder(std::make_shared<InnerExchange>(std::move(done)))};
+  ScopedMemory parsing(inner.request->context.memory.get());
   try {
+    const auto bytes = static_cast<int64_t>(inner.body.size());
+    const Status taken = parsing.Take(bytes * kParseMemoryPerByte);
+    if (!taken.ok()) return inner.Fail(taken);
     route->handle(inner);
   } catch (...) {
     inner.Fail(ExceptionStatus());

@@ -2,6 +2,7 @@
 // Vertex AI's route.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +19,10 @@ struct ServerOptions;
 // The row that answers POST to exactly this path; null: none. *index: its place in the table.
 const Route* FindPostRoute(const std::string& path, int32_t* index);
 
+// Memory of the JSON parser for each byte of a body while it runs: a copy, 4 bytes of index, two
+// words of the tape for every number of two bytes ("1,"), strings.
+inline constexpr int64_t kParseMemoryPerByte = 16;
+
 // What every call of a handler has.
 struct InnerParts {
   Service* service;
@@ -25,7 +30,8 @@ struct InnerParts {
   const ServerOptions* options;
 };
 
-// Has the handler of `route` answer `body`. `done` gets the answer, once, from any thread and not
+// Has the handler of `route` answer `body`, whose parsing is counted in the request's memory
+// (errors of that are the answer). `done` gets the answer, once, from any thread and not
 // for long work; an empty Print: the request was lost. A stream is answered with an error: the
 // caller refuses requests for one.
 void CallInner(const InnerParts& parts, const Route* route,

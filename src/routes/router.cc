@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "http/accept.h"
 #include "metrics/stages.h"
+#include "routes/inner_call.h"
 #include "routes/path_pattern.h"
 
 namespace penstock {
@@ -14,9 +15,6 @@ namespace {
 
 // A body up to this size is parsed on the io thread: in less than a millisecond.
 constexpr size_t kParseOnIoBytesMax = 256 << 10;
-// Memory of the JSON parser for each byte of a body while it runs: a copy, 4 bytes of index, two
-// words of the tape for every number of two bytes ("1,"), strings.
-constexpr int64_t kParseMemoryPerByte = 16;
 
 bool Matches(const Route& route, std::string_view path) {
   return MatchPath(route.path, path).has_value();

@@ -1,0 +1,84 @@
+// The model.toml of a model in a repository. What it sets must be what its keys may be, and what is
+// refused must be told with the file.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "../../apps/config_file.h"
+#include "../../apps/model_file.h"
+#include "common/status.h"
+#include "fuzz_util.h"
+
+namespace penstock {
+namespace {
+
+// A file without a name, with this text.
+const std::string& FileWith(const uint8_t* data, size_t size) {
+  static const int file = ::memfd_create("model.toml", MFD_CLOEXEC);
+  static const std::string path = "/proc/self/fd/" + std::to_string(file);
+  PENSTOCK_CHECK(::ftruncate(file, 0) == 0);
+  PENSTOCK_CHECK(::pwrite(file, data, size, 0) == static_cast<ssize_t>(size));
+  return path;
+}
+
+void CheckOptions(const ModelOptions& options) {
+  for (const auto list :
+       {&ModelOptions::tasks, &ModelOptions::contexts, &ModelOptions::max_batch_sizes,
+        &ModelOptions::dtypes, &ModelOptions::int8_keep, &ModelOptions::poolings,
+        &ModelOptions::chat_templates, &ModelOptions::keep_alives, &ModelOptions::temperatures,
+        &ModelOptions::top_ks, &ModelOptions::top_ps, &ModelOptions::min_ps,
+        &ModelOptions::repetition_penalties, &ModelOptions::max_tokens_defaults,
+        &ModelOptions::pin_models}) {
+    const std::vector<std::string>& values = options.*list;
+    PENSTOCK_CHECK(values.empty() || (values.size() == 1 && !values[0].empty()));
+  }
+  PENSTOCK_CHECK(options.served_names.at(0) == "model");
+  for (const std::string& name : options.served_names) {
+    PENSTOCK_CHECK(!name.empty() && name.find_first_of(",=") == std::string::npos);
+  }
+  PENSTOCK_CHECK(options.pin_models.empty() || options.pin_models[0] == "model");
+}
+
+// The same values, each written as a text, are the same file.
+void CheckAgain(const std::string& text) {
+  const auto file = ParseConfig(text, "f");
+  if (!file.ok()) return;
+  PENSTOCK_CHECK(std::is_sorted(file->entries.begin(), file->entries.end(),
+                                [](const auto& a, const auto& b) { return a.line < b.line; }));
+  std::string written;
+  for (const ConfigEntry& entry : file->entries) {
+    if (!entry.table.empty()) return;
+    written += TomlString(entry.key) + " = [";
+    for (const std::string& value : entry.values) written += TomlString(value) + ", ";
+    written += "]\n";
+  }
+  const auto again = ParseConfig(written, "f");
+  PENSTOCK_CHECK(again.ok() && again->entries.size() == file->entries.size());
+  for (size_t i = 0; i < again->entries.size(); ++i) {
+    PENSTOCK_CHECK(again->entries[i].key == file->entries[i].key);
+    PENSTOCK_CHECK(again->entries[i].values == file->entries[i].values);
+  }
+}
+
+}  // namespace
+}  // namespace penstock
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace penstock;
+  const std::string& path = FileWith(data, size);
+  ModelOptions options;
+  options.served_names = {"model"};
+  const Status status = ReadModelFile(path, &options);
+  if (status.ok()) {
+    CheckOptions(options);
+  } else {
+    PENSTOCK_CHECK(status.message().find(path) != std::string::npos);
+  }
+  CheckAgain(std::string(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
+
+PENSTOCK_FUZZ_MUTATE_WITH(penstock::fuzz::MutateText)
