@@ -152,7 +152,8 @@ def test_statistics_of_a_model_that_writes(start, models):
     assert text["running"] == text["waiting"] == 0
     assert text["generated_tokens"] == model["rows"] == 18 and text["cached_tokens"] == 96
     assert text["prompt_tokens"] == 99 + 3 and model["tokens"] == 99 + 3 + 2 * 8
-    assert model["batches"] == 18 and model["busy_percent"] > 0
+    # A step for each token; a prompt takes more than one where the machine is busy.
+    assert 18 <= model["batches"] <= 24 and model["busy_percent"] > 0
     assert text["generated_tokens_per_s"] == pytest.approx(18 / stats["window_s"], rel=1e-3)
     assert 0 < text["inter_token_mean_ms"] < text["first_token_mean_ms"] * 1000
     kv = text["kv"]
