@@ -360,7 +360,7 @@ void AddTimeFlags(FlagSet* app, ServeFlags* flags) {
       ->TypeName("MS")
       ->Group(limits);
   app->AddOption("--read-timeout-ms", flags->read_timeout_ms,
-                 "Longest time a client may take to send a header, or a body.")
+                 "Longest time a client may take to send a header, a body or a message of gRPC.")
       ->Check(milliseconds)
       ->TypeName("MS")
       ->Group(limits);

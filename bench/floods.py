@@ -149,6 +149,30 @@ class References(Flood):
                         + frame(CONTINUATION, END_HEADERS, i, some) for i in self.ids(4))
 
 
+class InvalidReferences(Flood):
+    """a byte of the header list stands for 4,000 that are not valid"""
+
+    def next(self):
+        some = bytes([0x80 | 62]) * 16000
+        return b"".join(frame(HEADERS, 0, i, OPEN + field(b"x", b"v" * 3990 + b"\x01", 0x40))
+                        + frame(CONTINUATION, 0, i, some) * 6 + frame(CONTINUATION, END_HEADERS, i, some)
+                        for i in self.ids(1))
+
+
+class HeldLists(Flood):
+    """header lists of 14 KiB on all streams, whose requests do not end"""
+
+    def begin(self):
+        def opened(i):
+            block = OPEN + (field(b"x", b"v" * 3500, 0x40) if i == 1 else b"") + bytes([0x80 | 62]) * 4
+            return frame(HEADERS, END_HEADERS, i, block)
+        return HELLO + b"".join(opened(i) for i in range(1, 199, 2))
+
+    def next(self):
+        time.sleep(0.1)
+        return b""
+
+
 class EndlessNumber(Flood):
     """a number of the header list that does not end"""
 
@@ -233,6 +257,19 @@ class Unread(Flood):
         return b"".join(frame(HEADERS, END_HEADERS | END_STREAM, i, request(b"GET", b"/livez")) for i in self.ids(100))
 
 
+class NoWindow(Flood):
+    """answers of 17 KiB that have no window"""
+
+    def begin(self):
+        hello = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + frame(SETTINGS, ACK, 0)
+        return hello + b"".join(frame(HEADERS, END_HEADERS | END_STREAM, i, request(b"GET", b"/ui/style.css"))
+                                for i in range(1, 199, 2))
+
+    def next(self):
+        time.sleep(0.1)
+        return b""
+
+
 class Malformed(Flood):
     """malformed requests"""
 
@@ -263,8 +300,9 @@ class Silent(Flood):
         return b""
 
 
-FLOODS = [Nothing, RapidReset, MadeReset, NoAck, FullWindows, Literals, LargeLists, References, EndlessNumber, EndlessString,
-          SlowList, EmptyData, Pings, PingsUnread, Settings, Priorities, Windows, Unread, Malformed, Silent]
+FLOODS = [Nothing, RapidReset, MadeReset, NoAck, FullWindows, Literals, LargeLists, References, InvalidReferences,
+          HeldLists, EndlessNumber, EndlessString, SlowList, EmptyData, Pings, PingsUnread, Settings, Priorities,
+          Windows, Unread, NoWindow, Malformed, Silent]
 
 
 class Run:

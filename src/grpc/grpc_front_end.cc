@@ -14,6 +14,9 @@
 namespace penstock {
 namespace {
 
+// Of methods without a key, whose messages hold a name.
+constexpr int64_t kOpenMessageBytesMax = 4 << 10;
+
 // The headers that the policy and the log read; others are not copied.
 bool IsRead(std::string_view name) {
   constexpr std::array<std::string_view, 8> kNames = {"api-key",
@@ -98,6 +101,7 @@ Status GrpcFrontEnd::Begin(int32_t method, Rpc* rpc, GrpcCall* call) {
   request.headers.clear();
   call->items = -1;
   call->forbidden = false;
+  call->open_stream = false;
   for (const auto& header : rpc->request().headers) {
     if (IsRead(header.first)) request.headers.push_back(header);
   }
@@ -117,9 +121,42 @@ Status GrpcFrontEnd::Begin(int32_t method, Rpc* rpc, GrpcCall* call) {
   PENSTOCK_RETURN_IF_ERROR(policy_->Apply(&request));
   RequestContext& wanted = request.context;
   wanted.deadline = std::min(wanted.deadline, rpc->deadline());
-  wanted.memory = service_->NewRequestMemory(wanted.priority);
+  const RouteInfo& info = methods_[static_cast<size_t>(method)];
+  if (info.who == RouteFor::kUsers) {
+    PENSTOCK_RETURN_IF_ERROR(service_->CheckMemory(wanted.priority));
+  }
+  // What asks for no key leaves memory to what does.
+  const bool open = info.who == RouteFor::kEveryone;
+  wanted.memory = service_->NewRequestMemory(open ? Priority::kBulk : wanted.priority);
   rpc->SetMemory(wanted.memory, wanted.priority);
+  if (!open) return Status::Ok();
+  rpc->LimitMessages(kOpenMessageBytesMax);
+  if (Streams(method)) return CountOpenStream(call);
+  if (!info.endless) KeepOpenCall(rpc);
   return Status::Ok();
+}
+
+Status GrpcFrontEnd::CountOpenStream(GrpcCall* call) {
+  if (open_streams_.fetch_add(1) < kOpenStreamsMax) {
+    call->open_stream = true;
+    return Status::Ok();
+  }
+  open_streams_.fetch_sub(1);
+  return Status(
+             StatusCode::kResourceExhausted,
+             "too many streams of methods that ask for no key: " + std::to_string(kOpenStreamsMax))
+      .WithRetryAfter(1);
+}
+
+void GrpcFrontEnd::KeepOpenCall(Rpc* rpc) {
+  std::shared_ptr<Rpc> oldest;
+  {
+    const std::lock_guard lock(open_mutex_);
+    std::weak_ptr<Rpc>& place = open_calls_[next_open_call_++ % kOpenCallsMax];
+    oldest = place.lock();
+    place = rpc->weak_from_this();
+  }
+  if (oldest != nullptr) oldest->Cancel();
 }
 
 GrpcStatus GrpcFrontEnd::StatusOf(const Status& status, Rpc* rpc, GrpcCall* call) {
@@ -139,6 +176,7 @@ void GrpcFrontEnd::End(const Rpc& rpc, GrpcCall* call) {
     code = now >= request.context.deadline ? GrpcCode::kDeadlineExceeded : GrpcCode::kCancelled;
   }
   metrics_->in_flight().Add(-1);
+  if (std::exchange(call->open_stream, false)) open_streams_.fetch_sub(1);
   metrics_->CountCall(request.route, code,
                       std::chrono::duration<double>(now - request.begin).count());
   if (RequestTrace* const trace = request.context.trace.get()) {

@@ -6,10 +6,12 @@
 // Services add their methods to it; Find says which one a path names.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -30,9 +32,10 @@ class Service;
 // What the front end knows of a call. May be used for one call after another; strings keep their
 // memory.
 struct GrpcCall {
-  HttpRequest request;     // headers are those that the front end reads; `route` is the method
-  int64_t items = -1;      // messages that a stream sent; -1: no stream
-  bool forbidden = false;  // refused for want of another key: PERMISSION_DENIED
+  HttpRequest request;       // headers are those that the front end reads; `route` is the method
+  int64_t items = -1;        // messages that a stream sent; -1: no stream
+  bool forbidden = false;    // refused for want of another key: PERMISSION_DENIED
+  bool open_stream = false;  // counted in open_streams_
 
   RequestContext& context() { return request.context; }
 };
@@ -43,6 +46,12 @@ class GrpcFrontEnd {
   using Start = std::function<void(int32_t index, const std::shared_ptr<Rpc>& rpc)>;
 
   GrpcFrontEnd(Service* service, const ServerOptions& options, std::shared_ptr<SlowLog> slow_log);
+
+  // Streams of methods that ask for no key, at a time. Each may hold some answers.
+  static constexpr int32_t kOpenStreamsMax = 16;
+  // Single calls of such methods: where there are more, the oldest are broken off, so that those of
+  // clients that are slow on purpose keep nobody out.
+  static constexpr size_t kOpenCallsMax = 2048;
 
   Service* service() const { return service_; }
 
@@ -77,6 +86,8 @@ class GrpcFrontEnd {
 
  private:
   Status CheckKey(GrpcCall* call);
+  Status CountOpenStream(GrpcCall* call);
+  void KeepOpenCall(Rpc* rpc);
 
   struct Served {
     bool streams = false;
@@ -91,6 +102,10 @@ class GrpcFrontEnd {
   std::map<std::string_view, int32_t> by_path_;
   std::optional<RequestPolicy> policy_;  // from Open on
   std::optional<GrpcMetrics> metrics_;   // from Open on
+  std::atomic<int32_t> open_streams_{0};
+  std::mutex open_mutex_;
+  std::vector<std::weak_ptr<Rpc>> open_calls_{kOpenCallsMax};  // guarded by open_mutex_
+  size_t next_open_call_ = 0;                                  // guarded by open_mutex_
   FinishedLog finished_log_;
   LogLimit refused_keys_{5};
 };

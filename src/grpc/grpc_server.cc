@@ -56,6 +56,7 @@ struct GrpcServer::Impl final : Http2Handler {
     AddReflection(&front_end);
     front_end.Open(metrics, options, std::move(keys));
     calls.message_bytes_max = options.body_bytes_max;
+    calls.read_timeout = options.read_timeout;
     calls.on_worker = [service](Priority priority, size_t bytes, std::function<void()> work) {
       service->FinishOnWorker(priority, bytes, std::move(work));
     };

@@ -6,11 +6,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <thread>
 
 #include "frontend/slow_log.h"
 #include "grpc/grpc_fixture_test.h"
+#include "grpc/grpc_front_end.h"
 #include "http/gzip.h"
 
 namespace penstock {
@@ -634,13 +636,13 @@ TEST_F(WireTest, FieldsThatAreUnknownAreCountedBeforeTheyAreParsed) {
   std::string fields;
   for (int i = 0; i < 1'000'000; ++i) fields += "\x7a\x00"s;  // field 15, no bytes
   ClientContext context;
-  const auto stream = channel_->Open(PathOf("ServerReady"), &context);
+  const auto stream = channel_->Open(PathOf("ModelReady"), &context);
   stream->WriteBytes(fields);
   stream->WritesDone();
   EXPECT_EQ(stream->Finish().code, Code::kResourceExhausted);
   fields.resize(2000);
   ClientContext few;
-  const auto other = channel_->Open(PathOf("ServerReady"), &few);
+  const auto other = channel_->Open(PathOf("ModelReady"), &few);
   other->WriteBytes(fields);
   other->WritesDone();
   EXPECT_EQ(other->Finish().code, Code::kOk);
@@ -653,6 +655,76 @@ TEST_F(WireTest, TheKeyIsLookedAtBeforeTheMessage) {
   ClientContext context;
   const auto stream = channel_->Open(PathOf("ModelInfer"), &context);  // and no message
   EXPECT_EQ(stream->Finish().code, Code::kUnauthenticated);
+}
+
+// Strangers may call these, so their messages are small, packed ones too.
+TEST_F(WireTest, MethodsWithoutAKeyTakeSmallMessages) {
+  for (const bool packed : {false, true}) {
+    for (const std::string& path : {PathOf("ServerLive"), "/grpc.health.v1.Health/Check"s,
+                                    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"s}) {
+      ClientContext context;
+      if (packed) context.AddMetadata("grpc-encoding", "gzip");
+      const auto stream = channel_->Open(path, &context);
+      const std::string message(5000, '\0');
+      stream->WriteBytes(packed ? Gzip(message) : message, packed ? 1 : 0);
+      stream->WritesDone();
+      const GrpcStatus status = stream->Finish();
+      EXPECT_EQ(status.code, Code::kResourceExhausted) << path;
+      EXPECT_THAT(status.message, HasSubstr("this method takes 4096"));
+    }
+  }
+}
+
+TEST_F(WireTest, AFewStreamsWithoutAKeyAtATime) {
+  const std::string path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+  grpc::reflection::v1::ServerReflectionRequest request;
+  request.set_list_services("");
+  grpc::reflection::v1::ServerReflectionResponse response;
+  std::deque<ClientContext> contexts;
+  std::vector<std::shared_ptr<ClientStream>> open;
+  const auto add = [&] { open.push_back(channel_->Open(path, &contexts.emplace_back())); };
+  for (int i = 0; i < GrpcFrontEnd::kOpenStreamsMax; ++i) {
+    add();
+    ASSERT_TRUE(open.back()->Write(request));
+    ASSERT_TRUE(open.back()->Read(&response));
+  }
+  add();
+  EXPECT_EQ(open.back()->Finish().code, Code::kResourceExhausted);
+  EXPECT_TRUE(Infer(Add({1, 2}, {3, 4})).ok());
+  open.front()->WritesDone();
+  EXPECT_TRUE(open.front()->Finish().ok());
+  EXPECT_TRUE(WaitUntil([&] {
+    add();
+    return open.back()->Write(request) && open.back()->Read(&response);
+  }));
+}
+
+// Calls whose message does not come keep nobody out.
+TEST_F(WireTest, TheOldestCallsWithoutAKeyMakeRoom) {
+  constexpr size_t kOfChannel = 512;
+  const std::string path = "/grpc.health.v1.Health/Check";
+  std::deque<ClientContext> contexts;
+  std::vector<std::shared_ptr<ClientChannel>> channels;
+  std::vector<std::shared_ptr<ClientStream>> open;
+  for (size_t i = 0; i < GrpcFrontEnd::kOpenCallsMax; ++i) {
+    if (i % kOfChannel == 0) channels.push_back(NewChannel());
+    open.push_back(channels.back()->Open(path, &contexts.emplace_back()));
+  }
+  EXPECT_TRUE(WaitUntil([&] {
+    return Metric("penstock_grpc_in_flight") == static_cast<double>(GrpcFrontEnd::kOpenCallsMax);
+  }));
+  ClientContext context;
+  HealthCheckResponse response;
+  EXPECT_TRUE(channel_->Call(path, &context, HealthCheckRequest(), &response).ok());
+  size_t left = 0;
+  for (const auto& stream : open) {
+    stream->WriteBytes("");
+    stream->WritesDone();
+    const GrpcStatus status = stream->Finish();
+    left += status.ok();
+    EXPECT_TRUE(status.ok() || status.code == Code::kCancelled);
+  }
+  EXPECT_EQ(left, GrpcFrontEnd::kOpenCallsMax - 1);
 }
 
 TEST_F(WireTest, TextsOfErrorsComeAsTheyAre) {

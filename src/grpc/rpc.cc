@@ -35,6 +35,7 @@ Rpc::Rpc(const Options* options, Http2Request request, std::shared_ptr<Http2Answ
       request_(std::move(request)),
       answer_(std::move(answer)),
       streams_(streams),
+      message_bytes_max_(options->message_bytes_max),
       ended_(request_.ended) {
   ReadHead();
   constexpr int32_t kAny = std::numeric_limits<int32_t>::max();
@@ -82,6 +83,10 @@ void Rpc::AddTrailingMetadata(std::string name, std::string value) {
 void Rpc::SetMemory(std::shared_ptr<RequestMemory> memory, Priority priority) {
   memory_ = std::move(memory);
   priority_ = priority;
+}
+
+void Rpc::LimitMessages(int64_t bytes_max) {
+  message_bytes_max_ = std::min(message_bytes_max_, bytes_max);
 }
 
 // ---- Messages that come
@@ -171,15 +176,17 @@ Status Rpc::CheckHead() {
     return FrameError(GrpcCode::kUnimplemented,
                       "messages may be compressed by gzip, and by nothing else");
   }
-  if (static_cast<int64_t>(length_) > options_->message_bytes_max) return TooLarge(length_);
+  if (static_cast<int64_t>(length_) > message_bytes_max_) return TooLarge(length_);
   return Status::Ok();
 }
 
 Status Rpc::TooLarge(size_t bytes) {
-  return FrameError(GrpcCode::kResourceExhausted,
-                    fmt::format("the message has {} bytes, which is larger than max: "
-                                "--max-body-bytes allows {}",
-                                bytes, options_->message_bytes_max));
+  return FrameError(
+      GrpcCode::kResourceExhausted,
+      fmt::format("the message has {} bytes, which is larger than max: {} {}", bytes,
+                  message_bytes_max_ < options_->message_bytes_max ? "this method takes"
+                                                                   : "--max-body-bytes allows",
+                  message_bytes_max_));
 }
 
 // What is wrong with the message as such, whatever the service makes of a Status.
@@ -215,7 +222,8 @@ void Rpc::HandOver(Lock lock) {
                                                     : FrameError(GrpcCode::kInvalidArgument,
                                                                  "the call ends within a message"));
   }
-  if (!whole || (!streams_ && !ended_)) return;
+  if (!whole || (!streams_ && !ended_)) return AwaitRest();
+  read_by_ = Clock::time_point::max();
   Arrived message{std::move(message_), head_[0] == 1, std::exchange(counted_, 0)};
   message_.clear();
   head_size_ = 0;
@@ -234,6 +242,13 @@ void Rpc::HandOver(Lock lock) {
     reactor_->OnReadEnd(MakeStatus(StatusCode::kResourceExhausted, "the server is out of memory"));
   });
   Leave();
+}
+
+// A message that has begun, or that of a single call, must be there in time.
+void Rpc::AwaitRest() {
+  if (read_by_ != Clock::time_point::max() || (streams_ && head_size_ == 0)) return;
+  read_by_ = Clock::now() + options_->read_timeout;
+  ArmAt(read_by_);
 }
 
 void Rpc::Hand(Arrived message) {
@@ -255,7 +270,7 @@ void Rpc::Hand(Arrived message) {
 Status Rpc::Unpack(Arrived* message) {
   std::string text;
   int64_t counted = 0;
-  const auto limit = static_cast<size_t>(options_->message_bytes_max);
+  const auto limit = static_cast<size_t>(message_bytes_max_);
   Status status = Gunzip(message->bytes, limit, memory_.get(), &text, &counted);
   if (memory_ != nullptr) memory_->Give(std::exchange(message->counted, counted));
   message->bytes = std::move(text);
@@ -269,6 +284,7 @@ Status Rpc::Unpack(Arrived* message) {
 
 void Rpc::EndRead(Lock lock, const Status& status) {
   reading_ = false;
+  read_by_ = Clock::time_point::max();
   if (!status.ok()) {
     unreadable_ = true;
     const size_t left = pending_.size() - pending_at_;
@@ -415,6 +431,14 @@ void Rpc::OnTime() {
       return Tell(std::move(lock));
     }
   }
+  if (reading_ && now >= read_by_) {
+    return EndRead(std::move(lock),
+                   FrameError(GrpcCode::kDeadlineExceeded,
+                              fmt::format("the message did not arrive within {} ms "
+                                          "(--read-timeout-ms)",
+                                          options_->read_timeout.count())));
+  }
+  if (reading_) ArmAt(read_by_);
   if (now < wake_at_) return ArmAt(wake_at_);
   wake_at_ = Clock::time_point::max();
   if (finished_) return;

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -78,6 +79,8 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   // Of all calls; outlives them.
   struct Options {
     int64_t message_bytes_max = 8 << 20;  // before and after it is unpacked
+    // From the first byte of a message to its last; of a single call, from its first Read.
+    std::chrono::milliseconds read_timeout{30'000};
     // Runs work on so many bytes on a worker.
     std::function<void(Priority, size_t bytes, std::function<void()>)> on_worker;
     // The calls that there are.
@@ -111,6 +114,8 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   void SetReactor(RpcReactor* reactor) { reactor_ = reactor; }
   // Before the first Read: what messages are counted in, and whose work they are.
   void SetMemory(std::shared_ptr<RequestMemory> memory, Priority priority);
+  // Before the first Read: messages have at most so many bytes, packed or not.
+  void LimitMessages(int64_t bytes_max);
   void Read();
   void Write(RpcMessage message);
   void WakeAt(Clock::time_point at);
@@ -156,6 +161,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   void EndWrite(Lock lock, bool ok);
   void Tell(Lock lock);
   void ArmAt(Clock::time_point at);
+  void AwaitRest();
   // Without it.
   void Hand(Arrived message);
   Status Unpack(Arrived* message);
@@ -177,6 +183,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   Status head_status_;
   Packing packing_ = Packing::kNone;  // of messages that come
   bool packs_ = false;                // what is sent
+  int64_t message_bytes_max_;
   std::shared_ptr<RequestMemory> memory_;
   Priority priority_ = Priority::kInteractive;
 
@@ -201,6 +208,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   bool unreadable_ = false;  // no more is read
   bool ended_ = false;       // the client has sent all
   bool writing_ = false;
+  Clock::time_point read_by_ = Clock::time_point::max();   // the message that is read
   Clock::time_point wake_at_ = Clock::time_point::max();   // of the reactor
   Clock::time_point armed_at_ = Clock::time_point::max();  // of the stream's timer
   std::optional<GrpcStatus> forced_;                       // what a failed call ends with instead

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grpc/rpc_head.h"
+#include "http/gzip.h"
 
 namespace penstock {
 namespace {
@@ -224,6 +225,59 @@ TEST_F(RpcTest, FramesThatAreWrongHaveTheirCodes) {
     EXPECT_EQ(Of(answer_->head, "grpc-status"), std::to_string(static_cast<int>(code)));
     EXPECT_THAT(Of(answer_->head, "grpc-message"), HasSubstr(text));
   }
+}
+
+TEST_F(RpcTest, AMessageThatDoesNotArriveEndsTheCall) {
+  options_.read_timeout = milliseconds(0);
+  for (const std::string& part : {std::string(), Frame("message").substr(0, 3)}) {
+    Open(false);
+    reactor_ = {};
+    rpc_->Read();
+    Send(part);
+    ASSERT_LE(answer_->wake_at, Clock::now());
+    rpc_->OnTime();
+    EXPECT_EQ(reactor_.read_ends, 1);
+    EXPECT_THAT(reactor_.read_end.message(), HasSubstr("--read-timeout-ms"));
+    rpc_->Finish({GrpcCode::kInvalidArgument, ""});
+    EXPECT_THAT(answer_->head, testing::Contains(Pair("grpc-status", "4")));
+    rpc_->OnGone(Http2Gone::kAnswered);
+  }
+}
+
+TEST_F(RpcTest, AStreamMayBeSilentBetweenMessages) {
+  options_.read_timeout = milliseconds(0);
+  Open(true);
+  reactor_.reads_on = true;
+  rpc_->Read();
+  Send(Frame("one"));
+  EXPECT_EQ(answer_->wake_at, Clock::time_point::max());
+  rpc_->OnTime();
+  EXPECT_EQ(reactor_.read_ends, 0);
+  Send(Frame("two").substr(0, 6));
+  rpc_->OnTime();
+  EXPECT_EQ(reactor_.read_ends, 1);
+}
+
+TEST_F(RpcTest, MessagesOfSomeMethodsAreSmall) {
+  Open(false, {{"grpc-encoding", "gzip"}});
+  rpc_->LimitMessages(1000);
+  rpc_->Read();
+  Send(Frame(std::string(1001, 'x')));
+  EXPECT_EQ(reactor_.read_ends, 1);
+  rpc_->Finish({GrpcCode::kInvalidArgument, ""});
+  EXPECT_THAT(answer_->head, testing::Contains(Pair("grpc-status", "8")));
+  rpc_->OnGone(Http2Gone::kAnswered);
+  // Also where it is small as long as it is packed.
+  Open(false, {{"grpc-encoding", "gzip"}});
+  reactor_ = {};
+  reactor_.rpc = rpc_.get();
+  rpc_->LimitMessages(1000);
+  rpc_->Read();
+  Send(Frame(Gzip(std::string(1001, 'x')), 1));
+  rpc_->OnEnd();
+  RunWork();
+  EXPECT_EQ(reactor_.read_ends, 1);
+  EXPECT_THAT(reactor_.read_end.message(), HasSubstr("this method takes 1000"));
 }
 
 TEST_F(RpcTest, AnswersHaveHeadMessageAndTrailers) {

@@ -191,7 +191,7 @@ class ConnectionOn final : public Connection,
     fresh_ = kHttp2Preface.starts_with(begin);
     if (!fresh_) return false;
     if (size < kHttp2Preface.size()) {
-      Arm(Clock::now() + Options().read_timeout);
+      if (!std::exchange(part_of_preface_, true)) Arm(Clock::now() + Options().read_timeout);
       ReadOrClose();
     } else {
       BecomeHttp2();
@@ -724,7 +724,8 @@ class ConnectionOn final : public Connection,
   boost::beast::flat_buffer buffer_;      // read and not used yet
   bool reading_ = false;
   bool eof_ = false;
-  bool fresh_ = true;  // no request was read yet
+  bool fresh_ = true;             // no request was read yet
+  bool part_of_preface_ = false;  // of HTTP/2 was read
 
   std::optional<Parser> parser_;
   size_t header_bytes_ = 0;

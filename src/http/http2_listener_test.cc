@@ -146,6 +146,20 @@ TEST_F(Http2ListenerTest, APartOfThePrefaceHasItsTime) {
   EXPECT_TRUE(Within2s([&] { return handler_.connections == 0; }));
 }
 
+TEST_F(Http2ListenerTest, EachPartOfThePrefaceHasNoTimeOfItsOwn) {
+  ServerOptions options;
+  options.read_timeout = milliseconds(300);
+  Start(options);
+  Client slow = Connect();
+  ASSERT_TRUE(Within2s([&] { return handler_.connections == 1; }));
+  for (const char c : kHttp2Preface.substr(0, 23)) {
+    slow.Send(std::string(1, c));
+    std::this_thread::sleep_for(milliseconds(100));
+    if (handler_.connections == 0) break;
+  }
+  EXPECT_EQ(handler_.connections, 0);
+}
+
 TEST_F(Http2ListenerTest, APartOfThePrefaceHoldsUpNoShutdown) {
   Start();
   Client part = Connect();
@@ -272,6 +286,28 @@ TEST_F(Http2ListenerTest, ABodyOverTheWindowAndALargeAnswer) {
   client.Request(3, "GET", "/big");
   EXPECT_EQ(client.Status(3), "200");
   EXPECT_EQ(client.Body(3).size(), size_t{8} << 20);
+}
+
+// A client that takes nothing could have an answer wait on each of its streams.
+TEST_F(Http2ListenerTest, AnswersThatWaitAreCounted) {
+  handler_.budget = std::make_shared<ByteBudget>(20 << 20);
+  Start();
+  Http2Client client = Connect2(BigEndian(4, 2) + BigEndian(0, 4));  // no window
+  for (const uint32_t id : {1, 3}) {
+    client.Request(id, "GET", "/big");
+    ASSERT_TRUE(client.AwaitFrame(kHeaders, id));
+    EXPECT_EQ(client.Field(id, ":status"), "200");
+  }
+  EXPECT_EQ(handler_.budget->used(), 16 << 20);
+  client.Request(5, "GET", "/big");
+  ASSERT_TRUE(client.AwaitFrame(kHeaders, 5));
+  EXPECT_EQ(client.Field(5, ":status"), "429");
+  client.Request(7, "GET", "/get");  // small ones are not counted
+  ASSERT_TRUE(client.AwaitFrame(kHeaders, 7));
+  EXPECT_EQ(client.Field(7, ":status"), "200");
+  EXPECT_EQ(handler_.budget->used(), 16 << 20);
+  client.Send(Frame(kRstStream, 0, 1, BigEndian(8, 4)));
+  EXPECT_TRUE(Within2s([&] { return handler_.budget->used() == 8 << 20; }));
 }
 
 TEST_F(Http2ListenerTest, ABodyThatDoesNotCome) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/byte_budget.h"
 #include "common/exception_status.h"
 #include "http/request_begin.h"
 #include "http/response_head.h"
@@ -13,12 +14,20 @@
 namespace penstock {
 namespace {
 
+// Of answers that wait for the client, those of a connection up to so many bytes are not counted.
+constexpr size_t kUncountedAnswerBytes = 128 << 10;
+
 class RequestStream final : public Http2Receiver,
                             public AnswerTarget,
                             public std::enable_shared_from_this<RequestStream> {
  public:
-  RequestStream(std::shared_ptr<IoThread> thread, std::shared_ptr<Http2Answer> answer)
-      : thread_(thread.get()), weak_thread_(thread), answer_(std::move(answer)) {}
+  // `uncounted`: the answers of the connection that are not counted in memory.
+  RequestStream(std::shared_ptr<IoThread> thread, std::shared_ptr<Http2Answer> answer,
+                std::shared_ptr<size_t> uncounted)
+      : thread_(thread.get()),
+        weak_thread_(thread),
+        answer_(std::move(answer)),
+        uncounted_(std::move(uncounted)) {}
 
   void Begin(Http2Request begun, bool too_large) {
     request_ = NewRequest(Options(), begun.remote, begun.begin);
@@ -94,6 +103,7 @@ class RequestStream final : public Http2Receiver,
     }
     if (how == Http2Gone::kTooSlow && streaming) thread_->handler->OnStreamDropped();
     LeaveStream();
+    *uncounted_ -= std::exchange(uncounted_bytes_, 0);
     RunGuarded("reporting a request", [&] {
       const int status = how == Http2Gone::kAnswered ? status_ : 499;
       thread_->handler->OnDone(*request_, status, body_bytes_, items_);
@@ -180,10 +190,27 @@ class RequestStream final : public Http2Receiver,
     Answer(thread_->handler->OnError(*request_, status, message));
   }
 
+  // A connection has many answers, which stay until the client takes them. Not OK: there is no
+  // memory for this one.
+  Status Keep(const HttpResponse& response) {
+    RequestMemory* const memory = request_->context.memory.get();
+    const size_t bytes = response.body.size();
+    if (memory == nullptr || request_->method == "HEAD") return Status::Ok();
+    if (*uncounted_ + bytes > kUncountedAnswerBytes) {
+      return memory->Take(static_cast<int64_t>(bytes) - memory->held());
+    }
+    *uncounted_ += bytes;
+    uncounted_bytes_ = bytes;
+    return Status::Ok();
+  }
+
   void Answer(HttpResponse response, bool with_length = true) {
     state_ = State::kSending;
     EnterStage(*request_, Stage::kSend);
     std::string().swap(body_);
+    if (const Status kept = Keep(response); !kept.ok()) {
+      response = thread_->handler->OnError(*request_, MemoryStatus(kept), kept.message());
+    }
     status_ = response.status;
     body_bytes_ = response.body.size();
     const bool head_only = request_->method == "HEAD" || response.status == 204 ||
@@ -266,6 +293,8 @@ class RequestStream final : public Http2Receiver,
   IoThread* const thread_;  // runs this, so it is there
   const std::weak_ptr<IoThread> weak_thread_;
   const std::shared_ptr<Http2Answer> answer_;
+  const std::shared_ptr<size_t> uncounted_;
+  size_t uncounted_bytes_ = 0;  // of this answer
 
   State state_ = State::kBody;
   std::shared_ptr<HttpRequest> request_;
@@ -292,20 +321,23 @@ class Http2Requests final : public Http2Handler {
 
   std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
                                           std::shared_ptr<Http2Answer> answer) override {
-    const auto stream = std::make_shared<RequestStream>(thread_.lock(), std::move(answer));
+    const auto stream =
+        std::make_shared<RequestStream>(thread_.lock(), std::move(answer), uncounted_);
     stream->Begin(std::move(request), false);
     return stream;
   }
 
   std::shared_ptr<Http2Receiver> OnHeaderTooLarge(Http2Request request,
                                                   std::shared_ptr<Http2Answer> answer) override {
-    const auto stream = std::make_shared<RequestStream>(thread_.lock(), std::move(answer));
+    const auto stream =
+        std::make_shared<RequestStream>(thread_.lock(), std::move(answer), uncounted_);
     stream->Begin(std::move(request), true);
     return stream;
   }
 
  private:
   const std::weak_ptr<IoThread> thread_;
+  const std::shared_ptr<size_t> uncounted_ = std::make_shared<size_t>(0);
 };
 
 }  // namespace

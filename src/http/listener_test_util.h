@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/byte_budget.h"
 #include "http/listener.h"
 #include "http/stream.h"
 
@@ -35,6 +36,9 @@ class Handler : public HttpHandler {
   std::optional<HttpResponse> OnHeader(HttpRequest* request) override {
     if (request->Header("x-timeout") != "") {
       request->context.deadline = Clock::now() + milliseconds(50);
+    }
+    if (budget != nullptr) {
+      request->context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);
     }
     if (request->path != "/secret") return std::nullopt;
     return HttpResponse{.status = 401, .body = "refused"};
@@ -88,6 +92,7 @@ class Handler : public HttpHandler {
   std::atomic<int64_t> last_items{0};
   std::unique_ptr<Stream> stream;  // of the last request of /stream, once it is counted
   std::atomic<int> ready{0};
+  std::shared_ptr<ByteBudget> budget;  // what requests take memory of; null: they count none
 
  private:
   struct Counted {

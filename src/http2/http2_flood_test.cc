@@ -149,6 +149,54 @@ TEST_F(Http2FloodTest, ReferencesToALargeEntry) {
   EXPECT_LE(Grown(), kGrownMax);
 }
 
+// Fields that are not valid are checked byte by byte before they are dropped.
+TEST_F(Http2FloodTest, ReferencesToALargeInvalidEntry) {
+  Send(Hello());
+  const std::string bad = HpackField("x", std::string(3990, 'v') + '\x01', 0x40);
+  const std::string references(16'000, static_cast<char>(0x80 | 62));
+  Send(Frame(kHeaders, kEndStream, 1, HpackRequest("GET", "/") + bad) +
+       Frame(kContinuation, 0, 1, references));
+  ExpectFlood();
+  EXPECT_EQ(handler_.streams, 0);
+}
+
+// Each list is within the limit, and costs the client a few bytes.
+TEST_F(Http2FloodTest, HeaderListsOfManyStreams) {
+  Send(Hello());
+  const auto request = [](uint32_t id) {
+    // The first one fills the table, and the others refer to it.
+    const std::string field =
+        id == 1 ? HpackField("x", std::string(3500, 'v'), 0x40) : std::string("\xbe");
+    return Frame(kHeaders, kEndHeaders, id, HpackRequest("POST", "/") + field + "\xbe\xbe\xbe");
+  };
+  for (uint32_t id = 1; id < 200; id += 2) Send(request(id));
+  EXPECT_FALSE(session_->done());
+  const size_t taken = session_->streams();
+  EXPECT_GT(taken, 15u);
+  EXPECT_LE(taken * 4 * 3500, kHeaderBytesKept + (16 << 10));
+  EXPECT_EQ(handler_.streams, static_cast<int>(taken));
+  ASSERT_EQ(Frames(kRstStream).size(), 100 - taken);
+  EXPECT_EQ(Frames(kRstStream).back().error(), static_cast<uint32_t>(Http2Error::kRefusedStream));
+  EXPECT_LE(Grown(), kGrownMax);
+  // One that goes makes room.
+  handler_.seen[0]->answer->SendHeaders({{":status", "200"}}, true);
+  Take();
+  Send(request(201));
+  EXPECT_EQ(session_->streams(), taken);
+  EXPECT_EQ(handler_.streams, static_cast<int>(taken + 1));
+  // Refusals are bounded, too.
+  for (uint32_t id = 203; id < 203 + 2 * kRefusedMax; id += 2) Send(request(id));
+  ExpectFlood();
+}
+
+TEST_F(Http2FloodTest, HeaderListsOfSomeSizeOnAllStreams) {
+  Send(Hello());
+  for (uint32_t id = 1; id < 200; id += 2) {
+    Send(RequestFrame(id, "POST", "/", false, {{"authorization", std::string(1700, 't')}}));
+  }
+  EXPECT_EQ(session_->streams(), 100u);
+}
+
 TEST_F(Http2FloodTest, Continuations) {
   Send(Hello() + Frame(kHeaders, kEndStream, 1, HpackRequest("GET", "/")));
   const std::string block = HpackField("x", std::string(10'000, 'v'));

@@ -62,6 +62,7 @@ struct Http2Session::Stream {
   Http2Request request;  // until OnStream
   HeaderList trailers;
   size_t header_bytes = 0;  // as they count against the limit
+  size_t kept_bytes = 0;    // of them: in header_bytes_kept_
   bool too_large = false;   // they are over it
   bool malformed = false;
   size_t unconsumed = 0;  // of the data that OnData gave
@@ -131,19 +132,23 @@ struct Http2Session::Callbacks {
     return Receiving(data, [&](Http2Session* self) {
       const auto stream = self->Find(frame->hd.stream_id);
       if (stream == nullptr) return;
-      stream->header_bytes += name_size + value_size + kFieldBytes;
-      const size_t limit = self->limits_.header_bytes_max;
-      if (stream->header_bytes > limit) {
-        stream->too_large = true;
-        HeaderList().swap(stream->request.headers);
-        HeaderList().swap(stream->trailers);
-        // To decode it takes time, of which a byte can cost 2 us.
-        if (stream->header_bytes > kHeaderTimesMax * limit) self->Flood("a header list");
-        return;
-      }
+      if (!CountField(self, name_size + value_size, stream.get())) return;
       AddField(frame->headers.cat, BytesView(name, name_size), BytesView(value, value_size),
                stream.get());
     });
+  }
+
+  // Counts a field against the limits. False: the list is over them, and is not kept.
+  static bool CountField(Http2Session* self, size_t bytes, Stream* stream) {
+    stream->header_bytes += bytes + kFieldBytes;
+    const size_t limit = self->limits_.header_bytes_max;
+    if (stream->header_bytes <= limit) return true;
+    stream->too_large = true;
+    HeaderList().swap(stream->request.headers);
+    HeaderList().swap(stream->trailers);
+    // To decode and check it takes time, of which a byte can cost 2 us.
+    if (stream->header_bytes > kHeaderTimesMax * limit) self->Flood("a header list");
+    return false;
   }
 
   static void AddField(nghttp2_headers_category category, std::string_view name,
@@ -165,10 +170,13 @@ struct Http2Session::Callbacks {
 
   // RFC 9113 8.2.1: such a request is malformed. Left alone, the library drops the field.
   static int OnInvalidHeader(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t*,
-                             size_t, const uint8_t*, size_t, uint8_t, void* data) {
+                             size_t name_size, const uint8_t*, size_t value_size, uint8_t,
+                             void* data) {
     return Receiving(data, [&](Http2Session* self) {
       const auto stream = self->Find(frame->hd.stream_id);
-      if (stream == nullptr || std::exchange(stream->malformed, true)) return;
+      if (stream == nullptr) return;
+      CountField(self, name_size + value_size, stream.get());
+      if (std::exchange(stream->malformed, true) || self->broken_) return;
       CheckMemory(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->id,
                                             NGHTTP2_PROTOCOL_ERROR));
     });
@@ -238,7 +246,10 @@ struct Http2Session::Callbacks {
     self->header_by_ = Clock::time_point::max();
     self->empty_frames_ = 0;
     if (stream == nullptr || stream->malformed) return;
-    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) return self->OnHeaderList(stream, ended);
+    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+      if (!self->KeepHeaderList(stream.get())) return self->RefuseStream(stream);
+      return self->OnHeaderList(stream, ended);
+    }
     if (stream->too_large && stream->receiver != nullptr) {
       return self->ResetStream(stream, Http2Error::kEnhanceYourCalm, Http2Gone::kReset);
     }
@@ -432,6 +443,22 @@ void Http2Session::Receive(std::string_view bytes, Clock::time_point now) {
   if (broken_) DropStreams();
 }
 
+// False: the streams of the connection hold too much already.
+bool Http2Session::KeepHeaderList(Stream* stream) {
+  if (stream->too_large) return true;  // it was dropped
+  const size_t most = limits_.header_bytes_max +
+                      std::max(kHeaderBytesKept, limits_.streams_max * kHeaderBytesPerStream);
+  if (header_bytes_kept_ + stream->header_bytes > most) return false;
+  stream->kept_bytes = stream->header_bytes;
+  header_bytes_kept_ += stream->kept_bytes;
+  return true;
+}
+
+void Http2Session::RefuseStream(const StreamPtr& stream) {
+  if (!refused_.Take(now_)) return Flood("streams over the limit");
+  ResetStream(stream, Http2Error::kRefusedStream, Http2Gone::kReset);
+}
+
 void Http2Session::OnHeaderList(const StreamPtr& stream, bool ended) {
   stream->client_ended = ended;
   stream->channel = std::make_shared<Http2Channel>(stream->id, mailbox_);
@@ -604,6 +631,7 @@ void Http2Session::Gone(int32_t id, Http2Gone how) {
   streams_.erase(found);
   if (stream->scheduled != Clock::time_point::max()) times_.erase({stream->scheduled, id});
   if (streams_.empty()) idle_since_ = now_;
+  header_bytes_kept_ -= stream->kept_bytes;
   if (stream->unconsumed > 0) {
     nghttp2_session_consume_connection(session_.get(), std::exchange(stream->unconsumed, 0));
   }

@@ -17,6 +17,9 @@
 //   header list          header_bytes_max as decoded, and 32 for each field; what is over is
 //                        dropped as it is decoded, and OnHeaderTooLarge answers. The connection
 //                        ends at kHeaderTimesMax as much, and at kContinuationsMax frames
+//   header lists kept    kHeaderBytesKept, or kHeaderBytesPerStream for each of streams_max, and
+//   one
+//                        more list; streams over it are refused as those over streams_max are
 //   empty frames         kEmptyFramesMax of DATA in a row that carry nothing
 //   PING, SETTINGS       kPingsMax, kSettingsMax; time, and data that was sent, give them back
 //   PRIORITY             kPrioritiesMax, given back by time
@@ -63,6 +66,8 @@ inline constexpr size_t kResetsMax = 100;
 inline constexpr size_t kRefusedMax = 1000;
 inline constexpr size_t kHeaderTimesMax = 4;
 inline constexpr size_t kContinuationsMax = 8;
+inline constexpr size_t kHeaderBytesKept = 256 << 10;
+inline constexpr size_t kHeaderBytesPerStream = 1 << 10;
 inline constexpr size_t kEmptyFramesMax = 10;
 inline constexpr size_t kPingsMax = 100;
 inline constexpr size_t kSettingsMax = 100;
@@ -126,6 +131,8 @@ class Http2Session {
 
   void SendSettings();
   StreamPtr Find(int32_t id) const;
+  bool KeepHeaderList(Stream* stream);
+  void RefuseStream(const StreamPtr& stream);
   void OnHeaderList(const StreamPtr& stream, bool ended);
   void OnClientEnd(const StreamPtr& stream);
   void Apply(Http2Channel* channel);
@@ -163,6 +170,7 @@ class Http2Session {
 
   FloodBudget resets_, refused_, pings_, settings_, priorities_, window_updates_;
   size_t empty_frames_ = 0;
+  size_t header_bytes_kept_ = 0;  // of all streams
 
   Clock::time_point settings_by_;  // the client's first SETTINGS; max(): they came
   Clock::time_point header_by_ = Clock::time_point::max();  // the end of a begun header list

@@ -143,7 +143,11 @@ std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
     const Status status = service_->CheckMemory(request->context.priority);
     if (!status.ok()) return PrintError(ErrorBodyOf(*request), status, request->id);
   }
-  request->context.memory = service_->NewRequestMemory(request->context.priority);
+  // What asks for no key leaves memory to what does.
+  const RouteFor who = RouteOf(*request)->who;
+  const bool open = who == RouteFor::kEveryone || who == RouteFor::kVisitors;
+  request->context.memory =
+      service_->NewRequestMemory(open ? Priority::kBulk : request->context.priority);
   return std::nullopt;
 }
 

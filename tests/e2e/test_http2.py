@@ -173,7 +173,7 @@ def test_floods_take_no_memory(start):
                            str(server.process.pid), "--seconds", "1", "--p99-ms", "1e9", "--only",
                            "RapidReset|NoAck|Literals|References|Unread"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("resident") == 6
+    assert done.stdout.count("resident") == 7
     assert server.get("/livez").status_code == 200
 
 
