@@ -6,7 +6,7 @@ namespace penstock {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> kCommands = {
-      {"serve", "Answer HTTP requests: OpenAI, TEI and rerank APIs", RunServe},
+      {"serve", "Answer HTTP and gRPC requests: APIs of OpenAI, Ollama, TEI, Triton", RunServe},
       {"embed", "Turn texts into vectors (JSONL or .npy)", RunEmbed},
       {"rerank", "Sort documents by how well they answer a query", RunRerank},
       {"classify", "Label texts or pairs of texts", RunClassify},

@@ -81,7 +81,8 @@ std::vector<CompletedCommand> CompletedCommands() {
 int RunCompletion(const std::vector<std::string>& args) {
   CommandLine line("completion",
                    "Print a script by which a shell completes commands, flags, values and files "
-                   "after `penstock`. Packages install it; for a program that was only built:",
+                   "after `penstock`. Packages install it; the examples are for a program that was "
+                   "only built.",
                    "  source <(penstock completion bash)      # in ~/.bashrc\n"
                    "  source <(penstock completion zsh)       # in ~/.zshrc, after compinit\n"
                    "  penstock completion fish | source       # in ~/.config/fish/config.fish\n");

@@ -95,11 +95,13 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
   AddCacheTypeFlag(&app, model, &flags->options);
   const std::string speed = "Speed";
   app.AddOption("-t,--threads", flags->threads,
-                "Threads that compute; 0 = one for each processor this process may use.")
+                "Threads that compute; 0 = one for each processor this process may use, quotas "
+                "counted.")
       ->Check(InRange(0, 256))
       ->TypeName("N")
       ->Group(speed);
-  app.AddSwitch("--pin,!--no-pin", flags->pin, "Pin these threads to processors, or not. [on]")
+  app.AddSwitch("--pin,!--no-pin", flags->pin,
+                "Pin these threads to processors, or not, where no others share these. [on]")
       ->Group(speed);
   app.AddOption("--log-level", flags->log_level, "debug, info, warn, error or off.")
       ->Check(OneOf({"debug", "info", "warn", "error", "off"}))

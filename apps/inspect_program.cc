@@ -63,14 +63,15 @@ void AddProgramFlags(CommandLine* line, ProgramFlags* program) {
       ->TypeName("N")
       ->Group("Output");
   line->flags()
-      .AddOption("--length", program->length, "With --program: tokens of each sequence. [128]")
+      .AddOption("--length", program->length, "With --program: tokens of each sequence.")
+      ->DefaultText("128")
       ->Check(InRange(1, 1'000'000))
       ->Needs(shows)
       ->TypeName("N")
       ->Group("Output");
   line->flags()
       .AddOption("--past", program->past,
-                 "With --program, of a decoder: tokens of each sequence that are cached. [0]")
+                 "With --program, of a decoder: tokens of each sequence that are cached.")
       ->Check(InRange(0, 10'000'000))
       ->Needs(shows)
       ->TypeName("N")

@@ -189,8 +189,10 @@ void AddCacheFlags(FlagSet* app, ModelOptions* flags) {
   app->AddOption("--redis-key-file", flags->redis_key_file, "File with that secret.")
       ->TypeName("FILE")
       ->Group(caches);
-  app->AddOption("--redis-timeout-ms", flags->limits.redis_timeout_ms,
-                 "Longest wait for an answer of Redis; after that it is left alone for a while.")
+  app->AddOption(
+         "--redis-timeout-ms", flags->limits.redis_timeout_ms,
+         "Longest wait for an answer of Redis: a later one is not used, and after three late "
+         "ones in a row Redis is not asked for a while.")
       ->Check(InRange(1, 1000))
       ->TypeName("MS")
       ->Group(caches);

@@ -16,6 +16,8 @@
 - No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
   sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
 - Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names nobody else has.
+- No two classes of the program have one name in one namespace: the linker would take one of the two
+  for both. (`make odr` compares the definitions of all files.)
 - No absolute path of somebody's machine in any file under version control.
 
 With --headers also compiles every header of src/ alone.
@@ -49,6 +51,11 @@ TABLE = re.compile(r"^\| module \| holds \|$.*?(?=\n\n)", re.MULTILINE | re.DOTA
 KNOWN_HASH = re.compile(r"\bstd::hash<\s*(?:const\s+)?std::(?:\w+::)?(?:basic_)?(?:u8|u16|u32|w)?string(?:_view)?\b"
                         r"|\bunordered_(?:multi)?(?:map|set)<\s*(?:const\s+)?std::(?:\w+::)?"
                         r"(?:basic_)?(?:u8|u16|u32|w)?string(?:_view)?\b")
+# Namespaces are not indented, so what stands in the first column is in no class.
+NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) \{$")
+NAMESPACE_END = re.compile(r"^\}  // namespace")
+CLASS = re.compile(r"^(?:template <.*> )?(?:class|struct|union|enum(?: class)?) (?:alignas\([^)]*\) )?"
+                   r"(\w+)(?: final)?(?: \{| :(?!:)|$)")
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|cmake|py|md|json|txt))`")
 
 Module = collections.namedtuple("Module", "deps test_deps")
@@ -176,6 +183,24 @@ def check_test_folders(path, text):
         yield f"{name}:{line}: {match.group(0)}: a test's files lie in a TempFolder (common/temp_folder_test_util.h)"
 
 
+def classes_of(text):
+    """Names, with their namespaces, of the classes that a file defines for others to see."""
+    spaces = []
+    for line in text.split("\n"):
+        if match := NAMESPACE.match(line):
+            spaces.append(match.group(1))
+        elif NAMESPACE_END.match(line) and spaces:
+            spaces.pop()
+        elif "" not in spaces and (match := CLASS.match(line)):
+            yield "::".join([*spaces, match.group(1)])
+
+
+def check_classes(classes):
+    for name, paths in sorted(classes.items()):
+        if len(paths) > 1:
+            yield f"{paths[0].relative_to(ROOT)}: {name} is another class in {paths[1].relative_to(ROOT)}"
+
+
 def check_unused(modules, used):
     for name, module in modules.items():
         for dep in module.deps:
@@ -260,6 +285,7 @@ def main():
     findings = list(check_cycles(modules))
     headers = []
     used = collections.defaultdict(set)  # (module, by tests): modules
+    classes = collections.defaultdict(list)  # name: files that define one
     for path in sorted(tracked_files()):
         findings += check_paths(path)
         if path.suffix not in SOURCES:
@@ -272,6 +298,9 @@ def main():
             findings += check_hashes(path, text)
             findings += check_test_folders(path, text)
             findings += check_functions(path, text)
+        if top in ("src", "apps") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):
+            for name in classes_of(text):
+                classes[name].append(path)
         if top == "src" and path.suffix != ".py":
             by_tests = path.stem.endswith(("_test", "_bench"))
             used[path.relative_to(ROOT).parts[1], by_tests].update(
@@ -279,6 +308,7 @@ def main():
         if path.suffix == ".h" and top == "src" and not path.stem.endswith("-inl"):
             headers.append(path)
     findings += check_unused(modules, used)
+    findings += check_classes(classes)
     findings += check_picture(modules)
     findings += check_named_files()
     if arguments.headers:

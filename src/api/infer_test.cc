@@ -517,7 +517,7 @@ TEST_F(InferTest, ARequestLoadsItsModel) {
 }
 
 TEST_F(InferTest, DrainWaitsForCallsThatAreUnderWay) {
-  Serve({{"slow", "builtin:slow?ms=200&shape=1"}});
+  Serve({{"slow", "builtin:slow?ms=1000&shape=1"}});
   const std::vector<float> one = {1};
   TestCall call, late;
   for (TestCall* each : {&call, &late}) {

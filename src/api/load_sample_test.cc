@@ -105,8 +105,9 @@ TEST(LoadSample, IsReadOfAService) {
   model.batch_sequences.Observe(2);
   model.batch_fill.Observe(0.25);
   model.classes[1].queue_requests->Add(3);
-  RequestTrace trace(Clock::now() - std::chrono::milliseconds(8));
-  trace.Finish();
+  const auto begin = Clock::now();
+  RequestTrace trace(begin);
+  trace.Finish(begin + std::chrono::milliseconds(8));
   service.RecordTrace(trace);
   const LoadSample now = service.SampleLoad();
   EXPECT_EQ(now.batches - before.batches, 1);
@@ -120,7 +121,7 @@ TEST(LoadSample, IsReadOfAService) {
   EXPECT_EQ(service.GetLoadLimits().requests_bytes, 1 << 20);
   const LoadPoint point = LoadPoint::Between(before, now, 1);
   EXPECT_DOUBLE_EQ(point.batch_fill, 0.25);
-  EXPECT_NEAR(point.stage_ms[static_cast<size_t>(Stage::kReceive)], 8, 2);
+  EXPECT_NEAR(point.stage_ms[static_cast<size_t>(Stage::kReceive)], 8, 0.2);
 }
 
 }  // namespace

@@ -235,6 +235,49 @@ TEST_F(ServiceTest, RerankSortsCutsAndScores) {
   EXPECT_EQ(Rerank(request)->items.size(), 4u);
 }
 
+TEST_F(ServiceTest, EachDocumentMayHaveItsOwnQuery) {
+  RerankRequest request;
+  request.queries = {"t40", "t3", "t40"};
+  request.documents = {"t5", "t30", "t20"};  // logits: (query + document + 2 - 50) / 10
+  request.raw_scores = true;
+  auto response = Rerank(request);
+  ASSERT_TRUE(response.ok()) << response.status().ToString();
+  std::vector<float> scores(3);
+  for (const auto& item : response->items) scores.at(static_cast<size_t>(item.index)) = item.score;
+  EXPECT_FLOAT_EQ(scores[0], -0.3f);
+  EXPECT_FLOAT_EQ(scores[1], -1.5f);
+  EXPECT_FLOAT_EQ(scores[2], 1.2f);
+  request.queries[1] = "";
+  ExpectError(Rerank(request).status(), StatusCode::kInvalidArgument, "queries[1]", "empty");
+  request.queries.pop_back();
+  ExpectError(Rerank(request).status(), StatusCode::kInvalidArgument, "queries",
+              "2 texts for 3 documents");
+}
+
+TEST_F(ServiceTest, ADecoderReadsEachPairAsItWouldAlone) {
+  Add("decoder", FakeParts(ModelTask::kReranking), [](EngineParts* parts) {
+    parts->folder.pair_template = PairTemplate{"t1 ", " t7 ", ""};
+  });
+  RerankRequest request;
+  request.model = "decoder";
+  request.raw_scores = true;
+  request.queries = {"t40", "t3"};
+  request.documents = {"t5", "t30"};
+  const auto pairs = Rerank(request);
+  ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
+  for (const auto& item : pairs->items) {
+    RerankRequest alone;
+    alone.model = "decoder";
+    alone.raw_scores = true;
+    alone.query = request.queries[static_cast<size_t>(item.index)];
+    alone.documents = {request.documents[static_cast<size_t>(item.index)]};
+    const auto answer = Rerank(alone);
+    ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+    EXPECT_FLOAT_EQ(answer->items[0].score, item.score);
+  }
+  EXPECT_EQ(pairs->items.size(), 2u);
+}
+
 TEST_F(ServiceTest, RerankRespectsTheFoldersActivation) {
   Add("identity", FakeParts(ModelTask::kReranking),
       [](EngineParts* parts) { parts->folder.encoder.cross_encoder_activation = "identity"; });
@@ -306,6 +349,14 @@ TEST_F(ServiceTest, SimilarityByTheModelsFunction) {
   EXPECT_FLOAT_EQ(response->scores[0], 1);
   const std::vector<float> a = {3, 3, 3, 4}, b = {51, 3, 3, 4};
   EXPECT_FLOAT_EQ(response->scores[1], SimilarityOf("cosine", a, b));
+  request.sources = {"t50", "t2"};
+  const auto pairs = Call(service_.get(), &Service::Similarity, request);
+  ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
+  ASSERT_EQ(pairs->scores.size(), 2u);
+  for (const float score : pairs->scores) EXPECT_FLOAT_EQ(score, response->scores[1]);
+  request.sources = {"t50"};
+  EXPECT_EQ(Call(service_.get(), &Service::Similarity, request).status().field(), "sources");
+  request.sources.clear();
   request.sentences.clear();
   EXPECT_EQ(Call(service_.get(), &Service::Similarity, request).status().field(), "sentences");
 }

@@ -1,4 +1,4 @@
-// Similarity: of one text to each of others, by their embeddings.
+// Similarity: of one text to each of others, or of texts in pairs, by their embeddings.
 #include <fmt/format.h>
 
 #include "api/request_checks.h"
@@ -9,15 +9,46 @@
 namespace penstock {
 namespace {
 
+// Source, or sources.
+size_t FirstTexts(const SimilarityRequest& request) {
+  return request.sources.empty() ? 1 : request.sources.size();
+}
+
 void FillResponse(const SimilarityRequest& request, EncodeOutcome* outcome,
                   SimilarityResponse* response) {
   const std::span<float> values = outcome->values;
   const auto row = [&](size_t i) { return values.subspan(i * outcome->width, outcome->width); };
   const ModelFolder& folder = outcome->engine->folder();
-  for (size_t i = 0; i <= request.sentences.size(); ++i) {
-    if (folder.normalize) FinishEmbedding(row(i), outcome->width, true);
-    if (i > 0) response->scores.push_back(SimilarityOf(folder.similarity, row(0), row(i)));
+  const size_t first_texts = FirstTexts(request);
+  for (size_t i = 0; folder.normalize && i < first_texts + request.sentences.size(); ++i) {
+    FinishEmbedding(row(i), outcome->width, true);
   }
+  for (size_t i = 0; i < request.sentences.size(); ++i) {
+    const auto first = row(request.sources.empty() ? 0 : i);
+    response->scores.push_back(SimilarityOf(folder.similarity, first, row(first_texts + i)));
+  }
+}
+
+// The texts of both sides, the first ones before the second ones.
+Status AddItems(const SimilarityRequest& request, const ServiceOptions& limits,
+                std::vector<EncodeItem>* items) {
+  items->reserve(FirstTexts(request) + request.sentences.size());
+  const auto add = [&](std::string_view text, std::string field) -> Status {
+    PENSTOCK_RETURN_IF_ERROR(CheckBytes(text, field, limits));
+    EncodeItem item;
+    item.first = text;
+    item.field = std::move(field);
+    items->push_back(std::move(item));
+    return Status::Ok();
+  };
+  if (request.sources.empty()) PENSTOCK_RETURN_IF_ERROR(add(request.source, "source"));
+  for (size_t i = 0; i < request.sources.size(); ++i) {
+    PENSTOCK_RETURN_IF_ERROR(add(request.sources[i], fmt::format("sources[{}]", i)));
+  }
+  for (size_t i = 0; i < request.sentences.size(); ++i) {
+    PENSTOCK_RETURN_IF_ERROR(add(request.sentences[i], fmt::format("sentences[{}]", i)));
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -25,24 +56,17 @@ void FillResponse(const SimilarityRequest& request, EncodeOutcome* outcome,
 Expected<EncodePlan> Service::Impl::PlanSimilarity(
     const std::shared_ptr<const SimilarityRequest>& request, RequestContext context) const {
   PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, EngineFor(request->model, Behaviour::kSimilarity));
-  PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->source, "source", options));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->sentences.size(), "sentences", options));
+  if (!request->sources.empty() && request->sources.size() != request->sentences.size()) {
+    return Status::InvalidArgument(fmt::format("sources has {} texts for {} sentences",
+                                               request->sources.size(), request->sentences.size()),
+                                   "sources");
+  }
   EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   PENSTOCK_ASSIGN_OR_RETURN(plan.prompt,
                             ResolvePrompt(*plan.engine, request->text, false, options));
   plan.owner = request;
-  plan.items.reserve(request->sentences.size() + 1);
-  EncodeItem source;
-  source.first = request->source;
-  source.field = "source";
-  plan.items.push_back(std::move(source));
-  for (size_t i = 0; i < request->sentences.size(); ++i) {
-    EncodeItem item;
-    item.field = fmt::format("sentences[{}]", i);
-    PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->sentences[i], item.field, options));
-    item.first = request->sentences[i];
-    plan.items.push_back(std::move(item));
-  }
+  PENSTOCK_RETURN_IF_ERROR(AddItems(*request, options, &plan.items));
   return plan;
 }
 

@@ -83,6 +83,7 @@ struct RerankRequest {
   // true = logits as they are; false = through a sigmoid; nullopt = as the model folder says,
   // else sigmoid.
   std::optional<bool> raw_scores;
+  std::vector<std::string> queries;  // one for each document, in place of `query`; empty: none
 };
 
 struct RerankResponse {
@@ -126,6 +127,7 @@ struct SimilarityRequest {
   std::string source;
   std::vector<std::string> sentences;
   TextOptions text;
+  std::vector<std::string> sources;  // one for each sentence, in place of `source`; empty: none
 };
 
 struct SimilarityResponse {

@@ -251,7 +251,7 @@ TEST(ThreadPool, TellsHowLongACallerWaitedForOthers) {
   std::thread other([&] {
     pool.ParallelFor(1, [&](size_t, size_t) {
       begun = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
     });
     EXPECT_EQ(WaitingLock::Waited().count(), 0);
   });

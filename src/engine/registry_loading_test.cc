@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <thread>
 #include <vector>
@@ -49,9 +50,12 @@ class RegistryLoadingTest : public testing::Test {
   }
   // With these models, all of them loaded.
   std::unique_ptr<Registry> With(const std::vector<std::pair<std::string, std::string>>& models,
-                                 LoadBackOff back_off = {}) {
-    auto registry = std::make_unique<Registry>(nullptr, &metrics_, Loader(),
-                                               RegistryOptions{.back_off = back_off});
+                                 LoadBackOff back_off = {},
+                                 std::function<Clock::time_point()> now = nullptr) {
+    RegistryOptions options;
+    options.back_off = back_off;
+    options.now = std::move(now);
+    auto registry = std::make_unique<Registry>(nullptr, &metrics_, Loader(), options);
     for (const auto& [name, reference] : models) {
       ModelSpec spec;
       spec.name = name;
@@ -105,14 +109,17 @@ TEST_F(RegistryLoadingTest, ManyThreadsThatAskForOneAbsentModelCauseOneLoad) {
 }
 
 TEST_F(RegistryLoadingTest, AFailureGoesToAllWhoWaitAndIsForgottenAfterTheBackOff) {
-  const auto registry = With({{"a", "broken"}}, {milliseconds(40), milliseconds(60)});
+  std::atomic<int> now_ms{0};
+  const auto registry = With({{"a", "broken"}}, {milliseconds(40), milliseconds(60)},
+                             [&] { return Clock::time_point(milliseconds(now_ms)); });
   ASSERT_EQ(loads_, 1);
+  now_ms = 39;
   const auto at_once = registry->Load("a").get();
   EXPECT_EQ(at_once.code(), StatusCode::kUnavailable);
   EXPECT_EQ(at_once.retry_after_s(), 1);
   EXPECT_THAT(at_once.message(), HasSubstr("no such folder"));
   EXPECT_EQ(loads_, 1);
-  std::this_thread::sleep_for(milliseconds(45));
+  now_ms = 40;
 
   std::promise<void> gate;
   while_loading_ = [open = gate.get_future().share()] { open.wait(); };
@@ -127,9 +134,9 @@ TEST_F(RegistryLoadingTest, AFailureGoesToAllWhoWaitAndIsForgottenAfterTheBackOf
 
   broken_ = false;
   while_loading_ = nullptr;
-  std::this_thread::sleep_for(milliseconds(45));  // twice as long now, 60 ms at most
+  now_ms = 99;  // twice as long now, 60 ms at most
   EXPECT_EQ(registry->Load("a").get().code(), StatusCode::kUnavailable);
-  std::this_thread::sleep_for(milliseconds(20));
+  now_ms = 100;
   EXPECT_TRUE(registry->Load("a").get().ok());
   EXPECT_EQ(loads_, 3);
   EXPECT_TRUE(registry->Find("a").ok());

@@ -53,12 +53,13 @@ class RegistryWaitingTest : public testing::Test {
     }
     return false;
   }
-  // The outcome of waiting, and whether the model was there then.
+  // The outcome of waiting, and whether the model was there then. `lease`, if any, holds it.
   Status AwaitNow(const std::string& name, const ModelUse& use = {},
-                  const RequestContext& context = {}) {
+                  const RequestContext& context = {}, EngineLease* lease = nullptr) {
     std::promise<Status> outcome;
     registry_->Await(name, use, context, [&](const Status& status) {
       const auto found = registry_->Find(name, use.task);
+      if (found.ok() && lease != nullptr) *lease = *found;
       outcome.set_value(status.ok() && !found.ok() ? found.status() : status);
     });
     return outcome.get_future().get();
@@ -172,12 +173,13 @@ TEST_F(RegistryWaitingTest, WaitsEndWhenTheRegistryStops) {
   std::promise<void> gate;
   while_loading_ = [open = gate.get_future().share()] { open.wait(); };
   Serve({Spec("a"), Spec("b")});
+  ASSERT_TRUE(registry_->AllReady());  // and stays so until it stops
   std::promise<Status> a, b;
   registry_->Await("a", {}, {}, [&](const Status& status) { a.set_value(status); });
   registry_->Await("b", {}, {}, [&](const Status& status) { b.set_value(status); });
   ASSERT_TRUE(Becomes(0, ModelState::kLoading));
   std::thread stopping([&] { registry_->Stop(); });
-  std::this_thread::sleep_for(milliseconds(20));
+  while (registry_->AllReady()) std::this_thread::yield();
   gate.set_value();
   stopping.join();
   EXPECT_TRUE(a.get_future().get().ok());
@@ -189,10 +191,11 @@ TEST_F(RegistryWaitingTest, IdleModelsLeaveAndPinnedOnesStay) {
   specs[1].pinned = true;
   specs[2].keep_alive = KeepAlive(-1);
   Serve(std::move(specs), milliseconds(40));
-  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(AwaitNow(name).ok());
-  const auto used = Clock::now();
+  for (const char* name : {"b", "c"}) ASSERT_TRUE(AwaitNow(name).ok());
+  const auto before = Clock::now();
+  ASSERT_TRUE(AwaitNow("a").ok());
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
-  EXPECT_GE(Clock::now() - used, milliseconds(30));
+  EXPECT_GE(Clock::now() - before, milliseconds(40));
   EXPECT_EQ(StateOf(1), ModelState::kReady);
   EXPECT_EQ(StateOf(2), ModelState::kReady);
   ASSERT_TRUE(registry_->Pin("b", false).ok());
@@ -208,8 +211,10 @@ TEST_F(RegistryWaitingTest, AHeldModelIsThereForFind) {
   EngineLease hold;
   EXPECT_TRUE(registry_->MustAwait("a", {}, &hold));
   EXPECT_FALSE(hold);
-  ASSERT_TRUE(AwaitNow("a").ok());
+  EngineLease lease;
+  ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   ASSERT_FALSE(registry_->MustAwait("a", {}, &hold));
+  lease = EngineLease();
   std::this_thread::sleep_for(milliseconds(60));
   EXPECT_TRUE(registry_->Find("a").ok());
   hold = EngineLease();
@@ -231,12 +236,11 @@ TEST_F(RegistryWaitingTest, ATaskThatIsSaidIsKnownBeforeTheLoad) {
 
 TEST_F(RegistryWaitingTest, AModelInUseStays) {
   Serve({Spec("a")}, milliseconds(10));
-  ASSERT_TRUE(AwaitNow("a").ok());
-  auto lease = registry_->Find("a");
-  ASSERT_TRUE(lease.ok());
+  EngineLease lease;
+  ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   std::this_thread::sleep_for(milliseconds(60));
   EXPECT_EQ(StateOf(0), ModelState::kReady);
-  lease = Status::NotFound("none");
+  lease = EngineLease();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 

@@ -254,9 +254,9 @@ TEST_F(GeneratorTest, ADeadlineStopsItWithWhatWasMade) {
   request.stop.deadline = Clock::now() - std::chrono::seconds(1);
   EXPECT_EQ(Generate(request).code(), StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(made_.tokens.empty());
-  request.stop.deadline = Clock::now() + std::chrono::milliseconds(300);
+  request.stop.deadline = Clock::now() + std::chrono::milliseconds(1000);
   request.on_text = [&](std::string_view) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     return true;
   };
   EXPECT_EQ(Generate(request).code(), StatusCode::kDeadlineExceeded);

@@ -275,6 +275,7 @@ TEST_F(ListenerTest, TimeLimits) {
   Client idle = Connect();
   EXPECT_EQ(idle.ReadAll(), "");
   Client header = Connect();
+  header.Send("G");
   std::thread drip([&] {  // a byte now and then does not buy time
     for (int i = 0; i < 20; ++i) {
       header.Send("G");

@@ -415,7 +415,7 @@ TEST_F(HttpFetchTest, FilesOfUnknownLengthAreBounded) {
 }
 
 TEST_F(HttpFetchTest, TriesAgainOnlyWhatMayPass) {
-  options_.http.backoff_ms = 5'000;  // it would be noticed
+  options_.http.backoff_ms = 60'000;  // it would be noticed
   int status = 200;
   TinyServer server([&](const Request& request) {
     return Response{status, {"Location: " + request.headers.at("Host")}, "", {}};
@@ -436,7 +436,7 @@ TEST_F(HttpFetchTest, TriesAgainOnlyWhatMayPass) {
     EXPECT_FALSE(fetch.Get(url, 100).ok()) << url;
     EXPECT_FALSE(fetch.Download(url, path(), 10, {}).ok()) << url;
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
 TEST_F(HttpFetchTest, TokensGoOverHttpsOrNowhere) {

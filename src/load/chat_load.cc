@@ -230,7 +230,10 @@ void ChatRun::CountWhole(const ChatTurn& turn) {
     result_.whole_answer.Add(whole_ms);
     if (token_ms > 0 && !turn.slow) result_.per_token.Add(token_ms);
   }
-  if (!InWindow(now)) return;
+  if (!InWindow(now)) {
+    ++result_.outside;
+    return;
+  }
   ++result_.whole;
   const bool good = Meets(Ms(turn.first - turn.intended), token_ms, whole_ms);
   if (good && turn.events > 0) ++result_.good;

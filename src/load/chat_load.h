@@ -50,6 +50,7 @@ struct ChatLoad {
 struct ChatResult {
   double seconds = 0;               // of the window
   uint64_t whole = 0;               // answers that came whole in the window
+  uint64_t outside = 0;             // answers that came whole before it or after it
   uint64_t good = 0;                // ... and met the limits
   uint64_t tokens = 0;              // that came in the window
   uint64_t prompt_tokens = 0;       // of the answers that came whole, as the server counts

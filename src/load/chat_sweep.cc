@@ -18,6 +18,21 @@ double CachedPercent(const ChatResult& result) {
          static_cast<double>(result.prompt_tokens);
 }
 
+// Why no answer of a row came whole while it was measured, and what to do where nothing failed.
+std::string WhyNone(const ChatResult& result, const LoadWindow& window) {
+  std::string why =
+      fmt::format("no answer came whole in the {:g} s that were measured: ", window.duration_s);
+  const auto unanswered = result.errors.find(ChatResult::kNoAnswer);
+  const uint64_t late = unanswered == result.errors.end() ? 0 : unanswered->second;
+  if (result.ErrorCount() > late) return why + result.ErrorsText();
+  why += fmt::format("{} requests were sent, {} answers came before or after that time",
+                     result.sent, result.outside);
+  if (result.no_answer > 0) {
+    why += fmt::format(", {} not within {:g} s after it", result.no_answer, window.drain_s);
+  }
+  return why + "; a longer --duration or fewer --output-tokens would give some";
+}
+
 class ChatSweep {
  public:
   ChatSweep(const ChatSweepOptions& options, BenchRecords* records)
@@ -71,8 +86,7 @@ class ChatSweep {
     AddRow(load, result);
     AddRecords(load, result);
     if (result.whole == 0) {
-      return {StatusCode::kUnavailable,
-              load.name + ": no answer came whole in time (" + result.ErrorsText() + ")"};
+      return {StatusCode::kUnavailable, load.name + ": " + WhyNone(result, options_.window)};
     }
     if (!options_.allow_errors && errors_.ok() && result.ErrorCount() > 0) {
       errors_ = {StatusCode::kUnavailable,

@@ -118,7 +118,7 @@ TEST(HttpLoadTest, CountsWhatGoesWrong) {
 TEST(HttpLoadTest, ClientsLeaveAndAnswersAreMissed) {
   FakeServer server([&](const std::string& request) {
     const bool slow = request.find("X-Penstock-Priority: bulk") != std::string::npos;
-    std::this_thread::sleep_for(std::chrono::milliseconds(slow ? 600 : 50));
+    std::this_thread::sleep_for(std::chrono::milliseconds(slow ? 1500 : 400));
     return FakeServer::Answer(200, kUsage);
   });
   HttpLoad leaving = SomeLoad();
@@ -127,7 +127,7 @@ TEST(HttpLoadTest, ClientsLeaveAndAnswersAreMissed) {
   HttpLoad slow = SomeLoad();
   slow.priority = "bulk";
   auto result = RunHttpLoads(server.target(), {leaving, slow},
-                             {.warmup_s = 0, .duration_s = 0.3, .drain_s = 0.1});
+                             {.warmup_s = 0, .duration_s = 0.6, .drain_s = 0.1});
   ASSERT_TRUE(result.ok());
   EXPECT_GT(result->loads[0].left, 10u);
   EXPECT_EQ(result->loads[0].left, result->loads[0].sent);
@@ -168,7 +168,7 @@ TEST(HttpLoadTest, SaysWhenNobodyListens) {
 TEST(LivenessProbeTest, MeasuresAnswers) {
   FakeServer server([](const std::string&) { return std::string(); });
   LivenessProbe probe(server.target(), 5);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
   const auto result = probe.Stop();
   EXPECT_GT(result.answer.count(), 5u);
   EXPECT_EQ(result.failures, 0u);

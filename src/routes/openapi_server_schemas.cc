@@ -187,11 +187,9 @@ const std::string_view kOpenApiServerSchemas = R"json({
       {"$ref": "#/components/schemas/TextOptions"},
       {
         "type": "object",
-        "description": "Also as queries and documents, and as data_1 and data_2",
+        "description": "One text for all of text_2, or one for each. Also as queries and documents, and as data_1 and data_2",
         "properties": {
-          "text_1": {
-            "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1}]
-          },
+          "text_1": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
           "text_2": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
         }
       }

@@ -31,27 +31,25 @@ void Score(const RouteCall& call, const JsonObject& object) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   const auto model = FindScorer(*call.service, parsed->model);
   if (!model.ok()) return call.Fail(model.status());
-  const std::string name = parsed->model.empty() ? model->name : parsed->model;
+  if (parsed->model.empty()) parsed->model = model->name;
+  FieldNames names = parsed->names;
   const auto print = [request = call.request](const auto& response, std::vector<float> scores) {
     return PrintScores({response.model, std::move(scores), response.usage, response.truncation},
                        request->id, std::time(nullptr));
   };
   if (model->task == "embedding") {
     return call.service->Similarity(
-        {name, std::move(parsed->first), std::move(parsed->seconds), parsed->text},
-        call.request->context,
-        Answer<SimilarityResponse>(call, std::move(parsed->names),
+        (*std::move(parsed)).ToSimilarity(), call.request->context,
+        Answer<SimilarityResponse>(call, std::move(names),
                                    [print](const SimilarityResponse& response) {
                                      return print(response, response.scores);
                                    }));
   }
   call.service->Rerank(
-      {name, std::move(parsed->first), std::move(parsed->seconds), parsed->text, {}, {}},
-      call.request->context,
-      Answer<RerankResponse>(call, std::move(parsed->names),
-                             [print](const RerankResponse& response) {
-                               return print(response, ByDocument(response.items));
-                             }));
+      (*std::move(parsed)).ToRerank(), call.request->context,
+      Answer<RerankResponse>(call, std::move(names), [print](const RerankResponse& response) {
+        return print(response, ByDocument(response.items));
+      }));
 }
 
 void Pooling(const RouteCall& call, const JsonObject& object) {

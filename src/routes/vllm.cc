@@ -1,5 +1,7 @@
 #include "routes/vllm.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "routes/fields.h"
@@ -31,6 +33,15 @@ Status NotOneOf(const char* field, std::string_view choices, const std::string& 
 constexpr std::pair<const char*, const char*> kSides[] = {
     {"text_1", "text_2"}, {"queries", "documents"}, {"data_1", "data_2"}};
 
+// A text, or a list of texts with at least one.
+Expected<std::vector<std::string>> TextOrTexts(const JsonObject& object, const char* name,
+                                               const ServiceOptions& limits) {
+  const auto value = object.Find(name);
+  if (value && !value->is_string()) return ParseStrings(object, name, limits);
+  PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString(name));
+  return std::vector<std::string>{std::move(text)};
+}
+
 void WriteHead(std::string_view model, std::string_view id, int64_t created_unix_s,
                JsonWriter* json) {
   json->BeginObject().Field("id", id).Field("object", "list");
@@ -61,27 +72,44 @@ Expected<ScoreCall> ParseScore(const JsonObject& object, const ServiceOptions& l
     if (object.Has(each.first)) sides = each;
   }
   const auto& [first, second] = sides;
-  if (const auto value = object.Find(first); value && !value->is_string()) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto texts, ParseStrings(object, first, limits));
-    if (texts.size() != 1) {
-      return Status::InvalidArgument(
-          "'" + std::string(first) + "' has " + std::to_string(texts.size()) +
-              " texts; one is supported, for any number of '" + second + "'",
-          first);
-    }
-    call.first = std::move(texts[0]);
-  } else {
-    PENSTOCK_ASSIGN_OR_RETURN(call.first, object.GetString(first));
-  }
-  if (const auto value = object.Find(second); value && value->is_string()) {
-    PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString(second));
-    call.seconds.push_back(std::move(text));
-  } else {
-    PENSTOCK_ASSIGN_OR_RETURN(call.seconds, ParseStrings(object, second, limits));
+  PENSTOCK_ASSIGN_OR_RETURN(call.firsts, TextOrTexts(object, first, limits));
+  PENSTOCK_ASSIGN_OR_RETURN(call.seconds, TextOrTexts(object, second, limits));
+  if (call.firsts.size() != 1 && call.firsts.size() != call.seconds.size()) {
+    return Status::InvalidArgument(
+        fmt::format("'{}' has {} texts and '{}' {}; one text for all of them, or one for each",
+                    first, call.firsts.size(), second, call.seconds.size()),
+        first);
   }
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &call.text));
-  call.names = {{"query", first}, {"documents", second}, {"source", first}, {"sentences", second}};
+  call.names = {{"query", first},  {"queries", first}, {"documents", second},
+                {"source", first}, {"sources", first}, {"sentences", second}};
   return call;
+}
+
+RerankRequest ScoreCall::ToRerank() && {
+  RerankRequest request;
+  request.model = std::move(model);
+  request.documents = std::move(seconds);
+  request.text = std::move(text);
+  if (firsts.size() == 1) {
+    request.query = std::move(firsts[0]);
+  } else {
+    request.queries = std::move(firsts);
+  }
+  return request;
+}
+
+SimilarityRequest ScoreCall::ToSimilarity() && {
+  SimilarityRequest request;
+  request.model = std::move(model);
+  request.sentences = std::move(seconds);
+  request.text = std::move(text);
+  if (firsts.size() == 1) {
+    request.source = std::move(firsts[0]);
+  } else {
+    request.sources = std::move(firsts);
+  }
+  return request;
 }
 
 std::string PrintScores(const Scores& scores, std::string_view id, int64_t created_unix_s) {

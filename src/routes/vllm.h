@@ -16,14 +16,17 @@
 
 namespace penstock {
 
-// POST /score: {model, text_1: string, text_2: string | [string], truncate_prompt_tokens}; also
-// under the names queries and documents, and data_1 and data_2.
+// POST /score: {model, text_1: string | [string], text_2: string | [string],
+// truncate_prompt_tokens}; also under the names queries and documents, and data_1 and data_2.
 struct ScoreCall {
   std::string model;
-  std::string first;
+  std::vector<std::string> firsts;  // one for all of `seconds`, or one for each
   std::vector<std::string> seconds;
   TextOptions text;
-  FieldNames names;  // of "query" and "documents", "source" and "sentences"
+  FieldNames names;  // of those of RerankRequest and SimilarityRequest
+
+  RerankRequest ToRerank() &&;
+  SimilarityRequest ToSimilarity() &&;
 };
 Expected<ScoreCall> ParseScore(const JsonObject& object, const ServiceOptions& limits = {});
 // `scores` are in the order of the second texts.

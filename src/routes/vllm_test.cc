@@ -24,12 +24,14 @@ TEST(Vllm, ScoresOneTextBesideOthersUnderEachPairOfNames) {
     const auto call = From<ParseScore>(body);
     ASSERT_TRUE(call.ok()) << body << call.status().ToString();
     EXPECT_EQ(call->model, "m");
-    EXPECT_EQ(call->first, "a");
+    EXPECT_THAT(call->firsts, ElementsAre("a"));
     EXPECT_THAT(call->seconds, ElementsAre("b", "c"));
   }
   EXPECT_THAT(From<ParseScore>(R"({"text_1":"a","text_2":"b"})")->seconds, ElementsAre("b"));
   const auto field = [](std::string_view body) { return From<ParseScore>(body).status().field(); };
-  EXPECT_EQ(field(R"({"text_1":["a","b"],"text_2":["c","d"]})"), "text_1");
+  EXPECT_EQ(field(R"({"text_1":["a","b"],"text_2":["c","d","e"]})"), "text_1");
+  EXPECT_EQ(field(R"({"text_1":["a","b"],"text_2":"c"})"), "text_1");
+  EXPECT_EQ(field(R"({"text_1":[],"text_2":["c"]})"), "text_1");
   EXPECT_EQ(field(R"({"text_1":"a"})"), "text_2");
   EXPECT_EQ(field(R"({"queries":"a"})"), "documents");
   EXPECT_EQ(field(R"({})"), "text_1");
@@ -44,6 +46,25 @@ TEST(Vllm, ScoresOneTextBesideOthersUnderEachPairOfNames) {
       R"("usage":{"prompt_tokens":7,"total_tokens":7,"completion_tokens":0,)"
       R"("prompt_tokens_details":null},)"
       R"("truncated":{"inputs":0,"tokens":0,"unread_bytes":0}})");
+}
+
+TEST(Vllm, ScoresPairsOfTexts) {
+  const auto parse = [] {
+    return *From<ParseScore>(R"({"model":"m","data_1":["a","b"],"data_2":["c","d"]})");
+  };
+  const RerankRequest rerank = parse().ToRerank();
+  EXPECT_EQ(rerank.model, "m");
+  EXPECT_EQ(rerank.query, "");
+  EXPECT_THAT(rerank.queries, ElementsAre("a", "b"));
+  EXPECT_THAT(rerank.documents, ElementsAre("c", "d"));
+  const SimilarityRequest similarity = parse().ToSimilarity();
+  EXPECT_THAT(similarity.sources, ElementsAre("a", "b"));
+  EXPECT_THAT(similarity.sentences, ElementsAre("c", "d"));
+  const auto one = [] { return *From<ParseScore>(R"({"text_1":["a"],"text_2":["c"]})"); };
+  EXPECT_EQ(one().ToRerank().query, "a");
+  EXPECT_TRUE(one().ToRerank().queries.empty());
+  EXPECT_EQ(one().ToSimilarity().source, "a");
+  EXPECT_TRUE(one().ToSimilarity().sources.empty());
 }
 
 TEST(Vllm, PoolingGivesWhatTheTaskSays) {

@@ -153,6 +153,10 @@ def redis():
     one.close()
 
 
+def wait_for_entries(redis, count):
+    assert wait_for(lambda: len(redis.ask(b"KEYS", b"*")) == count), redis.ask(b"KEYS", b"*")
+
+
 def is_up(server):
     return server.metrics()["penstock_redis_up"] == 1
 
@@ -163,8 +167,7 @@ def test_two_servers_share_one_redis(start, redis):
     assert wait_for(lambda: is_up(one) and is_up(two))
     wanted = one.post("/embed", {"inputs": TEXTS}).content
     assert two.metrics()[HITS % "redis"] == 0
-    assert wait_for(lambda: one.metrics()['penstock_cache_bytes{cache="redis"}'] == 0)
-    time.sleep(0.2)  # the last of the writes
+    wait_for_entries(redis, len(TEXTS))
     assert two.post("/embed", {"inputs": TEXTS}).content == wanted
     assert two.metrics()[HITS % "redis"] == len(TEXTS)
     # Now its own memory has them.
@@ -182,16 +185,16 @@ def test_two_servers_share_one_redis(start, redis):
 def test_servers_share_through_redis_what_is_of_one_key(start, redis):
     args = (*RESULTS, "--redis-url", redis.url, "--redis-timeout-ms", "200", "--api-key", "a", "--api-key", "b")
 
-    def hits(key):
+    def hits(key, entries):
         server = start(*args)
         metrics = lambda: server.get("/metrics", headers=bearer(key)).text
         value = lambda name: next(float(line.split()[-1]) for line in metrics().splitlines() if line.startswith(name))
         assert wait_for(lambda: value("penstock_redis_up") == 1)
         assert server.post("/embed", {"inputs": TEXTS}, headers=bearer(key)).status_code == 200
-        time.sleep(0.3)  # the last of the writes
+        wait_for_entries(redis, entries)
         return value(HITS % "redis")
-    assert hits("a") == 0 and hits("b") == 0
-    assert hits("a") == len(TEXTS)
+    assert hits("a", len(TEXTS)) == 0 and hits("b", 2 * len(TEXTS)) == 0
+    assert hits("a", 2 * len(TEXTS)) == len(TEXTS)
 
 
 def test_entries_of_another_secret_are_not_believed(start, redis):
@@ -261,7 +264,7 @@ def test_long_texts_share_their_tokens(start, redis):
     text = "x" * 100_000
     for server in servers:
         assert server.post("/embed", {"inputs": text}).status_code == 200
-        time.sleep(0.2)
+        wait_for_entries(redis, 1)
     assert servers[0].metrics()[HITS % "redis"] == 0
     assert servers[1].metrics()[HITS % "redis"] == 1
 

@@ -195,6 +195,15 @@ def test_help_and_version():
         assert b"--model" in run(command, "--help").stdout, command
 
 
+def test_each_flag_has_one_default():
+    commands = re.findall(r"^  (\w+) +[A-Z][a-z]", run("--help").stdout.decode(), re.MULTILINE)
+    assert {"serve", "inspect", "chat"} <= set(commands)
+    for command in commands:
+        text = run(command, "--help-all" if command != "bench" else "--help").stdout.decode()
+        for flag in re.split(r"\n(?=  -)", text):
+            assert not re.search(r"\]\s+\[[^\]\n]*\]\s*$", flag.split("\n\n")[0]), (command, flag)
+
+
 @pytest.mark.parametrize("args", [
     ["nonsense"], ["rerank"], ["embed", "--model", "/no/such/folder"], ["embed", "--no-such-flag"],
     ["serve", "--model", "x", "--port", "99999"], ["serve", "--config", "/no/such/file"],

@@ -117,7 +117,10 @@ def test_scores_of_a_reranker(server, document):
     assert answer["usage"]["total_tokens"] > 0 and answer["model"] == "rank"
     unnamed = asked(server, document, "/v1/score", {"queries": [SAME[0]["text"]], "documents": texts})
     assert unnamed["data"] == answer["data"]
-    many = server.post("/score", {**body, "text_1": ["a", "b"]})
+    pairs = asked(server, document, "/score", {"model": "rank", "text_1": [case["text"] for case in PAIRS],
+                                               "text_2": [case["text_pair"] for case in PAIRS]})
+    assert [one["score"] for one in pairs["data"]] == pytest.approx([case["logits"][0] for case in PAIRS], abs=1e-4)
+    many = server.post("/score", {**body, "text_1": ["a"] * (len(texts) + 1)})
     assert many.status_code == 400 and many.json()["error"]["param"] == "text_1"
     long = server.post("/score", {**body, "text_2": ["dog " * 500], "truncate": False})
     assert long.status_code == 413 and "text_2" in long.text, long.text
@@ -129,6 +132,9 @@ def test_scores_of_embeddings_are_their_similarity(server, document):
     vectors = np.array([case["embedding"] for case in CASES])
     scores = [one["score"] for one in asked(server, document, "/score", body)["data"]]
     assert scores == pytest.approx(list(vectors[1:] @ vectors[0]), abs=1e-5)
+    texts = [case["text"] for case in CASES]
+    pairs = asked(server, document, "/score", {"model": "embed", "text_1": texts, "text_2": texts[::-1]})["data"]
+    assert [one["score"] for one in pairs] == pytest.approx(list((vectors * vectors[::-1]).sum(1)), abs=1e-5)
 
 
 def test_pooling(server, document):

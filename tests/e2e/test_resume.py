@@ -150,12 +150,12 @@ def test_no_server_is_told_at_once_and_given_up_soon(corpus, server):
     begun = time.monotonic()
     process = begin("--url", "http://127.0.0.1:9", "--connect-timeout", 2, corpus)
     first = process.stderr.readline().decode()
-    assert time.monotonic() - begun < 1.5 and "127.0.0.1" in first and "--connect-timeout" in first
-    assert process.wait(20) == 1 and time.monotonic() - begun < 5
+    assert process.poll() is None and "127.0.0.1" in first and "--connect-timeout" in first
+    assert process.wait(20) == 1 and 1.5 < time.monotonic() - begun
     # What will not pass is not tried again.
     begun = time.monotonic()
-    done = run("embed", "--url", server.url.replace("http:", "https:"), corpus, check=False)
-    assert done.returncode == 1 and time.monotonic() - begun < 2, done.stderr
+    done = run("embed", "--url", server.url.replace("http:", "https:"), "--connect-timeout", 60, corpus, check=False)
+    assert done.returncode == 1 and time.monotonic() - begun < 20, done.stderr
 
 
 def test_ids_go_on_too(tmp_path):

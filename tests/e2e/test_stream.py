@@ -123,7 +123,8 @@ def test_an_error_in_the_middle_is_the_last_line(server):
     *rows, last = lines_of(server.post("/embed", {"inputs": bad, "truncate": False}, headers=LINES))
     assert rows and last["error_type"] == "Validation" and last["field"] == "inputs[100]"
     series = 'penstock_http_requests_total{route="/v1/embeddings",method="POST",code="413"}'
-    assert server.metrics()[series] == before.get(series, 0) + 1
+    # It is counted once it is sent.
+    assert wait_for(lambda: server.metrics().get(series, 0) == before.get(series, 0) + 1)
 
 
 def test_the_connection_goes_on_and_others_come_between(server):
