@@ -12,6 +12,21 @@ using google::protobuf::FieldDescriptor;
 // Wire types (protobuf.dev/programming-guides/encoding).
 constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
 
+// Bytes of memory for a byte of a field's value: packed numbers may be wider than on the wire, and
+// lists of them grow by doubling.
+int64_t Growth(const FieldDescriptor* field) {
+  if (field == nullptr || !field->is_packable()) return 1;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_FLOAT:
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return 1;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return 2;
+    default:
+      return 8;
+  }
+}
+
 // Adds up what `bytes` take. False: they are no message.
 bool Add(std::span<const std::byte> bytes, const Descriptor& type, int depth, int64_t* cost) {
   if (depth == kMessageDepthMax) return false;
@@ -26,9 +41,7 @@ bool Add(std::span<const std::byte> bytes, const Descriptor& type, int depth, in
       if (!Add(field->value, *known->message_type(), depth + 1, cost)) return false;
       continue;
     }
-    // A packed number of one byte may become one of eight.
-    const bool packed = known != nullptr && known->is_packable();
-    *cost += (packed ? 8 : 1) * static_cast<int64_t>(field->value.size());
+    *cost += Growth(known) * static_cast<int64_t>(field->value.size());
   }
   return true;
 }
