@@ -2,7 +2,7 @@
 #pragma once
 
 #include "command_line.h"
-#include "grpc/grpc_options.h"
+#include "grpc/grpc_server.h"
 
 namespace penstock {
 

@@ -7,6 +7,7 @@
 
 #include "api/service.h"
 #include "common/byte_budget.h"
+#include "common/exception_status.h"
 #include "common/log.h"
 #include "grpc/grpc_status.h"
 #include "metrics/stages.h"
@@ -45,11 +46,10 @@ GrpcFrontEnd::GrpcFrontEnd(Service* service, const ServerOptions& options,
       stage_timers_(options.stage_timers),
       finished_log_(options.access_log, std::move(slow_log)) {}
 
-void GrpcFrontEnd::AddMethod(const char* path, bool streams, Start start, RouteFor who,
-                             bool endless) {
-  by_path_[path] = static_cast<int32_t>(methods_.size());
-  methods_.push_back({"GRPC", path, who, /*lines=*/false, endless});
-  served_.push_back({streams, std::move(start)});
+void GrpcFrontEnd::AddMethod(const GrpcMethod& method, Start start) {
+  by_path_[method.path] = static_cast<int32_t>(methods_.size());
+  methods_.push_back({"GRPC", method.path, method.who, /*lines=*/false, method.endless});
+  served_.push_back({method.streams, std::move(start)});
 }
 
 void GrpcFrontEnd::Open(Metrics* metrics, const ServerOptions& options,
@@ -87,8 +87,16 @@ Status GrpcFrontEnd::CheckKey(GrpcCall* call) {
   return refusal->status;
 }
 
-Status GrpcFrontEnd::Begin(int32_t method, Rpc* rpc, GrpcCall* call) {
+Status GrpcFrontEnd::Begin(int32_t method, Rpc* rpc, GrpcCall* call) noexcept {
   metrics_->in_flight().Add(1);
+  try {
+    return LetIn(method, rpc, call);
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
+Status GrpcFrontEnd::LetIn(int32_t method, Rpc* rpc, GrpcCall* call) {
   HttpRequest& request = call->request;
   request.begin = rpc->request().begin;
   request.route = method;
@@ -159,11 +167,23 @@ void GrpcFrontEnd::KeepOpenCall(Rpc* rpc) {
   if (oldest != nullptr) oldest->Cancel();
 }
 
+void GrpcFrontEnd::Finish(std::shared_ptr<Rpc> rpc, GrpcCall* call, const Status& status,
+                          std::optional<RpcMessage> message) {
+  GrpcStatus wire{GrpcCode::kInternal, ""};  // allocates nothing
+  RunGuarded("end of a call", [&] { wire = StatusOf(status, rpc.get(), call); });
+  if (!wire.ok()) message.reset();
+  rpc->Finish(std::move(wire), std::move(message));
+}
+
 GrpcStatus GrpcFrontEnd::StatusOf(const Status& status, Rpc* rpc, GrpcCall* call) {
   if (status.ok()) return {};
   if (call->request.id.empty()) call->request.id = NewRequestId();
   rpc->AddTrailingMetadata("x-request-id", call->request.id);
-  SetRetry(status, rpc);
+  // As over HTTP; and gRFC A6, which retry policies of clients obey.
+  if (const int seconds = status.retry_after_s(); seconds > 0) {
+    rpc->AddTrailingMetadata("retry-after", std::to_string(seconds));
+    rpc->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(seconds * 1000LL));
+  }
   if (call->forbidden) return {GrpcCode::kPermissionDenied, status.message()};
   return served_[static_cast<size_t>(call->request.route)].to_grpc(status);
 }

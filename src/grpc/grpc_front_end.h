@@ -1,7 +1,7 @@
 // GrpcFrontEnd: what every call of gRPC passes before and after its work: keys, priority, deadline,
 // request id, memory, metrics, logs. Headers have the names of HTTP in lower case ("x-api-key",
 // "x-penstock-priority", "x-request-timeout-ms", ...); the client's own deadline counts as well.
-// unary_call.h, stream_call.h and message_stream.h build on it. Any thread.
+// ordered_call.h and model_infer.h build on it. Any thread.
 //
 // Services add their methods to it; Find says which one a path names.
 #pragma once
@@ -40,6 +40,13 @@ struct GrpcCall {
   RequestContext& context() { return request.context; }
 };
 
+struct GrpcMethod {
+  const char* path;      // "/package.Service/Method", for good
+  bool streams = false;  // see Rpc
+  RouteFor who = RouteFor::kUsers;
+  bool endless = false;
+};
+
 class GrpcFrontEnd {
  public:
   // Answers a call of the method `index`; on the io thread, throws nothing.
@@ -55,12 +62,12 @@ class GrpcFrontEnd {
 
   Service* service() const { return service_; }
 
-  // `path`: "/package.Service/Method", for good. `streams`: see Rpc. Before Open.
-  void AddMethod(const char* path, bool streams, Start start, RouteFor who = RouteFor::kUsers,
-                 bool endless = false);
+  // Before Open.
+  void AddMethod(const GrpcMethod& method, Start start);
   // All methods were added. Keys are those of `keys`, not of the options. Service and metrics must
   // outlive it.
   void Open(Metrics* metrics, const ServerOptions& options, std::shared_ptr<const KeyRing> keys);
+  GrpcMetrics& metrics() { return *metrics_; }  // from Open on
   const std::vector<RouteInfo>& methods() const { return methods_; }
   // The index of a method; -1: there is none.
   int32_t Find(std::string_view path) const;
@@ -74,20 +81,24 @@ class GrpcFrontEnd {
   void MapStatus(std::string_view prefix, GrpcStatus (*to_grpc)(const Status&));
 
   // The header of a call has come. Fills `call`, and gives the call its memory. Not OK: it is
-  // refused; End is due all the same.
-  Status Begin(int32_t method, Rpc* rpc, GrpcCall* call);
+  // refused; Finish and End are due all the same. Throws nothing.
+  Status Begin(int32_t method, Rpc* rpc, GrpcCall* call) noexcept;
   // Whether a user's key came with the call, or none is asked for.
   bool HasKey(GrpcCall* call) const;
-  // What to finish a call with. Where it failed, trailing metadata has its id ("x-request-id"),
-  // and when to try again.
-  GrpcStatus StatusOf(const Status& status, Rpc* rpc, GrpcCall* call);
+  // Finishes the call, with `message` as its last one where it is well. Where it failed, trailing
+  // metadata has its id ("x-request-id"), and when to try again ("retry-after" in seconds,
+  // "grpc-retry-pushback-ms"). The call may be over, and `call` gone, before it returns.
+  void Finish(std::shared_ptr<Rpc> rpc, GrpcCall* call, const Status& status,
+              std::optional<RpcMessage> message);
   // The call is over, as OnDone says: counts and logs it, and drops what its context holds.
   void End(const Rpc& rpc, GrpcCall* call);
 
  private:
+  Status LetIn(int32_t method, Rpc* rpc, GrpcCall* call);
   Status CheckKey(GrpcCall* call);
   Status CountOpenStream(GrpcCall* call);
   void KeepOpenCall(Rpc* rpc);
+  GrpcStatus StatusOf(const Status& status, Rpc* rpc, GrpcCall* call);
 
   struct Served {
     bool streams = false;

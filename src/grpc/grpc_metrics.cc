@@ -26,6 +26,10 @@ GrpcMetrics::GrpcMetrics(Metrics* metrics, const std::vector<RouteInfo>& methods
     series_.push_back(series);
   }
   in_flight_ = &metrics->AddGauge("penstock_grpc_in_flight", "Calls of gRPC under way");
+  connections_ = &metrics->AddGauge("penstock_grpc_connections", "Open connections of gRPC");
+  connections_refused_ =
+      &metrics->AddCounter("penstock_grpc_connections_refused_total",
+                           "Connections of gRPC over its share of --max-connections, turned away");
   for (size_t i = 0; i < kKeyReasons.size(); ++i) {
     keys_refused_[i] = &metrics->AddCounter(
         "penstock_grpc_keys_refused_total",

@@ -23,6 +23,8 @@ class GrpcMetrics {
   void CountCall(int32_t method, GrpcCode code, double seconds);
   // Calls let in and not ended.
   Gauge& in_flight() { return *in_flight_; }
+  Gauge& connections() { return *connections_; }
+  Counter& connections_refused() { return *connections_refused_; }
   // `reason`: "missing", "unknown" or "not_admin".
   Counter& keys_refused(std::string_view reason);
 
@@ -37,6 +39,8 @@ class GrpcMetrics {
 
   std::vector<Series> series_;  // [methods]
   Gauge* in_flight_;
+  Gauge* connections_;
+  Counter* connections_refused_;
   std::array<Counter*, kKeyReasons.size()> keys_refused_{};
 };
 

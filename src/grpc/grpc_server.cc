@@ -3,7 +3,6 @@
 #include <google/protobuf/stubs/logging.h>
 
 #include <chrono>
-#include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -51,7 +50,8 @@ HeaderList Refusal(GrpcCode code, const std::string& message) {
 struct GrpcServer::Impl final : Http2Handler {
   Impl(Service* service, Metrics* metrics, const ServerOptions& options,
        std::shared_ptr<const KeyRing> keys, std::shared_ptr<SlowLog> slow_log)
-      : front_end(service, options, std::move(slow_log)), health(&front_end), kserve(&front_end) {
+      : front_end(service, options, std::move(slow_log)), health(&front_end) {
+    AddKserve(&front_end);
     AddTei(&front_end);
     AddReflection(&front_end);
     front_end.Open(metrics, options, std::move(keys));
@@ -89,9 +89,11 @@ struct GrpcServer::Impl final : Http2Handler {
     return nullptr;
   }
 
+  void OnConnections(int change) override { front_end.metrics().connections().Add(change); }
+  void OnConnectionRefused() override { front_end.metrics().connections_refused().Add(); }
+
   GrpcFrontEnd front_end;
   HealthService health;
-  KserveService kserve;
   Rpc::Options calls;
   bool tls = false;
   bool stopped = false;

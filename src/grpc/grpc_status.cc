@@ -1,14 +1,43 @@
 #include "grpc/grpc_status.h"
 
+#include <iterator>
 #include <string_view>
-
-#include "grpc/rpc.h"
 
 namespace penstock {
 namespace {
 
 // Clients take 8 KiB of metadata, and a byte that is not ASCII travels as three.
 constexpr size_t kMessageBytesMax = 2000;
+
+struct Facts {
+  const char* name;
+  int http_status;
+};
+constexpr Facts kFacts[] = {
+    // [GrpcCode]
+    {"OK", 200},
+    {"CANCELLED", 499},
+    {"UNKNOWN", 500},
+    {"INVALID_ARGUMENT", 400},
+    {"DEADLINE_EXCEEDED", 503},
+    {"NOT_FOUND", 404},
+    {"ALREADY_EXISTS", 500},
+    {"PERMISSION_DENIED", 403},
+    {"RESOURCE_EXHAUSTED", 429},
+    {"FAILED_PRECONDITION", 400},
+    {"ABORTED", 500},
+    {"OUT_OF_RANGE", 400},
+    {"UNIMPLEMENTED", 422},
+    {"INTERNAL", 500},
+    {"UNAVAILABLE", 503},
+    {"DATA_LOSS", 500},
+    {"UNAUTHENTICATED", 401},
+};
+
+const Facts& FactsOf(GrpcCode code) {
+  const auto at = static_cast<size_t>(code);
+  return kFacts[at < std::size(kFacts) ? at : static_cast<size_t>(GrpcCode::kUnknown)];
+}
 
 }  // namespace
 
@@ -52,61 +81,7 @@ GrpcStatus ToGrpc(const Status& status) {
   return {GrpcCodeOf(status.code()), std::string(message)};
 }
 
-const char* GrpcCodeName(GrpcCode code) {
-  constexpr const char* kNames[] = {"OK",
-                                    "CANCELLED",
-                                    "UNKNOWN",
-                                    "INVALID_ARGUMENT",
-                                    "DEADLINE_EXCEEDED",
-                                    "NOT_FOUND",
-                                    "ALREADY_EXISTS",
-                                    "PERMISSION_DENIED",
-                                    "RESOURCE_EXHAUSTED",
-                                    "FAILED_PRECONDITION",
-                                    "ABORTED",
-                                    "OUT_OF_RANGE",
-                                    "UNIMPLEMENTED",
-                                    "INTERNAL",
-                                    "UNAVAILABLE",
-                                    "DATA_LOSS",
-                                    "UNAUTHENTICATED"};
-  const auto at = static_cast<size_t>(code);
-  return at < std::size(kNames) ? kNames[at] : "UNKNOWN";
-}
-
-int HttpStatusOfGrpc(GrpcCode code) {
-  switch (code) {
-    case GrpcCode::kOk:
-      return 200;
-    case GrpcCode::kCancelled:
-      return 499;
-    case GrpcCode::kInvalidArgument:
-    case GrpcCode::kFailedPrecondition:
-    case GrpcCode::kOutOfRange:
-      return 400;
-    case GrpcCode::kUnauthenticated:
-      return 401;
-    case GrpcCode::kPermissionDenied:
-      return 403;
-    case GrpcCode::kNotFound:
-      return 404;
-    case GrpcCode::kUnimplemented:
-      return 422;
-    case GrpcCode::kResourceExhausted:
-      return 429;
-    case GrpcCode::kUnavailable:
-    case GrpcCode::kDeadlineExceeded:
-      return 503;
-    default:
-      return 500;
-  }
-}
-
-void SetRetry(const Status& status, Rpc* rpc) {
-  const int seconds = status.retry_after_s();
-  if (seconds <= 0) return;
-  rpc->AddTrailingMetadata("retry-after", std::to_string(seconds));
-  rpc->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(seconds * 1000LL));
-}
+const char* GrpcCodeName(GrpcCode code) { return FactsOf(code).name; }
+int HttpStatusOfGrpc(GrpcCode code) { return FactsOf(code).http_status; }
 
 }  // namespace penstock

@@ -4,7 +4,7 @@
 //   kUnauthenticated                   UNAUTHENTICATED
 //   kNotFound                          NOT_FOUND
 //   kPayloadTooLarge                   RESOURCE_EXHAUSTED, as gRPC says it of a message itself
-//   kResourceExhausted                 RESOURCE_EXHAUSTED, with when to try again; see SetRetry
+//   kResourceExhausted                 RESOURCE_EXHAUSTED, with when to try again
 //   kUnavailable                       UNAVAILABLE
 //   kDeadlineExceeded                  DEADLINE_EXCEEDED
 //   kCancelled                         CANCELLED
@@ -18,8 +18,6 @@
 #include "common/status.h"
 
 namespace penstock {
-
-class Rpc;
 
 // Numbers of the protocol (grpc.io/docs/guides/status-codes).
 enum class GrpcCode : int32_t {
@@ -57,10 +55,5 @@ GrpcStatus ToGrpc(const Status& status);
 const char* GrpcCodeName(GrpcCode code);
 // The HTTP status that says the same, for logs which tell of both protocols.
 int HttpStatusOfGrpc(GrpcCode code);
-
-// Where `status` says when to try again, puts it into the trailing metadata: "retry-after" in
-// seconds, as over HTTP, and "grpc-retry-pushback-ms" (gRFC A6), which retry policies of clients
-// obey. Before the call is finished.
-void SetRetry(const Status& status, Rpc* rpc);
 
 }  // namespace penstock

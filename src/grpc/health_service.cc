@@ -1,12 +1,10 @@
 #include "grpc/health_service.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "api/service.h"
-#include "common/exception_status.h"
 #include "grpc/proto_message.h"
-#include "grpc/unary_call.h"
+#include "grpc/typed_call.h"
 
 namespace penstock {
 namespace {
@@ -42,99 +40,59 @@ HealthService::Serving HealthService::StatusOf(const std::string& name) const {
                                       : HealthCheckResponse::NOT_SERVING;
 }
 
-// Goes round: write, wait, look; all on the io thread of its connection.
-class HealthService::Watcher final : public RpcReactor {
+// A request whose answer has a message for each change. Looked at by one thread at a time.
+class HealthService::Watch final : public CallRequest {
  public:
-  Watcher(HealthService* health, std::shared_ptr<Rpc> rpc)
-      : health_(health), rpc_(std::move(rpc)) {}
-  ~Watcher() { health_->watchers_.fetch_sub(1); }
-  Watcher(const Watcher&) = delete;
-  Watcher& operator=(const Watcher&) = delete;
+  explicit Watch(HealthService* health)
+      : health_(health), room_(health->watchers_.fetch_add(1) < kWatchersMax) {}
+  ~Watch() override { health_->watchers_.fetch_sub(1); }
 
-  static void Start(HealthService* health, int32_t method, const std::shared_ptr<Rpc>& rpc) {
-    const bool room = health->watchers_.fetch_add(1) < kWatchersMax;
-    auto* const watcher = new Watcher(health, rpc);
-    rpc->SetReactor(watcher);
-    watcher->Begin(method, room);
-  }
-
-  void OnMessage(std::string message) override {
+  Status Read(std::string message, RequestMemory* memory, int64_t* counted) override {
     HealthCheckRequest request;
-    int64_t counted = 0;
-    const Status parsed = ParseMessage(message, call_.context().memory.get(), &request, &counted);
-    if (!parsed.ok()) return End(parsed);
+    PENSTOCK_RETURN_IF_ERROR(ParseMessage(message, memory, &request, counted));
     name_ = request.service();
-    if (!health_->IsService(name_) && !health_->front_end_->HasKey(&call_)) {
-      return End(AsksForKey());
+    return Status::Ok();
+  }
+  void Work(const CallReply& reply) override {
+    if (!room_) {
+      return reply.End(
+          Status(StatusCode::kResourceExhausted,
+                 "too many watch the health of this server: " + std::to_string(kWatchersMax))
+              .WithRetryAfter(10));
     }
-    Look();
+    if (!health_->IsService(name_) && !reply.HasKey()) return reply.End(AsksForKey());
+    rpc_ = &reply.rpc();
+    reply.Wake();
   }
-  void OnReadEnd(const Status& status) override {
-    End(status.ok() ? Status::InvalidArgument("the call has no message") : status);
-  }
-  void OnWritten(bool ok) override {
-    if (!ok || said_stopping_) return End({StatusCode::kUnavailable, "the server stops"});
-    Wait();
-  }
-  void OnWake() override { Look(); }
-  void OnCancel() override { End({StatusCode::kCancelled, ""}); }
-  void OnDone() override {
-    health_->front_end_->End(*rpc_, &call_);
-    delete this;
+  Expected<Step> Next(RpcMessage* message) override {
+    if (said_stopping_) return Status(StatusCode::kUnavailable, "the server stops");
+    const bool stopping = health_->stopping_.load();
+    const Serving now = health_->StatusOf(name_);
+    if (now == said_ && !stopping) {
+      rpc_->WakeAt(Clock::now() + kWatchInterval);
+      return Step::kWait;
+    }
+    said_ = now;
+    said_stopping_ = stopping;
+    HealthCheckResponse response;
+    response.set_status(now);
+    *message = PrintMessage(response);
+    return Step::kSend;
   }
 
  private:
-  void Begin(int32_t method, bool room) {
-    Status status;
-    try {
-      status = health_->front_end_->Begin(method, rpc_.get(), &call_);
-    } catch (...) {
-      status = ExceptionStatus();
-    }
-    if (status.ok() && !room) {
-      status = Status(StatusCode::kResourceExhausted,
-                      "too many watch the health of this server: " + std::to_string(kWatchersMax))
-                   .WithRetryAfter(10);
-    }
-    call_.items = 0;
-    if (!status.ok()) return End(status);
-    rpc_->Read();
-  }
-  void Look() {
-    if (ended_) return;
-    const bool stopping = health_->stopping_.load();
-    const Serving now = health_->StatusOf(name_);
-    if (now == said_ && !stopping) return Wait();
-    said_ = now;
-    said_stopping_ = stopping;
-    HealthCheckResponse message;
-    message.set_status(now);
-    ++call_.items;
-    rpc_->Write(PrintMessage(message));
-  }
-  void Wait() { rpc_->WakeAt(Clock::now() + kWatchInterval); }
-  void End(const Status& status) {
-    if (std::exchange(ended_, true)) return;
-    GrpcStatus wire{GrpcCode::kInternal, ""};
-    RunGuarded("end of a watch",
-               [&] { wire = health_->front_end_->StatusOf(status, rpc_.get(), &call_); });
-    const auto rpc = rpc_;
-    rpc->Finish(std::move(wire));
-  }
-
   HealthService* const health_;
-  const std::shared_ptr<Rpc> rpc_;
+  const bool room_;
+  Rpc* rpc_ = nullptr;
   std::string name_;
-  GrpcCall call_;
   Serving said_ = HealthCheckResponse::UNKNOWN;  // never a status of ours
   bool said_stopping_ = false;
-  bool ended_ = false;
 };
 
 HealthService::HealthService(GrpcFrontEnd* front_end) : front_end_(front_end) {
-  AddUnary<HealthCheckRequest, HealthCheckResponse>(
-      front_end, "/grpc.health.v1.Health/Check",
-      [this](const UnaryReply& reply, const HealthCheckRequest& request,
+  AddCalls<HealthCheckRequest, HealthCheckResponse>(
+      front_end, {.path = "/grpc.health.v1.Health/Check", .who = RouteFor::kEveryone},
+      [this](const CallReply& reply, const HealthCheckRequest& request,
              HealthCheckResponse* response) {
         if (!IsService(request.service()) && !reply.HasKey()) return reply.End(AsksForKey());
         const Serving status = StatusOf(request.service());
@@ -143,14 +101,13 @@ HealthService::HealthService(GrpcFrontEnd* front_end) : front_end_(front_end) {
         }
         response->set_status(status);
         reply.End(Status::Ok());
-      },
-      RouteFor::kEveryone);
-  front_end->AddMethod(
-      "/grpc.health.v1.Health/Watch", /*streams=*/false,
-      [this](int32_t method, const std::shared_ptr<Rpc>& rpc) {
-        Watcher::Start(this, method, rpc);
-      },
-      RouteFor::kEveryone, /*endless=*/true);
+      });
+  OrderedCall::AddMethod(
+      front_end,
+      {.path = "/grpc.health.v1.Health/Watch", .who = RouteFor::kEveryone, .endless = true},
+      [this](const std::shared_ptr<Rpc>&) {
+        return CallParts{.new_request = [this] { return std::make_shared<Watch>(this); }};
+      });
 }
 
 }  // namespace penstock

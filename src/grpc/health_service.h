@@ -25,7 +25,7 @@ class HealthService {
   void Stop() { stopping_.store(true); }
 
  private:
-  class Watcher;
+  class Watch;
   using Serving = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
   bool IsService(const std::string& name) const;

@@ -34,6 +34,8 @@ class InferRequest {
   const std::vector<std::span<const std::byte>>& raw() const { return raw_; }
 
  private:
+  Status Split();
+
   inference::ModelInferRequest head_;
   std::vector<std::span<const std::byte>> raw_;
   std::vector<std::span<const std::byte>> runs_;  // the rest, as it lies around raw_

@@ -75,6 +75,13 @@ TEST(InferRequest, IsUsedAgain) {
   EXPECT_TRUE(request.raw().empty());
 }
 
+TEST(InferRequest, RefusesWhatIsNoMessage) {
+  InferRequest request;
+  const Status status = Read(std::string(11, '\xff'), &request);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("no inference.ModelInferRequest"));
+}
+
 TEST(InferRequest, RefusesTooManyTensors) {
   inference::ModelInferRequest message;
   for (size_t i = 0; i <= InferRequest::kTensorsMax; ++i) message.add_inputs();

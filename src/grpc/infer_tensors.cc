@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 
+#include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -70,30 +72,6 @@ Status CheckName(const std::string& name) {
   return Status::InvalidArgument(fmt::format("'name' must have 1 to {} bytes", kNameBytesMax));
 }
 
-// How many of the fields of typed contents hold elements, and whether `type`'s own one does.
-struct FilledFields {
-  int count = 0;
-  bool own = false;
-};
-
-FilledFields FilledOf(const InferTensorContents& contents, ElementType type) {
-  FilledFields filled;
-  const auto see = [&](int size, bool own) {
-    filled.count += size > 0;
-    filled.own |= size > 0 && own;
-  };
-  using enum ElementType;
-  see(contents.bool_contents_size(), type == kBool);
-  see(contents.int_contents_size(), type == kInt8 || type == kInt16 || type == kInt32);
-  see(contents.int64_contents_size(), type == kInt64);
-  see(contents.uint_contents_size(), type == kUint8 || type == kUint16 || type == kUint32);
-  see(contents.uint64_contents_size(), type == kUint64);
-  see(contents.fp32_contents_size(), type == kFp32);
-  see(contents.fp64_contents_size(), type == kFp64);
-  see(contents.bytes_contents_size(), type == kBytes);
-  return filled;
-}
-
 template <typename T>
 std::span<const std::byte> AsTheyAre(const google::protobuf::RepeatedField<T>& values) {
   return std::as_bytes(std::span(values.data(), static_cast<size_t>(values.size())));
@@ -121,7 +99,6 @@ Status InferTensors::Read(std::string message, Service* service, Clock::time_poi
   PENSTOCK_RETURN_IF_ERROR(request_.Read(std::move(message), context.memory.get()));
   model = request_.head().model_name();
   version = request_.head().model_version();
-  wants_final_ = false;
   raw_used_ = 0;
   shared_bytes_ = 0;
   PENSTOCK_RETURN_IF_ERROR(ReadParameters(begin));
@@ -133,10 +110,7 @@ Status InferTensors::ReadParameters(Clock::time_point begin) {
   if (request_.head().parameters().empty()) return Status::Ok();
   InferRequestParameters parameters;
   for (const auto& [name, value] : request_.head().parameters()) {
-    if (name == kFinalResponse) {
-      wants_final_ = value.bool_param();
-      continue;
-    }
+    if (name == kFinalResponse) continue;  // a tensor model's only answer is its last
     PENSTOCK_ASSIGN_OR_RETURN(const InferParameter parameter, ParameterOf(name, value));
     PENSTOCK_RETURN_IF_ERROR(parameters.Set(parameter));
   }
@@ -217,60 +191,64 @@ Expected<std::span<const std::byte>> InferTensors::ReadContents(const InferTenso
                     ElementTypeName(type)),
         "contents");
   }
-  const FilledFields filled = FilledOf(contents, type);
-  if (filled.count > 1 || (filled.count == 1 && !filled.own)) {
+  std::span<const std::byte> elements;  // of the type's own field
+  bool others = false;
+  const auto see = [&](const auto& values, std::initializer_list<ElementType> of) {
+    const bool own = std::find(of.begin(), of.end(), type) != of.end();
+    if (!own && !values.empty()) others = true;
+    if constexpr (requires { AsTheyAre(values); }) {
+      if (own) elements = AsTheyAre(values);
+    }
+  };
+  see(contents.bool_contents(), {kBool});
+  see(contents.int_contents(), {kInt8, kInt16, kInt32});
+  see(contents.int64_contents(), {kInt64});
+  see(contents.uint_contents(), {kUint8, kUint16, kUint32});
+  see(contents.uint64_contents(), {kUint64});
+  see(contents.fp32_contents(), {kFp32});
+  see(contents.fp64_contents(), {kFp64});
+  see(contents.bytes_contents(), {kBytes});
+  if (others) {
     return Status::InvalidArgument(
         fmt::format("its elements are not in the field of 'contents' for {}",
                     ElementTypeName(type)),
         "contents");
   }
-  switch (type) {
-    case kBool:
-      return AsTheyAre(contents.bool_contents());
-    case kInt32:
-      return AsTheyAre(contents.int_contents());
-    case kInt64:
-      return AsTheyAre(contents.int64_contents());
-    case kUint32:
-      return AsTheyAre(contents.uint_contents());
-    case kUint64:
-      return AsTheyAre(contents.uint64_contents());
-    case kFp32:
-      return AsTheyAre(contents.fp32_contents());
-    case kFp64:
-      return AsTheyAre(contents.fp64_contents());
-    default:
-      break;
-  }
+  if (type == kBytes) return JoinTexts(contents);
+  const size_t width = ElementBytes(type);
+  const bool narrow = type == kInt8 || type == kInt16 || type == kUint8 || type == kUint16;
+  if (!narrow) return elements;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::span<std::byte> made,
+                            Make(elements.size() / sizeof(int32_t) * width));
+  Status status;
+  if (type == kInt8) status = CopyNarrow<int8_t>(contents.int_contents(), made.data());
+  if (type == kInt16) status = CopyNarrow<int16_t>(contents.int_contents(), made.data());
+  if (type == kUint8) status = CopyNarrow<uint8_t>(contents.uint_contents(), made.data());
+  if (type == kUint16) status = CopyNarrow<uint16_t>(contents.uint_contents(), made.data());
+  if (!status.ok()) return status;
+  return std::span<const std::byte>(made);
+}
+
+Expected<std::span<const std::byte>> InferTensors::JoinTexts(const InferTensorContents& contents) {
   size_t bytes = 0;
-  if (type == kBytes) {
-    for (const std::string& element : contents.bytes_contents()) {
-      bytes += sizeof(uint32_t) + element.size();
-    }
-  } else {
-    const bool is_signed = type == kInt8 || type == kInt16;
-    const int count = is_signed ? contents.int_contents_size() : contents.uint_contents_size();
-    bytes = static_cast<size_t>(count) * ElementBytes(type);
+  for (const std::string& text : contents.bytes_contents()) bytes += sizeof(uint32_t) + text.size();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::span<std::byte> made, Make(bytes));
+  std::byte* to = made.data();
+  for (const std::string& text : contents.bytes_contents()) {
+    const auto size = static_cast<uint32_t>(text.size());
+    std::memcpy(to, &size, sizeof size);
+    std::memcpy(to + sizeof size, text.data(), text.size());
+    to += sizeof size + text.size();
   }
+  return std::span<const std::byte>(made);
+}
+
+Expected<std::span<std::byte>> InferTensors::Make(size_t bytes) {
   if (context.memory != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(context.memory->Take(static_cast<int64_t>(bytes)));
   }
   made_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
-  std::byte* to = made_.back().get();
-  const std::span<const std::byte> all(to, bytes);
-  Status status;
-  if (type == kInt8) status = CopyNarrow<int8_t>(contents.int_contents(), to);
-  if (type == kInt16) status = CopyNarrow<int16_t>(contents.int_contents(), to);
-  if (type == kUint8) status = CopyNarrow<uint8_t>(contents.uint_contents(), to);
-  if (type == kUint16) status = CopyNarrow<uint16_t>(contents.uint_contents(), to);
-  if (!status.ok()) return status;
-  for (const std::string& element : contents.bytes_contents()) {
-    const auto size = static_cast<uint32_t>(element.size());
-    std::memcpy(to, &size, sizeof size);
-    std::memcpy(to + sizeof size, element.data(), element.size());
-    to += sizeof size + element.size();
-  }
-  return all;
+  return std::span(made_.back().get(), bytes);
 }
 
 Status InferTensors::ReadOutputs() {
@@ -302,12 +280,7 @@ Status InferTensors::ReadOutputs() {
 
 Status InferTensors::ReadShared() {
   for (const SharedInput& shared : shared_) {
-    const uint64_t bytes = shared.slice.bytes();
-    if (context.memory != nullptr) {
-      PENSTOCK_RETURN_IF_ERROR(context.memory->Take(static_cast<int64_t>(bytes)));
-    }
-    made_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
-    const std::span<std::byte> into(made_.back().get(), bytes);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::span<std::byte> into, Make(shared.slice.bytes()));
     PENSTOCK_RETURN_IF_ERROR(shared.slice.Read(into));
     inputs[shared.index].bytes = into;
   }

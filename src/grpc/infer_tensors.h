@@ -6,6 +6,7 @@
 #include <grpc/inference.pb.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,6 @@ class InferTensors : public InferCall {
   void Clear();
 
   const InferRequest& request() const { return request_; }
-  // "triton_enable_empty_final_response" of the request's parameters.
-  bool wants_final() const { return wants_final_; }
 
   // Within Done, where it is OK: the ModelInferResponse of the results, each copied once.
   // kPayloadTooLarge: over --max-response-bytes; errors of shared memory and of the memory budget.
@@ -61,12 +60,14 @@ class InferTensors : public InferCall {
   Status ReadParameters(Clock::time_point begin);
   Expected<std::span<const std::byte>> ReadContents(const inference::InferTensorContents& contents,
                                                     ElementType type);
+  Expected<std::span<const std::byte>> JoinTexts(const inference::InferTensorContents& contents);
+  // Counted memory until Clear.
+  Expected<std::span<std::byte>> Make(size_t bytes);
   Status WriteShared();
   void FillHead(bool stream);
 
   Service* service_ = nullptr;
   InferRequest request_;
-  bool wants_final_ = false;
   size_t raw_used_ = 0;
   uint64_t shared_bytes_ = 0;
   std::vector<SharedInput> shared_;

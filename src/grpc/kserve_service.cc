@@ -1,16 +1,24 @@
 #include "grpc/kserve_service.h"
 
 #include <fmt/format.h>
+#include <grpc/inference.pb.h>
 
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "api/model_state.h"
 #include "api/service.h"
 #include "api/shared_memory.h"
 #include "common/printable.h"
-#include "grpc/kserve_messages.h"
+#include "grpc/model_infer.h"
 #include "grpc/stream_infer.h"
+#include "grpc/typed_call.h"
 #include "kserve/config_message.h"
+#include "sched/tensor_scheduler.h"
+#include "tensor/tensor_spec.h"
 
 namespace penstock {
 namespace {
@@ -45,23 +53,270 @@ Status CheckNoRepository(const std::string& name) {
                           "repository_name");
 }
 
-}  // namespace
-
-template <typename Request, typename Response>
-void KserveService::Add(const char* path, RouteFor who) {
-  AddUnary<Request, Response>(
-      front_end_, path,
-      [this](const UnaryReply& reply, const Request& request, Response* response) {
-        Answer(reply, request, response);
-      },
-      who);
+// The model, if this version of it is served.
+Expected<ModelInfo> ModelOf(const Service& service, const std::string& name,
+                            const std::string& version) {
+  PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model, service.Model(name));
+  if (version.empty() || version == ServedVersion(model.version)) return model;
+  return Status::NotFound(
+      fmt::format("model '{}' has no version '{}' that is served, but '{}'", model.name,
+                  Printable(version, 40), ServedVersion(model.version)),
+      "version");
 }
 
-KserveService::KserveService(GrpcFrontEnd* front_end)
-    : front_end_(front_end), service_(front_end->service()), infers_(front_end) {
+// ---- What is told of models
+
+void FillTensor(const TensorSpec& spec, inference::ModelMetadataResponse::TensorMetadata* to) {
+  to->set_name(spec.name);
+  to->set_datatype(ElementTypeName(spec.type));
+  if (!spec.shape) return to->add_shape(-1);
+  for (const DimensionRange& dimension : *spec.shape) {
+    to->add_shape(dimension.fixed() ? dimension.min : -1);
+  }
+}
+
+void FillTimes(const TensorStatistics::Times& times, inference::StatisticDuration* to) {
+  to->set_count(times.count);
+  to->set_ns(times.ns);
+}
+
+// The model has a signature.
+void FillModelMetadata(const ModelInfo& model, inference::ModelMetadataResponse* to) {
+  to->set_name(model.name);
+  to->add_versions(ServedVersion(model.version));
+  to->set_platform(model.platform);
+  for (const TensorSpec& spec : model.signature->inputs) FillTensor(spec, to->add_inputs());
+  for (const TensorSpec& spec : model.signature->outputs) FillTensor(spec, to->add_outputs());
+}
+
+void FillStatistics(const ModelInfo& model, const TensorStatistics& statistics,
+                    inference::ModelStatistics* to) {
+  to->set_name(model.name);
+  to->set_version(ServedVersion(model.version));
+  to->set_last_inference(static_cast<uint64_t>(statistics.last_run_unix_ms));
+  to->set_inference_count(statistics.rows);
+  to->set_execution_count(statistics.runs);
+  auto* const sums = to->mutable_inference_stats();
+  FillTimes(statistics.success, sums->mutable_success());
+  FillTimes(statistics.fail, sums->mutable_fail());
+  FillTimes(statistics.queue, sums->mutable_queue());
+  FillTimes(statistics.input, sums->mutable_compute_input());
+  FillTimes(statistics.infer, sums->mutable_compute_infer());
+  FillTimes(statistics.output, sums->mutable_compute_output());
+  FillTimes({}, sums->mutable_cache_hit());
+  FillTimes({}, sums->mutable_cache_miss());
+  for (const auto& [rows, batch] : statistics.batches) {
+    auto* const one = to->add_batch_stats();
+    one->set_batch_size(rows);
+    FillTimes(batch.input, one->mutable_compute_input());
+    FillTimes(batch.infer, one->mutable_compute_infer());
+    FillTimes(batch.output, one->mutable_compute_output());
+  }
+}
+
+// States as Triton has them: READY, LOADING, UNLOADING, UNAVAILABLE with the reason.
+void FillIndex(const ModelInfo& model, inference::RepositoryIndexResponse::ModelIndex* to) {
+  to->set_name(model.name);
+  to->set_version(ServedVersion(model.version));
+  const RepositoryState state = RepositoryStateOf(model);
+  to->set_state(state.state);
+  to->set_reason(state.reason);
+}
+
+// ---- Answered at once
+
+Status Fill(Service*, const inference::ServerLiveRequest&,
+            inference::ServerLiveResponse* response) {
+  response->set_live(true);
+  return Status::Ok();
+}
+
+Status Fill(Service* service, const inference::ServerReadyRequest&,
+            inference::ServerReadyResponse* response) {
+  response->set_ready(service->Ready());
+  return Status::Ok();
+}
+
+Status Fill(Service* service, const inference::ServerMetadataRequest&,
+            inference::ServerMetadataResponse* response) {
+  response->set_name("penstock");
+  response->set_version(PENSTOCK_VERSION);
+  for (const char* extension : {"binary_tensor_data", "parameters", "schedule_policy",
+                                "model_configuration", "model_repository", "statistics"}) {
+    response->add_extensions(extension);
+  }
+  if (service->options().shared_memory_bytes > 0) response->add_extensions("system_shared_memory");
+  return Status::Ok();
+}
+
+Status Fill(Service* service, const inference::ModelReadyRequest& request,
+            inference::ModelReadyResponse* response) {
+  // A model that is not there is not ready, as Triton says it.
+  const auto model = ModelOf(*service, request.name(), request.version());
+  response->set_ready(model.ok() && IsReadyForRequests(*model));
+  return Status::Ok();
+}
+
+Status Fill(Service* service, const inference::ModelStatisticsRequest& request,
+            inference::ModelStatisticsResponse* response) {
+  if (!request.name().empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const ModelInfo model,
+                              ModelOf(*service, request.name(), request.version()));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto statistics, service->InferStatistics(model.name));
+    FillStatistics(model, statistics, response->add_model_stats());
+    return Status::Ok();
+  }
+  for (const ModelInfo& model : service->Models()) {
+    if (model.signature == nullptr) continue;
+    const auto statistics = service->InferStatistics(model.name);
+    if (statistics.ok()) FillStatistics(model, *statistics, response->add_model_stats());
+  }
+  return Status::Ok();
+}
+
+Status Fill(Service* service, const inference::RepositoryIndexRequest& request,
+            inference::RepositoryIndexResponse* response) {
+  PENSTOCK_RETURN_IF_ERROR(CheckNoRepository(request.repository_name()));
+  for (const ModelInfo& model : service->Models()) {
+    inference::RepositoryIndexResponse::ModelIndex entry;
+    FillIndex(model, &entry);
+    if (!request.ready() || entry.state() == "READY") *response->add_models() = std::move(entry);
+  }
+  return Status::Ok();
+}
+
+Status Fill(Service* service, const inference::RepositoryModelUnloadRequest& request,
+            inference::RepositoryModelUnloadResponse*) {
+  PENSTOCK_RETURN_IF_ERROR(CheckNoRepository(request.repository_name()));
+  PENSTOCK_RETURN_IF_ERROR(CheckUnset(request.parameters()));
+  return service->UnloadModel(request.model_name()).status();
+}
+
+Status Fill(Service* service, const inference::SystemSharedMemoryStatusRequest& request,
+            inference::SystemSharedMemoryStatusResponse* response) {
+  std::vector<SharedMemoryRegion> regions;
+  if (request.name().empty()) {
+    regions = service->shared_memory().Regions();
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(regions.emplace_back(),
+                              service->shared_memory().Find(request.name()));
+  }
+  for (const SharedMemoryRegion& region : regions) {
+    auto& to = (*response->mutable_regions())[region.name];
+    to.set_name(region.name);
+    to.set_key(region.key);
+    to.set_offset(region.offset);
+    to.set_byte_size(region.bytes);
+  }
+  return Status::Ok();
+}
+
+Status Fill(Service* service, const inference::SystemSharedMemoryRegisterRequest& request,
+            inference::SystemSharedMemoryRegisterResponse*) {
+  return service->shared_memory().Register(
+      {request.name(), request.key(), request.offset(), request.byte_size()});
+}
+
+Status Fill(Service* service, const inference::SystemSharedMemoryUnregisterRequest& request,
+            inference::SystemSharedMemoryUnregisterResponse*) {
+  if (request.name().empty()) {
+    service->shared_memory().UnregisterAll();
+  } else {
+    service->shared_memory().Unregister(request.name());
+  }
+  return Status::Ok();
+}
+
+// Clients unregister what may be left of an earlier run: there is never any.
+Status Fill(Service*, const inference::CudaSharedMemoryStatusRequest&,
+            inference::CudaSharedMemoryStatusResponse*) {
+  return Status::Ok();
+}
+
+Status Fill(Service*, const inference::CudaSharedMemoryUnregisterRequest&,
+            inference::CudaSharedMemoryUnregisterResponse*) {
+  return Status::Ok();
+}
+
+Status Fill(Service*, const inference::CudaSharedMemoryRegisterRequest&,
+            inference::CudaSharedMemoryRegisterResponse*) {
+  return Status::Unsupported(
+      "shared memory of a GPU (CudaSharedMemoryRegister) is not supported; use system shared "
+      "memory");
+}
+
+Status Fill(Service*, const inference::TraceSettingRequest&, inference::TraceSettingResponse*) {
+  return Status::Unsupported(
+      "settings of traces (TraceSetting) are not supported; GET /v1/stats of HTTP says where time "
+      "goes");
+}
+
+Status Fill(Service*, const inference::LogSettingsRequest&, inference::LogSettingsResponse*) {
+  return Status::Unsupported(
+      "settings of the log (LogSettings) cannot be asked for or changed here; see --log-level");
+}
+
+template <typename Request, typename Response>
+void Answer(Service* service, const CallReply& reply, const Request& request, Response* response) {
+  reply.End(Fill(service, request, response));
+}
+
+// ---- Answered once a model is loaded
+
+// Calls `fill` with the model once it is loaded: only then its tensors are known.
+void OfLoaded(Service* service, const CallReply& reply, const std::string& name,
+              const std::string& version, std::function<void(const ModelInfo&)> fill) {
+  const auto model = ModelOf(*service, name, version);
+  if (!model.ok()) return reply.End(model.status());
+  service->LoadModel(
+      model->name, reply.context(),
+      [reply, fill = std::move(fill)](const Expected<ModelInfo>& loaded) {
+        if (!loaded.ok()) return reply.End(loaded.status());
+        if (loaded->signature == nullptr) {
+          return reply.End(Status::Unsupported(
+              fmt::format("model '{}' is no tensor model ({})", loaded->name, loaded->task),
+              "name"));
+        }
+        const size_t bytes = BytesOf(*loaded->signature);
+        reply.Print(bytes, [model = *loaded, fill] { fill(model); });
+      });
+}
+
+void Answer(Service* service, const CallReply& reply,
+            const inference::ModelMetadataRequest& request,
+            inference::ModelMetadataResponse* response) {
+  OfLoaded(service, reply, request.name(), request.version(),
+           [response](const ModelInfo& model) { FillModelMetadata(model, response); });
+}
+
+void Answer(Service* service, const CallReply& reply, const inference::ModelConfigRequest& request,
+            inference::ModelConfigResponse* response) {
+  OfLoaded(service, reply, request.name(), request.version(), [response](const ModelInfo& model) {
+    FillModelConfig({.name = model.name, .platform = model.platform, .signature = *model.signature},
+                    response->mutable_config());
+  });
+}
+
+void Answer(Service* service, const CallReply& reply,
+            const inference::RepositoryModelLoadRequest& request,
+            inference::RepositoryModelLoadResponse*) {
+  Status status = CheckNoRepository(request.repository_name());
+  if (status.ok()) status = CheckUnset(request.parameters());
+  if (!status.ok()) return reply.End(status);
+  service->LoadModel(request.model_name(), reply.context(),
+                     [reply](const Expected<ModelInfo>& loaded) { reply.End(loaded.status()); });
+}
+
+}  // namespace
+
+void AddKserve(GrpcFrontEnd* front_end) {
 #define PENSTOCK_PATH(name) "/inference.GRPCInferenceService/" #name
-#define PENSTOCK_ADD(name, who) \
-  Add<inference::name##Request, inference::name##Response>(PENSTOCK_PATH(name), RouteFor::who)
+#define PENSTOCK_ADD(name, for_whom)                                       \
+  AddCalls<inference::name##Request, inference::name##Response>(           \
+      front_end, {.path = PENSTOCK_PATH(name), .who = RouteFor::for_whom}, \
+      [service = front_end->service()](                                    \
+          const CallReply& reply, const inference::name##Request& request, \
+          inference::name##Response* response) { Answer(service, reply, request, response); })
   PENSTOCK_ADD(ServerLive, kEveryone);
   PENSTOCK_ADD(ServerReady, kEveryone);
   PENSTOCK_ADD(ServerMetadata, kUsers);
@@ -80,211 +335,15 @@ KserveService::KserveService(GrpcFrontEnd* front_end)
   PENSTOCK_ADD(CudaSharedMemoryUnregister, kAdmins);
   PENSTOCK_ADD(TraceSetting, kAdmins);
   PENSTOCK_ADD(LogSettings, kAdmins);
+#undef PENSTOCK_ADD
   // Inferences are taken as bytes: nothing is allocated for a message before it was looked through;
   // see infer_request.h.
   front_end->AddMethod(
-      PENSTOCK_PATH(ModelInfer), /*streams=*/false,
-      [this](int32_t method, const std::shared_ptr<Rpc>& rpc) { infers_.Start(method, rpc); });
-  front_end->AddMethod(PENSTOCK_PATH(ModelStreamInfer), /*streams=*/true,
-                       [front_end](int32_t method, const std::shared_ptr<Rpc>& rpc) {
-                         StartStreamInfer(front_end, method, rpc);
-                       });
-#undef PENSTOCK_ADD
+      {.path = PENSTOCK_PATH(ModelInfer)},
+      [calls = std::make_shared<ModelInferCalls>(front_end)](
+          int32_t method, const std::shared_ptr<Rpc>& rpc) { calls->Start(method, rpc); });
+  AddStreamInfer(front_end, PENSTOCK_PATH(ModelStreamInfer));
 #undef PENSTOCK_PATH
-}
-
-Expected<ModelInfo> KserveService::ModelOf(const std::string& name,
-                                           const std::string& version) const {
-  PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model, service_->Model(name));
-  if (version.empty() || version == ServedVersion(model.version)) return model;
-  return Status::NotFound(
-      fmt::format("model '{}' has no version '{}' that is served, but '{}'", model.name,
-                  Printable(version, 40), ServedVersion(model.version)),
-      "version");
-}
-
-void KserveService::OfLoaded(const UnaryReply& reply, const std::string& name,
-                             const std::string& version,
-                             std::function<void(const ModelInfo&)> fill) {
-  const auto model = ModelOf(name, version);
-  if (!model.ok()) return reply.End(model.status());
-  service_->LoadModel(
-      model->name, reply.context(),
-      [reply, fill = std::move(fill)](const Expected<ModelInfo>& loaded) {
-        if (!loaded.ok()) return reply.End(loaded.status());
-        if (loaded->signature == nullptr) {
-          return reply.End(Status::Unsupported(
-              fmt::format("model '{}' is no tensor model ({})", loaded->name, loaded->task),
-              "name"));
-        }
-        const size_t bytes = BytesOf(*loaded->signature);
-        reply.Print(bytes, [model = *loaded, fill] { fill(model); });
-      });
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::ServerLiveRequest&,
-                           inference::ServerLiveResponse* response) {
-  response->set_live(true);
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::ServerReadyRequest&,
-                           inference::ServerReadyResponse* response) {
-  response->set_ready(service_->Ready());
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::ServerMetadataRequest&,
-                           inference::ServerMetadataResponse* response) {
-  FillServerMetadata(service_->options().shared_memory_bytes > 0, response);
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::ModelReadyRequest& request,
-                           inference::ModelReadyResponse* response) {
-  // A model that is not there is not ready, as Triton says it.
-  const auto model = ModelOf(request.name(), request.version());
-  response->set_ready(model.ok() && IsReadyForRequests(*model));
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::ModelMetadataRequest& request,
-                           inference::ModelMetadataResponse* response) {
-  OfLoaded(reply, request.name(), request.version(),
-           [response](const ModelInfo& model) { FillModelMetadata(model, response); });
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::ModelConfigRequest& request,
-                           inference::ModelConfigResponse* response) {
-  OfLoaded(reply, request.name(), request.version(), [response](const ModelInfo& model) {
-    FillModelConfig({.name = model.name, .platform = model.platform, .signature = *model.signature},
-                    response->mutable_config());
-  });
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::ModelStatisticsRequest& request,
-                           inference::ModelStatisticsResponse* response) {
-  const bool all = request.name().empty();
-  if (!all) {
-    const auto model = ModelOf(request.name(), request.version());
-    if (!model.ok()) return reply.End(model.status());
-    const auto statistics = service_->InferStatistics(model->name);
-    if (!statistics.ok()) return reply.End(statistics.status());
-    FillStatistics(*model, *statistics, response->add_model_stats());
-    return reply.End(Status::Ok());
-  }
-  for (const ModelInfo& model : service_->Models()) {
-    if (model.signature == nullptr) continue;
-    const auto statistics = service_->InferStatistics(model.name);
-    if (statistics.ok()) FillStatistics(model, *statistics, response->add_model_stats());
-  }
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::RepositoryIndexRequest& request,
-                           inference::RepositoryIndexResponse* response) {
-  if (const Status status = CheckNoRepository(request.repository_name()); !status.ok()) {
-    return reply.End(status);
-  }
-  for (const ModelInfo& model : service_->Models()) {
-    inference::RepositoryIndexResponse::ModelIndex entry;
-    FillIndex(model, &entry);
-    if (!request.ready() || entry.state() == "READY") *response->add_models() = std::move(entry);
-  }
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::RepositoryModelLoadRequest& request,
-                           inference::RepositoryModelLoadResponse*) {
-  Status status = CheckNoRepository(request.repository_name());
-  if (status.ok()) status = CheckUnset(request.parameters());
-  if (!status.ok()) return reply.End(status);
-  service_->LoadModel(request.model_name(), reply.context(),
-                      [reply](const Expected<ModelInfo>& loaded) { reply.End(loaded.status()); });
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::RepositoryModelUnloadRequest& request,
-                           inference::RepositoryModelUnloadResponse*) {
-  Status status = CheckNoRepository(request.repository_name());
-  if (status.ok()) status = CheckUnset(request.parameters());
-  if (status.ok()) status = service_->UnloadModel(request.model_name()).status();
-  reply.End(status);
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::SystemSharedMemoryStatusRequest& request,
-                           inference::SystemSharedMemoryStatusResponse* response) {
-  std::vector<SharedMemoryRegion> regions;
-  if (request.name().empty()) {
-    regions = service_->shared_memory().Regions();
-  } else {
-    auto region = service_->shared_memory().Find(request.name());
-    if (!region.ok()) return reply.End(region.status());
-    regions.push_back(*std::move(region));
-  }
-  for (const SharedMemoryRegion& region : regions) {
-    auto& to = (*response->mutable_regions())[region.name];
-    to.set_name(region.name);
-    to.set_key(region.key);
-    to.set_offset(region.offset);
-    to.set_byte_size(region.bytes);
-  }
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::SystemSharedMemoryRegisterRequest& request,
-                           inference::SystemSharedMemoryRegisterResponse*) {
-  reply.End(service_->shared_memory().Register(
-      {request.name(), request.key(), request.offset(), request.byte_size()}));
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::SystemSharedMemoryUnregisterRequest& request,
-                           inference::SystemSharedMemoryUnregisterResponse*) {
-  if (request.name().empty()) {
-    service_->shared_memory().UnregisterAll();
-  } else {
-    service_->shared_memory().Unregister(request.name());
-  }
-  reply.End(Status::Ok());
-}
-
-// Clients unregister what may be left of an earlier run: there is never any.
-void KserveService::Answer(const UnaryReply& reply, const inference::CudaSharedMemoryStatusRequest&,
-                           inference::CudaSharedMemoryStatusResponse*) {
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::CudaSharedMemoryUnregisterRequest&,
-                           inference::CudaSharedMemoryUnregisterResponse*) {
-  reply.End(Status::Ok());
-}
-
-void KserveService::Answer(const UnaryReply& reply,
-                           const inference::CudaSharedMemoryRegisterRequest&,
-                           inference::CudaSharedMemoryRegisterResponse*) {
-  reply.End(Status::Unsupported(
-      "shared memory of a GPU (CudaSharedMemoryRegister) is not supported; use system shared "
-      "memory"));
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::TraceSettingRequest&,
-                           inference::TraceSettingResponse*) {
-  reply.End(Status::Unsupported(
-      "settings of traces (TraceSetting) are not supported; GET /v1/stats of HTTP says where time "
-      "goes"));
-}
-
-void KserveService::Answer(const UnaryReply& reply, const inference::LogSettingsRequest&,
-                           inference::LogSettingsResponse*) {
-  reply.End(Status::Unsupported(
-      "settings of the log (LogSettings) cannot be asked for or changed here; see --log-level"));
 }
 
 }  // namespace penstock

@@ -25,13 +25,8 @@ class ModelInferCall final : public InferTensors, private RpcReactor {
     cancel_ = nullptr;
     answer_.reset();
     rpc->SetReactor(this);
-    Status status;
-    try {
-      status = calls_->front_end_->Begin(method, rpc_.get(), &call_);
-      cancel_ = call_.context().cancel;
-    } catch (...) {
-      status = ExceptionStatus();
-    }
+    const Status status = calls_->front_end_->Begin(method, rpc_.get(), &call_);
+    cancel_ = call_.context().cancel;
     if (!status.ok()) return End(status);
     // The call may end, and this be used again, before it returns.
     rpc->Read();
@@ -70,9 +65,7 @@ class ModelInferCall final : public InferTensors, private RpcReactor {
       calls_->front_end_->service()->Infer(this);
     }
   }
-  void OnReadEnd(const Status& status) override {
-    End(status.ok() ? MakeStatus(StatusCode::kInvalidArgument, "the call has no message") : status);
-  }
+  void OnReadEnd(const Status& status) override { End(status); }
   void OnCancel() override {
     if (cancel_ != nullptr) cancel_->Cancel();
   }
@@ -99,13 +92,8 @@ class ModelInferCall final : public InferTensors, private RpcReactor {
   }
 
   void End(const Status& status) {
-    GrpcStatus wire{GrpcCode::kInternal, ""};  // allocates nothing
-    RunGuarded("end of a call",
-               [&] { wire = calls_->front_end_->StatusOf(status, rpc_.get(), &call_); });
-    if (!wire.ok()) answer_.reset();
-    // The call may end, and this be used again, before Finish returns.
-    const auto rpc = rpc_;
-    rpc->Finish(std::move(wire), std::exchange(answer_, std::nullopt));
+    // The call may end, and this be used again, before it returns.
+    calls_->front_end_->Finish(rpc_, &call_, status, std::exchange(answer_, std::nullopt));
   }
 
   ModelInferCalls* const calls_;

@@ -45,6 +45,7 @@ Rpc::Rpc(const Options* options, Http2Request request, std::shared_ptr<Http2Answ
 Rpc::~Rpc() { open_->Remove(); }
 
 void Rpc::ReadHead() {
+  head_status_ = DecodeBinaryHeaders(&request_.headers);
   if (const std::string_view timeout = Header("grpc-timeout"); !timeout.empty()) {
     const auto left = ParseGrpcTimeout(timeout);
     if (!left) {
@@ -66,10 +67,7 @@ void Rpc::ReadHead() {
 }
 
 std::string_view Rpc::Header(std::string_view name) const {
-  for (const auto& [key, value] : request_.headers) {
-    if (key == name) return value;
-  }
-  return {};
+  return HeaderOf(request_.headers, name);
 }
 
 void Rpc::AddInitialMetadata(std::string name, std::string value) {
@@ -218,9 +216,11 @@ void Rpc::HandOver(Lock lock) {
                                                "a second message came where one is allowed"));
   }
   if (!whole && ended_) {
-    return EndRead(std::move(lock), head_size_ == 0 ? Status::Ok()
-                                                    : FrameError(GrpcCode::kInvalidArgument,
-                                                                 "the call ends within a message"));
+    const char* const wrong = head_size_ > 0 ? "the call ends within a message"
+                              : !streams_    ? "the call has no message"
+                                             : nullptr;
+    return EndRead(std::move(lock),
+                   wrong == nullptr ? Status::Ok() : FrameError(GrpcCode::kInvalidArgument, wrong));
   }
   if (!whole || (!streams_ && !ended_)) return AwaitRest();
   read_by_ = Clock::time_point::max();
@@ -403,8 +403,6 @@ void Rpc::SendEnd(HeaderList end) {
   answer_->SendTrailers(std::move(end));
 }
 
-void Rpc::Cancel() { answer_->Reset(Http2Error::kCancel); }
-
 // ---- Time and the end
 
 void Rpc::WakeAt(Clock::time_point at) {
@@ -455,24 +453,18 @@ void Rpc::OnInterrupt() {
   Tell(std::move(lock));
 }
 
-// The answer is not wanted.
-void Rpc::Tell(Lock lock) {
-  told_ = true;
-  const bool reading = std::exchange(reading_, false);
-  ++reactions_;
-  lock.unlock();
-  React([&] { reactor_->OnCancel(); });
-  if (reading) React([&] { reactor_->OnReadEnd({StatusCode::kCancelled, kCancelledText}); });
-  Leave();
-}
-
 void Rpc::OnGone(Http2Gone how) {
   Lock lock(mutex_);
   gone_ = true;
   cancelled_ = how != Http2Gone::kAnswered;
+  Tell(std::move(lock));
+}
+
+// The answer is not wanted.
+void Rpc::Tell(Lock lock) {
   const bool tell = !finished_ && !std::exchange(told_, true);
   const bool reading = std::exchange(reading_, false);
-  const bool writing = std::exchange(writing_, false);
+  const bool writing = gone_ && std::exchange(writing_, false);
   ++reactions_;
   lock.unlock();
   if (tell) React([&] { reactor_->OnCancel(); });
@@ -483,8 +475,8 @@ void Rpc::OnGone(Http2Gone how) {
 
 template <typename Reaction>
 void Rpc::React(Reaction reaction) noexcept {
-  // What it was about cannot go on.
-  if (!RunGuarded("a call", reaction)) RunGuarded("a call", [this] { Cancel(); });
+  if (RunGuarded("a call", reaction)) return;
+  RunGuarded("a call", [this] { Cancel(); });  // it cannot go on
 }
 
 void Rpc::Leave() {

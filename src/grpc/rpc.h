@@ -61,8 +61,8 @@ class RpcMessage {
 class RpcReactor {
  public:
   virtual void OnMessage(std::string /*message*/) {}
-  // OK: the client has sent its last message. Else the message cannot be taken, or the call is
-  // broken off (kCancelled).
+  // OK: the client has sent its last message, which only a stream is told. Else the message cannot
+  // be taken or there is none, or the call is broken off (kCancelled).
   virtual void OnReadEnd(const Status& /*status*/) {}
   // `ok` false: the call is broken off.
   virtual void OnWritten(bool /*ok*/) {}
@@ -100,7 +100,8 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   Rpc& operator=(const Rpc&) = delete;
 
   const Http2Request& request() const { return request_; }
-  // The first header of this name, in lower case, or "".
+  bool streams() const { return streams_; }
+  // The first header of this name, in lower case, or "". One whose name ends in "-bin": its bytes.
   std::string_view Header(std::string_view name) const;
   Clock::time_point deadline() const { return deadline_; }  // the client's; max(): none
   // Not OK: the head itself is wrong.
@@ -121,8 +122,8 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   void WakeAt(Clock::time_point at);
   // `message`: the last one that is written.
   void Finish(GrpcStatus status, std::optional<RpcMessage> message = std::nullopt);
-  // Breaks the call off: the client sees CANCELLED.
-  void Cancel();
+  // Breaks the call off, from any thread: the client sees CANCELLED.
+  void Cancel() { answer_->Reset(Http2Error::kCancel); }
 
   // The answer did not reach the client.
   bool IsCancelled() const { return cancelled_.load(); }

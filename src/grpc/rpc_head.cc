@@ -2,15 +2,39 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace penstock {
 namespace {
 
-std::string_view Find(const HeaderList& headers, std::string_view name) {
-  for (const auto& [key, value] : headers) {
-    if (key == name) return value;
+// RFC 4648 4.
+std::optional<std::string> DecodeBase64(std::string_view text) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  if (text.size() % 4 == 0 && text.ends_with('=')) text.remove_suffix(text.ends_with("==") ? 2 : 1);
+  if (text.size() % 4 == 1) return std::nullopt;
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const size_t digit = kDigits.find(c);
+    if (digit == std::string_view::npos) return std::nullopt;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count);
   }
-  return {};
+  return bytes;
+}
+
+// Cuts off the first of a list with commas between, without the spaces around it.
+std::string_view TakeFirst(std::string_view* list) {
+  std::string_view one = list->substr(0, list->find(','));
+  list->remove_prefix(std::min(one.size() + 1, list->size()));
+  while (one.starts_with(' ')) one.remove_prefix(1);
+  while (one.ends_with(' ')) one.remove_suffix(1);
+  return one;
 }
 
 // "application/grpc", of which the messages are protobuf's where nothing else is said.
@@ -24,39 +48,56 @@ bool IsGrpc(std::string_view type) {
 
 }  // namespace
 
+std::string_view HeaderOf(const HeaderList& headers, std::string_view name) {
+  for (const auto& [key, value] : headers) {
+    if (key == name) return value;
+  }
+  return {};
+}
+
+Status DecodeBinaryHeaders(HeaderList* headers) {
+  const size_t count = headers->size();
+  for (size_t i = 0; i < count; ++i) {
+    const std::string name = (*headers)[i].first;
+    if (!name.ends_with("-bin")) continue;
+    const std::string value = std::move((*headers)[i].second);
+    std::string_view rest = value;
+    for (bool first = true; first || !rest.empty(); first = false) {
+      auto bytes = DecodeBase64(TakeFirst(&rest));
+      if (!bytes) {
+        return Status::InvalidArgument("the metadata '" + name.substr(0, 100) + "' is no base64",
+                                       name.substr(0, 100));
+      }
+      if (first) {
+        (*headers)[i].second = *std::move(bytes);
+      } else {
+        headers->emplace_back(name, *std::move(bytes));
+      }
+    }
+  }
+  return Status::Ok();
+}
+
 std::optional<std::chrono::nanoseconds> ParseGrpcTimeout(std::string_view text) {
   if (text.size() < 2 || text.size() > 9) return std::nullopt;
   int64_t value = 0;
   const char* const unit = text.data() + text.size() - 1;
   const auto [end, error] = std::from_chars(text.data(), unit, value);
   if (error != std::errc() || end != unit || value < 0 || text.front() == '-') return std::nullopt;
-  const auto of = [value](auto one) -> std::chrono::nanoseconds {
+  constexpr std::pair<char, std::chrono::nanoseconds> kUnits[] = {
+      {'H', std::chrono::hours(1)},        {'M', std::chrono::minutes(1)},
+      {'S', std::chrono::seconds(1)},      {'m', std::chrono::milliseconds(1)},
+      {'u', std::chrono::microseconds(1)}, {'n', std::chrono::nanoseconds(1)}};
+  for (const auto& [name, one] : kUnits) {
+    if (name != *unit) continue;
     return value > kGrpcTimeoutMax / one ? std::chrono::nanoseconds(kGrpcTimeoutMax) : value * one;
-  };
-  switch (*unit) {
-    case 'H':
-      return of(std::chrono::hours(1));
-    case 'M':
-      return of(std::chrono::minutes(1));
-    case 'S':
-      return of(std::chrono::seconds(1));
-    case 'm':
-      return of(std::chrono::milliseconds(1));
-    case 'u':
-      return of(std::chrono::microseconds(1));
-    case 'n':
-      return of(std::chrono::nanoseconds(1));
   }
   return std::nullopt;
 }
 
 bool ListHas(std::string_view list, std::string_view word) {
   while (!list.empty()) {
-    std::string_view one = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(one.size() + 1, list.size()));
-    while (one.starts_with(' ')) one.remove_prefix(1);
-    while (one.ends_with(' ')) one.remove_suffix(1);
-    if (one == word) return true;
+    if (TakeFirst(&list) == word) return true;
   }
   return false;
 }
@@ -78,10 +119,10 @@ std::string EncodeGrpcMessage(std::string_view text) {
 
 std::optional<HeaderList> RefuseHead(const Http2Request& request) {
   if (request.method != "POST") return HeaderList{{":status", "405"}, {"allow", "POST"}};
-  if (!IsGrpc(Find(request.headers, "content-type"))) {
+  if (!IsGrpc(HeaderOf(request.headers, "content-type"))) {
     return HeaderList{{":status", "415"}, {"accept-post", "application/grpc"}};
   }
-  if (!ListHas(Find(request.headers, "te"), "trailers")) {
+  if (!ListHas(HeaderOf(request.headers, "te"), "trailers")) {
     return HeaderList{
         {":status", "400"},
         {"content-type", "application/grpc"},

@@ -6,9 +6,18 @@
 #include <string>
 #include <string_view>
 
+#include "common/status.h"
 #include "http2/http2_handler.h"
 
 namespace penstock {
+
+// The first header of this name, in lower case, or "".
+std::string_view HeaderOf(const HeaderList& headers, std::string_view name);
+
+// Makes bytes of the values of headers whose names end in "-bin": base64 with or without padding,
+// or several of them with commas between, which become headers of their own. kInvalidArgument names
+// the one that is none.
+Status DecodeBinaryHeaders(HeaderList* headers);
 
 // A time that is longer means that there is none.
 inline constexpr std::chrono::hours kGrpcTimeoutMax{24 * 366};

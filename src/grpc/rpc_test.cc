@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "grpc/rpc_fixture_test.h"
 #include "grpc/rpc_head.h"
 #include "http/gzip.h"
 
@@ -17,40 +18,6 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
-
-std::string Frame(const std::string& message, char flag = 0) {
-  RpcMessage framed(message.size());
-  std::copy(message.begin(), message.end(), framed.data());
-  std::string bytes = RpcMessage::Framed(std::move(framed), false);
-  bytes[0] = flag;
-  return bytes;
-}
-
-// A stream whose client is the test.
-class FakeAnswer final : public Http2Answer {
- public:
-  void SendHeaders(HeaderList headers, bool last) override {
-    head = std::move(headers);
-    ended = last;
-  }
-  void SendData(std::string bytes, std::shared_ptr<const void>, bool) override { data += bytes; }
-  void SendTrailers(HeaderList list) override {
-    trailers = std::move(list);
-    ended = true;
-  }
-  void Reset(Http2Error error) override { reset = error; }
-  void Consume(size_t bytes) override { consumed += bytes; }
-  void WakeAt(Clock::time_point at) override { wake_at = at; }
-  size_t unsent() const override { return 0; }
-  bool gone() const override { return false; }
-
-  HeaderList head, trailers;
-  std::string data;
-  size_t consumed = 0;
-  bool ended = false;
-  Http2Error reset = Http2Error::kNoError;
-  Clock::time_point wake_at = Clock::time_point::max();
-};
 
 // Writes down what it is told.
 class Reactor final : public RpcReactor {
@@ -110,12 +77,6 @@ class RpcTest : public testing::Test {
       work_.pop_front();
       work();
     }
-  }
-  static std::string Of(const HeaderList& list, std::string_view name) {
-    for (const auto& [key, value] : list) {
-      if (key == name) return value;
-    }
-    return "";
   }
 
   const std::shared_ptr<ByteBudget> budget_ = std::make_shared<ByteBudget>(4 << 20);
@@ -206,24 +167,76 @@ TEST_F(RpcTest, WithoutMemoryTheCallIsRefusedAndItsBytesAreDropped) {
   EXPECT_EQ(answer_->consumed, bytes.size());
 }
 
-TEST_F(RpcTest, FramesThatAreWrongHaveTheirCodes) {
+TEST_F(RpcTest, WhatIsNoMessageHasItsCode) {
   struct Case {
+    HeaderList headers;
     std::string bytes;
     GrpcCode code;
     const char* text;
   };
-  for (const auto& [bytes, code, text] :
-       std::vector<Case>{{Frame("x", 2), GrpcCode::kInvalidArgument, "neither 0 nor 1"},
-                         {Frame("x", 1), GrpcCode::kInvalidArgument, "grpc-encoding"},
-                         {std::string("\0\x7f\xff\xff\xff", 5), GrpcCode::kResourceExhausted,
-                          "2147483647 bytes, which is larger than max"}}) {
-    Open(false);
+  const HeaderList gzip = {{"grpc-encoding", "gzip"}};
+  for (const auto& [headers, bytes, code, text] : std::vector<Case>{
+           {{}, Frame("x", 2), GrpcCode::kInvalidArgument, "neither 0 nor 1"},
+           {{}, Frame("x", 1), GrpcCode::kInvalidArgument, "grpc-encoding"},
+           {{}, "", GrpcCode::kInvalidArgument, "no message"},
+           {{}, std::string("\0\0", 2), GrpcCode::kInvalidArgument, "ends within a message"},
+           {{}, std::string("\0\0\0\0\2x", 6), GrpcCode::kInvalidArgument, "within a message"},
+           {{}, Frame("x") + Frame("y"), GrpcCode::kInvalidArgument, "a second message"},
+           {gzip, Frame("no gzip", 1), GrpcCode::kInvalidArgument, "said to be gzip"},
+           {gzip, Frame(Gzip(std::string(2 << 20, 'x')), 1), GrpcCode::kResourceExhausted,
+            "--max-body-bytes"},
+           {{{"grpc-encoding", "deflate"}}, Frame("x", 1), GrpcCode::kUnimplemented, "by gzip"},
+           {{},
+            std::string("\0\x7f\xff\xff\xff", 5),
+            GrpcCode::kResourceExhausted,
+            "2147483647 bytes, which is larger than max"}}) {
+    Open(false, headers);
+    reactor_.read_end = {};
     rpc_->Read();
     Send(bytes);
-    ASSERT_FALSE(reactor_.read_end.ok());
+    rpc_->OnEnd();
+    RunWork();
+    ASSERT_FALSE(reactor_.read_end.ok()) << text;
     rpc_->Finish({GrpcCode::kInvalidArgument, "what a service makes of it"});
     EXPECT_EQ(Of(answer_->head, "grpc-status"), std::to_string(static_cast<int>(code)));
     EXPECT_THAT(Of(answer_->head, "grpc-message"), HasSubstr(text));
+    EXPECT_EQ(Of(answer_->head, "grpc-accept-encoding"),
+              code == GrpcCode::kUnimplemented ? "identity, gzip" : "");
+    rpc_->OnGone(Http2Gone::kAnswered);
+  }
+}
+
+TEST_F(RpcTest, LongAnswersArePackedWhereRequestsAre) {
+  for (const size_t size : {500, 100'000}) {
+    Open(false, {{"grpc-encoding", "gzip"}, {"grpc-accept-encoding", "identity, gzip"}});
+    rpc_->Finish({}, RpcMessage(size));
+    RunWork();
+    EXPECT_EQ(Of(answer_->head, "grpc-encoding"), "gzip");
+    EXPECT_EQ(answer_->data[0], size > 1000 ? 1 : 0);
+    EXPECT_LT(answer_->data.size(), 1000U);
+    EXPECT_EQ(Of(answer_->trailers, "grpc-status"), "0");
+    rpc_->OnGone(Http2Gone::kAnswered);
+  }
+}
+
+TEST_F(RpcTest, BinaryMetadataIsDecoded) {
+  for (const auto& [text, bytes] : std::vector<std::pair<const char*, std::string>>{
+           {"", ""},
+           {"q6urAP8=", std::string("\xab\xab\xab\0\xff", 5)},
+           {"q6urAP8", std::string("\xab\xab\xab\0\xff", 5)},
+           {"QQ==", "A"},
+           {"QQ", "A"},
+           {"////, QUJD", "\xff\xff\xff"}}) {
+    Open(false, {{"x-text", "QQ=="}, {"x-bytes-bin", text}});
+    EXPECT_TRUE(rpc_->head_status().ok()) << text;
+    EXPECT_EQ(rpc_->Header("x-bytes-bin"), bytes) << text;
+    EXPECT_EQ(rpc_->Header("x-text"), "QQ==");
+  }
+  EXPECT_THAT(rpc_->request().headers, testing::Contains(Pair("x-bytes-bin", "ABC")));
+  for (const char* wrong : {"A", "QQ=", "QQ===", "Q Q=", "QQ==,A", "\xab", "Q-_=", "=", "===="}) {
+    Open(false, {{"x-bytes-bin", wrong}});
+    EXPECT_EQ(rpc_->head_status().code(), StatusCode::kInvalidArgument) << wrong;
+    EXPECT_THAT(rpc_->head_status().message(), HasSubstr("'x-bytes-bin' is no base64")) << wrong;
   }
 }
 
@@ -376,6 +389,27 @@ TEST(RpcHead, Timeouts) {
   for (const char* wrong : {"", "1", "S", "-1S", "+1S", " 1S", "1 S", "1.5S", "1s", "123456789n"}) {
     EXPECT_FALSE(ParseGrpcTimeout(wrong)) << wrong;
   }
+}
+
+TEST(RpcHead, WhatIsNoCallIsAnsweredAsHttp) {
+  const auto status_of = [](const char* type, const char* te = "trailers",
+                            const char* method = "POST") {
+    Http2Request request;
+    request.method = method;
+    request.headers = {{"content-type", type}, {"te", te}};
+    const auto refusal = RefuseHead(request);
+    return refusal ? Of(*refusal, ":status") : "";
+  };
+  for (const char* type :
+       {"application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"}) {
+    EXPECT_EQ(status_of(type), "") << type;
+  }
+  for (const char* type : {"", "application/json", "application/grpcx", "application/grpc+json",
+                           "application/grpc-web+proto"}) {
+    EXPECT_EQ(status_of(type), "415") << type;
+  }
+  EXPECT_EQ(status_of("application/grpc", "trailers", "GET"), "405");
+  EXPECT_EQ(status_of("application/grpc", "gzip"), "400");
 }
 
 TEST(RpcHead, Lists) {

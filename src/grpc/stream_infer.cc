@@ -2,102 +2,96 @@
 
 #include <grpc/inference.pb.h>
 
-#include <atomic>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "api/service.h"
 #include "common/exception_status.h"
 #include "grpc/infer_tensors.h"
+#include "grpc/ordered_call.h"
 #include "grpc/proto_message.h"
 #include "grpc/stream_text.h"
 
 namespace penstock {
 namespace {
 
-// The answer of a tensor model.
-class TensorAnswer final : public StreamAnswer, private InferTensors {
+class StreamInferRequest final : public CallRequest, private InferTensors {
  public:
-  using InferTensors::request;
+  explicit StreamInferRequest(Service* service) : service_(service) {}
 
-  explicit TensorAnswer(std::shared_ptr<MessageStream> stream) : stream_(std::move(stream)) {}
-
-  Status Read(std::string message, RequestContext&& context_in, Service* service) {
-    context = std::move(context_in);
-    return InferTensors::Read(std::move(message), service, Clock::now());
+  Status Read(std::string message, RequestMemory* /*memory*/, int64_t* /*counted*/) override {
+    message_ = std::move(message);
+    return Status::Ok();
   }
-  // What the text of a model is generated with.
-  RequestContext TakeContext() { return std::move(context); }
 
-  static void Run(const std::shared_ptr<TensorAnswer>& self, Service* service) {
-    self->self_ = self;
+  void Work(const CallReply& reply) override {
+    context = reply.context();
+    const Status read = InferTensors::Read(std::move(message_), service_, Clock::now());
+    if (!read.ok()) return reply.End(read);
+    if (AsksForText(request().head(), *service_)) {
+      auto text = TextRequestOf(request());
+      if (!text.ok()) return reply.End(text.status());
+      text_ = std::make_unique<TextAnswer>(request().head());
+      return text_->Run(service_, *std::move(text), std::move(context), [reply] { reply.Wake(); });
+    }
     // Copied here whatever the size: a stream is read by one thread anyway.
-    if (const Status status = self->ReadShared(); !status.ok()) return self->Done(status);
-    service->Infer(self.get());
+    if (const Status shared = ReadShared(); !shared.ok()) return reply.End(shared);
+    reply_ = reply;
+    service_->Infer(this);
   }
 
-  Step Next(RpcMessage* message, Status*) override {
-    if (!done_.load(std::memory_order_acquire)) return Step::kWait;
+  Expected<Step> Next(RpcMessage* message) override {
+    if (text_ != nullptr) return text_->Next(message);
     *message = std::move(answer_);
     return Step::kLast;
   }
 
+  bool Refuse(const Status& failure) override {
+    text_.reset();
+    answer_ = StreamError(failure, request().head().id());
+    return true;
+  }
+
+  void Drop() override { text_.reset(); }
+
  private:
   void Done(const Status& status) override {
-    const std::shared_ptr<TensorAnswer> self = std::move(self_);
-    const std::shared_ptr<MessageStream> stream = std::move(stream_);
+    const CallReply reply = *std::exchange(reply_, std::nullopt);
     Status written = status;
-    RunGuarded("answer of a stream", [&] {
+    try {
       if (written.ok()) written = Write(/*stream=*/true, &answer_);
-      if (!written.ok()) answer_ = StreamError(written, request().head().id());
-    });
-    done_.store(true, std::memory_order_release);
-    stream->Wake();
-  }
-
-  std::shared_ptr<MessageStream> stream_;  // until it is done
-  RpcMessage answer_;
-  std::atomic<bool> done_{false};
-  std::shared_ptr<TensorAnswer> self_;  // while the service has it
-};
-
-class StreamInfer final : public MessageStream {
- public:
-  StreamInfer(GrpcFrontEnd* front_end, std::shared_ptr<Rpc> rpc)
-      : MessageStream(front_end, std::move(rpc)) {}
-
- protected:
-  std::shared_ptr<StreamAnswer> Take(std::string request, RequestContext&& context) override {
-    Service* const service = front_end()->service();
-    const auto answer = std::make_shared<TensorAnswer>(shared_from_this());
-    const Status read = answer->Read(std::move(request), std::move(context), service);
-    const inference::ModelInferRequest& head = answer->request().head();
-    if (!read.ok()) return StreamRefusal(read, head.id());
-    if (AsksForText(head, *service)) {
-      return StartText(shared_from_this(), service, answer->request(), answer->TakeContext());
+    } catch (...) {
+      written = ExceptionStatus();
     }
-    TensorAnswer::Run(answer, service);
-    return answer;
+    RunGuarded("answer of a stream", [&] { reply.End(written); });
   }
-  std::shared_ptr<StreamAnswer> Refuse(const Status& status) override {
-    return StreamRefusal(status, "");
-  }
+
+  Service* const service_;
+  std::string message_;  // until Work
+  std::unique_ptr<TextAnswer> text_;
+  RpcMessage answer_;
+  std::optional<CallReply> reply_;  // while the service has it
 };
 
 }  // namespace
 
-std::shared_ptr<StreamAnswer> StreamRefusal(const Status& status, const std::string& id) {
-  return std::make_shared<ReadyAnswer>(StreamError(status, id));
-}
-
-RpcMessage StreamError(const Status& status, const std::string& id) {
-  inference::ModelStreamInferResponse message;
-  message.set_error_message(status.message());
-  message.mutable_infer_response()->set_id(id);
-  return PrintMessage(message);
-}
-
-void StartStreamInfer(GrpcFrontEnd* front_end, int32_t method, const std::shared_ptr<Rpc>& rpc) {
-  MessageStream::Start(std::make_shared<StreamInfer>(front_end, rpc), method);
+void AddStreamInfer(GrpcFrontEnd* front_end, const char* path) {
+  OrderedCall::AddMethod(front_end, {.path = path, .streams = true},
+                         [front_end](const std::shared_ptr<Rpc>&) {
+                           return CallParts{
+                               .new_request =
+                                   [service = front_end->service()] {
+                                     return std::make_shared<StreamInferRequest>(service);
+                                   },
+                               // Messages stay where they were read.
+                               .limits = {.requests_max = 64,
+                                          .bytes_max = std::numeric_limits<int64_t>::max(),
+                                          .copies = 1},
+                           };
+                         });
 }
 
 }  // namespace penstock

@@ -11,20 +11,53 @@
 // where triton_enable_empty_final_response asks for it.
 #pragma once
 
-#include <memory>
+#include <grpc/inference.pb.h>
 
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "api/generate_types.h"
 #include "common/request_context.h"
 #include "grpc/infer_request.h"
-#include "grpc/stream_infer.h"
+#include "grpc/ordered_call.h"
 
 namespace penstock {
 
+class GenerateFeed;
 class Service;
 
 // Whether a request is for a model that generates text.
 bool AsksForText(const inference::ModelInferRequest& request, const Service& service);
 
-std::shared_ptr<StreamAnswer> StartText(std::shared_ptr<MessageStream> stream, Service* service,
-                                        const InferRequest& request, RequestContext&& context);
+// What it asks for. kInvalidArgument and kUnsupported name the input or the parameter.
+Expected<TextRequest> TextRequestOf(const InferRequest& from);
+
+// The message that says that the request `id` failed.
+RpcMessage StreamError(const Status& status, const std::string& id);
+
+// The answer whose messages are made of the feed's events as they are asked for. One thread at a
+// time.
+class TextAnswer {
+ public:
+  explicit TextAnswer(const inference::ModelInferRequest& head);
+
+  // `wake`: there may be a next message. It is held until the text has ended or this has gone; any
+  // thread calls it, and it does not wait.
+  void Run(Service* service, TextRequest request, RequestContext&& context,
+           std::function<void()> wake);
+  CallRequest::Step Next(RpcMessage* message);
+
+ private:
+  CallRequest::Step End(const Status& status, RpcMessage* message);
+  RpcMessage Message(const std::string& text, bool last) const;
+
+  const std::string id_;
+  bool wants_final_ = false;
+  bool streams_ = false;
+  std::shared_ptr<GenerateFeed> feed_;
+  std::string model_;
+  std::string text_;
+};
 
 }  // namespace penstock

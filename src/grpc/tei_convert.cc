@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 
 #include "api/names.h"
 #include "api/tei_rules.h"
@@ -18,11 +17,6 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 uint32_t Saturated(int64_t value) {
   return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, std::numeric_limits<uint32_t>::max()));
-}
-
-// Of valid UTF-8, which protobuf has checked.
-int64_t CodePoints(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
 Expected<TruncationSide> SideOf(wire::TruncationDirection direction) {
@@ -222,26 +216,6 @@ Expected<wire::InfoResponse> TeiInfo(const ModelInfo& model, const ServiceOption
   info.set_max_client_batch_size(Saturated(limits.inputs_per_request));
   info.set_tokenization_workers(Saturated(limits.tokenization_workers));
   return info;
-}
-
-int64_t TeiChars(const wire::EmbedRequest& message) { return CodePoints(message.inputs()); }
-int64_t TeiChars(const wire::EmbedAllRequest& message) { return CodePoints(message.inputs()); }
-int64_t TeiChars(const wire::PredictRequest& message) { return CodePoints(message.inputs()); }
-
-int64_t TeiChars(const wire::PredictPairRequest& message) {
-  int64_t chars = 0;
-  for (const std::string& text : message.inputs()) chars += CodePoints(text);
-  return chars;
-}
-
-int64_t TeiChars(const wire::RerankRequest& message) {
-  int64_t chars = CodePoints(message.query()) * message.texts_size();
-  for (const std::string& text : message.texts()) chars += CodePoints(text);
-  return chars;
-}
-
-int64_t TeiChars(const wire::RerankStreamRequest& message) {
-  return CodePoints(message.query()) + CodePoints(message.text());
 }
 
 TeiWork TeiWorkOf(int64_t chars, int64_t tokens, RequestTrace* trace) {

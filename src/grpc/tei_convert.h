@@ -41,14 +41,6 @@ void ToTei(const RerankResponse& response, const tei::v1::RerankRequest& request
 // for something that TEI does not do.
 Expected<tei::v1::InfoResponse> TeiInfo(const ModelInfo& model, const ServiceOptions& limits);
 
-// Code points of a request's texts, as TEI counts them: a query counts once for each text.
-int64_t TeiChars(const tei::v1::EmbedRequest& message);
-int64_t TeiChars(const tei::v1::EmbedAllRequest& message);
-int64_t TeiChars(const tei::v1::PredictRequest& message);
-int64_t TeiChars(const tei::v1::PredictPairRequest& message);
-int64_t TeiChars(const tei::v1::RerankRequest& message);
-int64_t TeiChars(const tei::v1::RerankStreamRequest& message);
-
 // How much work a request was. Nanoseconds; total: from its arrival until its answer is printed.
 struct TeiWork {
   int64_t chars = 0;

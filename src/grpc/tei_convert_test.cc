@@ -10,21 +10,6 @@ namespace {
 
 namespace wire = tei::v1;
 
-TEST(TeiConvert, EmbedHasTheDefaultsOfTei) {
-  wire::EmbedRequest message;
-  message.set_inputs("a text");
-  const auto plain = FromTei(message);
-  ASSERT_TRUE(plain.ok()) << plain.status().ToString();
-  ASSERT_EQ(plain->inputs.size(), 1u);
-  EXPECT_EQ(plain->inputs[0].text, "a text");
-  EXPECT_TRUE(plain->inputs[0].single);
-  EXPECT_EQ(plain->normalize, true);
-  EXPECT_EQ(plain->text.truncate, false);
-  EXPECT_EQ(plain->text.side, TruncationSide::kRight);
-  EXPECT_FALSE(plain->text.prompt_name);
-  EXPECT_FALSE(plain->dimensions);
-}
-
 TEST(TeiConvert, EmbedTakesEveryField) {
   wire::EmbedRequest message;
   message.set_inputs("x");
@@ -64,110 +49,6 @@ TEST(TeiConvert, ValuesThatNativeTypesCannotHoldAreRefusedByName) {
   EXPECT_EQ(FromTei(decode).status().field(), "ids[1]");
 }
 
-TEST(TeiConvert, Predict) {
-  wire::PredictRequest one;
-  one.set_inputs("a");
-  one.set_raw_scores(true);
-  const auto single = FromTei(one);
-  ASSERT_TRUE(single.ok());
-  ASSERT_EQ(single->inputs.size(), 1u);
-  EXPECT_EQ(single->inputs[0].first, "a");
-  EXPECT_FALSE(single->inputs[0].second);
-  EXPECT_TRUE(single->raw_scores);
-  wire::PredictPairRequest pair;
-  EXPECT_EQ(FromTei(pair).status().field(), "inputs");
-  pair.add_inputs("a");
-  EXPECT_FALSE(FromTei(pair)->inputs[0].second);
-  pair.add_inputs("b");
-  EXPECT_EQ(FromTei(pair)->inputs[0].second, "b");
-  pair.add_inputs("c");
-  EXPECT_EQ(FromTei(pair).status().field(), "inputs");
-}
-
-TEST(TeiConvert, Rerank) {
-  wire::RerankRequest message;
-  message.set_query("q");
-  message.add_texts("one");
-  message.add_texts("two");
-  const auto request = FromTei(message);
-  ASSERT_TRUE(request.ok());
-  EXPECT_EQ(request->query, "q");
-  EXPECT_EQ(request->documents, (std::vector<std::string>{"one", "two"}));
-  EXPECT_EQ(request->raw_scores, false);
-  EXPECT_FALSE(request->top_n);
-  wire::RerankStreamRequest one;
-  one.set_query("q");
-  one.set_text("one");
-  one.set_raw_scores(true);
-  EXPECT_EQ(FromTei(one)->documents, (std::vector<std::string>{"one"}));
-  EXPECT_EQ(FromTei(one)->raw_scores, true);
-
-  RerankResponse response;
-  response.items = {{1, 0.5f}, {0, 0.25f}};
-  wire::RerankResponse plain;
-  ToTei(response, message, &plain);
-  ASSERT_EQ(plain.ranks_size(), 2);
-  EXPECT_EQ(plain.ranks(0).index(), 1u);
-  EXPECT_EQ(plain.ranks(0).score(), 0.5f);
-  EXPECT_FALSE(plain.ranks(0).has_text());
-  message.set_return_text(true);
-  wire::RerankResponse with_text;
-  ToTei(response, message, &with_text);
-  EXPECT_EQ(with_text.ranks(0).text(), "two");
-  EXPECT_EQ(with_text.ranks(1).text(), "one");
-}
-
-TEST(TeiConvert, Embeddings) {
-  EmbedResponse response;
-  response.dimensions = 2;
-  response.values = {1.5f, -2.0f};
-  wire::EmbedResponse message;
-  ToTei(response, &message);
-  EXPECT_EQ(std::vector<float>(message.embeddings().begin(), message.embeddings().end()),
-            response.values);
-  EmbedAllResponse all;
-  all.dimensions = 2;
-  all.token_counts = {2};
-  all.values = {1, 2, 3, 4};
-  wire::EmbedAllResponse tokens;
-  ToTei(all, &tokens);
-  ASSERT_EQ(tokens.token_embeddings_size(), 2);
-  EXPECT_EQ(tokens.token_embeddings(1).embeddings(0), 3.0f);
-  all.token_counts = {0};
-  all.values.clear();
-  wire::EmbedAllResponse none;
-  ToTei(all, &none);
-  EXPECT_EQ(none.token_embeddings_size(), 0);
-}
-
-TEST(TeiConvert, PredictionsAndTokens) {
-  ClassifyResponse scores;
-  scores.labels = {"no", "yes"};
-  scores.inputs = {{{1, 0.75f}, {0, 0.25f}}};
-  wire::PredictResponse predictions;
-  ToTei(scores, &predictions);
-  ASSERT_EQ(predictions.predictions_size(), 2);
-  EXPECT_EQ(predictions.predictions(0).label(), "yes");
-  EXPECT_EQ(predictions.predictions(0).score(), 0.75f);
-
-  TokenizeResponse tokens;
-  tokens.inputs = {{{101, "[CLS]", true, {0, 0}}, {7, "word", false, {0, 4}}}};
-  wire::EncodeResponse encoded;
-  ToTei(tokens, &encoded);
-  ASSERT_EQ(encoded.tokens_size(), 2);
-  EXPECT_TRUE(encoded.tokens(0).special());
-  EXPECT_FALSE(encoded.tokens(0).has_start());
-  EXPECT_EQ(encoded.tokens(1).text(), "word");
-  EXPECT_TRUE(encoded.tokens(1).has_start());
-  EXPECT_EQ(encoded.tokens(1).stop(), 4u);
-
-  DecodeResponse texts;
-  texts.texts = {"word"};
-  wire::DecodeResponse decoded;
-  ToTei(texts, &decoded);
-  EXPECT_EQ(decoded.text(), "word");
-}
-
 TEST(TeiConvert, Info) {
   ModelInfo model;
   model.name = "m";
@@ -194,21 +75,6 @@ TEST(TeiConvert, Info) {
   EXPECT_EQ(TeiInfo(model, limits).code(), StatusCode::kUnavailable);
   model.task = kGenerationTask;
   EXPECT_EQ(TeiInfo(model, limits).code(), StatusCode::kUnprocessable);
-}
-
-TEST(TeiConvert, CharsAreCodePoints) {
-  wire::EmbedRequest embed;
-  embed.set_inputs("a\u00e9\u4f60\U0001F600");
-  EXPECT_EQ(TeiChars(embed), 4);
-  wire::RerankRequest rerank;
-  rerank.set_query("q\u00fc");
-  rerank.add_texts("abc");
-  rerank.add_texts("d");
-  EXPECT_EQ(TeiChars(rerank), 2 * 2 + 3 + 1);
-  wire::PredictPairRequest pair;
-  pair.add_inputs("ab");
-  pair.add_inputs("c");
-  EXPECT_EQ(TeiChars(pair), 3);
 }
 
 TEST(TeiConvert, MetadataTellsTheStages) {

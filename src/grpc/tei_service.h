@@ -3,14 +3,15 @@
 // asked is used.
 //
 // Single calls are refused where the server has no room, requests of a stream wait (see
-// ordered_stream.h). A stream ends with the first request that fails.
+// ordered_call.h). A stream ends with the first request that fails.
 #pragma once
 
 #include "grpc/grpc_front_end.h"
 
 namespace penstock {
 
-// Calls end with the codes of TEI (tei_status.h).
+// Calls end with TEI's codes: INVALID_ARGUMENT also for what is too large, FAILED_PRECONDITION for
+// what the model does not do.
 void AddTei(GrpcFrontEnd* front_end);
 
 }  // namespace penstock

@@ -226,6 +226,16 @@ def test_typed_contents(server):
         assert answer.raw_output_contents[0] == b"\x00\xff\x07"
         answer = stub.ModelInfer(request("flags", "BOOL", [1, 3], bool_contents=[True, False, True]))
         assert answer.raw_output_contents[0] == b"\x01\x00\x01"
+        answer = stub.ModelInfer(request("strings", "BYTES", [1, 2], bytes_contents=[b"abc", b""]))
+        assert answer.raw_output_contents[0] == b"\x03\x00\x00\x00abc\x00\x00\x00\x00"
+        adding = request("add", "INT32", [1, 16], int_contents=range(16))
+        adding.inputs.append(service_pb2.ModelInferRequest.InferInputTensor(
+            name="INPUT1", datatype="INT32", shape=[1, 16],
+            contents=service_pb2.InferTensorContents(int_contents=[1] * 16)))
+        adding.outputs.add().name = "OUTPUT1"
+        answer = stub.ModelInfer(adding)
+        assert len(answer.outputs) == 1
+        assert np.frombuffer(answer.raw_output_contents[0], np.int32).tolist() == list(range(-1, 15))
         for bad in (request("bytes", "UINT8", [1, 1], uint_contents=[256]),
                     request("halves", "FP16", [1, 4], fp32_contents=[1, 2, 3, 4]),
                     request("same", "FP32", [1, 3], fp32_contents=[1, 2])):
@@ -455,6 +465,23 @@ def test_keys(start, tmp_path):
         assert wait_for(lambda: infer_code(client, headers={"x-api-key": "two"}) == "OK")
         assert infer_code(client, headers={"x-api-key": "one"}) == "UNAUTHENTICATED"
         client.unload_model("same", headers={"x-api-key": "chief"})
+        metrics = server.get("/metrics", headers={"authorization": "Bearer two"}).text
+        assert 'penstock_grpc_keys_refused_total{reason="missing"} 1\n' in metrics
+    # The health of the server is told to everybody, that of models to those with a key.
+    with grpc.insecure_channel(address(server)) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+
+        def code(name, key, call=stub.Check):
+            try:
+                answer = call(health_pb2.HealthCheckRequest(service=name), metadata=key and [("x-api-key", key)])
+                next(answer) if call == stub.Watch else answer
+                return Code.OK
+            except grpc.RpcError as error:
+                return error.code()
+        assert code("", None) == code("inference.GRPCInferenceService", None) == code("same", "two") == Code.OK
+        assert code("same", None) == code("nobody", None) == code("same", "wrong") == Code.UNAUTHENTICATED
+        assert code("same", None, stub.Watch) == Code.UNAUTHENTICATED
+        assert code("nobody", "two") == Code.NOT_FOUND
 
 
 def openssl(*args):

@@ -1,10 +1,16 @@
 """What every client of gRPC may count on: the cases of gRPC's interoperability tests that a server of
 models can show, with grpcio as it is, and the same over TLS."""
+import fcntl
+import os
+import pty
 import queue
 import re
+import select
+import signal
 import socket
 import ssl
 import subprocess
+import termios
 import threading
 
 import grpc
@@ -112,11 +118,12 @@ def test_client_streaming(channel):
     assert answer.count(b"\x0a") >= 3
 
 
-def test_server_streaming(channel):
+def test_server_streaming(server, channel):
     changes = channel.unary_stream(HEALTH + "Watch")(b"", timeout=30)
     assert next(changes) == b"\x08\x01"
     changes.cancel()
     assert changes.code() == Code.CANCELLED
+    assert wait_for(lambda: in_flight(server) == 0)
 
 
 def test_ping_pong(channel):
@@ -129,6 +136,21 @@ def test_ping_pong(channel):
         assert data in answer and len(answer) < len(data) + 200
     asked.put(None)
     assert list(answers) == [] and answers.code() == Code.OK
+
+
+def test_reflection_of_both_versions(channel):
+    for version in ("v1", "v1alpha"):
+        ask = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+        services, file, symbol, unknown, nothing = ask(iter([
+            field(7, ""), field(3, "grpc/inference.proto"), field(4, "tei.v1.Embed"), field(3, "none"), b""]), timeout=30)
+        for name in ("inference.GRPCInferenceService", "tei.v1.Embed", "grpc.health.v1.Health",
+                     "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"):
+            assert name.encode() in services
+        # Field 4 of the answer: files; the proto, and its import.
+        assert b"inference.proto" in file and b"model_config.proto" in file and b"tei.proto" in symbol
+        # Field 7: an error, which is no end of the stream.
+        assert field(7, b"\x08\x05" + field(2, "there is no none")) in unknown
+        assert b"asks for nothing" in nothing
 
 
 def test_empty_stream(channel):
@@ -241,6 +263,10 @@ def test_connections_of_both_ports_share_a_limit():
             held.append(one)
         # Idle connections of strangers leave some for HTTP.
         assert wait_for(lambda: server.get("/livez").status_code == 200)
+        assert wait_for(lambda: server.metrics()["penstock_grpc_connections_refused_total"] == 24)
+        assert server.metrics()["penstock_grpc_connections"] == 6
+        held.pop(0).close()
+        assert wait_for(lambda: server.metrics()["penstock_grpc_connections"] == 5)
     finally:
         for one in held:
             one.close()
@@ -271,6 +297,42 @@ def test_tls_1_3_alone(tmp_path):
             handshake(ssl.TLSVersion.TLSv1_2)
     finally:
         assert server.stop() == 0
+
+
+def test_a_key_with_a_passphrase(tmp_path):
+    """OpenSSL asks for it at the terminal, for each port."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-passout", "pass:sesame", "-keyout", key, "-out", cert,
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    assert "ENCRYPTED" in key.read_text()
+    ours, terminal = pty.openpty()
+
+    def sit_at_the_terminal():
+        os.setsid()
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    server = Server("--model", "same=builtin:identity?type=FP32&shape=-1", "--grpc-port", "0", "--tls-cert", cert, "--tls-key", key,
+                    ready=False, before=sit_at_the_terminal)
+    try:
+        for _ in range(2):
+            asked = b""
+            while b"pass phrase" not in asked:
+                assert select.select([ours], [], [], 60)[0], server.log
+                asked += os.read(ours, 1000)
+            os.write(ours, b"sesame\n")
+        assert wait_for(lambda: "grpcs://" in "".join(server.stdout), 60)
+        with grpc.secure_channel(target(server), grpc.ssl_channel_credentials(cert.read_bytes())) as channel:
+            assert channel.unary_unary(INFER + "ServerLive")(b"", timeout=30) == b"\x08\x01"
+        # Nobody types it when the files are read again: what was read stays.
+        server.process.send_signal(signal.SIGHUP)
+        assert wait_for(lambda: any("gRPC: not reloaded" in line for line in server.log))
+        with grpc.secure_channel(target(server), grpc.ssl_channel_credentials(cert.read_bytes())) as channel:
+            assert channel.unary_unary(INFER + "ServerLive")(b"", timeout=30) == b"\x08\x01"
+    finally:
+        code = server.stop()
+        os.close(ours)
+        os.close(terminal)
+        assert code == 0
 
 
 def test_who_sees_that_the_server_is_ready_finds_grpc():
@@ -317,5 +379,6 @@ def test_unknown_fields_take_no_memory_that_is_not_counted():
                 error = failure(lambda: channel.unary_unary(INFER + "ServerMetadata")(bomb, timeout=60, metadata=key))
                 assert error.code() == Code.RESOURCE_EXHAUSTED
             assert resident() - before < 64 << 20
+            assert channel.unary_unary(INFER + "ServerMetadata")(bomb[:2000], timeout=60, metadata=key)
     finally:
         assert server.stop() == 0
