@@ -88,9 +88,8 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   };
   // Longer messages are taken by workers.
   static constexpr size_t kLongBytes = 256 << 10;
-  // Messages of a stream up to this size are not counted while they are read: the window bounds
-  // them.
-  static constexpr size_t kUncountedBytes = kHttp2StreamWindow;
+  // Messages of a stream up to this size are not counted while they are read.
+  static constexpr size_t kUncountedBytes = 4 << 10;
 
   // `streams`: the client may send any number of messages, else one, after which it sends no more.
   Rpc(const Options* options, Http2Request request, std::shared_ptr<Http2Answer> answer,

@@ -240,6 +240,18 @@ TEST_F(RpcTest, BinaryMetadataIsDecoded) {
   }
 }
 
+// The window opens as they come, so it bounds them not.
+TEST_F(RpcTest, PartsOfMessagesOfStreamsAreCounted) {
+  Open(true);
+  rpc_->Read();
+  Send(Frame(std::string(4000, 'x')).substr(0, 2000));
+  EXPECT_EQ(memory_->held(), 0);
+  Open(true);
+  rpc_->Read();
+  Send(Frame(std::string(60'000, 'x')).substr(0, 50'000), 16'000);
+  EXPECT_GE(memory_->held(), 50'000);
+}
+
 TEST_F(RpcTest, AMessageThatDoesNotArriveEndsTheCall) {
   options_.read_timeout = milliseconds(0);
   for (const std::string& part : {std::string(), Frame("message").substr(0, 3)}) {
