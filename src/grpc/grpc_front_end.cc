@@ -130,9 +130,6 @@ Status GrpcFrontEnd::LetIn(int32_t method, Rpc* rpc, GrpcCall* call) {
   RequestContext& wanted = request.context;
   wanted.deadline = std::min(wanted.deadline, rpc->deadline());
   const RouteInfo& info = methods_[static_cast<size_t>(method)];
-  if (info.who == RouteFor::kUsers) {
-    PENSTOCK_RETURN_IF_ERROR(service_->CheckMemory(wanted.priority));
-  }
   // What asks for no key leaves memory to what does.
   const bool open = info.who == RouteFor::kEveryone;
   wanted.memory = service_->NewRequestMemory(open ? Priority::kBulk : wanted.priority);
