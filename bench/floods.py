@@ -150,7 +150,7 @@ class References(Flood):
 
 
 class InvalidReferences(Flood):
-    """a byte of the header list stands for 4,000 that are not valid"""
+    """a byte stands for 4,000 of a field that is not valid"""
 
     def next(self):
         some = bytes([0x80 | 62]) * 16000
@@ -160,7 +160,7 @@ class InvalidReferences(Flood):
 
 
 class HeldLists(Flood):
-    """header lists of 14 KiB on all streams, whose requests do not end"""
+    """header lists of 14 KiB on all streams, not ended"""
 
     def begin(self):
         def opened(i):
