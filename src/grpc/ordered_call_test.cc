@@ -58,12 +58,12 @@ class OrderedCallTest : public testing::Test {
    public:
     explicit Answer(OrderedCallTest* test) : test_(test) {}
     void SendData(std::string bytes, std::shared_ptr<const void>, bool) override {
-      {
-        const std::lock_guard lock(test_->mutex_);
-        test_->written_.push_back(static_cast<uint8_t>(bytes.at(RpcMessage::kHeadBytes)));
-        test_->changed_.notify_all();
-      }
-      if (!test_->hold_writes_) test_->rpc_->OnSent();
+      std::unique_lock lock(test_->mutex_);
+      const bool hold = test_->hold_writes_;
+      test_->written_.push_back(static_cast<uint8_t>(bytes.at(RpcMessage::kHeadBytes)));
+      test_->changed_.notify_all();
+      lock.unlock();
+      if (!hold) test_->rpc_->OnSent();
     }
     void SendHeaders(HeaderList headers, bool last) override {
       if (last) test_->OnClose(headers);
