@@ -162,6 +162,8 @@ TEST_F(RegistryTest, AModelBeingLoadedIsUnavailableAndTheOthersWork) {
   ASSERT_TRUE(registry.Add(Spec("slow", "embedder")).ok());
   registry.StartLoading();
   while (registry.List()[1].state != ModelState::kLoading) std::this_thread::yield();
+  // What became of the first is told a moment after the second has begun.
+  while (registry.List()[0].state != ModelState::kFailed) std::this_thread::yield();
   const Status loading = registry.Find("slow").status();
   EXPECT_EQ(loading.code(), StatusCode::kUnavailable);
   EXPECT_EQ(loading.retry_after_s(), 1);
