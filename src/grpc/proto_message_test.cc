@@ -21,14 +21,17 @@ std::optional<int64_t> Cost(const std::string& bytes, const Message& type) {
 
 // As much as protobuf itself says, and no less.
 void ExpectCovers(const std::string& bytes, Message* message) {
+  const auto empty = static_cast<int64_t>(message->SpaceUsedLong());
   ASSERT_TRUE(message->ParseFromString(bytes));
   const auto cost = Cost(bytes, *message);
   ASSERT_TRUE(cost);
-  EXPECT_GE(*cost + static_cast<int64_t>(message->New()->SpaceUsedLong()),
-            static_cast<int64_t>(message->SpaceUsedLong()));
+  EXPECT_GE(*cost + empty, static_cast<int64_t>(message->SpaceUsedLong()));
 }
 
 TEST(MessageCost, CoversWhatMessagesTake) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "with this sanitizer the headers of protobuf lay maps out as its library does not";
+#endif
   tei::v1::RerankRequest texts;
   texts.set_query(std::string(1000, 'q'));
   for (int i = 0; i < 10'000; ++i) texts.add_texts("");
