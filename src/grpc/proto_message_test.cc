@@ -30,7 +30,8 @@ void ExpectCovers(const std::string& bytes, Message* message) {
 
 TEST(MessageCost, CoversWhatMessagesTake) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "with this sanitizer the headers of protobuf lay maps out as its library does not";
+  GTEST_SKIP()
+      << "with this sanitizer the headers of protobuf lay maps out as its library does not";
 #endif
   tei::v1::RerankRequest texts;
   texts.set_query(std::string(1000, 'q'));
