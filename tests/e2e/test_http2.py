@@ -149,7 +149,9 @@ def test_a_reset_stream_cancels_its_request(chat_server):  # noqa: F811
     body = json.dumps({"model": "tiny", "prompt": "a", "max_tokens": 1900, "ignore_eos": True, "stream": True}).encode()
     streams = "penstock_http_streams"
     with socket.create_connection(("127.0.0.1", chat_server.port), timeout=30) as client:
-        client.sendall(HELLO + headers(1, b"POST", b"/v1/completions", (b"content-type", b"application/json"))
+        # What came of the stream counts in the connection's window after its end, too, so that is made wide.
+        client.sendall(HELLO + frame(8, 0, 0, struct.pack(">I", 1 << 24))
+                       + headers(1, b"POST", b"/v1/completions", (b"content-type", b"application/json"))
                        + frame(0, 1, 1, body))
         read = b""
         while read.count(b"data: {") < 2:
