@@ -321,9 +321,11 @@ def test_tensors_of_all_kinds(driver, start):
     model = Select(page.one("#playground-model"))
 
     def choose(name):
+        # Those of the model before stay until they are replaced.
+        driver.execute_script("document.querySelectorAll('fieldset.tensor').forEach((one) => one.dataset.old = '1')")
         model.select_by_value(name)
         page.until(lambda: page.button("Load and show", "#playground"), "the button").click()
-        page.until(lambda: page.all("fieldset.tensor"), "the inputs")
+        page.until(lambda: page.all("fieldset.tensor:not([data-old])"), "the inputs")
 
     choose("image")
     assert page.one("#tensor-0-shape").get_attribute("value") == "1, 3, 2, 2"
