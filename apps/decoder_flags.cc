@@ -19,11 +19,6 @@
 namespace penstock {
 namespace {
 
-const std::map<std::string, std::optional<DType>> kTypes = {
-    {"auto", std::nullopt}, {"f32", DType::kF32}, {"bf16", DType::kBf16}, {"int8", DType::kI8}};
-const std::map<std::string, DType> kCacheTypes = {
-    {"bf16", DType::kBf16}, {"f16", DType::kF16}, {"f32", DType::kF32}, {"int8", DType::kI8}};
-
 // "ID=BIAS"; the error, or empty.
 std::string ReadBias(const std::string& given, LogitBias* bias) {
   const size_t equals = given.find('=');
@@ -61,7 +56,7 @@ Flag* AddNumber(FlagSet* app, const char* name, std::optional<T>* value, const c
 void AddCacheTypeFlag(FlagSet* app, const std::string& group, TextModelOptions* options) {
   app->AddOptionFunction<std::string>(
          "--cache-type",
-         [options](const std::string& name) { options->cache_type = kCacheTypes.at(name); },
+         [options](const std::string& name) { options->cache_type = *DTypeOfFlag(name); },
          "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
          "each costs).")
       ->Check(OneOf({"bf16", "f16", "f32", "int8"}))
@@ -80,7 +75,7 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
       ->Group(model);
   AddAutoPull(&app, &flags->auto_pull);
   app.AddOptionFunction<std::string>(
-         "--dtype", [flags](const std::string& name) { flags->options.dtype = kTypes.at(name); },
+         "--dtype", [flags](const std::string& name) { flags->options.dtype = DTypeOfFlag(name); },
          "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
          "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
          "else f32.")

@@ -51,11 +51,6 @@ const std::vector<std::string>& Texts() {
   return texts;
 }
 
-const char* FlagOf(DType dtype) {
-  if (dtype == DType::kBf16) return "bf16";
-  return dtype == DType::kI8 ? "int8" : "f32";
-}
-
 // Raw output rows of a model for the texts: vectors, or logits.
 Expected<std::vector<std::vector<float>>> Outputs(LocalModels* local,
                                                   const std::vector<std::string>& texts) {
@@ -282,10 +277,10 @@ int RunDoctor(const std::vector<std::string>& args) {
   EngineLease engine = (*local)->registry->List().front().engine;
   const DType dtype = engine->info().dtype;
   const bool normalize = engine->folder().normalize;
-  flags.dtypes = {FlagOf(dtype)};  // the same on every backend
+  flags.dtypes = {DTypeFlag(dtype)};  // the same on every backend
   report.Line(true, "load",
               fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task,
-                          info.architecture, info.parameters, FlagOf(dtype), info.backend));
+                          info.architecture, info.parameters, DTypeFlag(dtype), info.backend));
   CheckTokenizer(engine->tokenizer(), &report);
   engine = {};  // LocalModels end before this function does, and wait for leases
   const auto rows = Outputs(local->get(), Texts());

@@ -189,9 +189,7 @@ std::string ComputedTypes(const DecoderModel& model) {
   std::set<std::string> names;
   const auto add = [&](std::initializer_list<const PackedLinear*> all) {
     for (const PackedLinear* one : all) {
-      names.insert(one->dtype() == DType::kI8     ? "int8"
-                   : one->dtype() == DType::kBf16 ? "bf16"
-                                                  : "f32");
+      names.insert(DTypeFlag(one->dtype()));
     }
   };
   for (const Op& op : model.program().ops) {

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "doctor_accuracy.h"
 #include "doctor_report.h"
 #include "generate/text_model.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "inspect_program.h"
+#include "numbers/dtype.h"
 #include "runtime/model_options.h"
 
 namespace penstock {

@@ -92,24 +92,13 @@ Status Service::Readiness() const {
 
 namespace {
 
-const char* DTypeText(DType type) {
-  switch (type) {
-    case DType::kBf16:
-      return "bfloat16";
-    case DType::kI8:
-      return "int8";
-    default:
-      return "float32";
-  }
-}
-
 void AddTextInfo(const TextEngine& engine, ModelInfo* info) {
   const EngineInfo& loaded = engine.info();
   info->path = engine.path();
   info->revision = engine.revision();
   info->task = kGenerationTask;
   info->architecture = engine.model().decoder->config().architecture;
-  info->dtype = DTypeText(loaded.dtype);
+  info->dtype = DTypeWord(loaded.dtype);
   if (info->path.ends_with(".gguf")) info->quantisation = QuantisationOf(info->path);
   info->tokenizer = engine.tokenizer().model_type();
   info->backend = loaded.backend;
@@ -196,7 +185,7 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.revision = engine.revision();
   info.task = ModelTaskName(folder.task);
   info.architecture = folder.encoder.model_type;
-  info.dtype = DTypeText(loaded.dtype);
+  info.dtype = DTypeWord(loaded.dtype);
   if (info.path.ends_with(".gguf")) info.quantisation = QuantisationOf(info.path);
   info.int8_keep = TypeOverridesText(loaded.int8_keep);
   if (folder.task == ModelTask::kEmbedding) {

@@ -29,20 +29,6 @@ constexpr double kBoundMs = 25;
 constexpr const char* kText = "text";
 constexpr const char* kEncoder = "encoder";
 
-// As flags name it.
-const char* FlagOf(DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-      return "int8";
-    case DType::kF16:
-      return "f16";
-    case DType::kF32:
-      return "f32";
-    default:
-      return "bf16";
-  }
-}
-
 class ChatHttpBench {
  public:
   ChatHttpBench(const ChatHttpOptions& options, BenchRecords* records)
@@ -91,9 +77,9 @@ Status ChatHttpBench::Start() {
     words.insert(words.end(), {"--model", fmt::format("{}={}", kEncoder, options_.encoder)});
   }
   if (options_.dtype) {
-    words.insert(words.end(), {"--dtype", fmt::format("{}={}", kText, FlagOf(*options_.dtype))});
+    words.insert(words.end(), {"--dtype", fmt::format("{}={}", kText, DTypeFlag(*options_.dtype))});
   }
-  words.insert(words.end(), {"--cache-type", FlagOf(options_.cache_type)});
+  words.insert(words.end(), {"--cache-type", DTypeFlag(options_.cache_type)});
   words.insert(words.end(), options_.server_flags.begin(), options_.server_flags.end());
   PENSTOCK_ASSIGN_OR_RETURN(server_, ServerProcess::Start(words));
   PENSTOCK_ASSIGN_OR_RETURN(backend_, NewCpuBackend({options_.threads, true, ""}));

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "load/records.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

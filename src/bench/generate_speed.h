@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "load/records.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

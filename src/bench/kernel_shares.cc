@@ -246,7 +246,7 @@ class Shares {
   void Print(BenchRecords* records) {
     std::printf("%s\npeak:", device_.name().c_str());
     for (DType dtype : options_.dtypes) {
-      std::printf(" %s %s GOP/s,", TypeName(dtype), ShortNumber(Peak(dtype) * 1e-9).c_str());
+      std::printf(" %s %s GOP/s,", DTypeFlag(dtype), ShortNumber(Peak(dtype) * 1e-9).c_str());
     }
     std::printf(" memory %s GB/s (checksum %llu)\n\n", ShortNumber(bandwidth_ * 1e-9).c_str(),
                 static_cast<unsigned long long>(checksum_));
@@ -264,7 +264,7 @@ class Shares {
       }
       Case all = Sum(i);
       AddRow(all, &table);
-      records->Add(fmt::format("gemm.{}.{}_{}.percent_of_peak", TypeName(c.dtype), c.model->record,
+      records->Add(fmt::format("gemm.{}.{}_{}.percent_of_peak", DTypeFlag(c.dtype), c.model->record,
                                c.tokens),
                    100 * all.operations / all.seconds / Peak(c.dtype), "%");
     }
@@ -294,7 +294,7 @@ class Shares {
     std::vector<std::string> cells = {c.model->name,
                                       c.operation,
                                       std::to_string(c.tokens),
-                                      TypeName(c.dtype),
+                                      DTypeFlag(c.dtype),
                                       ShortNumber(rate * 1e-9),
                                       fmt::format("{:.1f}", 100 * rate / Peak(c.dtype)),
                                       ShortNumber(traffic * 1e-9),
@@ -327,11 +327,6 @@ class Shares {
 };
 
 }  // namespace
-
-const char* TypeName(DType dtype) {
-  if (dtype == DType::kBf16) return "bf16";
-  return dtype == DType::kI8 ? "int8" : "f32";
-}
 
 double ArithmeticPeak(const cpu::Kernels& kernels, DType dtype, ThreadPool* pool) {
   double best = 0;

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "common/thread_pool.h"
 #include "cpu/kernels.h"
 #include "load/records.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 
@@ -29,9 +29,6 @@ struct KernelShareOptions {
   // A library with the functions of bench/onednn_kernels.cc; "": none.
   std::string onednn_library;
 };
-
-// "f32", "bf16" or "int8", as flags and records call them.
-const char* TypeName(DType dtype);
 
 // Operations a second of the multiply-adds of `dtype` on registers alone, on all threads: the best
 // of three measurements of about 1.5 ms.

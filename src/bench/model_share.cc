@@ -106,7 +106,7 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
   for (size_t i = 0; i < results.size(); ++i) {
     const Result& result = results[i];
     const double percent = 100 * operations / result.seconds / result.peak;
-    const char* type = TypeName(options.dtypes[i]);
+    const char* type = DTypeFlag(options.dtypes[i]);
     table.AddRow({options.name, type, ShortNumber(tokens / result.seconds),
                   ShortNumber(operations / result.seconds * 1e-9), ShortNumber(result.peak * 1e-9),
                   fmt::format("{:.1f}", percent)});

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu/random_blocks.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock {
 namespace {

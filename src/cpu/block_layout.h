@@ -37,8 +37,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/block_fields.h"
 #include "cpu/kernels.h"
+#include "numbers/block_fields.h"
 
 namespace penstock::cpu {
 

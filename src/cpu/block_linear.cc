@@ -98,8 +98,7 @@ Status Check(std::span<const LinearRows> parts, const PackOptions& options) {
   const DType stored = parts[0].weight.dtype;
   const int64_t columns = parts[0].weight.columns;
   const std::string name = DTypeName(stored);
-  if (std::find(std::begin(kStoredTypes), std::end(kStoredTypes), stored) ==
-      std::end(kStoredTypes)) {
+  if (std::find(kStoredTypes.begin(), kStoredTypes.end(), stored) == kStoredTypes.end()) {
     return Status::Unsupported("products of " + name + " weights");
   }
   for (const LinearRows& part : parts) PENSTOCK_RETURN_IF_ERROR(CheckPart(part, parts[0]));

@@ -21,8 +21,8 @@
 #include "common/thread_pool.h"
 #include "cpu/block_linear.h"
 #include "cpu/dispatch.h"
-#include "cpu/random_blocks.h"
 #include "cpu/read_loops.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {

@@ -17,8 +17,8 @@
 #include "common/int_math.h"
 #include "cpu/block_linear.h"
 #include "cpu/dispatch.h"
-#include "cpu/random_blocks.h"
 #include "cpu/test_util.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "common/dtype.h"
 #include "cpu/dispatch.h"
-#include "cpu/random_blocks.h"
 #include "cpu/test_util.h"
+#include "numbers/dtype.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {
@@ -145,7 +145,7 @@ class Layer {
     const BlockFormat format = FormatOf(stored_);
     const uint8_t* q = rows.codes.data() + row * in_;
     const BlockScale* scales = rows.scales.data() + row * (in_ / 32);
-    const size_t step = ScaleElements(stored_);
+    const size_t step = FormatOf(stored_).scale_elements;
     BlockFields block;
     for (size_t k = 0; k < in_; k += step) {
       if (k % format.elements == 0) {

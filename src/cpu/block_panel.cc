@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/block_fields.h"
 #include "cpu/block_layout.h"
+#include "numbers/block_fields.h"
 
 namespace penstock::cpu {
 namespace {

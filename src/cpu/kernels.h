@@ -31,8 +31,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/dtype.h"
 #include "cpu/kv_layout.h"
+#include "numbers/dtype.h"
 #include "tensor/op_kinds.h"
 
 namespace penstock::cpu {

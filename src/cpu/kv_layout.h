@@ -24,7 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/dtype.h"
+#include "numbers/dtype.h"
 
 namespace penstock::cpu {
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "common/dtype.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
+#include "numbers/dtype.h"
 #include "tensor/backend.h"
 
 namespace penstock::cpu {

@@ -10,7 +10,7 @@
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/packed_linear.h"
-#include "cpu/random_blocks.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {

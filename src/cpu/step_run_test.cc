@@ -14,8 +14,8 @@
 #include "common/memory.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
-#include "cpu/random_blocks.h"
 #include "cpu/test_util.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {

@@ -22,13 +22,13 @@
 #include <span>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/request_context.h"
 #include "common/status.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "kv/sequence.h"
 #include "models/embedding_decoder.h"
+#include "numbers/dtype.h"
 #include "tensor/backend.h"
 #include "tensor/encoder_runner.h"
 #include "tensor/step.h"

@@ -263,11 +263,13 @@ Expected<PoolingMode> ParsePoolingMode(const std::string& name) {
 
 Expected<std::optional<DType>> ParseDType(const std::string& name) {
   if (name == "auto") return std::optional<DType>();
-  if (name == "f32") return std::optional<DType>(DType::kF32);
-  if (name == "bf16") return std::optional<DType>(DType::kBf16);
-  if (name == "int8") return std::optional<DType>(DType::kI8);
-  return Status::InvalidArgument(
-      fmt::format("unknown dtype '{}'; known: auto, f32, bf16, int8", name), "dtype");
+  std::string known = "auto";
+  for (const DType dtype : kComputedTypes) {
+    if (name == DTypeFlag(dtype)) return std::optional<DType>(dtype);
+    known += std::string(", ") + DTypeFlag(dtype);
+  }
+  return Status::InvalidArgument(fmt::format("unknown dtype '{}'; known: {}", name, known),
+                                 "dtype");
 }
 
 Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,

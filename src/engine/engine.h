@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "engine/linear_check.h"
 #include "engine/model.h"
@@ -19,6 +18,7 @@
 #include "formats/model_folder.h"
 #include "metrics/metrics.h"
 #include "models/linear_types.h"
+#include "numbers/dtype.h"
 #include "sched/encoder_scheduler.h"
 #include "tensor/backend.h"
 #include "text/tokenizer.h"

@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "common/dtype.h"
 #include "common/status.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/dtype.h"
 #include "engine/model_bytes.h"
 #include "models/linear_types.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

@@ -7,12 +7,12 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/dtype.h"
 #include "common/exception_status.h"
 #include "common/memory.h"
 #include "common/printable.h"
 #include "models/encoder_program.h"
 #include "models/load_weights.h"
+#include "numbers/dtype.h"
 #include "openvino/runtime.h"
 
 namespace penstock {

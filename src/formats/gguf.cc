@@ -16,56 +16,27 @@ constexpr std::string_view kMagic = "GGUF";
 // Length of the name, count of sizes, type, offset.
 constexpr size_t kTensorBytesMin = 8 + 4 + 4 + 8;
 
-struct TensorType {
-  const char* name;            // null: no type has this number
-  std::optional<DType> dtype;  // none: Penstock does not read it
+// Those that are not read, by their number; withdrawn ones stay named.
+constexpr std::pair<uint32_t, const char*> kUnreadTypes[] = {
+    {4, "Q4_2"},        {5, "Q4_3"},        {9, "Q8_1"},        {10, "Q2_K"},    {11, "Q3_K"},
+    {15, "Q8_K"},       {16, "IQ2_XXS"},    {17, "IQ2_XS"},     {18, "IQ3_XXS"}, {19, "IQ1_S"},
+    {20, "IQ4_NL"},     {21, "IQ3_S"},      {22, "IQ2_S"},      {23, "IQ4_XS"},  {24, "I8"},
+    {25, "I16"},        {26, "I32"},        {27, "I64"},        {28, "F64"},     {29, "IQ1_M"},
+    {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"},   {34, "TQ1_0"},   {35, "TQ2_0"},
+    {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"},   {40, "NVFP4"},
+    {41, "Q1_0"},
 };
 
-// By the number in the file. Those of types that were withdrawn stay named.
-constexpr std::array<TensorType, 42> kTensorTypes = {{
-    {"F32", DType::kF32},
-    {"F16", DType::kF16},
-    {"Q4_0", DType::kQ4_0},
-    {"Q4_1", DType::kQ4_1},
-    {"Q4_2", {}},
-    {"Q4_3", {}},
-    {"Q5_0", DType::kQ5_0},
-    {"Q5_1", DType::kQ5_1},
-    {"Q8_0", DType::kQ8_0},
-    {"Q8_1", {}},
-    {"Q2_K", {}},
-    {"Q3_K", {}},
-    {"Q4_K", DType::kQ4K},
-    {"Q5_K", DType::kQ5K},
-    {"Q6_K", DType::kQ6K},
-    {"Q8_K", {}},
-    {"IQ2_XXS", {}},
-    {"IQ2_XS", {}},
-    {"IQ3_XXS", {}},
-    {"IQ1_S", {}},
-    {"IQ4_NL", {}},
-    {"IQ3_S", {}},
-    {"IQ2_S", {}},
-    {"IQ4_XS", {}},
-    {"I8", {}},
-    {"I16", {}},
-    {"I32", {}},
-    {"I64", {}},
-    {"F64", {}},
-    {"IQ1_M", {}},
-    {"BF16", DType::kBf16},
-    {"Q4_0_4_4", {}},
-    {"Q4_0_4_8", {}},
-    {"Q4_0_8_8", {}},
-    {"TQ1_0", {}},
-    {"TQ2_0", {}},
-    {"IQ4_NL_4_4", {}},
-    {"IQ4_NL_4_8", {}},
-    {"IQ4_NL_8_8", {}},
-    {"MXFP4", {}},
-    {"NVFP4", {}},
-    {"Q1_0", {}},
-}};
+Expected<DType> TypeOfNumber(uint32_t number) {
+  if (const std::optional<DType> dtype = DTypeOfGguf(number)) return *dtype;
+  for (const auto& [unread, name] : kUnreadTypes) {
+    if (unread == number) {
+      return Status::Unsupported(std::string("is of type ") + name + ", which is not supported");
+    }
+  }
+  return Status::Unsupported("has a type of number " + std::to_string(number) +
+                             ", which Penstock does not know");
+}
 
 struct ParsedTensor {
   TensorRecord record;  // without its data
@@ -118,23 +89,15 @@ Status ReadShapeAndType(ByteReader* reader, ParsedTensor* tensor) {
   }
   uint32_t number = 0;
   if (!reader->Read(&number) || !reader->Read(&tensor->offset)) return Truncated("its description");
-  if (number >= kTensorTypes.size()) {
-    return Status::Unsupported("has a type of number " + std::to_string(number) +
-                               ", which Penstock does not know");
-  }
-  const TensorType& type = kTensorTypes[number];
-  if (!type.dtype) {
-    return Status::Unsupported(std::string("is of type ") + type.name + ", which is not supported");
-  }
-  tensor->record.dtype = *type.dtype;
-  const DTypeBlock block = BlockOf(*type.dtype);
+  PENSTOCK_ASSIGN_OR_RETURN(tensor->record.dtype, TypeOfNumber(number));
+  const DTypeBlock block = BlockOf(tensor->record.dtype);
   const uint64_t row = rank > 0 ? sizes[0] : 1;
   if (row % block.elements != 0) {
     return Status::InvalidArgument("has rows of " + std::to_string(row) +
                                    " elements, which are not "
                                    "whole blocks of " +
-                                   std::to_string(block.elements) + " as type " + type.name +
-                                   " has");
+                                   std::to_string(block.elements) + " as type " +
+                                   DTypeName(tensor->record.dtype) + " has");
   }
   int64_t elements = 1;
   for (uint32_t i = rank; i-- > 0;) {

@@ -40,7 +40,7 @@ struct GgufFile {
 
 // Everything in the file is a view into `bytes`. kUnsupported names what Penstock does not read:
 // versions 1 and above 3, big-endian files, types of tensors other than F32, F16, BF16 and the
-// block types of common/dtype.h. Of a file that is one of several: this one alone.
+// block types of numbers/dtype.h. Of a file that is one of several: this one alone.
 Expected<GgufFile> ParseGguf(std::span<const std::byte> bytes);
 
 // A model: one file, or several named NAME-00001-of-00003.gguf and so on, of which `path` may be

@@ -17,14 +17,6 @@ constexpr size_t kRankMax = 16;
 
 static_assert(std::endian::native == std::endian::little, "safetensors are mapped, not converted");
 
-std::optional<DType> DTypeNamed(std::string_view name) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16, DType::kF64, DType::kI64,
-                            DType::kI32, DType::kI8, DType::kU8, DType::kBool}) {
-    if (name == DTypeName(dtype)) return dtype;
-  }
-  return std::nullopt;
-}
-
 // Reads element i of an array that need not be aligned.
 template <typename T>
 T Load(std::span<const std::byte> data, size_t i) {
@@ -61,7 +53,7 @@ Expected<uint64_t> ReadShape(const JsonObject& object, TensorRecord* record) {
 Expected<ParsedTensor> ReadTensor(const JsonObject& object, uint64_t data_bytes) {
   ParsedTensor tensor;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string dtype, object.GetString("dtype"));
-  const auto known = DTypeNamed(dtype);
+  const auto known = DTypeOfSafetensors(dtype);
   if (!known) return Status::Unsupported("dtype " + Shown(dtype) + " is not supported", "dtype");
   tensor.record.dtype = *known;
   PENSTOCK_ASSIGN_OR_RETURN(const uint64_t bytes, ReadShape(object, &tensor.record));

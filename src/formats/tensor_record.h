@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/dtype.h"
 #include "formats/decoder_config.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

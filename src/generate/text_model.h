@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "formats/chat_template_files.h"
 #include "models/decoder.h"
+#include "numbers/dtype.h"
 #include "sample/generation_defaults.h"
 #include "tensor/backend.h"
 #include "text/tokenizer.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
 #include "formats/decoder_files.h"
+#include "numbers/dtype.h"
 #include "tensor/backend.h"
 #include "tensor/program.h"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

@@ -13,8 +13,8 @@
 #include <span>
 #include <string>
 
-#include "common/dtype.h"
 #include "common/status.h"
+#include "numbers/dtype.h"
 #include "tensor/compute_gate.h"
 #include "tensor/packed_batch.h"
 #include "tensor/program.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "common/dtype.h"
+#include "numbers/dtype.h"
 #include "tensor/backend.h"
 
 namespace penstock {

@@ -1,6 +1,6 @@
 // Types of the elements of tensors that users send and get. Names and sizes are those of the Open
 // Inference Protocol ("Tensor Data Types", github.com/kserve/open-inference-protocol); BF16 is as
-// Triton adds it. (common/dtype.h has the types of weights in files.)
+// Triton adds it. (numbers/dtype.h has the types of weights in files.)
 #pragma once
 
 #include <cstddef>

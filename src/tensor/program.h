@@ -38,8 +38,8 @@
 #include <variant>
 #include <vector>
 
-#include "common/dtype.h"
 #include "common/status.h"
+#include "numbers/dtype.h"
 #include "tensor/op_kinds.h"
 #include "tensor/packed_batch.h"
 

@@ -139,17 +139,11 @@ const char* PoolingText(Pooling pooling) {
   return kNames[static_cast<size_t>(pooling)];
 }
 
-// As flags spell them.
-const char* TypeText(DType dtype) {
-  if (dtype == DType::kBf16) return "bf16";
-  return dtype == DType::kI8 ? "int8" : "f32";
-}
-
 std::string TableText(const Table* table) {
   return fmt::format("[{}, {}]", table->rows(), table->width());
 }
 std::string WeightText(const PackedLinear* weight) {
-  return fmt::format("[{}, {}] {}", weight->out(), weight->in(), TypeText(weight->dtype()));
+  return fmt::format("[{}, {}] {}", weight->out(), weight->in(), DTypeFlag(weight->dtype()));
 }
 const char* NormText(const Norm& norm) { return norm.gamma == nullptr ? "" : ", norm"; }
 std::string ScaleText(float scale) { return scale == 1 ? "" : fmt::format(", times {}", scale); }

@@ -18,9 +18,9 @@
 #include <cstdint>
 #include <span>
 
-#include "common/dtype.h"
 #include "common/kv_block.h"
 #include "common/status.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/dtype.h"
+#include "numbers/dtype.h"
 
 namespace penstock {
 

@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "cpu/block_fields.h"
+#include "numbers/block_fields.h"
 
-namespace penstock::cpu {
+namespace penstock {
 
 // Offset of a block's d; m follows it.
 inline size_t ScaleOffset(DType type) { return type == DType::kQ6K ? 208 : 0; }
@@ -78,4 +78,4 @@ inline std::vector<std::byte> RandomWeights(DType type, size_t rows, size_t colu
   return bytes;
 }
 
-}  // namespace penstock::cpu
+}  // namespace penstock

@@ -1,8 +1,8 @@
-#include "cpu/block_fields.h"
+#include "numbers/block_fields.h"
 
 #include <cstring>
 
-namespace penstock::cpu {
+namespace penstock {
 namespace {
 
 uint8_t At(const std::byte* p, size_t i) { return static_cast<uint8_t>(p[i]); }
@@ -98,7 +98,7 @@ void ReadBlock(DType type, const std::byte* block, BlockFields* fields) {
 
 void FieldsToF32(DType type, const BlockFields& fields, float* to) {
   const BlockFormat format = FormatOf(type);
-  const size_t run = ScaleElements(type);
+  const size_t run = format.scale_elements;
   const float d = HalfToFloat(fields.d);
   const float m = HalfToFloat(fields.m);
   for (size_t begin = 0; begin < format.elements; begin += run) {
@@ -114,4 +114,13 @@ void FieldsToF32(DType type, const BlockFields& fields, float* to) {
   }
 }
 
-}  // namespace penstock::cpu
+void BlocksToF32(DType type, const std::byte* from, size_t count, float* to) {
+  const DTypeBlock block = BlockOf(type);
+  BlockFields fields;
+  for (size_t b = 0; b < count; ++b) {
+    ReadBlock(type, from + b * block.bytes, &fields);
+    FieldsToF32(type, fields, to + b * block.elements);
+  }
+}
+
+}  // namespace penstock

@@ -1,11 +1,11 @@
-#include "common/dtype.h"
+#include "numbers/dtype.h"
 
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
-#include "common/block_types.h"
 #include "common/status.h"
+#include "numbers/block_fields.h"
 
 namespace penstock {
 namespace {
@@ -29,44 +29,39 @@ size_t StoredBytes(DType dtype, size_t elements) {
   return elements / block.elements * block.bytes;
 }
 
-const char* DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return "F64";
-    case DType::kI64:
-      return "I64";
-    case DType::kF32:
-      return "F32";
-    case DType::kI32:
-      return "I32";
-    case DType::kF16:
-      return "F16";
-    case DType::kBf16:
-      return "BF16";
-    case DType::kI8:
-      return "I8";
-    case DType::kU8:
-      return "U8";
-    case DType::kBool:
-      return "BOOL";
-    case DType::kQ8_0:
-      return "Q8_0";
-    case DType::kQ4_0:
-      return "Q4_0";
-    case DType::kQ4_1:
-      return "Q4_1";
-    case DType::kQ5_0:
-      return "Q5_0";
-    case DType::kQ5_1:
-      return "Q5_1";
-    case DType::kQ4K:
-      return "Q4_K";
-    case DType::kQ5K:
-      return "Q5_K";
-    case DType::kQ6K:
-      return "Q6_K";
+const char* DTypeName(DType dtype) { return RowOf(dtype).name; }
+
+const char* DTypeFlag(DType dtype) {
+  const char* const flag = RowOf(dtype).flag;
+  PENSTOCK_CHECK(flag != nullptr);
+  return flag;
+}
+
+std::optional<DType> DTypeOfFlag(std::string_view flag) {
+  for (const NumberType& type : kNumberTypes) {
+    if (type.flag != nullptr && type.flag == flag) return type.dtype;
   }
-  return "?";
+  return std::nullopt;
+}
+
+const char* DTypeWord(DType dtype) {
+  const char* const word = RowOf(dtype).word;
+  PENSTOCK_CHECK(word != nullptr);
+  return word;
+}
+
+std::optional<DType> DTypeOfSafetensors(std::string_view name) {
+  for (const NumberType& type : kNumberTypes) {
+    if (type.safetensors && type.name == name) return type.dtype;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> DTypeOfGguf(uint32_t number) {
+  for (const NumberType& type : kNumberTypes) {
+    if (type.gguf >= 0 && static_cast<uint32_t>(type.gguf) == number) return type.dtype;
+  }
+  return std::nullopt;
 }
 
 // Subnormals are normalised by a multiplication, which is exact.

@@ -1,5 +1,5 @@
 // Blocks against what the Python package `gguf` 0.19 makes of the same bytes.
-#include "cpu/block_fields.h"
+#include "numbers/block_fields.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cpu/random_blocks.h"
+#include "numbers/random_blocks.h"
 
-namespace penstock::cpu {
+namespace penstock {
 namespace {
 
 uint64_t Fnv1a(const std::vector<float>& values) {
@@ -47,4 +47,4 @@ TEST(BlockFields, StandForTheValuesOfTheGgufPackage) {
 }
 
 }  // namespace
-}  // namespace penstock::cpu
+}  // namespace penstock
