@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format tidy by-file odr asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -168,7 +168,7 @@ format:  ## format the C++ sources in place
 	@tools/install_deps.sh format
 	clang-format -i $(SOURCES)
 
-check: layers check-format tidy  ## layers, format, clang-tidy on changed files (ALL=1: on all)
+check: layers check-format check-python tidy  ## layers, format, ruff, clang-tidy on changed files (ALL=1: on all)
 
 layers:  ## includes against the module graph, file lengths, machine paths (HEADERS=1: headers alone)
 	@python3 tools/check_layers.py $(if $(HEADERS),--headers)
@@ -190,6 +190,12 @@ lines: by-file  ## what the compiler reads for each file, against its bound (som
 check-format:
 	@tools/install_deps.sh format
 	@clang-format --dry-run -Werror $(SOURCES) && echo 'format: no findings'
+
+# The linter and formatter of the Python here, in a virtual environment of their own (ruff.toml).
+check-python:  ## ruff: lint and format of the Python files (FIX=1: mend what it can)
+	@python=$$(tools/make_venv.sh $(BUILD)/ruff-venv tools/requirements-lint.txt) && \
+	  "$$python" -m ruff check -q $(if $(FIX),--fix) . && \
+	  "$$python" -m ruff format -q $(if $(FIX),,--check) . && echo 'python: no findings'
 
 # At level 0: the linker compares classes, whatever the optimiser does.
 odr:  ## one build whose linker compares the definitions of every class

@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import numpy as np
+
 from tokenizers import Tokenizer
 
 SEED = 20260101

@@ -21,8 +21,7 @@ import time
 import urllib.request
 
 SEED = 20260102
-WORDS = ("the river carries its water through a long pipe of steel down to the turbine hall where "
-         "wheels turn day and night while engineers watch pressure flow and heat on old dials").split()
+WORDS = ["the", "river", "carries", "its", "water", "through", "a", "long", "pipe", "of", "steel", "down", "to", "the", "turbine", "hall", "where", "wheels", "turn", "day", "and", "night", "while", "engineers", "watch", "pressure", "flow", "and", "heat", "on", "old", "dials"]
 
 
 def texts(count):

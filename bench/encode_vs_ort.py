@@ -16,7 +16,6 @@ import pathlib
 import platform
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -26,6 +25,7 @@ import onnxruntime as ort
 import onnx_graphs
 from bench_folders import random_folder
 from bench_texts import SEED, TextSource
+
 
 def mixed_ids(folder, count):
     """Texts cut to lengths drawn log-normally around 64 tokens, 8 to 256 with [CLS] and [SEP]."""

@@ -124,7 +124,7 @@ class Literals(Flood):
         return HELLO + frame(HEADERS, 0, 1, OPEN)
 
     def next(self):
-        return frame(CONTINUATION, 0, 1, field(b"x", bytes(b"v") * 16000)) * 8
+        return frame(CONTINUATION, 0, 1, field(b"x", b"v" * 16000)) * 8
 
 
 class LargeLists(Flood):

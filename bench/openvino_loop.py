@@ -21,7 +21,7 @@ import numpy as np
 import openvino
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "e2e"))
-from openvino_models import Driver  # noqa: E402
+from openvino_models import Driver
 
 
 def magika_model():

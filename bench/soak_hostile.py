@@ -130,7 +130,7 @@ class Soak:
         except (Gone, ConnectionError):
             self.note(kind, "closed")
             return 0, b""
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self.note(kind, "unanswered")
             self.odd.append(f"{kind}: no answer in {ANSWER_S} s to {request[:120]!r}")
             return 0, b""
@@ -154,7 +154,7 @@ class Soak:
             self.good["sent"] += 1
             try:
                 status, vector = await self.embedding(text)
-            except (asyncio.TimeoutError, Gone, ConnectionError, OSError) as error:
+            except (TimeoutError, Gone, ConnectionError, OSError) as error:
                 self.good["lost"] += 1
                 self.odd.append(f"good: {type(error).__name__} {error}")
                 continue
@@ -172,7 +172,7 @@ class Soak:
             try:
                 status, _ = await self.once(ask("GET", "/livez"), 30)
                 self.livez_failed += status != 200
-            except (asyncio.TimeoutError, Gone, ConnectionError, OSError):
+            except (TimeoutError, Gone, ConnectionError, OSError):
                 self.livez_failed += 1
             self.livez_ms.append((time.monotonic() - begin) * 1e3)
             await asyncio.sleep(0.1)
@@ -228,7 +228,7 @@ class Soak:
                     await asyncio.sleep(0.5)
                 writer.transport.abort()
                 self.note("slow", "left")
-            except (OSError, asyncio.TimeoutError):
+            except (TimeoutError, OSError):
                 self.note("slow", "closed")
 
     async def giant(self, number: int) -> None:

@@ -15,11 +15,11 @@ Needs numpy and onnx.
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import pathlib
 import random
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -35,7 +35,7 @@ def onnx_identity(path: pathlib.Path, version: int) -> None:
     from onnx import TensorProto, helper, save
 
     names = ["x"] + [f"h{i}" for i in range(version % 5)] + ["y"]
-    nodes = [helper.make_node("Identity", [a], [b]) for a, b in zip(names, names[1:])]
+    nodes = [helper.make_node("Identity", [a], [b]) for a, b in itertools.pairwise(names)]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", WIDTH])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", WIDTH])
     graph = helper.make_graph(nodes, f"identity{version}", [x], [y])
@@ -70,7 +70,7 @@ def make_rows(rng: np.random.Generator, count: int) -> np.ndarray:
 async def read_answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.decode("latin1").split("\r\n")
-    fields = {k.strip().lower(): v.strip() for k, v in (l.split(":", 1) for l in lines[1:] if ":" in l)}
+    fields = {k.strip().lower(): v.strip() for k, v in (line.split(":", 1) for line in lines[1:] if ":" in line)}
     body = await reader.readexactly(int(fields.get("content-length", 0)))
     return int(lines[0].split()[1]), fields, body
 
@@ -108,7 +108,7 @@ class Soak:
                 writer.close()
                 return
             status, fields, body = await asyncio.wait_for(read_answer(reader), 60)
-        except (asyncio.TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
+        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
             self.counts["unanswered"] += 1
             self.odd.append(f"{model.name}: {type(error).__name__}")
             writer.close()

@@ -26,6 +26,7 @@ With --headers also compiles every header of src/ alone.
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import os
 import pathlib
 import re
@@ -144,7 +145,7 @@ def check_functions(path, text):
     at = 0
     while at < len(lines):
         line = lines[at]
-        if line.startswith(("}", "  }")) or not line.strip() or line.endswith((";", ":", "{")) and not BODY_BEGIN.match(line):
+        if line.startswith(("}", "  }")) or not line.strip() or (line.endswith((";", ":", "{")) and not BODY_BEGIN.match(line)):
             begin = at + 1
         if BODY_BEGIN.match(line) and not CONTROL.match(line):
             comment = begin
@@ -223,7 +224,7 @@ def check_picture(modules):
     line_of = {name: at for at, line in enumerate(lines) for name in line}
     rows = [line.split("|")[1] for line in table[0].splitlines() if line.startswith("| `")]
     every = sorted({*modules, "apps"})
-    for name, drawn in (("picture", sorted(sum(lines, []))), ("table", sorted(re.findall(r"`(\w+)/`", " ".join(rows))))):
+    for name, drawn in (("picture", sorted(itertools.chain.from_iterable(lines))), ("table", sorted(re.findall(r"`(\w+)/`", " ".join(rows))))):
         if drawn != every:
             yield f"{document}: the {name} of the modules differs in {sorted(set(drawn) ^ set(every)) or 'names twice'}"
     for name, module in modules.items():

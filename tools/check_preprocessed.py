@@ -52,7 +52,7 @@ def count(item):
     words = words[begin:]
     kept = []
     skip = 0
-    for i, word in enumerate(words):
+    for _i, word in enumerate(words):
         if skip:
             skip -= 1
         elif word in ("-o", "-include"):

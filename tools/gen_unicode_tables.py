@@ -133,9 +133,8 @@ def probe_graphemes():
                 props[c] |= 1 << BIT_PICTOGRAPH
             if len(s.encode()) == 3 and count("\u0915\u094d" + s + "\u0300") == 4:
                 props[c] |= INCB_CONSONANT << SHIFT_INCB
-        elif gcb == GCB_EXTEND and len(s.encode()) == 3:
-            if count("\u0915" + s + "\u0915\u0300") == 4:
-                props[c] |= INCB_LINKER << SHIFT_INCB
+        elif gcb == GCB_EXTEND and len(s.encode()) == 3 and count("\u0915" + s + "\u0915\u0300") == 4:
+            props[c] |= INCB_LINKER << SHIFT_INCB
 
 
 def runs(value_of):

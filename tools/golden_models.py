@@ -5,8 +5,9 @@ tokenizer (kind in golden_tokenizers.py), lengths and pairs (token id cases), ma
 (where text is cut), max_tokens (rows of the position table that a text can use).
 """
 
-import golden_tokenizers
 import torch
+
+import golden_tokenizers
 
 PROMPTS = {"query": "query: ", "passage": "passage: "}
 TEXTS = [

@@ -5,13 +5,9 @@ All vocabularies are written out here, nothing is trained, so the files never ch
 
 import json
 
-from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
-                        pre_tokenizers, processors)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-WORDS = """the a of and to in is was it for on with as he be at by that person happy very sad dog cat
-runs jumps over lazy quick brown fox query document search passage where what how capital city paris
-berlin france germany river mountain blue red green house tree water good bad movie film great awful
-love hate server model token batch""".split()
+WORDS = ["the", "a", "of", "and", "to", "in", "is", "was", "it", "for", "on", "with", "as", "he", "be", "at", "by", "that", "person", "happy", "very", "sad", "dog", "cat", "runs", "jumps", "over", "lazy", "quick", "brown", "fox", "query", "document", "search", "passage", "where", "what", "how", "capital", "city", "paris", "berlin", "france", "germany", "river", "mountain", "blue", "red", "green", "house", "tree", "water", "good", "bad", "movie", "film", "great", "awful", "love", "hate", "server", "model", "token", "batch"]
 PUNCTUATION = list(".,!?:;-'\"()/")
 LETTERS = list("abcdefghijklmnopqrstuvwxyz")
 DIGITS = list("0123456789")

@@ -38,8 +38,8 @@ def value_of(node):
                 return value_of(keyword.value)
         return "?"
     try:
-        return json.dumps(eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}))  # noqa: S307
-    except Exception:  # noqa: BLE001
+        return json.dumps(eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}))
+    except Exception:
         return "?"
 
 
@@ -55,9 +55,9 @@ def popped(node):
 def keys_of(cls):
     keys = {}
     for node in cls.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            if "ClassVar" not in ast.unparse(node.annotation):
-                keys[node.target.id] = value_of(node.value)
+        named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
+        if named and "ClassVar" not in ast.unparse(node.annotation):
+            keys[node.target.id] = value_of(node.value)
         if not isinstance(node, ast.FunctionDef):
             continue
         if node.name == "__init__":

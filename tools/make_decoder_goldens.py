@@ -29,15 +29,15 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import gguf_shapes  # noqa: E402
-import make_gguf  # noqa: E402
-from golden_decoders import DECODERS  # noqa: E402
+import gguf_shapes
+import make_gguf
+from golden_decoders import DECODERS
 
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 SHORT_TEXT, LONG_TEXT, PROMPT, GREEDY = 24, 150, 8, 128

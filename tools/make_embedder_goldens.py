@@ -14,7 +14,6 @@ Written with torch 2.15.0, transformers 5.23.0, tokenizers 0.23.3, safetensors 0
 """
 
 import argparse
-import json
 import math
 import shutil
 import sys
@@ -22,13 +21,13 @@ import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import gguf_shapes  # noqa: E402
-import make_gguf  # noqa: E402
-from make_decoder_goldens import GGUF_NAMES, dump_expected, float64_everywhere, numbers, write_json  # noqa: E402
+import torch
+import transformers
+from safetensors.torch import save_file
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+import gguf_shapes
+import make_gguf
+from make_decoder_goldens import GGUF_NAMES, dump_expected, float64_everywhere, numbers, write_json
 
 TOKENS = ["<|begin|>", "<|end|>", "<|pad|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 MERGES = [("y", "e"), ("ye", "s"), ("n", "o")]

@@ -16,10 +16,11 @@ import sys
 import tempfile
 
 import numpy as np
+
 from gguf import GGUFReader, GGUFValueType, GGUFWriter, constants, quants
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import make_gguf  # noqa: E402
+import make_gguf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDENS = ROOT / "tests/golden/gguf"

@@ -19,7 +19,8 @@ import unicodedata
 from pathlib import Path
 
 import gguf
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers as pre
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
+from tokenizers import pre_tokenizers as pre
 
 USER_DEFINED, CONTROL, UNKNOWN = 4, 3, 2
 

@@ -31,13 +31,13 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+import torch
+import transformers
+from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import golden_tokenizers  # noqa: E402
-from golden_models import MODELS  # noqa: E402
+import golden_tokenizers
+from golden_models import MODELS
 
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 POOLING_MODES = ("cls", "mean", "max", "lasttoken", "mean_sqrt_len_tokens", "weightedmean")
@@ -144,7 +144,7 @@ def write_weights(folder, state, shards):
         file = f"model-{i + 1:05d}-of-{shards:05d}.safetensors"
         part = {n: state[n] for n in names[i * per_shard:(i + 1) * per_shard]}
         save_file(part, folder / file, metadata={"format": "pt"})
-        index["weight_map"].update({n: file for n in part})
+        index["weight_map"].update(dict.fromkeys(part, file))
     write_json(folder / "model.safetensors.index.json", index)
 
 

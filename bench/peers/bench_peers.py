@@ -80,7 +80,7 @@ class ModelRun:
 
     def check(self, contender, workload, rows):
         """How the rows agree with the reference, which is the first that ran in f32."""
-        shape = (self.counts[workload] if workload in self.counts else -1, -1)
+        shape = (self.counts.get(workload, -1), -1)
         if workload == "sample":
             rows = rows.reshape(self.sample("b")[1], -1)
         else:

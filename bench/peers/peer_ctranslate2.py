@@ -3,6 +3,7 @@ import json
 
 import ctranslate2
 import numpy as np
+
 from onnx_graphs import Weights
 from worker import BatchPeer
 

@@ -2,9 +2,10 @@
 import ctypes
 import json
 
-import gguf
 import llama_cpp
 import numpy as np
+
+import gguf
 from onnx_graphs import Weights
 
 # Names of tensors as llama.cpp's loader asks for them.

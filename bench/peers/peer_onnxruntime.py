@@ -1,7 +1,8 @@
 """onnxruntime: f32, and int8 by its dynamic quantisation. Graphs of onnx_graphs.py."""
 import onnx
-import onnx_graphs
 import onnxruntime as ort
+
+import onnx_graphs
 from worker import BatchPeer
 
 

@@ -2,8 +2,9 @@
 import json
 import threading
 
-import onnx_graphs
 import openvino
+
+import onnx_graphs
 from worker import BatchPeer, padded
 
 

@@ -3,8 +3,9 @@ import json
 import platform
 import sys
 
-import machine
 import numpy as np
+
+import machine
 from contenders import COSINE_MIN, DTYPES
 from workloads import ABOUT, WORKLOADS
 
@@ -205,7 +206,7 @@ def chart(runs, path):
 
 
 def command(args):
-    given = [a for a in sys.argv[1:]]
+    given = list(sys.argv[1:])
     for flag in ("--model", "--build", "--cache", "--docs", "--json"):
         while flag in given:
             at = given.index(flag)

@@ -15,7 +15,7 @@ import time
 import pytest
 import requests
 
-from conftest import EMBED, GOLDEN, clean_environment, binary, raw_post, read_response, run, wait_for
+from conftest import EMBED, GOLDEN, binary, clean_environment, read_response, run, wait_for
 
 MODEL = GOLDEN / EMBED
 BODY = {"inputs": "hello"}
@@ -357,9 +357,8 @@ def handshake(server, version=None, ciphers=None):
     if ciphers:
         context.set_ciphers(ciphers)
     try:
-        with socket.create_connection((server.host, server.port), 10) as raw:
-            with context.wrap_socket(raw) as tls:
-                return tls.version(), tls.cipher()[0], tls.getpeercert(True)
+        with socket.create_connection((server.host, server.port), 10) as raw, context.wrap_socket(raw) as tls:
+            return tls.version(), tls.cipher()[0], tls.getpeercert(True)
     except (ssl.SSLError, ConnectionError):
         return None
 

@@ -229,7 +229,7 @@ def test_a_line_that_is_read_does_not_hold_up_the_end(start, models, folder):
     server = start(*models, "--batch-folder", folder, "--shutdown-timeout-s", 5, model=False)
     client = client_of(server)
     body = {"model": "weather", "messages": [{"role": "user", "content": "a"}],
-            "chat_template_kwargs": {key: 0 for key in keys}}
+            "chat_template_kwargs": dict.fromkeys(keys, 0)}
     values = {"model": "weather", "messages": [{"role": "user", "content": "a"}],
               "chat_template_kwargs": {"v": [[0]] * 400_000}}
     batch = submit(client, [line(i, each, "/v1/chat/completions") for i, each in enumerate((body, values))],

@@ -13,7 +13,8 @@ import openai
 import pytest
 import requests
 
-from conftest import EMBED, GOLDEN as MODELS, ROOT, Server, raw_post, wait_for
+from conftest import EMBED, ROOT, Server, raw_post, wait_for
+from conftest import GOLDEN as MODELS
 from test_openapi import check_answer, check_request
 
 TINY = ROOT / "tests" / "golden" / "decoders" / "llama"

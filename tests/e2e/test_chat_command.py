@@ -3,6 +3,7 @@
 The model has random weights: what it says means nothing, but is what `penstock generate` says after
 the same text. --logit-bias makes it say a token again and again.
 """
+import contextlib
 import fcntl
 import json
 import os
@@ -246,10 +247,8 @@ class Terminal:
         end = time.monotonic() + timeout
         while self.process.poll() is None and time.monotonic() < end:
             if select.select([self.here], [], [], 0.05)[0]:
-                try:
+                with contextlib.suppress(OSError):
                     self.seen += os.read(self.here, 65536).decode(errors="replace")
-                except OSError:
-                    pass
         code = self.process.poll()
         assert code is not None, self.seen
         return code

@@ -177,7 +177,7 @@ dtype = "bf16"
     assert {"first", "second", "third"} <= set(served)
     shown = json.loads(run("inspect", *flags, "--model", "first", "--json", env=env).stdout)
     assert shown["name"] == "first" and shown["dtype"] == "int8"
-    table, text = settings("serve", *flags, "--model", "third", env=env)
+    table, _text = settings("serve", *flags, "--model", "third", env=env)
     assert table["model"] == f"third={GOLDEN / CLASSIFY}" and table["dtype"] == "third=bf16"
 
 
@@ -235,7 +235,7 @@ def test_help(command):
         text = run(*command.split(), flag).stdout.decode()
         assert not re.search(r"\[\[\d", text) and "\n\n\n" not in text
         assert not [line for line in text.splitlines() if line != line.rstrip()]
-        assert ("--redis-url" in text) == ("bench" not in command and (command == "serve" or flag == "--help-all")
+        assert ("--redis-url" in text) == (("bench" not in command and (command == "serve" or flag == "--help-all"))
                                            or (command in ("bench stages", "bench ui") and flag == "--help-all"))
     tomllib.loads(run(*command.split(), "--print-config").stdout.decode())
 

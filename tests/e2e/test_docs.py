@@ -18,8 +18,7 @@ import sys
 
 import pytest
 
-from conftest import (CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, Server, binary, clean_environment, find_minilm,
-                      run)
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, Server, binary, clean_environment, find_minilm, run
 from test_openapi import check_answer
 
 # A decoder that was trained on stories, of the test data.
@@ -356,7 +355,7 @@ def test_the_table_of_flags_is_the_programs():
     assert {first: row[0] for first, row in table.items()} == {first: row[0] for first, row in flags.items()}
     assert {first: row[4] for first, row in table.items()} == {first: unit for first, (_, unit) in flags.items()}
     assert {row[2] for row in table.values() if row[2]} == set(keys)
-    for first, (_, variable, key, default, unit) in table.items():
+    for first, (_, _variable, key, default, unit) in table.items():
         if not key:
             assert first in ("--help", "--help-all", "--config", "--print-config"), first
             continue

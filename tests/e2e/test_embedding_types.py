@@ -197,7 +197,7 @@ def test_cohere_v2_calls_tools(server):
     turns = [{"role": "user", "content": "Does it rain in Ulm?"}]
     answer = client.chat(model="weather", messages=turns, tools=[TOOL])
     call, = answer.message.tool_calls
-    assert (call.function.name, call.function.arguments.split()) == ("weather", '{"at": "Ulm"}'.split())
+    assert (call.function.name, call.function.arguments.split()) == ("weather", ['{"at":', '"Ulm"}'])
     assert answer.finish_reason == "TOOL_CALL" and answer.message.tool_plan == "Let me look."
     assert answer.message.content[0].thinking == "Ask the station."
     events = list(client.chat_stream(model="weather", messages=turns, tools=[TOOL]))

@@ -63,7 +63,7 @@ def test_the_readmes_chat(server):
     # None goes on for ever, and where one is cut it says so.
     for answer in answers:
         ended, tokens = answer["choices"][0]["finish_reason"], answer["usage"]["completion_tokens"]
-        assert ended == "stop" and tokens <= 512 or ended == "length" and tokens == 512
+        assert (ended == "stop" and tokens <= 512) or (ended == "length" and tokens == 512)
     assert sum(answer["choices"][0]["finish_reason"] == "stop" for answer in answers) >= RIGHT_MIN, texts
 
 

@@ -2,14 +2,10 @@
 import json
 import os
 import shutil
-import socket
-import stat
-import subprocess
 
-import numpy as np
 import pytest
 
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, binary, clean_environment, expected, run
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, clean_environment, run
 
 DEFAULT = "sentence-transformers/all-MiniLM-L6-v2"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -100,7 +96,7 @@ def test_the_default_model_where_the_script_puts_it(tmp_path, texts):
 
 def test_serve_without_a_model(tmp_path, cached, start):
     server = start("--threads", 1, env=environment(tmp_path, PENSTOCK_MODEL=""), model=False)
-    assert [m["id"] for m in server.get("/v1/models").json()["data"]][0] == DEFAULT
+    assert next(m["id"] for m in server.get("/v1/models").json()["data"]) == DEFAULT
     for name in (DEFAULT, DEFAULT.split("/")[1]):
         answer = server.post("/v1/embeddings", {"model": name, "input": "dog"})
         assert answer.status_code == 200

@@ -1,6 +1,5 @@
 """What a fleet relies on: leaving behind proxies, gauges for routers, demand for scalers."""
 import gzip
-import json
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor

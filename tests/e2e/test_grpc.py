@@ -81,9 +81,9 @@ def client(server):
 
 def tensor(name, values, datatype=None):
     values = np.asarray(values)
-    given = triton.InferInput(name, list(values.shape), datatype or triton.service_pb2 and
+    given = triton.InferInput(name, list(values.shape), datatype or (triton.service_pb2 and
                               {"float32": "FP32", "int32": "INT32", "float16": "FP16", "bool": "BOOL", "uint8": "UINT8",
-                               "object": "BYTES"}[values.dtype.name])
+                               "object": "BYTES"}[values.dtype.name]))
     given.set_data_from_numpy(values)
     return given
 

@@ -289,9 +289,11 @@ def test_tls_1_3_alone(tmp_path):
             context.maximum_version = newest
             context.set_alpn_protocols(["h2"])
             host, port = target(server).split(":")
-            with socket.create_connection((host, int(port)), timeout=10) as raw:
-                with context.wrap_socket(raw, server_hostname="localhost") as tls:
-                    return tls.selected_alpn_protocol()
+            with (
+                socket.create_connection((host, int(port)), timeout=10) as raw,
+                context.wrap_socket(raw, server_hostname="localhost") as tls,
+            ):
+                return tls.selected_alpn_protocol()
         assert handshake(ssl.TLSVersion.TLSv1_3) == "h2"
         with pytest.raises(OSError):
             handshake(ssl.TLSVersion.TLSv1_2)

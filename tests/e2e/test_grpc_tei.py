@@ -16,8 +16,7 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from grpc_tools import protoc
 
-from conftest import (ALL_MODELS, CLASSIFY, EMBED, RERANK, ROOT, Server, expected, find_minilm, model_args,
-                      wait_for)
+from conftest import ALL_MODELS, EMBED, RERANK, ROOT, Server, expected, find_minilm, model_args, wait_for
 
 TEXTS = [case["text"] for case in expected(EMBED)["texts"] if not case.get("prompt_name")]
 PAIRS = [case for case in expected(RERANK)["texts"] if case.get("text_pair")]
@@ -109,7 +108,7 @@ def refused(call, code, part=""):
 
 
 def sentences(count):
-    words = "the river carries cold water past old stones while a heron waits for morning light".split()
+    words = ["the", "river", "carries", "cold", "water", "past", "old", "stones", "while", "a", "heron", "waits", "for", "morning", "light"]
     chosen = random.Random(7)
     return [" ".join(chosen.choices(words, k=chosen.randint(1, 30))) for _ in range(count)]
 

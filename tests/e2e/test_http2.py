@@ -9,9 +9,9 @@ import sys
 import time
 
 import pytest
-from test_chat import folder, server as chat_server  # noqa: F401  (fixtures)
 
 from conftest import ROOT, wait_for
+from test_chat import folder  # noqa: F401  (fixtures)
 
 VECTOR = {"input": ["a text", "another"], "model": "embed"}
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -106,7 +106,7 @@ def test_many_requests_of_one_connection(server):
     assert all(json.loads(bodies[stream])["data"] == expected for stream in ended)
 
 
-def test_a_streamed_chat(chat_server):  # noqa: F811
+def test_a_streamed_chat(chat_server):
     body = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 20, "temperature": 0,
             "stream": True}
     text = json.dumps(body).encode()
@@ -144,7 +144,7 @@ def test_refusals(start):
             assert json.loads(new[2]) == json.loads(old[2])
 
 
-def test_a_reset_stream_cancels_its_request(chat_server):  # noqa: F811
+def test_a_reset_stream_cancels_its_request(chat_server):
     """The stream, whose window is full, ends; its place is free again, and the connection goes on."""
     body = json.dumps({"model": "tiny", "prompt": "a", "max_tokens": 1900, "ignore_eos": True, "stream": True}).encode()
     streams = "penstock_http_streams"

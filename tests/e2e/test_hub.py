@@ -409,7 +409,7 @@ def test_serve_without_a_model_gets_both_defaults(tmp_path, hub, env, start):
     assert answer.status_code == 200, answer.text
     assert server.stop() == 0
     named = start("--model", "acme/llama-GGUF@main:q8_0", env=env)
-    assert [model["id"] for model in named.get("/v1/models").json()["data"]][0] == "acme/llama-GGUF:Q8_0"
+    assert next(model["id"] for model in named.get("/v1/models").json()["data"]) == "acme/llama-GGUF:Q8_0"
     done = penstock(env, "generate", "-p", "abc", "-n", "4", "-q")
     assert done.stdout
     paths = penstock(env, "pull").stdout.decode().splitlines()

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("kserve", reason="NO KSERVE HERE: tests/e2e/requirements-kserve.txt")
 
 import numpy as np
-from kserve import InferInput, InferRequest, InferenceRESTClient
+from kserve import InferenceRESTClient, InferInput, InferRequest
 from kserve.inference_client import RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
 
@@ -68,5 +68,5 @@ def test_strings(server, binary):
 
 def test_an_error_has_its_message(server):
     request = InferRequest("nobody", [given("INPUT0", np.ones((1, 4), dtype=np.float32), "FP32", True)])
-    with pytest.raises(httpx.HTTPStatusError, match="nobody.*404"):
+    with pytest.raises(httpx.HTTPStatusError, match=r"nobody.*404"):
         ask(server, lambda client, url: client.infer(url, request, model_name="nobody"))

@@ -285,7 +285,7 @@ def state_of(client, name, while_it_is):
 def test_repository(server):
     with triton.InferenceServerClient(f"{server.host}:{server.port}") as client:
         states = {each["name"]: each["state"] for each in client.get_model_repository_index()}
-        assert states == {**{name: "READY" for name in MODELS}, "text": "READY"}
+        assert states == {**dict.fromkeys(MODELS, "READY"), "text": "READY"}
         client.unload_model("flags")
         assert not client.is_model_ready("flags")
         assert state_of(client, "flags", while_it_is="UNLOADING") == ("UNAVAILABLE", "unloaded")
@@ -343,7 +343,7 @@ def test_shared_memory(client, region):
 
 
 def test_hostile_shared_memory(client, region, server):
-    handle, key = region
+    _handle, key = region
     refused(client.register_system_shared_memory, "r", "../etc/passwd", 16, status=400, says="key")
     refused(client.register_system_shared_memory, "r", key, 4097, status=400, says="does not fit")
     refused(client.register_system_shared_memory, "r", key, 4096, offset=1, status=400, says="does not fit")

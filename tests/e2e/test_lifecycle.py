@@ -138,7 +138,9 @@ def test_others_than_administrators_keep_a_model_within_bounds(start):
     server = start("--api-key", "user", "--admin-api-key", "admin")
     bearer = lambda key: {"Authorization": f"Bearer {key}"}
 
-    def kept(key, headers={}, **more):
+    def kept(key, headers=None, **more):
+        if headers is None:
+            headers = {}
         answer = server.post("/embed", {"inputs": "a", **more}, headers={**bearer(key), **headers})
         assert answer.status_code == 200
         lifecycle = server.get("/v1/models", headers=bearer(key)).json()["data"][0]["lifecycle"]

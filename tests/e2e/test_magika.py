@@ -116,7 +116,7 @@ def test_a_thousand_files_have_the_labels_of_magika(server):
 
 def test_files_one_by_one_from_many_threads(server):
     files = files_of_this_machine()[::5]
-    expected = {path: result for path, result in zip(files, magika_of().identify_paths(files))}
+    expected = dict(zip(files, magika_of().identify_paths(files)))
     wrong, left, lock = [], list(files), threading.Lock()
 
     def work():

@@ -147,7 +147,7 @@ def test_hostile_texts_stay_texts(tmp_path):
     source = tmp_path / "texts.jsonl"
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     run("embed", *MODEL, source, "-o", os.devnull, "--plot", tmp_path / "x.svg")
-    points, labels, _ = read_svg(tmp_path / "x.svg")
+    points, _labels, _ = read_svg(tmp_path / "x.svg")
     assert points[0][2] == texts[0] and points[2][2] == texts[2] and points[4][2] == texts[4]
     assert "<script" not in (tmp_path / "x.svg").read_text() and "\x1b" not in (tmp_path / "x.svg").read_text()
     assert len(points[5][2]) == 120 and points[6][2] == "é" * 60

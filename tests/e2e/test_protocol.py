@@ -7,7 +7,7 @@ import time
 import pytest
 import requests
 
-from conftest import EMBED, model_args, raw_post, read_response, wait_for
+from conftest import raw_post, read_response, wait_for
 
 BODY = json.dumps({"inputs": "hello"}).encode()
 

@@ -176,8 +176,8 @@ def test_the_files_of_a_container_are_there():
 
 
 def test_the_fields_of_logs_are_documented(start):
-    from test_operations import json_lines
     from conftest import wait_for
+    from test_operations import json_lines
     server = start("--access-log", "--log-format", "json", "--api-key", "k", "--slow-request-ms", "1")
     server.post("/embed", {"inputs": ["a dog"] * 500}, headers={"X-API-Key": "k"})
     assert wait_for(lambda: json_lines(server, "request"))

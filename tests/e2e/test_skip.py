@@ -1,7 +1,6 @@
 """penstock embed --on-error: rows that cannot be read or are refused, skipped and named, or the end."""
 import http.server
 import json
-import os
 import signal
 import subprocess
 import threading

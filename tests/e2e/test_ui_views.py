@@ -2,15 +2,15 @@
 that are added, and the search over passages."""
 import pytest
 
-from conftest import clean_environment, EMBED, GOLDEN
+from conftest import EMBED, GOLDEN, clean_environment
 from fake_hub import FakeHub
 
 selenium = pytest.importorskip("selenium")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import Select  # noqa: E402
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
-from ui_page import chat_folder, CHROMIUM, driver, DRIVER, Page, page, ui_server  # noqa: E402, F401
+from ui_page import CHROMIUM, DRIVER, Page, chat_folder, driver, page, ui_server  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="CHROMIUM IS NOT HERE: tools/install_deps.sh ui")
 

@@ -31,8 +31,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
-import corpus  # noqa: E402
-import program as prog  # noqa: E402
+import corpus
+import program as prog
 
 # Components that Penstock says it does not support: a refusal that names one is not a failure.
 NOT_SUPPORTED = ()
@@ -95,7 +95,7 @@ def describe(case):
     if not flags & prog.ADD_SPECIAL:
         text += " no-specials"
     if max_tokens:
-        strategy = [k for k, v in prog.STRATEGY.items() if v == flags & 12][0]
+        strategy = next(k for k, v in prog.STRATEGY.items() if v == flags & 12)
         text += f" max={max_tokens} {strategy} {'left' if flags & prog.LEFT else 'right'}"
     return text if len(text) < 700 else text[:700] + f"... ({len(text)})"
 
@@ -167,7 +167,7 @@ class Checker:
         if not max_tokens:
             self.reference.no_truncation()
         else:
-            strategy = [k for k, v in prog.STRATEGY.items() if v == flags & 12][0]
+            strategy = next(k for k, v in prog.STRATEGY.items() if v == flags & 12)
             self.reference.enable_truncation(max_tokens, strategy=strategy, direction="left" if flags & prog.LEFT else "right")
 
     def expect(self, cases):

@@ -23,8 +23,19 @@ def pack_case(flags, max_tokens, first, second=None):
 
 
 class Result:
-    __slots__ = ("code", "message", "ids", "type_ids", "special_mask", "sequence_ids", "offsets",
-                 "truncated", "same", "decoded", "streams")
+    __slots__ = (
+        "code",
+        "decoded",
+        "ids",
+        "message",
+        "offsets",
+        "same",
+        "sequence_ids",
+        "special_mask",
+        "streams",
+        "truncated",
+        "type_ids",
+    )
 
 
 class Reader:

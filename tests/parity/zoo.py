@@ -31,7 +31,7 @@ PATTERNS = {
     "tekken": rf"[^\r\n\p{{L}}\p{{N}}]?{LETTERS}*{SMALL}+|[^\r\n\p{{L}}\p{{N}}]?{LETTERS}+{SMALL}*|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "deepseek-v3": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "han": "[一-龥\u3040-ゟ゠-ヿ]+",
-    "kimi": rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{{N}}{{1,3}}" + TAIL,
+    "kimi": r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}" + TAIL,
     "bloom": r" ?[^(\s|[.,!?…。，、।۔،])]+",
     "groups-of-three": r"(?=(\d{3})+(?!\d))",
     "clip": r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
