@@ -14,12 +14,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-struct NumberType {
+struct TypeNames {
   const char* npy;
   const char* safetensors;
 };
 
-NumberType TypeOf(Precision precision) {
+TypeNames TypeOf(Precision precision) {
   switch (precision) {
     case Precision::kFloat32:
       return {"<f4", "F32"};
@@ -106,7 +106,7 @@ void AppendRow(std::span<const float> row, Precision precision, std::string* out
 }
 
 std::string MatrixHeader(MatrixFormat format, Precision precision, int64_t rows, int64_t width) {
-  const NumberType type = TypeOf(precision);
+  const TypeNames type = TypeOf(precision);
   const int64_t columns = precision == Precision::kBinary ? RowBytes(width, precision) : width;
   std::string text;
   std::string header;

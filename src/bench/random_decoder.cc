@@ -56,7 +56,7 @@ class Builder {
     const size_t row_bytes = StoredBytes(type, static_cast<size_t>(columns));
     // A few rows, again and again.
     const size_t few = std::min<size_t>(static_cast<size_t>(rows), 64);
-    const std::vector<std::byte> pattern = cpu::RandomWeights(
+    const std::vector<std::byte> pattern = RandomWeights(
         type, few, static_cast<size_t>(columns), static_cast<uint32_t>(out_->memory.size()) + 1);
     std::vector<std::byte>& bytes =
         out_->memory.emplace_back(row_bytes * static_cast<size_t>(rows));

@@ -85,6 +85,34 @@ inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>&
   return all;
 }
 
+// Tokens of the largest logits after `ids`, each with the logits it is the largest of: the text in one
+// step, then token by token.
+inline std::vector<std::pair<int32_t, std::vector<double>>> GreedyWithLogits(
+    const DecoderModel& model, std::vector<int32_t> ids, DType cache, size_t count) {
+  std::vector<std::pair<int32_t, std::vector<double>>> out;
+  const std::vector<int32_t> blocks = BlocksFor(ids.size() + count);
+  auto run = model.NewRun(
+      {cache, static_cast<int32_t>(blocks.size()), static_cast<int32_t>(ids.size()), 1});
+  EXPECT_TRUE(run.ok()) << run.status().ToString();
+  for (size_t past = 0; run.ok() && out.size() < count;) {
+    const StepSequence sequence = {static_cast<int32_t>(ids.size()),
+                                   static_cast<int32_t>(past),
+                                   blocks,
+                                   {},
+                                   (*run)->LongRope(past + ids.size())};
+    const int32_t row = sequence.rows - 1;
+    const Status status = (*run)->Run({ids, {&sequence, 1}, {&row, 1}}, nullptr);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    if (!status.ok()) return out;
+    const std::span<const float> logits = (*run)->logits(0);
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    out.push_back({static_cast<int32_t>(best), {logits.begin(), logits.end()}});
+    past += ids.size();
+    ids = {static_cast<int32_t>(best)};
+  }
+  return out;
+}
+
 // The largest difference, over the largest logit.
 inline double WorstError(const LogitRows& got, const LogitRows& want) {
   EXPECT_EQ(got.size(), want.size());

@@ -1,4 +1,5 @@
-"""Every golden model gives the bits it has always given, with every instruction set and type.
+"""Every golden encoder gives the bits it has always given, with every instruction set and type, and so does every
+decoder that embeds or reranks. (src/generate/golden_test.cc has those that generate.)
 
 tests/golden/bits.json holds a SHA-256 over the numbers of each. A change of the structure of the code leaves
 it as it is; a change of arithmetic writes it anew and says so:
@@ -18,6 +19,7 @@ import requests
 from conftest import GOLDEN, Server, clean_environment, run
 
 BITS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bits.json"
+EMBEDDERS = GOLDEN.parent / "embedders"
 DTYPES = ("f32", "bf16", "int8")
 WORDS = ["a", "the", "dog", "cat", "water", "river", "pipe", "of", "is", "was", "not", "happy", "person", "very", "turbine", "7", "1999", ",", ".", "!", "word", "hello", "world"]
 
@@ -72,7 +74,9 @@ def bits_of(url, name, task):
 
 def measure(isa, dtype):
     """{model: SHA-256}"""
-    folders = sorted(path for path in GOLDEN.iterdir() if (path / "config.json").is_file())
+    kinds = [GOLDEN] if dtype == "int8" else [GOLDEN, EMBEDDERS]  # decoders take int8 from quantised files alone
+    folders = sorted((path for kind in kinds for path in kind.iterdir() if (path / "config.json").is_file()),
+                     key=lambda path: path.name)
     models = [flag for path in folders for flag in ("--model", f"{path.name}={path}")]
     server = Server(*models, "--auto-truncate", "--threads", "2",
                     env=clean_environment(PENSTOCK_DTYPE=dtype, PENSTOCK_CPU_ISA=isa))
