@@ -221,7 +221,7 @@ tsan:  ## unit tests under the thread sanitizer
 
 # What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
 ASAN_TESTS := http formats corpus
-TSAN_TESTS := batch tensor sched http
+TSAN_TESTS := batch gate sched http
 sanitizers:  ## a part of asan and tsan, in some minutes
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
 	cmake --build build-asan -j $(JOBS) --target $(ASAN_TESTS:=_test)

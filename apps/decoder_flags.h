@@ -8,8 +8,8 @@
 
 #include "command_line.h"
 #include "generate/text_model.h"
+#include "program/backend.h"
 #include "sample/sampling_options.h"
-#include "tensor/backend.h"
 
 namespace penstock {
 

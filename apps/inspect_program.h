@@ -5,7 +5,7 @@
 
 #include "command_line.h"
 #include "common/json_writer.h"
-#include "tensor/program_cost.h"
+#include "program/program_cost.h"
 
 namespace penstock {
 

@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "engine/engine_lease.h"
 #include "sched/tensor_job.h"
-#include "tensor/element_type.h"
+#include "signature/element_type.h"
 
 namespace penstock {
 

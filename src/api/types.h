@@ -13,7 +13,7 @@
 #include "common/request_context.h"
 #include "common/status.h"
 #include "encode/encode_types.h"
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 #include "text/tokenizer.h"
 
 namespace penstock {

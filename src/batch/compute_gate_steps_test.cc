@@ -8,7 +8,7 @@
 
 #include "batch/runner_set.h"
 #include "batch/step_sync.h"
-#include "tensor/compute_gate-inl.h"
+#include "gate/compute_gate-inl.h"
 
 namespace penstock {
 namespace {

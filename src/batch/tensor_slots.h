@@ -20,7 +20,7 @@
 
 #include "batch/batch_ring.h"
 #include "common/status.h"
-#include "tensor/element_type.h"
+#include "signature/element_type.h"
 
 namespace penstock {
 

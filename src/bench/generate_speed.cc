@@ -24,8 +24,8 @@
 #include "load/latency.h"
 #include "load/table.h"
 #include "models/decoder.h"
+#include "program/program_cost.h"
 #include "sample/sampler.h"
-#include "tensor/program_cost.h"
 
 namespace penstock {
 namespace {

@@ -2,7 +2,7 @@
 // of the cache, beside the read rate and the arithmetic peak measured in the same run.
 //
 // A decoded token must read all weights but the embedding's, and the cached keys and values
-// (tensor/program_cost.h): those bytes at the best of several loops that only read are the limit.
+// (program/program_cost.h): those bytes at the best of several loops that only read are the limit.
 // The limit of a prompt is its multiply-adds at the peak of int8 or bf16.
 #pragma once
 

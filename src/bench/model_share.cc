@@ -17,7 +17,7 @@
 #include "formats/model_folder.h"
 #include "load/table.h"
 #include "models/encoder.h"
-#include "tensor/program_cost.h"
+#include "program/program_cost.h"
 
 namespace penstock {
 namespace {

@@ -1,7 +1,7 @@
 // How near a whole model comes to the arithmetic limit: sequences of equal length through all its
 // layers, beside the peak measured in the same run.
 //
-// The limit: the multiply-adds of the model's program (tensor/program_cost.h), those of its linear
+// The limit: the multiply-adds of the model's program (program/program_cost.h), those of its linear
 // layers and of attention, all at the peak of the model's type. Everything else a model does
 // (norms, activations, softmax, conversions) is not counted, so 100 % cannot be reached.
 #pragma once

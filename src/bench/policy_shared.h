@@ -1,5 +1,5 @@
 // penstock bench policy, second table: two models on one processor, simulated (policy_sim.h), and
-// what the gate between them (tensor/compute_gate.h) promises.
+// what the gate between them (gate/compute_gate.h) promises.
 #pragma once
 
 #include "bench/policy_compare.h"

@@ -1,5 +1,5 @@
 // The unit in which a decoder's cache of keys and values is shared out: what the backends that hold
-// the bytes (tensor/step.h) and the owner of the ids (kv/block_pool.h) have in common.
+// the bytes (program/step.h) and the owner of the ids (kv/block_pool.h) have in common.
 #pragma once
 
 #include <algorithm>

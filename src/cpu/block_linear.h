@@ -22,9 +22,9 @@
 #include "cpu/block_panel.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
-#include "tensor/backend.h"
-#include "tensor/compute_gate.h"
-#include "tensor/program.h"
+#include "gate/compute_gate.h"
+#include "program/backend.h"
+#include "program/program.h"
 
 namespace penstock::cpu {
 

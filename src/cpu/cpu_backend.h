@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/status.h"
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock {
 

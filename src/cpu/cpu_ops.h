@@ -14,7 +14,7 @@
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 #include "cpu/packed_linear.h"
-#include "tensor/program.h"
+#include "program/program.h"
 
 namespace penstock::cpu {
 

@@ -19,7 +19,7 @@
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 #include "cpu/packed_linear.h"
-#include "tensor/op_kinds.h"
+#include "program/op_kinds.h"
 
 namespace penstock::cpu {
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "tensor/packed_batch.h"
+#include "program/packed_batch.h"
 
 namespace penstock::cpu {
 

@@ -33,7 +33,7 @@
 
 #include "cpu/kv_layout.h"
 #include "numbers/dtype.h"
-#include "tensor/op_kinds.h"
+#include "program/op_kinds.h"
 
 namespace penstock::cpu {
 

@@ -10,7 +10,7 @@
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 #include "numbers/dtype.h"
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock::cpu {
 

@@ -22,8 +22,8 @@
 
 #include "cpu/cpu_device.h"
 #include "cpu/group_plan.h"
-#include "tensor/backend.h"
-#include "tensor/program.h"
+#include "program/backend.h"
+#include "program/program.h"
 
 namespace penstock::cpu {
 

@@ -8,7 +8,7 @@
 #include "cpu/cpu_device.h"
 #include "cpu/step_shared.h"
 #include "cpu/step_worker.h"
-#include "tensor/step.h"
+#include "program/step.h"
 
 namespace penstock::cpu {
 

@@ -18,8 +18,8 @@
 #include "cpu/kv_layout.h"
 #include "cpu/kv_pages.h"
 #include "cpu/packed_linear.h"
-#include "tensor/program.h"
-#include "tensor/step.h"
+#include "program/program.h"
+#include "program/step.h"
 
 namespace penstock::cpu {
 

@@ -8,7 +8,7 @@
 #include "cpu/cpu_device.h"
 #include "cpu/kernels.h"
 #include "cpu/packed_linear.h"
-#include "tensor/view.h"
+#include "program/view.h"
 
 namespace penstock {
 

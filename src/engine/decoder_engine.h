@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 #include "engine/engine.h"
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock {
 

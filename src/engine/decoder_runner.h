@@ -5,7 +5,7 @@
 // longer one in pieces. Where an output needs the last token's state alone, whole blocks of keys
 // and values stay in a prefix cache, so that what texts begin with (an instruction, the prompt and
 // the query of a rerank request) is computed once. Bits do not depend on any of that
-// (tensor/step.h). A model that attends in both directions takes a sequence in one step, and keeps
+// (program/step.h). A model that attends in both directions takes a sequence in one step, and keeps
 // nothing.
 //
 // Between steps other engines may have the processor (BatchPause); while they use it, steps are of
@@ -29,9 +29,9 @@
 #include "kv/sequence.h"
 #include "models/embedding_decoder.h"
 #include "numbers/dtype.h"
-#include "tensor/backend.h"
-#include "tensor/encoder_runner.h"
-#include "tensor/step.h"
+#include "program/backend.h"
+#include "program/encoder_runner.h"
+#include "program/step.h"
 
 namespace penstock {
 

@@ -15,8 +15,8 @@
 #include "engine/decoder_engine.h"
 #include "engine/fingerprint.h"
 #include "engine/onnx_runner.h"
+#include "gate/bulk_turn.h"
 #include "models/encoder.h"
-#include "tensor/bulk_turn.h"
 
 namespace penstock {
 namespace {

@@ -19,8 +19,8 @@
 #include "metrics/metrics.h"
 #include "models/linear_types.h"
 #include "numbers/dtype.h"
+#include "program/backend.h"
 #include "sched/encoder_scheduler.h"
-#include "tensor/backend.h"
 #include "text/tokenizer.h"
 
 namespace penstock {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/waiting_lock.h"
-#include "tensor/bulk_turn.h"
+#include "gate/bulk_turn.h"
 
 namespace penstock {
 namespace {

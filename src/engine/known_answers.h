@@ -16,12 +16,12 @@
 #include "common/request_context.h"
 #include "common/status.h"
 #include "engine/linear_check.h"
+#include "gate/compute_gate.h"
+#include "program/backend.h"
+#include "program/encoder_runner.h"
+#include "program/program.h"
+#include "program/step.h"
 #include "sched/batch_limits.h"
-#include "tensor/backend.h"
-#include "tensor/compute_gate.h"
-#include "tensor/encoder_runner.h"
-#include "tensor/program.h"
-#include "tensor/step.h"
 
 namespace penstock {
 

@@ -15,8 +15,8 @@
 #include "models/decoder.h"
 #include "models/encoder.h"
 #include "models/weight_reader.h"
-#include "tensor/backend.h"
-#include "tensor/view.h"
+#include "program/backend.h"
+#include "program/view.h"
 
 namespace penstock {
 namespace {

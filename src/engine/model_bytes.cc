@@ -15,9 +15,9 @@
 #include "models/decoder.h"
 #include "models/encoder.h"
 #include "openvino/model_files.h"
+#include "program/dry_backend.h"
+#include "program/program_cost.h"
 #include "sched/batch_limits.h"
-#include "tensor/dry_backend.h"
-#include "tensor/program_cost.h"
 
 namespace penstock {
 namespace {

@@ -25,8 +25,8 @@
 #include "formats/model_folder.h"
 #include "models/weights.h"
 #include "openvino/tensor_model.h"
-#include "tensor/backend.h"
-#include "tensor/encoder_runner.h"
+#include "program/backend.h"
+#include "program/encoder_runner.h"
 
 namespace penstock {
 

@@ -14,8 +14,8 @@
 #include "common/memory.h"
 #include "common/printable.h"
 #include "engine/openvino_runner.h"
+#include "gate/bulk_turn.h"
 #include "openvino/tensor_model.h"
-#include "tensor/bulk_turn.h"
 
 namespace penstock {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "common/status.h"
 #include "openvino/tensor_model.h"
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 

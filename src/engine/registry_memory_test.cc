@@ -9,7 +9,7 @@
 
 #include "engine/fake_engine.h"
 #include "engine/registry.h"
-#include "tensor/dry_backend.h"
+#include "program/dry_backend.h"
 
 namespace penstock {
 namespace {

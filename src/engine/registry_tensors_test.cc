@@ -10,7 +10,7 @@
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
 #include "engine/registry.h"
-#include "tensor/dry_backend.h"
+#include "program/dry_backend.h"
 
 namespace penstock {
 namespace {

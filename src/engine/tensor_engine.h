@@ -11,10 +11,10 @@
 #include "common/status.h"
 #include "engine/model.h"
 #include "metrics/metrics.h"
+#include "program/backend.h"
 #include "sched/tensor_scheduler.h"
-#include "tensor/backend.h"
-#include "tensor/declared_tensors.h"
-#include "tensor/tensor_runner.h"
+#include "signature/declared_tensors.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 

@@ -13,7 +13,7 @@
 #include "generate/decode_scheduler.h"
 #include "generate/text_model.h"
 #include "metrics/metrics.h"
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock {
 

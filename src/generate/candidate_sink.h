@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "program/step.h"
 #include "sample/logit_scan.h"
 #include "sample/sampler.h"
-#include "tensor/step.h"
 
 namespace penstock {
 

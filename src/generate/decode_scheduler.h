@@ -3,7 +3,7 @@
 //   Submit, any thread   the job goes to the inbox
 //   step thread          takes the inbox; forms a step: a row for each sequence that decodes, then
 //                        chunks of prompts under a time budget; takes a turn at the processor
-//                        (tensor/compute_gate.h); runs it; samples; hands tokens to sinks
+//                        (gate/compute_gate.h); runs it; samples; hands tokens to sinks
 //
 // The step thread owns all sequences, the pool of cache blocks and the prefix cache, so nothing
 // between two tokens takes a lock that another thread holds for long.
@@ -33,7 +33,7 @@
 //             later, to the same bits. So does bulk, but what has aged, where an interactive text
 //             that is to begin does not fit. A text's own memory is taken from its request's
 //             (RequestContext::memory) when it begins; if there is none it waits while others run.
-// Text does not depend on any of this: a token's bits are the same in any step (tensor/step.h).
+// Text does not depend on any of this: a token's bits are the same in any step (program/step.h).
 //
 // A job whose client has left, or whose deadline has passed, ends within a step, and its blocks are
 // free then; one that waits, when it is looked at, every 20 ms where few wait and within a second
@@ -47,12 +47,12 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
+#include "gate/compute_gate.h"
 #include "generate/decode_job.h"
 #include "generate/decode_metrics.h"
 #include "generate/step_cost.h"
 #include "generate/text_model.h"
 #include "metrics/metrics.h"
-#include "tensor/compute_gate.h"
 
 namespace penstock {
 

@@ -10,7 +10,7 @@
 
 #include "common/int_math.h"
 #include "common/request_context.h"
-#include "tensor/bulk_turn.h"
+#include "gate/bulk_turn.h"
 
 namespace penstock {
 namespace {

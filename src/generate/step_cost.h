@@ -6,8 +6,8 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
-#include "tensor/compute_gate.h"
-#include "tensor/step.h"
+#include "gate/compute_gate.h"
+#include "program/step.h"
 
 namespace penstock {
 

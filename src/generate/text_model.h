@@ -13,8 +13,8 @@
 #include "formats/chat_template_files.h"
 #include "models/decoder.h"
 #include "numbers/dtype.h"
+#include "program/backend.h"
 #include "sample/generation_defaults.h"
-#include "tensor/backend.h"
 #include "text/tokenizer.h"
 
 namespace penstock {

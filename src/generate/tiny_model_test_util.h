@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "generate/text_model.h"
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock {
 

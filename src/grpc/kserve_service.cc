@@ -18,7 +18,7 @@
 #include "grpc/typed_call.h"
 #include "kserve/config_message.h"
 #include "sched/tensor_scheduler.h"
-#include "tensor/tensor_spec.h"
+#include "signature/tensor_spec.h"
 
 namespace penstock {
 namespace {

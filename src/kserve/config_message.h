@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace inference {
 class ModelConfig;  // model_config.pb.h

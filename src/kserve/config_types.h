@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "tensor/element_type.h"
+#include "signature/element_type.h"
 
 namespace inference {
 enum DataType : int;  // model_config.pb.h

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "tensor/declared_tensors.h"
+#include "signature/declared_tensors.h"
 
 namespace penstock {
 

@@ -1,5 +1,5 @@
 // The blocks of an area of a decoder's cache (KvArea) as ids [0, blocks): who holds which. The
-// bytes of a block are the backend's (tensor/step.h).
+// bytes of a block are the backend's (program/step.h).
 //
 //   free     its contents are of no use
 //   in use   one or more sequences hold it (references)

@@ -11,7 +11,7 @@
 #include "cpu/cpu_backend.h"
 #include "kv/sequence.h"
 #include "models/decoder.h"
-#include "tensor/step.h"
+#include "program/step.h"
 
 namespace penstock {
 namespace {

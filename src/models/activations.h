@@ -2,7 +2,7 @@
 #pragma once
 
 #include "formats/model_folder.h"
-#include "tensor/op_kinds.h"
+#include "program/op_kinds.h"
 
 namespace penstock {
 

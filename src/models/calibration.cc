@@ -5,8 +5,8 @@
 #include <random>
 #include <utility>
 
+#include "gate/bulk_turn.h"
 #include "models/encoder_program.h"
-#include "tensor/bulk_turn.h"
 
 namespace penstock {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "common/status.h"
 #include "models/weights.h"
-#include "tensor/backend.h"
-#include "tensor/packed_batch.h"
-#include "tensor/program.h"
+#include "program/backend.h"
+#include "program/packed_batch.h"
+#include "program/program.h"
 
 namespace penstock {
 

@@ -8,9 +8,9 @@
 
 #include "formats/decoder_files.h"
 #include "models/decoder_weights.h"
-#include "tensor/backend.h"
-#include "tensor/program.h"
-#include "tensor/step.h"
+#include "program/backend.h"
+#include "program/program.h"
+#include "program/step.h"
 
 namespace penstock {
 

@@ -5,7 +5,7 @@
 #include "formats/decoder_config.h"
 #include "formats/decoder_files.h"
 #include "models/decoder_weights.h"
-#include "tensor/program.h"
+#include "program/program.h"
 
 namespace penstock {
 

@@ -10,8 +10,8 @@
 #include "common/status.h"
 #include "formats/decoder_files.h"
 #include "numbers/dtype.h"
-#include "tensor/backend.h"
-#include "tensor/program.h"
+#include "program/backend.h"
+#include "program/program.h"
 
 namespace penstock {
 

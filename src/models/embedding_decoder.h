@@ -1,5 +1,5 @@
 // EmbeddingDecoder: a decoder that embeds or scores texts. Its layers are a decoder's program that
-// ends in hidden states (tensor/step.h runs it); pooling, dense modules or a score follow as a
+// ends in hidden states (program/step.h runs it); pooling, dense modules or a score follow as a
 // program of their own, which begins with those states. Immutable.
 #pragma once
 
@@ -13,8 +13,8 @@
 #include "formats/model_folder.h"
 #include "models/decoder.h"
 #include "models/weights.h"
-#include "tensor/backend.h"
-#include "tensor/encoder_runner.h"
+#include "program/backend.h"
+#include "program/encoder_runner.h"
 
 namespace penstock {
 

@@ -15,10 +15,10 @@
 #include "formats/model_folder.h"
 #include "formats/tensor_store.h"
 #include "models/linear_types.h"
-#include "tensor/backend.h"
-#include "tensor/encoder_runner.h"
-#include "tensor/packed_batch.h"
-#include "tensor/program.h"
+#include "program/backend.h"
+#include "program/encoder_runner.h"
+#include "program/packed_batch.h"
+#include "program/program.h"
 
 namespace penstock {
 

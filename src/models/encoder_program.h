@@ -8,7 +8,7 @@
 
 #include "models/encoder.h"
 #include "models/weights.h"
-#include "tensor/program.h"
+#include "program/program.h"
 
 namespace penstock {
 

@@ -9,7 +9,7 @@
 #include "formats/model_folder.h"
 #include "models/linear_types.h"
 #include "models/weights.h"
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock {
 

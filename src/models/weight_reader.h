@@ -12,8 +12,8 @@
 #include "common/status.h"
 #include "formats/tensor_store.h"
 #include "models/weights.h"
-#include "tensor/backend.h"
-#include "tensor/view.h"
+#include "program/backend.h"
+#include "program/view.h"
 
 namespace penstock {
 

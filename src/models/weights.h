@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/architectures.h"
-#include "tensor/backend.h"
-#include "tensor/program.h"
+#include "program/backend.h"
+#include "program/program.h"
 
 namespace penstock {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "openvino/runtime.h"
-#include "tensor/element_type.h"
+#include "signature/element_type.h"
 
 namespace penstock::openvino {
 

@@ -30,8 +30,8 @@
 #include "common/status.h"
 #include "openvino/model_files.h"
 #include "openvino/runtime.h"
-#include "tensor/element_type.h"
-#include "tensor/tensor_spec.h"
+#include "signature/element_type.h"
+#include "signature/tensor_spec.h"
 
 namespace penstock::openvino {
 

@@ -5,7 +5,7 @@
 #include "api/model_state.h"
 #include "common/json_writer.h"
 #include "kserve/config_message.h"
-#include "tensor/tensor_spec.h"
+#include "signature/tensor_spec.h"
 
 namespace penstock {
 namespace {

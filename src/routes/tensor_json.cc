@@ -10,7 +10,7 @@
 
 #include "common/json_writer.h"
 #include "common/utf8_check.h"
-#include "tensor/tensor_spec.h"
+#include "signature/tensor_spec.h"
 
 namespace penstock {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/byte_budget.h"
 #include "common/json.h"
 #include "common/status.h"
-#include "tensor/element_type.h"
+#include "signature/element_type.h"
 
 namespace penstock {
 

@@ -6,11 +6,11 @@
 #include "api/service.h"
 #include "engine/registry.h"
 #include "metrics/metrics.h"
+#include "program/backend.h"
 #include "runtime/hub_store.h"
 #include "runtime/model_options.h"
 #include "runtime/reference_check.h"
 #include "runtime/repository.h"
-#include "tensor/backend.h"
 
 namespace penstock {
 

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "program/encoder_runner.h"
 #include "sched/batch_limits.h"
 #include "sched/encode_batch.h"
 #include "sched/executors.h"
 #include "sched/job_answers.h"
-#include "tensor/encoder_runner.h"
 
 namespace penstock {
 

@@ -9,7 +9,7 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
-#include "tensor/encoder_runner.h"
+#include "program/encoder_runner.h"
 
 namespace penstock {
 

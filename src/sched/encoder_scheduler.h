@@ -28,7 +28,7 @@
 //                  run in several batches, at once on several replicas; they come back in the order
 //                  they were given.
 //   classes        Interactive goes before bulk, over all models of a processor, and bulk ages
-//                  (tensor/compute_gate.h). While interactive work of any of them was seen in the
+//                  (gate/compute_gate.h). While interactive work of any of them was seen in the
 //                  last second, a bulk batch takes at most about kBulkBatchS, where the model's
 //                  times are known; what fills up an interactive one while text is generated
 //                  beside it, whose next token waits, kBesideTextS. Both are cut where batches
@@ -65,11 +65,11 @@
 #include <vector>
 
 #include "common/status.h"
+#include "gate/compute_gate.h"
 #include "metrics/metrics.h"
 #include "sched/batch_limits.h"
 #include "sched/encode_job.h"
 #include "sched/scheduler_metrics.h"
-#include "tensor/compute_gate.h"
 
 namespace penstock {
 

@@ -6,7 +6,7 @@
 //   Step                     an executor's work on the caller's thread; for tests and simulations
 //
 // The scheduler decides what a batch holds: BatchSource. A thread that runs batches holds a runner
-// (batch/runner_set.h) and a turn of the gate (tensor/compute_gate.h). A runner is taken first, so
+// (batch/runner_set.h) and a turn of the gate (gate/compute_gate.h). A runner is taken first, so
 // with one runner no job is led while the executor waits for its turn: new jobs gather in the
 // batch. With several runners bulk never has the last one.
 //
@@ -36,8 +36,8 @@
 #include "batch/runner_set.h"
 #include "common/event_count.h"
 #include "common/request_context.h"
+#include "gate/compute_gate.h"
 #include "sched/scheduler_metrics.h"
-#include "tensor/compute_gate.h"
 
 namespace penstock {
 

@@ -36,7 +36,7 @@ struct QueueMetrics {
     Gauge* queue_rows;
     Gauge* queue_requests;
     Counter* batches;
-    // Times of the processor's turns (tensor/compute_gate.h), one a grant: waiting, and held.
+    // Times of the processor's turns (gate/compute_gate.h), one a grant: waiting, and held.
     Histogram* gate_wait;
     Histogram* gate_turn;
     DemandSeries demand;

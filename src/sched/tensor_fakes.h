@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sched/tensor_job.h"
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 

@@ -21,7 +21,7 @@
 #include "sched/tensor_backlog.h"
 #include "sched/tensor_run_times.h"
 #include "sched/tensor_totals.h"
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 

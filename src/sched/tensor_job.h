@@ -11,7 +11,7 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 

@@ -39,10 +39,10 @@
 #include <vector>
 
 #include "common/status.h"
+#include "gate/compute_gate.h"
 #include "metrics/metrics.h"
 #include "sched/tensor_job.h"
-#include "tensor/compute_gate.h"
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 

@@ -7,7 +7,7 @@
 #include "common/json.h"
 #include "fuzz_util.h"
 #include "routes/kserve_request.h"
-#include "tensor/tensor_spec.h"
+#include "signature/tensor_spec.h"
 
 namespace penstock {
 namespace {

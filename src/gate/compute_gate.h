@@ -73,7 +73,7 @@
 
 #include "common/event_count.h"
 #include "common/request_context.h"
-#include "tensor/bulk_share.h"
+#include "gate/bulk_share.h"
 
 namespace penstock {
 

@@ -1,4 +1,4 @@
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/element_type.h"
+#include "signature/element_type.h"
 
 namespace penstock {
 

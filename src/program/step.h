@@ -1,4 +1,4 @@
-// Steps of a decoder: the tokens of a few sequences go through its program (tensor/program.h)
+// Steps of a decoder: the tokens of a few sequences go through its program (program/program.h)
 // together; their keys and values are kept in a cache for the steps to come.
 //
 //   sequence   a text so far: `past` tokens are cached, `rows` new ones go through this step (one

@@ -1,4 +1,4 @@
-#include "tensor/declared_tensors.h"
+#include "signature/declared_tensors.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-#include "tensor/tensor_spec.h"
+#include "signature/tensor_spec.h"
 
 namespace penstock {
 namespace {

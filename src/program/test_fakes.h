@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tensor/program.h"
+#include "program/program.h"
 
 namespace penstock {
 

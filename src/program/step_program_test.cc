@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "tensor/program.h"
-#include "tensor/program_cost.h"
-#include "tensor/test_fakes.h"
+#include "program/program.h"
+#include "program/program_cost.h"
+#include "program/test_fakes.h"
 
 namespace penstock {
 namespace {

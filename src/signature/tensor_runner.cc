@@ -1,4 +1,4 @@
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 namespace {

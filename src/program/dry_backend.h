@@ -6,7 +6,7 @@
 #include <string>
 
 #include "numbers/dtype.h"
-#include "tensor/backend.h"
+#include "program/backend.h"
 
 namespace penstock {
 

@@ -1,4 +1,4 @@
-#include "tensor/element_type.h"
+#include "signature/element_type.h"
 
 #include <array>
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/request_context.h"
-#include "tensor/compute_gate.h"
+#include "gate/compute_gate.h"
 
 namespace penstock {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "tensor/tensor_spec.h"
+#include "signature/tensor_spec.h"
 
 namespace penstock {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "tensor/tensor_runner.h"
+#include "signature/tensor_runner.h"
 
 namespace penstock {
 

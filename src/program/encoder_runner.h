@@ -5,7 +5,7 @@
 #include <span>
 
 #include "common/status.h"
-#include "tensor/packed_batch.h"
+#include "program/packed_batch.h"
 
 namespace penstock {
 

@@ -1,4 +1,4 @@
-#include "tensor/compute_gate-inl.h"
+#include "gate/compute_gate-inl.h"
 
 namespace penstock {
 

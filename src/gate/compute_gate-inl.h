@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "common/status.h"
-#include "tensor/compute_gate.h"
+#include "gate/compute_gate.h"
 
 namespace penstock {
 

@@ -14,12 +14,12 @@
 #include <string>
 
 #include "common/status.h"
+#include "gate/compute_gate.h"
 #include "numbers/dtype.h"
-#include "tensor/compute_gate.h"
-#include "tensor/packed_batch.h"
-#include "tensor/program.h"
-#include "tensor/step.h"
-#include "tensor/view.h"
+#include "program/packed_batch.h"
+#include "program/program.h"
+#include "program/step.h"
+#include "program/view.h"
 
 namespace penstock {
 

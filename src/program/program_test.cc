@@ -1,13 +1,13 @@
 // Valid programs, and every way they can be broken.
-#include "tensor/program.h"
+#include "program/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "tensor/program_cost.h"
-#include "tensor/test_fakes.h"
+#include "program/program_cost.h"
+#include "program/test_fakes.h"
 
 namespace penstock {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensor/program_cost.h"
+#include "program/program_cost.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tensor/program.h"
+#include "program/program.h"
 
 namespace penstock {
 

@@ -1,4 +1,4 @@
-#include "tensor/declared_tensors.h"
+#include "signature/declared_tensors.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "tensor/program.h"
+#include "program/program.h"
 
 #include <fmt/format.h>
 

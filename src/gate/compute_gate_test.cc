@@ -1,4 +1,4 @@
-#include "tensor/compute_gate.h"
+#include "gate/compute_gate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tensor/dry_backend.h"
+#include "program/dry_backend.h"
 
 namespace penstock {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensor/tensor_spec.h"
+#include "signature/tensor_spec.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tensor/view.h"
+#include "program/view.h"
 
 #include <gtest/gtest.h>
 

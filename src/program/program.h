@@ -9,7 +9,7 @@
 //   ...
 //   pool           %pooled = mean of each sequence of %x
 //
-// A decoder's program reads and writes a cache of keys and values besides (tensor/step.h runs it):
+// A decoder's program reads and writes a cache of keys and values besides (program/step.h runs it):
 //
 //   lookup             %x = words[ids]
 //   cached_attention   %context = attention(rope(norm(%x) [Wq Wk Wv]^T)), keys and values appended
@@ -40,8 +40,8 @@
 
 #include "common/status.h"
 #include "numbers/dtype.h"
-#include "tensor/op_kinds.h"
-#include "tensor/packed_batch.h"
+#include "program/op_kinds.h"
+#include "program/packed_batch.h"
 
 namespace penstock {
 
