@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "formats/decoder_files.h"
-#include "formats/tensor_store.h"
+#include "formats/gguf_encoder.h"
 #include "models/architectures.h"
 #include "models/decoder.h"
 #include "models/encoder.h"
@@ -88,7 +88,7 @@ Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* bac
   check.layer = std::string(architecture->layer) + "0." + std::string(architecture->attention_out);
   check.error_max = KernelTolerance(linear.dtype());
 
-  PENSTOCK_ASSIGN_OR_RETURN(const auto store, TensorStore::OpenEncoder(folder.path));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto store, OpenEncoderTensors(folder.path));
   EncoderWeights counts;
   WeightReader reader(*store, architecture->prefix, &counts);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<LinearRows> stored,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "common/printable.h"
@@ -234,6 +235,18 @@ std::string EncoderTensorName(std::string_view architecture, std::string_view na
   if (found.empty()) return std::string(name);
   return std::string(names->layer) + std::string(part.substr(4, number_end - 4)) + "." +
          std::string(found) + std::string(ending);
+}
+
+Expected<std::unique_ptr<TensorStore>> OpenEncoderTensors(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return TensorStore::OpenFolder(path);
+  PENSTOCK_ASSIGN_OR_RETURN(GgufModel model, GgufModel::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string_view architecture,
+                            model.metadata.GetString("general.architecture"));
+  for (TensorRecord& tensor : model.tensors) {
+    tensor.name = EncoderTensorName(architecture, tensor.name);
+  }
+  return TensorStore::Of(std::move(model));
 }
 
 Expected<ModelFolder> ReadGgufEncoder(const std::string& path) {

@@ -7,11 +7,13 @@
 // activation is gelu as the model has it, where llama.cpp takes an approximation.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "common/status.h"
 #include "formats/model_folder.h"
+#include "formats/tensor_store.h"
 
 namespace penstock {
 
@@ -21,6 +23,10 @@ Expected<ModelFolder> ReadGgufEncoder(const std::string& path);
 
 // What tokenizing needs of any architecture: the longest text.
 Expected<ModelFolder> ReadGgufForTokenizer(const std::string& path);
+
+// The tensors of the encoder at ModelFolder::path, a folder or a GGUF file. Those of a GGUF file
+// have the names that they have in a folder.
+Expected<std::unique_ptr<TensorStore>> OpenEncoderTensors(const std::string& path);
 
 // "encoder.layer.0.output.dense.bias" for "blk.0.ffn_down.bias"; `name` where there is no other.
 std::string EncoderTensorName(std::string_view architecture, std::string_view name);

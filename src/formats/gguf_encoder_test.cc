@@ -134,7 +134,7 @@ TEST_F(GgufEncoderTest, WhatIsNotSupportedIsNamed) {
 }
 
 TEST_F(GgufEncoderTest, TensorsHaveTheNamesOfAFolder) {
-  const auto store = TensorStore::OpenEncoder(Write());
+  const auto store = OpenEncoderTensors(Write());
   ASSERT_TRUE(store.ok()) << store.status().ToString();
   EXPECT_NE((*store)->Find("embeddings.word_embeddings.weight"), nullptr);
   EXPECT_NE((*store)->Find("encoder.layer.1.output.dense.bias"), nullptr);

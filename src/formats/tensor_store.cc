@@ -6,7 +6,6 @@
 
 #include "common/printable.h"
 #include "formats/gguf.h"
-#include "formats/gguf_encoder.h"
 #include "formats/safetensors.h"
 
 namespace penstock {
@@ -81,27 +80,15 @@ Expected<std::unique_ptr<TensorStore>> TensorStore::OpenFolder(const std::string
 
 Expected<std::unique_ptr<TensorStore>> TensorStore::OpenGguf(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(GgufModel model, GgufModel::Open(path));
+  return Of(std::move(model));
+}
+
+Expected<std::unique_ptr<TensorStore>> TensorStore::Of(GgufModel model) {
   auto store = std::make_unique<TensorStore>();
   store->gguf_ = {model.version, model.alignment, static_cast<int64_t>(model.files.size()),
                   std::move(model.metadata)};
   store->files_ = std::move(model.files);
   store->tensors_ = std::move(model.tensors);
-  PENSTOCK_RETURN_IF_ERROR(store->IndexNames());
-  return store;
-}
-
-Expected<std::unique_ptr<TensorStore>> TensorStore::OpenEncoder(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return OpenFolder(path);
-  PENSTOCK_ASSIGN_OR_RETURN(GgufModel model, GgufModel::Open(path));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string_view architecture,
-                            model.metadata.GetString("general.architecture"));
-  auto store = std::make_unique<TensorStore>();
-  store->files_ = std::move(model.files);
-  store->tensors_ = std::move(model.tensors);
-  for (TensorRecord& tensor : store->tensors_) {
-    tensor.name = EncoderTensorName(architecture, tensor.name);
-  }
   PENSTOCK_RETURN_IF_ERROR(store->IndexNames());
   return store;
 }

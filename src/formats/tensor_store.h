@@ -18,6 +18,8 @@
 
 namespace penstock {
 
+struct GgufModel;  // formats/gguf.h
+
 // What a GGUF file has besides tensors; of a model in several files, the first one's.
 struct GgufHeader {
   uint32_t version = 0;
@@ -34,10 +36,7 @@ class TensorStore {
   static Expected<std::unique_ptr<TensorStore>> OpenFolder(const std::string& folder);
   // A GGUF file, with all files of its model if it is one of several (formats/gguf.h).
   static Expected<std::unique_ptr<TensorStore>> OpenGguf(const std::string& path);
-
-  // Where ModelFolder::path is: a folder, or the GGUF file of an encoder, whose tensors then have
-  // the names that they have in a folder (formats/gguf_encoder.h).
-  static Expected<std::unique_ptr<TensorStore>> OpenEncoder(const std::string& path);
+  static Expected<std::unique_ptr<TensorStore>> Of(GgufModel model);
 
   // nullptr: no tensor has that name.
   const TensorRecord* Find(std::string_view name) const;

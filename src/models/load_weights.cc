@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "formats/gguf_encoder.h"
 #include "models/activations.h"
 #include "models/calibration.h"
 #include "models/weight_reader.h"
@@ -376,7 +377,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
                                    "num_attention_heads");
   }
   out->activation = ToActivation(folder.encoder.hidden_act);
-  auto store = TensorStore::OpenEncoder(folder.path);
+  auto store = OpenEncoderTensors(folder.path);
   if (!store.ok()) return store.status();
   WeightReader reader(**store, out->architecture->prefix, out.get());
 
