@@ -7,7 +7,7 @@
 
 #include "commands.h"
 #include "common/json_writer.h"
-#include "formats/gguf_encoder.h"
+#include "families/gguf_encoder.h"
 #include "inspect_decoder.h"
 #include "inspect_program.h"
 #include "inspect_tensors.h"

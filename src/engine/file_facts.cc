@@ -1,10 +1,10 @@
 #include "engine/file_facts.h"
 
 #include "engine/model_templates.h"
-#include "formats/decoder_files.h"
-#include "formats/gguf_encoder.h"
-#include "formats/model_folder.h"
-#include "formats/model_kind.h"
+#include "families/decoder_files.h"
+#include "families/gguf_encoder.h"
+#include "families/model_folder.h"
+#include "families/model_kind.h"
 #include "hub/cache.h"
 
 namespace penstock {

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "formats/decoder_files.h"
-#include "formats/gguf_encoder.h"
+#include "families/decoder_files.h"
+#include "families/gguf_encoder.h"
 #include "models/architectures.h"
 #include "models/decoder.h"
 #include "models/encoder.h"

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 
 namespace penstock {
 

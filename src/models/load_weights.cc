@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "formats/gguf_encoder.h"
+#include "families/gguf_encoder.h"
 #include "models/activations.h"
 #include "models/calibration.h"
 #include "models/weight_reader.h"
