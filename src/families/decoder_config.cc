@@ -1,5 +1,6 @@
 #include "families/decoder_config.h"
 
+#include <cmath>
 #include <string>
 
 #include "families/decoder_readers.h"
@@ -25,6 +26,11 @@ const char* RopeScalingName(RopeScalingKind kind) {
 int64_t KvBytesPerToken(const DecoderConfig& config, int64_t value_bytes) {
   const int64_t values = int64_t{2} * config.kv_heads * config.head_size;
   return static_cast<int64_t>(config.layers.size()) * values * value_bytes;
+}
+
+float EmbeddingScale(const DecoderFamily& family, int32_t hidden_size) {
+  if (!family.scaled_embedding) return 1;
+  return static_cast<float>(std::sqrt(static_cast<double>(hidden_size)));
 }
 
 Status FinishDecoderConfig(const std::string& kv_heads_field, DecoderConfig* config) {

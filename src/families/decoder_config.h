@@ -68,8 +68,7 @@ struct DecoderLayerConfig {
 // logits = Softcap(logit_scale * (Woutput Norm(x))). All norms are RMS norms; those in brackets are
 // there where the tensors are (DecoderLayerTensors::post_attention_norm, post_ff_norm).
 struct DecoderConfig {
-  // "llama", "mistral", "granite", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3" or "phi3". For
-  // messages: nothing above families/ depends on it.
+  // DecoderFamily::name. For messages: nothing above families/ depends on it.
   std::string architecture;
 
   int32_t vocab_size = 0;  // rows of the embedding

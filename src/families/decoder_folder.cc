@@ -9,8 +9,8 @@
 #include "common/regular_file.h"
 #include "families/chat_template_files.h"
 #include "families/config_reader.h"
-#include "families/decoder_architectures.h"
 #include "families/decoder_readers.h"
+#include "families/list.h"
 #include "files/gguf.h"
 
 namespace penstock {
@@ -151,17 +151,19 @@ Status ReadPooling(const GgufMetadata& metadata, const std::string& key, ModelFo
 
 bool DecoderEmbeds(const std::string& path, const JsonObject& config) {
   const auto type = config.GetString("model_type");
-  if (!type.ok() || DecoderOfModelType(*type) == nullptr) return false;
+  const DecoderFamily* const family = type.ok() ? DecoderOfModelType(*type) : nullptr;
+  if (family == nullptr) return false;
   return PathExists(fs::path(path) / "modules.json") ||
          FirstArchitecture(config).ends_with(kClassifierSuffix) ||
-         (*type == "qwen3" && IsNamedReranker(path));
+         (family->reranks_by_name && IsNamedReranker(path));
 }
 
 bool DecoderEmbeds(const std::string& path, const GgufMetadata& metadata) {
   const auto name = metadata.GetString("general.architecture");
-  if (!name.ok() || DecoderOfGguf(*name) == nullptr) return false;
+  const DecoderFamily* const family = name.ok() ? DecoderOfGguf(*name) : nullptr;
+  if (family == nullptr) return false;
   const auto type = metadata.GetInt(std::string(*name) + ".pooling_type", 1, 4);
-  return type.ok() || (*name == "qwen3" && IsNamedReranker(path));
+  return type.ok() || (family->reranks_by_name && IsNamedReranker(path));
 }
 
 Status ReadDecoderFolder(const JsonObject& config, ModelFolder* folder) {
@@ -194,7 +196,8 @@ Status FinishDecoderFolder(ModelFolder* folder) {
         "a decoder that reranks needs a chat template for messages of the roles query and document",
         "chat_template");
   }
-  if (encoder.model_type != "qwen3" || !IsNamedReranker(folder->path)) return Status::Ok();
+  const DecoderFamily* const family = DecoderOfModelType(encoder.model_type);
+  if (!family->reranks_by_name || !IsNamedReranker(folder->path)) return Status::Ok();
   if (folder->pair_chat_template.empty()) folder->pair_template = Qwen3PairTemplate();
   if (encoder.num_labels > 0) return Status::Ok();
   encoder.num_labels = 1;

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "families/list.h"
+
 namespace penstock {
 namespace {
 
@@ -50,8 +52,6 @@ constexpr std::string_view kKnownKeys[] = {
     "tensor_data_layout",
     "vocab_size",
 };
-constexpr std::string_view kGraniteKeys[] = {"attention.scale", "embedding_scale", "logit_scale",
-                                             "residual_scale"};
 // Of models that embed or score.
 constexpr std::string_view kEmbedKeys[] = {"classifier.output_labels", "pooling_type"};
 constexpr std::string_view kImageKeys[] = {"vision.", "mm."};  // some files of Gemma 3
@@ -73,9 +73,8 @@ Status RefuseUnknownKeys(const GgufSource& from, DecoderUse use) {
     const auto is = [&](std::string_view known) { return key == known; };
     const auto begins = [&](std::string_view known) { return key.starts_with(known); };
     if (std::any_of(std::begin(kKnownKeys), std::end(kKnownKeys), is)) continue;
-    if (from.Is("granite") && std::any_of(std::begin(kGraniteKeys), std::end(kGraniteKeys), is)) {
-      continue;
-    }
+    const auto& own = from.family.gguf.keys;
+    if (std::any_of(own.begin(), own.end(), is)) continue;
     if (use == DecoderUse::kEmbed &&
         std::any_of(std::begin(kEmbedKeys), std::end(kEmbedKeys), is)) {
       continue;
@@ -151,7 +150,7 @@ Status ReadVocabulary(const GgufSource& from, DecoderConfig* out) {
 // ---- Layers
 
 // attention.sliding_window_pattern: every how many layers one has no window, or a flag a layer.
-Status ReadPattern(const GgufSource& from, int32_t window, int64_t absent, DecoderConfig* out) {
+Status ReadPattern(const GgufSource& from, int32_t window, DecoderConfig* out) {
   const std::string name = from.keys.Name("attention.sliding_window_pattern");
   const auto found = from.keys.all().values().find(name);
   if (found != from.keys.all().values().end() && found->second.is_array) {
@@ -163,8 +162,9 @@ Status ReadPattern(const GgufSource& from, int32_t window, int64_t absent, Decod
     for (size_t i = 0; i < flags.size(); ++i) out->layers[i].window = flags[i] ? window : 0;
     return Status::Ok();
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const int64_t period,
-                            from.keys.all().GetIntOr(name, absent, 1, kDecoderLayersMax));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const int64_t period,
+      from.keys.all().GetIntOr(name, from.family.gguf.period, 1, kDecoderLayersMax));
   for (size_t i = 0; i < out->layers.size(); ++i) {
     out->layers[i].window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
   }
@@ -175,62 +175,36 @@ Status ReadLayers(const GgufSource& from, DecoderConfig* out) {
   const std::string_view key = "attention.sliding_window";
   int32_t window = 0;
   PENSTOCK_RETURN_IF_ERROR(
-      from.keys.IntOr(key, from.Is("gemma2") ? 4096 : 0, 0, kDecoderContextMax, &window));
-  if (from.Is("gemma3") && !from.keys.Has(key)) {
-    return InvalidKey(from.keys.Name(key), "is missing");
-  }
-  if (from.architecture.post_norms)
-    return ReadPattern(from, window, from.Is("gemma2") ? 2 : 6, out);
-  for (size_t i = 0; i < out->layers.size(); ++i) {
-    out->layers[i].window = window;
-    // The files have no key for it.
-    if (from.Is("smollm3")) out->layers[i].rope = (i + 1) % 4 != 0;
-  }
-  if (window == 0 || window >= out->context || from.Is("llama") || from.Is("phi3")) {
+      from.keys.IntOr(key, from.family.gguf.window, 0, kDecoderContextMax, &window));
+  if (from.family.gguf.period > 0) return ReadPattern(from, window, out);
+  for (DecoderLayerConfig& layer : out->layers) layer.window = window;
+  if (window == 0 || window >= out->context || from.family.gguf.window_in_all_layers) {
     return Status::Ok();
   }
   return UnsupportedKey(from.keys.Name(key),
-                        "is not supported for " + std::string(from.architecture.name) +
+                        "is not supported for " + std::string(from.family.name) +
                             ": the file does not say which layers have the window");
 }
 
 // ---- Scales and caps
 
-// The largest models of Gemma divide by the root of another size than the head's; the files have
-// no key for it, only the number of their layers tells.
-bool ScalesByHidden(const GgufSource& from, const DecoderConfig& config) {
-  return (from.Is("gemma2") && config.layers.size() == 46) ||
-         (from.Is("gemma3") && config.layers.size() == 62);
-}
-
 Status ReadScales(const GgufSource& from, DecoderConfig* out) {
   const ArchitectureKeys& keys = from.keys;
-  const bool gemma2 = from.Is("gemma2");
-  const int32_t root = ScalesByHidden(from, *out) ? out->hidden_size / out->heads : out->head_size;
-  out->attention_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(root)));
-  if (from.architecture.post_norms) {
-    out->activation = HiddenActivation::kGeluTanh;
-    out->embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(out->hidden_size)));
-  }
-  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("attn_logit_softcapping", gemma2 ? 50 : 0, 0,
+  const DecoderDefaults& absent = from.family.defaults;
+  out->attention_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(out->head_size)));
+  out->embedding_scale = EmbeddingScale(from.family, out->hidden_size);
+  out->activation = *HiddenActivationNamed(absent.activation);
+  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("attn_logit_softcapping", absent.attention_soft_cap, 0,
                                         kMultiplierMax, &out->attention_soft_cap));
-  if (!gemma2 && out->attention_soft_cap > 0) {
-    return UnsupportedKey(keys.Name("attn_logit_softcapping"), "is supported for gemma2 only");
+  if (out->attention_soft_cap > 0 && absent.attention_soft_cap == 0) {
+    const auto with_cap = [](const DecoderFamily& family) {
+      return family.defaults.attention_soft_cap > 0 ? family.name : std::string_view();
+    };
+    return UnsupportedKey(keys.Name("attn_logit_softcapping"),
+                          "is supported for " + FamilyNames<DecoderFamily>(with_cap) + " only");
   }
-  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("final_logit_softcapping", gemma2 ? 30 : 0, 0,
-                                        kMultiplierMax, &out->logit_soft_cap));
-  if (!from.Is("granite")) return Status::Ok();
-  const auto read = [&](std::string_view key, double absent, float* to) {
-    return keys.FloatOr(key, absent, kMultiplierMin, kMultiplierMax, to);
-  };
-  PENSTOCK_RETURN_IF_ERROR(read("embedding_scale", 1, &out->embedding_scale));
-  PENSTOCK_RETURN_IF_ERROR(read("residual_scale", 1, &out->residual_scale));
-  PENSTOCK_RETURN_IF_ERROR(read("attention.scale", out->attention_scale, &out->attention_scale));
-  if (!keys.Has("logit_scale")) return InvalidKey(keys.Name("logit_scale"), "is missing");
-  float divisor = 1;
-  PENSTOCK_RETURN_IF_ERROR(read("logit_scale", 1, &divisor));
-  out->logit_scale = 1 / divisor;
-  return Status::Ok();
+  return keys.FloatOr("final_logit_softcapping", absent.logit_soft_cap, 0, kMultiplierMax,
+                      &out->logit_soft_cap);
 }
 
 // ---- Tokens
@@ -285,44 +259,23 @@ Status ReadTokens(const GgufMetadata& all, DecoderConfig* out) {
 
 }  // namespace
 
-Status ArchitectureKeys::Int(std::string_view key, int64_t min, int64_t max, int32_t* out) const {
-  const std::string name = Name(key);
-  const auto found = all_.values().find(name);
-  if (found == all_.values().end() || !found->second.is_array) {
-    PENSTOCK_ASSIGN_OR_RETURN(const int64_t value, all_.GetInt(name, min, max));
-    *out = static_cast<int32_t>(value);
-    return Status::Ok();
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<int64_t> values, all_.GetInts(name));
-  if (values.size() == 0) return InvalidKey(name, "is an empty array");
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] != values[0]) return UnsupportedKey(name, "differs from layer to layer");
-  }
-  if (values[0] < min || values[0] > max) {
-    return InvalidKey(name, "must be from " + std::to_string(min) + " to " + std::to_string(max) +
-                                ", but is " + std::to_string(values[0]));
-  }
-  *out = static_cast<int32_t>(values[0]);
-  return Status::Ok();
-}
-
 Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store, DecoderUse use) {
   const GgufMetadata& all = store.gguf()->metadata;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view name, all.GetString("general.architecture"));
-  const DecoderArchitecture* architecture = DecoderOfGguf(name);
-  if (architecture == nullptr) {
+  const DecoderFamily* family = DecoderOfGguf(name);
+  if (family == nullptr) {
     return UnsupportedKey("general.architecture",
                           "is '" + std::string(name.substr(0, 64)) +
                               "', which is not supported; supported decoders "
                               "are " +
                               DecoderGgufNames());
   }
-  const GgufSource from = {store, *architecture, ArchitectureKeys(all, name)};
+  const GgufSource from = {store, *family, ArchitectureKeys(all, name)};
   DecoderReading out;
-  out.config.architecture = architecture->name;
-  out.wiring.architecture = architecture;
+  out.config.architecture = family->name;
+  out.wiring.family = family;
   out.wiring.gguf = true;
-  out.wiring.qkv_bias = architecture->qkv_bias ? Bias::kRequired : Bias::kIfThere;
+  out.wiring.qkv_bias = family->qkv_bias ? Bias::kRequired : Bias::kIfThere;
   out.wiring.attention_out_bias = out.wiring.ff_bias = Bias::kIfThere;
   out.wiring.tied = store.Find("output.weight") == nullptr;
   out.wiring.use = use;
@@ -333,6 +286,7 @@ Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store, DecoderUse us
   PENSTOCK_RETURN_IF_ERROR(ReadGgufRope(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadScales(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadTokens(all, &out.config));
+  if (family->gguf.read != nullptr) PENSTOCK_RETURN_IF_ERROR(family->gguf.read(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(
       FinishDecoderConfig(from.keys.Name("attention.head_count_kv"), &out.config));
   return out;

@@ -120,18 +120,16 @@ Status ReadGgufRope(const GgufSource& from, DecoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(
       keys.IntOr("rope.dimension_count", out->head_size, 2, out->head_size, &out->rope_size));
   if (out->rope_size % 2 != 0) return InvalidKey(keys.Name("rope.dimension_count"), "must be even");
-  out->rope_interleaved = from.architecture.interleaved_in_gguf;
+  out->rope_interleaved = from.family.gguf.interleaved;
+  const double own_theta = from.family.defaults.local_rope_theta;  // of layers with a window
   float theta = 0, local_theta = 0;
   PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("rope.freq_base", 1e4, 1.001, kRopeThetaMax, &theta));
-  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("rope.freq_base_swa", from.Is("gemma3") ? 1e4 : theta,
+  PENSTOCK_RETURN_IF_ERROR(keys.FloatOr("rope.freq_base_swa", own_theta > 0 ? own_theta : theta,
                                         1.001, kRopeThetaMax, &local_theta));
-  // Granite's switch for models without positions.
-  PENSTOCK_ASSIGN_OR_RETURN(const bool rotated, keys.BoolOr("rope.scaling.finetuned", true));
   for (DecoderLayerConfig& layer : out->layers) {
-    const bool local = from.architecture.post_norms && layer.window > 0;
+    const bool local = from.family.gguf.period > 0 && layer.window > 0;
     layer.rope_theta = local ? local_theta : theta;
-    layer.rope_scaled = !(local && from.Is("gemma3"));
-    if (from.Is("granite")) layer.rope = rotated;
+    layer.rope_scaled = !(local && own_theta > 0);
   }
   return ReadScaling(from, out);
 }

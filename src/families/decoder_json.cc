@@ -5,7 +5,6 @@
 #include "families/decoder_json.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -13,39 +12,14 @@
 
 #include "common/printable.h"
 #include "families/config_fields.h"
+#include "families/list.h"
 
 namespace penstock {
 namespace {
 
-constexpr double kSoftCapMax = 1e6;
-
-constexpr std::array kDefaults = {
-    JsonDefaults{"llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, 1e4, false, 1, 2, -1},
-    JsonDefaults{"mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-6, 1e4, false, 1, 2, -1,
-                 4096},
-    JsonDefaults{"granite", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, 1e4, false, 1, 2, -1},
-    JsonDefaults{"smollm3", 128256, 2048, 11008, 36, 16, 4, 0, 32768, 1e-6, 2e6, true, 128000,
-                 128001, 128004},
-    JsonDefaults{"qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, 1e4, false, -1, -1, -1,
-                 4096},
-    JsonDefaults{"qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, 1e4, false, -1, -1, -1,
-                 4096},
-    JsonDefaults{"gemma2", 256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, 1e4, true, 2, 1, 0, 4096},
-    JsonDefaults{"gemma3", 262208, 2304, 9216, 26, 8, 4, 256, 131072, 1e-6, 1e6, true, 2, 1, 0,
-                 4096},
-    JsonDefaults{"phi3", 32064, 3072, 8192, 32, 32, 0, 0, 4096, 1e-5, 1e4, false, 1, 32000, 32000},
-};
-const JsonDefaults& DefaultsOf(std::string_view architecture) {
-  const auto found = std::find_if(kDefaults.begin(), kDefaults.end(), [&](const JsonDefaults& d) {
-    return d.architecture == architecture;
-  });
-  PENSTOCK_CHECK(found != kDefaults.end());
-  return *found;
-}
-
 Status ReadSizes(const JsonSource& from, DecoderConfig* out) {
   const JsonObject& config = from.model;
-  const JsonDefaults& d = from.defaults;
+  const DecoderDefaults& d = from.family.defaults;
   PENSTOCK_RETURN_IF_ERROR(
       ReadInt(config, {"vocab_size"}, d.vocab_size, 1, kDecoderVocabularyMax, &out->vocab_size));
   PENSTOCK_RETURN_IF_ERROR(
@@ -76,53 +50,15 @@ Status ReadSizes(const JsonSource& from, DecoderConfig* out) {
   return ReadFloat(config, {"rms_norm_eps"}, d.rms_epsilon, 0, 1, &out->rms_epsilon);
 }
 
-// ---- Scales, caps and the activation
-
-Status ReadCap(const JsonObject& config, std::string_view key, double absent, float* cap) {
-  const bool none = IsWritten(config, key) && !config.Has(key);
-  return ReadFloat(config, {key}, none ? 0 : absent, kMultiplierMin, kSoftCapMax, cap);
-}
-
-// The reference has caps among Gemma 3's settings, but caps no scores, and logits only in models
-// without images. What a file means that sets the others is not known.
-Status RefuseGemma3Caps(const JsonSource& from) {
-  PENSTOCK_RETURN_IF_ERROR(RefuseIfSet(from.model, {"attn_logit_softcapping"}));
-  if (!IsWritten(from.file, "text_config")) return Status::Ok();
-  return RefuseIfSet(from.model, {"final_logit_softcapping"});
-}
+// ---- Scales and the activation
 
 Status ReadScales(const JsonSource& from, DecoderConfig* out) {
-  const JsonObject& config = from.model;
+  const DecoderFamily& family = from.family;
   out->attention_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(out->head_size)));
-  if (from.architecture.post_norms) {
-    const bool gemma2 = from.Is("gemma2");
-    out->unit_offset_norms = true;
-    out->embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(out->hidden_size)));
-    PENSTOCK_ASSIGN_OR_RETURN(const double scalar,
-                              config.GetNumberOr("query_pre_attn_scalar", 256, 1e-3, 1e9));
-    out->attention_scale = static_cast<float>(1 / std::sqrt(scalar));
-    if (gemma2) {
-      PENSTOCK_RETURN_IF_ERROR(
-          ReadCap(config, "attn_logit_softcapping", 50, &out->attention_soft_cap));
-    } else {
-      PENSTOCK_RETURN_IF_ERROR(RefuseGemma3Caps(from));
-    }
-    PENSTOCK_RETURN_IF_ERROR(
-        ReadCap(config, "final_logit_softcapping", gemma2 ? 30 : 0, &out->logit_soft_cap));
-    return ReadActivation(config, "hidden_activation", "gelu_pytorch_tanh", &out->activation);
-  }
-  if (from.Is("granite")) {
-    const auto read = [&](std::string_view key, float* to) {
-      return ReadFloat(config, {key}, 1, kMultiplierMin, kMultiplierMax, to);
-    };
-    PENSTOCK_RETURN_IF_ERROR(read("embedding_multiplier", &out->embedding_scale));
-    PENSTOCK_RETURN_IF_ERROR(read("residual_multiplier", &out->residual_scale));
-    PENSTOCK_RETURN_IF_ERROR(read("attention_multiplier", &out->attention_scale));
-    float divisor = 1;
-    PENSTOCK_RETURN_IF_ERROR(read("logits_scaling", &divisor));
-    out->logit_scale = 1 / divisor;
-  }
-  return ReadActivation(config, "hidden_act", "silu", &out->activation);
+  out->unit_offset_norms = family.unit_offset_norms;
+  out->embedding_scale = EmbeddingScale(family, out->hidden_size);
+  return ReadActivation(from.model, family.activation_key, family.defaults.activation,
+                        &out->activation);
 }
 
 // ---- Tokens
@@ -134,7 +70,7 @@ Status ReadTokenId(const JsonObject& config, std::string_view key, int32_t absen
 }
 
 Status ReadTokens(const JsonSource& from, DecoderConfig* out) {
-  const JsonDefaults& d = from.defaults;
+  const DecoderDefaults& d = from.family.defaults;
   PENSTOCK_RETURN_IF_ERROR(
       ReadTokenId(from.With("bos_token_id"), "bos_token_id", d.bos, out->vocab_size, &out->bos_id));
   PENSTOCK_RETURN_IF_ERROR(
@@ -173,13 +109,6 @@ Status RefuseOthers(const JsonSource& from, DecoderUse use) {
                              "architectures");
 }
 
-// Qwen2 as gte-Qwen2 changes it, by code in the model's folder: it attends in both directions.
-Expected<bool> IsGteQwen2(const JsonSource& from) {
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject classes, from.file.GetObjectOrEmpty("auto_map"));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string name, classes.GetStringOr("AutoModel", ""));
-  return from.Is("qwen2") && name.ends_with("modeling_qwen.Qwen2Model");
-}
-
 // Whether tokens see those after them: "is_causal" and "use_bidirectional_attention" say it.
 Status ReadCausal(const JsonSource& from, DecoderUse use, DecoderConfig* out) {
   const std::string_view both_key = "use_bidirectional_attention";
@@ -196,10 +125,12 @@ Status ReadCausal(const JsonSource& from, DecoderUse use, DecoderConfig* out) {
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(both, place.GetBoolOr(both_key, false));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const bool gte, IsGteQwen2(from));
-  const bool silent = !IsWritten(place, both_key);
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const bool causal, from.With("is_causal").GetBoolOr("is_causal", !(both || (gte && silent))));
+  bool implied = both;
+  if (from.family.attends_both_ways != nullptr && !IsWritten(place, both_key)) {
+    PENSTOCK_ASSIGN_OR_RETURN(implied, from.family.attends_both_ways(from));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const bool causal,
+                            from.With("is_causal").GetBoolOr("is_causal", !implied));
   out->causal = causal && !both;
   if (out->causal) return Status::Ok();
   if (use == DecoderUse::kGenerate) {
@@ -208,10 +139,10 @@ Status ReadCausal(const JsonSource& from, DecoderUse use, DecoderConfig* out) {
                                    "') is for models that embed; this one is to generate text",
                                std::string(both ? both_key : "is_causal"));
   }
-  // transformers halves Gemma's window; the others' meaning is not clear.
+  // transformers halves the window of some families; the others' meaning is not clear.
   for (DecoderLayerConfig& layer : out->layers) {
     if (layer.window == 0) continue;
-    if (!from.Is("gemma3")) {
+    if (!from.family.halves_window) {
       return Status::Unsupported("windows with attention in both directions are not supported",
                                  "sliding_window");
     }
@@ -221,21 +152,21 @@ Status ReadCausal(const JsonSource& from, DecoderUse use, DecoderConfig* out) {
 }
 
 Status ReadWiring(const JsonSource& from, DecoderWiring* out) {
-  out->architecture = &from.architecture;
+  out->family = &from.family;
   const auto bias_if = [](bool there) { return there ? Bias::kRequired : Bias::kNone; };
   bool attention = false, ff = false;
-  if (!from.Is("mistral") && !from.Is("qwen2") && !from.Is("phi3")) {
+  if (from.family.attention_bias) {
     PENSTOCK_ASSIGN_OR_RETURN(attention, from.model.GetBoolOr("attention_bias", false));
   }
-  if (from.Is("llama") || from.Is("granite") || from.Is("smollm3")) {
+  if (from.family.mlp_bias) {
     PENSTOCK_ASSIGN_OR_RETURN(ff, from.model.GetBoolOr("mlp_bias", false));
   }
-  out->qkv_bias = bias_if(attention || from.architecture.qkv_bias);
+  out->qkv_bias = bias_if(attention || from.family.qkv_bias);
   out->attention_out_bias = bias_if(attention);
   out->ff_bias = bias_if(ff);
   PENSTOCK_ASSIGN_OR_RETURN(
       out->tied,
-      from.With("tie_word_embeddings").GetBoolOr("tie_word_embeddings", from.defaults.tied));
+      from.With("tie_word_embeddings").GetBoolOr("tie_word_embeddings", from.family.defaults.tied));
   return Status::Ok();
 }
 
@@ -277,26 +208,28 @@ Status ReadEndIds(const JsonObject& config, int32_t absent, int32_t vocabulary,
 
 Expected<DecoderReading> ReadDecoderJson(const JsonObject& file, DecoderUse use) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string model_type, file.GetString("model_type"));
-  const DecoderArchitecture* architecture = DecoderOfModelType(model_type);
-  if (architecture == nullptr) {
+  const DecoderFamily* family = DecoderOfModelType(model_type);
+  if (family == nullptr) {
     return Status::Unsupported("'model_type': '" + Shown(model_type) +
                                    "' is not supported; supported decoders are " +
                                    DecoderModelTypes(),
                                "model_type");
   }
   JsonObject model = file;
-  if (model_type == "gemma3") {
+  if (model_type == family->type_with_images) {
     PENSTOCK_ASSIGN_OR_RETURN(model, file.GetObject("text_config"));
   }
-  const JsonSource from = {model, file, *architecture, DefaultsOf(architecture->name)};
+  const JsonSource from = {model, file, *family};
   DecoderReading out;
-  out.config.architecture = architecture->name;
+  out.config.architecture = family->name;
   out.wiring.use = use;
   PENSTOCK_RETURN_IF_ERROR(RefuseOthers(from, use));
   PENSTOCK_RETURN_IF_ERROR(ReadSizes(from, &out.config));
-  PENSTOCK_RETURN_IF_ERROR(ReadJsonLayers(from, &out.config));
-  PENSTOCK_RETURN_IF_ERROR(ReadJsonRope(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadScales(from, &out.config));
+  if (family->read_json != nullptr) PENSTOCK_RETURN_IF_ERROR(family->read_json(from, &out.config));
+  PENSTOCK_RETURN_IF_ERROR(ReadJsonLayers(from, &out.config));
+  const auto read_rope = family->read_json_rope != nullptr ? family->read_json_rope : ReadJsonRope;
+  PENSTOCK_RETURN_IF_ERROR(read_rope(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadCausal(from, use, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadTokens(from, &out.config));
   PENSTOCK_RETURN_IF_ERROR(ReadWiring(from, &out.wiring));

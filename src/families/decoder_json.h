@@ -10,19 +10,6 @@
 
 namespace penstock {
 
-// What transformers takes where a field is absent.
-struct JsonDefaults {
-  std::string_view architecture;
-  int32_t vocab_size, hidden_size, intermediate_size, layers, heads;
-  int32_t kv_heads;   // 0: as many as heads
-  int32_t head_size;  // 0: hidden_size / heads
-  int32_t context;
-  double rms_epsilon, rope_theta;
-  bool tied;
-  int32_t bos, eos, pad;  // -1: none
-  int32_t window = 0;     // sliding_window; 0: none
-};
-
 // Whether the field is written, be it as null: some settings have a default, and null means none.
 bool IsWritten(const JsonObject& config, std::string_view key);
 
@@ -31,19 +18,29 @@ bool IsWritten(const JsonObject& config, std::string_view key);
 struct JsonSource {
   const JsonObject& model;
   const JsonObject& file;
-  const DecoderArchitecture& architecture;
-  const JsonDefaults& defaults;
+  const DecoderFamily& family;
 
-  bool Is(std::string_view name) const { return architecture.name == name; }
   // For settings that either may have.
   const JsonObject& With(std::string_view key) const {
     return IsWritten(model, key) || !IsWritten(file, key) ? model : file;
   }
 };
 
-// Windows, and layers without rotary embedding. out->layers has its size.
+// Windows. out->layers has its size, and says which layers are rotated.
 Status ReadJsonLayers(const JsonSource& from, DecoderConfig* out);
 // After the layers. The context becomes longer with YaRN.
 Status ReadJsonRope(const JsonSource& from, DecoderConfig* out);
+
+// ---- The parts of ReadJsonRope, for families that read more
+
+// The theta of `rope`, else that of `config` under `flat_key`.
+Expected<double> ReadRopeTheta(const JsonObject& rope, const JsonObject& config,
+                               std::string_view flat_key, double absent);
+// The share of a head that is rotated, in `rope` or among the model's settings.
+inline constexpr std::string_view kRopeShareKey = "partial_rotary_factor";
+const JsonObject& PlaceOfRopeShare(const JsonSource& from, const JsonObject& rope);
+// What is rotated and how it is scaled; `theta` for all layers.
+Status ReadScaledRope(const JsonSource& from, const JsonObject& rope, double theta,
+                      DecoderConfig* out);
 
 }  // namespace penstock

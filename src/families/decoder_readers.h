@@ -8,8 +8,8 @@
 
 #include "common/json.h"
 #include "common/status.h"
-#include "families/decoder_architectures.h"
 #include "families/decoder_config.h"
+#include "families/decoder_family.h"
 #include "families/decoder_files.h"
 #include "files/tensor_store.h"
 
@@ -21,7 +21,7 @@ enum class Bias { kNone, kRequired, kIfThere };
 
 // Which tensors a model has besides those that all have.
 struct DecoderWiring {
-  const DecoderArchitecture* architecture = nullptr;
+  const DecoderFamily* family = nullptr;
   bool gguf = false;  // the names of tensors
   Bias qkv_bias = Bias::kNone;
   Bias attention_out_bias = Bias::kNone;
@@ -45,6 +45,9 @@ Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store,
 
 // The keys general.sampling.*.
 Expected<SamplingKeys> ReadSamplingKeys(const GgufMetadata& metadata);
+
+// DecoderConfig::embedding_scale.
+float EmbeddingScale(const DecoderFamily& family, int32_t hidden_size);
 
 // `eos_token_id` of config.json and generation_config.json: a number or a list; -1 and null are
 // none. `absent` is taken where the field is not there and lies below `vocabulary`.

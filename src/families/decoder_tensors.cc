@@ -12,29 +12,7 @@
 namespace penstock {
 namespace {
 
-// Of one layer, without ".weight" and ".bias"; "": the format has none.
-struct LayerNames {
-  std::string_view attention_norm, q, k, v, qkv, attention_out, q_norm, k_norm, post_attention_norm;
-  std::string_view ff_norm, gate, up, gate_up, down, post_ff_norm;
-};
-
-constexpr LayerNames kFolderNames = {
-    .attention_norm = "input_layernorm",
-    .q = "self_attn.q_proj",
-    .k = "self_attn.k_proj",
-    .v = "self_attn.v_proj",
-    .qkv = "self_attn.qkv_proj",
-    .attention_out = "self_attn.o_proj",
-    .q_norm = "self_attn.q_norm",
-    .k_norm = "self_attn.k_norm",
-    .ff_norm = "post_attention_layernorm",
-    .gate = "mlp.gate_proj",
-    .up = "mlp.up_proj",
-    .gate_up = "mlp.gate_up_proj",
-    .down = "mlp.down_proj",
-};
-
-constexpr LayerNames kGgufNames = {
+constexpr DecoderLayerNames kGgufNames = {
     .attention_norm = "attn_norm",
     .q = "attn_q",
     .k = "attn_k",
@@ -51,17 +29,6 @@ constexpr LayerNames kGgufNames = {
     .down = "ffn_down",
     .post_ff_norm = "post_ffw_norm",
 };
-
-LayerNames NamesOf(const DecoderWiring& wiring) {
-  if (wiring.gguf) return kGgufNames;
-  LayerNames names = kFolderNames;
-  if (wiring.architecture->post_norms) {
-    names.post_attention_norm = "post_attention_layernorm";
-    names.ff_norm = "pre_feedforward_layernorm";
-    names.post_ff_norm = "post_feedforward_layernorm";
-  }
-  return names;
-}
 
 // Where the text model lies: alone, or in a model with images, as older and newer files have it.
 // Embedding models were saved without their head, and so without a prefix.
@@ -162,15 +129,14 @@ Status Finder::TakeFused(const std::string& name, const std::vector<int64_t>& ro
 }
 
 Status TakeAttention(const DecoderWiring& wiring, const DecoderConfig& config,
-                     const LayerNames& names, const std::string& prefix, Finder* finder,
+                     const DecoderLayerNames& names, const std::string& prefix, Finder* finder,
                      DecoderLayerTensors* layer) {
   const int64_t hidden = config.hidden_size;
   const int64_t q_rows = int64_t{config.heads} * config.head_size;
   const int64_t kv_rows = int64_t{config.kv_heads} * config.head_size;
   const auto name = [&](std::string_view part) { return prefix + std::string(part); };
-  const bool fused =
-      wiring.gguf ? finder->Has(name(names.qkv) + ".weight") : wiring.architecture->fused;
-  if (fused) {
+  const bool in_one = wiring.gguf ? finder->Has(name(names.qkv) + ".weight") : !names.qkv.empty();
+  if (in_one) {
     PENSTOCK_RETURN_IF_ERROR(finder->TakeFused(name(names.qkv), {q_rows, kv_rows, kv_rows}, hidden,
                                                wiring.qkv_bias, {&layer->q, &layer->k, &layer->v}));
   } else {
@@ -179,7 +145,7 @@ Status TakeAttention(const DecoderWiring& wiring, const DecoderConfig& config,
     PENSTOCK_RETURN_IF_ERROR(finder->TakeLinear(name(names.k), kv_rows, hidden, bias, &layer->k));
     PENSTOCK_RETURN_IF_ERROR(finder->TakeLinear(name(names.v), kv_rows, hidden, bias, &layer->v));
   }
-  if (wiring.architecture->qk_norm) {
+  if (!wiring.family->tensors.q_norm.empty()) {
     const std::vector<int64_t> shape = {config.head_size};
     PENSTOCK_RETURN_IF_ERROR(
         finder->TakeInto(name(names.q_norm) + ".weight", shape, &layer->q_norm));
@@ -191,11 +157,11 @@ Status TakeAttention(const DecoderWiring& wiring, const DecoderConfig& config,
 }
 
 Status TakeFeedForward(const DecoderWiring& wiring, const DecoderConfig& config,
-                       const LayerNames& names, const std::string& prefix, Finder* finder,
+                       const DecoderLayerNames& names, const std::string& prefix, Finder* finder,
                        DecoderLayerTensors* layer) {
   const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
   const auto name = [&](std::string_view part) { return prefix + std::string(part); };
-  if (wiring.architecture->fused) {
+  if (!wiring.family->tensors.gate_up.empty()) {
     PENSTOCK_RETURN_IF_ERROR(finder->TakeFused(name(names.gate_up), {inner, inner}, hidden,
                                                wiring.ff_bias, {&layer->gate, &layer->up}));
   } else {
@@ -207,14 +173,15 @@ Status TakeFeedForward(const DecoderWiring& wiring, const DecoderConfig& config,
   return finder->TakeLinear(name(names.down), hidden, inner, wiring.ff_bias, &layer->down);
 }
 
-Status TakeLayer(const DecoderWiring& wiring, const DecoderConfig& config, const LayerNames& names,
-                 const std::string& prefix, Finder* finder, DecoderLayerTensors* layer) {
+Status TakeLayer(const DecoderWiring& wiring, const DecoderConfig& config,
+                 const DecoderLayerNames& names, const std::string& prefix, Finder* finder,
+                 DecoderLayerTensors* layer) {
   const std::vector<int64_t> shape = {config.hidden_size};
   const auto name = [&](std::string_view part) { return prefix + std::string(part) + ".weight"; };
   PENSTOCK_RETURN_IF_ERROR(finder->Take(name(names.attention_norm), shape, &layer->attention_norm));
   PENSTOCK_RETURN_IF_ERROR(TakeAttention(wiring, config, names, prefix, finder, layer));
   PENSTOCK_RETURN_IF_ERROR(finder->Take(name(names.ff_norm), shape, &layer->ff_norm));
-  if (wiring.architecture->post_norms) {
+  if (!wiring.family->tensors.post_ff_norm.empty()) {
     PENSTOCK_RETURN_IF_ERROR(
         finder->TakeInto(name(names.post_attention_norm), shape, &layer->post_attention_norm));
     PENSTOCK_RETURN_IF_ERROR(
@@ -274,7 +241,7 @@ Status FindDecoderTensors(const DecoderWiring& wiring, DecoderFiles* files) {
   PENSTOCK_RETURN_IF_ERROR(finder.Take(wiring.gguf ? "output_norm.weight" : root + "norm.weight",
                                        {config.hidden_size}, &out.output_norm));
   PENSTOCK_RETURN_IF_ERROR(TakeOutput(wiring, config, &finder, &out));
-  const LayerNames names = NamesOf(wiring);
+  const DecoderLayerNames& names = wiring.gguf ? kGgufNames : wiring.family->tensors;
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const std::string prefix = (wiring.gguf ? "blk." : root + "layers.") + std::to_string(i) + ".";
     PENSTOCK_RETURN_IF_ERROR(

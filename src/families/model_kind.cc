@@ -1,14 +1,12 @@
 #include "families/model_kind.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <string_view>
 
 #include "common/json.h"
-#include "families/config_reader.h"
-#include "families/decoder_architectures.h"
 #include "families/decoder_files.h"
 #include "families/decoder_folder.h"
+#include "families/list.h"
 #include "families/model_folder.h"
 #include "families/onnx_folder.h"
 #include "files/gguf.h"
@@ -18,9 +16,6 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-
-// general.architecture of encoders.
-constexpr std::string_view kGgufEncoders[] = {"bert", "nomic-bert"};
 
 Status Unknown(const std::string& what, std::string_view name, const std::string& field,
                const std::string& encoders, const std::string& decoders) {
@@ -36,13 +31,9 @@ Expected<ModelKind> KindOfGguf(const std::string& path) {
   if (!name.ok()) return name.status().Annotate(path);
   if (DecoderEmbeds(path, model.metadata)) return ModelKind::kEncoder;
   if (DecoderOfGguf(*name) != nullptr) return ModelKind::kDecoder;
-  std::string encoders;
-  for (const std::string_view encoder : kGgufEncoders) {
-    if (*name == encoder) return ModelKind::kEncoder;
-    encoders += (encoders.empty() ? "" : ", ") + std::string(encoder);
-  }
-  return Unknown(path + ": key 'general.architecture':", *name, "general.architecture", encoders,
-                 DecoderGgufNames());
+  if (EncoderOfGguf(*name) != nullptr) return ModelKind::kEncoder;
+  return Unknown(path + ": key 'general.architecture':", *name, "general.architecture",
+                 EncoderGgufNames(), DecoderGgufNames());
 }
 
 Expected<ModelKind> KindOfFolder(const fs::path& folder) {
@@ -54,7 +45,7 @@ Expected<ModelKind> KindOfFolder(const fs::path& folder) {
   const auto type = object->GetString("model_type");
   if (!type.ok()) return type.status().Annotate(config);
   std::error_code ignored;
-  if (IsEncoderModelType(*type) || fs::exists(folder / "modules.json", ignored) ||
+  if (EncoderOfModelType(*type) != nullptr || fs::exists(folder / "modules.json", ignored) ||
       DecoderEmbeds(folder.string(), *object) ||
       !FindOnnxEncoder(folder.string(), *object).empty()) {
     return ModelKind::kEncoder;

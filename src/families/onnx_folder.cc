@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "families/config_fields.h"
 #include "families/config_reader.h"
-#include "families/decoder_architectures.h"
+#include "families/encoder_json.h"
+#include "families/list.h"
 
 namespace penstock {
 namespace {
@@ -29,7 +29,7 @@ std::string FindOnnxEncoder(const std::string& path, const JsonObject& config) {
   }
   const bool weights =
       Has(folder, "model.safetensors") || Has(folder, "model.safetensors.index.json");
-  if (IsEncoderModelType(*type) && weights) return "";
+  if (EncoderOfModelType(*type) != nullptr && weights) return "";
   for (const char* file : {"model.onnx", "onnx/model.onnx"}) {
     if (Has(folder, file)) return (folder / file).string();
   }

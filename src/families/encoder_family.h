@@ -1,12 +1,19 @@
-// The encoder architectures as data: where each keeps its weights, and how its layers are wired.
-// A new one of the family is a row in architectures.cc.
+// EncoderFamily: everything that one family of encoders does in its own way, as families/NAME.cc
+// says it: how its config.json is read, where it keeps its weights, how its layers are wired, and
+// what its GGUF files have. Readers and models/ ask the family and never compare its name.
+//
+// To add a family: a file with its EncoderFamily, a row in list.cc, a golden model.
 #pragma once
 
 #include <string_view>
 
+#include "common/json.h"
+#include "common/status.h"
 #include "families/model_folder.h"
 
 namespace penstock {
+
+class ArchitectureKeys;  // families/architecture_keys.h
 
 // How position rows are numbered.
 enum class PositionScheme {
@@ -26,8 +33,7 @@ struct HeadSpec {
 
 // Tensor names without ".weight" / ".bias"; names in a layer are relative to `layer` + number +
 // ".".
-struct Architecture {
-  std::string_view model_type;
+struct EncoderArchitecture {
   std::string_view prefix;  // names may or may not start with it; head names never do
   std::string_view words;
   std::string_view positions;  // "" = no table
@@ -53,13 +59,25 @@ struct Architecture {
   int position_padding = -1;
   bool pre_norm = false;
   bool gated = false;
+  bool ff_width_in_file = false;   // ff_out's columns tell it: the setting may have been rounded
   bool first_norm_absent = false;  // layer 0 has no attention norm (pre_norm)
   HeadSpec head;
 };
 
-// Null if Penstock does not know this model_type.
-const Architecture* FindArchitecture(std::string_view model_type);
-// "bert, distilbert, ..." for messages.
-std::string_view ArchitectureNames();
+// GGUF files of the family; their tensors have names that are for all (gguf_encoder.cc).
+struct EncoderGguf {
+  std::string_view name;        // general.architecture; "": there are no such files
+  std::string_view class_name;  // what config.json would have: "BertModel"
+  // Settings besides those that all have, called after them; null: none.
+  Status (*read)(const ArchitectureKeys& keys, EncoderConfig* out) = nullptr;
+};
+
+struct EncoderFamily {
+  std::string_view model_type;  // of config.json
+  // Its settings. kUnsupported names one that is not implemented; kInvalidArgument a malformed one.
+  Status (*read_json)(const JsonObject& config, EncoderConfig* out) = nullptr;
+  EncoderArchitecture architecture = {};
+  EncoderGguf gguf = {};
+};
 
 }  // namespace penstock
