@@ -220,7 +220,7 @@ tsan:  ## unit tests under the thread sanitizer
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
 # What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
-ASAN_TESTS := http formats corpus
+ASAN_TESTS := http files families corpus
 TSAN_TESTS := batch gate sched http
 sanitizers:  ## a part of asan and tsan, in some minutes
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
@@ -237,7 +237,7 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --only '$(FUZZ)'
 
 # Modules that depend on the processor: kernels and models (sets neon and scalar), text (sign of char).
-ARM_TESTS := common formats text cpu models
+ARM_TESTS := common files families text cpu models
 
 check-arm:  ## cross-compile for 64-bit ARM; under qemu the tests from kernels to models, an embedding
 	@tools/install_deps.sh build arm

@@ -18,7 +18,7 @@
 #include "doctor/decoder_text.h"
 #include "doctor_decoder_types.h"
 #include "engine/engine.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 #include "generate/generator.h"
 #include "generate/text_model.h"
 

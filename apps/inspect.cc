@@ -7,7 +7,7 @@
 
 #include "commands.h"
 #include "common/json_writer.h"
-#include "formats/tensor_store.h"
+#include "families/gguf_encoder.h"
 #include "inspect_decoder.h"
 #include "inspect_program.h"
 #include "inspect_tensors.h"
@@ -215,7 +215,7 @@ int RunInspect(const std::vector<std::string>& args) {
   if (!local.ok()) return line.Fail(local.status());
   const ModelInfo info = (*local)->service->Models().front();
   const EngineLease engine = (*local)->registry->List().front().engine;
-  const auto store = TensorStore::OpenEncoder(info.path);
+  const auto store = OpenEncoderTensors(info.path);
   if (!store.ok()) return line.Fail(store.status());
   std::optional<ProgramModel> model;
   if (program.past > 0 && !engine->folder().decoder)

@@ -16,6 +16,8 @@
 - No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
   sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
 - Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names nobody else has.
+- Nothing compares what a model's family is called with a text: families/list.cc finds families, and their
+  descriptors say what is asked of them. Tests may.
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
 - No absolute path of somebody's machine in any file under version control.
@@ -52,6 +54,8 @@ TABLE = re.compile(r"^\| module \| holds \|$.*?(?=\n\n)", re.MULTILINE | re.DOTA
 KNOWN_HASH = re.compile(r"\bstd::hash<\s*(?:const\s+)?std::(?:\w+::)?(?:basic_)?(?:u8|u16|u32|w)?string(?:_view)?\b"
                         r"|\bunordered_(?:multi)?(?:map|set)<\s*(?:const\s+)?std::(?:\w+::)?"
                         r"(?:basic_)?(?:u8|u16|u32|w)?string(?:_view)?\b")
+# A family's name beside a text, as in `config.model_type == "bert"` and `from.Is("gemma3")`.
+FAMILY_NAME = re.compile(r'\b(?:architecture|model_type)\)?\s*[!=]=\s*"|\bIs\("')
 # Namespaces are not indented, so what stands in the first column is in no class.
 NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) \{$")
 NAMESPACE_END = re.compile(r"^\}  // namespace")
@@ -172,6 +176,16 @@ def check_hashes(path, text):
     for match in KNOWN_HASH.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         yield f"{name}:{line}: {match.group(0)}: texts are hashed with a seed (common/seeded_hash.h)"
+
+
+def check_families(path, text):
+    """What differs between families is in their files, where the next family finds it."""
+    name = path.relative_to(ROOT)
+    if re.search(r"_(?:test|test_util)$", path.stem) or name.parts[0] not in ("src", "apps"):
+        return
+    for match in FAMILY_NAME.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield f"{name}:{line}: {match.group(0)}: families are told apart by their descriptors (families/list.h)"
 
 
 def check_test_folders(path, text):
@@ -297,6 +311,7 @@ def main():
         if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
             findings += check_includes(path, text, modules)
             findings += check_hashes(path, text)
+            findings += check_families(path, text)
             findings += check_test_folders(path, text)
             findings += check_functions(path, text)
         if top in ("src", "apps") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):

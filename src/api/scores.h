@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/types.h"
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 
 namespace penstock {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "cpu/cpu_backend.h"
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 #include "load/process_stat.h"
 
 namespace penstock {

@@ -14,7 +14,7 @@
 #include "common/thread_pool.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 #include "load/table.h"
 #include "models/encoder.h"
 #include "program/program_cost.h"

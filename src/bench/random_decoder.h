@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 
 namespace penstock {
 

@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "engine/decoder_runner.h"
 #include "engine/suffix_tokenizer.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 #include "generate/text_model.h"
 #include "models/embedding_decoder.h"
 

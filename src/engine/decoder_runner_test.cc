@@ -10,8 +10,8 @@
 #include <string>
 
 #include "cpu/cpu_backend.h"
-#include "formats/decoder_files.h"
-#include "formats/model_folder.h"
+#include "families/decoder_files.h"
+#include "families/model_folder.h"
 
 namespace penstock {
 namespace {

@@ -15,7 +15,7 @@
 #include "engine/linear_check.h"
 #include "engine/model.h"
 #include "engine/model_checks.h"
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 #include "metrics/metrics.h"
 #include "models/linear_types.h"
 #include "numbers/dtype.h"

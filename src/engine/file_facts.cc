@@ -1,10 +1,10 @@
 #include "engine/file_facts.h"
 
 #include "engine/model_templates.h"
-#include "formats/decoder_files.h"
-#include "formats/model_folder.h"
-#include "formats/model_kind.h"
-#include "formats/tensor_store.h"
+#include "families/decoder_files.h"
+#include "families/gguf_encoder.h"
+#include "families/model_folder.h"
+#include "families/model_kind.h"
 #include "hub/cache.h"
 
 namespace penstock {
@@ -45,7 +45,7 @@ Expected<FileFacts> EncoderFacts(const std::string& path) {
     facts.parameters = files.parameters;
     facts.weight_bytes = static_cast<int64_t>(files.store->bytes_total());
   } else if (folder.onnx.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto store, TensorStore::OpenEncoder(folder.path));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto store, OpenEncoderTensors(folder.path));
     facts.parameters = ElementsOf(*store);
     facts.weight_bytes = static_cast<int64_t>(store->bytes_total());
   }

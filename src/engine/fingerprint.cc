@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/regular_file.h"
-#include "formats/gguf.h"
+#include "files/gguf.h"
 
 namespace penstock {
 namespace {

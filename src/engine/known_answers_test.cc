@@ -12,7 +12,7 @@
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 #include "models/decoder.h"
 #include "models/encoder.h"
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "formats/decoder_files.h"
-#include "formats/tensor_store.h"
-#include "models/architectures.h"
+#include "families/decoder_files.h"
+#include "families/gguf_encoder.h"
+#include "families/list.h"
 #include "models/decoder.h"
 #include "models/encoder.h"
 #include "models/weight_reader.h"
@@ -80,17 +80,18 @@ double CosineTolerance(DType dtype) {
 
 Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* backend) {
   const ModelFolder& folder = model.folder();
-  const Architecture* const architecture = FindArchitecture(folder.encoder.model_type);
+  const EncoderFamily* const family = EncoderOfModelType(folder.encoder.model_type);
   const auto* const op = FirstOp<LinearNormOp>(*model.program(EncoderOutput::kTokens));
-  if (architecture == nullptr || op == nullptr) return LinearCheck();  // a model without layers
+  if (family == nullptr || op == nullptr) return LinearCheck();  // a model without layers
+  const EncoderArchitecture& names = family->architecture;
   const PackedLinear& linear = *op->weight;
   LinearCheck check;
-  check.layer = std::string(architecture->layer) + "0." + std::string(architecture->attention_out);
+  check.layer = std::string(names.layer) + "0." + std::string(names.attention_out);
   check.error_max = KernelTolerance(linear.dtype());
 
-  PENSTOCK_ASSIGN_OR_RETURN(const auto store, TensorStore::OpenEncoder(folder.path));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto store, OpenEncoderTensors(folder.path));
   EncoderWeights counts;
-  WeightReader reader(*store, architecture->prefix, &counts);
+  WeightReader reader(*store, names.prefix, &counts);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<LinearRows> stored,
                             reader.Linears({check.layer}, linear.out(), linear.in()));
 

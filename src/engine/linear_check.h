@@ -13,7 +13,7 @@ namespace penstock {
 class Backend;
 class DecoderModel;   // models/decoder.h
 class EncoderModel;   // models/encoder.h
-struct DecoderFiles;  // formats/decoder_files.h
+struct DecoderFiles;  // families/decoder_files.h
 
 struct LinearCheck {
   std::string layer;  // its tensor's name

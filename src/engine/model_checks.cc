@@ -11,7 +11,7 @@
 #include "engine/expected_answers.h"
 #include "engine/known_answers.h"
 #include "engine/text_engine.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 
 namespace penstock {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "chat/chat_template.h"
 #include "common/status.h"
-#include "formats/chat_template_files.h"
+#include "families/chat_template_files.h"
 
 namespace penstock {
 

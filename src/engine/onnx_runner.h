@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 #include "models/weights.h"
 #include "openvino/tensor_model.h"
 #include "program/backend.h"

@@ -7,7 +7,7 @@
 #include "common/log.h"
 #include "engine/registry_impl.h"
 #include "engine/text_engine.h"
-#include "formats/model_kind.h"
+#include "families/model_kind.h"
 #include "hub/cache.h"
 #include "hub/hub.h"
 #include "hub/reference.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "formats/decoder_config.h"
+#include "families/decoder_config.h"
 #include "numbers/dtype.h"
 
 namespace penstock {

@@ -10,7 +10,7 @@
 
 #include "common/json.h"
 #include "cpu/cpu_backend.h"
-#include "formats/decoder_test_util.h"
+#include "families/decoder_test_util.h"
 #include "generate/generator.h"
 #include "generate/golden_test_util.h"
 

@@ -7,7 +7,7 @@
 #include "common/int_math.h"
 #include "common/log.h"
 #include "common/memory.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 #include "generate/context_bytes.h"
 #include "sample/standard_sampling.h"
 #include "text/gguf_tokenizer.h"

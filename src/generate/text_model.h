@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/chat_template_files.h"
+#include "families/chat_template_files.h"
 #include "models/decoder.h"
 #include "numbers/dtype.h"
 #include "program/backend.h"

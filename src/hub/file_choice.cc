@@ -13,7 +13,7 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kWeights = "model.safetensors";
-constexpr size_t kPartsMax = 1024;  // as formats/gguf.h has it
+constexpr size_t kPartsMax = 1024;  // as files/gguf.h has it
 constexpr size_t kNamesShown = 40;
 
 // Small and close to the original first, then what is larger. All of types that Penstock reads.

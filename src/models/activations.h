@@ -1,7 +1,7 @@
 // The activation of an op by that of a configuration.
 #pragma once
 
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 #include "program/op_kinds.h"
 
 namespace penstock {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 #include "models/decoder_weights.h"
 #include "program/backend.h"
 #include "program/program.h"

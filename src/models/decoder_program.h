@@ -2,8 +2,8 @@
 // backend.
 #pragma once
 
-#include "formats/decoder_config.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_config.h"
+#include "families/decoder_files.h"
 #include "models/decoder_weights.h"
 #include "program/program.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/decoder_files.h"
+#include "families/decoder_files.h"
 #include "numbers/dtype.h"
 #include "program/backend.h"
 #include "program/program.h"

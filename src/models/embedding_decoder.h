@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/decoder_files.h"
-#include "formats/model_folder.h"
+#include "families/decoder_files.h"
+#include "families/model_folder.h"
 #include "models/decoder.h"
 #include "models/weights.h"
 #include "program/backend.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/model_folder.h"
-#include "formats/tensor_store.h"
+#include "families/model_folder.h"
+#include "files/tensor_store.h"
 #include "models/linear_types.h"
 #include "program/backend.h"
 #include "program/encoder_runner.h"

@@ -5,6 +5,8 @@
 #include <optional>
 #include <span>
 
+#include "families/gguf_encoder.h"
+#include "families/list.h"
 #include "models/activations.h"
 #include "models/calibration.h"
 #include "models/weight_reader.h"
@@ -86,7 +88,7 @@ Status LoadPositions(const ModelFolder& folder, WeightReader* reader, EncoderWei
 }
 
 Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
-  const Architecture& arch = *out->architecture;
+  const EncoderArchitecture& arch = *out->architecture;
   const EncoderConfig& config = folder.encoder;
   PENSTOCK_ASSIGN_OR_RETURN(
       out->words, reader->ReadTable(std::string(arch.words) + ".weight", {-1, out->hidden}));
@@ -220,10 +222,9 @@ class LayerLoader {
 
   Status LoadFeedForward(EncoderLayer* layer) {
     const int32_t hidden = out_->hidden;
-    // NomicBERT rounds the width its configuration names up: the tensor decides.
     const TensorRecord* ff_out = reader_->Find(Name(arch_.ff_out) + ".weight");
     int32_t width = folder_.encoder.intermediate_size;
-    if (arch_.model_type == "nomic_bert" && ff_out != nullptr && ff_out->shape.size() == 2) {
+    if (arch_.ff_width_in_file && ff_out != nullptr && ff_out->shape.size() == 2) {
       width = static_cast<int32_t>(ff_out->shape[1]);
     }
     const DType type = Type(LinearKind::kFfIn);
@@ -250,7 +251,7 @@ class LayerLoader {
 
   const ModelFolder& folder_;
   const LinearTypes& types_;
-  const Architecture& arch_;
+  const EncoderArchitecture& arch_;
   WeightReader* reader_;
   EncoderWeights* out_;
   RopeTables ropes_;
@@ -360,13 +361,13 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
                                                              Backend* backend,
                                                              const LinearTypes& types) {
   auto out = std::make_unique<EncoderWeights>();
-  out->architecture = FindArchitecture(folder.encoder.model_type);
-  if (out->architecture == nullptr) {
+  const EncoderFamily* const family = EncoderOfModelType(folder.encoder.model_type);
+  if (family == nullptr) {
     return Status::Unsupported("model_type '" + folder.encoder.model_type +
-                                   "' is not supported; supported are " +
-                                   std::string(ArchitectureNames()),
+                                   "' is not supported; supported are " + EncoderModelTypes(),
                                "model_type");
   }
+  out->architecture = &family->architecture;
   out->backend = backend;
   out->max_tokens = folder.max_tokens;
   out->hidden = folder.encoder.hidden_size;
@@ -376,7 +377,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
                                    "num_attention_heads");
   }
   out->activation = ToActivation(folder.encoder.hidden_act);
-  auto store = TensorStore::OpenEncoder(folder.path);
+  auto store = OpenEncoderTensors(folder.path);
   if (!store.ok()) return store.status();
   WeightReader reader(**store, out->architecture->prefix, out.get());
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "common/status.h"
-#include "formats/model_folder.h"
+#include "families/model_folder.h"
 #include "models/linear_types.h"
 #include "models/weights.h"
 #include "program/backend.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/decoder_config.h"
+#include "families/decoder_config.h"
 
 namespace penstock {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/tensor_store.h"
+#include "files/tensor_store.h"
 #include "models/weights.h"
 #include "program/backend.h"
 #include "program/view.h"

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "common/temp_folder_test_util.h"
-#include "formats/gguf_test_util.h"
-#include "formats/tensor_store.h"
+#include "files/gguf_test_util.h"
+#include "files/tensor_store.h"
 
 namespace penstock {
 namespace {

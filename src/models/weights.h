@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/architectures.h"
+#include "families/encoder_family.h"
 #include "program/backend.h"
 #include "program/program.h"
 
@@ -33,7 +33,7 @@ struct DenseStep {
 };
 
 struct EncoderWeights {
-  const Architecture* architecture = nullptr;
+  const EncoderArchitecture* architecture = nullptr;
   Backend* backend = nullptr;
   std::vector<std::unique_ptr<Table>> tables;  // the Tables pointed to below
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "common/printable.h"
-#include "formats/mapped_file.h"
+#include "files/mapped_file.h"
 #include "openvino/ir_scan.h"
 #include "openvino/onnx_scan.h"
 

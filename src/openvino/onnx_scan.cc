@@ -7,7 +7,7 @@
 #include <set>
 #include <string_view>
 
-#include "formats/byte_reader.h"
+#include "files/byte_reader.h"
 
 namespace penstock::openvino {
 namespace {

@@ -11,7 +11,7 @@
 #include "common/processors.h"
 #include "common/regular_file.h"
 #include "cpu/cpu_backend.h"
-#include "formats/model_kind.h"
+#include "families/model_kind.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
 

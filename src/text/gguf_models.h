@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "common/status.h"
-#include "formats/gguf_metadata.h"
+#include "files/gguf_metadata.h"
 #include "text/gguf_pre_kinds.h"
 #include "text/gguf_tokens.h"
 #include "text/tokenizer_model.h"

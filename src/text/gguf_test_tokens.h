@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/gguf_test_util.h"
+#include "files/gguf_test_util.h"
 #include "text/gguf_tokenizer.h"
 #include "text/gguf_tokens.h"
 #include "text/normalized_text.h"

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "common/status.h"
-#include "formats/gguf_metadata.h"
+#include "files/gguf_metadata.h"
 #include "text/tokenizer.h"
 
 namespace penstock {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "formats/gguf_metadata.h"
+#include "files/gguf_metadata.h"
 #include "text/added_tokens.h"
 #include "text/vocabulary.h"
 

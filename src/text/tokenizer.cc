@@ -1,7 +1,7 @@
 #include "text/tokenizer.h"
 
-#include "formats/gguf.h"
-#include "formats/mapped_file.h"
+#include "files/gguf.h"
+#include "files/mapped_file.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_parts.h"
 

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "common/json.h"
-#include "formats/config_reader.h"
-#include "formats/model_folder.h"
-#include "formats/tensor_store.h"
+#include "families/config_reader.h"
+#include "families/model_folder.h"
+#include "files/tensor_store.h"
 #include "fuzz_folder.h"
 #include "fuzz_util.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/decoder_files.h"
-#include "formats/model_kind.h"
+#include "families/decoder_files.h"
+#include "families/model_kind.h"
 #include "fuzz_folder.h"
 #include "fuzz_util.h"
 

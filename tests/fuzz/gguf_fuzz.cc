@@ -2,8 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "formats/gguf.h"
-#include "formats/gguf_test_util.h"
+#include "files/gguf.h"
+#include "files/gguf_test_util.h"
 #include "fuzz_util.h"
 
 namespace penstock {

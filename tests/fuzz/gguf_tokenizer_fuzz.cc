@@ -1,5 +1,5 @@
 // A GGUF file with a tokenizer: the input is the file. The texts are always the same.
-#include "formats/gguf.h"
+#include "files/gguf.h"
 #include "text/gguf_tokenizer.h"
 #include "tokenizer_checks.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/tensor_store.h"
+#include "files/tensor_store.h"
 #include "fuzz_util.h"
 
 namespace penstock {

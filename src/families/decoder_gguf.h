@@ -1,0 +1,20 @@
+// What the readers of a decoder's GGUF metadata share.
+#pragma once
+
+#include "common/status.h"
+#include "families/architecture_keys.h"
+#include "families/decoder_readers.h"
+
+namespace penstock {
+
+// What the reader hands from one setting to the next.
+struct GgufSource {
+  const TensorStore& store;
+  const DecoderFamily& family;
+  ArchitectureKeys keys;
+};
+
+// After the layers, whose windows it asks for. The context becomes longer with YaRN.
+Status ReadGgufRope(const GgufSource& from, DecoderConfig* out);
+
+}  // namespace penstock
