@@ -187,21 +187,8 @@ class DecoderTypeComparison {
 
 std::string ComputedTypes(const DecoderModel& model) {
   std::set<std::string> names;
-  const auto add = [&](std::initializer_list<const PackedLinear*> all) {
-    for (const PackedLinear* one : all) {
-      names.insert(DTypeFlag(one->dtype()));
-    }
-  };
   for (const Op& op : model.program().ops) {
-    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
-      add({attention->q, attention->k, attention->v});
-    } else if (const auto* linear = std::get_if<ResidualLinearOp>(&op)) {
-      add({linear->weight});
-    } else if (const auto* gated = std::get_if<GatedResidualOp>(&op)) {
-      add({gated->gate, gated->up, gated->down});
-    } else if (const auto* logits = std::get_if<LogitsOp>(&op)) {
-      add({logits->weight});
-    }
+    for (const PackedLinear* weight : WeightsOf(op)) names.insert(DTypeFlag(weight->dtype()));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -6,6 +6,7 @@
 #include "common/exception_status.h"
 #include "common/int_math.h"
 #include "common/waiting_lock.h"
+#include "cpu/op_support.h"
 
 namespace penstock::cpu {
 namespace {
@@ -63,6 +64,8 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const 
       options.window_blocks < 0) {
     return Status::InvalidArgument("rows, logit rows and blocks must be positive");
   }
+  if (!UsesCache(program)) return Status::Unsupported("steps of a program without a cache");
+  PENSTOCK_RETURN_IF_ERROR(CheckSupport(program));
   try {
     std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
     const StepSizes& sizes = run->shared_.sizes;
@@ -91,8 +94,10 @@ CpuStepRun::CpuStepRun(CpuDevice* device, const Program& program, const StepOpti
     workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
   }
   for (const Op& op : program.ops) {
-    if (const auto* lookup = std::get_if<LookupOp>(&op)) vocabulary_ = lookup->words->out();
-    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
+    if (const auto* embed = std::get_if<EmbedOp>(&op)) {
+      vocabulary_ = static_cast<int32_t>(embed->vocabulary());
+    }
+    if (const auto* attention = std::get_if<AttentionOp>(&op)) {
       causal_ = causal_ && attention->shape.causal;
     }
   }

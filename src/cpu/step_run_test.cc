@@ -116,12 +116,12 @@ class TinyDecoder {
     program_.result = program_.AddValue(Rows::kSequences, s.vocabulary);
     const auto pack = [&](const Matrix& matrix) { return Pack(matrix, mode); };
     const PackedLinear* words = pack(*weights.words);
-    program_.ops.push_back(LookupOp{words, 1, x});
+    program_.ops.push_back(EmbedOp{.matrix = words, .y = x});
     const Table* cos = Rotary([](double a) { return std::cos(a); });
     const Table* sin = Rotary([](double a) { return std::sin(a); });
     for (int32_t i = 0; i < s.layers; ++i) {
       const TinyLayer& layer = weights.layers[static_cast<size_t>(i)];
-      CachedAttentionShape shape;
+      AttentionShape shape;
       shape.layer = i;
       shape.heads = s.heads;
       shape.kv_heads = s.kv_heads;
@@ -138,22 +138,34 @@ class TinyDecoder {
         shape.q_norm = NormOf(layer.q_norm);
         shape.k_norm = NormOf(layer.k_norm);
       }
-      program_.ops.push_back(CachedAttentionOp{x, NormOf(layer.norm), pack(layer.q), pack(layer.k),
-                                               pack(layer.v), shape, attended});
-      program_.ops.push_back(ResidualLinearOp{attended, pack(layer.out),
-                                              s.post_norms ? NormOf(layer.post_norm) : Norm(),
-                                              s.residual_scale, x, x});
-      program_.ops.push_back(GatedResidualOp{x, NormOf(layer.ff_norm), pack(layer.gate),
-                                             pack(layer.up), Activation::kSilu, pack(layer.down),
-                                             s.post_norms ? NormOf(layer.post_ff_norm) : Norm(),
-                                             s.residual_scale, x, x});
+      const auto residual = [&](const std::vector<float>& gamma) {
+        return Residual{
+            .value = x, .norm = s.post_norms ? NormOf(gamma) : Norm(), .scale = s.residual_scale};
+      };
+      program_.ops.push_back(AttentionOp{.x = x,
+                                         .norm = NormOf(layer.norm),
+                                         .q = pack(layer.q),
+                                         .k = pack(layer.k),
+                                         .v = pack(layer.v),
+                                         .shape = shape,
+                                         .y = attended});
+      program_.ops.push_back(LinearOp{
+          .x = attended, .weight = pack(layer.out), .residual = residual(layer.post_norm), .y = x});
+      program_.ops.push_back(FeedForwardOp{.x = x,
+                                           .norm = NormOf(layer.ff_norm),
+                                           .in = pack(layer.gate),
+                                           .activation = Activation::kSilu,
+                                           .up = pack(layer.up),
+                                           .out = pack(layer.down),
+                                           .residual = residual(layer.post_ff_norm),
+                                           .y = x});
     }
+    PicksOp picks{.x = x, .norm = NormOf(weights.norm), .weight = words, .y = program_.result};
     if (s.states) {
       program_.values[program_.result].width = s.hidden;
-      program_.ops.push_back(StatesOp{x, NormOf(weights.norm), program_.result});
-    } else {
-      program_.ops.push_back(LogitsOp{x, NormOf(weights.norm), words, 1, 0, program_.result});
+      picks.weight = nullptr;
     }
+    program_.ops.push_back(picks);
     EXPECT_TRUE(CheckProgram(program_).ok()) << CheckProgram(program_).message();
   }
 

@@ -11,53 +11,26 @@ namespace {
 
 size_t Size(int32_t n) { return static_cast<size_t>(n); }
 
-struct SizeVisitor {
-  StepSizes* sizes;
-
-  void Input(const PackedLinear* weight) const {
-    const size_t in = Size(weight->in());
-    sizes->in = std::max(sizes->in, in);
-    size_t& packed = sizes->packed_in[OperandIndex(weight->dtype())];
-    packed = std::max(packed, in);
-  }
-  void Result(const PackedLinear* weight, const Norm& norm, float scale) const {
-    if (norm.gamma == nullptr && scale == 1) return;
-    sizes->product = std::max(sizes->product, Size(weight->out()));
-  }
-  void operator()(const LookupOp&) const {}
-  void operator()(const CachedAttentionOp& op) const {
-    for (const PackedLinear* weight : {op.q, op.k, op.v}) Input(weight);
-    const CachedAttentionShape& shape = op.shape;
-    const size_t group = Size(shape.heads / shape.kv_heads);
-    sizes->qkv =
-        std::max(sizes->qkv, Size(shape.heads + 2 * shape.kv_heads) * Size(shape.head_size));
-    sizes->head_size = std::max(sizes->head_size, Size(shape.head_size));
-    sizes->kv_heads = std::max(sizes->kv_heads, Size(shape.kv_heads));
-    sizes->group = std::max(sizes->group, group);
-    sizes->lines = std::max({sizes->lines, group, kAttendLines});
-    sizes->layers = std::max(sizes->layers, Size(shape.layer) + 1);
-  }
-  void operator()(const ResidualLinearOp& op) const {
-    Input(op.weight);
-    Result(op.weight, op.norm, op.scale);
-  }
-  void operator()(const GatedResidualOp& op) const {
-    for (const PackedLinear* weight : {op.gate, op.up, op.down}) Input(weight);
-    sizes->inner = std::max(sizes->inner, Size(op.gate->out()));
-    Result(op.down, op.out_norm, op.scale);
-  }
-  void operator()(const LogitsOp& op) const { Input(op.weight); }
-  template <typename T>
-  void operator()(const T&) const {}
-};
-
 // An empty buffer is one float.
 size_t AtLeastOne(size_t floats) { return std::max<size_t>(floats, 1); }
 
 }  // namespace
 
 StepSizes::StepSizes(const Program& program) : context(Size(program.max_length)) {
-  for (const Op& op : program.ops) std::visit(SizeVisitor{this}, op);
+  for (const Op& op : program.ops) {
+    std::visit([this](const auto& one) { Add(one); }, op);
+  }
+}
+
+void StepSizes::Input(const PackedLinear* weight) {
+  in = std::max(in, Size(weight->in()));
+  size_t& most = packed_in[OperandIndex(weight->dtype())];
+  most = std::max(most, Size(weight->in()));
+}
+
+void StepSizes::Result(const PackedLinear* weight, const Residual& residual) {
+  if (residual.norm.gamma == nullptr && residual.scale == 1) return;
+  product = std::max(product, Size(weight->out()));
 }
 
 StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
@@ -104,7 +77,7 @@ void StepShared::PlaceLayers() {
   }
   layers.resize(sizes.layers);
   for (const Op& op : program.ops) {
-    const auto* attention = std::get_if<CachedAttentionOp>(&op);
+    const auto* attention = std::get_if<AttentionOp>(&op);
     if (attention == nullptr) continue;
     const bool windowed = window > 0 && attention->shape.window > 0;
     const KvArea area = windowed ? KvArea::kWindow : KvArea::kFull;

@@ -55,6 +55,17 @@ struct StepSizes {
   size_t layers = 0;  // of the cache
   size_t context = 0;
   std::array<size_t, kOperandTypes> packed_in{};  // columns of the inputs that are packed so
+
+ private:
+  void Add(const LinearOp& op);
+  void Add(const FeedForwardOp& op);
+  void Add(const AttentionOp& op);
+  void Add(const PicksOp& op);
+  template <typename T>
+  void Add(const T&) {}
+  // A linear layer's input, and its result.
+  void Input(const PackedLinear* weight);
+  void Result(const PackedLinear* weight, const Residual& residual);
 };
 
 // What attention found for lines of some keys, in memory of Floats.

@@ -161,9 +161,7 @@ double WeightBytes(const Op& op) {
   return bytes;
 }
 
-bool IsLast(const Op& op) {
-  return std::holds_alternative<LogitsOp>(op) || std::holds_alternative<StatesOp>(op);
-}
+bool IsLast(const Op& op) { return std::holds_alternative<PicksOp>(op); }
 
 }  // namespace
 
@@ -233,9 +231,9 @@ Program ProgramWithin(const Program& program, double seconds, double* step_s) {
   };
   bool fits = true;
   for (const Op& op : program.ops) {
-    const bool begins = std::holds_alternative<CachedAttentionOp>(op);
+    const bool begins = UsesCache(op);
     if (fits && (begins || IsLast(op))) fits = end_layer();
-    if (IsLast(op) || std::holds_alternative<LookupOp>(op)) {
+    if (IsLast(op) || std::holds_alternative<EmbedOp>(op)) {
       cut.ops.push_back(op);
     } else if (fits) {
       layer.push_back(op);

@@ -7,7 +7,7 @@
 //   area
 //              (KvArea); the caller says which blocks a sequence has (kv/sequence.h)
 //
-// Where attention is not causal (CachedAttentionShape) a sequence goes through one step as a whole.
+// Where attention is not causal (AttentionShape) a sequence goes through one step as a whole.
 //
 // A token's results are the same to the bit whatever else is in the step, however its prompt was
 // cut into steps, on however many threads, and whether the tokens before it were computed now or
