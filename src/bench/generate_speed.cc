@@ -89,7 +89,7 @@ struct Decode {
   int depth = 0;
   LatencyHistogram tokens;
   double seconds = std::numeric_limits<double>::max();  // of a round's tokens
-  StepProfile profile;                                  // of all rounds
+  std::vector<StageTime> profile;                       // of all rounds
   double all_s = 0;                                     // of all rounds, choice of tokens included
 };
 
@@ -129,15 +129,9 @@ class GenerateSpeedBench {
   // Decoding at depth 0 with each optimisation off: tokens a second over those with all on, in
   // turns.
   Status MeasureTuning(BenchRecords* records) {
-    constexpr std::pair<const char*, bool StepTuning::*> kAll[] = {
-        {"own_rows", &StepTuning::own_rows},
-        {"split_keys", &StepTuning::split_keys},
-        {"fuse_heads", &StepTuning::fuse_heads}};
     BenchTable table({"without", "tokens/s, of all on"});
-    for (const auto& [name, off] : kAll) {
-      StepTuning tuning;
-      tuning.*off = false;
-      PENSTOCK_ASSIGN_OR_RETURN(const auto run, NewRun(tuning));
+    for (const std::string name : backend_->optimisations()) {
+      PENSTOCK_ASSIGN_OR_RETURN(const auto run, NewRun({name}));
       Decode with, without;
       with.depth = without.depth = decodes_.back().depth;
       for (int round = 0; round < options_.rounds; ++round) {
@@ -201,13 +195,13 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  Expected<std::unique_ptr<StepRun>> NewRun(const StepTuning& tuning) const {
+  Expected<std::unique_ptr<StepRun>> NewRun(const std::vector<std::string>& without) const {
     StepOptions step;
     step.cache_type = options_.cache_type;
     step.blocks = static_cast<int32_t>(blocks_.size());
     step.rows = std::min(kStepRows, model_->context());
     step.profile = true;
-    step.tuning = tuning;
+    step.without = without;
     return model_->NewRun(step);
   }
 
@@ -266,9 +260,9 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  static void AddProfile(const StepProfile& from, StepProfile* to) {
-    to->steps += from.steps;
-    for (const auto& [name, stage] : kStepStages) to->*stage += from.*stage;
+  static void AddProfile(const std::vector<StageTime>& from, std::vector<StageTime>* to) {
+    if (to->empty()) return void(*to = from);
+    for (size_t i = 0; i < from.size(); ++i) (*to)[i].seconds += from[i].seconds;
   }
 
   double ProgramBytes(int depth) const {
@@ -325,12 +319,13 @@ class GenerateSpeedBench {
     const Decode& one = decodes_.front();
     const double all = one.all_s * static_cast<double>(run_->workers());
     BenchTable table({"stage of decoding", "share"});
-    double kernels = 0;
-    for (const auto& [name, stage] : kStepStages) {
-      if (stage != &StepProfile::wait_s) kernels += one.profile.*stage;
-      table.AddRow({name, fmt::format("{:.3f}", one.profile.*stage / all)});
+    double kernels = 0, stages = 0;
+    for (const auto& [name, seconds] : one.profile) {
+      stages += seconds;
+      if (std::string_view(name) != "wait") kernels += seconds;
+      table.AddRow({name, fmt::format("{:.3f}", seconds / all)});
     }
-    table.AddRow({"other", fmt::format("{:.3f}", 1 - (kernels + one.profile.wait_s) / all)});
+    table.AddRow({"other", fmt::format("{:.3f}", 1 - stages / all)});
     table.Print();
     records->Add("generate.outside_kernels_percent", 100 * (1 - kernels / all), "%");
   }

@@ -41,7 +41,7 @@ class Layer {
     const std::vector<float> weight =
         Random(static_cast<size_t>(out) * static_cast<size_t>(in), seed);
     const LinearRows rows = {ViewOf(weight, in), {}};
-    return backend->Pack(std::span(&rows, 1), {});
+    return *backend->Pack(std::span(&rows, 1), {});
   }
 
   Program Make(bool pooled) const {

@@ -1,6 +1,7 @@
 #include "cpu/step_run.h"
 
-#include <utility>
+#include <algorithm>
+#include <iterator>
 #include <variant>
 
 #include "common/exception_status.h"
@@ -68,6 +69,12 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const 
   PENSTOCK_RETURN_IF_ERROR(CheckSupport(program));
   try {
     std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
+    for (const std::string& name : options.without) {
+      const auto* const end = std::end(kStepOptimisations);
+      const auto* const found = std::find(std::begin(kStepOptimisations), end, name);
+      if (found == end) return Status::InvalidArgument("no optimisation is named " + name);
+      run->shared_.tuning.*kStepTunings[found - std::begin(kStepOptimisations)] = false;
+    }
     const StepSizes& sizes = run->shared_.sizes;
     if (sizes.head_size > kKvHeadSizeMax) {
       return Status::Unsupported("heads of " + std::to_string(sizes.head_size) +
@@ -149,18 +156,15 @@ Status CpuStepRun::Run(const StepBatch& batch, LogitSink* sink) {
   shared_.sink = sink;
   shared_.Begin(batch);
   device_->pool.Gang([this](size_t thread) { workers_[thread]->Run(); });
-  ++steps_;
   return Status::Ok();
 }
 
-StepProfile CpuStepRun::TakeProfile() {
-  StepProfile all;
-  all.steps = std::exchange(steps_, 0);
+std::vector<StageTime> CpuStepRun::TakeProfile() {
+  std::vector<StageTime> all;
+  for (const char* name : kStepStageNames) all.push_back({name, 0});
   for (const auto& worker : workers_) {
-    const StepProfile one = worker->TakeProfile();
-    for (const auto& [name, stage] : kStepStages) {
-      all.*stage += one.*stage;
-    }
+    const auto seconds = worker->TakeProfile();
+    for (size_t stage = 0; stage < kStepStages; ++stage) all[stage].seconds += seconds[stage];
   }
   return all;
 }

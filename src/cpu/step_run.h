@@ -33,7 +33,7 @@ class CpuStepRun final : public StepRun {
   }
   uint64_t HeldBytes() const override;
   Status Run(const StepBatch& batch, LogitSink* sink) override;
-  StepProfile TakeProfile() override;
+  std::vector<StageTime> TakeProfile() override;
   std::span<const float> logits(size_t row) const override;
 
  private:
@@ -45,7 +45,6 @@ class CpuStepRun final : public StepRun {
   std::vector<std::unique_ptr<StepWorker>> workers_;
   int32_t vocabulary_ = 0;
   bool causal_ = true;  // false: sequences go through one step each
-  int64_t steps_ = 0;   // of the profile
 };
 
 }  // namespace penstock::cpu

@@ -170,8 +170,8 @@ class TinyDecoder {
   }
 
   std::unique_ptr<StepRun> NewRun(DType cache, int32_t rows, int32_t blocks = 256,
-                                  const StepTuning& tuning = {}) {
-    auto run = backend_->PrepareSteps(program_, {cache, blocks, rows, rows, true, tuning});
+                                  const std::vector<std::string>& without = {}) {
+    auto run = backend_->PrepareSteps(program_, {cache, blocks, rows, rows, true, without});
     EXPECT_TRUE(run.ok()) << run.status().message();
     return *std::move(run);
   }
@@ -180,16 +180,19 @@ class TinyDecoder {
     return *backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, {}, window_blocks});
   }
 
-  Expected<std::unique_ptr<StepRun>> TryRun(DType cache, int32_t rows) {
-    return backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, {}});
+  Expected<std::unique_ptr<StepRun>> TryRun(DType cache, int32_t rows,
+                                            const std::vector<std::string>& without = {}) {
+    return backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, without});
   }
+  std::span<const char* const> optimisations() const { return backend_->optimisations(); }
 
  private:
   const PackedLinear* Pack(const Matrix& matrix, DType mode) {
     const LinearRows rows = matrix.rows();
     PackOptions options;
     options.dtype = mode;
-    auto packed = backend_->PackBlocks({&rows, 1}, options);
+    options.as_stored = true;
+    auto packed = backend_->Pack({&rows, 1}, options);
     EXPECT_TRUE(packed.ok()) << packed.status().message();
     linears_.push_back(*std::move(packed));
     return linears_.back().get();
@@ -551,16 +554,21 @@ TEST(StepRun, BitsDoNotDependOnTuning) {
   TinyDecoder decoder(weights, DType::kI8, "", 2);
   const std::vector<float> want = RunInSteps(decoder.NewRun(DType::kBf16, 64).get(), shape, ids,
                                              {64, 64, 64, 64, 64, 64, 64, 64, 1});
-  for (bool StepTuning::*off :
-       {&StepTuning::own_rows, &StepTuning::split_keys, &StepTuning::fuse_heads}) {
-    StepTuning tuning;
-    tuning.*off = false;
-    auto run = decoder.NewRun(DType::kBf16, 64, 256, tuning);
+  const auto seconds = [](StepRun* run, std::string_view stage) {
+    double sum = 0;
+    for (const auto& [name, s] : run->TakeProfile()) sum += name == stage ? s : 0;
+    return sum;
+  };
+  ASSERT_EQ(decoder.optimisations().size(), 3u);
+  for (const char* const off : decoder.optimisations()) {
+    auto run = decoder.NewRun(DType::kBf16, 64, 256, {off});
     EXPECT_TRUE(
         SameBits(RunInSteps(run.get(), shape, ids, {64, 64, 64, 64, 64, 64, 64, 64, 1}), want));
-    EXPECT_GT(run->TakeProfile().attend_s, 0);
-    EXPECT_EQ(run->TakeProfile().steps, 0);
+    EXPECT_GT(seconds(run.get(), "attend"), 0);
+    EXPECT_EQ(seconds(run.get(), "attend"), 0);
   }
+  EXPECT_EQ(decoder.TryRun(DType::kBf16, 64, {"luck"}).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(StepRun, BitsDoNotDependOnCompany) {

@@ -18,6 +18,7 @@
 #include "cpu/kv_layout.h"
 #include "cpu/kv_pages.h"
 #include "cpu/packed_linear.h"
+#include "cpu/step_profile.h"
 #include "program/program.h"
 #include "program/step.h"
 
@@ -116,6 +117,7 @@ struct StepShared {
   const size_t workers;
   const Program& program;
   const StepOptions options;
+  StepTuning tuning;
   const StepSizes sizes;
   const size_t rows_max;
 

@@ -64,12 +64,12 @@ void StepWorker::Meet() {
   if (!shared_.options.profile) return shared_.barrier.Wait();
   Mark(stage_);
   shared_.barrier.Wait();
-  Mark(&StepProfile::wait_s);
+  Mark(StepStage::kWait);
 }
 
-void StepWorker::Mark(double StepProfile::*stage) {
+void StepWorker::Mark(StepStage stage) {
   const auto now = Clock::now();
-  profile_.*stage += std::chrono::duration<double>(now - marked_).count();
+  profile_[static_cast<size_t>(stage)] += std::chrono::duration<double>(now - marked_).count();
   marked_ = now;
 }
 
@@ -93,7 +93,7 @@ const float* StepWorker::NormRows(const Input& input, size_t begin, size_t end, 
 
 StepWorker::Packed StepWorker::Pack(const Input& input,
                                     std::span<const BlockLinear* const> readers) {
-  const bool own = input.rows <= kOwnRows && shared_.options.tuning.own_rows;
+  const bool own = input.rows <= kOwnRows && shared_.tuning.own_rows;
   const bool as_is = input.norm.gamma == nullptr && input.pick == nullptr;
   float* const normed = own ? normed_.data() : shared_.normed.data();
   Packed packed;

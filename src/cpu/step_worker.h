@@ -31,8 +31,8 @@ class StepWorker {
   // To be called by all workers at once.
   void Run() noexcept;
   uint64_t bytes() const;
-  // Seconds by stage since the last call.
-  StepProfile TakeProfile() { return std::exchange(profile_, {}); }
+  // Seconds by StepStage since the last call.
+  std::array<double, kStepStages> TakeProfile() { return std::exchange(profile_, {}); }
 
  private:
   // A linear layer's input, packed for some types of operands.
@@ -65,7 +65,7 @@ class StepWorker {
 
   // Ends a phase: waits for all workers. Its time is counted in `stage`.
   void Meet();
-  void Mark(double StepProfile::*stage);
+  void Mark(StepStage stage);
   // This worker's share of `count` pieces in equal parts.
   Part ShareOf(size_t count) const;
   // Calls work(index) for `count` pieces of this phase, each once over all workers; a worker takes
@@ -122,8 +122,8 @@ class StepWorker {
   std::unordered_map<const BlockLinear*, const uint8_t*> next_;
   size_t rows_ = 0;
   size_t phase_ = 0;
-  double StepProfile::*stage_ = &StepProfile::lookup_s;  // under way
-  StepProfile profile_;
+  StepStage stage_ = StepStage::kLookup;  // under way
+  std::array<double, kStepStages> profile_{};
   Clock::time_point marked_;
   AlignedBuffer normed_;                                              // [kOwnRows][..]
   std::array<std::unique_ptr<AlignedBuffer>, kOperandTypes> packed_;  // of kOwnRows rows

@@ -161,7 +161,6 @@ class SpoiltSteps final : public StepRun {
   size_t workers() const override { return 1; }
   uint64_t block_bytes(KvArea) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  StepProfile TakeProfile() override { return {}; }
   Status Run(const StepBatch& batch, LogitSink*) override {
     ++runs;
     logits_.clear();

@@ -27,7 +27,6 @@ class TimedSteps final : public StepRun {
     passes_(kCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0), batch.ids.size());
     return Status::Ok();
   }
-  StepProfile TakeProfile() override { return {}; }
   std::span<const float> logits(size_t) const override { return logits_; }
 
  private:

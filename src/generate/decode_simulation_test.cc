@@ -47,7 +47,6 @@ class FakeSteps final : public StepRun {
     passes_(kStepCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0));
     return Status::Ok();
   }
-  StepProfile TakeProfile() override { return {}; }
   std::span<const float> logits(size_t) const override { return logits_; }
 
  private:

@@ -28,7 +28,6 @@ class NoSteps final : public StepRun {
     for (size_t row = 0; row < batch.logit_rows.size(); ++row) sink->Add(0, row, logits_, 0);
     return Status::Ok();
   }
-  StepProfile TakeProfile() override { return {}; }
   std::span<const float> logits(size_t) const override { return logits_; }
 
  private:

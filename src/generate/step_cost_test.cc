@@ -23,7 +23,6 @@ class TimedRun final : public StepRun {
     now += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     return Status::Ok();
   }
-  StepProfile TakeProfile() override { return {}; }
   std::span<const float> logits(size_t) const override { return {}; }
 
   std::vector<double> steps;

@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "common/kv_block.h"
 #include "common/status.h"
@@ -57,36 +59,11 @@ class LogitSink {
 };
 inline constexpr size_t kLogitPieceIds = 256;
 
-// For measurements: what a backend does to be fast, to be switched off one by one. Results are the
-// same to the bit.
-struct StepTuning {
-  bool own_rows = true;    // few rows are normed and packed by every thread for itself
-  bool split_keys = true;  // the keys of a sequence that decodes are shared out among the threads
-  bool fuse_heads = true;  // heads are rotated and appended by the thread that projected them
-};
-
-// Seconds of all threads together since the run was made or its profile was reset.
-struct StepProfile {
-  int64_t steps = 0;
-  double lookup_s = 0;
-  double project_s = 0;  // norm, q, k and v, rotation, appending
-  double attend_s = 0;
-  double out_s = 0;
-  double gate_up_s = 0;  // norm, gate and up
-  double down_s = 0;
-  double logits_s = 0;
-  double wait_s = 0;  // threads for each other
-};
-struct StepStage {
+// A part of what a run does, and the seconds of all threads together in it.
+struct StageTime {
   const char* name;
-  double StepProfile::*seconds;
+  double seconds;
 };
-// All stages in their order, waiting last.
-inline constexpr StepStage kStepStages[] = {
-    {"lookup", &StepProfile::lookup_s},   {"project", &StepProfile::project_s},
-    {"attend", &StepProfile::attend_s},   {"out", &StepProfile::out_s},
-    {"gate_up", &StepProfile::gate_up_s}, {"down", &StepProfile::down_s},
-    {"logits", &StepProfile::logits_s},   {"wait", &StepProfile::wait_s}};
 
 struct StepOptions {
   DType cache_type = DType::kBf16;  // of keys and values: kF32, kF16, kBf16 or kI8
@@ -94,7 +71,9 @@ struct StepOptions {
   int32_t rows = 1;                 // the most in a step
   int32_t logit_rows = 1;           // the most in a step
   bool profile = false;             // for TakeProfile, which costs a little
-  StepTuning tuning;
+  // For measurements: Backend::optimisations that the run does without. Results are the same to the
+  // bit.
+  std::vector<std::string> without;
   // Of its window area, for programs that have layers with a window and are causal; 0: all layers
   // are in one area.
   int32_t window_blocks = 0;
@@ -136,8 +115,9 @@ class StepRun {
   // blocks that are missing or unknown, more than the program's max_length, more than rope_switch()
   // without long_rope), logit_rows.
   virtual Status Run(const StepBatch& batch, LogitSink* sink) = 0;
-  // With StepOptions::profile; begins anew.
-  virtual StepProfile TakeProfile() = 0;
+  // With StepOptions::profile: since the run was made or this was last called, in the order of the
+  // stages; "wait" is that of threads for each other.
+  virtual std::vector<StageTime> TakeProfile() { return {}; }
   // The last step's result of a logit row: logits, [vocabulary], or states, [hidden], as the
   // program ends; valid until the next Run.
   virtual std::span<const float> logits(size_t row) const = 0;

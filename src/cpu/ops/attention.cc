@@ -102,7 +102,7 @@ void StepWorker::ProjectHeads(const AttentionOp& op, const Packed& packed) {
   const BlockRun to_q = {.rows = rows_, .y = at.q, .y_stride = heads * at.head_size};
   const BlockRun to_k = {.rows = rows_, .y = at.k, .y_stride = kv_heads * at.head_size};
   const BlockRun to_v = {.rows = rows_, .y = at.v, .y_stride = kv_heads * at.head_size};
-  if (at.head_size % panel != 0 || !shared_.options.tuning.fuse_heads) {
+  if (at.head_size % panel != 0 || !shared_.tuning.fuse_heads) {
     RunPanels(q, packed, ShareOf(q.panels()), to_q);
     RunPanels(k, packed, ShareOf(k.panels()), to_k);
     RunPanels(v, packed, ShareOf(v.panels()), to_v);
@@ -172,7 +172,7 @@ StepWorker::SequenceWork StepWorker::WorkOf(const AttentionShape& shape, size_t 
   const auto past = static_cast<size_t>(one.past);
   const Chunks chunks = ChunksOf(shape, past, rows, past + rows);
   work.first_chunk = chunks.first;
-  work.split = shared_.options.tuning.split_keys && rows == 1 && chunks.end - chunks.first > 1 &&
+  work.split = shared_.tuning.split_keys && rows == 1 && chunks.end - chunks.first > 1 &&
                shared_.batch->sequences.size() <= shared_.split_sequences;
   const auto group = static_cast<size_t>(shape.heads / shape.kv_heads);
   work.tile_rows = std::max<size_t>(1, kAttendLines / group);
@@ -302,13 +302,13 @@ void StepWorker::AttendChunk(const AttentionOp& op, const SequenceWork& work, si
 }
 
 void StepWorker::RunOp(const AttentionOp& op) {
-  stage_ = &StepProfile::project_s;
+  stage_ = StepStage::kProject;
   const BlockLinear* const readers[] = {&shared_.Linear(op.q), &shared_.Linear(op.k),
                                         &shared_.Linear(op.v)};
   const Packed packed =
       Pack({shared_.Data(op.x), shared_.Width(op.x), rows_, nullptr, op.norm}, readers);
   ProjectHeads(op, packed);
-  stage_ = &StepProfile::attend_s;
+  stage_ = StepStage::kAttend;
   Attend(op);
   Meet();
 }

@@ -46,7 +46,7 @@ void Interpreter::RunOp(const EmbedOp& op) {
 }
 
 void StepWorker::RunOp(const EmbedOp& op) {
-  stage_ = &StepProfile::lookup_s;
+  stage_ = StepStage::kLookup;
   const size_t width = shared_.Width(op.y);
   const BlockLinear& words = shared_.Linear(op.matrix);
   const Part rows = ShareOf(rows_);

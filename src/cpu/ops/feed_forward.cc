@@ -41,7 +41,7 @@ void StepSizes::Add(const FeedForwardOp& op) {
 }
 
 void StepWorker::RunOp(const FeedForwardOp& op) {
-  stage_ = &StepProfile::gate_up_s;
+  stage_ = StepStage::kGateUp;
   const BlockLinear& gate = shared_.Linear(op.in);
   const BlockLinear& up = shared_.Linear(op.up);
   const BlockLinear& down = shared_.Linear(op.out);
@@ -63,7 +63,7 @@ void StepWorker::RunOp(const FeedForwardOp& op) {
     RunPanels(up, packed, panels, run);
   }
   Meet();
-  stage_ = &StepProfile::down_s;
+  stage_ = StepStage::kDown;
   const BlockLinear* const last[] = {&down};
   AddLinear(down, Pack({shared_.inner.data(), inner, rows_, nullptr, {}}, last), op.residual, op.y);
 }

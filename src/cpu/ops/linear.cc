@@ -70,7 +70,7 @@ void StepWorker::AddLinear(const BlockLinear& linear, const Packed& packed,
 }
 
 void StepWorker::RunOp(const LinearOp& op) {
-  stage_ = &StepProfile::out_s;
+  stage_ = StepStage::kOut;
   const BlockLinear& linear = shared_.Linear(op.weight);
   const BlockLinear* const readers[] = {&linear};
   const Packed packed =

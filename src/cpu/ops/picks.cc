@@ -23,7 +23,7 @@ void StepSizes::Add(const PicksOp& op) {
 }
 
 void StepWorker::RunOp(const PicksOp& op) {
-  stage_ = &StepProfile::logits_s;
+  stage_ = StepStage::kLogits;
   const std::span<const int32_t> picked = shared_.batch->logit_rows;
   if (picked.empty()) return;
   if (op.weight == nullptr) {
