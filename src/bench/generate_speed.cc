@@ -20,7 +20,6 @@
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/read_loops.h"
-#include "generate/candidate_sink.h"
 #include "load/latency.h"
 #include "load/table.h"
 #include "models/decoder.h"
@@ -206,27 +205,28 @@ class GenerateSpeedBench {
   }
 
   Status Step(StepRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
-              LogitSink* sink) const {
+              PickWant want) const {
     const bool long_rope = run->LongRope(static_cast<size_t>(past) + ids.size());
     const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, {}, long_rope};
     const auto row = static_cast<int32_t>(ids.size() - 1);
-    return run->Run({ids, {&sequence, 1}, {&row, logits ? size_t{1} : size_t{0}}}, sink);
+    const size_t picks = logits ? 1 : 0;
+    return run->Run({ids, {&sequence, 1}, {&row, picks}, {&want, picks}});
   }
 
   // The first `tokens` ids; the logits of the last.
-  Status RunPrompt(StepRun* run, int tokens, LogitSink* sink) const {
+  Status RunPrompt(StepRun* run, int tokens, PickWant want) const {
     for (int begin = 0; begin < tokens; begin += kStepRows) {
       const int rows = std::min(kStepRows, tokens - begin);
       const auto ids =
           std::span(ids_).subspan(static_cast<size_t>(begin), static_cast<size_t>(rows));
-      PENSTOCK_RETURN_IF_ERROR(Step(run, ids, begin, begin + rows == tokens, sink));
+      PENSTOCK_RETURN_IF_ERROR(Step(run, ids, begin, begin + rows == tokens, want));
     }
     return Status::Ok();
   }
 
   Status MeasurePrefill(Prefill* one) const {
     const auto begin = SteadyClock::now();
-    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, nullptr));
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, PickWant::kRow));
     one->seconds = std::min(one->seconds, SecondsSince(begin));
     return Status::Ok();
   }
@@ -235,20 +235,18 @@ class GenerateSpeedBench {
     SamplingOptions greedy;
     greedy.temperature = 0;
     PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
-                              Sampler::Make(greedy, vocabulary_, ids_.size(), run->workers()));
-    CandidateSink sink(run->workers(), static_cast<size_t>(vocabulary_), false);
+                              Sampler::Make(greedy, vocabulary_, ids_.size(), run->parts_max()));
     const int depth = std::max(one->depth, 1);
-    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, &sink));
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, PickWant::kBest));
     (void)run->TakeProfile();
     const auto begin = SteadyClock::now();
     auto last = begin;
     SampledToken token;
     for (int i = 0; i < options_.tokens; ++i) {
       PENSTOCK_RETURN_IF_ERROR(
-          sampler.Sample(sink.Find(run->logits(0)), static_cast<uint64_t>(i), &token));
+          sampler.Sample({{}, run->Found(0).parts, {}}, static_cast<uint64_t>(i), &token));
       sampler.Accept(token.id);
-      sink.Reset();
-      PENSTOCK_RETURN_IF_ERROR(Step(run, {&token.id, 1}, depth + i, true, &sink));
+      PENSTOCK_RETURN_IF_ERROR(Step(run, {&token.id, 1}, depth + i, true, PickWant::kBest));
       const auto now = SteadyClock::now();
       one->tokens.Add(std::chrono::duration<double>(now - last).count() * 1e3);
       last = now;
@@ -317,7 +315,7 @@ class GenerateSpeedBench {
   // Of the first depth: where a token's time goes, of all threads.
   void ReportStages(BenchRecords* records) const {
     const Decode& one = decodes_.front();
-    const double all = one.all_s * static_cast<double>(run_->workers());
+    const double all = one.all_s * static_cast<double>(backend_->threads());
     BenchTable table({"stage of decoding", "share"});
     double kernels = 0, stages = 0;
     for (const auto& [name, seconds] : one.profile) {

@@ -61,9 +61,8 @@ Status CheckSequences(const StepBatch& batch, int32_t context, const StepShared&
 
 Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const Program& program,
                                                        const StepOptions& options) {
-  if (options.rows <= 0 || options.logit_rows <= 0 || options.blocks <= 0 ||
-      options.window_blocks < 0) {
-    return Status::InvalidArgument("rows, logit rows and blocks must be positive");
+  if (options.rows <= 0 || options.picks <= 0 || options.blocks <= 0 || options.window_blocks < 0) {
+    return Status::InvalidArgument("rows, picks and blocks must be positive");
   }
   if (!UsesCache(program)) return Status::Unsupported("steps of a program without a cache");
   PENSTOCK_RETURN_IF_ERROR(CheckSupport(program));
@@ -136,24 +135,25 @@ Status CpuStepRun::Check(const StepBatch& batch) const {
                                      "sequences");
     }
   }
-  if (batch.logit_rows.size() > static_cast<size_t>(options.logit_rows)) {
-    return Status::InvalidArgument("more logit rows than " + Number(options.logit_rows),
-                                   "logit_rows");
+  if (batch.picks.size() > static_cast<size_t>(options.picks)) {
+    return Status::InvalidArgument("more picks than " + Number(options.picks), "picks");
+  }
+  if (!batch.wants.empty() && batch.wants.size() != batch.picks.size()) {
+    return Status::InvalidArgument("one want is needed for each pick", "wants");
   }
   int64_t before = -1;
-  for (const int32_t row : batch.logit_rows) {
+  for (const int32_t row : batch.picks) {
     if (row <= before || static_cast<size_t>(row) >= batch.ids.size()) {
-      return Status::InvalidArgument("logit rows are not ascending rows of the step", "logit_rows");
+      return Status::InvalidArgument("picks are not ascending rows of the step", "picks");
     }
     before = row;
   }
   return Status::Ok();
 }
 
-Status CpuStepRun::Run(const StepBatch& batch, LogitSink* sink) {
+Status CpuStepRun::Run(const StepBatch& batch) {
   PENSTOCK_RETURN_IF_ERROR(Check(batch));
   const WaitingLock lock(&device_->mutex);
-  shared_.sink = sink;
   shared_.Begin(batch);
   device_->pool.Gang([this](size_t thread) { workers_[thread]->Run(); });
   return Status::Ok();
@@ -169,9 +169,10 @@ std::vector<StageTime> CpuStepRun::TakeProfile() {
   return all;
 }
 
-std::span<const float> CpuStepRun::logits(size_t row) const {
+Expected<std::span<const float>> CpuStepRun::Rows(size_t first, size_t count) {
   const size_t width = shared_.Width(shared_.program.result);
-  return {shared_.Data(shared_.program.result) + row * width, width};
+  return std::span<const float>(shared_.Data(shared_.program.result) + first * width,
+                                count * width);
 }
 
 }  // namespace penstock::cpu

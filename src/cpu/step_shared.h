@@ -21,6 +21,7 @@
 #include "cpu/step_profile.h"
 #include "program/program.h"
 #include "program/step.h"
+#include "sample/logit_scan.h"
 
 namespace penstock::cpu {
 
@@ -97,6 +98,29 @@ struct CacheArea {
   std::vector<int32_t> places;       // KvPages::PlaceOf the blocks of all sequences
 };
 
+// What workers found in the picked rows of logits, each in its part of the vocabulary.
+class FoundPicks {
+ public:
+  // `vocabulary` 0: the program ends in states.
+  FoundPicks(size_t picks, size_t workers, size_t vocabulary);
+
+  void Begin(const StepBatch& step);
+  PickWant want(size_t pick) const { return wants_[pick]; }
+  // Of the row's sums; null: they are not wanted.
+  LogitBlock* Blocks(size_t pick);
+  void Set(size_t pick, size_t worker, const LogitPart& part);
+  FoundLogits Of(size_t pick) const;
+  uint64_t bytes() const;
+
+ private:
+  const size_t workers_;
+  const size_t blocks_of_row_;
+  std::vector<PickWant> wants_;     // of the last step
+  std::vector<LogitPart> parts_;    // [picks][workers]
+  std::vector<Candidate> best_;     // [picks][workers][kCandidatesMax]
+  std::vector<LogitBlock> blocks_;  // [picks][blocks_of_row_]
+};
+
 struct StepShared {
   // `spin`: whether workers spin at their barrier.
   StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
@@ -146,8 +170,8 @@ struct StepShared {
 
   // The step under way.
   const StepBatch* batch = nullptr;
-  LogitSink* sink = nullptr;
   std::vector<size_t> first_rows;  // of each sequence
+  FoundPicks found;
 
   SpinBarrier barrier;
   // Of the phase under way, the next and the last: what of its work was taken.

@@ -20,6 +20,7 @@ StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
     packed_[i] =
         std::make_unique<AlignedBuffer>(BlockRowsWords(kOperandDTypes[i], in, kOwnRows), arena);
   }
+  scan_.Reset(kCandidatesMax, true);  // allocates
   FindNext();
 }
 

@@ -128,6 +128,7 @@ class StepWorker {
   AlignedBuffer normed_;                                              // [kOwnRows][..]
   std::array<std::unique_ptr<AlignedBuffer>, kOperandTypes> packed_;  // of kOwnRows rows
   AlignedBuffer gemm_scratch_;
+  LogitScan scan_;
   AlignedBuffer attention_scratch_;
 };
 

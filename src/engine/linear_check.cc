@@ -153,7 +153,7 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
 
   StepOptions options;
   options.cache_type = cache_type;
-  options.rows = options.logit_rows = std::min(kRows, program.max_length);
+  options.rows = options.picks = std::min(kRows, program.max_length);
   options.blocks = 1;
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->PrepareSteps(program, options));
   const int32_t vocabulary = static_cast<int32_t>(embed->vocabulary());
@@ -165,7 +165,7 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
   const int32_t block = 0;
   const bool long_rope = run->LongRope(ids.size());
   const StepSequence sequence = {options.rows, 0, {&block, 1}, {}, long_rope};
-  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, {&sequence, 1}, rows}, nullptr));
+  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, {&sequence, 1}, rows}));
 
   const TensorView stored = {words.dtype, words.shape[0], words.shape[1], words.data.data()};
   LinearRows layer;
@@ -178,7 +178,7 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
   std::vector<std::span<const float>> results;
   for (size_t row = 0; row < ids.size(); ++row) {
     inputs.push_back(RowOf(stored, ids[row]));
-    results.push_back(run->logits(row));
+    PENSTOCK_ASSIGN_OR_RETURN(results.emplace_back(), run->Row(row));
   }
   check.error = Difference(inputs, layer, results);
   return check;

@@ -58,12 +58,12 @@ struct PackOptions {
   // kI8 only: [in], positive, or empty: all 1. Column k of the weight is multiplied by its factor
   // and column k of x divided by it, before both are rounded.
   std::span<const float> column_factors;
-  // The weights keep the type they are stored in, one for all parts, until they are multiplied: for
-  // programs with a cache. Not with column factors.
-  bool as_stored = false;
   // The parts lie in a mapping of a file that is private and read only: pages that are packed may
   // be given back to the system, which reads the file again where they are touched.
   bool mapped_file = false;
+  // The weights keep the type they are stored in, one for all parts, until they are multiplied: for
+  // programs with a cache. Not with column factors.
+  bool as_stored = false;
 };
 
 class Backend {

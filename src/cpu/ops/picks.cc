@@ -9,6 +9,9 @@
 namespace penstock::cpu {
 namespace {
 
+// Workers take the vocabulary in pieces, so that no block of sums is of two workers.
+constexpr size_t kPieceIds = 256;
+
 float SoftCap(float x, float cap) { return cap * std::tanh(x / cap); }
 
 }  // namespace
@@ -24,7 +27,7 @@ void StepSizes::Add(const PicksOp& op) {
 
 void StepWorker::RunOp(const PicksOp& op) {
   stage_ = StepStage::kLogits;
-  const std::span<const int32_t> picked = shared_.batch->logit_rows;
+  const std::span<const int32_t> picked = shared_.batch->picks;
   if (picked.empty()) return;
   if (op.weight == nullptr) {
     const Part rows = ShareOf(picked.size());
@@ -37,26 +40,28 @@ void StepWorker::RunOp(const PicksOp& op) {
   const Packed packed = Pack(
       {shared_.Data(op.x), shared_.Width(op.x), picked.size(), picked.data(), op.norm}, readers);
   const auto vocabulary = static_cast<size_t>(linear.out());
-  const size_t piece_panels = kLogitPieceIds / static_cast<size_t>(kernels_.panel);
+  static_assert(kPieceIds % kLogitBlock == 0);
+  const size_t piece_panels = kPieceIds / static_cast<size_t>(kernels_.panel);
   const BlockRun run = {.rows = picked.size(), .y = shared_.Data(op.y), .y_stride = vocabulary};
-  const auto finish = [&](size_t piece) {
-    const size_t first = piece * kLogitPieceIds;
-    const size_t count = std::min(kLogitPieceIds, vocabulary - first);
-    for (size_t row = 0; row < picked.size(); ++row) {
-      float* const logits = run.y + row * vocabulary + first;
-      if (op.scale != 1) {
-        for (size_t i = 0; i < count; ++i) logits[i] *= op.scale;
-      }
-      if (op.soft_cap != 0) {
-        for (size_t i = 0; i < count; ++i) logits[i] = SoftCap(logits[i], op.soft_cap);
-      }
-      if (shared_.sink != nullptr) shared_.sink->Add(worker_, row, {logits, count}, first);
-    }
-  };
-  const Part part = ShareOf(CeilDiv(vocabulary, kLogitPieceIds));
+  const Part part = ShareOf(CeilDiv(vocabulary, kPieceIds));
   RunPanels(linear, packed,
             {part.begin * piece_panels, std::min(part.end * piece_panels, linear.panels())}, run);
-  for (size_t piece = part.begin; piece < part.end; ++piece) finish(piece);
+  const size_t first = part.begin * kPieceIds;
+  const size_t count = std::min(part.end * kPieceIds, vocabulary) - first;
+  for (size_t pick = 0; pick < picked.size(); ++pick) {
+    const std::span<float> logits(run.y + pick * vocabulary + first, count);
+    if (op.scale != 1) {
+      for (float& logit : logits) logit *= op.scale;
+    }
+    if (op.soft_cap != 0) {
+      for (float& logit : logits) logit = SoftCap(logit, op.soft_cap);
+    }
+    const PickWant want = shared_.found.want(pick);
+    if (want == PickWant::kRow) continue;
+    scan_.Reset(kCandidatesMax, want == PickWant::kBestAndSums);
+    scan_.Add(logits, first, shared_.found.Blocks(pick));
+    shared_.found.Set(pick, worker_, scan_.Part());
+  }
   Meet();
 }
 
