@@ -72,7 +72,7 @@ Expected<Rows> Logits(const TextModel& model, const Sample& sample, std::span<co
   StepOptions options;
   options.cache_type = model.cache_type;
   options.rows = static_cast<int32_t>(2 * tokens);
-  options.logit_rows = static_cast<int32_t>(sample.places.size());
+  options.picks = static_cast<int32_t>(sample.places.size());
   options.blocks = static_cast<int32_t>(2 * blocks);
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, model.decoder->NewRun(options));
   std::vector<int32_t> all(2 * blocks);
@@ -102,9 +102,10 @@ Expected<Rows> Logits(const TextModel& model, const Sample& sample, std::span<co
       if (place < past || place >= past + chunk.rows) continue;
       wanted.push_back(static_cast<int32_t>(chunk.other_rows + place - past));
     }
-    PENSTOCK_RETURN_IF_ERROR(run->Run({ids, sequences, wanted}, nullptr));
+    PENSTOCK_RETURN_IF_ERROR(run->Run({ids, sequences, wanted}));
     for (size_t row = 0; row < wanted.size(); ++row) {
-      rows.emplace_back(run->logits(row).begin(), run->logits(row).end());
+      PENSTOCK_ASSIGN_OR_RETURN(const auto logits, run->Row(row));
+      rows.emplace_back(logits.begin(), logits.end());
     }
     past += chunk.rows;
     other_past += chunk.other_rows;
@@ -148,13 +149,14 @@ void CheckFinite(const TextModel& model, const Sample& sample, DoctorReport* rep
   int64_t bad = 0;
   for (size_t past = 0; past < ids.size(); past += kLogitRows) {
     const size_t count = std::min<size_t>(kLogitRows, ids.size() - past);
-    const Status status =
-        (*generator)
-            ->Step(std::span(ids).subspan(past, count), static_cast<int32_t>(past),
-                   std::span(rows).first(count), nullptr);
+    const Status status = (*generator)
+                              ->Step(std::span(ids).subspan(past, count),
+                                     static_cast<int32_t>(past), std::span(rows).first(count));
     if (!status.ok()) return report->Line(false, "finite", status.message());
     for (size_t row = 0; row < count; ++row) {
-      const std::span<const float> logits = (*generator)->run().logits(row);
+      const auto found = (*generator)->run().Row(row);
+      if (!found.ok()) return report->Line(false, "finite", found.status().message());
+      const std::span<const float> logits = *found;
       bad += std::count_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
     }
   }

@@ -57,7 +57,8 @@ Expected<std::unique_ptr<Generator>> NewRun(TextModel* model, DType cache_type) 
 Status Step(std::span<const int32_t> ids, size_t past, size_t length, Generator* run) {
   std::vector<int32_t> rows(ids.size());
   std::iota(rows.begin(), rows.end(), 0);
-  return run->Step(ids, static_cast<int32_t>(past), rows, nullptr, run->run().LongRope(length));
+  return run->Step(ids, static_cast<int32_t>(past), rows, PickWant::kRow,
+                   run->run().LongRope(length));
 }
 
 // What is compared with f32.
@@ -140,9 +141,11 @@ class DecoderTypeComparison {
           PENSTOCK_RETURN_IF_ERROR(Step(part, past, length, variant.run.get()));
         }
         for (size_t row = 0; row < part.size(); ++row) {
-          wanted.Set(f32->run().logits(row));
+          PENSTOCK_ASSIGN_OR_RETURN(const auto of_f32, f32->run().Row(row));
+          wanted.Set(of_f32);
           for (Variant& variant : *variants) {
-            other.Set(variant.run->run().logits(row));
+            PENSTOCK_ASSIGN_OR_RETURN(const auto logits, variant.run->run().Row(row));
+            other.Set(logits);
             variant.comparison.Add(wanted, other, ids[past + row + 1]);
           }
         }
@@ -187,21 +190,8 @@ class DecoderTypeComparison {
 
 std::string ComputedTypes(const DecoderModel& model) {
   std::set<std::string> names;
-  const auto add = [&](std::initializer_list<const PackedLinear*> all) {
-    for (const PackedLinear* one : all) {
-      names.insert(DTypeFlag(one->dtype()));
-    }
-  };
   for (const Op& op : model.program().ops) {
-    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
-      add({attention->q, attention->k, attention->v});
-    } else if (const auto* linear = std::get_if<ResidualLinearOp>(&op)) {
-      add({linear->weight});
-    } else if (const auto* gated = std::get_if<GatedResidualOp>(&op)) {
-      add({gated->gate, gated->up, gated->down});
-    } else if (const auto* logits = std::get_if<LogitsOp>(&op)) {
-      add({logits->weight});
-    }
+    for (const PackedLinear* weight : WeightsOf(op)) names.insert(DTypeFlag(weight->dtype()));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }

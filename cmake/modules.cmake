@@ -1,14 +1,14 @@
 # penstock_module(NAME [DEPS module...] [LIBS target...] [TEST_DEPS module...])
 #
-# Makes the library penstock_NAME of src/NAME/*.cc; of the *_test.cc beside them
-# the test program NAME_test; of each *_bench.cc the program of that name.
+# Makes the library penstock_NAME of src/NAME/*.cc and src/NAME/FOLDER/*.cc; of the
+# *_test.cc beside them the test program NAME_test; of each *_bench.cc the program of that name.
 # Only isa_<level>.cc files are compiled for an instruction set: the one they name.
 function(penstock_module name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
   set(dir ${PROJECT_SOURCE_DIR}/src/${name})
-  file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc)
-  file(GLOB tests CONFIGURE_DEPENDS ${dir}/*_test.cc)
-  file(GLOB benches CONFIGURE_DEPENDS ${dir}/*_bench.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc ${dir}/*/*.cc)
+  file(GLOB tests CONFIGURE_DEPENDS ${dir}/*_test.cc ${dir}/*/*_test.cc)
+  file(GLOB benches CONFIGURE_DEPENDS ${dir}/*_bench.cc ${dir}/*/*_bench.cc)
   if(tests OR benches)
     list(REMOVE_ITEM sources ${tests} ${benches})
   endif()

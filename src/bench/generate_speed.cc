@@ -20,7 +20,6 @@
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/read_loops.h"
-#include "generate/candidate_sink.h"
 #include "load/latency.h"
 #include "load/table.h"
 #include "models/decoder.h"
@@ -89,7 +88,7 @@ struct Decode {
   int depth = 0;
   LatencyHistogram tokens;
   double seconds = std::numeric_limits<double>::max();  // of a round's tokens
-  StepProfile profile;                                  // of all rounds
+  std::vector<StageTime> profile;                       // of all rounds
   double all_s = 0;                                     // of all rounds, choice of tokens included
 };
 
@@ -129,15 +128,9 @@ class GenerateSpeedBench {
   // Decoding at depth 0 with each optimisation off: tokens a second over those with all on, in
   // turns.
   Status MeasureTuning(BenchRecords* records) {
-    constexpr std::pair<const char*, bool StepTuning::*> kAll[] = {
-        {"own_rows", &StepTuning::own_rows},
-        {"split_keys", &StepTuning::split_keys},
-        {"fuse_heads", &StepTuning::fuse_heads}};
     BenchTable table({"without", "tokens/s, of all on"});
-    for (const auto& [name, off] : kAll) {
-      StepTuning tuning;
-      tuning.*off = false;
-      PENSTOCK_ASSIGN_OR_RETURN(const auto run, NewRun(tuning));
+    for (const std::string name : backend_->optimisations()) {
+      PENSTOCK_ASSIGN_OR_RETURN(const auto run, NewRun({name}));
       Decode with, without;
       with.depth = without.depth = decodes_.back().depth;
       for (int round = 0; round < options_.rounds; ++round) {
@@ -201,38 +194,39 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  Expected<std::unique_ptr<StepRun>> NewRun(const StepTuning& tuning) const {
+  Expected<std::unique_ptr<StepRun>> NewRun(const std::vector<std::string>& without) const {
     StepOptions step;
     step.cache_type = options_.cache_type;
     step.blocks = static_cast<int32_t>(blocks_.size());
     step.rows = std::min(kStepRows, model_->context());
     step.profile = true;
-    step.tuning = tuning;
+    step.without = without;
     return model_->NewRun(step);
   }
 
   Status Step(StepRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
-              LogitSink* sink) const {
+              PickWant want) const {
     const bool long_rope = run->LongRope(static_cast<size_t>(past) + ids.size());
     const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, {}, long_rope};
     const auto row = static_cast<int32_t>(ids.size() - 1);
-    return run->Run({ids, {&sequence, 1}, {&row, logits ? size_t{1} : size_t{0}}}, sink);
+    const size_t picks = logits ? 1 : 0;
+    return run->Run({ids, {&sequence, 1}, {&row, picks}, {&want, picks}});
   }
 
   // The first `tokens` ids; the logits of the last.
-  Status RunPrompt(StepRun* run, int tokens, LogitSink* sink) const {
+  Status RunPrompt(StepRun* run, int tokens, PickWant want) const {
     for (int begin = 0; begin < tokens; begin += kStepRows) {
       const int rows = std::min(kStepRows, tokens - begin);
       const auto ids =
           std::span(ids_).subspan(static_cast<size_t>(begin), static_cast<size_t>(rows));
-      PENSTOCK_RETURN_IF_ERROR(Step(run, ids, begin, begin + rows == tokens, sink));
+      PENSTOCK_RETURN_IF_ERROR(Step(run, ids, begin, begin + rows == tokens, want));
     }
     return Status::Ok();
   }
 
   Status MeasurePrefill(Prefill* one) const {
     const auto begin = SteadyClock::now();
-    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, nullptr));
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, PickWant::kRow));
     one->seconds = std::min(one->seconds, SecondsSince(begin));
     return Status::Ok();
   }
@@ -241,20 +235,18 @@ class GenerateSpeedBench {
     SamplingOptions greedy;
     greedy.temperature = 0;
     PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
-                              Sampler::Make(greedy, vocabulary_, ids_.size(), run->workers()));
-    CandidateSink sink(run->workers(), static_cast<size_t>(vocabulary_), false);
+                              Sampler::Make(greedy, vocabulary_, ids_.size(), run->parts_max()));
     const int depth = std::max(one->depth, 1);
-    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, &sink));
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, PickWant::kBest));
     (void)run->TakeProfile();
     const auto begin = SteadyClock::now();
     auto last = begin;
     SampledToken token;
     for (int i = 0; i < options_.tokens; ++i) {
       PENSTOCK_RETURN_IF_ERROR(
-          sampler.Sample(sink.Find(run->logits(0)), static_cast<uint64_t>(i), &token));
+          sampler.Sample({{}, run->Found(0).parts, {}}, static_cast<uint64_t>(i), &token));
       sampler.Accept(token.id);
-      sink.Reset();
-      PENSTOCK_RETURN_IF_ERROR(Step(run, {&token.id, 1}, depth + i, true, &sink));
+      PENSTOCK_RETURN_IF_ERROR(Step(run, {&token.id, 1}, depth + i, true, PickWant::kBest));
       const auto now = SteadyClock::now();
       one->tokens.Add(std::chrono::duration<double>(now - last).count() * 1e3);
       last = now;
@@ -266,9 +258,9 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  static void AddProfile(const StepProfile& from, StepProfile* to) {
-    to->steps += from.steps;
-    for (const auto& [name, stage] : kStepStages) to->*stage += from.*stage;
+  static void AddProfile(const std::vector<StageTime>& from, std::vector<StageTime>* to) {
+    if (to->empty()) return void(*to = from);
+    for (size_t i = 0; i < from.size(); ++i) (*to)[i].seconds += from[i].seconds;
   }
 
   double ProgramBytes(int depth) const {
@@ -323,14 +315,15 @@ class GenerateSpeedBench {
   // Of the first depth: where a token's time goes, of all threads.
   void ReportStages(BenchRecords* records) const {
     const Decode& one = decodes_.front();
-    const double all = one.all_s * static_cast<double>(run_->workers());
+    const double all = one.all_s * static_cast<double>(backend_->threads());
     BenchTable table({"stage of decoding", "share"});
-    double kernels = 0;
-    for (const auto& [name, stage] : kStepStages) {
-      if (stage != &StepProfile::wait_s) kernels += one.profile.*stage;
-      table.AddRow({name, fmt::format("{:.3f}", one.profile.*stage / all)});
+    double kernels = 0, stages = 0;
+    for (const auto& [name, seconds] : one.profile) {
+      stages += seconds;
+      if (std::string_view(name) != "wait") kernels += seconds;
+      table.AddRow({name, fmt::format("{:.3f}", seconds / all)});
     }
-    table.AddRow({"other", fmt::format("{:.3f}", 1 - (kernels + one.profile.wait_s) / all)});
+    table.AddRow({"other", fmt::format("{:.3f}", 1 - stages / all)});
     table.Print();
     records->Add("generate.outside_kernels_percent", 100 * (1 - kernels / all), "%");
   }

@@ -24,6 +24,7 @@ class CpuBackend final : public Backend {
   DType preferred_dtype() const override {
     return device_.kernels->multiplies_bf16 ? DType::kBf16 : DType::kF32;
   }
+  std::span<const char* const> optimisations() const override { return kStepOptimisations; }
   void PlaceCaller() const override { device_.pool.PlaceCaller(); }
 
   std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
@@ -38,26 +39,17 @@ class CpuBackend final : public Backend {
     return table;
   }
 
-  std::unique_ptr<PackedLinear> Pack(std::span<const LinearRows> parts,
-                                     const PackOptions& options) override {
-    auto packed = std::make_unique<PanelLinear>(
-        parts, options, static_cast<size_t>(device_.kernels->panel), &device_.weight_arena);
-    device_.ReserveLinear(*packed);
+  Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
+                                               const PackOptions& options) override {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        std::unique_ptr<PackedLinear> packed,
+        options.as_stored ? PackBlocks(parts, options) : PackPanels(parts, options));
     CountPacked(packed->bytes());
     return packed;
   }
 
   std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) override {
     return std::make_unique<CpuProgramRun>(&device_, programs);
-  }
-
-  Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
-                                                     const PackOptions& options) override {
-    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PackedLinear> packed,
-                              BlockLinear::Pack(parts, options, device_.kernels, &device_.pool,
-                                                &device_.weight_arena, &gate()));
-    CountPacked(packed->bytes());
-    return packed;
   }
 
   Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,
@@ -68,6 +60,27 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  Expected<std::unique_ptr<PackedLinear>> PackPanels(std::span<const LinearRows> parts,
+                                                     const PackOptions& options) {
+    const bool known = options.dtype == DType::kF32 || options.dtype == DType::kBf16 ||
+                       options.dtype == DType::kI8;
+    if (!known) {
+      return Status::Unsupported(std::string("the CPU does not multiply in ") +
+                                 std::string(DTypeFlag(options.dtype)));
+    }
+    auto packed = std::make_unique<PanelLinear>(
+        parts, options, static_cast<size_t>(device_.kernels->panel), &device_.weight_arena);
+    device_.ReserveLinear(*packed);
+    return std::unique_ptr<PackedLinear>(std::move(packed));
+  }
+  Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
+                                                     const PackOptions& options) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PackedLinear> packed,
+                              BlockLinear::Pack(parts, options, device_.kernels, &device_.pool,
+                                                &device_.weight_arena, &gate()));
+    return packed;
+  }
+
   CpuDevice device_;
 };
 

@@ -106,7 +106,7 @@ void CpuOps::Attention(const AttentionArgs& args) {
       task.relative_bias = bias + head * static_cast<size_t>(width);
       task.bias_reach = width / 2;
     }
-    task.window = shape.window;
+    task.window = shape.window > 0 ? shape.window - 1 : 0;
     task.scratch = attention_scratch_[thread]->data();
     kernels_->attention(task);
   });

@@ -11,28 +11,6 @@
 namespace penstock::cpu {
 namespace {
 
-// Only when an op runs: until then the weights may be those of a DryBackend.
-const PanelLinear* Panels(const PackedLinear* weight) {
-  return static_cast<const PanelLinear*>(weight);
-}
-NormWeights ToWeights(const Norm& norm) {
-  return {DataOf(norm.gamma), DataOf(norm.beta), norm.epsilon};
-}
-
-// Whether an op reads rows of sequences; such ops come after all ops over rows of tokens.
-struct ReadsSequences {
-  const Program& program;
-  bool operator()(const EmbedOp&) const { return false; }
-  bool operator()(const InputOp&) const { return false; }
-  bool operator()(const AttentionOp&) const { return false; }
-  bool operator()(const PoolOp&) const { return false; }
-  bool operator()(const LookupOp&) const { return false; }
-  template <typename T>
-  bool operator()(const T& op) const {
-    return program.values[op.x].rows == Rows::kSequences;
-  }
-};
-
 size_t MostTokenWidth(std::span<const Program* const> programs) {
   size_t most = 1;
   for (const Program* program : programs) {
@@ -47,174 +25,12 @@ size_t MostTokenWidth(std::span<const Program* const> programs) {
 
 }  // namespace
 
-CpuProgramRun::Prepared::Prepared(const Program& given) : program(&given) {
-  for (const Value& value : given.values) {
-    size_t& width = value.rows == Rows::kTokens ? token_width : sequence_width;
-    columns_before.push_back(width);
-    width += static_cast<size_t>(value.width);
-  }
-  while (token_ops < given.ops.size() && !std::visit(ReadsSequences{given}, given.ops[token_ops])) {
-    ++token_ops;
-  }
-  next.resize(given.ops.size(), nullptr);
-  const PackedLinear* ahead = nullptr;
-  for (size_t i = given.ops.size(); i-- > 0;) {
-    next[i] = ahead;
-    const std::vector<const PackedLinear*> weights = WeightsOf(given.ops[i]);
-    if (!weights.empty()) ahead = weights.front();
-  }
-}
-
-void CpuProgramRun::TokenRows::Reserve(size_t tokens, size_t width, HugePageArena* arena) {
-  if (tokens <= capacity) return;
-  Release();  // first, so that old and new are never held at once
-  const size_t rows = RoundUp(tokens, kTokenStep);
-  values = std::make_unique<AlignedBuffer>(rows * width, arena);
-  position_ids.resize(rows);
-  capacity = rows;  // last: an exception leaves none
-}
-
-void CpuProgramRun::TokenRows::Release() {
-  capacity = 0;
-  values.reset();
-  position_ids = std::vector<int32_t>();  // ({} would keep the capacity)
-}
-
-uint64_t CpuProgramRun::TokenRows::BytesFor(size_t tokens, size_t width) {
-  return RoundUp(tokens, kTokenStep) * (width * sizeof(float) + sizeof(int32_t));
-}
-
-uint64_t CpuProgramRun::TokenRows::bytes() const {
-  return position_ids.capacity() * sizeof(int32_t) +
-         (values == nullptr ? 0 : values->size() * sizeof(float));
-}
-
-// Runs ops over a part of the batch: some of its sequences, or all of them.
-class CpuProgramRun::Interpreter {
- public:
-  // Rows of sequences: those of `part` begin at row `first` of the values and of `sinks`.
-  Interpreter(const Prepared& prepared, CpuOps* ops, const PackedBatch& part, TokenRows* tokens,
-              float* sequence_values, size_t sequence_capacity, size_t first)
-      : prepared_(prepared),
-        ops_(ops),
-        part_(part),
-        tokens_(tokens),
-        sequence_values_(sequence_values),
-        sequence_capacity_(sequence_capacity),
-        first_(first) {}
-
-  // Ops [begin, end).
-  void Run(size_t begin, size_t end) {
-    for (index_ = begin; index_ < end; ++index_) {
-      std::visit([this](const auto& op) { RunOp(op); }, prepared_.program->ops[index_]);
-    }
-  }
-
-  // Where the rows of value `id` begin.
-  float* Data(ValueId id) const {
-    const Value& value = prepared_.program->values[id];
-    const size_t before = prepared_.columns_before[id];
-    if (value.rows == Rows::kTokens) return tokens_->values->data() + before * tokens_->capacity;
-    return sequence_values_ + before * sequence_capacity_ + first_ * Width(id);
-  }
-  size_t Width(ValueId id) const {
-    return static_cast<size_t>(prepared_.program->values[id].width);
-  }
-
- private:
-  float* Optional(ValueId id) const { return id == kNoValue ? nullptr : Data(id); }
-  size_t RowsOf(ValueId id) const {
-    return prepared_.program->values[id].rows == Rows::kTokens ? part_.tokens() : part_.sequences();
-  }
-  const PanelLinear* next() const { return Panels(prepared_.next[index_]); }
-
-  void NumberPositions(int32_t padding) {
-    for (size_t s = 0; s < part_.sequences(); ++s) {
-      int32_t next = padding + 1;
-      for (int32_t t = part_.offsets[s]; t < part_.offsets[s + 1]; ++t) {
-        const size_t token = static_cast<size_t>(t);
-        tokens_->position_ids[token] = part_.ids[token] == padding ? padding : next++;
-      }
-    }
-  }
-
-  void RunOp(const EmbedOp& op) {
-    EmbedTask task;
-    task.ids = part_.ids.data();
-    if (op.types != nullptr && op.types->rows() > 1 && !part_.type_ids.empty()) {
-      task.type_ids = part_.type_ids.data();
-    }
-    if (op.positions != nullptr) {
-      NumberPositions(op.position_padding);
-      task.position_ids = tokens_->position_ids.data();
-    }
-    task.words = DataOf(op.words);
-    task.positions = DataOf(op.positions);
-    task.types = DataOf(op.types);
-    task.width = op.words->width();
-    task.norm = ToWeights(op.norm);
-    ops_->Embed(task, part_.tokens(), Data(op.y));
-  }
-  void RunOp(const InputOp& op) {
-    std::memcpy(Data(op.y), part_.input.data(), part_.input.size_bytes());
-  }
-  void RunOp(const NormOp& op) {
-    ops_->NormRows(Data(op.x), RowsOf(op.x), Width(op.x), ToWeights(op.norm), Data(op.y));
-  }
-  void RunOp(const LinearOp& op) {
-    ops_->gemm().Linear(Data(op.x), RowsOf(op.x), *Panels(op.weight), op.activation, Data(op.y),
-                        next());
-  }
-  void RunOp(const LinearNormOp& op) {
-    ops_->gemm().LinearNorm(Data(op.x), RowsOf(op.x), *Panels(op.weight),
-                            {Data(op.residual), ToWeights(op.norm), Optional(op.sum), Data(op.y)},
-                            next());
-  }
-  void RunOp(const FeedForwardOp& op) {
-    FeedForwardArgs args;
-    args.x = Data(op.x);
-    args.rows = RowsOf(op.x);
-    args.in = Panels(op.in);
-    args.gate = Panels(op.gate);
-    args.activation = op.activation;
-    args.out = Panels(op.out);
-    args.residual = Data(op.residual);
-    args.norm = ToWeights(op.norm);
-    args.sum = Optional(op.sum);
-    args.y = Data(op.y);
-    args.next = next();
-    ops_->gemm().FeedForward(args);
-  }
-  void RunOp(const AttentionOp& op) {
-    ops_->Attention(
-        {Data(op.qkv), part_.offsets, op.shape, op.queries, part_.pool_skip, Data(op.y)});
-  }
-  void RunOp(const PoolOp& op) {
-    ops_->Pool({Data(op.x), part_.offsets, part_.pool_skip, Width(op.x), op.pooling,
-                Data(op.y) + op.column, Width(op.y)});
-  }
-  // Programs of decoders are prepared by CpuStepRun.
-  template <typename T>
-  void RunOp(const T&) {
-    PENSTOCK_CHECK(false);
-  }
-
-  const Prepared& prepared_;
-  CpuOps* const ops_;
-  const PackedBatch& part_;
-  TokenRows* const tokens_;
-  float* const sequence_values_;
-  const size_t sequence_capacity_;
-  const size_t first_;
-  size_t index_ = 0;  // of the op under way
-};
-
 CpuProgramRun::CpuProgramRun(CpuDevice* device, std::span<const Program* const> programs)
     : device_(device),
       plan_(device->workers(), MostTokenWidth(programs) * sizeof(float), CacheBytes()),
       workers_(device->workers()) {
   for (const Program* program : programs) {
-    const Prepared& prepared = programs_.emplace_back(*program);
+    const PreparedProgram& prepared = programs_.emplace_back(*program);
     token_width_ = std::max(token_width_, prepared.token_width);
     sequence_width_ = std::max(sequence_width_, prepared.sequence_width);
     max_length_ = std::max(max_length_, static_cast<size_t>(program->max_length));
@@ -241,7 +57,7 @@ void CpuProgramRun::ReserveLocked(size_t tokens, size_t sequences) {
   plan_.Reserve(sequences);
   if (tokens <= token_capacity_ && sequences <= sequence_capacity_) return;
   try {
-    if (tokens > token_capacity_) ReserveTokens(RoundUp(tokens, kTokenStep));
+    if (tokens > token_capacity_) ReserveTokens(RoundUp(tokens, TokenRows::kStep));
     if (sequences > sequence_capacity_) {
       const size_t rows = RoundUp(sequences, kSequenceStep);
       sequence_capacity_ = 0;
@@ -315,7 +131,7 @@ uint64_t CpuProgramRun::HeldBytes() const {
 }
 
 Status CpuProgramRun::Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) {
-  const Prepared& prepared = programs_[index];
+  const PreparedProgram& prepared = programs_[index];
   PENSTOCK_RETURN_IF_ERROR(CheckBatch(*prepared.program, batch, sinks));
   try {
     const WaitingLock lock(&device_->mutex);
@@ -327,7 +143,7 @@ Status CpuProgramRun::Run(size_t index, const PackedBatch& batch, std::span<floa
   }
 }
 
-void CpuProgramRun::RunLocked(const Prepared& prepared, const PackedBatch& batch,
+void CpuProgramRun::RunLocked(const PreparedProgram& prepared, const PackedBatch& batch,
                               std::span<float* const> sinks) {
   const Program& program = *prepared.program;
   float* const sequence_values = sequence_values_ == nullptr ? nullptr : sequence_values_->data();
@@ -351,7 +167,7 @@ void CpuProgramRun::RunLocked(const Prepared& prepared, const PackedBatch& batch
   }
 }
 
-void CpuProgramRun::RunGroup(const Prepared& prepared, const PackedBatch& batch,
+void CpuProgramRun::RunGroup(const PreparedProgram& prepared, const PackedBatch& batch,
                              std::span<float* const> sinks, const GroupPlan::Group& group,
                              CpuOps* ops, Worker* worker) {
   const int32_t first = batch.offsets[group.begin];

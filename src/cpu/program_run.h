@@ -22,6 +22,7 @@
 
 #include "cpu/cpu_device.h"
 #include "cpu/group_plan.h"
+#include "cpu/interpreter.h"
 #include "program/backend.h"
 #include "program/program.h"
 
@@ -29,7 +30,6 @@ namespace penstock::cpu {
 
 class CpuProgramRun final : public ProgramRun {
  public:
-  static constexpr size_t kTokenStep = 128;
   static constexpr size_t kSequenceStep = 16;
 
   // Device and programs must outlive this.
@@ -43,33 +43,10 @@ class CpuProgramRun final : public ProgramRun {
   Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) override;
 
  private:
-  // A program, and figures computed before it runs.
-  struct Prepared {
-    explicit Prepared(const Program& program);
-
-    const Program* program;
-    size_t token_ops = 0;                // number of ops over tokens, which come first
-    std::vector<size_t> columns_before;  // of each value: width of those of its kind before it
-    size_t token_width = 0;              // of all values over tokens, floats
-    size_t sequence_width = 0;
-    std::vector<const PackedLinear*> next;  // of each op: the matrix used next, or null
-  };
-  // Room for the values over tokens of a part of a batch.
-  struct TokenRows {
-    void Reserve(size_t tokens, size_t width, HugePageArena* arena);
-    void Release();
-    uint64_t bytes() const;
-    static uint64_t BytesFor(size_t tokens, size_t width);
-
-    std::unique_ptr<AlignedBuffer> values;
-    std::vector<int32_t> position_ids;
-    size_t capacity = 0;  // tokens
-  };
   struct Worker {
     TokenRows rows;
     std::vector<int32_t> offsets;  // of the group, from 0
   };
-  class Interpreter;
 
   // Under the device's mutex. An exception leaves less room than there was; the next call allocates
   // it again.
@@ -78,12 +55,14 @@ class CpuProgramRun final : public ProgramRun {
   // Most tokens of a group in a batch of that many.
   size_t GroupTokens(size_t tokens) const;
   void CountHeld();
-  void RunLocked(const Prepared& prepared, const PackedBatch& batch, std::span<float* const> sinks);
-  void RunGroup(const Prepared& prepared, const PackedBatch& batch, std::span<float* const> sinks,
-                const GroupPlan::Group& group, CpuOps* ops, Worker* worker);
+  void RunLocked(const PreparedProgram& prepared, const PackedBatch& batch,
+                 std::span<float* const> sinks);
+  void RunGroup(const PreparedProgram& prepared, const PackedBatch& batch,
+                std::span<float* const> sinks, const GroupPlan::Group& group, CpuOps* ops,
+                Worker* worker);
 
   CpuDevice* const device_;
-  std::vector<Prepared> programs_;
+  std::vector<PreparedProgram> programs_;
   // The most of any program.
   size_t token_width_ = 0;
   size_t sequence_width_ = 0;

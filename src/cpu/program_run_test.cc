@@ -41,7 +41,7 @@ class Layer {
     const std::vector<float> weight =
         Random(static_cast<size_t>(out) * static_cast<size_t>(in), seed);
     const LinearRows rows = {ViewOf(weight, in), {}};
-    return backend->Pack(std::span(&rows, 1), {});
+    return *backend->Pack(std::span(&rows, 1), {});
   }
 
   Program Make(bool pooled) const {
@@ -52,20 +52,26 @@ class Layer {
     const ValueId context = program.AddValue(Rows::kTokens, kHidden);
     const Norm norm = {gamma_.get(), nullptr, 1e-5f};
     AttentionShape shape;
-    shape.heads = 3;
+    shape.heads = shape.kv_heads = 3;
     shape.head_size = kHidden / 3;
-    program.ops = {InputOp{x}, LinearOp{x, qkv_.get(), Activation::kNone, qkv},
-                   AttentionOp{qkv, shape, Pick::kAll, context},
-                   LinearNormOp{context, out_.get(), x, norm, kNoValue, x},
-                   FeedForwardOp{x, ff_in_.get(), nullptr, Activation::kRelu, ff_out_.get(), x,
-                                 norm, kNoValue, x}};
+    const Residual residual = {.value = x, .after = norm};
+    program.ops = {InputOp{x}, LinearOp{.x = x, .weight = qkv_.get(), .y = qkv},
+                   AttentionOp{.x = qkv, .shape = shape, .y = context},
+                   LinearOp{.x = context, .weight = out_.get(), .residual = residual, .y = x},
+                   FeedForwardOp{.x = x,
+                                 .in = ff_in_.get(),
+                                 .activation = Activation::kRelu,
+                                 .out = ff_out_.get(),
+                                 .residual = residual,
+                                 .y = x}};
     program.result = x;
     if (pooled) {
       const ValueId both = program.AddValue(Rows::kSequences, 2 * kHidden);
       program.result = program.AddValue(Rows::kSequences, 5);
       program.ops.push_back(PoolOp{x, Pooling::kMean, 0, both});
       program.ops.push_back(PoolOp{x, Pooling::kMax, kHidden, both});
-      program.ops.push_back(LinearOp{both, dense_.get(), Activation::kTanh, program.result});
+      program.ops.push_back(LinearOp{
+          .x = both, .weight = dense_.get(), .activation = Activation::kTanh, .y = program.result});
     }
     return program;
   }

@@ -1,11 +1,13 @@
 #include "cpu/step_run.h"
 
-#include <utility>
+#include <algorithm>
+#include <iterator>
 #include <variant>
 
 #include "common/exception_status.h"
 #include "common/int_math.h"
 #include "common/waiting_lock.h"
+#include "cpu/op_support.h"
 
 namespace penstock::cpu {
 namespace {
@@ -59,12 +61,19 @@ Status CheckSequences(const StepBatch& batch, int32_t context, const StepShared&
 
 Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const Program& program,
                                                        const StepOptions& options) {
-  if (options.rows <= 0 || options.logit_rows <= 0 || options.blocks <= 0 ||
-      options.window_blocks < 0) {
-    return Status::InvalidArgument("rows, logit rows and blocks must be positive");
+  if (options.rows <= 0 || options.picks <= 0 || options.blocks <= 0 || options.window_blocks < 0) {
+    return Status::InvalidArgument("rows, picks and blocks must be positive");
   }
+  if (!UsesCache(program)) return Status::Unsupported("steps of a program without a cache");
+  PENSTOCK_RETURN_IF_ERROR(CheckSupport(program));
   try {
     std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
+    for (const std::string& name : options.without) {
+      const auto* const end = std::end(kStepOptimisations);
+      const auto* const found = std::find(std::begin(kStepOptimisations), end, name);
+      if (found == end) return Status::InvalidArgument("no optimisation is named " + name);
+      run->shared_.tuning.*kStepTunings[found - std::begin(kStepOptimisations)] = false;
+    }
     const StepSizes& sizes = run->shared_.sizes;
     if (sizes.head_size > kKvHeadSizeMax) {
       return Status::Unsupported("heads of " + std::to_string(sizes.head_size) +
@@ -91,8 +100,10 @@ CpuStepRun::CpuStepRun(CpuDevice* device, const Program& program, const StepOpti
     workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
   }
   for (const Op& op : program.ops) {
-    if (const auto* lookup = std::get_if<LookupOp>(&op)) vocabulary_ = lookup->words->out();
-    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
+    if (const auto* embed = std::get_if<EmbedOp>(&op)) {
+      vocabulary_ = static_cast<int32_t>(embed->vocabulary());
+    }
+    if (const auto* attention = std::get_if<AttentionOp>(&op)) {
       causal_ = causal_ && attention->shape.causal;
     }
   }
@@ -124,45 +135,44 @@ Status CpuStepRun::Check(const StepBatch& batch) const {
                                      "sequences");
     }
   }
-  if (batch.logit_rows.size() > static_cast<size_t>(options.logit_rows)) {
-    return Status::InvalidArgument("more logit rows than " + Number(options.logit_rows),
-                                   "logit_rows");
+  if (batch.picks.size() > static_cast<size_t>(options.picks)) {
+    return Status::InvalidArgument("more picks than " + Number(options.picks), "picks");
+  }
+  if (!batch.wants.empty() && batch.wants.size() != batch.picks.size()) {
+    return Status::InvalidArgument("one want is needed for each pick", "wants");
   }
   int64_t before = -1;
-  for (const int32_t row : batch.logit_rows) {
+  for (const int32_t row : batch.picks) {
     if (row <= before || static_cast<size_t>(row) >= batch.ids.size()) {
-      return Status::InvalidArgument("logit rows are not ascending rows of the step", "logit_rows");
+      return Status::InvalidArgument("picks are not ascending rows of the step", "picks");
     }
     before = row;
   }
   return Status::Ok();
 }
 
-Status CpuStepRun::Run(const StepBatch& batch, LogitSink* sink) {
+Status CpuStepRun::Run(const StepBatch& batch) {
   PENSTOCK_RETURN_IF_ERROR(Check(batch));
   const WaitingLock lock(&device_->mutex);
-  shared_.sink = sink;
   shared_.Begin(batch);
   device_->pool.Gang([this](size_t thread) { workers_[thread]->Run(); });
-  ++steps_;
   return Status::Ok();
 }
 
-StepProfile CpuStepRun::TakeProfile() {
-  StepProfile all;
-  all.steps = std::exchange(steps_, 0);
+std::vector<StageTime> CpuStepRun::TakeProfile() {
+  std::vector<StageTime> all;
+  for (const char* name : kStepStageNames) all.push_back({name, 0});
   for (const auto& worker : workers_) {
-    const StepProfile one = worker->TakeProfile();
-    for (const auto& [name, stage] : kStepStages) {
-      all.*stage += one.*stage;
-    }
+    const auto seconds = worker->TakeProfile();
+    for (size_t stage = 0; stage < kStepStages; ++stage) all[stage].seconds += seconds[stage];
   }
   return all;
 }
 
-std::span<const float> CpuStepRun::logits(size_t row) const {
+Expected<std::span<const float>> CpuStepRun::Rows(size_t first, size_t count) {
   const size_t width = shared_.Width(shared_.program.result);
-  return {shared_.Data(shared_.program.result) + row * width, width};
+  return std::span<const float>(shared_.Data(shared_.program.result) + first * width,
+                                count * width);
 }
 
 }  // namespace penstock::cpu

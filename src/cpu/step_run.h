@@ -18,7 +18,7 @@ class CpuStepRun final : public StepRun {
   static Expected<std::unique_ptr<CpuStepRun>> Make(CpuDevice* device, const Program& program,
                                                     const StepOptions& options);
 
-  size_t workers() const override { return workers_.size(); }
+  size_t parts_max() const override { return workers_.size(); }
   void PlaceCaller() const override { device_->pool.PlaceCaller(); }
   int32_t window() const override { return shared_.Area(KvArea::kWindow).window; }
   int32_t rope_switch() const override { return shared_.program.rope_switch; }
@@ -32,9 +32,10 @@ class CpuStepRun final : public StepRun {
     return from.heads == 0 ? 0 : from.pages.Release(blocks);
   }
   uint64_t HeldBytes() const override;
-  Status Run(const StepBatch& batch, LogitSink* sink) override;
-  StepProfile TakeProfile() override;
-  std::span<const float> logits(size_t row) const override;
+  Status Run(const StepBatch& batch) override;
+  std::vector<StageTime> TakeProfile() override;
+  FoundLogits Found(size_t pick) const override { return shared_.found.Of(pick); }
+  Expected<std::span<const float>> Rows(size_t first, size_t count) override;
 
  private:
   CpuStepRun(CpuDevice* device, const Program& program, const StepOptions& options);
@@ -45,7 +46,6 @@ class CpuStepRun final : public StepRun {
   std::vector<std::unique_ptr<StepWorker>> workers_;
   int32_t vocabulary_ = 0;
   bool causal_ = true;  // false: sequences go through one step each
-  int64_t steps_ = 0;   // of the profile
 };
 
 }  // namespace penstock::cpu

@@ -116,12 +116,12 @@ class TinyDecoder {
     program_.result = program_.AddValue(Rows::kSequences, s.vocabulary);
     const auto pack = [&](const Matrix& matrix) { return Pack(matrix, mode); };
     const PackedLinear* words = pack(*weights.words);
-    program_.ops.push_back(LookupOp{words, 1, x});
+    program_.ops.push_back(EmbedOp{.matrix = words, .y = x});
     const Table* cos = Rotary([](double a) { return std::cos(a); });
     const Table* sin = Rotary([](double a) { return std::sin(a); });
     for (int32_t i = 0; i < s.layers; ++i) {
       const TinyLayer& layer = weights.layers[static_cast<size_t>(i)];
-      CachedAttentionShape shape;
+      AttentionShape shape;
       shape.layer = i;
       shape.heads = s.heads;
       shape.kv_heads = s.kv_heads;
@@ -138,28 +138,40 @@ class TinyDecoder {
         shape.q_norm = NormOf(layer.q_norm);
         shape.k_norm = NormOf(layer.k_norm);
       }
-      program_.ops.push_back(CachedAttentionOp{x, NormOf(layer.norm), pack(layer.q), pack(layer.k),
-                                               pack(layer.v), shape, attended});
-      program_.ops.push_back(ResidualLinearOp{attended, pack(layer.out),
-                                              s.post_norms ? NormOf(layer.post_norm) : Norm(),
-                                              s.residual_scale, x, x});
-      program_.ops.push_back(GatedResidualOp{x, NormOf(layer.ff_norm), pack(layer.gate),
-                                             pack(layer.up), Activation::kSilu, pack(layer.down),
-                                             s.post_norms ? NormOf(layer.post_ff_norm) : Norm(),
-                                             s.residual_scale, x, x});
+      const auto residual = [&](const std::vector<float>& gamma) {
+        return Residual{
+            .value = x, .norm = s.post_norms ? NormOf(gamma) : Norm(), .scale = s.residual_scale};
+      };
+      program_.ops.push_back(AttentionOp{.x = x,
+                                         .norm = NormOf(layer.norm),
+                                         .q = pack(layer.q),
+                                         .k = pack(layer.k),
+                                         .v = pack(layer.v),
+                                         .shape = shape,
+                                         .y = attended});
+      program_.ops.push_back(LinearOp{
+          .x = attended, .weight = pack(layer.out), .residual = residual(layer.post_norm), .y = x});
+      program_.ops.push_back(FeedForwardOp{.x = x,
+                                           .norm = NormOf(layer.ff_norm),
+                                           .in = pack(layer.gate),
+                                           .activation = Activation::kSilu,
+                                           .up = pack(layer.up),
+                                           .out = pack(layer.down),
+                                           .residual = residual(layer.post_ff_norm),
+                                           .y = x});
     }
+    PicksOp picks{.x = x, .norm = NormOf(weights.norm), .weight = words, .y = program_.result};
     if (s.states) {
       program_.values[program_.result].width = s.hidden;
-      program_.ops.push_back(StatesOp{x, NormOf(weights.norm), program_.result});
-    } else {
-      program_.ops.push_back(LogitsOp{x, NormOf(weights.norm), words, 1, 0, program_.result});
+      picks.weight = nullptr;
     }
+    program_.ops.push_back(picks);
     EXPECT_TRUE(CheckProgram(program_).ok()) << CheckProgram(program_).message();
   }
 
   std::unique_ptr<StepRun> NewRun(DType cache, int32_t rows, int32_t blocks = 256,
-                                  const StepTuning& tuning = {}) {
-    auto run = backend_->PrepareSteps(program_, {cache, blocks, rows, rows, true, tuning});
+                                  const std::vector<std::string>& without = {}) {
+    auto run = backend_->PrepareSteps(program_, {cache, blocks, rows, rows, true, without});
     EXPECT_TRUE(run.ok()) << run.status().message();
     return *std::move(run);
   }
@@ -168,16 +180,19 @@ class TinyDecoder {
     return *backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, {}, window_blocks});
   }
 
-  Expected<std::unique_ptr<StepRun>> TryRun(DType cache, int32_t rows) {
-    return backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, {}});
+  Expected<std::unique_ptr<StepRun>> TryRun(DType cache, int32_t rows,
+                                            const std::vector<std::string>& without = {}) {
+    return backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, without});
   }
+  std::span<const char* const> optimisations() const { return backend_->optimisations(); }
 
  private:
   const PackedLinear* Pack(const Matrix& matrix, DType mode) {
     const LinearRows rows = matrix.rows();
     PackOptions options;
     options.dtype = mode;
-    auto packed = backend_->PackBlocks({&rows, 1}, options);
+    options.as_stored = true;
+    auto packed = backend_->Pack({&rows, 1}, options);
     EXPECT_TRUE(packed.ok()) << packed.status().message();
     linears_.push_back(*std::move(packed));
     return linears_.back().get();
@@ -358,12 +373,11 @@ std::vector<float> RunInSteps(StepRun* run, const TinyShape& shape, const std::v
     const auto past = static_cast<int32_t>(done);
     if (run->window() > 0) windows = WindowBlocks(blocks.size(), past, run->window(), first_block);
     const StepSequence sequence = {static_cast<int32_t>(rows), past, blocks, windows};
-    const Status status =
-        run->Run({std::span(ids).subspan(done, rows), {&sequence, 1}, picked}, nullptr);
+    const Status status = run->Run({std::span(ids).subspan(done, rows), {&sequence, 1}, picked});
     EXPECT_TRUE(status.ok()) << status.message();
     if (!status.ok()) break;
     for (size_t row = 0; row < rows; ++row) {
-      const std::span<const float> logits = run->logits(row);
+      const std::span<const float> logits = *run->Row(row);
       all.insert(all.end(), logits.begin(), logits.end());
     }
     done += rows;
@@ -468,11 +482,11 @@ TEST(StepRun, StatesOfPickedRows) {
     for (int32_t s = 0; s < 5; ++s) {
       sequences.push_back({1 + 17 * s, 0, blocks[static_cast<size_t>(s)]});
     }
-    ASSERT_TRUE(run->Run({all, sequences, picked}, nullptr).ok());
+    ASSERT_TRUE(run->Run({all, sequences, picked}).ok());
     for (int32_t s = 0; s < 5; ++s) {
       const auto length = static_cast<size_t>(1 + 17 * s);
       const Rows64 want = PlainLogits(weights, RandomIds(shape, length, static_cast<uint32_t>(s)));
-      const std::span<const float> got = run->logits(static_cast<size_t>(s));
+      const std::span<const float> got = *run->Row(static_cast<size_t>(s));
       EXPECT_TRUE(Near({got.begin(), got.end()}, {want.back()}, 2e-5)) << s;
     }
   }
@@ -486,7 +500,7 @@ TEST(StepRun, BothDirectionsNeedWholeSequences) {
   const std::vector<int32_t> blocks = {0};
   const StepSequence sequence = {1, 3, blocks};
   const std::vector<int32_t> ids = {5};
-  const Status status = decoder.NewRun(DType::kF32, 8)->Run({ids, {&sequence, 1}, {}}, nullptr);
+  const Status status = decoder.NewRun(DType::kF32, 8)->Run({ids, {&sequence, 1}, {}});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "sequences");
 }
@@ -539,16 +553,21 @@ TEST(StepRun, BitsDoNotDependOnTuning) {
   TinyDecoder decoder(weights, DType::kI8, "", 2);
   const std::vector<float> want = RunInSteps(decoder.NewRun(DType::kBf16, 64).get(), shape, ids,
                                              {64, 64, 64, 64, 64, 64, 64, 64, 1});
-  for (bool StepTuning::*off :
-       {&StepTuning::own_rows, &StepTuning::split_keys, &StepTuning::fuse_heads}) {
-    StepTuning tuning;
-    tuning.*off = false;
-    auto run = decoder.NewRun(DType::kBf16, 64, 256, tuning);
+  const auto seconds = [](StepRun* run, std::string_view stage) {
+    double sum = 0;
+    for (const auto& [name, s] : run->TakeProfile()) sum += name == stage ? s : 0;
+    return sum;
+  };
+  ASSERT_EQ(decoder.optimisations().size(), 3u);
+  for (const char* const off : decoder.optimisations()) {
+    auto run = decoder.NewRun(DType::kBf16, 64, 256, {off});
     EXPECT_TRUE(
         SameBits(RunInSteps(run.get(), shape, ids, {64, 64, 64, 64, 64, 64, 64, 64, 1}), want));
-    EXPECT_GT(run->TakeProfile().attend_s, 0);
-    EXPECT_EQ(run->TakeProfile().steps, 0);
+    EXPECT_GT(seconds(run.get(), "attend"), 0);
+    EXPECT_EQ(seconds(run.get(), "attend"), 0);
   }
+  EXPECT_EQ(decoder.TryRun(DType::kBf16, 64, {"luck"}).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(StepRun, BitsDoNotDependOnCompany) {
@@ -581,53 +600,50 @@ TEST(StepRun, BitsDoNotDependOnCompany) {
       sequences[2].rows = 64 - 45;
       picked[2] = 63;
     }
-    const Status status = run->Run({ids, sequences, picked}, nullptr);
+    const Status status = run->Run({ids, sequences, picked});
     ASSERT_TRUE(status.ok()) << status.message();
     for (size_t i = 0; i < 3; ++i) {
       past[i] += sequences[i].rows;
       const size_t width = static_cast<size_t>(shape.vocabulary);
       const float* want = alone[i].data() + static_cast<size_t>(past[i] - 1) * width;
-      EXPECT_EQ(std::memcmp(run->logits(i).data(), want, width * sizeof(float)), 0)
+      EXPECT_EQ(std::memcmp(run->Row(i)->data(), want, width * sizeof(float)), 0)
           << "text " << i << ", step " << step;
     }
   }
 }
 
-// Every id of every row once, by any worker.
-class CountingSink final : public LogitSink {
- public:
-  CountingSink(size_t rows, size_t vocabulary) : seen_(rows, std::vector<float>(vocabulary)) {}
-  void Add(size_t worker, size_t row, std::span<const float> logits, size_t first_id) override {
-    EXPECT_LT(worker, 2u);
-    EXPECT_EQ(first_id % kLogitPieceIds, 0u);
-    const size_t end = first_id + logits.size();
-    EXPECT_TRUE(end % kLogitPieceIds == 0 || end == seen_[row].size());
-    std::copy(logits.begin(), logits.end(), seen_[row].begin() + static_cast<ptrdiff_t>(first_id));
-    ids_ += logits.size();
-  }
-  const std::vector<float>& row(size_t index) const { return seen_[index]; }
-  size_t ids() const { return ids_; }
-
- private:
-  std::vector<std::vector<float>> seen_;
-  std::atomic<size_t> ids_{0};
-};
-
-TEST(StepRun, TheSinkGetsEveryLogitOnce) {
+// What workers find in their parts of the vocabulary is what a scan of the whole row finds.
+TEST(StepRun, FindsTheBestAndTheSumsOfPicks) {
   TinyShape shape;
   shape.vocabulary = 5003;
   const TinyWeights weights(shape, DType::kQ4_0, 11);
   TinyDecoder decoder(weights, DType::kI8, "", 2);
   auto run = decoder.NewRun(DType::kBf16, 16);
-  const std::vector<int32_t> ids = RandomIds(shape, 16, 12);
-  const std::vector<int32_t> picked = {0, 7, 15};
-  std::vector<int32_t> blocks = {0};
+  const std::vector<int32_t> ids = RandomIds(shape, 16, 12), picked = {0, 7, 15}, blocks = {0};
   const StepSequence sequence = {16, 0, blocks};
-  CountingSink sink(3, 5003);
-  ASSERT_TRUE(run->Run({ids, {&sequence, 1}, picked}, &sink).ok());
-  EXPECT_EQ(sink.ids(), 3 * 5003u);
-  for (size_t row = 0; row < 3; ++row) {
-    EXPECT_EQ(std::memcmp(sink.row(row).data(), run->logits(row).data(), 5003 * sizeof(float)), 0);
+  const PickWant wants[] = {PickWant::kBestAndSums, PickWant::kRow, PickWant::kBest};
+  ASSERT_TRUE(run->Run({ids, {&sequence, 1}, picked, wants}).ok());
+  EXPECT_TRUE(run->Found(1).parts.empty());
+  for (const size_t pick : {size_t{0}, size_t{2}}) {
+    const std::span<const float> row = *run->Row(pick);
+    std::vector<LogitBlock> sums(LogitBlocks(row.size()));
+    LogitScan scan;
+    scan.Reset(kCandidatesMax, true);
+    scan.Add(row, 0, sums.data());
+    const LogitPart want = scan.Part();
+    const FoundLogits found = run->Found(pick);
+    ASSERT_EQ(found.parts.size(), run->parts_max());
+    std::vector<Candidate> best;
+    for (const LogitPart& part : found.parts) {
+      EXPECT_TRUE(part.bad_id == -1 && part.dropped);
+      best.insert(best.end(), part.best.begin(), part.best.end());
+    }
+    std::sort(best.begin(), best.end(), Before);
+    best.resize(want.best.size());
+    EXPECT_EQ(std::memcmp(best.data(), want.best.data(), best.size() * sizeof(Candidate)), 0);
+    if (wants[pick] == PickWant::kBest) sums.clear();
+    ASSERT_EQ(found.blocks.size(), sums.size());
+    EXPECT_EQ(std::memcmp(found.blocks.data(), sums.data(), sums.size() * sizeof(LogitBlock)), 0);
   }
 }
 
@@ -664,9 +680,9 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i * 7 % 22);
   const StepSequence sequence = {1, 689, blocks};
   const int32_t row = 0;
-  ASSERT_TRUE(run->Run({std::span(ids).last(1), {&sequence, 1}, {&row, 1}}, nullptr).ok());
-  EXPECT_EQ(std::memcmp(run->logits(0).data(), &want[want.size() - run->logits(0).size()],
-                        run->logits(0).size_bytes()),
+  ASSERT_TRUE(run->Run({std::span(ids).last(1), {&sequence, 1}, {&row, 1}}).ok());
+  EXPECT_EQ(std::memcmp(run->Row(0)->data(), &want[want.size() - run->Row(0)->size()],
+                        run->Row(0)->size_bytes()),
             0);
   EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, {64}, 64), want));
   EXPECT_EQ(run->CommittedBytes(), 2 * of_one);
@@ -731,7 +747,7 @@ TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   // A row after 103 tokens sees keys from 64 on.
   const auto message = [&](const std::vector<int32_t>& windows) {
     const StepSequence sequence = {1, 103, blocks, windows};
-    return run->Run({ids, {&sequence, 1}, {}}, nullptr).message();
+    return run->Run({ids, {&sequence, 1}, {}}).message();
   };
   EXPECT_EQ(message({-1, -1, 0, 3}), "");
   EXPECT_EQ(message({-1, 9, 0, 3}), "");
@@ -760,7 +776,7 @@ TEST(StepRun, RefusesWhatDoesNotFit) {
   const std::vector<int32_t> blocks = {0, 1, 2, 3};
   const auto field = [&](const std::vector<int32_t>& tokens, StepSequence sequence,
                          std::vector<int32_t> picked) {
-    const Status status = run->Run({tokens, {&sequence, 1}, picked}, nullptr);
+    const Status status = run->Run({tokens, {&sequence, 1}, picked});
     EXPECT_EQ(status.ok() ? "" : status.field(), status.field());
     return status.ok() ? std::string("ok") : status.field();
   };
@@ -776,8 +792,8 @@ TEST(StepRun, RefusesWhatDoesNotFit) {
   EXPECT_EQ(field(ids, {3, 30, std::span(blocks).first(1)}, {2}), "sequences");
   const std::vector<int32_t> beyond = {0, 4};
   EXPECT_EQ(field(ids, {3, 30, beyond}, {2}), "sequences");
-  EXPECT_EQ(field(ids, {3, 0, blocks}, {3}), "logit_rows");
-  EXPECT_EQ(field(ids, {3, 0, blocks}, {1, 1}), "logit_rows");
+  EXPECT_EQ(field(ids, {3, 0, blocks}, {3}), "picks");
+  EXPECT_EQ(field(ids, {3, 0, blocks}, {1, 1}), "picks");
 }
 
 }  // namespace

@@ -11,45 +11,11 @@ namespace {
 
 size_t Size(int32_t n) { return static_cast<size_t>(n); }
 
-struct SizeVisitor {
-  StepSizes* sizes;
-
-  void Input(const PackedLinear* weight) const {
-    const size_t in = Size(weight->in());
-    sizes->in = std::max(sizes->in, in);
-    size_t& packed = sizes->packed_in[OperandIndex(weight->dtype())];
-    packed = std::max(packed, in);
-  }
-  void Result(const PackedLinear* weight, const Norm& norm, float scale) const {
-    if (norm.gamma == nullptr && scale == 1) return;
-    sizes->product = std::max(sizes->product, Size(weight->out()));
-  }
-  void operator()(const LookupOp&) const {}
-  void operator()(const CachedAttentionOp& op) const {
-    for (const PackedLinear* weight : {op.q, op.k, op.v}) Input(weight);
-    const CachedAttentionShape& shape = op.shape;
-    const size_t group = Size(shape.heads / shape.kv_heads);
-    sizes->qkv =
-        std::max(sizes->qkv, Size(shape.heads + 2 * shape.kv_heads) * Size(shape.head_size));
-    sizes->head_size = std::max(sizes->head_size, Size(shape.head_size));
-    sizes->kv_heads = std::max(sizes->kv_heads, Size(shape.kv_heads));
-    sizes->group = std::max(sizes->group, group);
-    sizes->lines = std::max({sizes->lines, group, kAttendLines});
-    sizes->layers = std::max(sizes->layers, Size(shape.layer) + 1);
-  }
-  void operator()(const ResidualLinearOp& op) const {
-    Input(op.weight);
-    Result(op.weight, op.norm, op.scale);
-  }
-  void operator()(const GatedResidualOp& op) const {
-    for (const PackedLinear* weight : {op.gate, op.up, op.down}) Input(weight);
-    sizes->inner = std::max(sizes->inner, Size(op.gate->out()));
-    Result(op.down, op.out_norm, op.scale);
-  }
-  void operator()(const LogitsOp& op) const { Input(op.weight); }
-  template <typename T>
-  void operator()(const T&) const {}
-};
+// Of the logits that a program ends in; 0: it ends in states.
+size_t VocabularyOf(const Program& program) {
+  const auto* picks = FirstOp<PicksOp>(program);
+  return picks == nullptr || picks->weight == nullptr ? 0 : Size(picks->weight->out());
+}
 
 // An empty buffer is one float.
 size_t AtLeastOne(size_t floats) { return std::max<size_t>(floats, 1); }
@@ -57,7 +23,20 @@ size_t AtLeastOne(size_t floats) { return std::max<size_t>(floats, 1); }
 }  // namespace
 
 StepSizes::StepSizes(const Program& program) : context(Size(program.max_length)) {
-  for (const Op& op : program.ops) std::visit(SizeVisitor{this}, op);
+  for (const Op& op : program.ops) {
+    std::visit([this](const auto& one) { Add(one); }, op);
+  }
+}
+
+void StepSizes::Input(const PackedLinear* weight) {
+  in = std::max(in, Size(weight->in()));
+  size_t& most = packed_in[OperandIndex(weight->dtype())];
+  most = std::max(most, Size(weight->in()));
+}
+
+void StepSizes::Result(const PackedLinear* weight, const Residual& residual) {
+  if (residual.norm.gamma == nullptr && residual.scale == 1) return;
+  product = std::max(product, Size(weight->out()));
 }
 
 StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
@@ -69,7 +48,7 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool sp
       options(step_options),
       sizes(step_program),
       rows_max(Size(step_options.rows)),
-      normed(AtLeastOne(std::max(rows_max, Size(step_options.logit_rows)) * sizes.in), arena),
+      normed(AtLeastOne(std::max(rows_max, Size(step_options.picks)) * sizes.in), arena),
       qkv(AtLeastOne(rows_max * sizes.qkv), arena),
       inner(AtLeastOne(rows_max * sizes.inner), arena),
       product(AtLeastOne(rows_max * sizes.product), arena),
@@ -80,10 +59,11 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool sp
                arena),
       chunks_done(split_sequences * sizes.kv_heads),
       head_bytes(sizes.head_size == 0 ? 0 : KvBlockBytes(step_options.cache_type, sizes.head_size)),
+      found(Size(step_options.picks), worker_count, VocabularyOf(step_program)),
       barrier(static_cast<uint32_t>(worker_count), spin) {
-  const size_t most = std::max(rows_max, Size(step_options.logit_rows));
+  const size_t most = std::max(rows_max, Size(step_options.picks));
   for (const Value& value : program.values) {
-    const size_t rows = value.rows == Rows::kTokens ? rows_max : Size(options.logit_rows);
+    const size_t rows = value.rows == Rows::kTokens ? rows_max : Size(options.picks);
     values.push_back(std::make_unique<AlignedBuffer>(rows * Size(value.width), arena));
   }
   for (size_t i = 0; i < kOperandTypes; ++i) {
@@ -104,7 +84,7 @@ void StepShared::PlaceLayers() {
   }
   layers.resize(sizes.layers);
   for (const Op& op : program.ops) {
-    const auto* attention = std::get_if<CachedAttentionOp>(&op);
+    const auto* attention = std::get_if<AttentionOp>(&op);
     if (attention == nullptr) continue;
     const bool windowed = window > 0 && attention->shape.window > 0;
     const KvArea area = windowed ? KvArea::kWindow : KvArea::kFull;
@@ -131,8 +111,49 @@ void CacheArea::Begin(const StepBatch& step, std::span<const int32_t> StepSequen
   }
 }
 
+FoundPicks::FoundPicks(size_t picks, size_t workers, size_t vocabulary)
+    : workers_(workers), blocks_of_row_(LogitBlocks(vocabulary)) {
+  wants_.reserve(picks);
+  if (vocabulary == 0) return;
+  parts_.resize(picks * workers);
+  best_.resize(picks * workers * kCandidatesMax);
+  blocks_.resize(picks * blocks_of_row_);
+}
+
+void FoundPicks::Begin(const StepBatch& step) {
+  wants_.assign(step.wants.begin(), step.wants.end());
+  wants_.resize(step.picks.size(), PickWant::kRow);
+}
+
+LogitBlock* FoundPicks::Blocks(size_t pick) {
+  if (wants_[pick] != PickWant::kBestAndSums) return nullptr;
+  return blocks_.data() + pick * blocks_of_row_;
+}
+
+void FoundPicks::Set(size_t pick, size_t worker, const LogitPart& part) {
+  const size_t place = pick * workers_ + worker;
+  Candidate* const best = best_.data() + place * kCandidatesMax;
+  std::copy(part.best.begin(), part.best.end(), best);
+  parts_[place] = {{best, part.best.size()}, part.dropped, part.bad_id};
+}
+
+FoundLogits FoundPicks::Of(size_t pick) const {
+  if (parts_.empty() || wants_[pick] == PickWant::kRow) return {};
+  FoundLogits found = {std::span(parts_).subspan(pick * workers_, workers_), {}};
+  if (wants_[pick] == PickWant::kBestAndSums) {
+    found.blocks = std::span(blocks_).subspan(pick * blocks_of_row_, blocks_of_row_);
+  }
+  return found;
+}
+
+uint64_t FoundPicks::bytes() const {
+  return parts_.size() * sizeof(LogitPart) + best_.size() * sizeof(Candidate) +
+         blocks_.size() * sizeof(LogitBlock);
+}
+
 void StepShared::Begin(const StepBatch& step) {
   batch = &step;
+  found.Begin(step);
   first_rows.clear();
   size_t first = 0;
   for (const StepSequence& one : step.sequences) {
@@ -155,7 +176,7 @@ uint64_t StepShared::bytes() const {
   uint64_t floats = normed.size() + qkv.size() + inner.size() + product.size() + partials.size();
   for (const auto& value : values) floats += value->size();
   for (const auto& one : packed) floats += one == nullptr ? 0 : one->size();
-  return floats * sizeof(float);
+  return floats * sizeof(float) + found.bytes();
 }
 
 }  // namespace penstock::cpu

@@ -18,8 +18,10 @@
 #include "cpu/kv_layout.h"
 #include "cpu/kv_pages.h"
 #include "cpu/packed_linear.h"
+#include "cpu/step_profile.h"
 #include "program/program.h"
 #include "program/step.h"
+#include "sample/logit_scan.h"
 
 namespace penstock::cpu {
 
@@ -55,6 +57,17 @@ struct StepSizes {
   size_t layers = 0;  // of the cache
   size_t context = 0;
   std::array<size_t, kOperandTypes> packed_in{};  // columns of the inputs that are packed so
+
+ private:
+  void Add(const LinearOp& op);
+  void Add(const FeedForwardOp& op);
+  void Add(const AttentionOp& op);
+  void Add(const PicksOp& op);
+  template <typename T>
+  void Add(const T&) {}
+  // A linear layer's input, and its result.
+  void Input(const PackedLinear* weight);
+  void Result(const PackedLinear* weight, const Residual& residual);
 };
 
 // What attention found for lines of some keys, in memory of Floats.
@@ -85,6 +98,29 @@ struct CacheArea {
   std::vector<int32_t> places;       // KvPages::PlaceOf the blocks of all sequences
 };
 
+// What workers found in the picked rows of logits, each in its part of the vocabulary.
+class FoundPicks {
+ public:
+  // `vocabulary` 0: the program ends in states.
+  FoundPicks(size_t picks, size_t workers, size_t vocabulary);
+
+  void Begin(const StepBatch& step);
+  PickWant want(size_t pick) const { return wants_[pick]; }
+  // Of the row's sums; null: they are not wanted.
+  LogitBlock* Blocks(size_t pick);
+  void Set(size_t pick, size_t worker, const LogitPart& part);
+  FoundLogits Of(size_t pick) const;
+  uint64_t bytes() const;
+
+ private:
+  const size_t workers_;
+  const size_t blocks_of_row_;
+  std::vector<PickWant> wants_;     // of the last step
+  std::vector<LogitPart> parts_;    // [picks][workers]
+  std::vector<Candidate> best_;     // [picks][workers][kCandidatesMax]
+  std::vector<LogitBlock> blocks_;  // [picks][blocks_of_row_]
+};
+
 struct StepShared {
   // `spin`: whether workers spin at their barrier.
   StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
@@ -105,6 +141,7 @@ struct StepShared {
   const size_t workers;
   const Program& program;
   const StepOptions options;
+  StepTuning tuning;
   const StepSizes sizes;
   const size_t rows_max;
 
@@ -133,8 +170,8 @@ struct StepShared {
 
   // The step under way.
   const StepBatch* batch = nullptr;
-  LogitSink* sink = nullptr;
   std::vector<size_t> first_rows;  // of each sequence
+  FoundPicks found;
 
   SpinBarrier barrier;
   // Of the phase under way, the next and the last: what of its work was taken.

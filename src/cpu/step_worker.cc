@@ -1,19 +1,12 @@
 #include "cpu/step_worker.h"
 
 #include <algorithm>
-#include <cmath>
 #include <variant>
 
 #include "common/int_math.h"
 #include "common/status.h"
 
 namespace penstock::cpu {
-namespace {
-
-float SoftCap(float x, float cap) { return cap * std::tanh(x / cap); }
-
-}  // namespace
-
 StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
     : shared_(*shared),
       kernels_(*shared->kernels),
@@ -27,6 +20,7 @@ StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
     packed_[i] =
         std::make_unique<AlignedBuffer>(BlockRowsWords(kOperandDTypes[i], in, kOwnRows), arena);
   }
+  scan_.Reset(kCandidatesMax, true);  // allocates
   FindNext();
 }
 
@@ -36,9 +30,9 @@ void StepWorker::FindNext() {
     for (const PackedLinear* weight : WeightsOf(op)) {
       const BlockLinear& linear = shared_.Linear(weight);
       size_t first = ShareOf(linear.panels()).begin;
-      if (const auto* attention = std::get_if<CachedAttentionOp>(&op);
+      if (const auto* attention = std::get_if<AttentionOp>(&op);
           attention != nullptr && weight == attention->q) {
-        const CachedAttentionShape& shape = attention->shape;
+        const AttentionShape& shape = attention->shape;
         const size_t head = std::min(HeadsOf(shape).begin, static_cast<size_t>(shape.heads));
         first = head * static_cast<size_t>(shape.head_size) / static_cast<size_t>(kernels_.panel);
       }
@@ -71,12 +65,12 @@ void StepWorker::Meet() {
   if (!shared_.options.profile) return shared_.barrier.Wait();
   Mark(stage_);
   shared_.barrier.Wait();
-  Mark(&StepProfile::wait_s);
+  Mark(StepStage::kWait);
 }
 
-void StepWorker::Mark(double StepProfile::*stage) {
+void StepWorker::Mark(StepStage stage) {
   const auto now = Clock::now();
-  profile_.*stage += std::chrono::duration<double>(now - marked_).count();
+  profile_[static_cast<size_t>(stage)] += std::chrono::duration<double>(now - marked_).count();
   marked_ = now;
 }
 
@@ -100,7 +94,7 @@ const float* StepWorker::NormRows(const Input& input, size_t begin, size_t end, 
 
 StepWorker::Packed StepWorker::Pack(const Input& input,
                                     std::span<const BlockLinear* const> readers) {
-  const bool own = input.rows <= kOwnRows && shared_.options.tuning.own_rows;
+  const bool own = input.rows <= kOwnRows && shared_.tuning.own_rows;
   const bool as_is = input.norm.gamma == nullptr && input.pick == nullptr;
   float* const normed = own ? normed_.data() : shared_.normed.data();
   Packed packed;
@@ -138,126 +132,6 @@ void StepWorker::RunPanels(const BlockLinear& linear, const Packed& packed, Part
   run.scratch = gemm_scratch_.data();
   run.next = next_.find(&linear)->second;
   linear.Run(run, panels.begin, panels.end - panels.begin);
-}
-
-void StepWorker::AddLinear(const BlockLinear& linear, const Packed& packed, const Norm& norm,
-                           float scale, ValueId residual, ValueId y) {
-  const size_t width = shared_.Width(y);
-  const bool direct = norm.gamma == nullptr && scale == 1;
-  BlockRun run = {.rows = rows_, .y = shared_.Data(y), .y_stride = width};
-  if (direct) {
-    run.residual = shared_.Data(residual);
-  } else {
-    run.y = shared_.product.data();
-  }
-  RunPanels(linear, packed, ShareOf(linear.panels()), run);
-  Meet();
-  if (direct) return;
-  const Part rows = ShareOf(rows_);
-  for (size_t row = rows.begin; row < rows.end; ++row) {
-    float* const product = shared_.product.data() + row * width;
-    if (norm.gamma != nullptr) {
-      kernels_.rms_norm(product, 1, width, DataOf(norm.gamma), norm.epsilon, product);
-    }
-    const float* const from = shared_.Data(residual) + row * width;
-    float* const to = shared_.Data(y) + row * width;
-    for (size_t i = 0; i < width; ++i) to[i] = from[i] + scale * product[i];
-  }
-  Meet();
-}
-
-void StepWorker::RunOp(const LookupOp& op) {
-  stage_ = &StepProfile::lookup_s;
-  const size_t width = shared_.Width(op.y);
-  const BlockLinear& words = shared_.Linear(op.words);
-  const Part rows = ShareOf(rows_);
-  for (size_t row = rows.begin; row < rows.end; ++row) {
-    float* const to = shared_.Data(op.y) + row * width;
-    words.ReadRow(static_cast<size_t>(shared_.batch->ids[row]), to);
-    if (op.scale == 1) continue;
-    for (size_t i = 0; i < width; ++i) to[i] *= op.scale;
-  }
-  Meet();
-}
-
-void StepWorker::RunOp(const ResidualLinearOp& op) {
-  stage_ = &StepProfile::out_s;
-  const BlockLinear& linear = shared_.Linear(op.weight);
-  const BlockLinear* const readers[] = {&linear};
-  const Packed packed =
-      Pack({shared_.Data(op.x), shared_.Width(op.x), rows_, nullptr, {}}, readers);
-  AddLinear(linear, packed, op.norm, op.scale, op.residual, op.y);
-}
-
-void StepWorker::RunOp(const GatedResidualOp& op) {
-  stage_ = &StepProfile::gate_up_s;
-  const BlockLinear& gate = shared_.Linear(op.gate);
-  const BlockLinear& up = shared_.Linear(op.up);
-  const BlockLinear& down = shared_.Linear(op.down);
-  const BlockLinear* const readers[] = {&gate, &up};
-  const Packed packed =
-      Pack({shared_.Data(op.x), shared_.Width(op.x), rows_, nullptr, op.norm}, readers);
-  const auto inner = static_cast<size_t>(gate.out());
-  BlockRun run = {.rows = rows_, .y = shared_.inner.data(), .y_stride = inner};
-  // A few panels at a time, so that gate's results are in cache when up multiplies them.
-  const size_t step = rows_ <= kOwnRows ? gate.panels() : 1;
-  const Part part = ShareOf(gate.panels());
-  for (size_t panel = part.begin; panel < part.end; panel += step) {
-    const Part panels = {panel, std::min(panel + step, part.end)};
-    run.activation = op.activation;
-    run.multiply = false;
-    RunPanels(gate, packed, panels, run);
-    run.activation = Activation::kNone;
-    run.multiply = true;
-    RunPanels(up, packed, panels, run);
-  }
-  Meet();
-  stage_ = &StepProfile::down_s;
-  const BlockLinear* const last[] = {&down};
-  AddLinear(down, Pack({shared_.inner.data(), inner, rows_, nullptr, {}}, last), op.out_norm,
-            op.scale, op.residual, op.y);
-}
-
-void StepWorker::RunOp(const LogitsOp& op) {
-  stage_ = &StepProfile::logits_s;
-  const BlockLinear& linear = shared_.Linear(op.weight);
-  const std::span<const int32_t> picked = shared_.batch->logit_rows;
-  if (picked.empty()) return;
-  const BlockLinear* const readers[] = {&linear};
-  const Packed packed = Pack(
-      {shared_.Data(op.x), shared_.Width(op.x), picked.size(), picked.data(), op.norm}, readers);
-  const auto vocabulary = static_cast<size_t>(linear.out());
-  const size_t piece_panels = kLogitPieceIds / static_cast<size_t>(kernels_.panel);
-  const BlockRun run = {.rows = picked.size(), .y = shared_.Data(op.y), .y_stride = vocabulary};
-  const auto finish = [&](size_t piece) {
-    const size_t first = piece * kLogitPieceIds;
-    const size_t count = std::min(kLogitPieceIds, vocabulary - first);
-    for (size_t row = 0; row < picked.size(); ++row) {
-      float* const logits = run.y + row * vocabulary + first;
-      if (op.scale != 1) {
-        for (size_t i = 0; i < count; ++i) logits[i] *= op.scale;
-      }
-      if (op.soft_cap != 0) {
-        for (size_t i = 0; i < count; ++i) logits[i] = SoftCap(logits[i], op.soft_cap);
-      }
-      if (shared_.sink != nullptr) shared_.sink->Add(worker_, row, {logits, count}, first);
-    }
-  };
-  const Part part = ShareOf(CeilDiv(vocabulary, kLogitPieceIds));
-  RunPanels(linear, packed,
-            {part.begin * piece_panels, std::min(part.end * piece_panels, linear.panels())}, run);
-  for (size_t piece = part.begin; piece < part.end; ++piece) finish(piece);
-  Meet();
-}
-
-void StepWorker::RunOp(const StatesOp& op) {
-  stage_ = &StepProfile::logits_s;
-  const std::span<const int32_t> picked = shared_.batch->logit_rows;
-  if (picked.empty()) return;
-  const Part rows = ShareOf(picked.size());
-  NormRows({shared_.Data(op.x), shared_.Width(op.x), picked.size(), picked.data(), op.norm},
-           rows.begin, rows.end, shared_.Data(op.y));
-  Meet();
 }
 
 }  // namespace penstock::cpu

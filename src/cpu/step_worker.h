@@ -1,9 +1,9 @@
 // StepWorker: one thread's part of a decoder's step. All workers walk through the ops together and
 // meet at barriers; between two barriers each has a share of the panels, heads or rows.
 //
-//   cached_attention   norm, q k v, rope, append | chunks of keys |
-//   residual_linear    product and sum |
-//   gated_residual     norm, gate and up | down and sum |
+//   attention      norm, q k v, rope, append | chunks of keys |
+//   linear         product and sum |
+//   feed_forward   norm, in and up | out and sum |
 //
 // "|" is a barrier. Inputs of up to kOwnRows rows are normed and packed by every worker for itself;
 // of more rows each worker packs some, and there is a barrier more. Heads that are not whole panels
@@ -31,8 +31,8 @@ class StepWorker {
   // To be called by all workers at once.
   void Run() noexcept;
   uint64_t bytes() const;
-  // Seconds by stage since the last call.
-  StepProfile TakeProfile() { return std::exchange(profile_, {}); }
+  // Seconds by StepStage since the last call.
+  std::array<double, kStepStages> TakeProfile() { return std::exchange(profile_, {}); }
 
  private:
   // A linear layer's input, packed for some types of operands.
@@ -52,20 +52,20 @@ class StepWorker {
     size_t end = 0;
   };
 
-  void RunOp(const LookupOp& op);
-  void RunOp(const CachedAttentionOp& op);
-  void RunOp(const ResidualLinearOp& op);
-  void RunOp(const GatedResidualOp& op);
-  void RunOp(const LogitsOp& op);
-  void RunOp(const StatesOp& op);
+  // In cpu/ops/.
+  void RunOp(const EmbedOp& op);
+  void RunOp(const LinearOp& op);
+  void RunOp(const FeedForwardOp& op);
+  void RunOp(const AttentionOp& op);
+  void RunOp(const PicksOp& op);
   template <typename T>
   void RunOp(const T&) {
-    PENSTOCK_CHECK(false);
+    PENSTOCK_CHECK(false);  // refused when the program is prepared
   }
 
   // Ends a phase: waits for all workers. Its time is counted in `stage`.
   void Meet();
-  void Mark(double StepProfile::*stage);
+  void Mark(StepStage stage);
   // This worker's share of `count` pieces in equal parts.
   Part ShareOf(size_t count) const;
   // Calls work(index) for `count` pieces of this phase, each once over all workers; a worker takes
@@ -79,13 +79,13 @@ class StepWorker {
   void RunPanels(const BlockLinear& linear, const Packed& packed, Part panels, BlockRun run);
   // For each linear layer what this worker reads after it, which is asked for ahead.
   void FindNext();
-  // y = residual + scale * norm(x W^T).
-  void AddLinear(const BlockLinear& linear, const Packed& packed, const Norm& norm, float scale,
-                 ValueId residual, ValueId y);
+  // x W^T, added to the residual as it says.
+  void AddLinear(const BlockLinear& linear, const Packed& packed, const Residual& residual,
+                 ValueId y);
 
-  // Attention: step_attention.cc.
+  // Attention: ops/attention.cc.
   // This worker's heads: of the query heads, then of the kv heads.
-  Part HeadsOf(const CachedAttentionShape& shape) const;
+  Part HeadsOf(const AttentionShape& shape) const;
   // q, k and v of all rows.
   struct HeadRows {
     float* q;
@@ -102,20 +102,18 @@ class StepWorker {
     size_t pieces = 0;
   };
   static size_t AttentionScratchFloats(const StepShared& shared);
-  HeadRows HeadRowsOf(const CachedAttentionShape& shape) const;
-  KvView CacheOf(const CachedAttentionShape& shape, size_t sequence, size_t kv_head) const;
-  void ProjectHeads(const CachedAttentionOp& op, const Packed& packed);
+  HeadRows HeadRowsOf(const AttentionShape& shape) const;
+  KvView CacheOf(const AttentionShape& shape, size_t sequence, size_t kv_head) const;
+  void ProjectHeads(const AttentionOp& op, const Packed& packed);
   // Of `heads` query heads and then the kv heads: norms and rotates; appends a kv head.
-  void FinishHead(const CachedAttentionShape& shape, size_t head);
-  SequenceWork WorkOf(const CachedAttentionShape& shape, size_t sequence) const;
-  void Attend(const CachedAttentionOp& op);
-  AttendTask TaskOf(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+  void FinishHead(const AttentionShape& shape, size_t head);
+  SequenceWork WorkOf(const AttentionShape& shape, size_t sequence) const;
+  void Attend(const AttentionOp& op);
+  AttendTask TaskOf(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
                     size_t first_row, size_t rows) const;
-  void AttendRows(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
-                  size_t tile);
-  void AttendChunk(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
-                   size_t piece);
-  void FinishLines(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+  void AttendRows(const AttentionOp& op, const SequenceWork& work, size_t kv_head, size_t tile);
+  void AttendChunk(const AttentionOp& op, const SequenceWork& work, size_t kv_head, size_t piece);
+  void FinishLines(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
                    size_t first_row, const AttendTask& task, const AttentionLines& lines) const;
 
   StepShared& shared_;
@@ -124,12 +122,13 @@ class StepWorker {
   std::unordered_map<const BlockLinear*, const uint8_t*> next_;
   size_t rows_ = 0;
   size_t phase_ = 0;
-  double StepProfile::*stage_ = &StepProfile::lookup_s;  // under way
-  StepProfile profile_;
+  StepStage stage_ = StepStage::kLookup;  // under way
+  std::array<double, kStepStages> profile_{};
   Clock::time_point marked_;
   AlignedBuffer normed_;                                              // [kOwnRows][..]
   std::array<std::unique_ptr<AlignedBuffer>, kOperandTypes> packed_;  // of kOwnRows rows
   AlignedBuffer gemm_scratch_;
+  LogitScan scan_;
   AlignedBuffer attention_scratch_;
 };
 

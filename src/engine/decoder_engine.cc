@@ -103,13 +103,6 @@ Status LoadTokenizer(EngineParts* parts) {
   return Status::Ok();
 }
 
-DType TypeOfLayers(const DecoderModel& decoder) {
-  for (const Op& op : decoder.program().ops) {
-    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) return attention->q->dtype();
-  }
-  return DType::kF32;
-}
-
 }  // namespace
 
 Status LoadDecoderParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
@@ -130,7 +123,7 @@ Status LoadDecoderParts(const EngineOptions& options, Backend* backend, EnginePa
   decoder.dtype = options.dtype;
   decoder.context = std::min(context, folder.max_tokens);
   PENSTOCK_ASSIGN_OR_RETURN(auto model, EmbeddingDecoder::Load(folder, files, backend, decoder));
-  parts->dtype = TypeOfLayers(model->decoder());
+  parts->dtype = LayerDType(model->decoder().program());
   parts->hidden_size = model->hidden_size();
   parts->embedding_size = model->embedding_size();
   parts->num_labels = model->num_labels();

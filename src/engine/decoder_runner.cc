@@ -179,14 +179,11 @@ class DecoderRunner::BatchRun {
       picked_.resize(ids_.size());
       std::iota(picked_.begin(), picked_.end(), 0);
     }
-    return memory_.run->Run({ids_, sequences_, picked_}, nullptr);
+    return memory_.run->Run({ids_, sequences_, picked_});
   }
 
   // The step's states, a row each, end to end.
-  std::span<const float> States() const {
-    return picked_.empty() ? std::span<const float>()
-                           : std::span(memory_.run->logits(0).data(), picked_.size() * width_);
-  }
+  Expected<std::span<const float>> States() const { return memory_.run->Rows(0, picked_.size()); }
 
   Status Deliver() {
     PENSTOCK_RETURN_IF_ERROR(all_states_ ? DeliverAll() : DeliverLast());
@@ -226,15 +223,16 @@ class DecoderRunner::BatchRun {
       offsets_.push_back(static_cast<int32_t>(sinks_now_.size()));
     }
     if (sinks_now_.empty()) return Status::Ok();
-    return RunHead(States(), offsets_, {}, sinks_now_);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> states, States());
+    return RunHead(states, offsets_, {}, sinks_now_);
   }
 
   Status DeliverAll() {
-    size_t row = 0;
+    PENSTOCK_ASSIGN_OR_RETURN(std::span<const float> states, States());
     for (const Piece& piece : pieces_) {
-      const auto states = States().subspan(row * width_, static_cast<size_t>(piece.rows) * width_);
-      row += static_cast<size_t>(piece.rows);
-      PENSTOCK_RETURN_IF_ERROR(DeliverAll(piece, states));
+      const size_t floats = static_cast<size_t>(piece.rows) * width_;
+      PENSTOCK_RETURN_IF_ERROR(DeliverAll(piece, states.first(floats)));
+      states = states.subspan(floats);
     }
     return Status::Ok();
   }
@@ -287,7 +285,7 @@ Status DecoderRunner::Prepare(int32_t rows) {
   const int32_t context = model_->max_tokens();
   StepOptions options;
   options.cache_type = cache_type_;
-  options.rows = options.logit_rows = rows;
+  options.rows = options.picks = rows;
   const int64_t token_bytes =
       KvBytesPerToken(model_->decoder().config(), cache_type_ == DType::kF32 ? 4 : 2);
   const auto context_blocks =

@@ -275,15 +275,15 @@ Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, C
   sampling.temperature = 0;
   sampling.max_tokens = static_cast<int32_t>(std::min(
       ExpectedAnswers::kNewTokensMax, static_cast<size_t>(model.context()) - prompt.size()));
-  PENSTOCK_ASSIGN_OR_RETURN(TextStream stream,
-                            TextStream::Make(model, sampling, prompt, generator->run().workers()));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      TextStream stream, TextStream::Make(model, sampling, prompt, generator->run().parts_max()));
   std::string text;
   std::vector<int32_t> ids = prompt;
   for (int32_t past = 0; text.size() < expected.greedy.size();) {
     PENSTOCK_RETURN_IF_ERROR(
-        clock->Run([&] { return generator->Extend(ids, past, {}, stream.sink()); }));
+        clock->Run([&] { return generator->Extend(ids, past, {}, stream.want()); }));
     past = static_cast<int32_t>(ids.size());
-    PENSTOCK_RETURN_IF_ERROR(stream.Take(generator->run().logits(0)));
+    PENSTOCK_RETURN_IF_ERROR(stream.Take(&generator->run(), 0));
     text += stream.text();
     if (stream.end()) break;
     ids.push_back(stream.token().id);

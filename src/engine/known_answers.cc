@@ -161,9 +161,7 @@ double WeightBytes(const Op& op) {
   return bytes;
 }
 
-bool IsLast(const Op& op) {
-  return std::holds_alternative<LogitsOp>(op) || std::holds_alternative<StatesOp>(op);
-}
+bool IsLast(const Op& op) { return std::holds_alternative<PicksOp>(op); }
 
 }  // namespace
 
@@ -233,9 +231,9 @@ Program ProgramWithin(const Program& program, double seconds, double* step_s) {
   };
   bool fits = true;
   for (const Op& op : program.ops) {
-    const bool begins = std::holds_alternative<CachedAttentionOp>(op);
+    const bool begins = UsesCache(op);
     if (fits && (begins || IsLast(op))) fits = end_layer();
-    if (IsLast(op) || std::holds_alternative<LookupOp>(op)) {
+    if (IsLast(op) || std::holds_alternative<EmbedOp>(op)) {
       cut.ops.push_back(op);
     } else if (fits) {
       layer.push_back(op);
@@ -257,7 +255,7 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   std::vector<int32_t> rows = {0};
   if (length > 1) rows.push_back(length - 1);
   const auto step = [&](const StepBatch& batch) {
-    return clock->Run([&] { return run->Run(batch, nullptr); });
+    return clock->Run([&] { return run->Run(batch); });
   };
   const auto sequence = [run](int32_t rows, std::span<const int32_t> of) {
     return StepSequence{rows, 0, of, {}, run->LongRope(static_cast<size_t>(rows))};
@@ -267,7 +265,7 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   PENSTOCK_RETURN_IF_ERROR(step({ids, {&one, 1}, rows}));
   std::vector<Numbers> alone;
   for (size_t row = 0; row < rows.size(); ++row) {
-    const std::span<const float> logits = run->logits(row);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run->Row(row));
     PENSTOCK_RETURN_IF_ERROR(CheckFinite(logits, fmt::format("token {}", rows[row])));
     alone.emplace_back(logits.begin(), logits.end());
   }
@@ -281,8 +279,8 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   const StepSequence two[] = {sequence(other_length, second), sequence(length, first)};
   PENSTOCK_RETURN_IF_ERROR(step({both, two, moved}));
   for (size_t row = 0; row < rows.size(); ++row) {
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckSameBits(alone[row], run->logits(row), fmt::format("token {}", rows[row])));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run->Row(row));
+    PENSTOCK_RETURN_IF_ERROR(CheckSameBits(alone[row], logits, fmt::format("token {}", rows[row])));
   }
   return Status::Ok();
 }

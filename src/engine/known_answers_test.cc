@@ -158,16 +158,14 @@ TEST(KnownAnswers, ALinearLayerThatDiffersIsRefused) {
 class SpoiltSteps final : public StepRun {
  public:
   explicit SpoiltSteps(Fault fault) : fault_(fault) {}
-  size_t workers() const override { return 1; }
   uint64_t block_bytes(KvArea) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  StepProfile TakeProfile() override { return {}; }
-  Status Run(const StepBatch& batch, LogitSink*) override {
+  Status Run(const StepBatch& batch) override {
     ++runs;
     logits_.clear();
     EXPECT_LE(batch.ids.size(), static_cast<size_t>(kCheckRows));
-    EXPECT_LE(batch.logit_rows.size(), static_cast<size_t>(kCheckLogitRows));
-    for (const int32_t row : batch.logit_rows) {
+    EXPECT_LE(batch.picks.size(), static_cast<size_t>(kCheckLogitRows));
+    for (const int32_t row : batch.picks) {
       float logit = static_cast<float>(batch.ids[static_cast<size_t>(row)]);
       if (fault_ == Fault::kNan) logit = std::numeric_limits<float>::quiet_NaN();
       if (fault_ == Fault::kBatch && batch.sequences.size() > 1) logit *= 1.0000002f;
@@ -176,7 +174,9 @@ class SpoiltSteps final : public StepRun {
     }
     return Status::Ok();
   }
-  std::span<const float> logits(size_t row) const override { return logits_[row]; }
+  Expected<std::span<const float>> Rows(size_t first, size_t) override {
+    return std::span<const float>(logits_[first]);
+  }
   int runs = 0;
 
  private:
@@ -293,7 +293,7 @@ TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {
   EXPECT_TRUE(CheckProgram(cut).ok()) << CheckProgram(cut).message();
   StepOptions options;
   options.rows = kCheckRows;
-  options.logit_rows = kCheckLogitRows;
+  options.picks = kCheckLogitRows;
   options.blocks = 2;
   const auto run = backend->PrepareSteps(cut, options);
   ASSERT_TRUE(run.ok());

@@ -26,10 +26,11 @@ constexpr int32_t kRows = 3;
 // Columns of the result that are worked out plainly, about.
 constexpr int64_t kColumns = 256;
 
-template <typename T>
-const T* FirstOp(const Program& program) {
+// The first linear layer that is added to its layer's input: that after attention.
+const PackedLinear* FirstAdded(const Program& program) {
   for (const Op& op : program.ops) {
-    if (const T* found = std::get_if<T>(&op)) return found;
+    const LinearOp* linear = std::get_if<LinearOp>(&op);
+    if (linear != nullptr && linear->residual.value != kNoValue) return linear->weight;
   }
   return nullptr;
 }
@@ -81,10 +82,10 @@ double CosineTolerance(DType dtype) {
 Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* backend) {
   const ModelFolder& folder = model.folder();
   const EncoderFamily* const family = EncoderOfModelType(folder.encoder.model_type);
-  const auto* const op = FirstOp<LinearNormOp>(*model.program(EncoderOutput::kTokens));
-  if (family == nullptr || op == nullptr) return LinearCheck();  // a model without layers
+  const PackedLinear* const attention_out = FirstAdded(*model.program(EncoderOutput::kTokens));
+  if (family == nullptr || attention_out == nullptr) return LinearCheck();  // no layers
   const EncoderArchitecture& names = family->architecture;
-  const PackedLinear& linear = *op->weight;
+  const PackedLinear& linear = *attention_out;
   LinearCheck check;
   check.layer = std::string(names.layer) + "0." + std::string(names.attention_out);
   check.error_max = KernelTolerance(linear.dtype());
@@ -99,7 +100,7 @@ Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* bac
   program.max_length = kRows;
   const ValueId input = program.AddValue(Rows::kTokens, linear.in());
   program.result = program.AddValue(Rows::kTokens, linear.out());
-  program.ops = {InputOp{input}, LinearOp{input, &linear, Activation::kNone, program.result}};
+  program.ops = {InputOp{input}, LinearOp{.x = input, .weight = &linear, .y = program.result}};
   PENSTOCK_RETURN_IF_ERROR(CheckProgram(program));
 
   std::minstd_rand random(1);
@@ -126,37 +127,37 @@ Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* bac
 
 Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const DecoderFiles& files,
                                          DType cache_type, Backend* backend) {
-  const auto* const lookup = FirstOp<LookupOp>(model.program());
-  const auto* const attention = FirstOp<CachedAttentionOp>(model.program());
-  const auto* const feed = FirstOp<GatedResidualOp>(model.program());
-  if (lookup == nullptr || attention == nullptr || feed == nullptr) return LinearCheck();
+  const auto* const embed = FirstOp<EmbedOp>(model.program());
+  const auto* const attention = FirstOp<AttentionOp>(model.program());
+  const auto* const feed = FirstOp<FeedForwardOp>(model.program());
+  if (embed == nullptr || attention == nullptr || feed == nullptr) return LinearCheck();
   const TensorRecord& words = files.tensors.embedding;
   const DecoderLinear& gate = files.tensors.layers[0].gate;
   LinearCheck check;
   check.layer = gate.weight.name;
-  check.error_max = KernelTolerance(feed->gate->dtype());
+  check.error_max = KernelTolerance(feed->in->dtype());
 
   // The gate stands where logits do. Its attention is there because steps need a cache.
   Program program;
   program.max_length = model.program().max_length;
   program.rope_switch = model.program().rope_switch;
-  const ValueId x = program.AddValue(Rows::kTokens, feed->gate->in());
-  const CachedAttentionShape& shape = attention->shape;
+  const ValueId x = program.AddValue(Rows::kTokens, feed->in->in());
+  const AttentionShape& shape = attention->shape;
   const ValueId attended = program.AddValue(Rows::kTokens, shape.heads * shape.head_size);
-  program.result = program.AddValue(Rows::kSequences, feed->gate->out());
-  CachedAttentionOp attend = *attention;
+  program.result = program.AddValue(Rows::kSequences, feed->in->out());
+  AttentionOp attend = *attention;
   attend.x = x;
   attend.y = attended;
-  program.ops = {LookupOp{lookup->words, 1, x}, attend,
-                 LogitsOp{x, Norm(), feed->gate, 1, 0, program.result}};
+  program.ops = {EmbedOp{.matrix = embed->matrix, .y = x}, attend,
+                 PicksOp{.x = x, .weight = feed->in, .y = program.result}};
   PENSTOCK_RETURN_IF_ERROR(CheckProgram(program));
 
   StepOptions options;
   options.cache_type = cache_type;
-  options.rows = options.logit_rows = std::min(kRows, program.max_length);
+  options.rows = options.picks = std::min(kRows, program.max_length);
   options.blocks = 1;
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->PrepareSteps(program, options));
-  const int32_t vocabulary = lookup->words->out();
+  const int32_t vocabulary = static_cast<int32_t>(embed->vocabulary());
   std::vector<int32_t> ids, rows;
   for (int32_t row = 0; row < options.rows; ++row) {
     ids.push_back((100 + 37 * row) % vocabulary);
@@ -165,7 +166,7 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
   const int32_t block = 0;
   const bool long_rope = run->LongRope(ids.size());
   const StepSequence sequence = {options.rows, 0, {&block, 1}, {}, long_rope};
-  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, {&sequence, 1}, rows}, nullptr));
+  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, {&sequence, 1}, rows}));
 
   const TensorView stored = {words.dtype, words.shape[0], words.shape[1], words.data.data()};
   LinearRows layer;
@@ -178,7 +179,7 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
   std::vector<std::span<const float>> results;
   for (size_t row = 0; row < ids.size(); ++row) {
     inputs.push_back(RowOf(stored, ids[row]));
-    results.push_back(run->logits(row));
+    PENSTOCK_ASSIGN_OR_RETURN(results.emplace_back(), run->Row(row));
   }
   check.error = Difference(inputs, layer, results);
   return check;

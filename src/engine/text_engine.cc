@@ -84,11 +84,7 @@ TextEngine::TextEngine(std::string path, TextEngineOptions options, ModelTemplat
                       static_cast<uint64_t>(stats.window_blocks) * stats.window_block_bytes;
   info_.activation_bytes = scheduler_->HeldBytes();
   info_.backend = backend.name();
-  for (const Op& op : decoder.program().ops) {
-    if (const auto* attention = std::get_if<CachedAttentionOp>(&op)) {
-      info_.dtype = attention->q->dtype();
-    }
-  }
+  info_.dtype = LayerDType(decoder.program());
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();

@@ -19,16 +19,15 @@ class TimedSteps final : public StepRun {
       : passes_(std::move(passes)), logits_(kTinyVocabulary) {
     logits_[5] = 1;
   }
-  size_t workers() const override { return 1; }
   uint64_t block_bytes(KvArea) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch, LogitSink* sink) override {
-    for (size_t row = 0; row < batch.logit_rows.size(); ++row) sink->Add(0, row, logits_, 0);
+  Status Run(const StepBatch& batch) override {
     passes_(kCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0), batch.ids.size());
     return Status::Ok();
   }
-  StepProfile TakeProfile() override { return {}; }
-  std::span<const float> logits(size_t) const override { return logits_; }
+  Expected<std::span<const float>> Rows(size_t, size_t) override {
+    return std::span<const float>(logits_);
+  }
 
  private:
   const std::function<void(double, size_t)> passes_;

@@ -45,7 +45,6 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
       admission({options.max_queued_tokens, options.max_queued_rows}, &metrics, &work_ready),
       turn(gate, this),
       former(LimitsOf(options, *model)),
-      sink(static_cast<size_t>(options.sequences_max + kScoredRows)),
       released(static_cast<size_t>(std::max(options.cache_blocks, options.window_blocks))) {
   if (run->window() > 0) {
     window_pool.emplace(options.window_blocks, run->group_blocks());
@@ -57,10 +56,8 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
   formed.reserve(most);
   running.reserve(most);
   sequences.reserve(most);
-  logit_rows.reserve(most + size_t{kScoredRows});
-  for (int32_t i = 0; i < kScoredRows; ++i) {
-    score_sinks.emplace_back(run->workers(), VocabularyOf(*model), /*sums=*/true);
-  }
+  picks.reserve(most + size_t{kScoredRows});
+  wants.reserve(most + size_t{kScoredRows});
   ids.reserve(static_cast<size_t>(LimitsOf(options, *model).rows_max));
 }
 
@@ -262,7 +259,7 @@ bool DecodeScheduler::Impl::StepOnce() {
     return true;
   }
   former.Observe(Seconds(took));
-  admission.Drained({rows, static_cast<int64_t>(logit_rows.size() - score_rows)}, Seconds(took), 1);
+  admission.Drained({rows, static_cast<int64_t>(picks.size() - score_rows)}, Seconds(took), 1);
   Charge(formed, Seconds(took));
   Deliver(formed, done);
   series.sample_duration.Observe(Seconds(Now() - done));
@@ -282,8 +279,8 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
                                       Clock::time_point began) {
   ids.clear();
   sequences.clear();
-  logit_rows.clear();
-  sink.Clear();
+  picks.clear();
+  wants.clear();
   score_rows = 0;
   for (DecodeSequence* sequence : with) {
     sequence->logit_row = sequence->score_row = -1;
@@ -304,11 +301,11 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
     sequences.push_back({sequence->rows, cache.length(), cache.blocks(), cache.window_blocks(),
                          sequence->long_rope});
     if (sequence->rows < sequence->remaining()) continue;
-    sequence->logit_row = static_cast<int32_t>(logit_rows.size());
-    logit_rows.push_back(static_cast<int32_t>(ids.size()) - 1);
-    sink.Push(sequence->stream.sink());
+    sequence->logit_row = static_cast<int32_t>(picks.size());
+    picks.push_back(static_cast<int32_t>(ids.size()) - 1);
+    wants.push_back(sequence->stream.want());
   }
-  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, sequences, logit_rows}, &sink));
+  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, sequences, picks, wants}));
   series.step_duration.Observe(Seconds(Now() - began));
   series.step_rows.Observe(static_cast<double>(ids.size()));
   return Status::Ok();
@@ -317,13 +314,12 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
 // Wants the logits that score tokens of its prompt.
 void DecodeScheduler::Impl::AddScores(DecodeSequence* sequence) {
   if (!sequence->scores()) return;
-  sequence->score_row = static_cast<int32_t>(logit_rows.size());
+  sequence->score_row = static_cast<int32_t>(picks.size());
   const int32_t first = sequence->score_from() - sequence->cache.length();
   for (int32_t i = 0; i < sequence->ScoredRows(sequence->rows); ++i) {
-    logit_rows.push_back(static_cast<int32_t>(ids.size()) + first + i);
-    CandidateSink& into = score_sinks[score_rows++];
-    into.Reset();
-    sink.Push(&into);
+    picks.push_back(static_cast<int32_t>(ids.size()) + first + i);
+    wants.push_back(PickWant::kBestAndSums);
+    ++score_rows;
   }
 }
 
@@ -357,7 +353,11 @@ bool DecodeScheduler::Impl::GiveScores(DecodeSequence* sequence) {
     for (int32_t at = sequence->score_from(); at < end && status.ok(); ++at) {
       GeneratedToken& token = scores.emplace_back();
       token.id = sequence->id(at + 1);
-      status = ScoreToken(sink.Find(*run, row++), token.id,
+      const FoundLogits found = run->Found(row);
+      const auto logits = run->Row(row++);
+      status = logits.status();
+      if (!status.ok()) break;
+      status = ScoreToken({*logits, found.parts, found.blocks}, token.id,
                           static_cast<size_t>(owner->job->sampling.top_logprobs), &token.logprob,
                           &token.top);
     }
@@ -391,7 +391,7 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_poin
   if (owner->job->prompt_only) return EndPrompt(owner, now);
   Status status = Status::Ok();
   try {
-    status = sequence->stream.Take(run->logits(row));
+    status = sequence->stream.Take(run.get(), row);
     if (status.ok()) sequence->text.push_back(sequence->stream.token().id);
   } catch (...) {
     status = ExceptionStatus();

@@ -136,7 +136,7 @@ Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
     if (sampling.seed) *sampling.seed += static_cast<uint64_t>(next.sample());
     PENSTOCK_ASSIGN_OR_RETURN(
         TextStream stream,
-        TextStream::Make(*model, sampling, job.prompt, run->workers(), job.shown, scratch));
+        TextStream::Make(*model, sampling, job.prompt, run->parts_max(), job.shown, scratch));
     auto made = std::make_unique<DecodeSequence>(owner, next.sample(), std::move(stream), &pool,
                                                  prefixes ? &*prefixes : nullptr, model->context(),
                                                  windowed, std::move(memory));
@@ -165,7 +165,7 @@ int64_t DecodeScheduler::Impl::TextBytes(const DecodeJob& job) const {
   return kHeap +
          static_cast<int64_t>(sizeof(DecodeSequence) + more * sizeof(int32_t) +
                               kKvAreas * blocks * sizeof(int32_t)) +
-         TextStream::HeapBytes(*model, job.sampling, prompt, run->workers());
+         TextStream::HeapBytes(*model, job.sampling, prompt);
 }
 
 // A text of the same prompt, whose cache a sample begins with.

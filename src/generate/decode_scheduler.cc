@@ -87,7 +87,7 @@ Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
     step.cache_type = model->cache_type;
     step.blocks = made.cache_blocks;
     step.window_blocks = made.window_blocks;
-    step.logit_rows = options.sequences_max + std::min(kScoredRows, model->context());
+    step.picks = options.sequences_max + std::min(kScoredRows, model->context());
     step.rows = std::min(kPromptRows, model->context()) + options.sequences_max;
     PENSTOCK_ASSIGN_OR_RETURN(run, model->decoder->NewRun(step));
     if (!made.cost.known()) {

@@ -25,22 +25,6 @@
 
 namespace penstock {
 
-// Gives each logit row's logits to the sink of its sequence.
-class StepSink final : public LogitSink {
- public:
-  explicit StepSink(size_t rows) { sinks_.reserve(rows); }
-  void Clear() { sinks_.clear(); }
-  void Push(CandidateSink* sink) { sinks_.push_back(sink); }
-  // What was found in a row of the last step.
-  Logits Find(const StepRun& run, size_t row) { return sinks_[row]->Find(run.logits(row)); }
-  void Add(size_t worker, size_t row, std::span<const float> logits, size_t first_id) override {
-    sinks_[row]->Add(worker, 0, logits, first_id);
-  }
-
- private:
-  std::vector<CandidateSink*> sinks_;
-};
-
 struct DecodeScheduler::Impl final : GateClient {
   // Interactive texts that begin while a bulk one waits, before that is next.
   static constexpr int kBulkEvery = 8;
@@ -153,14 +137,13 @@ struct DecodeScheduler::Impl final : GateClient {
   std::optional<Sequence> trial;        // whether a text fits; empty between two looks
   std::vector<int32_t> joined;          // ids of a prompt and its text
   std::vector<DecodeSequence*> formed;  // the running ones, while a step is formed
-  StepSink sink;
   std::vector<int32_t> ids;
   std::vector<StepSequence> sequences;
-  std::vector<int32_t> logit_rows;
-  std::vector<CandidateSink> score_sinks;  // of rows that score
-  size_t score_rows = 0;                   // in the step
-  std::vector<GeneratedToken> scores;      // of one prompt, while they are given out
-  std::vector<int32_t> released;           // blocks
+  std::vector<int32_t> picks;
+  std::vector<PickWant> wants;         // of each pick
+  size_t score_rows = 0;               // in the step
+  std::vector<GeneratedToken> scores;  // of one prompt, while they are given out
+  std::vector<int32_t> released;       // blocks
   // The text that did not fit at the last look, and the blocks there were for it.
   struct Tried {
     uint64_t number = 0;  // of its job; 0: none

@@ -45,11 +45,11 @@ Generator::Generator(const TextModel* model, std::unique_ptr<StepRun> run)
   for (int32_t& block : window_blocks_) block %= WindowBlocks(*model);
 }
 
-Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int32_t logit_rows) {
+Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int32_t picks) {
   StepOptions options;
   options.cache_type = model->cache_type;
   options.rows = std::min(kPromptRows, model->context());
-  options.logit_rows = logit_rows;
+  options.picks = picks;
   options.blocks =
       static_cast<int32_t>(CeilDiv(static_cast<size_t>(model->context()), size_t{kKvBlockTokens}));
   options.window_blocks = WindowBlocks(*model);
@@ -57,15 +57,16 @@ Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int
   return std::unique_ptr<Generator>(new Generator(model, std::move(run)));
 }
 
-Status Generator::Step(std::span<const int32_t> ids, int32_t past,
-                       std::span<const int32_t> logit_rows, LogitSink* sink, bool long_rope) {
+Status Generator::Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> picks,
+                       PickWant want, bool long_rope) {
   const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, window_blocks_,
                                  long_rope};
-  return run_->Run({ids, {&sequence, 1}, logit_rows}, sink);
+  wants_.assign(picks.size(), want);
+  return run_->Run({ids, {&sequence, 1}, picks, wants_});
 }
 
 Status Generator::Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,
-                         LogitSink* sink) {
+                         PickWant want) {
   const bool long_rope = run_->LongRope(text.size());
   // What is cached was rotated as shorter texts are.
   if (long_rope && !run_->LongRope(static_cast<size_t>(past))) past = 0;
@@ -75,7 +76,7 @@ Status Generator::Extend(std::span<const int32_t> text, int32_t past, const Stop
     const bool last = begin + rows == text.size();
     const auto row = static_cast<int32_t>(rows) - 1;
     PENSTOCK_RETURN_IF_ERROR(Step(text.subspan(begin, rows), static_cast<int32_t>(begin),
-                                  {&row, last ? size_t{1} : size_t{0}}, sink, long_rope));
+                                  {&row, last ? size_t{1} : size_t{0}}, want, long_rope));
   }
   return Status::Ok();
 }
@@ -85,14 +86,14 @@ Status Generator::Generate(const GenerateRequest& request, Generated* out) {
   PENSTOCK_RETURN_IF_ERROR(
       CheckLengths(request.prompt.size(), request.sampling, model_->context()));
   PENSTOCK_ASSIGN_OR_RETURN(TextStream stream, TextStream::Make(*model_, request.sampling,
-                                                                request.prompt, run_->workers()));
+                                                                request.prompt, run_->parts_max()));
   out->seed = stream.seed();
   const auto room = static_cast<size_t>(model_->context()) - request.prompt.size();
   const auto most = static_cast<size_t>(request.sampling.max_tokens.value_or(model_->context()));
   out->tokens.reserve(std::min(room, most));
   out->token_s.reserve(std::min(room, most));
   const auto begin = Clock::now();
-  PENSTOCK_RETURN_IF_ERROR(Extend(request.prompt, 0, request.stop, stream.sink()));
+  PENSTOCK_RETURN_IF_ERROR(Extend(request.prompt, 0, request.stop, stream.want()));
   out->prompt_s = SecondsSince(begin);
   return Decode(request, &stream, out);
 }
@@ -103,7 +104,7 @@ Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Gen
   text.reserve(text.size() + out->tokens.capacity());
   auto begin = Clock::now();
   while (true) {
-    PENSTOCK_RETURN_IF_ERROR(stream->Take(run_->logits(0)));
+    PENSTOCK_RETURN_IF_ERROR(stream->Take(run_.get(), 0));
     out->tokens.push_back(stream->token());
     out->text += stream->text();
     const bool goes_on =
@@ -114,7 +115,7 @@ Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Gen
     }
     text.push_back(stream->token().id);
     PENSTOCK_RETURN_IF_ERROR(
-        Extend(text, static_cast<int32_t>(text.size()) - 1, request.stop, stream->sink()));
+        Extend(text, static_cast<int32_t>(text.size()) - 1, request.stop, stream->want()));
     const auto now = Clock::now();
     out->token_s.push_back(std::chrono::duration<double>(now - begin).count());
     begin = now;

@@ -42,9 +42,9 @@ class Generator {
   // Tokens of a prompt that are run in one step.
   static constexpr int32_t kPromptRows = 512;
 
-  // The model must outlive it. `logit_rows`: the most that Step is asked for. kResourceExhausted:
+  // The model must outlive it. `picks`: the most that Step is asked for. kResourceExhausted:
   // no memory for activations.
-  static Expected<std::unique_ptr<Generator>> Make(const TextModel* model, int32_t logit_rows = 1);
+  static Expected<std::unique_ptr<Generator>> Make(const TextModel* model, int32_t picks = 1);
 
   // kInvalidArgument, field: prompt (empty, or not shorter than the context: both numbers), a
   // setting of sampling (SamplingOptions::Check; max_tokens that do not fit in the context beside
@@ -53,14 +53,14 @@ class Generator {
   Status Generate(const GenerateRequest& request, Generated* out);
 
   // One step: `ids`, at most kPromptRows, after `past` cached tokens, the end of those there are or
-  // none; logit_rows, sink and long_rope as in StepBatch. For benchmarks and comparisons.
-  Status Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> logit_rows,
-              LogitSink* sink, bool long_rope = false);
+  // none; picks, their want and long_rope as in StepBatch. For benchmarks and comparisons.
+  Status Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> picks,
+              PickWant want = PickWant::kRow, bool long_rope = false);
   // The logits of the last token of `text`, of which all but the last one are cached or none are:
   // `past` says how many. Computes it all again where the text grew beyond StepRun::rope_switch.
   // For comparisons. Errors: those of `stop` and of StepRun::Run.
   Status Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,
-                LogitSink* sink);
+                PickWant want = PickWant::kRow);
   StepRun& run() { return *run_; }
 
  private:
@@ -70,6 +70,7 @@ class Generator {
   const TextModel* const model_;
   const std::unique_ptr<StepRun> run_;
   std::vector<int32_t> blocks_;  // of the cache: all of them
+  std::vector<PickWant> wants_;  // of the step under way
   // Of layers with a window: those there are in turns.
   std::vector<int32_t> window_blocks_;
 };

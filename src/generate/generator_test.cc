@@ -283,12 +283,11 @@ TEST(Generator, APromptInSeveralStepsIsOnePrompt) {
     for (size_t past = 0; past < ids.size(); past += 33) {
       const size_t rows = std::min<size_t>(33, ids.size() - past);
       const auto row = static_cast<int32_t>(rows - 1);
-      ASSERT_TRUE(generator
-                      ->Step(std::span(ids).subspan(past, rows), static_cast<int32_t>(past),
-                             {&row, 1}, nullptr)
-                      .ok());
+      ASSERT_TRUE(
+          generator->Step(std::span(ids).subspan(past, rows), static_cast<int32_t>(past), {&row, 1})
+              .ok());
     }
-    const std::span<const float> logits = generator->run().logits(0);
+    const std::span<const float> logits = *generator->run().Row(0);
     EXPECT_EQ(std::max_element(logits.begin(), logits.end()) - logits.begin(), token.id);
     ids.push_back(token.id);
   }
@@ -299,22 +298,22 @@ TEST(Generator, StepGivesTheLogitsOfTheRowsAskedFor) {
   const auto generator = *Generator::Make(&tiny.model(), 3);
   const std::vector<int32_t> ids = {0, 5, 9, 12, 3, 7};
   const std::vector<int32_t> rows = {1, 2, 5};
-  ASSERT_TRUE(generator->Step(ids, 0, rows, nullptr).ok());
+  ASSERT_TRUE(generator->Step(ids, 0, rows).ok());
   std::vector<std::vector<float>> together;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const std::span<const float> logits = generator->run().logits(i);
+    const std::span<const float> logits = *generator->run().Row(i);
     EXPECT_EQ(logits.size(), size_t{kTinyVocabulary});
     together.emplace_back(logits.begin(), logits.end());
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::span<const int32_t> part(ids.data(), static_cast<size_t>(rows[i]) + 1);
-    ASSERT_TRUE(generator->Step(part, 0, {&rows[i], 1}, nullptr).ok());
-    const std::span<const float> logits = generator->run().logits(0);
+    ASSERT_TRUE(generator->Step(part, 0, {&rows[i], 1}).ok());
+    const std::span<const float> logits = *generator->run().Row(0);
     EXPECT_TRUE(std::equal(logits.begin(), logits.end(), together[i].begin())) << i;
   }
   EXPECT_NE(together[0], together[1]);
   const std::vector<int32_t> more = {0, 1, 2, 3};
-  EXPECT_EQ(generator->Step(ids, 0, more, nullptr).field(), "logit_rows");
+  EXPECT_EQ(generator->Step(ids, 0, more).field(), "picks");
 }
 
 TEST(Generator, NamesOfEnds) {

@@ -6,8 +6,8 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
-#include "generate/candidate_sink.h"
 #include "generate/golden_test_util.h"
+#include "sample/sampler.h"
 
 namespace penstock {
 namespace {
@@ -74,7 +74,7 @@ std::vector<int32_t> Greedy(const DecoderModel& model, const std::vector<int32_t
   EXPECT_TRUE(run.ok() && sampler.ok());
   if (!run.ok() || !sampler.ok()) return {};
   sampler->AddPrompt(prompt);
-  CandidateSink sink((*run)->workers(), vocabulary, sampler->wants_sums());
+  constexpr PickWant kWant = PickWant::kBest;
   std::vector<int32_t> tokens, next = prompt;
   size_t past = 0;
   while (tokens.size() < count) {
@@ -84,11 +84,10 @@ std::vector<int32_t> Greedy(const DecoderModel& model, const std::vector<int32_t
                                    {},
                                    (*run)->LongRope(past + next.size())};
     const int32_t row = sequence.rows - 1;
-    sink.Reset();
-    const Status status = (*run)->Run({next, {&sequence, 1}, {&row, 1}}, &sink);
+    const Status status = (*run)->Run({next, {&sequence, 1}, {&row, 1}, {&kWant, 1}});
     past += next.size();
     SampledToken token;
-    const Status sampled = sampler->Sample(sink.Find((*run)->logits(0)), past, &token);
+    const Status sampled = sampler->Sample({{}, (*run)->Found(0).parts, {}}, past, &token);
     EXPECT_TRUE(status.ok() && sampled.ok()) << status.ToString() << sampled.ToString();
     if (!status.ok() || !sampled.ok()) return tokens;
     sampler->Accept(token.id);

@@ -73,20 +73,19 @@ inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>&
                                    {},
                                    (*run)->LongRope(ids.size())};
     const Status status = (*run)->Run(
-        {std::span(ids).subspan(begin, rows), {&sequence, 1}, std::span(picked).first(rows)},
-        nullptr);
+        {std::span(ids).subspan(begin, rows), {&sequence, 1}, std::span(picked).first(rows)});
     EXPECT_TRUE(status.ok()) << status.ToString();
     if (!status.ok()) return all;
     for (size_t row = 0; row < rows; ++row) {
-      const std::span<const float> logits = (*run)->logits(row);
+      const std::span<const float> logits = *(*run)->Row(row);
       all.emplace_back(logits.begin(), logits.end());
     }
   }
   return all;
 }
 
-// Tokens of the largest logits after `ids`, each with the logits it is the largest of: the text in one
-// step, then token by token.
+// Tokens of the largest logits after `ids`, each with the logits it is the largest of: the text in
+// one step, then token by token.
 inline std::vector<std::pair<int32_t, std::vector<double>>> GreedyWithLogits(
     const DecoderModel& model, std::vector<int32_t> ids, DType cache, size_t count) {
   std::vector<std::pair<int32_t, std::vector<double>>> out;
@@ -101,10 +100,10 @@ inline std::vector<std::pair<int32_t, std::vector<double>>> GreedyWithLogits(
                                    {},
                                    (*run)->LongRope(past + ids.size())};
     const int32_t row = sequence.rows - 1;
-    const Status status = (*run)->Run({ids, {&sequence, 1}, {&row, 1}}, nullptr);
+    const Status status = (*run)->Run({ids, {&sequence, 1}, {&row, 1}});
     EXPECT_TRUE(status.ok()) << status.ToString();
     if (!status.ok()) return out;
-    const std::span<const float> logits = (*run)->logits(0);
+    const std::span<const float> logits = *(*run)->Row(0);
     const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
     out.push_back({static_cast<int32_t>(best), {logits.begin(), logits.end()}});
     past += ids.size();

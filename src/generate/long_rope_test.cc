@@ -50,8 +50,8 @@ TEST_F(LongRopeTest, ATextThatGrowsIsComputedAgain) {
   for (size_t length = kOriginal - 6; length <= text.size(); ++length) {
     const auto first = std::span(text).first(length);
     const int32_t past = length == kOriginal - 6 ? 0 : static_cast<int32_t>(length) - 1;
-    ASSERT_TRUE(generator->Extend(first, past, {}, nullptr).ok());
-    const auto logits = generator->run().logits(0);
+    ASSERT_TRUE(generator->Extend(first, past, {}).ok());
+    const auto logits = *generator->run().Row(0);
     EXPECT_EQ(std::vector<double>(logits.begin(), logits.end()), Fresh(first)) << length;
   }
 }
@@ -123,11 +123,11 @@ TEST_F(LongRopeTest, AStepBeyondTheSwitchMustSaySo) {
   const auto ids = Prompt(kOriginal + 1, 1);
   const auto blocks = BlocksFor(ids.size());
   StepSequence sequence = {kOriginal + 1, 0, blocks};
-  const Status status = run->Run({ids, {&sequence, 1}, {}}, nullptr);
+  const Status status = run->Run({ids, {&sequence, 1}, {}});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "sequences");
   sequence.long_rope = true;
-  EXPECT_TRUE(run->Run({ids, {&sequence, 1}, {}}, nullptr).ok());
+  EXPECT_TRUE(run->Run({ids, {&sequence, 1}, {}}).ok());
 }
 
 // From the short factors to the long ones, against what transformers computes for the whole text.
@@ -147,10 +147,10 @@ TEST(LongRopeGolden, ATextThatGrowsAgreesWithTheReference) {
   size_t compared = 0;
   for (size_t length = 4; length <= ids.size(); ++length) {
     const int32_t past = length == 4 ? 0 : static_cast<int32_t>(length) - 1;
-    ASSERT_TRUE(generator->Extend(std::span(ids).first(length), past, {}, nullptr).ok());
+    ASSERT_TRUE(generator->Extend(std::span(ids).first(length), past, {}).ok());
     for (size_t i = 0; i < rows.size(); ++i) {
       if (static_cast<size_t>(rows[i]) + 1 != length) continue;
-      const auto logits = generator->run().logits(0);
+      const auto logits = *generator->run().Row(0);
       EXPECT_LE(WorstError({{logits.begin(), logits.end()}}, {want[i]}), 5e-5);
       ++compared;
     }

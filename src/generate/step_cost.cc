@@ -79,7 +79,7 @@ class Stopwatch {
       const int32_t last = rows - 1;
       const auto begin = Now();
       PENSTOCK_RETURN_IF_ERROR(run_->Run(
-          {std::span(ids_).first(static_cast<size_t>(rows)), {&sequence, 1}, {&last, 1}}, nullptr));
+          {std::span(ids_).first(static_cast<size_t>(rows)), {&sequence, 1}, {&last, 1}}));
       best = std::min(best, std::chrono::duration<double>(Now() - begin).count());
     }
     return best;

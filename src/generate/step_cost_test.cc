@@ -13,18 +13,18 @@ namespace {
 class TimedRun final : public StepRun {
  public:
   explicit TimedRun(const StepCost& truth) : truth_(truth) {}
-  size_t workers() const override { return 1; }
   uint64_t block_bytes(KvArea) const override { return 0; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch, LogitSink*) override {
+  Status Run(const StepBatch& batch) override {
     const auto rows = static_cast<int32_t>(batch.ids.size());
     const double seconds = truth_.Seconds(rows, StepCost::Work(rows, batch.sequences[0].past));
     steps.push_back(seconds);
     now += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     return Status::Ok();
   }
-  StepProfile TakeProfile() override { return {}; }
-  std::span<const float> logits(size_t) const override { return {}; }
+  Expected<std::span<const float>> Rows(size_t, size_t) override {
+    return std::span<const float>();
+  }
 
   std::vector<double> steps;
   Clock::time_point now{std::chrono::seconds(1)};

@@ -124,7 +124,7 @@ uint64_t TextModel::cache_block_bytes(KvArea area) const {
   const bool areas = CacheWindow(decoder->program()) > 0;
   int64_t layers = 0;
   for (const Op& op : decoder->program().ops) {
-    const auto* attention = std::get_if<CachedAttentionOp>(&op);
+    const auto* attention = std::get_if<AttentionOp>(&op);
     if (attention == nullptr) continue;
     const bool windowed = areas && attention->shape.window > 0;
     layers += windowed == (area == KvArea::kWindow);

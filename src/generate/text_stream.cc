@@ -41,13 +41,12 @@ Status TextStream::Check(const TextModel& model, const SamplingOptions& sampling
 }
 
 int64_t TextStream::HeapBytes(const TextModel& model, const SamplingOptions& sampling,
-                              size_t prompt, size_t workers) {
+                              size_t prompt) {
   // The decoder of its bytes, pieces of text, the last token's alternatives.
   constexpr int64_t kPieces = 4096;
   const size_t vocabulary = VocabularyOf(model);
-  int64_t bytes = kPieces + CandidateSink::HeapBytes(workers, vocabulary, sampling.logprobs) +
-                  Sampler::HeapBytes(sampling, static_cast<int32_t>(vocabulary),
-                                     MostTokens(model, sampling, prompt));
+  int64_t bytes = kPieces + Sampler::HeapBytes(sampling, static_cast<int32_t>(vocabulary),
+                                               MostTokens(model, sampling, prompt));
   // A byte of a stop string has a border, and may be held back.
   for (const std::string& stop : sampling.stop)
     bytes += 128 + 8 * static_cast<int64_t>(stop.size());
@@ -55,7 +54,7 @@ int64_t TextStream::HeapBytes(const TextModel& model, const SamplingOptions& sam
 }
 
 Expected<TextStream> TextStream::Make(const TextModel& model, const SamplingOptions& sampling,
-                                      std::span<const int32_t> prompt, size_t workers,
+                                      std::span<const int32_t> prompt, size_t parts_max,
                                       const std::vector<int32_t>& shown,
                                       std::shared_ptr<SamplerScratch> scratch) {
   const size_t vocabulary = VocabularyOf(model);
@@ -64,17 +63,15 @@ Expected<TextStream> TextStream::Make(const TextModel& model, const SamplingOpti
   FinishCheck finish(sampling, model.end_ids);
   PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
                             Sampler::Make(sampling, static_cast<int32_t>(vocabulary), tokens_max,
-                                          workers, finish.ends(), std::move(scratch)));
+                                          parts_max, finish.ends(), std::move(scratch)));
   PENSTOCK_ASSIGN_OR_RETURN(StopStrings stops,
                             StopStrings::Make(sampling.stop, sampling.include_stop));
   sampler.AddPrompt(prompt);
   auto decoder = model.tokenizer->NewStreamDecoder(/*skip_special_tokens=*/true, shown);
   // The text goes on after the prompt: a word that begins with a space keeps it.
   (void)decoder->Push(prompt.back());
-  const bool sums = sampler.wants_sums();
-  return TextStream(std::move(sampler), std::move(finish), std::move(stops),
-                    CandidateSink(workers, vocabulary, sums), std::move(decoder), prompt.size(),
-                    context, sampling.min_tokens);
+  return TextStream(std::move(sampler), std::move(finish), std::move(stops), std::move(decoder),
+                    prompt.size(), context, sampling.min_tokens);
 }
 
 void TextStream::End(FinishReason reason) {
@@ -83,12 +80,24 @@ void TextStream::End(FinishReason reason) {
   if (!stops_.Push(decoder_->Finish(), &text_, may_end)) stops_.Finish(&text_);
 }
 
-Status TextStream::Take(std::span<const float> logits) {
+PickWant TextStream::want() const {
+  if (sampler_.row_need() == RowNeed::kAlways) return PickWant::kRow;
+  return sampler_.wants_sums() ? PickWant::kBestAndSums : PickWant::kBest;
+}
+
+Status TextStream::Take(StepRun* run, size_t pick) {
+  const FoundLogits found = run->Found(pick);
+  Logits logits = {{}, found.parts, found.blocks};
+  if (sampler_.row_need() != RowNeed::kNever || found.parts.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(logits.row, run->Row(pick));
+  }
+  return Take(logits);
+}
+
+Status TextStream::Take(const Logits& logits) {
   text_.clear();
   SampledToken sampled;
-  PENSTOCK_RETURN_IF_ERROR(
-      sampler_.Sample(candidates_.Find(logits), static_cast<uint64_t>(length_), &sampled));
-  candidates_.Reset();
+  PENSTOCK_RETURN_IF_ERROR(sampler_.Sample(logits, static_cast<uint64_t>(length_), &sampled));
   sampler_.Accept(sampled.id);
   token_.id = sampled.id;
   token_.logprob = sampled.logprob;

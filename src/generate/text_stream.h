@@ -12,37 +12,37 @@
 #include <vector>
 
 #include "common/status.h"
-#include "generate/candidate_sink.h"
 #include "generate/generated.h"
 #include "generate/text_model.h"
+#include "program/step.h"
 #include "sample/finish_check.h"
 #include "sample/sampler.h"
 #include "sample/stop_strings.h"
 
 namespace penstock {
 
-// Not thread-safe; but its sink is filled by the workers of a step. Allocates nothing after Make,
-// but for log-probabilities and long pieces of text.
+// Not thread-safe. Allocates nothing after Make, but for log-probabilities and long pieces of text.
 class TextStream {
  public:
-  // `workers`: StepRun::workers. `shown`: as DecodeJob::shown. `scratch`: of streams that take
+  // `parts_max`: StepRun::parts_max. `shown`: as DecodeJob::shown. `scratch`: of streams that take
   // their tokens in turns; null: one of its own. The model must outlive it. Errors as Check.
   static Expected<TextStream> Make(const TextModel& model, const SamplingOptions& sampling,
-                                   std::span<const int32_t> prompt, size_t workers,
+                                   std::span<const int32_t> prompt, size_t parts_max,
                                    const std::vector<int32_t>& shown = {},
                                    std::shared_ptr<SamplerScratch> scratch = nullptr);
   // kInvalidArgument as SamplingOptions::Check, or as CheckStopStrings.
   static Status Check(const TextModel& model, const SamplingOptions& sampling);
   // At most so many bytes are allocated for one, beside its scratch.
-  static int64_t HeapBytes(const TextModel& model, const SamplingOptions& sampling, size_t prompt,
-                           size_t workers);
+  static int64_t HeapBytes(const TextModel& model, const SamplingOptions& sampling, size_t prompt);
 
-  // The sink of the step whose logits Take is given next, as its logit row 0.
-  CandidateSink* sink() { return &candidates_; }
+  // What a step has to find of the logits that Take is given next.
+  PickWant want() const;
   uint64_t seed() const { return sampler_.seed(); }
 
-  // Chooses the next token. kInternal: logits that are not finite.
-  Status Take(std::span<const float> logits);
+  // Chooses the next token from a pick of the last step, or from logits. kInternal: logits that
+  // are not finite.
+  Status Take(StepRun* run, size_t pick);
+  Status Take(const Logits& logits);
 
   // Of the last Take.
   const GeneratedToken& token() const { return token_; }
@@ -54,13 +54,12 @@ class TextStream {
   int stop_string() const { return stops_.matched(); }
 
  private:
-  TextStream(Sampler sampler, FinishCheck finish, StopStrings stops, CandidateSink candidates,
+  TextStream(Sampler sampler, FinishCheck finish, StopStrings stops,
              std::unique_ptr<StreamDecoder> decoder, size_t length, size_t context,
              int32_t min_tokens)
       : sampler_(std::move(sampler)),
         finish_(std::move(finish)),
         stops_(std::move(stops)),
-        candidates_(std::move(candidates)),
         decoder_(std::move(decoder)),
         length_(length),
         context_(context),
@@ -70,7 +69,6 @@ class TextStream {
   Sampler sampler_;
   FinishCheck finish_;
   StopStrings stops_;
-  CandidateSink candidates_;
   std::unique_ptr<StreamDecoder> decoder_;
   size_t length_;  // tokens of prompt and text
   const size_t context_;

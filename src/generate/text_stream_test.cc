@@ -32,8 +32,7 @@ class TextStreamTest : public testing::Test {
     for (const char letter : letters) {
       std::vector<float> row(kTinyVocabulary, 0);
       row[static_cast<size_t>(letter == '#' ? kMarker : TinyId(letter))] = 9;
-      stream->sink()->Add(0, 0, row, 0);
-      EXPECT_TRUE(stream->Take(row).ok());
+      EXPECT_TRUE(stream->Take(Logits{row, {}, {}}).ok());
       taken.pieces.emplace_back(stream->text());
       taken.text += stream->text();
       taken.end = stream->end();

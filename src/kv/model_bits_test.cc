@@ -48,7 +48,7 @@ class ModelBits : public testing::TestWithParam<const char*> {
     StepOptions options;
     options.blocks = kBlocks;
     options.window_blocks = window_blocks;
-    options.rows = options.logit_rows = kRows;
+    options.rows = options.picks = kRows;
     auto run = model_->NewRun(options);
     EXPECT_TRUE(run.ok()) << run.status().ToString();
     return *std::move(run);
@@ -65,11 +65,11 @@ class ModelBits : public testing::TestWithParam<const char*> {
     std::iota(blocks.begin(), blocks.end(), 0);
     std::iota(rows.begin(), rows.end(), 0);
     const StepSequence sequence = {static_cast<int32_t>(ids.size()), 0, blocks};
-    const Status status = run->Run({ids, {&sequence, 1}, rows}, nullptr);
+    const Status status = run->Run({ids, {&sequence, 1}, rows});
     EXPECT_TRUE(status.ok()) << status.ToString();
     Logits logits;
     for (size_t row = 0; row < ids.size(); ++row) {
-      logits.emplace_back(run->logits(row).begin(), run->logits(row).end());
+      logits.emplace_back(run->Row(row)->begin(), run->Row(row)->end());
     }
     return logits;
   }
@@ -94,13 +94,13 @@ class ModelBits : public testing::TestWithParam<const char*> {
     }
     Ids rows(ids.size());
     std::iota(rows.begin(), rows.end(), 0);
-    const Status status = run_->Run({ids, sequences, rows}, nullptr);
+    const Status status = run_->Run({ids, sequences, rows});
     ASSERT_TRUE(status.ok()) << status.ToString();
     size_t row = 0;
     for (const Part& part : parts) {
       for (int32_t i = 0; i < part.rows; ++i, ++row) {
         const auto at = static_cast<size_t>(part.sequence->length());
-        ASSERT_TRUE(std::ranges::equal(run_->logits(row), (*part.want)[at])) << "token " << at;
+        ASSERT_TRUE(std::ranges::equal(*run_->Row(row), (*part.want)[at])) << "token " << at;
         part.sequence->Append(std::span(*part.ids).subspan(at, 1));
       }
     }

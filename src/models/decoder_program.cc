@@ -15,10 +15,11 @@ Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weight
   const bool states = use == DecoderUse::kEmbed;
   program.result = program.AddValue(Rows::kSequences, states ? config.hidden_size : output->out());
 
-  program.ops.push_back(LookupOp{weights.embedding.get(), config.embedding_scale, x});
+  program.ops.push_back(
+      EmbedOp{.matrix = weights.embedding.get(), .scale = config.embedding_scale, .y = x});
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     const DecoderLayer& layer = weights.layers[i];
-    CachedAttentionShape shape;
+    AttentionShape shape;
     shape.layer = static_cast<int32_t>(i);
     shape.heads = config.heads;
     shape.kv_heads = config.kv_heads;
@@ -35,20 +36,36 @@ Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weight
     shape.rope_interleaved = config.rope_interleaved;
     shape.q_norm = layer.q_norm;
     shape.k_norm = layer.k_norm;
-    program.ops.push_back(CachedAttentionOp{x, layer.attention_norm, layer.q.get(), layer.k.get(),
-                                            layer.v.get(), shape, attended});
-    program.ops.push_back(ResidualLinearOp{attended, layer.attention_out.get(),
-                                           layer.post_attention_norm, config.residual_scale, x, x});
-    program.ops.push_back(GatedResidualOp{x, layer.ff_norm, layer.gate.get(), layer.up.get(),
-                                          ToActivation(config.activation), layer.down.get(),
-                                          layer.post_ff_norm, config.residual_scale, x, x});
+    const auto residual = [&](const Norm& norm) {
+      return Residual{.value = x, .norm = norm, .scale = config.residual_scale};
+    };
+    program.ops.push_back(AttentionOp{.x = x,
+                                      .norm = layer.attention_norm,
+                                      .q = layer.q.get(),
+                                      .k = layer.k.get(),
+                                      .v = layer.v.get(),
+                                      .shape = shape,
+                                      .y = attended});
+    program.ops.push_back(LinearOp{.x = attended,
+                                   .weight = layer.attention_out.get(),
+                                   .residual = residual(layer.post_attention_norm),
+                                   .y = x});
+    program.ops.push_back(FeedForwardOp{.x = x,
+                                        .norm = layer.ff_norm,
+                                        .in = layer.gate.get(),
+                                        .activation = ToActivation(config.activation),
+                                        .up = layer.up.get(),
+                                        .out = layer.down.get(),
+                                        .residual = residual(layer.post_ff_norm),
+                                        .y = x});
   }
-  if (states) {
-    program.ops.push_back(StatesOp{x, weights.output_norm, program.result});
-    return program;
+  PicksOp picks{.x = x, .norm = weights.output_norm, .y = program.result};
+  if (!states) {
+    picks.weight = output;
+    picks.scale = config.logit_scale;
+    picks.soft_cap = config.logit_soft_cap;
   }
-  program.ops.push_back(LogitsOp{x, weights.output_norm, output, config.logit_scale,
-                                 config.logit_soft_cap, program.result});
+  program.ops.push_back(picks);
   return program;
 }
 

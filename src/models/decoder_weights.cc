@@ -132,8 +132,9 @@ class Loader {
     if (bias != nullptr) rows.bias = {bias->dtype, 1, bias->elements(), bias->data.data()};
     PackOptions options;
     options.dtype = TypeOf(weight.dtype);
+    options.as_stored = true;
     options.mapped_file = files_.store != nullptr;
-    auto packed = backend_->PackBlocks({&rows, 1}, options);
+    auto packed = backend_->Pack({&rows, 1}, options);
     if (!packed.ok()) {
       return Status(packed.status().code(), weight.name + ": " + packed.status().message(),
                     packed.status().field());

@@ -80,7 +80,7 @@ Status EmbeddingDecoder::LoadScore(const LogitScore& score, const DecoderFiles& 
   LinearRows rows;
   rows.weight = {DType::kF32, 1, hidden_size(), reinterpret_cast<const std::byte*>(row.data())};
   DenseStep step;
-  step.linear = backend_->Pack({&rows, 1}, {.dtype = DType::kF32});
+  PENSTOCK_ASSIGN_OR_RETURN(step.linear, backend_->Pack({&rows, 1}, {.dtype = DType::kF32}));
   head_.bytes += step.linear->bytes();
   head_.head.push_back(std::move(step));
   return Status::Ok();

@@ -28,8 +28,12 @@ class Builder {
   ValueId x() const { return tokens_.x; }
 
   void Embed() {
-    program_.ops.push_back(EmbedOp{weights_.words, weights_.positions, weights_.types,
-                                   weights_.position_padding, weights_.embed_norm, tokens_.x});
+    program_.ops.push_back(EmbedOp{.words = weights_.words,
+                                   .positions = weights_.positions,
+                                   .types = weights_.types,
+                                   .position_padding = weights_.position_padding,
+                                   .norm = weights_.embed_norm,
+                                   .y = tokens_.x});
   }
   void Input() { program_.ops.push_back(InputOp{tokens_.x}); }
 
@@ -52,13 +56,14 @@ class Builder {
       qkv_ = program_.AddValue(Rows::kTokens, 3 * Hidden());
       tokens_.context = program_.AddValue(Rows::kTokens, Hidden());
     }
-    program_.ops.push_back(LinearOp{input, layer.qkv.get(), Activation::kNone, qkv_});
+    program_.ops.push_back(LinearOp{.x = input, .weight = layer.qkv.get(), .y = qkv_});
     LayerValues values = tokens_;
     if (queries != Pick::kAll) {
       values = NewValues(Rows::kSequences);
       values.context = program_.AddValue(Rows::kSequences, Hidden());
     }
-    program_.ops.push_back(AttentionOp{qkv_, Shape(layer), queries, values.context});
+    program_.ops.push_back(
+        AttentionOp{.x = qkv_, .shape = Shape(layer), .queries = queries, .y = values.context});
     if (queries != Pick::kAll) {
       const Pooling pooling = queries == Pick::kFirst ? Pooling::kCls : Pooling::kLastToken;
       program_.ops.push_back(PoolOp{tokens_.x, pooling, 0, values.x});
@@ -68,18 +73,22 @@ class Builder {
 
   // x = x + attention_out(context); returns `norm` of it. Post-norm models have only the norm.
   ValueId AddAttention(const EncoderLayer& layer, const LayerValues& values, const Norm& norm) {
-    const bool keep_sum = values.normed != values.x;
-    program_.ops.push_back(LinearNormOp{values.context, layer.attention_out.get(), values.x, norm,
-                                        keep_sum ? values.x : kNoValue, values.normed});
+    program_.ops.push_back(LinearOp{.x = values.context,
+                                    .weight = layer.attention_out.get(),
+                                    .residual = AddTo(values, norm),
+                                    .y = values.normed});
     return values.normed;
   }
   // x = x + feed_forward(input); returns `norm` of it.
   ValueId AddFeedForward(const EncoderLayer& layer, const LayerValues& values, ValueId input,
                          const Norm& norm) {
-    const bool keep_sum = values.normed != values.x;
-    program_.ops.push_back(FeedForwardOp{input, layer.ff_in.get(), layer.ff_gate.get(),
-                                         weights_.activation, layer.ff_out.get(), values.x, norm,
-                                         keep_sum ? values.x : kNoValue, values.normed});
+    program_.ops.push_back(FeedForwardOp{.x = input,
+                                         .in = layer.ff_in.get(),
+                                         .activation = weights_.activation,
+                                         .up = layer.ff_gate.get(),
+                                         .out = layer.ff_out.get(),
+                                         .residual = AddTo(values, norm),
+                                         .y = values.normed});
     return values.normed;
   }
 
@@ -113,7 +122,8 @@ class Builder {
   ValueId Dense(ValueId x, const std::vector<DenseStep>& steps) {
     for (const DenseStep& step : steps) {
       const ValueId y = program_.AddValue(Rows::kSequences, step.linear->out());
-      program_.ops.push_back(LinearOp{x, step.linear.get(), step.activation, y});
+      program_.ops.push_back(
+          LinearOp{.x = x, .weight = step.linear.get(), .activation = step.activation, .y = y});
       if (step.norm.gamma != nullptr) program_.ops.push_back(NormOp{y, step.norm, y});
       x = y;
     }
@@ -142,9 +152,15 @@ class Builder {
     return values;
   }
 
+  // x += a result; the layer's next input is `norm` of the sum.
+  static Residual AddTo(const LayerValues& values, const Norm& norm) {
+    return {
+        .value = values.x, .after = norm, .sum = values.normed != values.x ? values.x : kNoValue};
+  }
+
   AttentionShape Shape(const EncoderLayer& layer) const {
     AttentionShape shape;
-    shape.heads = weights_.heads;
+    shape.heads = shape.kv_heads = weights_.heads;
     shape.head_size = weights_.hidden / weights_.heads;
     shape.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_size));
     shape.dtype = layer.qkv->dtype();
@@ -153,7 +169,8 @@ class Builder {
     shape.rope_size = weights_.rope_size;
     shape.rope_interleaved = weights_.rope_interleaved;
     shape.relative_bias = weights_.relative_bias;
-    shape.window = layer.window;
+    // The layer counts the keys on each side.
+    shape.window = layer.window > 0 ? layer.window + 1 : 0;
     return shape;
   }
 

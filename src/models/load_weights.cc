@@ -213,7 +213,7 @@ class LayerLoader {
                                 calibration_->AttentionMaxima(*layer));
       factors = ColumnFactors(maxima, qkv);
     }
-    layer->qkv = reader_->Pack(qkv, type, factors);
+    PENSTOCK_ASSIGN_OR_RETURN(layer->qkv, reader_->Pack(qkv, type, factors));
     PENSTOCK_ASSIGN_OR_RETURN(layer->attention_out,
                               reader_->Linear(Name(arch_.attention_out), hidden, hidden,
                                               Type(LinearKind::kAttentionOut)));
@@ -242,8 +242,11 @@ class LayerLoader {
                                 calibration_->FeedForwardMaxima(*layer));
       factors = ColumnFactors(maxima, in);
     }
-    layer->ff_in = reader_->Pack(RowsOf(in, 0, width), type, factors);
-    if (arch_.gated) layer->ff_gate = reader_->Pack(RowsOf(in, width, width), type, factors);
+    PENSTOCK_ASSIGN_OR_RETURN(layer->ff_in, reader_->Pack(RowsOf(in, 0, width), type, factors));
+    if (arch_.gated) {
+      PENSTOCK_ASSIGN_OR_RETURN(layer->ff_gate,
+                                reader_->Pack(RowsOf(in, width, width), type, factors));
+    }
     PENSTOCK_ASSIGN_OR_RETURN(layer->ff_out, reader_->Linear(Name(arch_.ff_out), hidden, width,
                                                              Type(LinearKind::kFfOut)));
     return Status::Ok();

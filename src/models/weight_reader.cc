@@ -81,9 +81,11 @@ Expected<std::vector<LinearRows>> WeightReader::Linears(const std::vector<std::s
   return parts;
 }
 
-std::unique_ptr<PackedLinear> WeightReader::Pack(std::span<const LinearRows> parts, DType dtype,
-                                                 std::span<const float> factors) {
-  auto packed = out_->backend->Pack(parts, {dtype, factors});
+Expected<std::unique_ptr<PackedLinear>> WeightReader::Pack(std::span<const LinearRows> parts,
+                                                           DType dtype,
+                                                           std::span<const float> factors) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PackedLinear> packed,
+                            out_->backend->Pack(parts, {dtype, factors}));
   out_->bytes += packed->bytes();
   return packed;
 }

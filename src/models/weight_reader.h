@@ -37,8 +37,8 @@ class WeightReader {
   // Linear layers of [out_each, in], to be stacked by rows; all have a bias or none has.
   Expected<std::vector<LinearRows>> Linears(const std::vector<std::string>& names, int32_t out_each,
                                             int32_t in);
-  std::unique_ptr<PackedLinear> Pack(std::span<const LinearRows> parts, DType dtype,
-                                     std::span<const float> factors = {});
+  Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts, DType dtype,
+                                               std::span<const float> factors = {});
   // One linear layer, packed.
   Expected<std::unique_ptr<PackedLinear>> Linear(const std::string& name, int32_t out, int32_t in,
                                                  DType dtype);

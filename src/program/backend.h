@@ -61,6 +61,9 @@ struct PackOptions {
   // The parts lie in a mapping of a file that is private and read only: pages that are packed may
   // be given back to the system, which reads the file again where they are touched.
   bool mapped_file = false;
+  // The weights keep the type they are stored in, one for all parts, until they are multiplied: for
+  // programs with a cache. Not with column factors.
+  bool as_stored = false;
 };
 
 class Backend {
@@ -79,6 +82,8 @@ class Backend {
   virtual int threads() const { return 1; }
   // kBf16 where this processor multiplies it natively, else kF32.
   virtual DType preferred_dtype() const { return DType::kF32; }
+  // Names of what it does to be fast, for StepOptions::without.
+  virtual std::span<const char* const> optimisations() const { return {}; }
   // Sets the processor affinity of the calling thread: for threads that run models here.
   virtual void PlaceCaller() const {}
 
@@ -86,17 +91,14 @@ class Backend {
   virtual std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) = 0;
   std::unique_ptr<Table> Keep(const TensorView& view);
   // `parts`, one or more with the same number of columns, are stacked by rows; all have a bias or
-  // none has. Types: those of ConvertToF32.
-  virtual std::unique_ptr<PackedLinear> Pack(std::span<const LinearRows> parts,
-                                             const PackOptions& options) = 0;
+  // none has. Types: those of ConvertToF32. As stored, it takes turns at the gate, each for a
+  // moment: the caller holds none. kUnsupported: this backend does not multiply in that type, or
+  // weights of that type; kInvalidArgument: parts or rows that do not fit.
+  virtual Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
+                                                       const PackOptions& options) = 0;
   // `programs` must pass CheckProgram and outlive the run.
   virtual std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) = 0;
 
-  // As Pack, for the programs of decoders: weights keep the type they are stored in, one for all
-  // parts. Takes turns at the gate, each for a moment: the caller holds none. kUnsupported: this
-  // backend runs no decoders, or not that type; kInvalidArgument: parts or rows that do not fit.
-  virtual Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
-                                                             const PackOptions& options) = 0;
   // A decoder's `program` must pass CheckProgram and outlive the run. kResourceExhausted: no memory
   // for activations, or no address space for the cache.
   virtual Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,

@@ -24,19 +24,15 @@ int64_t RowsOf(std::span<const LinearRows> parts) {
   return rows;
 }
 
-// A weight, and a bias and a scale a row where there are such.
-uint64_t PackedBytes(std::span<const LinearRows> parts, DType dtype) {
+// As stored, or a weight, and a bias and a scale a row where there are such.
+uint64_t PackedBytes(std::span<const LinearRows> parts, const PackOptions& options) {
   const auto rows = static_cast<uint64_t>(RowsOf(parts));
+  if (options.as_stored) return parts[0].weight.row_bytes() * rows;
   const auto columns = static_cast<uint64_t>(parts[0].weight.columns);
-  uint64_t bytes = rows * columns * DTypeBytes(dtype);
+  uint64_t bytes = rows * columns * DTypeBytes(options.dtype);
   if (parts[0].bias.data != nullptr) bytes += rows * sizeof(float);
-  if (dtype == DType::kI8) bytes += rows * 2 * sizeof(float);
+  if (options.dtype == DType::kI8) bytes += rows * 2 * sizeof(float);
   return bytes;
-}
-
-std::unique_ptr<PackedLinear> Dry(std::span<const LinearRows> parts, DType dtype, uint64_t bytes) {
-  return std::make_unique<DryLinear>(static_cast<int32_t>(parts[0].weight.columns),
-                                     static_cast<int32_t>(RowsOf(parts)), dtype, bytes);
 }
 
 }  // namespace
@@ -47,20 +43,13 @@ std::unique_ptr<Table> DryBackend::Keep(int64_t rows, int32_t width, const FillR
   return table;
 }
 
-std::unique_ptr<PackedLinear> DryBackend::Pack(std::span<const LinearRows> parts,
-                                               const PackOptions& options) {
-  auto packed = Dry(parts, options.dtype, PackedBytes(parts, options.dtype));
-  CountPacked(packed->bytes());
-  return packed;
-}
-
-Expected<std::unique_ptr<PackedLinear>> DryBackend::PackBlocks(std::span<const LinearRows> parts,
-                                                               const PackOptions& options) {
-  uint64_t bytes = 0;
-  for (const LinearRows& part : parts)
-    bytes += part.weight.row_bytes() * static_cast<uint64_t>(part.weight.rows);
+Expected<std::unique_ptr<PackedLinear>> DryBackend::Pack(std::span<const LinearRows> parts,
+                                                         const PackOptions& options) {
+  const uint64_t bytes = PackedBytes(parts, options);
   CountPacked(bytes);
-  return Dry(parts, options.dtype, bytes);
+  return std::unique_ptr<PackedLinear>(
+      std::make_unique<DryLinear>(static_cast<int32_t>(parts[0].weight.columns),
+                                  static_cast<int32_t>(RowsOf(parts)), options.dtype, bytes));
 }
 
 std::unique_ptr<ProgramRun> DryBackend::Prepare(std::span<const Program* const> /*programs*/) {

@@ -19,10 +19,8 @@ class DryBackend final : public Backend {
   DType preferred_dtype() const override { return preferred_; }
 
   std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override;
-  std::unique_ptr<PackedLinear> Pack(std::span<const LinearRows> parts,
-                                     const PackOptions& options) override;
-  Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
-                                                     const PackOptions& options) override;
+  Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
+                                               const PackOptions& options) override;
   // Nothing runs here: null, and kUnsupported.
   std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) override;
   Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,

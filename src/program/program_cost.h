@@ -9,24 +9,6 @@
 
 namespace penstock {
 
-// Sequences of equal length.
-struct BatchShape {
-  int64_t sequences = 1;
-  int64_t length = 1;  // tokens of each
-  // Of decoders: tokens of each that are cached already, and bytes of a cached number.
-  int64_t past = 0;
-  int64_t cache_bytes = 2;
-};
-
-struct Cost {
-  // Multiplications and additions of linear layers and of attention; all else (norms, activations,
-  // softmax, pooling) is not counted.
-  double operations = 0;
-  uint64_t weight_bytes = 0;      // weights and tables (all rows) in memory, each once
-  uint64_t activation_bytes = 0;  // values read and written, each once
-  uint64_t cache_bytes = 0;       // keys and values read and appended
-};
-
 Cost CostOf(const Program& program, const Op& op, const BatchShape& batch);
 // The sum over all ops. Tables and weights count each time they are read.
 Cost CostOf(const Program& program, const BatchShape& batch);

@@ -20,7 +20,7 @@ constexpr int32_t kLength = 16;
 constexpr int32_t kLabels = 3;
 
 // One layer that ends with a token of each sequence, and a classifier:
-//   0 embed  1 linear (qkv)  2 attention  3 pool  4 linear_norm  5 feed_forward  6 linear  7 norm
+//   0 embed  1 linear (qkv)  2 attention  3 pool  4 linear  5 feed_forward  6 linear  7 norm
 struct Encoder {
   FakeTable words{50, kHidden}, positions{kLength, kHidden}, types{2, kHidden}, one{1, kHidden},
       rope{kLength, 2}, bias{2, 7}, label_norm{1, kLabels};
@@ -38,20 +38,27 @@ struct Encoder {
     logits = program.AddValue(Rows::kSequences, kLabels);
     const Norm norm = {&one, &one, 1e-5f};
     AttentionShape shape;
-    shape.heads = 2;
+    shape.heads = shape.kv_heads = 2;
     shape.head_size = 4;
     shape.rope_cos = shape.rope_sin = &rope;
     shape.rope_size = 4;
     shape.relative_bias = &bias;
-    program.ops = {EmbedOp{&words, &positions, &types, -1, norm, x},
-                   LinearOp{x, &qkv, Activation::kNone, wide},
-                   AttentionOp{wide, shape, Pick::kFirst, context},
-                   PoolOp{x, Pooling::kCls, 0, picked},
-                   LinearNormOp{context, &out, picked, norm, kNoValue, picked},
-                   FeedForwardOp{picked, &ff_in, &ff_gate, Activation::kGelu, &ff_out, picked, norm,
-                                 kNoValue, picked},
-                   LinearOp{picked, &head, Activation::kTanh, logits},
-                   NormOp{logits, {&label_norm, nullptr, 1e-5f}, logits}};
+    const Residual residual = {.value = picked, .after = norm};
+    program.ops = {
+        EmbedOp{.words = &words, .positions = &positions, .types = &types, .norm = norm, .y = x},
+        LinearOp{.x = x, .weight = &qkv, .y = wide},
+        AttentionOp{.x = wide, .shape = shape, .queries = Pick::kFirst, .y = context},
+        PoolOp{x, Pooling::kCls, 0, picked},
+        LinearOp{.x = context, .weight = &out, .residual = residual, .y = picked},
+        FeedForwardOp{.x = picked,
+                      .in = &ff_in,
+                      .activation = Activation::kGelu,
+                      .up = &ff_gate,
+                      .out = &ff_out,
+                      .residual = residual,
+                      .y = picked},
+        LinearOp{.x = picked, .weight = &head, .activation = Activation::kTanh, .y = logits},
+        NormOp{logits, {&label_norm, nullptr, 1e-5f}, logits}};
     program.result = logits;
   }
   template <typename T>
@@ -72,14 +79,16 @@ struct Broken {
 // Long: one row per defect.
 TEST(CheckProgram, NamesWhatIsBroken) {
   static const FakeTable narrow(50, kHidden - 1), brief(kLength - 1, kHidden),
-      brief_rope(kLength - 1, 2), row(1, kHidden + 1), even(2, 6);
-  static const FakeLinear other(kHidden, kHidden + 1), bf16(kInner, kHidden, DType::kBf16);
+      brief_rope(kLength - 1, 2), row(1, kHidden + 1), even(2, 6), wide_norm(1, 3 * kHidden);
+  static const FakeLinear other(kHidden, kHidden + 1);
   const std::vector<Broken> cases = {
       {"max_length must be positive", [](Encoder* e) { e->program.max_length = 0; }},
       {"value 1 has no width", [](Encoder* e) { e->program.values[1].width = 0; }},
       {"result is no value", [](Encoder* e) { e->program.result = kNoValue; }},
       {"result is read before it is written", [](Encoder* e) { e->program.ops.resize(6); }},
       {"op 0 (embed): words are missing", [](Encoder* e) { e->Get<EmbedOp>(0).words = nullptr; }},
+      {"op 0 (embed): words are a table and a matrix",
+       [](Encoder* e) { e->Get<EmbedOp>(0).matrix = &e->out; }},
       {"op 0 (embed): positions are [15, 8], [16, 8] are needed",
        [](Encoder* e) { e->Get<EmbedOp>(0).positions = &brief; }},
       {"op 0 (embed): positions are [16, 8], [18, 8] are needed",
@@ -100,11 +109,18 @@ TEST(CheckProgram, NamesWhatIsBroken) {
        [](Encoder* e) { e->Get<LinearOp>(1).weight = &other; }},
       {"op 1 (linear): y has width 24, the op gives 8",
        [](Encoder* e) { e->Get<LinearOp>(1).weight = &e->out; }},
-      {"qkv has width 24, its heads take 36",
-       [](Encoder* e) { e->Get<AttentionOp>(2).shape.heads = 3; }},
+      {"x has width 24, its heads take 36",
+       [](Encoder* e) {
+         AttentionShape& shape = e->Get<AttentionOp>(2).shape;
+         shape.heads = shape.kv_heads = 3;
+         shape.relative_bias = nullptr;
+       }},
+      {"q, k and v have a norm and no matrix",
+       [](Encoder* e) { e->Get<AttentionOp>(2).norm = {&wide_norm}; }},
       {"there are no heads", [](Encoder* e) { e->Get<AttentionOp>(2).shape.head_size = 0; }},
       {"the scale must be positive", [](Encoder* e) { e->Get<AttentionOp>(2).shape.scale = 0; }},
-      {"the window is negative", [](Encoder* e) { e->Get<AttentionOp>(2).shape.window = -1; }},
+      {"the window or soft cap is negative",
+       [](Encoder* e) { e->Get<AttentionOp>(2).shape.window = -1; }},
       {"rotary tables come in pairs",
        [](Encoder* e) { e->Get<AttentionOp>(2).shape.rope_sin = nullptr; }},
       {"rotary tables do not fit", [](Encoder* e) { e->Get<AttentionOp>(2).shape.rope_size = 6; }},
@@ -118,16 +134,18 @@ TEST(CheckProgram, NamesWhatIsBroken) {
       {"op 3 (pool): columns of y are filled from the left",
        [](Encoder* e) { e->Get<PoolOp>(3).column = 1; }},
       {"op 3 (pool): y must be rows of sequences", [](Encoder* e) { e->Get<PoolOp>(3).y = e->x; }},
-      {"op 4 (linear_norm): residual must be rows of sequences",
-       [](Encoder* e) { e->Get<LinearNormOp>(4).residual = e->x; }},
-      {"op 4 (linear_norm): sum is y", [](Encoder* e) { e->Get<LinearNormOp>(4).sum = e->picked; }},
-      {"op 4 (linear_norm): y is x", [](Encoder* e) { e->Get<LinearNormOp>(4).y = e->context; }},
+      {"op 4 (linear): residual must be rows of sequences",
+       [](Encoder* e) { e->Get<LinearOp>(4).residual.value = e->x; }},
+      {"op 4 (linear): sum is y", [](Encoder* e) { e->Get<LinearOp>(4).residual.sum = e->picked; }},
+      {"op 4 (linear): y is x", [](Encoder* e) { e->Get<LinearOp>(4).y = e->context; }},
       {"op 5 (feed_forward): out takes width 8, it is given 20",
        [](Encoder* e) { e->Get<FeedForwardOp>(5).out = &e->out; }},
-      {"op 5 (feed_forward): gate and in differ",
-       [](Encoder* e) { e->Get<FeedForwardOp>(5).gate = &e->out; }},
-      {"op 5 (feed_forward): gate and in differ",
-       [](Encoder* e) { e->Get<FeedForwardOp>(5).gate = &bf16; }},
+      {"op 5 (feed_forward): up and in differ in width",
+       [](Encoder* e) { e->Get<FeedForwardOp>(5).up = &e->out; }},
+      {"op 5 (feed_forward): residual is no value",
+       [](Encoder* e) { e->Get<FeedForwardOp>(5).residual = {}; }},
+      {"op 6 (linear): the residual is missing",
+       [](Encoder* e) { e->Get<LinearOp>(6).residual.scale = 2; }},
       {"op 7 (norm): the norm is missing",
        [](Encoder* e) { e->Get<NormOp>(7).norm.gamma = nullptr; }},
       {"op 7 (norm): an op over tokens follows one over sequences",
@@ -220,10 +238,10 @@ TEST(ProgramCost, AWindowBoundsThePairs) {
     return CostOf(e.program, op, {1, length}).operations / (4 * 8);
   };
   EXPECT_EQ(pairs(0, 5), 25);
-  EXPECT_EQ(pairs(1, 5), 13);  // 2 + 3 + 3 + 3 + 2
+  EXPECT_EQ(pairs(2, 5), 13);  // 2 + 3 + 3 + 3 + 2
   EXPECT_EQ(pairs(9, 5), 25);
   op.queries = Pick::kLast;
-  EXPECT_EQ(pairs(1, 5), 2);
+  EXPECT_EQ(pairs(2, 5), 2);
   EXPECT_EQ(pairs(0, 5), 5);
 }
 
@@ -234,14 +252,14 @@ TEST(ProgramCost, OpsReadAsText) {
   EXPECT_EQ(text(1), "%1 = linear(%0, [24, 8] f32)");
   EXPECT_EQ(text(2), "%2 = attention(%1, 2 heads of 4, rotary 4, relative bias, first token)");
   EXPECT_EQ(text(3), "%3 = pool(%0, cls)");
-  EXPECT_EQ(text(4), "%3 = linear_norm(%2, [8, 8] f32, + %3, norm)");
+  EXPECT_EQ(text(4), "%3 = linear(%2, [8, 8] f32, + %3, norm)");
   EXPECT_EQ(text(5),
-            "%3 = feed_forward(%3, in [20, 8] f32, gelu, gate [20, 8] f32, out [8, 20] f32, + %3, "
+            "%3 = feed_forward(%3, in [20, 8] f32, gelu, up [20, 8] f32, out [8, 20] f32, + %3, "
             "norm)");
   EXPECT_EQ(text(6), "%4 = linear(%3, [3, 8] f32, tanh)");
   EXPECT_EQ(text(7), "%4 = norm(%4)");
-  e.Get<LinearNormOp>(4).sum = e.x;
-  EXPECT_EQ(text(4), "%0, %3 = linear_norm(%2, [8, 8] f32, + %3, norm)");
+  e.Get<LinearOp>(4).residual.sum = e.x;
+  EXPECT_EQ(text(4), "%0, %3 = linear(%2, [8, 8] f32, + %3, norm)");
   EXPECT_EQ(ValueText(e.program, e.wide), "%1: tokens x 24");
   EXPECT_EQ(ValueText(e.program, e.logits), "%4: sequences x 3");
 }

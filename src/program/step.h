@@ -7,7 +7,7 @@
 //   area
 //              (KvArea); the caller says which blocks a sequence has (kv/sequence.h)
 //
-// Where attention is not causal (CachedAttentionShape) a sequence goes through one step as a whole.
+// Where attention is not causal (AttentionShape) a sequence goes through one step as a whole.
 //
 // A token's results are the same to the bit whatever else is in the step, however its prompt was
 // cut into steps, on however many threads, and whether the tokens before it were computed now or
@@ -17,10 +17,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "common/kv_block.h"
 #include "common/status.h"
 #include "numbers/dtype.h"
+#include "sample/logit_scan.h"
 
 namespace penstock {
 
@@ -39,62 +42,42 @@ struct StepSequence {
   bool long_rope = false;
 };
 
+// What is wanted of a row of logits.
+enum class PickWant : uint8_t {
+  kRow,   // the row, if it is asked for (StepRun::Rows)
+  kBest,  // the best of it as well, found where the logits are made
+  kBestAndSums,
+};
+
 struct StepBatch {
   std::span<const int32_t> ids;  // of all sequences, end to end
   std::span<const StepSequence> sequences;
-  std::span<const int32_t>
-      logit_rows;  // rows of `ids` whose logits, or states, are wanted, ascending
+  // Rows of `ids` whose logits, or states, are wanted, ascending.
+  std::span<const int32_t> picks;
+  std::span<const PickWant> wants = {};  // of each pick; or empty: all kRow
 };
 
-// Takes logits where they are made, a part of the vocabulary at a time, while they are in cache.
-class LogitSink {
- public:
-  virtual ~LogitSink() = default;
-  // Logits of logit row `row` (an index into StepBatch::logit_rows) and ids [first_id, first_id +
-  // logits.size()): first_id is a multiple of kLogitPieceIds, and pieces end at such a multiple or
-  // with the vocabulary. Called by all workers at once, each id once; must not throw.
-  virtual void Add(size_t worker, size_t row, std::span<const float> logits, size_t first_id) = 0;
-};
-inline constexpr size_t kLogitPieceIds = 256;
-
-// For measurements: what a backend does to be fast, to be switched off one by one. Results are the
-// same to the bit.
-struct StepTuning {
-  bool own_rows = true;    // few rows are normed and packed by every thread for itself
-  bool split_keys = true;  // the keys of a sequence that decodes are shared out among the threads
-  bool fuse_heads = true;  // heads are rotated and appended by the thread that projected them
+// What was found in a row of logits; empty where it was not wanted.
+struct FoundLogits {
+  std::span<const LogitPart> parts;    // of all parts of the vocabulary
+  std::span<const LogitBlock> blocks;  // of the whole vocabulary, where sums were wanted
 };
 
-// Seconds of all threads together since the run was made or its profile was reset.
-struct StepProfile {
-  int64_t steps = 0;
-  double lookup_s = 0;
-  double project_s = 0;  // norm, q, k and v, rotation, appending
-  double attend_s = 0;
-  double out_s = 0;
-  double gate_up_s = 0;  // norm, gate and up
-  double down_s = 0;
-  double logits_s = 0;
-  double wait_s = 0;  // threads for each other
-};
-struct StepStage {
+// A part of what a run does, and the seconds of all threads together in it.
+struct StageTime {
   const char* name;
-  double StepProfile::*seconds;
+  double seconds;
 };
-// All stages in their order, waiting last.
-inline constexpr StepStage kStepStages[] = {
-    {"lookup", &StepProfile::lookup_s},   {"project", &StepProfile::project_s},
-    {"attend", &StepProfile::attend_s},   {"out", &StepProfile::out_s},
-    {"gate_up", &StepProfile::gate_up_s}, {"down", &StepProfile::down_s},
-    {"logits", &StepProfile::logits_s},   {"wait", &StepProfile::wait_s}};
 
 struct StepOptions {
   DType cache_type = DType::kBf16;  // of keys and values: kF32, kF16, kBf16 or kI8
   int32_t blocks = 0;               // of the cache
   int32_t rows = 1;                 // the most in a step
-  int32_t logit_rows = 1;           // the most in a step
+  int32_t picks = 1;                // the most in a step
   bool profile = false;             // for TakeProfile, which costs a little
-  StepTuning tuning;
+  // For measurements: Backend::optimisations that the run does without. Results are the same to the
+  // bit.
+  std::vector<std::string> without;
   // Of its window area, for programs that have layers with a window and are causal; 0: all layers
   // are in one area.
   int32_t window_blocks = 0;
@@ -104,8 +87,8 @@ struct StepOptions {
 class StepRun {
  public:
   virtual ~StepRun() = default;
-  // Threads that call LogitSink::Add: `worker` is below it.
-  virtual size_t workers() const = 0;
+  // The most parts that Found gives.
+  virtual size_t parts_max() const { return 1; }
   // As Backend::PlaceCaller: for a thread that calls Run all the time.
   virtual void PlaceCaller() const {}
   // Tokens that the layers of the window area see, the token itself included, at most; 0: there is
@@ -131,16 +114,19 @@ class StepRun {
   virtual uint64_t ReleaseBlocks(KvArea /*area*/, std::span<const int32_t> /*blocks*/) { return 0; }
   // Bytes of activations and scratch; the cache takes CommittedBytes.
   virtual uint64_t HeldBytes() const = 0;
-  // Runs a step; allocates nothing. `sink` may be null. kInvalidArgument, field: inputs (no rows,
-  // more than StepOptions::rows, an id outside the vocabulary), sequences (rows that do not add up,
-  // blocks that are missing or unknown, more than the program's max_length, more than rope_switch()
-  // without long_rope), logit_rows.
-  virtual Status Run(const StepBatch& batch, LogitSink* sink) = 0;
-  // With StepOptions::profile; begins anew.
-  virtual StepProfile TakeProfile() = 0;
-  // The last step's result of a logit row: logits, [vocabulary], or states, [hidden], as the
-  // program ends; valid until the next Run.
-  virtual std::span<const float> logits(size_t row) const = 0;
+  // Runs a step; allocates nothing. kInvalidArgument, field: inputs (no rows, more than
+  // StepOptions::rows, an id outside the vocabulary), sequences (rows that do not add up, blocks
+  // that are missing or unknown, more than the program's max_length, more than rope_switch()
+  // without long_rope), picks, wants.
+  virtual Status Run(const StepBatch& batch) = 0;
+  // With StepOptions::profile: since the run was made or this was last called, in the order of the
+  // stages; "wait" is that of threads for each other.
+  virtual std::vector<StageTime> TakeProfile() { return {}; }
+  // Of the last step, until the next one: what was found in the logits of a pick, and the results
+  // of picks [first, first + count), end to end, logits or states as the program ends.
+  virtual FoundLogits Found(size_t /*pick*/) const { return {}; }
+  virtual Expected<std::span<const float>> Rows(size_t first, size_t count) = 0;
+  Expected<std::span<const float>> Row(size_t pick) { return Rows(pick, 1); }
 };
 
 }  // namespace penstock

@@ -21,7 +21,7 @@ constexpr int32_t kInner = 24;
 constexpr int32_t kVocabulary = 50;
 constexpr int32_t kContext = 64;
 
-// 0 lookup  1 cached_attention  2 residual_linear  3 gated_residual  4 logits
+// 0 embed  1 attention  2 linear  3 feed_forward  4 picks
 struct Decoder {
   FakeTable gamma{1, kHidden}, head_gamma{1, kHead}, rope{kContext, kHead / 2};
   FakeLinear words{kVocabulary, kHidden, DType::kBf16}, q{kHeads * kHead, kHidden, DType::kBf16},
@@ -38,20 +38,31 @@ struct Decoder {
     logits = program.AddValue(Rows::kSequences, kVocabulary);
     const Norm norm = {&gamma, nullptr, 1e-5f, NormKind::kRms};
     const Norm head_norm = {&head_gamma, nullptr, 1e-5f, NormKind::kRms};
-    CachedAttentionShape shape;
+    AttentionShape shape;
+    shape.layer = 0;
+    shape.causal = true;
     shape.heads = kHeads;
     shape.kv_heads = kKvHeads;
     shape.head_size = kHead;
     shape.rope_cos = shape.rope_sin = &rope;
     shape.rope_size = kHead;
     shape.q_norm = shape.k_norm = head_norm;
-    program.ops = {LookupOp{&words, 1, x}, CachedAttentionOp{x, norm, &q, &k, &v, shape, attended},
-                   ResidualLinearOp{attended, &out, norm, 1, x, x},
-                   GatedResidualOp{x, norm, &gate, &up, Activation::kSilu, &down, {}, 1, x, x},
-                   LogitsOp{x, norm, &words, 1, 0, logits}};
+    program.ops = {
+        EmbedOp{.matrix = &words, .y = x},
+        AttentionOp{.x = x, .norm = norm, .q = &q, .k = &k, .v = &v, .shape = shape, .y = attended},
+        LinearOp{.x = attended, .weight = &out, .residual = {.value = x, .norm = norm}, .y = x},
+        FeedForwardOp{.x = x,
+                      .norm = norm,
+                      .in = &gate,
+                      .activation = Activation::kSilu,
+                      .up = &up,
+                      .out = &down,
+                      .residual = {.value = x},
+                      .y = x},
+        PicksOp{.x = x, .norm = norm, .weight = &words, .y = logits}};
     program.result = logits;
   }
-  CachedAttentionOp& attention() { return std::get<CachedAttentionOp>(program.ops[1]); }
+  AttentionOp& attention() { return std::get<AttentionOp>(program.ops[1]); }
   template <typename T>
   T& Get(size_t op) {
     return std::get<T>(program.ops[op]);
@@ -72,20 +83,18 @@ TEST(CheckStepProgram, NamesWhatIsBroken) {
   static const FakeTable wide(1, kHidden + 1), brief(kContext - 1, kHead / 2);
   static const FakeLinear other(kHidden, kHidden + 2, DType::kBf16);
   const std::vector<Broken> cases = {
-      {"op 0 (lookup): words are missing", [](Decoder* d) { d->Get<LookupOp>(0).words = nullptr; }},
-      {"y must be rows of tokens", [](Decoder* d) { d->Get<LookupOp>(0).y = d->logits; }},
-      {"op 1 (cached_attention): x is read before it is written",
+      {"op 0 (embed): words are missing", [](Decoder* d) { d->Get<EmbedOp>(0).matrix = nullptr; }},
+      {"y must be rows of tokens", [](Decoder* d) { d->Get<EmbedOp>(0).y = d->logits; }},
+      {"op 1 (attention): x is read before it is written",
        [](Decoder* d) { d->attention().x = d->attended; }},
       {"y is x", [](Decoder* d) { d->attention().y = d->x; }},
-      {"the norm is of another kind",
-       [](Decoder* d) { d->attention().norm.kind = NormKind::kLayer; }},
       {"an RMS norm has no beta", [](Decoder* d) { d->attention().norm.beta = &d->gamma; }},
       {"the norm is [1, 17], its rows have width 16",
        [](Decoder* d) { d->attention().norm.gamma = &wide; }},
       {"there are no heads", [](Decoder* d) { d->attention().shape.kv_heads = 0; }},
       {"heads is no multiple of kv_heads", [](Decoder* d) { d->attention().shape.kv_heads = 4; }},
       {"the head size is odd", [](Decoder* d) { d->attention().shape.head_size = 3; }},
-      {"the layer is negative", [](Decoder* d) { d->attention().shape.layer = -1; }},
+      {"the layer is negative", [](Decoder* d) { d->attention().shape.layer = -2; }},
       {"the scale must be positive", [](Decoder* d) { d->attention().shape.scale = 0; }},
       {"the window or soft cap is negative", [](Decoder* d) { d->attention().shape.window = -1; }},
       {"the window or soft cap is negative",
@@ -113,22 +122,23 @@ TEST(CheckStepProgram, NamesWhatIsBroken) {
       {"k does not fit its heads", [](Decoder* d) { d->attention().k = &d->q; }},
       {"v does not fit its heads", [](Decoder* d) { d->attention().v = &d->q; }},
       {"v takes width 18, it is given 16", [](Decoder* d) { d->attention().v = &other; }},
-      {"op 2 (residual_linear): y is x", [](Decoder* d) { d->Get<ResidualLinearOp>(2).x = d->x; }},
+      {"op 2 (linear): y is x", [](Decoder* d) { d->Get<LinearOp>(2).x = d->x; }},
       {"residual has width 24, the op gives 16",
-       [](Decoder* d) { d->Get<ResidualLinearOp>(2).residual = d->attended; }},
+       [](Decoder* d) { d->Get<LinearOp>(2).residual.value = d->attended; }},
       {"y has width 24, the op gives 16",
-       [](Decoder* d) { d->Get<GatedResidualOp>(3).y = d->attended; }},
-      {"op 3 (gated_residual): gate and up differ in width",
-       [](Decoder* d) { d->Get<GatedResidualOp>(3).up = &d->words; }},
-      {"down takes width 16, it is given 24",
-       [](Decoder* d) { d->Get<GatedResidualOp>(3).down = &d->gate; }},
-      {"op 4 (logits): y must be rows of sequences",
-       [](Decoder* d) { d->Get<LogitsOp>(4).y = d->x; }},
-      {"the soft cap is negative", [](Decoder* d) { d->Get<LogitsOp>(4).soft_cap = -2; }},
+       [](Decoder* d) { d->Get<FeedForwardOp>(3).y = d->attended; }},
+      {"op 3 (feed_forward): up and in differ in width",
+       [](Decoder* d) { d->Get<FeedForwardOp>(3).up = &d->words; }},
+      {"out takes width 16, it is given 24",
+       [](Decoder* d) { d->Get<FeedForwardOp>(3).out = &d->gate; }},
+      {"op 4 (picks): y must be rows of sequences",
+       [](Decoder* d) { d->Get<PicksOp>(4).y = d->x; }},
+      {"the soft cap is negative", [](Decoder* d) { d->Get<PicksOp>(4).soft_cap = -2; }},
       {"result is read before it is written", [](Decoder* d) { d->program.ops.resize(4); }},
-      {"ops of decoders and of encoders in one program",
+      {"states have no scale and no soft cap",
        [](Decoder* d) {
-         d->program.ops.emplace_back(NormOp{d->x, {&d->gamma}, d->x});
+         d->Get<PicksOp>(4).weight = nullptr;
+         d->Get<PicksOp>(4).scale = 2;
        }},
   };
   for (const Broken& one : cases) {
@@ -140,7 +150,7 @@ TEST(CheckStepProgram, NamesWhatIsBroken) {
 
 TEST(CheckStepProgram, ALayerMayHaveNoRotationAndNoNorms) {
   Decoder decoder;
-  CachedAttentionShape& shape = decoder.attention().shape;
+  AttentionShape& shape = decoder.attention().shape;
   shape.rope_cos = shape.rope_sin = nullptr;
   shape.q_norm = shape.k_norm = Norm();
   decoder.attention().norm = Norm();
@@ -151,8 +161,8 @@ TEST(StepProgramCost, CountsWeightsKeysAndPickedRows) {
   const Decoder decoder;
   const Program& program = decoder.program;
   const BatchShape decode = {.sequences = 1, .length = 1, .past = 10};
-  const Cost lookup = CostOf(program, program.ops[0], decode);
-  EXPECT_EQ(lookup.weight_bytes, 2u * kHidden);  // one row
+  const Cost words = CostOf(program, program.ops[0], decode);
+  EXPECT_EQ(words.weight_bytes, 2u * kHidden);  // one row
   const Cost attention = CostOf(program, program.ops[1], decode);
   const double linear = 2.0 * kHidden * (kHeads + 2 * kKvHeads) * kHead;
   EXPECT_EQ(attention.operations, linear + 4.0 * 11 * kHeads * kHead);
@@ -177,30 +187,30 @@ TEST(StepProgramCost, AWindowBoundsTheKeys) {
 TEST(StepProgramCost, OpsReadAsText) {
   Decoder decoder;
   decoder.attention().shape.window = 8;
-  decoder.Get<LogitsOp>(4).soft_cap = 30;
+  decoder.Get<PicksOp>(4).soft_cap = 30;
   const Program& program = decoder.program;
-  EXPECT_EQ(OpText(program.ops[0]), "%0 = lookup([50, 16] bf16)");
+  EXPECT_EQ(OpText(program.ops[0]), "%0 = embed(words [50, 16] bf16)");
   EXPECT_EQ(OpText(program.ops[1]),
-            "%1 = cached_attention(%0, norm, q [24, 16] bf16, k [8, 16] bf16, v [8, 16] bf16, "
+            "%1 = attention(%0, norm, q [24, 16] bf16, k [8, 16] bf16, v [8, 16] bf16, "
             "layer 0, 6 heads of 4, 2 kv, q norm, k norm, rotary 4, window 8)");
-  EXPECT_EQ(OpText(program.ops[2]), "%0 = residual_linear(%1, [16, 24] bf16, norm, + %0)");
+  EXPECT_EQ(OpText(program.ops[2]), "%0 = linear(%1, [16, 24] bf16, norm, + %0)");
   EXPECT_EQ(OpText(program.ops[3]),
-            "%0 = gated_residual(%0, norm, gate [24, 16] bf16, silu, up [24, 16] bf16, down "
+            "%0 = feed_forward(%0, norm, in [24, 16] bf16, silu, up [24, 16] bf16, out "
             "[16, 24] bf16, + %0)");
-  EXPECT_EQ(OpText(program.ops[4]), "%2 = logits(%0, norm, [50, 16] bf16, soft cap 30)");
+  EXPECT_EQ(OpText(program.ops[4]), "%2 = picks(%0, norm, [50, 16] bf16, soft cap 30)");
 }
 
 TEST(CacheWindow, IsTheLongestOfACausalProgram) {
   Decoder decoder;
   EXPECT_EQ(CacheWindow(decoder.program), 0);
-  auto second = std::get<CachedAttentionOp>(decoder.program.ops[1]);
+  auto second = std::get<AttentionOp>(decoder.program.ops[1]);
   second.shape.layer = 1;
   second.shape.window = 20;
   decoder.program.ops.insert(decoder.program.ops.begin() + 2, second);
   EXPECT_EQ(CacheWindow(decoder.program), 20);
-  std::get<CachedAttentionOp>(decoder.program.ops[1]).shape.window = 30;
+  std::get<AttentionOp>(decoder.program.ops[1]).shape.window = 30;
   EXPECT_EQ(CacheWindow(decoder.program), 30);
-  std::get<CachedAttentionOp>(decoder.program.ops[2]).shape.causal = false;
+  std::get<AttentionOp>(decoder.program.ops[2]).shape.causal = false;
   EXPECT_EQ(CacheWindow(decoder.program), 0);
 }
 

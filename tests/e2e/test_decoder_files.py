@@ -157,7 +157,7 @@ def test_the_program_of_a_step():
     program = shown["program"]
     assert (program["sequences"], program["length"], program["past"]) == (1, 1, 40)
     ops = program["ops"]
-    assert [op["op"] for op in ops].count("cached_attention") == shown["layers"]
+    assert [op["op"] for op in ops].count("attention") == shown["layers"]
     for key in ("operations", "weight_bytes", "activation_bytes", "cache_bytes"):
         assert program[key] == sum(op[key] for op in ops)
     # Keys and values, in bf16: one token's are appended, those of 41 are read.

@@ -1,8 +1,10 @@
-// StepWorker's attention: heads projected, rotated and appended to the cache, then every head's
-// chunks of keys.
+// AttentionOp. Without a cache: a head of a sequence at a time (CpuOps::Attention). With one: heads
+// projected, rotated and appended to the cache, then every head's chunks of keys.
 #include <algorithm>
 
 #include "common/int_math.h"
+#include "cpu/interpreter.h"
+#include "cpu/op_support.h"
 #include "cpu/step_worker.h"
 
 namespace penstock::cpu {
@@ -14,8 +16,7 @@ struct Chunks {
   size_t first = 0;
   size_t end = 0;
 };
-Chunks ChunksOf(const CachedAttentionShape& shape, size_t first_position, size_t rows,
-                size_t length) {
+Chunks ChunksOf(const AttentionShape& shape, size_t first_position, size_t rows, size_t length) {
   const auto reach = static_cast<size_t>(shape.window);
   const size_t first_key =
       reach == 0 || first_position + 1 <= reach ? 0 : first_position + 1 - reach;
@@ -26,6 +27,44 @@ Chunks ChunksOf(const CachedAttentionShape& shape, size_t first_position, size_t
 
 }  // namespace
 
+const char* RefusalOf(const AttentionOp& op, bool cached) {
+  const AttentionShape& shape = op.shape;
+  if (shape.cached() != cached) return "attention without a cache";
+  if (cached) {
+    if (!op.projects()) return "q, k and v without a matrix";
+    if (op.queries != Pick::kAll) return "one token's result";
+    if (shape.relative_bias != nullptr) return "a relative bias";
+    for (const Norm& norm : {op.norm, shape.q_norm, shape.k_norm}) {
+      if (!IsOf(norm, NormKind::kRms)) return "a layer norm";
+    }
+    return nullptr;
+  }
+  if (op.projects()) return "q, k and v with a matrix each";
+  if (shape.kv_heads != shape.heads) return "fewer kv heads than heads";
+  if (shape.causal) return "one direction";
+  if (shape.soft_cap != 0) return "a soft cap";
+  if (shape.window == 1) return "a window of one token";
+  if (shape.long_rope_cos != nullptr) return "rotary tables for long sequences";
+  if (shape.q_norm.gamma != nullptr || shape.k_norm.gamma != nullptr) return "norms of heads";
+  return nullptr;
+}
+
+void Interpreter::RunOp(const AttentionOp& op) {
+  ops_->Attention({Data(op.x), part_.offsets, op.shape, op.queries, part_.pool_skip, Data(op.y)});
+}
+
+void StepSizes::Add(const AttentionOp& op) {
+  const auto size = [](int32_t n) { return static_cast<size_t>(n); };
+  for (const PackedLinear* weight : {op.q, op.k, op.v}) Input(weight);
+  const AttentionShape& shape = op.shape;
+  qkv = std::max(qkv, size(shape.heads + 2 * shape.kv_heads) * size(shape.head_size));
+  head_size = std::max(head_size, size(shape.head_size));
+  kv_heads = std::max(kv_heads, size(shape.kv_heads));
+  group = std::max(group, size(shape.heads / shape.kv_heads));
+  lines = std::max({lines, group, kAttendLines});
+  layers = std::max(layers, size(shape.layer) + 1);
+}
+
 size_t StepWorker::AttentionScratchFloats(const StepShared& shared) {
   const StepSizes& sizes = shared.sizes;
   if (sizes.head_size == 0) return 1;
@@ -33,8 +72,7 @@ size_t StepWorker::AttentionScratchFloats(const StepShared& shared) {
          shared.kernels->attend_scratch_floats(shared.options.cache_type, sizes.head_size);
 }
 
-KvView StepWorker::CacheOf(const CachedAttentionShape& shape, size_t sequence,
-                           size_t kv_head) const {
+KvView StepWorker::CacheOf(const AttentionShape& shape, size_t sequence, size_t kv_head) const {
   const StepShared::LayerPlace& place = shared_.layers[static_cast<size_t>(shape.layer)];
   const CacheArea& area = shared_.Area(place.area);
   return {shared_.options.cache_type, shape.head_size,
@@ -42,7 +80,7 @@ KvView StepWorker::CacheOf(const CachedAttentionShape& shape, size_t sequence,
           area.places.data() + area.first_places[sequence]};
 }
 
-StepWorker::Part StepWorker::HeadsOf(const CachedAttentionShape& shape) const {
+StepWorker::Part StepWorker::HeadsOf(const AttentionShape& shape) const {
   const auto heads = static_cast<size_t>(shape.heads);
   // A kv head is twice the work of a query head: its key and its value.
   const Part units = ShareOf(heads + 2 * static_cast<size_t>(shape.kv_heads));
@@ -52,8 +90,8 @@ StepWorker::Part StepWorker::HeadsOf(const CachedAttentionShape& shape) const {
   return {head_at(units.begin), head_at(units.end)};
 }
 
-void StepWorker::ProjectHeads(const CachedAttentionOp& op, const Packed& packed) {
-  const CachedAttentionShape& shape = op.shape;
+void StepWorker::ProjectHeads(const AttentionOp& op, const Packed& packed) {
+  const AttentionShape& shape = op.shape;
   const auto heads = static_cast<size_t>(shape.heads);
   const auto kv_heads = static_cast<size_t>(shape.kv_heads);
   const auto panel = static_cast<size_t>(kernels_.panel);
@@ -64,7 +102,7 @@ void StepWorker::ProjectHeads(const CachedAttentionOp& op, const Packed& packed)
   const BlockRun to_q = {.rows = rows_, .y = at.q, .y_stride = heads * at.head_size};
   const BlockRun to_k = {.rows = rows_, .y = at.k, .y_stride = kv_heads * at.head_size};
   const BlockRun to_v = {.rows = rows_, .y = at.v, .y_stride = kv_heads * at.head_size};
-  if (at.head_size % panel != 0 || !shared_.options.tuning.fuse_heads) {
+  if (at.head_size % panel != 0 || !shared_.tuning.fuse_heads) {
     RunPanels(q, packed, ShareOf(q.panels()), to_q);
     RunPanels(k, packed, ShareOf(k.panels()), to_k);
     RunPanels(v, packed, ShareOf(v.panels()), to_v);
@@ -86,7 +124,7 @@ void StepWorker::ProjectHeads(const CachedAttentionOp& op, const Packed& packed)
   Meet();
 }
 
-StepWorker::HeadRows StepWorker::HeadRowsOf(const CachedAttentionShape& shape) const {
+StepWorker::HeadRows StepWorker::HeadRowsOf(const AttentionShape& shape) const {
   const auto head_size = static_cast<size_t>(shape.head_size);
   float* const q = shared_.qkv.data();
   float* const k = q + rows_ * static_cast<size_t>(shape.heads) * head_size;
@@ -94,7 +132,7 @@ StepWorker::HeadRows StepWorker::HeadRowsOf(const CachedAttentionShape& shape) c
   return {q, k, v, head_size};
 }
 
-void StepWorker::FinishHead(const CachedAttentionShape& shape, size_t head) {
+void StepWorker::FinishHead(const AttentionShape& shape, size_t head) {
   const HeadRows at = HeadRowsOf(shape);
   const auto heads = static_cast<size_t>(shape.heads);
   const bool query = head < heads;
@@ -126,8 +164,7 @@ void StepWorker::FinishHead(const CachedAttentionShape& shape, size_t head) {
   }
 }
 
-StepWorker::SequenceWork StepWorker::WorkOf(const CachedAttentionShape& shape,
-                                            size_t sequence) const {
+StepWorker::SequenceWork StepWorker::WorkOf(const AttentionShape& shape, size_t sequence) const {
   const StepSequence& one = shared_.batch->sequences[sequence];
   SequenceWork work;
   work.sequence = sequence;
@@ -135,7 +172,7 @@ StepWorker::SequenceWork StepWorker::WorkOf(const CachedAttentionShape& shape,
   const auto past = static_cast<size_t>(one.past);
   const Chunks chunks = ChunksOf(shape, past, rows, past + rows);
   work.first_chunk = chunks.first;
-  work.split = shared_.options.tuning.split_keys && rows == 1 && chunks.end - chunks.first > 1 &&
+  work.split = shared_.tuning.split_keys && rows == 1 && chunks.end - chunks.first > 1 &&
                shared_.batch->sequences.size() <= shared_.split_sequences;
   const auto group = static_cast<size_t>(shape.heads / shape.kv_heads);
   work.tile_rows = std::max<size_t>(1, kAttendLines / group);
@@ -143,7 +180,7 @@ StepWorker::SequenceWork StepWorker::WorkOf(const CachedAttentionShape& shape,
   return work;
 }
 
-void StepWorker::Attend(const CachedAttentionOp& op) {
+void StepWorker::Attend(const AttentionOp& op) {
   const auto kv_heads = static_cast<size_t>(op.shape.kv_heads);
   size_t first = 0;  // piece of the sequence
   size_t sequence = 0;
@@ -167,9 +204,9 @@ void StepWorker::Attend(const CachedAttentionOp& op) {
   });
 }
 
-AttendTask StepWorker::TaskOf(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+AttendTask StepWorker::TaskOf(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
                               size_t first_row, size_t rows) const {
-  const CachedAttentionShape& shape = op.shape;
+  const AttentionShape& shape = op.shape;
   const auto group = static_cast<size_t>(shape.heads / shape.kv_heads);
   const auto head_size = static_cast<size_t>(shape.head_size);
   AttendTask task;
@@ -188,7 +225,7 @@ AttendTask StepWorker::TaskOf(const CachedAttentionOp& op, const SequenceWork& w
   return task;
 }
 
-void StepWorker::FinishLines(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+void StepWorker::FinishLines(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
                              size_t first_row, const AttendTask& task,
                              const AttentionLines& lines) const {
   const size_t stride = shared_.Width(op.y);
@@ -199,7 +236,7 @@ void StepWorker::FinishLines(const CachedAttentionOp& op, const SequenceWork& wo
       {task.rows, task.heads, op.shape.head_size, lines.scores, lines.sums, out, stride});
 }
 
-void StepWorker::AttendRows(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+void StepWorker::AttendRows(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
                             size_t tile) {
   const auto all = static_cast<size_t>(shared_.batch->sequences[work.sequence].rows);
   const size_t first_row = tile * work.tile_rows;
@@ -226,7 +263,7 @@ void StepWorker::AttendRows(const CachedAttentionOp& op, const SequenceWork& wor
   FinishLines(op, work, kv_head, first_row, task, lines);
 }
 
-void StepWorker::AttendChunk(const CachedAttentionOp& op, const SequenceWork& work, size_t kv_head,
+void StepWorker::AttendChunk(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
                              size_t piece) {
   const auto head_size = static_cast<size_t>(op.shape.head_size);
   AttendTask task = TaskOf(op, work, kv_head, 0, 1);
@@ -264,14 +301,14 @@ void StepWorker::AttendChunk(const CachedAttentionOp& op, const SequenceWork& wo
   FinishLines(op, work, kv_head, 0, task, lines);
 }
 
-void StepWorker::RunOp(const CachedAttentionOp& op) {
-  stage_ = &StepProfile::project_s;
+void StepWorker::RunOp(const AttentionOp& op) {
+  stage_ = StepStage::kProject;
   const BlockLinear* const readers[] = {&shared_.Linear(op.q), &shared_.Linear(op.k),
                                         &shared_.Linear(op.v)};
   const Packed packed =
       Pack({shared_.Data(op.x), shared_.Width(op.x), rows_, nullptr, op.norm}, readers);
   ProjectHeads(op, packed);
-  stage_ = &StepProfile::attend_s;
+  stage_ = StepStage::kAttend;
   Attend(op);
   Meet();
 }

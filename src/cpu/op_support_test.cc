@@ -1,0 +1,132 @@
+// What the CPU does not run is refused by name.
+#include "cpu/op_support.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "program/test_fakes.h"
+
+namespace penstock::cpu {
+namespace {
+
+constexpr int32_t kWidth = 8;
+
+// One of each operation, with a cache or without; nothing of it is refused.
+struct EachOp {
+  explicit EachOp(bool cached) {
+    program.max_length = 16;
+    x = program.AddValue(Rows::kTokens, kWidth);
+    qkv = program.AddValue(Rows::kTokens, 3 * kWidth);
+    context = program.AddValue(Rows::kTokens, kWidth);
+    program.result = program.AddValue(Rows::kSequences, kWidth);
+    AttentionShape shape;
+    shape.heads = shape.kv_heads = 2;
+    shape.head_size = kWidth / 2;
+    LinearOp add{.x = context, .weight = &square, .residual = {.value = x}, .y = x};
+    FeedForwardOp feed{
+        .x = x, .in = &square, .up = &square, .out = &square, .residual = {.value = x}, .y = x};
+    if (cached) {
+      shape.layer = 0;
+      shape.causal = true;
+      add.residual.norm = feed.norm = feed.residual.norm = rms;
+      program.ops = {EmbedOp{.matrix = &square, .y = x},
+                     AttentionOp{.x = x,
+                                 .norm = rms,
+                                 .q = &square,
+                                 .k = &square,
+                                 .v = &square,
+                                 .shape = shape,
+                                 .y = context},
+                     add, feed,
+                     PicksOp{.x = x, .norm = rms, .weight = &square, .y = program.result}};
+    } else {
+      add.residual.after = feed.residual.after = layer;
+      program.ops = {EmbedOp{.words = &words, .norm = layer, .y = x},
+                     LinearOp{.x = x, .weight = &wide, .y = qkv},
+                     AttentionOp{.x = qkv, .shape = shape, .y = context},
+                     add,
+                     feed,
+                     NormOp{x, layer, x},
+                     PoolOp{x, Pooling::kMean, 0, program.result}};
+    }
+  }
+  template <typename T>
+  T& Get(size_t op) {
+    return std::get<T>(program.ops[op]);
+  }
+
+  FakeTable words{50, kWidth}, gamma{1, kWidth}, bias{2, 3};
+  FakeLinear square{kWidth, kWidth}, wide{3 * kWidth, kWidth}, bf16{kWidth, kWidth, DType::kBf16};
+  Norm rms{&gamma, nullptr, 1e-5f, NormKind::kRms}, layer{&gamma, nullptr, 1e-5f};
+  Program program;
+  ValueId x, qkv, context;
+};
+
+struct Refused {
+  const char* message;
+  std::function<void(EachOp*)> change;
+};
+
+void ExpectRefused(bool cached, const std::vector<Refused>& cases) {
+  EachOp good(cached);
+  EXPECT_TRUE(CheckProgram(good.program).ok()) << CheckProgram(good.program).ToString();
+  EXPECT_TRUE(CheckSupport(good.program).ok()) << CheckSupport(good.program).ToString();
+  for (const auto& [message, change] : cases) {
+    EachOp changed(cached);
+    change(&changed);
+    const Status status = CheckSupport(changed.program);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << message;
+    EXPECT_THAT(status.message(), testing::HasSubstr(message));
+  }
+}
+
+TEST(CheckSupport, NamesWhatStepsDoNotRun) {
+  ExpectRefused(
+      true,
+      {{"op 0 (embed): the CPU does not run words that are a table in a program with a cache",
+        [](EachOp* e) { e->Get<EmbedOp>(0).words = &e->words; }},
+       {"op 1 (attention): the CPU does not run a layer norm",
+        [](EachOp* e) { e->Get<AttentionOp>(1).norm = e->layer; }},
+       {"a relative bias",
+        [](EachOp* e) { e->Get<AttentionOp>(1).shape.relative_bias = &e->bias; }},
+       {"one token's result", [](EachOp* e) { e->Get<AttentionOp>(1).queries = Pick::kLast; }},
+       {"attention without a cache",
+        [](EachOp* e) {
+          AttentionOp op = e->Get<AttentionOp>(1);
+          op.shape.layer = kNoCache;
+          e->program.ops[2] = op;
+        }},
+       {"a norm of the sum", [](EachOp* e) { e->Get<LinearOp>(2).residual.after = e->rms; }},
+       {"a linear layer without a residual",
+        [](EachOp* e) { e->Get<LinearOp>(2).residual = Residual(); }},
+       {"a feed-forward without a gate", [](EachOp* e) { e->Get<FeedForwardOp>(3).up = nullptr; }},
+       {"a layer norm", [](EachOp* e) { e->Get<PicksOp>(4).norm = e->layer; }},
+       {"op 4 (norm)", [](EachOp* e) {
+          e->program.ops[4] = NormOp{e->x, e->layer, e->x};
+        }}});
+}
+
+TEST(CheckSupport, NamesWhatIsNotRunWithoutACache) {
+  ExpectRefused(
+      false,
+      {{"op 0 (embed): the CPU does not run words that are a matrix in a program without a cache",
+        [](EachOp* e) { e->Get<EmbedOp>(0).matrix = &e->square; }},
+       {"a scale", [](EachOp* e) { e->Get<EmbedOp>(0).scale = 2; }},
+       {"an activation before the sum",
+        [](EachOp* e) { e->Get<LinearOp>(3).activation = Activation::kTanh; }},
+       {"a norm or scale before the sum",
+        [](EachOp* e) { e->Get<LinearOp>(3).residual.scale = 2; }},
+       {"an RMS norm", [](EachOp* e) { e->Get<LinearOp>(3).residual.after = e->rms; }},
+       {"one direction", [](EachOp* e) { e->Get<AttentionOp>(2).shape.causal = true; }},
+       {"fewer kv heads", [](EachOp* e) { e->Get<AttentionOp>(2).shape.kv_heads = 1; }},
+       {"a window of one token", [](EachOp* e) { e->Get<AttentionOp>(2).shape.window = 1; }},
+       {"a norm of x", [](EachOp* e) { e->Get<FeedForwardOp>(4).norm = e->layer; }},
+       {"up and in of two types", [](EachOp* e) { e->Get<FeedForwardOp>(4).up = &e->bf16; }},
+       {"op 6 (picks): the CPU does not run picked rows",
+        [](EachOp* e) { e->program.ops[6] = PicksOp{.x = e->x, .y = e->program.result}; }}});
+}
+
+}  // namespace
+}  // namespace penstock::cpu
