@@ -204,7 +204,7 @@ class GenerateSpeedBench {
   Expected<std::unique_ptr<StepRun>> NewRun(const StepTuning& tuning) const {
     StepOptions step;
     step.cache_type = options_.cache_type;
-    step.blocks = static_cast<int32_t>(blocks_.size());
+    step.blocks = {static_cast<int32_t>(blocks_.size())};
     step.rows = std::min(kStepRows, model_->context());
     step.profile = true;
     step.tuning = tuning;
@@ -214,7 +214,7 @@ class GenerateSpeedBench {
   Status Step(StepRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
               LogitSink* sink) const {
     const bool long_rope = run->LongRope(static_cast<size_t>(past) + ids.size());
-    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, {}, long_rope};
+    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, long_rope};
     const auto row = static_cast<int32_t>(ids.size() - 1);
     return run->Run({ids, {&sequence, 1}, {&row, logits ? size_t{1} : size_t{0}}}, sink);
   }

@@ -159,17 +159,17 @@ class TinyDecoder {
 
   std::unique_ptr<StepRun> NewRun(DType cache, int32_t rows, int32_t blocks = 256,
                                   const StepTuning& tuning = {}) {
-    auto run = backend_->PrepareSteps(program_, {cache, blocks, rows, rows, true, tuning});
+    auto run = backend_->PrepareSteps(program_, {cache, {blocks}, rows, rows, true, tuning});
     EXPECT_TRUE(run.ok()) << run.status().message();
     return *std::move(run);
   }
 
-  std::unique_ptr<StepRun> NewRunOfAreas(DType cache, int32_t rows, int32_t window_blocks) {
-    return *backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, {}, window_blocks});
+  std::unique_ptr<StepRun> NewRunOfGroups(DType cache, int32_t rows, int32_t windows) {
+    return *backend_->PrepareSteps(program_, {cache, {256, windows}, rows, rows, true, {}});
   }
 
   Expected<std::unique_ptr<StepRun>> TryRun(DType cache, int32_t rows) {
-    return backend_->PrepareSteps(program_, {cache, 256, rows, rows, true, {}});
+    return backend_->PrepareSteps(program_, {cache, {256}, rows, rows, true, {}});
   }
 
  private:
@@ -329,7 +329,7 @@ std::vector<int32_t> RandomIds(const TinyShape& shape, size_t count, uint32_t se
   return ids;
 }
 
-// Of the window area, eight blocks in turns; -1 for those that no row after `past` tokens sees.
+// Of the window group, eight blocks in turns; -1 for those that no row after `past` tokens sees.
 std::vector<int32_t> WindowBlocks(size_t count, int32_t past, int32_t window, int32_t first_block) {
   std::vector<int32_t> blocks(count, -1);
   for (int32_t i = 0; i < static_cast<int32_t>(count); ++i) {
@@ -348,7 +348,8 @@ std::vector<float> RunInSteps(StepRun* run, const TinyShape& shape, const std::v
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i] = first_block + static_cast<int32_t>((i * 7) % blocks.size());
   }
-  std::vector<int32_t> windows;
+  std::vector<BlockTable> tables = {blocks};
+  if (run->groups().size() > 1) tables.resize(2);
   std::vector<float> all;
   size_t done = 0;
   for (size_t step = 0; done < ids.size(); ++step) {
@@ -356,8 +357,10 @@ std::vector<float> RunInSteps(StepRun* run, const TinyShape& shape, const std::v
     std::vector<int32_t> picked(rows);
     std::iota(picked.begin(), picked.end(), 0);
     const auto past = static_cast<int32_t>(done);
-    if (run->window() > 0) windows = WindowBlocks(blocks.size(), past, run->window(), first_block);
-    const StepSequence sequence = {static_cast<int32_t>(rows), past, blocks, windows};
+    if (tables.size() > 1) {
+      tables[1] = WindowBlocks(blocks.size(), past, run->groups()[1].window, first_block);
+    }
+    const StepSequence sequence = {static_cast<int32_t>(rows), past, tables};
     const Status status =
         run->Run({std::span(ids).subspan(done, rows), {&sequence, 1}, picked}, nullptr);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -640,12 +643,12 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
   const TinyWeights weights(shape, DType::kF32, 13);
   TinyDecoder decoder(weights, DType::kF32, "", 2);
   auto run = decoder.NewRun(DType::kF32, 64);
-  ASSERT_EQ(run->group_blocks(), 8);
+  ASSERT_EQ(run->page_blocks(), 8);
   EXPECT_EQ(run->CommittedBytes(), 0u);
   const std::vector<int32_t> ids = RandomIds(shape, 690, 14);
   const std::vector<float> want = RunInSteps(run.get(), shape, ids, {64});
   const uint64_t of_one = run->CommittedBytes();
-  EXPECT_EQ(of_one, 24 * run->block_bytes(KvArea::kFull));  // 22 blocks, whole groups
+  EXPECT_EQ(of_one, 24 * run->block_bytes(0));  // 22 blocks, whole groups
   EXPECT_GE(of_one, 6u << 20);
   RunInSteps(run.get(), shape, ids, {64}, /*first_block=*/64);
   EXPECT_EQ(run->CommittedBytes(), 2 * of_one);
@@ -653,7 +656,7 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
   std::vector<int32_t> second(24);
   std::iota(second.begin(), second.end(), 64);
   const uint64_t before = ResidentBytes();
-  EXPECT_EQ(run->ReleaseBlocks(KvArea::kFull, second), of_one);
+  EXPECT_EQ(run->ReleaseBlocks(0, second), of_one);
   EXPECT_EQ(run->CommittedBytes(), of_one);
 #ifndef __SANITIZE_THREAD__
   EXPECT_LE(ResidentBytes() + of_one * 9 / 10, before);
@@ -673,7 +676,7 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
 }
 
 // With blocks of their own for the layers with a window, which come again once it has passed.
-TEST(StepRun, BitsDoNotDependOnAreas) {
+TEST(StepRun, BitsDoNotDependOnGroups) {
   for (const bool all_windows : {false, true}) {
     for (const int32_t window : {1, 17, 32, 33, 100}) {
       for (const DType cache : {DType::kF32, DType::kBf16, DType::kI8}) {
@@ -684,41 +687,47 @@ TEST(StepRun, BitsDoNotDependOnAreas) {
         const TinyWeights weights(shape, DType::kF32, 15);
         TinyDecoder decoder(weights, DType::kF32, "", 2);
         auto plain = decoder.NewRun(cache, 64);
-        EXPECT_EQ(plain->window(), 0);
-        EXPECT_EQ(plain->block_bytes(KvArea::kWindow), 0u);
+        EXPECT_EQ(plain->groups().size(), 1u);
+        EXPECT_EQ(plain->block_bytes(1), 0u);
         const std::vector<int32_t> ids = RandomIds(shape, 690, 16);
         const std::vector<float> want = RunInSteps(plain.get(), shape, ids, {64});
         for (const std::vector<size_t>& sizes : {std::vector<size_t>{64}, {33, 1, 7, 64}}) {
-          auto run = decoder.NewRunOfAreas(cache, 64, 16);
-          EXPECT_EQ(run->window(), window);
-          EXPECT_EQ(run->block_bytes(KvArea::kFull) + run->block_bytes(KvArea::kWindow),
-                    plain->block_bytes(KvArea::kFull));
-          EXPECT_EQ(run->block_bytes(KvArea::kFull),
-                    all_windows ? 0 : plain->block_bytes(KvArea::kFull) / 3 * 2);
+          auto run = decoder.NewRunOfGroups(cache, 64, 16);
+          ASSERT_EQ(run->groups().size(), 2u);
+          EXPECT_EQ(run->groups()[1], (CacheGroup{CacheKind::kWindow, window}));
+          EXPECT_EQ(run->block_bytes(0) + run->block_bytes(1), plain->block_bytes(0));
+          EXPECT_EQ(run->block_bytes(0), all_windows ? 0 : plain->block_bytes(0) / 3 * 2);
           EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, sizes, 8), want))
               << window << all_windows;
-          EXPECT_EQ(run->CommittedBytes(),
-                    24 * run->block_bytes(KvArea::kFull) + 8 * run->block_bytes(KvArea::kWindow));
+          EXPECT_EQ(run->CommittedBytes(), 24 * run->block_bytes(0) + 8 * run->block_bytes(1));
         }
       }
     }
   }
 }
 
-TEST(StepRun, PagesOfAnAreaGoBack) {
+TEST(StepRun, PagesOfAGroupGoBack) {
   TinyShape shape;
   shape.window = 40;
   const TinyWeights weights(shape, DType::kF32, 15);
   TinyDecoder decoder(weights, DType::kF32, "", 2);
-  auto run = decoder.NewRunOfAreas(DType::kF32, 64, 16);
+  auto run = decoder.NewRunOfGroups(DType::kF32, 64, 16);
   RunInSteps(run.get(), shape, RandomIds(shape, 200, 16), {64});
   std::vector<int32_t> first(8);
   std::iota(first.begin(), first.end(), 0);
   const uint64_t before = run->CommittedBytes();
-  const uint64_t of_eight = 8 * run->block_bytes(KvArea::kWindow);
-  EXPECT_EQ(run->ReleaseBlocks(KvArea::kWindow, first), of_eight);
+  const uint64_t of_eight = 8 * run->block_bytes(1);
+  EXPECT_EQ(run->ReleaseBlocks(1, first), of_eight);
   EXPECT_EQ(run->CommittedBytes(), before - of_eight);
-  EXPECT_EQ(run->ReleaseBlocks(KvArea::kWindow, first), 0u);
+  EXPECT_EQ(run->ReleaseBlocks(1, first), 0u);
+}
+
+TEST(StepRun, RefusesKindsOfCacheThatItDoesNotKeep) {
+  const CacheGroup groups[] = {kFullGroup, {CacheKind::kWindow, 40}, {CacheKind::kState}};
+  EXPECT_TRUE(CheckCacheKinds(std::span(groups).first(2)).ok());
+  const Status status = CheckCacheKinds(groups);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), testing::HasSubstr("\"state\""));
 }
 
 TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
@@ -726,11 +735,12 @@ TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   shape.window = 40;
   const TinyWeights weights(shape, DType::kF32, 15);
   TinyDecoder decoder(weights, DType::kF32, "", 1);
-  auto run = decoder.NewRunOfAreas(DType::kF32, 8, 4);
+  auto run = decoder.NewRunOfGroups(DType::kF32, 8, 4);
   const std::vector<int32_t> ids = {1}, blocks = {0, 1, 2, 3, 4};
   // A row after 103 tokens sees keys from 64 on.
   const auto message = [&](const std::vector<int32_t>& windows) {
-    const StepSequence sequence = {1, 103, blocks, windows};
+    const std::vector<BlockTable> tables = {blocks, windows};
+    const StepSequence sequence = {1, 103, tables};
     return run->Run({ids, {&sequence, 1}, {}}, nullptr).message();
   };
   EXPECT_EQ(message({-1, -1, 0, 3}), "");
@@ -739,6 +749,9 @@ TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   EXPECT_EQ(message({-1, -1, 0, 4}), "sequence 0 has a block beyond the cache");
   EXPECT_EQ(message({-1, -1, 0}), "sequence 0 has too few blocks");
   EXPECT_EQ(message({}), "sequence 0 has too few blocks");
+  const StepSequence one_table = {1, 103, blocks};
+  EXPECT_EQ(run->Run({ids, {&one_table, 1}, {}}, nullptr).message(),
+            "sequence 0 has too few blocks");
 }
 
 TEST(StepRun, RefusesHeadsThatAreTooLong) {
@@ -773,7 +786,8 @@ TEST(StepRun, RefusesWhatDoesNotFit) {
   EXPECT_EQ(field(ids, {2, 0, blocks}, {2}), "sequences");
   EXPECT_EQ(field(ids, {3, -1, blocks}, {2}), "sequences");
   EXPECT_EQ(field(ids, {3, shape.context - 2, blocks}, {2}), "sequences");
-  EXPECT_EQ(field(ids, {3, 30, std::span(blocks).first(1)}, {2}), "sequences");
+  const std::vector<int32_t> few = {0};
+  EXPECT_EQ(field(ids, {3, 30, few}, {2}), "sequences");
   const std::vector<int32_t> beyond = {0, 4};
   EXPECT_EQ(field(ids, {3, 30, beyond}, {2}), "sequences");
   EXPECT_EQ(field(ids, {3, 0, blocks}, {3}), "logit_rows");

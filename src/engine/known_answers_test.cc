@@ -159,7 +159,7 @@ class SpoiltSteps final : public StepRun {
  public:
   explicit SpoiltSteps(Fault fault) : fault_(fault) {}
   size_t workers() const override { return 1; }
-  uint64_t block_bytes(KvArea) const override { return 1; }
+  uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   StepProfile TakeProfile() override { return {}; }
   Status Run(const StepBatch& batch, LogitSink*) override {
@@ -294,7 +294,7 @@ TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {
   StepOptions options;
   options.rows = kCheckRows;
   options.logit_rows = kCheckLogitRows;
-  options.blocks = 2;
+  options.blocks = {2};
   const auto run = backend->PrepareSteps(cut, options);
   ASSERT_TRUE(run.ok());
   CheckClock clock(std::chrono::hours(1), &backend->gate());

@@ -40,7 +40,7 @@ class FakeSteps final : public StepRun {
     logits_[5] = 1;
   }
   size_t workers() const override { return 1; }
-  uint64_t block_bytes(KvArea) const override { return 1; }
+  uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(const StepBatch& batch, LogitSink* sink) override {
     for (size_t row = 0; row < batch.logit_rows.size(); ++row) sink->Add(0, row, logits_, 0);
@@ -91,7 +91,7 @@ class Simulation {
   explicit Simulation(const Load& load)
       : load_(load), tiny_(kContext, *NewCpuBackend({1, false, ""})) {
     DecodeSchedulerOptions text;
-    text.cache_blocks = 32 * load.streams + 32;
+    text.cache_blocks = {32 * load.streams + 32};
     text.cost = kStepCost;
     text.gate = &gate_;
     text.now = [this] { return Now(); };

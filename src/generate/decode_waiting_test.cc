@@ -22,7 +22,7 @@ class NoSteps final : public StepRun {
  public:
   NoSteps() : logits_(kTinyVocabulary) { logits_[5] = 1; }
   size_t workers() const override { return 1; }
-  uint64_t block_bytes(KvArea) const override { return 1; }
+  uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(const StepBatch& batch, LogitSink* sink) override {
     for (size_t row = 0; row < batch.logit_rows.size(); ++row) sink->Add(0, row, logits_, 0);
@@ -254,7 +254,7 @@ TEST_F(DecodeWaitingTest, SamplesTakeNoPlaceBeforeTheirPromptIsRun) {
       EXPECT_EQ(got->got(i).text, alone.text) << i;
     }
     EXPECT_EQ(got->usage().completion_tokens, 64);
-    EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+    EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
   }
 }
 
@@ -281,7 +281,7 @@ TEST_F(DecodeWaitingTest, SamplesBeginAfterOthersOfTheirPromptHaveEnded) {
 TEST_F(DecodeWaitingTest, AnAgedBulkTextHoldsUpNoneThatFitBesideIt) {
   int64_t now_ms = 1000;
   options_.now = [&] { return Clock::time_point(std::chrono::milliseconds(now_ms)); };
-  options_.cache_blocks = 14;
+  options_.cache_blocks = {14};
   options_.sequences_max = 4;
   for (const bool grows : {false, true}) {
     SCOPED_TRACE(grows);
@@ -315,7 +315,7 @@ TEST_F(DecodeWaitingTest, AnAgedBulkTextHoldsUpNoneThatFitBesideIt) {
     RunAll();
     EXPECT_TRUE(bulk->Wait().ok());
     if (grows) EXPECT_TRUE(large->Wait().ok());
-    EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+    EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
   }
 }
 

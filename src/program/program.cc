@@ -359,15 +359,25 @@ bool IsStepOp(const Op& op) {
          std::holds_alternative<StatesOp>(op);
 }
 
-int32_t CacheWindow(const Program& program) {
+std::vector<CacheGroup> CacheGroups(const Program& program) {
   int32_t window = 0;
+  bool causal = true;
   for (const Op& op : program.ops) {
     const auto* attention = std::get_if<CachedAttentionOp>(&op);
     if (attention == nullptr) continue;
-    if (!attention->shape.causal) return 0;
+    causal = causal && attention->shape.causal;
     window = std::max(window, attention->shape.window);
   }
-  return window;
+  std::vector<CacheGroup> groups = {kFullGroup};
+  if (causal && window > 0) groups.push_back({CacheKind::kWindow, window});
+  return groups;
+}
+
+size_t CacheGroupOf(const CachedAttentionShape& shape, std::span<const CacheGroup> groups) {
+  for (size_t group = 1; group < groups.size(); ++group) {
+    if (groups[group].kind == CacheKind::kWindow && shape.window > 0) return group;
+  }
+  return 0;
 }
 
 Status CheckProgram(const Program& program) { return Checker(program).Check(); }
