@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "chat_message.h"
-#include "common/int_math.h"
 #include "common/kv_block.h"
 #include "engine/text_engine.h"
 #include "generate/text_stream.h"
@@ -20,7 +19,7 @@ namespace penstock {
 namespace {
 
 // Contexts that the cache has blocks for: earlier versions of a turn stay cached beside it.
-constexpr int64_t kContexts = 2;
+constexpr int32_t kContexts = 2;
 
 }  // namespace
 
@@ -99,9 +98,8 @@ Expected<std::unique_ptr<ChatSession>> ChatSession::Make(const TextModel* model,
       new ChatSession(model, std::move(made), std::move(variables), signals));
   DecodeSchedulerOptions options;
   options.sequences_max = 1;
-  const int64_t blocks = CeilDiv(int64_t{model->context()}, int64_t{kKvBlockTokens});
-  const CacheBlocks chosen = ChooseCacheBlocks(*model, options.sequences_max);
-  options.cache_blocks = static_cast<int32_t>(std::min(kContexts * blocks, int64_t{chosen.full}));
+  options.cache_blocks = {std::min(kContexts * BlocksOfTokens(model->context()),
+                                   FitCacheBlocks(*model, options.sequences_max)[0])};
   // One text is never beside another, so that costs decide nothing and are not measured.
   options.cost = {.fixed_s = 1e-3, .row_s = 1e-5, .work_s = 0};
   PENSTOCK_ASSIGN_OR_RETURN(session->scheduler_, DecodeScheduler::Make(model, options, metrics));

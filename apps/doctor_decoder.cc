@@ -73,13 +73,12 @@ Expected<Rows> Logits(const TextModel& model, const Sample& sample, std::span<co
   options.cache_type = model.cache_type;
   options.rows = static_cast<int32_t>(2 * tokens);
   options.picks = static_cast<int32_t>(sample.places.size());
-  options.blocks = static_cast<int32_t>(2 * blocks);
+  options.blocks = {static_cast<int32_t>(2 * blocks)};
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, model.decoder->NewRun(options));
-  std::vector<int32_t> all(2 * blocks);
-  std::iota(all.begin(), all.end(), 0);
   // The text's blocks behind those of the other.
-  const std::span<const int32_t> own = std::span(all).subspan(blocks);
-  const std::span<const int32_t> others = std::span(all).first(blocks);
+  BlockTable others(blocks), own(blocks);
+  std::iota(others.begin(), others.end(), 0);
+  std::iota(own.begin(), own.end(), static_cast<int32_t>(blocks));
   Rows rows;
   size_t past = 0, other_past = 0;
   for (size_t i = 0; past < tokens; ++i) {
@@ -90,7 +89,7 @@ Expected<Rows> Logits(const TextModel& model, const Sample& sample, std::span<co
     std::vector<int32_t> ids, wanted;
     std::vector<StepSequence> sequences;
     const auto add = [&](const std::vector<int32_t>& from, size_t begin, size_t count,
-                         std::span<const int32_t> held) {
+                         const BlockTable& held) {
       if (count == 0) return;
       const auto first = from.begin() + static_cast<ptrdiff_t>(begin);
       ids.insert(ids.end(), first, first + static_cast<ptrdiff_t>(count));

@@ -62,9 +62,9 @@ void AddModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample
     const DecodeStats stats = entry.text->scheduler().stats();
     sample->now.texts_running += stats.running;
     sample->now.texts_waiting += stats.waiting;
-    sample->now.kv.bytes += stats.BytesOf(stats.blocks, stats.window_blocks);
-    sample->now.kv.used += stats.BytesOf(stats.blocks_used, stats.window_blocks_used);
-    sample->now.kv.cached += stats.BytesOf(stats.blocks_cached, stats.window_blocks_cached);
+    sample->now.kv.bytes += stats.BytesOf(&CacheGroupStats::blocks);
+    sample->now.kv.used += stats.BytesOf(&CacheGroupStats::used);
+    sample->now.kv.cached += stats.BytesOf(&CacheGroupStats::cached);
     return;
   }
   const SchedulerStats done = queue.Read();

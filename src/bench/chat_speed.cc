@@ -106,7 +106,8 @@ class ChatSpeedBench {
     }
     DecodeSchedulerOptions scheduler;
     scheduler.sequences_max = std::max(options_.streams + 2, 8);
-    scheduler.cache_blocks = scheduler.sequences_max * ((options_.prompt + 1024) / kKvBlockTokens);
+    scheduler.cache_blocks = {scheduler.sequences_max *
+                              ((options_.prompt + 1024) / kKvBlockTokens)};
     scheduler.gate = &backend_->gate();
     PENSTOCK_ASSIGN_OR_RETURN(scheduler_,
                               DecodeScheduler::Make(model_.get(), scheduler, &metrics_));

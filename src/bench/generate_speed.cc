@@ -197,7 +197,7 @@ class GenerateSpeedBench {
   Expected<std::unique_ptr<StepRun>> NewRun(const std::vector<std::string>& without) const {
     StepOptions step;
     step.cache_type = options_.cache_type;
-    step.blocks = static_cast<int32_t>(blocks_.size());
+    step.blocks = {static_cast<int32_t>(blocks_.size())};
     step.rows = std::min(kStepRows, model_->context());
     step.profile = true;
     step.without = without;
@@ -207,7 +207,7 @@ class GenerateSpeedBench {
   Status Step(StepRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
               PickWant want) const {
     const bool long_rope = run->LongRope(static_cast<size_t>(past) + ids.size());
-    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, {}, long_rope};
+    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, long_rope};
     const auto row = static_cast<int32_t>(ids.size() - 1);
     const size_t picks = logits ? 1 : 0;
     return run->Run({ids, {&sequence, 1}, {&row, picks}, {&want, picks}});

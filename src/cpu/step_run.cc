@@ -1,5 +1,7 @@
 #include "cpu/step_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <variant>
@@ -25,10 +27,20 @@ const char* FaultOf(std::span<const int32_t> blocks, int64_t first, int64_t end,
   return nullptr;
 }
 
+// Every group's table of a sequence has the blocks of a step; null: nothing is wrong.
+const char* FaultOf(const StepSequence& one, int64_t end, const StepShared& shared) {
+  if (one.blocks.size() < shared.groups.size()) return " has too few blocks";
+  for (size_t g = 0; g < shared.groups.size(); ++g) {
+    const CacheGroup& group = shared.groups[g];
+    const int32_t first = group.window > 0 ? FirstSeenBlock(one.past, group.window) : 0;
+    const char* const fault = FaultOf(one.blocks[g], first, end, shared.caches[g].blocks);
+    if (fault != nullptr) return fault;
+  }
+  return nullptr;
+}
+
 // Adds up to the rows of the batch, and every sequence has its blocks.
 Status CheckSequences(const StepBatch& batch, int32_t context, const StepShared& shared) {
-  const int32_t blocks = shared.Area(KvArea::kFull).blocks;
-  const CacheArea& windowed = shared.Area(KvArea::kWindow);
   size_t rows = 0;
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const StepSequence& one = batch.sequences[s];
@@ -45,12 +57,7 @@ Status CheckSequences(const StepBatch& batch, int32_t context, const StepShared&
       return fault(" has " + Number(end) + " tokens, the short rotary tables are for " +
                    Number(most));
     }
-    const char* wrong = FaultOf(one.blocks, 0, end, blocks);
-    if (wrong == nullptr && windowed.blocks > 0) {
-      const int32_t first = FirstSeenBlock(one.past, windowed.window);
-      wrong = FaultOf(one.window_blocks, first, end, windowed.blocks);
-    }
-    if (wrong != nullptr) return fault(wrong);
+    if (const char* const wrong = FaultOf(one, end, shared)) return fault(wrong);
     rows += static_cast<size_t>(one.rows);
   }
   if (rows == batch.ids.size()) return Status::Ok();
@@ -59,14 +66,28 @@ Status CheckSequences(const StepBatch& batch, int32_t context, const StepShared&
 
 }  // namespace
 
+Status CheckCacheKinds(std::span<const CacheGroup> groups) {
+  for (const CacheGroup& group : groups) {
+    if (group.kind == CacheKind::kFull || group.kind == CacheKind::kWindow) continue;
+    return Status::Unsupported(
+        fmt::format("a cache of the kind \"{}\"; the CPU backend keeps keys "
+                    "and values of all tokens or of a window",
+                    kCacheKindNames[static_cast<size_t>(group.kind)]));
+  }
+  return Status::Ok();
+}
+
 Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const Program& program,
                                                        const StepOptions& options) {
-  if (options.rows <= 0 || options.picks <= 0 || options.blocks <= 0 || options.window_blocks < 0) {
+  const auto positive = [](int32_t count) { return count > 0; };
+  if (options.rows <= 0 || options.picks <= 0 || options.blocks.empty() ||
+      !std::ranges::all_of(options.blocks, positive)) {
     return Status::InvalidArgument("rows, picks and blocks must be positive");
   }
   if (!UsesCache(program)) return Status::Unsupported("steps of a program without a cache");
   PENSTOCK_RETURN_IF_ERROR(CheckSupport(program));
   try {
+    PENSTOCK_RETURN_IF_ERROR(CheckCacheKinds(CacheGroups(program)));
     std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
     for (const std::string& name : options.without) {
       const auto* const end = std::end(kStepOptimisations);
@@ -80,11 +101,11 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const 
                                  " values; at most " + std::to_string(kKvHeadSizeMax) +
                                  " are possible");
     }
-    for (CacheArea& area : run->shared_.areas) {
-      if (area.heads == 0) continue;
+    for (GroupCache& cache : run->shared_.caches) {
+      if (cache.heads == 0) continue;
       PENSTOCK_ASSIGN_OR_RETURN(
-          area.pages,
-          KvPages::Reserve(run->shared_.head_bytes, static_cast<int64_t>(area.heads), area.blocks));
+          cache.pages, KvPages::Reserve(run->shared_.head_bytes, static_cast<int64_t>(cache.heads),
+                                        cache.blocks));
     }
     return run;
   } catch (...) {

@@ -12,6 +12,9 @@
 
 namespace penstock::cpu {
 
+// kUnsupported names a group of a kind that no operation of this backend reads.
+Status CheckCacheKinds(std::span<const CacheGroup> groups);
+
 class CpuStepRun final : public StepRun {
  public:
   // As Backend::PrepareSteps.
@@ -20,15 +23,15 @@ class CpuStepRun final : public StepRun {
 
   size_t parts_max() const override { return workers_.size(); }
   void PlaceCaller() const override { device_->pool.PlaceCaller(); }
-  int32_t window() const override { return shared_.Area(KvArea::kWindow).window; }
+  std::span<const CacheGroup> groups() const override { return shared_.groups; }
   int32_t rope_switch() const override { return shared_.program.rope_switch; }
-  uint64_t block_bytes(KvArea area) const override {
-    return shared_.Area(area).pages.block_bytes();
+  uint64_t block_bytes(size_t group) const override {
+    return group < shared_.caches.size() ? shared_.caches[group].pages.block_bytes() : 0;
   }
-  int32_t group_blocks() const override { return kKvGroup; }
+  int32_t page_blocks() const override { return kKvGroup; }
   uint64_t CommittedBytes() const override { return shared_.CommittedBytes(); }
-  uint64_t ReleaseBlocks(KvArea area, std::span<const int32_t> blocks) override {
-    CacheArea& from = shared_.Area(area);
+  uint64_t ReleaseBlocks(size_t group, std::span<const int32_t> blocks) override {
+    GroupCache& from = shared_.caches[group];
     return from.heads == 0 ? 0 : from.pages.Release(blocks);
   }
   uint64_t HeldBytes() const override;

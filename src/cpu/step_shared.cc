@@ -76,35 +76,34 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool sp
 }
 
 void StepShared::PlaceLayers() {
-  const int32_t window = options.window_blocks > 0 ? CacheWindow(program) : 0;
-  Area(KvArea::kFull).blocks = options.blocks;
-  if (window > 0) {
-    Area(KvArea::kWindow).blocks = options.window_blocks;
-    Area(KvArea::kWindow).window = window;
+  groups = CacheGroups(program);
+  groups.resize(std::min(groups.size(), options.blocks.size()));
+  caches.resize(groups.size());
+  for (size_t group = 0; group < groups.size(); ++group) {
+    caches[group].blocks = options.blocks[group];
   }
   layers.resize(sizes.layers);
   for (const Op& op : program.ops) {
     const auto* attention = std::get_if<AttentionOp>(&op);
-    if (attention == nullptr) continue;
-    const bool windowed = window > 0 && attention->shape.window > 0;
-    const KvArea area = windowed ? KvArea::kWindow : KvArea::kFull;
-    layers[Size(attention->shape.layer)] = {area, Area(area).heads};
-    Area(area).heads += sizes.kv_heads;
+    if (attention == nullptr || !attention->shape.cached()) continue;
+    const size_t group = CacheGroupOf(attention->shape, groups);
+    layers[Size(attention->shape.layer)] = {group, caches[group].heads};
+    caches[group].heads += sizes.kv_heads;
   }
-  for (CacheArea& area : areas) {
-    if (area.blocks == 0) continue;
-    area.first_places.reserve(rows_max);
-    area.places.reserve(Size(options.blocks));
+  for (GroupCache& cache : caches) {
+    cache.first_places.reserve(rows_max);
+    // A table of any group has as many entries.
+    cache.places.reserve(Size(options.blocks.front()));
   }
 }
 
-void CacheArea::Begin(const StepBatch& step, std::span<const int32_t> StepSequence::*table) {
+void GroupCache::Begin(const StepBatch& step, size_t group) {
   first_places.clear();
   places.clear();
   for (const StepSequence& one : step.sequences) {
     first_places.push_back(places.size());
     const size_t count = CeilDiv(Size(one.past + one.rows), size_t{kKvBlockTokens});
-    const auto ids = (one.*table).first(count);
+    const auto ids = std::span(one.blocks[group]).first(count);
     // A block without an id is before the window.
     for (const int32_t id : ids) places.push_back(pages.PlaceOf(std::max(id, 0)));
     for (const int32_t id : ids.subspan(Size(one.past) / kKvBlockTokens)) pages.WillWrite(id);
@@ -160,15 +159,14 @@ void StepShared::Begin(const StepBatch& step) {
     first_rows.push_back(first);
     first += Size(one.rows);
   }
-  CacheArea& full = Area(KvArea::kFull);
-  if (full.heads > 0) full.Begin(step, &StepSequence::blocks);
-  CacheArea& windowed = Area(KvArea::kWindow);
-  if (windowed.heads > 0) windowed.Begin(step, &StepSequence::window_blocks);
+  for (size_t group = 0; group < caches.size(); ++group) {
+    if (caches[group].heads > 0) caches[group].Begin(step, group);
+  }
 }
 
 uint64_t StepShared::CommittedBytes() const {
   uint64_t bytes = 0;
-  for (const CacheArea& area : areas) bytes += area.pages.CommittedBytes();
+  for (const GroupCache& cache : caches) bytes += cache.pages.CommittedBytes();
   return bytes;
 }
 

@@ -85,13 +85,13 @@ struct AttentionLines {
   float* sums;        // [lines, KvRowValues(head_size)]
 };
 
-// An area of the cache.
-struct CacheArea {
-  // Of the step under way. Allocates only where sequences share more blocks than the cache has.
-  void Begin(const StepBatch& step, std::span<const int32_t> StepSequence::*table);
+// The cache of a group.
+struct GroupCache {
+  // Of the step under way: the blocks of table `group`. Allocates only where sequences share more
+  // blocks than the cache has.
+  void Begin(const StepBatch& step, size_t group);
 
-  int32_t blocks = 0;                // 0: there is no such area
-  int32_t window = 0;                // the most that its layers see; 0: all
+  int32_t blocks = 0;
   size_t heads = 0;                  // kv heads of all its layers
   KvPages pages;                     // without heads it has none
   std::vector<size_t> first_places;  // of each sequence, in `places`
@@ -160,12 +160,11 @@ struct StepShared {
   const size_t head_bytes;                         // of a kv head's block
   // Where a layer's keys and values lie.
   struct LayerPlace {
-    KvArea area = KvArea::kFull;
-    size_t first_head = 0;  // of the area's
+    size_t group = 0;
+    size_t first_head = 0;  // of the group's
   };
-  CacheArea& Area(KvArea area) { return areas[static_cast<size_t>(area)]; }
-  const CacheArea& Area(KvArea area) const { return areas[static_cast<size_t>(area)]; }
-  std::array<CacheArea, kKvAreas> areas;
+  std::vector<CacheGroup> groups;
+  std::vector<GroupCache> caches;  // of each group
   std::vector<LayerPlace> layers;
 
   // The step under way.

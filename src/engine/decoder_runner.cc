@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/exception_status.h"
-#include "common/int_math.h"
 #include "common/memory.h"
 
 namespace penstock {
@@ -25,8 +24,8 @@ struct DecoderRunner::Memory {
         head(std::move(head_run)),
         rows(row_count),
         cached_max(cached),
-        pool(blocks, run->group_blocks()),
-        cache(&pool),
+        pools(blocks, run->page_blocks()),
+        cache(&pools),
         spare_blocks(static_cast<size_t>(blocks)),
         context_tokens(context),
         ids_of_rows(static_cast<size_t>(std::max(row_count, context))) {}
@@ -35,24 +34,25 @@ struct DecoderRunner::Memory {
   Sequence& At(size_t place, bool caches) {
     auto& list = caches ? caching : plain;
     while (list.size() <= place) {
-      list.push_back(std::make_unique<Sequence>(&pool, caches ? &cache : nullptr, context_tokens));
+      list.push_back(std::make_unique<Sequence>(&pools, caches ? &cache : nullptr, context_tokens));
     }
     return *list[place];
   }
   uint64_t bytes() const { return run->HeldBytes() + run->CommittedBytes() + head->HeldBytes(); }
   // Drops what was cached longest ago, and gives pages back.
   void Trim() {
+    BlockPool& pool = pools[0];
     const int32_t over = pool.counts().idle - cached_max;
     if (over > 0) pool.EvictIdleSince(INT64_MAX, over);
     const size_t count = pool.Uncommit(2 * rows / kKvBlockTokens, spare_blocks);
-    if (count > 0) run->ReleaseBlocks(KvArea::kFull, std::span(spare_blocks).first(count));
+    if (count > 0) run->ReleaseBlocks(0, std::span(spare_blocks).first(count));
   }
 
   std::unique_ptr<StepRun> run;
   std::unique_ptr<ProgramRun> head;
   const int32_t rows;  // of a step
   const int32_t cached_max;
-  BlockPool pool;
+  CachePools pools;
   PrefixCache cache;
   std::vector<std::unique_ptr<Sequence>> caching, plain;
   std::vector<int32_t> spare_blocks;
@@ -172,7 +172,7 @@ class DecoderRunner::BatchRun {
       const auto ids = IdsOf(piece.index).subspan(past, static_cast<size_t>(piece.rows));
       ids_.insert(ids_.end(), ids.begin(), ids.end());
       sequences_.push_back(
-          {piece.rows, piece.sequence->length(), piece.sequence->blocks(), {}, piece.long_rope});
+          {piece.rows, piece.sequence->length(), piece.sequence->tables(), piece.long_rope});
       if (!all_states_ && piece.last) picked_.push_back(static_cast<int32_t>(ids_.size()) - 1);
     }
     if (all_states_) {
@@ -288,16 +288,16 @@ Status DecoderRunner::Prepare(int32_t rows) {
   options.rows = options.picks = rows;
   const int64_t token_bytes =
       KvBytesPerToken(model_->decoder().config(), cache_type_ == DType::kF32 ? 4 : 2);
-  const auto context_blocks =
-      static_cast<int32_t>(CeilDiv(static_cast<size_t>(context), size_t{kKvBlockTokens}));
+  const int32_t context_blocks = BlocksOfTokens(context);
   const auto cached = static_cast<int32_t>(
       std::min<int64_t>(kCachedBytesMax / (token_bytes * kKvBlockTokens), 4 * context_blocks + 64));
-  // All layers in one area: what texts hold is gone with their batch, windows or not.
+  // All layers in one group: what texts hold is gone with their batch, windows or not.
   // A sequence of the whole context; each row of a step may begin another; and what stays.
-  options.blocks = context_blocks + rows + cached;
+  const int32_t blocks = context_blocks + rows + cached;
+  options.blocks = {blocks};
   PENSTOCK_ASSIGN_OR_RETURN(auto run, model_->decoder().NewRun(options));
-  memory_ = std::make_unique<Memory>(std::move(run), model_->NewHead(), rows, options.blocks,
-                                     cached, context);
+  memory_ =
+      std::make_unique<Memory>(std::move(run), model_->NewHead(), rows, blocks, cached, context);
   return Status::Ok();
 }
 

@@ -249,16 +249,15 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   if (!clock->Allows(step_s)) return Status::Ok();
   const int32_t length = std::min(5, context), other_length = std::min(3, context);
   const std::vector<int32_t> ids = Sequence(length, vocab_size);
-  const int32_t blocks[] = {0, 1};
-  const auto first = std::span(blocks).first(1), second = std::span(blocks).last(1);
+  const BlockTable first = {0}, second = {1};
   // The first and the last row.
   std::vector<int32_t> rows = {0};
   if (length > 1) rows.push_back(length - 1);
   const auto step = [&](const StepBatch& batch) {
     return clock->Run([&] { return run->Run(batch); });
   };
-  const auto sequence = [run](int32_t rows, std::span<const int32_t> of) {
-    return StepSequence{rows, 0, of, {}, run->LongRope(static_cast<size_t>(rows))};
+  const auto sequence = [run](int32_t rows, const BlockTable& of) {
+    return StepSequence{rows, 0, of, run->LongRope(static_cast<size_t>(rows))};
   };
   const StepSequence one = sequence(length, first);
   const auto before = clock->took();

@@ -158,7 +158,7 @@ TEST(KnownAnswers, ALinearLayerThatDiffersIsRefused) {
 class SpoiltSteps final : public StepRun {
  public:
   explicit SpoiltSteps(Fault fault) : fault_(fault) {}
-  uint64_t block_bytes(KvArea) const override { return 1; }
+  uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(const StepBatch& batch) override {
     ++runs;
@@ -294,7 +294,7 @@ TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {
   StepOptions options;
   options.rows = kCheckRows;
   options.picks = kCheckLogitRows;
-  options.blocks = 2;
+  options.blocks = {2};
   const auto run = backend->PrepareSteps(cut, options);
   ASSERT_TRUE(run.ok());
   CheckClock clock(std::chrono::hours(1), &backend->gate());

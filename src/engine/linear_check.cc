@@ -155,7 +155,7 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
   StepOptions options;
   options.cache_type = cache_type;
   options.rows = options.picks = std::min(kRows, program.max_length);
-  options.blocks = 1;
+  options.blocks = {1};
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->PrepareSteps(program, options));
   const int32_t vocabulary = static_cast<int32_t>(embed->vocabulary());
   std::vector<int32_t> ids, rows;
@@ -163,9 +163,9 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
     ids.push_back((100 + 37 * row) % vocabulary);
     rows.push_back(row);
   }
-  const int32_t block = 0;
+  const BlockTable table = {0};
   const bool long_rope = run->LongRope(ids.size());
-  const StepSequence sequence = {options.rows, 0, {&block, 1}, {}, long_rope};
+  const StepSequence sequence = {options.rows, 0, table, long_rope};
   PENSTOCK_RETURN_IF_ERROR(run->Run({ids, {&sequence, 1}, rows}));
 
   const TensorView stored = {words.dtype, words.shape[0], words.shape[1], words.data.data()};

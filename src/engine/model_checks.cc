@@ -68,7 +68,7 @@ Status CheckDecoder(const std::string& path, const TextModel& model, Backend* ba
   options.cache_type = model.cache_type;
   options.rows = kCheckRows;
   options.picks = kCheckLogitRows;
-  options.blocks = 2;
+  options.blocks = {2};
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->PrepareSteps(program, options));
   return CheckSteps(run.get(), decoder.config().vocab_size, model.context(), step_s, clock);
 }

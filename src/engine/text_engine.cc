@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "common/int_math.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "generate/model_defaults.h"
@@ -18,23 +17,28 @@ constexpr double kCacheShare = 0.5;
 
 }  // namespace
 
-CacheBlocks ChooseCacheBlocks(const TextModel& model, int32_t sequences, uint64_t cache_bytes) {
-  const auto one = static_cast<int32_t>(CeilDiv(int64_t{model.context()}, int64_t{kKvBlockTokens}));
-  CacheBlocks blocks;
-  blocks.full = kContexts * one;
-  blocks.window = ChooseWindowBlocks(model, blocks.full, sequences);
+std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,
+                                    uint64_t cache_bytes) {
+  const std::vector<CacheGroup> groups = CacheGroups(model.decoder->program());
+  const std::vector<int32_t> least = LeastCacheBlocks(groups, model.context());
+  std::vector<int32_t> blocks =
+      ChooseCacheBlocks(groups, model.context(), kContexts * least[0], sequences);
   const double room = cache_bytes > 0 ? static_cast<double>(cache_bytes)
                                       : kCacheShare * static_cast<double>(AvailableBytes());
   if (room == 0) return blocks;
-  const auto full_bytes = static_cast<double>(model.cache_block_bytes(KvArea::kFull));
-  const auto window_bytes = static_cast<double>(model.cache_block_bytes(KvArea::kWindow));
-  const double bytes = blocks.full * full_bytes + blocks.window * window_bytes;
+  const std::vector<uint64_t> block_bytes = model.cache_block_bytes();
+  double bytes = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    bytes += blocks[g] * static_cast<double>(block_bytes[g]);
+  }
   if (bytes <= room) return blocks;
-  blocks.full = std::max(static_cast<int32_t>(blocks.full * (room / bytes)), one);
-  if (blocks.window == 0) return blocks;
-  const double rest = std::max(0.0, room - blocks.full * full_bytes) / window_bytes;
-  blocks.window = std::max(static_cast<int32_t>(std::min<double>(blocks.window, rest)),
-                           LeastWindowBlocks(model));
+  blocks[0] = std::max(static_cast<int32_t>(blocks[0] * (room / bytes)), least[0]);
+  double rest = room;
+  for (size_t g = 1; g < groups.size(); ++g) {
+    rest = std::max(0.0, rest - blocks[g - 1] * static_cast<double>(block_bytes[g - 1]));
+    const double fit = std::min<double>(blocks[g], rest / static_cast<double>(block_bytes[g]));
+    blocks[g] = std::max(static_cast<int32_t>(fit), least[g]);
+  }
   return blocks;
 }
 
@@ -53,15 +57,14 @@ Expected<std::unique_ptr<TextEngine>> TextEngine::Load(const std::string& path,
   DecodeSchedulerOptions made = options.scheduler;
   made.model = options.name;
   made.gate = &backend->gate();
-  if (made.cache_blocks == 0) {
-    const CacheBlocks chosen = ChooseCacheBlocks(*model, made.sequences_max, options.granted.cache);
-    made.cache_blocks = chosen.full;
-    made.window_blocks = chosen.window;
+  if (made.cache_blocks.empty()) {
+    made.cache_blocks = FitCacheBlocks(*model, made.sequences_max, options.granted.cache);
   }
   PENSTOCK_ASSIGN_OR_RETURN(auto scheduler, DecodeScheduler::Make(model.get(), made, metrics));
-  const DecodeStats cache = scheduler->stats();
-  LogDebug("{}: context {}, {} blocks of cache, {} of windows", options.name, scheduler->context(),
-           cache.blocks, cache.window_blocks);
+  for (const CacheGroupStats& group : scheduler->stats().groups) {
+    LogDebug("{}: context {}, {} blocks of cache, {}", options.name, scheduler->context(),
+             group.blocks, kCacheKindNames[static_cast<size_t>(group.kind)]);
+  }
   return std::unique_ptr<TextEngine>(new TextEngine(
       path, options, std::move(templates), std::move(model), std::move(scheduler), *backend));
 }
@@ -79,9 +82,7 @@ TextEngine::TextEngine(std::string path, TextEngineOptions options, ModelTemplat
   info_.max_tokens = context();
   info_.parameters = decoder.parameters();
   info_.weight_bytes = decoder.weight_bytes();
-  const DecodeStats stats = scheduler_->stats();
-  info_.cache_bytes = static_cast<uint64_t>(stats.blocks) * stats.block_bytes +
-                      static_cast<uint64_t>(stats.window_blocks) * stats.window_block_bytes;
+  info_.cache_bytes = scheduler_->stats().BytesOf(&CacheGroupStats::blocks);
   info_.activation_bytes = scheduler_->HeldBytes();
   info_.backend = backend.name();
   info_.dtype = LayerDType(decoder.program());

@@ -24,7 +24,7 @@ struct TextEngineOptions {
   std::string chat_template;  // as ModelTemplates::Make: the name of one, or a file; "": its own
   // In place of what the model's files recommend, where it is given.
   GenerationDefaults sampling;
-  // `model` is set to the name, `gate` to the backend's. cache_blocks 0: see ChooseCacheBlocks.
+  // `model` is set to the name, `gate` to the backend's. Without cache_blocks: see FitCacheBlocks.
   DecodeSchedulerOptions scheduler;
   ModelBytes granted;  // the memory it may take; 0: a share of what there is
   ModelCheckOptions check;
@@ -75,14 +75,10 @@ class TextEngine final : public Model {
   std::unique_ptr<DecodeScheduler> scheduler_;
 };
 
-// Blocks of the cache (DecodeSchedulerOptions) where nothing is asked for.
-struct CacheBlocks {
-  int32_t full = 0;    // cache_blocks
-  int32_t window = 0;  // window_blocks
-};
-// Of kContexts texts of the whole context, and windows as ChooseWindowBlocks for `sequences` that
-// run, cut to a share of the memory that is available, or to `cache_bytes` if that is not 0, but at
-// least those of one context.
-CacheBlocks ChooseCacheBlocks(const TextModel& model, int32_t sequences, uint64_t cache_bytes = 0);
+// DecodeSchedulerOptions::cache_blocks where nothing is asked for: those of kContexts texts of the
+// whole context, and as ChooseCacheBlocks for `sequences` that run, cut to a share of the memory
+// that is available, or to `cache_bytes` if that is not 0, but at least those of one context.
+std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,
+                                    uint64_t cache_bytes = 0);
 
 }  // namespace penstock

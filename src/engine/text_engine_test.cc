@@ -134,20 +134,18 @@ TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {
   EXPECT_TRUE(registry_.FindText("text").ok());
 }
 
-TEST(ChooseCacheBlocks, WindowsNeedFewBlocks) {
+TEST(FitCacheBlocks, WindowsNeedFewBlocks) {
   const TinyModel plain(8192, *NewCpuBackend({2, false, ""}));
-  EXPECT_EQ(ChooseCacheBlocks(plain.model(), 64).full, 8 * 256);
-  EXPECT_EQ(ChooseCacheBlocks(plain.model(), 64).window, 0);
+  EXPECT_THAT(FitCacheBlocks(plain.model(), 64), testing::ElementsAre(8 * 256));
   const TinyModel windowed(8192, *NewCpuBackend({2, false, ""}), 64);
-  EXPECT_EQ(ChooseCacheBlocks(windowed.model(), 64).full, 8 * 256);
   // One that runs a prompt, 63 that decode, and an eighth of the others.
-  EXPECT_EQ(LeastWindowBlocks(windowed.model()), 20);
-  EXPECT_EQ(ChooseCacheBlocks(windowed.model(), 64).window, 20 + 63 * 5 + 256);
-  EXPECT_EQ(windowed.model().cache_block_bytes(KvArea::kFull),
-            windowed.model().cache_block_bytes(KvArea::kWindow));
-  EXPECT_EQ(plain.model().cache_block_bytes(KvArea::kFull),
-            2 * windowed.model().cache_block_bytes(KvArea::kFull));
-  EXPECT_EQ(plain.model().cache_block_bytes(KvArea::kWindow), 0u);
+  EXPECT_THAT(LeastCacheBlocks(CacheGroups(windowed.model().decoder->program()), 8192),
+              testing::ElementsAre(256, 20));
+  EXPECT_THAT(FitCacheBlocks(windowed.model(), 64),
+              testing::ElementsAre(8 * 256, 20 + 63 * 5 + 256));
+  const std::vector<uint64_t> layers = windowed.model().cache_block_bytes();
+  EXPECT_THAT(layers, testing::ElementsAre(layers[0], layers[0]));
+  EXPECT_THAT(plain.model().cache_block_bytes(), testing::ElementsAre(2 * layers[0]));
 }
 
 }  // namespace

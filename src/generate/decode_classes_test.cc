@@ -13,7 +13,7 @@ class DecodeClassesTest : public DecodeFixture {
 };
 
 TEST_F(DecodeClassesTest, ABulkTextThatDoesNotFitHoldsUpNoInteractiveOne) {
-  options_.cache_blocks = 14;
+  options_.cache_blocks = {14};
   options_.manual = true;
   Start();
   const auto bulk = [](std::vector<int32_t> prompt) {
@@ -83,7 +83,7 @@ TEST_F(DecodeClassesTest, BulkLeavesAQuarterOfThePlaces) {
 
 // When it is a bulk text's turn, others wait until it fits.
 TEST_F(DecodeClassesTest, ALargeBulkTextFitsInTheEnd) {
-  options_.cache_blocks = 14;
+  options_.cache_blocks = {14};
   options_.manual = true;
   // Whose turn it is depends on how long steps took: here a millisecond each.
   options_.now = [this] { return Clock::time_point(std::chrono::milliseconds(now_ms_)); };
@@ -109,7 +109,7 @@ TEST_F(DecodeClassesTest, ALargeBulkTextFitsInTheEnd) {
 
 // An interactive text that does not fit takes the blocks of bulk texts, which go on later.
 TEST_F(DecodeClassesTest, BulkGivesWayToAnInteractiveTextThatDoesNotFit) {
-  options_.cache_blocks = 14;
+  options_.cache_blocks = {14};
   options_.manual = true;
   Start();
   const auto bulk_job = [] {
@@ -133,7 +133,7 @@ TEST_F(DecodeClassesTest, BulkGivesWayToAnInteractiveTextThatDoesNotFit) {
 
 // Blocks are left for interactive texts, so that they need not be taken.
 TEST_F(DecodeClassesTest, BulkLeavesAQuarterOfTheBlocks) {
-  options_.cache_blocks = 32;
+  options_.cache_blocks = {32};
   options_.manual = true;
   Start();
   std::vector<std::shared_ptr<Recorder>> got;
@@ -145,7 +145,7 @@ TEST_F(DecodeClassesTest, BulkLeavesAQuarterOfTheBlocks) {
   for (int step = 0; step < 4; ++step) {
     EXPECT_TRUE(scheduler_->Step());
     EXPECT_GT(scheduler_->stats().running, 2);
-    EXPECT_LE(scheduler_->stats().blocks_used, 24);
+    EXPECT_LE(scheduler_->stats().groups[0].used, 24);
   }
   RunAll();
   for (const auto& one : got) EXPECT_TRUE(one->Wait().ok());
@@ -153,7 +153,7 @@ TEST_F(DecodeClassesTest, BulkLeavesAQuarterOfTheBlocks) {
 
 // A bulk text that is older holds blocks while an interactive one grows over what is left.
 TEST_F(DecodeClassesTest, AnInteractiveTextHasATokenInEachStep) {
-  options_.cache_blocks = 16;
+  options_.cache_blocks = {16};
   options_.manual = true;
   Start();
   std::vector<std::shared_ptr<Recorder>> bulk;

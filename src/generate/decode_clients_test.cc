@@ -19,7 +19,7 @@ class TimedSteps final : public StepRun {
       : passes_(std::move(passes)), logits_(kTinyVocabulary) {
     logits_[5] = 1;
   }
-  uint64_t block_bytes(KvArea) const override { return 1; }
+  uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(const StepBatch& batch) override {
     passes_(kCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0), batch.ids.size());
@@ -40,7 +40,7 @@ class DecodeClientsTest : public DecodeFixture {
     options_.manual = true;
     options_.cost = kCost;
     options_.sequences_max = 64;
-    options_.cache_blocks = 64 * 13;
+    options_.cache_blocks = {64 * 13};
     options_.max_queued_rows = 1 << 20;
     options_.now = [this] {
       return Clock::time_point(
@@ -172,7 +172,7 @@ TEST_F(DecodeClientsTest, ClientsGetSharesByTheirWeights) {
 // Texts that gave their places to another client's go on, and are the same.
 TEST_F(DecodeClientsTest, TextsThatGaveTheirPlacesAreTheSame) {
   options_.sequences_max = 4;
-  options_.cache_blocks = 40;
+  options_.cache_blocks = {40};
   options_.now = [this] {
     now_s_ += 1e-4;  // so each step takes some time
     return Clock::time_point(
@@ -196,7 +196,7 @@ TEST_F(DecodeClientsTest, TextsThatGaveTheirPlacesAreTheSame) {
   EXPECT_FALSE(got[8]->got().ids.empty());
   RunAll();
   for (uint32_t i = 0; i < 11; ++i) ExpectAlone(got[i].get(), *job(1, i));
-  EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+  EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
 }
 
 // Another engine that had the processor a moment ago is expected to come again: a prompt that is

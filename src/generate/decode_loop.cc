@@ -37,21 +37,17 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
     : model(model_in),
       options(options_in),
       metrics(SchedulerMetrics::Of(metrics_in, options.model)),
-      series(DecodeMetrics::Of(metrics_in, options.model)),
+      series(DecodeMetrics::Of(metrics_in, options.model, run_in->groups())),
       run(std::move(run_in)),
-      pool(options.cache_blocks, run->group_blocks()),
+      pools(run->groups(), options.cache_blocks, run->page_blocks()),
       own_gate(1),
       gate(options.gate != nullptr ? options.gate : &own_gate),
       admission({options.max_queued_tokens, options.max_queued_rows}, &metrics, &work_ready),
       turn(gate, this),
       former(LimitsOf(options, *model)),
-      released(static_cast<size_t>(std::max(options.cache_blocks, options.window_blocks))) {
-  if (run->window() > 0) {
-    window_pool.emplace(options.window_blocks, run->group_blocks());
-    windowed = {&*window_pool, run->window()};
-  }
-  if (options.prefix_cache) prefixes.emplace(&pool, nullptr, windowed);
-  trial.emplace(&pool, prefixes ? &*prefixes : nullptr, model->context(), /*salt=*/0, windowed);
+      released(static_cast<size_t>(std::ranges::max(options.cache_blocks))) {
+  if (options.prefix_cache) prefixes.emplace(&pools);
+  trial.emplace(&pools, prefixes ? &*prefixes : nullptr, model->context());
   const auto most = static_cast<size_t>(options.sequences_max);
   formed.reserve(most);
   running.reserve(most);
@@ -298,8 +294,7 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
     AddScores(sequence);
     ids.insert(ids.end(), step_ids.begin(), step_ids.end());
     const Sequence& cache = sequence->cache;
-    sequences.push_back({sequence->rows, cache.length(), cache.blocks(), cache.window_blocks(),
-                         sequence->long_rope});
+    sequences.push_back({sequence->rows, cache.length(), cache.tables(), sequence->long_rope});
     if (sequence->rows < sequence->remaining()) continue;
     sequence->logit_row = static_cast<int32_t>(picks.size());
     picks.push_back(static_cast<int32_t>(ids.size()) - 1);
@@ -454,29 +449,24 @@ void DecodeScheduler::Impl::EndJob(TakenJob* owner, const Status& status) {
 }
 
 void DecodeScheduler::Impl::ReleaseIdle(bool all) {
-  ReleaseIdle(all, KvArea::kFull, &pool);
-  if (window_pool) ReleaseIdle(all, KvArea::kWindow, &*window_pool);
+  for (size_t g = 0; g < pools.size(); ++g) {
+    BlockPool& from = pools[g];
+    if (all) from.EvictIdleSince(INT64_MAX, from.blocks());
+    const size_t count = from.Uncommit(0, released);
+    run->ReleaseBlocks(g, std::span(released).first(count));
+  }
   ShowCounts();
 }
 
-void DecodeScheduler::Impl::ReleaseIdle(bool all, KvArea area, BlockPool* from) {
-  if (all) from->EvictIdleSince(INT64_MAX, from->blocks());
-  const size_t count = from->Uncommit(0, released);
-  run->ReleaseBlocks(area, std::span(released).first(count));
-}
-
 void DecodeScheduler::Impl::ShowCounts() {
-  const BlockCounts counts = pool.counts();
-  const BlockCounts windows = window_pool ? window_pool->counts() : BlockCounts();
   series.running.Set(static_cast<int64_t>(running.size()));
   series.waiting.Set(texts_waiting);
-  series.blocks.Set(counts.blocks);
-  series.blocks_used.Set(counts.in_use);
-  series.blocks_cached.Set(counts.idle);
-  series.window_blocks.Set(windows.blocks);
-  series.window_blocks_used.Set(windows.in_use);
-  series.window_blocks_cached.Set(windows.idle);
-  const uint64_t evicted = counts.evictions + windows.evictions;
+  uint64_t evicted = 0;
+  for (size_t g = 0; g < pools.size(); ++g) {
+    const BlockCounts counts = pools[g].counts();
+    series.groups[g].Set(counts.blocks, counts.in_use, counts.idle);
+    evicted += counts.evictions;
+  }
   series.evictions.Add(evicted - std::exchange(evictions, evicted));
 }
 

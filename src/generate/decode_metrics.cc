@@ -1,8 +1,7 @@
 #include "generate/decode_metrics.h"
 
 #include <algorithm>
-
-#include "common/kv_block.h"
+#include <array>
 
 namespace penstock {
 namespace {
@@ -16,7 +15,8 @@ uint64_t CountOf(const Histogram& histogram) {
 // What routers choose a replica by.
 void AddForRouters(const DecodeMetrics& series, const std::string& label, Metrics* metrics) {
   using Family = RouterGauges::Family;
-  const RouterGauges::Ratio usage{&series.blocks_used, &series.blocks};
+  const DecodeMetrics::Group& first = series.groups.front();
+  const RouterGauges::Ratio usage{first.used, first.blocks};
   metrics->AddFunction(
       "penstock_kv_usage_ratio", "Part of the cache's blocks that sequences hold.",
       Metrics::Kind::kGauge, [usage] { return RatioOf(*usage.part, *usage.whole); }, label);
@@ -28,7 +28,36 @@ void AddForRouters(const DecodeMetrics& series, const std::string& label, Metric
   router.Add(Family::kGenerateRunning, label, &series.running);
   router.Add(Family::kKvUsage, label, usage);
   router.Add(Family::kKvBlockSize, label, int64_t{kKvBlockTokens});
-  router.Add(Family::kKvBlocks, label, &series.blocks);
+  router.Add(Family::kKvBlocks, label, first.blocks);
+}
+
+// The gauges of a group: those there are already, if a group of its kind has some.
+DecodeMetrics::Group AddGroup(CacheKind kind, Metrics* metrics, const std::string& label) {
+  constexpr std::array<const char*, kCacheKinds> kHelp = {
+      "Blocks of the cache of keys and values, of 32 tokens each.",
+      "Blocks of the cache of the layers with a window; 0: no layer has one.",
+      "Blocks of the cache of recurrent layers, of a state each.",
+  };
+  const bool first = kind == CacheKind::kFull;
+  const std::string these = first ? "Blocks" : "Of these, blocks";
+  const auto gauge = [&](std::string_view count, const std::string& help) {
+    return &metrics->AddGauge("penstock_kv_" + CacheCountName(kind, count), help, label);
+  };
+  return {kind, gauge("blocks", kHelp[static_cast<size_t>(kind)]),
+          gauge("blocks_used", these + " that sequences hold."),
+          gauge("blocks_cached", these + " that no sequence holds, with a known prefix.")};
+}
+
+// Of each group, and of kinds that every model shows.
+std::vector<DecodeMetrics::Group> AddGroups(std::span<const CacheGroup> groups, Metrics* metrics,
+                                            const std::string& label) {
+  std::vector<DecodeMetrics::Group> added;
+  for (const CacheGroup& group : groups) added.push_back(AddGroup(group.kind, metrics, label));
+  for (const CacheKind kind : {CacheKind::kFull, CacheKind::kWindow}) {
+    if (std::ranges::find(added, kind, &DecodeMetrics::Group::kind) != added.end()) continue;
+    added.push_back(AddGroup(kind, metrics, label));
+  }
+  return added;
 }
 
 }  // namespace
@@ -65,7 +94,14 @@ DecodeTotals DecodeMetrics::Read() const {
   return totals;
 }
 
-DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model) {
+std::string CacheCountName(CacheKind kind, std::string_view count) {
+  const std::string name(count);
+  return kind == CacheKind::kFull ? name
+                                  : kCacheKindNames[static_cast<size_t>(kind)] + ("_" + name);
+}
+
+DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model,
+                                std::span<const CacheGroup> groups) {
   const std::string label = MetricLabel("model", model);
   const auto counter = [&](const char* name, const char* help) -> Counter& {
     return metrics->AddCounter(name, help, label);
@@ -87,14 +123,7 @@ DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model) {
       counter("penstock_kv_evictions_total", "Blocks of cached prefixes that were given up."),
       gauge("penstock_generate_running", "Sequences that take part in steps."),
       gauge("penstock_generate_waiting", "Sequences that wait for a place or for memory."),
-      gauge("penstock_kv_blocks", "Blocks of the cache of keys and values, of 32 tokens each."),
-      gauge("penstock_kv_blocks_used", "Blocks that sequences hold."),
-      gauge("penstock_kv_blocks_cached", "Blocks that no sequence holds, with a known prefix."),
-      gauge("penstock_kv_window_blocks",
-            "Blocks of the cache of the layers with a window; 0: no layer has one."),
-      gauge("penstock_kv_window_blocks_used", "Of these, blocks that sequences hold."),
-      gauge("penstock_kv_window_blocks_cached",
-            "Of these, blocks that no sequence holds, with a known prefix."),
+      AddGroups(groups, metrics, label),
       duration("penstock_generate_step_duration_seconds", "Time of a step of the model."),
       metrics->AddHistogram("penstock_generate_step_rows", "Tokens that a step computed.",
                             {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, label),

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "common/kv_block.h"
 #include "metrics/metrics.h"
 
 namespace penstock {
@@ -25,9 +29,28 @@ struct DecodeTotals {
   DecodeTotals Since(const DecodeTotals& earlier) const;
 };
 
+// "blocks", "state_blocks_used", ...: what series and fields of answers call a count of the blocks
+// of a group.
+std::string CacheCountName(CacheKind kind, std::string_view count);
+
 struct DecodeMetrics {
-  // `model`: value of the label of that name.
-  static DecodeMetrics Of(Metrics* metrics, const std::string& model);
+  // Of the blocks of a group of the cache.
+  struct Group {
+    CacheKind kind;
+    Gauge* blocks;
+    Gauge* used;
+    Gauge* cached;
+    void Set(int64_t all, int64_t used_now, int64_t cached_now) const {
+      blocks->Set(all);
+      used->Set(used_now);
+      cached->Set(cached_now);
+    }
+  };
+
+  // `model`: value of the label of that name. Groups of kinds that every model shows are there
+  // whether it has such layers or not.
+  static DecodeMetrics Of(Metrics* metrics, const std::string& model,
+                          std::span<const CacheGroup> groups = {});
 
   DecodeTotals Read() const;
 
@@ -38,12 +61,7 @@ struct DecodeMetrics {
   Counter& evictions;
   Gauge& running;
   Gauge& waiting;
-  Gauge& blocks;
-  Gauge& blocks_used;
-  Gauge& blocks_cached;
-  Gauge& window_blocks;
-  Gauge& window_blocks_used;
-  Gauge& window_blocks_cached;
+  std::vector<Group> groups;  // those of Of, in their order, then what every model shows besides
   Histogram& step_duration;
   Histogram& step_rows;
   Histogram& sample_duration;

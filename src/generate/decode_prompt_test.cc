@@ -115,7 +115,7 @@ TEST_F(DecodePromptTest, NothingChangesThem) {
     for (const int32_t blocks : {14, 128}) {
       SCOPED_TRACE(++run);
       options_.cost = cost;
-      options_.cache_blocks = blocks;
+      options_.cache_blocks = {blocks};
       Start();
       Submit(Job(prompt, 3));
       RunAll();
@@ -136,7 +136,7 @@ TEST_F(DecodePromptTest, NothingChangesThem) {
       for (uint32_t i = 0; i < 8; ++i) {
         ExpectAlone(others[i].get(), *Job(Prompt((i < 4 ? 20 : 50) + i, i), 40, i));
       }
-      EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+      EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
     }
   }
 }
@@ -146,7 +146,7 @@ TEST_F(DecodePromptTest, PreemptionInTheMidstChangesNothing) {
   const auto prompt = Prompt(300, 4);
   const auto alone = AloneScores(prompt);
   for (const bool prefixes : {true, false}) {
-    options_.cache_blocks = 14;
+    options_.cache_blocks = {14};
     options_.prefix_cache = prefixes;
     Start();
     auto job = Scored(prompt, 2);
@@ -243,7 +243,7 @@ TEST_F(DecodePromptTest, ItIsCancelledBetweenChunks) {
   cancel->Cancel();
   RunAll();
   EXPECT_EQ(got->Wait().code(), StatusCode::kCancelled);
-  EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+  EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
 }
 
 }  // namespace

@@ -137,9 +137,9 @@ Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
     PENSTOCK_ASSIGN_OR_RETURN(
         TextStream stream,
         TextStream::Make(*model, sampling, job.prompt, run->parts_max(), job.shown, scratch));
-    auto made = std::make_unique<DecodeSequence>(owner, next.sample(), std::move(stream), &pool,
+    auto made = std::make_unique<DecodeSequence>(owner, next.sample(), std::move(stream), &pools,
                                                  prefixes ? &*prefixes : nullptr, model->context(),
-                                                 windowed, std::move(memory));
+                                                 std::move(memory));
     const size_t prompt = job.prompt.size();
     made->text.reserve(MostTokens(*model, job.sampling, prompt) - prompt);
     for (WaitingTexts& texts : waiting) texts.Reserve(texts.preempted() + running.size() + 1);
@@ -164,7 +164,7 @@ int64_t DecodeScheduler::Impl::TextBytes(const DecodeJob& job) const {
   const size_t blocks = CeilDiv(static_cast<size_t>(model->context()), size_t{kKvBlockTokens});
   return kHeap +
          static_cast<int64_t>(sizeof(DecodeSequence) + more * sizeof(int32_t) +
-                              kKvAreas * blocks * sizeof(int32_t)) +
+                              pools.size() * (sizeof(BlockTable) + blocks * sizeof(int32_t))) +
          TextStream::HeapBytes(*model, job.sampling, prompt);
 }
 
@@ -212,20 +212,17 @@ Sequence* DecodeScheduler::Impl::CacheOf(const WaitingTexts::Next& next, int32_t
 bool DecodeScheduler::Impl::Fits(const WaitingTexts::Next& next, bool aged) {
   if (running.empty()) return true;
   const bool bulk = next.job->priority() == Priority::kBulk;
-  std::array<int32_t, kKvAreas> spare;
-  spare.fill(static_cast<int32_t>(running.size()) + 1);
-  if (bulk && !aged) {
-    spare[0] += pool.blocks() / kInteractivePart;
-    if (window_pool) spare[1] += window_pool->blocks() / kInteractivePart;
+  GroupCounts spare{};
+  for (size_t g = 0; g < pools.size(); ++g) {
+    spare[g] = static_cast<int32_t>(running.size()) + 1;
+    if (bulk && !aged) spare[g] += pools[g].blocks() / kInteractivePart;
   }
   // An aged text would have to give up what others take of the room that it waited for.
   for (const auto& one : running) {
     if ((bulk && !aged) || one->aged) spare[0] += one->cache.MissingBlocks(one->remaining());
   }
-  const Tried now = {
-      next.job->number,
-      next.sample(),
-      {pool.available() - spare[0], window_pool ? window_pool->available() - spare[1] : 0}};
+  Tried now = {next.job->number, next.sample(), pools.available()};
+  for (size_t g = 0; g < pools.size(); ++g) now.room[g] -= spare[g];
   if (now == tried) return false;
   int32_t remaining = 0;
   Sequence* const cache = CacheOf(next, &remaining);
@@ -237,13 +234,9 @@ bool DecodeScheduler::Impl::Fits(const WaitingTexts::Next& next, bool aged) {
 
 // --- Room for others ----------------------------------------------------------------------------
 
-// Blocks of each area that so many tokens take at most.
-std::array<int32_t, kKvAreas> DecodeScheduler::Impl::BlocksFor(int32_t tokens) const {
-  const auto full =
-      static_cast<int32_t>(CeilDiv(static_cast<size_t>(tokens), size_t{kKvBlockTokens}));
-  if (!window_pool) return {full, 0};
-  return {full, static_cast<int32_t>(
-                    std::min<int64_t>(full, WindowBlocksOf(windowed.window, kPromptRows)))};
+// Blocks of each group that so many tokens take at most.
+GroupCounts DecodeScheduler::Impl::BlocksFor(int32_t tokens) const {
+  return pools.MostHeld(BlocksOfTokens(tokens), kPromptRows);
 }
 
 // A bulk text whose turn it is does not fit: those that run keep what they have, and what they give
@@ -270,18 +263,20 @@ bool DecodeScheduler::Impl::FitsBeside(const WaitingTexts::Next& next) const {
   const auto tokens_of = [](const DecodeSequence& one) {
     return std::max(one.tokens(), one.cache.length());
   };
-  std::array<int32_t, kKvAreas> used =
+  GroupCounts used =
       BlocksFor(next.preempted != nullptr ? tokens_of(*next.preempted)
                                           : static_cast<int32_t>(next.job->prompt().size()));
   int32_t texts = 2;
   for (const auto& one : running) {
     if (!one->beside) continue;
-    const auto more = BlocksFor(tokens_of(*one));
-    for (size_t area = 0; area < kKvAreas; ++area) used[area] += more[area];
+    const GroupCounts more = BlocksFor(tokens_of(*one));
+    for (size_t g = 0; g < pools.size(); ++g) used[g] += more[g];
     ++texts;
   }
-  if (used[0] + kept.blocks[0] + texts > pool.blocks()) return false;
-  return !window_pool || used[1] + kept.blocks[1] + texts <= window_pool->blocks();
+  for (size_t g = 0; g < pools.size(); ++g) {
+    if (used[g] + kept.blocks[g] + texts > pools[g].blocks()) return false;
+  }
+  return true;
 }
 
 // Texts that began beside a bulk one may have grown into what is kept for it. When nothing else

@@ -8,6 +8,7 @@
 
 #include "common/exception_status.h"
 #include "generate/decode_scheduler_impl.h"
+#include "kv/cache_pools.h"
 
 namespace penstock {
 namespace {
@@ -15,9 +16,23 @@ namespace {
 // Tokens to come of a text without a limit, for the bound of waiting work.
 constexpr int64_t kExpectedTokens = 512;
 
-// Of the cache's blocks, the part of which as many are there for windows of texts that may go on:
-// texts of eight windows each keep all theirs.
-constexpr int32_t kWindowsKeptPart = 8;
+// Of the first group's blocks, the part of which as many are there in each other group for texts
+// that may go on: texts of eight windows each keep all theirs.
+constexpr int32_t kKeptPart = 8;
+
+// What the options leave open is chosen.
+std::vector<int32_t> CompleteBlocks(std::span<const int32_t> given,
+                                    std::span<const CacheGroup> groups, int32_t context,
+                                    int32_t sequences) {
+  const std::vector<int32_t> least = LeastCacheBlocks(groups, context);
+  const int32_t full = std::max(given.empty() ? 0 : given[0], least[0]);
+  std::vector<int32_t> blocks = ChooseCacheBlocks(groups, context, full, sequences);
+  for (size_t g = 1; g < groups.size(); ++g) {
+    if (g < given.size() && given[g] > 0) blocks[g] = given[g];
+    blocks[g] = std::max(blocks[g], least[g]);
+  }
+  return blocks;
+}
 
 // Of a job without text.
 Status CheckPrompt(size_t prompt, int32_t context) {
@@ -55,38 +70,35 @@ Admission::Amount AmountOf(const DecodeJob& job) {
 
 }  // namespace
 
-int32_t LeastWindowBlocks(const TextModel& model) {
-  const int32_t window = CacheWindow(model.decoder->program());
-  if (window == 0) return 0;
-  const int64_t context = CeilDiv(int64_t{model.context()}, int64_t{kKvBlockTokens});
-  const int64_t one = WindowBlocksOf(window, DecodeScheduler::kPromptRows);
-  return static_cast<int32_t>(std::min(context, one));
+std::vector<int32_t> LeastCacheBlocks(std::span<const CacheGroup> groups, int32_t context) {
+  return BlocksOfOneText(groups, context, DecodeScheduler::kPromptRows);
 }
 
-int32_t ChooseWindowBlocks(const TextModel& model, int32_t cache_blocks, int32_t sequences) {
-  const int32_t window = CacheWindow(model.decoder->program());
-  if (window == 0) return 0;
-  const int64_t running = LeastWindowBlocks(model) + (sequences - 1) * WindowBlocksOf(window, 1);
-  return static_cast<int32_t>(
-      std::min<int64_t>(cache_blocks, running + cache_blocks / kWindowsKeptPart));
+std::vector<int32_t> ChooseCacheBlocks(std::span<const CacheGroup> groups, int32_t context,
+                                       int32_t full, int32_t sequences) {
+  std::vector<int32_t> blocks = LeastCacheBlocks(groups, context);
+  blocks[0] = full;
+  for (size_t g = 1; g < groups.size(); ++g) {
+    const int64_t others = (sequences - 1) * NewGroupPolicy(groups[g])->MostHeld(full, 1);
+    blocks[g] =
+        static_cast<int32_t>(std::min<int64_t>(full, blocks[g] + others + full / kKeptPart));
+  }
+  return blocks;
 }
 
 Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
     const TextModel* model, const DecodeSchedulerOptions& options, Metrics* metrics,
     std::unique_ptr<StepRun> run) {
-  const auto context_blocks =
-      static_cast<int32_t>(CeilDiv(static_cast<size_t>(model->context()), size_t{kKvBlockTokens}));
+  const std::vector<CacheGroup> groups =
+      run == nullptr ? CacheGroups(model->decoder->program())
+                     : std::vector<CacheGroup>(run->groups().begin(), run->groups().end());
   DecodeSchedulerOptions made = options;
-  made.cache_blocks = std::max(options.cache_blocks, context_blocks);
-  if (options.window_blocks == 0) {
-    made.window_blocks = ChooseWindowBlocks(*model, made.cache_blocks, options.sequences_max);
-  }
-  made.window_blocks = std::max(made.window_blocks, LeastWindowBlocks(*model));
+  made.cache_blocks =
+      CompleteBlocks(options.cache_blocks, groups, model->context(), options.sequences_max);
   if (run == nullptr) {
     StepOptions step;
     step.cache_type = model->cache_type;
     step.blocks = made.cache_blocks;
-    step.window_blocks = made.window_blocks;
     step.picks = options.sequences_max + std::min(kScoredRows, model->context());
     step.rows = std::min(kPromptRows, model->context()) + options.sequences_max;
     PENSTOCK_ASSIGN_OR_RETURN(run, model->decoder->NewRun(step));
@@ -126,17 +138,13 @@ DecodeStats DecodeScheduler::stats() const {
   DecodeStats stats;
   stats.running = static_cast<int32_t>(impl_->series.running.value());
   stats.waiting = static_cast<int32_t>(impl_->series.waiting.value());
-  const BlockCounts counts = impl_->pool.counts();
-  stats.blocks = counts.blocks;
-  stats.blocks_used = counts.in_use;
-  stats.blocks_cached = counts.idle;
-  stats.block_bytes = impl_->run->block_bytes(KvArea::kFull);
-  if (!impl_->window_pool) return stats;
-  const BlockCounts windows = impl_->window_pool->counts();
-  stats.window_blocks = windows.blocks;
-  stats.window_blocks_used = windows.in_use;
-  stats.window_blocks_cached = windows.idle;
-  stats.window_block_bytes = impl_->run->block_bytes(KvArea::kWindow);
+  const CachePools& pools = impl_->pools;
+  stats.groups.resize(pools.size());
+  for (size_t g = 0; g < pools.size(); ++g) {
+    const BlockCounts counts = pools[g].counts();
+    stats.groups[g] = {pools.group(g).kind, counts.blocks, counts.in_use, counts.idle,
+                       impl_->run->block_bytes(g)};
+  }
   return stats;
 }
 

@@ -43,8 +43,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "common/kv_block.h"
 #include "common/request_context.h"
 #include "common/status.h"
 #include "gate/compute_gate.h"
@@ -63,11 +66,9 @@ struct DecodeSchedulerOptions {
   // it bulk.
   int64_t max_queued_tokens = 1 << 20;
   int64_t max_queued_rows = 1 << 17;  // samples of these jobs
-  // Blocks of the cache, of kKvBlockTokens tokens each; at least those of one context.
-  int32_t cache_blocks = 0;
-  // The same of the layers with a window, if the model has such layers; at least those that one
-  // sequence needs. 0: see ChooseWindowBlocks.
-  int32_t window_blocks = 0;
+  // Blocks of each group of the cache (CacheGroups), of kKvBlockTokens tokens each; at least those
+  // of one text of the whole context. None or 0 for a later group: see ChooseCacheBlocks.
+  std::vector<int32_t> cache_blocks = {};
   bool prefix_cache = true;
   // After so long idle, pages of the cache that hold no prefix are given back; 0: never.
   double idle_release_s = 60;
@@ -79,26 +80,36 @@ struct DecodeSchedulerOptions {
   std::string model;  // value of the `model` label of the metrics
 };
 
+// Blocks of a group of a cache.
+struct CacheGroupStats {
+  CacheKind kind = CacheKind::kFull;
+  int64_t blocks = 0;
+  int64_t used = 0;    // by sequences
+  int64_t cached = 0;  // with a known prefix, and no sequence holds them
+  uint64_t block_bytes = 0;
+};
+
 struct DecodeStats {
   int32_t running = 0;  // sequences, as waiting
   int32_t waiting = 0;
-  int64_t blocks = 0, blocks_used = 0, blocks_cached = 0;
-  // Of layers with a window; 0: no layer has one.
-  int64_t window_blocks = 0, window_blocks_used = 0, window_blocks_cached = 0;
-  uint64_t block_bytes = 0, window_block_bytes = 0;
+  std::vector<CacheGroupStats> groups = std::vector<CacheGroupStats>(1);  // the first one is full
 
-  uint64_t BytesOf(int64_t full, int64_t windows) const {
-    return static_cast<uint64_t>(full) * block_bytes +
-           static_cast<uint64_t>(windows) * window_block_bytes;
+  // Of `count` blocks of each group.
+  uint64_t BytesOf(int64_t CacheGroupStats::*count) const {
+    uint64_t bytes = 0;
+    for (const CacheGroupStats& one : groups) {
+      bytes += static_cast<uint64_t>(one.*count) * one.block_bytes;
+    }
+    return bytes;
   }
 };
 
-// Blocks for the layers of a model that have a window, beside `cache_blocks` for the others: what
-// `sequences` texts hold that are longer than the window, one of them at its prompt, and some for
-// the windows of texts that may go on. 0: no layer has one.
-int32_t ChooseWindowBlocks(const TextModel& model, int32_t cache_blocks, int32_t sequences);
-// The fewest: of one text.
-int32_t LeastWindowBlocks(const TextModel& model);
+// Blocks of each group beside `full` of the first: what `sequences` long texts hold at once, one of
+// them at its prompt, and some for what texts that may go on need.
+std::vector<int32_t> ChooseCacheBlocks(std::span<const CacheGroup> groups, int32_t context,
+                                       int32_t full, int32_t sequences);
+// The fewest of each group: of one text of the whole context.
+std::vector<int32_t> LeastCacheBlocks(std::span<const CacheGroup> groups, int32_t context);
 
 class DecodeScheduler {
  public:

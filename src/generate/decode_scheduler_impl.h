@@ -18,7 +18,7 @@
 #include "generate/decode_sequence.h"
 #include "generate/step_former.h"
 #include "generate/waiting_texts.h"
-#include "kv/block_pool.h"
+#include "kv/cache_pools.h"
 #include "kv/prefix_cache.h"
 #include "sched/admission.h"
 #include "sched/scheduler_metrics.h"
@@ -67,7 +67,7 @@ struct DecodeScheduler::Impl final : GateClient {
   bool BulkMayBegin() const;
   Sequence* CacheOf(const WaitingTexts::Next& next, int32_t* remaining);
   bool Fits(const WaitingTexts::Next& next, bool aged);
-  std::array<int32_t, kKvAreas> BlocksFor(int32_t tokens) const;
+  GroupCounts BlocksFor(int32_t tokens) const;
   void KeepFor(const WaitingTexts::Next& next);
   void EndKept();
   bool FitsBeside(const WaitingTexts::Next& next) const;
@@ -95,7 +95,6 @@ struct DecodeScheduler::Impl final : GateClient {
   void EndJob(TakenJob* owner, const Status& status);
   void Drop(const std::function<bool(const DecodeSequence&)>& dead);
   void ReleaseIdle(bool all);
-  void ReleaseIdle(bool all, KvArea area, BlockPool* from);
   void ShowCounts();
 
   const TextModel* const model;
@@ -103,9 +102,7 @@ struct DecodeScheduler::Impl final : GateClient {
   SchedulerMetrics metrics;
   DecodeMetrics series;
   const std::unique_ptr<StepRun> run;
-  BlockPool pool;
-  std::optional<BlockPool> window_pool;  // of layers with a window
-  WindowPool windowed;                   // the same as sequences want it
+  CachePools pools;
   std::optional<PrefixCache> prefixes;
   ComputeGate own_gate;
   ComputeGate* const gate;
@@ -148,7 +145,7 @@ struct DecodeScheduler::Impl final : GateClient {
   struct Tried {
     uint64_t number = 0;  // of its job; 0: none
     int32_t sample = 0;
-    std::array<int32_t, kKvAreas> room{};
+    GroupCounts room{};
     bool operator==(const Tried&) const = default;
   };
   Tried tried;
@@ -156,10 +153,10 @@ struct DecodeScheduler::Impl final : GateClient {
   struct Kept {
     uint64_t number = 0;  // of its job; 0: none
     int32_t sample = 0;
-    std::array<int32_t, kKvAreas> blocks{};
+    GroupCounts blocks{};
   };
   Kept kept;
-  uint64_t evictions = 0;  // shown in the series, of both areas
+  uint64_t evictions = 0;  // shown in the series, of all groups
   std::thread thread;
 };
 

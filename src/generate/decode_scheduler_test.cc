@@ -33,7 +33,7 @@ TEST_F(DecodeSchedulerTest, NorDoesThePrefixCache) {
 }
 
 TEST_F(DecodeSchedulerTest, NorDoesPreemption) {
-  options_.cache_blocks = 14;  // of one context; all together want three times as many
+  options_.cache_blocks = {14};  // of one context; all together want three times as many
   options_.manual = true;
   Start();
   ExpectCompanyChangesNothing();
@@ -63,7 +63,7 @@ TEST_F(DecodeSchedulerTest, SixteenOthersChangeNothingUnderAnyConditions) {
         SCOPED_TRACE(++run);
         options_.cost = cost;
         options_.prefix_cache = prefixes;
-        options_.cache_blocks = blocks;
+        options_.cache_blocks = {blocks};
         options_.model = std::to_string(run);
         Start();
         std::vector<std::shared_ptr<Recorder>> got;
@@ -78,7 +78,7 @@ TEST_F(DecodeSchedulerTest, SixteenOthersChangeNothingUnderAnyConditions) {
           EXPECT_EQ(got[i]->got().text, alone[i].text) << i;
           EXPECT_EQ(got[i]->got().finish, alone[i].finish) << i;
         }
-        EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+        EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
         const bool kept = metrics_.Render().find("preemptions_total{model=\"" + options_.model +
                                                  "\"} 0\n") != std::string::npos;
         EXPECT_EQ(kept, blocks == 128);
@@ -130,7 +130,7 @@ TEST_F(DecodeSchedulerTest, PromptsOfAnotherSaltShareNothing) {
 // A prompt that is cached and does not fit for a long time, and one that is computed again.
 TEST_F(DecodeSchedulerTest, CachedTokensAreThoseThatWereNeverComputed) {
   options_.manual = true;
-  options_.cache_blocks = 24;
+  options_.cache_blocks = {24};
   Start();
   Submit(Job(Prompt(200, 3), 2));
   RunAll();
@@ -148,7 +148,7 @@ TEST_F(DecodeSchedulerTest, CachedTokensAreThoseThatWereNeverComputed) {
   EXPECT_EQ(waits->usage().prompt_tokens, 320);
   EXPECT_LE(waits->usage().cached_tokens, 192);
   // Bulk that gives its blocks back in the midst of its prompt, and finds a part of them again.
-  options_.cache_blocks = 14;
+  options_.cache_blocks = {14};
   options_.cost = {1e-3, 2e-3, 1e-3, 1e-3, 0};  // about a block a step
   Start();
   auto job = Job(Prompt(320, 5), 3);
@@ -172,7 +172,7 @@ TEST_F(DecodeSchedulerTest, SamplesShareThePromptAndDifferBySeed) {
     const auto got = Submit(std::move(job));
     int32_t used = 0;
     while (scheduler_->Step())
-      used = std::max<int32_t>(used, static_cast<int32_t>(scheduler_->stats().blocks_used));
+      used = std::max<int32_t>(used, static_cast<int32_t>(scheduler_->stats().groups[0].used));
     // Four whole blocks of the prompt are there once, and two more for each.
     EXPECT_LE(used, 4 + 4 * 2);
     for (int32_t i = 0; i < 4; ++i) {
@@ -212,7 +212,7 @@ TEST_F(DecodeSchedulerTest, WhoLeavesFreesItsBlocksWithinAStep) {
   cancel->Cancel();
   EXPECT_TRUE(scheduler_->Step());
   EXPECT_EQ(scheduler_->stats().running, 1);
-  EXPECT_LE(scheduler_->stats().blocks_used, 2);
+  EXPECT_LE(scheduler_->stats().groups[0].used, 2);
   EXPECT_EQ(left->Wait().code(), StatusCode::kCancelled);
   RunAll();
   ExpectAlone(stays.get(), *Job(Prompt(40, 2), 50));
@@ -278,7 +278,7 @@ TEST_F(DecodeSchedulerTest, AStopFinishesWhatWasTaken) {
 }
 
 TEST_F(DecodeSchedulerTest, ManyThreadsSubmitAndLeave) {
-  options_.cache_blocks = 20;
+  options_.cache_blocks = {20};
   Start();
   std::vector<std::thread> threads;
   std::atomic<int> whole{0}, left{0};
@@ -305,7 +305,7 @@ TEST_F(DecodeSchedulerTest, ManyThreadsSubmitAndLeave) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(whole + left, 60);
   EXPECT_GE(whole, 44);
-  EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+  EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
 }
 
 }  // namespace

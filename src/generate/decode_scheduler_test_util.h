@@ -94,7 +94,7 @@ class DecodeFixture : public testing::Test {
                          RopeScaling scaling = {})
       : tiny_(kContext, std::move(backend), window, std::move(scaling)) {
     options_.sequences_max = 16;
-    options_.cache_blocks = 128;
+    options_.cache_blocks = {128};
     options_.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};
   }
 
@@ -179,7 +179,7 @@ class DecodeFixture : public testing::Test {
       SCOPED_TRACE(i);
       ExpectAlone(got[i].get(), *same[i]);
     }
-    EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+    EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
     EXPECT_EQ(scheduler_->stats().running, 0);
   }
 

@@ -44,13 +44,13 @@ struct TakenJob : std::enable_shared_from_this<TakenJob> {
 // A text from when it begins: its memory was taken before.
 struct DecodeSequence {
   DecodeSequence(std::shared_ptr<TakenJob> owner_in, int32_t sample_in, TextStream stream_in,
-                 BlockPool* pool, PrefixCache* prefixes, int32_t context, WindowPool windowed = {},
+                 CachePools* pools, PrefixCache* prefixes, int32_t context,
                  std::unique_ptr<ScopedMemory> memory_in = nullptr)
       : owner(std::move(owner_in)),
         sample(sample_in),
         memory(std::move(memory_in)),
         stream(std::move(stream_in)),
-        cache(pool, prefixes, context, owner->Salt(false), windowed) {}
+        cache(pools, prefixes, context, owner->Salt(false)) {}
 
   // Once the text is as long as `run` rotates otherwise: what is cached is given back, to be
   // computed again. Before the sequence's first step, and after each token.

@@ -39,7 +39,7 @@ class FakeSteps final : public StepRun {
       : passes_(std::move(passes)), logits_(kTinyVocabulary) {
     logits_[5] = 1;
   }
-  uint64_t block_bytes(KvArea) const override { return 1; }
+  uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(const StepBatch& batch) override {
     passes_(kStepCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0));
@@ -90,7 +90,7 @@ class Simulation {
   explicit Simulation(const Load& load)
       : load_(load), tiny_(kContext, *NewCpuBackend({1, false, ""})) {
     DecodeSchedulerOptions text;
-    text.cache_blocks = 32 * load.streams + 32;
+    text.cache_blocks = {32 * load.streams + 32};
     text.cost = kStepCost;
     text.gate = &gate_;
     text.now = [this] { return Now(); };

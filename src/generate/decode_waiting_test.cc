@@ -21,7 +21,7 @@ int64_t HeapBytes() {
 class NoSteps final : public StepRun {
  public:
   NoSteps() : logits_(kTinyVocabulary) { logits_[5] = 1; }
-  uint64_t block_bytes(KvArea) const override { return 1; }
+  uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(const StepBatch& batch) override { return Status::Ok(); }
   Expected<std::span<const float>> Rows(size_t, size_t) override {
@@ -251,7 +251,7 @@ TEST_F(DecodeWaitingTest, SamplesTakeNoPlaceBeforeTheirPromptIsRun) {
       EXPECT_EQ(got->got(i).text, alone.text) << i;
     }
     EXPECT_EQ(got->usage().completion_tokens, 64);
-    EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+    EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
   }
 }
 
@@ -278,7 +278,7 @@ TEST_F(DecodeWaitingTest, SamplesBeginAfterOthersOfTheirPromptHaveEnded) {
 TEST_F(DecodeWaitingTest, AnAgedBulkTextHoldsUpNoneThatFitBesideIt) {
   int64_t now_ms = 1000;
   options_.now = [&] { return Clock::time_point(std::chrono::milliseconds(now_ms)); };
-  options_.cache_blocks = 14;
+  options_.cache_blocks = {14};
   options_.sequences_max = 4;
   for (const bool grows : {false, true}) {
     SCOPED_TRACE(grows);
@@ -312,7 +312,7 @@ TEST_F(DecodeWaitingTest, AnAgedBulkTextHoldsUpNoneThatFitBesideIt) {
     RunAll();
     EXPECT_TRUE(bulk->Wait().ok());
     if (grows) EXPECT_TRUE(large->Wait().ok());
-    EXPECT_EQ(scheduler_->stats().blocks_used, 0);
+    EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
   }
 }
 

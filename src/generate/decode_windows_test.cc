@@ -33,19 +33,17 @@ TEST_F(DecodeWindowsTest, CompanyChangesNothing) {
         SCOPED_TRACE(testing::Message() << cost.few_s << prefixes << blocks << windows);
         options_.cost = cost;
         options_.prefix_cache = prefixes;
-        options_.cache_blocks = blocks;
-        options_.window_blocks = windows;
+        options_.cache_blocks = {blocks, windows};
         Start();
         ExpectCompanyChangesNothing();
-        EXPECT_EQ(scheduler_->stats().window_blocks_used, 0);
+        EXPECT_EQ(scheduler_->stats().groups[1].used, 0);
       }
     }
   }
 }
 
 TEST_F(DecodeWindowsTest, ShortageOfTheirBlocksPreempts) {
-  options_.cache_blocks = 128;
-  options_.window_blocks = 13;
+  options_.cache_blocks = {128, 13};
   Start();
   ExpectCompanyChangesNothing();
   EXPECT_FALSE(Shows("penstock_generate_preemptions_total{model=\"\"} 0\n"));
@@ -62,19 +60,21 @@ TEST_F(DecodeWindowsTest, ATextHoldsTheBlocksOfItsWindow) {
     scheduler_->Step();
     while (!got->ended()) {
       scheduler_->Step();
-      if (!got->ended()) most = std::max(most, scheduler_->stats().window_blocks_used);
+      if (!got->ended()) most = std::max(most, scheduler_->stats().groups[1].used);
     }
     EXPECT_EQ(most, 3);  // 49 tokens before the last whole block, and one that is written
     ExpectAlone(got.get(), *Job(Prompt(200, 3), 150));
     const DecodeStats stats = scheduler_->stats();
-    EXPECT_EQ(stats.blocks_cached, prefixes ? 11 : 0);
-    EXPECT_EQ(stats.window_block_bytes, stats.block_bytes);  // a layer each
-    EXPECT_EQ(stats.BytesOf(2, 3), 5 * stats.block_bytes);
+    EXPECT_EQ(stats.groups[0].cached, prefixes ? 11 : 0);
+    EXPECT_EQ(stats.groups[1].block_bytes, stats.groups[0].block_bytes);  // a layer each
+    EXPECT_EQ(stats.BytesOf(&CacheGroupStats::cached),
+              static_cast<uint64_t>(stats.groups[0].cached + stats.groups[1].cached) *
+                  stats.groups[0].block_bytes);
   }
 }
 
 TEST_F(DecodeWindowsTest, ASecondTurnFindsTheFirst) {
-  options_.window_blocks = 13;
+  options_.cache_blocks = {128, 13};
   Start();
   const auto first = Submit(Job(Prompt(200, 3), 20));
   RunAll();
@@ -104,7 +104,7 @@ TEST_F(DecodeWindowsTest, SamplesShareThePromptAndItsWindow) {
     const auto got = Submit(std::move(job));
     int64_t most = 0;
     scheduler_->Step();
-    while (scheduler_->Step()) most = std::max(most, scheduler_->stats().window_blocks_used);
+    while (scheduler_->Step()) most = std::max(most, scheduler_->stats().groups[1].used);
     // Three whole blocks of the prompt, and two more for each.
     EXPECT_LE(most, 3 + 4 * 2);
     for (int32_t i = 0; i < 4; ++i) {
@@ -123,12 +123,12 @@ TEST_F(DecodeWindowsTest, ReleasedMemoryIsThatOfBothKinds) {
   const auto got = Submit(Job(Prompt(300, 3), 20));
   ASSERT_TRUE(got->Wait().ok());
   scheduler_->ReleaseMemory();
-  for (int i = 0; i < 1000 && scheduler_->stats().window_blocks_cached > 0; ++i) {
+  for (int i = 0; i < 1000 && scheduler_->stats().groups[1].cached > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   scheduler_->Stop();
-  EXPECT_EQ(scheduler_->stats().window_blocks_cached, 0);
-  EXPECT_EQ(scheduler_->stats().blocks_cached, 0);
+  EXPECT_EQ(scheduler_->stats().groups[1].cached, 0);
+  EXPECT_EQ(scheduler_->stats().groups[0].cached, 0);
   EXPECT_LE(scheduler_->HeldBytes(), least);
 }
 
@@ -136,12 +136,13 @@ TEST_F(DecodeWindowsTest, ReleasedMemoryIsThatOfBothKinds) {
 TEST(GeneratorWindows, ALongTextIsTheSameWithAllKeysKept) {
   const TinyModel tiny(3000, *NewCpuBackend({2, false, ""}), kWindow);
   const auto generator = *Generator::Make(&tiny.model());
-  EXPECT_EQ(generator->run().window(), kWindow);
+  ASSERT_EQ(generator->run().groups().size(), 2u);
+  EXPECT_EQ(generator->run().groups()[1], (CacheGroup{CacheKind::kWindow, kWindow}));
   StepOptions all;
   all.rows = Generator::kPromptRows;
-  all.blocks = 94;
+  all.blocks = {94};
   const auto run = *tiny.model().decoder->NewRun(all);
-  EXPECT_EQ(run->window(), 0);
+  EXPECT_EQ(run->groups().size(), 1u);
   std::vector<int32_t> blocks(94);
   std::iota(blocks.begin(), blocks.end(), 0);
   const std::vector<int32_t> ids = Prompt(2990, 1);
@@ -156,7 +157,7 @@ TEST(GeneratorWindows, ALongTextIsTheSameWithAllKeysKept) {
     past += rows;
   }
   // 19 blocks of 94, in whole groups.
-  const uint64_t one = run->block_bytes(KvArea::kFull) / 2;
+  const uint64_t one = run->block_bytes(0) / 2;
   EXPECT_EQ(run->CommittedBytes(), 2 * 96 * one);
   EXPECT_EQ(generator->run().CommittedBytes(), (96 + 24) * one);
 }

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <utility>
 
-#include "common/int_math.h"
 #include "generate/text_stream.h"
+#include "kv/cache_pools.h"
 
 namespace penstock {
 namespace {
@@ -27,23 +26,12 @@ Status CheckStop(const StopCondition& stop) {
   return Status::Ok();
 }
 
-// Of layers with a window.
-int32_t WindowBlocks(const TextModel& model) {
-  const int32_t window = CacheWindow(model.decoder->program());
-  return window == 0 ? 0 : static_cast<int32_t>(WindowBlocksOf(window, Generator::kPromptRows));
-}
-
 }  // namespace
 
 Generator::Generator(const TextModel* model, std::unique_ptr<StepRun> run)
     : model_(model),
       run_(std::move(run)),
-      blocks_(CeilDiv(static_cast<size_t>(model->context()), size_t{kKvBlockTokens})) {
-  std::iota(blocks_.begin(), blocks_.end(), 0);
-  if (run_->window() == 0) return;
-  window_blocks_ = blocks_;
-  for (int32_t& block : window_blocks_) block %= WindowBlocks(*model);
-}
+      tables_(TablesOfOneText(run_->groups(), model->context(), kPromptRows)) {}
 
 Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int32_t picks) {
   StepOptions options;
@@ -51,16 +39,14 @@ Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int
   options.rows = std::min(kPromptRows, model->context());
   options.picks = picks;
   options.blocks =
-      static_cast<int32_t>(CeilDiv(static_cast<size_t>(model->context()), size_t{kKvBlockTokens}));
-  options.window_blocks = WindowBlocks(*model);
+      BlocksOfOneText(CacheGroups(model->decoder->program()), model->context(), kPromptRows);
   PENSTOCK_ASSIGN_OR_RETURN(auto run, model->decoder->NewRun(options));
   return std::unique_ptr<Generator>(new Generator(model, std::move(run)));
 }
 
 Status Generator::Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> picks,
                        PickWant want, bool long_rope) {
-  const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, window_blocks_,
-                                 long_rope};
+  const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, tables_, long_rope};
   wants_.assign(picks.size(), want);
   return run_->Run({ids, {&sequence, 1}, picks, wants_});
 }

@@ -69,10 +69,8 @@ class Generator {
 
   const TextModel* const model_;
   const std::unique_ptr<StepRun> run_;
-  std::vector<int32_t> blocks_;  // of the cache: all of them
   std::vector<PickWant> wants_;  // of the step under way
-  // Of layers with a window: those there are in turns.
-  std::vector<int32_t> window_blocks_;
+  const std::vector<BlockTable> tables_;
 };
 
 }  // namespace penstock

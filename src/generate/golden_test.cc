@@ -67,7 +67,7 @@ std::vector<int32_t> Greedy(const DecoderModel& model, const std::vector<int32_t
   const size_t vocabulary = static_cast<size_t>(model.config().vocab_size);
   const std::vector<int32_t> blocks = BlocksFor(prompt.size() + count);
   auto run = model.NewRun(
-      {DType::kF32, static_cast<int32_t>(blocks.size()), static_cast<int32_t>(prompt.size()), 1});
+      {DType::kF32, {static_cast<int32_t>(blocks.size())}, static_cast<int32_t>(prompt.size()), 1});
   SamplingOptions options;
   options.temperature = 0;
   auto sampler = Sampler::Make(options, static_cast<int32_t>(vocabulary), prompt.size() + count);
@@ -78,11 +78,8 @@ std::vector<int32_t> Greedy(const DecoderModel& model, const std::vector<int32_t
   std::vector<int32_t> tokens, next = prompt;
   size_t past = 0;
   while (tokens.size() < count) {
-    const StepSequence sequence = {static_cast<int32_t>(next.size()),
-                                   static_cast<int32_t>(past),
-                                   blocks,
-                                   {},
-                                   (*run)->LongRope(past + next.size())};
+    const StepSequence sequence = {static_cast<int32_t>(next.size()), static_cast<int32_t>(past),
+                                   blocks, (*run)->LongRope(past + next.size())};
     const int32_t row = sequence.rows - 1;
     const Status status = (*run)->Run({next, {&sequence, 1}, {&row, 1}, {&kWant, 1}});
     past += next.size();

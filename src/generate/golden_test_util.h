@@ -61,16 +61,13 @@ inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>&
   std::vector<int32_t> picked(chunk);
   std::iota(picked.begin(), picked.end(), 0);
   const auto most = static_cast<int32_t>(chunk);
-  auto run = model.NewRun({cache, static_cast<int32_t>(blocks.size()), most, most});
+  auto run = model.NewRun({cache, {static_cast<int32_t>(blocks.size())}, most, most});
   EXPECT_TRUE(run.ok()) << run.status().ToString();
   LogitRows all;
   if (!run.ok()) return all;
   for (size_t begin = 0; begin < ids.size(); begin += chunk) {
     const size_t rows = std::min(chunk, ids.size() - begin);
-    const StepSequence sequence = {static_cast<int32_t>(rows),
-                                   static_cast<int32_t>(begin),
-                                   blocks,
-                                   {},
+    const StepSequence sequence = {static_cast<int32_t>(rows), static_cast<int32_t>(begin), blocks,
                                    (*run)->LongRope(ids.size())};
     const Status status = (*run)->Run(
         {std::span(ids).subspan(begin, rows), {&sequence, 1}, std::span(picked).first(rows)});
@@ -91,14 +88,11 @@ inline std::vector<std::pair<int32_t, std::vector<double>>> GreedyWithLogits(
   std::vector<std::pair<int32_t, std::vector<double>>> out;
   const std::vector<int32_t> blocks = BlocksFor(ids.size() + count);
   auto run = model.NewRun(
-      {cache, static_cast<int32_t>(blocks.size()), static_cast<int32_t>(ids.size()), 1});
+      {cache, {static_cast<int32_t>(blocks.size())}, static_cast<int32_t>(ids.size()), 1});
   EXPECT_TRUE(run.ok()) << run.status().ToString();
   for (size_t past = 0; run.ok() && out.size() < count;) {
-    const StepSequence sequence = {static_cast<int32_t>(ids.size()),
-                                   static_cast<int32_t>(past),
-                                   blocks,
-                                   {},
-                                   (*run)->LongRope(past + ids.size())};
+    const StepSequence sequence = {static_cast<int32_t>(ids.size()), static_cast<int32_t>(past),
+                                   blocks, (*run)->LongRope(past + ids.size())};
     const int32_t row = sequence.rows - 1;
     const Status status = (*run)->Run({ids, {&sequence, 1}, {&row, 1}});
     EXPECT_TRUE(status.ok()) << status.ToString();

@@ -79,7 +79,7 @@ TEST_F(LongRopeTest, CompanyChangesNothing) {
         SCOPED_TRACE(testing::Message() << cost.few_s << prefixes << blocks);
         options_.cost = cost;
         options_.prefix_cache = prefixes;
-        options_.cache_blocks = blocks;
+        options_.cache_blocks = {blocks};
         Start();
         ExpectCompanyChangesNothing();
       }
@@ -118,7 +118,7 @@ TEST_F(LongRopeTest, TextsOnEitherSideShareNoKeys) {
 }
 
 TEST_F(LongRopeTest, AStepBeyondTheSwitchMustSaySo) {
-  const auto run = *tiny_.model().decoder->NewRun({DType::kF32, 8, 128, 1});
+  const auto run = *tiny_.model().decoder->NewRun({DType::kF32, {8}, 128, 1});
   EXPECT_EQ(run->rope_switch(), kOriginal);
   const auto ids = Prompt(kOriginal + 1, 1);
   const auto blocks = BlocksFor(ids.size());

@@ -4,13 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <initializer_list>
-#include <numeric>
 #include <optional>
 #include <vector>
 
-#include "common/int_math.h"
 #include "common/request_context.h"
 #include "gate/bulk_turn.h"
+#include "kv/cache_pools.h"
 
 namespace penstock {
 namespace {
@@ -55,15 +54,7 @@ class Stopwatch {
         gate_(gate),
         now_(now),
         ids_(static_cast<size_t>(std::min(kManyRows, context)), 0),
-        table_(CeilDiv(static_cast<size_t>(context), size_t{kKvBlockTokens})) {
-    std::iota(table_.begin(), table_.end(), 0);
-    if (run->window() == 0) return;
-    // There may be fewer of these; one that comes again has left the window.
-    windows_ = table_;
-    for (int32_t& block : windows_) {
-      block %= static_cast<int32_t>(WindowBlocksOf(run->window(), kManyRows));
-    }
-  }
+        tables_(TablesOfOneText(run->groups(), context, kManyRows)) {}
 
   int32_t most() const { return static_cast<int32_t>(ids_.size()); }
 
@@ -75,7 +66,7 @@ class Stopwatch {
       std::optional<BulkTurn> turn;
       if (gate_ != nullptr) turn.emplace(gate_);
       const bool long_rope = run_->LongRope(static_cast<size_t>(past + rows));
-      const StepSequence sequence = {rows, past, table_, windows_, long_rope};
+      const StepSequence sequence = {rows, past, tables_, long_rope};
       const int32_t last = rows - 1;
       const auto begin = Now();
       PENSTOCK_RETURN_IF_ERROR(run_->Run(
@@ -92,8 +83,7 @@ class Stopwatch {
   ComputeGate* const gate_;
   const std::function<Clock::time_point()>& now_;
   std::vector<int32_t> ids_;
-  std::vector<int32_t> table_;
-  std::vector<int32_t> windows_;
+  const std::vector<BlockTable> tables_;
 };
 
 struct Timed {

@@ -13,7 +13,7 @@ namespace {
 class TimedRun final : public StepRun {
  public:
   explicit TimedRun(const StepCost& truth) : truth_(truth) {}
-  uint64_t block_bytes(KvArea) const override { return 0; }
+  uint64_t block_bytes(size_t) const override { return 0; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(const StepBatch& batch) override {
     const auto rows = static_cast<int32_t>(batch.ids.size());

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 
 class StepFormerTest : public testing::Test {
  protected:
-  StepFormerTest() : tiny_(1024, *NewCpuBackend({1, false, ""})), pool_(64) {
+  StepFormerTest() : tiny_(1024, *NewCpuBackend({1, false, ""})), pools_(64) {
     // 1 ms a row beyond 10 ms.
     limits_.cost = {0.010, 0.010, 0.010, 0.001, 0};
     limits_.rows_max = 600;
@@ -35,7 +35,7 @@ class StepFormerTest : public testing::Test {
         now_ - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(waited));
     auto stream = TextStream::Make(tiny_.model(), {}, owner->job->prompt, 1);
     all_.push_back(
-        std::make_unique<DecodeSequence>(owner, 0, *std::move(stream), &pool_, nullptr, 1024));
+        std::make_unique<DecodeSequence>(owner, 0, *std::move(stream), &pools_, nullptr, 1024));
     DecodeSequence* const sequence = all_.back().get();
     EXPECT_TRUE(sequence->cache.Reserve(cached).ok());
     sequence->cache.Append(owner->prompt().first(static_cast<size_t>(cached)));
@@ -56,7 +56,7 @@ class StepFormerTest : public testing::Test {
 
   StepLimits limits_;
   TinyModel tiny_;
-  BlockPool pool_;
+  CachePools pools_;
   Clock::time_point now_ = Clock::time_point() + std::chrono::hours(1);
   std::vector<std::unique_ptr<DecodeSequence>> all_;
   std::vector<DecodeSequence*> running_, preempted_;

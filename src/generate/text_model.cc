@@ -119,17 +119,16 @@ Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Ba
   return model;
 }
 
-uint64_t TextModel::cache_block_bytes(KvArea area) const {
-  const DecoderConfig& config = decoder->config();
-  const bool areas = CacheWindow(decoder->program()) > 0;
-  int64_t layers = 0;
+std::vector<uint64_t> TextModel::cache_block_bytes() const {
+  const std::vector<CacheGroup> groups = CacheGroups(decoder->program());
+  const auto layer_bytes = static_cast<uint64_t>(KvBytesPerLayer(decoder->config(), cache_type));
+  std::vector<uint64_t> bytes(groups.size());
   for (const Op& op : decoder->program().ops) {
     const auto* attention = std::get_if<AttentionOp>(&op);
     if (attention == nullptr) continue;
-    const bool windowed = areas && attention->shape.window > 0;
-    layers += windowed == (area == KvArea::kWindow);
+    bytes[CacheGroupOf(attention->shape, groups)] += layer_bytes * uint64_t{kKvBlockTokens};
   }
-  return static_cast<uint64_t>(layers * KvBytesPerLayer(config, cache_type) * kKvBlockTokens);
+  return bytes;
 }
 
 }  // namespace penstock

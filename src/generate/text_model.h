@@ -39,8 +39,8 @@ struct TextModel {
                                                    const TextModelOptions& options);
 
   int32_t context() const { return decoder->context(); }
-  // Of a block of the cache, about; without layers that have a window, all are in the first area.
-  uint64_t cache_block_bytes(KvArea area) const;
+  // Bytes of a block of each group of the cache (CacheGroups), about.
+  std::vector<uint64_t> cache_block_bytes() const;
 
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<DecoderModel> decoder;

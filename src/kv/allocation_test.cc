@@ -11,11 +11,11 @@ namespace penstock {
 namespace {
 
 TEST(Kv, AllocatesNothingAfterConstruction) {
-  BlockPool pool(64, 8);
-  BlockPool windows(40, 8);
-  const WindowPool windowed = {&windows, 100};
-  PrefixCache cache(&pool, nullptr, windowed);
-  Sequence one(&pool, &cache, 1024, 0, windowed), two(&pool, &cache, 1024, 0, windowed);
+  const CacheGroup groups[] = {kFullGroup, {CacheKind::kWindow, 100}, {CacheKind::kState}};
+  CachePools pools(groups, std::vector<int32_t>{64, 40, 30}, 8);
+  BlockPool& pool = pools[0];
+  PrefixCache cache(&pools);
+  Sequence one(&pools, &cache, 1024), two(&pools, &cache, 1024);
   std::vector<int32_t> ids(1024), given(64);
   const long before = FailingNew::Allocations();
   uint64_t gained = 0;
@@ -36,8 +36,7 @@ TEST(Kv, AllocatesNothingAfterConstruction) {
     two.Release();
     pool.SetTime(turn);
     pool.EvictIdleSince(turn - 1, 20);
-    pool.Uncommit(8, given);
-    windows.Uncommit(8, given);
+    for (size_t g = 0; g < pools.size(); ++g) pools[g].Uncommit(8, given);
   }
   EXPECT_EQ(FailingNew::Allocations() - before, 0);
   EXPECT_GT(gained, 0u);

@@ -6,17 +6,17 @@
 
 namespace penstock {
 
-BlockPool::BlockPool(int32_t blocks, int32_t group_blocks)
+BlockPool::BlockPool(int32_t blocks, int32_t page_blocks)
     : blocks_(static_cast<size_t>(blocks)),
-      group_blocks_(group_blocks),
-      groups_(CeilDiv(static_cast<size_t>(blocks), static_cast<size_t>(group_blocks))),
+      page_blocks_(page_blocks),
+      pages_(CeilDiv(static_cast<size_t>(blocks), static_cast<size_t>(page_blocks))),
       free_committed_(blocks),
       free_untouched_(blocks),
-      free_groups_(static_cast<int32_t>(groups_.size())) {
-  PENSTOCK_CHECK(blocks > 0 && group_blocks > 0);
+      free_pages_(static_cast<int32_t>(pages_.size())) {
+  PENSTOCK_CHECK(blocks > 0 && page_blocks > 0);
   for (int32_t block = 0; block < blocks; ++block) {
     free_untouched_.Insert(block);
-    ++GroupOf(block).free;
+    ++PageOf(block).free;
   }
 }
 
@@ -32,8 +32,8 @@ BlockCounts BlockPool::counts() const {
   return counts;
 }
 
-int32_t BlockPool::GroupEnd(int32_t group) const {
-  return static_cast<int32_t>(std::min<int64_t>((int64_t{group} + 1) * group_blocks_, blocks()));
+int32_t BlockPool::PageEnd(int32_t page) const {
+  return static_cast<int32_t>(std::min<int64_t>((int64_t{page} + 1) * page_blocks_, blocks()));
 }
 
 int32_t BlockPool::FindFree(int32_t after) const {
@@ -46,28 +46,28 @@ int32_t BlockPool::FindFree(int32_t after) const {
 }
 
 // None of its blocks was in use.
-void BlockPool::Commit(int32_t group) {
-  const int32_t first = group * group_blocks_, end = GroupEnd(group);
+void BlockPool::Commit(int32_t page) {
+  const int32_t first = page * page_blocks_, end = PageEnd(page);
   for (int32_t block = first; block < end; ++block) {
     free_untouched_.Erase(block);
     free_committed_.Insert(block);
   }
-  groups_[static_cast<size_t>(group)].committed = true;
+  pages_[static_cast<size_t>(page)].committed = true;
   Add(&committed_, end - first);
 }
 
 void BlockPool::TakeFree(int32_t block) {
-  Group& group = GroupOf(block);
-  if (!group.committed) Commit(block / group_blocks_);
+  Page& page = PageOf(block);
+  if (!page.committed) Commit(block / page_blocks_);
   free_committed_.Erase(block);
-  free_groups_.Erase(block / group_blocks_);
-  --group.free;
+  free_pages_.Erase(block / page_blocks_);
+  --page.free;
 }
 
 void BlockPool::MakeFree(int32_t block) {
-  const int32_t index = block / group_blocks_;
+  const int32_t index = block / page_blocks_;
   free_committed_.Insert(block);
-  if (++GroupOf(block).free == GroupEnd(index) - index * group_blocks_) free_groups_.Insert(index);
+  if (++PageOf(block).free == PageEnd(index) - index * page_blocks_) free_pages_.Insert(index);
 }
 
 int32_t BlockPool::Take(int32_t after) {
@@ -113,7 +113,7 @@ void BlockPool::Evict(int32_t block) {
   one.known = false;
   MakeFree(block);
   Add(&evictions_, uint64_t{1});
-  if (listener_ != nullptr) listener_->OnEvict(this, block);
+  if (listener_ != nullptr) listener_->OnEvict(listener_group_, block);
 }
 
 int32_t BlockPool::EvictIdleSince(int64_t time, int32_t most) {
@@ -128,9 +128,9 @@ size_t BlockPool::Uncommit(int32_t keep, std::span<int32_t> to) {
   size_t count = 0;
   int32_t spare = Read(committed_) - Read(in_use_) - Read(idle_) - keep;
   for (;;) {
-    const int32_t group = free_groups_.Last();
-    if (group < 0) return count;
-    const int32_t first = group * group_blocks_, end = GroupEnd(group);
+    const int32_t page = free_pages_.Last();
+    if (page < 0) return count;
+    const int32_t first = page * page_blocks_, end = PageEnd(page);
     const int32_t size = end - first;
     if (size > spare || static_cast<size_t>(size) > to.size() - count) return count;
     for (int32_t block = first; block < end; ++block) {
@@ -138,8 +138,8 @@ size_t BlockPool::Uncommit(int32_t keep, std::span<int32_t> to) {
       free_untouched_.Insert(block);
       to[count++] = block;
     }
-    groups_[static_cast<size_t>(group)].committed = false;
-    free_groups_.Erase(group);
+    pages_[static_cast<size_t>(page)].committed = false;
+    free_pages_.Erase(page);
     Add(&committed_, -size);
     spare -= size;
   }

@@ -1,4 +1,4 @@
-// The blocks of an area of a decoder's cache (KvArea) as ids [0, blocks): who holds which. The
+// The blocks of a group of a decoder's cache (CacheGroup) as ids [0, blocks): who holds which. The
 // bytes of a block are the backend's (program/step.h).
 //
 //   free     its contents are of no use
@@ -6,9 +6,9 @@
 //   idle     no sequence holds it, but the prefix cache knows what is in it; when no block is free
 //            the least recently used idle one is evicted
 //
-// The backend takes pages of the system for a block when it is written, for a group of neighbouring
-// ids at once. So a free block whose group was used before is taken first, then the lowest id; and
-// groups that are free altogether can be given back (Uncommit).
+// The backend takes memory of the system for a block when it is written, for a page of neighbouring
+// ids at once (StepRun::page_blocks). So a free block whose page was used before is taken first,
+// then the lowest id; and pages that are free altogether can be given back (Uncommit).
 //
 // One thread owns a pool and the prefix cache and sequences over it: the one that runs the steps of
 // an engine. Any thread may call counts(). Nothing is allocated after construction; Take, Release
@@ -29,23 +29,22 @@ struct BlockCounts {
   int32_t in_use = 0;
   int32_t idle = 0;
   int32_t free = 0;
-  int32_t committed = 0;   // blocks of groups that may have pages of the system
+  int32_t committed = 0;   // blocks of pages that may have memory of the system
   uint64_t evictions = 0;  // idle blocks that were freed, ever
 };
-
-class BlockPool;
 
 // Is told of each block that is evicted. Must not call that pool.
 class EvictionListener {
  public:
   virtual ~EvictionListener() = default;
-  virtual void OnEvict(const BlockPool* pool, int32_t block) = 0;
+  // `group`: the pool's, as in SetListener.
+  virtual void OnEvict(size_t group, int32_t block) = 0;
 };
 
 class BlockPool {
  public:
-  // group_blocks: how many neighbours the backend commits together (StepRun::group_blocks).
-  explicit BlockPool(int32_t blocks, int32_t group_blocks = 1);
+  // page_blocks: how many neighbours the backend commits together (StepRun::page_blocks).
+  explicit BlockPool(int32_t blocks, int32_t page_blocks = 1);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -65,7 +64,10 @@ class BlockPool {
 
   // For the prefix cache. Known: it has the block, which is in use at the time of the call.
   void SetKnown(int32_t block, bool known);
-  void SetListener(EvictionListener* listener) { listener_ = listener; }
+  void SetListener(EvictionListener* listener, size_t group = 0) {
+    listener_ = listener;
+    listener_group_ = group;
+  }
   // An idle block, whatever its age.
   void Evict(int32_t block);
 
@@ -73,8 +75,8 @@ class BlockPool {
   void SetTime(int64_t now) { now_ = now; }
   // Evicts up to `most` idle blocks that became idle before `time`, oldest first; how many.
   int32_t EvictIdleSince(int64_t time, int32_t most);
-  // The ids of whole groups that are free and may have pages, into `to` as far as they fit, highest
-  // group first; at least `keep` free blocks with pages are left. The caller gives them to
+  // The ids of whole pages that are free and may have memory, into `to` as far as they fit, highest
+  // page first; at least `keep` free blocks with memory are left. The caller gives them to
   // StepRun::ReleaseBlocks before it takes a block. Returns how many; O(1) a block.
   size_t Uncommit(int32_t keep, std::span<int32_t> to);
 
@@ -85,7 +87,7 @@ class BlockPool {
     bool known = false;
     int64_t idle_since = 0;
   };
-  struct Group {
+  struct Page {
     int32_t free = 0;
     bool committed = false;
   };
@@ -100,38 +102,27 @@ class BlockPool {
   }
   Block& At(int32_t block) { return blocks_[static_cast<size_t>(block)]; }
   const Block& At(int32_t block) const { return blocks_[static_cast<size_t>(block)]; }
-  Group& GroupOf(int32_t block) { return groups_[static_cast<size_t>(block / group_blocks_)]; }
-  int32_t GroupEnd(int32_t group) const;  // the id after its last
+  Page& PageOf(int32_t block) { return pages_[static_cast<size_t>(block / page_blocks_)]; }
+  int32_t PageEnd(int32_t page) const;  // the id after its last
   int32_t FindFree(int32_t after) const;
-  void Commit(int32_t group);
+  void Commit(int32_t page);
   void TakeFree(int32_t block);
   void MakeFree(int32_t block);
   void LinkNewest(int32_t block);
   void Unlink(int32_t block);
 
   std::vector<Block> blocks_;
-  const int32_t group_blocks_;
-  std::vector<Group> groups_;
-  IdSet free_committed_;  // free blocks of groups that may have pages
+  const int32_t page_blocks_;
+  std::vector<Page> pages_;
+  IdSet free_committed_;  // free blocks of pages that may have memory
   IdSet free_untouched_;  // and of the others
-  IdSet free_groups_;     // committed groups whose blocks are all free
+  IdSet free_pages_;      // committed pages whose blocks are all free
   int32_t newest_ = -1, oldest_ = -1;
   int64_t now_ = 0;
   EvictionListener* listener_ = nullptr;
+  size_t listener_group_ = 0;
   std::atomic<int32_t> in_use_{0}, idle_{0}, committed_{0};
   std::atomic<uint64_t> evictions_{0};
-};
-
-// The pool of the area of the layers that have a window; without a pool there is no such area.
-struct WindowPool {
-  BlockPool* pool = nullptr;
-  int32_t window = 0;  // the most tokens that they see (StepRun::window)
-};
-
-// What is held for the same tokens in both areas.
-struct BlockPair {
-  int32_t full = -1;
-  int32_t window = -1;  // -1: it has left the window, or there is no such area
 };
 
 }  // namespace penstock

@@ -36,31 +36,26 @@ class ModelBits : public testing::TestWithParam<const char*> {
     auto model = DecoderModel::Load(*files, backend_.get(), {DType::kF32, 0});
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *std::move(model);
-    run_ = NewRun(kBlocks);
-    pool_ = std::make_unique<BlockPool>(kBlocks, run_->group_blocks());
-    if (run_->window() > 0) {
-      windows_ = std::make_unique<BlockPool>(kBlocks, run_->group_blocks());
-      windowed_ = {windows_.get(), run_->window()};
-    }
-    cache_ = std::make_unique<PrefixCache>(pool_.get(), nullptr, windowed_);
+    const std::vector<int32_t> blocks(CacheGroups(model_->program()).size(), kBlocks);
+    run_ = NewRun(blocks);
+    pools_ = std::make_unique<CachePools>(run_->groups(), blocks, run_->page_blocks());
+    cache_ = std::make_unique<PrefixCache>(pools_.get());
   }
-  std::unique_ptr<StepRun> NewRun(int32_t window_blocks) {
+  std::unique_ptr<StepRun> NewRun(const std::vector<int32_t>& blocks) {
     StepOptions options;
-    options.blocks = kBlocks;
-    options.window_blocks = window_blocks;
+    options.blocks = blocks;
     options.rows = options.picks = kRows;
     auto run = model_->NewRun(options);
     EXPECT_TRUE(run.ok()) << run.status().ToString();
     return *std::move(run);
   }
   std::unique_ptr<Sequence> NewSequence() {
-    return std::make_unique<Sequence>(pool_.get(), cache_.get(), model_->context(), /*salt=*/0,
-                                      windowed_);
+    return std::make_unique<Sequence>(pools_.get(), cache_.get(), model_->context());
   }
 
-  // All at once, alone, in a cache of its own where all layers are in one area.
+  // All at once, alone, in a cache of its own where all layers are in one group.
   Logits Plain(const Ids& ids) {
-    auto run = NewRun(0);
+    auto run = NewRun({kBlocks});
     Ids blocks(kBlocks), rows(ids.size());
     std::iota(blocks.begin(), blocks.end(), 0);
     std::iota(rows.begin(), rows.end(), 0);
@@ -89,8 +84,7 @@ class ModelBits : public testing::TestWithParam<const char*> {
       ASSERT_TRUE(status.ok()) << status.ToString();
       const auto from = part.ids->begin() + part.sequence->length();
       ids.insert(ids.end(), from, from + part.rows);
-      sequences.push_back({part.rows, part.sequence->length(), part.sequence->blocks(),
-                           part.sequence->window_blocks()});
+      sequences.push_back({part.rows, part.sequence->length(), part.sequence->tables()});
     }
     Ids rows(ids.size());
     std::iota(rows.begin(), rows.end(), 0);
@@ -113,29 +107,28 @@ class ModelBits : public testing::TestWithParam<const char*> {
     }
   }
 
-  // Gives pages of free blocks back, of the full area of so many groups.
-  void GiveBack(size_t groups) {
-    std::vector<int32_t> given(kBlocks), given_windows(windows_ == nullptr ? 0 : kBlocks);
+  // Gives free blocks back, of the full group so many pages.
+  void GiveBack(size_t pages) {
     const uint64_t before = run_->CommittedBytes();
-    given.resize(pool_->Uncommit(0, given));
-    EXPECT_GE(given.size(), groups * 8);
-    uint64_t left = run_->block_bytes(KvArea::kFull) * static_cast<uint64_t>(Committed(*pool_));
-    uint64_t freed = run_->ReleaseBlocks(KvArea::kFull, given);
-    if (windows_ != nullptr) {
-      given_windows.resize(windows_->Uncommit(0, given_windows));
-      left += run_->block_bytes(KvArea::kWindow) * static_cast<uint64_t>(Committed(*windows_));
-      freed += run_->ReleaseBlocks(KvArea::kWindow, given_windows);
+    uint64_t left = 0, freed = 0;
+    for (size_t g = 0; g < pools_->size(); ++g) {
+      BlockPool& pool = (*pools_)[g];
+      std::vector<int32_t> given(kBlocks);
+      given.resize(pool.Uncommit(0, given));
+      if (g == 0) {
+        EXPECT_GE(given.size(), pages * 8);
+      }
+      left += run_->block_bytes(g) * static_cast<uint64_t>(pool.counts().committed);
+      freed += run_->ReleaseBlocks(g, given);
     }
     EXPECT_EQ(run_->CommittedBytes(), left);
     EXPECT_EQ(before - left, freed);
   }
-  static int32_t Committed(const BlockPool& pool) { return pool.counts().committed; }
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DecoderModel> model_;
   std::unique_ptr<StepRun> run_;
-  std::unique_ptr<BlockPool> pool_, windows_;
-  WindowPool windowed_;
+  std::unique_ptr<CachePools> pools_;
   std::unique_ptr<PrefixCache> cache_;
 };
 
@@ -199,7 +192,7 @@ TEST_P(ModelBits, PreemptedAndItsPagesGivenBack) {
   RunRest(sequence.get(), Ids(text.begin(), text.begin() + 130), 64);
   sequence->Release();
   // What it needs again is evicted in part, and goes back to the system.
-  EXPECT_EQ(pool_->EvictIdleSince(INT64_MAX, 3), 3);
+  EXPECT_EQ((*pools_)[0].EvictIdleSince(INT64_MAX, 3), 3);
   GiveBack(1);
   EXPECT_EQ(sequence->TakeCached(text), 64);
   RunRest(sequence.get(), text, 64);
@@ -208,7 +201,7 @@ TEST_P(ModelBits, PreemptedAndItsPagesGivenBack) {
   sequence->Release();
   running->Release();
   waiting->Release();
-  pool_->EvictIdleSince(INT64_MAX, kBlocks);
+  (*pools_)[0].EvictIdleSince(INT64_MAX, kBlocks);
   GiveBack(0);
   EXPECT_EQ(run_->CommittedBytes(), 0u);
   EXPECT_EQ(sequence->TakeCached(text), 0);
@@ -217,31 +210,30 @@ TEST_P(ModelBits, PreemptedAndItsPagesGivenBack) {
 
 // Texts in the blocks that others have left behind their windows.
 TEST_P(ModelBits, BlocksBehindTheWindowHoldOtherTexts) {
-  if (windows_ == nullptr) return;
+  if (pools_->size() == 1) return;
   const Ids texts[] = {TextOf(1, 150), TextOf(2, 150), TextOf(3, 150)};
   std::vector<Logits> want;
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (const Ids& text : texts) {
     want.push_back(Plain(text));
-    sequences.push_back(std::make_unique<Sequence>(pool_.get(), nullptr, model_->context(),
-                                                   /*salt=*/0, windowed_));
+    sequences.push_back(std::make_unique<Sequence>(pools_.get(), nullptr, model_->context()));
   }
   int32_t most = 0;
   for (int32_t done = 0; done < 150; done += 5) {
     std::vector<Part> parts;
     for (size_t i = 0; i < 3; ++i) parts.push_back({sequences[i].get(), &texts[i], 5, &want[i]});
     Step(parts);
-    most = std::max(most, windows_->counts().in_use);
+    most = std::max(most, (*pools_)[1].counts().in_use);
   }
-  EXPECT_EQ(pool_->counts().in_use, 15);
+  EXPECT_EQ((*pools_)[0].counts().in_use, 15);
   EXPECT_LE(most, 9);  // of 15
-  EXPECT_LE(windows_->counts().in_use, 6);
-  EXPECT_EQ(windows_->counts().committed, 16);
+  EXPECT_LE((*pools_)[1].counts().in_use, 6);
+  EXPECT_EQ((*pools_)[1].counts().committed, 16);
 }
 
 // What a text saw in the middle is evicted, what it sees at its end is not.
 TEST_P(ModelBits, WindowBlocksThatWereEvicted) {
-  if (windows_ == nullptr) return;
+  if (pools_->size() == 1) return;
   const Ids first = TextOf(1, 150);
   Ids second = first, other = TextOf(1, 150);
   second.resize(160, 7);
@@ -250,7 +242,7 @@ TEST_P(ModelBits, WindowBlocksThatWereEvicted) {
   RunRest(sequence.get(), first, 50);
   sequence->Release();
   EXPECT_EQ(cache_->CachedTokens(0, other), 96u);
-  EXPECT_EQ(windows_->EvictIdleSince(INT64_MAX, 3), 3);  // before token 96
+  EXPECT_EQ((*pools_)[1].EvictIdleSince(INT64_MAX, 3), 3);  // before token 96
   // All is known, and none of the window there.
   EXPECT_EQ(cache_->CachedTokens(0, other), 0u);
   EXPECT_EQ(sequence->TakeCached(second), 150);
@@ -276,10 +268,10 @@ TEST_P(ModelBits, Truncated) {
   RunRest(sequence.get(), second, 11);
   EXPECT_EQ(sequence->Truncate(147), 147);
   RunRest(sequence.get(), second, 11);
-  if (windows_ == nullptr) return;
-  windows_->EvictIdleSince(INT64_MAX, kBlocks);
+  if (pools_->size() == 1) return;
+  (*pools_)[1].EvictIdleSince(INT64_MAX, kBlocks);
   EXPECT_EQ(sequence->Truncate(110), 0);
-  EXPECT_EQ(windows_->counts().in_use, 0);
+  EXPECT_EQ((*pools_)[1].counts().in_use, 0);
   RunRest(sequence.get(), first, 64);
 }
 

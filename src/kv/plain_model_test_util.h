@@ -15,7 +15,7 @@
 
 namespace penstock::plain {
 
-inline constexpr int32_t kContext = 200, kGroup = 8;
+inline constexpr int32_t kContext = 200, kPage = 8;
 inline constexpr size_t kBlock = kKvBlockTokens;
 
 using Ids = std::vector<int32_t>;
@@ -35,13 +35,13 @@ struct PoolModel {
   std::list<int32_t> idle;  // oldest first
   std::map<int32_t, int64_t> idle_since;
   std::set<int32_t> known;
-  std::set<int32_t> committed;  // groups
+  std::set<int32_t> committed;  // pages
   int64_t now = 0;
   uint64_t evictions = 0;
   std::function<void(int32_t)> forget;  // what the cache knows of a block
 
   int32_t& References(int32_t block) { return references[static_cast<size_t>(block)]; }
-  bool IsCommitted(int32_t block) const { return committed.contains(block / kGroup); }
+  bool IsCommitted(int32_t block) const { return committed.contains(block / kPage); }
   size_t available() const { return free.size() + idle.size(); }
 
   int32_t Take(int32_t after) {
@@ -56,7 +56,7 @@ struct PoolModel {
       block = *there;
     }
     free.erase(block);
-    committed.insert(block / kGroup);
+    committed.insert(block / kPage);
     References(block) = 1;
     return block;
   }
@@ -82,35 +82,59 @@ struct PoolModel {
   }
 };
 
-struct Pair {
-  int32_t full = -1;
-  int32_t window = -1;
-};
+// A group of the cache: its blocks, and what its layers read.
+struct GroupModel {
+  PoolModel pool;
+  CacheGroup group;
 
-// The prefix cache over both pools.
+  // Whether the first token after so many whole blocks reads block `index`.
+  bool Reads(size_t after, size_t index) const {
+    switch (group.kind) {
+      case CacheKind::kFull:
+        return true;
+      case CacheKind::kWindow: {
+        const auto token = static_cast<int64_t>(after * kBlock);
+        const auto last_key = static_cast<int64_t>(index * kBlock + kBlock - 1);
+        return token - last_key < group.window;
+      }
+      case CacheKind::kState:
+        return index + 1 >= after;
+    }
+    return true;
+  }
+};
+using GroupModels = std::vector<GroupModel>;
+
+using Blocks = std::vector<int32_t>;  // one of each group; -1: none
+
+// The prefix cache over all groups.
 struct CacheModel {
   struct Tail {
-    Pair blocks;
+    Blocks blocks;
     Ids ids;
   };
 
-  CacheModel(PoolModel* full_pool, PoolModel* window_pool) : full(full_pool), windows(window_pool) {
-    full->forget = [this](int32_t block) { ForgetFull(block); };
-    if (windows != nullptr) windows->forget = [this](int32_t block) { ForgetWindow(block); };
+  explicit CacheModel(GroupModels* all) : groups(*all) {
+    groups[0].pool.forget = [this](int32_t block) { ForgetFull(block); };
+    for (size_t g = 1; g < groups.size(); ++g) {
+      groups[g].pool.forget = [this, g](int32_t block) { Forget(g, block); };
+    }
   }
 
-  PoolModel* full;
-  PoolModel* windows;
-  std::map<Key, Pair> whole;
+  GroupModels& groups;
+  std::map<Key, Blocks> whole;
   std::map<Key, Tail> tails;                      // by the block before them
   std::map<int32_t, std::pair<bool, Key>> place;  // by full block: is a tail; its key in the map
 
-  Pair& At(int32_t block) {
+  Blocks& At(int32_t block) {
     const auto& [is_tail, key] = place.at(block);
     return is_tail ? tails.at(key).blocks : whole.at(key);
   }
   void ForgetFull(int32_t block) {
-    if (const int32_t window = At(block).window; window >= 0) windows->Evict(window);
+    const Blocks beside = At(block);
+    for (size_t g = 1; g < groups.size(); ++g) {
+      if (beside[g] >= 0) groups[g].pool.Evict(beside[g]);
+    }
     const auto [is_tail, key] = place.at(block);
     place.erase(block);
     if (is_tail) {
@@ -126,60 +150,65 @@ struct CacheModel {
     EXPECT_FALSE(child || tails.contains(key));
     whole.erase(key);
   }
-  void ForgetWindow(int32_t block) {
+  void Forget(size_t group, int32_t block) {
     for (auto& one : whole) {
-      if (one.second.window == block) one.second.window = -1;
+      if (one.second[group] == block) one.second[group] = -1;
     }
     for (auto& one : tails) {
-      if (one.second.blocks.window == block) one.second.blocks.window = -1;
+      if (one.second.blocks[group] == block) one.second.blocks[group] = -1;
     }
   }
   void Know(int32_t block, bool is_tail, const Key& key) {
-    full->known.insert(block);
+    groups[0].pool.known.insert(block);
     place[block] = {is_tail, key};
   }
 };
 
 struct SequenceModel {
-  PoolModel* full;
-  PoolModel* windows;  // null: no layer has a window
-  int32_t window;
+  GroupModels* groups;
   CacheModel* cache;  // null: nothing is reused
   uint64_t salt = 0;
   Ids text = {};  // length tokens
-  std::vector<int32_t> blocks = {};
-  std::vector<int32_t> window_blocks = {};
+  std::vector<Ids> tables = std::vector<Ids>(groups->size());
 
+  PoolModel& pool(size_t group) { return (*groups)[group].pool; }
   size_t whole() const { return text.size() / kBlock; }
-  // Whether the first token after so many whole blocks sees keys of block `index`, or of later
-  // ones.
-  bool Sees(size_t after, size_t index) const {
-    const auto token = static_cast<int64_t>(after * kBlock);
-    const auto last_key = static_cast<int64_t>(index * kBlock + kBlock - 1);
-    return token - last_key < window;
+  size_t blocks() const { return tables[0].size(); }
+  Blocks At(size_t index) const {
+    Blocks blocks;
+    for (const Ids& table : tables) blocks.push_back(table[index]);
+    return blocks;
   }
-  void Push(Pair pair) {
-    blocks.push_back(pair.full);
-    if (windows != nullptr) window_blocks.push_back(pair.window);
+  void Push(const Blocks& blocks) {
+    for (size_t g = 0; g < tables.size(); ++g) tables[g].push_back(blocks[g]);
   }
-  void Drop(size_t keep) {
-    while (blocks.size() > keep) {
-      full->Release(blocks.back());
-      blocks.pop_back();
-      if (windows == nullptr) continue;
-      if (window_blocks.back() >= 0) windows->Release(window_blocks.back());
-      window_blocks.pop_back();
+  void Hold(const Blocks& blocks) {
+    for (size_t g = 0; g < tables.size(); ++g) {
+      if (blocks[g] >= 0) pool(g).Hold(blocks[g]);
     }
   }
+  void Drop(size_t keep) {
+    for (size_t g = 0; g < tables.size(); ++g) {
+      for (; tables[g].size() > keep; tables[g].pop_back()) {
+        if (tables[g].back() >= 0) pool(g).Release(tables[g].back());
+      }
+    }
+  }
+  void Clear() {
+    text.clear();
+    Drop(0);
+  }
   void ReleasePassed() {
-    for (size_t i = 0; i < window_blocks.size(); ++i) {
-      if (window_blocks[i] < 0 || Sees(whole(), i)) continue;
-      windows->Release(std::exchange(window_blocks[i], -1));
+    for (size_t g = 0; g < tables.size(); ++g) {
+      for (size_t i = 0; i < tables[g].size(); ++i) {
+        if (tables[g][i] < 0 || (*groups)[g].Reads(whole(), i)) continue;
+        pool(g).Release(std::exchange(tables[g][i], -1));
+      }
     }
   }
   // The known blocks that the text can go on after.
-  std::vector<Pair> Find(const Ids& ids) const {
-    std::vector<Pair> found;
+  std::vector<Blocks> Find(const Ids& ids) const {
+    std::vector<Blocks> found;
     size_t most = 0;
     for (size_t end = text.size() + kBlock; end < ids.size(); end += kBlock) {
       const auto at = cache->whole.find({salt, FirstOf(ids, end)});
@@ -187,8 +216,10 @@ struct SequenceModel {
       found.push_back(at->second);
       bool there = true;
       for (size_t i = 0; i < found.size(); ++i) {
-        const bool seen = Sees(whole() + found.size(), whole() + i);
-        there = there && (windows == nullptr || !seen || found[i].window >= 0);
+        for (size_t g = 0; g < tables.size(); ++g) {
+          const bool read = (*groups)[g].Reads(whole() + found.size(), whole() + i);
+          there = there && (!read || found[i][g] >= 0);
+        }
       }
       if (there) most = found.size();
     }
@@ -199,12 +230,13 @@ struct SequenceModel {
     const size_t before = text.size();
     if (cache == nullptr || before % kBlock != 0 || ids.size() <= before) return 0;
     Drop(whole());
-    const std::vector<Pair> found = Find(ids);
+    const std::vector<Blocks> found = Find(ids);
     const size_t after = whole() + found.size();
-    for (Pair one : found) {
-      full->Hold(one.full);
-      if (!Sees(after, blocks.size())) one.window = -1;
-      if (windows != nullptr && one.window >= 0) windows->Hold(one.window);
+    for (Blocks one : found) {
+      for (size_t g = 0; g < tables.size(); ++g) {
+        if (!(*groups)[g].Reads(after, blocks())) one[g] = -1;
+      }
+      Hold(one);
       Push(one);
     }
     text = FirstOf(ids, after * kBlock);
@@ -215,92 +247,93 @@ struct SequenceModel {
   void TakeTail(const Ids& ids) {
     const auto tail = cache->tails.find({salt, text});
     if (text.empty() || tail == cache->tails.end()) return;
-    const auto [pair, rest] = tail->second;
-    if (windows != nullptr && pair.window < 0) return;
+    const auto [taken, rest] = tail->second;
+    if (std::ranges::count(taken, -1) > 0) return;
     if (ids.size() <= text.size() + rest.size() ||
         !std::equal(rest.begin(), rest.end(), ids.begin() + static_cast<ptrdiff_t>(text.size()))) {
       return;
     }
-    full->Hold(pair.full);
-    full->known.erase(pair.full);
-    cache->place.erase(pair.full);
+    Hold(taken);
+    for (size_t g = 0; g < tables.size(); ++g) pool(g).known.erase(taken[g]);
+    cache->place.erase(taken[0]);
     cache->tails.erase(tail);
-    if (windows != nullptr) {
-      windows->Hold(pair.window);
-      windows->known.erase(pair.window);
-    }
-    Push(pair);
+    Push(taken);
     text.insert(text.end(), rest.begin(), rest.end());
   }
   bool Reserve(size_t tokens) {
     const size_t needed = (text.size() + tokens + kBlock - 1) / kBlock;
-    const size_t missing = needed > blocks.size() ? needed - blocks.size() : 0;
-    if (text.size() + tokens > kContext || missing > full->available()) return false;
-    if (windows != nullptr && missing > windows->available()) return false;
-    while (blocks.size() < needed) {
-      const bool first = blocks.empty();
-      const int32_t block = full->Take(first ? -1 : blocks.back());
-      Push({block, windows == nullptr ? -1 : windows->Take(first ? -1 : window_blocks.back())});
+    const size_t missing = needed > blocks() ? needed - blocks() : 0;
+    if (text.size() + tokens > kContext) return false;
+    for (size_t g = 0; g < tables.size(); ++g) {
+      if (missing > pool(g).available()) return false;
+    }
+    while (blocks() < needed) {
+      const bool first = tables[0].empty();
+      for (size_t g = 0; g < tables.size(); ++g) {
+        tables[g].push_back(pool(g).Take(first ? -1 : tables[g].back()));
+      }
     }
     return true;
   }
   void Append(int32_t id) {
     text.push_back(id);
     if (text.size() % kBlock != 0 || cache == nullptr) return;
-    int32_t& block = blocks[whole() - 1];
-    const auto [at, is_new] = cache->whole.emplace(Key{salt, text}, Pair{block, -1});
-    if (is_new) {
-      cache->Know(block, false, at->first);
-    } else {
-      full->Hold(at->second.full);
-      full->Release(block);
-      block = at->second.full;
+    const size_t last = whole() - 1;
+    const auto [at, is_new] = cache->whole.emplace(Key{salt, text}, Blocks(tables.size(), -1));
+    for (size_t g = 0; g < tables.size(); ++g) {
+      int32_t& own = tables[g][last];
+      int32_t& known = at->second[g];
+      if (known < 0) {
+        known = own;
+        pool(g).known.insert(own);
+      } else {
+        pool(g).Hold(known);
+        pool(g).Release(std::exchange(own, known));
+      }
     }
-    if (windows == nullptr) return;
-    int32_t& own = window_blocks[whole() - 1];
-    if (at->second.window < 0) {
-      at->second.window = own;
-      windows->known.insert(own);
-      return;
-    }
-    windows->Hold(at->second.window);
-    windows->Release(std::exchange(own, at->second.window));
+    if (is_new) cache->Know(tables[0][last], false, at->first);
   }
   void Fork(const SequenceModel& other, size_t tokens) {
     salt = other.salt;
     text = FirstOf(other.text, std::min(other.whole(), tokens / kBlock) * kBlock);
     for (size_t i = 0; i < whole(); ++i) {
-      Push({other.blocks[i], windows != nullptr && Sees(whole(), i) ? other.window_blocks[i] : -1});
-      full->Hold(blocks.back());
-      if (windows != nullptr && window_blocks.back() >= 0) windows->Hold(window_blocks.back());
+      Blocks shared = other.At(i);
+      for (size_t g = 0; g < tables.size(); ++g) {
+        if (!(*groups)[g].Reads(whole(), i)) shared[g] = -1;
+      }
+      Hold(shared);
+      Push(shared);
     }
-    if (HoldsWindow()) return;
-    text.clear();
-    Drop(0);
+    if (!HoldsNeeded()) Clear();
   }
   void Truncate(size_t length) {
     const size_t index = length / kBlock;
     if (length % kBlock != 0 && index < whole() &&
-        (cache != nullptr || full->References(blocks[index]) > 1)) {
+        (cache != nullptr || pool(0).References(tables[0][index]) > 1)) {
       length = index * kBlock;
+    }
+    for (const GroupModel& one : *groups) {
+      if (one.group.kind == CacheKind::kState && length < text.size()) length = index * kBlock;
     }
     text.resize(length);
     Drop((length + kBlock - 1) / kBlock);
-    if (HoldsWindow()) return;
-    text.clear();
-    Drop(0);
+    if (!HoldsNeeded()) Clear();
   }
-  bool HoldsWindow() {
-    std::vector<Pair> again;  // index, window block
-    for (size_t i = 0; i < window_blocks.size(); ++i) {
-      if (window_blocks[i] >= 0 || !Sees(whole(), i)) continue;
-      const int32_t window_block = cache == nullptr ? -1 : cache->At(blocks[i]).window;
-      if (window_block < 0) return false;
-      again.push_back({static_cast<int32_t>(i), window_block});
-    }
-    for (const Pair& one : again) {
-      windows->Hold(one.window);
-      window_blocks[static_cast<size_t>(one.full)] = one.window;
+  bool HoldsNeeded() {
+    for (size_t g = 0; g < tables.size(); ++g) {
+      Ids again;
+      for (size_t i = 0; i < tables[g].size(); ++i) {
+        if (tables[g][i] >= 0 || !(*groups)[g].Reads(whole(), i)) continue;
+        const int32_t known = cache == nullptr ? -1 : cache->At(tables[0][i])[g];
+        if (known < 0) return false;
+        again.push_back(static_cast<int32_t>(i));
+      }
+      // In the order of Sequence, from the last.
+      for (auto i = again.rbegin(); i != again.rend(); ++i) {
+        int32_t& block = tables[g][static_cast<size_t>(*i)];
+        block = cache->At(tables[0][static_cast<size_t>(*i)])[g];
+        pool(g).Hold(block);
+      }
     }
     return true;
   }
@@ -309,16 +342,15 @@ struct SequenceModel {
     if (cache != nullptr && text.size() % kBlock != 0 && whole() > 0) {
       const Key key = {salt, FirstOf(text, whole() * kBlock)};
       if (const auto old = cache->tails.find(key); old != cache->tails.end()) {
-        full->Evict(old->second.blocks.full);
+        pool(0).Evict(old->second.blocks[0]);
       }
-      const Pair own = {blocks.back(), windows == nullptr ? -1 : window_blocks.back()};
+      const Blocks own = At(blocks() - 1);
       cache->tails[key] = {
           own, Ids(text.begin() + static_cast<ptrdiff_t>(whole() * kBlock), text.end())};
-      cache->Know(own.full, true, key);
-      if (windows != nullptr) windows->known.insert(own.window);
+      for (size_t g = 0; g < tables.size(); ++g) pool(g).known.insert(own[g]);
+      cache->Know(own[0], true, key);
     }
-    Drop(0);
-    text.clear();
+    Clear();
   }
 };
 

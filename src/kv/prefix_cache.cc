@@ -25,23 +25,24 @@ uint64_t RandomSeed() {
 
 }  // namespace
 
-PrefixCache::PrefixCache(BlockPool* pool, HashFn hash, WindowPool windowed)
-    : pool_(pool),
-      windowed_(windowed),
+PrefixCache::PrefixCache(CachePools* pools, HashFn hash)
+    : pools_(pools),
+      pool_(&(*pools)[0]),
       hash_(hash != nullptr ? hash : Xxh3),
       seed_(RandomSeed()),
-      nodes_(static_cast<size_t>(pool->blocks())),
+      nodes_(static_cast<size_t>(pool_->blocks())),
       ids_(std::make_unique_for_overwrite<int32_t[]>(nodes_.size() * kBlockIds)),
-      buckets_(std::bit_ceil(nodes_.size()), -1) {
-  pool->SetListener(this);
-  if (windowed_.pool == nullptr) return;
-  attached_to_.assign(static_cast<size_t>(windowed_.pool->blocks()), -1);
-  windowed_.pool->SetListener(this);
+      buckets_(std::bit_ceil(nodes_.size()), -1),
+      attached_(pools->size()) {
+  for (size_t g = 0; g < pools_->size(); ++g) (*pools_)[g].SetListener(this, g);
+  for (size_t g = 1; g < pools_->size(); ++g) {
+    attached_[g].to.assign(nodes_.size(), -1);
+    attached_[g].of.assign(static_cast<size_t>((*pools_)[g].blocks()), -1);
+  }
 }
 
 PrefixCache::~PrefixCache() {
-  pool_->SetListener(nullptr);
-  if (windowed_.pool != nullptr) windowed_.pool->SetListener(nullptr);
+  for (size_t g = 0; g < pools_->size(); ++g) (*pools_)[g].SetListener(nullptr);
 }
 
 uint64_t PrefixCache::HashOf(int32_t parent, uint64_t salt, std::span<const int32_t> ids) const {
@@ -62,24 +63,28 @@ int32_t PrefixCache::Find(uint64_t hash, int32_t parent, uint64_t salt,
   return -1;
 }
 
-// Whether a text can go on after so many blocks, of which those from `there_from` on are in the
-// window area.
-bool PrefixCache::CanGoOnAfter(size_t blocks, size_t there_from) const {
-  const auto tokens = static_cast<int32_t>(blocks) * kKvBlockTokens;
-  return windowed_.pool == nullptr ||
-         there_from <= static_cast<size_t>(FirstSeenBlock(tokens, windowed_.window));
+// Whether a text can go on after so many blocks, of which those from `there_from` on are there in
+// each group.
+bool PrefixCache::CanGoOnAfter(size_t blocks, const ThereFrom& there_from) const {
+  for (size_t g = 1; g < pools_->size(); ++g) {
+    if (there_from[g] > pools_->policy(g).FirstNeeded(blocks)) return false;
+  }
+  return true;
 }
 
 template <typename Take>
 size_t PrefixCache::Walk(int32_t parent, uint64_t salt, std::span<const int32_t> ids, size_t held,
                          size_t most, const Take& take) const {
-  size_t found = 0, there_from = 0;
+  size_t found = 0;
+  ThereFrom there_from{};
   for (size_t count = 0; count < most && ids.size() > kBlockIds; ids = ids.subspan(kBlockIds)) {
     const auto first = ids.first(kBlockIds);
     parent = Find(HashOf(parent, salt, first), parent, salt, first);
     if (parent < 0) break;
     take(count++, parent);
-    if (At(parent).window < 0) there_from = held + count;
+    for (size_t g = 1; g < pools_->size(); ++g) {
+      if (Attached(g, parent) < 0) there_from[g] = held + count;
+    }
     if (CanGoOnAfter(held + count, there_from)) found = count;
   }
   return found;
@@ -95,79 +100,85 @@ size_t PrefixCache::CachedTokens(uint64_t salt, std::span<const int32_t> ids) co
   return kBlockIds * Walk(-1, salt, ids, 0, ids.size(), [](size_t, int32_t) {});
 }
 
-void PrefixCache::Attach(int32_t block, int32_t window) {
-  windowed_.pool->SetKnown(window, true);
-  At(block).window = window;
-  attached_to_[static_cast<size_t>(window)] = block;
+void PrefixCache::Attach(size_t group, int32_t block, int32_t beside) {
+  (*pools_)[group].SetKnown(beside, true);
+  attached_[group].to[static_cast<size_t>(block)] = beside;
+  attached_[group].of[static_cast<size_t>(beside)] = block;
 }
 
-void PrefixCache::Detach(int32_t window) {
-  At(std::exchange(attached_to_[static_cast<size_t>(window)], -1)).window = -1;
+void PrefixCache::Detach(size_t group, int32_t beside) {
+  const int32_t block = std::exchange(attached_[group].of[static_cast<size_t>(beside)], -1);
+  attached_[group].to[static_cast<size_t>(block)] = -1;
 }
 
-BlockPair PrefixCache::Insert(int32_t parent, uint64_t salt, std::span<const int32_t> ids,
-                              BlockPair own) {
+GroupBlocks PrefixCache::Insert(int32_t parent, uint64_t salt, std::span<const int32_t> ids,
+                                const GroupBlocks& own) {
   PENSTOCK_CHECK(ids.size() == kBlockIds && (parent < 0 || pool_->known(parent)));
-  PENSTOCK_CHECK(!pool_->known(own.full) && pool_->references(own.full) == 1);
+  PENSTOCK_CHECK(!pool_->known(own[0]) && pool_->references(own[0]) == 1);
   const uint64_t hash = HashOf(parent, salt, ids);
-  BlockPair used = {Find(hash, parent, salt, ids), own.window};
-  if (used.full >= 0) {
-    pool_->AddReference(used.full);
-    pool_->Release(own.full);
+  GroupBlocks used = own;
+  if (const int32_t known = Find(hash, parent, salt, ids); known >= 0) {
+    pool_->AddReference(known);
+    pool_->Release(own[0]);
+    used[0] = known;
   } else {
-    used.full = own.full;
-    pool_->SetKnown(own.full, true);
-    At(own.full) = {hash, salt, parent, buckets_[Bucket(hash)], kKvBlockTokens, -1, 0, -1};
-    buckets_[Bucket(hash)] = own.full;
-    std::ranges::copy(ids, IdsOf(own.full).begin());
+    pool_->SetKnown(own[0], true);
+    At(own[0]) = {hash, salt, parent, buckets_[Bucket(hash)], kKvBlockTokens, -1, 0};
+    buckets_[Bucket(hash)] = own[0];
+    std::ranges::copy(ids, IdsOf(own[0]).begin());
     if (parent >= 0) ++At(parent).followers;
   }
-  if (windowed_.pool == nullptr) return used;
-  if (const int32_t known = At(used.full).window; known >= 0) {
-    windowed_.pool->AddReference(known);
-    windowed_.pool->Release(own.window);
-    used.window = known;
-  } else {
-    Attach(used.full, own.window);
+  for (size_t g = 1; g < pools_->size(); ++g) {
+    if (const int32_t known = Attached(g, used[0]); known >= 0) {
+      (*pools_)[g].AddReference(known);
+      (*pools_)[g].Release(own[g]);
+      used[g] = known;
+    } else {
+      Attach(g, used[0], own[g]);
+    }
   }
   return used;
 }
 
-void PrefixCache::InsertTail(int32_t parent, std::span<const int32_t> ids, BlockPair own) {
+void PrefixCache::InsertTail(int32_t parent, std::span<const int32_t> ids, const GroupBlocks& own) {
   PENSTOCK_CHECK(!ids.empty() && ids.size() < kBlockIds && pool_->known(parent));
-  PENSTOCK_CHECK(!pool_->known(own.full) && pool_->references(own.full) == 1);
+  PENSTOCK_CHECK(!pool_->known(own[0]) && pool_->references(own[0]) == 1);
   if (At(parent).tail >= 0) pool_->Evict(At(parent).tail);
-  pool_->SetKnown(own.full, true);
-  At(own.full) = {0, At(parent).salt, parent, -1, static_cast<int32_t>(ids.size()), -1, 0, -1};
-  std::ranges::copy(ids, IdsOf(own.full).begin());
-  At(parent).tail = own.full;
-  if (windowed_.pool != nullptr) Attach(own.full, own.window);
+  pool_->SetKnown(own[0], true);
+  At(own[0]) = {0, At(parent).salt, parent, -1, static_cast<int32_t>(ids.size()), -1, 0};
+  std::ranges::copy(ids, IdsOf(own[0]).begin());
+  At(parent).tail = own[0];
+  for (size_t g = 1; g < pools_->size(); ++g) Attach(g, own[0], own[g]);
 }
 
-BlockPair PrefixCache::TakeTail(int32_t parent, std::span<const int32_t> ids, size_t* tokens) {
+GroupBlocks PrefixCache::TakeTail(int32_t parent, std::span<const int32_t> ids, size_t* tokens) {
   const int32_t block = At(parent).tail;
   if (block < 0) return {};
   const std::span<const int32_t> known = IdsOf(block);
   if (known.size() >= ids.size() || !std::ranges::equal(known, ids.first(known.size()))) return {};
-  const int32_t window = At(block).window;
-  if (windowed_.pool != nullptr) {
-    if (window < 0) return {};
-    Detach(window);
-    windowed_.pool->AddReference(window);
-    windowed_.pool->SetKnown(window, false);
+  GroupBlocks taken;
+  taken[0] = block;
+  for (size_t g = 1; g < pools_->size(); ++g) {
+    taken[g] = Attached(g, block);
+    if (taken[g] < 0) return {};
   }
   *tokens = known.size();
   At(parent).tail = -1;
-  pool_->AddReference(block);
-  pool_->SetKnown(block, false);
-  return {block, window};
+  for (size_t g = 0; g < pools_->size(); ++g) {
+    if (g > 0) Detach(g, taken[g]);
+    (*pools_)[g].AddReference(taken[g]);
+    (*pools_)[g].SetKnown(taken[g], false);
+  }
+  return taken;
 }
 
-void PrefixCache::OnEvict(const BlockPool* pool, int32_t block) {
-  if (pool != pool_) return Detach(block);
+void PrefixCache::OnEvict(size_t group, int32_t block) {
+  if (group > 0) return Detach(group, block);
   Node& node = At(block);
   PENSTOCK_CHECK(node.followers == 0 && node.tail < 0);
-  if (node.window >= 0) windowed_.pool->Evict(node.window);
+  for (size_t g = 1; g < pools_->size(); ++g) {
+    if (const int32_t beside = Attached(g, block); beside >= 0) (*pools_)[g].Evict(beside);
+  }
   if (node.tokens < kKvBlockTokens) {
     At(node.parent).tail = -1;
     return;

@@ -43,9 +43,10 @@ int32_t ComputeAndRelease(Sequence* sequence, const std::vector<int32_t>& ids) {
 
 class Prefix : public testing::TestWithParam<PrefixCache::HashFn> {
  protected:
-  BlockPool pool_{64, 8};
-  PrefixCache cache_{&pool_, GetParam()};
-  Sequence sequence_{&pool_, &cache_, 1000};
+  CachePools pools_{64, 8};
+  BlockPool& pool_ = pools_[0];
+  PrefixCache cache_{&pools_, GetParam()};
+  Sequence sequence_{&pools_, &cache_, 1000};
 };
 
 // With hashes that always collide, answers are the same.
@@ -90,7 +91,7 @@ TEST_P(Prefix, OneTokenIsLeftToCompute) {
 
 TEST_P(Prefix, AnotherSaltSharesNothing) {
   Compute(&sequence_, Ids(0, 100));
-  Sequence other(&pool_, &cache_, 1000, /*salt=*/1);
+  Sequence other(&pools_, &cache_, 1000, /*salt=*/1);
   EXPECT_EQ(Compute(&other, Ids(0, 100)), 0);
   EXPECT_EQ(cache_.CachedTokens(1, Ids(0, 100)), 96u);
   EXPECT_EQ(cache_.CachedTokens(2, Ids(0, 100)), 0u);
@@ -103,16 +104,16 @@ TEST_P(Prefix, AnotherSaltSharesNothing) {
 
 TEST_P(Prefix, TheSameBlockAfterAnotherBeginningIsAnother) {
   Compute(&sequence_, Joined(Ids(0, 32), Ids(500, 40)));
-  Sequence other(&pool_, &cache_, 1000);
+  Sequence other(&pools_, &cache_, 1000);
   EXPECT_EQ(Compute(&other, Joined(Ids(1, 32), Ids(500, 40))), 0);
   EXPECT_NE(sequence_.blocks()[1], other.blocks()[1]);
-  Sequence third(&pool_, &cache_, 1000);
+  Sequence third(&pools_, &cache_, 1000);
   EXPECT_EQ(third.TakeCached(Joined(Ids(1, 32), Ids(500, 40))), 64);
   EXPECT_EQ(third.blocks()[1], other.blocks()[1]);
 }
 
 TEST_P(Prefix, TextsComputedAtOnceShareAfterwards) {
-  Sequence other(&pool_, &cache_, 1000);
+  Sequence other(&pools_, &cache_, 1000);
   const auto text = Ids(0, 70);
   ASSERT_TRUE(sequence_.Reserve(70).ok());
   ASSERT_TRUE(other.Reserve(70).ok());
@@ -128,9 +129,10 @@ TEST_P(Prefix, TextsComputedAtOnceShareAfterwards) {
 }
 
 TEST_P(Prefix, EndsOfChainsGoFirstThenTheirBeginnings) {
-  BlockPool pool(6);
-  PrefixCache cache(&pool, GetParam());
-  Sequence one(&pool, &cache, 1000), two(&pool, &cache, 1000);
+  CachePools pools(6);
+  BlockPool& pool = pools[0];
+  PrefixCache cache(&pools, GetParam());
+  Sequence one(&pools, &cache, 1000), two(&pools, &cache, 1000);
   const auto longer = Ids(0, 129), shorter = Joined(Ids(0, 32), Ids(500, 33));
   Compute(&one, longer);  // 4 whole blocks
   const std::vector<int32_t> chain(one.blocks().begin(), one.blocks().end());
@@ -160,7 +162,7 @@ TEST_P(Prefix, ASecondTurnGoesOnInTheUnfinishedBlock) {
   EXPECT_EQ(sequence_.TakeCached(second), 80);
   EXPECT_EQ(sequence_.length(), 80);
   // The block is its own now: another text that begins so gets the whole ones.
-  Sequence other(&pool_, &cache_, 1000);
+  Sequence other(&pools_, &cache_, 1000);
   EXPECT_EQ(other.TakeCached(second), 64);
   EXPECT_FALSE(pool_.known(sequence_.blocks()[2]));
   EXPECT_EQ(pool_.references(sequence_.blocks()[2]), 1);
@@ -193,9 +195,9 @@ TEST_P(Prefix, AnUnfinishedBlockIsTakenOnlyWhereAllOfItFits) {
 
 // Prints what looking up a long prompt costs.
 TEST(PrefixCache, LooksUpAPromptOf50000TokensQuickly) {
-  BlockPool pool(4096, 8);
-  PrefixCache cache(&pool);
-  Sequence sequence(&pool, &cache, 60000);
+  CachePools pools(4096, 8);
+  PrefixCache cache(&pools);
+  Sequence sequence(&pools, &cache, 60000);
   std::vector<int32_t> ids = Ids(0, 50000);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 49157);
   ComputeAndRelease(&sequence, ids);

@@ -1,5 +1,7 @@
 // Sequences, prefix cache and pool against a plain model of maps and lists, over many random
-// operations: which blocks are held, shared, found, evicted and given back.
+// operations: which blocks are held, shared, found, evicted and given back. Where there is a group
+// of states, a made-up recurrent layer runs over it: its states are those of the texts, whichever
+// way their blocks came.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,20 +18,23 @@ namespace penstock {
 namespace {
 
 using plain::CacheModel;
+using plain::GroupModels;
 using plain::Ids;
 using plain::kBlock;
 using plain::kContext;
-using plain::kGroup;
+using plain::kPage;
 using plain::PoolModel;
 using plain::SequenceModel;
 
 struct Setting {
   const char* name;
-  int32_t blocks;
   PrefixCache::HashFn hash;
-  int32_t window_blocks = 0;  // 0: no layer has a window
-  int32_t window = 0;
+  std::vector<CacheGroup> groups;
+  std::vector<int32_t> blocks;
 };
+
+constexpr CacheGroup kState = {CacheKind::kState};
+constexpr CacheGroup Window(int32_t tokens) { return {CacheKind::kWindow, tokens}; }
 
 class RandomOperations : public testing::TestWithParam<Setting> {
  protected:
@@ -37,20 +42,16 @@ class RandomOperations : public testing::TestWithParam<Setting> {
 
   void SetUp() override {
     const Setting& setting = GetParam();
-    WindowPool windowed;
-    PoolModel* windowed_model = nullptr;
-    if (setting.window_blocks > 0) {
-      windowed = {&windows_.emplace(setting.window_blocks, kGroup), setting.window};
-      windowed_model = &windows_model_.emplace(setting.window_blocks);
+    for (size_t g = 0; g < setting.groups.size(); ++g) {
+      group_models_.push_back({PoolModel(setting.blocks[g]), setting.groups[g]});
     }
-    cache_.emplace(&pool_, setting.hash, windowed);
-    cache_model_.emplace(&pool_model_, windowed_model);
+    cache_.emplace(&pools_, setting.hash);
+    cache_model_.emplace(&group_models_);
     for (size_t i = 0; i < kSequences; ++i) {
       const bool cached = i + 2 < kSequences;  // the last two without a cache
-      sequences_.push_back(std::make_unique<Sequence>(&pool_, cached ? &*cache_ : nullptr, kContext,
-                                                      /*salt=*/0, windowed));
-      models_.push_back(
-          {&pool_model_, windowed_model, setting.window, cached ? &*cache_model_ : nullptr});
+      sequences_.push_back(
+          std::make_unique<Sequence>(&pools_, cached ? &*cache_ : nullptr, kContext));
+      models_.push_back({&group_models_, cached ? &*cache_model_ : nullptr});
       texts_.push_back(NewText());
     }
   }
@@ -69,6 +70,7 @@ class RandomOperations : public testing::TestWithParam<Setting> {
 
   void Step();
   void Append(size_t at);
+  void RunRecurrentLayer(size_t at, std::span<const int32_t> ids);
   void ReleaseAll();
   void GiveBack();
   void GiveBack(BlockPool* pool, PoolModel* model);
@@ -76,12 +78,11 @@ class RandomOperations : public testing::TestWithParam<Setting> {
   void Check();
   void CheckPool(const BlockPool& pool, PoolModel* model);
 
-  BlockPool pool_{GetParam().blocks, kGroup};
-  std::optional<BlockPool> windows_;
+  CachePools pools_{GetParam().groups, GetParam().blocks, kPage};
   std::optional<PrefixCache> cache_;
-  PoolModel pool_model_{GetParam().blocks};
-  std::optional<PoolModel> windows_model_;
+  GroupModels group_models_;
   std::optional<CacheModel> cache_model_;
+  std::map<int32_t, uint64_t> states_;  // by block of the group of states
   std::mt19937 random_{17};
   std::vector<std::unique_ptr<Sequence>> sequences_;
   std::vector<SequenceModel> models_;
@@ -89,12 +90,35 @@ class RandomOperations : public testing::TestWithParam<Setting> {
   uint64_t gained_ = 0, shortages_ = 0, given_back_ = 0, forks_ = 0;
 };
 
+uint64_t NextState(uint64_t state, int32_t id) {
+  return (state ^ static_cast<uint64_t>(id)) * 0x9e3779b97f4a7c15 + 1;
+}
+
+// As a backend would: reads the state after the last token, writes those at the ends of blocks and
+// the one after the step. What it read is the state of the text.
+void RandomOperations::RunRecurrentLayer(size_t at, std::span<const int32_t> ids) {
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    if (pools_.group(g) != kState) continue;
+    const BlockTable& table = sequences_[at]->blocks(g);
+    size_t past = models_[at].text.size();
+    uint64_t want = 0;
+    for (const int32_t id : models_[at].text) want = NextState(want, id);
+    uint64_t state = past == 0 ? 0 : states_[table[(past - 1) / kBlock]];
+    ASSERT_EQ(state, want) << "sequence " << at << " of " << past << " tokens";
+    for (const int32_t id : ids) {
+      state = NextState(state, id);
+      states_[table[past++ / kBlock]] = state;
+    }
+  }
+}
+
 void RandomOperations::Append(size_t at) {
   const size_t length = models_[at].text.size();
-  const size_t room = models_[at].blocks.size() * kBlock - length;
+  const size_t room = models_[at].blocks() * kBlock - length;
   const size_t most = std::min(room, static_cast<size_t>(kContext) - length);
   const size_t count = most == 0 ? 0 : 1 + Random(most);
   const auto ids = std::span(texts_[at]).subspan(length, count);
+  RunRecurrentLayer(at, ids);
   sequences_[at]->Append(ids);
   for (const int32_t id : ids) models_[at].Append(id);
   models_[at].ReleasePassed();
@@ -110,11 +134,11 @@ void RandomOperations::ReleaseAll() {
 void RandomOperations::GiveBack() {
   if (Random(20) == 0) {  // nothing to do for a while
     ReleaseAll();
-    pool_.EvictIdleSince(INT64_MAX, pool_.blocks());
-    while (!pool_model_.idle.empty()) pool_model_.Evict(pool_model_.idle.front());
+    PoolModel& first = group_models_[0].pool;
+    pools_[0].EvictIdleSince(INT64_MAX, pools_[0].blocks());
+    while (!first.idle.empty()) first.Evict(first.idle.front());
   }
-  GiveBack(&pool_, &pool_model_);
-  if (windows_) GiveBack(&*windows_, &*windows_model_);
+  for (size_t g = 0; g < pools_.size(); ++g) GiveBack(&pools_[g], &group_models_[g].pool);
 }
 
 void RandomOperations::GiveBack(BlockPool* pool, PoolModel* model) {
@@ -126,7 +150,7 @@ void RandomOperations::GiveBack(BlockPool* pool, PoolModel* model) {
     EXPECT_EQ(model->free.count(block), 1u);
     EXPECT_TRUE(model->IsCommitted(block));
   }
-  for (const int32_t block : given) model->committed.erase(block / kGroup);
+  for (const int32_t block : given) model->committed.erase(block / kPage);
   const auto left =
       std::ranges::count_if(model->free, [&](int32_t block) { return model->IsCommitted(block); });
   if (!given.empty()) EXPECT_GE(left, keep);
@@ -152,7 +176,7 @@ void RandomOperations::Step() {
   SequenceModel& model = models_[at];
   const uint32_t kind = Random(100);
   if (kind < 12) {
-    if (model.blocks.empty()) {
+    if (model.tables[0].empty()) {
       texts_[at] = NewText();
       model.salt = Random(4) == 0;
       sequence.SetSalt(model.salt);
@@ -170,14 +194,14 @@ void RandomOperations::Step() {
     Append(at);
   } else if (kind < 84) {
     const size_t from = Random(kSequences);
-    if (from == at || !model.blocks.empty() || model.cache != models_[from].cache) return;
+    if (from == at || !model.tables[0].empty() || model.cache != models_[from].cache) return;
     texts_[at] = NewText();
     std::ranges::copy(models_[from].text, texts_[at].begin());
     const size_t length = models_[from].text.size();
     const size_t tokens = Random(3) == 0 ? Random(length + 1) : length;
     sequence.Fork(*sequences_[from], static_cast<int32_t>(tokens));
     model.Fork(models_[from], tokens);
-    forks_ += !model.blocks.empty();
+    forks_ += !model.tables[0].empty();
   } else if (kind < 87) {
     const size_t length = Random(model.text.size() + 1);
     model.Truncate(length);
@@ -189,32 +213,26 @@ void RandomOperations::Step() {
   } else if (kind < 98) {
     GiveBack();
   } else {
-    EvictOld(&pool_, &pool_model_);
-    if (windows_) EvictOld(&*windows_, &*windows_model_);
+    for (size_t g = 0; g < pools_.size(); ++g) EvictOld(&pools_[g], &group_models_[g].pool);
   }
 }
 
 void RandomOperations::Check() {
-  std::map<int32_t, int32_t> writers, window_writers;
+  std::vector<std::map<int32_t, int32_t>> writers(pools_.size());
   for (size_t i = 0; i < kSequences; ++i) {
     const Sequence& sequence = *sequences_[i];
     ASSERT_EQ(sequence.length(), static_cast<int32_t>(models_[i].text.size()));
-    ASSERT_TRUE(std::ranges::equal(sequence.blocks(), models_[i].blocks));
-    ASSERT_TRUE(std::ranges::equal(sequence.window_blocks(), models_[i].window_blocks));
-    for (size_t b = models_[i].whole(); b < models_[i].blocks.size(); ++b) {
-      const int32_t block = sequence.blocks()[b];
-      ASSERT_EQ(++writers[block], 1);
-      ASSERT_EQ(pool_.references(block), 1);
-      ASSERT_FALSE(pool_.known(block));
-      if (!windows_) continue;
-      const int32_t window_block = sequence.window_blocks()[b];
-      ASSERT_EQ(++window_writers[window_block], 1);
-      ASSERT_EQ(windows_->references(window_block), 1);
-      ASSERT_FALSE(windows_->known(window_block));
+    for (size_t g = 0; g < pools_.size(); ++g) {
+      ASSERT_EQ(sequence.blocks(g), models_[i].tables[g]);
+      for (size_t b = models_[i].whole(); b < models_[i].blocks(); ++b) {
+        const int32_t block = sequence.blocks(g)[b];
+        ASSERT_EQ(++writers[g][block], 1);
+        ASSERT_EQ(pools_[g].references(block), 1);
+        ASSERT_FALSE(pools_[g].known(block));
+      }
     }
   }
-  CheckPool(pool_, &pool_model_);
-  if (windows_) CheckPool(*windows_, &*windows_model_);
+  for (size_t g = 0; g < pools_.size(); ++g) CheckPool(pools_[g], &group_models_[g].pool);
 }
 
 void RandomOperations::CheckPool(const BlockPool& pool, PoolModel* model) {
@@ -228,7 +246,7 @@ void RandomOperations::CheckPool(const BlockPool& pool, PoolModel* model) {
   ASSERT_EQ(counts.in_use, in_use);
   ASSERT_EQ(counts.idle, static_cast<int32_t>(model->idle.size()));
   ASSERT_EQ(counts.free, static_cast<int32_t>(model->free.size()));
-  ASSERT_EQ(counts.committed, static_cast<int32_t>(model->committed.size()) * kGroup);
+  ASSERT_EQ(counts.committed, static_cast<int32_t>(model->committed.size()) * kPage);
   ASSERT_EQ(counts.evictions, model->evictions);
 }
 
@@ -236,15 +254,20 @@ uint64_t Colliding(uint64_t before, std::span<const int32_t> ids) {
   return (before + static_cast<uint64_t>(ids[0])) % 3;
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, RandomOperations,
-                         testing::Values(Setting{"Pressure", 24, nullptr},
-                                         Setting{"Room", 120, nullptr},
-                                         Setting{"Colliding", 32, Colliding},
-                                         Setting{"Windows", 120, nullptr, 120, 40},
-                                         Setting{"FewWindows", 120, nullptr, 16, 40},
-                                         Setting{"FewOfBoth", 24, nullptr, 16, 33},
-                                         Setting{"LongWindows", 32, Colliding, 24, 130}),
-                         [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Settings, RandomOperations,
+    testing::Values(
+        Setting{"Pressure", nullptr, {kFullGroup}, {24}},
+        Setting{"Room", nullptr, {kFullGroup}, {120}},
+        Setting{"Colliding", Colliding, {kFullGroup}, {32}},
+        Setting{"Windows", nullptr, {kFullGroup, Window(40)}, {120, 120}},
+        Setting{"FewWindows", nullptr, {kFullGroup, Window(40)}, {120, 16}},
+        Setting{"FewOfBoth", nullptr, {kFullGroup, Window(33)}, {24, 16}},
+        Setting{"LongWindows", Colliding, {kFullGroup, Window(130)}, {32, 24}},
+        Setting{"States", nullptr, {kFullGroup, kState}, {120, 120}},
+        Setting{"FewStates", nullptr, {kFullGroup, kState}, {120, 16}},
+        Setting{"StatesAndWindows", nullptr, {kFullGroup, kState, Window(70)}, {64, 24, 24}}),
+    [](const auto& one) { return one.param.name; });
 
 TEST_P(RandomOperations, DoWhatThePlainModelDoes) {
   for (int i = 0; i < 100000; ++i) {
@@ -254,19 +277,19 @@ TEST_P(RandomOperations, DoWhatThePlainModelDoes) {
   }
   ReleaseAll();
   Check();
-  EXPECT_EQ(pool_.counts().in_use, 0);
-  pool_.EvictIdleSince(INT64_MAX, pool_.blocks());
-  EXPECT_EQ(pool_.counts().free, pool_.blocks());
+  EXPECT_EQ(pools_[0].counts().in_use, 0);
+  pools_[0].EvictIdleSince(INT64_MAX, pools_[0].blocks());
   // The operations met what they are to test.
   EXPECT_GT(gained_, 10000u);
   EXPECT_GT(forks_, 100u);
   EXPECT_GT(given_back_, 100u);
-  EXPECT_GT(pool_.counts().evictions, 1000u);
-  if (GetParam().blocks < 100) EXPECT_GT(shortages_, 1000u);
-  if (!windows_) return;
-  EXPECT_EQ(windows_->counts().free, windows_->blocks());
-  EXPECT_GT(windows_->counts().evictions, 1000u);
-  if (windows_->blocks() < 100) EXPECT_GT(shortages_, 1000u);
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    EXPECT_EQ(pools_[g].counts().free, pools_[g].blocks());
+    EXPECT_GT(pools_[g].counts().evictions, 1000u);
+    if (pools_[g].blocks() < 100) {
+      EXPECT_GT(shortages_, 1000u);
+    }
+  }
 }
 
 }  // namespace

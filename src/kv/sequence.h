@@ -3,18 +3,19 @@
 //   sequence.TakeCached(ids);                  // what other texts that began so have left
 //   for each step:
 //     sequence.Reserve(rows)                   // room; shortage: someone must release
-//     run->Run: {rows, past = sequence.length(), sequence.blocks(), sequence.window_blocks()}
+//     run->Run: {rows, past = sequence.length(), sequence.tables()}
 //     sequence.Append(ids of these rows)       // they are written: whole blocks become known
 //   sequence.Release();                        // text over, preempted or cancelled
 //
 // Blocks that hold tokens before length() are never written again, so sequences share them; what is
 // written belongs to one sequence alone. Where Append completes a block whose tokens are known from
 // another sequence, that one's block is used and the own one given back: tokens have the same bits
-// wherever they were computed. So blocks() may change in Append, between steps.
+// wherever they were computed. So tables() may change in Append, between steps.
 //
-// With a window area, a sequence gives its blocks there back when no token to come sees them, so
-// that it holds those of about its window and the rows of a step. It keeps those that a text sees
-// which goes on after its last whole block, for forks and for the next turn.
+// In groups that are not full, a sequence gives its blocks back when no token to come reads them
+// (kv/group_policy.h), so that it holds those of about its window, or its state, and the rows of a
+// step. It keeps those that a text reads which goes on after its last whole block, for forks and
+// for the next turn.
 //
 // The owner of the pools calls. Memory is taken at construction; a sequence can be used for one
 // text after another.
@@ -27,7 +28,7 @@
 
 #include "common/kv_block.h"
 #include "common/status.h"
-#include "kv/block_pool.h"
+#include "kv/cache_pools.h"
 #include "kv/prefix_cache.h"
 
 namespace penstock {
@@ -36,18 +37,17 @@ class Sequence {
  public:
   // `cache` may be null: nothing is reused; else it is of the same pools. All must outlive the
   // sequence. context: the most tokens. Texts with another salt share no blocks.
-  Sequence(BlockPool* pool, PrefixCache* cache, int32_t context, uint64_t salt = 0,
-           WindowPool windowed = {});
+  Sequence(CachePools* pools, PrefixCache* cache, int32_t context, uint64_t salt = 0);
   ~Sequence() { Release(); }
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
-  // Tokens whose keys and values are there.
+  // Tokens whose keys, values and states are there.
   int32_t length() const { return length_; }
-  // Holds at least what the length and Reserve need.
-  std::span<const int32_t> blocks() const { return blocks_; }
-  // The same in the window area; -1 for those given back. Empty: there is no such area.
-  std::span<const int32_t> window_blocks() const { return window_blocks_; }
+  // A table for each group, of at least the blocks that the length and Reserve need; -1 for those
+  // given back.
+  BlockTables tables() const { return tables_; }
+  const BlockTable& blocks(size_t group = 0) const { return tables_[group]; }
   void SetSalt(uint64_t salt);  // of a sequence without tokens
 
   // `ids`: the whole text, as far as it is known. Continues by the longest known run of blocks
@@ -59,23 +59,23 @@ class Sequence {
   // Room for `tokens` more. kInvalidArgument, field context: more than the context holds.
   // kResourceExhausted: more blocks than are available; nothing has changed then.
   Status Reserve(int32_t tokens);
-  // Blocks that Reserve would take from the pool, and from the one of the window area.
+  // Blocks that Reserve would take from each pool.
   int32_t MissingBlocks(int32_t tokens) const;
   // Whether the pools have room for `tokens` more, which are reserved and appended at most
-  // `step_tokens` at a time, and for `spare` blocks of each area besides.
-  bool Fits(int32_t tokens, int32_t step_tokens, const std::array<int32_t, kKvAreas>& spare) const;
+  // `step_tokens` at a time, and for `spare` blocks of each group besides.
+  bool Fits(int32_t tokens, int32_t step_tokens, const GroupCounts& spare) const;
 
-  // Tokens that a step wrote, within what was reserved.
+  // All tokens that a step wrote, within what was reserved.
   void Append(std::span<const int32_t> ids);
 
   // An empty sequence becomes the beginning of `other`, `tokens` of it at most: whole blocks are
-  // shared, what is after them is left to compute. With a window area nothing is shared where the
-  // keys that the next token sees are gone.
+  // shared, what is after them is left to compute. Nothing is shared where what the next token
+  // reads of another group is gone.
   void Fork(const Sequence& other, int32_t tokens);
 
   // Drops tokens from `length` on, and reserved room. A last block that others may read is dropped
-  // too; returns the length that is left, at most 31 below. But with a window area all tokens are
-  // dropped where the keys that the next one would see are gone.
+  // too, as is one that cannot be shortened; returns the length that is left, at most 31 below. But
+  // all tokens are dropped where what the next one would read of another group is gone.
   int32_t Truncate(int32_t length);
 
   // Gives all blocks back, the last first; what the cache knows stays there until it is evicted.
@@ -84,35 +84,25 @@ class Sequence {
  private:
   int32_t Whole() const { return length_ / kKvBlockTokens; }
   int32_t BlockBefore(int32_t index) const {
-    return index == 0 ? -1 : blocks_[static_cast<size_t>(index) - 1];
+    return index == 0 ? -1 : tables_[0][static_cast<size_t>(index) - 1];
   }
-  bool has_window() const { return windowed_.pool != nullptr; }
-  // Of the window area, the first that a text sees which goes on after `whole` blocks.
-  size_t FirstSeenAfter(size_t whole) const {
-    return static_cast<size_t>(
-        FirstSeenBlock(static_cast<int32_t>(whole) * kKvBlockTokens, windowed_.window));
-  }
-  BlockPair PairAt(size_t index) const {
-    return {blocks_[index], has_window() ? window_blocks_[index] : -1};
-  }
-  void Push(BlockPair pair);
+  GroupBlocks BlocksAt(size_t index) const;
+  void Push(const GroupBlocks& blocks);
   void ReleasePassed();
-  bool HoldWindow();
+  bool HoldNeeded();
   void TakeAttached();
   void TakeTail(std::span<const int32_t> ids);
   void DropBlocks(size_t keep);
 
-  BlockPool* const pool_;
-  const WindowPool windowed_;
+  CachePools* const pools_;
   PrefixCache* const cache_;
   const int32_t context_;
   uint64_t salt_;
   int32_t length_ = 0;
-  std::vector<int32_t> blocks_;
-  // With a window area, as many; those before window_first_ are -1. window_first_ is at most
-  // FirstSeenAfter(Whole()).
-  std::vector<int32_t> window_blocks_;
-  size_t window_first_ = 0;
+  // By group; all are as long. Those before held_from_ are -1; it is at most
+  // FirstNeeded(Whole()), so 0 for the first group.
+  std::vector<BlockTable> tables_;
+  std::array<size_t, kCacheGroupsMax> held_from_{};
   std::array<int32_t, kKvBlockTokens> last_ids_;  // of the last block, where it is not whole
 };
 

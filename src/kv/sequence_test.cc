@@ -28,8 +28,8 @@ void Grow(Sequence* sequence, const std::vector<int32_t>& ids) {
 }
 
 TEST(Sequence, TakesABlockWhenTheLastIsFull) {
-  BlockPool pool(8, 8);
-  Sequence sequence(&pool, nullptr, 256);
+  CachePools pools(8, 8);
+  Sequence sequence(&pools, nullptr, 256);
   EXPECT_EQ(sequence.MissingBlocks(1), 1);
   for (int32_t i = 0; i < 100; ++i) {
     ASSERT_TRUE(sequence.Reserve(1).ok());
@@ -44,8 +44,8 @@ TEST(Sequence, TakesABlockWhenTheLastIsFull) {
 }
 
 TEST(Sequence, BlocksStayWhereTheyAreInMemory) {
-  BlockPool pool(100);
-  Sequence sequence(&pool, nullptr, 3200);
+  CachePools pools(100);
+  Sequence sequence(&pools, nullptr, 3200);
   Grow(&sequence, Ids(0, 1));
   const int32_t* const at = sequence.blocks().data();
   Grow(&sequence, Ids(0, 3199));
@@ -53,9 +53,10 @@ TEST(Sequence, BlocksStayWhereTheyAreInMemory) {
 }
 
 TEST(Sequence, ShortageIsToldInNumbersAndChangesNothing) {
-  BlockPool pool(4);
-  PrefixCache cache(&pool);
-  Sequence one(&pool, &cache, 1000), two(&pool, &cache, 1000);
+  CachePools pools(4);
+  BlockPool& pool = pools[0];
+  PrefixCache cache(&pools);
+  Sequence one(&pools, &cache, 1000), two(&pools, &cache, 1000);
   Grow(&one, Ids(0, 64));
   Grow(&two, Ids(500, 20));
   const Status status = two.Reserve(60);
@@ -73,25 +74,26 @@ TEST(Sequence, ShortageIsToldInNumbersAndChangesNothing) {
 }
 
 TEST(Sequence, TheContextIsALimit) {
-  BlockPool pool(100);
-  Sequence sequence(&pool, nullptr, 70);
+  CachePools pools(100);
+  Sequence sequence(&pools, nullptr, 70);
   EXPECT_TRUE(sequence.Reserve(70).ok());
   const Status status = sequence.Reserve(71);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "context");
   EXPECT_EQ(status.message(), "71 tokens after 0 are more than the context of 70");
-  PrefixCache cache(&pool);
-  Sequence longer(&pool, &cache, 1000), shorter(&pool, &cache, 70);
+  PrefixCache cache(&pools);
+  Sequence longer(&pools, &cache, 1000), shorter(&pools, &cache, 70);
   Grow(&longer, Ids(0, 200));
   EXPECT_EQ(shorter.TakeCached(Ids(0, 200)), 64);
 }
 
 TEST(Sequence, ForksShareWholeBlocksOnly) {
   for (const bool cached : {false, true}) {
-    BlockPool pool(16);
-    PrefixCache cache(&pool);
+    CachePools pools(16);
+    BlockPool& pool = pools[0];
+    PrefixCache cache(&pools);
     PrefixCache* const used = cached ? &cache : nullptr;
-    Sequence first(&pool, used, 1000), second(&pool, used, 1000), third(&pool, used, 1000);
+    Sequence first(&pools, used, 1000), second(&pools, used, 1000), third(&pools, used, 1000);
     Grow(&first, Ids(0, 70));
     second.Fork(first, first.length());
     EXPECT_EQ(second.length(), 64);
@@ -113,8 +115,9 @@ TEST(Sequence, ForksShareWholeBlocksOnly) {
 }
 
 TEST(Sequence, AForkMayTakeAPart) {
-  BlockPool pool(16);
-  Sequence first(&pool, nullptr, 1000), second(&pool, nullptr, 1000), third(&pool, nullptr, 1000);
+  CachePools pools(16);
+  Sequence first(&pools, nullptr, 1000), second(&pools, nullptr, 1000),
+      third(&pools, nullptr, 1000);
   Grow(&first, Ids(0, 64));
   second.Fork(first, 63);
   EXPECT_EQ(second.length(), 32);
@@ -125,9 +128,9 @@ TEST(Sequence, AForkMayTakeAPart) {
 }
 
 TEST(Sequence, TruncateKeepsWhatOthersRead) {
-  BlockPool pool(16);
-  PrefixCache cache(&pool);
-  Sequence sequence(&pool, &cache, 1000);
+  CachePools pools(16);
+  PrefixCache cache(&pools);
+  Sequence sequence(&pools, &cache, 1000);
   Grow(&sequence, Ids(0, 80));
   ASSERT_TRUE(sequence.Reserve(100).ok());
   EXPECT_EQ(sequence.Truncate(80), 80);  // reserved room
@@ -142,7 +145,7 @@ TEST(Sequence, TruncateKeepsWhatOthersRead) {
   EXPECT_EQ(sequence.Truncate(0), 0);
   EXPECT_TRUE(sequence.blocks().empty());
 
-  Sequence plain(&pool, nullptr, 1000), fork(&pool, nullptr, 1000);
+  Sequence plain(&pools, nullptr, 1000), fork(&pools, nullptr, 1000);
   Grow(&plain, Ids(0, 64));
   EXPECT_EQ(plain.Truncate(50), 50);  // whole once, but its own
   Grow(&plain, Ids(50, 14));
@@ -152,9 +155,9 @@ TEST(Sequence, TruncateKeepsWhatOthersRead) {
 }
 
 TEST(Sequence, ALaterChunkTakesWhatAnotherHasComputedMeanwhile) {
-  BlockPool pool(32);
-  PrefixCache cache(&pool);
-  Sequence slow(&pool, &cache, 1000), quick(&pool, &cache, 1000);
+  CachePools pools(32);
+  PrefixCache cache(&pools);
+  Sequence slow(&pools, &cache, 1000), quick(&pools, &cache, 1000);
   Grow(&slow, Ids(0, 32));
   ASSERT_TRUE(slow.Reserve(64).ok());
   Grow(&quick, Ids(0, 200));
@@ -166,10 +169,11 @@ TEST(Sequence, ALaterChunkTakesWhatAnotherHasComputedMeanwhile) {
 }
 
 TEST(Sequence, NothingIsLeftInUse) {
-  BlockPool pool(16);
-  PrefixCache cache(&pool);
+  CachePools pools(16);
+  BlockPool& pool = pools[0];
+  PrefixCache cache(&pools);
   {
-    Sequence one(&pool, &cache, 1000), two(&pool, nullptr, 1000);
+    Sequence one(&pools, &cache, 1000), two(&pools, nullptr, 1000);
     Grow(&one, Ids(0, 80));
     Grow(&two, Ids(0, 80));
     ASSERT_TRUE(two.Reserve(100).ok());
@@ -181,16 +185,18 @@ TEST(Sequence, NothingIsLeftInUse) {
 
 class Windowed : public testing::Test {
  protected:
+  static constexpr CacheGroup kGroups[] = {kFullGroup, {CacheKind::kWindow, 64}};
   std::unique_ptr<Sequence> New(bool cached = true) {
-    return std::make_unique<Sequence>(&pool_, cached ? &cache_ : nullptr, 4000, /*salt=*/0,
-                                      WindowPool{&windows_, 64});
+    return std::make_unique<Sequence>(&pools_, cached ? &cache_ : nullptr, 4000);
   }
   static void GrowSlowly(Sequence* sequence, int32_t first, int32_t end) {
     for (; first < end; first += 50) Grow(sequence, Ids(first, 50));
   }
 
-  BlockPool pool_{100}, windows_{20};
-  PrefixCache cache_{&pool_, nullptr, {&windows_, 64}};
+  CachePools pools_{kGroups, std::vector<int32_t>{100, 20}};
+  BlockPool& pool_ = pools_[0];
+  BlockPool& windows_ = pools_[1];
+  PrefixCache cache_{&pools_};
 };
 
 TEST_F(Windowed, BlocksOutOfTheWindowAreFree) {
@@ -198,14 +204,14 @@ TEST_F(Windowed, BlocksOutOfTheWindowAreFree) {
     auto sequence = New(cached);
     for (int32_t length = 1; length <= 2000; ++length) {
       Grow(sequence.get(), Ids(length - 1, 1));
-      ASSERT_EQ(sequence->blocks().size(), sequence->window_blocks().size());
+      ASSERT_EQ(sequence->blocks().size(), sequence->blocks(1).size());
       ASSERT_LE(windows_.counts().in_use, 3);  // the window, and what is not whole
       ASSERT_EQ(pool_.counts().in_use, (length + 31) / 32);
     }
     // Blocks that are known stay until they are evicted.
     EXPECT_EQ(windows_.counts().idle, cached ? 17 : 0);
-    EXPECT_EQ(sequence->window_blocks()[59], -1);
-    EXPECT_GE(sequence->window_blocks()[60], 0);
+    EXPECT_EQ(sequence->blocks(1)[59], -1);
+    EXPECT_GE(sequence->blocks(1)[60], 0);
   }
 }
 
@@ -233,8 +239,8 @@ TEST_F(Windowed, TheNextTurnFindsTheWindowOfTheEnd) {
   auto other = New();  // takes most of what the window left behind
   GrowSlowly(other.get(), 5000, 5500);
   EXPECT_EQ(sequence->TakeCached(Ids(0, 1001)), 1000);
-  EXPECT_EQ(windows_.references(sequence->window_blocks()[29]), 1);
-  EXPECT_EQ(sequence->window_blocks()[28], -1);
+  EXPECT_EQ(windows_.references(sequence->blocks(1)[29]), 1);
+  EXPECT_EQ(sequence->blocks(1)[28], -1);
   // One block of that window is gone.
   sequence->Release();
   other->Release();
@@ -249,8 +255,8 @@ TEST_F(Windowed, ForksShareTheWindow) {
     second->Fork(*first, first->length());
     EXPECT_EQ(second->length(), 320);
     EXPECT_EQ(windows_.counts().in_use, 3);
-    EXPECT_EQ(second->window_blocks()[8], first->window_blocks()[8]);
-    EXPECT_EQ(second->window_blocks()[7], -1);
+    EXPECT_EQ(second->blocks(1)[8], first->blocks(1)[8]);
+    EXPECT_EQ(second->blocks(1)[7], -1);
     first->Release();
     EXPECT_EQ(windows_.counts().in_use, 2);
     Grow(second.get(), Ids(600, 100));

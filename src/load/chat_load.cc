@@ -29,7 +29,7 @@ class ChatRun final : public ChatClient::Owner {
   ChatRun(const HttpTarget& target, const ChatLoad& load, const LoadWindow& window)
       : target_(target),
         load_(load),
-        window_(window),
+        during_(window),
         requests_(target, load.request, load.scale, load.seed),
         random_(load.seed + 1) {}
 
@@ -43,7 +43,7 @@ class ChatRun final : public ChatClient::Owner {
   bool InWindow(Clock::time_point t) const { return t >= begin_ && t < end_; }
   bool MayIssue() const {
     return !stopped_ && Clock::now() < end_ &&
-           (window_.requests_max == 0 || issued_ < window_.requests_max);
+           (during_.requests_max == 0 || issued_ < during_.requests_max);
   }
   void StopIfDone() {
     if (outstanding_ == 0 && !MayIssue()) context_.stop();
@@ -71,12 +71,12 @@ class ChatRun final : public ChatClient::Owner {
   asio::io_context context_{1};
   const HttpTarget target_;
   const ChatLoad load_;
-  const LoadWindow window_;
+  const LoadWindow during_;
   ChatRequests requests_;
   std::mt19937_64 random_;
   std::unique_ptr<asio::ssl::context> tls_;
   ChatClient::Place place_;
-  asio::steady_timer arrival_timer_{context_}, window_timer_{context_}, give_up_timer_{context_};
+  asio::steady_timer arrival_timer_{context_}, phase_timer_{context_}, give_up_timer_{context_};
   Clock::time_point begin_, end_, next_arrival_, last_answer_;
   uint64_t issued_ = 0, outstanding_ = 0;
   bool stopped_ = false, began_ = false, ended_ = false;
@@ -91,13 +91,13 @@ Expected<ChatResult> ChatRun::Run() {
   PENSTOCK_ASSIGN_OR_RETURN(tls_, MakeTlsContext(target_));
   PENSTOCK_RETURN_IF_ERROR(CheckReachable(target_, endpoint, &context_, tls_.get()));
   place_ = {&context_, tls_.get(), endpoint, target_.host, load_.slow_bytes_per_s};
-  begin_ = Clock::now() + Seconds(window_.warmup_s);
-  end_ = begin_ + Seconds(window_.duration_s);
-  window_timer_.expires_at(begin_);
-  window_timer_.async_wait([this](error_code ec) {
+  begin_ = Clock::now() + Seconds(during_.warmup_s);
+  end_ = begin_ + Seconds(during_.duration_s);
+  phase_timer_.expires_at(begin_);
+  phase_timer_.async_wait([this](error_code ec) {
     if (!ec) BeginWindow();
   });
-  if (window_.give_up) AskWhetherToGiveUp();
+  if (during_.give_up) AskWhetherToGiveUp();
   if (load_.rate > 0) {
     next_arrival_ = Clock::now();
     ScheduleArrival();
@@ -107,7 +107,7 @@ Expected<ChatResult> ChatRun::Run() {
   context_.run();
   if (began_ && !ended_) ReadClocks();
   AbandonAll();
-  const auto over = window_.requests_max == 0 ? end_ : std::min(end_, last_answer_);
+  const auto over = during_.requests_max == 0 ? end_ : std::min(end_, last_answer_);
   result_.seconds = std::max(1e-9, Ms(over - begin_) / 1000);
   return std::move(result_);
 }
@@ -115,9 +115,9 @@ Expected<ChatResult> ChatRun::Run() {
 void ChatRun::BeginWindow() {
   began_ = true;
   result_.client_cpu_s = ThreadCpuSeconds();
-  if (window_.server_pid > 0) result_.server_cpu_s = ProcessCpuSeconds(window_.server_pid);
-  window_timer_.expires_at(end_);
-  window_timer_.async_wait([this](error_code ec) {
+  if (during_.server_pid > 0) result_.server_cpu_s = ProcessCpuSeconds(during_.server_pid);
+  phase_timer_.expires_at(end_);
+  phase_timer_.async_wait([this](error_code ec) {
     if (!ec) EndWindow();
   });
 }
@@ -127,8 +127,8 @@ void ChatRun::EndWindow() {
   stopped_ = true;
   arrival_timer_.cancel();
   if (outstanding_ == 0) return context_.stop();
-  window_timer_.expires_at(end_ + Seconds(window_.drain_s));
-  window_timer_.async_wait([this](error_code ec) {
+  phase_timer_.expires_at(end_ + Seconds(during_.drain_s));
+  phase_timer_.async_wait([this](error_code ec) {
     if (!ec) context_.stop();
   });
 }
@@ -136,14 +136,14 @@ void ChatRun::EndWindow() {
 void ChatRun::ReadClocks() {
   ended_ = true;
   result_.client_cpu_s = ThreadCpuSeconds() - result_.client_cpu_s;
-  if (window_.server_pid == 0) return;
-  result_.server_cpu_s = ProcessCpuSeconds(window_.server_pid) - result_.server_cpu_s;
+  if (during_.server_pid == 0) return;
+  result_.server_cpu_s = ProcessCpuSeconds(during_.server_pid) - result_.server_cpu_s;
 }
 
 void ChatRun::AskWhetherToGiveUp() {
   give_up_timer_.expires_after(kGiveUpInterval);
   give_up_timer_.async_wait([this](error_code) {
-    if (!window_.give_up()) return AskWhetherToGiveUp();
+    if (!during_.give_up()) return AskWhetherToGiveUp();
     stopped_ = true;
     end_ = std::min(end_, Clock::now());
     context_.stop();

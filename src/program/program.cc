@@ -220,15 +220,25 @@ DType LayerDType(const Program& program) {
   return DType::kF32;
 }
 
-int32_t CacheWindow(const Program& program) {
+std::vector<CacheGroup> CacheGroups(const Program& program) {
   int32_t window = 0;
+  bool causal = true;
   for (const Op& op : program.ops) {
     const auto* attention = std::get_if<AttentionOp>(&op);
     if (attention == nullptr || !attention->shape.cached()) continue;
-    if (!attention->shape.causal) return 0;
+    causal = causal && attention->shape.causal;
     window = std::max(window, attention->shape.window);
   }
-  return window;
+  std::vector<CacheGroup> groups = {kFullGroup};
+  if (causal && window > 0) groups.push_back({CacheKind::kWindow, window});
+  return groups;
+}
+
+size_t CacheGroupOf(const AttentionShape& shape, std::span<const CacheGroup> groups) {
+  for (size_t group = 1; group < groups.size(); ++group) {
+    if (groups[group].kind == CacheKind::kWindow && shape.window > 0) return group;
+  }
+  return 0;
 }
 
 Status CheckProgram(const Program& program) { return Checker(program).Check(); }

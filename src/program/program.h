@@ -41,6 +41,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/kv_block.h"
 #include "common/status.h"
 #include "program/op_parts.h"
 #include "program/ops/attention.h"
@@ -92,9 +93,11 @@ const T* FirstOp(const Program& program) {
   return nullptr;
 }
 
-// The longest window of a causal decoder's layers; 0: no layer has one, or it is not causal. The
-// layers that have one can be an area of the cache (StepOptions::window_blocks).
-int32_t CacheWindow(const Program& program);
+// The groups of a decoder's cache: a full one, and one for layers with a window, of the longest
+// window, if it is causal and has such layers.
+std::vector<CacheGroup> CacheGroups(const Program& program);
+// The group of a layer's keys and values among `groups`, which begin with those of its program.
+size_t CacheGroupOf(const AttentionShape& shape, std::span<const CacheGroup> groups);
 
 // kInternal names the op at fault: an id without a value, widths or rows that do not fit, a value
 // read before it is written or written over while it is read, a table that is too short for

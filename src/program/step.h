@@ -3,9 +3,8 @@
 //
 //   sequence   a text so far: `past` tokens are cached, `rows` new ones go through this step (one
 //              when it decodes, many for a prompt)
-//   block      room in the cache for kKvBlockTokens tokens of one sequence, in all layers of an
-//   area
-//              (KvArea); the caller says which blocks a sequence has (kv/sequence.h)
+//   block      room in a group of the cache (common/kv_block.h) for kKvBlockTokens tokens of one
+//              sequence; the caller says which blocks a sequence has (kv/sequence.h)
 //
 // Where attention is not causal (AttentionShape) a sequence goes through one step as a whole.
 //
@@ -30,12 +29,14 @@ namespace penstock {
 struct StepSequence {
   int32_t rows = 0;
   int32_t past = 0;
-  // Block i holds positions [kKvBlockTokens i, kKvBlockTokens (i + 1)); at least as many as past +
-  // rows take. No block that is written belongs to two sequences.
-  std::span<const int32_t> blocks;
-  // The same of the window area, if the run has one. Blocks before FirstSeenBlock(past, window())
-  // are not read and may be -1.
-  std::span<const int32_t> window_blocks = {};
+  // A table for each group of the run. Block i of it holds positions [kKvBlockTokens i,
+  // kKvBlockTokens (i + 1)); at least as many as past + rows take. No block that is written belongs
+  // to two sequences. What is not read may be -1:
+  //   window   blocks before FirstSeenBlock(past, window)
+  //   state    all before the one of token past - 1, whose state the step goes on from. The state
+  //            after the last token of each block that the step runs through is written to it, so
+  //            that those of whole blocks stay as they are: snapshots, which others go on from.
+  BlockTables blocks;
   // Of runs with a rope_switch(): StepRun::LongRope of the whole sequence, which may go on in later
   // steps. All tokens of a sequence are computed with one value: a sequence that grows beyond the
   // switch begins anew, with past = 0.
@@ -71,16 +72,15 @@ struct StageTime {
 
 struct StepOptions {
   DType cache_type = DType::kBf16;  // of keys and values: kF32, kF16, kBf16 or kI8
-  int32_t blocks = 0;               // of the cache
-  int32_t rows = 1;                 // the most in a step
-  int32_t picks = 1;                // the most in a step
-  bool profile = false;             // for TakeProfile, which costs a little
+  // Blocks of each of the program's groups (CacheGroups), in their order. The layers of a window
+  // group that has no number here are in the first group.
+  std::vector<int32_t> blocks = {};
+  int32_t rows = 1;      // the most in a step
+  int32_t picks = 1;     // the most in a step
+  bool profile = false;  // for TakeProfile, which costs a little
   // For measurements: Backend::optimisations that the run does without. Results are the same to the
   // bit.
   std::vector<std::string> without;
-  // Of its window area, for programs that have layers with a window and are causal; 0: all layers
-  // are in one area.
-  int32_t window_blocks = 0;
 };
 
 // A prepared program, its cache and its activations. One thread at a time.
@@ -91,27 +91,28 @@ class StepRun {
   virtual size_t parts_max() const { return 1; }
   // As Backend::PlaceCaller: for a thread that calls Run all the time.
   virtual void PlaceCaller() const {}
-  // Tokens that the layers of the window area see, the token itself included, at most; 0: there is
-  // no such area.
-  virtual int32_t window() const { return 0; }
+  // The groups of the cache; the first one is full.
+  virtual std::span<const CacheGroup> groups() const { return {&kFullGroup, 1}; }
   // Program::rope_switch: sequences of more tokens are rotated otherwise; 0: all alike.
   virtual int32_t rope_switch() const { return 0; }
   // Of a sequence of so many tokens; see StepSequence.
   bool LongRope(size_t tokens) const {
     return rope_switch() > 0 && tokens > static_cast<size_t>(rope_switch());
   }
-  // Bytes of a block of an area, of all its layers; 0: it has none.
-  virtual uint64_t block_bytes(KvArea area) const = 0;
-  // Pages of the system are taken for a group of blocks when one of them is written, and given back
-  // for whole groups. Group g: blocks [g * group_blocks, (g + 1) * group_blocks).
-  virtual int32_t group_blocks() const { return 1; }
-  // Bytes of the groups of all areas that may have pages; about, for huge pages reach over their
+  // Bytes of a block of a group, of all its layers; 0: it has none.
+  virtual uint64_t block_bytes(size_t group) const = 0;
+  // Pages of the system are taken for so many neighbouring blocks when one of them is written, and
+  // given back for all of them: blocks [i * page_blocks, (i + 1) * page_blocks).
+  virtual int32_t page_blocks() const { return 1; }
+  // Bytes of the blocks of all groups that may have pages; about, for huge pages reach over their
   // ends. Any thread.
   virtual uint64_t CommittedBytes() const { return 0; }
-  // Gives the pages of groups back to the system, of those whose blocks are all in `blocks`, in any
+  // Gives pages of a group back to the system, of neighbours that are all in `blocks`, in any
   // order; what was in them is lost. Between steps; takes up to 0.04 ms a MB, allocates nothing.
   // Returns by how much CommittedBytes fell.
-  virtual uint64_t ReleaseBlocks(KvArea /*area*/, std::span<const int32_t> /*blocks*/) { return 0; }
+  virtual uint64_t ReleaseBlocks(size_t /*group*/, std::span<const int32_t> /*blocks*/) {
+    return 0;
+  }
   // Bytes of activations and scratch; the cache takes CommittedBytes.
   virtual uint64_t HeldBytes() const = 0;
   // Runs a step; allocates nothing. kInvalidArgument, field: inputs (no rows, more than

@@ -200,18 +200,27 @@ TEST(StepProgramCost, OpsReadAsText) {
   EXPECT_EQ(OpText(program.ops[4]), "%2 = picks(%0, norm, [50, 16] bf16, soft cap 30)");
 }
 
-TEST(CacheWindow, IsTheLongestOfACausalProgram) {
+TEST(CacheGroups, OneForTheWindowsOfACausalProgram) {
+  const auto window = [](int32_t tokens) {
+    return std::vector<CacheGroup>{kFullGroup, {CacheKind::kWindow, tokens}};
+  };
   Decoder decoder;
-  EXPECT_EQ(CacheWindow(decoder.program), 0);
+  EXPECT_EQ(CacheGroups(decoder.program), std::vector<CacheGroup>{kFullGroup});
   auto second = std::get<AttentionOp>(decoder.program.ops[1]);
   second.shape.layer = 1;
   second.shape.window = 20;
   decoder.program.ops.insert(decoder.program.ops.begin() + 2, second);
-  EXPECT_EQ(CacheWindow(decoder.program), 20);
+  EXPECT_EQ(CacheGroups(decoder.program), window(20));
+  const auto shape = [&](size_t op) -> const AttentionShape& {
+    return std::get<AttentionOp>(decoder.program.ops[op]).shape;
+  };
+  EXPECT_EQ(CacheGroupOf(shape(1), window(20)), 0u);
+  EXPECT_EQ(CacheGroupOf(shape(2), window(20)), 1u);
+  EXPECT_EQ(CacheGroupOf(shape(2), {&kFullGroup, 1}), 0u);
   std::get<AttentionOp>(decoder.program.ops[1]).shape.window = 30;
-  EXPECT_EQ(CacheWindow(decoder.program), 30);
+  EXPECT_EQ(CacheGroups(decoder.program), window(30));
   std::get<AttentionOp>(decoder.program.ops[2]).shape.causal = false;
-  EXPECT_EQ(CacheWindow(decoder.program), 0);
+  EXPECT_EQ(CacheGroups(decoder.program), std::vector<CacheGroup>{kFullGroup});
 }
 
 }  // namespace

@@ -40,16 +40,14 @@ void WriteText(const ModelStats::Text& text, double window_s, JsonWriter* json) 
   json->Field("inter_token_mean_ms", mean_ms(done.gap_s, done.gaps));
   const DecodeStats& kv = text.now;
   json->Key("kv").BeginObject().Field("block_tokens", kKvBlockTokens);
-  json->Field("blocks", kv.blocks).Field("blocks_used", kv.blocks_used);
-  json->Field("blocks_cached", kv.blocks_cached);
-  if (kv.window_blocks > 0) {
-    json->Field("window_blocks", kv.window_blocks);
-    json->Field("window_blocks_used", kv.window_blocks_used);
-    json->Field("window_blocks_cached", kv.window_blocks_cached);
+  for (const CacheGroupStats& group : kv.groups) {
+    json->Field(CacheCountName(group.kind, "blocks"), group.blocks);
+    json->Field(CacheCountName(group.kind, "blocks_used"), group.used);
+    json->Field(CacheCountName(group.kind, "blocks_cached"), group.cached);
   }
-  json->Field("bytes", kv.BytesOf(kv.blocks, kv.window_blocks));
-  json->Field("bytes_used", kv.BytesOf(kv.blocks_used, kv.window_blocks_used));
-  json->Field("bytes_cached", kv.BytesOf(kv.blocks_cached, kv.window_blocks_cached));
+  json->Field("bytes", kv.BytesOf(&CacheGroupStats::blocks));
+  json->Field("bytes_used", kv.BytesOf(&CacheGroupStats::used));
+  json->Field("bytes_cached", kv.BytesOf(&CacheGroupStats::cached));
   json->EndObject().EndObject();
 }
 

@@ -39,7 +39,7 @@ void TokenCounts::Reset(int32_t window, size_t tokens_max, size_t distinct_max) 
     entries_.clear();
   }
   entries_.reserve(distinct);
-  window_ = window;
+  last_ = window;
   ring_.clear();
   ring_next_ = 0;
   if (window > 0) ring_.reserve(std::min(static_cast<size_t>(window), tokens_max));
@@ -64,11 +64,11 @@ TokenCounts::Entry& TokenCounts::At(int32_t id) {
 }
 
 void TokenCounts::AddRecent(Entry& entry) {
-  if (window_ == 0) return;
+  if (last_ == 0) return;
   ++entry.recent;
-  if (window_ < 0) return;
+  if (last_ < 0) return;
   const int32_t id = entry.id;
-  if (ring_.size() < static_cast<size_t>(window_)) {
+  if (ring_.size() < static_cast<size_t>(last_)) {
     ring_.push_back(id);
     return;
   }
@@ -78,10 +78,10 @@ void TokenCounts::AddRecent(Entry& entry) {
 }
 
 void TokenCounts::AddPrompt(std::span<const int32_t> ids) {
-  if (window_ == 0) return;
+  if (last_ == 0) return;
   if (slots_.empty()) Grow(kSlotsMin);
-  if (window_ > 0 && ids.size() > static_cast<size_t>(window_)) {
-    ids = ids.last(static_cast<size_t>(window_));
+  if (last_ > 0 && ids.size() > static_cast<size_t>(last_)) {
+    ids = ids.last(static_cast<size_t>(last_));
   }
   for (const int32_t id : ids) AddRecent(At(id));
 }

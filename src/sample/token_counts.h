@@ -45,7 +45,7 @@ class TokenCounts {
   std::vector<uint32_t> slots_;  // 0: free, else 1 + an index into entries_; a power of two of them
   std::vector<int32_t> ring_;    // the last tokens, where there is a window
   size_t ring_next_ = 0;
-  int32_t window_ = -1;
+  int32_t last_ = -1;
 };
 
 }  // namespace penstock

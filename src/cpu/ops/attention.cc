@@ -74,10 +74,10 @@ size_t StepWorker::AttentionScratchFloats(const StepShared& shared) {
 
 KvView StepWorker::CacheOf(const AttentionShape& shape, size_t sequence, size_t kv_head) const {
   const StepShared::LayerPlace& place = shared_.layers[static_cast<size_t>(shape.layer)];
-  const CacheArea& area = shared_.Area(place.area);
+  const GroupCache& cache = shared_.caches[place.group];
   return {shared_.options.cache_type, shape.head_size,
-          area.pages.HeadData(place.first_head + kv_head), shared_.head_bytes,
-          area.places.data() + area.first_places[sequence]};
+          cache.pages.HeadData(place.first_head + kv_head), shared_.head_bytes,
+          cache.places.data() + cache.first_places[sequence]};
 }
 
 StepWorker::Part StepWorker::HeadsOf(const AttentionShape& shape) const {

@@ -232,7 +232,7 @@ function bottleneckCard() {
   const head = h('tr', {}, ['Stage', 'Share', 'Requests', 'Mean', 'p50', 'p90', 'p99', 'Max'].map(
     (text, i) => h('th', {scope: 'col', class: i ? 'num' : ''}, text)));
   const body = h('tbody', {id: 'stage-table'});
-  const window_ = h('span', {class: 'when'});
+  const since = h('span', {class: 'when'});
   // The rows stay, so that a text can be marked and a reader keeps its place.
   const rows = new Map([...STAGES, ['whole request', '']].map(([label, color]) =>
     [label, h('tr', {class: color ? `k-${color}` : 'total'},
@@ -247,7 +247,7 @@ function bottleneckCard() {
     texts.forEach((text, i) => setText(row.cells[i + 1], latency.count ? text : i === 1 ? '0' : NONE));
   };
   const node = h('div', {class: 'card'},
-    h('div', {class: 'head'}, h('h2', {}, 'Where the time goes'), window_),
+    h('div', {class: 'head'}, h('h2', {}, 'Where the time goes'), since),
     h('p', {class: 'bottleneck'}, 'Bottleneck: ', name, ' ', badge), why, bar,
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Stages since the reset'},
       h('table', {class: 'stages'}, h('thead', {}, head), body)));
@@ -257,7 +257,7 @@ function bottleneckCard() {
     setText(name, stats.bottleneck.name);
     badge.hidden = !stats.bottleneck.saturated;
     setText(why, stats.bottleneck.why);
-    setText(window_, `since the reset, ${seconds(stats.window_s)} ago`);
+    setText(since, `since the reset, ${seconds(stats.window_s)} ago`);
     if (!stats.stage_timers) return bar.replaceChildren(h('p', {}, 'The server runs with --stage-timers off.'));
     bar.hidden = stats.requests.count === 0;
     bar.replaceChildren(stageBar(stats.stages.map((one) => ({stage: one.stage, share: one.percent / 100}))));
