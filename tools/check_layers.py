@@ -16,6 +16,7 @@
 - No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
   sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
 - Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names nobody else has.
+- A sleep in a test has its reason in a comment beside it, on its line or the one above.
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
 - No absolute path of somebody's machine in any file under version control.
@@ -57,6 +58,7 @@ NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) \{$")
 NAMESPACE_END = re.compile(r"^\}  // namespace")
 CLASS = re.compile(r"^(?:template <.*> )?(?:class|struct|union|enum(?: class)?) (?:alignas\([^)]*\) )?"
                    r"(\w+)(?: final)?(?: \{| :(?!:)|$)")
+SLEEP = re.compile(r"\bsleep_(?:for|until)\(|\bu?sleep\(|\bnanosleep\(")
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|cmake|py|md|json|txt))`")
 
 Module = collections.namedtuple("Module", "deps test_deps")
@@ -184,6 +186,18 @@ def check_test_folders(path, text):
         yield f"{name}:{line}: {match.group(0)}: a test's files lie in a TempFolder (common/temp_folder_test_util.h)"
 
 
+def check_sleeps(path, text):
+    """A test that sleeps is slow, and wrong on a machine that is slower: it waits for what it wants instead."""
+    if not re.search(r"_test$|_test_util$|^fake_", path.stem) and path.relative_to(ROOT).parts[0] != "tests":
+        return
+    comment = "#" if path.suffix == ".py" else "//"
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if SLEEP.search(line) and comment not in line and not lines[at - 1].lstrip().startswith(comment):
+            yield (f"{path.relative_to(ROOT)}:{at + 1}: a sleep without a reason: wait for what the test wants (Eventually in "
+                   "common/eventually_test_util.h, wait_for in tests/e2e/conftest.py), or say why in a comment beside it")
+
+
 def classes_of(text):
     """Names, with their namespaces, of the classes that a file defines for others to see."""
     spaces = []
@@ -293,6 +307,7 @@ def main():
             continue
         text = path.read_text()
         findings += check_shape(path, text)
+        findings += check_sleeps(path, text)
         top = path.relative_to(ROOT).parts[0]
         if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
             findings += check_includes(path, text, modules)

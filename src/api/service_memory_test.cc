@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/service.h"
+#include "common/eventually_test_util.h"
 #include "engine/fake_engine.h"
 #include "engine/registry.h"
 
@@ -130,10 +131,7 @@ TEST_F(ServiceMemoryTest, MemoryIsTakenBeforeTheModelIsAskedAndComesBack) {
   open.set_value();
   EXPECT_TRUE(first.get().ok());
   EXPECT_TRUE(second.get().ok());
-  for (int i = 0; i < 1000 && InflightBytes() > 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(InflightBytes(), 0);
+  EXPECT_TRUE(Eventually([&] { return InflightBytes() == 0; })) << InflightBytes();
 }
 
 TEST_F(ServiceMemoryTest, TokenizeAndDecodeAreBoundedInBytes) {

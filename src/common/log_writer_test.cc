@@ -8,6 +8,8 @@
 #include <sstream>
 #include <thread>
 
+#include "common/eventually_test_util.h"
+
 namespace penstock {
 namespace {
 
@@ -82,9 +84,7 @@ TEST_F(LogWriterTest, AFullPipeDropsLinesAndHoldsNobodyUp) {
     last = number;
   }
   EXPECT_EQ(count + dropped, static_cast<uint64_t>(kLines));
-  for (int i = 0; i < 3000 && told < dropped; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  Eventually([&] { return told >= dropped; }, std::chrono::seconds(30));
   EXPECT_EQ(told, dropped);
   writer->Write(Line(kLines));
   ASSERT_TRUE(writer->Flush(kLong));

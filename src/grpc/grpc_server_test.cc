@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/service.h"
+#include "common/eventually_test_util.h"
 #include "engine/builtin_models.h"
 #include "engine/registry.h"
 #include "engine/tensor_engine.h"
@@ -140,12 +141,7 @@ class ServerTest : public testing::Test {
         [&] { return Metric("penstock_grpc_in_flight") + std::max(0.0, Metric(ended)) >= count; });
   }
   static bool WaitUntil(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-    return true;
+    return Eventually(condition, std::chrono::seconds(20));
   }
 
   Metrics metrics_;

@@ -154,7 +154,7 @@ TEST_F(Http2ListenerTest, EachPartOfThePrefaceHasNoTimeOfItsOwn) {
   ASSERT_TRUE(Within2s([&] { return handler_.connections == 1; }));
   for (const char c : kHttp2Preface.substr(0, 23)) {
     slow.Send(std::string(1, c));
-    std::this_thread::sleep_for(milliseconds(100));
+    std::this_thread::sleep_for(milliseconds(100));  // shorter than the timeout
     if (handler_.connections == 0) break;
   }
   EXPECT_EQ(handler_.connections, 0);

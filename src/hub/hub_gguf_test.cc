@@ -299,7 +299,7 @@ TEST_F(HubGgufTest, AnotherProcessIsWaitedFor) {
   EXPECT_EQ(Failure("acme/tiny").code(), StatusCode::kCancelled);
   options_.progress = nullptr;
   std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the lock is waited for
     lock.reset();
   });
   EXPECT_TRUE(ResolveModel("acme/tiny", options_).ok());

@@ -13,6 +13,8 @@
 #include <random>
 #include <thread>
 
+#include "common/eventually_test_util.h"
+
 namespace penstock {
 namespace {
 
@@ -597,10 +599,7 @@ TEST_F(EncoderSchedulerTest, ReleasesMemoryAfterIdleTime) {
   scheduler_ = std::make_unique<EncoderScheduler>(
       std::move(runners), EncoderSchedulerOptions{.idle_release_s = 0.05, .model = "m"}, &metrics_);
   const auto wait_for = [&](int n) {
-    for (int i = 0; i < 2000 && releases < n; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return releases == n;
+    return Eventually([&] { return releases >= n; }) && releases == n;
   };
   EXPECT_TRUE(wait_for(1));
   for (int round = 0; round < 2; ++round) {

@@ -373,7 +373,7 @@ TEST(CallCount, AwaitsThoseInside) {
     count.AwaitNone();
     EXPECT_TRUE(left);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // a wait that is too short ends here
   leave = true;
   caller.join();
   waiter.join();

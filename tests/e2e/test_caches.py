@@ -209,7 +209,7 @@ def test_entries_of_another_secret_are_not_believed(start, redis):
         return server.metrics()[HITS % "redis"]
     plain = one()
     wanted = plain.post("/embed", {"inputs": TEXTS}).content
-    time.sleep(0.3)
+    time.sleep(0.3)  # the last of the writes
     assert hits(one("--redis-key", "a" * 16)) == 0
     assert hits(one("--redis-key", "a" * 16)) == len(TEXTS)
     assert hits(one("--redis-key", "b" * 16)) == 0

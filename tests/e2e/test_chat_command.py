@@ -19,7 +19,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, binary, clean_environment, run
+from conftest import ROOT, binary, clean_environment, run, wait_for
 
 TINY = ROOT / "tests" / "golden" / "decoders" / "llama"
 CHATML = ("{% for message in messages %}<|turn|>{{ message.role }}\n{{ message.content }}<|end|>\n{% endfor %}"
@@ -364,10 +364,7 @@ def test_a_stopped_process_goes_on(model, terminal):
     one.until("He")
     one.type("\x1a")
     stat = f"/proc/{one.process.pid}/stat"
-    end = time.monotonic() + 20
-    while open(stat).read().rsplit(")", 1)[1].split()[0] != "T":
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert wait_for(lambda: open(stat).read().rsplit(")", 1)[1].split()[0] == "T", 20)
     assert termios.tcgetattr(one.here)[3] & termios.ICANON  # the terminal is its owner's meanwhile
     one.process.send_signal(signal.SIGCONT)
     one.until(">>> He")

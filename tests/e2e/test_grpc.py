@@ -53,11 +53,8 @@ def address(server):
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server(*model_args(), "--model", f"text={GOLDEN / EMBED}", "--grpc-port", "0", "--shared-memory-bytes",
-                    SHARED_BYTES)
-    yield server
-    assert server.stop() == 0
+def server_args():
+    return (*model_args(), "--model", f"text={GOLDEN / EMBED}", "--grpc-port", "0", "--shared-memory-bytes", SHARED_BYTES)
 
 
 @pytest.fixture

@@ -63,11 +63,9 @@ def raw_output(answer):
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server(*model_args(("embedder", EMBED), ("reranker", RERANK)), "--model", "same=builtin:identity?type=FP32&shape=-1",
-                    "--model", "slow=builtin:slow?ms=300&shape=1", "--grpc-port", "0", "--max-body-bytes", 16 << 20)
-    yield server
-    assert server.stop() == 0
+def server_args():
+    return (*model_args(("embedder", EMBED), ("reranker", RERANK)), "--model", "same=builtin:identity?type=FP32&shape=-1",
+            "--model", "slow=builtin:slow?ms=300&shape=1", "--grpc-port", "0", "--max-body-bytes", 16 << 20)
 
 
 def target(server):

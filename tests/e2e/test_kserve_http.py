@@ -40,10 +40,8 @@ def model_args():
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server(*model_args(), "--model", f"text={GOLDEN / EMBED}", "--shared-memory-bytes", SHARED_BYTES)
-    yield server
-    assert server.stop() == 0
+def server_args():
+    return *model_args(), "--model", f"text={GOLDEN / EMBED}", "--shared-memory-bytes", SHARED_BYTES
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import requests
 
 import scripted_model
-from conftest import EMBED, GOLDEN, ROOT, Server, clean_environment, expected, wait_for
+from conftest import EMBED, GOLDEN, ROOT, clean_environment, expected, wait_for
 from fake_hub import FakeHub
 from test_openapi import check_answer, check_request
 
@@ -21,11 +21,8 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
-    server = Server("--model", f"weather={folder}", "--model", f"embed={GOLDEN / EMBED}", "--model", f"bare={BARE}")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args(weather):
+    return "--model", f"weather={weather}", "--model", f"embed={GOLDEN / EMBED}", "--model", f"bare={BARE}"
 
 
 @pytest.fixture(scope="module")

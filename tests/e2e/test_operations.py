@@ -171,7 +171,7 @@ def test_stopping_under_load_answers_wholly_or_not_at_all(start):
     with ThreadPoolExecutor(8) as pool:
         for _ in range(8):
             pool.submit(hammer)
-        time.sleep(0.5)
+        time.sleep(0.5)  # requests are answered meanwhile
         begin = time.monotonic()
         assert server.stop() == 0
         stop.set()
@@ -183,7 +183,7 @@ def test_stopping_is_bounded(start):
     server = start("--threads", "1", "--shutdown-timeout-s", "0")
     with server.connect() as busy:
         busy.sendall(raw_post("/embed", SLOW))
-        time.sleep(0.05)
+        time.sleep(0.05)  # until the request is under way
         begin = time.monotonic()
         server.stop()
         assert time.monotonic() - begin < 10

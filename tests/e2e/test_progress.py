@@ -108,7 +108,7 @@ def test_a_resumed_run_counts_its_own_work(corpus, tmp_path):
     process.stdin.write(corpus.read_bytes()[:corpus.stat().st_size // 2])
     process.stdin.flush()
     wait_for(tmp_path / "x.npy.checkpoint", process)
-    time.sleep(1)
+    time.sleep(1)  # rows are done that the next run skips
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 143
     before = int(re.search(r"holds (\d+) rows", process.stderr.read().decode())[1])

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from conftest import EMBED, GOLDEN, binary, clean_environment, run
+from conftest import EMBED, GOLDEN, binary, clean_environment, run, serving
 from test_resume import begin, safetensors, wait_for
 
 MODEL = ("--model", GOLDEN / EMBED)
@@ -40,10 +40,8 @@ def way(request, server_without_cut):
 
 @pytest.fixture(scope="module")
 def server_without_cut():
-    from conftest import Server
-    server = Server(*MODEL, "--no-auto-truncate")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    with serving(*MODEL, "--no-auto-truncate") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -215,7 +215,7 @@ def test_a_slow_reader_is_dropped_and_delays_nobody(start):
     def read_a_little():  # a byte now and then does not keep a stream
         try:
             while slow[0].recv(1):
-                time.sleep(0.1)
+                time.sleep(0.1)  # slower than the server sends
         except OSError:
             pass
         trickle.set()

@@ -683,7 +683,7 @@ def test_who_gives_no_key_is_not_asked_again_and_again(driver, start):
     page.until(lambda: "administrator" in notice.text, "the refusal")
     time.sleep(0.5)  # of both that are refused
     notice.find_element(By.TAG_NAME, "button").click()
-    time.sleep(3.5)
+    time.sleep(3.5)  # the requests are read every 3 s
     assert not notice.is_displayed()
     page.tab("models")
     page.tab("requests")
