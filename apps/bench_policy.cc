@@ -51,7 +51,7 @@ void AddFlags(FlagSet* app, PolicyFlags* flags) {
       ->Check(InRange(4, 1 << 17))
       ->TypeName("TOKENS")
       ->Group(arrivals);
-  app->AddOption("--seed", options.seed, "Of the arrivals.")->TypeName("N")->Group(arrivals);
+  app->AddOption("--seed", options.seed, "Seed of the arrivals.")->TypeName("N")->Group(arrivals);
   app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
       ->TypeName("FILE")
       ->Group("Output");

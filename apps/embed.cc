@@ -57,7 +57,7 @@ void AddRunFlags(FlagSet* app, EmbedFlags* flags) {
   const std::string group = "Long runs";
   app->AddSwitch("--resume", flags->resume,
                  "Go on where a run for the same --output ended early, whatever ended it: the "
-                 "result is that of one undisturbed run. Begins at the beginning if there is none.")
+                 "result is that of one undisturbed run. Without such a run it begins anew.")
       ->Group(group);
   app->AddSwitch("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
       ->Excludes(app->Get("--resume"))
@@ -195,7 +195,7 @@ Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* sourc
   PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(source, embedder.embed_one));
   if (output->rows_before() > 0 && !run.flags.text.quiet) {
     StatusLine::MakeRoom();
-    std::fprintf(stderr, "penstock embed: going on behind the %lld rows that are done\n",
+    std::fprintf(stderr, "penstock embed: going on after the %lld rows that are done\n",
                  static_cast<long long>(output->rows_before()));
   }
   // A failure of this text is not a row's.

@@ -43,7 +43,7 @@ std::string LeftOut(const ModelInfo& info, const TensorStore& store) {
   }
   const int64_t left_out = stored - info.parameters;
   if (left_out <= 0) return "";
-  return fmt::format("{} of those stored, which this task has no use for{}", left_out,
+  return fmt::format("{} of the stored parameters, which this task does not use{}", left_out,
                      known == left_out ? names : "");
 }
 

@@ -148,7 +148,7 @@ std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
     *limit = {number, 0};
     return "";
   }
-  return fmt::format("'{}' is no share (80%) and not {}", given, SuffixesOf(Unit::kBytes));
+  return fmt::format("'{}' is neither a share (80%) nor {}", given, SuffixesOf(Unit::kBytes));
 }
 
 // When models come and go.
@@ -371,7 +371,7 @@ void AddTimeFlags(FlagSet* app, ServeFlags* flags) {
       ->TypeName("MS")
       ->Group(limits);
   app->AddOption("--stream-ping-ms", flags->stream_ping_ms,
-                 "A stream of events that was silent for so long gets a comment, which clients "
+                 "A stream of events that was silent for this long gets a comment, which clients "
                  "skip; 0 = none.")
       ->Check(milliseconds)
       ->TypeName("MS")

@@ -82,7 +82,7 @@ std::string Reason(const CLI::Option* option, const std::vector<std::string>& va
     return fmt::format("'{}' is not {}{}", value, range, more);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    return fmt::format("'{}' is no valid {}{}", value, type, more);
+    return fmt::format("'{}' is not a valid {}{}", value, type, more);
   }
   const std::string prefix = option->get_name() + ": ";
   if (text.starts_with(prefix)) text.erase(0, prefix.size());

@@ -122,7 +122,7 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
     return saturated(
         "processor",
         fmt::format("the {} processors are busy {} % of the time; requests spend most "
-                    "of theirs in {}",
+                    "of their time in {}",
                     processors, Percent(std::min(processors_busy, 1.0)), StageName(stage)));
   }
   if (total_s <= 0) {

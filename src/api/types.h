@@ -51,7 +51,8 @@ struct EmbedRequest {
   std::optional<int32_t> dimensions;  // Matryoshka
   std::optional<bool> normalize;      // nullopt = as the model folder says
   bool add_special_tokens = true;
-  // Of each number, in all forms that the answer has of it; 0: one float of JSON.
+  // Bytes that the answer prints for each number, in all forms together; at least those of a float
+  // in JSON are counted.
   int64_t printed_value_bytes = 0;
 };
 

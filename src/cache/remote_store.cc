@@ -104,8 +104,9 @@ RemoteStore::RemoteStore(const RemoteStoreOptions& options, Metrics* metrics)
     : options_(options),
       seal_(options.secret),
       metrics_(MakeCacheMetrics("redis", metrics)),
-      errors_(metrics->AddCounter("penstock_redis_errors_total",
-                                  "Failed exchanges with Redis, and values of it that were none.")),
+      errors_(metrics->AddCounter(
+          "penstock_redis_errors_total",
+          "Failed exchanges with Redis, and values from it that are not valid.")),
       dropped_(
           metrics->AddCounter("penstock_redis_dropped_writes_total",
                               "Values not written to Redis: too many waiting, or it is down.")),

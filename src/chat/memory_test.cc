@@ -23,8 +23,8 @@ using testing::HasSubstr;
 
 TEST(JsonValue, ACopyWithoutMemoryLeavesNothing) {
   const JsonValue::Object small = {
-      {"a name that is no short string", "a text that is no short string"}};
-  const JsonValue whole(JsonValue::Array{small, "another text that is no short string", small});
+      {"a name that is not a short string", "a text that is not a short string"}};
+  const JsonValue whole(JsonValue::Array{small, "another text that is not a short string", small});
   int64_t n = 0;
   for (bool failed = true; failed;) {
     const FailingNew fail(++n);

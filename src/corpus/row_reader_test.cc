@@ -298,8 +298,8 @@ TEST(RowReader, Encodings) {
   EXPECT_THAT(read("caf\xe9\n\x80\n", TextEncoding::kLatin1).texts, ElementsAre("café", "\u0080"));
   const Got windows = read("\x80 \x93q\x94\na\x81\nb\n", TextEncoding::kWindows1252);
   EXPECT_THAT(windows.texts, ElementsAre("€ “q”", "b"));
-  EXPECT_THAT(windows.bad, ElementsAre("in:2: behind 1 bytes of the row (as UTF-8): no "
-                                       "windows-1252"));
+  EXPECT_THAT(windows.bad, ElementsAre("in:2: not windows-1252: after 1 bytes of the row "
+                                       "(as UTF-8)"));
   const std::string little("\xff\xfe\xe9\0\r\0\n\0\x3d\xd8\x00\xde\n\0", 14);
   std::string big = little;
   for (size_t i = 0; i + 1 < big.size(); i += 2) std::swap(big[i], big[i + 1]);

@@ -137,7 +137,7 @@ struct StepShared {
   std::vector<size_t> first_rows;  // of each sequence
 
   SpinBarrier barrier;
-  // Of the phase under way, the next and the last: what of its work was taken.
+  // How much of its work was taken, for the phase under way, the next and the last one.
   std::array<std::atomic<size_t>, 3> taken{};
 };
 

@@ -172,7 +172,7 @@ TEST_F(ServerTest, RefusesByName) {
            {[](auto* r) { r->mutable_raw_input_contents()->RemoveLast(); }, Code::kInvalidArgument,
             "raw_input_contents has 1 tensors, and 2"},
            {[](auto* r) { r->mutable_inputs(1)->set_datatype("INT33"); }, Code::kInvalidArgument,
-            "'INT33' is no datatype"},
+            "'INT33' is not a datatype"},
            {[](auto* r) { r->mutable_inputs(1)->add_shape(-1); }, Code::kInvalidArgument, "shape"},
            {[](auto* r) {
               auto& parameters = *r->mutable_inputs(0)->mutable_parameters();

@@ -3,8 +3,7 @@
 // what a request is (CallRequest; typed_call.h has the usual one); keys, priority, deadline,
 // memory, metrics and logs are seen to.
 //
-//   read ──> Begin: memory ──> Work ── ... ──> End ──> its turn has come ──> Next ──> written ──>
-//   gone
+//   read ──> Begin: memory ──> Work ── ... ──> End ──> its turn has come ──> Next ──> written ──> gone
 //               │ refused                       │ refused
 //               └──────────────> held <─────────┘
 //                                  │ another request of the call has ended

@@ -37,7 +37,7 @@ class WireReader {
 
   bool empty() const { return rest_.empty(); }
   const std::byte* at() const { return rest_.data(); }
-  // Nothing: these bytes are no message.
+  // nullopt: these bytes are not a message.
   std::optional<WireField> Next();
 
  private:

@@ -161,7 +161,7 @@ class RequestStream final : public Http2Receiver,
       uint64_t length = 0;
       const auto end = std::from_chars(said.data(), said.data() + said.size(), length);
       if (end.ec != std::errc()) {
-        return HeaderRefusal{400, "malformed HTTP request: Content-Length is no number"};
+        return HeaderRefusal{400, "malformed HTTP request: Content-Length is not a number"};
       }
       length_ = length;
     }

@@ -18,8 +18,7 @@
 //                        dropped as it is decoded, and OnHeaderTooLarge answers. The connection
 //                        ends at kHeaderTimesMax as much, and at kContinuationsMax frames
 //   header lists kept    kHeaderBytesKept, or kHeaderBytesPerStream for each of streams_max, and
-//   one
-//                        more list; streams over it are refused as those over streams_max are
+//                        one more list; streams over it are refused as those over streams_max are
 //   empty frames         kEmptyFramesMax of DATA in a row that carry nothing
 //   PING, SETTINGS       kPingsMax, kSettingsMax; time, and data that was sent, give them back
 //   PRIORITY             kPrioritiesMax, given back by time

@@ -199,7 +199,8 @@ Expected<FileChoice> ChooseGguf(const RepositoryListing& listing, const ModelRef
     }
     if (listing.Has(reference.file)) {
       return Status::Unsupported(
-          repository + ": " + Printable(reference.file, 200) + " is no model by itself", "model");
+          repository + ": " + Printable(reference.file, 200) + " is not a model by itself",
+          "model");
     }
   }
   if (models.empty() && reference.file.empty() && reference.quantisation.empty()) {
@@ -226,7 +227,7 @@ Expected<FileChoice> ChooseGguf(const RepositoryListing& listing, const ModelRef
   }
   if (models.size() == 1) return Chosen(models.front(), repository);
   return Status::InvalidArgument(has + QuantisationList(models) +
-                                     "; none of them is taken by itself: name one, as " +
+                                     "; none of them is chosen by default: name one, as " +
                                      repository + ":QUANT or " + repository + "/FILE.gguf",
                                  "model");
 }

@@ -285,7 +285,7 @@ TEST_F(HubGgufTest, GatedRepositoriesSayWhatToDo) {
 TEST_F(HubGgufTest, ListsWithPathsThatLeadOutAreRefused) {
   hub_.files["../../x.gguf"] = "evil";
   EXPECT_THAT(Failure("acme/tiny").message(),
-              HasSubstr("'../../x.gguf' is no path inside a repository; nothing of it is taken"));
+              HasSubstr("'../../x.gguf' is not a path inside a repository; nothing is downloaded"));
   EXPECT_FALSE(fs::exists(Repository()));
 }
 

@@ -56,11 +56,11 @@ TEST(ModelReference, QuantisationsAndFiles) {
   EXPECT_EQ(file.file, "Q8_0/x y.GGUF");
   EXPECT_EQ(file.Short(), "a/b/Q8_0/x y.GGUF");
   const std::pair<const char*, const char*> kRefused[] = {
-      {"a/b:", "'' behind ':' is no quantisation"},
+      {"a/b:", "'' after ':' is not a quantisation"},
       {"a/b:Q4:Q8", "two quantisations"},
       {"a/b@x@y", "two revisions"},
-      {"a/b:Q 4", "is no quantisation"},
-      {"a/b:../x", "is no quantisation"},
+      {"a/b:Q 4", "is not a quantisation"},
+      {"a/b:../x", "is not a quantisation"},
       {"a:b/c", "a repository is written owner/name"},
       {"a/b/c.bin", "'c.bin' behind the repository is no .gguf file"},
       {"a/b/../c.gguf", "is no .gguf file"},

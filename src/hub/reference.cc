@@ -144,11 +144,11 @@ Status ReadSuffixes(const std::string& text, size_t at, ModelReference* referenc
     const std::string value = text.substr(at + 1, end - at - 1);
     std::string& field = mark == ':' ? reference->quantisation : reference->revision;
     if (!field.empty()) {
-      return Malformed(text, mark == ':' ? "it names two quantisations, ':' may stand there once"
-                                         : "it names two revisions, '@' may stand there once");
+      return Malformed(text, mark == ':' ? "it names two quantisations; ':' may occur once"
+                                         : "it names two revisions; '@' may occur once");
     }
     if (mark == ':' ? !IsQuantisation(value) : !IsRevision(value)) {
-      return Malformed(text, "'" + value + "' behind '" + mark + "' is no " +
+      return Malformed(text, "'" + value + "' after '" + mark + "' is not a " +
                                  (mark == ':' ? "quantisation, such as Q4_K_M"
                                               : "revision, such as main, a tag or a commit"));
     }
@@ -217,11 +217,11 @@ Expected<ModelReference> ModelReference::ParseHub(const std::string& given) {
   if (next < repository.size()) reference.file = repository.substr(next + 1);
   for (const std::string& name : {reference.owner, reference.name}) {
     if (!IsName(name))
-      return Malformed(text, "'" + name + "' is no name of an owner or repository");
+      return Malformed(text, "'" + name + "' is not the name of an owner or a repository");
   }
   if (next < repository.size() &&
       (!IsRepositoryPath(reference.file) || !Upper(reference.file).ends_with(".GGUF"))) {
-    return Malformed(text, "'" + reference.file + "' behind the repository is no .gguf file of it");
+    return Malformed(text, "'" + reference.file + "' after the repository is not a .gguf file");
   }
   PENSTOCK_RETURN_IF_ERROR(ReadSuffixes(text, marks, &reference));
   if (!reference.file.empty() && !reference.quantisation.empty()) {

@@ -23,8 +23,8 @@ struct TensorModelConfig {
   std::string platform;  // "onnxruntime_onnx", ...; "": not said
   std::string backend;   // "onnxruntime", ...; "": not said
   std::string file;      // of the model, in the folder of a version; "": the one that is there
-  // Nothing: not said, and neither are inputs and outputs, so the model decides. 0: it has no
-  // batches.
+  // nullopt: the file states neither it nor inputs and outputs, so the model decides. 0: the model
+  // takes no batches.
   std::optional<int32_t> max_batch_size;
   DeclaredTensors tensors;
   std::optional<int32_t> replicas;

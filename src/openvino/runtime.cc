@@ -143,7 +143,7 @@ Status Runtime::Fill(void* library) {
   PENSTOCK_OPENVINO_FUNCTIONS(PENSTOCK_OPENVINO_FIND)
 #undef PENSTOCK_OPENVINO_FIND
   if (missing.empty()) return Status::Ok();
-  return Unavailable(fmt::format("this is no OpenVINO of {}, for it lacks: {}; {} installs one",
+  return Unavailable(fmt::format("this is not OpenVINO {}: it lacks {}; {} installs one",
                                  kReleaseYear, missing, kInstaller));
 }
 

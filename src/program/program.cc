@@ -46,7 +46,7 @@ class Checker {
   }
   bool Known(const char* name, ValueId id) {
     if (id < program_.values.size()) return true;
-    Fail(fmt::format("{} is no value of the program", name));
+    Fail(fmt::format("{} is not a value of the program", name));
     return false;
   }
   int32_t Width(ValueId id) const {
@@ -216,7 +216,7 @@ class Checker {
     if (shape.heads <= 0 || shape.kv_heads <= 0 || shape.head_size <= 0) {
       return Fail("there are no heads");
     }
-    Expect(shape.heads % shape.kv_heads == 0, "heads is no multiple of kv_heads");
+    Expect(shape.heads % shape.kv_heads == 0, "heads is not a multiple of kv_heads");
     Expect(shape.head_size % 2 == 0, "the head size is odd");
     Expect(shape.layer >= 0, "the layer is negative");
     Expect(shape.scale > 0, "the scale must be positive");

@@ -3,9 +3,8 @@
 //
 //   sequence   a text so far: `past` tokens are cached, `rows` new ones go through this step (one
 //              when it decodes, many for a prompt)
-//   block      room in the cache for kKvBlockTokens tokens of one sequence, in all layers of an
-//   area
-//              (KvArea); the caller says which blocks a sequence has (kv/sequence.h)
+//   block      room in the cache for kKvBlockTokens tokens of one sequence, in all layers of
+//              an area (KvArea); the caller says which blocks a sequence has (kv/sequence.h)
 //
 // Where attention is not causal (CachedAttentionShape) a sequence goes through one step as a whole.
 //

@@ -320,7 +320,7 @@ TEST_F(RepositoryTest, AnEmptyFolderMayBeFilledLater) {
   Poll(2);
   ASSERT_TRUE(registry_->Load("a").get().ok());
   options_.repositories = {(base_ / "none").string()};
-  EXPECT_THAT(Open().message(), HasSubstr("none is no folder"));
+  EXPECT_THAT(Open().message(), HasSubstr("none is not a folder"));
 }
 
 TEST_F(RepositoryTest, ItsThreadPolls) {

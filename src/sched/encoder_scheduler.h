@@ -24,9 +24,8 @@
 //                  (fair_share.h), and jobs of a client take turns (backlog.h): each gives a row
 //                  before one gives two, so neither many requests nor one of thousands of rows hold
 //                  up the small ones behind them. Shares order work; batches are as full. Rows of a
-//                  job may
-//                  run in several batches, at once on several replicas; they come back in the order
-//                  they were given.
+//                  job may run in several batches, at once on several replicas; they come back in
+//                  the order they were given.
 //   classes        Interactive goes before bulk, over all models of a processor, and bulk ages
 //                  (gate/compute_gate.h). While interactive work of any of them was seen in the
 //                  last second, a bulk batch takes at most about kBulkBatchS, where the model's

@@ -1,10 +1,9 @@
 // TensorScheduler: turns requests of any number of rows into batches for one tensor model.
 //
 //   Submit, any thread        few rows of fixed shape --> written in place into the ring's open
-//   batch
-//                             many rows, other shapes, bulk, or others wait --> backlog of its
-//                             class model and processor idle, may_lead --> runs the model itself,
-//                             at once
+//                             batch
+//                             many rows, other shapes, bulk, or others wait --> backlog of its class
+//                             model and processor idle, may_lead --> runs the model itself, at once
 //   executor, one a replica   takes a turn at the processor; then the oldest batch of the ring,
 //                             filled up from the backlog, or rows of the backlog; runs the model;
 //                             gives the turn back; calls `done` of each job
@@ -13,15 +12,13 @@
 // RunWriter and TensorSlots hold rows of fixed shape. There is no timer: a batch is what has come
 // while the model was at work, and partial batches run at once when it is free.
 //
-// Order       Jobs in the ring are older than those of the backlog. In the backlog clients have
-// even
-//             shares by their weights (fair_share.h), and jobs of a client take turns, so that a
-//             request of a million rows holds up no small one; rows of a job come back in the order
-//             they were given. Where several clients come and more than two batches wait, all goes
-//             through the backlog. Classes as in encoder_scheduler.h. A bulk batch takes
-//             about 25 ms at most while interactive work of any model is about.
-// Shapes      Where rows are not of fixed shape (dimensions that vary, BYTES, max_batch_size 0),
-// all
+// Order       Jobs in the ring are older than jobs in the backlog. In the backlog clients get equal
+//             shares, by their weights (fair_share.h), and jobs of a client take turns, so that a
+//             request of a million rows does not hold up small ones; rows of a job come back in the
+//             order they were given. If several clients send and more than two batches wait, every
+//             job goes through the backlog. Classes are as in encoder_scheduler.h. A bulk batch
+//             takes about 25 ms at most while interactive work of any model is about.
+// Shapes      If rows have no fixed shape (dimensions that vary, BYTES, max_batch_size 0), every job
 //             goes through the backlog, and a batch has jobs whose rows have one shape. A job with
 //             BYTES is not split: its rows have unlike lengths.
 // Failures    Halves of a failed batch are run again, down to one job, so that only those at fault

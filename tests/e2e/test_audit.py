@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT, binary
 
-pytestmark = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="dpkg IS NOT HERE: this is no Debian system")
+pytestmark = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="dpkg IS NOT HERE: this is not a Debian system")
 AUDIT = ROOT / "tools" / "audit.py"
 
 

@@ -32,7 +32,7 @@ def test_a_bulk_route_must_exist():
     done = run("serve", "--port", 0, "--model", GOLDEN / EMBED, "--bulk-route", "/v2/embeddings",
                check=False)
     assert done.returncode != 0
-    assert "'/v2/embeddings' is none" in done.stderr.decode()
+    assert "'/v2/embeddings' is not" in done.stderr.decode()
 
 
 def test_a_bulk_run(start):

@@ -182,7 +182,7 @@ def test_dtype_of_one_model():
     assert shown["weight_bytes"] > inspect("--dtype", "int8")["weight_bytes"]
     for args, said in ((["--dtype", "other=int8"], b"--dtype names 'other', which is not served"),
                        (["--dtype", f"{name}=int4"], b"unknown dtype 'int4'"),
-                       (["--dtype", "int8", "--int8-keep", "ff"], b"'ff' is no layer"),
+                       (["--dtype", "int8", "--int8-keep", "ff"], b"'ff' is not a layer"),
                        (["--dtype", "int8", "--int8-keep", "7"], b"--int8-keep '7': the model has")):
         done = run("inspect", "--model", GOLDEN / EMBED, *args, check=False)
         assert done.returncode in (1, 2) and said in done.stderr, done.stderr

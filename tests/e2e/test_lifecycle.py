@@ -222,7 +222,7 @@ def test_memory_is_told(start):
 
 @pytest.mark.parametrize("given, said", [
     (["--memory", "10MB"], "--memory: 10 MB are too little"), (["--memory", "200%"], "--memory"),
-    (["--memory", "lots"], "--memory"), (["--keep-alive", "soon"], "'soon' is no duration"),
+    (["--memory", "lots"], "--memory"), (["--keep-alive", "soon"], "'soon' is not a duration"),
     (["--keep-alive", "x=5m"], "keep-alive"), (["--pin-model", "x"], "no model is served as 'x'"),
     (["--preload-model", "x"], "no model is served as 'x'"),
 ])

@@ -115,7 +115,7 @@ def test_a_resumed_run_counts_its_own_work(corpus, tmp_path):
     screen = Screen(120, *MODEL, corpus, "-o", out, "--resume")
     assert screen.wait() == 0
     pieces = screen.pieces()
-    assert f"penstock embed: going on behind the {before} rows that are done" in pieces
+    assert f"penstock embed: going on after the {before} rows that are done" in pieces
     summary = next(piece for piece in pieces if " tokens in " in piece)
     assert summary.startswith(f"{ROWS - before} texts, ") and summary.endswith(f", resumed from row {before}")
     share = next(piece for piece in pieces if piece.startswith("embedding "))

@@ -298,7 +298,7 @@ def test_beside_other_models(repository, tmp_path, start):
     said = both.stderr.decode()
     assert both.returncode == 2 and f"two models are named 'a': in {repository} and {second}" in said
     missing = run("serve", "--port", "0", "--repository", tmp_path / "none", check=False)
-    assert missing.returncode == 2 and "none is no folder" in missing.stderr.decode()
+    assert missing.returncode == 2 and "none is not a folder" in missing.stderr.decode()
 
 
 def test_as_a_key_of_the_file(repository, tmp_path, start):
