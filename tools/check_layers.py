@@ -20,6 +20,11 @@
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
 - No absolute path of somebody's machine in any file under version control.
+- Numbers that only fall, kept in tools/ratchets.json (checks/ratchet.py): wordings to avoid in comments
+  and messages, for each room (checks/wording.py); comparisons with names of families, number types and
+  dialects outside their own files, enums that many files switch on, twins, lines of the headers between
+  rooms and of each room (checks/forms.py). A number that rose is a finding, and so is one that fell until
+  --lower writes it down. --write takes all as they are, for a merge.
 
 With --headers also compiles every header of src/ alone.
 """
@@ -29,12 +34,14 @@ import collections
 import concurrent.futures
 import itertools
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from checks import forms, wording
+from checks.ratchet import Ratchets
+from checks.source import ROOT, tracked_files
+
 LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 SOURCES = {".cc", ".h", ".cu", ".py"}
@@ -260,16 +267,6 @@ def check_named_files():
                     yield f"{document}: names {name}, which is not there"
 
 
-def tracked_files():
-    """Files under version control and new ones that are not ignored."""
-    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                             cwd=ROOT, capture_output=True, check=True).stdout
-    for name in listing.decode().split("\0"):
-        path = ROOT / name
-        if name and path.is_file() and not path.is_symlink():
-            yield path
-
-
 def check_paths(path):
     if path.stat().st_size > TEXT_BYTES_MAX:
         return
@@ -294,11 +291,13 @@ def check_header(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--headers", action="store_true", help="compile every header of src/ alone")
+    parser.add_argument("--lower", action="store_true", help="lower the numbers of tools/ratchets.json that fell")
+    parser.add_argument("--write", action="store_true", help="write tools/ratchets.json anew, as things are")
     arguments = parser.parse_args()
 
     modules = read_modules()
     findings = list(check_cycles(modules))
-    headers = []
+    headers, texts = [], []
     used = collections.defaultdict(set)  # (module, by tests): modules
     classes = collections.defaultdict(list)  # name: files that define one
     for path in sorted(tracked_files()):
@@ -306,6 +305,7 @@ def main():
         if path.suffix not in SOURCES:
             continue
         text = path.read_text()
+        texts.append((path, text))
         findings += check_shape(path, text)
         findings += check_sleeps(path, text)
         top = path.relative_to(ROOT).parts[0]
@@ -327,6 +327,12 @@ def main():
     findings += check_classes(classes)
     findings += check_picture(modules)
     findings += check_named_files()
+    ratchets = Ratchets()
+    over = [*wording.check(texts, ratchets), *forms.check(texts, ratchets)]
+    if arguments.write or arguments.lower:
+        ratchets.write(only_lower=arguments.lower and not arguments.write)
+        over = []
+    findings += over
     if arguments.headers:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for found in pool.map(lambda header: list(check_header(header)), headers):
