@@ -8,7 +8,8 @@
 namespace penstock {
 namespace {
 
-// Of all-MiniLM-L6-v2, where no model is given: measured on one AVX-512 thread of a busy machine.
+// Times of all-MiniLM-L6-v2, if no model is given: measured on one AVX-512 thread of a busy
+// machine.
 constexpr BatchTimes kMiniLmTimes = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 111e-9};
 
 struct PolicyFlags {

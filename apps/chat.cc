@@ -190,7 +190,7 @@ int RunRun(const std::vector<std::string>& args) {
   AddAllFlags(&line, &flags);
   std::string model, prompt;
   line.flags()
-      .AddOption("MODEL", model, "As --model of penstock chat; none: the demonstration model.")
+      .AddOption("MODEL", model, "As --model of penstock chat. Default: the demonstration model.")
       ->TypeName("REF");
   line.flags().AddOption("PROMPT", prompt, "As --prompt.")->TypeName("TEXT");
   if (const auto exit_code = line.Parse(args)) return *exit_code;

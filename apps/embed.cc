@@ -110,10 +110,11 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       ->TypeName("TYPE")
       ->Group(group);
   AddRunFlags(&app, flags);
-  app.AddOption("--plot", flags->plot,
-                "Draw the vectors as points, too, by their two principal axes: .svg, with the "
-                "texts as labels, or .png. Of more than 10000 rows, or 64 MiB of vectors, an even "
-                "sample. Not with --resume, which does not compute all vectors again.")
+  app.AddOption(
+         "--plot", flags->plot,
+         "Draw the vectors as points, too, by their two principal axes: .svg, with the "
+         "texts as labels, or .png. More than 10000 rows, or 64 MiB of vectors, give an even "
+         "sample. Not with --resume, which does not compute all vectors again.")
       ->Check(FlagRule([](std::string& path) { return PlotNameFault(path); }, ""))
       ->Excludes(app.Get("--resume"))
       ->TypeName("FILE")
@@ -169,7 +170,7 @@ struct EmbedRun {
   const CommandLine& line;
   Interruption* interruption;
   EmbedOutput* output;
-  std::optional<EmbedPlot>* plot;  // none: not asked for
+  std::optional<EmbedPlot>* plot;  // nullopt: not asked for
   ProgressLine* progress;
   InputScan scan;
 };

@@ -156,7 +156,7 @@ int RunMan(const std::vector<std::string>& args) {
   std::vector<std::string> words;
   std::string folder;
   line.flags().AddOption("COMMAND", words,
-                         "Command whose page is printed; none: the page of penstock itself.");
+                         "Command whose page is printed. Default: the page of penstock itself.");
   line.flags()
       .AddOption("--folder", folder,
                  "Write every page into this folder, which is made if it does not exist: "

@@ -499,7 +499,7 @@ Expected<FrontEnds> StartFrontEnds(ServeFlags* given, LocalModels* models) {
   given->server.cache_secret = CacheSecretFor(*given, models->service->options());
   const ServeFlags& flags = *given;
   FrontEnds servers;
-  // Who sees that the server is ready finds all of it.
+  // A client that sees the server ready finds all of it.
   models->service->HoldReadiness(true);
   PENSTOCK_ASSIGN_OR_RETURN(servers.http,
                             Server::Start(models->service.get(), &models->metrics, flags.server));

@@ -32,7 +32,7 @@ std::string Names(const std::vector<TensorSpec>& specs) {
                                   : names;
 }
 
-// The place of `name`, which most often is `likely`; nothing: there is no such tensor.
+// The place of `name`, which most often is `likely`; nullopt: there is no such tensor.
 std::optional<size_t> Find(const std::vector<TensorSpec>& specs, const std::string& name,
                            size_t likely) {
   if (likely < specs.size() && specs[likely].name == name) return likely;
@@ -75,7 +75,7 @@ Status CheckBytes(const InferCall::Input& input) {
       "inputs");
 }
 
-// Of a result of that shape, where the model's signature tells.
+// The bytes of a result with `rows` rows; nullopt if the model's signature does not fix them.
 std::optional<uint64_t> ResultBytes(const TensorSpec& spec, bool batched, uint32_t rows) {
   if (spec.type == ElementType::kBytes || !spec.shape) return std::nullopt;
   uint64_t bytes = ElementBytes(spec.type) * (batched ? rows : 1);

@@ -100,7 +100,7 @@ TEST_F(ServiceMemoryTest, AResponseThatWouldBeTooLongIsRefusedBeforeItIsMade) {
   EXPECT_EQ(refused.code(), StatusCode::kPayloadTooLarge);
   EXPECT_THAT(refused.message(), HasSubstr("65600 bytes; the limit is 65536"));
   EXPECT_THAT(refused.message(), HasSubstr("--max-response-bytes"));
-  // Of texts it is known once they are tokenized.
+  // The size of texts is known once they are tokenized.
   EmbedRequest texts;
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "t5 ";

@@ -202,7 +202,7 @@ ServiceStats::Moment ServiceStats::Now() const {
     model.tokens = done.tokens;
     model.rows = done.rows;
     model.busy_s = done.busy_s;
-    // Of several replicas: how busy they are on average.
+    // How busy its replicas are on average.
     model.busy_s /= entry.replicas;
   }
   return now;

@@ -211,7 +211,7 @@ struct ModelInfo {
   int64_t parameters = 0;
   int64_t weight_bytes = 0;
   int64_t created_unix_s = 0;
-  // Of tensor models, once they are loaded.
+  // Set for tensor models, once they are loaded.
   std::shared_ptr<const TensorSignature> signature;
   std::string platform;  // "onnxruntime_onnx", "openvino", ...: the backends of Triton
   bool ready = false;

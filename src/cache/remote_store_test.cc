@@ -355,7 +355,7 @@ TEST_F(RemoteStoreTest, AServerThatStopsAnsweringOrTalksNonsense) {
   StopServing();
 }
 
-// The words of the next command; none: the client has gone. Keys hold no line ends.
+// The words of the next command; empty: the client has gone. Keys hold no line ends.
 std::vector<std::string> ReadCommand(int client) {
   std::string text;
   std::vector<std::string> words;

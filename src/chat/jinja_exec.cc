@@ -392,7 +392,7 @@ Value Interp::CallMacro(const Value& function, const Args& args) {
   const MacroObject& macro = function.as<MacroObject>();
   const MacroDef& def = *macro.def;
   const size_t count = def.params.size();
-  // Of the arguments, and of a copy of those with names.
+  // Memory of the arguments, and of a copy of those with names.
   const ScopedBytes held(heap_, HeapBytes(2 * count * sizeof(Value)) +
                                     HeapBytes(args.named.size() * sizeof(args.named[0])));
   std::vector<Value> arguments(args.positional.begin(),

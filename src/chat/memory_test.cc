@@ -1,5 +1,5 @@
-// What a conversation takes of the heap, beside what is counted of it; and what is left where there
-// is no memory.
+// What a conversation takes of the heap, beside what is counted of it; and what is left if memory
+// runs out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -153,7 +153,7 @@ TEST(ConversationMemory, IsCountedInEveryShape) {
   }
 }
 
-// Of small bodies, which io threads parse one after the other, the parser's memory is not counted.
+// The parser's memory is not counted for small bodies, which io threads parse one after the other.
 TEST(ConversationMemory, OfTheParserIsBoundedByTheText) {
   for (const auto& [name, shape] : Shapes()) {
     const LiveBytes live;

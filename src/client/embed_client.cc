@@ -183,7 +183,7 @@ Expected<EmbeddedTexts> EmbedClient::Embed(const std::vector<std::string>& texts
     const Status status = StatusOfAnswer(answer);
     if (status.field() != "X-Penstock-Bulk-Id") return status;
     {
-      // Of concurrent calls with this error the first begins the new run.
+      // The first of concurrent calls with this error begins the new run.
       const std::lock_guard lock(renew_mutex_);
       if (run() == id) PENSTOCK_RETURN_IF_ERROR(BeginRun());
     }

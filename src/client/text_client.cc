@@ -272,7 +272,7 @@ Expected<RerankResponse> TextClient::Rerank(const RerankRequest& request) {
         return Status::Ok();
       }));
   if (parts < 2) return whole;
-  // Of equal scores those of earlier documents come first, as in each part.
+  // Among equal scores those of earlier documents come first, as in each part.
   std::stable_sort(whole.items.begin(), whole.items.end(),
                    [](const auto& a, const auto& b) { return a.score > b.score; });
   if (request.top_n && whole.items.size() > static_cast<size_t>(*request.top_n)) {

@@ -1,4 +1,4 @@
-// LogWriter on a pipe that nobody reads, one that is read late, and one that is closed.
+// LogWriter on a pipe that is not read, one that is read late, and one that is closed.
 #include "common/log_writer.h"
 
 #include <fcntl.h>
@@ -70,7 +70,8 @@ TEST_F(LogWriterTest, AFullPipeDropsLinesAndHoldsNobodyUp) {
   EXPECT_GT(dropped, 0u);
   EXPECT_GE(kLines - dropped, kQueueBytes / 100);  // the queue was used
 
-  // Somebody reads: all that was kept comes, whole and in order, and what was not is told.
+  // Once the pipe is read all that was kept comes, whole and in order, and what was dropped is
+  // told.
   std::string text;
   while (!writer->Flush(std::chrono::milliseconds(10))) text += ReadAll();
   text += ReadAll();

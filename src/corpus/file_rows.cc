@@ -123,7 +123,7 @@ class FileRows::Impl {
   Utf8Stream stream_;
   InputFormat format_ = InputFormat::kText;
   std::unique_ptr<RowSplitter> splitter_;
-  // Of tables:
+  // For tables:
   char delimiter_ = ',';
   std::vector<std::string> header_;
   std::vector<size_t> text_columns_;

@@ -133,7 +133,7 @@ class ServerTest : public testing::Test {
     const size_t at = text.find("\n" + series + " ");
     return at == std::string::npos ? -1 : std::stod(text.substr(at + 2 + series.size()));
   }
-  // Whether so many inferences have begun; the first may have ended before the last has come.
+  // Whether `count` inferences have begun; the first may have ended before the last has come.
   bool HaveBegun(int count) {
     const std::string ended =
         "penstock_grpc_requests_total{method=\"" + PathOf("ModelInfer") + "\",code=\"OK\"}";
@@ -361,7 +361,7 @@ TEST_F(ServerTest, AFewStreamsWithoutAKeyAtATime) {
   EXPECT_TRUE(WaitUntil(answers));
 }
 
-// Calls whose message does not come keep nobody out.
+// Calls whose message does not come do not keep others out.
 TEST_F(ServerTest, TheOldestCallsWithoutAKeyMakeRoom) {
   constexpr size_t kOfChannel = 512;
   std::vector<std::unique_ptr<ClientChannel>> channels;

@@ -23,7 +23,7 @@
 namespace penstock {
 namespace {
 
-// What a message of so many tensors takes, about.
+// About what a tensor takes in a message.
 constexpr size_t kTensorBytes = 256;
 
 size_t BytesOf(const TensorSignature& signature) {

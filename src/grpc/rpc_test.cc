@@ -338,7 +338,7 @@ TEST_F(RpcTest, WritesAreToldAndEndWithTheClient) {
   rpc_->Write(RpcMessage(10));
   EXPECT_TRUE(reactor_.written.empty());
   rpc_->OnSent();
-  rpc_->OnSent();  // of nobody
+  rpc_->OnSent();  // without a write under way
   EXPECT_THAT(reactor_.written, ElementsAre(true));
   rpc_->Write(RpcMessage(10));
   rpc_->Read();

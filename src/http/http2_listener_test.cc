@@ -379,7 +379,7 @@ TEST_F(Http2ListenerTest, AStreamWhoseClientLeavesOrIsAborted) {
   EXPECT_EQ(client.Error(3), 2);
 }
 
-// A client that takes nothing: the producer sees it, and is told once there is room.
+// When a client stops reading, the producer sees it, and is told once there is room.
 TEST_F(Http2ListenerTest, BackPressureOfAStream) {
   ServerOptions options;
   options.write_timeout = milliseconds(300);

@@ -14,7 +14,7 @@
 namespace penstock {
 namespace {
 
-// Of answers that wait for the client, those of a connection up to so many bytes are not counted.
+// A connection's answers that wait for the client are not counted up to this number of bytes.
 constexpr size_t kUncountedAnswerBytes = 128 << 10;
 
 class RequestStream final : public Http2Receiver,
@@ -307,7 +307,7 @@ class RequestStream final : public Http2Receiver,
   int status_ = 0;
   size_t body_bytes_ = 0;
 
-  // Of an answer that is streamed.
+  // Set while an answer is streamed.
   std::shared_ptr<StreamBuffer> outgoing_;
   std::optional<StreamBuffer::Batch> batch_;  // on its way
   std::optional<StreamClock> clock_;

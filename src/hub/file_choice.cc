@@ -97,7 +97,7 @@ std::string QuantisationIn(const std::string& name) {
   return found;
 }
 
-// Files of GGUF that are no language model by themselves: encoders of images, statistics.
+// GGUF files that are not a language model by themselves: encoders of images, statistics.
 bool IsBesideModel(std::string_view file) {
   const std::string name = Upper(BaseName(file));
   return name.find("MMPROJ") != std::string::npos ||
@@ -154,7 +154,7 @@ Expected<FileChoice> Chosen(const GgufFiles& model, const std::string& repositor
   return FileChoice{ModelFormat::kGguf, model.quantisation, model.files, false};
 }
 
-// Of several models of one quantisation the one that stands least deep in folders.
+// Chooses, among models of one quantisation, the one that is least deep in folders.
 Expected<FileChoice> OnlyOne(std::vector<GgufFiles> models, const std::string& repository) {
   size_t depth = Depth(models.front());
   for (const GgufFiles& model : models) depth = std::min(depth, Depth(model));

@@ -52,7 +52,7 @@ std::string Upper(std::string text) {
   return text;
 }
 
-// What follows the hub's host; none: there is no such host.
+// What follows the hub's host; nullopt: the text does not begin with it.
 std::optional<std::string> BehindHost(std::string_view text) {
   for (const std::string_view scheme : {"https://", "http://"}) {
     if (text.starts_with(scheme)) text.remove_prefix(scheme.size());
@@ -257,7 +257,7 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
   const size_t colon = path.rfind(':');
   if (colon != std::string::npos && std::filesystem::exists(path.substr(0, colon), ignored)) {
     return Status::NotFound("no model at " + path +
-                                "; a quantisation behind ':' is for the hub: of a folder, name the "
+                                "; a quantisation after ':' is for the hub; for a folder, name the "
                                 "GGUF file in it",
                             "model");
   }

@@ -29,7 +29,7 @@ struct TensorModelConfig {
   DeclaredTensors tensors;
   std::optional<int32_t> replicas;
   std::optional<int32_t> linger_us;
-  // Versions that may serve, ascending; none: all.
+  // Versions that may serve, ascending; empty: all.
   std::vector<int64_t> versions;
   bool check_finite = false;  // parameters: check_finite
   // Settings that are understood and change nothing, each with its place and the reason.

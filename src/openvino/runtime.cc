@@ -29,7 +29,7 @@ std::string Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// The library in `folder`, or "". Of several the last by name, which is the newest.
+// The library in `folder`, or "". Among several the last by name, which is the newest.
 std::string FindLibrary(const std::string& folder) {
   std::string found;
   std::error_code error;

@@ -102,7 +102,7 @@ Expected<std::vector<TensorSpec>> SpecsOf(const Runtime& runtime, const ApiModel
   return specs;
 }
 
-// The input that has `name` among its names, by what AnyName gave; nothing: none has.
+// The input that has `name` among its names, by what AnyName gave; nullopt: none has.
 std::optional<size_t> FindInput(const ModelState& state, const std::string& name) {
   const Api& api = state.runtime->api();
   PortHandle port(state.runtime);

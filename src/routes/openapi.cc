@@ -219,7 +219,7 @@ void WriteReference(const char* schema, JsonWriter* json) {
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
 }
 
-// Of a body with that schema.
+// The content type of a body with that schema.
 const char* ContentType(const char* schema) {
   if (std::string_view(schema) == "FileForm") return "multipart/form-data";
   if (std::string_view(schema) == "FileContent") return "application/jsonl";

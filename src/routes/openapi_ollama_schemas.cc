@@ -15,7 +15,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
       "model": {"type": "string", "description": "Name or alias of a model; \":latest\" behind it is passed over"},
       "input": {
         "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
-        "description": "None: the model is loaded"
+        "description": "Without them the model is only loaded"
       },
       "truncate": {"type": "boolean", "default": true},
       "dimensions": {"type": ["integer", "null"], "minimum": 1},
@@ -85,7 +85,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
       {
         "type": "object",
         "properties": {
-          "prompt": {"type": "string", "description": "None: the model is loaded, or with keep_alive 0 unloaded"},
+          "prompt": {"type": "string", "description": "Without it the model is only loaded, or with keep_alive 0 unloaded"},
           "system": {"type": "string"},
           "raw": {"type": "boolean", "description": "The prompt is taken without a chat template"}
         }

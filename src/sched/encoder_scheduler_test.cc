@@ -312,7 +312,7 @@ TEST_F(EncoderSchedulerTest, DemandIsAllThatWasAskedForInSeconds) {
     EXPECT_NE(at, std::string::npos) << name;
     return at == std::string::npos ? -1 : std::stod(text.substr(at + line.size()));
   };
-  // Of a token: 3 s, its part of a full batch, and attention as for rows of equal length.
+  // A token costs 3 s, its part of a full batch, and attention as for rows of equal length.
   const double two_rows = 4 * (3 + 2.0 / 4 + 5 * 2), one_row = 4 * (3 + 2.0 / 4 + 5 * 4);
   const double refused = 3 * (3 + 2.0 / 4 + 5 * 3);
   std::vector<std::future<Result>> results(4);

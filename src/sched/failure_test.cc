@@ -54,7 +54,7 @@ std::vector<std::unique_ptr<EncoderRunner>> Runners(size_t count) {
   return runners;
 }
 
-// Has memory for so many rows.
+// Has memory for a given number of rows.
 class SmallRunner final : public EncoderRunner {
  public:
   explicit SmallRunner(size_t rows) : rows_(rows) {}

@@ -2,8 +2,9 @@
 //
 //   Submit, any thread        few rows of fixed shape --> written in place into the ring's open
 //                             batch
-//                             many rows, other shapes, bulk, or others wait --> backlog of its class
-//                             model and processor idle, may_lead --> runs the model itself, at once
+//                             many rows, other shapes, bulk, or others wait --> backlog of its
+//                             class model and processor idle, may_lead --> runs the model itself,
+//                             at once
 //   executor, one a replica   takes a turn at the processor; then the oldest batch of the ring,
 //                             filled up from the backlog, or rows of the backlog; runs the model;
 //                             gives the turn back; calls `done` of each job
@@ -18,9 +19,9 @@
 //             order they were given. If several clients send and more than two batches wait, every
 //             job goes through the backlog. Classes are as in encoder_scheduler.h. A bulk batch
 //             takes about 25 ms at most while interactive work of any model is about.
-// Shapes      If rows have no fixed shape (dimensions that vary, BYTES, max_batch_size 0), every job
-//             goes through the backlog, and a batch has jobs whose rows have one shape. A job with
-//             BYTES is not split: its rows have unlike lengths.
+// Shapes      If rows have no fixed shape (dimensions that vary, BYTES, max_batch_size 0), every
+//             job goes through the backlog, and a batch has jobs whose rows have one shape. A job
+//             with BYTES is not split: its rows have unlike lengths.
 // Failures    Halves of a failed batch are run again, down to one job, so that only those at fault
 //             fail. Others have turns at the processor in between.
 // Dead jobs   Cancelled and expired jobs are answered when their batch is formed; those of the
@@ -47,7 +48,7 @@ struct TensorSchedulerOptions {
   // Rows, and bytes of inputs, that may wait or be worked on, three quarters of it bulk.
   int64_t max_queued_rows = 1 << 20;
   int64_t max_queued_bytes = int64_t{256} << 20;
-  // Of the ring's memory; rows for which it is too small go through the backlog.
+  // The ring's memory; rows for which it is too small go through the backlog.
   uint64_t ring_bytes_max = uint64_t{64} << 20;
   int32_t linger_us = 0;  // how long a batch that is not full waits for more
   int32_t bulk_every = 8;

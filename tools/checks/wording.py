@@ -23,7 +23,7 @@ PATTERNS = {
         "'is not a ...'",
     ),
     "Nothing:": (
-        re.compile(r"\b(?:[Nn]othing|[Nn]one): [a-z]"),
+        re.compile(r"(?:^|[.,;:(] )(?:[Nn]othing|[Nn]one): [a-z]"),
         "name the value: 'nullopt: ...', 'null: ...', 'empty: ...'",
     ),
     "people": (
