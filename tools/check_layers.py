@@ -15,11 +15,11 @@
   included once per instruction set and has not).
 - No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
   sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
-- Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names nobody else has.
+- Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names are unique.
 - A sleep in a test has its reason in a comment beside it, on its line or the one above.
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
-- No absolute path of somebody's machine in any file under version control.
+- No absolute path of a developer's machine in any file under version control.
 - Numbers that only fall, kept in tools/ratchets.json (checks/ratchet.py): wordings to avoid in comments
   and messages, for each room (checks/wording.py); comparisons with names of families, number types and
   dialects outside their own files, enums that many files switch on, twins, lines of the headers between
@@ -174,7 +174,7 @@ def check_functions(path, text):
 
 
 def check_hashes(path, text):
-    """Keys of requests and of files come from strangers, who could make them all collide."""
+    """Keys of requests and of files come from strangers: a client could make them all collide."""
     name = path.relative_to(ROOT)
     if re.search(r"_(?:test|test_util|bench)$", path.stem) or name.parts[0] == "tests":
         return

@@ -179,7 +179,8 @@ Status Describe(ModelState* state) {
   return Status::Ok();
 }
 
-// Of a model whose inputs have fixed shapes: what is open then, values decide.
+// For a model whose inputs have fixed shapes: sizes of outputs that are still open depend on
+// values.
 Status CheckBounds(const std::vector<TensorSpec>& outputs, const CompileOptions& options) {
   if (options.sizes_by_values) return Status::Ok();
   for (const TensorSpec& output : outputs) {

@@ -1,4 +1,4 @@
-"""Who may use a server, and what of a hostile client reaches its log, its framing and its limits."""
+"""Which clients may use a server, and what of a hostile client reaches its log, its framing and its limits."""
 import http.server
 import json
 import os

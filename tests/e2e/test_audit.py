@@ -26,7 +26,7 @@ def parts():
 
 
 def linked_version(parts, source):
-    """Of a source package, as its binary packages have it."""
+    """The version of a source package, as its binary packages have it."""
     for part in parts["components"]:
         properties = {each["name"]: each["value"] for each in part.get("properties", [])}
         if properties.get("debian:source") == source:

@@ -1,4 +1,4 @@
-"""Bulk work: who is bulk, bulk runs, penstock embed --bulk."""
+"""Bulk work: which requests are bulk, bulk runs, penstock embed --bulk."""
 import http.server
 import json
 import subprocess

@@ -149,7 +149,7 @@ def test_a_full_context_is_told_with_both_numbers(model):
     done = chat(model, *A, context=64, lines=["x" * 100], check=False)
     assert done.returncode == 1 and done.stdout == b""
     assert b"119 tokens" in done.stderr and b"holds 64" in done.stderr and b"/reset" in done.stderr
-    # More tokens than fit are no mistake: they are the most there may be.
+    # More tokens than fit are not a mistake: they are the most there may be.
     assert chat(model, *A, "-n", "60", context=64, lines=["Hi"]).stdout == b"A" * 43 + b"\n"
 
 

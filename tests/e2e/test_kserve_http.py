@@ -252,7 +252,7 @@ def test_errors(client, server):
     answer = requests.post(server.url + "/v2/nothing", timeout=10)
     assert answer.status_code == 404 and set(answer.json()) == {"error"}
     assert requests.get(server.url + "/v2/repository/index", timeout=10).status_code == 405
-    assert requests.get(url, timeout=10).headers["Allow"].startswith("POST")  # and is no model "add/infer"
+    assert requests.get(url, timeout=10).headers["Allow"].startswith("POST")  # and not a model "add/infer"
     unknown = requests.post(server.url + "/v2/models/nobody/infer", data=b"{}", timeout=10)
     assert unknown.status_code == 404 and "nobody" in unknown.json()["error"]
 

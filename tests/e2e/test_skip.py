@@ -46,7 +46,7 @@ def server_without_cut():
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory):
-    """Of the rows without bad ones."""
+    """The vectors of the rows without bad ones."""
     out = tmp_path_factory.mktemp("good") / "good.npy"
     run("embed", *MODEL, "--format", "jsonl", "-o", out, stdin=b"\n".join(rows_with({})))
     return np.load(out)
@@ -234,7 +234,7 @@ def test_what_was_skipped_goes_on_with_a_run(way, number, tmp_path):
     assert other.returncode == 2 and b"on-error" in other.stderr
     done = run("embed", *args, "stdin", "-o", out, "--resume", check=False, cwd=tmp_path)
     assert done.returncode == 3 and b"8 rows were skipped" in done.stderr, done.stderr
-    # Of the same bytes, under the same names.
+    # The same bytes, under the same names.
     contents = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
     assert sorted(contents[0]) == ["x.npy", "x.npy.errors.jsonl", "x.npy.ids"]
     assert contents[0] == contents[1]

@@ -1,4 +1,4 @@
-"""Answers in lines: they come while the rest is made, and slow or leaving clients cost nobody else."""
+"""Answers in lines: they come while the rest is made, and slow or leaving clients cost no other client."""
 import base64
 import http.client
 import json
