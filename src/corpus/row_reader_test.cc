@@ -181,7 +181,7 @@ TEST(RowReader, Tables) {
     EXPECT_THAT(got.where, ElementsAre("in.csv:2", "in.csv:5", "in.csv:8"));
     ASSERT_THAT(got.bad, SizeIs(2));
     EXPECT_EQ(got.bad[0], "in.csv:6: 2 cells, but the header has 3");
-    EXPECT_THAT(got.bad[1], HasSubstr("in.csv:7: cell 2: something stands behind"));
+    EXPECT_THAT(got.bad[1], HasSubstr("in.csv:7: cell 2: its closing quote is followed by"));
   }
   EXPECT_THAT(Read("body\na, b\n", {.format = InputFormat::kTsv}).texts, ElementsAre("a, b"));
   EXPECT_THAT(Read("\nid;text\n1;a, b\n", {}, "x.csv").texts, ElementsAre("a, b"));
@@ -341,7 +341,7 @@ TEST(RowReader, PackedFiles) {
       EXPECT_THAT(Read(alone.substr(0, size)).failure, HasSubstr("in: the ")) << size;
       EXPECT_THAT(Read(alone.substr(0, size)).failure, HasSubstr("data are cut off")) << size;
     }
-    EXPECT_THAT(Read(alone + "garbage").failure, HasSubstr("something that is no "));
+    EXPECT_THAT(Read(alone + "garbage").failure, HasSubstr("bytes that are not "));
     std::string varied;
     for (int i = 0; i < 5000; ++i) varied += std::to_string(i * i) + "\n";
     std::string damaged = pack(varied);

@@ -79,7 +79,7 @@ TEST(InferRequest, RefusesWhatIsNoMessage) {
   InferRequest request;
   const Status status = Read(std::string(11, '\xff'), &request);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("no inference.ModelInferRequest"));
+  EXPECT_THAT(status.message(), HasSubstr("is not an inference.ModelInferRequest"));
 }
 
 TEST(InferRequest, RefusesTooManyTensors) {

@@ -80,7 +80,7 @@ def test_inspect_and_doctor():
     text = run("inspect", "--model", GOLDEN / EMBED).stdout.decode()
     assert "WordPiece" in text
     # 32 x 32 and 32 of the pooler.
-    assert re.search(r"^left out +1056 of those stored, .*: pooler.dense.bias, pooler.dense.weight$", text, re.M)
+    assert re.search(r"^left out +1056 of the stored parameters, .*: pooler.dense.bias, pooler.dense.weight$", text, re.M)
 
 
 def test_tensor_models_are_inspected_and_take_no_texts():

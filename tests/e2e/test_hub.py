@@ -174,8 +174,8 @@ def test_what_is_not_there_is_named(hub, env, reference, said):
 
 
 @pytest.mark.parametrize("reference,said", [
-    ("acme", "a repository is written owner/name"), ("acme/x:", "no quantisation, such as Q4_K_M"),
-    ("acme/x:Q4:Q8", "two quantisations"), ("acme/x/y.bin", "no .gguf file"), ("https://hub/a/b", "it is a URL"),
+    ("acme", "a repository is written owner/name"), ("acme/x:", "not a quantisation, such as Q4_K_M"),
+    ("acme/x:Q4:Q8", "two quantisations"), ("acme/x/y.bin", "not a .gguf file"), ("https://hub/a/b", "it is a URL"),
     ("a:b/c", "a repository is written owner/name"), (".", "is a path on this machine"),
 ])
 def test_malformed_references(hub, env, reference, said):

@@ -87,7 +87,7 @@ def test_health_and_metadata(client):
     assert client.get_model_metadata("add", "1") == model
     refused(client.get_model_metadata, "nobody", status=404, says="nobody")
     refused(client.get_model_metadata, "add", "7", status=404, says="'7'")
-    refused(client.get_model_metadata, "text", status=422, says="no tensor model")
+    refused(client.get_model_metadata, "text", status=422, says="not a tensor model")
 
 
 def test_configuration(client):
