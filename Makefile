@@ -170,8 +170,8 @@ format:  ## format the C++ sources in place
 
 check: layers check-format check-python tidy  ## layers, format, ruff, clang-tidy on changed files (ALL=1: on all)
 
-layers:  ## includes against the module graph, file lengths, machine paths (HEADERS=1: headers alone)
-	@python3 tools/check_layers.py $(if $(HEADERS),--headers)
+layers:  ## modules, lengths, names, wording and other rules (HEADERS=1: headers alone; LOWER=1: numbers that fell)
+	@python3 tools/check_layers.py $(if $(HEADERS),--headers) $(if $(LOWER),--lower)
 
 audit: release  ## versions of the libraries that are linked, against known vulnerabilities (UPDATE=1: those of Debian's tracker first)
 	@python3 tools/audit.py --program $(BUILD)/penstock $(if $(UPDATE),--update)

@@ -244,7 +244,7 @@ TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
   EXPECT_EQ(with({"--dtype", "b=half"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("known: auto, f32, bf16, int8"));
   EXPECT_EQ(with({"--int8-keep", "0,ff_out"}), kExitUsage);
-  EXPECT_THAT(error_, HasSubstr("'ff_out' is no layer"));
+  EXPECT_THAT(error_, HasSubstr("'ff_out' is not a layer"));
 }
 
 TEST_F(AppsTest, InputFlags) {

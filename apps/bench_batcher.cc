@@ -29,14 +29,14 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
       ->Check(InRange(4u, BatcherOptions::kRowBytesMax))
       ->TypeName("N,...");
   app.AddOption("--burst", options.bursts,
-                "Rows submitted in one call, by those that have such a call.")
+                "Rows submitted in one call, by contenders that have such a call.")
       ->Delimiter(',')
       ->Check(InRange(1u, BatcherOptions::kBurstMax))
       ->TypeName("N,...");
   app.AddOption("--rounds", options.rounds, "Turns of all; their median counts.")
       ->Check(InRange(1, 1000))
       ->TypeName("N");
-  app.AddOption("--seconds", options.seconds, "Of one contender in one round.")
+  app.AddOption("--seconds", options.seconds, "Seconds of one contender in one round.")
       ->Check(InRange(0.01, 3600.0))
       ->TypeName("S");
   app.AddOption("--rate", options.rate, "Lone requests a second.")

@@ -49,7 +49,7 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
       ->Check(InRange(1, 1000))
       ->TypeName("N")
       ->Group(group);
-  app.AddOption("--bulk-batch", options.bulk_batch, "Texts of a request of theirs.")
+  app.AddOption("--bulk-batch", options.bulk_batch, "Texts of one request of a bulk client.")
       ->Check(InRange(1, 2048))
       ->TypeName("N")
       ->Group(group);

@@ -95,7 +95,8 @@ void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
       ->Check(InRange(0, HttpLoad::kConnectionsMax))
       ->TypeName("N")
       ->Group(group);
-  app->AddOption("--background-batch", sweep.background_batch, "Texts of one request of that.")
+  app->AddOption("--background-batch", sweep.background_batch,
+                 "Texts of one request of the second load.")
       ->Check(InRange(1, 100'000))
       ->TypeName("N")
       ->Group(group);
@@ -104,7 +105,8 @@ void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
       ->DefaultText("/v1/embeddings")
       ->TypeName("ROUTE")
       ->Group(group);
-  app->AddOption("--encoding-format", sweep.load.base64, "Of /v1/embeddings: base64 or float.")
+  app->AddOption("--encoding-format", sweep.load.base64,
+                 "Format of /v1/embeddings: base64 or float.")
       ->Transform(NameOf(kFormats))
       ->DefaultText("base64")
       ->TypeName("FORMAT")
@@ -131,7 +133,9 @@ void AddRunFlags(FlagSet* app, HttpFlags* flags) {
                  "lognormal:MEAN,SIGMA,MIN,MAX (SIGMA of the logarithm).")
       ->TypeName("SPEC")
       ->Group(texts);
-  app->AddOption("--seed", sweep.load.seed, "Of texts and arrivals.")->TypeName("N")->Group(texts);
+  app->AddOption("--seed", sweep.load.seed, "Seed of texts and arrivals.")
+      ->TypeName("N")
+      ->Group(texts);
 
   const std::string run = "Run";
   app->AddOption("--duration", sweep.window.duration_s, "Seconds measured, for each row.")

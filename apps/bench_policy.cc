@@ -8,7 +8,8 @@
 namespace penstock {
 namespace {
 
-// Of all-MiniLM-L6-v2, where no model is given: measured on one AVX-512 thread of a busy machine.
+// Times of all-MiniLM-L6-v2, if no model is given: measured on one AVX-512 thread of a busy
+// machine.
 constexpr BatchTimes kMiniLmTimes = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 111e-9};
 
 struct PolicyFlags {
@@ -51,7 +52,7 @@ void AddFlags(FlagSet* app, PolicyFlags* flags) {
       ->Check(InRange(4, 1 << 17))
       ->TypeName("TOKENS")
       ->Group(arrivals);
-  app->AddOption("--seed", options.seed, "Of the arrivals.")->TypeName("N")->Group(arrivals);
+  app->AddOption("--seed", options.seed, "Seed of the arrivals.")->TypeName("N")->Group(arrivals);
   app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
       ->TypeName("FILE")
       ->Group("Output");

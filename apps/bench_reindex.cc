@@ -49,7 +49,7 @@ void AddFlags(FlagSet* app, ReindexFlags* flags) {
                  "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
       ->TypeName("SPEC")
       ->Group(texts);
-  app->AddOption("--seed", options.seed, "Of made texts.")->TypeName("N")->Group(texts);
+  app->AddOption("--seed", options.seed, "Seed of made texts.")->TypeName("N")->Group(texts);
 
   app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
       ->TypeName("FILE")

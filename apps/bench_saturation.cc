@@ -45,12 +45,12 @@ void AddLoadFlags(FlagSet* app, SaturationFlags* flags) {
                  "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
       ->TypeName("SPEC")
       ->Group(load);
-  app->AddOption("--seed", options.seed, "Of the texts.")->TypeName("N")->Group(load);
+  app->AddOption("--seed", options.seed, "Seed of the texts.")->TypeName("N")->Group(load);
   app->AddOption("--concurrency", options.concurrency, "Clients that load the server.")
       ->Check(InRange(1, 10'000))
       ->TypeName("N")
       ->Group(load);
-  app->AddOption("--batch", options.batch, "Texts of one request of theirs.")
+  app->AddOption("--batch", options.batch, "Texts of one request.")
       ->Check(InRange(1, 100'000))
       ->TypeName("N")
       ->Group(load);
@@ -80,7 +80,7 @@ void AddLoadFlags(FlagSet* app, SaturationFlags* flags) {
       ->Check(InRange(1, 10'000))
       ->TypeName("N")
       ->Group(interactive);
-  app->AddOption("--bulk-batch", options.bulk_batch, "Texts of one request of theirs.")
+  app->AddOption("--bulk-batch", options.bulk_batch, "Texts of one bulk request.")
       ->Check(InRange(1, 100'000))
       ->TypeName("N")
       ->Group(interactive);

@@ -56,7 +56,7 @@ void AddLoadFlags(FlagSet* app, SoakOptions* options, std::string* lengths) {
       ->Check(InRange(0.0, 1e6))
       ->TypeName("MS")
       ->Group(load);
-  app->AddOption("--seed", options->seed, "Of texts, arrivals and departures.")
+  app->AddOption("--seed", options->seed, "Seed of texts, arrivals and departures.")
       ->TypeName("N")
       ->Group(load);
 }

@@ -41,7 +41,7 @@ class RowSource {
     std::string digest;
   };
   Mark mark() const { return {rows_, digest_.Hex()}; }
-  // Of the texts so far.
+  // Bytes of the texts so far.
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -87,18 +87,18 @@ class BulkWindow {
   int32_t dimensions() const { return dimensions_; }
   // For a window none of whose rows has a vector.
   void SetDimensions(int32_t dimensions);
-  // Of the requests that were placed.
+  // Counts what the requests that were placed used.
   void Count(const Usage& usage, const Truncation& truncation);
   int64_t tokens() const { return tokens_; }
   int64_t cut() const { return cut_; }
   size_t rows() const { return rows_.size(); }
   size_t skipped() const { return skipped_; }
-  // Why the row was skipped; nothing: it was not.
+  // Why the row was skipped; nullopt: it was not.
   const std::optional<std::string>& error(size_t row) const { return rows_[row].error; }
   const std::string& where(size_t row) const { return rows_[row].where; }
   // The beginning of its text, whole characters and on one line; still there when Texts took it.
   const std::string& label(size_t row) const { return rows_[row].label; }
-  // Of a row, where the input has them.
+  // The id of a row, if the input has ids.
   const std::optional<std::string>& id(size_t row) const { return rows_[row].id; }
   // The same status, saying which line it is about: that of "inputs[3]" or "input[3]", or all.
   // Unchanged where it is about no line (IsOfRow).
@@ -156,7 +156,7 @@ struct BulkOptions {
   // Rows that are bad or refused are skipped instead of ending the run.
   bool skip = false;
   size_t label_bytes = 0;  // of a window's labels
-  // Of the vectors; for windows of which every row is skipped.
+  // The size of vectors, for windows whose rows are all skipped.
   int32_t dimensions = 0;
   // Once cancelled, no request is begun and the run ends (kCancelled).
   std::shared_ptr<CancelToken> stop = std::make_shared<CancelToken>();

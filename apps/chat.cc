@@ -180,8 +180,8 @@ int RunChat(const std::vector<std::string>& args) {
 
 int RunRun(const std::vector<std::string>& args) {
   CommandLine line("run",
-                   "Talk with a model by its name, which is downloaded where it is not here: "
-                   "penstock chat -m MODEL. With a prompt behind it, the reply is printed and the "
+                   "Talk with a model by its name, which is downloaded if it is not here: "
+                   "penstock chat -m MODEL. With a prompt after it, the reply is printed and the "
                    "command ends.",
                    "  penstock run Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
                    "  penstock run Qwen/Qwen3-0.6B-GGUF:Q8_0 'Why is the sky blue?'\n"
@@ -190,7 +190,7 @@ int RunRun(const std::vector<std::string>& args) {
   AddAllFlags(&line, &flags);
   std::string model, prompt;
   line.flags()
-      .AddOption("MODEL", model, "As --model of penstock chat; none: the demonstration model.")
+      .AddOption("MODEL", model, "As --model of penstock chat. Default: the demonstration model.")
       ->TypeName("REF");
   line.flags().AddOption("PROMPT", prompt, "As --prompt.")->TypeName("TEXT");
   if (const auto exit_code = line.Parse(args)) return *exit_code;

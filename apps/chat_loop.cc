@@ -153,7 +153,7 @@ Status ChatLoop::DoCommand(const ChatInputText& input) {
                     Printable(name, 200)));
   }
   if (!input.text.empty()) {
-    return Status::InvalidArgument(fmt::format("/{} takes nothing behind it", name));
+    return Status::InvalidArgument(fmt::format("/{} takes no arguments", name));
   }
   if (name == "retry") {
     FitPrinter();

@@ -138,7 +138,7 @@ Status SetChatOption(std::string_view given, int32_t vocabulary, SamplingOptions
     if (name != setting.name) continue;
     SamplingOptions changed = *options;
     if (!SetValue(setting, value, &changed)) {
-      return Status::InvalidArgument(fmt::format("'{}' is no value for {}", value, name));
+      return Status::InvalidArgument(fmt::format("'{}' is not a value for {}", value, name));
     }
     if (changed.max_tokens && *changed.max_tokens < 1) {
       return Status::InvalidArgument("max-tokens must be at least 1");

@@ -28,7 +28,7 @@ class MessageLines {
   bool Add(std::string_view line, bool goes_on = false);
   // A message has begun and is not whole.
   bool open() const { return open_; }
-  // Of the lines so far; the next line begins anew.
+  // The text of the lines so far; the next line begins anew.
   ChatInputText Take();
   void Clear() { *this = MessageLines(); }
 

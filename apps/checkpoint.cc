@@ -103,7 +103,7 @@ Expected<std::optional<Checkpoint>> Checkpoint::Read(const std::string& path) {
     return made;
   };
   auto made = read();
-  if (!made.ok()) return made.status().Annotate(path + " is no checkpoint");
+  if (!made.ok()) return made.status().Annotate(path + " is not a checkpoint");
   return std::optional<Checkpoint>(*std::move(made));
 }
 

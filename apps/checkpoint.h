@@ -18,7 +18,7 @@ class RowsDigest {
  public:
   RowsDigest();
   void Add(std::string_view row);
-  // Of the rows so far, in hexadecimal digits; more may follow.
+  // The digest of the rows so far, in hexadecimal digits; more may follow.
   std::string Hex() const;
 
  private:
@@ -46,7 +46,7 @@ struct Checkpoint {
   static std::string PathFor(const std::string& output) { return output + ".checkpoint"; }
   // Replaces the file at `path`.
   Status Write(const std::string& path) const;
-  // Nothing where there is no file. kInvalidArgument: it is no checkpoint.
+  // nullopt if there is no file. kInvalidArgument: it is not a checkpoint.
   static Expected<std::optional<Checkpoint>> Read(const std::string& path);
 };
 

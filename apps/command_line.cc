@@ -19,7 +19,7 @@ std::string OneLine(std::string text) {
 // What Parse calls instead of reading anything, while VisitCommandLines runs.
 const std::function<void(const CommandLine&)>* visitor = nullptr;
 
-// Of every command and benchmark.
+// The flags of every command and benchmark.
 std::vector<CommandFlags> FlagsOfCommands() {
   std::vector<CommandFlags> all;
   VisitCommandLines([&](const Command&, const CommandLine& line) {

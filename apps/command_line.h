@@ -54,7 +54,7 @@ class CommandLine {
   // Names of groups, and flags without the dashes, that --help leaves to --help-all.
   void HideInHelp(const std::vector<std::string>& names);
 
-  // Reads the arguments after the subcommand. Nothing: go on. Else the exit code: help or settings
+  // Reads the arguments after the subcommand. nullopt: go on. Else the exit code: help or settings
   // were printed, or the mistake was.
   std::optional<int> Parse(const std::vector<std::string>& args);
 

@@ -14,7 +14,7 @@ namespace {
 
 int LineOf(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
 
-// Of a string, number or boolean.
+// The text of a string, number or boolean; nullopt for other nodes.
 std::optional<std::string> TextOf(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());

@@ -31,8 +31,8 @@ struct ConfigFile {
   std::string At(int line) const;
 };
 
-// kNotFound: it cannot be read. kInvalidArgument: it is no TOML, or a value is no string, number,
-// boolean or list of those; with file and line.
+// kNotFound: it cannot be read. kInvalidArgument: it is not TOML, or a value is not a string,
+// number, boolean or list of those; with file and line.
 Expected<ConfigFile> ReadConfigFile(const std::string& path);
 // The same of a file's text. `path` is for messages.
 Expected<ConfigFile> ParseConfig(const std::string& text, const std::string& path);

@@ -110,7 +110,7 @@ void AddRandomModelFlags(FlagSet* app, const std::string& group, std::string* sh
       ->Transform(OneOfAnyCase(DecoderShapes()))
       ->TypeName("NAME")
       ->Group(group);
-  app->AddOption("--type", *mix, "Of the random weights.")
+  app->AddOption("--type", *mix, "Number types of the random weights.")
       ->Transform(OneOf(DecoderMixes()))
       ->TypeName("TYPE")
       ->Group(group);
@@ -159,15 +159,16 @@ static void AddChoiceFlags(FlagSet* app, SamplingFlags* flags, const std::string
             "as the model's makers recommend, else 0.8, 40, 0.95 and 0.05.",
             0.0f, kTemperatureMax)
       ->Group(group);
-  app->AddOption("--top-k", flags->top_k, "Of the K most probable tokens; 0 = of all.")
+  app->AddOption("--top-k", flags->top_k, "Draw from the K most probable tokens; 0 = from all.")
       ->Check(InRange(-1, 1 << 24))
       ->TypeName("K")
       ->Group(group);
-  AddNumber(app, "--top-p", &flags->top_p, "Of the fewest tokens that together are this probable.",
-            0.0f, 1.0f)
+  AddNumber(app, "--top-p", &flags->top_p,
+            "Draw from the fewest tokens that together are this probable.", 0.0f, 1.0f)
       ->Group(group);
   AddNumber(app, "--min-p", &flags->min_p,
-            "Of tokens at least this times as probable as the most probable one.", 0.0f, 1.0f)
+            "Draw from tokens at least this times as probable as the most probable one.", 0.0f,
+            1.0f)
       ->Group(group);
   AddNumber(app, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
             "Logits of tokens that occurred are divided by it.", kRepetitionPenaltyMin,

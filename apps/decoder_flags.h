@@ -29,7 +29,7 @@ inline constexpr char kContextHelp[] =
 void AddCacheTypeFlag(FlagSet* app, const std::string& group, TextModelOptions* options);
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags);
 
-// Of benchmarks: a decoder of random weights, and its name in records.
+// Flags of benchmarks: a decoder of random weights, and its name in records.
 void AddRandomModelFlags(FlagSet* app, const std::string& group, std::string* shape,
                          std::string* mix, std::string* name);
 

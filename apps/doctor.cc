@@ -32,7 +32,7 @@
 namespace penstock {
 namespace {
 
-// Of different lengths, scripts and batch shapes.
+// Texts of different lengths and scripts, for different shapes of batches.
 const std::vector<std::string>& Texts() {
   static const std::vector<std::string> texts = {
       "That is a happy person",

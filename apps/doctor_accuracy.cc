@@ -318,7 +318,7 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
   const std::string group = "Accuracy";
   app.AddOption("--accuracy-texts", flags->count,
                 "Texts bf16 and int8 are compared with f32 on; 0 = no comparison. Without it: "
-                "2000 built-in ones, or all of --texts. Of a decoder: one built-in text.")
+                "2000 built-in ones, or all of --texts. For a decoder: one built-in text.")
       ->Check(InRange(0, AccuracyFlags::kTextsMax))
       ->TypeName("N")
       ->Group(group);

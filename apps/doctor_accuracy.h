@@ -18,7 +18,7 @@ struct AccuracyFlags {
   static constexpr int32_t kTexts = 2000;
   static constexpr int32_t kTextsMax = 20'000;  // the work grows with their square
 
-  std::optional<int32_t> count;  // 0: no comparison; none: kTexts, or all of the file
+  std::optional<int32_t> count;  // 0: no comparison; nullopt: kTexts, or all of the file
   std::string texts_file;
   InputOptions input;  // how that file is read
   std::string json_file;

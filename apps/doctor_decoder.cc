@@ -136,7 +136,7 @@ struct Cut {
 Cut Whole() { return {"in one step", {{0, 0}}}; }
 Cut Alone() { return {"one by one", {{1, 0}}}; }
 
-// Of both texts of the sample.
+// Checks the logits of both texts of the sample.
 void CheckFinite(const TextModel& model, const Sample& sample, DoctorReport* report) {
   const auto generator = Generator::Make(&model, kLogitRows);
   if (!generator.ok()) return report->Line(false, "finite", generator.status().message());

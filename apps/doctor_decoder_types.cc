@@ -22,7 +22,7 @@
 namespace penstock {
 namespace {
 
-// Of a step; all their logits are kept.
+// Rows of a step; all their logits are kept.
 constexpr size_t kRows = 32;
 
 using Sequences = std::vector<std::vector<int32_t>>;

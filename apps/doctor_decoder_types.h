@@ -16,7 +16,7 @@
 
 namespace penstock {
 
-// Loads the model in a type; none: the default.
+// Loads the model in a type; nullopt: the default.
 using LoadInType = std::function<Expected<std::unique_ptr<TextModel>>(std::optional<DType>)>;
 
 // What the model's linear layers compute in: "int8", "bf16, int8".

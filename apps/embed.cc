@@ -57,7 +57,7 @@ void AddRunFlags(FlagSet* app, EmbedFlags* flags) {
   const std::string group = "Long runs";
   app->AddSwitch("--resume", flags->resume,
                  "Go on where a run for the same --output ended early, whatever ended it: the "
-                 "result is that of one undisturbed run. Begins at the beginning if there is none.")
+                 "result is that of one undisturbed run. Without such a run it begins anew.")
       ->Group(group);
   app->AddSwitch("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
       ->Excludes(app->Get("--resume"))
@@ -110,10 +110,11 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       ->TypeName("TYPE")
       ->Group(group);
   AddRunFlags(&app, flags);
-  app.AddOption("--plot", flags->plot,
-                "Draw the vectors as points, too, by their two principal axes: .svg, with the "
-                "texts as labels, or .png. Of more than 10000 rows, or 64 MiB of vectors, an even "
-                "sample. Not with --resume, which does not compute all vectors again.")
+  app.AddOption(
+         "--plot", flags->plot,
+         "Draw the vectors as points, too, by their two principal axes: .svg, with the "
+         "texts as labels, or .png. More than 10000 rows, or 64 MiB of vectors, give an even "
+         "sample. Not with --resume, which does not compute all vectors again.")
       ->Check(FlagRule([](std::string& path) { return PlotNameFault(path); }, ""))
       ->Excludes(app.Get("--resume"))
       ->TypeName("FILE")
@@ -169,7 +170,7 @@ struct EmbedRun {
   const CommandLine& line;
   Interruption* interruption;
   EmbedOutput* output;
-  std::optional<EmbedPlot>* plot;  // none: not asked for
+  std::optional<EmbedPlot>* plot;  // nullopt: not asked for
   ProgressLine* progress;
   InputScan scan;
 };
@@ -195,7 +196,7 @@ Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* sourc
   PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(source, embedder.embed_one));
   if (output->rows_before() > 0 && !run.flags.text.quiet) {
     StatusLine::MakeRoom();
-    std::fprintf(stderr, "penstock embed: going on behind the %lld rows that are done\n",
+    std::fprintf(stderr, "penstock embed: going on after the %lld rows that are done\n",
                  static_cast<long long>(output->rows_before()));
   }
   // A failure of this text is not a row's.

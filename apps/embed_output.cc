@@ -99,7 +99,7 @@ Status EmbedOutput::Open() {
     auto file = OutputFile::Open(options_.path);
     if (!file.ok()) return file.status().Annotate("--output");
     file_.emplace(*std::move(file));
-    // Of an older run; from now on it would be taken for one of this.
+    // Left by an older run; from now on it would be taken for one of this run.
     if (file_->HasPart()) unlink(Checkpoint::PathFor(options_.path).c_str());
     done_.options = options_.settings;
   }

@@ -87,9 +87,9 @@ class EmbedOutput {
   std::optional<Checkpoint> before_;
   Checkpoint done_;  // what has been written
   std::optional<OutputFile> file_;
-  std::optional<OutputFile> ids_;       // none: there are none, or JSON lines have them
-  std::optional<OutputFile> errors_;    // none: no row was skipped so far
-  std::optional<MatrixWriter> matrix_;  // none: JSON lines
+  std::optional<OutputFile> ids_;       // nullopt: no ids, or JSON lines have them
+  std::optional<OutputFile> errors_;    // nullopt: no row was skipped so far
+  std::optional<MatrixWriter> matrix_;  // nullopt: JSON lines
   bool finishing_ = false;              // the header may be written, and files renamed
   Clock::time_point last_checkpoint_{};
   int64_t rows_expected_ = 0;

@@ -115,7 +115,7 @@ TEST_F(OutputTest, CheckpointsReadAsWritten) {
   EXPECT_EQ((*read)->first_row, made.first_row);
   EXPECT_FALSE(Checkpoint::Read(Path("none"))->has_value());
   Put("c", "{\"penstock_checkpoint\": 2}");
-  EXPECT_THAT(Checkpoint::Read(Path("c")).status().message(), HasSubstr("is no checkpoint"));
+  EXPECT_THAT(Checkpoint::Read(Path("c")).status().message(), HasSubstr("is not a checkpoint"));
 }
 
 TEST(SameVector, AllowsForTheLastDigits) {

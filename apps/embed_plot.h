@@ -1,6 +1,6 @@
 // penstock embed --plot: the vectors of a run as points in the plane of their two principal axes.
 //
-// Of large inputs a sample is drawn: kRowsMax rows, and fewer where vectors are so long that they
+// From large inputs a sample is drawn: kRowsMax rows, and fewer where vectors are so long that they
 // would take more than kBytesMax. A row is in it by a hash of its number, so that the sample is
 // spread evenly over the input and the same in each run.
 #pragma once

@@ -36,7 +36,7 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// Of one of that unit in the unit of the table.
+// How many of the table's unit one of that unit is.
 long double FactorOf(Unit unit) {
   if (unit == Unit::kMilliseconds) return 1e3L;
   return unit == Unit::kSeconds ? 1e6L : 1;

@@ -150,8 +150,8 @@ bool WriteOut(std::string_view text) {
          std::fflush(stdout) == 0;
 }
 
-// Of a model or a server. On a terminal its controls are escaped, or they could do there what they
-// like; a file gets the bytes.
+// Writes text of a model or a server. On a terminal its control characters are escaped, or they
+// could act on it; a file gets the bytes.
 bool WriteText(std::string_view text) {
   static const bool terminal = isatty(STDOUT_FILENO) == 1;
   return WriteOut(terminal ? TerminalText(text) : std::string(text));

@@ -15,7 +15,7 @@ namespace penstock {
 std::string FlagTitle(const CLI::Option* option);
 // What it does, with its default or that it is required; a line.
 std::string FlagText(const CLI::Option* option);
-// Of a positional argument: "[FILES...]", or "SHELL" where it is required.
+// The title of a positional argument: "[FILES...]", or "SHELL" if it is required.
 std::string PositionalTitle(const CLI::Option* option);
 
 // `examples`: whole lines. `hidden`: names of groups, and flags without dashes, that only `all`

@@ -15,13 +15,13 @@ struct InputScan {
   // Time limit of a scan; longer inputs are known in part.
   static constexpr std::chrono::milliseconds kLongest{2000};
 
-  bool known = false;      // false: an input is no file (a pipe, standard input); the rest is 0
+  bool known = false;      // false: an input is not a file (a pipe, standard input); the rest is 0
   bool whole = false;      // everything was read; else the counts are of the part that was
   int64_t rows = 0;        // bad ones, too
   int64_t text_bytes = 0;  // of the texts
   double part = 0;         // the share that was read, by bytes on the disk
 
-  // Of the whole input: exact where `whole`; 0 = unknown.
+  // Rows of the whole input: exact if `whole`; 0 = unknown.
   int64_t RowsExpected() const;
   int64_t TextBytesExpected() const;
 };

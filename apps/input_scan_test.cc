@@ -40,7 +40,7 @@ TEST_F(InputScanTest, APartTellsAboutTheWhole) {
   ASSERT_TRUE(scan.ok());
   EXPECT_TRUE(scan->known);
   EXPECT_FALSE(scan->whole);
-  EXPECT_EQ(scan->rows, 1);  // there are as many for certain
+  EXPECT_EQ(scan->rows, 1);  // this number is certain
   EXPECT_LT(scan->part, 0.1);
   EXPECT_LE(scan->RowsExpected(), 200'000);
 }

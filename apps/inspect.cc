@@ -43,7 +43,7 @@ std::string LeftOut(const ModelInfo& info, const TensorStore& store) {
   }
   const int64_t left_out = stored - info.parameters;
   if (left_out <= 0) return "";
-  return fmt::format("{} of those stored, which this task has no use for{}", left_out,
+  return fmt::format("{} of the stored parameters, which this task does not use{}", left_out,
                      known == left_out ? names : "");
 }
 
@@ -159,7 +159,7 @@ struct ProgramModel {
   std::unique_ptr<EmbeddingDecoder> decoder;
 };
 
-// Of a model that is no encoder: the exit code.
+// Describes a model that is not an encoder; gives the exit code.
 std::optional<int> DescribeOther(const CommandLine& line, const ModelOptions& flags,
                                  const ProgramFlags& program, bool json) {
   const auto tensors = DescribeTensorModel(flags, json);
@@ -188,8 +188,8 @@ std::optional<int> DescribeOther(const CommandLine& line, const ModelOptions& fl
 int RunInspect(const std::vector<std::string>& args) {
   CommandLine line(
       "inspect",
-      "Describe a model: architecture, types and sizes, tokenizer, limits, prompts. Of a "
-      "decoder, whose weights are loaded for --program only, --model may also be a .gguf file. Of "
+      "Describe a model: architecture, types and sizes, tokenizer, limits, prompts. For a "
+      "decoder, whose weights are loaded for --program only, --model may also be a .gguf file. For "
       "a tensor model: its inputs and outputs.",
       "  penstock inspect --model sentence-transformers/all-MiniLM-L6-v2\n"
       "  penstock inspect --model ./SmolLM2-135M-Instruct.Q4_1.gguf\n"

@@ -38,7 +38,7 @@ Windows WindowsOf(const DecoderConfig& config) {
   return windows;
 }
 
-// Of the longest context; layers with a window keep no more than that.
+// Bytes of the longest context; layers with a window keep no more than the window.
 int64_t KvBytesOfContext(const DecoderConfig& config) {
   const int64_t layer_bytes =
       KvBytesPerToken(config, kKvValueBytes) / static_cast<int64_t>(config.layers.size());

@@ -16,11 +16,11 @@ struct DecoderPlace {
   std::string path;  // a folder or a .gguf file
 };
 
-// Where the one decoder is that --model names. Nothing: an encoder, or no --model, or a reference
+// Where the one decoder is that --model names. nullopt: an encoder, or no --model, or a reference
 // about which LocalModels has the error. An architecture that is neither is an error.
 Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags);
 
-// --dtype of the one model; nothing: auto. Errors name the flag.
+// --dtype of the one model; nullopt: auto. Errors name the flag.
 Expected<std::optional<DType>> TypeAsked(const ModelOptions& flags);
 
 // A text for people, or one JSON object; ends with a line break. kInvalidArgument, field --length:

@@ -16,7 +16,7 @@ struct ProgramFlags {
   int past = 0;
   BatchShape Batch() const { return {sequences, length, past}; }
 };
-// Tokens of a sequence where --length is not given and the model takes as many.
+// Tokens of a sequence if --length is not given and the model takes at least that number.
 inline constexpr int kProgramLength = 128;
 
 void AddProgramFlags(CommandLine* line, ProgramFlags* program);

@@ -41,7 +41,8 @@ std::string PrintText(const ModelInfo& info) {
   row("task", info.task);
   row("platform", info.platform);
   const int32_t rows = info.signature->max_batch_size;
-  row("batches", rows > 0 ? fmt::format("of {} rows at most", rows) : "none: a request is a run");
+  row("batches",
+      rows > 0 ? fmt::format("of {} rows at most", rows) : "none; each request is a run");
   for (const TensorSpec& spec : info.signature->inputs) {
     row("input",
         fmt::format("{}: {} {}", spec.name, ElementTypeName(spec.type), ShapeText(spec.shape)));

@@ -155,10 +155,11 @@ int RunMan(const std::vector<std::string>& args) {
                    "  penstock man --folder ~/.local/share/man/man1\n");
   std::vector<std::string> words;
   std::string folder;
-  line.flags().AddOption("COMMAND", words, "Whose page; none: that of penstock.");
+  line.flags().AddOption("COMMAND", words,
+                         "Command whose page is printed. Default: the page of penstock itself.");
   line.flags()
       .AddOption("--folder", folder,
-                 "Write every page into this folder, which is made where it is not there: "
+                 "Write every page into this folder, which is made if it does not exist: "
                  "penstock.1, penstock-serve.1, ...")
       ->TypeName("DIR");
   if (const auto exit_code = line.Parse(args)) return *exit_code;

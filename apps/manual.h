@@ -11,7 +11,7 @@ struct ManualPage {
   std::string text;
 };
 
-// Of penstock itself, of penstock bench, and of every command and benchmark.
+// The pages of penstock itself, of penstock bench, and of every command and benchmark.
 std::vector<ManualPage> ManualPages();
 
 }  // namespace penstock

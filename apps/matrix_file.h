@@ -19,7 +19,7 @@ enum class MatrixFormat {
   kSafetensors,  // one tensor, "embeddings"
 };
 
-// Of the numbers in the file.
+// The type of the numbers in the file.
 enum class Precision {
   kFloat32,
   kFloat16,

@@ -181,7 +181,7 @@ void AddCacheFlags(FlagSet* app, ModelOptions* flags) {
   app->AddOption(
          "--redis-key", flags->redis_key,
          "Secret, 16 bytes at least, that entries in Redis are authenticated with, the same "
-         "for all who share them. Without it whoever can write to that Redis can make up "
+         "for all servers that share them. Without it whoever can write to that Redis can make up "
          "results. Better set as PENSTOCK_REDIS_KEY, or --redis-key-file: others can read "
          "command lines.")
       ->TypeName("SECRET")
@@ -254,7 +254,7 @@ void AddAutoPull(FlagSet* app, bool* allowed) {
 
 Status FetchModels(const ModelOptions& given, bool tokenizers) {
   ModelOptions flags = given;
-  if (flags.models.empty()) {  // who loads it says so
+  if (flags.models.empty()) {  // the load tells which is taken
     const DefaultModel found = FindDefaultModel();
     flags.models = {found.reference};
     flags.default_name = found.name;
@@ -262,7 +262,7 @@ Status FetchModels(const ModelOptions& given, bool tokenizers) {
   SetAutoPull(flags.auto_pull);
   PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
   for (const ModelSpec& spec : specs) {
-    // What is a path or a mistake is left to who loads it.
+    // A path or a mistake is left to the load.
     const auto reference = ModelReference::Parse(spec.reference);
     if (!reference.ok() || reference->local()) continue;
     const auto path = ResolveShown(spec.reference, tokenizers);

@@ -18,8 +18,8 @@ namespace penstock {
 
 class OutputFile {
  public:
-  // "" or "-": stdout. A path that exists and is no regular file (a pipe, /dev/null) is written in
-  // place.
+  // "" or "-": stdout. A path that exists and is not a regular file (a pipe, /dev/null) is written
+  // in place.
   static Expected<OutputFile> Open(const std::string& path);
   // Goes on with PATH.part, which must have at least `bytes` bytes; what follows them is cut off.
   static Expected<OutputFile> Resume(const std::string& path, int64_t bytes);

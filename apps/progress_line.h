@@ -37,7 +37,7 @@ class ProgressLine {
   void Finish();
 
   bool on_terminal() const { return line_.on_terminal(); }
-  // Of this run.
+  // Texts of this run that were cut.
   int64_t cut() const { return cut_; }
 
  private:

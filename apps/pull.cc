@@ -59,7 +59,7 @@ int RunPull(const std::vector<std::string>& args) {
       "  penstock pull owner/name/folder/file.gguf@v1.0\n");
   PullFlags flags;
   AddReferences(&line, &flags.references,
-                "owner/name, owner/name:QUANT or owner/name/file.gguf, each with @revision behind "
+                "owner/name, owner/name:QUANT or owner/name/file.gguf, each with @revision after "
                 "it if wanted (docs/MODELS.md).");
   FlagSet& app = line.flags();
   const std::string group = "Download";

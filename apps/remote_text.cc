@@ -30,7 +30,7 @@ class Reader {
     }
     const auto event = JsonValue::Parse(data);
     if (!event.ok() || event->object() == nullptr) {
-      failure_ = Garbled("an event is no JSON object");
+      failure_ = Garbled("an event is not a JSON object");
       return;
     }
     if (const JsonValue* const error = event->Find("error"); error && !error->is_null()) {

@@ -148,7 +148,7 @@ std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
     *limit = {number, 0};
     return "";
   }
-  return fmt::format("'{}' is no share (80%) and not {}", given, SuffixesOf(Unit::kBytes));
+  return fmt::format("'{}' is neither a share (80%) nor {}", given, SuffixesOf(Unit::kBytes));
 }
 
 // When models come and go.
@@ -371,7 +371,7 @@ void AddTimeFlags(FlagSet* app, ServeFlags* flags) {
       ->TypeName("MS")
       ->Group(limits);
   app->AddOption("--stream-ping-ms", flags->stream_ping_ms,
-                 "A stream of events that was silent for so long gets a comment, which clients "
+                 "A stream of events that was silent for this long gets a comment, which clients "
                  "skip; 0 = none.")
       ->Check(milliseconds)
       ->TypeName("MS")
@@ -499,7 +499,7 @@ Expected<FrontEnds> StartFrontEnds(ServeFlags* given, LocalModels* models) {
   given->server.cache_secret = CacheSecretFor(*given, models->service->options());
   const ServeFlags& flags = *given;
   FrontEnds servers;
-  // Who sees that the server is ready finds all of it.
+  // A client that sees the server ready finds all of it.
   models->service->HoldReadiness(true);
   PENSTOCK_ASSIGN_OR_RETURN(servers.http,
                             Server::Start(models->service.get(), &models->metrics, flags.server));

@@ -57,7 +57,7 @@ void AddServerFlags(CommandLine* line, ServerFlags* flags) {
       ->TypeName("KEY")
       ->Group(group);
   app->AddOption("--api-key-file", flags->api_key_file,
-                 "File whose first line that is no # comment is the key. --api-key goes before.")
+                 "File whose first line that is not a # comment is the key. --api-key goes before.")
       ->TypeName("FILE")
       ->Group(group);
   app->AddOption("--connect-timeout", flags->connect_timeout_s,

@@ -82,7 +82,7 @@ std::string Reason(const CLI::Option* option, const std::vector<std::string>& va
     return fmt::format("'{}' is not {}{}", value, range, more);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    return fmt::format("'{}' is no valid {}{}", value, type, more);
+    return fmt::format("'{}' is not a valid {}{}", value, type, more);
   }
   const std::string prefix = option->get_name() + ": ";
   if (text.starts_with(prefix)) text.erase(0, prefix.size());
@@ -94,7 +94,7 @@ std::string Reason(const CLI::Option* option, const std::vector<std::string>& va
   return text;
 }
 
-// Variables that are no flags: of the library, of tests and of tools.
+// Variables that are not flags: those of the library, of tests and of tools.
 constexpr std::array kOtherVariables = {
     "DEFAULT_MODEL", "DEMO_MODEL",  "IK",     "SMOLLM2",       "CPU_ISA",   "BIN",
     "MINILM",        "TESTDATA",    "SOAK_S", "SOAK_LIVEZ_MS", "TOKENIZER", "GOLDEN_DIR",
@@ -352,7 +352,7 @@ Status Settings::ApplyOne(CLI::Option* option, const Given& given) const {
   const bool guards = Contains(rules_->not_empty, option->get_single_name());
   const Unit unit = UnitOf(BareType(option));
   const bool list = MayBeGivenAgain(option);
-  // A flag that may be given again takes one value each time; "[a,b]" is no list.
+  // A flag that may be given again takes one value each time; "[a,b]" is not a list.
   if (list) option->expected(CLI::detail::expected_max_vector_size)->allow_extra_args(false);
   for (const std::string& value : given.values) {
     const bool from_line = given.source.starts_with('-');

@@ -28,7 +28,7 @@ bool IsSwitch(const CLI::Option* option);
 bool MayBeGivenAgain(const CLI::Option* option);
 // The type in the help, without the checks CLI11 puts behind it.
 std::string BareType(const CLI::Option* option);
-// The values that its checks describe, as CLI11 writes a set ("{a,b}"); none: any text.
+// The values that its checks describe, as CLI11 writes a set ("{a,b}"); empty: any text.
 std::vector<std::string> ChoicesOf(const CLI::Option* option);
 // Names without dashes of all flags that a variable or the file can set.
 std::vector<std::string> FlagNames(const CLI::App& app);
@@ -60,7 +60,7 @@ class Settings {
   Status CheckRequired() const;
 
   bool IsGiven(const std::string& flag) const;
-  // Of the flags on the command line: the name without dashes, and the flag as typed ("-t").
+  // The flags on the command line: the name without dashes, and the flag as typed ("-t").
   std::map<std::string, std::string> OnLine() const;
   // The first value of a flag, as given; "" = none.
   std::string ValueOf(const std::string& flag) const;

@@ -349,7 +349,7 @@ TEST_F(SettingsTest, EqualModelsAreOne) {
   twice.models = {"a=x/m", "a=x/m"};  // for the registry to refuse
   EXPECT_EQ(ModelSpecs(twice)->size(), 2u);
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\ntask = 'sing'\n"),
-              HasSubstr("c.toml:3: task: 'sing' is no task"));
+              HasSubstr("c.toml:3: task: 'sing' is not a task"));
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\ncontext = -1\n"), HasSubstr("c.toml:3: context"));
 }
 

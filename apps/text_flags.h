@@ -21,7 +21,7 @@ struct TextFlags {
   bool quiet = false;
 };
 
-// Of the rows of one request.
+// The ids of the rows of one request.
 using RowIds = std::vector<std::optional<std::string>>;
 
 // Whether standard input is read, and is a terminal.

@@ -171,7 +171,7 @@ def random_folder(name, path, tokenizer_folder=None):
 def with_head(folder, path):
     """The real encoder of `folder`, and as a reranker with a random head.
 
-    Positions up to 512: the table has as many, whatever limit the folder gives.
+    Positions up to 512: the table has that number, whatever limit the folder gives.
     """
     folder = pathlib.Path(folder)
     config = json.loads((folder / "config.json").read_text())

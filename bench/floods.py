@@ -279,7 +279,7 @@ class Malformed(Flood):
 
 
 class Nothing(Flood):
-    """nothing: how the machine is without a flood"""
+    """No flood: how the machine is without one."""
 
     def begin(self):
         return HELLO

@@ -36,7 +36,7 @@ class Graph:
 
 
 class Weights(dict):
-    """Of a file, whether or not its names have the encoder's prefix."""
+    """The weights of a file, whether or not its names have the encoder's prefix."""
 
     def __init__(self, folder):
         prefixes = ("bert.", "model.")

@@ -30,7 +30,7 @@ def magika_model():
 
 
 def processor_seconds(pid):
-    """Of all threads of a process, to the nanosecond."""
+    """Processor time of all threads of a process, to the nanosecond."""
     tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 

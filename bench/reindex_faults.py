@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ends `penstock embed` at random moments, goes on with --resume, and compares with a run that nobody
-disturbed.
+"""Ends `penstock embed` at random moments, goes on with --resume, and compares with an undisturbed
+run.
 
     bench/reindex_faults.py --runs 100 --rows 20000 --json faults.json
 

@@ -128,7 +128,7 @@ class Soak:
                 self.odd.append(f"{model.name}: {status} {body[:200]!r}")
 
     async def capacity(self, model: Model, seconds: float) -> float:
-        """Requests a second that 64 clients get answered, who wait for their answers."""
+        """Requests a second that 64 clients get answered, each waiting for its answer."""
         stop = time.monotonic() + seconds
         before = self.counts["ok"]
 

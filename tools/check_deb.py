@@ -107,7 +107,7 @@ class Debian:
         return self.run("apt-get", "-qq", "-y", "--no-install-recommends", *words)
 
     def files(self):
-        """Of each file but those that others write: kind, mode, owner, size."""
+        """{file: kind, mode, owner, size} of each file but those that others write."""
         listed = self.run("find", "/", "-xdev", "-printf", "%p\\t%y %m %u %g %s\\n")
         lines = dict(line.split("\t") for line in listed.splitlines())
         return {path: what if what[0] == "f" else what.rsplit(" ", 1)[0]

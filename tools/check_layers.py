@@ -15,12 +15,18 @@
   included once per instruction set and has not).
 - No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
   sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
-- Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names nobody else has.
+- Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names are unique.
 - Nothing compares what a model's family is called with a text: families/list.cc finds families, and their
   descriptors say what is asked of them. Tests may.
+- A sleep in a test has its reason in a comment beside it, on its line or the one above.
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
-- No absolute path of somebody's machine in any file under version control.
+- No absolute path of a developer's machine in any file under version control.
+- Numbers that only fall, kept in tools/ratchets.json (checks/ratchet.py): wordings to avoid in comments
+  and messages, for each room (checks/wording.py); comparisons with names of families, number types and
+  dialects outside their own files, enums that many files switch on, twins, lines of the headers between
+  rooms and of each room (checks/forms.py). A number that rose is a finding, and so is one that fell until
+  --lower writes it down. --write takes all as they are, for a merge.
 
 With --headers also compiles every header of src/ alone.
 """
@@ -30,12 +36,14 @@ import collections
 import concurrent.futures
 import itertools
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from checks import forms, wording
+from checks.ratchet import Ratchets
+from checks.source import ROOT, tracked_files
+
 LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 SOURCES = {".cc", ".h", ".cu", ".py"}
@@ -61,6 +69,7 @@ NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) \{$")
 NAMESPACE_END = re.compile(r"^\}  // namespace")
 CLASS = re.compile(r"^(?:template <.*> )?(?:class|struct|union|enum(?: class)?) (?:alignas\([^)]*\) )?"
                    r"(\w+)(?: final)?(?: \{| :(?!:)|$)")
+SLEEP = re.compile(r"\bsleep_(?:for|until)\(|\bu?sleep\(|\bnanosleep\(")
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|cmake|py|md|json|txt))`")
 
 Module = collections.namedtuple("Module", "deps test_deps")
@@ -169,7 +178,7 @@ def check_functions(path, text):
 
 
 def check_hashes(path, text):
-    """Keys of requests and of files come from strangers, who could make them all collide."""
+    """Keys of requests and of files come from strangers: a client could make them all collide."""
     name = path.relative_to(ROOT)
     if re.search(r"_(?:test|test_util|bench)$", path.stem) or name.parts[0] == "tests":
         return
@@ -196,6 +205,18 @@ def check_test_folders(path, text):
     for match in re.finditer(r"\bmkdtemp\b|\btesting::TempDir\b|\btemp_directory_path\b", text):
         line = text.count("\n", 0, match.start()) + 1
         yield f"{name}:{line}: {match.group(0)}: a test's files lie in a TempFolder (common/temp_folder_test_util.h)"
+
+
+def check_sleeps(path, text):
+    """A test that sleeps is slow, and wrong on a machine that is slower: it waits for what it wants instead."""
+    if not re.search(r"_test$|_test_util$|^fake_", path.stem) and path.relative_to(ROOT).parts[0] != "tests":
+        return
+    comment = "#" if path.suffix == ".py" else "//"
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if SLEEP.search(line) and comment not in line and not lines[at - 1].lstrip().startswith(comment):
+            yield (f"{path.relative_to(ROOT)}:{at + 1}: a sleep without a reason: wait for what the test wants (Eventually in "
+                   "common/eventually_test_util.h, wait_for in tests/e2e/conftest.py), or say why in a comment beside it")
 
 
 def classes_of(text):
@@ -260,16 +281,6 @@ def check_named_files():
                     yield f"{document}: names {name}, which is not there"
 
 
-def tracked_files():
-    """Files under version control and new ones that are not ignored."""
-    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                             cwd=ROOT, capture_output=True, check=True).stdout
-    for name in listing.decode().split("\0"):
-        path = ROOT / name
-        if name and path.is_file() and not path.is_symlink():
-            yield path
-
-
 def check_paths(path):
     if path.stat().st_size > TEXT_BYTES_MAX:
         return
@@ -294,11 +305,13 @@ def check_header(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--headers", action="store_true", help="compile every header of src/ alone")
+    parser.add_argument("--lower", action="store_true", help="lower the numbers of tools/ratchets.json that fell")
+    parser.add_argument("--write", action="store_true", help="write tools/ratchets.json anew, as things are")
     arguments = parser.parse_args()
 
     modules = read_modules()
     findings = list(check_cycles(modules))
-    headers = []
+    headers, texts = [], []
     used = collections.defaultdict(set)  # (module, by tests): modules
     classes = collections.defaultdict(list)  # name: files that define one
     for path in sorted(tracked_files()):
@@ -306,7 +319,9 @@ def main():
         if path.suffix not in SOURCES:
             continue
         text = path.read_text()
+        texts.append((path, text))
         findings += check_shape(path, text)
+        findings += check_sleeps(path, text)
         top = path.relative_to(ROOT).parts[0]
         if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
             findings += check_includes(path, text, modules)
@@ -327,6 +342,12 @@ def main():
     findings += check_classes(classes)
     findings += check_picture(modules)
     findings += check_named_files()
+    ratchets = Ratchets()
+    over = [*wording.check(texts, ratchets), *forms.check(texts, ratchets)]
+    if arguments.write or arguments.lower:
+        ratchets.write(only_lower=arguments.lower and not arguments.write)
+        over = []
+    findings += over
     if arguments.headers:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for found in pool.map(lambda header: list(check_header(header)), headers):

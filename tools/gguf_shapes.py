@@ -10,7 +10,7 @@ import dataclasses
 MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q6_K": ("Q6_K", "Q6_K"), "Q8_0": ("Q8_0", "Q8_0"), "BF16": ("BF16", "BF16")}
 # The number that llama.cpp gives the mix; openvino-genai wants it.
 FILE_TYPES = {"Q4_K_M": 15, "Q6_K": 18, "Q8_0": 7, "BF16": 32}
-# Of the products, so that activations neither vanish nor grow.
+# Scales the products, so that activations neither vanish nor grow.
 SCALE = 0.02
 
 

@@ -24,7 +24,7 @@ FAMILIES = {
     "gemma2": ("gemma2", "Gemma2Config"), "gemma3_text": ("gemma3", "Gemma3TextConfig"),
     "phi3": ("phi3", "Phi3Config"),
 }
-# Values of annotated class attributes that are no settings.
+# Values of annotated class attributes that are not settings.
 NO_SETTINGS = {"model_type", "keys_to_ignore_at_inference", "base_model_tp_plan", "base_model_pp_plan",
                "base_model_fsdp_plan", "base_model_ep_plan", "default_theta", "attribute_map", "base_config_key",
                "has_no_defaults_at_init", "sub_configs"}

@@ -202,7 +202,7 @@ def write(path, metadata, tensors, alignment=32, version=3):
 
 
 def write_parts(path, metadata, tensors, parts, **options):
-    """The files' paths. Tensors go to the parts in turn of their order, about as many to each."""
+    """The files' paths. Tensors go to the parts in turn of their order, about the same number to each."""
     stem = str(path).removesuffix(".gguf")
     paths = []
     for number in range(parts):

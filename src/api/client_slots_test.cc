@@ -1,4 +1,4 @@
-// Who is let in where several clients ask for places.
+// Which requests are let in when several clients ask for places.
 #include "api/client_slots.h"
 
 #include <gtest/gtest.h>

@@ -52,7 +52,7 @@ class EmbedStream {
   // Parts that are under way or wait in the sink.
   static constexpr size_t kPartsMax = 4;
   static constexpr size_t kPartRowsMax = 64;
-  // Of the texts of a part: some thousand tokens.
+  // A part ends once its texts have this number of bytes: some thousand tokens.
   static constexpr size_t kPartTextBytesMax = 16 << 10;
   // Events that the sink must hold: the parts and the end.
   static constexpr size_t kEvents = kPartsMax + 1;

@@ -17,8 +17,8 @@ namespace {
 // A prompt of at least this size is tokenized in a long turn of the worker pool.
 constexpr size_t kLongPromptBytes = 256 << 10;
 
-// Of a token of a prompt with its log-probability and offset, and of another one in its place, as
-// they are printed; and what the heap adds where they are kept.
+// Printed bytes of a prompt's token with its log-probability and offset, and of each alternative to
+// it; and what the heap adds for an entry that is kept.
 constexpr int64_t kPrintedScoreBytes = 48, kPrintedTopBytes = 48, kHeapBytes = 64;
 
 size_t TextBytes(const GeneratePrompt& prompt) {
@@ -149,7 +149,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   Callback<GenerateEnd> answer_;
   const Clock::time_point begin_ = Clock::now();
 
-  // Of the worker.
+  // Used by the worker alone.
   size_t next_ = 0;  // prompt to prepare
   bool submitting_ = false;
   std::vector<std::unique_ptr<DecodeJob>> jobs_;
@@ -158,7 +158,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   std::vector<int32_t> shown_;  // of the prompt being prepared, as DecodeJob has it
   int64_t score_bytes_ = 0;     // printed, of all prompts
 
-  // Of the step thread, until the jobs have ended.
+  // Used by the step thread alone, until the jobs have ended.
   bool decoding_ = false;  // a token has come
   Clock::time_point first_token_;
   std::vector<int64_t> written_;  // tokens of each choice
@@ -171,7 +171,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   GenerateUsage usage_;
 };
 
-// Of one job: the samples of one prompt.
+// Takes the tokens of one job, which makes the samples of one prompt.
 class JobSink final : public DecodeSink {
  public:
   JobSink(std::shared_ptr<GenerateRun> run, int32_t prompt, int32_t samples, size_t tokens)
@@ -294,7 +294,7 @@ void GenerateRun::AddReplies(ReplyFormat format, std::string_view text) {
   }
 }
 
-// Of a request that does not bound its text; `left`: in the context.
+// The most tokens of a text that the request does not bound. `left`: room in the context.
 std::optional<int32_t> GenerateRun::DefaultTokens(int64_t left) const {
   if (request_->max_tokens_default) {
     return static_cast<int32_t>(std::min<int64_t>(*request_->max_tokens_default, left));

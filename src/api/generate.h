@@ -42,8 +42,8 @@ void StartGenerate(const GenerateParts& parts, std::shared_ptr<GenerateModel> mo
 Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& registry,
                                                            const std::string& name);
 
-// Why the model of that name, which is no encoder, does not offer a behaviour of one, and which
-// model does.
+// Why the model of that name, which is not an encoder, does not offer an encoder's behaviour, and
+// which model does.
 Status CannotEncode(const Registry& registry, const std::string& name, Behaviour behaviour,
                     const ModelUse& use);
 

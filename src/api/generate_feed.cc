@@ -5,7 +5,7 @@
 namespace penstock {
 namespace {
 
-// Of a list's entry, with what the heap adds.
+// Bytes of a list's entry, with what the heap adds.
 constexpr size_t kEntryBytes = 32;
 
 ReplyDelta Content(std::string_view text) {

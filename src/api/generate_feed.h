@@ -47,10 +47,10 @@ class GenerateFeed {
   // may come before Begin; they wait for it.
   void SetMemory(std::shared_ptr<RequestMemory> memory) { memory_ = std::move(memory); }
   void Begin(GenerateBegun begun, Reading reading);
-  // Not OK: no memory is left for it; the request is to be ended.
-  // The memory for it was taken before. `last`: the prompt is whole. The consumer is woken, so that
-  // it makes texts of tokens while more are computed.
+  // The memory for the tokens was taken before. `last`: the prompt is whole. The consumer is woken,
+  // so that it makes texts of tokens while more are computed.
   void AddPrompt(int32_t prompt, std::span<const GeneratedToken> tokens, bool last);
+  // AddToken and AddChoiceEnd fail if no memory is left; then the request is to be ended.
   Status AddToken(int32_t choice, const GeneratedToken& token, std::string_view text);
   Status AddChoiceEnd(int32_t choice, FinishReason reason, std::string_view text, int stop_string);
   // The last; only the first call counts.

@@ -37,7 +37,7 @@ struct ChatPrompt {
 struct GeneratePrompt {
   // A text, token ids that are taken as they are, or a conversation.
   std::variant<std::string, std::vector<int32_t>, ChatPrompt> value;
-  // Of a text only: what a template makes of a conversation has its special tokens.
+  // Counts for a text only: a conversation gets its special tokens from the template.
   bool add_special_tokens = true;
   std::string field = "prompt";  // for errors: "prompt", "prompt[2]", "messages"
 };

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the largest number of a row; the README says what the reference itself differs by in float32.
+// As a share of the largest number of a row. The README says by how much the reference itself
+// differs in float32.
 constexpr double kEmbeddingErrorMax = 1e-5;
 constexpr double kLogitErrorMax = 5e-5;
 constexpr size_t kExpectedBytesMax = 64 << 20;

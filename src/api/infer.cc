@@ -32,7 +32,7 @@ std::string Names(const std::vector<TensorSpec>& specs) {
                                   : names;
 }
 
-// The place of `name`, which most often is `likely`; nothing: there is no such tensor.
+// The place of `name`, which most often is `likely`; nullopt: there is no such tensor.
 std::optional<size_t> Find(const std::vector<TensorSpec>& specs, const std::string& name,
                            size_t likely) {
   if (likely < specs.size() && specs[likely].name == name) return likely;
@@ -60,21 +60,22 @@ Status CheckBytes(const InferCall::Input& input) {
   if (input.type == ElementType::kBytes) {
     if (count && HoldsElements(input.bytes, *count)) return Status::Ok();
     return Status::InvalidArgument(
-        fmt::format("input '{}' of shape {}: its {} bytes are not as many BYTES elements, each a "
-                    "length of 4 bytes and as many bytes",
+        fmt::format("input '{}' of shape {}: its {} bytes are not that many BYTES elements, each a "
+                    "length of 4 bytes and that many bytes",
                     Shown(input.name), ShapeText(input.shape), input.bytes.size()),
         "inputs");
   }
   const size_t size = ElementBytes(input.type);
   if (count && *count * size == input.bytes.size()) return Status::Ok();
+  const std::string needed =
+      count ? fmt::format("instead of {}", *count * size) : "and its shape over 2^59 elements";
   return Status::InvalidArgument(
-      fmt::format("input '{}' of shape {} and type {} has {} bytes instead of {}",
-                  Shown(input.name), ShapeText(input.shape), ElementTypeName(input.type),
-                  input.bytes.size(), count ? fmt::format("{}", *count * size) : "so many"),
+      fmt::format("input '{}' of shape {} and type {} has {} bytes {}", Shown(input.name),
+                  ShapeText(input.shape), ElementTypeName(input.type), input.bytes.size(), needed),
       "inputs");
 }
 
-// Of a result of that shape, where the model's signature tells.
+// The bytes of a result with `rows` rows; nullopt if the model's signature does not fix them.
 std::optional<uint64_t> ResultBytes(const TensorSpec& spec, bool batched, uint32_t rows) {
   if (spec.type == ElementType::kBytes || !spec.shape) return std::nullopt;
   uint64_t bytes = ElementBytes(spec.type) * (batched ? rows : 1);
@@ -265,7 +266,7 @@ Status InferRun::CheckRows(InferCall* call) {
   for (size_t i = 1; i < job->inputs.size(); ++i) {
     if (job->inputs[i].shape[0] == rows) continue;
     return Status::InvalidArgument(
-        fmt::format("input '{}' has {} rows and input '{}' {}; all must have as many",
+        fmt::format("input '{}' has {} rows and input '{}' {}; all must have the same number",
                     Shown(signature.inputs[i].name), job->inputs[i].shape[0],
                     Shown(signature.inputs[0].name), rows),
         "inputs");

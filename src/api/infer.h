@@ -30,7 +30,7 @@ class InferCall : private TensorJob {
     ElementType type = ElementType::kFp32;
     std::vector<int64_t> shape;
     // Elements row by row, little-endian, at any address. BYTES: each is a length of 4 bytes, then
-    // as many bytes.
+    // that number of bytes.
     std::span<const std::byte> bytes;
   };
   struct Output {
@@ -63,7 +63,7 @@ class InferCall : private TensorJob {
 
   // Called once, on the caller's thread within Infer or on one of the model's, which waits for it:
   // it copies or sends the results and leaves long work to others. Not OK: `outputs` hold none.
-  // The call is the caller's again, who may delete it here. Throws nothing.
+  // The call belongs to the caller again and may be deleted here. Throws nothing.
   virtual void Done(const Status& status) = 0;
 
  private:

@@ -26,8 +26,9 @@ class InferCounts {
   // Whether all calls have ended that began before. A false answer may be outdated at once; a true
   // one is not, where calls that begin from now on do nothing.
   //
-  // Calls end after they began, and counts only grow. So if as many had ended, when the first sum
-  // was taken, as have begun, now that the second is taken, none was under way in between.
+  // Calls end after they began, and counts only grow. So if the number that had ended, when the
+  // first sum was taken, equals the number that have begun, now that the second is taken, none was
+  // under way in between.
   bool AllEnded() const {
     const uint64_t ended = Sum(&Slot::ended);
     return ended == Sum(&Slot::begun);

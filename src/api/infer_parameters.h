@@ -60,7 +60,7 @@ struct InferInputParameters {
 };
 
 struct InferOutputParameters {
-  // "binary_data", HTTP only. Nothing: as binary_data_output says.
+  // "binary_data", HTTP only. nullopt: as binary_data_output says.
   std::optional<bool> binary_data;
   SharedMemoryParameters shared_memory;
 

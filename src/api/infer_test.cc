@@ -326,7 +326,7 @@ TEST_F(InferTest, WrongInputsAreRefusedByName) {
       [](TestCall* call) {
         call->inputs[0].shape = {int64_t{1} << 60, 16};
       },
-      "has 128 bytes instead of so many");
+      "has 128 bytes and its shape over 2^59 elements");
   expect(
       [&](TestCall* call) {
         call->inputs[1].shape = {3, 16};

@@ -24,7 +24,7 @@ class ResidentGuard {
   static constexpr std::chrono::milliseconds kLookEvery{250};
   // While memory is short the heap is trimmed as often: what is free in it counts, too.
   static constexpr std::chrono::seconds kTrimEvery{5};
-  // Of the memory that there is, where nothing is said.
+  // Share of the memory that there is; the limit unless another is given.
   static constexpr double kShare = 0.92;
 
   // `bytes_max` 0: nothing is ever refused. `read` gives the bytes that the process has.
@@ -40,7 +40,7 @@ class ResidentGuard {
  private:
   struct Class {
     uint64_t limit = 0;
-    // Of the metric, too, which may be printed once this object has gone.
+    // Shared with the metric, which may be printed after this object is gone.
     std::shared_ptr<std::atomic<bool>> refused = std::make_shared<std::atomic<bool>>(false);
     Counter* count = nullptr;
   };

@@ -126,7 +126,7 @@ void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
-// Of a model that is not loaded.
+// Adds what the files of a model that is not loaded say of it.
 void AddFileFacts(const FileFacts& facts, ModelInfo* info) {
   info->path = facts.path;
   info->revision = facts.revision;

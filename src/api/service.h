@@ -44,8 +44,8 @@ struct ServiceOptions {
   // Bodies, ids, results and printed answers of all requests: --max-inflight-bytes; bulk takes 3/4
   // at most.
   int64_t inflight_bytes = 512 << 20;
-  // Of the process, mapped files aside; over it new work is refused: --max-resident-bytes. 0: a
-  // share of what it may have (ResidentGuard::kShare).
+  // Memory of the process, mapped files aside; over it new work is refused: --max-resident-bytes.
+  // 0: a share of what it may have (ResidentGuard::kShare).
   uint64_t resident_bytes_max = 0;
   int64_t response_bytes = 256 << 20;      // printed, of one request: --max-response-bytes
   bool auto_truncate = true;               // --auto-truncate
@@ -142,7 +142,7 @@ class Service {
   void AnnounceStop();
 
   // kUnavailable, with retry_after_s: the process is short of memory, and new work of this class is
-  // refused. Requests are asked this when they are admitted; earlier by who has much to read first.
+  // refused. Every request is checked when it is admitted; callers may ask earlier.
   Status CheckMemory(Priority priority);
   // The same, not counted as a refusal.
   bool IsShortOfMemory(Priority priority);

@@ -121,7 +121,7 @@ void Service::Impl::CountAnswered() {
 bool Service::Impl::AwaitAnswers(std::unique_lock<std::mutex>* lock,
                                  std::chrono::milliseconds timeout) {
   // The end of an Infer call, or of a worker's task, wakes no waiter, so Drain polls the counts.
-  // Tasks of RunOnWorker may use what their callers own, and are no requests.
+  // Tasks of RunOnWorker may use what their callers own, and are not requests.
   constexpr std::chrono::milliseconds kLookAgain{1};
   const Clock::time_point until = Clock::now() + timeout;
   while (unanswered > 0 || !metrics.infers().AllEnded() || !pool.IsIdle()) {
@@ -211,7 +211,7 @@ WorkerPool::Length LengthOf(size_t bytes) {
 
 Status Service::Impl::CheckMemory(Priority priority) {
   Status status = resident.Check(priority);
-  // Free blocks of the heap count as the process's own. A queue that is full is no reason to wait.
+  // Free blocks of the heap count as the process's own. A full queue does not justify a wait.
   if (!status.ok() && resident.TrimDue()) {
     (void)pool.Submit(OneTurn(TrimHeap), Priority::kBulk, WorkerPool::Length::kLong).ok();
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/service.h"
+#include "common/eventually_test_util.h"
 #include "engine/fake_engine.h"
 #include "engine/registry.h"
 
@@ -99,7 +100,7 @@ TEST_F(ServiceMemoryTest, AResponseThatWouldBeTooLongIsRefusedBeforeItIsMade) {
   EXPECT_EQ(refused.code(), StatusCode::kPayloadTooLarge);
   EXPECT_THAT(refused.message(), HasSubstr("65600 bytes; the limit is 65536"));
   EXPECT_THAT(refused.message(), HasSubstr("--max-response-bytes"));
-  // Of texts it is known once they are tokenized.
+  // The size of texts is known once they are tokenized.
   EmbedRequest texts;
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "t5 ";
@@ -130,10 +131,7 @@ TEST_F(ServiceMemoryTest, MemoryIsTakenBeforeTheModelIsAskedAndComesBack) {
   open.set_value();
   EXPECT_TRUE(first.get().ok());
   EXPECT_TRUE(second.get().ok());
-  for (int i = 0; i < 1000 && InflightBytes() > 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(InflightBytes(), 0);
+  EXPECT_TRUE(Eventually([&] { return InflightBytes() == 0; })) << InflightBytes();
 }
 
 TEST_F(ServiceMemoryTest, TokenizeAndDecodeAreBoundedInBytes) {

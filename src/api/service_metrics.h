@@ -34,10 +34,10 @@ class ServiceMetrics {
   explicit ServiceMetrics(Metrics* metrics);
 
   void CountRequest(Behaviour behaviour, StatusCode outcome, double duration_s);
-  // Of calls of Service::Infer; those that succeed are counted by infers().
+  // Counts a failed call of Service::Infer; calls that succeed are counted by infers().
   void CountInferFailure(StatusCode outcome);
   InferCounts& infers() { return *infers_; }
-  // Of those that succeed, from the moment the model is there.
+  // Time of calls that succeed, from the moment the model is there.
   DurationHistogram& infer_duration() { return *infer_duration_; }
   void CountTokens(Behaviour behaviour, const Usage& usage, const Truncation& truncation);
   Gauge& in_flight() { return *in_flight_; }

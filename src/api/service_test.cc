@@ -395,7 +395,7 @@ TEST_F(ServiceTest, CancelledAndExpiredRequests) {
   EXPECT_THAT(metrics_.Render(), HasSubstr(R"(penstock_errors_total{kind="cancelled"} 1)"));
 }
 
-// A load that takes long is no reason to refuse requests for models that are there.
+// While a model loads for long, requests for models that are there are not refused.
 TEST_F(ServiceTest, WaitsForAModelLeaveThePlacesToOthers) {
   std::promise<void> gate;
   const auto loader = [this, open = gate.get_future().share()](

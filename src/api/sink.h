@@ -37,7 +37,7 @@ class Sink {
     return true;
   }
 
-  // Consumer. Nothing: the sink is empty, and the next Push wakes.
+  // Consumer. nullopt: the sink is empty, and the next Push wakes.
   std::optional<Event> Pop() {
     const size_t head = head_.load(std::memory_order_relaxed);
     if (head == tail_.load(std::memory_order_seq_cst)) return std::nullopt;

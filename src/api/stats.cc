@@ -122,7 +122,7 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
     return saturated(
         "processor",
         fmt::format("the {} processors are busy {} % of the time; requests spend most "
-                    "of theirs in {}",
+                    "of their time in {}",
                     processors, Percent(std::min(processors_busy, 1.0)), StageName(stage)));
   }
   if (total_s <= 0) {
@@ -202,7 +202,7 @@ ServiceStats::Moment ServiceStats::Now() const {
     model.tokens = done.tokens;
     model.rows = done.rows;
     model.busy_s = done.busy_s;
-    // Of several replicas: how busy they are on average.
+    // How busy its replicas are on average.
     model.busy_s /= entry.replicas;
   }
   return now;

@@ -45,13 +45,13 @@ struct ModelStats {
   int64_t rows = 0;
   int64_t tokens = 0;
   double busy_s = 0;  // the model worked on batches
-  // Of one that generates text.
+  // For a model that generates text.
   struct Text {
     DecodeStats now;
     DecodeTotals window;
   };
   std::optional<Text> text;
-  // Of one that takes tensors.
+  // For a model that takes tensors.
   struct Tensors {
     int64_t requests = 0;     // answered with results, in the window
     int64_t queued_rows = 0;  // now

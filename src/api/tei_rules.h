@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-// Of embeddings where a request does not say, whatever the model folder says.
+// Whether embeddings are normalized if a request does not say, whatever the model folder says.
 inline constexpr bool kTeiNormalize = true;
 
 // The input of a prediction: one text, or two that are classified together. kInvalidArgument names

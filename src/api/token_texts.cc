@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-// U+FFFD, which a decoder writes for bytes that are no character.
+// U+FFFD, which a decoder writes for bytes that are not a character.
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // "<0xE2>": a byte of its own, as SentencePiece writes it.

@@ -51,7 +51,8 @@ struct EmbedRequest {
   std::optional<int32_t> dimensions;  // Matryoshka
   std::optional<bool> normalize;      // nullopt = as the model folder says
   bool add_special_tokens = true;
-  // Of each number, in all forms that the answer has of it; 0: one float of JSON.
+  // Bytes that the answer prints for each number, in all forms together; at least those of a float
+  // in JSON are counted.
   int64_t printed_value_bytes = 0;
 };
 
@@ -210,7 +211,7 @@ struct ModelInfo {
   int64_t parameters = 0;
   int64_t weight_bytes = 0;
   int64_t created_unix_s = 0;
-  // Of tensor models, once they are loaded.
+  // Set for tensor models, once they are loaded.
   std::shared_ptr<const TensorSignature> signature;
   std::string platform;  // "onnxruntime_onnx", "openvino", ...: the backends of Triton
   bool ready = false;

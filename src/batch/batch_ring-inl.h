@@ -111,7 +111,7 @@ template <typename Sync>
 bool BasicBatchRing<Sync>::Claim(Claimed* claimed) {
   uint64_t epoch;
   while (true) {
-    // First head, then word: if head is still the same at the CAS, the word was no older.
+    // First head, then word: if head is still the same at the CAS, the word is not older.
     epoch = head_.load(std::memory_order_acquire);
     const uint64_t word = word_.load(std::memory_order_acquire);
     const int32_t ahead = EpochsFrom(epoch, word);

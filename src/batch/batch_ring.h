@@ -165,8 +165,8 @@ class BasicBatchRing {
            (kDone | reservation.epoch);
   }
   // The results were read; the slot may be used again when every reader is through. A reader of
-  // several reservations of one epoch may release them together: `count`. Of rows that a RunWriter
-  // gave each one counts.
+  // several reservations of one epoch may release them together: `count`. Each row that a
+  // RunWriter gave counts.
   void Release(const Reservation& reservation, uint32_t count = 1);
 
   // --- Executors: any thread ------------------------------------------------------------------

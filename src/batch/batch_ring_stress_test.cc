@@ -1,8 +1,7 @@
 // The ring under many more threads than cores: rows by callback and awaited, one and many a
 // reservation, small costs and those that go by compare-and-swap, cancellation, failing batches,
 // leaders, runs in both modes, a ring that is full most of the time. Every row gets its own result
-// exactly once. Short
-// under the thread sanitizer, which checks the memory orders.
+// exactly once. Short under the thread sanitizer, which checks the memory orders.
 #include <gtest/gtest.h>
 
 #include <array>

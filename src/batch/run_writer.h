@@ -82,7 +82,7 @@ struct RunOptions {
   uint32_t rows_max = 0;    // of a run; 0: 32, or a quarter of a batch if that is less
 };
 
-// Of one thread. The ring outlives it.
+// For one thread. The ring outlives it.
 template <typename Sync>
 class BasicRunWriter {
  public:

@@ -9,7 +9,7 @@
 //   leader                                executor thread
 //   ------                                ---------------
 //   Publish(rows, notify = false)         PrepareWait
-//   TryAcquire; none: another runs       if HasWork and AnyFree: CancelWait, go on
+//   TryAcquire, or another runs          if HasWork and AnyFree: CancelWait, go on
 //   Claim, run, Complete, Release         else Wait
 //   if HasWork: again, or NotifyOne       TryAcquire; Claim, run, Complete until none; Release
 //

@@ -42,7 +42,8 @@ struct CellRounds {
   BatcherCell cell;
   std::vector<std::vector<double>> rates;  // [contender, round]
   std::vector<LatencyHistogram> sealed, result;
-  // Of kRatioWays, over the best peer: medians of the rounds' own ratios; 0: there is no peer.
+  // Ratios of kRatioWays over the best peer: medians of the rounds' own ratios; 0: there is no
+  // peer.
   std::array<double, std::size(kRatioWays)> ratios{};
 };
 

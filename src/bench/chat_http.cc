@@ -20,9 +20,9 @@ namespace {
 
 constexpr double kWarmupS = 1;
 constexpr double kPatienceS = 300;
-// Of the prompts, so that decoding is nearly all of a request.
+// Prompts are short, so that decoding is nearly all of a request.
 constexpr int kPromptTokens = 32;
-// Of the stream beside bulk work: more than a measurement lasts.
+// Tokens of the stream beside bulk work: more than a measurement lasts.
 constexpr int kLongText = 1024;
 constexpr double kBoundSteps = 2;
 constexpr double kBoundMs = 25;

@@ -132,7 +132,7 @@ class ChatSpeedBench {
     return static_cast<double>(out.token_s.size()) / seconds;
   }
 
-  // Of all texts together, while all of them run.
+  // Tokens a second of all texts together, while all of them run.
   Expected<double> Streams(int count) {
     std::vector<Text> texts;
     for (int i = 0; i < count; ++i) {

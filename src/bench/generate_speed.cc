@@ -312,7 +312,7 @@ class GenerateSpeedBench {
     std::puts("");
   }
 
-  // Of the first depth: where a token's time goes, of all threads.
+  // Where a token's time goes at the first depth, summed over all threads.
   void ReportStages(BenchRecords* records) const {
     const Decode& one = decodes_.front();
     const double all = one.all_s * static_cast<double>(backend_->threads());

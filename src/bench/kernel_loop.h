@@ -1,5 +1,5 @@
 // KernelLoop: a model run over the same texts again and again with nothing around it: no queue, no
-// tokenizer, no network. The best that a server could reach on as many threads. One thread drives
+// tokenizer, no network. The best that a server could reach on the same threads. One thread drives
 // it; the backend's threads work inside, and sleep between calls.
 #pragma once
 

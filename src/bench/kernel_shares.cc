@@ -271,7 +271,7 @@ class Shares {
     table.Print();
   }
 
-  // Of the run of linear layers that ends at `last`.
+  // The sum of the run of linear layers that ends at `last`.
   Case Sum(size_t last) const {
     Case all = cases_[last];
     all.operation = "all linear";

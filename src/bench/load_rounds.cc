@@ -65,7 +65,7 @@ MedianOf RobustMedian(std::vector<double> values) {
     const size_t above = std::min(below + 1, values.size() - 1);
     return values[below] + (values[above] - values[below]) * (place - static_cast<double>(below));
   };
-  // Of a normal distribution, the quartiles are 1.35 deviations apart, and a median of n varies
+  // In a normal distribution the quartiles are 1.35 deviations apart, and a median of n varies
   // 1.25 / sqrt(n) times as much as one value.
   const double deviation = (at(0.75) - at(0.25)) / 1.35;
   return {at(0.5), 1.96 * 1.25 * deviation / std::sqrt(static_cast<double>(values.size()))};

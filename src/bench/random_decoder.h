@@ -18,7 +18,7 @@ std::vector<std::string> DecoderMixes();
 
 // What DecoderFiles point into must live as long as they are read.
 struct RandomDecoder {
-  // kInvalidArgument: a shape or mix that is not known. Where rows are no whole blocks of a type,
+  // kInvalidArgument: a shape or mix that is not known. Where rows are not whole blocks of a type,
   // the next larger type with blocks of 32 stands in, as in published files.
   static Expected<std::unique_ptr<RandomDecoder>> Make(const std::string& shape,
                                                        const std::string& mix);

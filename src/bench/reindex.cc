@@ -54,7 +54,7 @@ class Reindex {
 
  private:
   Expected<double> SecondsOfEmbed(const std::vector<std::string>& source, const std::string& input);
-  // Of the texts after the first.
+  // Seconds of the texts after the first.
   Expected<double> SecondsOfTexts(const std::vector<std::string>& source);
   std::vector<std::string> ModelFlags() const {
     return {"--model", options_.model_folder, "--threads", std::to_string(options_.threads)};

@@ -1,12 +1,13 @@
 // penstock bench saturation: the rate of a whole server as a share of that of the kernels alone.
 //
 // One run, rounds in turn: (a) a server of its own, closed loop over loopback; (b) the kernel loop
-// on the same texts' ids, with the scheduler's batch size, on as many threads, while the server is
-// idle. Then, on the same server: how long an interactive request takes under full bulk load.
+// on the same texts' ids, with the scheduler's batch size, on the same number of threads, while the
+// server is idle. Then, on the same server: how long an interactive request takes under full bulk
+// load.
 //
 // The texts: as many as there are strata in the distribution of lengths, shuffled, over and over,
 // so that a few seconds of work hold the same mix as any others; the words of a text are rotated
-// each time, so that its tokens are as many but no cache knows it.
+// each time, so that it keeps its number of tokens but no cache knows it.
 #pragma once
 
 #include <cstdint>

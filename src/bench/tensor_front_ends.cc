@@ -47,7 +47,7 @@ std::string BinaryRequest(const TensorFrontEndOptions& options) {
       row);
 }
 
-// Shared memory with the rows of a request, and room for as many results.
+// Shared memory with the rows of a request, and room for their results.
 class SharedRows {
  public:
   explicit SharedRows(size_t bytes)

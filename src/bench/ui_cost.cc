@@ -60,7 +60,7 @@ Status MeasureIdle(const HttpTarget& target, double seconds, Side* side) {
   return Status::Ok();
 }
 
-// Of an event a second.
+// The cost at one event a second.
 MedianOf OfOne(MedianOf several, int events_per_s) {
   return {several.median / events_per_s, several.error / events_per_s};
 }

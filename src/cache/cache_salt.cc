@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-// Of the parts and their lengths, so that no two lists of parts are hashed alike.
+// Hashes the parts and their lengths, so that no two lists of parts are hashed alike.
 uint64_t SaltOf(std::string_view first, std::string_view second) {
   std::string text;
   text.reserve(first.size() + second.size() + 2 * sizeof(uint64_t));

@@ -63,7 +63,7 @@ Status ParseHost(std::string_view rest, RedisUrl* url) {
   std::string_view host = rest.substr(0, slash);
   if (slash != std::string_view::npos && slash + 1 < rest.size() &&
       !Number(rest.substr(slash + 1), kDbMax, &url->db)) {
-    return Bad("the database is no number");
+    return Bad("the database is not a number");
   }
   std::string_view port;
   if (host.starts_with('[')) {
@@ -72,17 +72,17 @@ Status ParseHost(std::string_view rest, RedisUrl* url) {
     const std::string_view after = host.substr(end + 1);
     if (!after.empty() && !after.starts_with(':')) return Bad("something after ']'");
     port = after.empty() ? after : after.substr(1);
-    if (!after.empty() && port.empty()) return Bad("the port is no number");
+    if (!after.empty() && port.empty()) return Bad("the port is not a number");
     host = host.substr(1, end - 1);
   } else if (const size_t colon = host.rfind(':'); colon != std::string_view::npos) {
     port = host.substr(colon + 1);
-    if (port.empty()) return Bad("the port is no number");
+    if (port.empty()) return Bad("the port is not a number");
     host = host.substr(0, colon);
     if (host.find(':') != std::string_view::npos) return Bad("an IPv6 address wants brackets");
   }
   int32_t number = url->port;
   if (!port.empty() && (!Number(port, int32_t{65535}, &number) || number == 0)) {
-    return Bad("the port is no number from 1 to 65535");
+    return Bad("the port is not a number from 1 to 65535");
   }
   url->port = static_cast<uint16_t>(number);
   if (!Decode(host, &url->host) || url->host.empty()) return Bad("no host");
@@ -94,7 +94,7 @@ Status ParseSocket(std::string_view rest, RedisUrl* url) {
   if (query != std::string_view::npos) {
     const std::string_view option = rest.substr(query + 1);
     if (!option.starts_with("db=") || !Number(option.substr(3), kDbMax, &url->db)) {
-      return Bad("after '?' only db=N may stand");
+      return Bad("after '?' only db=N is allowed");
     }
   }
   if (!Decode(rest.substr(0, query), &url->path) || !url->path.starts_with('/')) {

@@ -71,7 +71,7 @@ class RemoteStore::Connection : public RedisConnection {
     return RedisConnection::Open(url, deadline);
   }
 
-  // Sends the commands that were appended, so many, and gives their replies to `take`, which may
+  // Sends the `count` commands that were appended, and gives their replies to `take`, which may
   // say by false that the connection has failed. Replies to commands that were late before are
   // read over.
   template <typename Take>
@@ -104,8 +104,9 @@ RemoteStore::RemoteStore(const RemoteStoreOptions& options, Metrics* metrics)
     : options_(options),
       seal_(options.secret),
       metrics_(MakeCacheMetrics("redis", metrics)),
-      errors_(metrics->AddCounter("penstock_redis_errors_total",
-                                  "Failed exchanges with Redis, and values of it that were none.")),
+      errors_(metrics->AddCounter(
+          "penstock_redis_errors_total",
+          "Failed exchanges with Redis, and values from it that are not valid.")),
       dropped_(
           metrics->AddCounter("penstock_redis_dropped_writes_total",
                               "Values not written to Redis: too many waiting, or it is down.")),
@@ -158,7 +159,7 @@ std::optional<std::string> RemoteStore::GetNow(std::string key) {
 void RemoteStore::Put(std::string key, std::string_view value) {
   try {
     if (up() && value.size() <= options_.value_bytes_max) {
-      // The thread seals it: who puts may have a turn at the processor.
+      // Sealed on the store's thread: the caller of Put may hold a turn at the processor.
       Write write{std::move(key), std::string(value)};
       const std::lock_guard lock(mutex_);
       if (write_bytes_ + write.bytes() <= options_.queue_bytes_max) {
@@ -235,7 +236,7 @@ void RemoteStore::SetDown(const std::string& why) noexcept {
   MissAll();
 }
 
-// Allocates nothing: memory may have run out.
+// Does not allocate: memory may have run out.
 void RemoteStore::MissAll() {
   for (;;) {
     Lookup lookup;

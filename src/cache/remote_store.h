@@ -54,7 +54,7 @@ struct RemoteStoreOptions {
   size_t value_bytes_max = 1 << 20;  // longer ones are neither written nor accepted
   size_t queue_bytes_max = 8 << 20;  // writes that wait; more are dropped
   size_t lookups_max = 1024;         // look-ups that wait; more are misses
-  // Of a piece of a look-up: keys, and bytes as values were so far.
+  // Bounds of a piece of a look-up: its keys, and the bytes it should give, by the values so far.
   size_t piece_keys_max = 32;
   size_t piece_bytes_max = 64 << 10;
 };

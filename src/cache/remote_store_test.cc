@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "cache/redis_connection.h"
+#include "common/eventually_test_util.h"
 #include "common/failing_new.h"
 #include "common/log.h"
 #include "common/temp_folder_test_util.h"
@@ -35,14 +36,6 @@ namespace fs = std::filesystem;
 
 // Generous: the machine may be busy. The tests only rule out waits of seconds.
 constexpr milliseconds kSoon{1000};
-
-bool Eventually(const std::function<bool()>& condition, milliseconds limit = milliseconds(10'000)) {
-  for (const auto end = Clock::now() + limit; Clock::now() < end;) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return condition();
-}
 
 std::string FindRedis() {
   const char* path = std::getenv("PATH");
@@ -241,7 +234,7 @@ TEST_F(RemoteStoreTest, Passwords) {
   for (const char* login : {"", ":wrong@", "somebody:p%40ss%3aword@"}) {
     Connect(Options(login));
     EXPECT_TRUE(Eventually([&] { return Counted("penstock_redis_errors_total") > 0; }));
-    std::this_thread::sleep_for(milliseconds(50));
+    std::this_thread::sleep_for(milliseconds(50));  // in which a login could still succeed
     EXPECT_FALSE(store_->up()) << login;
     EXPECT_EQ(Get(Key(1)), std::nullopt);
     store_->Put(Key(1), "x");
@@ -268,6 +261,7 @@ TEST_F(RemoteStoreTest, KilledAndStartedAgain) {
         EXPECT_EQ(value.value_or(key), key);
         found += value.has_value();
         ++asked;
+        // Without a server an answer takes no time; the server must get some to start again.
         if (!value) std::this_thread::sleep_for(milliseconds(1));
       }
     });
@@ -322,7 +316,7 @@ void TalkAfterPing(int client, const std::string& answer) {
     }
     for (const char c : answer) {
       if (send(client, &c, 1, MSG_NOSIGNAL) != 1) return;
-      std::this_thread::sleep_for(milliseconds(3));
+      std::this_thread::sleep_for(milliseconds(3));  // so that the bytes arrive one at a time
     }
   }
 }
@@ -361,7 +355,7 @@ TEST_F(RemoteStoreTest, AServerThatStopsAnsweringOrTalksNonsense) {
   StopServing();
 }
 
-// The words of the next command; none: the client has gone. Keys hold no line ends.
+// The words of the next command; empty: the client has gone. Keys hold no line ends.
 std::vector<std::string> ReadCommand(int client) {
   std::string text;
   std::vector<std::string> words;

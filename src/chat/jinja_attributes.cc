@@ -1,4 +1,4 @@
-// Attributes of values: what stands behind a dot and is no item of a dict.
+// Attributes of values: names after a dot that are not items of a dict.
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_interp.h"
 

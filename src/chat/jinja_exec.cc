@@ -194,7 +194,7 @@ Flow Interp::ExecScope(const Stmt& stmt) {
 
 void Interp::CheckNamespaces(const Expr& target) {
   if (target.kind == ExprKind::kNamespaceRef && !At(target.slot).is(Kind::kNamespace)) {
-    Fail("'" + target.text + "' is no namespace, so its attributes cannot be set");
+    Fail("'" + target.text + "' is not a namespace, so its attributes cannot be set");
   }
   for (const ExprPtr& kid : target.kids) CheckNamespaces(*kid);
 }
@@ -213,7 +213,7 @@ void Interp::Assign(const Expr& target, const Value& value) {
   }
   if (target.kind == ExprKind::kNamespaceRef) {
     const std::string& name = target.kids[0]->text;
-    if (!At(target.slot).is(Kind::kNamespace)) Fail("'" + target.text + "' is no namespace");
+    if (!At(target.slot).is(Kind::kNamespace)) Fail("'" + target.text + "' is not a namespace");
     if (name.starts_with('_')) Fail("attributes of a namespace may not begin with '_'");
     const Value attributes = At(target.slot).as<NamespaceObject>().attributes;
     attributes.as<DictObject>().Set(*this, Value::Borrowed(name), value);
@@ -392,7 +392,7 @@ Value Interp::CallMacro(const Value& function, const Args& args) {
   const MacroObject& macro = function.as<MacroObject>();
   const MacroDef& def = *macro.def;
   const size_t count = def.params.size();
-  // Of the arguments, and of a copy of those with names.
+  // Memory of the arguments, and of a copy of those with names.
   const ScopedBytes held(heap_, HeapBytes(2 * count * sizeof(Value)) +
                                     HeapBytes(args.named.size() * sizeof(args.named[0])));
   std::vector<Value> arguments(args.positional.begin(),

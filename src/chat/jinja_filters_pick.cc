@@ -27,7 +27,7 @@ Value Attr(Interp& interp, const Value& input, const Args& args) {
   return found.is_missing() ? Value::Undefined(name) : found;
 }
 
-// Of a copy of `args`.
+// Bytes of a copy of `args`.
 size_t BytesOf(const Args& args) {
   return HeapBytes(args.positional.size() * sizeof(Value)) +
          HeapBytes(args.named.size() * sizeof(args.named[0]));

@@ -80,11 +80,11 @@ Value Join(Interp& interp, const Value& input, const Args& args) {
 // `items` by the order of their keys, as Python's sorted has them.
 ListBuilder Sorted(Interp& interp, ListBuilder items, ListBuilder keys, bool reverse) {
   const size_t count = items.items().size();
-  // The order, and half as many places to merge it in.
+  // The order, and half that number of places to merge it in.
   const ScopedBytes held(interp.heap(), HeapBytes(2 * count * sizeof(size_t)));
   std::vector<size_t> order(count);
   for (size_t i = 0; i < count; ++i) order[i] = i;
-  // Of equal ones the first stays first, reversed or not.
+  // Equal items keep their order, reversed or not.
   std::stable_sort(order.begin(), order.end(), [&, &by = keys.items()](size_t a, size_t b) {
     return reverse ? interp.Less(by[b], by[a]) : interp.Less(by[a], by[b]);
   });

@@ -277,7 +277,7 @@ Value Int(Interp&, const Value& input, const Args& args) {
     }
   }
   if (input.is_float()) {
-    if (std::isinf(input.real())) Fail("int: infinity is no integer");
+    if (std::isinf(input.real())) Fail("int: infinity is not an integer");
     if (TruncatedInt(input.real(), &whole)) return Value::Int(whole);
   }
   return given[0].is_missing() ? Value::Int(0) : given[0];

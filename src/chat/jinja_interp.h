@@ -199,7 +199,7 @@ class ListBuilder {
     if (items_.size() == items_.capacity()) Reserve(2 * items_.size() + 4);
     items_.push_back(std::move(item));
   }
-  void Reserve(size_t size);  // room for so many items
+  void Reserve(size_t size);  // room for `size` items
   std::vector<Value>& items() { return items_; }
   const std::vector<Value>& items() const { return items_; }
   // They count no longer.
@@ -220,7 +220,8 @@ enum class Flow { kNext, kBreak, kContinue };
 class Interp {
  public:
   using Clock = std::chrono::system_clock;
-  // `request`: whose memory is taken, and who waits; null: nobody's. Must outlive it.
+  // `request`: the request whose memory is taken and whose cancellation counts; null: none.
+  // Outlives it.
   Interp(const Template& tree, const Limits& limits, Clock::time_point now,
          const RequestContext* request = nullptr);
 
@@ -251,7 +252,7 @@ class Interp {
   Value Negate(const Value& value);
   Value Item(const Value& object, const Value& key);
   Value Attribute(const Value& object, const Value& name);
-  // A method or another attribute that is no item; missing where there is none.
+  // A method or another attribute that is not an item; missing if there is none.
   Value FindAttribute(const Value& object, const Value& name);
   Value Slice(const Value& object, const Value& start, const Value& stop, const Value& step);
   Value Call(const Value& function, const Args& args);
@@ -322,7 +323,7 @@ class Interp {
   void Enter(const Loads& loads);
   void Emit(std::string_view text);
   void EmitValue(const Value& value);
-  void EmitText(const Value& value);  // fails on what is no text
+  void EmitText(const Value& value);  // fails on what is not a text
   Value& At(Slot slot);
   Value Resolve(const std::string& name);
   Value RunMacro(const MacroObject& macro, std::vector<Value> arguments, Value caller, Value kwargs,

@@ -6,7 +6,8 @@
 
 namespace penstock::jinja {
 
-// "a.b.0" or an index: what an `attribute` argument asks of each item. Missing or none: the item.
+// "a.b.0" or an index: what an `attribute` argument asks of each item. Missing, or Jinja's none:
+// the item itself.
 class Path {
  public:
   Path(Interp& interp, const Value& attribute, Value absent = Value());

@@ -14,7 +14,7 @@ Value One(const Args& args) {
   return value;
 }
 
-// Modulo 2 of what is no number fails, as it does in Python.
+// Modulo 2 of what is not a number fails, as it does in Python.
 template <int64_t rest>
 bool Parity(Interp& interp, const Value& input, const Args& args) {
   None(args);

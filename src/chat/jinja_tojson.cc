@@ -83,7 +83,7 @@ class JsonPrinter {
     const auto& given = value.as<DictObject>().entries;
     if (given.empty()) return out_->Add("{}");
     std::vector<const std::pair<Value, Value>*> entries;
-    // They, and half as many places to merge them in.
+    // The entries, and half that number of places to merge them in.
     const ScopedBytes held(interp_.heap(), HeapBytes(given.size() * 2 * sizeof entries[0]));
     entries.reserve(given.size());
     for (const auto& entry : given) entries.push_back(&entry);

@@ -141,7 +141,7 @@ class Value {
     return value;
   }
   static Value Undefined(std::string_view name) { return Undefined(Borrowed(name)); }
-  // Of a text: its HTML is safe, so that what is joined to it gets escaped.
+  // Marks a text as safe HTML, so that what is joined to it gets escaped.
   Value AsMarkup() && {
     flag_ = true;
     return std::move(*this);
@@ -226,7 +226,7 @@ class Heap {
     live_ += bytes;
     CheckMemory(0);
   }
-  // Before so many bytes are allocated. The request's memory has them then, until the rendering
+  // Called before `bytes` are allocated. The request's memory has them then, until the rendering
   // ends.
   void CheckMemory(size_t bytes) {
     if (bytes > granted_ || live_ > granted_ - bytes) Grow(bytes);
@@ -293,7 +293,7 @@ struct DictObject : Object {
   const Value* Find(std::string_view key) const;
   const Value* Find(Interp& interp, const Value& key) const;  // fails if it cannot be hashed
   void Set(Interp& interp, const Value& key, Value value);
-  void Reserve(Heap& heap, size_t size);  // room for so many entries
+  void Reserve(Heap& heap, size_t size);  // room for `size` entries
   std::vector<std::pair<Value, Value>> entries;
 
  private:

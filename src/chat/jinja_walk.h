@@ -28,7 +28,7 @@ std::set<std::string> Undeclared(const Body& body, std::set<std::string> names);
 // Refuses filters, tests and functions that are not known; see BindVariables.
 void CheckNames(const Template& tree);
 
-// Of names and tuples.
+// A copy of a target: names and tuples.
 ExprPtr CopyTarget(const Expr& target);
 
 }  // namespace penstock::jinja

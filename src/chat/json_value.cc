@@ -12,9 +12,9 @@ namespace {
 
 // In objects with more members keys that repeat are found by sorting.
 constexpr size_t kLinearMembersMax = 16;
-// Of the index that sorts them, a member.
+// Bytes a member of the index that sorts them.
 constexpr size_t kIndexBytes = sizeof(uint32_t);
-// Of the parser, for each byte of a text while its document lives.
+// Bytes of the parser for each byte of a text, while its document lives.
 constexpr size_t kParseBytes = 16;
 
 template <typename T>

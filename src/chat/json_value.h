@@ -57,8 +57,8 @@ class JsonValue {
   static constexpr size_t kValuesPerLook = 1024;
 
   // A copy of a value of a document. kUnprocessable: an object has too many members. Else errors
-  // are those of the limits: of memory, or RequestContext::CheckWanted. Of a key written twice the
-  // last value counts, at the place of the first, as Python's dict has it.
+  // are those of the limits: of memory, or RequestContext::CheckWanted. If a key is written twice
+  // the last value counts, at the place of the first, as Python's dict has it.
   static Expected<JsonValue> Copy(JsonElement value, const Limits& limits);
   // The same of a text. kInvalidArgument: not JSON, not UTF-8, or nested deeper than kDepthMax.
   // Integers beyond 64 bits become doubles.
@@ -77,10 +77,10 @@ class JsonValue {
   Array* array() { return std::get_if<Array>(&value_); }
   Object* object() { return std::get_if<Object>(&value_); }
 
-  // The member of an object; nullptr where there is none, or where this is no object.
+  // The member of an object; nullptr if there is none, or if this is not an object.
   const JsonValue* Find(std::string_view key) const;
   JsonValue* Find(std::string_view key);
-  // Sets or adds a member; what is no object becomes one.
+  // Sets or adds a member; a value that is not an object becomes one.
   void Set(std::string_view key, JsonValue value);
 
   void Write(JsonWriter* json) const;

@@ -1,5 +1,5 @@
-// What a conversation takes of the heap, beside what is counted of it; and what is left where there
-// is no memory.
+// What a conversation takes of the heap, beside what is counted of it; and what is left if memory
+// runs out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ using testing::HasSubstr;
 
 TEST(JsonValue, ACopyWithoutMemoryLeavesNothing) {
   const JsonValue::Object small = {
-      {"a name that is no short string", "a text that is no short string"}};
-  const JsonValue whole(JsonValue::Array{small, "another text that is no short string", small});
+      {"a name that is not a short string", "a text that is not a short string"}};
+  const JsonValue whole(JsonValue::Array{small, "another text that is not a short string", small});
   int64_t n = 0;
   for (bool failed = true; failed;) {
     const FailingNew fail(++n);
@@ -153,7 +153,7 @@ TEST(ConversationMemory, IsCountedInEveryShape) {
   }
 }
 
-// Of small bodies, which io threads parse one after the other, the parser's memory is not counted.
+// The parser's memory is not counted for small bodies, which io threads parse one after the other.
 TEST(ConversationMemory, OfTheParserIsBoundedByTheText) {
   for (const auto& [name, shape] : Shapes()) {
     const LiveBytes live;

@@ -90,10 +90,10 @@ Expected<EmbeddedTexts> ParseEmbedAnswer(std::string_view body, size_t texts) {
     if (!item.Get(&entry)) return Garbled("'data' holds no objects");
     uint64_t index = rows;
     if (entry["index"].Get(&index) && index != rows) {
-      return Garbled(fmt::format("vector {} stands where {} should", index, rows));
+      return Garbled(fmt::format("vector {} is given in place of vector {}", index, rows));
     }
     if (!AppendVector(entry["embedding"], &result.values)) {
-      return Garbled(fmt::format("'data[{}].embedding' is no vector", rows));
+      return Garbled(fmt::format("'data[{}].embedding' is not a vector", rows));
     }
     const auto row = result.values.begin() +
                      static_cast<ptrdiff_t>(rows * static_cast<size_t>(result.dimensions));
@@ -183,7 +183,7 @@ Expected<EmbeddedTexts> EmbedClient::Embed(const std::vector<std::string>& texts
     const Status status = StatusOfAnswer(answer);
     if (status.field() != "X-Penstock-Bulk-Id") return status;
     {
-      // Of concurrent calls with this error the first begins the new run.
+      // The first of concurrent calls with this error begins the new run.
       const std::lock_guard lock(renew_mutex_);
       if (run() == id) PENSTOCK_RETURN_IF_ERROR(BeginRun());
     }

@@ -192,7 +192,8 @@ Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t cou
   for (const JsonElement item : data) {
     uint64_t index = response.inputs.size();
     if (item["index"].Get(&index) && index != response.inputs.size()) {
-      return Garbled(fmt::format("input {} stands where {} should", index, response.inputs.size()));
+      return Garbled(
+          fmt::format("input {} is given in place of input {}", index, response.inputs.size()));
     }
     PENSTOCK_ASSIGN_OR_RETURN(auto labels, ReadLabels(item, &ids, &response.labels));
     response.inputs.push_back(std::move(labels));
@@ -211,7 +212,7 @@ Expected<TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t cou
   TokenizeResponse response;
   for (const JsonElement item : inputs) {
     JsonArray tokens;
-    if (!item.Get(&tokens)) return Garbled("an input is no array of tokens");
+    if (!item.Get(&tokens)) return Garbled("an input is not an array of tokens");
     auto& read = response.inputs.emplace_back();
     for (const JsonElement token : tokens) {
       PENSTOCK_ASSIGN_OR_RETURN(auto one, ReadToken(token));
@@ -271,7 +272,7 @@ Expected<RerankResponse> TextClient::Rerank(const RerankRequest& request) {
         return Status::Ok();
       }));
   if (parts < 2) return whole;
-  // Of equal scores those of earlier documents come first, as in each part.
+  // Among equal scores those of earlier documents come first, as in each part.
   std::stable_sort(whole.items.begin(), whole.items.end(),
                    [](const auto& a, const auto& b) { return a.score > b.score; });
   if (request.top_n && whole.items.size() > static_cast<size_t>(*request.top_n)) {

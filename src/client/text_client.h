@@ -2,7 +2,7 @@
 // and responses. Retries: client/server_client.h. Any thread may call; each call blocks.
 //
 // Rows are documents of a rerank request, inputs of the others. A request goes in parts of at most
-// kRowsMax rows and kTextBytesMax bytes of texts; after a 413 parts have half as many rows. Each
+// kRowsMax rows and kTextBytesMax bytes of texts; after a 413 parts have half the rows. Each
 // row's result is a function of that row alone, so the parts make the same answer.
 //
 // TextOptions, `top_n` aside, are not sent: a server's own defaults are in force.

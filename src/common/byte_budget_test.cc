@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/eventually_test_util.h"
+
 namespace penstock {
 namespace {
 
@@ -67,9 +69,7 @@ TEST(ByteBudget, TheHeapIsTrimmedAfterLargeFrees) {
   EXPECT_EQ(budget.trims(), 0u);
   ASSERT_TRUE(budget.TryTake(1, Priority::kInteractive));
   budget.Give(1);
-  for (int i = 0; i < 500 && budget.trims() == 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  Eventually([&] { return budget.trims() > 0; });
   EXPECT_EQ(budget.trims(), 1u);
 }
 

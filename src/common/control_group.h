@@ -21,7 +21,7 @@ struct ControlGroup {
 // "/" has them: "" but for tests.
 std::vector<ControlGroup> ControlGroupsOf(const std::string& root, const std::string& controller);
 
-// The number after `key` in the first line of a file that begins with it. None: there is no such
+// The number after `key` in the first line of a file that begins with it. nullopt: there is no such
 // file or line, or no number.
 std::optional<int64_t> NumberInFile(const std::string& path, const std::string& key);
 

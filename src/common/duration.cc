@@ -11,10 +11,10 @@ namespace {
 constexpr double kSecondsMax = 10.0 * 365 * 86400;
 
 Status Refused(std::string_view text) {
-  return Status::InvalidArgument(
-      fmt::format("'{}' is no duration; 300 and 5m are 5 minutes, 1h30m and 250ms are fine, and a "
-                  "negative one is for ever; at most 3650d",
-                  text.substr(0, 64)));
+  return Status::InvalidArgument(fmt::format(
+      "'{}' is not a duration; 300 and 5m are 5 minutes, 1h30m and 250ms are fine, and a "
+      "negative one is for ever; at most 3650d",
+      text.substr(0, 64)));
 }
 
 // The unit `name` in seconds; 0 if the name is unknown.

@@ -16,7 +16,7 @@ class FileLock {
   // Waits until no other process has it. `go_on` is asked several times a second meanwhile; false
   // gives up (kCancelled). Makes the file and its folder.
   static Expected<FileLock> Take(const std::string& path, const std::function<bool()>& go_on);
-  // Nothing: another has it.
+  // nullopt: another process or thread has it.
   static Expected<std::optional<FileLock>> Try(const std::string& path);
 
   FileLock(FileLock&& other) noexcept;

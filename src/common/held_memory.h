@@ -13,12 +13,13 @@
 
 namespace penstock {
 
-// Of a block of `bytes` in glibc's heap: a word for its size, then whole 16 bytes, 32 at least.
+// Bytes that a block of `bytes` takes in glibc's heap: with a word for its size, in whole 16 bytes,
+// 32 at least.
 constexpr size_t HeapBytes(size_t bytes) {
   return bytes == 0 ? 0 : std::max<size_t>(32, (bytes + 8 + 15) & ~size_t{15});
 }
 
-// Of the text of a std::string; short ones lie inside of it.
+// Bytes that the text of a std::string takes in the heap; short texts lie inside of the string.
 constexpr size_t HeapTextBytes(size_t bytes) { return bytes < 16 ? 0 : HeapBytes(bytes + 1); }
 
 class HeldMemory {

@@ -111,8 +111,8 @@ struct JsonField {
 // A JSON object inside a JsonDocument, which must outlive it. `path` is its place in the document
 // ("", "rope_parameters", "items[3]") and goes into messages and Status::field().
 //
-// A field whose value is null counts as absent. Of a key written twice the first counts. Get...()
-// requires the field, Get...Or() returns the default where it is absent; both give
+// A field whose value is null counts as absent. If a key is written twice the first counts.
+// Get...() requires the field, Get...Or() returns the default where it is absent; both give
 // kInvalidArgument, field named, where the value has another type or lies outside [min, max].
 class JsonObject {
  public:

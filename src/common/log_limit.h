@@ -17,7 +17,7 @@ class LogLimit {
 
   explicit LogLimit(int lines_per_second_max) : lines_per_second_max_(lines_per_second_max) {}
 
-  // Nothing: leave the line out. Else the number of lines left out since the last one.
+  // nullopt: leave the line out. Else the number of lines left out since the last one.
   std::optional<int64_t> Pass(Clock::time_point now = Clock::now()) {
     const std::lock_guard lock(mutex_);
     if (now - second_begin_ >= std::chrono::seconds(1)) {
@@ -32,7 +32,7 @@ class LogLimit {
     return std::exchange(left_out_, 0);
   }
 
-  // "; 7 more since the last line", or "" for none: the end of a line that passed.
+  // "; 7 more since the last line", or "" if none was: the end of a line that passed.
   static std::string LeftOut(int64_t left_out) {
     return left_out == 0 ? "" : "; " + std::to_string(left_out) + " more since the last line";
   }

@@ -1,5 +1,5 @@
-// LogWriter: writes lines to a descriptor from a thread of its own, so that nobody waits for
-// whoever reads them: a pipe that nobody empties, a terminal that is stopped, a disk that hangs.
+// LogWriter: writes lines to a descriptor from a thread of its own, so that no other thread waits
+// for their reader: a pipe that is not emptied, a terminal that is stopped, a disk that hangs.
 // What does not fit the queue is dropped and counted; once there is room again, a line of the log
 // says so.
 #pragma once

@@ -29,7 +29,7 @@ constexpr MemoryFiles kFilesOfVersion1 = {"memory.limit_in_bytes", "memory.usage
                                           "total_inactive_file "};
 constexpr MemoryFiles kFilesOfVersion2 = {"memory.max", "memory.current", "inactive_file "};
 
-// None: it says no number, or no memory has so many bytes.
+// nullopt: the file gives no number, or a negative one.
 std::optional<uint64_t> NumberIn(const std::string& path, const char* key) {
   const std::optional<int64_t> number = NumberInFile(path, key);
   if (!number || *number < 0) return std::nullopt;

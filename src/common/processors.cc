@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-// The quota of a group in processors; none: it has none.
+// The quota of a group in processors; nullopt: it has none.
 std::optional<double> QuotaOf(const ControlGroup& group) {
   std::optional<int64_t> time, period;
   if (group.version == 2) {  // "200000 100000", or "max 100000"
@@ -54,7 +54,7 @@ ProcessorLimits ReadProcessorLimitsIn(const std::string& root, size_t online, si
 ProcessorLimits ReadProcessorLimits() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // Of the process's first thread: others may be pinned.
+  // The process's first thread is asked: others may be pinned.
   const bool told = sched_getaffinity(getpid(), sizeof(set), &set) == 0;
   const auto allowed = static_cast<size_t>(told ? std::max(1, CPU_COUNT(&set)) : 1);
   const long online = sysconf(_SC_NPROCESSORS_ONLN);

@@ -55,8 +55,8 @@ struct RequestContext {
   std::shared_ptr<RequestTrace> trace;  // null: its stages are not timed
   // The request's share of the budget of bytes in flight; null: not bounded (local commands).
   std::shared_ptr<RequestMemory> memory;
-  // For how long the model is to stay loaded after this use; negative: for good; none: as set for
-  // the model.
+  // For how long the model is to stay loaded after this use; negative: for good; nullopt: as set
+  // for the model.
   std::optional<std::chrono::milliseconds> keep_alive;
   // False: keep_alive counts within bounds alone, as keys of administrators rule the models.
   bool rules_models = true;

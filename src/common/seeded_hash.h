@@ -1,5 +1,5 @@
 // Hashes of keys that strangers choose: names in requests and in files, tokens, numbers of
-// templates. They are seeded, another seed in each process, so that nobody can choose keys that
+// templates. They are seeded, another seed in each process, so that no client can choose keys that
 // share a hash and turn each look-up into a walk over all of them. The seed decides only the places
 // in a table: no result depends on it.
 //
@@ -30,7 +30,7 @@ inline uint64_t HashWord(uint64_t word, uint64_t seed) {
   return MixWords(word ^ seed, seed ^ 0x9E3779B97F4A7C15ull);
 }
 
-// Of std::string, std::string_view and literals alike.
+// Hashes std::string, std::string_view and literals alike.
 struct SeededHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return HashBytes(text, HashSeed()); }

@@ -18,7 +18,7 @@
 namespace penstock {
 namespace {
 
-// Of what stderr shows, whichever StatusLine wrote it.
+// Guards what stderr shows, whichever StatusLine wrote it.
 std::mutex mutex;
 bool line_is_open = false;  // the cursor stands behind a line of progress; guarded by mutex
 

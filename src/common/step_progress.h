@@ -31,10 +31,10 @@ class StepProgress {
     int steps = 1;
     double step_s = 0;
     bool quiet = false;
-    bool in_log = true;  // a line for each step also where stderr is no terminal
+    bool in_log = true;  // a line for each step also if stderr is not a terminal
   };
   explicit StepProgress(Options options);
-  // Of one step, which a terminal alone shows.
+  // For one step, which a terminal alone shows.
   StepProgress(const std::string& name, bool quiet);
   ~StepProgress();  // clears
   StepProgress(const StepProgress&) = delete;

@@ -1,5 +1,5 @@
-// Names on the disk: a file that was created, renamed or removed is so after a loss of power once
-// its folder is written.
+// Makes names on the disk durable: that a file was created, renamed or removed survives a loss of
+// power only once its folder is written.
 #pragma once
 
 #include <string>

@@ -34,11 +34,11 @@ class ThreadPool {
  public:
   static constexpr size_t kThreadsMax = 256;
 
-  // `threads` counts the caller: threads - 1 workers are started. With `pin`, and as many threads
-  // as processors this process may use, worker i runs on the i-th of them, the first being left to
-  // the caller. With fewer threads the system chooses among the processors: another process, too,
-  // may have begun at the first. Without `spin` threads that wait sleep at once (PlanThreads). An
-  // exception of std::thread passes on once the workers started are joined.
+  // `threads` counts the caller: threads - 1 workers are started. With `pin`, and one thread for
+  // each processor that this process may use, worker i runs on the i-th of them, the first being
+  // left to the caller. With fewer threads the system chooses among the processors: another
+  // process, too, may have begun at the first. Without `spin` threads that wait sleep at once
+  // (PlanThreads). An exception of std::thread passes on once the workers started are joined.
   explicit ThreadPool(size_t threads, bool pin = true, bool spin = true);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

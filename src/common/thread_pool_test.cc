@@ -46,7 +46,7 @@ TEST(ThreadPool, ManyLoopsInARowSeeEachOthersWrites) {
 TEST(ThreadPool, WakesAfterSleep) {
   ThreadPool pool(2, /*pin=*/false);
   for (int round = 0; round < 5; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the workers go to sleep
     std::atomic<int> sum{0};
     pool.ParallelFor(10, [&](size_t i, size_t) { sum += static_cast<int>(i); });
     EXPECT_EQ(sum.load(), 45);
@@ -59,6 +59,7 @@ TEST(ThreadPool, AGangRunsOnEveryThreadAtOnce) {
   SpinBarrier barrier(kThreads);
   std::vector<int> values(kThreads, 0);
   for (int round = 0; round < 2000; ++round) {
+    // Now and then the workers go to sleep.
     if (round % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     std::vector<int> seen(kThreads, -1);
     pool.Gang([&](size_t thread) {
@@ -169,6 +170,7 @@ TEST(ThreadPool, WithoutSpinningThoseWhoWaitTakeNoTime) {
   };
   pool.Gang([&](size_t thread) {
     const double before = seconds();
+    // The others wait meanwhile.
     if (thread == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     barrier.Wait();
     used[thread] = seconds() - before;
@@ -251,15 +253,18 @@ TEST(ThreadPool, TellsHowLongACallerWaitedForOthers) {
   std::thread other([&] {
     pool.ParallelFor(1, [&](size_t, size_t) {
       begun = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the caller below waits
     });
     EXPECT_EQ(WaitingLock::Waited().count(), 0);
   });
   while (!begun) std::this_thread::yield();
   const auto before = WaitingLock::Waited();
   const auto begin = std::chrono::steady_clock::now();
-  pool.ParallelFor(
-      1, [](size_t, size_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+  // Work of its own, which does not count as waiting.
+  const auto work = [](size_t, size_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the work
+  };
+  pool.ParallelFor(1, work);
   const auto wall = std::chrono::steady_clock::now() - begin;
   const auto waited = WaitingLock::Waited() - before;
   EXPECT_GT(waited, std::chrono::milliseconds(10));

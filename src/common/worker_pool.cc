@@ -16,7 +16,7 @@ namespace penstock {
 
 namespace {
 
-// Of threads for long turns: a tenth of the weight of the others.
+// The niceness of threads for long turns: a tenth of the weight of the others.
 constexpr int kLongTurnNice = 10;
 
 void LowerPriority() {

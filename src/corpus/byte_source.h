@@ -1,4 +1,4 @@
-// The bytes of an input file, unpacked. Of one thread.
+// The bytes of an input file, unpacked. For one thread.
 //
 // gzip (RFC 1952, any number of members, by zlib) and Zstandard (RFC 8878, any number of frames, by
 // libzstd) are recognised by their first bytes, not by the file's name. Memory is bounded by blocks

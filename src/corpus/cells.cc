@@ -44,7 +44,7 @@ Status ParseCells(string_view record, char delimiter, std::vector<std::string>* 
       }
       if (i < record.size() && record[i] != delimiter) {
         return Status::InvalidArgument(fmt::format(
-            "cell {}: something stands behind its closing quote; a quote inside of a quoted cell "
+            "cell {}: its closing quote is followed by more text; a quote inside of a quoted cell "
             "is written twice",
             cells->size()));
       }

@@ -123,7 +123,7 @@ class FileRows::Impl {
   Utf8Stream stream_;
   InputFormat format_ = InputFormat::kText;
   std::unique_ptr<RowSplitter> splitter_;
-  // Of tables:
+  // For tables:
   char delimiter_ = ',';
   std::vector<std::string> header_;
   std::vector<size_t> text_columns_;
@@ -226,8 +226,8 @@ std::string FileRows::Impl::Where(const RawRow& raw) const {
 Status FileRows::Impl::CheckText(const RawRow& raw) const {
   const size_t at = FindNotUtf8(raw.text);
   if (at != string_view::npos && options_.encoding != TextEncoding::kUtf8) {
-    return Status::InvalidArgument(fmt::format("behind {} bytes of the row (as UTF-8): no {}", at,
-                                               TextEncodingName(options_.encoding)));
+    return Status::InvalidArgument(fmt::format("not {}: after {} bytes of the row (as UTF-8)",
+                                               TextEncodingName(options_.encoding), at));
   }
   if (at != string_view::npos) {
     return Status::InvalidArgument(

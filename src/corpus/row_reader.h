@@ -35,8 +35,9 @@ inline constexpr std::string_view kDefaultTextFields[] = {"text", "input", "cont
 struct InputOptions {
   InputFormat format = InputFormat::kAuto;
   TextEncoding encoding = TextEncoding::kUtf8;
-  // Fields that make the text, put together by `join`; empty: one of kDefaultTextFields. Of several
-  // those that are absent, null or empty are left out, but one must be there; a column must be.
+  // Fields that make the text, put together by `join`; empty: one of kDefaultTextFields. Among
+  // several, those that are absent, null or empty are left out, but one must be there; every column
+  // must exist.
   std::vector<std::string> text_fields;
   std::string join = " ";
   std::string id_field;        // a string or an integer; "" = none
@@ -83,7 +84,7 @@ class FileRows {
   Expected<std::optional<Row>> Next();
   // Never kAuto.
   InputFormat format() const;
-  // Of the file as it lies on the disk, read so far.
+  // Bytes read so far of the file as it is on the disk.
   int64_t disk_bytes() const;
 
  private:
@@ -99,7 +100,7 @@ class RowReader {
 
   // The next row; nothing at the end. A row whose `status` is not OK can be left out: Next goes on
   // behind it. A failure of Next itself ends the input, and is given again if Next is called again.
-  // Blank lines of JSONL and of tables are no rows; of text they are empty texts.
+  // Blank lines of JSONL and of tables are not rows; in text they are empty texts.
   Expected<std::optional<Row>> Next();
 
   // Opens every regular file and looks at its head, so that unreadable files are reported before
@@ -108,7 +109,7 @@ class RowReader {
 
   // Bytes of the files as they lie on the disk, read so far: some blocks more than the rows given.
   int64_t disk_bytes() const;
-  // Of all files; nothing where one is no regular file.
+  // Bytes of all files; nullopt if one is not a regular file.
   std::optional<int64_t> disk_bytes_total() const;
 
  private:

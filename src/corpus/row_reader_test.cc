@@ -181,7 +181,7 @@ TEST(RowReader, Tables) {
     EXPECT_THAT(got.where, ElementsAre("in.csv:2", "in.csv:5", "in.csv:8"));
     ASSERT_THAT(got.bad, SizeIs(2));
     EXPECT_EQ(got.bad[0], "in.csv:6: 2 cells, but the header has 3");
-    EXPECT_THAT(got.bad[1], HasSubstr("in.csv:7: cell 2: something stands behind"));
+    EXPECT_THAT(got.bad[1], HasSubstr("in.csv:7: cell 2: its closing quote is followed by"));
   }
   EXPECT_THAT(Read("body\na, b\n", {.format = InputFormat::kTsv}).texts, ElementsAre("a, b"));
   EXPECT_THAT(Read("\nid;text\n1;a, b\n", {}, "x.csv").texts, ElementsAre("a, b"));
@@ -298,8 +298,8 @@ TEST(RowReader, Encodings) {
   EXPECT_THAT(read("caf\xe9\n\x80\n", TextEncoding::kLatin1).texts, ElementsAre("café", "\u0080"));
   const Got windows = read("\x80 \x93q\x94\na\x81\nb\n", TextEncoding::kWindows1252);
   EXPECT_THAT(windows.texts, ElementsAre("€ “q”", "b"));
-  EXPECT_THAT(windows.bad, ElementsAre("in:2: behind 1 bytes of the row (as UTF-8): no "
-                                       "windows-1252"));
+  EXPECT_THAT(windows.bad, ElementsAre("in:2: not windows-1252: after 1 bytes of the row "
+                                       "(as UTF-8)"));
   const std::string little("\xff\xfe\xe9\0\r\0\n\0\x3d\xd8\x00\xde\n\0", 14);
   std::string big = little;
   for (size_t i = 0; i + 1 < big.size(); i += 2) std::swap(big[i], big[i + 1]);
@@ -341,7 +341,7 @@ TEST(RowReader, PackedFiles) {
       EXPECT_THAT(Read(alone.substr(0, size)).failure, HasSubstr("in: the ")) << size;
       EXPECT_THAT(Read(alone.substr(0, size)).failure, HasSubstr("data are cut off")) << size;
     }
-    EXPECT_THAT(Read(alone + "garbage").failure, HasSubstr("something that is no "));
+    EXPECT_THAT(Read(alone + "garbage").failure, HasSubstr("bytes that are not "));
     std::string varied;
     for (int i = 0; i < 5000; ++i) varied += std::to_string(i * i) + "\n";
     std::string damaged = pack(varied);

@@ -170,7 +170,7 @@ class ArraySplitter : public RowSplitter {
   }
 
  private:
-  // The next byte that is no blank, which stays; NUL at the end.
+  // The next byte that is not a blank, without consuming it; NUL at the end.
   Expected<char> Peek() {
     while (true) {
       const string_view view = stream_.view();

@@ -114,7 +114,7 @@ class GzipSource : public ByteSource {
     if (result == Z_MEM_ERROR) return {StatusCode::kResourceExhausted, "no memory to unpack gzip"};
     const std::string_view reason = stream_.msg != nullptr ? stream_.msg : "zlib says no more";
     if (members_ > 0 && reason == "incorrect header check") {
-      return Status::InvalidArgument("behind the gzip data stands something that is no gzip");
+      return Status::InvalidArgument("after the gzip data come bytes that are not gzip");
     }
     return Status::InvalidArgument(fmt::format("the gzip data are damaged: {}", reason));
   }
@@ -169,7 +169,7 @@ class ZstdSource : public ByteSource {
                             (size_t{1} << kZstdWindowLogMax) >> 20)};
       case ZSTD_error_prefix_unknown:
         if (frames_ > 0 && at_begin) {
-          return Status::InvalidArgument("behind the zstd data stands something that is no zstd");
+          return Status::InvalidArgument("after the zstd data come bytes that are not zstd");
         }
         [[fallthrough]];
       default:

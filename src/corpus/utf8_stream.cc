@@ -33,7 +33,7 @@ Expected<bool> Utf8Stream::Read() {
   text_.erase(0, begin_);
   begin_ = 0;
   const size_t before = text_.size();
-  // Of other encodings a block may be half a character.
+  // In other encodings a block may end within a character.
   while (!ended_ && text_.size() == before) {
     PENSTOCK_ASSIGN_OR_RETURN(const size_t read, source_->Read(block_.get(), kRawBlockBytes));
     ended_ = read == 0;

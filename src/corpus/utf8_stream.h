@@ -1,5 +1,5 @@
-// The text of one input file, unpacked and as UTF-8, as a window that moves over it. Of one thread.
-// Memory: the bytes filled and not consumed.
+// The text of one input file, unpacked and as UTF-8, as a window that moves over it. For one
+// thread. Memory: the bytes filled and not consumed.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Utf8Stream {
     offset_ += size;
   }
 
-  // Of view()'s first byte in the text.
+  // The place of view()'s first byte in the text.
   uint64_t offset() const { return offset_; }
   // Bytes of the file, as it lies on the disk, that were read: some blocks more than was consumed.
   int64_t disk_bytes() const { return source_->disk_bytes(); }

@@ -77,7 +77,8 @@ Status CheckPart(const LinearRows& part, const LinearRows& first) {
   if (weight.dtype != first.weight.dtype || weight.columns != first.weight.columns ||
       weight.rows <= 0) {
     return Status::InvalidArgument(
-        "parts of a linear layer must have one type, as many columns and at least a row");
+        "parts of a linear layer must have the same type and number of columns, and at least one "
+        "row");
   }
   if ((bias.data != nullptr) != (first.bias.data != nullptr)) {
     return Status::InvalidArgument("a bias for some parts of a linear layer only");

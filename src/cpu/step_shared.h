@@ -173,7 +173,7 @@ struct StepShared {
   FoundPicks found;
 
   SpinBarrier barrier;
-  // Of the phase under way, the next and the last: what of its work was taken.
+  // How much of its work was taken, for the phase under way, the next and the last one.
   std::array<std::atomic<size_t>, 3> taken{};
 };
 

@@ -21,9 +21,9 @@ constexpr size_t kChunkItemsMax = 32;
 constexpr size_t kChunkBytes = 64 << 10;
 // A chunk of this many bytes is a single text; it is tokenized as a long turn of the pool.
 constexpr size_t kLongChunkBytes = 256 << 10;
-// Of a token: id, type id, length and skip, in a chunk and in the job.
+// Bytes of a token: id, type id, length and skip, in a chunk and in the job.
 constexpr int64_t kTokenBytes = 24;
-// Of a value: in the job and in the copy of the result cache.
+// Bytes of a value: in the job and in the copy of the result cache.
 constexpr int64_t kValueBytes = 2 * sizeof(float);
 
 struct Chunk {
@@ -101,7 +101,8 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
 
   void Start() {
     if (RequestTrace* const trace = plan_.context.trace.get()) {
-      // Who cut the request into parts has said so: other threads may read it by now.
+      // If the request is a part, its cutter has set these before: other threads may read it by
+      // now.
       if (plan_.request_items == 0) {
         trace->SetModel(plan_.engine->name());
         trace->SetRows(static_cast<int64_t>(plan_.items.size()));
@@ -201,7 +202,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
         (kValueBytes + plan_.printed_value_bytes + plan_.response_value_bytes));
   }
 
-  // Of several failures that of the first item counts, in any order of threads.
+  // The failure of the first item counts, in whatever order threads find failures.
   void Fail(size_t item, Status status) noexcept {
     const std::lock_guard lock(error_mutex_);
     failed_.store(true, std::memory_order_relaxed);

@@ -152,7 +152,7 @@ Status RequestTokenizer::SecondTokens(const EncodeItem& item, size_t limit, Limi
   return TextTokens(LowerCase(*item.second), limit, out);
 }
 
-// Of a pair that is a rerank request's: all have the view of one query.
+// Whether the pair belongs to a rerank request: all its pairs have the view of one query.
 bool RequestTokenizer::SharesFirst(const EncodeItem& item) const {
   const EncodeItem& other = plan_.items[0];
   return item.second && other.second && plan_.items.size() > 1 &&

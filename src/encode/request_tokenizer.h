@@ -1,7 +1,7 @@
 // The inputs of one request as the model takes them: ids, cut to its limit, special tokens around.
 //
 // A RequestTokenizer is made for a request and works on its items in any order, in any number of
-// threads. Of every text no more is read than the limit needs (text/limited_text.h). Text that
+// threads. No more of a text is read than the limit needs (text/limited_text.h). Text that
 // items share is tokenized once: the query of a rerank request, and the prompt, up to the last word
 // of it where a cut is exact (Tokenizer::CutBefore); a prompt without such a place is tokenized
 // with its text.

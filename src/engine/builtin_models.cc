@@ -38,7 +38,7 @@ class Options {
       const size_t equals = item.find('=');
       if (equals == std::string_view::npos || equals == 0) {
         return Status::InvalidArgument(
-            fmt::format("'{}' is no KEY=VALUE", Printable(std::string(item), 100)));
+            fmt::format("'{}' is not KEY=VALUE", Printable(std::string(item), 100)));
       }
       const std::string key(item.substr(0, equals));
       if (!options.values_.emplace(key, item.substr(equals + 1)).second) {
@@ -68,7 +68,7 @@ class Options {
     const std::string text = Text("type", "FP32");
     const std::optional<ElementType> type = ElementTypeOf(text);
     if (!type)
-      return Refuse("type", fmt::format("is '{}', which is no type", Printable(text, 100)));
+      return Refuse("type", fmt::format("is '{}', which is not a type", Printable(text, 100)));
     if (only.size() == 0 || std::find(only.begin(), only.end(), *type) != only.end()) return *type;
     std::vector<std::string> names;
     for (const ElementType one : only) names.push_back(ElementTypeName(one));
@@ -101,8 +101,8 @@ class Options {
   Status CheckKnown() const {
     for (const auto& [key, value] : values_) {
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-      return Refuse(Printable(key, 100),
-                    fmt::format("is no option of it; it has {}", fmt::join(known_, ", ")));
+      return Refuse(Printable(key, 100), fmt::format("is not an option of it; its options are {}",
+                                                     fmt::join(known_, ", ")));
     }
     return Status::Ok();
   }

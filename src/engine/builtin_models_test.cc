@@ -127,7 +127,7 @@ TEST(BuiltinModels, WrongReferencesAreRefusedByName) {
   expect("add?inputs=3", "inputs");
   expect("identity?shape=3&shape=4", "shape");
   EXPECT_THAT(Refused("builtin:identity?ms=5").message(),
-              HasSubstr("it has inputs, type, shape, batch"));
+              HasSubstr("its options are inputs, type, shape, batch"));
   EXPECT_EQ(Refused("builtin:identity?shape").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Refused("builtin:identity?=3").code(), StatusCode::kInvalidArgument);
 }

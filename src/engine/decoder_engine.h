@@ -1,5 +1,5 @@
-// The parts of an Engine whose model is a decoder: its tokenizer with what the model wants behind a
-// text, the text of a pair, and runners over its steps.
+// The parts of an Engine whose model is a decoder: its tokenizer, which appends the tokens that the
+// model expects after a text; how the two texts of a pair become one; and runners over its steps.
 #pragma once
 
 #include "common/status.h"

@@ -47,7 +47,7 @@ TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
   // Several, so that there is always one to wait for.
   std::vector<std::thread> others;
   for (int i = 0; i < 3; ++i) others.emplace_back(KeepBusy, other->get(), &stop);
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until all of them compute
   const double beside_s = batch_s("beside");
   stop = true;
   for (std::thread& busy : others) busy.join();

@@ -68,7 +68,7 @@ class Reader {
     Status status;
     object_.ForEach([&](std::string_view key, JsonElement) {
       if (std::find(kFields.begin(), kFields.end(), key) != kFields.end() || !status.ok()) return;
-      status = Wrong(Printable(key, 100), "is no field of this file");
+      status = Wrong(Printable(key, 100), "is not a field of this file");
     });
     PENSTOCK_RETURN_IF_ERROR(status);
     constexpr std::array<std::array<std::string_view, 3>, 3> kKinds = {
@@ -97,12 +97,12 @@ class Reader {
     for (const JsonElement row : rows) {
       const std::string place = fmt::format("embeddings[{}]", out->embeddings.size());
       JsonArray numbers;
-      if (!row.Get(&numbers)) return Wrong(place, "is no array of numbers");
+      if (!row.Get(&numbers)) return Wrong(place, "is not an array of numbers");
       std::vector<float>& embedding = out->embeddings.emplace_back();
       for (const JsonElement number : numbers) {
         double value = 0;
         if (!number.Get(&value)) {
-          return Wrong(fmt::format("{}[{}]", place, embedding.size()), "is no number");
+          return Wrong(fmt::format("{}[{}]", place, embedding.size()), "is not a number");
         }
         embedding.push_back(static_cast<float>(value));
       }
@@ -119,7 +119,7 @@ class Reader {
     for (const JsonElement score : scores) {
       double value = 0;
       if (!score.Get(&value)) {
-        return Wrong(fmt::format("scores[{}]", out->scores.size()), "is no number");
+        return Wrong(fmt::format("scores[{}]", out->scores.size()), "is not a number");
       }
       out->scores.push_back(value);
     }

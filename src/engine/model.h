@@ -1,8 +1,6 @@
 // Model: the registry's view of a model of any family.
 //
 // Each capability has a function here that gives its interface, or null where the model lacks it.
-// Another family of models adds its function and a class that implements it; the registry, leases
-// and unloading stay as they are.
 #pragma once
 
 #include <cstdint>

@@ -209,7 +209,7 @@ Status CheckRowsApart(const CompiledModel& two, const CompiledModel& one, Comput
       const std::span<const std::byte> part(together[i].data() + row * bytes, bytes);
       if (AreAlike(two.outputs()[i].type, part, alone[i])) continue;
       return Status::Unsupported(
-          fmt::format("row {} of output '{}' is another where it is computed with a second row: "
+          fmt::format("row {} of output '{}' changes when a second row is computed with it: "
                       "rows depend on each other",
                       row, Printable(two.outputs()[i].name, 200)));
     }

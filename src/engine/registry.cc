@@ -144,9 +144,10 @@ Expected<ModelPurpose> ParseModelPurpose(const std::string& name) {
     if (name == verb || name == ModelTaskName(task)) return ModelPurpose{.task = task};
   }
   return Status::InvalidArgument(
-      fmt::format("'{:.100}' is no task; known: embedding, reranking, classification, generation, "
-                  "tensors",
-                  name),
+      fmt::format(
+          "'{:.100}' is not a task; known: embedding, reranking, classification, generation, "
+          "tensors",
+          name),
       "task");
 }
 

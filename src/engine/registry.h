@@ -29,9 +29,8 @@
 //             memory back to the system; only then is the model absent. Only the registry's
 //             destructor frees models too: it does the reaper's work where no reaper was started.
 //   keeper    One thread, where requests load models. It closes models that were idle for as long
-//   as
-//             they are kept, which spares models in use; and it ends waits for
-//             models when their time is over.
+//             as they are kept, never a model in use; and it ends waits for models when their time
+//             is over.
 //   slots     One a name, made by Add, they live as long as the registry, which waits for the end
 //             of all leases before it goes. So a lease may be dropped at any time, on any thread.
 //             A new version of a model (Replace) has a slot of its own, which no table names until

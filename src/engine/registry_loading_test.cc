@@ -89,6 +89,7 @@ TEST_F(RegistryLoadingTest, ManyThreadsThatAskForOneAbsentModelCauseOneLoad) {
   const auto registry = With({{"a", "embedder"}});
   ASSERT_EQ(loads_, 1);
   ASSERT_TRUE(registry->Unload("a").get().ok());
+  // So long that all threads ask while it loads.
   while_loading_ = [] { std::this_thread::sleep_for(milliseconds(20)); };
   for (int round = 2; round <= 3; ++round) {
     std::vector<std::thread> threads;
@@ -155,7 +156,7 @@ TEST_F(RegistryLoadingTest, UnloadWaitsForTheLastLeaseAndFreesOnTheReaper) {
   EXPECT_FALSE(registry->List()[0].engine);
   EXPECT_TRUE(registry->Find("b").ok());
   lease = {};
-  std::this_thread::sleep_for(milliseconds(10));
+  std::this_thread::sleep_for(milliseconds(10));  // the unload could end too early meanwhile
   EXPECT_FALSE(IsReady(outcome));
   EXPECT_EQ(copy->name(), "a");
   EXPECT_EQ(destroyed_, 0);
@@ -196,7 +197,7 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
     // A leader has a lease of its own until Submit returns, as Submit requires.
     std::thread submitter([&, own = lead ? *lease : EngineLease()] {
       EXPECT_TRUE(engine->scheduler().Submit(std::move(job)).ok());
-      std::this_thread::sleep_for(milliseconds(5));
+      std::this_thread::sleep_for(milliseconds(5));  // the reaper could be too early here, too
       if (lead) EXPECT_EQ(destroyed_, destroyed_before);
     });
     running.get_future().wait();
@@ -300,7 +301,7 @@ TEST_F(RegistryLoadingTest, AfterStopNothingIsLoadedAndLeasesStayGood) {
   EXPECT_EQ(destroyed_, 1);
   // The registry's destructor waits for leases.
   std::thread holder([&, kept = std::move(lease)]() mutable {
-    std::this_thread::sleep_for(milliseconds(30));
+    std::this_thread::sleep_for(milliseconds(30));  // the destructor could end meanwhile
     EXPECT_EQ(destroyed_, 1);
     kept = {};
   });

@@ -53,7 +53,7 @@ class RegistryMemoryTest : public testing::Test {
     registry_ = std::make_unique<Registry>(
         &backend_, &metrics_,
         [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-          std::this_thread::sleep_for(load_time_);
+          std::this_thread::sleep_for(load_time_);  // a load that takes time
           if (while_loading_) while_loading_();
           if (const auto hook = hooks_.find("load " + spec.name); hook != hooks_.end()) {
             hook->second();
@@ -221,7 +221,7 @@ TEST_F(RegistryMemoryTest, AModelWaitsForOneThatIsBrieflyInUse) {
   EngineLease in_use;
   ASSERT_TRUE(Use("a", &in_use).ok());
   std::thread ends([&] {
-    std::this_thread::sleep_for(milliseconds(50));
+    std::this_thread::sleep_for(milliseconds(50));  // the other request waits meanwhile
     in_use = EngineLease();
   });
   EXPECT_TRUE(Use("b").ok());

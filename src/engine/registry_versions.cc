@@ -144,7 +144,7 @@ void Registry::Impl::TakePlace(Slot* made, Slot* old, std::unique_lock<std::mute
   old->why_closed = "replaced";  // for the log
   Retire(old);
   if (made->only_check && !needed) {
-    RunGuarded("registry", [&] { CloseIdle(made, "it was checked, and nobody uses it"); });
+    RunGuarded("registry", [&] { CloseIdle(made, "it was checked and is not used"); });
   }
   SettleLoad(made, Status::Ok());
   changed.notify_all();

@@ -67,7 +67,7 @@ class RegistryVersionsTest : public testing::Test {
   bool Becomes(ModelState state) const {
     for (int tries = 0; tries < 2000; ++tries) {
       if (Entry().state == state) return true;
-      std::this_thread::sleep_for(milliseconds(1));
+      std::this_thread::sleep_for(milliseconds(1));  // polls
     }
     return false;
   }

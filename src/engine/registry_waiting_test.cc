@@ -49,7 +49,7 @@ class RegistryWaitingTest : public testing::Test {
   bool Becomes(size_t i, ModelState state) const {
     for (int tries = 0; tries < 2000; ++tries) {
       if (StateOf(i) == state) return true;
-      std::this_thread::sleep_for(milliseconds(1));
+      std::this_thread::sleep_for(milliseconds(1));  // polls
     }
     return false;
   }
@@ -72,6 +72,7 @@ class RegistryWaitingTest : public testing::Test {
 };
 
 TEST_F(RegistryWaitingTest, TheFirstRequestLoadsAndOthersWaitForThatLoad) {
+  // So long that all threads ask while it loads.
   while_loading_ = [] { std::this_thread::sleep_for(milliseconds(20)); };
   Serve({Spec("a")});
   EXPECT_TRUE(registry_->AllReady());
@@ -215,7 +216,7 @@ TEST_F(RegistryWaitingTest, AHeldModelIsThereForFind) {
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   ASSERT_FALSE(registry_->MustAwait("a", {}, &hold));
   lease = EngineLease();
-  std::this_thread::sleep_for(milliseconds(60));
+  std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays that is not held
   EXPECT_TRUE(registry_->Find("a").ok());
   hold = EngineLease();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
@@ -238,7 +239,7 @@ TEST_F(RegistryWaitingTest, AModelInUseStays) {
   Serve({Spec("a")}, milliseconds(10));
   EngineLease lease;
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
-  std::this_thread::sleep_for(milliseconds(60));
+  std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays without use
   EXPECT_EQ(StateOf(0), ModelState::kReady);
   lease = EngineLease();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
@@ -250,8 +251,8 @@ TEST_F(RegistryWaitingTest, ARequestSaysHowLongItsModelStays) {
   at_once.keep_alive = KeepAlive(0);
   ASSERT_TRUE(AwaitNow("a", {}, at_once).ok());
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
-  ASSERT_TRUE(AwaitNow("a").ok());  // what was asked is forgotten
-  std::this_thread::sleep_for(milliseconds(60));
+  ASSERT_TRUE(AwaitNow("a").ok());                // what was asked is forgotten
+  std::this_thread::sleep_for(milliseconds(60));  // a keeper that remembers would unload it
   EXPECT_EQ(StateOf(0), ModelState::kReady);
   EXPECT_EQ(registry_->List()[0].keep_alive, KeepAlive(-1));
 }
@@ -295,7 +296,7 @@ TEST_F(RegistryWaitingTest, RequestsFindTheirModelsWhileTheseComeAndGo) {
       for (int n = 0; n < 60; ++n) {
         served += AwaitNow(i % 2 == 0 ? "a" : "b").ok();
         if (n % 20 == i) registry_->Unload("a");
-        std::this_thread::sleep_for(milliseconds(n % 5));
+        std::this_thread::sleep_for(milliseconds(n % 5));  // as long as a model stays, or longer
       }
     });
   }

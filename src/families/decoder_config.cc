@@ -37,7 +37,7 @@ Status FinishDecoderConfig(const std::string& kv_heads_field, DecoderConfig* con
   if (config->heads % config->kv_heads != 0) {
     return Status::InvalidArgument(
         "'" + kv_heads_field + "': the " + std::to_string(config->heads) +
-            " attention heads are no multiple of " + std::to_string(config->kv_heads),
+            " attention heads are not a multiple of " + std::to_string(config->kv_heads),
         kv_heads_field);
   }
   for (DecoderLayerConfig& layer : config->layers) {

@@ -85,7 +85,7 @@ Status RefuseUnknownKeys(const GgufSource& from, DecoderUse use) {
   }
   PENSTOCK_ASSIGN_OR_RETURN(const bool causal, from.keys.BoolOr("attention.causal", true));
   if (causal) return Status::Ok();
-  return UnsupportedKey(from.keys.Name("attention.causal"), "is false: the model is no decoder");
+  return UnsupportedKey(from.keys.Name("attention.causal"), "is false: the model is not a decoder");
 }
 
 // ---- Sizes
@@ -104,7 +104,7 @@ Status ReadSizes(const GgufSource& from, DecoderConfig* out) {
   if (!keys.Has("attention.key_length") && out->hidden_size % out->heads != 0) {
     return InvalidKey(
         keys.Name("embedding_length"),
-        "is no multiple of the attention heads, and there is no attention.key_length");
+        "is not a multiple of the attention heads, and there is no attention.key_length");
   }
   PENSTOCK_RETURN_IF_ERROR(keys.IntOr("attention.key_length", out->hidden_size / out->heads, 1,
                                       kDecoderHeadSizeMax, &out->head_size));

@@ -29,7 +29,7 @@ Status ReadFactors(const TensorStore& store, const std::string& name, int32_t ro
     return factor > 0 && factor <= static_cast<float>(kRopeFactorMax);
   });
   if (good) return Status::Ok();
-  return Status::InvalidArgument("tensor '" + name + "' has values that are no factors", name);
+  return Status::InvalidArgument("tensor '" + name + "' has values that are not factors", name);
 }
 
 // By the key, else by the tensors that only one kind has. "linear" is what llama.cpp takes.

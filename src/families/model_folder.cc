@@ -91,7 +91,7 @@ Expected<std::string> FindTokenizer(const fs::path& root) {
                 root.string() + " has no tokenizer.json" + why);
 }
 
-// By its first bytes. A file that cannot be read is none; who opens it says why.
+// Tells by the first bytes. False for a file that cannot be read: opening it later says why.
 bool IsGguf(const std::string& path) {
   const auto file = MappedFile::Open(path);
   return file.ok() && file->text().starts_with("GGUF");

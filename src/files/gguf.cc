@@ -52,7 +52,7 @@ Status ReadVersion(ByteReader* reader, uint32_t* version) {
   std::span<const std::byte> magic;
   if (!reader->Take(kMagic.size(), &magic)) return Truncated("the header");
   if (!std::equal(magic.begin(), magic.end(), std::as_bytes(std::span(kMagic)).begin())) {
-    return Status::InvalidArgument("is no GGUF file: it does not begin with 'GGUF'");
+    return Status::InvalidArgument("is not a GGUF file: it does not begin with 'GGUF'");
   }
   if (!reader->Read(version)) return Truncated("the header");
   if (*version == 2 || *version == 3) return Status::Ok();

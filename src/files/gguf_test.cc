@@ -160,8 +160,8 @@ TEST(Gguf, BrokenHeadersAreRefused) {
     return "GGUF" + Raw(version) + Raw(tensors) + Raw(keys) + std::string(64, '\0');
   };
   const Broken cases[] = {
-      {"GGML" + small.substr(4), "is no GGUF file"},
-      {std::string(100, '\0'), "is no GGUF file"},
+      {"GGML" + small.substr(4), "is not a GGUF file"},
+      {std::string(100, '\0'), "is not a GGUF file"},
       {head(0, 0, 0), "GGUF version 0"},
       {head(1, 0, 0), "GGUF version 1"},
       {head(4, 0, 0), "GGUF version 4"},

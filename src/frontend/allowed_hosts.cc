@@ -73,7 +73,7 @@ Status AllowedHosts::Check(const std::vector<std::string>& names) {
       return Status::InvalidArgument(
           "an allowed host is a name or an address without a port, "
           "*.NAME for all names below it, or * for any; '" +
-              name.substr(0, 200) + "' is none",
+              name.substr(0, 200) + "' is not",
           "allowed_hosts");
     }
   }

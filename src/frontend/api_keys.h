@@ -50,8 +50,8 @@ class ApiKeys {
   }
   // Adds the keys of a file: one a line (KeyLine); spaces around them, empty lines and lines that
   // begin with '#' are skipped; lines may end with CRLF. The bytes read are wiped.
-  // kInvalidArgument, naming the file: it cannot be read, is no regular file (a pipe cannot be read
-  // again on a reload), has more than kApiKeyFileBytesMax bytes, no key, or a line that
+  // kInvalidArgument, naming the file: it cannot be read, is not a regular file (a pipe cannot be
+  // read again on a reload), has more than kApiKeyFileBytesMax bytes, no key, or a line that
   // ParseKeyLine refuses.
   Status AddFile(const std::string& path);
 
@@ -62,7 +62,7 @@ class ApiKeys {
   // The number of the key, from 1 on, in the order of adding; 0: unknown.
   size_t Find(const KeyDigest& digest) const;
   const std::vector<std::string>& owner_names() const { return owner_names_; }
-  // Of the key with that number.
+  // The weight of the key with that number.
   uint32_t weight(size_t number) const { return weights_[number - 1]; }
 
   // Takes the key of "Authorization: Bearer", "X-API-Key" or "api-key"; "" = none was sent.
@@ -70,8 +70,8 @@ class ApiKeys {
 
  private:
   std::vector<KeyDigest> digests_;
-  std::vector<uint32_t> weights_;         // as many
-  std::vector<std::string> owner_names_;  // as many
+  std::vector<uint32_t> weights_;         // one a key
+  std::vector<std::string> owner_names_;  // one a key
 };
 
 }  // namespace penstock

@@ -19,7 +19,7 @@ struct RequestRecord {
   size_t body_bytes = 0;  // of the answer
   Clock::time_point end;
   int64_t items = -1;  // rows that a stream sent; -1: no stream
-  // Of gRPC: the name of its code, "OK", "NOT_FOUND"; `status` is what HTTP would say. Null: HTTP.
+  // A gRPC call's code by name: "OK", "NOT_FOUND"; `status` is what HTTP would say. Null: HTTP.
   const char* grpc_code = nullptr;
 
   double ms() const {

@@ -17,8 +17,9 @@ struct RouteInfo {
   const char* method;  // "GET" (answers HEAD too), "POST" or "DELETE"
   const char* path;    // a path, or a pattern of routes/path_pattern.h
   RouteFor who = RouteFor::kUsers;
-  bool lines = false;    // answers in lines too (embed_lines.h), where the request asks for it
-  bool endless = false;  // its answer ends with its client, which is no failure and not slow
+  bool lines = false;  // answers in lines too (embed_lines.h), where the request asks for it
+  // Its answer goes on until the client leaves: not counted as a failure, nor as slow.
+  bool endless = false;
 };
 
 }  // namespace penstock

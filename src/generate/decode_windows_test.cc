@@ -124,7 +124,7 @@ TEST_F(DecodeWindowsTest, ReleasedMemoryIsThatOfBothKinds) {
   ASSERT_TRUE(got->Wait().ok());
   scheduler_->ReleaseMemory();
   for (int i = 0; i < 1000 && scheduler_->stats().groups[1].cached > 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // polls
   }
   scheduler_->Stop();
   EXPECT_EQ(scheduler_->stats().groups[1].cached, 0);

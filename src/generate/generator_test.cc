@@ -256,7 +256,7 @@ TEST_F(GeneratorTest, ADeadlineStopsItWithWhatWasMade) {
   EXPECT_TRUE(made_.tokens.empty());
   request.stop.deadline = Clock::now() + std::chrono::milliseconds(1000);
   request.on_text = [&](std::string_view) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // ten tokens take a second
     return true;
   };
   EXPECT_EQ(Generate(request).code(), StatusCode::kDeadlineExceeded);

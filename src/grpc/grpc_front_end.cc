@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-// Of methods without a key, whose messages hold a name.
+// The longest message of methods that need no key: it holds a name.
 constexpr int64_t kOpenMessageBytesMax = 4 << 10;
 
 // The headers that the policy and the log read; others are not copied.

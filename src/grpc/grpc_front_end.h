@@ -56,8 +56,8 @@ class GrpcFrontEnd {
 
   // Streams of methods that ask for no key, at a time. Each may hold some answers.
   static constexpr int32_t kOpenStreamsMax = 16;
-  // Single calls of such methods: where there are more, the oldest are broken off, so that those of
-  // clients that are slow on purpose keep nobody out.
+  // Single calls of such methods: if there are more, the oldest are broken off, so that clients
+  // that are slow on purpose do not keep others out.
   static constexpr size_t kOpenCallsMax = 2048;
 
   Service* service() const { return service_; }

@@ -20,7 +20,7 @@ namespace penstock {
 // What the gRPC server has of its own; each is a flag of `penstock serve`. Keys, TLS, hosts and
 // logs are those of HTTP.
 struct GrpcOptions {
-  std::optional<uint16_t> port;  // --grpc-port; none: no gRPC; 0: any free one
+  std::optional<uint16_t> port;  // --grpc-port; nullopt: no gRPC; 0: any free one
   std::string host;              // --grpc-host; "": that of HTTP
   // --grpc-max-streams: calls under way on one connection; more wait at the client.
   int32_t streams_max = 1024;

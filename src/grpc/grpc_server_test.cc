@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/service.h"
+#include "common/eventually_test_util.h"
 #include "engine/builtin_models.h"
 #include "engine/registry.h"
 #include "engine/tensor_engine.h"
@@ -132,7 +133,7 @@ class ServerTest : public testing::Test {
     const size_t at = text.find("\n" + series + " ");
     return at == std::string::npos ? -1 : std::stod(text.substr(at + 2 + series.size()));
   }
-  // Whether so many inferences have begun; the first may have ended before the last has come.
+  // Whether `count` inferences have begun; the first may have ended before the last has come.
   bool HaveBegun(int count) {
     const std::string ended =
         "penstock_grpc_requests_total{method=\"" + PathOf("ModelInfer") + "\",code=\"OK\"}";
@@ -140,12 +141,7 @@ class ServerTest : public testing::Test {
         [&] { return Metric("penstock_grpc_in_flight") + std::max(0.0, Metric(ended)) >= count; });
   }
   static bool WaitUntil(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-    return true;
+    return Eventually(condition, std::chrono::seconds(20));
   }
 
   Metrics metrics_;
@@ -176,7 +172,7 @@ TEST_F(ServerTest, RefusesByName) {
            {[](auto* r) { r->mutable_raw_input_contents()->RemoveLast(); }, Code::kInvalidArgument,
             "raw_input_contents has 1 tensors, and 2"},
            {[](auto* r) { r->mutable_inputs(1)->set_datatype("INT33"); }, Code::kInvalidArgument,
-            "'INT33' is no datatype"},
+            "'INT33' is not a datatype"},
            {[](auto* r) { r->mutable_inputs(1)->add_shape(-1); }, Code::kInvalidArgument, "shape"},
            {[](auto* r) {
               auto& parameters = *r->mutable_inputs(0)->mutable_parameters();
@@ -365,7 +361,7 @@ TEST_F(ServerTest, AFewStreamsWithoutAKeyAtATime) {
   EXPECT_TRUE(WaitUntil(answers));
 }
 
-// Calls whose message does not come keep nobody out.
+// Calls whose message does not come do not keep others out.
 TEST_F(ServerTest, TheOldestCallsWithoutAKeyMakeRoom) {
   constexpr size_t kOfChannel = 512;
   std::vector<std::unique_ptr<ClientChannel>> channels;

@@ -88,7 +88,7 @@ std::vector<std::pair<std::string, std::string>> InferShapes() {
   shapes.emplace_back("parameters", Made([](ModelInferRequest* message) {
                         for (int i = 0; i < 1024; ++i) {
                           auto& one = (*message->mutable_parameters())["p" + std::to_string(i)];
-                          one.set_string_param("a text that is no short one");
+                          one.set_string_param("a text that is not short");
                         }
                       }));
   shapes.emplace_back("parameters of inputs", Made([](ModelInferRequest* message) {

@@ -18,7 +18,7 @@ constexpr uint32_t kRaw = 7;
 constexpr size_t kKeptBytesMax = 64 << 10;
 
 Status NoMessage() {
-  return Status::InvalidArgument("the message is no inference.ModelInferRequest");
+  return Status::InvalidArgument("the message is not an inference.ModelInferRequest");
 }
 
 Status CheckCount(int count, size_t limit, const char* what) {

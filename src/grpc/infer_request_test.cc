@@ -79,7 +79,7 @@ TEST(InferRequest, RefusesWhatIsNoMessage) {
   InferRequest request;
   const Status status = Read(std::string(11, '\xff'), &request);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("no inference.ModelInferRequest"));
+  EXPECT_THAT(status.message(), HasSubstr("is not an inference.ModelInferRequest"));
 }
 
 TEST(InferRequest, RefusesTooManyTensors) {
@@ -136,7 +136,7 @@ TEST(InferRequest, TakesAndRefusesWhatTheLibraryDoes) {
     const bool valid = expected.ParseFromString(bytes);
     InferRequest request;
     const Status status = Read(bytes, &request);
-    // Groups, which nobody sends, are refused here.
+    // Groups, which proto3 has not, are refused here.
     if (!status.ok()) continue;
     ASSERT_TRUE(valid);
     ASSERT_EQ(request.raw().size(), static_cast<size_t>(expected.raw_input_contents_size()));

@@ -143,9 +143,10 @@ Status InferTensors::ReadInput(const inference::ModelInferRequest::InferInputTen
   const auto type = ElementTypeOf(tensor.datatype());
   if (!type) {
     return Status::InvalidArgument(
-        fmt::format("'{}' is no datatype; BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, "
-                    "INT64, FP16, BF16, FP32, FP64 and BYTES are",
-                    Shown(tensor.datatype())),
+        fmt::format(
+            "'{}' is not a datatype; BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, "
+            "INT64, FP16, BF16, FP32, FP64 and BYTES are",
+            Shown(tensor.datatype())),
         "datatype");
   }
   input.type = *type;

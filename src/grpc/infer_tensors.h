@@ -28,7 +28,7 @@ class InferTensors : public InferCall {
   // on. kInvalidArgument names the tensor; kUnsupported: a parameter that cannot be honoured;
   // kNotFound: no such shared memory; errors of the context's memory.
   Status Read(std::string message, Service* service, Clock::time_point begin);
-  // Of inputs in shared memory: what ReadShared copies.
+  // Bytes of inputs in shared memory, which ReadShared copies.
   uint64_t shared_bytes() const { return shared_bytes_; }
   Status ReadShared();
   // Inputs stay until here.

@@ -23,7 +23,7 @@
 namespace penstock {
 namespace {
 
-// What a message of so many tensors takes, about.
+// About what a tensor takes in a message.
 constexpr size_t kTensorBytes = 256;
 
 size_t BytesOf(const TensorSignature& signature) {
@@ -58,10 +58,9 @@ Expected<ModelInfo> ModelOf(const Service& service, const std::string& name,
                             const std::string& version) {
   PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model, service.Model(name));
   if (version.empty() || version == ServedVersion(model.version)) return model;
-  return Status::NotFound(
-      fmt::format("model '{}' has no version '{}' that is served, but '{}'", model.name,
-                  Printable(version, 40), ServedVersion(model.version)),
-      "version");
+  return Status::NotFound(fmt::format("model '{}' is served in version '{}', not '{}'", model.name,
+                                      ServedVersion(model.version), Printable(version, 40)),
+                          "version");
 }
 
 // ---- What is told of models
@@ -274,7 +273,7 @@ void OfLoaded(Service* service, const CallReply& reply, const std::string& name,
         if (!loaded.ok()) return reply.End(loaded.status());
         if (loaded->signature == nullptr) {
           return reply.End(Status::Unsupported(
-              fmt::format("model '{}' is no tensor model ({})", loaded->name, loaded->task),
+              fmt::format("model '{}' is not a tensor model ({})", loaded->name, loaded->task),
               "name"));
         }
         const size_t bytes = BytesOf(*loaded->signature);

@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-// Up to so many bytes of shared memory are copied on the io thread: about a tenth of a millisecond.
+// Shared memory up to this size is copied on the io thread: about a tenth of a millisecond.
 constexpr uint64_t kCopyHereBytesMax = 1 << 20;
 
 }  // namespace

@@ -3,15 +3,14 @@
 // what a request is (CallRequest; typed_call.h has the usual one); keys, priority, deadline,
 // memory, metrics and logs are seen to.
 //
-//   read ──> Begin: memory ──> Work ── ... ──> End ──> its turn has come ──> Next ──> written ──>
-//   gone
+//   read ──> Begin: memory ──> Work ── ... ──> End ──> its turn comes ──> Next ──> written ──> gone
 //               │ refused                       │ refused
 //               └──────────────> held <─────────┘
 //                                  │ another request of the call has ended
 //                                  └──> Begin
 //
-// - Bounded: no more is read while so many requests are under way or wait to be written as
-//   OrderedLimits says, or while these hold, with the next one, more bytes. A request counts with
+// - Bounded: no more is read while OrderedLimits' number of requests is under way or waits to be
+//   written, or while these hold, with the next one, more than its bytes. A request counts with
 //   the most that one of the call has held so far, until its own memory is known. HTTP/2's flow
 //   control then holds up the client; one that takes longer than --write-timeout-ms for a message
 //   is dropped.
@@ -70,7 +69,7 @@ class CallRequest {
   virtual Expected<Step> Next(RpcMessage* message) = 0;
   // False: the failure ends the call. True: the answer, which Next gives, says it.
   virtual bool Refuse(const Status& /*failure*/) { return false; }
-  // Nobody asks for more of the answer. Not during Work or Next.
+  // The rest of the answer is not wanted. Not called during Work or Next.
   virtual void Drop() {}
 
  private:
@@ -123,7 +122,7 @@ class CallReply {
 struct OrderedLimits {
   size_t requests_max = 128;
   int64_t bytes_max = 8 << 20;
-  // Of a message: itself, and its texts as they are handed over.
+  // Copies of a message that are held: itself, and its texts as they are handed over.
   int64_t copies = 2;
 };
 

@@ -14,7 +14,8 @@ using google::protobuf::FieldDescriptor;
 // Wire types (protobuf.dev/programming-guides/encoding).
 constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
 
-// Of numbers that may come packed, as varints; 0: it has none.
+// Bytes in memory of a number of a field whose numbers may come packed, as varints; 0: another
+// field.
 int64_t VarintWidth(const FieldDescriptor& field) {
   if (!field.is_packable()) return 0;
   switch (field.type()) {
@@ -34,7 +35,7 @@ int64_t VarintWidth(const FieldDescriptor& field) {
   }
 }
 
-// Adds up what `bytes` take. False: they are no message.
+// Adds up what `bytes` take. False: they are not a message.
 bool Add(std::span<const std::byte> bytes, const Descriptor& type, int depth, int64_t* cost) {
   if (depth == kMessageDepthMax) return false;
   WireReader reader(bytes);

@@ -37,7 +37,7 @@ class WireReader {
 
   bool empty() const { return rest_.empty(); }
   const std::byte* at() const { return rest_.data(); }
-  // Nothing: these bytes are no message.
+  // nullopt: these bytes are not a message.
   std::optional<WireField> Next();
 
  private:
@@ -50,8 +50,8 @@ class WireReader {
 // Memory of the numbers of `value`, packed varints, at `width` bytes each: as of kNumberBytes.
 int64_t PackedBytes(std::span<const std::byte> value, int64_t width);
 
-// Memory of a message of this type. Nothing: these bytes are none, or messages stand in one another
-// more than kMessageDepthMax deep.
+// Memory of a message of this type. nullopt: the bytes are not such a message, or messages are
+// nested more than kMessageDepthMax deep.
 inline constexpr int kMessageDepthMax = 16;
 std::optional<int64_t> MessageCost(std::span<const std::byte> bytes,
                                    const google::protobuf::Descriptor& type);

@@ -109,7 +109,7 @@ TEST(ParseMessage, AgreesWithTheLibrary) {
     const bool valid = expected.ParseFromString(bytes);
     int64_t counted = 0;
     const Status status = ParseMessage(bytes, nullptr, &parsed, &counted);
-    if (!status.ok()) continue;  // groups, which nobody sends, too
+    if (!status.ok()) continue;  // groups too, which proto3 has not
     ASSERT_TRUE(valid);
     ASSERT_EQ(parsed.SerializeAsString(), expected.SerializeAsString());
     ASSERT_GE(*Cost(bytes, parsed),

@@ -194,7 +194,7 @@ Status Rpc::FrameError(GrpcCode code, std::string message) {
   return status;
 }
 
-// Memory for so many bytes of the message. It grows as they come: the length is only a claim.
+// Takes memory for `bytes` of the message. It grows as they come: the length is only a claim.
 Status Rpc::Reserve(size_t bytes) {
   if (bytes <= message_.capacity() && (streams_ || counted_ > 0)) return Status::Ok();
   const size_t room =

@@ -76,12 +76,12 @@ class RpcReactor {
 
 class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc> {
  public:
-  // Of all calls; outlives them.
+  // Shared by all calls; outlives them.
   struct Options {
     int64_t message_bytes_max = 8 << 20;  // before and after it is unpacked
     // From the first byte of a message to its last; of a single call, from its first Read.
     std::chrono::milliseconds read_timeout{30'000};
-    // Runs work on so many bytes on a worker.
+    // Runs work that handles `bytes` on a worker.
     std::function<void(Priority, size_t bytes, std::function<void()>)> on_worker;
     // The calls that there are.
     std::shared_ptr<OpenCount> open = std::make_shared<OpenCount>();
@@ -114,7 +114,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   void SetReactor(RpcReactor* reactor) { reactor_ = reactor; }
   // Before the first Read: what messages are counted in, and whose work they are.
   void SetMemory(std::shared_ptr<RequestMemory> memory, Priority priority);
-  // Before the first Read: messages have at most so many bytes, packed or not.
+  // Called before the first Read: a message has at most `bytes_max`, packed or not.
   void LimitMessages(int64_t bytes_max);
   void Read();
   void Write(RpcMessage message);
@@ -187,7 +187,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   std::shared_ptr<RequestMemory> memory_;
   Priority priority_ = Priority::kInteractive;
 
-  // Of whoever writes.
+  // Touched by the thread that writes.
   HeaderList initial_, trailing_;
   bool head_sent_ = false;
   GrpcCode code_ = GrpcCode::kOk;

@@ -113,7 +113,7 @@ class ClientCall {
     error_ = static_cast<uint32_t>(Http2Error::kCancel);
     channel_->changed_.notify_all();
   }
-  // Of headers and trailers alike; after Finish.
+  // Headers and trailers together; after Finish.
   const HeaderList& headers() const { return headers_; }
 
  private:

@@ -65,7 +65,7 @@ Status DecodeBinaryHeaders(HeaderList* headers) {
     for (bool first = true; first || !rest.empty(); first = false) {
       auto bytes = DecodeBase64(TakeFirst(&rest));
       if (!bytes) {
-        return Status::InvalidArgument("the metadata '" + name.substr(0, 100) + "' is no base64",
+        return Status::InvalidArgument("the metadata '" + name.substr(0, 100) + "' is not base64",
                                        name.substr(0, 100));
       }
       if (first) {

@@ -23,7 +23,7 @@ Status DecodeBinaryHeaders(HeaderList* headers);
 inline constexpr std::chrono::hours kGrpcTimeoutMax{24 * 366};
 
 // "100m": at most 8 digits, and H, M, S, m(illi), u(micro) or n(ano) seconds. At most
-// kGrpcTimeoutMax. Nothing: it is not one.
+// kGrpcTimeoutMax. nullopt: it is not of this form.
 std::optional<std::chrono::nanoseconds> ParseGrpcTimeout(std::string_view text);
 
 // Whether a list with commas between has this word.
@@ -32,8 +32,8 @@ bool ListHas(std::string_view list, std::string_view word);
 // A text as grpc-message has it: what is not printable ASCII, and '%', as %XX.
 std::string EncodeGrpcMessage(std::string_view text);
 
-// An answer of HTTP to a request that is no call of gRPC: another method or content type, or a
-// proxy on the way that passes no trailers. Nothing: it is one.
+// An answer of HTTP to a request that is not a call of gRPC: another method or content type, or a
+// proxy on the way that passes no trailers. nullopt: it is a call.
 std::optional<HeaderList> RefuseHead(const Http2Request& request);
 
 }  // namespace penstock

@@ -236,7 +236,7 @@ TEST_F(RpcTest, BinaryMetadataIsDecoded) {
   for (const char* wrong : {"A", "QQ=", "QQ===", "Q Q=", "QQ==,A", "\xab", "Q-_=", "=", "===="}) {
     Open(false, {{"x-bytes-bin", wrong}});
     EXPECT_EQ(rpc_->head_status().code(), StatusCode::kInvalidArgument) << wrong;
-    EXPECT_THAT(rpc_->head_status().message(), HasSubstr("'x-bytes-bin' is no base64")) << wrong;
+    EXPECT_THAT(rpc_->head_status().message(), HasSubstr("'x-bytes-bin' is not base64")) << wrong;
   }
 }
 
@@ -338,7 +338,7 @@ TEST_F(RpcTest, WritesAreToldAndEndWithTheClient) {
   rpc_->Write(RpcMessage(10));
   EXPECT_TRUE(reactor_.written.empty());
   rpc_->OnSent();
-  rpc_->OnSent();  // of nobody
+  rpc_->OnSent();  // without a write under way
   EXPECT_THAT(reactor_.written, ElementsAre(true));
   rpc_->Write(RpcMessage(10));
   rpc_->Read();

@@ -82,7 +82,7 @@ Status SetParameter(const std::string& name, const InferParameter& value, TextRe
   return Status::Ok();  // of others: infer_parameters.h
 }
 
-// The one element of an input: raw, or in `contents`. Nothing: there is not just one.
+// The one element of an input: raw, or in `contents`. nullopt: there is not exactly one.
 std::optional<std::string> TextOf(const InferRequest& request, int input) {
   if (request.raw().empty()) {
     const auto& texts = request.head().inputs(input).contents().bytes_contents();

@@ -27,7 +27,7 @@ Expected<RerankRequest> FromTei(const tei::v1::RerankStreamRequest& message);  /
 Expected<TokenizeRequest> FromTei(const tei::v1::EncodeRequest& message);
 Expected<DecodeRequest> FromTei(const tei::v1::DecodeRequest& message);
 
-// Answers, but for their metadata. Of the one input of the request that FromTei made.
+// Answers, but for their metadata, to the one input of the request that FromTei made.
 void ToTei(const EmbedResponse& response, tei::v1::EmbedResponse* message);
 void ToTei(const EmbedAllResponse& response, tei::v1::EmbedAllResponse* message);
 void ToTei(const ClassifyResponse& response, tei::v1::PredictResponse* message);
@@ -50,8 +50,8 @@ struct TeiWork {
   int64_t queue_ns = 0;
   int64_t inference_ns = 0;
 };
-// Of a request whose answer is about to be printed: enters kSerialise, up to which the times count.
-// Null: not timed.
+// The work of a request whose answer is about to be printed: enters kSerialise, up to which the
+// times count. `trace` null: not timed.
 TeiWork TeiWorkOf(int64_t chars, int64_t tokens, RequestTrace* trace);
 // Counts over 2^32 - 1 are given as that.
 void ToTei(const TeiWork& work, tei::v1::Metadata* metadata);

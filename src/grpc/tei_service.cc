@@ -60,7 +60,7 @@ size_t TeiBytes(const DecodeResponse& response) {
   return kAnswerBytes + response.texts.at(0).size();
 }
 
-// Of valid UTF-8, which protobuf has checked.
+// The code points of valid UTF-8, which protobuf has checked.
 int64_t CodePoints(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
@@ -175,7 +175,7 @@ void AnswerTei(Service* service, const CallReply& reply, const Request& request,
 // Filled in the order of the requests, by one thread at a time.
 struct Ranks {
   uint32_t read = 0;  // messages
-  // Of the first message, for all.
+  // Set by the first message, for all.
   bool raw_scores = false;
   bool return_text = false;
   RequestMemory* memory = nullptr;  // of the call
@@ -252,7 +252,7 @@ Status ConcludeRanks(Ranks* ranks, RequestTrace* trace, int64_t bytes_max,
                    response.mutable_ranks()->pointer_end(),
                    [](const auto* a, const auto* b) { return a->score() > b->score(); });
   TeiWork work = TeiWorkOf(ranks->work.chars, ranks->work.tokens, trace);
-  // Of a text, as TEI has it: the texts were worked on side by side.
+  // The share of one text, as TEI has it: the texts were worked on side by side.
   work.tokenize_ns = ranks->work.tokenize_ns / count;
   work.queue_ns = ranks->work.queue_ns / count;
   work.inference_ns = ranks->work.inference_ns / count;

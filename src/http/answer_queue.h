@@ -19,7 +19,7 @@ namespace penstock {
 
 struct IoThread;
 
-// Who awaits answers: a connection of HTTP/1.1, or a stream of HTTP/2. On its io thread.
+// What awaits answers: a connection of HTTP/1.1, or a stream of HTTP/2. Called on its io thread.
 class AnswerTarget {
  public:
   virtual ~AnswerTarget() = default;

@@ -745,7 +745,7 @@ class ConnectionOn final : public Connection,
   int status_ = 0;
   size_t body_bytes_ = 0;
 
-  // Of an answer that is streamed.
+  // Set while an answer is streamed.
   std::shared_ptr<StreamBuffer> outgoing_;
   std::optional<StreamBuffer::Batch> batch_;  // being written; its text is body_
   Clock::time_point batch_deadline_;

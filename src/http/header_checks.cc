@@ -164,7 +164,7 @@ std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
   }
   // The parser takes equal ones, and "2,2", as one; a reader before this server may not.
   if (lengths.size() > 1) return malformed("more than one Content-Length");
-  if (!lengths.empty() && !IsNumber(lengths[0])) return malformed("Content-Length is no number");
+  if (!lengths.empty() && !IsNumber(lengths[0])) return malformed("Content-Length is not a number");
   if (codings.empty()) return std::nullopt;
   // RFC 9112 6.1: such framing is to be taken as faulty.
   if (version < 11) return malformed("HTTP/1.0 has no Transfer-Encoding");

@@ -32,7 +32,7 @@ struct HeaderRefusal {
 // Checks a parsed header and sets request->host. `version` 11 = HTTP/1.1; `target` as sent.
 //   400  not exactly one Host (HTTP/1.0: more than one); Host, or the authority of an absolute
 //        target, that is not host[:port] (RFC 3986 3.2.2, 3.2.3); more than one Content-Length, or
-//        one that is no number; Transfer-Encoding in HTTP/1.0
+//        one that is not a number; Transfer-Encoding in HTTP/1.0
 //   501  a Transfer-Encoding that is not exactly "chunked"
 std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
                                          HttpRequest* request);

@@ -154,7 +154,7 @@ TEST_F(Http2ListenerTest, EachPartOfThePrefaceHasNoTimeOfItsOwn) {
   ASSERT_TRUE(Within2s([&] { return handler_.connections == 1; }));
   for (const char c : kHttp2Preface.substr(0, 23)) {
     slow.Send(std::string(1, c));
-    std::this_thread::sleep_for(milliseconds(100));
+    std::this_thread::sleep_for(milliseconds(100));  // shorter than the timeout
     if (handler_.connections == 0) break;
   }
   EXPECT_EQ(handler_.connections, 0);
@@ -379,7 +379,7 @@ TEST_F(Http2ListenerTest, AStreamWhoseClientLeavesOrIsAborted) {
   EXPECT_EQ(client.Error(3), 2);
 }
 
-// A client that takes nothing: the producer sees it, and is told once there is room.
+// When a client stops reading, the producer sees it, and is told once there is room.
 TEST_F(Http2ListenerTest, BackPressureOfAStream) {
   ServerOptions options;
   options.write_timeout = milliseconds(300);

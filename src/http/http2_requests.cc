@@ -14,7 +14,7 @@
 namespace penstock {
 namespace {
 
-// Of answers that wait for the client, those of a connection up to so many bytes are not counted.
+// A connection's answers that wait for the client are not counted up to this number of bytes.
 constexpr size_t kUncountedAnswerBytes = 128 << 10;
 
 class RequestStream final : public Http2Receiver,
@@ -161,7 +161,7 @@ class RequestStream final : public Http2Receiver,
       uint64_t length = 0;
       const auto end = std::from_chars(said.data(), said.data() + said.size(), length);
       if (end.ec != std::errc()) {
-        return HeaderRefusal{400, "malformed HTTP request: Content-Length is no number"};
+        return HeaderRefusal{400, "malformed HTTP request: Content-Length is not a number"};
       }
       length_ = length;
     }
@@ -307,7 +307,7 @@ class RequestStream final : public Http2Receiver,
   int status_ = 0;
   size_t body_bytes_ = 0;
 
-  // Of an answer that is streamed.
+  // Set while an answer is streamed.
   std::shared_ptr<StreamBuffer> outgoing_;
   std::optional<StreamBuffer::Batch> batch_;  // on its way
   std::optional<StreamClock> clock_;

@@ -20,7 +20,7 @@ namespace penstock {
 class Http2Handler;
 class OpenCount;
 
-// Of a listener for HTTP/2 alone.
+// Options of a listener for HTTP/2 alone.
 struct Http2Options {
   int32_t streams_max = 100;  // of one connection at a time, 1..65535
   // The connections of all listeners together, which ServerOptions::connections_max bounds; see

@@ -129,7 +129,7 @@ TEST_F(ListenerTest, ShutdownWaitsForAStreamAndCutsItOff) {
   Client client = Connect();
   BeginStream(&client);
   std::thread producer([&] {
-    std::this_thread::sleep_for(milliseconds(100));
+    std::this_thread::sleep_for(milliseconds(100));  // the shutdown waits meanwhile
     handler_.stream->End("end");
   });
   listener_->Shutdown(std::chrono::seconds(10));

@@ -51,7 +51,7 @@ TEST_F(ListenerTest, PipeliningIsBounded) {
     for (int i = 0; i < 200; ++i) client.Send(Post("/echo", std::string(100'000, 'x')));
     client.Send(Post("/echo", "end"));
   });
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(100));  // the requests could be read meanwhile
   EXPECT_EQ(handler_.requests, 1);
   handler_.Release();
   EXPECT_NE(client.ReadTo("POST /echo end"), "");
@@ -65,7 +65,7 @@ TEST_F(ListenerTest, ChunkedBodies) {
   for (const char* part :
        {"5\r\nhel", "lo\r\n", "6;ext=1\r\n world", "\r\n0\r\nTrailer: x\r\n", "\r\n"}) {
     client.Send(part);
-    std::this_thread::sleep_for(milliseconds(5));
+    std::this_thread::sleep_for(milliseconds(5));  // so that parts arrive by themselves
   }
   EXPECT_NE(client.ReadTo("POST /echo hello world"), "");
   client.Send(Post("/echo", "next"));
@@ -279,7 +279,7 @@ TEST_F(ListenerTest, TimeLimits) {
   std::thread drip([&] {  // a byte now and then does not buy time
     for (int i = 0; i < 20; ++i) {
       header.Send("G");
-      std::this_thread::sleep_for(milliseconds(20));
+      std::this_thread::sleep_for(milliseconds(20));  // shorter than the timeout
     }
   });
   EXPECT_TRUE(header.ReadAll().starts_with("HTTP/1.1 408 "));

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/byte_budget.h"
+#include "common/eventually_test_util.h"
 #include "http/listener.h"
 #include "http/stream.h"
 
@@ -52,7 +53,7 @@ class Handler : public HttpHandler {
       held_.push_back(respond);
     } else if (request->path == "/late") {
       threads_.emplace_back([respond] {
-        std::this_thread::sleep_for(milliseconds(100));
+        std::this_thread::sleep_for(milliseconds(100));  // what makes the answer late
         respond.Send(HttpResponse{.body = "late"});
       });
     } else if (request->path == "/throw") {
@@ -178,11 +179,7 @@ class ListenerTest : public testing::Test {
   }
   Client Connect() { return Client(listener_->port()); }
   static bool Within2s(const std::function<bool()>& true_now) {
-    for (int i = 0; i < 200; ++i) {
-      if (true_now()) return true;
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    return false;
+    return Eventually(true_now, std::chrono::seconds(2));
   }
   // Until the head has come; handler_.stream is the test's from then on.
   void BeginStream(Client* client, const std::string& more = "") {

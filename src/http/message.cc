@@ -119,7 +119,7 @@ bool IsSaneRequestId(std::string_view id) {
 }
 
 std::string NewRequestId() {
-  // Ids tell requests apart in logs; they are no secret, so a fast generator will do.
+  // Ids tell requests apart in logs; they are not secret, so a fast generator will do.
   thread_local std::mt19937_64 random = [] {
     std::random_device device;
     std::seed_seq seed{device(), device(), device(), device()};

@@ -54,7 +54,7 @@ struct HttpResponse {
   // Besides Content-Length, Content-Type, Connection, Date and X-Request-Id, which the connection
   // writes. Values hold no line breaks.
   std::vector<std::pair<std::string, std::string>> headers;
-  // Of a stream (Responder::Begin): sent each time nothing was sent for `idle_after`, so that
+  // For a stream (Responder::Begin): sent each time nothing was sent for `idle_after`, so that
   // neither client nor proxy takes a silent stream for a dead one. 0: never.
   std::string idle_text;
   std::chrono::milliseconds idle_after{0};

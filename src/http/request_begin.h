@@ -28,7 +28,8 @@ std::shared_ptr<HttpRequest> NewRequest(const ServerOptions& options, const std:
 // Sets target, path and, where the client sent a sane one, the id. False: a bad target.
 bool SetTarget(std::string_view target, HttpRequest* request);
 
-// `length`: what the client says of its body, nothing: it does not. `has_body`: one follows.
+// `length`: the length that the client gives for its body; nullopt: none. `has_body`: a body
+// follows.
 //   413  longer than options.body_bytes_max
 //   417  an Expect other than 100-continue (`expects`: the version has it)
 //   415  a packed body

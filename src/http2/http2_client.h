@@ -17,7 +17,7 @@ class Http2Client {
   // What comes back, within Receive.
   class Events {
    public:
-    // Of an answer: its header list, and its trailers.
+    // The header list of an answer, and its trailers.
     virtual void OnHeaders(int32_t stream, HeaderList headers) = 0;
     virtual void OnData(int32_t stream, std::string_view bytes) = 0;
     // Nothing follows. 0: the answer is whole; else an Http2Error.
@@ -27,7 +27,7 @@ class Http2Client {
     ~Events() = default;
   };
 
-  // `events` must outlive the client. kUnavailable: nobody listens there.
+  // `events` must outlive the client. kUnavailable: no server listens there.
   static Expected<std::unique_ptr<Http2Client>> Connect(const std::string& host, uint16_t port,
                                                         Events* events);
   ~Http2Client();

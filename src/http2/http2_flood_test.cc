@@ -298,7 +298,7 @@ TEST_F(Http2FloodTest, WindowUpdates) {
   ExpectFlood();
 }
 
-// The client takes nothing: what would have to be answered is not read.
+// If the client takes no answers, frames that would have to be answered are not read.
 TEST_F(Http2FloodTest, AClientThatTakesNothingIsNotReadFrom) {
   Send(Hello());
   takes_ = false;

@@ -17,7 +17,8 @@
 namespace penstock {
 namespace {
 
-// Of a frame of DATA; also the least that a client must take of a stream in write_timeout.
+// The most bytes of a DATA frame; also the least that a client must take of a stream in
+// write_timeout.
 constexpr size_t kDataFrameBytes = 16 << 10;
 // RFC 9113 6.5.2: what a field counts beside its name and value.
 constexpr size_t kFieldBytes = 32;

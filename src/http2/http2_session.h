@@ -18,8 +18,7 @@
 //                        dropped as it is decoded, and OnHeaderTooLarge answers. The connection
 //                        ends at kHeaderTimesMax as much, and at kContinuationsMax frames
 //   header lists kept    kHeaderBytesKept, or kHeaderBytesPerStream for each of streams_max, and
-//   one
-//                        more list; streams over it are refused as those over streams_max are
+//                        one more list; streams over it are refused as those over streams_max are
 //   empty frames         kEmptyFramesMax of DATA in a row that carry nothing
 //   PING, SETTINGS       kPingsMax, kSettingsMax; time, and data that was sent, give them back
 //   PRIORITY             kPrioritiesMax, given back by time
@@ -95,7 +94,7 @@ class Http2Session {
 
   // Appends bytes for the client, whole frames, until `out` holds `bytes_max` or more.
   void Produce(size_t bytes_max, std::string* out, Clock::time_point now);
-  // The kernel has taken so many of the bytes that were produced.
+  // The kernel has taken `bytes` of those that were produced.
   void Sent(size_t bytes, Clock::time_point now);
 
   // No more streams: those under way are finished, and done() is true after the last.
@@ -119,7 +118,7 @@ class Http2Session {
     void operator()(nghttp2_session* session) const;
   };
   using StreamPtr = std::shared_ptr<Stream>;
-  // Of bytes that were not produced yet.
+  // The stamp of bytes that were not produced yet.
   static constexpr uint64_t kNotStamped = std::numeric_limits<uint64_t>::max();
   // Data that was produced, until the kernel has it.
   struct InFlight {

@@ -108,7 +108,7 @@ class Http2SessionTest : public testing::Test {
     Take();
   }
 
-  // Of a type, and of a stream.
+  // The frames of a type, and of a stream unless it is -1.
   std::vector<SeenFrame> Frames(uint8_t type, int64_t stream = -1) const {
     std::vector<SeenFrame> found;
     for (const SeenFrame& frame : frames_) {

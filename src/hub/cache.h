@@ -59,7 +59,7 @@ class RepositoryCache {
   Status MarkAbsent(const std::string& commit, const std::string& file) const;
   Status WriteRef(const std::string& revision, const std::string& commit) const;
 
-  // Of this repository: models--owner--name, and its folder of locks.
+  // This repository's folder, models--owner--name, and its folder of locks.
   const std::string& folder() const { return folder_; }
   const std::string& locks() const { return locks_; }
   // The commits that have a snapshot, sorted.

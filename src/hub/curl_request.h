@@ -55,7 +55,7 @@ class CurlRequest {
 bool MayPass(int status);
 
 Status NoAnswer(const std::string& url, CURLcode code, const char* detail);
-// A status that is no success, for a file.
+// The error for a file's HTTP status that is not a success.
 Status BadStatus(const std::string& url, const HttpReply& reply);
 // 0 where the server gave none.
 int RetryAfterMsOf(const HttpReply& reply);

@@ -294,7 +294,7 @@ class Downloader {
                   "model");
   }
 
-  // Of a file with holes what it takes.
+  // For a file with holes, the bytes that it takes.
   static uint64_t BytesOnDisk(const std::string& path) {
     struct stat facts {};
     return ::stat(path.c_str(), &facts) == 0 ? static_cast<uint64_t>(facts.st_blocks) * 512 : 0;

@@ -97,7 +97,7 @@ std::string QuantisationIn(const std::string& name) {
   return found;
 }
 
-// Files of GGUF that are no language model by themselves: encoders of images, statistics.
+// GGUF files that are not a language model by themselves: encoders of images, statistics.
 bool IsBesideModel(std::string_view file) {
   const std::string name = Upper(BaseName(file));
   return name.find("MMPROJ") != std::string::npos ||
@@ -154,7 +154,7 @@ Expected<FileChoice> Chosen(const GgufFiles& model, const std::string& repositor
   return FileChoice{ModelFormat::kGguf, model.quantisation, model.files, false};
 }
 
-// Of several models of one quantisation the one that stands least deep in folders.
+// Chooses, among models of one quantisation, the one that is least deep in folders.
 Expected<FileChoice> OnlyOne(std::vector<GgufFiles> models, const std::string& repository) {
   size_t depth = Depth(models.front());
   for (const GgufFiles& model : models) depth = std::min(depth, Depth(model));
@@ -199,7 +199,8 @@ Expected<FileChoice> ChooseGguf(const RepositoryListing& listing, const ModelRef
     }
     if (listing.Has(reference.file)) {
       return Status::Unsupported(
-          repository + ": " + Printable(reference.file, 200) + " is no model by itself", "model");
+          repository + ": " + Printable(reference.file, 200) + " is not a model by itself",
+          "model");
     }
   }
   if (models.empty() && reference.file.empty() && reference.quantisation.empty()) {
@@ -226,7 +227,7 @@ Expected<FileChoice> ChooseGguf(const RepositoryListing& listing, const ModelRef
   }
   if (models.size() == 1) return Chosen(models.front(), repository);
   return Status::InvalidArgument(has + QuantisationList(models) +
-                                     "; none of them is taken by itself: name one, as " +
+                                     "; none of them is chosen by default: name one, as " +
                                      repository + ":QUANT or " + repository + "/FILE.gguf",
                                  "model");
 }

@@ -2,8 +2,8 @@
 //
 // Safetensors: config.json, the weights, and the small files Penstock reads beside them; nothing
 // else. GGUF: the files of one quantisation, all parts of a split one; files whose names say that
-// they are no language model (mmproj, imatrix) never. A repository that has both kinds is taken as
-// safetensors, unless the reference names a quantisation or a file.
+// they are not a language model (mmproj, imatrix) never. A repository that has both kinds is taken
+// as safetensors, unless the reference names a quantisation or a file.
 #pragma once
 
 #include <cstdint>

@@ -68,7 +68,7 @@ TEST(ChooseFiles, OnlyTheQuantisationAskedFor) {
   EXPECT_THAT(Refusal(files, "o/n:IQ2_XS"),
               HasSubstr("Penstock does not read quantisation IQ2_XS"));
   EXPECT_THAT(Refusal(files, "o/n/y.gguf"), HasSubstr("file 'y.gguf' is not there; o/n has: x-Q4"));
-  EXPECT_THAT(Refusal(files, "o/n/mmproj-x-Q4_K_M.gguf"), HasSubstr("no model by itself"));
+  EXPECT_THAT(Refusal(files, "o/n/mmproj-x-Q4_K_M.gguf"), HasSubstr("is not a model by itself"));
 }
 
 TEST(ChooseFiles, TheOrderWhereNoneIsNamed) {
@@ -131,7 +131,8 @@ TEST(RepositoryListing, PathsThatLeadOutAreRefused) {
         std::string("."), std::string("a//b"), std::string("a/"), std::string(""),
         std::string("a\\\\b"), std::string("a\\u0000b"), std::string("a\\nb"),
         std::string(2000, 'a'), std::string(300, 'a')}) {
-    EXPECT_THAT(parse(name).status().message(), HasSubstr("no path inside a repository")) << name;
+    EXPECT_THAT(parse(name).status().message(), HasSubstr("is not a path inside a repository"))
+        << name;
   }
   EXPECT_EQ(parse("a/b")->ToJson(), R"({"sha":"ab","siblings":[{"rfilename":"a/b"}]})");
 }

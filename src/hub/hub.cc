@@ -57,7 +57,7 @@ bool NamesGguf(const ModelReference& reference) {
   return !reference.quantisation.empty() || !reference.file.empty();
 }
 
-// Of a GGUF model: the choice is made of `files`, those of the hub or those that are here.
+// For a GGUF model: chooses among `files`, those of the hub or those that are here.
 bool TakeGguf(const RepositoryCache& cache, const RepositoryListing& files,
               const ModelReference& reference, Cached* cached) {
   const auto choice = ChooseFiles(files, reference, /*tokenizer_only=*/false);

@@ -84,7 +84,7 @@ struct ModelFacts {
 };
 
 // Asks the hub, or the cache where downloads are off or the hub does not answer. Downloads nothing.
-// Errors: those of ResolveModel. Of hub references only.
+// Errors: those of ResolveModel. For references to the hub only.
 Expected<ModelFacts> DescribeReference(const ModelReference& reference,
                                        const ResolveOptions& options);
 

@@ -285,7 +285,7 @@ TEST_F(HubGgufTest, GatedRepositoriesSayWhatToDo) {
 TEST_F(HubGgufTest, ListsWithPathsThatLeadOutAreRefused) {
   hub_.files["../../x.gguf"] = "evil";
   EXPECT_THAT(Failure("acme/tiny").message(),
-              HasSubstr("'../../x.gguf' is no path inside a repository; nothing of it is taken"));
+              HasSubstr("'../../x.gguf' is not a path inside a repository; nothing is downloaded"));
   EXPECT_FALSE(fs::exists(Repository()));
 }
 
@@ -299,7 +299,7 @@ TEST_F(HubGgufTest, AnotherProcessIsWaitedFor) {
   EXPECT_EQ(Failure("acme/tiny").code(), StatusCode::kCancelled);
   options_.progress = nullptr;
   std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the lock is waited for
     lock.reset();
   });
   EXPECT_TRUE(ResolveModel("acme/tiny", options_).ok());

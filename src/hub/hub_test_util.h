@@ -121,6 +121,7 @@ class TinyServer {
       if (now <= 0) return;
       sent += static_cast<size_t>(now);
     }
+    // The pause that a test asks for, with the connection open.
     std::this_thread::sleep_for(std::chrono::milliseconds(response.pause_ms));
   }
 

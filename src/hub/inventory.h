@@ -27,7 +27,7 @@ struct CachedModel {
   int64_t last_used_s = 0;  // Unix time a file of it was last read or written, as the disk notes it
 };
 
-// All models under `root`, by name and commit. Of a snapshot with several GGUF models each is one.
+// All models under `root`, by name and commit. Each GGUF model of a snapshot is one.
 std::vector<CachedModel> ListCachedModels(const std::string& root);
 
 // Files that `penstock rm` takes away.

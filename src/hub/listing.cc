@@ -30,7 +30,7 @@ Expected<RepositoryListing> RepositoryListing::Parse(const std::string& json) {
     }
     if (!IsRepositoryPath(name)) {
       return Status::InvalidArgument(
-          "'" + Shown(name) + "' is no path inside a repository; nothing of it is taken",
+          "'" + Shown(name) + "' is not a path inside a repository; nothing is downloaded",
           "siblings");
     }
     uint64_t bytes = 0;

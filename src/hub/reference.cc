@@ -52,7 +52,7 @@ std::string Upper(std::string text) {
   return text;
 }
 
-// What follows the hub's host; none: there is no such host.
+// What follows the hub's host; nullopt: the text does not begin with it.
 std::optional<std::string> BehindHost(std::string_view text) {
   for (const std::string_view scheme : {"https://", "http://"}) {
     if (text.starts_with(scheme)) text.remove_prefix(scheme.size());
@@ -144,11 +144,11 @@ Status ReadSuffixes(const std::string& text, size_t at, ModelReference* referenc
     const std::string value = text.substr(at + 1, end - at - 1);
     std::string& field = mark == ':' ? reference->quantisation : reference->revision;
     if (!field.empty()) {
-      return Malformed(text, mark == ':' ? "it names two quantisations, ':' may stand there once"
-                                         : "it names two revisions, '@' may stand there once");
+      return Malformed(text, mark == ':' ? "it names two quantisations; ':' may occur once"
+                                         : "it names two revisions; '@' may occur once");
     }
     if (mark == ':' ? !IsQuantisation(value) : !IsRevision(value)) {
-      return Malformed(text, "'" + value + "' behind '" + mark + "' is no " +
+      return Malformed(text, "'" + value + "' after '" + mark + "' is not a " +
                                  (mark == ':' ? "quantisation, such as Q4_K_M"
                                               : "revision, such as main, a tag or a commit"));
     }
@@ -217,11 +217,11 @@ Expected<ModelReference> ModelReference::ParseHub(const std::string& given) {
   if (next < repository.size()) reference.file = repository.substr(next + 1);
   for (const std::string& name : {reference.owner, reference.name}) {
     if (!IsName(name))
-      return Malformed(text, "'" + name + "' is no name of an owner or repository");
+      return Malformed(text, "'" + name + "' is not the name of an owner or a repository");
   }
   if (next < repository.size() &&
       (!IsRepositoryPath(reference.file) || !Upper(reference.file).ends_with(".GGUF"))) {
-    return Malformed(text, "'" + reference.file + "' behind the repository is no .gguf file of it");
+    return Malformed(text, "'" + reference.file + "' after the repository is not a .gguf file");
   }
   PENSTOCK_RETURN_IF_ERROR(ReadSuffixes(text, marks, &reference));
   if (!reference.file.empty() && !reference.quantisation.empty()) {
@@ -257,7 +257,7 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
   const size_t colon = path.rfind(':');
   if (colon != std::string::npos && std::filesystem::exists(path.substr(0, colon), ignored)) {
     return Status::NotFound("no model at " + path +
-                                "; a quantisation behind ':' is for the hub: of a folder, name the "
+                                "; a quantisation after ':' is for the hub; for a folder, name the "
                                 "GGUF file in it",
                             "model");
   }

@@ -74,8 +74,8 @@ class BatchStore {
   Expected<Batch> Get(const std::string& id, const std::string& owner) const;
   // The newest first.
   std::vector<Batch> List(const std::string& owner) const;
-  // Of those that are not over and that may run, the one with the lowest `turn`, of these the
-  // oldest; none: id "".
+  // The batch with the lowest `turn` among those that are not over and may run; among equals the
+  // oldest. Its id is "" if there is none.
   Batch NextToRun(const std::function<bool(const Batch&)>& may_run,
                   const std::function<uint64_t(const Batch&)>& turn = {}) const;
   // Those of all owners that are not over.

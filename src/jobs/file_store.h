@@ -73,7 +73,7 @@ class FileStore {
   // The whole content. kPayloadTooLarge: more than bytes_max.
   Expected<std::string> Read(const std::string& id, const std::string& owner,
                              uint64_t bytes_max) const;
-  // Of a file that exists.
+  // The path of a file that exists.
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id; }
 
  private:
@@ -93,7 +93,7 @@ class FileStore {
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::map<std::string, StoredFile> files_;
-  // Of files, of what is being written, and places that are kept.
+  // Counts files, what is being written, and places that are kept.
   struct Share {
     uint64_t bytes = 0;
     size_t places = 0;

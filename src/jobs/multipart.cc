@@ -65,7 +65,7 @@ Status ReadHeader(std::string_view header, FormPart* part) {
     constexpr std::string_view kDisposition = "content-disposition:";
     if (!StartsWithIgnoringCase(line, kDisposition)) continue;
     const std::string_view value = Trimmed(line.substr(kDisposition.size()));
-    if (!StartsWithIgnoringCase(value, "form-data")) return Bad("has a part that is no form-data");
+    if (!StartsWithIgnoringCase(value, "form-data")) return Bad("has a part that is not form-data");
     const auto name = Parameter(value, "name");
     if (!name) return Bad("has a part without a name");
     part->name = *name;

@@ -41,8 +41,8 @@ Expected<OwnerKey> OwnerKey::Open(const std::string& folder) {
   if (!key.ok()) return Status(StatusCode::kUnavailable, key.status().message());
   if (key->size() != kKeyBytes) {
     return Status(StatusCode::kUnavailable,
-                  fmt::format("{} is to have {} bytes, and has {}; whose the files are is not "
-                              "known without it",
+                  fmt::format("{} must have {} bytes and has {}; without it the owners of "
+                              "files are not known",
                               path, kKeyBytes, key->size()));
   }
   return OwnerKey(*std::move(key));

@@ -1,5 +1,5 @@
-// OwnerKey: names the owners of files and batches on the disk, by a keyed hash: who reads the
-// folder without its key cannot test guesses of API keys.
+// OwnerKey: names the owners of files and batches on the disk, by a keyed hash: without its
+// key, a reader of the folder cannot test guesses of API keys.
 #pragma once
 
 #include <string>

@@ -163,7 +163,7 @@ TEST_F(StoreTest, AnOwnerMayHaveAHalfOfTheFiles) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(add("a"), StatusCode::kOk);
   EXPECT_EQ(add("a"), StatusCode::kPayloadTooLarge);
   EXPECT_EQ(add("b"), StatusCode::kOk);
-  // Who has one file back may have another.
+  // A client that removes a file may store another.
   ASSERT_TRUE(store->Remove(store->List("a", "")[0].id, "a").ok());
   EXPECT_EQ(add("a"), StatusCode::kOk);
   EXPECT_EQ(add("a"), StatusCode::kPayloadTooLarge);
@@ -436,7 +436,7 @@ TEST_F(StoreTest, ABatchThatCannotBeSavedTakesNoOnesPlace) {
   EXPECT_EQ(Batches()->List("me").size(), BatchStore::kBatchesMax);
 }
 
-// The disk hangs in the middle of a change; who reads does not.
+// The disk hangs in the middle of a change; readers do not.
 TEST_F(StoreTest, ReadersDoNotWaitForTheDisk) {
   const auto batches = Batches();
   const std::string id = batches->Add(OfOwner("me"))->id;

@@ -23,13 +23,13 @@ struct TensorModelConfig {
   std::string platform;  // "onnxruntime_onnx", ...; "": not said
   std::string backend;   // "onnxruntime", ...; "": not said
   std::string file;      // of the model, in the folder of a version; "": the one that is there
-  // Nothing: not said, and neither are inputs and outputs, so the model decides. 0: it has no
-  // batches.
+  // nullopt: the file states neither it nor inputs and outputs, so the model decides. 0: the model
+  // takes no batches.
   std::optional<int32_t> max_batch_size;
   DeclaredTensors tensors;
   std::optional<int32_t> replicas;
   std::optional<int32_t> linger_us;
-  // Versions that may serve, ascending; none: all.
+  // Versions that may serve, ascending; empty: all.
   std::vector<int64_t> versions;
   bool check_finite = false;  // parameters: check_finite
   // Settings that are understood and change nothing, each with its place and the reason.

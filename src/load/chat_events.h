@@ -31,7 +31,7 @@ struct ChatEvent {
   bool error = false;  // {"error": ...}, or not JSON
   bool text = false;   // some text, reasoning or tool call came
   bool finish = false;
-  // Of the usage; -1: not said.
+  // From the usage; -1: not given.
   int64_t prompt_tokens = -1;
   int64_t completion_tokens = -1;
   int64_t cached_tokens = -1;

@@ -159,7 +159,7 @@ void ChatRun::Issue(ChatClient* client, Clock::time_point intended) {
   ++outstanding_;
   ChatTurn turn;
   turn.slow = load_.slow_share > 0 && Uniform() < load_.slow_share;
-  // A deadline is for the whole answer: one who reads slowly would miss it by that alone.
+  // A deadline is for the whole answer: a slow reader would miss it by that alone.
   turn.with_timeout = !turn.slow && load_.request.timeout_ms > 0 && Uniform() < load_.timeout_share;
   auto request = requests_.Next(turn.with_timeout, turn.slow);
   if (load_.leave_share > 0 && Uniform() < load_.leave_share) {
@@ -237,7 +237,7 @@ void ChatRun::CountWhole(const ChatTurn& turn) {
   ++result_.whole;
   const bool good = Meets(Ms(turn.first - turn.intended), token_ms, whole_ms);
   if (good && turn.events > 0) ++result_.good;
-  // Of those that came with the text of others, or without text.
+  // Counts tokens that came with the text of others, or without text.
   result_.tokens += static_cast<uint64_t>(tokens - turn.events);
   result_.prompt_tokens += static_cast<uint64_t>(std::max<int64_t>(turn.prompt_tokens, 0));
   result_.cached_tokens += static_cast<uint64_t>(std::max<int64_t>(turn.cached_tokens, 0));

@@ -62,7 +62,7 @@ struct ChatResult {
   LatencyHistogram whole_answer;    // of measured requests
   std::map<int, uint64_t> errors;   // measured requests by status; kLost ... kErrorEvent
 
-  // Of the whole run, warm-up and drain included.
+  // Counts of the whole run, warm-up and drain included.
   uint64_t sent = 0;                  // requests written completely
   std::map<int, uint64_t> by_status;  // answers, whole or not, of clients that did not leave
   uint64_t left = 0;                  // clients that went before the end of their answer

@@ -162,7 +162,7 @@ TEST(ChatRequestTest, LearnsHowManyTokensWordsAre) {
 
 TEST(ChatLoadTest, CountsTokensAndTheirTimes) {
   FakeServer server([](const std::string&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the time that is measured
     return GoodAnswer();
   });
   ChatLoad load = SomeLoad();
@@ -275,6 +275,7 @@ TEST(ChatLoadTest, SlowReadersTakeTheirTimeAndAskForMore) {
 TEST(ChatLoadTest, OpenLoopCountsFromTheIntendedStart) {
   std::atomic<int> count{0};
   FakeServer server([&](const std::string&) {
+    // The stall, which counts for those that should have been sent meanwhile.
     if (++count == 10) std::this_thread::sleep_for(std::chrono::milliseconds(400));
     return GoodAnswer();
   });
@@ -289,6 +290,7 @@ TEST(ChatLoadTest, OpenLoopCountsFromTheIntendedStart) {
 
 TEST(ChatLoadTest, WaitsForNoAnswerForEver) {
   FakeServer server([](const std::string&) {
+    // Longer than measuring and draining together.
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
     return GoodAnswer();
   });
@@ -325,7 +327,7 @@ TEST(ChatSweepTest, TellsWhyNoAnswerWasMeasured) {
     if (request.find("\"stream\":true") == std::string::npos) {
       return FakeServer::Answer(200, R"({"usage":{"prompt_tokens":10}})");
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // longer than is measured
     return streamed;
   };
   ChatSweepOptions options;

@@ -85,7 +85,7 @@ class FakeServer {
   }
   std::string AnswerTo(const std::string& request) {
     if (!request.starts_with("GET /livez ")) return handler_(request);
-    std::this_thread::sleep_for(livez_delay_);
+    std::this_thread::sleep_for(livez_delay_);  // the stall that a test asks for
     return Answer(200, "{}");
   }
 

@@ -22,7 +22,7 @@ HostileKind RunOne(const HttpTarget& target, HostileRequest request, double seco
   HostileLoad load(
       target, options,
       std::make_shared<const std::vector<HostileRequest>>(std::vector<HostileRequest>{request}));
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));  // the load runs meanwhile
   const HostileResult result = load.Stop();
   return result.kinds[0];
 }
@@ -165,7 +165,7 @@ TEST(HostileLoadTest, KindsComeInTheirProportions) {
   options.rate = 200;
   HostileLoad load(server.target(), options,
                    std::make_shared<const std::vector<HostileRequest>>(requests));
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the load runs meanwhile
   const HostileResult result = load.Stop();
   const uint64_t often = result.kinds[0].sent;
   EXPECT_GT(often, 10u);

@@ -195,7 +195,7 @@ void AddBrokenBodies(Maker* make) {
   refused("number of 100,000 digits", Inputs("[[" + Repeat("9", 100'000) + "]]"));
   refused("id of 1e30", Inputs("[[1e30]]"));
   refused("negative id", Inputs("[[-1]]"));
-  refused("text that is no UTF-8", Inputs("\"a\xff\""));
+  refused("text that is not UTF-8", Inputs("\"a\xff\""));
   refused("half a surrogate pair", Inputs("\"\\ud800\""));
   refused("bytes after the end", Inputs("\"a\"") + "}");
   refused("no body", "");

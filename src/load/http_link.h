@@ -58,7 +58,7 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   bool has_head() const { return parser_->is_header_done(); }
   std::string TakeBody();
   void Close();
-  // Of the last answer.
+  // The last answer.
   const Response& response() const { return parser_->get(); }
   bool keep_alive() const { return parser_->keep_alive(); }
 

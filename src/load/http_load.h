@@ -72,8 +72,8 @@ struct LoadWindow {
   std::function<bool()> give_up;
 };
 
-// Of one load. "Measured": of requests that were to be sent in the window; rates count the answers
-// that came in the window.
+// The result of one load. "Measured": requests that were to be sent in the window; rates count the
+// answers that came in the window.
 struct LoadResult {
   std::string name;
   double seconds = 0;  // of the window
@@ -83,7 +83,7 @@ struct LoadResult {
   LatencyHistogram latency;        // measured requests answered with 2xx
   std::map<int, uint64_t> errors;  // measured requests by other status; kLost, kNoAnswer
 
-  // Of the whole run, warm-up and drain included.
+  // Counts of the whole run, warm-up and drain included.
   uint64_t sent = 0;                  // requests written completely
   std::map<int, uint64_t> by_status;  // answers
   uint64_t left = 0;                  // clients that went before their answer came

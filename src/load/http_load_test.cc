@@ -72,6 +72,7 @@ TEST(HttpLoadTest, ClosedLoopKeepsItsConnections) {
 TEST(HttpLoadTest, OpenLoopCountsFromTheIntendedStart) {
   std::atomic<int> count{0};
   FakeServer server([&](const std::string&) {
+    // The stall.
     if (++count == 20) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     return FakeServer::Answer(200, kUsage);
   });
@@ -118,6 +119,7 @@ TEST(HttpLoadTest, CountsWhatGoesWrong) {
 TEST(HttpLoadTest, ClientsLeaveAndAnswersAreMissed) {
   FakeServer server([&](const std::string& request) {
     const bool slow = request.find("X-Penstock-Priority: bulk") != std::string::npos;
+    // Longer than the one load's clients stay, and than the other's measured time.
     std::this_thread::sleep_for(std::chrono::milliseconds(slow ? 1500 : 400));
     return FakeServer::Answer(200, kUsage);
   });
@@ -168,7 +170,7 @@ TEST(HttpLoadTest, SaysWhenNobodyListens) {
 TEST(LivenessProbeTest, MeasuresAnswers) {
   FakeServer server([](const std::string&) { return std::string(); });
   LivenessProbe probe(server.target(), 5);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // the probe measures meanwhile
   const auto result = probe.Stop();
   EXPECT_GT(result.answer.count(), 5u);
   EXPECT_EQ(result.failures, 0u);
@@ -181,7 +183,7 @@ TEST(LivenessProbeTest, AStallCountsAsLongAsItLasts) {
   FakeServer server([](const std::string&) { return std::string(); },
                     std::chrono::milliseconds(100));
   LivenessProbe probe(server.target(), 10);
-  std::this_thread::sleep_for(std::chrono::milliseconds(450));
+  std::this_thread::sleep_for(std::chrono::milliseconds(450));  // the probe measures meanwhile
   const auto result = probe.Stop();
   ASSERT_GT(result.answer.count(), 0u);
   EXPECT_GE(result.arrival.count(), 9 * result.answer.count());

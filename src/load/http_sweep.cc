@@ -145,7 +145,7 @@ class Sweep {
     AddRecords(row, record_row, first);
     const bool beside = options_.background_concurrency > 0;
     const size_t series = plot_.series.size() - (first && beside ? 4 : 2);
-    // Of the row's name what changes along the line: "16" of "batch=8 concurrency=16".
+    // The part of the row's name that changes along the line: "16" of "batch=8 concurrency=16".
     const std::string label = first ? row.name.substr(row.name.rfind('=') + 1) : "";
     plot_.series[series].points.push_back({texts_per_s, load.latency.PercentileMs(0.5), ""});
     plot_.series[series + 1].points.push_back(

@@ -7,9 +7,9 @@ namespace penstock {
 
 // User and system seconds of all threads of `pid`, in steps of 10 ms; 0 if it is gone.
 double ProcessCpuSeconds(pid_t pid);
-// Of the calling thread.
+// Processor seconds of the calling thread.
 double ThreadCpuSeconds();
-// Of all processors of the machine together, since it started; waiting left out.
+// Busy seconds of all processors of the machine together, since it started; waiting left out.
 double MachineBusySeconds();
 // Resident memory of `pid` in bytes; 0 if it is gone.
 double ProcessResidentBytes(pid_t pid);

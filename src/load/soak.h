@@ -60,7 +60,7 @@ struct SoakOptions {
   // The default of the server's --max-inflight-bytes.
   static constexpr double kInflightMb = 512;
   static constexpr double kInteractiveOfCapacity = 0.4;
-  // Of chat, where nothing else is asked for.
+  // The timeout of a chat request, unless another is asked for.
   static constexpr int64_t kChatTimeoutMs = 5000;
   static constexpr double kChatLivezP999Ms = 10;
 };

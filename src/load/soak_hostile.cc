@@ -19,7 +19,7 @@ constexpr const char* kServerTimeoutMs = "5000";
 // At least as many as unfinished requests hold at the default rate.
 constexpr int kClientsMin = 40;
 
-// Of all clients together a quarter.
+// The number of hostile clients that makes them a quarter of all clients.
 int HostileClients(const SoakPhase& alone) {
   uint64_t clients = 0;
   for (const LoadResult& load : alone.run.loads) clients += load.connections;

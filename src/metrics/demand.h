@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-// Of a model and a priority class. Any thread, no lock.
+// The demand for a model by a priority class. Any thread, no lock.
 struct DemandSeries {
   // `priority`: "interactive" or "bulk".
   static DemandSeries Of(Metrics* metrics, const std::string& model, std::string_view priority);

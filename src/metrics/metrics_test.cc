@@ -222,7 +222,7 @@ TEST(RouterGauges, StaysWithinItsBytes) {
     const std::string text = metrics.router().Render();
     ASSERT_LE(text.size(), RouterGauges::kBytesMax);
     ASSERT_TRUE(text.ends_with("\n"));
-    // Of each model that stands in it, all series do.
+    // All series of each model that is in it are there.
     for (const std::string& model : models) {
       const size_t first = text.find(model);
       ASSERT_EQ(first == std::string::npos, text.find(model, first + 1) == std::string::npos);

@@ -55,7 +55,7 @@ class RouterGauges {
     std::string name;  // with its labels
     Source source;
   };
-  // Of each family the first `series` that there are. False: that is over kBytesMax.
+  // Prints the first `series` of each family. False: that is over kBytesMax.
   bool Print(size_t series, std::string* out) const;
 
   std::mutex mutex_;  // of Add

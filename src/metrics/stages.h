@@ -110,7 +110,7 @@ class RequestTrace {
   void SetTokens(int64_t tokens) { tokens_.store(tokens, std::memory_order_relaxed); }
   // For a request that is worked on part by part.
   void AddTokens(int64_t tokens) { tokens_.fetch_add(tokens, std::memory_order_relaxed); }
-  // Of generated text: the tokens of the longest text so far.
+  // For generated text: the tokens of the longest text so far.
   void SetTextTokens(int64_t tokens) { text_tokens_.store(tokens, std::memory_order_relaxed); }
   int64_t rows() const { return rows_.load(std::memory_order_relaxed); }
   int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }

@@ -42,10 +42,11 @@ Expected<TypeOverride> ParseKeptPart(std::string_view text) {
     part.linear = ToLinearKind(text.substr(dot + 1));
     if (part.layer && part.linear) return part;
   }
-  return Status::InvalidArgument(fmt::format(
-      "'{}' is no layer (0, -1), linear layer (qkv, attention-out, ff-in, ff-out) or linear layer "
-      "of one layer (-1.ff-out)",
-      text));
+  return Status::InvalidArgument(
+      fmt::format("'{}' is not a layer (0, -1), a linear layer (qkv, attention-out, ff-in, ff-out) "
+                  "or linear layer "
+                  "of one layer (-1.ff-out)",
+                  text));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(LinearTypes, WrongPartsAreNamed) {
                            "99999999999", "ff_out", "1.ff-out.2"}) {
     const auto parts = ParseTypeOverrides(text);
     ASSERT_FALSE(parts.ok()) << text;
-    EXPECT_THAT(parts.status().message(), HasSubstr("is no layer")) << text;
+    EXPECT_THAT(parts.status().message(), HasSubstr("is not a layer")) << text;
   }
   std::string many = "0";
   for (size_t i = 1; i < kTypeOverridesMax; ++i) many += ",0";

@@ -88,6 +88,7 @@ TEST_F(WeightsTest, AFileCutWhileItLoadsIsAnError) {
     fs::copy(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize", copy, fs::copy_options::recursive);
     const ModelFolder folder = Folder(copy.string());
     std::jthread cutter([&] {
+      // At another moment of the load in each trial.
       std::this_thread::sleep_for(std::chrono::microseconds(trial % 40 * 20));
       EXPECT_EQ(truncate((copy / "model.safetensors").c_str(), 5000), 0);
     });

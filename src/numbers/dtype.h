@@ -34,7 +34,7 @@ enum class DType {
   kQ6K,
 };
 
-// What a type stores together. Of types that are not block types: one element.
+// What a type stores together: a block, or one element if it is not a block type.
 struct DTypeBlock {
   size_t elements = 0;
   size_t bytes = 0;
@@ -138,7 +138,7 @@ float HalfToFloat(uint16_t half);
 
 // Whether ConvertToF32 reads it: F32, F16, BF16, F64 and the block types.
 bool ConvertsToF32(DType dtype);
-// `count` elements at `from`, which need not be aligned, as floats. Of a block type: whole blocks.
+// `count` elements at `from`, which need not be aligned, as floats. A block type has whole blocks.
 void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to);
 
 }  // namespace penstock

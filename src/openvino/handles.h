@@ -38,7 +38,7 @@ using CompiledModelHandle = Handle<ApiCompiledModel, &Api::compiled_model_free>;
 using PortHandle = Handle<ApiPort, &Api::output_const_port_free>;
 using TensorHandle = Handle<ApiTensor, &Api::tensor_free>;
 
-// Nothing: a type that Penstock does not take, such as FP8 or four bits.
+// nullopt: a type that Penstock does not take, such as FP8 or four bits.
 std::optional<ElementType> FromApi(unsigned type);
 ApiElementType ToApi(ElementType type);
 

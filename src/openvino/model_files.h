@@ -36,8 +36,8 @@ bool LooksLikeModel(const std::string& path);
 // `path`: a file, or a folder that has exactly one of model.onnx, model.xml, model.tflite,
 // model.pb, model.graphdef, model.savedmodel (a folder) and saved_model.pb. Errors: kNotFound;
 // kUnsupported: another format, or OpenVINO IR that keeps a state between runs; kInvalidArgument: a
-// file is no regular one, is cut short, or names files that are missing, too short or outside the
-// model's folder.
+// file is not a regular one, is cut short, or names files that are missing, too short or outside
+// the model's folder.
 Expected<ModelFiles> FindModelFiles(const std::string& path);
 
 }  // namespace penstock::openvino

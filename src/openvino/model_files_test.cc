@@ -75,7 +75,7 @@ TEST(ModelFilesTest, ExternalDataThatIsTooShortIsRefused) {
   EXPECT_THAT(files.status().message(), HasSubstr("has 47 bytes, a tensor lies at 0 to 48"));
 }
 
-// The runtime would wait for somebody to write to it.
+// The runtime would wait until something is written to the pipe.
 TEST(ModelFilesTest, PipesInPlaceOfFilesAreRefused) {
   const TempFolder folder;
   ASSERT_EQ(mkfifo((folder / "model.onnx").c_str(), 0600), 0);

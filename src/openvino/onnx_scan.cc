@@ -162,7 +162,7 @@ class Scanner {
     uint64_t number = 0;
     const auto [end, error] = std::from_chars(value_.data(), value_.data() + value_.size(), number);
     if (error != std::errc() || end != value_.data() + value_.size()) {
-      return Broken("the place of an external tensor is no number");
+      return Broken("the offset or length of an external tensor is not a number");
     }
     if (key_ == "offset") entry_.offset = number;
     if (key_ == "length") entry_.length = number;

@@ -20,7 +20,7 @@ namespace penstock::openvino {
 struct ExternalData {
   std::string location;            // as the file has it: relative to the model's folder
   uint64_t offset = 0;             // bytes
-  std::optional<uint64_t> length;  // bytes; nothing: to the end of the file
+  std::optional<uint64_t> length;  // bytes; nullopt: to the end of the file
 };
 
 struct OnnxScan {

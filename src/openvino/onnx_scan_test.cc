@@ -27,7 +27,7 @@ std::string Field(int number, const std::string& content) {
   return out + content;
 }
 
-// Of a model whose only initializer has these entries about its place.
+// A model whose only initializer has these entries about its place.
 std::string ModelWithEntries(const std::vector<std::pair<std::string, std::string>>& entries) {
   std::string tensor;
   for (const auto& [key, value] : entries) tensor += Field(13, Field(1, key) + Field(2, value));

@@ -29,7 +29,7 @@ std::string Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// The library in `folder`, or "". Of several the last by name, which is the newest.
+// The library in `folder`, or "". Among several the last by name, which is the newest.
 std::string FindLibrary(const std::string& folder) {
   std::string found;
   std::error_code error;
@@ -143,7 +143,7 @@ Status Runtime::Fill(void* library) {
   PENSTOCK_OPENVINO_FUNCTIONS(PENSTOCK_OPENVINO_FIND)
 #undef PENSTOCK_OPENVINO_FIND
   if (missing.empty()) return Status::Ok();
-  return Unavailable(fmt::format("this is no OpenVINO of {}, for it lacks: {}; {} installs one",
+  return Unavailable(fmt::format("this is not OpenVINO {}: it lacks {}; {} installs one",
                                  kReleaseYear, missing, kInstaller));
 }
 

@@ -102,7 +102,7 @@ Expected<std::vector<TensorSpec>> SpecsOf(const Runtime& runtime, const ApiModel
   return specs;
 }
 
-// The input that has `name` among its names, by what AnyName gave; nothing: none has.
+// The input that has `name` among its names, by what AnyName gave; nullopt: none has.
 std::optional<size_t> FindInput(const ModelState& state, const std::string& name) {
   const Api& api = state.runtime->api();
   PortHandle port(state.runtime);
@@ -179,7 +179,8 @@ Status Describe(ModelState* state) {
   return Status::Ok();
 }
 
-// Of a model whose inputs have fixed shapes: what is open then, values decide.
+// For a model whose inputs have fixed shapes: sizes of outputs that are still open depend on
+// values.
 Status CheckBounds(const std::vector<TensorSpec>& outputs, const CompileOptions& options) {
   if (options.sizes_by_values) return Status::Ok();
   for (const TensorSpec& output : outputs) {

@@ -41,8 +41,8 @@ struct CompileOptions {
   // 0: shapes as declared. Else the first dimension of every input is this, and must then be that
   // of every output, or else the model does not treat rows one by one.
   int64_t batch = 0;
-  // Takes models in which the values of inputs decide, without a bound, how large an output is. Of
-  // sizes that cannot be, OpenVINO reports none: it gives the output of the run before, or an empty
+  // Takes models in which the values of inputs decide, without a bound, how large an output is.
+  // OpenVINO does not report impossible sizes: it gives the output of the run before, or an empty
   // one.
   bool sizes_by_values = false;
 };
@@ -68,7 +68,7 @@ class TensorModel {
   // Inputs that the file declares and the model makes no use of.
   const std::vector<std::string>& ignored_inputs() const;
 
-  // What inputs and outputs are with a batch of so many rows. kUnsupported: the model does not take
+  // What inputs and outputs are with `batch` rows. kUnsupported: the model does not take
   // that, or an output has another number of rows; `inputs` and `outputs` are then undefined.
   Status ShapesForBatch(int64_t batch, std::vector<TensorSpec>* inputs,
                         std::vector<TensorSpec>* outputs) const;
@@ -116,7 +116,7 @@ class InferRequest {
   // `data` is aligned to its elements. kInvalidArgument: the shape is not one of the input's, or
   // `data` has other than its bytes; the field is the input's name.
   Status BindInput(size_t index, std::span<const int64_t> shape, std::span<const std::byte> data);
-  // Runs write output `index` to `data`; its shape is fixed, and `data` has as many bytes.
+  // Runs write output `index` to `data`; its shape is fixed, and `data` has exactly its bytes.
   Status BindOutput(size_t index, std::span<std::byte> data);
 
   // kInvalidArgument: an element of `data`, for input `index`, is out of range (top of this file).
@@ -129,7 +129,8 @@ class InferRequest {
   // inputs.
   Status Run();
 
-  // Of the last run; valid until the next one, until the output is bound, and while this lives.
+  // An output of the last run; valid until the next run, until the output is bound, and while this
+  // lives.
   Expected<OutputView> Output(size_t index) const;
 
  private:

@@ -405,7 +405,7 @@ size_t ThreadsOfTheProcess() {
 }
 
 // A model of one thread runs on the thread that calls. OpenVINO keeps two more a model, which
-// sleep: they are for runs that nobody waits for.
+// sleep: they are for runs without a waiting thread.
 TEST(TensorModelTest, ThreadsAreThoseAskedFor) {
   PENSTOCK_RUNTIME_OR_SKIP(runtime);
   const std::vector<float> x(4096 * 4, 1);

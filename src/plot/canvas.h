@@ -18,7 +18,7 @@ class Canvas {
   virtual ~Canvas() = default;
   // Horizontal or vertical.
   virtual void Line(Stroke stroke, double x1, double y1, double x2, double y2) = 0;
-  // `tip`: shown to who points at it, where the format can; may be empty.
+  // `tip`: shown when the pointer is over the dot, if the format can; may be empty.
   virtual void Dot(double x, double y, double radius, double opacity, const std::string& tip) = 0;
   // On the line y. `rim`: of the ground's colour, for text above other things.
   virtual void Text(double x, double y, Anchor anchor, double size, const std::string& text,

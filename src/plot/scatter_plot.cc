@@ -30,7 +30,7 @@ struct Box {
   }
 };
 
-// Of an axis: a value is at `pixel` + (value - `value`) * `per_unit`.
+// The scale of an axis: a value is at `pixel` + (value - `value`) * `per_unit`.
 struct Scale {
   double value = 0;
   double pixel = 0;

@@ -142,7 +142,7 @@ TEST(ScatterPlot, PngIsWellFormedAndShowsThePoints) {
   EXPECT_EQ(*file, *ScatterPlot({"t", "", "", "", {{-1, -1, ""}, {1, 1, ""}, {0, 0, ""}}}).ToPng());
 }
 
-// What a PNG has no letters for is no label, unless most of it can be read.
+// A text that the PNG's font lacks letters for is not drawn, unless most of it can be read.
 TEST(ScatterPlot, PngLeavesOutLabelsThatCannotBeRead) {
   const auto png = [](const char* label) {
     return *ScatterPlot{"", "", "", "", {{0, 0, label}}}.ToPng();

@@ -99,7 +99,7 @@ class Checker : public OpVisitor {
         in_op ? fmt::format("op {} ({}): {}", index_, OpName(program_.ops[index_]), what) : what;
   }
   bool Known(const char* name, ValueId id) {
-    return Require(id < program_.values.size(), "{} is no value of the program", name);
+    return Require(id < program_.values.size(), "{} is not a value of the program", name);
   }
   void ReadAny(const char* name, ValueId id) {
     if (!Known(name, id)) return;

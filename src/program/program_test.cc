@@ -84,7 +84,7 @@ TEST(CheckProgram, NamesWhatIsBroken) {
   const std::vector<Broken> cases = {
       {"max_length must be positive", [](Encoder* e) { e->program.max_length = 0; }},
       {"value 1 has no width", [](Encoder* e) { e->program.values[1].width = 0; }},
-      {"result is no value", [](Encoder* e) { e->program.result = kNoValue; }},
+      {"result is not a value", [](Encoder* e) { e->program.result = kNoValue; }},
       {"result is read before it is written", [](Encoder* e) { e->program.ops.resize(6); }},
       {"op 0 (embed): words are missing", [](Encoder* e) { e->Get<EmbedOp>(0).words = nullptr; }},
       {"op 0 (embed): words are a table and a matrix",
@@ -98,7 +98,7 @@ TEST(CheckProgram, NamesWhatIsBroken) {
        [](Encoder* e) { e->Get<EmbedOp>(0).norm.beta = &row; }},
       {"op 0 (embed): y must be rows of tokens",
        [](Encoder* e) { e->Get<EmbedOp>(0).y = e->picked; }},
-      {"op 1 (linear): x is no value of the program",
+      {"op 1 (linear): x is not a value of the program",
        [](Encoder* e) { e->Get<LinearOp>(1).x = 99; }},
       {"op 1 (linear): x is read before it is written",
        [](Encoder* e) { e->Get<LinearOp>(1).x = e->wide; }},

@@ -172,7 +172,7 @@ class Regex {
   std::vector<Inst> program_;
   std::vector<CharClass> classes_;
   std::string literal_;  // not empty: plain search
-  // Of a long literal: how many of its first i + 1 bytes also end them, for Knuth, Morris and
+  // For a long literal: how many of its first i + 1 bytes also end them, for Knuth, Morris and
   // Pratt.
   std::vector<uint32_t> borders_;
   bool can_be_empty_ = false;

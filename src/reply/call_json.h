@@ -10,11 +10,11 @@ namespace penstock {
 
 // An object with "name" and "arguments", or "parameters", in either order; it begins with the first
 // byte. Arguments are an object, a string with an object in it, or null, "" or missing for {}.
-// Other keys are skipped. A key of these written twice is no call.
+// Other keys are skipped. If one of these keys occurs twice, the object is not a call.
 class CallJson : public CallReader {
  public:
   // `bare`: nothing before the object says that it is a call. Then arguments must be there, and an
-  // object with a key that calls do not have (beside "type" and "id") is none.
+  // object with a key that calls do not have (beside "type" and "id") is not a call.
   CallJson(const ToolSet& tools, const CallLimits& limits, bool bare);
 
  protected:

@@ -11,7 +11,7 @@
 namespace penstock {
 
 struct CallLimits {
-  size_t json_depth_max = 48;   // arguments nested deeper are no call
+  size_t json_depth_max = 48;   // a call whose arguments are nested deeper is text
   size_t name_bytes_max = 256;  // of a tool, and of a parameter in the Qwen3-Coder form
 };
 
@@ -21,7 +21,7 @@ class CallReader {
   enum class Result {
     kMore,  // the byte belongs to the call, which goes on
     kDone,  // the byte ends the call, which stands
-    kBad,   // with this byte it is no call, or no longer
+    kBad,   // with this byte it is not a call, or not any longer
   };
 
   CallReader(const ToolSet& tools, const CallLimits& limits) : tools_(tools), limits_(limits) {}

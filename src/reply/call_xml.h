@@ -5,7 +5,7 @@
 //
 // A value whose </parameter> is missing ends at a <parameter= that begins a line, or at </function>
 // with </tool_call> behind it and at most kSpacesMax bytes of whitespace between them. A parameter
-// written twice is no call.
+// written twice makes the text not a call.
 #pragma once
 
 #include <optional>

@@ -15,7 +15,7 @@ class JsonScanner {
   enum class Result {
     kMore,        // the byte belongs to the value, which goes on
     kDone,        // the byte ends the value
-    kDoneBefore,  // the value, a number, ended before this byte, which is no part of it
+    kDoneBefore,  // the value, a number, ended before this byte, which is not part of it
     kBad,         // no JSON, or deeper than depth_max
   };
   // An array or object in `depth_max` others is refused.
@@ -36,8 +36,8 @@ class JsonScanner {
     kEscape,
     kHex,
     kLiteral,
-    // Of a number, what stands last. From kZero on it may end there but for kPoint, kExponent and
-    // kExponentSign.
+    // In a number: its last part so far. From kZero on it may end there but for kPoint, kExponent
+    // and kExponentSign.
     kMinus,
     kZero,
     kInteger,

@@ -202,7 +202,7 @@ TEST(ReplyParser, LimitsOfCalls) {
     const TestReply last = Read(llama, R"({"name": "now", "parameters": {}};)"
                                        "\n");
     EXPECT_EQ(last.calls.size(), 1u);
-    EXPECT_EQ(last.content, "");  // what stands behind the last call is no content either
+    EXPECT_EQ(last.content, "");  // text after the last call is not content either
 
     const size_t json_end = call.find("</tool_call>");
     options.limits.call_bytes_max = json_end;

@@ -50,7 +50,7 @@ class TypedParameters {
  private:
   unsigned TypesOf(std::string_view key) const;
 
-  std::optional<JsonDocument> schema_;  // none: not told, or no JSON
+  std::optional<JsonDocument> schema_;  // nullopt: not given, or not JSON
 };
 
 }  // namespace penstock

@@ -19,7 +19,7 @@ struct BatchLine {
   std::string body;  // of the request
 };
 
-// Of one line: its JSON takes sixteen times that while it is parsed.
+// The longest line: its JSON takes sixteen times that while it is parsed.
 inline constexpr size_t kBatchLineBytesMax = 4 << 20;
 
 // {"custom_id", "method": "POST", "url", "body"}: url is the batch's endpoint, and the body does

@@ -71,7 +71,7 @@ TEST_F(BatchFileTest, EveryFaultIsListed) {
   EXPECT_TRUE(CheckBatchFile(Written(Line("a") + "\n" + Line("b")), kRoute, &lines)->empty());
   EXPECT_EQ(CheckBatchFile(Written("\n"), kRoute, &lines)->at(0).code, "empty_file");
   EXPECT_EQ(CheckBatchFile(folder_ / "gone", kRoute, &lines)->at(0).code, "missing_file");
-  // What cannot be read now is no fault of the file: the batch goes on later.
+  // That a file cannot be read now is not its fault: the batch goes on later.
   EXPECT_EQ(CheckBatchFile("/proc/self/mem", kRoute, &lines).code(), StatusCode::kUnavailable);
   std::string broken;
   for (size_t i = 0; i < 2 * kBatchErrorsMax; ++i) broken += "x\n";

@@ -38,8 +38,8 @@ constexpr std::chrono::milliseconds kLookEvery{200};
 // Lines that wait for a model that does not come, and their bodies.
 constexpr size_t kAgainMax = 1024;
 constexpr size_t kAgainBytesMax = 8 << 20;
-// Of these, in batches that wait for their next turn. A batch over it begins its waiting lines
-// anew.
+// The part of these bytes that batches may hold while they wait for their next turn. A batch over
+// it begins its waiting lines anew.
 constexpr size_t kPausedBytesMax = 32 << 20;
 constexpr size_t kTurnOwnersMax = 10'000;  // whose turns are known
 // A batch that the disk holds up is tried again after this time.
@@ -103,7 +103,7 @@ class BatchRunner::Turn {
   const CancelToken& token() const { return cancel_; }
   bool cancelled() const { return cancel_.cancelled(); }
 
-  // Of its own for each line: a request that fails on its way cancels itself by it.
+  // Each line has its own: a request that fails on its way cancels itself by it.
   std::shared_ptr<CancelToken> NewLine(int64_t number) {
     auto token = std::make_shared<CancelToken>();
     const std::lock_guard lock(mutex_);
@@ -396,7 +396,7 @@ class BatchRunner::Run {
     return true;
   }
 
-  // Of lines that were not run in time.
+  // Writes errors for the lines that were not run in time.
   Status WriteLate() {
     std::string errors;
     int64_t failed = 0;

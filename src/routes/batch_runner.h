@@ -5,10 +5,10 @@
 //   model, workers        answer them
 //   thread of the batch:  prints the answers and adds them to the output and error files
 //
-// At most kAtOnce batches run at once, each another owner's, so that one who has many does not keep
-// others waiting; those of an owner one after the other, the oldest first. Where more owners have
-// batches they take turns: one that has run for kSlice stops after the lines under way, for the
-// owner whose last turn is longest ago, and goes on later. A restart goes on where
+// At most kAtOnce batches run at once, each of another owner, so that an owner with many does not
+// keep others waiting; the batches of one owner run one after the other, the oldest first. If more
+// owners have batches they take turns: one that has run for kSlice stops after the lines under way,
+// for the owner whose last turn is longest ago, and goes on later. A restart goes on where
 // the files stop: lines that have an answer are not run again. Lines that are told to come back
 // (429, 503) are. A line that was under way when the process crashed is run by itself the next
 // time, and after kCrashesMax crashes not any more: it gets an error.
@@ -72,9 +72,9 @@ class BatchRunner {
   const BatchStore& batches() const { return *batches_; }
   // The owner of what a request asks for, by its key; "" where no key is asked for.
   std::string OwnerOf(const HttpRequest& request) const;
-  // Files whose owner has no key any more, so that nobody can ask for them.
+  // Files whose owner has no key any more, so that no request can ask for them.
   std::vector<StoredFile> FilesOfGoneKeys() const;
-  // Whether the request has a key of an administrator, who may list and delete these.
+  // Whether the request has an administrator's key, which may list and delete these.
   bool IsAdmin(const HttpRequest& request) const;
   // Logs how many there are. At the start and after each reload of keys.
   void TellOfGoneKeys() const;
@@ -132,7 +132,7 @@ class BatchRunner {
   uint64_t turns_ = 0;                                  // so far
   std::map<std::string, std::unique_ptr<Run>> paused_;  // by batch: those that go on later
   std::multiset<std::string> held_;                     // ids of batches that may not begin
-  std::vector<std::thread> threads_;  // of the one who starts and stops the runner
+  std::vector<std::thread> threads_;  // touched only by the thread that starts and stops the runner
 };
 
 }  // namespace penstock

@@ -204,7 +204,7 @@ std::string PrintCohereEmbed(const EmbedResponse& response,
   for (const std::string& text : texts) json.String(text);
   json.EndArray();
   WriteMeta(response, version, &json);
-  // Of int8 and uint8 alike.
+  // int8 and uint8 alike.
   const auto ranged = std::find_if(types.begin(), types.end(), [](const EmbeddingFormat& type) {
     return type.type == EmbeddingType::kInt8 || type.type == EmbeddingType::kUint8;
   });

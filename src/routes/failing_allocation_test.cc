@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "api/service.h"
+#include "common/eventually_test_util.h"
 #include "common/failing_new.h"
 #include "common/log.h"
 #include "common/temp_folder_test_util.h"
@@ -205,12 +206,9 @@ class FailingAllocationTest : public testing::Test {
   // In /metrics. Threads let go of a request a moment after it was answered.
   void ExpectShown(const std::vector<std::string>& lines) {
     for (const std::string& line : lines) {
-      bool found = false;
-      for (int i = 0; i < 200 && !found; ++i) {
-        if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        found = BodyOf(Ask(server_->port(), Get("/metrics"))).find(line) != std::string::npos;
-      }
-      EXPECT_TRUE(found) << line;
+      EXPECT_TRUE(Eventually([&] {
+        return BodyOf(Ask(server_->port(), Get("/metrics"))).find(line) != std::string::npos;
+      })) << line;
     }
   }
 

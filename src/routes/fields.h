@@ -84,10 +84,9 @@ void WriteTruncation(const Truncation& truncation, JsonWriter* json);
 // of each model besides its name.
 void WriteModelFacts(const ModelInfo& model, JsonWriter* json);
 // "lifecycle": with "state": waiting, loading, ready, parked (its weights are there), draining,
-// absent or failed
-// ("error" says why); of a model of a repository "version", and "refused_version" with the highest
-// that was not taken; "keep_alive_s" (-1: for ever), "idle_s", "unload_in_s"; what it takes in
-// "memory" at most.
+// absent or failed ("error" says why); for a model of a repository "version", and
+// "refused_version" with the highest that was not taken; "keep_alive_s" (-1: for ever), "idle_s",
+// "unload_in_s"; the most that it takes in "memory".
 void WriteModelState(const ModelInfo& model, JsonWriter* json);
 
 // Standard base64 with padding; of the numbers as little-endian float32.

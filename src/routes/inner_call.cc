@@ -27,7 +27,7 @@ class InnerExchange final : public Exchange {
   std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) override {
     (void)head;
     Post([] { return HttpResponse{.status = 500, .body = R"({"error":"a stream was begun"})"}; });
-    // Nobody takes what is written.
+    // What is written is not read.
     auto buffer = std::make_shared<StreamBuffer>(HttpResponse(), false, 1, std::move(ready));
     buffer->Leave();
     return std::make_unique<Stream>(std::move(buffer), std::make_shared<NoWake>());

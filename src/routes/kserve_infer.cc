@@ -19,9 +19,9 @@ namespace {
 
 constexpr const char* kJsonBytesHeader = "Inference-Header-Content-Length";
 
-// Up to so many bytes are copied on an io thread: about a tenth of a millisecond.
+// Results up to this size are copied on an io thread: about a tenth of a millisecond.
 constexpr uint64_t kCopyOnIoBytesMax = 1 << 20;
-// Up to so many bytes of JSON are printed where the results come from.
+// JSON up to this size is printed on the thread that brings the results.
 constexpr uint64_t kPrintAtOnceBytesMax = 1 << 10;
 
 // One request, from its body to its answer. Deletes itself at the end.

@@ -46,7 +46,7 @@ struct KserveRequest {
   std::vector<InferCall::Input> inputs;
   std::vector<SharedInput> shared_inputs;
   std::vector<TensorBytes> made;
-  std::vector<InferCall::Output> outputs;  // names alone; none: all
+  std::vector<InferCall::Output> outputs;  // names alone; empty: all
   std::vector<Output> forms;               // of `outputs`
 
   Output other_form;  // of outputs that are not named
@@ -60,8 +60,8 @@ struct KserveRequest {
 inline constexpr size_t kRequestTensorsMax = 1024;   // inputs, and outputs, of a request
 inline constexpr size_t kRequestDimensionsMax = 64;  // of a tensor
 
-// What the header Inference-Header-Content-Length says of a body of so many bytes; "": all of it.
-// kInvalidArgument: it is no number, 0, or more.
+// How many bytes of a body of `body_bytes` are JSON by the header Inference-Header-Content-Length;
+// all of it if the header is "". kInvalidArgument: it is not a number, 0, or over `body_bytes`.
 Expected<size_t> KserveJsonBytes(std::string_view header, size_t body_bytes);
 
 // Views of the result are of `body`, which must outlive it. Elements made of JSON are counted in

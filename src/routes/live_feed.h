@@ -1,6 +1,6 @@
-// LiveFeed: what the server does, from second to second, for those who watch it (GET /v1/live).
+// LiveFeed: what the server does, from second to second, for clients that watch it (GET /v1/live).
 //
-// One thread reads the service's counters each second, whether anybody watches or not, so that a
+// One thread reads the service's counters each second, whether there are watchers or not, so that a
 // page opened late has a history: kPointsMax points in a ring, printed once. Watchers get the
 // history and then the same bytes each second. Nothing is recorded for it in the path of requests.
 //

@@ -44,8 +44,8 @@ Expected<DecodeRequest> ParseDetokenize(const JsonObject& object,
 // {"content", "prompt"}: the text under llama.cpp's name and under vLLM's.
 std::string PrintDetokenized(const DecodeResponse& response);
 
-// GET /props and GET /slots, of a model that generates text. `running`: texts in its steps; as many
-// of the slots are told as busy.
+// GET /props and GET /slots, of a model that generates text. `running`: texts in its steps; that
+// number of slots is shown as busy.
 std::string PrintLlamaProps(const ModelInfo& model);
 std::string PrintLlamaSlots(const ModelInfo& model, int32_t running);
 

@@ -69,7 +69,7 @@ constexpr std::string_view kOptions[] = {
     "use_mmap",
     "vocab_only",
 };
-// Of the list of options that mean nothing.
+// Bound of the list of options that mean nothing.
 constexpr size_t kIgnoredOptionsMax = 8;
 constexpr size_t kIgnoredNameBytesMax = 40;
 // Which of a setting's values means that it is off.

@@ -5,9 +5,9 @@
 //   Jina    objects {"text"} as input, embedding_type, task, normalized; refused: images,
 //           late_chunking, return_multivector
 //   Voyage  output_dtype, output_dimension, input_type, truncation
-// and truncate, truncation_direction, prompt, prompt_name, normalize, quantize_range. Of two names
-// for one thing, given differently, one is refused. Unknown fields are ignored, as OpenAI's clients
-// send some that mean nothing here ("user").
+// and truncate, truncation_direction, prompt, prompt_name, normalize, quantize_range. If a thing
+// is given under two names with different values, the request is refused. Unknown fields are
+// ignored, as OpenAI's clients send some that mean nothing here ("user").
 #pragma once
 
 #include <string>

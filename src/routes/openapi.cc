@@ -163,9 +163,10 @@ constexpr RouteDescription kDescriptions[] = {
      "KserveError", nullptr, 422},
     {"POST", "/v2/cudasharedmemory/region/{region}/register", "Always refused: not supported",
      nullptr, "KserveError", nullptr, 422},
-    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", "There is none", nullptr,
+    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", "Does nothing: not supported",
+     nullptr, "KserveDone"},
+    {"POST", "/v2/cudasharedmemory/unregister", "Does nothing: not supported", nullptr,
      "KserveDone"},
-    {"POST", "/v2/cudasharedmemory/unregister", "There is none", nullptr, "KserveDone"},
     {"GET", "/v2/trace/setting", "Always refused: see /v1/stats", nullptr, "KserveError", nullptr,
      422},
     {"POST", "/v2/trace/setting", "Always refused", nullptr, "KserveError", nullptr, 422},
@@ -218,7 +219,7 @@ void WriteReference(const char* schema, JsonWriter* json) {
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
 }
 
-// Of a body with that schema.
+// The content type of a body with that schema.
 const char* ContentType(const char* schema) {
   if (std::string_view(schema) == "FileForm") return "multipart/form-data";
   if (std::string_view(schema) == "FileContent") return "application/jsonl";

@@ -28,9 +28,8 @@ std::span<const RouteDescription> RouteDescriptions();
 // The description of `route`, or null.
 const RouteDescription* FindRouteDescription(const Route& route);
 
-// The schemas of requests and answers: JSON objects. The second has those of generated text, the
-// third those of loading models, the fourth those of tensor models, the others those of one
-// dialect each.
+// The schemas of requests and answers: JSON objects, each defined in the file of its name
+// (openapi_text_schemas.cc, ...).
 extern const std::string_view kOpenApiSchemas;
 extern const std::string_view kOpenApiTextSchemas;
 extern const std::string_view kOpenApiModelSchemas;

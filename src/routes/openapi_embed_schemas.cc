@@ -227,7 +227,7 @@ const std::string_view kOpenApiEmbedSchemas = R"json({
   },
   "Quantization": {
     "type": "object",
-    "description": "Of int8 and uint8: what their ends stand for, and how many numbers were outside",
+    "description": "For int8 and uint8: the numbers that their ends stand for, and how many numbers were outside",
     "properties": {
       "type": {"type": "string", "enum": ["int8", "uint8"]},
       "min": {"type": "number"},

@@ -210,7 +210,7 @@ const std::string_view kOpenApiKserveSchemas = R"json({
   "KserveRegionRequest": {
     "type": "object",
     "properties": {
-      "key": {"type": "string", "description": "Of shm_open, without further slashes"},
+      "key": {"type": "string", "description": "The name given to shm_open, without further slashes"},
       "offset": {"type": "integer", "minimum": 0},
       "byte_size": {"type": "integer", "minimum": 1}
     },

@@ -35,8 +35,8 @@ const std::string_view kOpenApiModelSchemas = R"json({
         "enum": ["waiting", "loading", "ready", "parked", "draining", "absent", "failed"],
         "description": "parked: its weights are loaded, activations and caches have gone to others"
       },
-      "error": {"type": "string", "description": "Of a model that failed to load"},
-      "version": {"type": "integer", "description": "Of a model of a repository"},
+      "error": {"type": "string", "description": "Given for a model that failed to load"},
+      "version": {"type": "integer", "description": "Given for a model of a repository"},
       "refused_version": {
         "type": "object",
         "description": "The highest version that was not taken, and why",

@@ -15,7 +15,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
       "model": {"type": "string", "description": "Name or alias of a model; \":latest\" behind it is passed over"},
       "input": {
         "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
-        "description": "None: the model is loaded"
+        "description": "Without them the model is only loaded"
       },
       "truncate": {"type": "boolean", "default": true},
       "dimensions": {"type": ["integer", "null"], "minimum": 1},
@@ -61,7 +61,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
       "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
       "options": {
         "type": ["object", "null"],
-        "description": "mirostat, typical_p and tfs_z are refused; names that are no option are told in X-Penstock-Ignored-Options",
+        "description": "mirostat, typical_p and tfs_z are refused; names that are not options are listed in X-Penstock-Ignored-Options",
         "properties": {
           "temperature": {"type": "number", "minimum": 0, "maximum": 2},
           "top_p": {"type": "number", "minimum": 0, "maximum": 1},
@@ -85,7 +85,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
       {
         "type": "object",
         "properties": {
-          "prompt": {"type": "string", "description": "None: the model is loaded, or with keep_alive 0 unloaded"},
+          "prompt": {"type": "string", "description": "Without it the model is only loaded, or with keep_alive 0 unloaded"},
           "system": {"type": "string"},
           "raw": {"type": "boolean", "description": "The prompt is taken without a chat template"}
         }
@@ -189,7 +189,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
             "name": {"type": "string"},
             "model": {"type": "string"},
             "size": {"type": "integer", "description": "Bytes of weights; 0 while it is not loaded"},
-            "digest": {"type": "string", "description": "Of the name and the revision"},
+            "digest": {"type": "string", "description": "Digest of the name and the revision, not of the files"},
             "details": {"$ref": "#/components/schemas/OllamaDetails"},
             "modified_at": {"type": "string"}
           },
@@ -216,7 +216,7 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
   "OllamaVersion": {
     "type": "object",
     "properties": {
-      "version": {"type": "string", "description": "Of Ollama's API, as far as it is spoken"},
+      "version": {"type": "string", "description": "The version of Ollama's API whose routes these are"},
       "penstock": {"type": "string", "description": "The version of Penstock"}
     },
     "required": ["version", "penstock"]
@@ -231,10 +231,10 @@ const std::string_view kOpenApiOllamaSchemas = R"json({
   },
   "OllamaPulled": {
     "type": "object",
-    "description": "The whole, or a line of it",
+    "description": "The whole answer, or one line of it",
     "properties": {
       "status": {"type": "string"},
-      "digest": {"type": "string", "description": "Of the file's name"},
+      "digest": {"type": "string", "description": "Digest of the file's name"},
       "total": {"type": "integer", "description": "Bytes of the file"},
       "completed": {"type": "integer"}
     },

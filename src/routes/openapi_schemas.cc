@@ -163,7 +163,7 @@ const std::string_view kOpenApiSchemas = R"json({
           "type": "object",
           "properties": {
             "id": {"type": "string"},
-            "input": {"type": "string", "description": "Of a pair the first"},
+            "input": {"type": "string", "description": "The text; of a pair, its first text"},
             "prediction": {"type": "string"},
             "confidence": {"type": "number"},
             "predictions": {"type": "array", "items": {"type": "string"}},

@@ -371,7 +371,7 @@ const std::string_view kOpenApiTextSchemas = R"json({
     "properties": {
       "model": {"type": "string"},
       "inputs": {"type": "string"},
-      "stream": {"type": "boolean", "description": "Of POST / alone"},
+      "stream": {"type": "boolean", "description": "Only for POST /"},
       "parameters": {
         "allOf": [
           {"$ref": "#/components/schemas/Sampling"},

@@ -14,7 +14,7 @@ namespace penstock {
 // What the parts of a pattern stand for, in their order; "" for those it does not have.
 using PathParts = std::array<std::string_view, 2>;
 
-// Nothing: the path is not of this pattern. The views are of `path`.
+// nullopt: the path does not match. The views point into `path`.
 std::optional<PathParts> MatchPath(std::string_view pattern, std::string_view path);
 
 // "model", "version"; empty: the pattern is one path.

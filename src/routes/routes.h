@@ -40,8 +40,8 @@ struct RouteCall {
   std::shared_ptr<const HttpRequest> request;
   mutable std::string body;  // freed once the handler has returned, unless it took it
   Responder respond;
-  // Null for a request that comes from within (inner_call.h).
-  BatchRunner* batches = nullptr;  // and where the server has none
+  // Null for a request that comes from within (inner_call.h), and if the server keeps no batches.
+  BatchRunner* batches = nullptr;
   // What routes of the web page show.
   LiveFeed* live = nullptr;
   const SlowLog* slow_log = nullptr;

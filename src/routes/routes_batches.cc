@@ -1,6 +1,6 @@
 // OpenAI's files and batches. Where the server has no folder for them, each answers 404.
 //
-// What touches the disk, or waits for who does, runs on a worker.
+// Work that touches the disk, or waits for such work, runs on a worker.
 #include <algorithm>
 
 #include "common/json_writer.h"

@@ -33,10 +33,9 @@ void Server(const RouteCall& call) {
 // The parts of the path: a model, and a version or "".
 Status CheckVersion(const ModelInfo& model, const std::string& version) {
   if (version.empty() || version == ServedVersion(model.version)) return Status::Ok();
-  return Status::NotFound(
-      fmt::format("model '{}' has no version '{}' that is served, but '{}'", model.name,
-                  version.substr(0, 40), ServedVersion(model.version)),
-      "model_version");
+  return Status::NotFound(fmt::format("model '{}' is served in version '{}', not '{}'", model.name,
+                                      ServedVersion(model.version), version.substr(0, 40)),
+                          "model_version");
 }
 
 Expected<ModelInfo> ModelOf(const RouteCall& call) {
@@ -48,7 +47,7 @@ Expected<ModelInfo> ModelOf(const RouteCall& call) {
 Status CheckTensors(const ModelInfo& model) {
   if (model.signature != nullptr) return Status::Ok();
   return {StatusCode::kUnprocessable,
-          fmt::format("model '{}' is no tensor model ({}): it has routes of its own", model.name,
+          fmt::format("model '{}' is not a tensor model ({}): it has routes of its own", model.name,
                       model.task)};
 }
 

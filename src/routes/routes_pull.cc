@@ -26,7 +26,7 @@ class PullAnswer {
         error_body_(call.route->error_body),
         streams_(streams) {}
 
-  // False: nobody waits for it any more.
+  // False: the client waits for it no more.
   bool Tell(const PullProgress& now) {
     if (!request_->context.CheckWanted(Clock::now()).ok()) return false;
     if (!streams_) return true;
@@ -71,14 +71,14 @@ class PullAnswer {
   std::unique_ptr<Stream> stream_;
 };
 
-// Of both routes: where models are kept, and the one that the body names.
+// What both routes need: where models are kept, and the model that the body names.
 struct StoreCall {
   ModelStore* store;
   std::string model;
   bool stream;
 };
 
-// Nothing: the call is answered, as it is refused.
+// nullopt: the call was refused and is answered.
 std::optional<StoreCall> ParseCall(const RouteCall& call) {
   ModelStore* const store = call.service->model_store();
   if (store == nullptr) {

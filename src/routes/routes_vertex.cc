@@ -19,8 +19,8 @@ HttpResponse PrintOne(const RouteCall& call, const Exchange::Print& print) {
                     call.request->id);
 }
 
-// Of generated text the text alone; else the answer as it is. Only an object is parsed: an answer
-// of embeddings may be large.
+// Writes only the text of an answer with generated text, any other answer as it is. Only an object
+// is parsed: an answer with embeddings may be large.
 void WritePrediction(const std::string& body, JsonWriter* json) {
   if (!body.starts_with('{')) {
     json->Raw(body);
@@ -136,7 +136,7 @@ class VertexCall : public std::enable_shared_from_this<VertexCall> {
   const Route* root_ = nullptr;
   int32_t root_index_ = 0;
   std::shared_ptr<const HttpRequest> inner_;
-  std::vector<std::string> bodies_;  // each is used by the one who begins it
+  std::vector<std::string> bodies_;  // each is used by the call that begins it
 
   std::mutex mutex_;
   // All guarded by mutex_, `prints_` until the last has come.

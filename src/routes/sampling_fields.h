@@ -19,7 +19,7 @@ namespace penstock {
 Status ParseSampling(const JsonObject& object, SamplingRequest* sampling);
 // A string, or an array of them.
 Status ParseStop(const JsonObject& object, std::string_view key, std::vector<std::string>* stop);
-// Of what ParseSampling and the caller have read.
+// Checks what ParseSampling and the caller have read.
 Status CheckSampling(const SamplingRequest& sampling);
 // An absent or null field leaves *number as it is.
 Status ParseOptionalNumber(const JsonObject& object, std::string_view key,

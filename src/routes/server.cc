@@ -44,7 +44,7 @@ Status CheckOptions(const ServerOptions& options) {
     if (!IsPostRoute(path, AllRouteInfos())) {
       return Status::InvalidArgument(
           "a bulk route must be the path of a POST route, such as /v1/embeddings; '" +
-              path.substr(0, 200) + "' is none",
+              path.substr(0, 200) + "' is not",
           "bulk_routes");
     }
   }

@@ -15,13 +15,13 @@ namespace penstock {
 // A token's text; where its bytes are not UTF-8, they are written as \xNN.
 std::string TokenName(std::string_view bytes);
 
-// Of chat completions: {"token", "logprob", "bytes", "top_logprobs": [{"token", ...}]}.
+// As chat completions have it: {"token", "logprob", "bytes", "top_logprobs": [{"token", ...}]}.
 void WriteTokenInfo(const TokenInfo& token, JsonWriter* json);
 
-// Of completions: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, or null.
+// As completions have it: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, or null.
 struct CompletionLogprobs {
   bool wanted = false;
-  // Of the prompt that the text begins with; its first one has no log-probability.
+  // Tokens of the prompt that the text begins with; the first has no log-probability.
   std::span<const TokenInfo> prompt;
   std::string_view prompt_text;
   std::span<const TokenInfo> tokens;

@@ -20,7 +20,7 @@ Expected<ModelReference> HubReference(const std::string& text) {
   auto reference = ModelReference::ParseHub(text);
   if (reference.ok()) return reference;
   return Status::InvalidArgument(
-      fmt::format("'{:.200}' is no model of the Hugging Face hub, which models are pulled from: "
+      fmt::format("'{:.200}' is not a model of the Hugging Face hub, from which models are pulled: "
                   "owner/name, owner/name:QUANT or owner/name/file.gguf",
                   text),
       "model");

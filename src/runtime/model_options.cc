@@ -101,9 +101,10 @@ Status CheckCutNames(const std::vector<std::string>& models) {
       continue;
     }
     return Status::InvalidArgument(
-        fmt::format("--model '{0}' is no folder and no owner/name; if it is to be a name of the "
-                    "model '{1}', write {0},{1}, in PENSTOCK_MODEL with a line break at its end",
-                    models[i], models[i + 1]),
+        fmt::format(
+            "--model '{0}' is neither a folder nor owner/name; if it is to be a name of the "
+            "model '{1}', write {0},{1}, in PENSTOCK_MODEL with a line break at its end",
+            models[i], models[i + 1]),
         "model");
   }
   return Status::Ok();

@@ -139,7 +139,7 @@ class Scanner {
       version->error = !IsInside(version->path) ? "the link leads out of the repository"
                        : fs::is_directory(version->path, ignored)
                            ? AddFolder(version->path, 1, &lines)
-                           : "it is no folder";
+                           : "it is not a folder";
     }
     version->error = Printable(version->error);
     std::sort(lines.begin(), lines.end());
@@ -179,7 +179,7 @@ class Scanner {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) return fmt::format("cannot read {}", path.string());
-    if (!fs::is_regular_file(status)) return path.string() + " is no regular file";
+    if (!fs::is_regular_file(status)) return path.string() + " is not a regular file";
     if (!IsInside(path)) return OutText(path);
     const uintmax_t bytes = fs::file_size(path, error);
     if (error) return ErrorText(path, error);
@@ -204,7 +204,7 @@ Expected<RepositoryContents> ScanRepository(const std::string& folder) {
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);
   if (error || !fs::is_directory(root, error)) {
-    return Status::NotFound(fmt::format("{} is no folder", folder), "repository");
+    return Status::NotFound(fmt::format("{} is not a folder", folder), "repository");
   }
   return Scanner(root).Scan();
 }

@@ -80,7 +80,7 @@ TEST_F(RepositoryScanTest, WhatIsNoVersionIsNamed) {
   EXPECT_EQ(found.left_out.size(), 8u);
   EXPECT_THAT(found.left_out[0], HasSubstr("a positive integer without leading zeros"));
   ASSERT_EQ(found.models[0].versions.size(), 2u);
-  EXPECT_EQ(found.models[0].versions[0].error, "it is no folder");
+  EXPECT_EQ(found.models[0].versions[0].error, "it is not a folder");
   EXPECT_EQ(found.models[0].versions[1].error, "");
 }
 
@@ -176,7 +176,7 @@ TEST_F(RepositoryScanTest, ALinkToTheRepositoryItselfIsFollowedToItsEnd) {
 TEST_F(RepositoryScanTest, WhatIsNoFileIsRefusedWithoutWaitingForIt) {
   Write("a/1/config.json");
   ASSERT_EQ(mkfifo((root_ / "a/1/model.safetensors").c_str(), 0600), 0);
-  EXPECT_THAT(Version().error, HasSubstr("is no regular file"));
+  EXPECT_THAT(Version().error, HasSubstr("is not a regular file"));
 }
 
 TEST_F(RepositoryScanTest, EverythingIsBounded) {

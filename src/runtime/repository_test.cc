@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "common/eventually_test_util.h"
 #include "common/temp_folder_test_util.h"
 #include "engine/fake_engine.h"
 
@@ -319,7 +320,7 @@ TEST_F(RepositoryTest, AnEmptyFolderMayBeFilledLater) {
   Poll(2);
   ASSERT_TRUE(registry_->Load("a").get().ok());
   options_.repositories = {(base_ / "none").string()};
-  EXPECT_THAT(Open().message(), HasSubstr("none is no folder"));
+  EXPECT_THAT(Open().message(), HasSubstr("none is not a folder"));
 }
 
 TEST_F(RepositoryTest, ItsThreadPolls) {
@@ -328,10 +329,7 @@ TEST_F(RepositoryTest, ItsThreadPolls) {
   ASSERT_TRUE(Open().ok());
   repository_->Start();
   Version("a", 2, "two");
-  for (int tries = 0; tries < 10000 && Found() != "two"; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(Found(), "two");
+  EXPECT_TRUE(Eventually([&] { return Found() == "two"; })) << Found();
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Random numbers by counter: Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random
 // numbers: as easy as 1, 2, 3", SC 2011. A number is a function of key and counter and has no
-// state, so it does not depend on who else drew, or in which order.
+// state, so it does not depend on other draws, nor on their order.
 #pragma once
 
 #include <array>

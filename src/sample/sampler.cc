@@ -230,7 +230,7 @@ Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken
       options_.logprobs ? std::max<size_t>(1, static_cast<size_t>(options_.top_logprobs)) : 1;
   const bool adjusts_row = adjusts();
   double log_sum = 0;
-  // Of the row as it came: with no adjustment also what the draw needs.
+  // What is known of the row as it came; without adjustments also what the draw needs.
   LogitPart part;
   if (options_.logprobs || !adjusts_row) {
     scan.Reset(adjusts_row ? keep_top : std::max(keep, keep_top), options_.logprobs);

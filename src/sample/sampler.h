@@ -59,10 +59,11 @@ struct SampledToken {
       top;  // the most probable, in order; valid until the scratch's next Sample
 };
 
-// Whether candidates are enough. Of kCandidatesMax a part, they always are for kNever.
+// Whether the row is needed beside its candidates. kCandidatesMax of each part are enough for
+// kNever.
 enum class RowNeed {
   kNever,
-  kPerhaps,  // a penalty or bias may bring up a token that is no candidate
+  kPerhaps,  // a penalty or bias may bring up a token that is not a candidate
   kAlways,   // more than kCandidatesMax tokens may be kept, or a setting raises logits
 };
 
@@ -96,7 +97,7 @@ class Sampler {
                                 size_t tokens_max, size_t parts_max = 16,
                                 std::span<const int32_t> ends = {},
                                 std::shared_ptr<SamplerScratch> scratch = nullptr);
-  // At most so many bytes are allocated for one, beside its scratch.
+  // The most bytes that one allocates, beside its scratch.
   static int64_t HeapBytes(const SamplingOptions& options, int32_t vocabulary, size_t tokens_max);
 
   RowNeed row_need() const { return row_need_; }

@@ -282,7 +282,7 @@ TEST(Sampler, CandidatesAgreeWithTheRow) {
   EXPECT_GT(always, 200);
 }
 
-// A penalty pushes the best candidates down, and what then is the best was no candidate.
+// A penalty pushes the best candidates down, and the best token then was not a candidate.
 TEST(Sampler, FallsBackToTheRowWherePenaltiesEmptyTheCandidates) {
   std::vector<float> row(1000, 0.0f);
   for (size_t i = 0; i < 64; ++i) row[i] = 5;

@@ -45,7 +45,7 @@ struct SamplingOptions {
   // For each token that occurs in the window, prompt included, a positive logit is divided by this
   // and another multiplied (CTRL, arXiv 1909.05858, as transformers does). 0.01 to 100; 1: off.
   float repetition_penalty = 1;
-  // The last so many tokens of prompt and generated text; -1: all; 0: none.
+  // How many of the last tokens of prompt and generated text count; -1: all; 0: none.
   int32_t repetition_window = -1;
   // Taken off the logit of each generated token; and of each as often as it was generated.
   // -2 to 2; 0: off.

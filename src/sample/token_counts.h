@@ -17,15 +17,15 @@ class TokenCounts {
     uint32_t recent = 0;     // times in the window, prompt included
   };
 
-  // Forgets all. `window`: the last so many tokens of prompt and generated text count as recent;
+  // Forgets all. `window`: how many of the last tokens of prompt and generated text are recent;
   // -1: all; 0: none. Memory for `tokens_max` tokens, at most `distinct_max` of them distinct, is
-  // kept ready: up to so many nothing is allocated, beyond it the tables grow.
+  // kept ready: up to these numbers nothing is allocated, beyond them the tables grow.
   void Reset(int32_t window, size_t tokens_max, size_t distinct_max = SIZE_MAX);
 
   // What Reset allocates at most.
   static int64_t HeapBytes(int32_t window, size_t tokens_max, size_t distinct_max);
 
-  // Ids are at least 0. Of a prompt longer than the window only its end is read.
+  // Ids are at least 0. Only the end of a prompt that is longer than the window is read.
   void AddPrompt(std::span<const int32_t> ids);
   void AddGenerated(int32_t id);
 

@@ -31,7 +31,7 @@ struct AdmissionWords {
 
 class Admission {
  public:
-  // Of the queue that bulk may fill: 1 - 1 / kInteractivePart.
+  // Bulk may fill this part of the queue: 1 - 1 / kInteractivePart.
   static constexpr int64_t kInteractivePart = 4;
   // Largest retry_after_s: later the load will have changed.
   static constexpr double kRetryAfterMaxS = 60;

@@ -17,7 +17,7 @@ bool Backlog::TryReserve(EncodeBatch* batch, size_t tokens, size_t rows) {
 
 namespace {
 
-// Of a row where the model was not measured: only ratios count.
+// Assumed seconds a token if the model was not measured: only ratios count.
 constexpr double kTokenS = 1e-5;
 
 double RowSeconds(const BatchTimes& times, uint32_t length) {

@@ -1,6 +1,6 @@
 // ClassQueue: the jobs of one priority class that wait to be put into batches, by output kind.
 //
-// Of each kind a ring and a backlog are one queue: a small job reserves rows in the ring's open
+// The ring and the backlog of a kind are one queue: a small job reserves rows in the ring's open
 // batch and writes its ids in place; a large one, and all while one waits in the backlog, join the
 // backlog. So jobs in the ring are older than those in the backlog.
 //
@@ -40,7 +40,8 @@ class ClassQueue {
   }
   // seq_cst: for use between PrepareWait and Wait.
   bool HasWork() const;
-  // Of the jobs that wait, or waited when it was last empty; an estimate.
+  // The earliest deadline of the jobs that wait, or that waited when it was last empty; an
+  // estimate.
   int64_t earliest_deadline_ns() const { return deadline_ns_.load(std::memory_order_relaxed); }
 
   // The kind whose turn it is among those that have work; -1: none has.

@@ -48,8 +48,8 @@ class EncoderQueues {
     bool from_ring = false;
     ClassQueue::Claimed claimed;
   };
-  // The next batch of the class: the oldest of a ring, or `own`; Fill adds rows to it. False: there
-  // is no work.
+  // The next batch of the class: the oldest of a ring, or `own`; Fill adds rows to it. False: no
+  // work is there.
   bool Claim(Priority priority, Clock::time_point now, EncodeBatch* own, Batch* batch);
   // Fills the batch up from the backlog, to a batch of `seconds` by the times that were measured.
   void Fill(Priority priority, double seconds, Clock::time_point now, Batch* batch);

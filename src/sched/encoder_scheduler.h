@@ -24,9 +24,8 @@
 //                  (fair_share.h), and jobs of a client take turns (backlog.h): each gives a row
 //                  before one gives two, so neither many requests nor one of thousands of rows hold
 //                  up the small ones behind them. Shares order work; batches are as full. Rows of a
-//                  job may
-//                  run in several batches, at once on several replicas; they come back in the order
-//                  they were given.
+//                  job may run in several batches, at once on several replicas; they come back in
+//                  the order they were given.
 //   classes        Interactive goes before bulk, over all models of a processor, and bulk ages
 //                  (gate/compute_gate.h). While interactive work of any of them was seen in the
 //                  last second, a bulk batch takes at most about kBulkBatchS, where the model's
@@ -50,8 +49,8 @@
 // Submit refuses, and nothing is left behind.
 //
 // Ownership: Submit takes the job. Until `done` gives it back, threads that hold a batch with its
-// rows read its inputs and write its results; EncodeJob::Progress states who owns what. A runner
-// belongs to the thread that took it from the RunnerSet.
+// rows read its inputs and write its results; EncodeJob::Progress states what owns each part. A
+// runner belongs to the thread that took it from the RunnerSet.
 //
 // Leaving no work behind: executors.h. Once the executors have ended, Stop waits for all calls of
 // Submit, so a caller may destroy the scheduler when it has its answer.
@@ -156,7 +155,7 @@ class EncoderScheduler {
   const BatchLimits& limits() const;
   const BatchTimes& times() const;
   size_t replicas() const;
-  // Of all runners, see EncoderRunner.
+  // The bytes of all runners, see EncoderRunner.
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 

@@ -13,6 +13,8 @@
 #include <random>
 #include <thread>
 
+#include "common/eventually_test_util.h"
+
 namespace penstock {
 namespace {
 
@@ -310,7 +312,7 @@ TEST_F(EncoderSchedulerTest, DemandIsAllThatWasAskedForInSeconds) {
     EXPECT_NE(at, std::string::npos) << name;
     return at == std::string::npos ? -1 : std::stod(text.substr(at + line.size()));
   };
-  // Of a token: 3 s, its part of a full batch, and attention as for rows of equal length.
+  // A token costs 3 s, its part of a full batch, and attention as for rows of equal length.
   const double two_rows = 4 * (3 + 2.0 / 4 + 5 * 2), one_row = 4 * (3 + 2.0 / 4 + 5 * 4);
   const double refused = 3 * (3 + 2.0 / 4 + 5 * 3);
   std::vector<std::future<Result>> results(4);
@@ -597,10 +599,7 @@ TEST_F(EncoderSchedulerTest, ReleasesMemoryAfterIdleTime) {
   scheduler_ = std::make_unique<EncoderScheduler>(
       std::move(runners), EncoderSchedulerOptions{.idle_release_s = 0.05, .model = "m"}, &metrics_);
   const auto wait_for = [&](int n) {
-    for (int i = 0; i < 2000 && releases < n; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return releases == n;
+    return Eventually([&] { return releases >= n; }) && releases == n;
   };
   EXPECT_TRUE(wait_for(1));
   for (int round = 0; round < 2; ++round) {

@@ -42,8 +42,8 @@ void Executors::Join() {
 
 Executors::RunnerHold::RunnerHold(Executors* executors)
     : executors_(executors), runner_(executors->free_runners_.TryAcquire()) {
-  // Of several releases at once only the first wakes a waiter (event_count.h): the woken thread, or
-  // a faster one, wakes the next while a runner is free.
+  // Among several releases at once only the first wakes a waiter (event_count.h): the woken thread,
+  // or a faster one, wakes the next while a runner is free.
   if (held() && executors_->runner_free_.HasWaiters() && executors_->free_runners_.AnyFree()) {
     executors_->runner_free_.NotifyOne();
   }

@@ -18,11 +18,12 @@
 //   leader leaves     An executor that finds work but no runner sleeps on runner_free, having
 //                     looked at the set after PrepareWait; the leader gives the runner back
 //                     (seq_cst) before it notifies. No other thread need be told: a producer that
-//                     published while the leader ran has notified an executor. Of two releases
-//                     close together the second may wake none (event_count.h), so a thread that
-//                     gets a runner and sees another free wakes the next waiter. A leader of a bulk
-//                     job also looks for work once it counts as bulk no more: executors may not
-//                     have been allowed it. (tests/spin/batch_ring.pml, RUNNER_FREE.)
+//                     published while the leader ran has notified an executor. When two
+//                     releases are close together the second may wake none (event_count.h), so a
+//                     thread that gets a runner and sees another free wakes the next waiter. A
+//                     leader of a bulk job also looks for work once it counts as bulk no more:
+//                     executors may not have been allowed it. (tests/spin/batch_ring.pml,
+//                     RUNNER_FREE.)
 //   Stop              See admission.h; BatchSource::AllAnswered is its count.
 #pragma once
 

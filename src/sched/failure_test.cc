@@ -54,7 +54,7 @@ std::vector<std::unique_ptr<EncoderRunner>> Runners(size_t count) {
   return runners;
 }
 
-// Has memory for so many rows.
+// Has memory for a given number of rows.
 class SmallRunner final : public EncoderRunner {
  public:
   explicit SmallRunner(size_t rows) : rows_(rows) {}
@@ -373,7 +373,7 @@ TEST(CallCount, AwaitsThoseInside) {
     count.AwaitNone();
     EXPECT_TRUE(left);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // a wait that is too short ends here
   leave = true;
   caller.join();
   waiter.join();

@@ -8,7 +8,7 @@
 //     their jobs and however many of them wait;
 //   - a client that comes new is next but for others that came new with it: it waits for the job
 //     under way, not for the jobs of others that wait.
-// When nobody waits any more, all are even again.
+// When no client waits any more, all are even again.
 //
 //   client waits   Join ----> place.line: the caller's list of this client's jobs
 //   next job       Next ----> the line whose first job is next
@@ -20,10 +20,10 @@
 // a job cannot be taken now (it does not fit a batch), Skip(line) has Next pass over its client,
 // and EndSkips ends that; the client keeps its tag, and so is next when others were served.
 //
-// Memory is allocated by the constructor alone. At most clients_max are remembered: who has waited
-// for nothing for longest is forgotten first; while more wait at once, some share a line and count
-// as one client. Each call takes O(log clients) at most. For one priority class; the caller's mutex
-// guards it.
+// Memory is allocated by the constructor alone. At most clients_max are remembered: the client
+// that has waited for nothing for longest is forgotten first; while more wait at once, some share a
+// line and count as one client. Each call takes O(log clients) at most. For one priority class; the
+// caller's mutex guards it.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +64,7 @@ class FairShare {
 
   // One more job of `client` waits. A weight of 0 counts as 1; the newest one holds.
   Place Join(uint64_t client, uint32_t weight);
-  // The line whose first job is next; kNone: nobody waits, or all are passed over.
+  // The line whose first job is next; kNone: no client waits, or all are passed over.
   uint32_t Next() const { return heap_size_ == 0 ? kNone : heap_[0]; }
   // Work of these seconds is begun for a job of the line that waits.
   void Serve(uint32_t line, double seconds);

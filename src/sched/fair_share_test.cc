@@ -155,7 +155,7 @@ TEST(FairShare, AllAreEvenOnceNobodyWaits) {
   Server server;
   for (int i = 0; i < 50; ++i) server.Add(1, 1);
   while (server.waiting() > 0) server.ServeOne();
-  // Nobody else wanted those seconds: they are not held against client 1.
+  // No other client wanted those seconds: they are not held against client 1.
   for (int i = 0; i < 10; ++i) server.Add(1, 1), server.Add(2, 1);
   double first[3] = {};
   for (int i = 0; i < 10; ++i) first[server.ServeOne().client] += 1;
@@ -210,7 +210,7 @@ TEST(FairShare, ForgetsWhoHasBeenIdleForLongest) {
   EXPECT_NE(third.stay, first.stay);
   const FairShare::Place fourth = share.Join(4, 1);
   EXPECT_NE(fourth.line, third.line);
-  share.Correct(first, 30);  // of a client that is forgotten: nobody is charged
+  share.Correct(first, 30);  // of a client that is forgotten: no client is charged
   EXPECT_EQ(share.Next(), third.line);
 }
 

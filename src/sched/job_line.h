@@ -88,7 +88,7 @@ class JobLine {
     const uint32_t line = share_.Next();
     return line == FairShare::kNone ? nullptr : lines_[line].head;
   }
-  // The first job gives `rows` more, which cost about so many seconds. If they are its last, it
+  // The first job gives `rows` more, which cost about `seconds`. If they are its last, it
   // waits no more; else it goes to the end of its client's line.
   void Choose(Job* job, uint32_t rows, double seconds) {
     typename Job::Progress& progress = job->progress;
@@ -151,7 +151,7 @@ class JobLine {
   std::mutex mutex_;
 
  private:
-  // Of one client, or of several where there are very many (fair_share.h).
+  // The jobs of one client, or of several if there are very many (fair_share.h).
   struct Line {
     Job* head = nullptr;
     Job* tail = nullptr;

@@ -147,7 +147,7 @@ TEST_F(Replicas, NoneSleepsWhileWorkWaits) {
     std::thread second = Lead(&inside, &leave);
     while (inside < 2) std::this_thread::yield();
     std::future<Status> a = Submit(Stage::kMeets);
-    std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(1));  // the first has reached its executor
     std::future<Status> b = Submit(Stage::kMeets);
     std::this_thread::sleep_for(milliseconds(2));  // both wait for a runner
     leave = true;
@@ -169,8 +169,8 @@ TEST_F(Replicas, ALedBulkJobCountsAsBulk) {
   std::thread leader([&] { EXPECT_TRUE(scheduler_->Submit(std::move(job)).ok()); });
   ASSERT_TRUE(stage_.WaitForBatches(1));
   waits = Submit(7, Priority::kBulk);
-  std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_EQ(stage_.begun().size(), 1u);  // bulk has not taken the last runner
+  std::this_thread::sleep_for(milliseconds(10));  // bulk could take a runner meanwhile
+  EXPECT_EQ(stage_.begun().size(), 1u);           // bulk has not taken the last runner
   EXPECT_TRUE(Submit(8).get().ok());
   EXPECT_EQ(stage_.begun(), (std::vector<int32_t>{Stage::kWaits, 8}));
   stage_.Open();
@@ -192,11 +192,11 @@ TEST_F(Replicas, BulkIsNotLedOnTheLastRunner) {
   };
   EXPECT_TRUE(scheduler_->Submit(std::move(job)).ok());
   while (inside < 1) std::this_thread::yield();
-  std::this_thread::sleep_for(milliseconds(2));
+  std::this_thread::sleep_for(milliseconds(2));  // the counts are read
   job = MakeJob(9, Priority::kBulk, &second);
   job->may_lead = true;
   EXPECT_TRUE(scheduler_->Submit(std::move(job)).ok());
-  std::this_thread::sleep_for(milliseconds(5));
+  std::this_thread::sleep_for(milliseconds(5));  // the job could begin meanwhile
   EXPECT_EQ(stage_.begun().size(), 1u);
   EXPECT_TRUE(Submit(8).get().ok());
   leave = true;

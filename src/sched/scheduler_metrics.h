@@ -47,7 +47,7 @@ struct QueueMetrics {
   Counter& queue_full;
 };
 
-// Of models that read texts.
+// For models that read texts.
 struct SchedulerMetrics : QueueMetrics {
   // `model`: value of the label of that name.
   static SchedulerMetrics Of(Metrics* metrics, const std::string& model);
@@ -64,7 +64,7 @@ struct SchedulerMetrics : QueueMetrics {
   Counter& led;
 };
 
-// Of tensor models.
+// For tensor models.
 struct TensorMetrics : QueueMetrics {
   static TensorMetrics Of(Metrics* metrics, const std::string& model);
 

@@ -216,7 +216,7 @@ TEST_P(RandomSchedule, EveryJobOnceEveryRowRightEveryBatchWithinItsLimits) {
     Cancel();
     if (Roll(5) == 0) now_ += milliseconds(Roll(30));
     if (Roll(5) > 0) scheduler_->Step();
-    // Of several clients, those with less than others may go over it by an eighth.
+    // If there are several clients, those with less than others may go over it by an eighth.
     EXPECT_LE(scheduler_->queued_tokens(), clients_ == 1 ? 6000 : 6750);
     EXPECT_LE(scheduler_->queued_rows(), clients_ == 1 ? 700 : 787);
   }

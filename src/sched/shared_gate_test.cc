@@ -314,6 +314,7 @@ TEST_F(SharedGate, EveryJobIsAnsweredOnce) {
       ++answered;
     };
     EXPECT_TRUE(scheduler->Submit(std::move(job)).ok());
+    // Now and then a pause, so that executors go to sleep and are woken.
     if (i % 50 == 0) std::this_thread::sleep_for(milliseconds(1));
   };
   std::vector<std::thread> threads;

@@ -31,7 +31,7 @@ bool IsFinite(ElementType type, std::span<const std::byte> bytes) {
   return true;
 }
 
-// Bytes of the next `elements` of BYTES; nothing: there are not as many.
+// Bytes of the next `elements` of BYTES; nullopt: there are fewer.
 std::optional<size_t> BytesOfElements(std::span<const std::byte> bytes, uint64_t elements) {
   size_t at = 0;
   for (; elements > 0; --elements) {

@@ -35,7 +35,7 @@ class TensorForward {
 
   size_t runners() const { return workers_.size(); }
   const TensorRunTimes& times() const { return times_; }
-  // Of a runner, for the batch it runs next; there is room for all its rows.
+  // The pieces of the batch that a runner runs next; there is room for all its rows.
   std::vector<TensorPiece>& pieces(size_t runner) { return workers_[runner]->pieces; }
 
   // Runs pieces(runner): `rows` rows, with voids. Fixed rows: in `slot`, those of pieces from
@@ -43,7 +43,7 @@ class TensorForward {
   void Run(size_t runner, Priority priority, uint32_t slot, uint32_t rows, size_t not_in_slot,
            Clock::time_point sealed, Executors* executors, BatchTurn* turn);
 
-  // Of a job's inputs.
+  // Checks the values of a job's inputs.
   Status CheckValues(const TensorJob& job) const {
     return workers_[0]->runner->CheckValues(job.inputs);
   }
@@ -87,7 +87,7 @@ class TensorForward {
   // next run replaces them.
   void RunHalves(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
                  const Executors& executors, BatchTurn* turn);
-  // Of one half, what is left without jobs that died meanwhile.
+  // Runs one half, without the jobs that died meanwhile.
   void RunAlive(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,
                 const Executors& executors, BatchTurn* turn);
   void RunAgain(Worker* worker, uint32_t slot, std::span<const TensorPiece> pieces,

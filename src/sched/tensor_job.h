@@ -1,5 +1,5 @@
-// One request's tensors on their way through the tensor scheduler. Made and owned by the caller,
-// who may use it again after `done`: its vectors keep their memory.
+// One request's tensors on their way through the tensor scheduler. Made and owned by the caller;
+// it may be used again after `done`: its vectors keep their memory.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ struct TensorJob {
     Status status;                       // first failure; written under the scheduler's mutex
     Clock::time_point submitted;
     int64_t bytes = 0;  // of inputs, as counted by Admission
-    // Of results that come in pieces: where each begins, and the memory of those without a sink.
+    // For results that come in pieces: where each begins, and the memory of those without a sink.
     std::vector<std::byte*> placed;
     std::vector<std::unique_ptr<std::byte[]>> kept;
     int64_t kept_bytes = 0;  // as admitted

@@ -19,7 +19,8 @@ class TensorRunTimes {
     const double old = average.load(std::memory_order_relaxed);
     average.store(old == 0 ? seconds : old + kNewest * (seconds - old), std::memory_order_relaxed);
   }
-  // Of a run of so many rows; of more rows where none of as many was seen. 0: not known.
+  // The average time of a run of `rows` rows; if no such run was seen, that of the next larger size
+  // that was; 0 if there is none.
   double Seconds(uint32_t rows) const {
     for (size_t i = Index(rows); i < kSizes; ++i) {
       if (const double known = seconds_[i].load(std::memory_order_relaxed); known > 0) return known;

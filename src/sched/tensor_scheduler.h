@@ -1,7 +1,7 @@
 // TensorScheduler: turns requests of any number of rows into batches for one tensor model.
 //
 //   Submit, any thread        few rows of fixed shape --> written in place into the ring's open
-//   batch
+//                             batch
 //                             many rows, other shapes, bulk, or others wait --> backlog of its
 //                             class model and processor idle, may_lead --> runs the model itself,
 //                             at once
@@ -13,17 +13,15 @@
 // RunWriter and TensorSlots hold rows of fixed shape. There is no timer: a batch is what has come
 // while the model was at work, and partial batches run at once when it is free.
 //
-// Order       Jobs in the ring are older than those of the backlog. In the backlog clients have
-// even
-//             shares by their weights (fair_share.h), and jobs of a client take turns, so that a
-//             request of a million rows holds up no small one; rows of a job come back in the order
-//             they were given. Where several clients come and more than two batches wait, all goes
-//             through the backlog. Classes as in encoder_scheduler.h. A bulk batch takes
-//             about 25 ms at most while interactive work of any model is about.
-// Shapes      Where rows are not of fixed shape (dimensions that vary, BYTES, max_batch_size 0),
-// all
-//             goes through the backlog, and a batch has jobs whose rows have one shape. A job with
-//             BYTES is not split: its rows have unlike lengths.
+// Order       Jobs in the ring are older than jobs in the backlog. In the backlog clients get equal
+//             shares, by their weights (fair_share.h), and jobs of a client take turns, so that a
+//             request of a million rows does not hold up small ones; rows of a job come back in the
+//             order they were given. If several clients send and more than two batches wait, every
+//             job goes through the backlog. Classes are as in encoder_scheduler.h. A bulk batch
+//             takes about 25 ms at most while interactive work of any model is about.
+// Shapes      If rows have no fixed shape (dimensions that vary, BYTES, max_batch_size 0), every
+//             job goes through the backlog, and a batch has jobs whose rows have one shape. A job
+//             with BYTES is not split: its rows have unlike lengths.
 // Failures    Halves of a failed batch are run again, down to one job, so that only those at fault
 //             fail. Others have turns at the processor in between.
 // Dead jobs   Cancelled and expired jobs are answered when their batch is formed; those of the
@@ -50,7 +48,7 @@ struct TensorSchedulerOptions {
   // Rows, and bytes of inputs, that may wait or be worked on, three quarters of it bulk.
   int64_t max_queued_rows = 1 << 20;
   int64_t max_queued_bytes = int64_t{256} << 20;
-  // Of the ring's memory; rows for which it is too small go through the backlog.
+  // The ring's memory; rows for which it is too small go through the backlog.
   uint64_t ring_bytes_max = uint64_t{64} << 20;
   int32_t linger_us = 0;  // how long a batch that is not full waits for more
   int32_t bulk_every = 8;

@@ -21,7 +21,7 @@ class TensorTotals {
   // A run of the model: its inputs were gathered, and it ran. Before its requests are answered, so
   // that whoever has an answer finds its run counted.
   void Ran(uint32_t rows, Clock::duration input, Clock::duration infer);
-  // How long it took then to hand out the results of a run of so many rows.
+  // How long it took then to hand out the results of a run of `rows`.
   void HandedOut(uint32_t rows, Clock::duration output);
 
   TensorStatistics Read() const;

@@ -43,7 +43,7 @@ const std::vector<int64_t>& ModelDims(const DeclaredTensor& tensor) {
   return tensor.reshape ? *tensor.reshape : tensor.dims;
 }
 
-// Of dimensions without that of rows.
+// The shape of dimensions without that of rows.
 std::vector<DimensionRange> ShapeOf(const std::vector<int64_t>& dims, bool batches) {
   std::vector<DimensionRange> shape;
   if (batches) shape.push_back({1, -1});
@@ -132,7 +132,7 @@ class Reshape {
     if (declared_ == nullptr || !declared_->reshape) return shape;
     return Other(declared_->dims, *declared_->reshape, shape);
   }
-  // Nothing: the shape is not as declared.
+  // nullopt: the shape is not as declared.
   std::optional<std::vector<int64_t>> ToUser(std::vector<int64_t> shape) const {
     if (declared_ == nullptr) return shape;
     const std::vector<int64_t>& model = ModelDims(*declared_);
@@ -292,10 +292,10 @@ Status CheckDims(const DeclaredTensor& tensor) {
   const auto reshaped = FixedParts(*tensor.reshape);
   if (!reshaped.ok()) return reshaped.status().Annotate("reshape");
   if (parts == *reshaped) return Status::Ok();
-  return Status::InvalidArgument(
-      fmt::format("reshape {} does not keep the elements of {}: as many dimensions of -1, and "
-                  "equal products between them",
-                  ShapeText(*tensor.reshape), ShapeText(tensor.dims)));
+  return Status::InvalidArgument(fmt::format(
+      "reshape {} does not keep the elements of {}: both need the same number of dimensions "
+      "of -1, and equal products between them",
+      ShapeText(*tensor.reshape), ShapeText(tensor.dims)));
 }
 
 Expected<TensorSignature> DeclareTensors(const TensorSignature& model,

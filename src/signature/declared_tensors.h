@@ -22,16 +22,16 @@ struct DeclaredTensor {
   std::optional<std::vector<int64_t>> reshape;
 };
 
-// None: as the model has them.
+// Empty: as the model has them.
 struct DeclaredTensors {
   std::vector<DeclaredTensor> inputs, outputs;
 
   bool empty() const { return inputs.empty() && outputs.empty(); }
 };
 
-// OK: dimensions are -1, or 1 or more, and a reshape keeps the elements: it has as many dimensions
-// of any size, in order, and between them the products are equal. kInvalidArgument says what is
-// wrong.
+// OK: dimensions are -1, or 1 or more, and a reshape keeps the elements: it has the same number of
+// dimensions of any size, in order, and between them the products are equal. kInvalidArgument says
+// what is wrong.
 Status CheckDims(const DeclaredTensor& tensor);
 
 // The signature that users get: the model's in its own order, with the shapes declared, and of

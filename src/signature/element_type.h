@@ -27,11 +27,11 @@ enum class ElementType : uint8_t {
   kBytes,  // elements of any length: strings
 };
 
-// Of one element; 0 for kBytes.
+// Bytes of one element; 0 for kBytes.
 size_t ElementBytes(ElementType type);
 // "BOOL", "UINT8", ..., "FP32", "BYTES".
 const char* ElementTypeName(ElementType type);
-// Nothing: there is no such type. Names are upper case.
+// nullopt: there is no such type. Names are upper case.
 std::optional<ElementType> ElementTypeOf(std::string_view name);
 
 }  // namespace penstock

@@ -23,12 +23,12 @@ struct TensorSignature {
   // Whether all rows have one shape and size, so that they may gather in memory made beforehand:
   // the model has batches, no BYTES, and all other dimensions are fixed.
   bool has_fixed_rows() const;
-  // Of a row of this tensor: without the first dimension. Fixed rows only.
+  // The shape of a row of this tensor: without the first dimension. Fixed rows only.
   static std::vector<int64_t> RowShape(const TensorSpec& spec);
 };
 
 // A tensor of any shape: elements row by row, little-endian. BYTES: each element is a length of 4
-// bytes, then as many bytes.
+// bytes, then that number of bytes.
 struct TensorData {
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;

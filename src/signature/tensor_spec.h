@@ -24,12 +24,12 @@ struct DimensionRange {
 struct TensorSpec {
   std::string name;
   ElementType type = ElementType::kFp32;
-  // Nothing: the number of dimensions depends on the data.
+  // nullopt: the number of dimensions depends on the data.
   std::optional<std::vector<DimensionRange>> shape;
 
   // Whether all dimensions are fixed.
   bool fixed() const;
-  // Of a tensor with a fixed shape, in bytes.
+  // Size of a tensor with a fixed shape, in bytes.
   uint64_t bytes() const;
   // Whether a tensor of this shape is one of these.
   bool Takes(std::span<const int64_t> sizes) const;
@@ -39,7 +39,7 @@ struct TensorSpec {
 std::string ShapeText(const std::optional<std::vector<DimensionRange>>& shape);
 std::string ShapeText(std::span<const int64_t> shape);
 
-// Elements of a shape; nothing: a dimension is negative, or the product is over 2^59.
+// Elements of a shape; nullopt: a dimension is negative, or the product is over 2^59.
 std::optional<uint64_t> ElementCount(std::span<const int64_t> shape);
 
 }  // namespace penstock

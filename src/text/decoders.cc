@@ -208,8 +208,8 @@ class BpeStep : public WholeTokenStep {
   std::string held_;
 };
 
-// Neighbouring <0xNN> tokens become one token if their bytes are valid UTF-8, else as many
-// U+FFFD: one more byte can spoil all of a run. A whole text holds a run until it ends, as the
+// Neighbouring <0xNN> tokens become one token if their bytes are valid UTF-8, else one
+// U+FFFD each: one more byte can spoil all of a run. A whole text holds a run until it ends, as the
 // reference does; a stream gives each character out with its last byte, or a text of characters
 // outside the vocabulary would show nothing until it ends.
 class ByteFallbackStep : public WholeTokenStep {

@@ -20,8 +20,8 @@ Expected<std::unique_ptr<TokenizerModel>> MakeGgufBpe(const GgufMetadata& metada
                                                       const GgufPreKind& kind);
 
 // "llama": two neighbouring tokens merge if both together are a token, those of the highest score
-// first. A character that is no token becomes tokens <0xNN>, one a byte. (To SentencePiece such a
-// character can still be part of a token. No published vocabulary has one.)
+// first. A character that is not a token becomes tokens <0xNN>, one a byte. (To SentencePiece such
+// a character can still be part of a token. No published vocabulary has one.)
 Expected<std::unique_ptr<TokenizerModel>> MakeGgufSentencePiece(const GgufTokens& tokens,
                                                                 int32_t unk_id);
 

@@ -81,7 +81,7 @@ class GgufTokenizerKeys {
   std::map<std::string, std::pair<GgufType, std::string>> keys_;
 };
 
-// Of standard base64, well formed.
+// The bytes of standard base64, which is well formed.
 inline std::vector<uint8_t> BytesOfBase64(std::string_view text) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -37,7 +37,7 @@ struct BpeMerge {
 
 class BpeModel : public TokenizerModel {
  public:
-  // Ids must be in the vocabulary. Of merges of the same pair the last counts.
+  // Ids must be in the vocabulary. If a pair occurs twice the last merge counts.
   static std::unique_ptr<BpeModel> FromMerges(Vocabulary vocabulary,
                                               std::span<const BpeMerge> merges, BpeOptions options);
   // Fails if a merge names a token that is not in the vocabulary.

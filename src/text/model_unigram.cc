@@ -37,7 +37,7 @@ UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, in
   }
 }
 
-// `text` lies at `begin` of the piece and is no token of the vocabulary.
+// `text` lies at `begin` of the piece and is not a token of the vocabulary.
 bool UnigramModel::EmitUnknown(std::string_view text, uint32_t begin,
                                std::vector<ModelToken>* out) const {
   const uint32_t end = begin + uint32_t(text.size());

@@ -24,7 +24,7 @@ class TokenAutomaton {
   static constexpr uint32_t kNone = ByteTrie::kNone;
   static constexpr uint32_t kStart = ByteTrie::kRoot;
 
-  // No empty keys. Of equal keys the last wins. 25 bytes for each byte of the keys at most.
+  // No key is empty. The last of equal keys wins. 25 bytes for each byte of the keys at most.
   void Build(std::vector<std::pair<std::string_view, int32_t>> keys);
   bool empty() const { return trie_.empty(); }
 

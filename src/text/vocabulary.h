@@ -50,7 +50,7 @@ class ByteTrie {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
 
-  // Keys need not be sorted. Of equal keys the last wins.
+  // Keys need not be sorted. The last of equal keys wins.
   void Build(std::vector<std::pair<std::string_view, int32_t>> keys);
   bool empty() const { return nodes_.size() <= 1; }
 

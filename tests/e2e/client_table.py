@@ -39,7 +39,7 @@ def write():
     rows = read()
     ran = {package for package, _ in _outcomes}
     for package, calls in list(rows):
-        # Of a client of which everything ran, what is gone goes.
+        # Rows of a client that ran go if they are of another version of it.
         if package in ran and rows[package, calls][0] != importlib.metadata.version(package):
             del rows[package, calls]
     for (package, calls), passed in _outcomes.items():

@@ -4,6 +4,7 @@ PENSTOCK_BIN      the program; default build/penstock of the repository
 PENSTOCK_MINILM   folder of all-MiniLM-L6-v2; else looked for in the Hugging Face and Penstock
                   caches; tests of it are skipped where it is not found
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import pytest
 import requests
 
 import client_table
+import scripted_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "models"
@@ -123,26 +125,58 @@ def expected(name):
     return json.loads((GOLDEN / name / "expected.json").read_text())
 
 
-@pytest.fixture(scope="session")
-def server():
-    """Three models; the first is the default. They stay, however long no test asks for them."""
-    server = Server(*model_args(*ALL_MODELS), "--keep-alive=-1")
+@contextlib.contextmanager
+def serving(*args, **more):
+    """A server, which must end well."""
+    server = Server(*args, **more)
     yield server
     assert server.stop() == 0, "".join(server.log)
+
+
+@pytest.fixture(scope="session")
+def three_models():
+    """Three models; the first is the default. They stay, however long no test asks for them."""
+    with serving(*model_args(*ALL_MODELS), "--keep-alive=-1") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server_args():
+    """What the module's server is started with; None: its tests share the server of three models."""
+    return None
+
+
+@pytest.fixture(scope="module")
+def server_env():
+    return None
+
+
+@pytest.fixture(scope="module")
+def server(request, server_args, server_env):
+    """The server of a module's tests. A module that wants its own overrides server_args."""
+    if server_args is None:
+        yield request.getfixturevalue("three_models")
+        return
+    with serving(*server_args, env=server_env) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def reranker():
-    server = Server(*model_args(("rerank", RERANK)))
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    with serving(*model_args(("rerank", RERANK))) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def classifier():
-    server = Server(*model_args(("classify", CLASSIFY)))
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    with serving(*model_args(("classify", CLASSIFY))) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def weather(tmp_path_factory):
+    """The folder of a scripted model that asks for the weather."""
+    return scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
 
 
 @pytest.fixture
@@ -182,10 +216,9 @@ def minilm():
     folder = find_minilm()
     if folder is None:
         pytest.skip("all-MiniLM-L6-v2 IS NOT HERE: set PENSTOCK_MINILM to its folder")
-    server = Server("--model", f"minilm={folder}")
-    server.folder = folder
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    with serving("--model", f"minilm={folder}") as server:
+        server.folder = folder
+        yield server
 
 
 def read_response(connection, rest=b"", head_only=False):
@@ -219,7 +252,7 @@ def wait_for(condition, timeout=5):
     while time.monotonic() < end:
         if condition():
             return True
-        time.sleep(0.02)
+        time.sleep(0.02)  # polls
     return False
 
 

@@ -156,4 +156,4 @@ class FakeHub:
                 handler.close_connection = True
                 return
             if self.rate:
-                time.sleep(len(block) / self.rate)
+                time.sleep(len(block) / self.rate)  # the slow network that a test asks for

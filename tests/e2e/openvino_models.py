@@ -79,7 +79,7 @@ def onnx_cases():
 
 
 def read_tensors(paths):
-    """[(name, array)]; None where one is no tensor."""
+    """[(name, array)]; None where one is not a tensor."""
     import onnx
     from onnx import numpy_helper
     tensors = []

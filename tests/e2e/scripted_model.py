@@ -5,11 +5,10 @@ A script is a text that begins it (the end of a prompt) and the pieces that foll
 """
 import array
 import json
+import pathlib
 import struct
 
-from conftest import ROOT
-
-TINY = ROOT / "tests" / "golden" / "decoders" / "llama"
+TINY = pathlib.Path(__file__).resolve().parents[1] / "golden" / "decoders" / "llama"
 WIDTH, HEADS, HEAD_SIZE, INNER = 320, 2, 16, 32
 END = 257  # <|end|> of TINY's tokenizer
 CONTEXT = 1024

@@ -1,4 +1,4 @@
-"""Who may use a server, and what of a hostile client reaches its log, its framing and its limits."""
+"""Which clients may use a server, and what of a hostile client reaches its log, its framing and its limits."""
 import http.server
 import json
 import os
@@ -103,7 +103,7 @@ def wait_until_handled(pid, number, timeout_s=10):
         masks = re.findall(r"^Sig(?:Blk|Ign|Cgt):\s*([0-9a-f]+)$", status, re.MULTILINE)
         if any(int(mask, 16) >> (number - 1) & 1 for mask in masks):
             return
-        time.sleep(0.001)
+        time.sleep(0.001)  # polls
     raise AssertionError(f"process {pid} does nothing about signal {number}")
 
 
@@ -325,7 +325,7 @@ def test_out_of_descriptors_is_a_503(start):
     allowed = max(descriptors) + 4
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (allowed, limit[1]))
     held = [server.connect() for _ in range(allowed - len(descriptors))]
-    time.sleep(0.2)
+    time.sleep(0.2)  # until the server has accepted them
     begin = time.monotonic()
     for _ in range(20):
         with server.connect() as connection:

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT, binary
 
-pytestmark = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="dpkg IS NOT HERE: this is no Debian system")
+pytestmark = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="dpkg IS NOT HERE: this is not a Debian system")
 AUDIT = ROOT / "tools" / "audit.py"
 
 
@@ -26,7 +26,7 @@ def parts():
 
 
 def linked_version(parts, source):
-    """Of a source package, as its binary packages have it."""
+    """The version of a source package, as its binary packages have it."""
     for part in parts["components"]:
         properties = {each["name"]: each["value"] for each in part.get("properties", [])}
         if properties.get("debian:source") == source:

@@ -8,7 +8,6 @@ import openai
 import pytest
 import requests
 
-import scripted_model
 from conftest import EMBED, GOLDEN, expected, raw_post, read_response, wait_for
 from test_openapi import check_answer
 
@@ -25,9 +24,8 @@ def jsonl(lines):
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
-    return "--model", f"embed={GOLDEN / EMBED}", "--model", f"weather={folder}"
+def models(weather):
+    return "--model", f"embed={GOLDEN / EMBED}", "--model", f"weather={weather}"
 
 
 @pytest.fixture
@@ -294,10 +292,10 @@ def test_batches_end_before_the_drain(start, models, folder):
         assert wait_for(lambda: server.metrics()["penstock_http_connections"] > 1)
         server.process.terminate()
         assert wait_for(lambda: any("shutting down" in line for line in server.log), 10)
-        time.sleep(1)
+        time.sleep(1)  # until the requests under way are written
         output = folder / "files" / output_of(folder, batch.id)
         before = output.stat().st_size
-        time.sleep(2)
+        time.sleep(2)  # more could be written meanwhile
         assert server.process.poll() is None and output.stat().st_size == before
         half_sent.sendall(body[-1:])
         assert read_response(half_sent)[0] == 200

@@ -32,7 +32,7 @@ class Elf:
         return next((s for s in self.segments if s["type"] == kind), None)
 
     def names(self):
-        """Of the functions and data it takes from libraries."""
+        """The names of the functions and data it takes from libraries."""
         for s in self.segments:
             begin = self.dynamic[DT_STRTAB] - s["vaddr"]
             if s["type"] == PT_LOAD and 0 <= begin < s["filesz"]:

@@ -1,4 +1,4 @@
-"""Bulk work: who is bulk, bulk runs, penstock embed --bulk."""
+"""Bulk work: which requests are bulk, bulk runs, penstock embed --bulk."""
 import http.server
 import json
 import subprocess
@@ -32,7 +32,7 @@ def test_a_bulk_route_must_exist():
     done = run("serve", "--port", 0, "--model", GOLDEN / EMBED, "--bulk-route", "/v2/embeddings",
                check=False)
     assert done.returncode != 0
-    assert "'/v2/embeddings' is none" in done.stderr.decode()
+    assert "'/v2/embeddings' is not" in done.stderr.decode()
 
 
 def test_a_bulk_run(start):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import ALL_MODELS, CLASSIFY, EMBED, GOLDEN, RERANK, binary, clean_environment, model_args, run
+from conftest import ALL_MODELS, CLASSIFY, EMBED, GOLDEN, RERANK, binary, clean_environment, model_args, run, wait_for
 
 DOCUMENTS = ["dog " * (1 + 7 * i % 23) + str(i % 40) for i in range(300)]
 MODELS = {"rerank": RERANK, "classify": CLASSIFY, "tokenize": EMBED}
@@ -250,10 +250,8 @@ def test_a_signal_ends_it(strange, tmp_path, name, number):
                  ["--model", GOLDEN / MODELS[name]]):
         process = subprocess.Popen([binary(), name, *map(str, args), *query, "-o", tmp_path / "out"],
                                    stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
-        end = time.monotonic() + 20
-        while not os.path.exists(tmp_path / "out.part") and time.monotonic() < end:
-            time.sleep(0.02)
-        time.sleep(0.1)
+        wait_for(lambda: os.path.exists(tmp_path / "out.part"), 20)
+        time.sleep(0.1)  # until it waits for input or for the server
         process.send_signal(number)
         begun = time.monotonic()
         assert process.wait(20) == 128 + number and time.monotonic() - begun < 10

@@ -65,7 +65,7 @@ def test_what_one_key_has_asked_for_is_not_cached_for_another(start):
     whole = cached_tokens(server, "a")
     assert whole >= 64
     assert cached_tokens(server, "b") == 0 and cached_tokens(server, "b") == whole
-    # A request parts its own further, and joins nobody's by that.
+    # A request parts its own further, and does not join another's by that.
     assert cached_tokens(server, "a", cache_salt="x") == 0 and cached_tokens(server, "a", cache_salt="x") == whole
     assert cached_tokens(server, "a", cache_salt="y") == 0 and cached_tokens(server, "b", cache_salt="x") == 0
     for wrong in ("", "x" * 257, 5):
@@ -209,7 +209,7 @@ def test_entries_of_another_secret_are_not_believed(start, redis):
         return server.metrics()[HITS % "redis"]
     plain = one()
     wanted = plain.post("/embed", {"inputs": TEXTS}).content
-    time.sleep(0.3)
+    time.sleep(0.3)  # the last of the writes
     assert hits(one("--redis-key", "a" * 16)) == 0
     assert hits(one("--redis-key", "a" * 16)) == len(TEXTS)
     assert hits(one("--redis-key", "b" * 16)) == 0
@@ -249,7 +249,7 @@ def test_what_a_hostile_redis_says_is_not_believed(start, redis):
     assert answers(lambda key: entries[following[key]]) == 0
     assert answers(lambda key: entries[key][:-4] + b"abcd") == 0
     assert answers(lambda key: b"PNS1" + entries[key][4:]) == 0
-    # By one who has the secret, or a program gone wrong: numbers that are none are not used.
+    # Written with the secret, or by a program gone wrong: values that are not numbers are not used.
     nan = struct.pack("<f", float("nan"))
     answers(lambda key: seal(key, nan * (width // 4)))
     answers(lambda key: seal(key, entries[key][24:-4] + struct.pack("<f", float("inf"))))

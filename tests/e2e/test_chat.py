@@ -13,7 +13,7 @@ import openai
 import pytest
 import requests
 
-from conftest import EMBED, ROOT, Server, raw_post, wait_for
+from conftest import EMBED, ROOT, raw_post, serving, wait_for
 from conftest import GOLDEN as MODELS
 from test_openapi import check_answer, check_request
 
@@ -49,11 +49,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(folder):
-    server = Server("--model", f"tiny={folder}", "--model", f"embed={MODELS / EMBED}", "--model", f"bare={TINY}",
-                    "--stream-ping-ms", "100")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args(folder):
+    return ("--model", f"tiny={folder}", "--model", f"embed={MODELS / EMBED}", "--model", f"bare={TINY}",
+            "--stream-ping-ms", "100")
 
 
 @pytest.fixture(scope="module")
@@ -532,9 +530,8 @@ def smollm2():
     path = os.environ.get("PENSTOCK_SMOLLM2")
     if not path:
         pytest.skip("NO CHAT MODEL: set PENSTOCK_SMOLLM2 to SmolLM2-135M-Instruct's .gguf file")
-    server = Server("--model", f"smollm2={path}", "--stream-ping-ms", "50")
-    yield openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
-    assert server.stop() == 0, "".join(server.log)
+    with serving("--model", f"smollm2={path}", "--stream-ping-ms", "50") as server:
+        yield openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
 
 
 def test_a_real_chat(smollm2):

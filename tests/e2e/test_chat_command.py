@@ -19,7 +19,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, binary, clean_environment, run
+from conftest import ROOT, binary, clean_environment, run, wait_for
 
 TINY = ROOT / "tests" / "golden" / "decoders" / "llama"
 CHATML = ("{% for message in messages %}<|turn|>{{ message.role }}\n{{ message.content }}<|end|>\n{% endfor %}"
@@ -135,7 +135,7 @@ def test_settings_change_within_a_conversation(model):
 
 
 @pytest.mark.parametrize("line,told", [("/frob", b"no command /frob"), ("/set heat 1", b"'heat'"),
-                                       ("/set temperature 9", b"temperature"), ("/reset now", b"nothing behind"),
+                                       ("/set temperature 9", b"temperature"), ("/reset now", b"takes no arguments"),
                                        ("/retry", b"no reply yet")])
 def test_a_wrong_command_ends_a_pipe(model, line, told):
     done = chat(model, "-n", "3", lines=[line, "Hi"], check=False)
@@ -149,7 +149,7 @@ def test_a_full_context_is_told_with_both_numbers(model):
     done = chat(model, *A, context=64, lines=["x" * 100], check=False)
     assert done.returncode == 1 and done.stdout == b""
     assert b"119 tokens" in done.stderr and b"holds 64" in done.stderr and b"/reset" in done.stderr
-    # More tokens than fit are no mistake: they are the most there may be.
+    # More tokens than fit are not a mistake: they are the most there may be.
     assert chat(model, *A, "-n", "60", context=64, lines=["Hi"]).stdout == b"A" * 43 + b"\n"
 
 
@@ -364,10 +364,7 @@ def test_a_stopped_process_goes_on(model, terminal):
     one.until("He")
     one.type("\x1a")
     stat = f"/proc/{one.process.pid}/stat"
-    end = time.monotonic() + 20
-    while open(stat).read().rsplit(")", 1)[1].split()[0] != "T":
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert wait_for(lambda: open(stat).read().rsplit(")", 1)[1].split()[0] == "T", 20)
     assert termios.tcgetattr(one.here)[3] & termios.ICANON  # the terminal is its owner's meanwhile
     one.process.send_signal(signal.SIGCONT)
     one.until(">>> He")

@@ -50,7 +50,7 @@ def test_each_model_has_the_template_it_was_given(models, start):
     assert rendered(server, "one", TOOLS) == "T1"
     assert rendered(server, "two") == rendered(server, "two", TOOLS) == "R"
     assert rendered(server, "three") == "O Say hello."
-    # Tools are no reason to take another template: without a place for them they are refused.
+    # Tools do not choose another template: without a place for them they are refused.
     refused = server.post("/apply-template", {"messages": HELLO, "model": "three", "tools": TOOLS})
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "tools"
     reply = whole(server, model="three", messages=HELLO, max_tokens=3, ignore_eos=True)

@@ -80,7 +80,7 @@ def test_inspect_and_doctor():
     text = run("inspect", "--model", GOLDEN / EMBED).stdout.decode()
     assert "WordPiece" in text
     # 32 x 32 and 32 of the pooler.
-    assert re.search(r"^left out +1056 of those stored, .*: pooler.dense.bias, pooler.dense.weight$", text, re.M)
+    assert re.search(r"^left out +1056 of the stored parameters, .*: pooler.dense.bias, pooler.dense.weight$", text, re.M)
 
 
 def test_tensor_models_are_inspected_and_take_no_texts():
@@ -182,7 +182,7 @@ def test_dtype_of_one_model():
     assert shown["weight_bytes"] > inspect("--dtype", "int8")["weight_bytes"]
     for args, said in ((["--dtype", "other=int8"], b"--dtype names 'other', which is not served"),
                        (["--dtype", f"{name}=int4"], b"unknown dtype 'int4'"),
-                       (["--dtype", "int8", "--int8-keep", "ff"], b"'ff' is no layer"),
+                       (["--dtype", "int8", "--int8-keep", "ff"], b"'ff' is not a layer"),
                        (["--dtype", "int8", "--int8-keep", "7"], b"--int8-keep '7': the model has")):
         done = run("inspect", "--model", GOLDEN / EMBED, *args, check=False)
         assert done.returncode in (1, 2) and said in done.stderr, done.stderr

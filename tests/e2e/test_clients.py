@@ -15,8 +15,7 @@ langchain_ollama = pytest.importorskip("langchain_ollama", reason=MISSING)
 langchain_openai = pytest.importorskip("langchain_openai", reason=MISSING)
 litellm = pytest.importorskip("litellm", reason=MISSING)
 
-import scripted_model
-from conftest import EMBED, GOLDEN, RERANK, Server, expected, find_minilm
+from conftest import EMBED, GOLDEN, RERANK, expected, find_minilm, serving
 
 HELLO = "What is the capital of France? Answer in one short sentence."
 CASES = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")][:4]
@@ -30,12 +29,8 @@ def close(got, wanted):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
-    server = Server("--model", f"weather={folder}", "--model", f"embed={GOLDEN / EMBED}",
-                    "--model", f"rerank={GOLDEN / RERANK}")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args(weather):
+    return ("--model", f"weather={weather}", "--model", f"embed={GOLDEN / EMBED}", "--model", f"rerank={GOLDEN / RERANK}")
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +38,8 @@ def real():
     chat, embedder = os.environ.get("PENSTOCK_SMOLLM2"), find_minilm()
     if not chat or embedder is None:
         pytest.skip("NO REAL MODELS: set PENSTOCK_SMOLLM2 and PENSTOCK_MINILM")
-    server = Server("--model", f"smollm2={chat}", "--model", f"minilm={embedder}")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    with serving("--model", f"smollm2={chat}", "--model", f"minilm={embedder}") as server:
+        yield server
 
 
 def chat_of(server, model, **more):

@@ -162,7 +162,7 @@ API_EXAMPLES = [(document, i) for document, of in enumerate(API_BLOCKS) for i, (
 
 @pytest.fixture(scope="module")
 def api_servers(serve):
-    """Of each document, the one that its own command starts."""
+    """The server of each document, which its own command starts."""
     assert [len(serves) for serves in API_SERVE] == [1] * len(API)
     return [serve(commands(serves[0])[0]) for serves in API_SERVE]
 

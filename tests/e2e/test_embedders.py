@@ -26,9 +26,9 @@ def names():
     return ["qwen3_lasttoken", "gemma3_mean_dense", "qwen3_lasttoken_gguf", "qwen3_reranker", "qwen3_logit_score"]
 
 
-@pytest.fixture
-def server(start, names):
-    return start(*[arg for name in names for arg in ("--model", EMBEDDERS / name)], model=False)
+@pytest.fixture(scope="module")
+def server_args(names):
+    return [arg for name in names for arg in ("--model", EMBEDDERS / name)]
 
 
 def test_embeddings_with_prompts(server):

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import voyageai
 
-import scripted_model
-from conftest import EMBED, GOLDEN, RERANK, Server, expected
+from conftest import EMBED, GOLDEN, RERANK, expected
 from test_openapi import check_answer, check_request
 
 CASES = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")][:6]
@@ -31,12 +30,8 @@ def quantize(rows, kind, reach=1.0):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
-    server = Server("--model", f"embed={GOLDEN / EMBED}", "--model", f"rerank={GOLDEN / RERANK}",
-                    "--model", f"weather={folder}")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args(weather):
+    return ("--model", f"embed={GOLDEN / EMBED}", "--model", f"rerank={GOLDEN / RERANK}", "--model", f"weather={weather}")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import shlex
 import pytest
 import requests
 
-from conftest import ROOT, Server, clean_environment, run
+from conftest import ROOT, clean_environment, run
 
 pytestmark = pytest.mark.skipif("PENSTOCK_SMOLLM2" not in os.environ, reason="NO SMOLLM2: set PENSTOCK_SMOLLM2")
 README = (ROOT / "README.md").read_text()
@@ -29,10 +29,13 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server("--model", f"{NAME},{NAME.split('/')[1]}={model()}", env=environment())
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args():
+    return "--model", f"{NAME},{NAME.split('/')[1]}={model()}"
+
+
+@pytest.fixture(scope="module")
+def server_env():
+    return environment()
 
 
 def readme_request():

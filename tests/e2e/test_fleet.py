@@ -20,7 +20,7 @@ def test_a_delay_before_the_end(start):
         assert wait_for(lambda: server.get("/readyz").status_code == 503, 3)
         ready = server.get("/readyz")
         assert "shutting down" in ready.json()["reason"]
-        # Who comes all the same is served, on old connections and new ones, and is told to go.
+        # A client that comes all the same is served, on old connections and new ones, and is told to go.
         for answer in (kept.get(server.url + "/livez", timeout=10), server.post("/embed", {"inputs": "a dog"})):
             assert answer.status_code == 200 and answer.headers["Connection"] == "close"
         assert server.get("/v2/health/ready").status_code != 200

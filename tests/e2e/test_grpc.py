@@ -53,11 +53,8 @@ def address(server):
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server(*model_args(), "--model", f"text={GOLDEN / EMBED}", "--grpc-port", "0", "--shared-memory-bytes",
-                    SHARED_BYTES)
-    yield server
-    assert server.stop() == 0
+def server_args():
+    return (*model_args(), "--model", f"text={GOLDEN / EMBED}", "--grpc-port", "0", "--shared-memory-bytes", SHARED_BYTES)
 
 
 @pytest.fixture
@@ -143,7 +140,7 @@ def test_server_and_models_tell_of_themselves(client):
     config = client.get_model_config("add", as_json=True)["config"]
     assert config["max_batch_size"] == 256 and config["input"][0]["data_type"] == "TYPE_INT32"
     refused(Code.NOT_FOUND, "nobody", client.get_model_metadata, "nobody")
-    refused(Code.UNIMPLEMENTED, "no tensor model", client.get_model_metadata, "text")
+    refused(Code.UNIMPLEMENTED, "not a tensor model", client.get_model_metadata, "text")
 
 
 def test_repository(start):

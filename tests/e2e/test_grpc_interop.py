@@ -63,11 +63,9 @@ def raw_output(answer):
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server(*model_args(("embedder", EMBED), ("reranker", RERANK)), "--model", "same=builtin:identity?type=FP32&shape=-1",
-                    "--model", "slow=builtin:slow?ms=300&shape=1", "--grpc-port", "0", "--max-body-bytes", 16 << 20)
-    yield server
-    assert server.stop() == 0
+def server_args():
+    return (*model_args(("embedder", EMBED), ("reranker", RERANK)), "--model", "same=builtin:identity?type=FP32&shape=-1",
+            "--model", "slow=builtin:slow?ms=300&shape=1", "--grpc-port", "0", "--max-body-bytes", 16 << 20)
 
 
 def target(server):
@@ -148,7 +146,7 @@ def test_reflection_of_both_versions(channel):
             assert name.encode() in services
         # Field 4 of the answer: files; the proto, and its import.
         assert b"inference.proto" in file and b"model_config.proto" in file and b"tei.proto" in symbol
-        # Field 7: an error, which is no end of the stream.
+        # Field 7: an error, which does not end the stream.
         assert field(7, b"\x08\x05" + field(2, "there is no none")) in unknown
         assert b"asks for nothing" in nothing
 
@@ -325,7 +323,7 @@ def test_a_key_with_a_passphrase(tmp_path):
         assert wait_for(lambda: "grpcs://" in "".join(server.stdout), 60)
         with grpc.secure_channel(target(server), grpc.ssl_channel_credentials(cert.read_bytes())) as channel:
             assert channel.unary_unary(INFER + "ServerLive")(b"", timeout=30) == b"\x08\x01"
-        # Nobody types it when the files are read again: what was read stays.
+        # It is not typed when the files are read again: what was read stays.
         server.process.send_signal(signal.SIGHUP)
         assert wait_for(lambda: any("gRPC: not reloaded" in line for line in server.log))
         with grpc.secure_channel(target(server), grpc.ssl_channel_credentials(cert.read_bytes())) as channel:
@@ -363,7 +361,7 @@ def test_who_sees_that_the_server_is_ready_finds_grpc():
 
 
 def test_unknown_fields_take_no_memory_that_is_not_counted():
-    """Two bytes of a field that nobody knows are many in memory: they are refused before they are read."""
+    """Two bytes of an unknown field are many in memory: they are refused before they are read."""
     server = Server("--model", "same=builtin:identity?type=FP32&shape=-1", "--grpc-port", "0", "--api-key", "secret-key-of-sixteen")
 
     def resident():

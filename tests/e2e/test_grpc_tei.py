@@ -16,7 +16,7 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from grpc_tools import protoc
 
-from conftest import ALL_MODELS, EMBED, RERANK, ROOT, Server, expected, find_minilm, model_args, wait_for
+from conftest import ALL_MODELS, EMBED, RERANK, ROOT, expected, find_minilm, model_args, serving, wait_for
 
 TEXTS = [case["text"] for case in expected(EMBED)["texts"] if not case.get("prompt_name")]
 PAIRS = [case for case in expected(RERANK)["texts"] if case.get("text_pair")]
@@ -75,11 +75,10 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(pb):
-    server = Server(*model_args(*ALL_MODELS), "--grpc-port", "0")
-    client = Client(server, pb)
-    yield client
-    client.channel.close()
-    assert server.stop() == 0, "".join(server.log)
+    with serving(*model_args(*ALL_MODELS), "--grpc-port", "0") as server:
+        client = Client(server, pb)
+        yield client
+        client.channel.close()
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +86,10 @@ def minilm_client(pb):
     folder = find_minilm()
     if folder is None:
         pytest.skip("all-MiniLM-L6-v2 IS NOT HERE: set PENSTOCK_MINILM to its folder")
-    server = Server("--model", f"minilm={folder}", "--grpc-port", "0")
-    client = Client(server, pb)
-    yield client
-    client.channel.close()
-    assert server.stop() == 0, "".join(server.log)
+    with serving("--model", f"minilm={folder}", "--grpc-port", "0") as server:
+        client = Client(server, pb)
+        yield client
+        client.channel.close()
 
 
 def floats(values):

@@ -165,7 +165,7 @@ def test_tokenize_needs_no_weights(tmp_path, hub, env):
 @pytest.mark.parametrize("reference,said", [
     ("acme/llama-GGUF:Q9", "quantisation 'Q9' is not there; acme/llama-GGUF has: Q8_0, F16"),
     ("acme/llama-GGUF/x.gguf", "file 'x.gguf' is not there; acme/llama-GGUF has: llama-Q8_0.gguf, llama-F16.gguf"),
-    ("acme/embedder-GGUF/mmproj-e-F32.gguf", "mmproj-e-F32.gguf is no model by itself"),
+    ("acme/embedder-GGUF/mmproj-e-F32.gguf", "mmproj-e-F32.gguf is not a model by itself"),
     ("acme/none", "has no acme/none@main"),
     ("acme/embedder@v9", "has no acme/embedder@v9"),
 ])
@@ -174,8 +174,8 @@ def test_what_is_not_there_is_named(hub, env, reference, said):
 
 
 @pytest.mark.parametrize("reference,said", [
-    ("acme", "a repository is written owner/name"), ("acme/x:", "no quantisation, such as Q4_K_M"),
-    ("acme/x:Q4:Q8", "two quantisations"), ("acme/x/y.bin", "no .gguf file"), ("https://hub/a/b", "it is a URL"),
+    ("acme", "a repository is written owner/name"), ("acme/x:", "not a quantisation, such as Q4_K_M"),
+    ("acme/x:Q4:Q8", "two quantisations"), ("acme/x/y.bin", "not a .gguf file"), ("https://hub/a/b", "it is a URL"),
     ("a:b/c", "a repository is written owner/name"), (".", "is a path on this machine"),
 ])
 def test_malformed_references(hub, env, reference, said):
@@ -197,7 +197,7 @@ def test_no_auto_pull_says_what_to_type(hub, env):
 def test_a_list_of_files_that_leads_out_is_refused(tmp_path, hub, env):
     for path in ("../../../evil.gguf", "/etc/x.gguf", "a\\..\\b.gguf", "a\0b.gguf", "x" * 2000 + ".gguf"):
         hub.extra = [path]
-        assert "is no path inside a repository" in refused(env, "pull", "acme/llama-GGUF")
+        assert "is not a path inside a repository" in refused(env, "pull", "acme/llama-GGUF")
     assert not cache(tmp_path, "acme/llama-GGUF").exists()
 
 

@@ -145,7 +145,7 @@ def test_encodings(tmp_path):
     ("t.json", b'["a", "b"', "the file ends inside of the array"),
     ("t.csv", b'id,text\n1,"never closed\n2,x\n', "line 2: a quote in the record that begins here"),
     ("t.gz", gzip.compress(b"one\n" * 500)[:-9], "the gzip data are cut off"),
-    ("t.gz", gzip.compress(b"one\n") + b"more", "something that is no gzip"),
+    ("t.gz", gzip.compress(b"one\n") + b"more", "bytes that are not gzip"),
     ("t.gz", gzip.compress(gzip.compress(b"one\n")), "gzip inside of what was unpacked"),
     ("t.gz", gzip.compress(b"one\n")[:-8] + b"12345678", "the gzip data are damaged"),
     ("none.txt", None, "No such file or directory"),
@@ -163,7 +163,7 @@ def test_zstd_that_is_cut_or_followed_by_something(tmp_path):
     path = tmp_path / "t.zst"
     whole = zstd(b"one\n" * 5000)
     for data, said in ((whole[:-3], "the zstd data are cut off"),
-                       (whole + b"more", "something that is no zstd")):
+                       (whole + b"more", "bytes that are not zstd")):
         path.write_bytes(data)
         message = refused(path)
         assert str(path) in message and said in message, message

@@ -61,7 +61,7 @@ def test_a_model_that_gives_its_answers_serves(model, answers, tmp_path, environ
 @pytest.mark.parametrize("model, answers, says", [
     (EMBED, embeddings(turned=True), r"inputs\[0\]: the cosine with the vector it must give is 0\.\d+"),
     (RERANK, scores(off=0.5), r"documents\[0\]: the score is .*, it must be .* \(tolerance 0.001\)"),
-    (EMBED, {**embeddings(), "tolerence": 1}, r"known_answers.json: 'tolerence' is no field"),
+    (EMBED, {**embeddings(), "tolerence": 1}, r"known_answers.json: 'tolerence' is not a field"),
     (EMBED, scores(), r"'inputs' is missing"),
 ])
 def test_a_model_that_does_not_is_refused(model, answers, says, tmp_path, environment):

@@ -11,17 +11,12 @@ from kserve import InferenceRESTClient, InferInput, InferRequest
 from kserve.inference_client import RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
 
-from conftest import Server
-
 pytestmark = pytest.mark.client("kserve", "InferenceRESTClient: live, ready, infer")
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server("--model", "add=builtin:add?type=FP32&shape=4", "--model",
-                    "words=builtin:identity?type=BYTES&shape=-1")
-    yield server
-    assert server.stop() == 0
+def server_args():
+    return "--model", "add=builtin:add?type=FP32&shape=4", "--model", "words=builtin:identity?type=BYTES&shape=-1"
 
 
 def ask(server, work):

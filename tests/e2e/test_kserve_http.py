@@ -40,10 +40,8 @@ def model_args():
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server(*model_args(), "--model", f"text={GOLDEN / EMBED}", "--shared-memory-bytes", SHARED_BYTES)
-    yield server
-    assert server.stop() == 0
+def server_args():
+    return *model_args(), "--model", f"text={GOLDEN / EMBED}", "--shared-memory-bytes", SHARED_BYTES
 
 
 @pytest.fixture
@@ -89,7 +87,7 @@ def test_health_and_metadata(client):
     assert client.get_model_metadata("add", "1") == model
     refused(client.get_model_metadata, "nobody", status=404, says="nobody")
     refused(client.get_model_metadata, "add", "7", status=404, says="'7'")
-    refused(client.get_model_metadata, "text", status=422, says="no tensor model")
+    refused(client.get_model_metadata, "text", status=422, says="not a tensor model")
 
 
 def test_configuration(client):
@@ -254,7 +252,7 @@ def test_errors(client, server):
     answer = requests.post(server.url + "/v2/nothing", timeout=10)
     assert answer.status_code == 404 and set(answer.json()) == {"error"}
     assert requests.get(server.url + "/v2/repository/index", timeout=10).status_code == 405
-    assert requests.get(url, timeout=10).headers["Allow"].startswith("POST")  # and is no model "add/infer"
+    assert requests.get(url, timeout=10).headers["Allow"].startswith("POST")  # and not a model "add/infer"
     unknown = requests.post(server.url + "/v2/models/nobody/infer", data=b"{}", timeout=10)
     assert unknown.status_code == 404 and "nobody" in unknown.json()["error"]
 

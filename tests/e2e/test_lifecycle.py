@@ -7,7 +7,7 @@ import time
 import pytest
 import requests
 
-from conftest import ALL_MODELS, EMBED, GOLDEN, RERANK, Server, clean_environment, model_args, run
+from conftest import ALL_MODELS, EMBED, GOLDEN, RERANK, Server, clean_environment, model_args, run, wait_for
 
 
 def models(server):
@@ -15,10 +15,7 @@ def models(server):
 
 
 def wait_for_state(server, name, state, timeout=10):
-    end = time.monotonic() + timeout
-    while models(server)[name]["state"] != state:
-        assert time.monotonic() < end, models(server)[name]
-        time.sleep(0.02)
+    assert wait_for(lambda: models(server)[name]["state"] == state, timeout), models(server)[name]
 
 
 def embed(server, model="embed", **more):
@@ -179,12 +176,7 @@ def test_administrators_load_unload_and_pin(start):
     assert act("pin")["pinned"] is True
     assert act("unpin")["pinned"] is False
     assert act("unload")["state"] in ("draining", "absent")
-    for _ in range(100):
-        state = act("preload")["state"]
-        if state == "ready":
-            break
-        time.sleep(0.02)
-    assert state == "ready"
+    assert wait_for(lambda: act("preload")["state"] == "ready")
     missing = server.post("/admin/models/load", {"model": "other"}, headers=boss)
     assert missing.status_code == 404 and "other" in missing.text
     assert server.post("/admin/models/load", {}, headers=boss).status_code == 400
@@ -230,7 +222,7 @@ def test_memory_is_told(start):
 
 @pytest.mark.parametrize("given, said", [
     (["--memory", "10MB"], "--memory: 10 MB are too little"), (["--memory", "200%"], "--memory"),
-    (["--memory", "lots"], "--memory"), (["--keep-alive", "soon"], "'soon' is no duration"),
+    (["--memory", "lots"], "--memory"), (["--keep-alive", "soon"], "'soon' is not a duration"),
     (["--keep-alive", "x=5m"], "keep-alive"), (["--pin-model", "x"], "no model is served as 'x'"),
     (["--preload-model", "x"], "no model is served as 'x'"),
 ])
@@ -266,7 +258,7 @@ def test_accepted_work_is_finished_at_the_end():
     server = Server(*model_args(("embed", EMBED)), preload=False)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(embed, server) for _ in range(8)]
-        time.sleep(0.01)
+        time.sleep(0.01)  # until some requests are accepted
         assert server.stop() == 0
         codes = set()
         for answer in answers:

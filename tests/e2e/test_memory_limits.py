@@ -69,7 +69,7 @@ def test_a_model_beside_one_in_use_is_refused_with_the_numbers(tight):
     assert complete(tight).status_code == 200
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         long_text = pool.submit(complete, tight, 400)
-        time.sleep(0.2)
+        time.sleep(0.2)  # until the text is under way
         refused = embed(tight)
         assert long_text.result().status_code == 200
     if refused.status_code == 200:
@@ -99,7 +99,7 @@ def group():
             try:
                 return folder.rmdir()
             except OSError:
-                time.sleep(0.05)
+                time.sleep(0.05)  # until its last process has ended
         return
     pytest.skip("NO CONTROL GROUP: this user may not make one")
 

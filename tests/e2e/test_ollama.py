@@ -7,7 +7,7 @@ import pytest
 import requests
 
 import scripted_model
-from conftest import EMBED, GOLDEN, ROOT, Server, clean_environment, expected, wait_for
+from conftest import EMBED, GOLDEN, ROOT, clean_environment, expected, wait_for
 from fake_hub import FakeHub
 from test_openapi import check_answer, check_request
 
@@ -21,11 +21,8 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
-    server = Server("--model", f"weather={folder}", "--model", f"embed={GOLDEN / EMBED}", "--model", f"bare={BARE}")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args(weather):
+    return "--model", f"weather={weather}", "--model", f"embed={GOLDEN / EMBED}", "--model", f"bare={BARE}"
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +72,7 @@ def test_chats_whole_and_streamed(client):
     assert parts[-1].eval_count == 3 and parts[-1].done_reason == "stop"
     cut = client.chat("weather", HELLO, options={"num_predict": 1})
     assert cut.message.content == "Good " and cut.done_reason == "length"
-    # As Ollama has it, more than the context holds is no error.
+    # As Ollama has it, more than the context holds is not an error.
     assert client.chat("weather", HELLO, options={"num_predict": 10**6, "num_ctx": 4096}).message.content == "Good day."
     stopped = client.chat("weather", HELLO, options={"stop": ["day"], "temperature": 0})
     assert stopped.message.content == "Good "
@@ -207,7 +204,7 @@ def test_a_template_without_a_place_for_tools_or_thinking(start, tmp_path):
         error = answer.json()
         assert (error["error"]["param"] if "error" in error else error["field"]) == field
         assert server.post(path, {**body, "model": "weather"}).status_code == 200
-    # Tools that the model is not to see are no reason to refuse.
+    # A request with tools that the model is not to see is not refused.
     answer = server.post("/v1/chat/completions", {"model": "plain", "messages": HELLO, "tools": [TOOL],
                                                   "tool_choice": "none"})
     assert answer.json()["choices"][0]["message"]["content"] == "Good day."

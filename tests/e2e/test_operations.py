@@ -171,7 +171,7 @@ def test_stopping_under_load_answers_wholly_or_not_at_all(start):
     with ThreadPoolExecutor(8) as pool:
         for _ in range(8):
             pool.submit(hammer)
-        time.sleep(0.5)
+        time.sleep(0.5)  # requests are answered meanwhile
         begin = time.monotonic()
         assert server.stop() == 0
         stop.set()
@@ -183,7 +183,7 @@ def test_stopping_is_bounded(start):
     server = start("--threads", "1", "--shutdown-timeout-s", "0")
     with server.connect() as busy:
         busy.sendall(raw_post("/embed", SLOW))
-        time.sleep(0.05)
+        time.sleep(0.05)  # until the request is under way
         begin = time.monotonic()
         server.stop()
         assert time.monotonic() - begin < 10
@@ -222,7 +222,7 @@ def test_a_log_that_nobody_reads_stops_nothing():
         assert lost > 0
         assert requests.get(url + "/livez", timeout=20).status_code == 200  # on a new connection
         assert requests.post(url + "/embed", json={"inputs": "a dog"}, timeout=20).status_code == 200
-        # Somebody reads again: whole lines, and one that says how many are missing.
+        # The pipe is read again: whole lines, and one that says how many are missing.
         os.set_blocking(reads, False)
         text = b""
 
@@ -239,7 +239,7 @@ def test_a_log_that_nobody_reads_stops_nothing():
         lines = text.decode().splitlines()
         assert all(re.match(r"\d{4}-\d\d-\d\dT\S+ (info|warning) ", line) for line in lines[:-1]), lines
         assert int(re.search(rb"warning (\d+) lines of the log", text).group(1)) >= lost
-        # And it is stopped while nobody reads, by its own time.
+        # And it is stopped while the pipe is not read, by its own time.
         with requests.Session() as session:
             before = dropped()
             while dropped() == before:

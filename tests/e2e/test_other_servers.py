@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import InferenceClient
 
 import scripted_model
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, Server, expected
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, expected
 from test_openapi import check_answer, check_request
 
 CASES = [case for case in expected(EMBED)["texts"] if not case.get("prompt_name")][:4]
@@ -17,12 +17,9 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = scripted_model.write_weather(tmp_path_factory.mktemp("models") / "weather")
-    server = Server("--model", f"embed={GOLDEN / EMBED}", "--model", f"rank={GOLDEN / RERANK}",
-                    "--model", f"labels={GOLDEN / CLASSIFY}", "--model", f"weather={folder}", "--max-sequences", "3")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args(weather):
+    return ("--model", f"embed={GOLDEN / EMBED}", "--model", f"rank={GOLDEN / RERANK}",
+            "--model", f"labels={GOLDEN / CLASSIFY}", "--model", f"weather={weather}", "--max-sequences", "3")
 
 
 @pytest.fixture(scope="module")

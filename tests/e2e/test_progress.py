@@ -108,14 +108,14 @@ def test_a_resumed_run_counts_its_own_work(corpus, tmp_path):
     process.stdin.write(corpus.read_bytes()[:corpus.stat().st_size // 2])
     process.stdin.flush()
     wait_for(tmp_path / "x.npy.checkpoint", process)
-    time.sleep(1)
+    time.sleep(1)  # rows are done that the next run skips
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 143
     before = int(re.search(r"holds (\d+) rows", process.stderr.read().decode())[1])
     screen = Screen(120, *MODEL, corpus, "-o", out, "--resume")
     assert screen.wait() == 0
     pieces = screen.pieces()
-    assert f"penstock embed: going on behind the {before} rows that are done" in pieces
+    assert f"penstock embed: going on after the {before} rows that are done" in pieces
     summary = next(piece for piece in pieces if " tokens in " in piece)
     assert summary.startswith(f"{ROWS - before} texts, ") and summary.endswith(f", resumed from row {before}")
     share = next(piece for piece in pieces if piece.startswith("embedding "))

@@ -39,8 +39,8 @@ class Group:
         for _ in range(100):
             try:
                 return self.folder.rmdir()
-            except OSError:  # its last process is on its way out
-                time.sleep(0.05)
+            except OSError:
+                time.sleep(0.05)  # until its last process has ended
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_sigterm_waits_for_a_load_no_longer_than_for_requests(group, start):
     group.add(server.process.pid)
     with pytest.raises(requests.exceptions.Timeout):
         requests.post(server.url + "/v1/chat/completions", json=body, timeout=2)
-    time.sleep(2)
+    time.sleep(2)  # the load could end meanwhile
     assert "loaded chat" not in "".join(server.log)
     began = time.monotonic()
     assert server.stop(timeout=60) == 0, "".join(server.log)

@@ -36,10 +36,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(folder):
-    server = Server("--model", f"tiny={folder}", "--model", f"embed={GOLDEN / EMBED}", "--api-key", "k", env=environment())
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+def server_args(folder):
+    return "--model", f"tiny={folder}", "--model", f"embed={GOLDEN / EMBED}", "--api-key", "k"
+
+
+@pytest.fixture(scope="module")
+def server_env():
+    return environment()
 
 
 def at(server, command, *args, **more):

@@ -8,7 +8,7 @@ import time
 import pytest
 import requests
 
-from conftest import EMBED, GOLDEN, RERANK, Server, clean_environment, model_args, run
+from conftest import EMBED, GOLDEN, RERANK, Server, clean_environment, model_args, run, wait_for
 
 OTHER = "mpnet_mean_normalize"
 DECODERS = GOLDEN.parent / "decoders"
@@ -55,10 +55,7 @@ def lifecycle(server, name="a"):
 
 
 def wait_until(condition, what, timeout=30):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, what()
-        time.sleep(0.05)
+    assert wait_for(condition, timeout), what()
 
 
 def wait_for_version(server, version, name="a"):
@@ -281,7 +278,7 @@ def test_what_is_no_model_keeps_no_other_out(repository, tmp_path, start):
     log = "".join(server.log)
     assert log.count("is left out") == 7 and "\x1b[31m" not in log, log
     assert "the link leads out of the repository" in wait_for_refusal(server, 2, "good")
-    time.sleep(2)
+    time.sleep(2)  # polls that do not say it again
     assert "".join(server.log).count("is left out") == 7
 
 
@@ -301,7 +298,7 @@ def test_beside_other_models(repository, tmp_path, start):
     said = both.stderr.decode()
     assert both.returncode == 2 and f"two models are named 'a': in {repository} and {second}" in said
     missing = run("serve", "--port", "0", "--repository", tmp_path / "none", check=False)
-    assert missing.returncode == 2 and "none is no folder" in missing.stderr.decode()
+    assert missing.returncode == 2 and "none is not a folder" in missing.stderr.decode()
 
 
 def test_as_a_key_of_the_file(repository, tmp_path, start):
@@ -310,7 +307,7 @@ def test_as_a_key_of_the_file(repository, tmp_path, start):
     config.write_text(f"[serve]\nrepository = ['{repository}']\nrepository-poll-s = 0\n")
     server = start("--config", config, model=False)
     put(repository, "a", 2)
-    time.sleep(2.5)
+    time.sleep(2.5)  # longer than a poll would take to find it
     assert lifecycle(server)["version"] == 1
     shown = run("serve", "--config", config, "--print-config").stdout.decode()
     assert "repository-poll-s = 0" in shown and str(repository) in shown
@@ -320,5 +317,5 @@ def test_the_end_in_the_middle_of_a_load(repository):
     put(repository, "a", 1)
     server = Server("--repository", repository, *POLL, env=clean_environment())
     put(repository, "a", 2, OTHER)
-    time.sleep(1.5)
+    time.sleep(1.5)  # until a poll has begun the load
     assert server.stop() == 0, "".join(server.log)

@@ -42,7 +42,7 @@ def wait_for(path, process):
     for _ in range(2000):
         if path.exists() or process.poll() is not None:
             return
-        time.sleep(0.005)
+        time.sleep(0.005)  # polls
     raise AssertionError(f"{path} was not written")
 
 
@@ -78,7 +78,7 @@ def test_a_run_goes_on_after_a_signal(corpus, whole, tmp_path, number):
 
 def test_a_second_signal_ends_at_once(tmp_path):
     process = begin(*MODEL, "-o", tmp_path / "x.npy", stdin=subprocess.PIPE)
-    time.sleep(0.5)
+    time.sleep(0.5)  # until it handles signals
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) in (130, -signal.SIGINT)

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from conftest import EMBED, GOLDEN, binary, clean_environment, run
+from conftest import EMBED, GOLDEN, binary, clean_environment, run, serving
 from test_resume import begin, safetensors, wait_for
 
 MODEL = ("--model", GOLDEN / EMBED)
@@ -40,15 +40,13 @@ def way(request, server_without_cut):
 
 @pytest.fixture(scope="module")
 def server_without_cut():
-    from conftest import Server
-    server = Server(*MODEL, "--no-auto-truncate")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    with serving(*MODEL, "--no-auto-truncate") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory):
-    """Of the rows without bad ones."""
+    """The vectors of the rows without bad ones."""
     out = tmp_path_factory.mktemp("good") / "good.npy"
     run("embed", *MODEL, "--format", "jsonl", "-o", out, stdin=b"\n".join(rows_with({})))
     return np.load(out)
@@ -236,7 +234,7 @@ def test_what_was_skipped_goes_on_with_a_run(way, number, tmp_path):
     assert other.returncode == 2 and b"on-error" in other.stderr
     done = run("embed", *args, "stdin", "-o", out, "--resume", check=False, cwd=tmp_path)
     assert done.returncode == 3 and b"8 rows were skipped" in done.stderr, done.stderr
-    # Of the same bytes, under the same names.
+    # The same bytes, under the same names.
     contents = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
     assert sorted(contents[0]) == ["x.npy", "x.npy.errors.jsonl", "x.npy.ids"]
     assert contents[0] == contents[1]

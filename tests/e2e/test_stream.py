@@ -1,4 +1,4 @@
-"""Answers in lines: they come while the rest is made, and slow or leaving clients cost nobody else."""
+"""Answers in lines: they come while the rest is made, and slow or leaving clients cost no other client."""
 import base64
 import http.client
 import json
@@ -215,7 +215,7 @@ def test_a_slow_reader_is_dropped_and_delays_nobody(start):
     def read_a_little():  # a byte now and then does not keep a stream
         try:
             while slow[0].recv(1):
-                time.sleep(0.1)
+                time.sleep(0.1)  # slower than the server sends
         except OSError:
             pass
         trickle.set()

@@ -135,7 +135,7 @@ max_batch_size: 16
 input { name: "x" data_type: TYPE_FP32 dims: [ 2, 1, 2 ] reshape { shape: 4 } }
 output { name: "y" data_type: TYPE_FP32 dims: [ 1, 3 ] reshape { shape: 3 } }
 """)
-    # Of two outputs one is offered; without batches; any size told as a fixed one.
+    # One of two outputs is offered; without batches; any size told as a fixed one.
     put(repository, 1, """
 max_batch_size: 0
 input [ { name: "a" data_type: TYPE_FP32 dims: [ 3, 2 ] }, { name: "b" data_type: TYPE_FP32 dims: [ 3, 2 ] } ]

@@ -5,7 +5,6 @@ import openai
 import pytest
 
 import scripted_model
-from conftest import Server
 
 WEATHER = {"type": "function", "function": {
     "name": "weather", "description": "The weather of a place.",
@@ -34,7 +33,7 @@ BARE = "{% for message in messages %}{{ message.content }}{% endfor %}<|asked|>"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server_args(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scripted")
     models = ["--model", f"weather={scripted_model.write_weather(folder / 'weather')}"]
     for form, (markers, pieces) in CALLS.items():
@@ -43,9 +42,7 @@ def server(tmp_path_factory):
     template = "{# " + CALLS["hermes"][0] + " #}" + BARE
     for name, pieces in NO_CALLS.items():
         models += ["--model", f"{name}={scripted_model.write(folder / name, {'<|asked|>': pieces}, template, MARKERS)}"]
-    server = Server(*models)
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    return models
 
 
 @pytest.fixture(scope="module")

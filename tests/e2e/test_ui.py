@@ -1,5 +1,5 @@
 """The web page, in headless Chromium: it shows what /v1/stats says, loads and unloads models, streams
-a chat, asks for keys, lets no markup in, and can be read by those who use a keyboard or a screen
+a chat, asks for keys, lets no markup in, and can be read by people with a keyboard or a screen
 reader.
 
 Needs Chromium and its driver (tools/install_deps.sh ui). PENSTOCK_UI_SHOTS=folder keeps a picture of
@@ -229,7 +229,7 @@ def test_a_better_score_reaches_further_to_the_right(page):
 
 
 def add_rows(server, rows=2, model="add"):
-    """Numbers of so many rows, as the request and its sums."""
+    """Numbers of `rows` rows, as the request and its sums."""
     row = {"datatype": "INT32", "shape": [rows, 4], "data": list(range(4 * rows))}
     answer = server.post(f"/v2/models/{model}/infer", {"inputs": [{"name": "INPUT0", **row}, {"name": "INPUT1", **row}]})
     assert answer.status_code == 200, answer.text
@@ -683,7 +683,7 @@ def test_who_gives_no_key_is_not_asked_again_and_again(driver, start):
     page.until(lambda: "administrator" in notice.text, "the refusal")
     time.sleep(0.5)  # of both that are refused
     notice.find_element(By.TAG_NAME, "button").click()
-    time.sleep(3.5)
+    time.sleep(3.5)  # the requests are read every 3 s
     assert not notice.is_displayed()
     page.tab("models")
     page.tab("requests")

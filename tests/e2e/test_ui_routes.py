@@ -3,7 +3,7 @@ import time
 
 import requests
 
-from conftest import ROOT
+from conftest import ROOT, wait_for
 
 
 def test_the_pages_headers(server):
@@ -79,9 +79,7 @@ def test_watchers_are_limited_and_not_failures(start):
     assert [one.status_code for one in watchers] == [200] * 100 + [429]
     for one in watchers:
         one.close()
-    deadline = time.monotonic() + 20
-    while server.metrics()["penstock_http_streams"] > 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: server.metrics()["penstock_http_streams"] == 0, 20)
     metrics = server.metrics()
     assert metrics["penstock_http_streams"] == 0
     assert metrics['penstock_http_requests_total{route="/v1/live",method="GET",code="200"}'] == 100

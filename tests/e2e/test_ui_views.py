@@ -262,7 +262,7 @@ PASSAGES = ["the dog sleeps", "a train\nwas late", "rain falls on the mountain",
 
 
 def cosines(server, query):
-    """Of the query and each passage, with the prompts that the model has for them."""
+    """Cosines of the query and each passage, with the prompts that the model has for them."""
     def vectors(texts, kind):
         answer = server.post("/v1/embeddings", {"model": "embed", "input": texts, "input_type": kind})
         return [one["embedding"] for one in answer.json()["data"]]

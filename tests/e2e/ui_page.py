@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from conftest import ALL_MODELS, GOLDEN, Server, model_args
+from conftest import ALL_MODELS, GOLDEN, model_args, serving
 
 selenium = pytest.importorskip("selenium")
 from selenium import webdriver
@@ -29,10 +29,9 @@ def chat_folder(tmp_path_factory):
 def ui_server(chat_folder):
     # As drawn from all tokens, a text of random weights goes on long enough to be stopped.
     drawn = ("--temperature", "chat=1", "--top-k", "chat=0", "--top-p", "chat=1", "--min-p", "chat=0")
-    server = Server(*model_args(*ALL_MODELS), "--model", f"chat={chat_folder}", *drawn,
-                    "--model", "add=builtin:add?type=INT32&shape=4&batch=8", "--slow-request-ms", "1")
-    yield server
-    assert server.stop() == 0, "".join(server.log)
+    with serving(*model_args(*ALL_MODELS), "--model", f"chat={chat_folder}", *drawn,
+                 "--model", "add=builtin:add?type=INT32&shape=4&batch=8", "--slow-request-ms", "1") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

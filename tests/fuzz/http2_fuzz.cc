@@ -3,7 +3,7 @@
 // are set here (1), so that most inputs get past the framing; the others are time that passes, and
 // what the handler does with a stream.
 //
-// Of every stream the handler must see events in their order and exactly one OnGone, its last; no
+// The handler must see the events of every stream in order and exactly one OnGone, its last; no
 // more streams than were allowed, no more bytes than the window; and what is sent must be frames
 // whose header lists can be read.
 #include <map>

@@ -24,7 +24,8 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-constexpr size_t kInputBytesMax = 6000;  // answers to as many requests fit the socket's buffer
+constexpr size_t kInputBytesMax =
+    6000;  // answers to all requests of an input fit the socket's buffer
 constexpr fuzz::ReferenceLimits kLimits = {16 << 10, 1 << 12};
 
 class Recorder final : public HttpHandler {

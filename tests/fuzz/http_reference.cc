@@ -46,7 +46,7 @@ class Reader {
  public:
   Reader(std::string_view bytes, const ReferenceLimits& limits) : rest_(bytes), limits_(limits) {}
 
-  // Nothing: malformed or incomplete.
+  // nullopt: malformed or incomplete.
   std::optional<ReferenceRequest> Next() {
     const size_t first = rest_.find_first_not_of("\r\n");
     if (first == std::string_view::npos) return std::nullopt;

@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CheckSame(request, &message);
   } else {
     PENSTOCK_CHECK(!status.message().empty() && status.message().size() < 1000);
-    const bool no_message = status.message().find("is no inference") != std::string::npos;
+    const bool no_message = status.message().find("is not an inference") != std::string::npos;
     const bool refused = status.code() == StatusCode::kInvalidArgument && !no_message;
     PENSTOCK_CHECK(!refused || !parsed || OverALimit(message));
   }

@@ -55,7 +55,7 @@ Expected<std::vector<Input>> ReadInputs(const JsonObject& line, const Compiled& 
   PENSTOCK_ASSIGN_OR_RETURN(const auto array, line.GetArray("inputs"));
   for (const JsonElement element : array) {
     JsonObject one;
-    if (!element.Get(&one)) return Status::InvalidArgument("an input is no object");
+    if (!element.Get(&one)) return Status::InvalidArgument("an input is not an object");
     PENSTOCK_ASSIGN_OR_RETURN(const std::string name, one.GetString("name"));
     PENSTOCK_ASSIGN_OR_RETURN(const std::string type, one.GetString("type"));
     PENSTOCK_ASSIGN_OR_RETURN(const std::string path, one.GetString("file"));

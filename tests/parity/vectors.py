@@ -1,7 +1,7 @@
 """Compares with expected ids that other projects published, where the test data has the tokenizer.
 
 A case that the reference itself answers otherwise than the file (its authors set options that
-tokenizer.json does not carry) is counted apart and is no failure, so long as we agree with the
+tokenizer.json does not carry) is counted apart and is not a failure, so long as we agree with the
 reference.
 """
 
