@@ -19,12 +19,12 @@
 #include <optional>
 
 #include "api/scores.h"
+#include "checks/linear_check.h"
 #include "commands.h"
 #include "cpu/self_check.h"
 #include "doctor_accuracy.h"
 #include "doctor_decoder.h"
 #include "doctor_report.h"
-#include "engine/linear_check.h"
 #include "inspect_decoder.h"
 #include "model_flags.h"
 #include "request_window.h"

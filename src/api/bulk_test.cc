@@ -6,7 +6,7 @@
 #include "api/bulk_runs.h"
 #include "api/service.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

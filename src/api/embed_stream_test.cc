@@ -9,7 +9,7 @@
 
 #include "api/service.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

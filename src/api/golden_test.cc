@@ -10,7 +10,7 @@
 #include "api/service.h"
 #include "common/json.h"
 #include "cpu/cpu_backend.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

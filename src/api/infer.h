@@ -15,7 +15,7 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
-#include "engine/engine_lease.h"
+#include "registry/engine_lease.h"
 #include "sched/tensor_job.h"
 #include "signature/element_type.h"
 

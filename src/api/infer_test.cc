@@ -16,8 +16,8 @@
 #include "common/failing_new.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
 #include "engine/tensor_engine.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "api/service.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "sched/scheduler_metrics.h"
 
 namespace penstock {

@@ -18,7 +18,7 @@
 #include "common/log.h"
 #include "common/memory.h"
 #include "cpu/cpu_backend.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "api/service_impl.h"
 #include "common/processors.h"
-#include "engine/registry.h"
 #include "engine/tensor_engine.h"
 #include "hub/file_choice.h"
 #include "metrics/process_stats.h"
+#include "registry/registry.h"
 
 namespace penstock {
 

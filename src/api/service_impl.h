@@ -24,8 +24,8 @@
 #include "common/byte_budget.h"
 #include "common/worker_pool.h"
 #include "encode/encode_pipeline.h"
-#include "engine/registry.h"
 #include "metrics/stages.h"
+#include "registry/registry.h"
 
 namespace penstock {
 

@@ -9,7 +9,7 @@
 
 #include "api/scores.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

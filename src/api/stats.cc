@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "common/memory.h"
-#include "engine/registry.h"
 #include "metrics/process_stats.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

@@ -21,8 +21,8 @@
 #include "encode/result_cache.h"
 #include "encode/token_cache.h"
 #include "engine/engine.h"
-#include "engine/engine_lease.h"
 #include "metrics/metrics.h"
+#include "registry/engine_lease.h"
 
 namespace penstock {
 

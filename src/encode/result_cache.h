@@ -20,8 +20,8 @@
 #include "cache/remote_store.h"
 #include "cache/sharded_lru.h"
 #include "engine/engine.h"
-#include "engine/engine_lease.h"
 #include "metrics/metrics.h"
+#include "registry/engine_lease.h"
 #include "sched/encode_job.h"
 
 namespace penstock {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "checks/linear_check.h"
 #include "common/status.h"
-#include "engine/linear_check.h"
 #include "engine/model.h"
 #include "engine/model_checks.h"
 #include "formats/model_folder.h"

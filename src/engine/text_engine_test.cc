@@ -8,8 +8,8 @@
 
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
-#include "engine/registry.h"
 #include "generate/tiny_model_test_util.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

@@ -19,12 +19,12 @@
 
 #include "api/service.h"
 #include "engine/builtin_models.h"
-#include "engine/registry.h"
 #include "engine/tensor_engine.h"
 #include "frontend/slow_log.h"
 #include "grpc/grpc_front_end.h"
 #include "grpc/rpc_client_test.h"
 #include "metrics/metrics.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

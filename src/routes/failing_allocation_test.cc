@@ -22,7 +22,7 @@
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "routes/server.h"
 
 namespace penstock {

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "api/service.h"
-#include "engine/registry.h"
 #include "metrics/metrics.h"
 #include "program/backend.h"
+#include "registry/registry.h"
 #include "runtime/hub_store.h"
 #include "runtime/model_options.h"
 #include "runtime/reference_check.h"

@@ -6,11 +6,11 @@
 #include <charconv>
 #include <filesystem>
 
+#include "checks/check_records.h"
 #include "common/duration.h"
 #include "common/log.h"
 #include "common/split_list.h"
 #include "engine/builtin_models.h"
-#include "engine/check_records.h"
 #include "engine/tensor_engine.h"
 #include "hub/default_model.h"
 #include "hub/reference.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/service.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "runtime/memory_plan.h"
 
 namespace penstock {

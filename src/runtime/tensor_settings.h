@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/registry.h"
 #include "kserve/model_config.h"
+#include "registry/registry.h"
 #include "runtime/repository_scan.h"
 
 namespace penstock {

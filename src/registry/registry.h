@@ -60,11 +60,11 @@
 #include "common/request_context.h"
 #include "common/status.h"
 #include "engine/engine.h"
-#include "engine/engine_lease.h"
 #include "engine/file_facts.h"
 #include "engine/model_bytes.h"
 #include "engine/tensor_engine.h"
 #include "engine/text_engine.h"
+#include "registry/engine_lease.h"
 
 namespace penstock {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

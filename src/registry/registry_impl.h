@@ -17,7 +17,7 @@
 
 #include "common/request_context.h"
 #include "common/seeded_hash.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "sched/clock_math.h"
 
 namespace penstock {

@@ -9,8 +9,8 @@
 #include "cpu/cpu_backend.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
 #include "program/dry_backend.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

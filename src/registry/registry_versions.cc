@@ -6,7 +6,7 @@
 
 #include "common/exception_status.h"
 #include "common/log.h"
-#include "engine/registry_impl.h"
+#include "registry/registry_impl.h"
 
 namespace penstock {
 namespace {

@@ -1,16 +1,16 @@
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "common/log.h"
-#include "engine/registry_impl.h"
 #include "engine/text_engine.h"
 #include "formats/model_kind.h"
 #include "hub/cache.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
+#include "registry/registry_impl.h"
 
 namespace penstock {
 

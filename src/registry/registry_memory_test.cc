@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
 #include "program/dry_backend.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

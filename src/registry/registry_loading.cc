@@ -10,7 +10,7 @@
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "common/memory.h"
-#include "engine/registry_impl.h"
+#include "registry/registry_impl.h"
 
 namespace penstock {
 namespace {
