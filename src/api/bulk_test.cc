@@ -40,7 +40,7 @@ class ServiceBulk : public testing::Test {
     EngineOptions options;
     options.name = "embedder";
     EXPECT_TRUE(
-        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     service_ = std::make_unique<Service>(&registry_, ServiceOptions{}, &metrics_);
   }
   std::future<Status> Embed(const std::string& run) {

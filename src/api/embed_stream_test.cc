@@ -53,7 +53,7 @@ class EmbedStreamTest : public testing::Test {
     EngineOptions options;
     options.name = "embedder";
     EXPECT_TRUE(
-        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     Start({});
   }
   void Start(ServiceOptions limits) {

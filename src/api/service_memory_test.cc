@@ -28,7 +28,7 @@ class ServiceMemoryTest : public testing::Test {
     EngineOptions options;
     options.name = "embedder";
     ASSERT_TRUE(
-        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
   }
   RequestContext Context(Priority priority = Priority::kInteractive) {

@@ -18,7 +18,7 @@ struct FakeService {
     EngineOptions options;
     options.name = "fake";
     EXPECT_TRUE(
-        registry.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics)).ok());
+        registry.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics)).ok());
   }
 
   Metrics metrics;

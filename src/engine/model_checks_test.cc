@@ -184,7 +184,7 @@ TEST_F(ModelChecksTest, TheRegistrySaysWhyAModelIsNotServed) {
   ModelSpec spec;
   spec.name = "m";
   spec.reference = path;
-  spec.options = options_;
+  spec.options.encoder = options_;
   ASSERT_TRUE(registry.Add(spec).ok());
   registry.StartLoading();
   EXPECT_THAT(registry.WaitLoaded().message(),

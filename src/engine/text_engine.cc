@@ -6,13 +6,11 @@
 
 #include "common/int_math.h"
 #include "common/log.h"
-#include "common/memory.h"
 #include "generate/model_defaults.h"
 
 namespace penstock {
 namespace {
 
-constexpr int32_t kContexts = 8;
 // Of the memory that is available once the weights are loaded. Only what is used takes memory.
 constexpr double kCacheShare = 0.5;
 
@@ -21,10 +19,12 @@ constexpr double kCacheShare = 0.5;
 CacheBlocks ChooseCacheBlocks(const TextModel& model, int32_t sequences, uint64_t cache_bytes) {
   const auto one = static_cast<int32_t>(CeilDiv(int64_t{model.context()}, int64_t{kKvBlockTokens}));
   CacheBlocks blocks;
-  blocks.full = kContexts * one;
+  blocks.full = kCacheContexts * one;
   blocks.window = ChooseWindowBlocks(model, blocks.full, sequences);
-  const double room = cache_bytes > 0 ? static_cast<double>(cache_bytes)
-                                      : kCacheShare * static_cast<double>(AvailableBytes());
+  const double room =
+      cache_bytes > 0
+          ? static_cast<double>(cache_bytes)
+          : kCacheShare * static_cast<double>(model.decoder->backend().AvailableBytes());
   if (room == 0) return blocks;
   const auto full_bytes = static_cast<double>(model.cache_block_bytes(KvArea::kFull));
   const auto window_bytes = static_cast<double>(model.cache_block_bytes(KvArea::kWindow));

@@ -51,7 +51,7 @@ class ServerTest : public testing::Test {
     registry_ = std::make_unique<Registry>(
         nullptr, &metrics_,
         [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-          TensorEngineOptions tensors = spec.tensors;
+          TensorEngineOptions tensors = spec.options.tensors;
           tensors.name = spec.name;
           PENSTOCK_ASSIGN_OR_RETURN(
               std::unique_ptr<Model> model,

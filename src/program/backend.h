@@ -79,6 +79,8 @@ class Backend {
   virtual int threads() const { return 1; }
   // kBf16 where this processor multiplies it natively, else kF32.
   virtual DType preferred_dtype() const { return DType::kF32; }
+  // Of the memory that its models lie in; 0: the system does not tell.
+  virtual uint64_t AvailableBytes() const = 0;
   // Sets the processor affinity of the calling thread: for threads that run models here.
   virtual void PlaceCaller() const {}
 

@@ -4,12 +4,6 @@
 
 #include <algorithm>
 
-#include "common/log.h"
-#include "engine/text_engine.h"
-#include "formats/model_kind.h"
-#include "hub/cache.h"
-#include "hub/hub.h"
-#include "hub/reference.h"
 #include "registry/registry_impl.h"
 
 namespace penstock {
@@ -29,82 +23,6 @@ std::vector<std::string> LastParts(const std::string& name) {
   if (slash != std::string::npos) parts.push_back(path.substr(slash + 1));
   std::erase(parts, "");
   return parts;
-}
-
-// The folder or file of a text model, downloaded if need be.
-Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& stopping) {
-  ResolveOptions resolve;
-  resolve.offline = spec.fetched;
-  resolve.progress = [&, file = std::string()](const HubProgress& progress) mutable {
-    if (progress.bytes_total > 0 && spec.download_percent != nullptr) {
-      *spec.download_percent = static_cast<int>(progress.bytes_done * 100 / progress.bytes_total);
-    }
-    if (file != progress.file) {
-      file = progress.file;
-      LogInfo("{}: downloading {} ({:.1f} MB)", spec.name, file, progress.file_bytes_total / 1e6);
-    }
-    return !stopping.load(std::memory_order_relaxed);
-  };
-  return ResolveModel(spec.reference, resolve);
-}
-
-// Whether Resolve would download nothing.
-bool IsHere(const ModelSpec& spec) {
-  if (TensorModelPath(spec.reference)) return true;
-  ResolveOptions resolve;
-  resolve.offline = resolve.complete = true;
-  return ResolveModel(spec.reference, resolve).ok();
-}
-
-// Of the text model at `path`, from its settings alone.
-Expected<ModelPurpose> PurposeOf(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelKind kind, KindOfModel(path));
-  if (kind == ModelKind::kDecoder) return ModelPurpose{.generates = true};
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
-  return ModelPurpose{.task = folder.task};
-}
-
-Status CheckPurpose(const ModelSpec& spec, const ModelPurpose& found) {
-  if (!spec.purpose || *spec.purpose == found) return Status::Ok();
-  return Status::InvalidArgument(fmt::format("its task is {}, not {}", ModelPurposeName(found),
-                                             ModelPurposeName(*spec.purpose)),
-                                 "task");
-}
-
-// The options of a tensor model.
-TensorEngineOptions TensorOptions(const ModelSpec& spec) {
-  TensorEngineOptions options = spec.tensors;
-  options.name = spec.name;
-  options.version = spec.version;
-  options.granted = spec.granted;
-  return options;
-}
-
-Expected<std::unique_ptr<Model>> LoadReference(ModelSpec spec, Backend* backend, Metrics* metrics,
-                                               const std::atomic<bool>& stopping) {
-  if (backend == nullptr) return Status::Unsupported("there is no backend to load a model for");
-  if (const auto path = TensorModelPath(spec.reference)) {
-    PENSTOCK_RETURN_IF_ERROR(CheckPurpose(spec, {.tensors = true}));
-    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
-                              TensorEngine::Load(*path, TensorOptions(spec), backend, metrics));
-    return model;
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, Resolve(spec, stopping));
-  if (spec.purpose) {
-    PENSTOCK_ASSIGN_OR_RETURN(const ModelPurpose found, PurposeOf(folder));
-    PENSTOCK_RETURN_IF_ERROR(CheckPurpose(spec, found));
-  }
-  spec.options.granted = spec.text.granted = spec.granted;
-  std::unique_ptr<Model> model;
-  if (const auto kind = KindOfModel(folder); kind.ok() && *kind == ModelKind::kDecoder) {
-    spec.text.name = spec.name;
-    spec.text.revision = CommitOfPath(folder);
-    PENSTOCK_ASSIGN_OR_RETURN(model, TextEngine::Load(folder, spec.text, backend, metrics));
-  } else {
-    spec.options.revision = CommitOfPath(folder);
-    PENSTOCK_ASSIGN_OR_RETURN(model, Engine::Load(folder, spec.options, backend, metrics));
-  }
-  return model;
 }
 
 }  // namespace
@@ -129,108 +47,19 @@ const char* ModelStateName(ModelState state) {
   return "absent";
 }
 
-const char* ModelPurposeName(const ModelPurpose& purpose) {
-  if (purpose.generates) return "generation";
-  return purpose.tensors ? "tensors" : ModelTaskName(purpose.task);
-}
-
-Expected<ModelPurpose> ParseModelPurpose(const std::string& name) {
-  if (name == "generation" || name == "generate") return ModelPurpose{.generates = true};
-  if (name == "tensors") return ModelPurpose{.tensors = true};
-  using Named = std::pair<const char*, ModelTask>;
-  for (const auto& [verb, task] :
-       {Named{"embed", ModelTask::kEmbedding}, Named{"rerank", ModelTask::kReranking},
-        Named{"classify", ModelTask::kClassification}}) {
-    if (name == verb || name == ModelTaskName(task)) return ModelPurpose{.task = task};
-  }
-  return Status::InvalidArgument(
-      fmt::format("'{:.100}' is no task; known: embedding, reranking, classification, generation, "
-                  "tensors",
-                  name),
-      "task");
-}
-
-Expected<std::optional<ModelPurpose>> Registry::Impl::LookAtReference(const ModelSpec& spec) {
-  if (const auto path = TensorModelPath(spec.reference)) {
-    constexpr ModelPurpose kTensors{.tensors = true};
-    PENSTOCK_RETURN_IF_ERROR(CheckPurpose(spec, kTensors));
-    PENSTOCK_RETURN_IF_ERROR(TensorNeedsOf(*path, TensorOptions(spec)).status());
-    return std::optional(kTensors);
-  }
-  ResolveOptions resolve;
-  resolve.offline = true;
-  const auto folder = ResolveModel(spec.reference, resolve);
-  if (!folder.ok()) {
-    if (ModelReference::Parse(spec.reference).ok()) return std::optional<ModelPurpose>();
-    return folder.status();
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelPurpose found, PurposeOf(*folder));
-  PENSTOCK_RETURN_IF_ERROR(CheckPurpose(spec, found));
-  return std::optional(found);
-}
-
-std::shared_ptr<const FileFacts> Registry::Impl::DescribeFiles(const ModelSpec& spec) {
-  if (TensorModelPath(spec.reference)) return nullptr;
-  ResolveOptions resolve;
-  resolve.offline = true;
-  const auto path = ResolveModel(spec.reference, resolve);
-  if (!path.ok()) return nullptr;
-  auto facts = ReadFileFacts(*path, spec.text.chat_template);
-  if (!facts.ok()) return nullptr;  // its load says why
-  if (const int32_t context = spec.text.model.context; facts->generates && context > 0) {
-    facts->max_tokens = std::min(facts->max_tokens, context);
-  }
-  return std::make_shared<const FileFacts>(*std::move(facts));
-}
-
-Registry::Registry(Backend* backend, Metrics* metrics, Loader loader, RegistryOptions options,
+Registry::Registry(Devices devices, Metrics* metrics, Loader loader, RegistryOptions options,
                    Sizer sizer, Fetcher fetcher)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->backend = backend;
-  impl_->metrics = metrics;
-  impl_->options = options;
-  if (!loader) impl_->looker = Impl::LookAtReference;
-  if (!loader && options.on_demand) impl_->describer = Impl::DescribeFiles;
+    : impl_(std::make_unique<Impl>(std::move(devices), metrics, std::move(options))) {
   impl_->sizer = std::move(sizer);
   impl_->fetcher = std::move(fetcher);
-  if (!loader && backend != nullptr && !impl_->fetcher.fetch) {
-    impl_->fetcher = {IsHere, [impl = impl_.get()](const ModelSpec& spec) {
-                        return Resolve(spec, impl->stopping).status();
-                      }};
-  }
-  if (!loader && !impl_->sizer) {
-    impl_->sizer = [backend, impl = impl_.get()](const ModelSpec& spec) -> Expected<ModelNeeds> {
-      if (const auto tensors = TensorModelPath(spec.reference)) {
-        return TensorNeedsOf(*tensors, TensorOptions(spec));
-      }
-      PENSTOCK_ASSIGN_OR_RETURN(const std::string path, Resolve(spec, impl->stopping));
-      return ModelNeedsOf(path, spec.options, spec.text, backend);
-    };
-  }
-  impl_->loader = loader ? std::move(loader)
-                         : [backend, metrics, impl = impl_.get()](
-                               const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-    return LoadReference(spec, backend, metrics, impl->stopping);
-  };
+  impl_->loader = std::move(loader);
+  if (!impl_->loader) impl_->UseModelFiles();
   impl_->PublishNames();
 }
 
 bool Registry::Impl::Slot::IsNamed(const std::string& name) const {
   return spec.name == name ||
          std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
-}
-
-std::optional<ModelPurpose> Registry::Impl::Slot::Purpose() const {
-  if (IsUnknown()) return std::nullopt;
-  if (generates) return ModelPurpose{.generates = true};
-  if (runs_tensors) return ModelPurpose{.tensors = true};
-  return ModelPurpose{.task = static_cast<ModelTask>(task.load())};
-}
-
-void Registry::Impl::Slot::SetPurpose(const ModelPurpose& purpose) {
-  generates = purpose.generates;
-  runs_tensors = purpose.tensors;
-  if (purpose.encodes()) task = static_cast<int>(purpose.task);
 }
 
 std::vector<std::string> Registry::Impl::Slot::Aliases() const {
@@ -240,6 +69,12 @@ std::vector<std::string> Registry::Impl::Slot::Aliases() const {
 }
 
 Status Registry::Impl::Check(const ModelSpec& spec, const Slot* replaced) const {
+  if (devices.Find(spec.device) == nullptr) {
+    return Status::InvalidArgument(
+        fmt::format("model '{}': there is no device '{:.100}'; known: {}", spec.name, spec.device,
+                    devices.Names()),
+        "device");
+  }
   const auto counts = [&](const Slot& slot) { return slot.served && &slot != replaced; };
   if (static_cast<size_t>(std::count_if(slots.begin(), slots.end(), counts)) >= kModelsMax) {
     return {StatusCode::kPayloadTooLarge, fmt::format("at most {} models", kModelsMax), "model"};
@@ -321,7 +156,6 @@ Registry::Impl::Slot* Registry::Impl::AddSlot(ModelSpec spec) {
 
 Status Registry::Add(ModelSpec spec) {
   PENSTOCK_RETURN_IF_ERROR(CanAdd(spec));
-  spec.options.name = spec.name;
   std::optional<ModelPurpose> purpose = spec.purpose;
   std::optional<RefusedVersion> refused;
   while (impl_->options.on_demand && impl_->looker) {
@@ -338,9 +172,8 @@ Status Registry::Add(ModelSpec spec) {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->stopping) return {StatusCode::kUnavailable, "the models are being stopped"};
   PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));  // it may have changed meanwhile
-  if (!purpose || !purpose->tensors) {
-    EncoderScheduler::RegisterMetrics(spec.name, impl_->metrics);
-  }
+  const EngineKind& kind = KindOf(purpose.value_or(ModelPurpose()).capability);
+  if (kind.add_metrics != nullptr) kind.add_metrics(spec.name, impl_->metrics);
   Impl::Slot* const slot = impl_->AddSlot(std::move(spec));
   slot->refused = std::move(refused);
   slot->facts = std::move(facts);
@@ -392,16 +225,15 @@ void Registry::Impl::Charge(Slot* slot, const ModelBytes& bytes) {
   slot->bytes_gauges[2]->Set(static_cast<int64_t>(all.cache));
 }
 
-Status Registry::AddEngine(std::unique_ptr<Engine> engine, std::vector<std::string> aliases) {
+Status Registry::AddLoaded(std::unique_ptr<Model> model, std::vector<std::string> aliases) {
   const std::lock_guard lock(impl_->mutex);
   ModelSpec spec;
-  spec.name = engine->name();
+  spec.name = model->name();
   spec.aliases = std::move(aliases);
-  spec.reference = engine->folder().path;
-  spec.options = engine->options();
-  spec.options.replicas = static_cast<int32_t>(engine->scheduler().replicas());
+  spec.reference = model->path();
+  spec.replicas = model->info().replicas;
   PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));
-  impl_->SetReady(impl_->AddSlot(std::move(spec)), std::move(engine));
+  impl_->SetReady(impl_->AddSlot(std::move(spec)), std::move(model));
   impl_->PublishNames();
   return Status::Ok();
 }
@@ -438,90 +270,45 @@ Status Registry::Impl::TakeLease(Slot* slot) const {
       .WithRetryAfter(1);
 }
 
-Expected<EngineLease> Registry::Impl::Get(Slot* slot) const {
-  if (!slot->generates && !slot->runs_tensors) {
+Expected<Lease<Model>> Registry::Impl::Get(Slot* slot, Capability capability) const {
+  if (slot->IsUnknown() || slot->Does(capability, std::nullopt)) {
     PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
-    EngineLease lease(slot, slot->encoder);
-    if (lease) return lease;
+    Lease<Model> lease(slot, slot->model.get());
+    if (slot->Does(capability, std::nullopt)) return lease;
   }
-  return Status::Unsupported(
-      fmt::format("model '{}' {}; it gives no vectors and no scores of texts", slot->spec.name,
-                  slot->runs_tensors ? "takes and gives tensors" : "generates text"),
-      "model");
-}
-
-Expected<TextLease> Registry::Impl::GetText(Slot* slot) const {
-  if (slot->generates || slot->IsUnknown()) {
-    PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
-    TextLease lease(slot, slot->generator);
-    if (lease) return lease;
-  }
-  return Status::Unsupported(fmt::format("model '{}' generates no text", slot->spec.name), "model");
-}
-
-Expected<TensorLease> Registry::Impl::GetTensors(Slot* slot) const {
-  if (slot->runs_tensors || slot->IsUnknown()) {
-    PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
-    TensorLease lease(slot, slot->tensors);
-    if (lease) return lease;
-  }
-  return Status::Unsupported(fmt::format("model '{}' takes texts, not tensors", slot->spec.name),
+  const CapabilityText& found = TextOf(slot->Purpose().value_or(ModelPurpose()).capability);
+  return Status::Unsupported(fmt::format("model '{}' {}", slot->spec.name,
+                                         fmt::format(fmt::runtime(TextOf(capability).refusal),
+                                                     fmt::arg("does", found.does))),
                              "model");
 }
 
-Expected<Registry::Impl::Slot*> Registry::Impl::OnlyTensors() const {
+Expected<Registry::Impl::Slot*> Registry::Impl::Choose(const std::string& name,
+                                                       Capability capability,
+                                                       std::optional<ModelTask> task) const {
+  const std::vector<Slot*>& all = names().slots;
+  if (all.empty()) return Status::NotFound("no model is served", "model");
+  if (Slot* const slot = SlotOf(name)) return slot;
+  if (!name.empty() && !any_name) return Unknown(name);
+  const CapabilityText& text = TextOf(capability);
   Slot* found = nullptr;
-  for (Slot* slot : names().slots) {
+  for (Slot* const slot : all) {
+    // What a model does that was never loaded is not known, so the first one that does this is
+    // known only when all before it were loaded, and the only one when all were.
     if (slot->MayDoAnything()) return StillLoading(*slot);
-    if (!slot->runs_tensors) continue;
+    if (!slot->Does(capability, task)) continue;
+    if (name.empty() && text.several == nullptr) return slot;
+    if (found != nullptr && text.several == nullptr) return Unknown(name);
     if (found != nullptr) {
-      return Status::InvalidArgument(
-          fmt::format("no model is named, and several take tensors: '{}', '{}'", found->spec.name,
-                      slot->spec.name),
-          "model");
+      return Status::InvalidArgument(fmt::format("no model is named, and {}: '{}', '{}'",
+                                                 text.several, found->spec.name, slot->spec.name),
+                                     "model");
     }
     found = slot;
   }
-  return found;
-}
-
-Expected<Registry::Impl::Slot*> Registry::Impl::Generating(bool only) const {
-  Slot* found = nullptr;
-  for (Slot* slot : names().slots) {
-    if (slot->MayDoAnything()) return StillLoading(*slot);
-    if (!slot->generates) continue;
-    if (!only) return slot;
-    if (found != nullptr) return static_cast<Slot*>(nullptr);
-    found = slot;
-  }
-  return found;
-}
-
-Expected<EngineLease> Registry::Impl::FirstOf(std::optional<ModelTask> task) const {
-  const std::vector<Slot*>& all = names().slots;
-  if (all.empty()) return Status::NotFound("no model is served", "model");
-  // The task of a model that was never loaded is unknown, so the first of a task is known only when
-  // all before it were loaded.
-  for (Slot* slot : all) {
-    if (slot->MayDoAnything()) return StillLoading(*slot);
-    if (slot->Does(task)) return Get(slot);
-  }
-  return Get(all.front());
-}
-
-// The model of an unknown name, where any name is accepted.
-Expected<EngineLease> Registry::Impl::AnyOf(const std::string& name,
-                                            std::optional<ModelTask> task) const {
-  Slot* found = nullptr;
-  for (Slot* slot : names().slots) {
-    // This may be a second model of the task; then the name would be unknown.
-    if (slot->MayDoAnything()) return StillLoading(*slot);
-    if (!slot->Does(task)) continue;
-    if (found != nullptr) return Unknown(name);
-    found = slot;
-  }
-  if (found == nullptr) return FirstOf(task);  // no model of the task: the caller refuses
-  return Get(found);
+  if (found != nullptr) return found;
+  if (text.none == nullptr) return all.front();  // the caller refuses what it does
+  return name.empty() ? Status::NotFound(text.none, "model") : Unknown(name);
 }
 
 Status Registry::Impl::Unknown(const std::string& name) const {
@@ -540,36 +327,11 @@ Status Registry::Impl::Unknown(const std::string& name) const {
                           "model");
 }
 
-Expected<EngineLease> Registry::Find(const std::string& name, std::optional<ModelTask> task) const {
-  return impl_->LookUp([&]() -> Expected<EngineLease> {
-    if (impl_->names().slots.empty()) return Status::NotFound("no model is served", "model");
-    if (name.empty()) return impl_->FirstOf(task);
-    if (Impl::Slot* slot = impl_->SlotOf(name)) return impl_->Get(slot);
-    return impl_->any_name ? impl_->AnyOf(name, task) : impl_->Unknown(name);
-  });
-}
-
-Expected<TextLease> Registry::FindText(const std::string& name) const {
-  return impl_->LookUp([&]() -> Expected<TextLease> {
-    if (impl_->names().slots.empty()) return Status::NotFound("no model is served", "model");
-    if (Impl::Slot* slot = impl_->SlotOf(name)) return impl_->GetText(slot);
-    if (!name.empty() && !impl_->any_name) return impl_->Unknown(name);
-    PENSTOCK_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl_->Generating(!name.empty()));
-    if (slot != nullptr) return impl_->GetText(slot);
-    if (!name.empty()) return impl_->Unknown(name);
-    return Status::NotFound("no model that generates text is served", "model");
-  });
-}
-
-Expected<TensorLease> Registry::FindTensors(const std::string& name) const {
-  return impl_->LookUp([&]() -> Expected<TensorLease> {
-    if (Impl::Slot* slot = impl_->SlotOf(name)) return impl_->GetTensors(slot);
-    if (impl_->names().slots.empty()) return Status::NotFound("no model is served", "model");
-    if (!name.empty() && !impl_->any_name) return impl_->Unknown(name);
-    PENSTOCK_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl_->OnlyTensors());
-    if (slot != nullptr) return impl_->GetTensors(slot);
-    if (!name.empty()) return impl_->Unknown(name);
-    return Status::NotFound("no tensor model is served", "model");
+Expected<Lease<Model>> Registry::FindModel(const std::string& name, Capability capability,
+                                           std::optional<ModelTask> task) const {
+  return impl_->LookUp([&]() -> Expected<Lease<Model>> {
+    PENSTOCK_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl_->Choose(name, capability, task));
+    return impl_->Get(slot, capability);
   });
 }
 
@@ -586,14 +348,8 @@ std::vector<Registry::Entry> Registry::List() const {
   std::vector<Entry> entries;
   for (Impl::Slot& slot : impl_->slots) {
     if (!slot.served) continue;
-    EngineLease lease;
-    TextLease text;
-    TensorLease tensors;
-    if (slot.TryAdd()) {
-      lease = EngineLease(&slot, slot.encoder);
-      if (slot.generator != nullptr && slot.TryAdd()) text = TextLease(&slot, slot.generator);
-      if (slot.tensors != nullptr && slot.TryAdd()) tensors = TensorLease(&slot, slot.tensors);
-    }
+    Lease<Model> lease;
+    if (slot.TryAdd()) lease = Lease<Model>(&slot, slot.model.get());
     Entry& entry = entries.emplace_back();
     entry.name = slot.spec.name;
     entry.aliases = slot.Aliases();
@@ -604,7 +360,7 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.version = slot.spec.version;
     entry.refused = slot.refused;
     entry.purpose = slot.Purpose();
-    entry.replicas = slot.runs_tensors ? slot.spec.tensors.replicas : slot.spec.options.replicas;
+    entry.replicas = slot.spec.replicas;
     entry.pinned = slot.pinned;
     entry.keep_alive = slot.KeptFor();
     entry.load_s = slot.load_s;
@@ -613,11 +369,10 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.requests_waiting = slot.waiters;
     entry.evictions = slot.evictions;
     entry.bytes = slot.charged;
+    entry.device = slot.device.name;
     entry.facts = slot.facts;
     entry.load_percent = impl_->LoadPercent(slot);
-    entry.engine = std::move(lease);
-    entry.text = std::move(text);
-    entry.tensors = std::move(tensors);
+    entry.model = std::move(lease);
   }
   return entries;
 }
@@ -626,6 +381,7 @@ std::vector<Registry::Entry> Registry::List() const {
 // include the tokenizer's tables, which are not packed, and the model's checks follow.
 int Registry::Impl::LoadPercent(const Slot& slot) const {
   if (slot.state != ModelState::kLoading) return -1;
+  const Backend* const backend = slot.device.backend;
   if (slot.weights_wanted == 0 || backend == nullptr) return slot.download_percent;
   const uint64_t packed = backend->packed_bytes() - slot.packed_before;
   return static_cast<int>(std::min<uint64_t>(packed * 100 / slot.weights_wanted, 99));
@@ -646,7 +402,7 @@ bool Registry::Impl::NoteReady() const {
   return true;
 }
 
-uint64_t Registry::memory_bytes() const { return impl_->options.memory_bytes; }
+uint64_t Registry::memory_bytes() const { return impl_->devices.host().memory_bytes; }
 
 uint64_t Registry::HeldBytes() const {
   uint64_t bytes = 0;

@@ -19,6 +19,6 @@ std::optional<TensorModelConfig> ReadTensorSettings(RepositoryModel* model);
 std::string TensorModelReference(const TensorModelConfig& config, const std::string& version_path);
 
 // Of what the file says, to a spec whose settings are those of all models.
-void ApplyTensorSettings(const TensorModelConfig& config, TensorEngineOptions* options);
+void ApplyTensorSettings(const TensorModelConfig& config, ModelSpec* spec);
 
 }  // namespace penstock
